@@ -21,7 +21,7 @@ def join_section_lines(section) -> str:
     return "\n".join(format_section(section))
 
 
-def test_the_loop_is_shown_beside_the_bare_one_in_memory_and_on_disk():
+def test_the_agent_loop_is_compared_with_a_bare_loop_in_memory_and_on_disk():
     from bench import loop_bench
 
     text = join_section_lines(
@@ -33,7 +33,7 @@ def test_the_loop_is_shown_beside_the_bare_one_in_memory_and_on_disk():
     assert "≤ 150" in text
 
 
-def test_agents_are_shown_in_time_and_memory_and_with_their_reports():
+def test_time_memory_and_reports_of_agents_are_shown():
     from bench import agent_bench
 
     sizes = {"agents": 3, "in_a_row": 2, "idle": 2, "reporting": 2}
@@ -48,7 +48,7 @@ def test_agents_are_shown_in_time_and_memory_and_with_their_reports():
         assert target in text
 
 
-def test_the_board_is_shown_beside_the_plain_way():
+def test_the_task_board_is_compared_with_plain_files():
     from bench import board_bench
 
     text = join_section_lines(
@@ -59,7 +59,7 @@ def test_the_board_is_shown_beside_the_plain_way():
     assert "≤ 150" in text
 
 
-def test_hooks_are_shown_where_there_are_none_and_beside_the_bare_command():
+def test_hooks_are_compared_with_no_hooks_and_the_bare_command():
     from bench import hook_bench
 
     text = "\n".join(
@@ -81,7 +81,7 @@ def test_rounds_over_http_are_shown_for_both_protocols_with_one_agent_and_with_m
         assert row in text
 
 
-def test_the_start_of_the_command_is_shown_with_its_memory():
+def test_start_time_and_memory_of_the_command_are_shown():
     from bench import start_bench
 
     times, memory = start_bench.measure_start(start_bench.StartBenchSize(repeats=1))
@@ -136,7 +136,7 @@ def test_a_missed_target_is_reported():
     assert "NOT MET" in text
 
 
-def test_mail_is_shown_beside_the_plain_way_with_its_growth_and_its_wakes():
+def test_mail_is_compared_with_plain_files_and_shows_growth_and_wake_times():
     from bench import mail_bench
 
     size = mail_bench.MailBenchSize(
@@ -155,7 +155,7 @@ def test_mail_is_shown_beside_the_plain_way_with_its_growth_and_its_wakes():
     assert "in another process, p99" in wakes
 
 
-def test_teams_are_shown_with_their_wakes_their_spawns_and_a_large_one():
+def test_wake_and_spawn_times_of_teams_and_a_large_team_are_shown():
     from bench import team_bench
 
     size = team_bench.TeamBenchSize(spawns=2, spawn_repeats=1, wakes=2, idle=3, members=3, tasks=9)
@@ -173,7 +173,7 @@ def test_teams_are_shown_with_their_wakes_their_spawns_and_a_large_one():
         assert target in text
 
 
-def test_the_web_view_is_shown_with_how_far_it_is_behind():
+def test_the_delay_of_the_web_view_is_shown():
     from bench import web_bench
 
     text = "\n".join(

@@ -17,29 +17,29 @@ def bench_is_importable(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(ROOT)
 
 
-def row(**cells: float):
+def make_row(**cells: float):
     from bench.comparison_table import ComparisonRow
 
     return ComparisonRow(name="a round", unit="µs", cells=cells)
 
 
-def test_a_row_knows_the_best_peer_the_ratio_to_it_and_the_place():
-    standing = row(Shoal=30.0, bare=10.0, slow=200.0, quick=100.0)
+def test_a_row_has_the_best_peer_the_ratio_and_the_rank():
+    standing = make_row(Shoal=30.0, bare=10.0, slow=200.0, quick=100.0)
     assert (standing.best, standing.ratio, standing.place, standing.is_met) == ("quick", 0.3, 1, True)
     assert msgspec.structs.replace(standing, target=0.3).is_met
     assert not msgspec.structs.replace(standing, target=0.2).is_met
 
 
-def test_who_is_ahead_by_little_shares_the_place_and_who_is_ahead_by_more_does_not():
-    assert row(Shoal=100.0, near=96.0).place == 1
-    assert row(Shoal=100.0, ahead=90.0, near=96.0, behind=300.0).place == 2
-    assert row(Shoal=100.0, ahead=90.0).is_met is False
+def test_a_peer_slightly_ahead_shares_the_rank_and_one_further_ahead_does_not():
+    assert make_row(Shoal=100.0, near=96.0).place == 1
+    assert make_row(Shoal=100.0, ahead=90.0, near=96.0, behind=300.0).place == 2
+    assert make_row(Shoal=100.0, ahead=90.0).is_met is False
 
 
-def test_without_peers_nothing_is_judged_but_what_was_promised():
+def test_without_peers_only_the_targets_are_checked():
     from bench.comparison_table import RowGroup, summarize_groups
 
-    alone = row(Shoal=30.0, bare=10.0)
+    alone = make_row(Shoal=30.0, bare=10.0)
     assert (alone.best, alone.ratio, alone.place, alone.is_met) == (None, None, None, None)
     kept = msgspec.structs.replace(alone, limit=40.0)
     broken = msgspec.structs.replace(alone, name="another", limit=20.0)
@@ -48,11 +48,11 @@ def test_without_peers_nothing_is_judged_but_what_was_promised():
     assert said == "Shoal is 1 of 2 figures as wanted; not: another (≤ 20.0)."
 
 
-def test_the_table_has_a_column_for_everyone_and_says_what_is_missed():
+def test_the_table_has_a_column_for_each_peer_and_lists_missed_targets():
     from bench.comparison_table import ComparisonRow, RowGroup, format_markdown, format_text
 
     groups = [
-        RowGroup(name="Loop", rows=[row(Shoal=30.0, bare=10.0, one=100.0)]),
+        RowGroup(name="Loop", rows=[make_row(Shoal=30.0, bare=10.0, one=100.0)]),
         RowGroup(name="Own", rows=[ComparisonRow(name="mail", unit="ms", cells={"Shoal": 2.0}, limit=1.0)]),
     ]
     printed = list(format_text(groups))
@@ -72,14 +72,14 @@ def stranger():
     return msgspec.structs.replace(BARE, name="stranger")
 
 
-def test_everyone_answers_every_question_and_who_cannot_is_named_with_the_reason(stranger, tmp_path):
+def test_every_peer_answers_every_question_or_is_named_with_the_reason(stranger, tmp_path):
     from bench.comparison import QUICK_SIZE, ask_libraries
     from bench.report import format_missing, read_machine, render_page
 
     absent = msgspec.structs.replace(stranger, name="absent", missing="pip says no")
     broken = msgspec.structs.replace(stranger, name="broken", script="nothing", imports="import nothing")
     comparison = ask_libraries(QUICK_SIZE, [stranger, absent, broken])
-    rows = [row for group in comparison.groups for row in group.rows]
+    rows = [make_row for group in comparison.groups for make_row in group.rows]
     assert len(rows) >= 15
     for each in rows:
         assert set(each.cells) == {"Shoal", "bare", "stranger"}, each.name
@@ -95,7 +95,7 @@ def test_everyone_answers_every_question_and_who_cannot_is_named_with_the_reason
     assert "{" not in shown
 
 
-def test_a_library_that_cannot_be_installed_is_named_and_one_that_is_there_is_not_made_again(
+def test_a_library_that_cannot_be_installed_is_named_and_an_installed_one_is_reused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     from bench.peers import environments
@@ -117,7 +117,7 @@ def test_a_library_that_cannot_be_installed_is_named_and_one_that_is_there_is_no
     assert len(said) == 1
 
 
-def test_every_peer_has_its_scripts_and_they_know_nothing_of_shoal():
+def test_every_peer_has_its_scripts_and_they_do_not_import_shoal():
     from bench.peers.environments import PEERS, PeerEnvironment
     from bench.peers.peer_runner import make_subject
 
@@ -130,14 +130,14 @@ def test_every_peer_has_its_scripts_and_they_know_nothing_of_shoal():
             assert "from bench" not in source
 
 
-def test_the_table_can_be_had_as_json_without_peers(
+def test_the_table_is_available_as_json_without_peers(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ):
     from bench import __main__ as program
     from bench.comparison import Comparison
     from bench.comparison_table import RowGroup
 
-    groups = [RowGroup(name="Loop", rows=[row(Shoal=30.0, bare=10.0)])]
+    groups = [RowGroup(name="Loop", rows=[make_row(Shoal=30.0, bare=10.0)])]
     monkeypatch.setattr(program, "compare_libraries", lambda *_: Comparison(groups=groups))
     program.main(["--no-peers", "--quick", "--json"])
     told = json.loads(capsys.readouterr().out)

@@ -34,7 +34,7 @@ _ANCHOR = re.compile(r"\]\((?!https?:)([^)#\s]*)#([^)\s]+)\)")
 _HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
 
 
-def blocks(language: str) -> list[tuple[str, str]]:
+def list_code_blocks(language: str) -> list[tuple[str, str]]:
     """Every fenced block of that language: where it stands, and its text."""
     return [
         (f"{page.relative_to(ROOT)}:{page.read_text()[: match.start()].count(chr(10)) + 1}", match[2])
@@ -44,35 +44,37 @@ def blocks(language: str) -> list[tuple[str, str]]:
     ]
 
 
-def commands() -> list[tuple[str, str]]:
+def list_commands() -> list[tuple[str, str]]:
     """Every line a reader would type: those of console blocks that start with a dollar sign."""
     return [
         (where, line.removeprefix("$ "))
-        for where, text in blocks("console")
+        for where, text in list_code_blocks("console")
         for line in text.replace("\\\n> ", " ").splitlines()
         if line.startswith("$ ")
     ]
 
 
-SHOAL = [(where, line) for where, line in commands() if re.search(r"(^|\| )shoal\b", line)]
-MAKE = [(where, line) for where, line in commands() if line.startswith("make")]
+SHOAL = [(where, line) for where, line in list_commands() if re.search(r"(^|\| )shoal\b", line)]
+MAKE = [(where, line) for where, line in list_commands() if line.startswith("make")]
 
 
-@pytest.mark.parametrize(("where", "code"), blocks("python"), ids=lambda value: value.split("\n")[0])
+@pytest.mark.parametrize(
+    ("where", "code"), list_code_blocks("python"), ids=lambda value: value.split("\n")[0]
+)
 def test_a_python_example_compiles(where: str, code: str):
     compile(code, where, "exec")
 
 
-def whole_programs() -> list[tuple[str, str]]:
+def list_programs() -> list[tuple[str, str]]:
     """Examples that can be run as they stand; those of the pages that are followed are run there."""
     return [
         (where, code)
-        for where, code in blocks("python")
+        for where, code in list_code_blocks("python")
         if code.rstrip().endswith("asyncio.run(main())") and "how-to" not in where
     ]
 
 
-@pytest.mark.parametrize(("where", "code"), whole_programs(), ids=lambda value: value.split("\n")[0])
+@pytest.mark.parametrize(("where", "code"), list_programs(), ids=lambda value: value.split("\n")[0])
 def test_a_whole_program_runs(where: str, code: str, tmp_path: Path):
     """Against a provider on loopback, whose model has little to say."""
     if "claude_agent_sdk" in code and (reason := explain_missing("claude_agent_sdk")):
@@ -98,9 +100,11 @@ def test_a_whole_program_runs(where: str, code: str, tmp_path: Path):
     assert server.replies_sent > 0
 
 
-def test_the_example_with_agents_tells_what_each_reports(tmp_path: Path):
+def test_the_agents_example_prints_each_report(tmp_path: Path):
     (code,) = [
-        text for where, text in blocks("python") if where.startswith("README") and "AgentEnded" in text
+        text
+        for where, text in list_code_blocks("python")
+        if where.startswith("README") and "AgentEnded" in text
     ]
     starts = [
         {
@@ -132,36 +136,38 @@ def test_the_example_with_agents_tells_what_each_reports(tmp_path: Path):
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_a_link_to_a_file_leads_to_one(page: Path):
+def test_a_link_to_a_file_leads_to_an_existing_file(page: Path):
     targets = _LINK.findall(page.read_text())
     assert [target for target in targets if not (page.parent / target).exists()] == []
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_a_link_into_a_page_leads_to_a_heading(page: Path):
+def test_a_link_into_a_page_leads_to_an_existing_heading(page: Path):
     targets = [
         (page.parent / path if path else page, name) for path, name in _ANCHOR.findall(page.read_text())
     ]
-    lost = [f"{path}#{name}" for path, name in targets if path.suffix == ".md" and name not in anchors(path)]
+    lost = [
+        f"{path}#{name}" for path, name in targets if path.suffix == ".md" and name not in list_anchors(path)
+    ]
     assert lost == []
 
 
 @cache
-def anchors(page: Path) -> set[str]:
+def list_anchors(page: Path) -> set[str]:
     """The names under which the headings of a page are found, as the usual viewers make them."""
     text = re.sub(r"^```.*?^```$", "", page.read_text(), flags=re.MULTILINE | re.DOTALL)
     titles = (re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", title) for title in _HEADING.findall(text))
     return {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles}
 
 
-def test_the_tests_that_a_page_names_are_there():
+def test_the_tests_that_a_page_names_exist():
     named = {path for page in PAGES for path in re.findall(r"`(tests/[\w/]+(?:\.py)?)`", page.read_text())}
     assert len(named) > 20
     assert {path for path in named if not (ROOT / path).exists()} == set()
 
 
 def test_every_page_installs_shoal_in_the_same_way():
-    installs = [(where, line) for where, line in commands() if line.startswith("pip install")]
+    installs = [(where, line) for where, line in list_commands() if line.startswith("pip install")]
     first = {line for _, line in installs if "[" not in line and "sdk" not in line}
     assert first == {"pip install ."}, installs
 
@@ -182,8 +188,8 @@ def test_the_wheel_carries_the_documents():
     assert {target.removeprefix("shoal/docs/") for target in carried.values()} & inside == set()
 
 
-@pytest.mark.parametrize(("where", "text"), blocks("json"), ids=lambda value: value.split("\n")[0])
-def test_settings_that_are_shown_are_understood(where: str, text: str):
+@pytest.mark.parametrize(("where", "text"), list_code_blocks("json"), ids=lambda value: value.split("\n")[0])
+def test_settings_shown_in_the_docs_are_valid(where: str, text: str):
     """JSON of other kinds, as messages and the answers of hooks, has keys of its own."""
     try:
         raw = json.loads(text)
@@ -195,8 +201,10 @@ def test_settings_that_are_shown_are_understood(where: str, text: str):
         assert parse_hooks(raw.get("hooks", {}), document.locate_key).problems == ()
 
 
-@pytest.mark.parametrize(("where", "text"), blocks("markdown"), ids=lambda value: value.split("\n")[0])
-def test_an_agent_or_a_template_that_is_shown_can_be_used(where: str, text: str, tmp_path: Path):
+@pytest.mark.parametrize(
+    ("where", "text"), list_code_blocks("markdown"), ids=lambda value: value.split("\n")[0]
+)
+def test_agents_and_templates_shown_in_the_docs_are_valid(where: str, text: str, tmp_path: Path):
     (tmp_path / "shown.md").write_text(text)
     if "\nroles:" in text:
         found = read_template(tmp_path / "shown.md")
@@ -209,27 +217,27 @@ def test_an_agent_or_a_template_that_is_shown_can_be_used(where: str, text: str,
 
 
 @pytest.mark.parametrize(("where", "line"), MAKE, ids=lambda value: value)
-def test_a_make_target_that_is_shown_exists(where: str, line: str):
+def test_make_targets_shown_in_the_docs_exist(where: str, line: str):
     targets = [word for word in shlex.split(line)[1:] if "=" not in word]
     makefile = (ROOT / "Makefile").read_text()
     assert [name for name in targets if not re.search(rf"^{name}:", makefile, re.MULTILINE)] == []
 
 
 @pytest.mark.parametrize(("where", "line"), SHOAL, ids=lambda value: value)
-def test_a_command_of_shoal_that_is_shown_is_understood(where: str, line: str):
+def test_shoal_commands_shown_in_the_docs_are_valid(where: str, line: str):
     words = shlex.split(line, comments=True)
     arguments = list(takewhile(lambda word: word not in _ENDS, words[words.index("shoal") + 1 :]))
     if arguments[:1] != ["help"]:
         command, name, rest = _resolve_command(arguments)
-        understand(command, name, rest)
+        parse_command(command, name, rest)
 
 
-def understand(command: click.Command, name: str, arguments: list[str]) -> None:
+def parse_command(command: click.Command, name: str, arguments: list[str]) -> None:
     """Raises `click.UsageError` for an option, or a sub-command, that is not there."""
     context = click.Context(command, info_name=name, **command.context_settings)
     if isinstance(command, click.Group) and (sub := next((a for a in arguments if a[0] != "-"), None)):
         assert sub in command.commands, f"{name} has no sub-command {sub}"
         arguments.remove(sub)
-        understand(command.commands[sub], f"{name} {sub}", arguments)
+        parse_command(command.commands[sub], f"{name} {sub}", arguments)
     else:
         command.make_parser(context).parse_args(arguments)

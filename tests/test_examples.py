@@ -44,7 +44,7 @@ def test_the_agents_example_starts_two_reads_their_reports_and_resumes_one() -> 
 
 
 @pytest.mark.spec("SRF-03")
-def test_the_example_of_processes_starts_works_together_and_shuts_down() -> None:
+def test_the_process_example_starts_collaborates_and_shuts_down() -> None:
     ran = subprocess.run(
         [sys.executable, str(EXAMPLES / "team_of_processes.py")],
         capture_output=True,

@@ -23,7 +23,7 @@ def module_name(path: Path) -> str:
     return str(path.relative_to(PACKAGE))
 
 
-def test_every_makefile_target_a_person_types_has_one_line_of_help():
+def test_every_public_makefile_target_has_one_line_of_help():
     makefile = (ROOT / "Makefile").read_text()
     targets = set(re.findall(r"^([a-z][a-z-]*):", makefile, re.MULTILINE))
     shown = subprocess.run(["make", "help"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
@@ -39,7 +39,7 @@ def test_every_makefile_target_is_phony():
     assert set(phony[1].split()) == set(re.findall(r"^([a-z][a-z-]*):", makefile, re.MULTILINE))
 
 
-def test_the_product_stands_on_a_few_packages_only():
+def test_the_product_depends_only_on_a_few_packages():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     names = {re.split(r"[<>=;\[ ]", line)[0] for line in project["dependencies"]}
     allowed = {
@@ -55,7 +55,7 @@ def test_the_product_stands_on_a_few_packages_only():
     assert names <= allowed
 
 
-def test_the_licence_is_there_and_is_the_one_declared():
+def test_the_licence_file_is_the_declared_licence():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     assert project["license"] == "Apache-2.0"
     assert "Apache License" in (ROOT / "LICENSE").read_text()
@@ -73,7 +73,7 @@ def test_a_module_has_at_most_700_lines(path: Path):
     assert len(path.read_text().splitlines()) <= 700
 
 
-def test_no_file_speaks_of_the_machine_it_was_written_on():
+def test_no_file_names_the_machine_it_was_written_on():
     listed = subprocess.run(
         ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
         cwd=ROOT,
@@ -102,7 +102,7 @@ def test_importing_shoal_loads_nothing_heavy():
     assert heavy & set(done.stdout.split()) == set()
 
 
-def test_names_can_be_guessed():
+def test_name_figures_stay_within_their_limits():
     figures = measure_names(PACKAGE)
     print(f"\n{figures.format_table()}")  # noqa: T201 - shown with -s
     assert figures.shared_classes == ()

@@ -84,13 +84,13 @@ ONE_OF_EACH = """
 
 
 @pytest.mark.parametrize("workers", ["0", "2"])
-def test_only_tests_that_passed_show_a_rule(suite: Suite, workers: str):
+def test_only_passed_tests_prove_a_rule(suite: Suite, workers: str):
     ran = suite.run(ONE_OF_EACH, "-n", workers)
     assert suite.shown == {"BOX-01": ["tests/test_it.py::test_good"]}, ran.stdout
 
 
 @pytest.mark.parametrize("workers", ["0", "2"])
-def test_a_rule_that_exists_nowhere_fails_the_run_and_is_named(suite: Suite, workers: str):
+def test_an_unknown_rule_fails_the_run_and_is_named(suite: Suite, workers: str):
     ran = suite.run('@pytest.mark.spec("BOX-99")\ndef test_it(): pass', "-n", workers)
     assert ran.returncode != 0
     assert "tests/test_it.py::test_it: there is no rule 'BOX-99' in docs/spec.md" in ran.stdout
@@ -100,7 +100,7 @@ def test_a_rule_that_exists_nowhere_fails_the_run_and_is_named(suite: Suite, wor
 @pytest.mark.parametrize(
     "selection", [["-k", "good"], ["tests/test_it.py"], ["tests/test_it.py::test_good"], ["-x"]]
 )
-def test_a_run_of_some_tests_leaves_the_report_alone(suite: Suite, selection: list[str]):
+def test_a_partial_test_run_does_not_change_the_report(suite: Suite, selection: list[str]):
     suite.report_file.write_text("untouched")
     suite.run(ONE_OF_EACH, *selection)
     assert suite.report_file.read_text() == "untouched"
@@ -122,7 +122,7 @@ def test_a_test_without_its_program_is_skipped_and_named_with_the_reason(suite: 
     assert "1 passed, 1 skipped" in closing
 
 
-def test_the_table_says_what_is_shown_by_what_and_counts(suite: Suite):
+def test_the_table_lists_and_counts_the_tests_of_each_rule(suite: Suite):
     suite.run(ONE_OF_EACH)
     report = spec_table.read_report(suite.report_file)
     table = spec_table.build_rows(spec_table.read_rules(suite.root / "docs" / "spec.md"), report)
@@ -133,7 +133,7 @@ def test_the_table_says_what_is_shown_by_what_and_counts(suite: Suite):
     assert "1 passed, 2 failed" in text
 
 
-def test_the_table_gives_the_reason_for_each_rule_that_is_left_for_later(suite: Suite):
+def test_the_table_gives_the_reason_for_each_postponed_rule(suite: Suite):
     rules = suite.root / "docs" / "spec.md"
     later = "| BOX-03 | Mail flies. |\n\n- BOX-01: It was lost.\n- BOX-03: It has no wings.\n"
     rules.write_text(rules.read_text() + later)
@@ -148,7 +148,7 @@ def test_the_table_gives_the_reason_for_each_rule_that_is_left_for_later(suite: 
         assert "1 of 3 rules shown, 1 left for later (BOX-03), 1 not shown." in lines
 
 
-def test_what_is_left_for_later_is_a_rule_that_needs_several_machines():
+def test_every_postponed_rule_needs_several_machines():
     later = spec_table.read_deferred()
     assert later.keys() == {"ISO-04", "BCK-07"} <= spec_table.read_rules().keys()
     assert all("several machines" in reason for reason in later.values())
@@ -162,7 +162,7 @@ def test_what_is_left_for_later_is_a_rule_that_needs_several_machines():
     assert all(f"Why: {reason}" in ran.stdout for reason in later.values())
 
 
-def test_the_table_says_so_when_there_was_no_run(tmp_path: Path):
+def test_the_table_reports_a_missing_test_run(tmp_path: Path):
     report = spec_table.read_report(tmp_path / "nothing")
     text = spec_table.format_table(
         spec_table.build_rows({"BOX-01": "Mail stays."}, report), report, missing=False
@@ -170,7 +170,7 @@ def test_the_table_says_so_when_there_was_no_run(tmp_path: Path):
     assert "There is no full test run to read from yet" in text
 
 
-def test_the_list_of_rules_is_whole_and_in_order():
+def test_the_list_of_rules_is_complete_and_in_order():
     rules = list(spec_table.read_rules())
     sections: dict[str, list[int]] = {}
     for rule in rules:

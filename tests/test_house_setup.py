@@ -40,21 +40,21 @@ def compute_fingerprint(clone: Path) -> str:
 
 
 @pytest.mark.parametrize("purpose", ["run", "test"])
-def test_what_was_set_up_for_tests_is_not_set_up_again(clone: Path, purpose: str):
+def test_an_existing_test_setup_is_reused(clone: Path, purpose: str):
     (clone / ".venv").mkdir()
     (clone / ".venv" / ".shoal-test").write_text(compute_fingerprint(clone))
     done = set_up(clone, purpose)
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
 
-def test_a_changed_list_of_needs_makes_the_set_up_run_again(clone: Path):
+def test_a_changed_requirements_list_repeats_the_setup(clone: Path):
     before = compute_fingerprint(clone)
     with (clone / "pyproject.toml").open("a") as project:
         project.write("\n# changed\n")
     assert compute_fingerprint(clone) != before
 
 
-def test_a_set_up_without_packages_to_be_had_fails_in_a_sentence_and_is_not_stamped(clone: Path):
+def test_a_setup_without_available_packages_fails_with_a_message_and_no_stamp(clone: Path):
     offline = {"PIP_NO_INDEX": "1", "PIP_FIND_LINKS": str(clone), "PIP_CONFIG_FILE": os.devnull}
     done = set_up(clone, "run", **offline)
     assert done.returncode == 1
@@ -64,13 +64,13 @@ def test_a_set_up_without_packages_to_be_had_fails_in_a_sentence_and_is_not_stam
 
 
 @pytest.mark.parametrize("target", ["demo", "test", "spec"])
-def test_a_machine_without_a_new_enough_python_is_told_what_is_missing(clone: Path, target: str):
+def test_a_machine_with_an_old_python_gets_a_message(clone: Path, target: str):
     done = subprocess.run(["make", "PYTHON=", target], cwd=clone, capture_output=True, text=True, check=False)
     assert done.returncode != 0
     assert "Shoal needs Python 3.11 or newer, and none was found." in done.stderr
 
 
-def test_make_takes_a_newer_python_where_python3_is_too_old(clone: Path, tmp_path: Path):
+def test_make_uses_a_newer_python_if_python3_is_too_old(clone: Path, tmp_path: Path):
     programs = tmp_path / "programs"
     programs.mkdir()
     (programs / "python3").write_text("#!/bin/sh\nexit 1\n")

@@ -21,18 +21,18 @@ from shoal.wire.settings_codec import find_unknown_settings_keys, parse_settings
 
 
 @pytest.mark.parametrize("name", PAGES)
-def test_a_page_of_the_reference_is_what_the_code_says(name: str) -> None:
+def test_a_reference_page_matches_the_code(name: str) -> None:
     assert (DIRECTORY / name).read_text() == PAGES[name](), (
         f"docs/reference/{name} is old: run make reference"
     )
 
 
-def test_the_reference_has_no_page_that_nothing_makes() -> None:
+def test_the_reference_has_no_page_without_a_generator() -> None:
     assert {path.name for path in DIRECTORY.glob("*.md")} == set(PAGES)
 
 
 @pytest.mark.parametrize("key", [key for key, _ in list_keys()])
-def test_the_example_of_a_setting_is_understood(key: str) -> None:
+def test_the_example_of_a_setting_is_valid(key: str) -> None:
     document = parse_settings(json.dumps(build_example(key)), name="settings.json", kind="user", path=None)
     assert list(find_unknown_settings_keys(document)) == []
     assert parse_hooks(document.raw.get("hooks", {}), document.locate_key).problems == ()

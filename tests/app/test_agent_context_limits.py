@@ -36,14 +36,14 @@ REPORT = "".join(f"line {n} of a report that is far too long\n" for n in range(2
 
 
 def estimate_tokens(request: ModelRequest) -> int:
-    said = sum(
+    conversation_size = sum(
         len(extract_tool_result_text(block))
         if hasattr(block, "tool_use_id")
         else len(getattr(block, "text", ""))
         for message in request.messages
         for block in message.content
     )
-    return (said + len(request.system) + len(msgspec.json.encode(request.tools))) // 4
+    return (conversation_size + len(request.system) + len(msgspec.json.encode(request.tools))) // 4
 
 
 def create_strict_model(reply_within_window: Any) -> ScriptedModel:
@@ -80,9 +80,9 @@ async def test_agent_results_add_a_bounded_number_of_tokens(tmp_path: Path, back
         tmp_path, create_strict_model(reply_within_window), shoal_settings={"max_concurrent": k}
     ) as session:
         await run_all_turns(session)
-    said = [block for message in session.agent.conversation.messages for block in message.content]
+    blocks = [block for message in session.agent.conversation.messages for block in message.content]
     notices = [
-        block.text for block in said if isinstance(block, TextBlock) and "<task-notification>" in block.text
+        block.text for block in blocks if isinstance(block, TextBlock) and "<task-notification>" in block.text
     ]
     added = notices if background else list_lead_results(session)
     assert len(added) == k
@@ -206,8 +206,8 @@ async def test_the_initial_context_of_a_sub_agent_is_reported_including_tools_an
 
     async with open_session(tmp_path, create_strict_model(reply_within_window)) as session:
         await run_all_turns(session)
-    said = list_lead_results(session)[0]
-    reported_tokens = int(said.partition("starting at about ")[2].partition(" tokens")[0].replace(",", ""))
+    result = list_lead_results(session)[0]
+    reported_tokens = int(result.partition("starting at about ")[2].partition(" tokens")[0].replace(",", ""))
     (child,) = list_agent_starts(session)
     (first,) = [
         e for e in read_events(session) if isinstance(e, ModelRequestSettled) and e.agent == child.agent

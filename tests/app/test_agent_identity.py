@@ -36,10 +36,10 @@ async def test_a_hundred_concurrent_agents_keep_their_own_identity(tmp_path: Pat
 
     @shoal.tool(name="Deep", deadline=None)
     async def deep(context: shoal.ToolContext) -> str:
-        """Say who one is: at once, in a task, in a thread, and in a task after all others came."""
+        """Record the identity: at once, in a task, in a thread, and in a task once all agents run."""
         nonlocal here
-        seen = identities.setdefault(context.agent.agent, set())
-        seen.add(describe_identity())
+        own_identities = identities.setdefault(context.agent.agent, set())
+        own_identities.add(describe_identity())
         here += 1
         if here == AGENTS:
             all_here.set()
@@ -47,8 +47,8 @@ async def test_a_hundred_concurrent_agents_keep_their_own_identity(tmp_path: Pat
         async def later() -> None:
             async with asyncio.timeout(30):
                 await all_here.wait()
-            seen.add(describe_identity())
-            seen.add(await asyncio.to_thread(describe_identity))
+            own_identities.add(describe_identity())
+            own_identities.add(await asyncio.to_thread(describe_identity))
 
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(later())
@@ -111,35 +111,35 @@ def test_the_current_identity_and_the_current_member_are_separate() -> None:
 
 @pytest.mark.spec("RUN-13", "RUN-10")
 async def test_a_member_and_its_sub_agent_know_the_current_member(tmp_path: Path) -> None:
-    seen: dict[str, tuple[shoal.AgentIdentity, shoal.AgentIdentity]] = {}
+    identities: dict[str, tuple[shoal.AgentIdentity, shoal.AgentIdentity]] = {}
 
     @shoal.tool(name="Who", reads_only=True)
     async def who() -> str:
         """Say who one is, and for whom."""
         me = shoal.current_identity()
-        seen[me.kind if me.teammate is None else me.name] = (me, shoal.current_member())
+        identities[me.kind if me.teammate is None else me.name] = (me, shoal.current_member())
         return "said"
 
     def lead(request: ModelRequest) -> Any:
-        said = sum(message.role == "assistant" for message in request.messages)
+        reply_count = sum(message.role == "assistant" for message in request.messages)
         if request.messages[0].text == "Help ann.":
-            return [call_tool("Who"), "helped"][min(said, 1)]
+            return [call_tool("Who"), "helped"][min(reply_count, 1)]
         both = [spawn_member("ann"), spawn_member("bob", mode="plan")]
-        return [call_tool("TeamCreate", team_name="crew"), both, "wait"][min(said, 2)]
+        return [call_tool("TeamCreate", team_name="crew"), both, "wait"][min(reply_count, 2)]
 
     helper = call_tool("Agent", "c1", description="helps", prompt="Help ann.")
     model = script_team(lead=[lead], ann=[call_tool("Who"), helper, "done"], bob=[call_tool("Who"), "done"])
     async with open_session(tmp_path, model, tools=[who], allowed_tools=["Who"]) as session:
         await run_all_turns(session, "Begin.")
-    ann, whose = seen["ann"]
-    assert whose is ann
+    ann, current_member = identities["ann"]
+    assert current_member is ann
     assert (ann.agent, ann.name, ann.team, ann.color) == ("ann@crew", "ann", "crew", "blue")
     assert (ann.is_teammate, ann.is_in_process, ann.is_lead, ann.plan_required) == (True, True, False, False)
     assert (ann.parent_session, session.agent.identity.parent_session) == (session.id, None)
-    bob, _ = seen["bob"]
+    bob, _ = identities["bob"]
     assert (bob.color, bob.plan_required) == ("green", True)
-    helping, whose = seen["general-purpose"]
-    assert whose is ann
+    helping, current_member = identities["general-purpose"]
+    assert current_member is ann
     assert (helping.team, helping.parent, helping.is_teammate) == ("crew", "ann@crew", False)
     assert helping.parent_session is None
 

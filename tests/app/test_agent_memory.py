@@ -161,16 +161,16 @@ async def test_a_symlinked_memory_directory_is_refused(tmp_path: Path) -> None:
     project = tmp_path / "project"
     write_definition(project / ".claude/agents", memory="project")
     (project / ".claude/agent-memory").symlink_to(outside)
-    said: list[str] = []
+    results: list[str] = []
 
     def end(request: ModelRequest) -> str:
-        said.extend(list_result_texts(request.messages))
+        results.extend(list_result_texts(request.messages))
         return "end"
 
     model = script_agents(lead=[spawn_agent("You", "c1", subagent_type="keeper"), end], You=["never"])
     async with shoal.open(cwd=project, model=model) as session:
         await run_all_turns(session)
-    assert "a link there leads to" in said[0]
+    assert "a link there leads to" in results[0]
     assert not [event for event in read_events(session) if isinstance(event, AgentStarted)]
 
 

@@ -52,8 +52,8 @@ def script_lead(lead: list[Any]) -> Any:
     def choose_reply(body: dict[str, Any]) -> Any:
         if not _get_first_text(body).startswith("lead"):
             return "done"
-        spoken = sum(each.get("role") == "assistant" for each in _list_messages(body))
-        line = lead[min(spoken, len(lead) - 1)]
+        reply_count = sum(each.get("role") == "assistant" for each in _list_messages(body))
+        line = lead[min(reply_count, len(lead) - 1)]
         return line() if callable(line) else line
 
     return choose_reply
@@ -90,8 +90,8 @@ async def test_every_sub_agent_calls_its_own_model_on_its_own_server(
     elsewhere = "openai" if provider == "anthropic" else "anthropic"
     on = provider if level == "inherit" else elsewhere
     wishes = ["definition", "call", "env"]
-    said = wishes[: wishes.index(level) + 1] if level != "inherit" else []
-    wish = {each: f"{provider if each == level else elsewhere}:for-{each}:1b" for each in said}
+    wished_levels = wishes[: wishes.index(level) + 1] if level != "inherit" else []
+    wish = {each: f"{provider if each == level else elsewhere}:for-{each}:1b" for each in wished_levels}
     more: dict[str, Any] = {"model": wish["call"]} if "call" in wish else {}
     agents = {"one": {"description": "d", "prompt": "p", "model": wish.get("definition", "inherit")}}
 
@@ -135,8 +135,8 @@ async def test_every_sub_agent_calls_its_own_model_on_its_own_server(
             await run_all_turns(session, "go on with the first")
         wanted = LEADS[on] if level == "inherit" else f"for-{level}:1b"
         assert [each.resumed for each in list_agent_starts(session)] == [False, False, True]
-        asked = {name: list_child_models(server) for name, server in up.items()}
-    assert asked == {name: [wanted] * len(PATHS) if name == provider else [] for name in up}
+        requested_model = {name: list_child_models(server) for name, server in up.items()}
+    assert requested_model == {name: [wanted] * len(PATHS) if name == provider else [] for name in up}
 
 
 @pytest.mark.spec("USR-14")
@@ -179,10 +179,10 @@ async def test_a_resumed_fork_keeps_its_model_after_the_lead_switched(
 async def test_the_answering_model_is_recorded_and_a_substitute_is_noted_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    said = iter(["gpt-6-sol-2026-05-05", "cheaper-one", "cheaper-one"])
+    answering_models = iter(["gpt-6-sol-2026-05-05", "cheaper-one", "cheaper-one"])
 
     def choose_reply(_: object) -> MockReply:
-        return MockReply(content=(TextBlock(text="hi"),), model=next(said))
+        return MockReply(content=(TextBlock(text="hi"),), model=next(answering_models))
 
     async with chat_server(choose_reply) as server:
         monkeypatch.setenv("OPENAI_BASE_URL", f"{server.url}/v1")
@@ -229,7 +229,7 @@ async def test_a_substitute_model_is_noted_for_every_provider(
 
 
 @pytest.mark.parametrize(
-    ("asked", "answered", "same"),
+    ("requested", "answered", "same"),
     [
         ("gpt-4o", "gpt-4o-2024-08-06", True),
         ("claude-sonnet-4-5", "claude-sonnet-4-5-20250929", True),
@@ -243,6 +243,6 @@ async def test_a_substitute_model_is_noted_for_every_provider(
     ],
 )
 def test_a_longer_model_name_is_the_same_model_and_a_sibling_is_not(
-    asked: str, answered: str, same: bool
+    requested: str, answered: str, same: bool
 ) -> None:
-    assert is_same_model(asked, answered) is same
+    assert is_same_model(requested, answered) is same

@@ -550,9 +550,9 @@ async def test_an_agent_cut_off_before_its_first_reply_is_not_reported_as_resuma
         (agents / "agent-a1.jsonl").write_text(left)
     async with open_session(tmp_path, model, resume=session.id) as session:
         await run_all_turns(session, "go")
-        said = str(session.agent.conversation.messages)
-    assert "its process ended before it had begun; start it again" in said
-    assert "There is no agent 'a1'" in said
+        conversation = str(session.agent.conversation.messages)
+    assert "its process ended before it had begun; start it again" in conversation
+    assert "There is no agent 'a1'" in conversation
 
 
 @pytest.mark.spec("USR-02", "USR-03")

@@ -115,7 +115,7 @@ async def test_an_agent_can_have_tools_that_its_parent_lacks(tmp_path: Path) -> 
 
 @pytest.mark.spec("AGT-07")
 @pytest.mark.parametrize(
-    ("whose", "wish", "mode"),
+    ("source", "wish", "mode"),
     [
         ("project", "acceptEdits", "default"),
         ("person", "acceptEdits", "acceptEdits"),
@@ -124,12 +124,12 @@ async def test_an_agent_can_have_tools_that_its_parent_lacks(tmp_path: Path) -> 
     ],
 )
 async def test_only_a_users_own_agent_definition_can_widen_the_permission_mode(
-    tmp_path: Path, whose: str, wish: str, mode: str
+    tmp_path: Path, source: str, wish: str, mode: str
 ) -> None:
-    place = tmp_path / ".claude" if whose == "project" else Path(os.environ["SHOAL_HOME"])
-    (place / "agents").mkdir(parents=True)
+    directory = tmp_path / ".claude" if source == "project" else Path(os.environ["SHOAL_HOME"])
+    (directory / "agents").mkdir(parents=True)
     front = f"---\nname: one\ndescription: d\npermissionMode: {wish}\n---\np\n"
-    (place / "agents" / "one.md").write_text(front)
+    (directory / "agents" / "one.md").write_text(front)
     again = call_tool("SendMessage", to="joe", message="again", summary="again")
     model = script_agents(
         lead=[spawn_agent("child", subagent_type="one", name="joe"), again, "wait", "end"],
@@ -165,10 +165,10 @@ async def test_a_call_cannot_set_options_reserved_for_definitions(tmp_path: Path
         lead=[spawn_agent("child", "c1", **{field: ["Bash"]}), get_last_result], child=["never"]
     )
     async with open_session(tmp_path, model) as session:
-        said = await run_all_turns(session)
-    assert f"`{field}` is not an argument of Agent." in said
+        answer = await run_all_turns(session)
+    assert f"`{field}` is not an argument of Agent." in answer
     # What it says it takes is what the model is shown, nothing more.
-    assert "cwd" not in said
+    assert "cwd" not in answer
     assert not list_agent_starts(session)
 
 
@@ -320,8 +320,10 @@ async def test_tool_results_carry_structured_data_for_every_status(tmp_path: Pat
     assert "worktreePath" not in done
     assert Path(retained["worktreePath"], "new.txt").exists()
     assert apart.agent[:8] in retained["worktreeBranch"]
-    said = {key: launched[key] for key in ("status", "agentId", "description", "prompt", "canReadOutputFile")}
-    assert said == {
+    launch_fields = {
+        key: launched[key] for key in ("status", "agentId", "description", "prompt", "canReadOutputFile")
+    }
+    assert launch_fields == {
         "status": "async_launched",
         "agentId": two.agent,
         "description": "the second",

@@ -33,12 +33,12 @@ async def test_an_assistant_without_work_waits_for_schedules_and_input(tmp_path:
     async with open_assistant(tmp_path, model, clock=clock) as session:
         await collect_events(session.run("lead"))
         assert "not kept open" not in list_lead_results(session)[0]
-        for said in ("looked", "looked again"):
+        for expected_text in ("looked", "looked again"):
             coming = asyncio.ensure_future(run_next_turn(session))
             await asyncio.sleep(0)
             assert not coming.done()
             await clock.advance(5 * MINUTE)
-            assert (await coming).text == said
+            assert (await coming).text == expected_text
             assert session.agent.conversation.messages[-2].text.startswith("<scheduled-prompt ")
         coming = asyncio.ensure_future(run_next_turn(session))
         session.steer("are you there?")

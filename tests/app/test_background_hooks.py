@@ -56,12 +56,12 @@ def make_hook_entry(script: str, **more: Any) -> dict[str, Any]:
     return {"hooks": [make_command_hook(script, **more)]}
 
 
-async def wait_for_events(session: shoal.Session, seen: Callable[[Event], bool], times: int = 1) -> None:
+async def wait_for_events(session: shoal.Session, is_wanted: Callable[[Event], bool], times: int = 1) -> None:
     """Wait until this many matching events are in the journal."""
     done = asyncio.Event()
 
     def look(_: Event | None = None) -> None:
-        if sum(seen(event) for event in read_events(session)) >= times:
+        if sum(is_wanted(event) for event in read_events(session)) >= times:
             done.set()
 
     end = session.subscribe(look)
@@ -77,8 +77,8 @@ def is_background_run(event: Event) -> bool:
 
 def join_user_text(session: shoal.Session) -> str:
     """Join the user messages of the lead's conversation."""
-    said = (message.text for message in session.agent.conversation.messages if message.role == "user")
-    return "\n".join(said)
+    texts = (message.text for message in session.agent.conversation.messages if message.role == "user")
+    return "\n".join(texts)
 
 
 @pytest.mark.spec("QUE-03", "QUE-06", "HOK-02")
@@ -243,9 +243,9 @@ async def test_background_hooks_beyond_the_concurrency_limit_wait(project: Path,
                 await asyncio.sleep(0)
         (tmp_path / "go").write_text("")
         await wait_for_events(session, is_background_run, every)
-    seen = [int(number) for number in counts.read_text().split()]
-    assert len(seen) == every
-    assert max(seen) <= MAX_RUNNING
+    running_counts = [int(number) for number in counts.read_text().split()]
+    assert len(running_counts) == every
+    assert max(running_counts) <= MAX_RUNNING
 
 
 @pytest.mark.spec("HOK-02")

@@ -40,8 +40,8 @@ async def test_a_report_of_half_a_megabyte_over_three_messages_is_stored_unchang
     )
     async with open_session(tmp_path, model) as session:
         await run_all_turns(session)
-        said = [
-            extract_tool_result_text(each) for each in find_tool_results(session.agent.conversation.messages)
+        texts = [
+            extract_tool_result_text(text) for text in find_tool_results(session.agent.conversation.messages)
         ]
     done: AgentResult = map_agent_results(session)["child"]
     digest = sha256(whole.encode()).hexdigest()
@@ -50,7 +50,7 @@ async def test_a_report_of_half_a_megabyte_over_three_messages_is_stored_unchang
     assert done.size == len(whole)
     assert done.digest == digest
     # The lead can read every byte at the path it was given.
-    assert any(digest in each for each in said)
+    assert any(digest in text for text in texts)
     assert f"{len(whole):,} characters" in str(session.agent.conversation.messages)
 
 

@@ -28,21 +28,21 @@ async def test_a_message_to_another_session_arrives_marked_as_from_an_agent(tmp_
     reader = script_agents(
         **{"<teammate-message": [lambda r: received.append(r.messages[-1].text) or "noted"]}
     )
-    async with open_session(tmp_path, reader) as other:
-        for address in (other.id, other.id[:10]):
+    async with open_session(tmp_path, reader) as other_session:
+        for address in (other_session.id, other_session.id[:10]):
             async with open_session(tmp_path, script_writer(address)) as session:
                 await run_all_turns(session)
             assert list_lead_results(session) == [
-                f"The lead of session {other.id} hears it at its next step."
+                f"The lead of session {other_session.id} hears it at its next step."
             ]
-            turn = await other.next_turn()
+            turn = await other_session.next_turn()
             assert turn is not None
             await collect_events(turn)
-    queued = [event for event in read_events(other) if isinstance(event, QueueItemAdded)]
+    queued = [event for event in read_events(other_session) if isinstance(event, QueueItemAdded)]
     assert [event.by for event in queued] == ["agent", "agent"]
     assert f'teammate_id="lead@{session.id[:8]}"' in queued[-1].text
     assert "build is red" in received[-1]
-    assert not other.withdraw_queued_prompts()
+    assert not other_session.withdraw_queued_prompts()
 
 
 @pytest.mark.spec("CTL-03")
@@ -50,9 +50,9 @@ async def test_a_message_to_another_session_arrives_marked_as_from_an_agent(tmp_
 async def test_a_message_to_another_session_asks_for_permission_naming_the_session(
     tmp_path: Path, allowed: bool
 ) -> None:
-    async with open_session(tmp_path, script_agents(lead=["idle"])) as other:
+    async with open_session(tmp_path, script_agents(lead=["idle"])) as other_session:
         options = {"skip_permissions": False, "attended": True}
-        async with open_session(tmp_path, script_writer(other.id), **options) as session:
+        async with open_session(tmp_path, script_writer(other_session.id), **options) as session:
             turn = asyncio.create_task(collect_events(session.run("lead")))
             async with asyncio.timeout(10):
                 async for question in session.services.question_broker.watch_questions():
@@ -61,9 +61,11 @@ async def test_a_message_to_another_session_asks_for_permission_naming_the_sessi
                     break
                 await turn
         assert isinstance(question, PermissionQuestion)
-        assert other.id in question.reason
-        assert question.rule == f"SendMessage(uds:{other.id})"
-        assert other.services.queue.count_waking_items(other.agent.identity.agent) == int(allowed)
+        assert other_session.id in question.reason
+        assert question.rule == f"SendMessage(uds:{other_session.id})"
+        assert other_session.services.queue.count_waking_items(other_session.agent.identity.agent) == int(
+            allowed
+        )
     assert ("not now." in list_lead_results(session)[0]) is not allowed
 
 
@@ -72,15 +74,17 @@ async def test_a_message_to_another_session_asks_for_permission_naming_the_sessi
 async def test_a_deny_rule_for_other_sessions_applies_even_with_permissions_skipped(
     tmp_path: Path, rule: str
 ) -> None:
-    async with open_session(tmp_path, script_agents(lead=["idle"])) as other:
+    async with open_session(tmp_path, script_agents(lead=["idle"])) as other_session:
         calls = [
-            send_to_session(other.id[:6]),
+            send_to_session(other_session.id[:6]),
             call_tool("SendMessage", "m2", to="lead", message="x", summary="y"),
         ]
         model = script_agents(lead=[calls, "end"])
-        async with open_session(tmp_path, model, disallowed_tools=[rule.format(id=other.id)]) as session:
+        async with open_session(
+            tmp_path, model, disallowed_tools=[rule.format(id=other_session.id)]
+        ) as session:
             await collect_events(session.run("lead"))
-        assert not other.services.queue.count_waking_items(other.agent.identity.agent)
+        assert not other_session.services.queue.count_waking_items(other_session.agent.identity.agent)
     denied, own = list_lead_results(session)
     assert "forbids it" in denied
     assert own == "lead hears it at its next step."

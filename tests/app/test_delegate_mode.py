@@ -33,11 +33,11 @@ def list_blocks(request: ModelRequest) -> list[Any]:
 
 @pytest.mark.spec("DLG-01", "DLG-02")
 async def test_in_delegate_mode_the_lead_can_only_delegate_until_the_mode_ends(tmp_path: Path) -> None:
-    seen: list[ModelRequest] = []
+    requests: list[ModelRequest] = []
 
     def record_and_reply(line: Any) -> Any:
         def choose_reply(request: ModelRequest) -> Any:
-            seen.append(copy_request(request))
+            requests.append(copy_request(request))
             return line
 
         return choose_reply
@@ -65,22 +65,24 @@ async def test_in_delegate_mode_the_lead_can_only_delegate_until_the_mode_ends(t
         await run_all_turns(session, "Make the file.")
         assert not (tmp_path / "by-the-lead").exists()
         assert (tmp_path / "by-ann").exists(), "nothing changes for teammates"
-        reminded = len([b for b in list_blocks(seen[-1]) if REMINDER in getattr(b, "text", "")])
+        reminded = len([b for b in list_blocks(requests[-1]) if REMINDER in getattr(b, "text", "")])
         session.set_delegate_mode(enabled=False)
         await run_all_turns(session, "Now you.")
         assert (tmp_path / "by-the-lead").exists(), "every tool is there again at once"
-    first, second, third = ([getattr(b, "text", "") for b in list_blocks(r)] for r in seen[:3])
+    first, second, third = ([getattr(b, "text", "") for b in list_blocks(r)] for r in requests[:3])
     assert "has switched delegate mode on" in first[1]
     assert not any(REMINDER in text for text in first)
     assert REMINDER in second[-1]
     assert [REMINDER in text for text in third].count(True) == 2
     # Three messages with calls were answered while it was on.
     assert reminded == 3
-    results = [extract_tool_result_text(b) for b in list_blocks(seen[2]) if isinstance(b, ToolResultBlock)]
+    results = [
+        extract_tool_result_text(b) for b in list_blocks(requests[2]) if isinstance(b, ToolResultBlock)
+    ]
     assert results[0].startswith("Bash was not run: the person has switched delegate mode on.")
     assert results[1].startswith("You lead the team crew now.")
     assert results[2].startswith("Read was not run: ")
-    last = [getattr(b, "text", "") for b in list_blocks(seen[-1])]
+    last = [getattr(b, "text", "") for b in list_blocks(requests[-1])]
     assert "has left delegate mode" in last[-3]
     assert [REMINDER in text for text in last].count(True) == reminded, "only while the mode is on"
 
@@ -103,19 +105,19 @@ async def test_delegate_mode_leaves_the_agent_and_task_board_tools(
 
 @pytest.mark.spec("DLG-01")
 async def test_delegate_mode_keeps_the_tool_list_for_the_prompt_cache(tmp_path: Path) -> None:
-    seen: list[ModelRequest] = []
+    requests: list[ModelRequest] = []
 
     def choose_reply(request: ModelRequest) -> str:
-        seen.append(copy_request(request))
+        requests.append(copy_request(request))
         return "yes"
 
     async with open_session(tmp_path, script_team(lead=[choose_reply])) as session:
         for on in (False, True, False):
             session.set_delegate_mode(enabled=on)
             await run_all_turns(session, "Hello.")
-    assert seen[0].tools == seen[1].tools == seen[2].tools
-    assert seen[0].system == seen[1].system == seen[2].system
-    for before, after in pairwise(seen):
+    assert requests[0].tools == requests[1].tools == requests[2].tools
+    assert requests[0].system == requests[1].system == requests[2].system
+    for before, after in pairwise(requests):
         assert after.messages[: len(before.messages) - 1] == before.messages[:-1]
 
 
@@ -141,10 +143,10 @@ async def test_delegate_mode_is_toggled_mid_turn_from_another_process_without_a_
 
 
 async def test_a_reminder_does_not_count_as_the_last_prompt(tmp_path: Path) -> None:
-    seen: list[str] = []
+    prompts: list[str] = []
 
     def lead(request: ModelRequest) -> str:
-        seen.append(request.messages[0].text)
+        prompts.append(request.messages[0].text)
         return "a summary"
 
     model = script_team(lead=[call_tool("TaskList"), "listed", lead])

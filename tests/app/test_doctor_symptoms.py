@@ -173,13 +173,13 @@ async def test_a_retained_worktree_is_reported_with_its_content(tmp_path: Path) 
 @SRF
 async def test_a_stuck_wait_is_traced_to_the_question_or_the_dead_run(tmp_path: Path) -> None:
     model = script_agents(lead=[call_tool("Bash", command="touch x"), "done"])
-    seen: dict[str, Diagnostic] = {}
+    diagnostics: dict[str, Diagnostic] = {}
     async with open_session(tmp_path, model, skip_permissions=False, attended=True) as session:
         turn = session.run("lead, go")
         async for question in session.services.question_broker.watch_questions():
             run = RunHandle(session=session.id, home=get_home())
-            seen = examine("wait-does-not-end", tmp_path, run)
-            assert f"shoal ask answer {question.id}" in seen["lead"].advice
+            diagnostics = examine("wait-does-not-end", tmp_path, run)
+            assert f"shoal ask answer {question.id}" in diagnostics["lead"].advice
             break
         await turn.aclose()
     dead = examine("wait-does-not-end", tmp_path, run)["run"]

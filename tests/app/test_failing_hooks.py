@@ -207,17 +207,17 @@ def build_response(body: bytes, status: bytes = b"200 OK") -> bytes:
 async def test_a_url_can_be_a_hook(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOOK_TOKEN", "t0ken")
     monkeypatch.setenv("OTHER_TOKEN", "other")
-    seen: list[tuple[bytes, Any]] = []
+    received: list[tuple[bytes, Any]] = []
 
     async def refuse(head: bytes, body: bytes) -> bytes:
-        seen.append((head, json.loads(body)))
+        received.append((head, json.loads(body)))
         return build_response(b'{"decision": "block", "reason": "says the server"}')
 
     async with serve_hook(refuse) as url:
         headers = {"Authorization": "Bearer $HOOK_TOKEN", "X-Other": "${OTHER_TOKEN}"}
         hook = {"type": "http", "url": url, "headers": headers, "allowedEnvVars": ["HOOK_TOKEN"]}
         result, _, (ran,) = await run_one_call(project, {"PreToolUse": {"hooks": [hook]}})
-    ((head, notes),) = seen
+    ((head, notes),) = received
     assert "says the server" in result
     assert head.startswith(b"POST /hook ")
     assert b"Bearer t0ken" in head

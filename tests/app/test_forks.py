@@ -35,17 +35,17 @@ FILL = ToolUseBlock(id="x1", name="fill", input={})
 
 
 def fork_once(*calls: ToolUseBlock) -> Any:
-    """The lead makes these calls once, then stops."""
+    """Script a lead that makes these calls once, then stops."""
 
     def lead(request: ModelRequest) -> Any:
-        begun = any(message.tool_uses for message in request.messages)
-        return "so be it" if begun else ["I split it.", *calls]
+        has_forked = any(message.tool_uses for message in request.messages)
+        return "so be it" if has_forked else ["I split it.", *calls]
 
     return lead
 
 
 def resume_agent(agent: str) -> Any:
-    """The lead of a later process messages the agent when it is told to go on."""
+    """Script the lead of a later process that messages the agent on the prompt to go on."""
     return lambda request: send_message(agent, "more") if get_last_text(request) == "go on" else "so be it"
 
 

@@ -22,8 +22,8 @@ async def test_an_agent_stopped_by_a_hard_rate_limit_resumes_without_repeating_s
     limited: list[RequestBody] = []
 
     def digger(body: RequestBody) -> ReplyLike:
-        spoken = sum(message["role"] == "assistant" for message in body["messages"])
-        if not spoken:
+        reply_count = sum(message["role"] == "assistant" for message in body["messages"])
+        if not reply_count:
             return call_tool("Bash", "b1", command="echo dug >> holes")
         if not limited:
             limited.append(body)

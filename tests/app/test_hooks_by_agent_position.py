@@ -211,10 +211,10 @@ async def test_a_hook_can_stop_the_agent(position: str, project: Path, monkeypat
     calls = [call_tool("Write", f"w{n}", file_path=str(project / f"f{n}"), content="x") for n in (1, 2)]
     raw = make_settings({"PostToolUse": ("Write", stops)})
     async with open_hook_scenario(position, project, monkeypatch, [calls, "never said"], raw) as scenario:
-        said = await scenario.run_session()
+        answer = await scenario.run_session()
         assert len(scenario.worker_requests) == 1
         assert {ran.verdict for ran in scenario.hook_runs if ran.event == "PostToolUse"} == {"stopped"}
-    assert "never said" not in said
+    assert "never said" not in answer
     assert [path.name for path in project.iterdir()] == ["f1"]
 
 

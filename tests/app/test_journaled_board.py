@@ -25,14 +25,14 @@ class Disk:
 
     def __init__(self) -> None:
         self.full = False
-        self.told: list[tuple[str, str]] = []
+        self.changes: list[tuple[str, str]] = []
         self.news = asyncio.Event()
 
     def write(self, event: JournaledEvent) -> None:
         if self.full:
             raise StateFileError("No space left on device.", path=get_home())
         assert isinstance(event, TaskChanged)
-        self.told.append((event.subject, event.status))
+        self.changes.append((event.subject, event.status))
         self.news.set()
 
 
@@ -49,11 +49,11 @@ async def test_a_task_deleted_while_the_disk_is_full_is_journaled_later() -> Non
     disk.news.clear()
     await journaled.create(TaskDraft(subject="three", description=""))
     async with asyncio.timeout(10):
-        while disk.told.count(("one", "deleted")) + disk.told.count(("two", "deleted")) < 2:
+        while disk.changes.count(("one", "deleted")) + disk.changes.count(("two", "deleted")) < 2:
             await disk.news.wait()
             disk.news.clear()
     await journaled.aclose()
-    assert sorted(disk.told) == sorted(
+    assert sorted(disk.changes) == sorted(
         [
             ("one", "pending"),
             ("two", "pending"),
@@ -91,13 +91,13 @@ async def test_a_foreign_change_is_journaled_without_reading_completed_tasks(
 
     async def told_of(subject: str, status: str) -> None:
         async with asyncio.timeout(20):
-            while (subject, status) not in disk.told:
+            while (subject, status) not in disk.changes:
                 disk.news.clear()
                 await disk.news.wait()
 
     journaled.start_watching()
     await told_of("task 500", "completed")
-    assert len(disk.told) == 500
+    assert len(disk.changes) == 500
     await other.view_tasks()
     pieces.clear()
     new = await other.create(TaskDraft(subject="new", description=""))
@@ -109,4 +109,4 @@ async def test_a_foreign_change_is_journaled_without_reading_completed_tasks(
     await told_of("task 7", "deleted")
     for board in (journaled, other):
         await board.aclose()
-    assert len(disk.told) == 503
+    assert len(disk.changes) == 503

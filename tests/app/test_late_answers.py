@@ -86,9 +86,9 @@ async def test_a_late_allow_answer_wakes_the_lead_through_the_queue_and_runs_not
         assert list_lead_results(session) == [INTERRUPTED_RESULT]
         answer_from_outside(question, AllowAnswer())
         await run_next_turn(session)
-        said = session.agent.conversation.messages[-2].text
-        assert '<permission-granted tool="Bash" tool-use-id="b1">\n{"command":"touch made"}\n' in said
-        assert "again if it is still wanted" in said
+        notification = session.agent.conversation.messages[-2].text
+        assert '<permission-granted tool="Bash" tool-use-id="b1">\n{"command":"touch made"}\n' in notification
+        assert "again if it is still wanted" in notification
     assert not (tmp_path / "made").exists()
     (queued,) = list_queued_items(session)
     assert (queued.agent, queued.by, queued.mode) == (LEAD_ID, "runtime", "orphaned-permission")
@@ -165,10 +165,10 @@ async def test_an_answer_that_the_dead_process_missed_is_delivered_once(
 ) -> None:
     session_id, question, store = kill_asking_session(tmp_path)
     assert store.answer(question, AllowAnswer())
-    seen: list[str] = []
+    conversations: list[str] = []
 
     def look(request: ModelRequest) -> str:
-        seen.append("".join(message.text for message in request.messages))
+        conversations.append("".join(message.text for message in request.messages))
         return "seen"
 
     for _ in range(2):
@@ -177,7 +177,7 @@ async def test_an_answer_that_the_dead_process_missed_is_delivered_once(
             await collect_events(session.run("go on"))
             while (turn := await session.next_turn()) is not None:
                 await collect_events(turn)
-    assert seen[-1].count("</permission-granted>") == 1
+    assert conversations[-1].count("</permission-granted>") == 1
     assert len(list_queued_items(session)) == 1
     answers = [each for each in read_events(session) if isinstance(each, QuestionAnswered)]
     assert [(each.question, each.answer) for each in answers] == [(question, AllowAnswer())]

@@ -210,8 +210,8 @@ async def test_an_end_another_agent_waited_for_is_still_announced_to_the_parent(
     async with open_session(tmp_path, model, tools=[gate.tool, gate.wait_tool, gate.open_tool]) as session:
         await run_all_turns(session)
         texts = [message.text for message in session.agent.conversation.messages if message.role == "user"]
-        seen = list_lead_results(session)[1]
-    assert "the end of it" in seen
+        result = list_lead_results(session)[1]
+    assert "the end of it" in result
     assert "\n".join(texts).count("<result>the end of it</result>") == 1
 
 

@@ -104,9 +104,9 @@ async def test_an_old_session_is_resumed_with_its_state(old_home: OldHome) -> No
     async with open_old_session(
         old_home, ScriptedModel(["I am back."]), WORK, clock=create_clock_after(old_home, WORK)
     ) as session:
-        said = list_texts(session)
-        assert "Summary: a report was written and corrected." in said[0]
-        assert said[-2:] == ["Say good bye\nOne more thing", "Good bye."]
+        texts = list_texts(session)
+        assert "Summary: a report was written and corrected." in texts[0]
+        assert texts[-2:] == ["Say good bye\nOne more thing", "Good bye."]
         assert await run_all_turns(session, "Go on") == "I am back."
         (due,) = session.services.timetable.list_schedules()
         assert due.schedule.prompt == "look at the build"

@@ -136,10 +136,10 @@ async def test_after_a_kill_finished_agents_do_not_rerun_and_the_paused_one_cont
                     await asyncio.sleep(0.01)
         finally:
             child.kill()
-    seen: list[ModelRequest] = []
+    requests: list[ModelRequest] = []
     options = {**ASKING, "tools": [paused_agents.create_count_tool(tmp_path)], "allowed_tools": ["Count"]}
     async with open_session(
-        tmp_path, paused_agents.script_paused_agents(seen), resume=session_id, **options
+        tmp_path, paused_agents.script_paused_agents(requests), resume=session_id, **options
     ) as session:
         turn = asyncio.create_task(collect_events(session.run("go on")))
         (question,) = await wait_for_questions(session, 1)
@@ -158,7 +158,7 @@ async def test_after_a_kill_finished_agents_do_not_rerun_and_the_paused_one_cont
     assert [event.name for event in again] == ["deep"]
     assert len(list_agent_starts(session)) == 3 + paused_agents.SIBLINGS + 1
     # It goes on with all it knew: its job, and the call that was cut off.
-    before = seen[0].messages
+    before = requests[0].messages
     assert before[0].text == "three"
     assert [call.name for call in before[1].tool_uses] == ["Write"]
     assert map_agent_results(session)["three"].text == "wrote it"

@@ -50,8 +50,8 @@ def list_user_texts(body: Any) -> list[str]:
     ]
 
 
-def find_agent_to_wake(said: list[str]) -> str | None:
-    return next((text.removeprefix("wake ") for text in said if text.startswith("wake ")), None)
+def find_agent_to_wake(texts: list[str]) -> str | None:
+    return next((text.removeprefix("wake ") for text in texts if text.startswith("wake ")), None)
 
 
 def has_sent_message(body: Any) -> bool:
@@ -84,10 +84,10 @@ def script_forks(jobs: int, *, fork: Callable[[Any], Any] = lambda _: "done") ->
     """The lead reads a long file and forks; on `wake X` it messages X."""
 
     def choose_reply(body: Any) -> Any:
-        said = list_user_texts(body)
-        if any(text.startswith(FORK_MARK) for text in said):
+        texts = list_user_texts(body)
+        if any(text.startswith(FORK_MARK) for text in texts):
             return fork(body)
-        if (agent := find_agent_to_wake(said)) is not None:
+        if (agent := find_agent_to_wake(texts)) is not None:
             return "woken" if has_sent_message(body) else send_message(agent, "and then?")
         replies = sum(message["role"] == "assistant" for message in body["messages"])
         if replies == 0:
@@ -181,11 +181,11 @@ async def test_a_resumed_fork_reads_its_earlier_request_from_the_cache(
 
 def choose_worker_reply(body: Any) -> Any:
     """The agent reads a long file and reports; the lead starts it, and messages it on `wake X`."""
-    said = list_user_texts(body)
-    if (agent := find_agent_to_wake(said)) is not None:
+    texts = list_user_texts(body)
+    if (agent := find_agent_to_wake(texts)) is not None:
         return "woken" if has_sent_message(body) else send_message(agent, "and then?")
     replies = sum(message["role"] == "assistant" for message in body["messages"])
-    if "read it" in said[0]:
+    if "read it" in texts[0]:
         return "reported" if replies else READ
     return (
         "so be it" if replies else spawn_agent("", "read it", subagent_type="general-purpose", effort="low")

@@ -104,8 +104,8 @@ async def test_the_same_seed_gives_the_same_journal_and_transcripts_with_agents_
 
     def choose_reply(request: ModelRequest) -> Any:
         """Reply for the lead, its sub-agent and its member."""
-        who = "ann" if "You are ann" in request.system else request.messages[0].text.split()[0]
-        spoken = sum(message.role == "assistant" for message in request.messages)
+        agent_name = "ann" if "You are ann" in request.system else request.messages[0].text.split()[0]
+        reply_count = sum(message.role == "assistant" for message in request.messages)
         part = {
             "go": [
                 spawn_agent("child looks", "c1"),
@@ -116,8 +116,8 @@ async def test_the_same_seed_gives_the_same_journal_and_transcripts_with_agents_
             ],
             "child": [look, "seen"],
             "ann": [send_message("team-lead", "I am here."), "that is all"],
-        }[who]
-        return part[min(spoken, len(part) - 1)]
+        }[agent_name]
+        return part[min(reply_count, len(part) - 1)]
 
     async def run_and_read_files(name: str) -> dict[str, bytes]:
         clock = FakeClock()

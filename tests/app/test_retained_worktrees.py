@@ -71,9 +71,9 @@ async def test_work_left_by_a_killed_process_is_reported_after_a_resume(
     path = _simulate_kill(session.id, work)
     async with shoal.open(cwd=repository.top, model=model, skip_permissions=True, resume=session.id) as again:
         await run_all_turns(again)
-        told = str(again.agent.conversation.messages)
-    assert "<status>completed</status>" in told
-    assert (f"<worktree><path>{path}</path>" in told) == bool(work)
+        conversation = str(again.agent.conversation.messages)
+    assert "<status>completed</status>" in conversation
+    assert (f"<worktree><path>{path}</path>" in conversation) == bool(work)
     assert path.exists() == bool(work)
 
 
@@ -83,8 +83,8 @@ def _simulate_kill(session: str, work: str) -> Path:
     journal = home / "shoal/runs" / session / "journal.jsonl"
     (record,) = home.glob("worktrees/*/agent-*.json")
     lines = transcript.read_text().splitlines(keepends=True)
-    told = next(at for at, line in enumerate(lines) if '"delivered"' in line)
-    transcript.write_text("".join(lines[:told]))
+    delivery_index = next(at for at, line in enumerate(lines) if '"delivered"' in line)
+    transcript.write_text("".join(lines[:delivery_index]))
     events = journal.read_text().splitlines(keepends=True)
     journal.write_text("".join(line for line in events if '"type":"work_kept"' not in line))
     facts = json.loads(record.read_text())

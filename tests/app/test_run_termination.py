@@ -101,6 +101,6 @@ async def test_an_observer_of_an_unresponsive_run_gets_its_journal(tmp_path: Pat
     async with start_unresponsive_run(tmp_path, "deaf") as (run, _):
         begun = SessionStarted(agent=LEAD_ID, session=SESSION, cwd="/", model="m", mode="default", tools=())
         run.journal_path.write_bytes(encode_journal_line(begun, 1) + b"\n")
-        async for seen in watch_run_events(run, SystemClock()):
-            assert isinstance(seen.event, SessionStarted)
+        async for journal_entry in watch_run_events(run, SystemClock()):
+            assert isinstance(journal_entry.event, SessionStarted)
             break

@@ -169,16 +169,16 @@ async def test_granted_directories_are_writable_and_hidden_ones_invisible(projec
         (project.parent / name).mkdir()
         (project.parent / name / "file").write_text(name)
     write_sandbox_settings(writable=[str(project.parent / "cache")], hidden=["~/code/private"], network=False)
-    (wrote, seen), _ = await run_commands(
+    (wrote, cat_output), _ = await run_commands(
         project,
         "echo x > ../granted/new && echo x > ../cache/new && echo wrote",
         "cat ../private/file ../granted/file",
         add_dirs=[project.parent / "granted"],
     )
     assert wrote == "wrote"
-    assert seen.startswith("cat: ")
-    assert "granted" in seen
-    assert "private\n" not in seen
+    assert cat_output.startswith("cat: ")
+    assert "granted" in cat_output
+    assert "private\n" not in cat_output
 
 
 async def test_a_directory_that_the_user_names_is_not_hidden(project: Path) -> None:

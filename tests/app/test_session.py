@@ -103,17 +103,17 @@ async def test_a_resumed_conversation_that_fills_the_context_is_compacted_before
 async def test_a_resumed_session_sends_the_earlier_messages(tmp_path: Path) -> None:
     async with shoal.open(cwd=tmp_path, model=ScriptedModel(["I will remember"])) as first:
         await run_prompt(first, "the word is mussel")
-    seen: list[Message] = []
+    sent_messages: list[Message] = []
 
     def choose_reply(request: ModelRequest) -> str:
-        seen.extend(request.messages)
+        sent_messages.extend(request.messages)
         return "mussel"
 
     async with shoal.open(cwd=tmp_path, model=ScriptedModel(choose_reply), resume=first.id[:8]) as second:
         assert second.id == first.id
         assert second.turn == 1
         await run_prompt(second, "what was the word?")
-    assert [m.text for m in seen] == ["the word is mussel", "I will remember", "what was the word?"]
+    assert [m.text for m in sent_messages] == ["the word is mussel", "I will remember", "what was the word?"]
     assert len(read_transcript(first.id)) == 4
 
 
@@ -290,10 +290,10 @@ async def test_a_changed_prompt_fails_the_replay_with_an_error(tmp_path: Path) -
 
 async def test_undo_restores_files_and_the_conversation(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("original\n")
-    seen: list[int] = []
+    message_counts: list[int] = []
 
     def choose_reply(request: ModelRequest) -> Any:
-        seen.append(len(request.messages))
+        message_counts.append(len(request.messages))
         last = request.messages[-1]
         if any(isinstance(b, ToolResultBlock) for b in last.content):
             return "wrote it"

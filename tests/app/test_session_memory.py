@@ -26,7 +26,7 @@ class NoteTakingModel:
         self.notes = notes
         self.asked_to_note: list[str] = []
         self.noting: list[ModelRequest] = []
-        self.seen: list[ModelRequest] = []
+        self.requests: list[ModelRequest] = []
 
     def __call__(self, request: ModelRequest) -> Any:
         last = request.messages[-1].text
@@ -38,7 +38,7 @@ class NoteTakingModel:
             return self.notes
         if "about to be replaced by a summary" in last:
             return "a summary"
-        self.seen.append(request)
+        self.requests.append(request)
         return "yes"
 
 
@@ -61,7 +61,10 @@ async def test_a_compaction_updates_the_session_memory_and_continues_with_it(tmp
         await session.compact()
         # From where the agent stands, so that a cache holds all but the directive.
         assert list(model.noting[0].messages[:-1]) == before
-        assert (model.noting[0].system, model.noting[0].tools) == (model.seen[0].system, model.seen[0].tools)
+        assert (model.noting[0].system, model.noting[0].tools) == (
+            model.requests[0].system,
+            model.requests[0].tools,
+        )
         memory_file = Path(os.environ["SHOAL_HOME"]) / "shoal/runs" / session.id / "memory.md"
         assert memory_file.read_text() == "- the person wants tea\n"
         assert len(before) > 1
@@ -92,8 +95,8 @@ async def test_a_resumed_session_gets_its_memory_once(tmp_path: Path) -> None:
     for _ in range(2):
         async with open_session_with_memory(tmp_path, model, resume=session.id) as again:
             await run_all_turns(again, "go on")
-            said = "\n".join(message.text for message in again.agent.conversation.messages)
-            assert said.count("- the person wants tea") == 1
+            conversation = "\n".join(message.text for message in again.agent.conversation.messages)
+            assert conversation.count("- the person wants tea") == 1
     async with open_session_with_memory(tmp_path, model, resume=session.id, settings="{}") as again:
         assert again.agent.save_memory is None
 

@@ -35,9 +35,9 @@ async def test_a_due_schedule_starts_its_own_turn_and_is_not_user_input(tmp_path
         turn = await session.next_turn()
         assert turn is not None
         await finish_turn(turn)
-        said = session.agent.conversation.messages[-2].text
-        assert said.startswith("<scheduled-prompt ")
-        assert "\nlook at the build\n" in said
+        scheduled_prompt = session.agent.conversation.messages[-2].text
+        assert scheduled_prompt.startswith("<scheduled-prompt ")
+        assert "\nlook at the build\n" in scheduled_prompt
         assert session.services.undo_history is not None
         transcript = session.services.undo_history.transcript
     # Nobody can go back to before it as to something that they said.
@@ -80,8 +80,8 @@ async def test_a_resumed_session_restores_its_unexpired_schedules(tmp_path: Path
         turn = await session.next_turn()
         assert turn is not None
         await finish_turn(turn)
-        said = session.agent.conversation.messages[-2].text
-        assert (said.count("\nstays\n"), said.count("\nwas due\n"), said.count("\ngoes\n")) == (1, 1, 0)
+        prompt = session.agent.conversation.messages[-2].text
+        assert (prompt.count("\nstays\n"), prompt.count("\nwas due\n"), prompt.count("\ngoes\n")) == (1, 1, 0)
         await later.advance(5 * MINUTE)
         assert session.services.queue.count_waking_items(session.agent.identity.agent) == 1
     events = read_events(session)

@@ -31,8 +31,8 @@ def write_script(directory: Path, *steps: dict[str, Any]) -> ScriptedModel:
 
 
 def call_agent(job: str) -> dict[str, Any]:
-    given = {"description": f"do {job}", "prompt": f"job {job}", "run_in_background": True}
-    return {"name": "Agent", "input": given}
+    tool_input = {"description": f"do {job}", "prompt": f"job {job}", "run_in_background": True}
+    return {"name": "Agent", "input": tool_input}
 
 
 def build_background_options(directory: Path) -> shoal.Options:
@@ -115,6 +115,6 @@ async def test_user_input_reaches_an_agent_marked_as_the_users(tmp_path: Path) -
         (one,) = session.services.supervisor.list_agents()
         assert (await session.send(one.agent, "look again")).how == "resumed"
         await session.services.supervisor.wait_until_idle()
-    said = [each for each in received if isinstance(each, MessageAdded) and each.agent == one.agent]
-    assert [each.message.text for each in said if each.by == "person"] == ["look again"]
-    assert said[-1].message.text == "I looked again"
+    agent_messages = [each for each in received if isinstance(each, MessageAdded) and each.agent == one.agent]
+    assert [each.message.text for each in agent_messages if each.by == "person"] == ["look again"]
+    assert agent_messages[-1].message.text == "I looked again"

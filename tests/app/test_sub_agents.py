@@ -45,10 +45,10 @@ from shoal.testing import FakeClock
 
 @pytest.mark.spec("AGT-09", "AGT-12", "AGT-13", "CTL-07", "RUN-03", "QUE-07")
 async def test_a_foreground_agent_returns_one_result_with_its_usage(tmp_path: Path) -> None:
-    seen: list[tuple[str, list[str]]] = []
+    requests: list[tuple[str, list[str]]] = []
 
     def child(request: ModelRequest) -> str:
-        seen.append((request.system, [message.text for message in request.messages]))
+        requests.append((request.system, [message.text for message in request.messages]))
         return "it is in main.py:7"
 
     model = script_agents(lead=[spawn_agent("child where is it?", "c1"), get_last_result], child=[child])
@@ -60,8 +60,8 @@ async def test_a_foreground_agent_returns_one_result_with_its_usage(tmp_path: Pa
     assert Path(ended.output).read_text().startswith("it is in main.py:7\n")
     assert f"<usage>total_tokens: {ended.usage.total_tokens}\ntool_uses: 0\nduration_ms: " in text
     # Its own system prompt and the prompt are all it starts with, and its result is no message of the queue.
-    ((system, said),) = seen
-    assert said == ["child where is it?"]
+    ((system, texts),) = requests
+    assert texts == ["child where is it?"]
     assert "You carry out one task that another agent gives you" in system
     assert session.agent.system.splitlines()[0] not in system
     assert not [event for event in events if isinstance(event, NotificationDelivered)]
@@ -190,15 +190,15 @@ async def test_an_agent_result_lists_observed_changes_and_flags_unverified_claim
     async with open_session(tmp_path, model) as session:
         await run_all_turns(session)
         texts = list_lead_results(session)
-    seen = {
+    evidence = {
         e.completion.description: e.completion.evidence
         for e in read_events(session)
         if isinstance(e, AgentEnded)
     }
-    assert seen["busy"].tool_calls == 2
-    assert seen["busy"].failed_calls == 1
-    assert [Path(file).name for file in seen["busy"].files] == ["a.txt"]
-    assert [ran.exit_code for ran in seen["busy"].commands] == [3]
+    assert evidence["busy"].tool_calls == 2
+    assert evidence["busy"].failed_calls == 1
+    assert [Path(file).name for file in evidence["busy"].files] == ["a.txt"]
+    assert [ran.exit_code for ran in evidence["busy"].commands] == [3]
     assert "It made no tool calls" in texts[1]
     assert "It made no tool calls" not in texts[0]
 
@@ -342,8 +342,8 @@ async def test_a_failed_agent_returns_its_partial_text_or_an_error(tmp_path: Pat
     async with open_session(tmp_path, model) as session:
         await run_all_turns(session)
         *partial, mute = find_tool_results(session.agent.conversation.messages)
-    said = (("no more", "half of it"), ("it breaks here", "a third of it"))
-    for result, (error, words) in zip(partial, said, strict=True):
+    expected_texts = (("no more", "half of it"), ("it breaks here", "a third of it"))
+    for result, (error, words) in zip(partial, expected_texts, strict=True):
         assert error in extract_tool_result_text(result)
         assert words in extract_tool_result_text(result)
         assert not result.is_error
@@ -468,10 +468,10 @@ async def test_an_in_memory_agent_is_resumed_with_text_that_cannot_be_encoded_in
 ) -> None:
     first = [spawn_agent("child remember", "c1", name="elephant", run_in_background=True), "wait"]
     again = call_tool("SendMessage", "m1", to="elephant", message="what was it?", summary="the word")
-    said: list[str] = []
+    texts: list[str] = []
 
     def record_messages(request: ModelRequest) -> str:
-        said.extend(message.text for message in request.messages)
+        texts.extend(message.text for message in request.messages)
         return "that"
 
     model = script_agents(
@@ -480,7 +480,7 @@ async def test_an_in_memory_agent_is_resumed_with_text_that_cannot_be_encoded_in
     async with open_session(tmp_path, model, persist=False) as session:
         await run_all_turns(session)
         await run_all_turns(session, "ask it again")
-    assert "half \ud83d of it" in said
+    assert "half \ud83d of it" in texts
 
 
 def test_an_in_memory_agent_with_deeply_nested_content_is_still_stored() -> None:
@@ -488,10 +488,10 @@ def test_an_in_memory_agent_with_deeply_nested_content_is_still_stored() -> None
     deep: dict[str, Any] = {}
     for _ in range(2 * sys.getrecursionlimit()):
         deep = {"in": deep}
-    said = [Message(role="assistant", content=(call_tool("Nothing", "n1", **deep),))]
-    talk = Conversation(NullTranscript(), clock, ids, messages=said)
+    messages = [Message(role="assistant", content=(call_tool("Nothing", "n1", **deep),))]
+    conversation = Conversation(NullTranscript(), clock, ids, messages=messages)
     files = AgentTranscripts(None, durable=False, clock=clock, ids=ids)
-    files.archive_agent(AgentId("a1"), SubagentMetadata(agent_type="general-purpose"), talk)
+    files.archive_agent(AgentId("a1"), SubagentMetadata(agent_type="general-purpose"), conversation)
 
 
 @pytest.mark.spec("CTL-02", "SND-03", "USR-04")
@@ -601,10 +601,10 @@ async def test_a_long_report_is_stored_whole_and_truncated_in_the_conversation(
 @pytest.mark.spec("DEF-09")
 async def test_the_turn_limit_of_a_definition_ends_the_agent_with_a_clear_result(tmp_path: Path) -> None:
     agents = {"short": {"description": "d", "prompt": "p", "maxTurns": 2, "initialPrompt": "First of all:"}}
-    seen: list[str] = []
+    prompts: list[str] = []
 
     def again(request: ModelRequest) -> Any:
-        seen.append(request.messages[0].text)
+        prompts.append(request.messages[0].text)
         return call_tool("Glob", pattern="*")
 
     model = script_agents(
@@ -613,7 +613,7 @@ async def test_the_turn_limit_of_a_definition_ends_the_agent_with_a_clear_result
     async with open_session(tmp_path, model, agents=agents) as session:
         text = await run_all_turns(session)
     assert "it reached its turn limit of 2" in text
-    assert seen == ["First of all:\nchild"] * 2
+    assert prompts == ["First of all:\nchild"] * 2
 
 
 @pytest.mark.spec("AGT-04", "AGT-08", "USR-13")

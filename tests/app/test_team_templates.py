@@ -75,10 +75,10 @@ def load_project_templates(project: Path) -> TeamTemplateCatalog:
 
 async def test_no_member_of_a_template_starts_before_all_have_joined(tmp_path: Path) -> None:
     begun = asyncio.Event()
-    seen: list[list[str]] = []
+    member_names: list[list[str]] = []
 
     def digger(request: ModelRequest) -> str:
-        seen.append([each["name"] for each in read_team_config("build")["members"]])
+        member_names.append([each["name"] for each in read_team_config("build")["members"]])
         begun.set()
         return "I wait."
 
@@ -97,7 +97,7 @@ async def test_no_member_of_a_template_starts_before_all_have_joined(tmp_path: P
         await start_team_from_template(session, template, "the roof")
         async with asyncio.timeout(10):
             await begun.wait()
-    assert seen[0] == ["team-lead", "digger", "layer-1", "layer-2"]
+    assert member_names[0] == ["team-lead", "digger", "layer-1", "layer-2"]
 
 
 @pytest.mark.spec("TSK-06")

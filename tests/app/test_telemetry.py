@@ -98,16 +98,16 @@ async def test_turns_requests_and_tools_are_nested_spans(tmp_path: Path) -> None
     assert turn.parent is None
     for span in (tool, *chats):
         assert get_parent_id(span) == turn.context.span_id
-    said = dict(chats[-1].attributes or {})
-    assert said["gen_ai.operation.name"] == "chat"
-    assert said["gen_ai.provider.name"] == said["gen_ai.system"] == "scripted"
-    assert said["gen_ai.request.model"] == session.agent.model.card.id
-    assert said["gen_ai.response.model"] == session.agent.model.card.id
-    assert said["gen_ai.usage.input_tokens"] == 15
-    assert said["gen_ai.usage.cache_read.input_tokens"] == 5
-    assert said["gen_ai.usage.output_tokens"] == 4
-    assert said["gen_ai.agent.name"] == said["gen_ai.agent.id"] == "lead"
-    assert said["gen_ai.conversation.id"] == session.id
+    attributes = dict(chats[-1].attributes or {})
+    assert attributes["gen_ai.operation.name"] == "chat"
+    assert attributes["gen_ai.provider.name"] == attributes["gen_ai.system"] == "scripted"
+    assert attributes["gen_ai.request.model"] == session.agent.model.card.id
+    assert attributes["gen_ai.response.model"] == session.agent.model.card.id
+    assert attributes["gen_ai.usage.input_tokens"] == 15
+    assert attributes["gen_ai.usage.cache_read.input_tokens"] == 5
+    assert attributes["gen_ai.usage.output_tokens"] == 4
+    assert attributes["gen_ai.agent.name"] == attributes["gen_ai.agent.id"] == "lead"
+    assert attributes["gen_ai.conversation.id"] == session.id
     done = dict(tool.attributes or {})
     assert (done["gen_ai.tool.name"], done["gen_ai.tool.call.id"]) == ("Read", "call-1")
     assert (turn.attributes or {})["gen_ai.operation.name"] == "invoke_agent"
@@ -132,12 +132,12 @@ async def test_the_span_of_an_agent_is_a_child_of_its_call(tmp_path: Path) -> No
 
 async def test_tokens_time_and_dollars_are_counted_by_agent(tmp_path: Path) -> None:
     card = ModelCard(id="m", provider="scripted", price=TokenPrice(input=1_000_000, output=2_000_000))
-    said = {"lead": 0, "scout": 0}
+    reply_counts = {"lead": 0, "scout": 0}
 
     def choose_reply(request: Any) -> Any:
-        who = request.messages[0].text.split()[0].rstrip(",")
-        said[who] += 1
-        if who == "lead" and said[who] == 1:
+        agent_name = request.messages[0].text.split()[0].rstrip(",")
+        reply_counts[agent_name] += 1
+        if agent_name == "lead" and reply_counts[agent_name] == 1:
             return spawn_agent("scout, look", "spawn")
         return make_reply("Done.", input_tokens=3, output_tokens=1)
 

@@ -70,8 +70,8 @@ async def test_a_desktop_notification_shows_who_asks_and_the_question(
     monkeypatch.setenv("PATH", f"{notification.parent}:{os.environ['PATH']}")
     monkeypatch.setenv("DISPLAY", ":7")
     await run_until_question(tmp_path, {"notify": "desktop"}, notification)
-    said = notification.read_text().splitlines()
-    assert said[-2:] == ["Shoal", "The lead asks to run Bash: touch 'a file'; echo"]
+    lines = notification.read_text().splitlines()
+    assert lines[-2:] == ["Shoal", "The lead asks to run Bash: touch 'a file'; echo"]
     assert "\x1b" not in notification.read_text()
 
 
@@ -89,8 +89,8 @@ async def test_a_desktop_notification_names_a_sub_agent_by_its_description(
         lead=[spawn_agent("Dig here"), "so"],
         Dig=[TOUCH, "dug"],
     )
-    said = notification.read_text().splitlines()[-1]
-    assert said == "general-purpose (Dig here) asks to run Bash: touch 'a file'; echo"
+    body = notification.read_text().splitlines()[-1]
+    assert body == "general-purpose (Dig here) asks to run Bash: touch 'a file'; echo"
 
 
 async def test_no_notification_is_sent_when_notifications_are_off(

@@ -32,11 +32,13 @@ async def test_a_wait_ends_at_its_timeout_and_the_work_continues(tmp_path: Path,
         lead=[started[what], wait, call_tool("Open"), "end"], slow=[call_tool("Gate"), "at last"]
     )
     async with open_session(tmp_path, model, tools=[gate.tool, gate.open_tool]) as session:
-        seen: dict[str, float] = {}
+        event_times: dict[str, float] = {}
         clock = asyncio.get_running_loop().time
         session.subscribe(
-            lambda event: seen.setdefault(f"{type(event).__name__} {getattr(event, 'call', '')}", clock())
+            lambda event: event_times.setdefault(
+                f"{type(event).__name__} {getattr(event, 'call', '')}", clock()
+            )
         )
         await run_all_turns(session)
         assert list_lead_results(session)[1].startswith("status: running")
-    assert 0.2 <= seen["ToolOutputReturned t1"] - seen["ToolStarted t1"] < 1.2
+    assert 0.2 <= event_times["ToolOutputReturned t1"] - event_times["ToolStarted t1"] < 1.2

@@ -12,6 +12,6 @@ from shoal.core.clock import SystemClock
 
 @pytest.fixture
 async def processes() -> AsyncIterator[GuardedProcesses]:
-    made = GuardedProcesses(SystemClock())
-    yield made
-    await made.aclose()
+    guarded = GuardedProcesses(SystemClock())
+    yield guarded
+    await guarded.aclose()

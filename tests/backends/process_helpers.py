@@ -5,9 +5,12 @@ from __future__ import annotations
 import asyncio
 import os
 import select
+import time
 from pathlib import Path
+from typing import Any
 
-from shoal.core.member_backends import MemberProcess
+from process_search import find_processes_in
+from shoal.core.member_backends import MemberProcess, PaneExit
 
 
 def is_running(pid: int) -> bool:
@@ -28,6 +31,22 @@ def wait_for_exit(pid: int, *, within: float) -> bool:
         return bool(select.select([fd], [], [], max(0, within))[0])
     finally:
         os.close(fd)
+
+
+def wait_for_exits_in(directory: Path, *, within: float) -> bool:
+    """Wait until no process works in the directory; return false after `within` seconds."""
+    deadline = time.monotonic() + within
+    while pids := find_processes_in(directory):
+        if time.monotonic() > deadline:
+            return False
+        for pid in pids:
+            wait_for_exit(pid, within=deadline - time.monotonic())
+    return True
+
+
+async def wait_for_pane_exit(panes: Any, pane: str) -> PaneExit:
+    async with asyncio.timeout(30):
+        return await panes.wait_for_pane_exit(pane)
 
 
 async def wait_for_member_exit(member: MemberProcess) -> str:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from process_helpers import wait_for_exit
+from process_helpers import wait_for_exit, wait_for_exits_in
 
 from process_search import find_processes_in
 
@@ -30,7 +30,7 @@ FAMILIES = {
 }
 
 
-class Server:
+class ForkServerProcess:
     """A fork server and its control socket."""
 
     def __init__(self, log: Path, *words: str) -> None:
@@ -64,9 +64,9 @@ class Server:
     def signal(self, identity: int, number: int) -> None:
         self.control.sendall(json.dumps({"signal": identity, "number": number}).encode() + b"\n")
 
-    def news(self) -> dict[str, Any]:
-        said: dict[str, Any] = json.loads(self._lines.readline())
-        return said
+    def read_message(self) -> dict[str, Any]:
+        message: dict[str, Any] = json.loads(self._lines.readline())
+        return message
 
     def close(self) -> None:
         self._lines.close()
@@ -74,32 +74,23 @@ class Server:
 
 
 @pytest.fixture
-def server(tmp_path: Path) -> Iterator[Server]:
-    made = Server(tmp_path / "log", "forked_entry:main")
-    yield made
-    made.close()
-    assert made.process.wait(timeout=5) == 0
+def server(tmp_path: Path) -> Iterator[ForkServerProcess]:
+    created = ForkServerProcess(tmp_path / "log", "forked_entry:main")
+    yield created
+    created.close()
+    assert created.process.wait(timeout=5) == 0
 
 
 @pytest.fixture
-def place(tmp_path: Path) -> Path:
-    made = tmp_path / "place"
-    made.mkdir()
-    return made
+def work_directory(tmp_path: Path) -> Path:
+    created = tmp_path / "work"
+    created.mkdir()
+    return created
 
 
-def have_all_exited_in(directory: Path, *, until: float) -> bool:
-    while left := find_processes_in(directory):
-        if time.monotonic() > until:
-            return False
-        for pid in left:
-            wait_for_exit(pid, within=until - time.monotonic())
-    return True
-
-
-def test_each_request_is_answered_with_its_id(server: Server, place: Path) -> None:
-    lines = [server.fork(n, place, do="exit", status=n) for n in range(1, 21)]
-    news = [server.news() for _ in range(60)]
+def test_each_request_is_answered_with_its_id(server: ForkServerProcess, work_directory: Path) -> None:
+    lines = [server.fork(n, work_directory, do="exit", status=n) for n in range(1, 21)]
+    news = [server.read_message() for _ in range(60)]
     assert sorted(item["started"] for item in news if "started" in item) == list(range(1, 21))
     assert {item["exited"]: item["status"] for item in news if "exited" in item} == {
         n: n for n in range(1, 21)
@@ -109,54 +100,62 @@ def test_each_request_is_answered_with_its_id(server: Server, place: Path) -> No
         line.close()
 
 
-def test_a_failed_start_is_reported_and_the_next_child_starts(server: Server, place: Path) -> None:
-    with server.fork(1, place / "missing", do="echo"), server.fork(2, place, do="exit", status=0):
-        failed = server.news()
+def test_a_failed_start_is_reported_and_the_next_child_starts(
+    server: ForkServerProcess, work_directory: Path
+) -> None:
+    with (
+        server.fork(1, work_directory / "missing", do="echo"),
+        server.fork(2, work_directory, do="exit", status=0),
+    ):
+        failed = server.read_message()
         assert failed["failed"] == 1
-        assert failed["error"] == f"cannot work in {place}/missing: No such file or directory"
-        assert server.news()["started"] == 2
+        assert failed["error"] == f"cannot work in {work_directory}/missing: No such file or directory"
+        assert server.read_message()["started"] == 2
 
 
-def test_a_signal_reaches_the_group_and_processes_that_left_it(server: Server, place: Path) -> None:
-    with server.fork(7, place, do="wait", families=[OWN_SESSION, DAEMON]) as line:
+def test_a_signal_reaches_the_group_and_processes_that_left_it(
+    server: ForkServerProcess, work_directory: Path
+) -> None:
+    with server.fork(7, work_directory, do="wait", families=[OWN_SESSION, DAEMON]) as line:
         assert line.recv(6) == b"\x00\x00\x00\x02up"
-        pid = server.news()["pid"]
+        pid = server.read_message()["pid"]
         os.kill(pid, signal.SIGSTOP)
         server.signal(7, signal.SIGTERM)
-        assert server.news() == {"exited": 7, "status": -signal.SIGTERM}
-        assert server.news() == {"gone": 7}
-        assert find_processes_in(place) == []
+        assert server.read_message() == {"exited": 7, "status": -signal.SIGTERM}
+        assert server.read_message() == {"gone": 7}
+        assert find_processes_in(work_directory) == []
 
 
 @pytest.mark.spec("USR-23")
 @pytest.mark.parametrize("family", FAMILIES)
 def test_five_seconds_after_kill_9_of_a_child_its_family_is_gone(
-    server: Server, place: Path, family: str
+    server: ForkServerProcess, work_directory: Path, family: str
 ) -> None:
     order = {"do": "wait", "families": [FAMILIES[family]]}
-    with server.fork(1, place, **order) as line, server.fork(2, place.parent, do="echo"):
+    with server.fork(1, work_directory, **order) as line, server.fork(2, work_directory.parent, do="echo"):
         assert line.recv(6) == b"\x00\x00\x00\x02up"
-        pid = server.news()["pid"]
-        assert server.news()["started"] == 2
+        pid = server.read_message()["pid"]
+        assert server.read_message()["started"] == 2
         os.kill(pid, signal.SIGKILL)
         killed = time.monotonic()
-        assert have_all_exited_in(place, until=killed + 5)
-        assert server.news() == {"exited": 1, "status": -signal.SIGKILL}
-        assert server.news() == {"gone": 1}
+        assert wait_for_exits_in(work_directory, within=killed + 5 - time.monotonic())
+        assert server.read_message() == {"exited": 1, "status": -signal.SIGKILL}
+        assert server.read_message() == {"gone": 1}
 
 
 @pytest.mark.parametrize("stubborn", [False, True])
 def test_a_server_stops_its_children_and_itself_when_its_socket_closes(
-    tmp_path: Path, place: Path, stubborn: bool
+    tmp_path: Path, work_directory: Path, stubborn: bool
 ) -> None:
-    server = Server(tmp_path / "log", "forked_entry:main")
+    server = ForkServerProcess(tmp_path / "log", "forked_entry:main")
     lines = [
-        server.fork(n, place, do="wait", stubborn=stubborn, families=[OWN_SESSION, DAEMON]) for n in range(3)
+        server.fork(n, work_directory, do="wait", stubborn=stubborn, families=[OWN_SESSION, DAEMON])
+        for n in range(3)
     ]
     assert [line.recv(6) for line in lines] == [b"\x00\x00\x00\x02up"] * 3
     server.close()
     assert server.process.wait(timeout=5) == 0
-    assert find_processes_in(place) == []
+    assert find_processes_in(work_directory) == []
     for line in lines:
         line.close()
 
@@ -167,7 +166,7 @@ def test_a_module_that_starts_a_thread_is_refused(tmp_path: Path) -> None:
     )
     sys.path.append(str(tmp_path))
     try:
-        server = Server(tmp_path / "log", "forked_entry:main", "threading_module")
+        server = ForkServerProcess(tmp_path / "log", "forked_entry:main", "threading_module")
     finally:
         sys.path.remove(str(tmp_path))
     assert server.process.wait(timeout=20) == 1
@@ -212,22 +211,25 @@ asyncio.run(main())
 @pytest.mark.parametrize("family", FAMILIES)
 @pytest.mark.parametrize("server_is_stopped", [False, True])
 def test_five_seconds_after_kill_9_of_the_lead_no_child_of_a_fork_server_is_left(
-    tmp_path: Path, place: Path, family: str, server_is_stopped: bool
+    tmp_path: Path, work_directory: Path, family: str, server_is_stopped: bool
 ) -> None:
     order = json.dumps({"do": "wait", "stubborn": True, "families": [FAMILIES[family]]})
     env = {**os.environ, "PYTHONPATH": os.pathsep.join([str(HERE), *sys.path])}
     lead = subprocess.Popen(
-        [sys.executable, "-c", LEAD, str(place), order], stdout=subprocess.PIPE, env=env, cwd=tmp_path
+        [sys.executable, "-c", LEAD, str(work_directory), order],
+        stdout=subprocess.PIPE,
+        env=env,
+        cwd=tmp_path,
     )
     assert lead.stdout is not None
     with lead.stdout:
         guardian, server = map(int, lead.stdout.readline().split())
-        assert len(find_processes_in(place)) >= 6
+        assert len(find_processes_in(work_directory)) >= 6
         if server_is_stopped:
             os.kill(server, signal.SIGSTOP)
         lead.send_signal(signal.SIGKILL)
         killed = time.monotonic()
         lead.wait()
-    assert have_all_exited_in(place, until=killed + 5), "a process is left"
+    assert wait_for_exits_in(work_directory, within=killed + 5 - time.monotonic()), "a process is left"
     assert wait_for_exit(server, within=killed + 5 - time.monotonic()), "the fork server is left"
     assert wait_for_exit(guardian, within=killed + 5 - time.monotonic()), "the guardian is left"

@@ -246,7 +246,7 @@ async def test_the_guardian_survives_terminal_signals(processes: GuardedProcesse
     assert await (await start_piped(processes, "sh", "-c", "exit 4")).process.wait() == 4
 
 
-class HastyClock(SystemClock):
+class ShortDeadlineClock(SystemClock):
     """Clock whose deadlines are twenty times shorter."""
 
     def deadline(self, seconds: float) -> Deadline:
@@ -255,7 +255,7 @@ class HastyClock(SystemClock):
 
 @pytest.mark.spec("USR-07")
 async def test_a_guardian_that_hangs_is_replaced() -> None:
-    processes = GuardedProcesses(HastyClock())
+    processes = GuardedProcesses(ShortDeadlineClock())
     piped = await start_piped(processes, "sh", "-c", "echo ready; sleep 1000")
     await piped.line()
     assert processes.guardian_pid is not None

@@ -13,6 +13,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
+from process_helpers import wait_for_pane_exit
 
 from shoal.backends.iterm2_panes import Iterm2Panes
 from shoal.core.clock import SystemClock
@@ -59,11 +60,6 @@ def make_spec(root: Path, name: str, *argv: str, split: bool = True) -> PaneSpec
     return PaneSpec(title=name, color="pink", argv=argv, cwd=root, env={"SAID": "it's $so"}, split=split)
 
 
-async def wait_for_exit(panes: Iterm2Panes, session: str) -> PaneExit:
-    async with asyncio.timeout(30):
-        return await panes.wait_for_pane_exit(session)
-
-
 @pytest.mark.spec("BCK-04")
 async def test_a_command_runs_in_a_split_pane_and_its_exit_is_reported(
     panes: Iterm2Panes, tmp_path: Path
@@ -79,7 +75,7 @@ async def test_a_command_runs_in_a_split_pane_and_its_exit_is_reported(
     assert await panes.is_pane_alive(session)
     os.kill(panes.find_pane_pid(session), 0)
     await asyncio.to_thread(gate.write_text, "5")
-    assert await wait_for_exit(panes, session) == PaneExit(status=5)
+    assert await wait_for_pane_exit(panes, session) == PaneExit(status=5)
     assert out.read_text() == f"it's $so|{tmp_path}|a 'b'|tty"
     assert not await panes.is_pane_alive(session)
     split, name, run = list_calls(tmp_path)
@@ -103,10 +99,10 @@ async def test_several_panes_start_in_slow_shells_and_only_own_panes_are_closed(
     await panes.close_pane(LEAD)
     await panes.close_pane(opened[0])
     await panes.close_pane(opened[0])
-    assert await wait_for_exit(panes, opened[0]) == PaneExit()
+    assert await wait_for_pane_exit(panes, opened[0]) == PaneExit()
     # The person closes one.
     os.kill(int((tmp_path / f"{opened[1]}.pid").read_text()), signal.SIGTERM)
-    await wait_for_exit(panes, opened[1])
+    await wait_for_pane_exit(panes, opened[1])
     tab = await panes.open_pane(make_spec(tmp_path, "own", "sleep", "600", split=False))
     assert ["tab", "new"] in list_calls(tmp_path)
     await panes.aclose()

@@ -40,7 +40,7 @@ sys.exit(int(input("status? ")))
 """
 
 
-def make_launch(
+def make_pane_launch(
     cwd: Path, name: str = "alice", *, program: tuple[str, ...] = (), split: bool = True
 ) -> MemberLaunch:
     launch_args = MemberLaunchArgs(
@@ -97,7 +97,7 @@ async def test_a_member_runs_in_a_process_and_its_pane_shows_a_viewer(
         backend: MemberBackend = made
         assert backend.type == "tmux"
         assert await backend.explain_unavailable() == ""
-        member = await backend.spawn_member(make_launch(tmp_path))
+        member = await backend.spawn_member(make_pane_launch(tmp_path))
         await wait_until_up(member)
         assert member.pane in tmux.list_panes("#{pane_id}")
         await tmux.wait_for_text(member.pane, "11111111-2222 alice@roof")
@@ -118,7 +118,7 @@ async def test_a_member_survives_the_closing_of_its_pane(tmux: TmuxServer, tmp_p
     tmux.start_user_session()
     notes: list[str] = []
     async with open_backend(tmux.inside_env, tmp_path, notes) as backend:
-        member = await backend.spawn_member(make_launch(tmp_path))
+        member = await backend.spawn_member(make_pane_launch(tmp_path))
         await wait_until_up(member)
         tmux("kill-pane", "-t", member.pane)
         await tmux.wait_until(lambda: member.pane not in tmux.list_panes("#{pane_id}"))
@@ -139,7 +139,7 @@ async def test_members_survive_a_killed_tmux_server_and_one_note_says_so(
     async with open_backend(tmux.inside_env, tmp_path, heard) as backend:
         backend._note = notes.put_nowait
         members = [
-            await backend.spawn_member(make_launch(tmp_path, name)) for name in ("alice", "bob", "carol")
+            await backend.spawn_member(make_pane_launch(tmp_path, name)) for name in ("alice", "bob", "carol")
         ]
         for member in members:
             await wait_until_up(member)
@@ -149,7 +149,7 @@ async def test_members_survive_a_killed_tmux_server_and_one_note_says_so(
         assert told == "tmux ended, and every pane with it. The teammates work on without them."
         assert all(map(backend.is_alive, members))
         # The next one is not lost either.
-        late = await backend.spawn_member(make_launch(tmp_path, "dave"))
+        late = await backend.spawn_member(make_pane_launch(tmp_path, "dave"))
         await wait_until_up(late)
         assert "dave works without a pane" in notes.get_nowait()
         assert late.pane == "process"
@@ -165,7 +165,7 @@ async def test_a_failed_viewer_is_noted_and_its_member_survives(tmux: TmuxServer
     os.mkfifo(gate)
     async with open_backend(tmux.inside_env, tmp_path, [], ("sh", "-c", f"exit $(cat {gate})")) as backend:
         backend._note = notes.put_nowait
-        member = await backend.spawn_member(make_launch(tmp_path))
+        member = await backend.spawn_member(make_pane_launch(tmp_path))
         await wait_until_up(member)
         await asyncio.to_thread(gate.write_text, "3")
         async with asyncio.timeout(20):
@@ -188,10 +188,10 @@ async def test_a_foreign_program_runs_in_its_pane_with_its_launch_arguments(
     lead = tmux.start_user_session().inside_env["TMUX_PANE"]
     async with open_backend(tmux.inside_env, tmp_path, []) as backend:
         program = (sys.executable, "-c", FOREIGN, str(tmp_path / "said"))
-        place = make_launch(tmp_path, program=program)
-        member = await backend.spawn_member(place)
+        launch = make_pane_launch(tmp_path, program=program)
+        member = await backend.spawn_member(launch)
         said = await read_program_report(tmp_path / "said", tmux)
-        assert said["words"] == [*build_member_launch_flags(place.launch_args)]
+        assert said["words"] == [*build_member_launch_flags(launch.launch_args)]
         assert (said["cwd"], said["tty"], member.channel) == (str(tmp_path), True, None)
         env = said["env"]
         assert (env["CLAUDECODE"], env["CLAUDE_CODE_EXPERIMENTAL_AGENT_TEAMS"]) == ("1", "1")
@@ -215,10 +215,10 @@ async def test_stopping_ends_a_foreign_program_that_ignores_signals(tmux: TmuxSe
         deaf = str(tmp_path / "deaf--stubborn")
         program = (sys.executable, "-c", FOREIGN)
         easy = await backend.spawn_member(
-            make_launch(tmp_path, "easy", program=(*program, str(tmp_path / "easy")))
+            make_pane_launch(tmp_path, "easy", program=(*program, str(tmp_path / "easy")))
         )
         hard = await backend.spawn_member(
-            make_launch(tmp_path, "hard", program=(*program, deaf), split=False)
+            make_pane_launch(tmp_path, "hard", program=(*program, deaf), split=False)
         )
         await read_program_report(tmp_path / "easy", tmux)
         await tmux.wait_for_text(hard.pane, "deaf")
@@ -231,7 +231,7 @@ async def test_stopping_ends_a_foreign_program_that_ignores_signals(tmux: TmuxSe
         assert await wait_for_member_exit(easy) == "it was killed by signal 15"
         assert await wait_for_member_exit(hard) == "it was killed by signal 9"
         gone = await backend.spawn_member(
-            make_launch(tmp_path, "gone", program=(*program, str(tmp_path / "gone")))
+            make_pane_launch(tmp_path, "gone", program=(*program, str(tmp_path / "gone")))
         )
         tmux("kill-pane", "-t", gone.pane)
         assert await wait_for_member_exit(gone) == "its pane was closed"
@@ -242,15 +242,15 @@ async def test_a_foreign_program_is_not_started_without_a_pane(tmux: TmuxServer,
     async with open_backend(tmux.inside_env, tmp_path, []) as backend:
         await tmux.kill_and_wait()
         with pytest.raises(ProcessError, match="lead's pane"):
-            await backend.spawn_member(make_launch(tmp_path, program=("true",)))
+            await backend.spawn_member(make_pane_launch(tmp_path, program=("true",)))
 
 
 async def test_closing_the_backend_ends_processes_and_panes(tmux: TmuxServer, tmp_path: Path) -> None:
     lead = tmux.start_user_session().inside_env["TMUX_PANE"]
     async with open_backend(tmux.inside_env, tmp_path, []) as backend:
-        ours = await backend.spawn_member(make_launch(tmp_path))
+        ours = await backend.spawn_member(make_pane_launch(tmp_path))
         await wait_until_up(ours)
-        theirs = await backend.spawn_member(make_launch(tmp_path, "bob", program=WAITING_PROGRAM))
+        theirs = await backend.spawn_member(make_pane_launch(tmp_path, "bob", program=WAITING_PROGRAM))
         pids = (ours.pid, theirs.pid)
     assert ours.channel is not None
     ours.channel.close()

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from process_helpers import wait_for_member_exit
+from process_helpers import wait_for_exit, wait_for_exits_in, wait_for_member_exit
 
 from process_search import find_processes_in
 from shoal.backends.guarded_processes import GuardedProcesses
@@ -59,45 +59,18 @@ def make_launch(
     )
 
 
-async def receive_message(member: MemberProcess) -> bytes | None:
+async def receive_member_message(member: MemberProcess) -> bytes | None:
     assert member.channel is not None
     async with asyncio.timeout(20):
         return await member.channel.receive()
 
 
-async def describe_child(backend: ProcessBackend, place: MemberLaunch) -> dict[str, Any]:
-    member = await backend.spawn_member(place)
-    said: dict[str, Any] = json.loads(await receive_message(member) or b"{}")
+async def describe_child(backend: ProcessBackend, launch: MemberLaunch) -> dict[str, Any]:
+    member = await backend.spawn_member(launch)
+    description: dict[str, Any] = json.loads(await receive_member_message(member) or b"{}")
     assert await wait_for_member_exit(member) == "it ended with status 0"
     member.channel.close()
-    return said
-
-
-async def have_all_exited_in(directory: Path, *, within: float) -> bool:
-    until = time.monotonic() + within
-    while left := find_processes_in(directory):
-        if time.monotonic() > until:
-            return False
-        for pid in left:  # until each has ended, or the time is up
-            await wait_for_exit(pid, within=until - time.monotonic())
-    return True
-
-
-async def wait_for_exit(pid: int, *, within: float) -> None:
-    try:
-        fd = os.pidfd_open(pid)
-    except ProcessLookupError:
-        return
-    gone = asyncio.Event()
-    asyncio.get_running_loop().add_reader(fd, gone.set)
-    try:
-        async with asyncio.timeout(max(0, within)):
-            await gone.wait()
-    except TimeoutError:
-        pass
-    finally:
-        asyncio.get_running_loop().remove_reader(fd)
-        os.close(fd)
+    return description
 
 
 @pytest.mark.spec("BCK-08")
@@ -108,7 +81,7 @@ async def test_a_backend_spawns_and_stops_members_and_reports_whether_they_are_a
     assert seen.type == "process"
     assert await seen.explain_unavailable() == ""
     member = await seen.spawn_member(make_launch(tmp_path, do="wait"))
-    assert await receive_message(member) == b"up"
+    assert await receive_member_message(member) == b"up"
     assert member.pane == "process"
     assert seen.is_alive(member)
     os.kill(member.pid, 0)
@@ -122,15 +95,15 @@ async def test_a_backend_spawns_and_stops_members_and_reports_whether_they_are_a
 async def test_a_child_has_its_own_environment_directory_group_and_name(
     backend: ProcessBackend, tmp_path: Path
 ) -> None:
-    place = tmp_path / "größe \udcff"
-    place.mkdir()
+    work_directory = tmp_path / "größe \udcff"
+    work_directory.mkdir()
     env = {"PATH": "/bin", "ODD": "\udcfe ü", "TZ": "UTC"}
-    said = await describe_child(backend, make_launch(place, env=env, do="describe"))
-    assert said["env"] == env
-    assert said["cwd"] == str(place)
-    assert said["group"] == said["session"] == said["pid"]
-    assert said["parent"] == backend.server_pid
-    assert said["name"] == "shoal:researche"
+    description = await describe_child(backend, make_launch(work_directory, env=env, do="describe"))
+    assert description["env"] == env
+    assert description["cwd"] == str(work_directory)
+    assert description["group"] == description["session"] == description["pid"]
+    assert description["parent"] == backend.server_pid
+    assert description["name"] == "shoal:researche"
 
 
 async def test_a_child_has_its_channel_its_log_and_no_other_descriptor(
@@ -139,10 +112,10 @@ async def test_a_child_has_its_channel_its_log_and_no_other_descriptor(
     others = await asyncio.gather(
         *(backend.spawn_member(make_launch(tmp_path, f"other{n}", do="echo")) for n in range(3))
     )
-    said = await describe_child(backend, make_launch(tmp_path, do="describe"))
-    assert said["fds"] == sorted([0, 1, 2, said["line"]])
+    description = await describe_child(backend, make_launch(tmp_path, do="describe"))
+    assert description["fds"] == sorted([0, 1, 2, description["line"]])
     log = str(tmp_path / "logs" / "researcher.log")
-    assert said["files"] == {"0": "/dev/null", "1": log, "2": log}
+    assert description["files"] == {"0": "/dev/null", "1": log, "2": log}
     assert stat.S_IMODE(Path(log).stat().st_mode) == 0o600
     for member in others:  # no sibling holds a line of theirs
         member.channel.close()
@@ -164,8 +137,8 @@ async def test_preloaded_modules_are_imported_in_every_child(
     backend = ProcessBackend(
         processes, SystemClock(), entry=ENTRY, preload=["shoal.core.cron"], log_directory=tmp_path
     )
-    said = await describe_child(backend, make_launch(tmp_path, do="describe"))
-    assert "shoal.core.cron" in said["imported"]
+    description = await describe_child(backend, make_launch(tmp_path, do="describe"))
+    assert "shoal.core.cron" in description["imported"]
     await backend.aclose()
 
 
@@ -176,7 +149,7 @@ async def test_sixteen_concurrent_spawns_share_one_server(backend: ProcessBacken
     assert len({member.pid for member in members}) == 16
     for n, member in enumerate(members):
         member.channel.send(b"%d" % n)
-    assert [await receive_message(member) for member in members] == [b"%d" % n for n in range(16)]
+    assert [await receive_member_message(member) for member in members] == [b"%d" % n for n in range(16)]
     parents = {
         Path(f"/proc/{member.pid}/stat").read_text().rpartition(")")[2].split()[1] for member in members
     }
@@ -191,7 +164,7 @@ async def test_a_child_echoes_messages_of_megabytes(backend: ProcessBackend, tmp
     sent = [os.urandom(6 << 20), b"", os.urandom(2 << 20)]
     for message in sent:
         member.channel.send(message)
-    assert [await receive_message(member) for _ in sent] == sent
+    assert [await receive_member_message(member) for _ in sent] == sent
     await member.stop()
 
 
@@ -200,18 +173,18 @@ async def test_a_prepared_server_is_used_for_the_next_spawn(backend: ProcessBack
     await backend.start_setup()
     server = backend.server_pid
     assert server is not None
-    said = await describe_child(backend, make_launch(tmp_path, do="describe"))
-    assert said["parent"] == server
+    description = await describe_child(backend, make_launch(tmp_path, do="describe"))
+    assert description["parent"] == server
 
 
 async def test_the_exit_of_a_crashed_child_shows_its_traceback(
     backend: ProcessBackend, tmp_path: Path
 ) -> None:
     member = await backend.spawn_member(make_launch(tmp_path, do="raise"))
-    said = await wait_for_member_exit(member)
-    assert said.startswith("it ended with status 1:\n")
-    assert 'raise LookupError("no fish in the net")' in said
-    assert said.endswith("LookupError: no fish in the net")
+    description = await wait_for_member_exit(member)
+    assert description.startswith("it ended with status 1:\n")
+    assert 'raise LookupError("no fish in the net")' in description
+    assert description.endswith("LookupError: no fish in the net")
     member.channel.close()
     again = await backend.spawn_member(make_launch(tmp_path, do="exit", status=3))
     assert await wait_for_member_exit(again) == "it ended with status 3"
@@ -220,7 +193,7 @@ async def test_the_exit_of_a_crashed_child_shows_its_traceback(
 
 async def test_a_child_that_dies_at_once_is_reported(backend: ProcessBackend, tmp_path: Path) -> None:
     member = await backend.spawn_member(make_launch(tmp_path, do="die"))
-    assert await receive_message(member) is None
+    assert await receive_member_message(member) is None
     assert await wait_for_member_exit(member) == "it was killed by signal 9"
     assert not backend.is_alive(member)
     member.channel.close()
@@ -263,18 +236,18 @@ async def test_an_invalid_log_directory_is_named(processes: GuardedProcesses, tm
 async def test_a_stopped_child_and_its_family_are_gone_within_a_second_of_the_grace(
     backend: ProcessBackend, tmp_path: Path, stubborn: bool
 ) -> None:
-    place = tmp_path / "place"
-    place.mkdir()
+    work_directory = tmp_path / "work"
+    work_directory.mkdir()
     member = await backend.spawn_member(
-        make_launch(place, do="wait", stubborn=stubborn, families=[OWN_SESSION])
+        make_launch(work_directory, do="wait", stubborn=stubborn, families=[OWN_SESSION])
     )
-    assert await receive_message(member) == b"up"
-    assert len(find_processes_in(place)) >= 4
+    assert await receive_member_message(member) == b"up"
+    assert len(find_processes_in(work_directory)) >= 4
     os.kill(member.pid, signal.SIGSTOP)
     started = time.monotonic()
     await member.stop(grace=0.5)
     assert time.monotonic() - started < 1.5
-    assert find_processes_in(place) == []
+    assert find_processes_in(work_directory) == []
     assert await wait_for_member_exit(member) == f"it was killed by signal {9 if stubborn else 15}"
 
 
@@ -286,10 +259,10 @@ async def test_stopping_an_exited_child_is_not_an_error(backend: ProcessBackend,
 
 
 async def test_a_cancelled_spawn_leaves_no_process(backend: ProcessBackend, tmp_path: Path) -> None:
-    place = tmp_path / "place"
-    place.mkdir()
+    work_directory = tmp_path / "work"
+    work_directory.mkdir()
     await backend.start_setup()
-    spawning = asyncio.ensure_future(backend.spawn_member(make_launch(place, do="wait")))
+    spawning = asyncio.ensure_future(backend.spawn_member(make_launch(work_directory, do="wait")))
     for _ in range(3):
         await asyncio.sleep(0)
     spawning.cancel()
@@ -297,22 +270,22 @@ async def test_a_cancelled_spawn_leaves_no_process(backend: ProcessBackend, tmp_
     assert spawning.cancelled()
     # The next order is answered after the one that was cancelled.
     await describe_child(backend, make_launch(tmp_path, do="describe"))
-    assert await have_all_exited_in(place, within=5)
+    assert await asyncio.to_thread(wait_for_exits_in, work_directory, within=5)
 
 
 @pytest.mark.spec("USR-23")
 async def test_children_end_with_their_fork_server_and_the_next_spawn_starts_another(
     backend: ProcessBackend, tmp_path: Path
 ) -> None:
-    place = tmp_path / "place"
-    place.mkdir()
+    work_directory = tmp_path / "work"
+    work_directory.mkdir()
     members = [
         await backend.spawn_member(
-            make_launch(place, f"agent{n}", do="wait", stubborn=True, families=[OWN_SESSION])
+            make_launch(work_directory, f"agent{n}", do="wait", stubborn=True, families=[OWN_SESSION])
         )
         for n in range(3)
     ]
-    assert [await receive_message(member) for member in members] == [b"up"] * 3
+    assert [await receive_member_message(member) for member in members] == [b"up"] * 3
     first = backend.server_pid
     assert first is not None
     os.kill(first, signal.SIGKILL)
@@ -320,25 +293,27 @@ async def test_children_end_with_their_fork_server_and_the_next_spawn_starts_ano
         assert "fork server" in await wait_for_member_exit(member)
         assert not backend.is_alive(member)
         await member.stop()
-    assert await have_all_exited_in(place, within=5)
-    said = await describe_child(backend, make_launch(tmp_path, do="describe"))
-    assert said["parent"] == backend.server_pid != first
+    assert await asyncio.to_thread(wait_for_exits_in, work_directory, within=5)
+    description = await describe_child(backend, make_launch(tmp_path, do="describe"))
+    assert description["parent"] == backend.server_pid != first
 
 
 async def test_the_fork_server_and_its_children_end_with_the_guardian(
     processes: GuardedProcesses, backend: ProcessBackend, tmp_path: Path
 ) -> None:
-    place = tmp_path / "place"
-    place.mkdir()
-    member = await backend.spawn_member(make_launch(place, do="wait", stubborn=True, families=[OWN_SESSION]))
-    assert await receive_message(member) == b"up"
+    work_directory = tmp_path / "work"
+    work_directory.mkdir()
+    member = await backend.spawn_member(
+        make_launch(work_directory, do="wait", stubborn=True, families=[OWN_SESSION])
+    )
+    assert await receive_member_message(member) == b"up"
     server = backend.server_pid
     assert processes.guardian_pid is not None
     assert server is not None
     os.kill(processes.guardian_pid, signal.SIGKILL)
     assert "fork server" in await wait_for_member_exit(member)
-    await wait_for_exit(server, within=5)
-    assert await have_all_exited_in(place, within=5)
+    await asyncio.to_thread(wait_for_exit, server, within=5)
+    assert await asyncio.to_thread(wait_for_exits_in, work_directory, within=5)
     assert (await describe_child(backend, make_launch(tmp_path, do="describe")))[
         "parent"
     ] == backend.server_pid
@@ -346,16 +321,18 @@ async def test_the_fork_server_and_its_children_end_with_the_guardian(
 
 
 async def test_closing_the_backend_ends_its_children(backend: ProcessBackend, tmp_path: Path) -> None:
-    place = tmp_path / "place"
-    place.mkdir()
+    work_directory = tmp_path / "work"
+    work_directory.mkdir()
     members: list[ForkedMemberProcess] = [
-        await backend.spawn_member(make_launch(place, "meek", do="wait", families=[OWN_SESSION, DAEMON])),
-        await backend.spawn_member(make_launch(place, "stubborn", do="wait", stubborn=True)),
+        await backend.spawn_member(
+            make_launch(work_directory, "meek", do="wait", families=[OWN_SESSION, DAEMON])
+        ),
+        await backend.spawn_member(make_launch(work_directory, "stubborn", do="wait", stubborn=True)),
     ]
-    assert [await receive_message(member) for member in members] == [b"up"] * 2
+    assert [await receive_member_message(member) for member in members] == [b"up"] * 2
     async with asyncio.timeout(30):
         await backend.aclose()
-    assert find_processes_in(place) == []
+    assert find_processes_in(work_directory) == []
     assert [await wait_for_member_exit(member) for member in members] == [
         f"it was killed by signal {n}" for n in (15, 9)
     ]

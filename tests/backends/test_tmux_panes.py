@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from process_helpers import wait_for_pane_exit
 
 from shoal.backends.tmux_control import TmuxControlClient
 from shoal.core.errors import ProcessError
@@ -20,11 +21,6 @@ from shoal.core.member_backends import PaneExit, PaneSpec
 from tmux_server import TmuxServer, make_pane_spec, open_panes
 
 pytestmark = pytest.mark.needs("tmux")
-
-
-async def wait_for_exit(panes, pane: str) -> PaneExit:
-    async with asyncio.timeout(20):
-        return await panes.wait_for_pane_exit(pane)
 
 
 @pytest.mark.spec("BCK-03")
@@ -185,13 +181,13 @@ async def test_the_exit_of_a_pane_is_reported_and_the_layout_is_updated(
         second = await panes.open_pane(make_pane_spec("m2", tmp_path))
         third = await panes.open_pane(make_pane_spec("m3", tmp_path))
         fourth = await panes.open_pane(make_pane_spec("m4", tmp_path))
-        waiting = asyncio.create_task(wait_for_exit(panes, first))
+        waiting = asyncio.create_task(wait_for_pane_exit(panes, first))
         await asyncio.to_thread(ends.write_text, "7")
         assert await waiting == PaneExit(status=7)
         tmux("kill-pane", "-t", second)
-        assert await wait_for_exit(panes, second) == PaneExit()
+        assert await wait_for_pane_exit(panes, second) == PaneExit()
         os.kill(panes.find_pane_pid(third), signal.SIGKILL)
-        assert (await wait_for_exit(panes, third)).status == -9
+        assert (await wait_for_pane_exit(panes, third)).status == -9
         assert [await panes.is_pane_alive(pane) for pane in (first, second, third, fourth)] == [
             False,
             False,
@@ -230,7 +226,7 @@ async def test_a_detached_control_client_reconnects(tmux: TmuxServer, tmp_path: 
     tmux.start_user_session()
     async with open_panes(tmux.inside_env) as panes:
         pane = await panes.open_pane(make_pane_spec("m1", tmp_path))
-        waiting = asyncio.create_task(wait_for_exit(panes, pane))
+        waiting = asyncio.create_task(wait_for_pane_exit(panes, pane))
         tmux("detach-client", "-s", "person")
         await tmux.wait_until(
             lambda: "no-output" in tmux("list-clients", "-F", "#{client_flags}"), "a new client"
@@ -253,7 +249,7 @@ async def test_outside_tmux_panes_open_in_a_separate_session(tmux: TmuxServer, t
         for pane in opened[:-1]:
             await panes.close_pane(pane)
         tmux("kill-pane", "-t", opened[-1])
-        assert await wait_for_exit(panes, opened[-1]) == PaneExit()
+        assert await wait_for_pane_exit(panes, opened[-1]) == PaneExit()
         # Where the session is gone with its last pane, the next one makes it anew.
         again = await panes.open_pane(make_pane_spec("again", tmp_path))
         await tmux.wait_for_text(again, "again")

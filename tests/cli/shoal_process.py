@@ -39,7 +39,7 @@ class CliResult(Struct, frozen=True, kw_only=True):
 
 
 class ShoalProgram:
-    """Starts `shoal` as a person would."""
+    """Starts `shoal` in a project like a person does."""
 
     def __init__(self, project: Path) -> None:
         self.project = project

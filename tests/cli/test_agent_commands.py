@@ -41,9 +41,9 @@ async def run_json_command(shoal: ShoalProgram, *arguments: str, **env: str) -> 
     return json.loads(ran.out)
 
 
-async def test_agents_are_listed_with_where_they_come_from(shoal: ShoalProgram, file: Path) -> None:
-    found = {each["name"]: each for each in await run_json_command(shoal, "ls")}
-    assert found["reviewer"] == {
+async def test_agents_are_listed_with_their_source(shoal: ShoalProgram, file: Path) -> None:
+    agents = {agent["name"]: agent for agent in await run_json_command(shoal, "ls")}
+    assert agents["reviewer"] == {
         "name": "reviewer",
         "description": "Looks at changes",
         "model": "sonnet",
@@ -51,19 +51,19 @@ async def test_agents_are_listed_with_where_they_come_from(shoal: ShoalProgram, 
         "color": "purple",
         "source": {"kind": "project", "path": str(file)},
     }
-    assert found["Explore"]["source"]["kind"] == "builtin"
+    assert agents["Explore"]["source"]["kind"] == "builtin"
     assert {"Bash", "ExitPlanMode", "TaskCreate", "Agent", "SendMessage"} < {
-        *found["general-purpose"]["tools"]
+        *agents["general-purpose"]["tools"]
     }
     lines = (await shoal("agents", "ls")).text.splitlines()
     assert lines[0].split() == ["NAME", "MODEL", "TOOLS", "SOURCE", "DESCRIPTION"]
     assert lines[1].split() == ["reviewer", "sonnet", "2", "project", "Looks", "at", "changes"]
 
 
-async def test_an_agent_is_shown_with_where_each_part_comes_from(shoal: ShoalProgram, file: Path) -> None:
-    found = await run_json_command(shoal, "show", "reviewer")
-    assert found["prompt"] == "You review changes."
-    fields = {key: (fact["value"], fact["origin"]) for key, fact in found["fields"].items()}
+async def test_an_agent_is_shown_with_the_origin_of_each_field(shoal: ShoalProgram, file: Path) -> None:
+    agent = await run_json_command(shoal, "show", "reviewer")
+    assert agent["prompt"] == "You review changes."
+    fields = {key: (fact["value"], fact["origin"]) for key, fact in agent["fields"].items()}
     assert fields == {
         "tools": (["Read", "Bash"], f"{file}:4"),
         "only": (["Bash(git log:*)", "Bash(git diff:*)"], f"{file}:4"),
@@ -82,7 +82,9 @@ async def test_an_agent_is_shown_with_where_each_part_comes_from(shoal: ShoalPro
     assert ran.text.endswith("\n\nYou review changes.\n")
 
 
-async def test_looking_at_agents_leaves_nothing_behind(shoal: ShoalProgram, file: Path, home: Path) -> None:
+async def test_listing_and_showing_agents_writes_no_files(
+    shoal: ShoalProgram, file: Path, home: Path
+) -> None:
     await shoal("agents", "show", "reviewer")
     await shoal("agents", "validate")
     assert list(home.iterdir()) == []
@@ -90,8 +92,8 @@ async def test_looking_at_agents_leaves_nothing_behind(shoal: ShoalProgram, file
 
 
 async def test_a_model_for_all_agents_is_shown_with_its_variable(shoal: ShoalProgram, file: Path) -> None:
-    found = await run_json_command(shoal, "show", "reviewer", SHOAL_SUBAGENT_MODEL="opus")
-    assert found["fields"]["model"] == {"value": "opus", "origin": "$SHOAL_SUBAGENT_MODEL"}
+    agent = await run_json_command(shoal, "show", "reviewer", SHOAL_SUBAGENT_MODEL="opus")
+    assert agent["fields"]["model"] == {"value": "opus", "origin": "$SHOAL_SUBAGENT_MODEL"}
     plain = await run_json_command(shoal, "show", "general-purpose")
     assert plain["fields"]["model"] == {"value": "inherit", "origin": "default"}
 
@@ -100,9 +102,13 @@ async def test_a_model_for_all_agents_is_shown_with_its_variable(shoal: ShoalPro
 async def test_the_permissions_of_an_agent_are_narrowed_and_never_widened(
     shoal: ShoalProgram, file: Path
 ) -> None:
-    seen = await run_json_command(shoal, "show", "reviewer", "--permissions")
-    assert (seen["agent"], seen["mode"], seen["mode_source"]) == ("reviewer", "plan", f"{file}:7")
-    assert seen["rules"] == [
+    permissions = await run_json_command(shoal, "show", "reviewer", "--permissions")
+    assert (permissions["agent"], permissions["mode"], permissions["mode_source"]) == (
+        "reviewer",
+        "plan",
+        f"{file}:7",
+    )
+    assert permissions["rules"] == [
         {
             "behavior": "deny",
             "rule": "Bash, but for Bash(git log:*) Bash(git diff:*)",
@@ -111,41 +117,43 @@ async def test_the_permissions_of_an_agent_are_narrowed_and_never_widened(
         {"behavior": "deny", "rule": "Bash(git diff --ext-diff:*)", "source": f"{file}:5"},
     ]
     file.write_text(AGENT.replace("permissionMode: plan", "permissionMode: bypassPermissions"))
-    seen = await run_json_command(shoal, "show", "reviewer", "--permissions")
-    assert (seen["mode"], seen["mode_source"]) == ("default", "the lead's: default")
+    permissions = await run_json_command(shoal, "show", "reviewer", "--permissions")
+    assert (permissions["mode"], permissions["mode_source"]) == ("default", "the lead's: default")
     deny = json.dumps({"permissions": {"deny": ["Bash(rm:*)"]}})
-    seen = await run_json_command(shoal, "show", "reviewer", "--permissions", "--settings", deny)
-    assert (seen["rules"][-1]["behavior"], seen["rules"][-1]["rule"]) == ("deny", "Bash(rm:*)")
-    assert len(seen["rules"]) == 3
+    permissions = await run_json_command(shoal, "show", "reviewer", "--permissions", "--settings", deny)
+    assert (permissions["rules"][-1]["behavior"], permissions["rules"][-1]["rule"]) == ("deny", "Bash(rm:*)")
+    assert len(permissions["rules"]) == 3
 
 
-async def test_given_agents_are_shown_too(shoal: ShoalProgram) -> None:
-    given = json.dumps({"mine": {"description": "d", "prompt": "p", "maxTurns": 3}})
-    found = await run_json_command(shoal, "show", "mine", "--agents", given)
-    assert found["source"] == {"kind": "flag", "path": None}
-    assert found["fields"]["maxTurns"] == {"value": 3, "origin": "--agents"}
+async def test_agents_of_the_agents_flag_are_shown(shoal: ShoalProgram) -> None:
+    definitions = json.dumps({"mine": {"description": "d", "prompt": "p", "maxTurns": 3}})
+    agent = await run_json_command(shoal, "show", "mine", "--agents", definitions)
+    assert agent["source"] == {"kind": "flag", "path": None}
+    assert agent["fields"]["maxTurns"] == {"value": 3, "origin": "--agents"}
 
 
-async def test_an_unknown_agent_is_a_mistake_with_a_guess(shoal: ShoalProgram) -> None:
+async def test_an_unknown_agent_is_an_error_with_a_suggestion(shoal: ShoalProgram) -> None:
     ran = await shoal("agents", "show", "Explor")
     assert ran.code == 2
     assert "There is no agent 'Explor'. Is Explore meant? There are: " in ran.err
 
 
-async def test_a_bad_file_is_named_wherever_its_agent_is_missed(shoal: ShoalProgram, file: Path) -> None:
+async def test_an_unusable_definition_file_is_named_when_its_agent_is_missing(
+    shoal: ShoalProgram, file: Path
+) -> None:
     file.write_text(AGENT.replace("worktree", "tree"))
-    place = f"{file}:8: isolation: 'tree' is not one of worktree, remote"
+    location = f"{file}:8: isolation: 'tree' is not one of worktree, remote"
     ran = await shoal("agents", "show", "reviewer")
     assert (ran.code, ran.out) == (1, b"")
-    assert place in ran.err
+    assert location in ran.err
     ran = await shoal("agents", "ls")
     assert ran.code == 0
     assert "Explore" in ran.text
-    assert place in ran.err
+    assert location in ran.err
 
 
 @pytest.mark.spec("DEF-02")
-async def test_checking_names_file_line_and_field_and_what_is_never_used(
+async def test_validate_names_file_line_field_and_unused_definitions(
     shoal: ShoalProgram, file: Path, home: Path
 ) -> None:
     (file.parent / "bad.md").write_text("---\nname: bad\ndescription: b\nmaxTurns: x\n---\nbody\n")
@@ -164,9 +172,9 @@ async def test_checking_names_file_line_and_field_and_what_is_never_used(
     assert f"{home / 'agents' / 'mine.md'}: reviewer is not used: {file} comes first" in lines
     assert lines[-1] == "7 agents, 2 problems, 2 warnings."
     ran = await shoal("agents", "validate", "--json")
-    found = json.loads(ran.out)
+    report = json.loads(ran.out)
     assert ran.code == 1
-    assert [(each["path"], each["line"], each["field"]) for each in found["problems"]] == [
+    assert [(each["path"], each["line"], each["field"]) for each in report["problems"]] == [
         (str(file.parent / "bad.md"), 4, "maxTurns"),
         (str(file.parent / "twice.md"), None, "name"),
     ]
@@ -175,12 +183,12 @@ async def test_checking_names_file_line_and_field_and_what_is_never_used(
 async def test_files_and_directories_can_be_checked_by_name(
     shoal: ShoalProgram, file: Path, tmp_path: Path
 ) -> None:
-    other = tmp_path / "elsewhere" / "bad.txt"
-    other.parent.mkdir()
-    other.write_text("no front matter")
-    ran = await shoal("agents", "validate", str(other))
+    bad_file = tmp_path / "elsewhere" / "bad.txt"
+    bad_file.parent.mkdir()
+    bad_file.write_text("no front matter")
+    ran = await shoal("agents", "validate", str(bad_file))
     assert ran.code == 1
-    assert ran.text.startswith(f"{other}:1: there is no front matter")
+    assert ran.text.startswith(f"{bad_file}:1: there is no front matter")
     ran = await shoal("agents", "validate", str(file.parent))
     assert ran.code == 0
     assert ran.text.endswith("1 agent, 0 problems, 1 warning.\n")
@@ -200,9 +208,9 @@ async def test_a_new_agent_is_valid_and_nothing_is_overwritten(
     assert ran.text == f"{path} is written. Change it, then: shoal agents show tester\n"
     checked = await shoal("agents", "validate")
     assert checked.text == "7 agents, 0 problems, 0 warnings.\n"
-    found = await run_json_command(shoal, "show", "tester")
-    assert found["description"] == 'Runs tests: "all" # of them'
-    assert found["tools"] == ["Read", "Glob", "Grep"]
+    agent = await run_json_command(shoal, "show", "tester")
+    assert agent["description"] == 'Runs tests: "all" # of them'
+    assert agent["tools"] == ["Read", "Glob", "Grep"]
     before = path.read_text()
     again = await shoal("agents", "new", "tester", *flags)
     assert again.code == 1
@@ -223,16 +231,14 @@ async def test_a_new_agent_explains_every_field(shoal: ShoalProgram, project: Pa
     assert missing == ["oneShot"]
 
 
-async def test_a_new_agent_that_takes_the_place_of_another_says_so(shoal: ShoalProgram) -> None:
+async def test_creating_an_agent_reports_another_of_the_same_name(shoal: ShoalProgram) -> None:
     ran = await shoal("agents", "new", "Explore")
     assert ran.code == 0
     assert "There is another of that name (builtin, " in ran.text
 
 
 @pytest.mark.parametrize("name", ["a/b", "../x", "a: b", "", " a", "a\nb", "-x" * 60])
-async def test_a_name_that_cannot_be_one_writes_nothing(
-    shoal: ShoalProgram, project: Path, name: str
-) -> None:
+async def test_an_invalid_agent_name_writes_no_file(shoal: ShoalProgram, project: Path, name: str) -> None:
     ran = await shoal("agents", "new", "--", name)
     assert ran.code == 2
     assert ran.err
@@ -258,7 +264,7 @@ p
         ("PreToolUse", "", "hooks.PreToolUse.0.hooks.0.command: a command is expected, as text."),
     ],
 )
-async def test_hooks_for_which_an_agent_would_not_start_are_problems(
+async def test_hooks_that_prevent_an_agent_from_starting_are_problems(
     shoal: ShoalProgram, project: Path, event: str, command: str, problem_text: str
 ) -> None:
     file = project / ".claude" / "agents" / "hooked.md"
@@ -272,9 +278,7 @@ async def test_hooks_for_which_an_agent_would_not_start_are_problems(
     assert f"{problem['field']}: {problem['what']}" == problem_text
 
 
-async def test_a_hook_that_works_otherwise_than_one_may_think_is_a_warning(
-    shoal: ShoalProgram, project: Path
-) -> None:
+async def test_an_async_hook_that_cannot_decide_is_a_warning(shoal: ShoalProgram, project: Path) -> None:
     file = project / ".claude" / "agents" / "hooked.md"
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text(HOOKED.format(name="hooked", event="PreToolUse", command="true"))

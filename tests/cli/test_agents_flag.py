@@ -18,12 +18,16 @@ MINE = {"mine": {"description": "d", "prompt": "p", "tool": "Read"}}
 
 @pytest.mark.spec("DEF-03")
 @pytest.mark.parametrize("as_file", [False, True])
-async def test_given_agents_are_there_in_that_run(shoal: ShoalProgram, project: Path, as_file: bool) -> None:
+async def test_agents_of_the_agents_flag_are_available_in_the_run(
+    shoal: ShoalProgram, project: Path, as_file: bool
+) -> None:
     (project / "agents.json").write_text(json.dumps(MINE))
-    given = "agents.json" if as_file else json.dumps(MINE)
+    agents_argument = "agents.json" if as_file else json.dumps(MINE)
     async with messages_server(["done"]) as server:
         shoal.use_server(server)
-        ran = await shoal("-p", "go", "--model", MODEL, "--output-format", "stream-json", "--agents", given)
+        ran = await shoal(
+            "-p", "go", "--model", MODEL, "--output-format", "stream-json", "--agents", agents_argument
+        )
     assert ran.code == 0
     assert ran.lines[0]["agents"][0] == "mine"
     assert "general-purpose" in ran.lines[0]["agents"]
@@ -31,7 +35,7 @@ async def test_given_agents_are_there_in_that_run(shoal: ShoalProgram, project: 
 
 
 @pytest.mark.parametrize(
-    ("given", "told"),
+    ("definitions", "message"),
     [
         ("{", "not valid JSON"),
         ('{"a": {"description": "d", "prompt": "p", "maxTurns": 0}}', "a.maxTurns: a whole number"),
@@ -40,11 +44,11 @@ async def test_given_agents_are_there_in_that_run(shoal: ShoalProgram, project: 
     ],
 )
 async def test_an_invalid_definition_is_reported_before_anything_starts(
-    shoal: ShoalProgram, given: str, told: str
+    shoal: ShoalProgram, definitions: str, message: str
 ) -> None:
-    ran = await shoal("-p", "go", "--model", MODEL, "--agents", given)
+    ran = await shoal("-p", "go", "--model", MODEL, "--agents", definitions)
     assert (ran.code, ran.out) == (2, b"")
-    assert told in ran.err
+    assert message in ran.err
     assert ran.err.startswith("shoal: --agents:")
     assert ran.err.count("--agents") == 1
 
@@ -56,13 +60,13 @@ async def test_a_session_accepts_a_mapping_and_reports_unusable_files(tmp_path: 
     options = Options(cwd=tmp_path, model=ScriptedModel(["done"]), agents=MINE, persist=False)
     async with Session(options) as session:
         assert session.services.definitions.find("mine").source.kind == "flag"
-        told = "\n".join(session.notes)
-    assert f"{directory / 'bad.md'}:1: description: it is missing" in told
-    assert "shoal agents validate" in told
+        notes = "\n".join(session.notes)
+    assert f"{directory / 'bad.md'}:1: description: it is missing" in notes
+    assert "shoal agents validate" in notes
 
 
 @pytest.mark.spec("MOD-01")
-async def test_a_coordinator_is_asked_for_by_a_flag(shoal: ShoalProgram) -> None:
+async def test_a_flag_selects_coordinator_mode(shoal: ShoalProgram) -> None:
     async with messages_server(["done"]) as server:
         shoal.use_server(server)
         ran = await shoal("-p", "go", "--model", MODEL, "--output-format", "stream-json", "--coordinator")

@@ -1,16 +1,15 @@
-"""What programs see of the agents that a headless run starts: it waits for them, and tells who they are."""
+"""Agents of a headless run: the run waits for them and reports them to programs."""
 
 from __future__ import annotations
 
 import asyncio
 import json
-import os
 import signal
 from pathlib import Path
 from typing import Any
 
 import pytest
-from reply_scripts import YES, make_agent_call, make_bash_call, script_replies
+from reply_scripts import YES, AsyncFifoGate, make_agent_call, make_bash_call, script_replies
 from shoal_process import MODEL, TIMEOUT, ShoalProgram, wait_for_result
 from stream_driver import STREAMS, StreamDriver, make_control_request, make_prompt, start_driver
 
@@ -27,24 +26,11 @@ def close_stdin(process: asyncio.subprocess.Process) -> None:
     process.stdin.close()
 
 
-class Gate:
-    """Holds a tool call of an agent: `command` ends when the gate is opened."""
-
-    def __init__(self, path: Path) -> None:
-        os.mkfifo(path)
-        self._path = path
-        self.command = f"cat {path}"
-
-    async def open(self) -> None:
-        # Opening waits for the command to read, so both have met when it returns.
-        await asyncio.to_thread(self._path.write_text, "gate opened\n")
-
-
 @pytest.mark.spec("USR-22", "QUE-04")
 async def test_a_run_waits_for_its_background_agents_and_the_last_turn_is_the_answer(
     shoal: ShoalProgram, project: Path
 ) -> None:
-    gate = Gate(project / "gate")
+    gate = AsyncFifoGate(project / "gate")
     steps = script_replies(
         {"match": "begin", "tools": [make_agent_call("one", background=True)]},
         {"match": "job one", "tools": [make_bash_call(gate.command)]},
@@ -68,7 +54,7 @@ async def test_a_run_waits_for_its_background_agents_and_the_last_turn_is_the_an
 
 
 @pytest.mark.spec("USR-22")
-async def test_agents_that_are_at_work_at_the_deadline_are_stopped_and_listed(shoal: ShoalProgram) -> None:
+async def test_agents_running_at_the_deadline_are_stopped_and_listed(shoal: ShoalProgram) -> None:
     steps = script_replies(
         {
             "match": "begin",
@@ -116,7 +102,7 @@ async def test_a_program_is_notified_of_agents_stopped_before_completion(
 
 
 @pytest.mark.spec("USR-22")
-async def test_after_a_turn_that_failed_the_agents_are_stopped_and_listed(shoal: ShoalProgram) -> None:
+async def test_agents_are_stopped_and_listed_after_a_failed_turn(shoal: ShoalProgram) -> None:
     steps = script_replies(
         {"match": "begin", "tools": [make_agent_call("slow", background=True)]},
         {"match": "job slow", "tools": [make_bash_call("sleep 600")]},
@@ -130,7 +116,7 @@ async def test_after_a_turn_that_failed_the_agents_are_stopped_and_listed(shoal:
     assert "general-purpose: do slow (" in ran.err
 
 
-async def test_a_background_shell_that_still_runs_at_the_end_is_ended_and_listed(shoal: ShoalProgram) -> None:
+async def test_a_background_shell_running_at_the_end_is_stopped_and_listed(shoal: ShoalProgram) -> None:
     steps = script_replies(
         {"match": "begin", "tools": [make_bash_call("sleep 600 # a server", run_in_background=True)]},
         {"text": "It serves."},
@@ -163,7 +149,7 @@ async def test_a_resumed_run_names_the_agents_that_died_with_the_last_one(shoal:
 
 
 @pytest.mark.spec("USR-22")
-async def test_ctrl_c_while_the_run_waits_for_agents_ends_them_and_lists_them(shoal: ShoalProgram) -> None:
+async def test_ctrl_c_while_the_run_waits_stops_and_lists_its_agents(shoal: ShoalProgram) -> None:
     steps = script_replies(
         {"match": "begin", "tools": [make_agent_call("slow", background=True)]},
         {"match": "job slow", "tools": [make_bash_call("sleep 600")]},
@@ -200,14 +186,14 @@ async def test_messages_of_agents_carry_the_call_that_started_them_at_any_depth(
         flags = ("--output-format", "stream-json", "--verbose", "--include-partial-messages")
         ran = await shoal("-p", "begin", "--model", MODEL, *flags, *YES)
     assert (ran.code, ran.result["result"]) == (0, "The lead answers.")
-    said = {
+    parent_calls = {
         block["text"]: line["parent_tool_use_id"]
         for line in ran.lines
         if line["type"] == "assistant"
         for block in line["message"]["content"]
         if block["type"] == "text"
     }
-    assert said == {
+    assert parent_calls == {
         "I ask another.": "call_outer",
         "inner reports": "call_inner",
         "outer reports": "call_outer",
@@ -278,7 +264,7 @@ async def test_closing_stdin_lets_background_agents_finish_and_each_woken_turn_h
 async def test_an_agent_that_ends_while_stdin_is_open_wakes_the_lead_and_an_interrupt_does_not_stop_it(
     shoal: ShoalProgram, project: Path
 ) -> None:
-    gate = Gate(project / "gate")
+    gate = AsyncFifoGate(project / "gate")
     steps = script_replies(
         {"match": "begin", "tools": [make_agent_call("one", background=True)]},
         {"match": "job one", "tools": [make_bash_call(gate.command)]},
@@ -306,7 +292,7 @@ async def test_an_agent_that_ends_while_stdin_is_open_wakes_the_lead_and_an_inte
 async def test_a_program_moves_an_agent_to_the_background_and_stops_it(
     shoal: ShoalProgram, project: Path
 ) -> None:
-    gate = Gate(project / "gate")
+    gate = AsyncFifoGate(project / "gate")
     steps = script_replies(
         {"match": "begin", "tools": [make_agent_call("one")]},
         {"match": "job one", "tools": [make_bash_call(gate.command)]},
@@ -337,7 +323,7 @@ async def test_a_program_moves_an_agent_to_the_background_and_stops_it(
 
 
 @pytest.mark.spec("USR-22")
-async def test_a_run_that_waits_for_agents_is_stopped_from_outside_and_says_whom_it_stopped(
+async def test_stopping_a_waiting_run_from_outside_lists_the_stopped_agents(
     shoal: ShoalProgram,
 ) -> None:
     steps = script_replies(
@@ -358,7 +344,7 @@ async def test_a_run_that_waits_for_agents_is_stopped_from_outside_and_says_whom
 
 
 @pytest.mark.spec("USR-05", "USR-26")
-async def test_an_agents_question_reaches_the_program_while_the_lead_rests(
+async def test_a_question_of_an_agent_reaches_the_program_while_the_lead_is_idle(
     shoal: ShoalProgram, project: Path
 ) -> None:
     steps = script_replies(
@@ -372,13 +358,13 @@ async def test_an_agents_question_reaches_the_program_while_the_lead_rests(
         shoal.use_server(server)
         async with start_driver(shoal, "--permission-prompt-tool", "stdio") as driver:
             await driver.send_lines(make_prompt("begin"))
-            asked = await driver.wait_for_line("control_request")
+            question = await driver.wait_for_line("control_request")
             (task,) = filter_task_starts(driver.received_lines)
-            assert asked["request"]["agent_id"] == task["task_id"]
+            assert question["request"]["agent_id"] == task["task_id"]
             while not any(line["type"] == "result" for line in driver.received_lines):
                 await driver.read_line()
-            yes = {"behavior": "allow", "updatedInput": asked["request"]["input"]}
-            answer = {"subtype": "success", "request_id": asked["request_id"], "response": yes}
+            yes = {"behavior": "allow", "updatedInput": question["request"]["input"]}
+            answer = {"subtype": "success", "request_id": question["request_id"], "response": yes}
             await driver.send_lines({"type": "control_response", "response": answer})
             assert (await driver.wait_for_line("result"))["result"] == "I was woken."
             ran = await wait_for_result(driver.process)

@@ -31,9 +31,9 @@ async def wait_for_question(shoal: ShoalProgram, run: asyncio.subprocess.Process
 
 
 @pytest.mark.spec("USR-05", "USR-27")
-async def test_a_yes_may_change_what_runs(shoal: ShoalProgram, project: Path) -> None:
-    mind = [make_tool_call("Bash", command="echo done > made.txt"), "finished"]
-    async with messages_server(mind) as server:
+async def test_an_allow_answer_can_change_the_tool_input(shoal: ShoalProgram, project: Path) -> None:
+    replies = [make_tool_call("Bash", command="echo done > made.txt"), "finished"]
+    async with messages_server(replies) as server:
         shoal.use_server(server)
         async with shoal.start_process("-p", "go", "--model", MODEL, "--settings", WAITING) as run:
             row = await wait_for_question(shoal, run)
@@ -41,8 +41,8 @@ async def test_a_yes_may_change_what_runs(shoal: ShoalProgram, project: Path) ->
             assert (wrong.code, "JSON object" in wrong.err) == (2, True)
             no = await shoal("ask", "answer", row["id"], "no", "--input", "{}")
             assert (no.code, "goes with a yes" in no.err) == (2, True)
-            other = json.dumps({"command": "echo other > made.txt"})
-            assert (await shoal("ask", "answer", row["id"], "yes", "--input", other)).code == 0
+            new_input = json.dumps({"command": "echo other > made.txt"})
+            assert (await shoal("ask", "answer", row["id"], "yes", "--input", new_input)).code == 0
             await wait_for_result(run)
         assert json.loads((await shoal("ask", "--json")).text) == []
     assert (project / "made.txt").read_text() == "other\n"
@@ -50,8 +50,8 @@ async def test_a_yes_may_change_what_runs(shoal: ShoalProgram, project: Path) ->
 
 @pytest.mark.spec("USR-05")
 async def test_a_question_of_a_headless_run_is_answered_from_another_process(shoal: ShoalProgram) -> None:
-    mind = [make_tool_call("Bash", command="echo done > made.txt"), "finished"]
-    async with messages_server(mind) as server:
+    replies = [make_tool_call("Bash", command="echo done > made.txt"), "finished"]
+    async with messages_server(replies) as server:
         shoal.use_server(server)
         async with shoal.start_process("-p", "go", "--model", MODEL, "--settings", WAITING) as run:
             row = await wait_for_question(shoal, run)
@@ -71,7 +71,7 @@ async def test_a_question_of_a_headless_run_is_answered_from_another_process(sho
     assert "answered, or withdrawn" in late.err
 
 
-async def test_a_no_with_a_reason_reaches_the_agent(shoal: ShoalProgram) -> None:
+async def test_a_deny_answer_with_a_reason_reaches_the_agent(shoal: ShoalProgram) -> None:
     async with messages_server([make_tool_call("Bash", command="touch made"), "finished"]) as server:
         shoal.use_server(server)
         async with shoal.start_process("-p", "go", "--model", MODEL, "--settings", WAITING) as run:
@@ -84,13 +84,13 @@ async def test_a_no_with_a_reason_reaches_the_agent(shoal: ShoalProgram) -> None
 
 async def test_a_question_is_listed_with_its_agent_and_task(shoal: ShoalProgram) -> None:
     agent = {"description": "make it", "prompt": "job", "subagent_type": "Bash"}
-    mind = [
+    replies = [
         make_tool_call("Agent", **agent),
         make_tool_call("Bash", command="touch made"),
         "done",
         "finished",
     ]
-    async with messages_server(mind) as server:
+    async with messages_server(replies) as server:
         shoal.use_server(server)
         async with shoal.start_process("-p", "go", "--model", MODEL, "--settings", WAITING) as run:
             row = await wait_for_question(shoal, run)
@@ -101,7 +101,7 @@ async def test_a_question_is_listed_with_its_agent_and_task(shoal: ShoalProgram)
             await wait_for_result(run)
 
 
-async def test_a_choice_is_given_by_its_label(shoal: ShoalProgram) -> None:
+async def test_a_choice_is_answered_by_its_label(shoal: ShoalProgram) -> None:
     options = [{"label": "red", "description": ""}, {"label": "blue", "description": ""}]
     question = {"question": "Which?", "header": "Colour", "options": options, "multiSelect": False}
     async with messages_server(
@@ -118,13 +118,11 @@ async def test_a_choice_is_given_by_its_label(shoal: ShoalProgram) -> None:
     assert "blue" in json.dumps(server.requests[-1].body["messages"][-1])
 
 
-async def test_a_question_of_a_run_that_has_ended_is_not_taken_for_a_live_one(
-    shoal: ShoalProgram, home: Path
-) -> None:
-    left = PermissionQuestion(
+async def test_a_question_of_an_ended_run_is_not_listed_as_open(shoal: ShoalProgram, home: Path) -> None:
+    question = PermissionQuestion(
         id="left0ver", agent=LEAD_ID, tool_use_id="t", tool="Bash", input={}, reason="r"
     )
-    QuestionFiles(home / "shoal" / "runs" / "gone" / "questions").store_question(left)
+    QuestionFiles(home / "shoal" / "runs" / "gone" / "questions").store_question(question)
     assert (await shoal("ask", "ls")).text == "Nobody asks anything.\n"
     assert "its run has ended" in (await shoal("ask", "ls", "--all")).text
     answer = await shoal("ask", "answer", "left", "yes")
@@ -143,10 +141,10 @@ async def test_a_question_of_a_run_that_has_ended_is_not_taken_for_a_live_one(
 async def test_an_answer_that_would_say_less_than_the_person_is_refused(
     shoal: ShoalProgram, home: Path, words: tuple[str, ...], why: str
 ) -> None:
-    left = PermissionQuestion(
+    question = PermissionQuestion(
         id="left0ver", agent=LEAD_ID, tool_use_id="t", tool="Bash", input={}, reason="r", rule="Bash"
     )
-    QuestionFiles(home / "shoal" / "runs" / "gone" / "questions").store_question(left)
+    QuestionFiles(home / "shoal" / "runs" / "gone" / "questions").store_question(question)
     answer = await shoal("ask", "answer", "left", *words)
     assert (answer.code, why in answer.err) == (2, True)
 

@@ -1,4 +1,4 @@
-"""`shoal --assistant`: it stays open, and input is accepted within a second whatever runs."""
+"""`shoal --assistant`: the run stays open and accepts input within a second."""
 
 from __future__ import annotations
 
@@ -38,12 +38,14 @@ async def wait_until_queued(client: RunControlClient, text: str) -> None:
             return
 
 
-def last_texts(body: Any) -> list[str]:
+def get_last_texts(body: Any) -> list[str]:
     return [block["text"] for block in body["messages"][-1]["content"] if block["type"] == "text"]
 
 
 @pytest.mark.spec("MOD-02", "USR-07")
-async def test_input_is_taken_within_a_second_while_a_tool_hangs(shoal: ShoalProgram, project: Path) -> None:
+async def test_input_is_accepted_within_a_second_while_a_tool_hangs(
+    shoal: ShoalProgram, project: Path
+) -> None:
     hangs = make_tool_call("Bash", command="while [ ! -e go ]; do sleep 0.01; done")
     async with messages_server([hangs, "heard you"]) as server:
         shoal.use_server(server)
@@ -57,11 +59,11 @@ async def test_input_is_taken_within_a_second_while_a_tool_hangs(shoal: ShoalPro
             (project / "go").touch()
             assert (await driver.wait_for_line("result"))["result"] == "heard you"
             assert (await wait_for_result(driver.process)).code == 0
-    assert any("and hurry" in text for text in last_texts(server.requests[1].body))
+    assert any("and hurry" in text for text in get_last_texts(server.requests[1].body))
 
 
 @pytest.mark.spec("MOD-02", "USR-07")
-async def test_input_is_taken_within_a_second_while_the_model_hangs(shoal: ShoalProgram) -> None:
+async def test_input_is_accepted_within_a_second_while_the_model_hangs(shoal: ShoalProgram) -> None:
     async with messages_server([["never", DelayedReplyFault(seconds=60)], "heard you"]) as server:
         shoal.use_server(server)
         async with start_driver(shoal, "--assistant") as driver:
@@ -75,11 +77,11 @@ async def test_input_is_taken_within_a_second_while_the_model_hangs(shoal: Shoal
                 await driver.send_lines(make_control_request("r1", "interrupt"))
             await driver.wait_for_line("result", result="heard you")
             assert (await wait_for_result(driver.process)).code == 0
-    assert any("and hurry" in text for text in last_texts(server.requests[1].body))
+    assert any("and hurry" in text for text in get_last_texts(server.requests[1].body))
 
 
 @pytest.mark.spec("MOD-02")
-async def test_it_stays_open_after_its_prompt_until_it_is_stopped(shoal: ShoalProgram) -> None:
+async def test_an_assistant_run_stays_open_until_it_is_stopped(shoal: ShoalProgram) -> None:
     async with messages_server(["first", "second"]) as server:
         shoal.use_server(server)
         async with shoal.start_process("-p", "hello", "--assistant", "--model", MODEL) as process:
@@ -97,7 +99,7 @@ async def test_it_stays_open_after_its_prompt_until_it_is_stopped(shoal: ShoalPr
     assert json.dumps(server.requests[1].body["messages"][-1]).count("still there?") == 1
 
 
-async def test_one_result_at_the_end_is_refused(shoal: ShoalProgram) -> None:
+async def test_assistant_mode_refuses_a_single_result_format(shoal: ShoalProgram) -> None:
     ran = await shoal("-p", "hi", "--assistant", "--output-format", "json")
     assert ran.code == 2
     assert "--assistant stays open" in ran.err

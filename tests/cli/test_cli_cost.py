@@ -1,4 +1,4 @@
-"""`shoal cost`: to the token, over every run of a session, with what was cut in flight."""
+"""`shoal cost`: exact usage over every run of a session, including requests that were cut off."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ async def test_the_cost_of_a_session_is_what_the_provider_reported_over_all_its_
         shoal.use_server(server)
         await shoal("-p", "first", "--model", MODEL)
         await shoal("-p", "second", "--model", MODEL, "--continue")
-        told = json.loads((await shoal("cost", "--json")).text)
-        assert told["total"]["requests"] == 3
-        assert told["total"]["usage"]["input_tokens"] == server.reported_usage.input_tokens
-        assert told["total"]["usage"]["output_tokens"] == server.reported_usage.output_tokens
-        assert told["total"]["usd"] > 0
-        assert told["unsettled"] == []
-        for_people = (await shoal("cost", told["session"][:8])).text
+        report = json.loads((await shoal("cost", "--json")).text)
+        assert report["total"]["requests"] == 3
+        assert report["total"]["usage"]["input_tokens"] == server.reported_usage.input_tokens
+        assert report["total"]["usage"]["output_tokens"] == server.reported_usage.output_tokens
+        assert report["total"]["usd"] > 0
+        assert report["unsettled"] == []
+        for_people = (await shoal("cost", report["session"][:8])).text
     assert "in all  3 requests" in for_people
 
 
@@ -72,14 +72,14 @@ async def test_costs_are_listed_by_agent_type_task_and_model(shoal: ShoalProgram
             )
         )
     record.close()
-    told = json.loads((await shoal("cost", "--json")).text)
-    assert told["by_type"]["Explore"]["usage"]["input_tokens"] == 300
-    assert told["by_type"]["Explore"]["usd"] == 0.75
-    assert set(told["by_agent"]) == {"lead", "a1", "a2"}
-    assert told["by_model"]["m"]["requests"] == 2
-    assert {task: spent["requests"] for task, spent in told["by_task"].items()} == {"": 2, "#4 Dig": 1}
-    assert told["by_task"]["#4 Dig"]["usd"] == 0.5
-    assert told["spent"][1]["worker"] == {"kind": "Explore", "name": "finder-1", "task": "look into part 1"}
+    report = json.loads((await shoal("cost", "--json")).text)
+    assert report["by_type"]["Explore"]["usage"]["input_tokens"] == 300
+    assert report["by_type"]["Explore"]["usd"] == 0.75
+    assert set(report["by_agent"]) == {"lead", "a1", "a2"}
+    assert report["by_model"]["m"]["requests"] == 2
+    assert {task: spent["requests"] for task, spent in report["by_task"].items()} == {"": 2, "#4 Dig": 1}
+    assert report["by_task"]["#4 Dig"]["usd"] == 0.5
+    assert report["spent"][1]["worker"] == {"kind": "Explore", "name": "finder-1", "task": "look into part 1"}
     for_people = (await shoal("cost")).text
     assert "  finder-2 (Explore: look into part 2)  m  1 request, " in for_people
     assert "  type Explore  2 requests" in for_people
@@ -116,10 +116,10 @@ async def test_terminal_codes_in_agent_descriptions_are_removed(shoal: ShoalProg
     }
     record.append(ModelRequestSettled(agent=agent, request=RequestId("r1"), **settled))
     record.close()
-    told = (await shoal("cost")).text
-    assert "Explore: digin all nothing" in told
-    assert "\x07" not in told
-    assert "\r" not in told
+    output = (await shoal("cost")).text
+    assert "Explore: digin all nothing" in output
+    assert "\x07" not in output
+    assert "\r" not in output
 
 
 @pytest.mark.spec("USR-19")
@@ -132,9 +132,9 @@ async def test_a_request_cut_by_kill_9_is_listed_as_unsettled(shoal: ShoalProgra
             await server.wait_for_requests(1)
             run.kill()
             await run.wait()
-        told = json.loads((await shoal("cost", "--json")).text)
-    assert [lost["model"] for lost in told["unsettled"]] == [MODEL.partition(":")[2]]
-    assert told["total"]["requests"] == 0
+        report = json.loads((await shoal("cost", "--json")).text)
+    assert [lost["model"] for lost in report["unsettled"]] == [MODEL.partition(":")[2]]
+    assert report["total"]["requests"] == 0
 
 
 async def test_a_directory_without_sessions_says_so(shoal: ShoalProgram) -> None:

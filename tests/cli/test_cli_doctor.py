@@ -1,4 +1,4 @@
-"""`shoal doctor`: what is configured, what is missing, what to type; and `shoal sessions`."""
+"""`shoal doctor`: configuration, missing parts and advice; and `shoal sessions`."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def run_checks(
     return {f"{fact.area}: {fact.name}": fact for fact in facts}
 
 
-def test_without_a_model_the_doctor_says_three_ways_on(home: Path) -> None:
+def test_doctor_without_a_model_lists_three_ways_to_configure_one(home: Path) -> None:
     fact = run_checks(home)["models: model"]
     assert fact.state == "bad"
     for way in ("ANTHROPIC_API_KEY", "ollama pull", "shoal demo"):
@@ -54,7 +54,7 @@ def test_a_model_without_a_price_is_a_warning_with_the_setting_to_write(home: Pa
 
 
 @pytest.mark.needs("bwrap")
-def test_the_doctor_says_which_sandbox_holds_and_why_not(home: Path) -> None:
+def test_doctor_reports_the_sandbox_or_why_there_is_none(home: Path) -> None:
     path = os.environ["PATH"]
     assert run_checks(home, PATH=path)["settings: sandbox"].value == "bubblewrap, network"
     off = run_checks(home, PATH=path, settings='{"shoal": {"sandbox": {"enabled": false}}}')
@@ -76,7 +76,7 @@ def test_a_broken_settings_file_is_bad_and_the_rest_is_still_examined(home: Path
     assert "programs: git" in facts
 
 
-def test_a_setting_that_is_none_is_a_warning(home: Path) -> None:
+def test_an_unknown_setting_is_a_warning(home: Path) -> None:
     (home / "settings.json").write_text('{"shoal": {"compact_att": 0.5}}')
     facts = run_checks(home, ANTHROPIC_API_KEY="k")
     assert "compact_at" in facts["settings: problem"].value
@@ -86,14 +86,14 @@ def test_a_setting_that_is_none_is_a_warning(home: Path) -> None:
 async def test_a_local_model_is_found_and_used(shoal: ShoalProgram) -> None:
     async with chat_server([], models=("tiny:1b", "other:2b")) as server:
         ran = await shoal("doctor", "--json", OLLAMA_HOST=server.url)
-    told = json.loads(ran.out)
-    facts = {fact["name"]: fact for fact in told["facts"]}
-    assert (ran.code, told["ok"]) == (0, True)
+    report = json.loads(ran.out)
+    facts = {fact["name"]: fact for fact in report["facts"]}
+    assert (ran.code, report["ok"]) == (0, True)
     assert "tiny:1b, other:2b" in facts["ollama"]["value"]
     assert "ollama:tiny:1b" in facts["model"]["value"]
 
 
-async def test_the_exit_code_is_1_when_nothing_can_run_and_no_codes_reach_a_pipe(shoal: ShoalProgram) -> None:
+async def test_doctor_exits_1_when_nothing_can_run_and_prints_no_codes_to_a_pipe(shoal: ShoalProgram) -> None:
     ran = await shoal("doctor", **NO_OLLAMA)
     assert ran.code == 1
     assert "BAD   model" in ran.text
@@ -102,7 +102,7 @@ async def test_the_exit_code_is_1_when_nothing_can_run_and_no_codes_reach_a_pipe
     assert b"\x1b" not in ran.out
 
 
-def test_colours_mark_the_states_where_they_are_wanted() -> None:
+def test_doctor_marks_states_with_colours_on_request() -> None:
     facts = [Diagnostic(area="home", name="directory", state="bad", value="x", advice="do")]
     assert any("\x1b[31mBAD " in line for line in format_diagnostic_lines(facts, colours=True))
 
@@ -113,10 +113,10 @@ async def test_sessions_are_listed_newest_first(shoal: ShoalProgram, tmp_path: P
         first = (await shoal("-p", "first question", "--model", MODEL, "--output-format", "json")).result
         second = (await shoal("-p", "second question", "--model", MODEL, "--output-format", "json")).result
     ran = await shoal("sessions")
-    one, two = ran.text.splitlines()[:2]
-    assert one.startswith(second["session_id"])
-    assert one.endswith("second question")
-    assert two.startswith(first["session_id"])
+    first_line, second_line = ran.text.splitlines()[:2]
+    assert first_line.startswith(second["session_id"])
+    assert first_line.endswith("second question")
+    assert second_line.startswith(first["session_id"])
     ran = await shoal("sessions", "--json", "--all", "-n", "1")
     (latest,) = json.loads(ran.out)
     assert (latest["session"], latest["prompt"]) == (second["session_id"], "second question")

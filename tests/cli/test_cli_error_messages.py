@@ -1,4 +1,4 @@
-"""Every error ends as a sentence that says what to do next."""
+"""Error messages that tell a person what to do next."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def make_run_finished(reason: str, **more: object) -> RunFinished:
 
 
 @pytest.mark.parametrize(
-    ("reason", "said"),
+    ("reason", "message"),
     [
         ("done", ""),
         ("max_turns", "--max-turns"),
@@ -74,12 +74,12 @@ def make_run_finished(reason: str, **more: object) -> RunFinished:
         ("store_error", "d"),
     ],
 )
-def test_a_turn_that_was_not_finished_says_why(reason: str, said: str) -> None:
-    assert said in describe_turn_end(make_run_finished(reason))
+def test_an_unfinished_turn_is_reported_with_its_reason(reason: str, message: str) -> None:
+    assert message in describe_turn_end(make_run_finished(reason))
 
 
 @pytest.mark.parametrize(
-    ("reason", "limit", "said"),
+    ("reason", "limit", "message"),
     [
         ("budget", "usd", "--max-budget-usd"),
         ("budget", "tokens", "--max-total-tokens"),
@@ -87,11 +87,11 @@ def test_a_turn_that_was_not_finished_says_why(reason: str, said: str) -> None:
         ("deadline", "seconds", '"max_seconds" in settings.json'),
     ],
 )
-def test_a_turn_that_a_limit_ended_says_which_to_raise(reason: str, limit: str, said: str) -> None:
-    assert said in describe_turn_end(make_run_finished(reason, limit=limit))
+def test_a_turn_ended_by_a_limit_names_the_limit_to_raise(reason: str, limit: str, message: str) -> None:
+    assert message in describe_turn_end(make_run_finished(reason, limit=limit))
 
 
-def test_a_budget_warning_says_how_much_of_what() -> None:
+def test_a_budget_warning_names_the_amount_and_the_limit() -> None:
     tokens = BudgetThresholdReached(
         agent=LEAD_ID, limit="tokens", percent=80, spent=8_500, of=10_000, whose="Explore"
     )
@@ -108,12 +108,12 @@ def test_a_failed_turn_is_reported_as_its_error() -> None:
     assert "OPENAI_API_KEY" in describe_turn_end(make_run_finished("model_error", error=error))
 
 
-def test_the_way_on_is_a_command_to_type() -> None:
+def test_advice_is_a_command_to_type() -> None:
     assert format_resume_hint("abc").endswith("shoal --resume abc")
 
 
 @pytest.mark.parametrize("command", ["", "echo $(date)", "a\nb", "x" * 100])
-def test_a_rule_that_cannot_be_typed_is_left_to_the_person(command: str) -> None:
+def test_a_rule_that_cannot_be_typed_is_shown_as_a_placeholder(command: str) -> None:
     rule = f"Bash({command})" if command else ""
     question = PermissionQuestion(
         id="q", agent=LEAD_ID, tool_use_id="t", tool="Bash", input={}, reason="r", rule=rule
@@ -123,7 +123,7 @@ def test_a_rule_that_cannot_be_typed_is_left_to_the_person(command: str) -> None
 
 def test_terminal_codes_from_a_server_are_removed(capsys: pytest.CaptureFixture[str]) -> None:
     print_user_message(explain_error(errors.RateLimited("slow\x1b]0;owned\x07 down\x1b[2J", status=429)))
-    told = capsys.readouterr().err
-    assert "\x1b" not in told
-    assert "\x07" not in told
-    assert told.startswith("shoal: slow down. It was asked again")
+    output = capsys.readouterr().err
+    assert "\x1b" not in output
+    assert "\x07" not in output
+    assert output.startswith("shoal: slow down. It was asked again")

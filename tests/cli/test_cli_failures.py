@@ -1,4 +1,4 @@
-"""What a person reads when something is wrong, and what to do about it; nothing is lost."""
+"""Failures of a run: a message with advice, and no lost work."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from shoal.testing import chat_server, messages_server
 from shoal.testing.mock_replies import make_tool_call, make_unauthorized_fault, make_unknown_model_fault
 
 
-async def test_without_any_model_three_ways_on_are_shown(shoal: ShoalProgram) -> None:
+async def test_a_run_without_a_model_shows_three_ways_to_configure_one(shoal: ShoalProgram) -> None:
     ran = await shoal("-p", "hi", OLLAMA_HOST="127.0.0.1:9")
     assert (ran.code, ran.out) == (1, b"")
     for way in ("ANTHROPIC_API_KEY", "OPENAI_API_KEY", "ollama pull", "shoal demo", "shoal doctor"):

@@ -1,4 +1,4 @@
-"""`shoal -p`: one prompt in, one result out, and an exit code that tells how it ended."""
+"""`shoal -p`: one prompt in, one result out, and an exit code for the outcome."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import shlex
 from pathlib import Path
 
 import pytest
+from reply_scripts import get_prompt_text
 from shoal_process import MODEL, ShoalProgram, wait_for_result
 
 from shoal.core.messages import TextBlock
@@ -15,18 +16,12 @@ from shoal.testing import messages_server
 from shoal.testing.mock_replies import DelayedReplyFault, MockReply, SlowStreamFault, make_tool_call
 
 
-def get_prompt_text(server: object, request: int = 0) -> str:
-    """Return the text of the last user message of a request."""
-    last = server.requests[request].body["messages"][-1]["content"]  # type: ignore[attr-defined]
-    return last if isinstance(last, str) else "\n".join(block.get("text", "") for block in last)
-
-
-def transcript(home: Path, session: str) -> list[dict]:
+def read_transcript_lines(home: Path, session: str) -> list[dict]:
     (path,) = home.glob(f"projects/*/{session}.jsonl")
     return [json.loads(line) for line in path.read_text().splitlines()]
 
 
-async def test_text_is_the_answer_alone_on_stdout(shoal: ShoalProgram) -> None:
+async def test_text_output_is_only_the_answer_on_stdout(shoal: ShoalProgram) -> None:
     async with messages_server(["Forty-two."]) as server:
         shoal.use_server(server)
         ran = await shoal("-p", "What is six times seven?", "--model", MODEL)
@@ -59,8 +54,8 @@ async def test_progress_is_on_stderr_and_only_the_answer_on_stdout(
     shoal: ShoalProgram, project: Path
 ) -> None:
     (project / "a.txt").write_text("hello\n")
-    mind = [["Let me look.", make_tool_call("Read", file_path="a.txt")], "It says hello."]
-    async with messages_server(mind) as server:
+    replies = [["Let me look.", make_tool_call("Read", file_path="a.txt")], "It says hello."]
+    async with messages_server(replies) as server:
         shoal.use_server(server)
         ran = await shoal("-p", "read a.txt", "--model", MODEL)
     assert ran.text == "It says hello.\n"
@@ -109,8 +104,8 @@ async def test_stream_json_messages_have_their_transcript_ids(
     shoal: ShoalProgram, project: Path, home: Path
 ) -> None:
     (project / "a.txt").write_text("hello\n")
-    mind = [make_tool_call("Read", file_path="a.txt"), "It says hello."]
-    async with messages_server(mind) as server:
+    replies = [make_tool_call("Read", file_path="a.txt"), "It says hello."]
+    async with messages_server(replies) as server:
         shoal.use_server(server)
         ran = await shoal("-p", "read", "--model", MODEL, "--output-format", "stream-json", "--verbose")
     init, *messages, result = ran.lines
@@ -122,7 +117,7 @@ async def test_stream_json_messages_have_their_transcript_ids(
     assert (result["type"], result["result"], result["num_turns"]) == ("result", "It says hello.", 2)
     assert {line["session_id"] for line in ran.lines} == {init["session_id"]}
     assert all(line["parent_tool_use_id"] is None for line in messages)
-    written = [entry["uuid"] for entry in transcript(home, init["session_id"])]
+    written = [entry["uuid"] for entry in read_transcript_lines(home, init["session_id"])]
     assert [line["uuid"] for line in messages] == written[-3:]
 
 
@@ -138,7 +133,7 @@ async def test_partial_messages_add_up_to_the_answer(shoal: ShoalProgram) -> Non
     assert "".join(pieces) == "one two three four"
 
 
-async def test_a_tool_nobody_may_allow_is_refused_and_listed(shoal: ShoalProgram, project: Path) -> None:
+async def test_a_tool_that_needs_permission_is_denied_and_listed(shoal: ShoalProgram, project: Path) -> None:
     async with messages_server([make_tool_call("Bash", command="touch x"), "I could not."]) as server:
         shoal.use_server(server)
         ran = await shoal("-p", "make x", "--model", MODEL, "--output-format", "json")
@@ -243,7 +238,7 @@ async def test_the_deadline_exits_4(shoal: ShoalProgram) -> None:
     assert "deadline" in ran.err
 
 
-async def test_a_reader_that_goes_away_ends_the_run_quietly(shoal: ShoalProgram) -> None:
+async def test_a_closed_stdout_ends_the_run_quietly(shoal: ShoalProgram) -> None:
     async with messages_server(["word " * 50_000]) as server:
         shoal.use_server(server)
         async with shoal.start_process(
@@ -267,7 +262,7 @@ async def test_no_color_and_a_pipe_mean_no_escape_codes(shoal: ShoalProgram) -> 
     assert "\x1b" not in ran.err
 
 
-async def test_a_session_goes_on_with_continue_resume_and_in_a_fork(shoal: ShoalProgram, home: Path) -> None:
+async def test_a_session_continues_with_continue_resume_and_fork(shoal: ShoalProgram, home: Path) -> None:
     async with messages_server(["a1", "a2", "a3", "a4"]) as server:
         shoal.use_server(server)
         common = ("--model", MODEL, "--output-format", "json")
@@ -276,9 +271,9 @@ async def test_a_session_goes_on_with_continue_resume_and_in_a_fork(shoal: Shoal
         assert (await shoal("-p", "q3", "-r", first[:8], *common)).result["session_id"] == first
         forked = (await shoal("-p", "q4", "-r", first, "--fork-session", *common)).result["session_id"]
     assert forked != first
-    said = [message["role"] for message in server.requests[3].body["messages"]]
-    assert said == ["user", "assistant"] * 3 + ["user"]
-    assert len(transcript(home, first)) < len(transcript(home, forked))
+    roles = [message["role"] for message in server.requests[3].body["messages"]]
+    assert roles == ["user", "assistant"] * 3 + ["user"]
+    assert len(read_transcript_lines(home, first)) < len(read_transcript_lines(home, forked))
 
 
 async def test_the_list_of_sessions_keeps_a_row_for_each(shoal: ShoalProgram) -> None:
@@ -295,7 +290,7 @@ async def test_a_given_session_id_is_used(shoal: ShoalProgram, home: Path) -> No
         shoal.use_server(server)
         ran = await shoal("-p", "hi", "--model", MODEL, "--session-id", mine, "--output-format", "json")
     assert ran.result["session_id"] == mine
-    assert transcript(home, mine)
+    assert read_transcript_lines(home, mine)
 
 
 async def test_without_persistence_nothing_is_written(shoal: ShoalProgram, home: Path) -> None:
@@ -313,10 +308,10 @@ async def test_a_recorded_run_replays_without_a_server(shoal: ShoalProgram, tmp_
         assert (await shoal("-p", "hi", "--model", MODEL, "--record", str(tape))).code == 0
     again = await shoal("-p", "hi", "--model", f"replay:{tape}")
     assert (again.code, again.text) == (0, "recorded\n")
-    other = await shoal("-p", "something else", "--model", f"replay:{tape}")
-    assert other.code == 1
-    assert "something else" in other.err
-    assert "--record" in other.err
+    unrecorded = await shoal("-p", "something else", "--model", f"replay:{tape}")
+    assert unrecorded.code == 1
+    assert "something else" in unrecorded.err
+    assert "--record" in unrecorded.err
 
 
 async def test_prompts_wait_for_a_slow_pipe(shoal: ShoalProgram) -> None:
@@ -324,7 +319,7 @@ async def test_prompts_wait_for_a_slow_pipe(shoal: ShoalProgram) -> None:
         shoal.use_server(server)
         async with shoal.start_process("-p", "--model", MODEL) as process:
             assert process.stderr is not None
-            told = await process.stderr.readline()
+            notice = await process.stderr.readline()
             ran = await wait_for_result(process, b"finally")
-    assert b"waiting for the prompt" in told
+    assert b"waiting for the prompt" in notice
     assert ran.text == "ok\n"

@@ -1,4 +1,4 @@
-"""`shoal models`: what can be asked, what servers offer, and whether one answers."""
+"""`shoal models`: configured models, models of servers, and the test of a model."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ async def list_models(shoal: ShoalProgram, *words: str, **env: str) -> dict[str,
     return json.loads(ran.text)
 
 
-async def test_providers_are_listed_with_the_place_of_their_key_and_what_they_offer(
+async def test_providers_are_listed_with_the_source_of_their_key_and_their_models(
     shoal: ShoalProgram,
 ) -> None:
     async with (
@@ -49,23 +49,23 @@ async def test_providers_are_listed_with_the_place_of_their_key_and_what_they_of
         chat_server([], models=("mine", "yours")) as own,
     ):
         env = {"ANTHROPIC_API_KEY": "sk-secret", "ANTHROPIC_BASE_URL": server.url}
-        found = await list_models(shoal, **env, OPENAI_BASE_URL=f"{own.url}/v1")
-        told = (await shoal("models", "ls", **NOBODY, **env, OPENAI_BASE_URL=f"{own.url}/v1")).text
-    providers = {row["name"]: row for row in found["providers"]}
+        listing = await list_models(shoal, **env, OPENAI_BASE_URL=f"{own.url}/v1")
+        output = (await shoal("models", "ls", **NOBODY, **env, OPENAI_BASE_URL=f"{own.url}/v1")).text
+    providers = {row["name"]: row for row in listing["providers"]}
     assert providers["anthropic"]["key"] == "$ANTHROPIC_API_KEY"
     assert providers["anthropic"]["offered"] == ["claude-haiku-5-5"]
     assert providers["openai"]["offered"] == ["mine", "yours"]
     assert not providers["openrouter"]["configured"]
     assert not providers["ollama"]["configured"]
-    models = {f"{row['provider']}:{row['id']}": row for row in found["models"]}
+    models = {f"{row['provider']}:{row['id']}": row for row in listing["models"]}
     haiku = models["anthropic:claude-haiku-5-5"]
     assert (haiku["aliases"], haiku["offered"], haiku["window"]) == (["haiku"], True, 1_000_000)
     assert (haiku["input"], haiku["output"]) == (0.1, 0.5)
     assert models["anthropic:claude-opus-5-5"]["offered"] is False
     assert models["openai:mine"]["input"] is None
-    assert "openai:mine" in told
-    assert "openrouter" in told
-    assert "sk-secret" not in told + json.dumps(found)
+    assert "openai:mine" in output
+    assert "openrouter" in output
+    assert "sk-secret" not in output + json.dumps(listing)
 
 
 async def test_the_default_own_models_and_own_aliases_are_marked(shoal: ShoalProgram, home: Path) -> None:
@@ -75,14 +75,14 @@ async def test_the_default_own_models_and_own_aliases_are_marked(shoal: ShoalPro
         "models": {"openai:local-7": {"input": 1, "output": 2, "window": 9000}},
     }
     (home / "settings.json").write_text(json.dumps({"shoal": own}))
-    found = await list_models(shoal)
-    assert found["default"] == "anthropic:opus"
-    assert [row["id"] for row in found["models"] if row["default"]] == ["claude-opus-5-5"]
-    (row,) = [row for row in found["models"] if row["id"] == "local-7"]
+    listing = await list_models(shoal)
+    assert listing["default"] == "anthropic:opus"
+    assert [row["id"] for row in listing["models"] if row["default"]] == ["claude-opus-5-5"]
+    (row,) = [row for row in listing["models"] if row["id"] == "local-7"]
     assert (row["aliases"], row["input"], row["window"]) == (["fast"], 1, 9000)
 
 
-async def test_a_server_that_does_not_say_in_time_is_not_waited_for(shoal: ShoalProgram) -> None:
+async def test_a_server_that_lists_its_models_too_slowly_is_skipped(shoal: ShoalProgram) -> None:
     async def silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.read()
         writer.close()
@@ -92,8 +92,8 @@ async def test_a_server_that_does_not_say_in_time_is_not_waited_for(shoal: Shoal
     async with server:
         env = {"OPENAI_API_KEY": "k", "OPENAI_BASE_URL": f"http://127.0.0.1:{port}/v1"}
         async with asyncio.timeout(10):
-            found = await list_models(shoal, **env)
-    (row,) = [row for row in found["providers"] if row["name"] == "openai"]
+            listing = await list_models(shoal, **env)
+    (row,) = [row for row in listing["providers"] if row["name"] == "openai"]
     assert row["configured"]
     assert row["offered"] is None
 
@@ -101,15 +101,15 @@ async def test_a_server_that_does_not_say_in_time_is_not_waited_for(shoal: Shoal
 async def test_without_configuration_the_next_steps_are_shown(shoal: ShoalProgram) -> None:
     ran = await shoal("models", "ls", **NOBODY)
     assert "shoal setup" in ran.text
-    everything = await shoal("models", "ls", "--all", **NOBODY)
-    assert "anthropic:claude-opus-5-5" in everything.text
+    full_listing = await shoal("models", "ls", "--all", **NOBODY)
+    assert "anthropic:claude-opus-5-5" in full_listing.text
 
 
 async def run_model_test(
-    shoal: ShoalProgram, said: Any, *words: str, serve: Any = messages_server
+    shoal: ShoalProgram, replies: Any, *words: str, serve: Any = messages_server
 ) -> tuple[CliResult, MockServer]:
     server: MockServer
-    async with serve([said] if not isinstance(said, list) else said) as server:
+    async with serve([replies] if not isinstance(replies, list) else replies) as server:
         shoal.use_server(server)
         shoal.env |= {"OPENAI_BASE_URL": f"{server.url}/v1", "OPENAI_API_KEY": "sk-for-tests"}
         ran = await shoal("models", "test", *words)
@@ -139,7 +139,7 @@ async def test_a_model_of_any_api_is_tested_by_its_name(shoal: ShoalProgram, nam
     assert server.requests[0].body["model"] == "mine"
 
 
-async def test_one_that_calls_no_tool_is_said_to_be_of_little_use(shoal: ShoalProgram) -> None:
+async def test_a_model_that_calls_no_tool_gets_a_warning(shoal: ShoalProgram) -> None:
     ran, _ = await run_model_test(shoal, "ready")
     assert ran.code == 0
     assert "did not call the tool" in ran.text
@@ -153,7 +153,7 @@ async def test_one_that_calls_no_tool_is_said_to_be_of_little_use(shoal: ShoalPr
         (HttpErrorFault(status=400, message="Your credit balance is too low"), ["credit balance"]),
     ],
 )
-async def test_an_error_is_a_sentence_with_what_to_do(
+async def test_an_error_of_the_model_test_is_reported_with_advice(
     shoal: ShoalProgram, fault: Any, words: list[str]
 ) -> None:
     ran, _ = await run_model_test(shoal, fault)
@@ -163,7 +163,7 @@ async def test_an_error_is_a_sentence_with_what_to_do(
     assert "sk-for-tests" not in ran.err
 
 
-async def test_a_limit_that_passes_is_waited_for(shoal: ShoalProgram) -> None:
+async def test_the_model_test_waits_for_a_rate_limit(shoal: ShoalProgram) -> None:
     ran, server = await run_model_test(
         shoal, [make_rate_limit_fault(retry_after=0.01), [DelayedReplyFault(seconds=0.01), "ready"]]
     )
@@ -175,6 +175,6 @@ async def test_a_limit_that_passes_is_waited_for(shoal: ShoalProgram) -> None:
 async def test_a_model_without_a_key_says_how_to_get_one(shoal: ShoalProgram) -> None:
     ran = await shoal("models", "test", "openrouter:a/b", "--json")
     assert ran.code == 1
-    told = json.loads(ran.text)
-    assert told["error"] == "Unauthorized"
-    assert "shoal setup" in told["message"]
+    report = json.loads(ran.text)
+    assert report["error"] == "Unauthorized"
+    assert "shoal setup" in report["message"]

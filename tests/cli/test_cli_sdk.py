@@ -1,4 +1,4 @@
-"""The public SDK for the original program drives ours: it understands what is told of agents."""
+"""The public SDK of the original program drives Shoal and reads its messages about agents."""
 
 from __future__ import annotations
 
@@ -42,14 +42,14 @@ async def test_the_sdk_reads_every_line_of_a_run_with_a_background_agent(
             model=MODEL,
             permission_mode="bypassPermissions",
         )
-        told = [message async for message in sdk.query(prompt="begin", options=options)]
-    started, *_ = (each for each in told if isinstance(each, sdk.TaskStartedMessage))
+        messages = [message async for message in sdk.query(prompt="begin", options=options)]
+    started, *_ = (item for item in messages if isinstance(item, sdk.TaskStartedMessage))
     assert (started.description, started.tool_use_id) == ("do one", "call_one")
-    progress, *_ = (each for each in told if isinstance(each, sdk.TaskProgressMessage))
+    progress, *_ = (item for item in messages if isinstance(item, sdk.TaskProgressMessage))
     assert progress.task_id == started.task_id
-    (ended,) = (each for each in told if isinstance(each, sdk.TaskNotificationMessage))
+    (ended,) = (item for item in messages if isinstance(item, sdk.TaskNotificationMessage))
     assert (ended.task_id, ended.status) == (started.task_id, "completed")
-    theirs = [each for each in told if isinstance(each, sdk.AssistantMessage) and each.parent_tool_use_id]
-    assert {each.parent_tool_use_id for each in theirs} == {"call_one"}
-    results = [each.result for each in told if isinstance(each, sdk.ResultMessage)]
+    theirs = [item for item in messages if isinstance(item, sdk.AssistantMessage) and item.parent_tool_use_id]
+    assert {item.parent_tool_use_id for item in theirs} == {"call_one"}
+    results = [item.result for item in messages if isinstance(item, sdk.ResultMessage)]
     assert results[-1] == "I was woken."

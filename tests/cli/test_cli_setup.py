@@ -1,4 +1,4 @@
-"""`shoal setup`: a key is given once, tried, kept for one user, and shown to nobody."""
+"""`shoal setup`: a key is tested, stored for one user, and never shown."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ def load_home_settings(home: Path, **env: str) -> Settings:
 async def test_a_key_from_stdin_is_tested_and_stored_privately(shoal: ShoalProgram, home: Path) -> None:
     (home / "settings.json").write_text('{\n    "theirs": [1],\n    "shoal": {"max_turns": 9}\n}\n')
     async with messages_server([GOOD, "Hello."]) as server:
-        given = ("--provider", "anthropic", "--key-stdin", "--base-url", server.url)
-        ran = await shoal("setup", *given, "--model", "haiku", stdin=f"{KEY}\n".encode(), **NOBODY)
+        flags = ("--provider", "anthropic", "--key-stdin", "--base-url", server.url)
+        ran = await shoal("setup", *flags, "--model", "haiku", stdin=f"{KEY}\n".encode(), **NOBODY)
         assert ran.code == 0, ran.err
         assert server.requests[0].headers["x-api-key"] == KEY
         again = await shoal("-p", "Hi.", **NOBODY)
@@ -45,14 +45,14 @@ async def test_a_key_from_stdin_is_tested_and_stored_privately(shoal: ShoalProgr
     assert KEY not in ran.text + ran.err
     assert stat.S_IMODE(get_credentials_path(home).stat().st_mode) == 0o600
     assert stat.S_IMODE(get_credentials_path(home).parent.stat().st_mode) == 0o700
-    kept = json.loads((home / "settings.json").read_text())
-    assert kept == {"theirs": [1], "shoal": {"max_turns": 9, "model": "anthropic:haiku"}}
+    credentials = json.loads((home / "settings.json").read_text())
+    assert credentials == {"theirs": [1], "shoal": {"max_turns": 9, "model": "anthropic:haiku"}}
 
 
 async def test_a_rejected_key_is_not_stored(shoal: ShoalProgram, home: Path) -> None:
     async with messages_server([make_unauthorized_fault()]) as server:
-        given = ("--provider", "anthropic", "--key-stdin", "--base-url", server.url)
-        ran = await shoal("setup", *given, stdin=KEY.encode(), **NOBODY)
+        flags = ("--provider", "anthropic", "--key-stdin", "--base-url", server.url)
+        ran = await shoal("setup", *flags, stdin=KEY.encode(), **NOBODY)
     assert ran.code == 1
     assert "did not accept the key" in ran.err
     assert "Nothing was kept." in ran.text
@@ -60,7 +60,7 @@ async def test_a_rejected_key_is_not_stored(shoal: ShoalProgram, home: Path) -> 
     assert not get_credentials_path(home).exists()
 
 
-async def test_a_server_of_ones_own_needs_no_key_and_says_its_models(shoal: ShoalProgram, home: Path) -> None:
+async def test_a_custom_server_needs_no_key_and_lists_its_models(shoal: ShoalProgram, home: Path) -> None:
     async with chat_server([GOOD], models=("tiny", "big")) as server:
         ran = await shoal("setup", "--provider", "server", "--base-url", f"{server.url}/v1", **NOBODY)
     assert ran.code == 0, ran.err
@@ -71,7 +71,7 @@ async def test_a_server_of_ones_own_needs_no_key_and_says_its_models(shoal: Shoa
     assert settings.find_setting_origin("openai_base_url") == str(get_credentials_path(home))
 
 
-async def test_without_a_terminal_what_is_missing_is_named(shoal: ShoalProgram) -> None:
+async def test_setup_without_a_terminal_names_the_missing_flags(shoal: ShoalProgram) -> None:
     ran = await shoal("setup", **NOBODY)
     assert ran.code == 2
     assert "--provider" in ran.err
@@ -132,7 +132,7 @@ def test_stored_keys_are_always_redacted(home: Path) -> None:
     assert "OPENAI_API_KEY" not in load_home_settings(home).tool_environment
 
 
-def test_a_file_that_makes_no_sense_is_a_warning_that_shows_nothing_of_it(home: Path) -> None:
+def test_an_invalid_credentials_file_is_a_warning_without_its_content(home: Path) -> None:
     for text in (
         f'{{"openai": {{"OPENAI_API_KEY": "{KEY}"',
         f'["{KEY}"]',
@@ -163,7 +163,7 @@ def test_a_variable_of_another_provider_is_not_taken_from_the_file(home: Path) -
     ],
     ids=str,
 )
-def test_what_cannot_be_meant_is_refused_without_repeating_a_key(wish: ProviderSetup) -> None:
+def test_invalid_setup_arguments_are_refused_without_repeating_the_key(wish: ProviderSetup) -> None:
     with pytest.raises(SettingsError) as refused:
         _ = wish.variables
     assert "sk-" not in str(refused.value)

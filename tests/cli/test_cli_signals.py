@@ -1,4 +1,4 @@
-"""Signals end a headless run in order, and a killed one can be gone on with."""
+"""Signals end a headless run cleanly, and a killed run can be continued."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ async def test_a_signal_while_a_tool_runs_ends_the_tool_too(shoal: ShoalProgram,
             while json.loads(await process.stdout.readline())["type"] != "assistant":
                 pass
             while not (project / "pid").exists() or not (project / "pid").read_text():
-                await process_alive(process)
+                await assert_still_running(process)
             assert len(find_processes_in(project)) > 1
             process.send_signal(signal.SIGINT)
             ran = await wait_for_result(process)
@@ -62,16 +62,16 @@ async def test_a_signal_while_a_tool_runs_ends_the_tool_too(shoal: ShoalProgram,
             await asyncio.sleep(0.01)
 
 
-async def process_alive(process: object) -> None:
+async def assert_still_running(process: object) -> None:
     assert process.returncode is None  # type: ignore[attr-defined]
     await asyncio.sleep(0.01)
 
 
 @pytest.mark.spec("TRN-01", "TRN-02")
-async def test_a_run_killed_with_9_goes_on_where_it_was(shoal: ShoalProgram, project: Path) -> None:
+async def test_a_run_killed_with_signal_9_can_be_continued(shoal: ShoalProgram, project: Path) -> None:
     (project / "a.txt").write_text("hello\n")
-    mind = [make_tool_call("Read", file_path="a.txt"), ["never", DelayedReplyFault(seconds=60)], "went on"]
-    async with messages_server(mind) as server:
+    replies = [make_tool_call("Read", file_path="a.txt"), ["never", DelayedReplyFault(seconds=60)], "went on"]
+    async with messages_server(replies) as server:
         shoal.use_server(server)
         async with shoal.start_process(
             "-p", "q1", "--model", MODEL, "--output-format", "stream-json"
@@ -85,20 +85,20 @@ async def test_a_run_killed_with_9_goes_on_where_it_was(shoal: ShoalProgram, pro
             await process.wait()
         again = await shoal("-p", "q2", "--model", MODEL, "--resume", session)
     assert (again.code, again.text) == (0, "went on\n")
-    said = server.requests[2].body["messages"]
-    assert [message["role"] for message in said] == ["user", "assistant", "user"]
-    kinds = [block["type"] for block in said[2]["content"]]
+    roles = server.requests[2].body["messages"]
+    assert [message["role"] for message in roles] == ["user", "assistant", "user"]
+    kinds = [block["type"] for block in roles[2]["content"]]
     assert kinds == ["tool_result", "text"]
 
 
-def waiting_in(pipe: int) -> int:
-    """How many bytes nobody has read; a pipe takes 64 kB."""
+def count_unread_bytes(pipe: int) -> int:
+    """Count the unread bytes of a pipe, which holds 64 kB."""
     count = bytearray(4)
     fcntl.ioctl(pipe, termios.FIONREAD, count)
     return int.from_bytes(count, sys.byteorder)
 
 
-async def test_a_reader_that_does_not_read_cannot_hold_up_a_signal(shoal: ShoalProgram) -> None:
+async def test_a_full_output_pipe_does_not_delay_a_signal(shoal: ShoalProgram) -> None:
     reading, writing = os.pipe()
     try:
         async with messages_server(["word " * 200_000]) as server:
@@ -107,8 +107,8 @@ async def test_a_reader_that_does_not_read_cannot_hold_up_a_signal(shoal: ShoalP
             async with shoal.start_process("-p", "talk", *flags, stdout=writing) as process:
                 assert process.stdin is not None
                 process.stdin.close()
-                while waiting_in(reading) < 60_000:
-                    await process_alive(process)
+                while count_unread_bytes(reading) < 60_000:
+                    await assert_still_running(process)
                 process.send_signal(signal.SIGINT)
                 async with asyncio.timeout(TIMEOUT):
                     code = await process.wait()

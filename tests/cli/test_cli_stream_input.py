@@ -61,8 +61,8 @@ async def test_interrupt_ends_the_turn_and_not_the_session(shoal: ShoalProgram) 
 async def test_the_mode_and_the_model_can_be_changed_between_turns(
     shoal: ShoalProgram, project: Path
 ) -> None:
-    mind = [make_tool_call("Write", file_path=str(project / "x"), content="1"), "wrote", "again"]
-    async with messages_server(mind) as server:
+    replies = [make_tool_call("Write", file_path=str(project / "x"), content="1"), "wrote", "again"]
+    async with messages_server(replies) as server:
         shoal.use_server(server)
         async with start_driver(shoal) as driver:
             await driver.send_lines(
@@ -147,14 +147,14 @@ async def test_prompts_may_come_from_a_plain_file(shoal: ShoalProgram, project: 
     assert (ran.code, ran.result["result"]) == (0, "from a file")
 
 
-def decision(asked: dict[str, Any], **body: Any) -> dict[str, Any]:
-    response = {"subtype": "success", "request_id": asked["request_id"], "response": body}
+def make_decision(question: dict[str, Any], **body: Any) -> dict[str, Any]:
+    response = {"subtype": "success", "request_id": question["request_id"], "response": body}
     return {"type": "control_response", "response": response}
 
 
-async def test_a_driving_program_is_asked_and_its_answer_counts(shoal: ShoalProgram, project: Path) -> None:
-    mind = [make_tool_call("Bash", command="touch a"), make_tool_call("Bash", command="touch b"), "done"]
-    async with messages_server(mind) as server:
+async def test_a_driving_program_answers_permission_questions(shoal: ShoalProgram, project: Path) -> None:
+    replies = [make_tool_call("Bash", command="touch a"), make_tool_call("Bash", command="touch b"), "done"]
+    async with messages_server(replies) as server:
         shoal.use_server(server)
         async with start_driver(shoal, "--permission-prompt-tool", "stdio") as driver:
             await driver.send_lines(make_prompt("make them"))
@@ -163,10 +163,10 @@ async def test_a_driving_program_is_asked_and_its_answer_counts(shoal: ShoalProg
             assert first["request"]["tool_name"] == "Bash"
             assert first["request"]["input"]["command"] == "touch a"
             await driver.send_lines(
-                decision(first, behavior="allow", updatedInput={"command": "touch changed"})
+                make_decision(first, behavior="allow", updatedInput={"command": "touch changed"})
             )
             second = await driver.wait_for_line("control_request")
-            await driver.send_lines(decision(second, behavior="deny", message="not that one"))
+            await driver.send_lines(make_decision(second, behavior="deny", message="not that one"))
             result = await driver.wait_for_line("result")
             assert (await wait_for_result(driver.process)).code == 0
     assert sorted(path.name for path in project.iterdir()) == ["changed"]
@@ -182,13 +182,13 @@ async def test_a_driving_program_is_asked_and_its_answer_counts(shoal: ShoalProg
 async def test_a_driving_program_gets_suggestions_and_can_apply_them(
     shoal: ShoalProgram, project: Path
 ) -> None:
-    mind = [make_tool_call("Bash", command="touch a"), make_tool_call("Bash", command="touch a b"), "done"]
-    async with messages_server(mind) as server:
+    replies = [make_tool_call("Bash", command="touch a"), make_tool_call("Bash", command="touch a b"), "done"]
+    async with messages_server(replies) as server:
         shoal.use_server(server)
         async with start_driver(shoal, "--permission-prompt-tool", "stdio") as driver:
             await driver.send_lines(make_prompt("make them"))
-            asked = await driver.wait_for_line("control_request")
-            suggestions = asked["request"]["permission_suggestions"]
+            question = await driver.wait_for_line("control_request")
+            suggestions = question["request"]["permission_suggestions"]
             assert suggestions[0] == {
                 "type": "addRules",
                 "rules": [{"toolName": "Bash", "ruleContent": "touch a"}],
@@ -196,25 +196,29 @@ async def test_a_driving_program_gets_suggestions_and_can_apply_them(
                 "destination": "session",
             }
             wider = {**suggestions[0], "rules": [{"toolName": "Bash", "ruleContent": "touch:*"}]}
-            kept = {**wider, "destination": "localSettings"}
-            changes = [wider, kept, {"type": "nonsense"}]
-            await driver.send_lines(decision(asked, behavior="allow", updatedPermissions=changes))
+            saved_rule = {**wider, "destination": "localSettings"}
+            changes = [wider, saved_rule, {"type": "nonsense"}]
+            await driver.send_lines(make_decision(question, behavior="allow", updatedPermissions=changes))
             assert (await wait_for_result(driver.process)).code == 0
     assert {"a", "b"} <= {path.name for path in project.iterdir()}
-    settings = json.loads((project / ".claude" / "settings.local.json").read_text())
-    assert settings == {"permissions": {"allow": ["Bash(touch:*)"]}}
+    saved_settings = json.loads((project / ".claude" / "settings.local.json").read_text())
+    assert saved_settings == {"permissions": {"allow": ["Bash(touch:*)"]}}
     assert [line["type"] for line in driver.received_lines].count("control_request") == 1
 
 
 async def test_unanswerable_questions_are_denied_and_cancelled_ones_reported(
     shoal: ShoalProgram,
 ) -> None:
-    mind = [make_tool_call("Bash", command="touch a"), make_tool_call("Bash", command="touch b"), "could not"]
-    async with messages_server(mind) as server:
+    replies = [
+        make_tool_call("Bash", command="touch a"),
+        make_tool_call("Bash", command="touch b"),
+        "could not",
+    ]
+    async with messages_server(replies) as server:
         shoal.use_server(server)
         async with start_driver(shoal, "--permission-prompt-tool", "stdio") as driver:
             await driver.send_lines(make_prompt("first"))
-            asked = await driver.wait_for_line("control_request")
+            question = await driver.wait_for_line("control_request")
             await driver.send_lines(make_control_request("r1", "interrupt"))
             while not {"control_cancel_request", "result"} <= {
                 line["type"] for line in driver.received_lines
@@ -223,7 +227,7 @@ async def test_unanswerable_questions_are_denied_and_cancelled_ones_reported(
             (cancelled,) = (
                 line for line in driver.received_lines if line["type"] == "control_cancel_request"
             )
-            assert cancelled["request_id"] == asked["request_id"]
+            assert cancelled["request_id"] == question["request_id"]
             await driver.send_lines(make_prompt("second"))
             await driver.wait_for_line("control_request")
             ran = await wait_for_result(driver.process)
@@ -232,7 +236,7 @@ async def test_unanswerable_questions_are_denied_and_cancelled_ones_reported(
     assert "hung up" in str(server.requests[2].body["messages"][-1])
 
 
-async def test_an_interrupt_right_behind_a_prompt_leaves_the_run_going(shoal: ShoalProgram) -> None:
+async def test_an_interrupt_directly_after_a_prompt_does_not_end_the_run(shoal: ShoalProgram) -> None:
     async with messages_server(lambda _: "heard") as server:
         shoal.use_server(server)
         async with start_driver(shoal) as driver:
@@ -253,17 +257,17 @@ async def test_a_late_answer_of_a_driving_program_reaches_the_agent(
         shoal.use_server(server)
         async with start_driver(shoal, *flags) as driver:
             await driver.send_lines(make_prompt("make it"))
-            asked = await driver.wait_for_line("control_request")
+            question = await driver.wait_for_line("control_request")
             session = driver.received_lines[0]["session_id"]
         # Leaving the block has killed it.
         async with start_driver(shoal, *flags, "--resume", session) as driver:
             await driver.send_lines(make_prompt("go on"))
             assert (await driver.wait_for_line("result"))["result"] == "resumed"
-            await driver.send_lines(decision(asked, behavior="deny", message="no"))
-            await driver.send_lines(decision({"request_id": "nobody-asked"}, behavior="allow"))
-            await driver.send_lines(decision(asked, behavior="allow"))
+            await driver.send_lines(make_decision(question, behavior="deny", message="no"))
+            await driver.send_lines(make_decision({"request_id": "nobody-asked"}, behavior="allow"))
+            await driver.send_lines(make_decision(question, behavior="allow"))
             assert (await driver.wait_for_line("result"))["result"] == "heard"
-            await driver.send_lines(decision(asked, behavior="allow"))
+            await driver.send_lines(make_decision(question, behavior="allow"))
             ran = await wait_for_result(driver.process)
     assert "<permission-granted tool=" in json.dumps(server.requests[-1].body["messages"][-1])
     assert not (project / "a").exists()

@@ -1,4 +1,4 @@
-"""What the program answers before any model is asked."""
+"""Help, version and usage errors, before any model request."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from shoal.surfaces.cli.main import root_command, run
 
 
 def test_help_shows_examples_commands_flags_and_exit_codes() -> None:
-    shown = CliRunner().invoke(root_command, ["--help"]).output
+    help_result = CliRunner().invoke(root_command, ["--help"]).output
     for part in (
         "Examples:",
         "git diff | shoal -p",
@@ -27,22 +27,22 @@ def test_help_shows_examples_commands_flags_and_exit_codes() -> None:
         "--version",
         "Exit codes:",
     ):
-        assert part in shown
+        assert part in help_result
 
 
 @pytest.mark.parametrize("name", sorted(COMMANDS))
 def test_every_command_has_help_with_an_example(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert run([name, "--help"]) == 0
-    shown = capsys.readouterr().out
-    assert f"Usage: shoal {name}" in shown
-    assert f"  shoal {name}" in shown
+    help_result = capsys.readouterr().out
+    assert f"Usage: shoal {name}" in help_result
+    assert f"  shoal {name}" in help_result
 
 
 @pytest.mark.parametrize(
     ("flag", "value"),
     [("--agents", "none.json"), ("--mcp-config", "none.json"), ("--mcp-config", "{"), ("--channels", "chat")],
 )
-def test_a_flag_that_cannot_be_taken_is_named_once(
+def test_an_invalid_flag_value_names_the_flag_once(
     flag: str, value: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run(["-p", "hi", flag, value]) == 2
@@ -57,7 +57,7 @@ def _parts() -> list[tuple[str, str]]:
 
 
 @pytest.mark.parametrize(("name", "part"), _parts())
-def test_every_part_of_a_command_has_help_with_an_example_of_its_own(
+def test_every_subcommand_has_help_with_its_own_example(
     name: str, part: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run([name, part, "--help"]) == 0
@@ -67,7 +67,9 @@ def test_every_part_of_a_command_has_help_with_an_example_of_its_own(
 
 
 @pytest.mark.parametrize("name", sorted({name for name, _ in _parts()}))
-def test_no_sentence_in_a_list_of_commands_is_cut_off(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_descriptions_in_command_lists_are_not_truncated(
+    name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert run([name, "--help"]) == 0
     assert "..." not in capsys.readouterr().out.split("\nCommands:\n")[1]
 
@@ -78,13 +80,15 @@ def test_help_and_version_load_nothing_heavy() -> None:
         "run(['--help']); run(['--version'])\n"
         "print([m for m in ('httpx', 'rich', 'asyncio', 'msgspec', 'shoal.app.session') if m in sys.modules])"
     )
-    shown = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout
-    assert shown.splitlines()[-1] == "[]"
-    assert "\nshoal 0." in shown
+    help_result = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True
+    ).stdout
+    assert help_result.splitlines()[-1] == "[]"
+    assert "\nshoal 0." in help_result
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
         (["--modle", "x", "-p", "hi"], "Did you mean '--model'?"),
         (["-p", "hi", "--json"], "A run has no --json: give --output-format json."),
@@ -125,17 +129,17 @@ def test_help_and_version_load_nothing_heavy() -> None:
         (["view"], "`shoal ps` lists the runs that are live"),
     ],
 )
-def test_wrong_usage_exits_2_and_says_what_was_meant(
-    arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]
+def test_wrong_usage_exits_2_with_a_suggestion(
+    arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run(arguments) == 2
     out, err = capsys.readouterr()
     assert out == ""
-    assert said in err
+    assert message in err
     assert "--help" in err
 
 
-def test_a_command_that_needs_another_word_shows_its_help_and_nothing_around_it(
+def test_a_command_without_its_subcommand_shows_only_its_help(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     assert run(["team"]) == 2
@@ -167,10 +171,10 @@ def test_rules_may_be_repeated_or_listed_with_parentheses_respected(
 
 
 @pytest.mark.parametrize(
-    ("given", "seconds"), [("5", 5), ("1.5", 1.5), ("90s", 90), ("10m", 600), ("2h", 7200)]
+    ("text", "seconds"), [("5", 5), ("1.5", 1.5), ("90s", 90), ("10m", 600), ("2h", 7200)]
 )
-def test_a_deadline_is_written_as_people_write_times(given: str, seconds: float) -> None:
-    assert flags.parse_duration(given) == seconds
+def test_a_deadline_accepts_common_duration_formats(text: str, seconds: float) -> None:
+    assert flags.parse_duration(text) == seconds
 
 
 def test_both_spellings_mean_the_same_option() -> None:

@@ -1,4 +1,4 @@
-"""`shoal demo tutorial` lays out a project, once."""
+"""`shoal demo tutorial` creates a project once."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 from shoal_process import ShoalProgram
 
 
-async def test_the_tutorial_s_project_is_laid_out_and_what_is_there_is_left_alone(
+async def test_the_tutorial_project_is_created_without_overwriting_files(
     shoal: ShoalProgram, project: Path
 ) -> None:
     ran = await shoal("demo", "tutorial")

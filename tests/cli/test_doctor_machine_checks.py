@@ -1,4 +1,4 @@
-"""What the doctor finds out about the machine."""
+"""Checks of the machine by `shoal doctor`."""
 
 from __future__ import annotations
 
@@ -20,29 +20,29 @@ def test_a_file_system_is_found_by_its_longest_mount_point(tmp_path: Path) -> No
     assert detect_file_system(tmp_path.parent, mounts) == "ext4"
 
 
-def test_a_mount_point_with_a_blank_is_understood(tmp_path: Path) -> None:
+def test_a_mount_point_with_a_space_is_parsed(tmp_path: Path) -> None:
     mounts = f"/dev/sda / ext4 rw 0 0\n//nas/x {tmp_path}/my\\040share cifs rw 0 0\n"
     assert detect_file_system(tmp_path / "my share" / "home", mounts) == "cifs"
 
 
-def test_a_home_that_cannot_be_made_is_bad_with_the_way_out(tmp_path: Path) -> None:
+def test_a_home_that_cannot_be_created_is_bad_with_advice(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     facts = {fact.name: fact for fact in check_home_directory(tmp_path / "file" / "home", "SHOAL_HOME")}
     assert facts["directory"].state == "bad"
     assert "SHOAL_HOME=DIRECTORY" in facts["directory"].advice
 
 
-def test_a_home_that_is_not_there_yet_is_fine_and_stays_unmade(tmp_path: Path) -> None:
+def test_a_missing_home_is_fine_and_is_not_created(tmp_path: Path) -> None:
     facts = list(check_home_directory(tmp_path / "new" / "home", "SHOAL_HOME"))
     assert [fact.state for fact in facts] == ["ok", "ok", "ok"]
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_missing_program_comes_with_the_command_to_install_it(tmp_path: Path) -> None:
-    found = tmp_path / "git"
-    found.write_text("#!/bin/sh\n")
-    found.chmod(0o755)
+def test_a_missing_program_is_reported_with_its_install_command(tmp_path: Path) -> None:
+    findings = tmp_path / "git"
+    findings.write_text("#!/bin/sh\n")
+    findings.chmod(0o755)
     facts = {fact.name: fact for fact in check_external_programs(path=str(tmp_path))}
-    assert (facts["git"].state, facts["git"].value) == ("ok", str(found))
+    assert (facts["git"].state, facts["git"].value) == ("ok", str(findings))
     assert facts["rg"].state == "warn"
     assert "ripgrep" in facts["rg"].advice

@@ -1,4 +1,4 @@
-"""`shoal hooks`: what there is, from where, and what is not trusted."""
+"""`shoal hooks`: hooks with their origin and trust."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ HOOK = {"PreToolUse": [{"matcher": "Bash", "hooks": [{"type": "command", "comman
 
 
 @pytest.fixture
-def clone(project: Path) -> Path:
+def untrusted_project(project: Path) -> Path:
     directory = project / ".claude"
     (directory / "agents").mkdir(parents=True)
     (directory / "settings.json").write_text(json.dumps({"hooks": {**HOOK, "Nonsense": []}}, indent=1))
@@ -26,18 +26,18 @@ def clone(project: Path) -> Path:
 
 
 async def list_hooks(shoal: ShoalProgram) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = json.loads((await shoal("hooks", "ls", "--json")).out)["hooks"]
-    return found
+    hooks: list[dict[str, Any]] = json.loads((await shoal("hooks", "ls", "--json")).out)["hooks"]
+    return hooks
 
 
-async def test_without_hooks_it_says_where_to_configure_them(shoal: ShoalProgram) -> None:
+async def test_the_hook_list_without_hooks_names_the_settings_to_write(shoal: ShoalProgram) -> None:
     ran = await shoal("hooks", "ls")
     assert (ran.code, "settings" in ran.text) == (0, True)
 
 
 @pytest.mark.spec("HOK-01")
-async def test_hooks_are_listed_with_their_origin_and_what_is_not_trusted_is_marked(
-    shoal: ShoalProgram, clone: Path, home: Path
+async def test_hooks_are_listed_with_their_origin_and_untrusted_ones_are_marked(
+    shoal: ShoalProgram, untrusted_project: Path, home: Path
 ) -> None:
     home.mkdir(exist_ok=True)
     own = {"Stop": [{"hooks": [{"type": "http", "url": "http://127.0.0.1:9/x", "timeout": 3}]}]}
@@ -56,21 +56,21 @@ async def test_hooks_are_listed_with_their_origin_and_what_is_not_trusted_is_mar
         "trusted": True,
     }
     assert (theirs["does"], theirs["trusted"]) == ("./check.sh", False)
-    assert theirs["origin"] == f"{clone / 'settings.json'}:7"
+    assert theirs["origin"] == f"{untrusted_project / 'settings.json'}:7"
     assert (agents["agent"], agents["event"], agents["trusted"]) == ("guarded", "SubagentStop", False)
     ran = await shoal("hooks", "ls")
     assert ran.text.count("not trusted") == 3
     assert "Nonsense: there is no such event" in ran.text
 
-    shown = json.loads((await shoal("trust", "--show", "--json")).out)["settings"]
-    assert [row["key"] for row in shown] == ["hooks", "hooks"]
+    listing = json.loads((await shoal("trust", "--show", "--json")).out)["settings"]
+    assert [row["key"] for row in listing] == ["hooks", "hooks"]
     assert (await shoal("trust")).code == 0
     assert all(row["trusted"] for row in await list_hooks(shoal))
     assert (await shoal("trust", "--revoke")).code == 0
     assert [row["trusted"] for row in await list_hooks(shoal)] == [True, False, False]
 
 
-async def test_hooks_that_nobody_waits_for_are_marked_and_one_that_cannot_decide_is_warned_of(
+async def test_background_hooks_are_marked_and_one_that_cannot_decide_gets_a_warning(
     shoal: ShoalProgram, home: Path
 ) -> None:
     home.mkdir(exist_ok=True)
@@ -98,7 +98,7 @@ async def test_hooks_that_nobody_waits_for_are_marked_and_one_that_cannot_decide
 
 
 @pytest.mark.spec("QUE-03", "QUE-04")
-async def test_a_headless_run_waits_for_a_hook_that_may_wake_it_and_takes_up_what_it_says(
+async def test_a_headless_run_waits_for_a_waking_hook_and_processes_its_output(
     shoal: ShoalProgram, home: Path
 ) -> None:
     home.mkdir(exist_ok=True)

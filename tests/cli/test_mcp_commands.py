@@ -1,4 +1,4 @@
-"""`shoal mcp`, the flags for servers, and what programs are told about them."""
+"""`shoal mcp`, the flags for MCP servers, and their messages to programs."""
 
 from __future__ import annotations
 
@@ -47,9 +47,9 @@ async def test_servers_are_added_listed_shown_tried_and_removed(
     rows = {row["name"]: row for row in json.loads((await shoal("mcp", "ls", "--json")).out)}
     assert (rows["plain"]["enabled"], rows["web"]["enabled"]) == (True, False)
     assert "shoal trust" in rows["web"]["why_not"]
-    shown = await shoal("mcp", "show", "plain")
-    assert "abc" not in shown.text
-    assert "API_KEY=(hidden)" in shown.text
+    server_page = await shoal("mcp", "show", "plain")
+    assert "abc" not in server_page.text
+    assert "API_KEY=(hidden)" in server_page.text
     tried = await shoal("mcp", "test", "plain")
     assert (tried.code, "mcp__plain__echo" in tried.text) == (0, True)
     assert "connected" in (await shoal("mcp", "test", "--json")).text
@@ -115,7 +115,7 @@ def make_channel_config(manner: str, pipe: Path | str = "") -> str:
 
 
 @pytest.mark.spec("QUE-03")
-async def test_a_channel_that_never_stops_keeps_no_run_alive(shoal: ShoalProgram) -> None:
+async def test_an_endless_channel_does_not_keep_a_run_alive(shoal: ShoalProgram) -> None:
     pushed = ToolUseBlock(id="t1", name="mcp__chat__push", input={"params": {"content": "from afar"}})
     flags = ("--model", MODEL, "--allowedTools", "mcp__chat", "--mcp-config", make_channel_config("endless"))
     async with messages_server([[pushed], "over"]) as server:

@@ -1,4 +1,4 @@
-"""`shoal permissions`, `shoal agents` and `shoal config`: looking, and running nothing."""
+"""`shoal permissions`, `shoal agents` and `shoal config`: inspection without running anything."""
 
 from __future__ import annotations
 
@@ -37,16 +37,16 @@ def rules_file(project: Path) -> Path:
 async def explain_call(shoal: ShoalProgram, *arguments: str, stdin: bytes = b"") -> dict[str, object]:
     ran = await shoal("permissions", "explain", "--json", *arguments, stdin=stdin)
     assert (ran.code, ran.err) == (0, "")
-    found: dict[str, object] = json.loads(ran.out)
-    return found
+    decision: dict[str, object] = json.loads(ran.out)
+    return decision
 
 
 async def test_a_command_is_explained_part_by_part_and_not_run(
     shoal: ShoalProgram, project: Path, rules_file: Path
 ) -> None:
-    found = await explain_call(shoal, "Bash", '{"command": "touch made && ls | sort && make"}')
-    assert (found["decision"], found["rule"]) == ("ask", None)
-    parts = found["parts"]
+    decision = await explain_call(shoal, "Bash", '{"command": "touch made && ls | sort && make"}')
+    assert (decision["decision"], decision["rule"]) == ("ask", None)
+    parts = decision["parts"]
     assert isinstance(parts, list)
     assert [(part["text"], part["decision"], part["rule"]) for part in parts] == [
         ("touch made", "allow", "Bash(touch:*)"),
@@ -60,20 +60,20 @@ async def test_a_command_is_explained_part_by_part_and_not_run(
 
 @pytest.mark.spec("PRM-02")
 async def test_the_decision_names_rule_and_source(shoal: ShoalProgram, rules_file: Path) -> None:
-    found = await explain_call(shoal, "Bash", '{"command": "ls; sudo curl x"}')
-    assert (found["decision"], found["rule"], found["source"]) == (
+    decision = await explain_call(shoal, "Bash", '{"command": "ls; sudo curl x"}')
+    assert (decision["decision"], decision["rule"], decision["source"]) == (
         "deny",
         "Bash(curl:*)",
         f"{rules_file}:11",
     )
-    found = await explain_call(shoal, "Read", '{"file_path": "secret/a"}')
-    assert (found["decision"], found["source"]) == ("deny", f"{rules_file}:12")
-    found = await explain_call(shoal, "--mode", "plan", "Write", '{"file_path": "a"}')
-    assert (found["decision"], found["mode"]) == ("deny", "plan")
-    found = await explain_call(shoal, "--settings", '{"permissions": {"deny": ["Write"]}}', "Write", "{}")
-    assert (found["decision"], found["source"]) == ("deny", "--settings:1")
-    found = await explain_call(shoal, "Edit", '{"file_path": "a"}')
-    assert found["suggestions"] == [
+    decision = await explain_call(shoal, "Read", '{"file_path": "secret/a"}')
+    assert (decision["decision"], decision["source"]) == ("deny", f"{rules_file}:12")
+    decision = await explain_call(shoal, "--mode", "plan", "Write", '{"file_path": "a"}')
+    assert (decision["decision"], decision["mode"]) == ("deny", "plan")
+    decision = await explain_call(shoal, "--settings", '{"permissions": {"deny": ["Write"]}}', "Write", "{}")
+    assert (decision["decision"], decision["source"]) == ("deny", "--settings:1")
+    decision = await explain_call(shoal, "Edit", '{"file_path": "a"}')
+    assert decision["suggestions"] == [
         {
             "type": "addRules",
             "rules": [{"toolName": "Edit", "ruleContent": "/**"}],
@@ -90,31 +90,31 @@ async def test_the_decision_names_rule_and_source(shoal: ShoalProgram, rules_fil
     ]
 
 
-async def test_a_person_reads_the_same_in_lines(shoal: ShoalProgram, rules_file: Path) -> None:
+async def test_the_decision_is_printed_as_lines_for_people(shoal: ShoalProgram, rules_file: Path) -> None:
     ran = await shoal("permissions", "explain", "Bash", '{"command": "touch x && make"}')
     assert ran.text.splitlines()[0].startswith("ask  Bash in mode default: `make`")
     assert f"the rule Bash(touch:*) ({rules_file}:4)" in ran.text
     assert "for the session: allow Bash(touch x && make)" in ran.text
 
 
-async def test_input_may_come_from_stdin_however_long(shoal: ShoalProgram) -> None:
+async def test_long_tool_input_can_come_from_stdin(shoal: ShoalProgram) -> None:
     long = json.dumps({"command": "echo " + "x" * 1_000_000}).encode()
-    found = await explain_call(shoal, "Bash", "-", stdin=long)
-    assert found["decision"] == "deny"
-    assert "1,000,005 characters" in str(found["reason"])
+    decision = await explain_call(shoal, "Bash", "-", stdin=long)
+    assert decision["decision"] == "deny"
+    assert "1,000,005 characters" in str(decision["reason"])
 
 
-@pytest.mark.parametrize("given", ["{", "[1]", "7"])
-async def test_input_that_is_no_object_is_refused(shoal: ShoalProgram, given: str) -> None:
-    ran = await shoal("permissions", "explain", "Bash", given)
+@pytest.mark.parametrize("tool_input", ["{", "[1]", "7"])
+async def test_tool_input_that_is_not_an_object_is_refused(shoal: ShoalProgram, tool_input: str) -> None:
+    ran = await shoal("permissions", "explain", "Bash", tool_input)
     assert ran.code == 2
     assert "INPUT_JSON" in ran.err
 
 
-async def test_rules_in_force_are_listed_with_their_places(shoal: ShoalProgram, rules_file: Path) -> None:
+async def test_active_rules_are_listed_with_their_sources(shoal: ShoalProgram, rules_file: Path) -> None:
     ran = await shoal("permissions", "ls", "--json")
-    found = json.loads(ran.out)
-    assert [(row["behavior"], row["rule"], row["source"]) for row in found["rules"]] == [
+    rules = json.loads(ran.out)
+    assert [(row["behavior"], row["rule"], row["source"]) for row in rules["rules"]] == [
         ("deny", "Bash(curl:*)", f"{rules_file}:11"),
         ("deny", "Read(secret/**)", f"{rules_file}:12"),
         ("ask", "Bash(git push:*)", f"{rules_file}:8"),
@@ -122,13 +122,13 @@ async def test_rules_in_force_are_listed_with_their_places(shoal: ShoalProgram, 
         ("allow", "Bash(git commit:*)", f"{rules_file}:5"),
     ]
     lead = await shoal("agents", "show", "lead", "--permissions", "--json")
-    assert json.loads(lead.out) == found
-    assert found["agent"] == "lead"
+    assert json.loads(lead.out) == rules
+    assert rules["agent"] == "lead"
     lines = (await shoal("permissions", "ls")).text
     assert f"Bash(curl:*)        {rules_file}:11" in lines
 
 
-async def test_an_agent_that_is_not_there_is_named(shoal: ShoalProgram) -> None:
+async def test_an_unknown_agent_is_named_in_the_error(shoal: ShoalProgram) -> None:
     ran = await shoal("agents", "show", "nobody", "--permissions")
     assert ran.code == 2
     assert "'nobody'" in ran.err
@@ -159,20 +159,20 @@ async def test_flags_that_contradict_each_other_are_refused(shoal: ShoalProgram)
 
 @pytest.mark.spec("PRM-09")
 @pytest.mark.parametrize("dashed", [False, True])
-async def test_flags_say_which_tools_are_there_allowed_and_forbidden(
+async def test_flags_select_available_allowed_and_denied_tools(
     shoal: ShoalProgram, project: Path, dashed: bool
 ) -> None:
     allow, deny = (
         ("--allowed-tools", "--disallowed-tools") if dashed else ("--allowedTools", "--disallowedTools")
     )
-    mind = [
+    replies = [
         ToolUseBlock(id="a", name="Bash", input={"command": "touch a"}),
         ToolUseBlock(id="b", name="Bash", input={"command": "touch b"}),
         ToolUseBlock(id="c", name="Write", input={"file_path": "c", "content": "c"}),
         "done",
     ]
     flags = (allow, "Bash(touch:*) Read", deny, "Bash(touch b)", "--tools", "Bash,Edit Read")
-    async with messages_server(mind) as server:
+    async with messages_server(replies) as server:
         shoal.use_server(server)
         ran = await shoal("-p", "go", "--model", MODEL, *flags)
     assert ran.code == 0
@@ -184,21 +184,23 @@ async def test_flags_say_which_tools_are_there_allowed_and_forbidden(
 
 
 @pytest.mark.spec("HOM-03")
-async def test_settings_are_shown_with_where_they_come_from(
+async def test_settings_are_shown_with_their_sources(
     shoal: ShoalProgram, project: Path, rules_file: Path
 ) -> None:
     (project / ".claude" / "settings.local.json").write_text(
         '{"shoal": {"compact_at": 0.5, "nonsense": 1},\n "env": {"MY_TOKEN": "s3cret", "PLAIN": "x"}}'
     )
     ran = await shoal("config", "show", "--json", OPENAI_API_KEY="sk-hidden")
-    found = json.loads(ran.out)
+    settings = json.loads(ran.out)
     local = project / ".claude" / "settings.local.json"
-    assert "env.PLAIN" not in found["settings"]
-    assert {"key": "env.PLAIN", "value": "x", "origin": f"{local}:2", "trust": "unasked"} in found["left_out"]
-    assert found["settings"]["shoal.compact_at"] == {"value": 0.5, "origin": f"{local}:1"}
-    assert found["settings"]["permissions.deny"]["origin"] == f"{rules_file}:10"
-    assert found["settings"]["openai_api_key"]["origin"] == "$OPENAI_API_KEY"
-    assert "shoal.nonsense" in found["warnings"][1]
+    assert "env.PLAIN" not in settings["settings"]
+    assert {"key": "env.PLAIN", "value": "x", "origin": f"{local}:2", "trust": "unasked"} in settings[
+        "left_out"
+    ]
+    assert settings["settings"]["shoal.compact_at"] == {"value": 0.5, "origin": f"{local}:1"}
+    assert settings["settings"]["permissions.deny"]["origin"] == f"{rules_file}:10"
+    assert settings["settings"]["openai_api_key"]["origin"] == "$OPENAI_API_KEY"
+    assert "shoal.nonsense" in settings["warnings"][1]
     lines = await shoal("config", "show", "--origin", OPENAI_API_KEY="sk-hidden")
     assert f"0.5  ({local}:1)" in lines.text
     assert f"x  (left out: not trusted)  ({local}:2)" in lines.text
@@ -207,14 +209,16 @@ async def test_settings_are_shown_with_where_they_come_from(
 
 
 @pytest.mark.parametrize("command", ["permissions", "config", "agents"])
-async def test_each_has_help_with_examples(shoal: ShoalProgram, command: str) -> None:
+async def test_permission_agent_and_config_commands_have_help_with_examples(
+    shoal: ShoalProgram, command: str
+) -> None:
     ran = await shoal(command, "--help")
     assert ran.code == 0
     assert f"  shoal {command} " in ran.text
 
 
 @pytest.mark.parametrize(
-    ("tool", "told"),
+    ("tool", "message"),
     [
         ("bash", "shoal: There is no tool 'bash' here. Is Bash meant?\n"),
         ("Xyzzy", "shoal: There is no tool 'Xyzzy' here.\n"),
@@ -223,6 +227,8 @@ async def test_each_has_help_with_examples(shoal: ShoalProgram, command: str) ->
         ("mcp__docs__find", ""),
     ],
 )
-async def test_a_name_that_no_tool_has_is_pointed_out(shoal: ShoalProgram, tool: str, told: str) -> None:
+async def test_an_unknown_tool_name_in_a_rule_is_reported(
+    shoal: ShoalProgram, tool: str, message: str
+) -> None:
     ran = await shoal("permissions", "explain", tool, "{}")
-    assert (ran.code, ran.err) == (0, told)
+    assert (ran.code, ran.err) == (0, message)

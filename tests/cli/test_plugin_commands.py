@@ -1,4 +1,4 @@
-"""`shoal plugin`, the flag, and trust in a plug-in that lies in a project."""
+"""`shoal plugin`, the plug-in flag, and trust in a plug-in of a project."""
 
 from __future__ import annotations
 
@@ -78,8 +78,8 @@ async def test_a_project_plugin_is_shown_and_trusted(shoal: ShoalProgram, projec
         return str(row["state"])
 
     assert await state() == "not trusted"
-    shown = await shoal("trust", "--show", "--json")
-    keys = [row["key"] for row in json.loads(shown.out)["settings"]]
+    plugin_page = await shoal("trust", "--show", "--json")
+    keys = [row["key"] for row in json.loads(plugin_page.out)["settings"]]
     assert keys == ["shoal.plugins", "plugin.harbour"]
     assert (await shoal("trust")).code == 0
     assert await state() == "used"

@@ -1,4 +1,4 @@
-"""Flags that programs pass: what they come down to, and what is said of those that cannot be used."""
+"""Flags that programs pass: the options they set, and errors for unusable values."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from shoal.surfaces.cli.main import root_command, run
 from shoal.surfaces.cli.program_flags import split_relayed_servers
 
 
-def options(*arguments: str) -> Options:
+def parse_options(*arguments: str) -> Options:
     with click.Context(root_command) as context:
         root_command.parse_args(context, list(arguments))
         return options_from_flags(context.params, attended=False)
@@ -32,22 +32,25 @@ def options(*arguments: str) -> Options:
         (("--max-thinking-tokens", "2000", "--thinking-display", "omitted"), 2_000),
     ],
 )
-def test_how_far_to_think_is_one_number(flags: tuple[str, ...], tokens: int | None) -> None:
-    assert options(*flags).thinking_tokens == tokens
+def test_thinking_flags_become_one_number(flags: tuple[str, ...], tokens: int | None) -> None:
+    assert parse_options(*flags).thinking_tokens == tokens
 
 
 def test_an_empty_list_is_not_the_same_as_none() -> None:
-    assert (options().available_tools, options("--tools", "default").available_tools) == (None, None)
-    assert options("--tools", "").available_tools == ()
-    assert options().setting_sources is None
-    assert options("--setting-sources=").setting_sources == ()
-    assert options("--setting-sources=user,project").setting_sources == ("user", "project")
+    assert (parse_options().available_tools, parse_options("--tools", "default").available_tools) == (
+        None,
+        None,
+    )
+    assert parse_options("--tools", "").available_tools == ()
+    assert parse_options().setting_sources is None
+    assert parse_options("--setting-sources=").setting_sources == ()
+    assert parse_options("--setting-sources=user,project").setting_sources == ("user", "project")
 
 
 def test_prompts_and_schemas_can_be_in_files(tmp_path: Path) -> None:
     (tmp_path / "prompt.md").write_text("Be brief.")
     (tmp_path / "schema.json").write_text('{"type": "object"}')
-    found = options(
+    found = parse_options(
         *("--append-system-prompt-file", str(tmp_path / "prompt.md")),
         *("--json-schema", str(tmp_path / "schema.json")),
         *("--betas", "one,two"),
@@ -77,7 +80,7 @@ def test_a_flag_that_cannot_be_used_is_named(
     assert named in capsys.readouterr().err
 
 
-def test_servers_of_the_program_are_taken_out_of_the_others() -> None:
+def test_sdk_servers_are_separated_from_other_servers() -> None:
     servers: dict[str, Any] = {"own": {"type": "sdk", "name": "own"}, "other": {"command": "x"}}
     given = json.dumps({"mcpServers": servers})
     names, rest = split_relayed_servers([given, "file.json", "{broken"])

@@ -1,4 +1,4 @@
-"""`shoal skills`, and commands that are typed to a run without a terminal."""
+"""`shoal skills`, and slash commands in headless runs."""
 
 from __future__ import annotations
 
@@ -6,20 +6,15 @@ import json
 from pathlib import Path
 from typing import Any
 
+from reply_scripts import get_prompt_text
 from shoal_process import MODEL, ShoalProgram
+from stream_driver import STREAMS
 
 from shoal.testing import messages_server
 from skill_helpers import write_command, write_skill
 
-STREAMS = ("--output-format", "stream-json", "--input-format", "stream-json", "--verbose")
 
-
-def get_prompt_text(server: Any, number: int = -1) -> str:
-    last = server.requests[number].body["messages"][-1]["content"]
-    return last if isinstance(last, str) else "\n".join(block.get("text", "") for block in last)
-
-
-async def test_a_command_is_carried_out_headless(shoal: ShoalProgram, project: Path) -> None:
+async def test_a_slash_command_runs_headless(shoal: ShoalProgram, project: Path) -> None:
     write_command(
         project / ".claude" / "commands", "greet", "Greet $1 by !`echo nam`e.", description="Greets"
     )
@@ -27,10 +22,12 @@ async def test_a_command_is_carried_out_headless(shoal: ShoalProgram, project: P
         shoal.use_server(server)
         ran = await shoal("-p", "/greet Ann", "--model", MODEL)
     assert (ran.code, ran.text) == (0, "Hello.\n")
-    assert "Greet Ann by " in get_prompt_text(server)
+    assert "Greet Ann by " in get_prompt_text(server, -1)
 
 
-async def test_an_unknown_command_is_an_error_and_nobody_is_asked(shoal: ShoalProgram, project: Path) -> None:
+async def test_an_unknown_slash_command_is_an_error_without_a_model_request(
+    shoal: ShoalProgram, project: Path
+) -> None:
     write_command(project / ".claude" / "commands", "greet", "Greet.")
     async with messages_server([]) as server:
         shoal.use_server(server)
@@ -41,7 +38,7 @@ async def test_an_unknown_command_is_an_error_and_nobody_is_asked(shoal: ShoalPr
     assert server.requests == []
 
 
-async def test_commands_in_a_stream_are_turns_and_an_unknown_one_harms_no_other(
+async def test_slash_commands_in_a_stream_are_turns_and_an_unknown_one_leaves_the_others(
     shoal: ShoalProgram, project: Path
 ) -> None:
     write_command(
@@ -73,31 +70,33 @@ async def test_skills_and_commands_are_listed_and_shown(
     typed = write_command(project / ".claude" / "commands", "go/far", "Go.", allowed_tools="Bash(ls:*)")
     ran = await shoal("skills", "ls", "--json")
     assert (ran.code, ran.err) == (0, "")
-    found = {each["name"]: each for each in json.loads(ran.out)}
-    assert found["pdf"]["source"] == {"kind": "user", "path": str(path)}
-    assert (found["pdf"]["trust"], found["go:far"]["trust"]) == ("trusted", "unasked")
+    listing = {each["name"]: each for each in json.loads(ran.out)}
+    assert listing["pdf"]["source"] == {"kind": "user", "path": str(path)}
+    assert (listing["pdf"]["trust"], listing["go:far"]["trust"]) == ("trusted", "unasked")
     lines = (await shoal("skills", "ls")).text.splitlines()
     assert lines[0].split() == ["NAME", "KIND", "FOR", "SOURCE", "DESCRIPTION"]
     assert lines[1].split() == ["pdf", "skill", "both", "user", "Knows", "pdf"]
-    shown = await shoal("skills", "show", "/go:far")
-    assert f"project, {typed}" in shown.text
-    assert "Bash(ls:*)  (not trusted: see `shoal trust --show`)" in shown.text
-    assert shown.text.endswith("\n\nGo.\n")
-    shown = await shoal("skills", "show", "pdf", "--json")
-    assert (json.loads(shown.out)["body"], json.loads(shown.out)["license"]) == ("Fill it.", "MIT")
+    skill_page = await shoal("skills", "show", "/go:far")
+    assert f"project, {typed}" in skill_page.text
+    assert "Bash(ls:*)  (not trusted: see `shoal trust --show`)" in skill_page.text
+    assert skill_page.text.endswith("\n\nGo.\n")
+    skill_page = await shoal("skills", "show", "pdf", "--json")
+    assert (json.loads(skill_page.out)["body"], json.loads(skill_page.out)["license"]) == ("Fill it.", "MIT")
     unknown = await shoal("skills", "show", "pdg")
     assert unknown.code == 2
     assert "Is /pdf meant?" in unknown.err
     assert not (home / "shoal").exists()
 
 
-async def test_where_there_are_no_skills_it_is_said(shoal: ShoalProgram) -> None:
+async def test_an_empty_skill_list_prints_a_message(shoal: ShoalProgram) -> None:
     ran = await shoal("skills", "ls")
     assert (ran.code, ran.err) == (0, "")
     assert ran.text.startswith("There are no skills or commands here.")
 
 
-async def test_checking_names_file_line_and_field(shoal: ShoalProgram, project: Path, home: Path) -> None:
+async def test_skill_validation_names_file_line_and_field(
+    shoal: ShoalProgram, project: Path, home: Path
+) -> None:
     write_skill(home / "skills", "good")
     write_skill(project / ".claude" / "skills", "good")
     bad = write_skill(project / ".claude" / "skills", "bad", context="spoon")
@@ -118,7 +117,9 @@ async def test_checking_names_file_line_and_field(shoal: ShoalProgram, project: 
     assert (await shoal("skills", "validate", "nowhere")).code == 2
 
 
-async def test_trust_covers_what_skills_allow_and_is_taken_back(shoal: ShoalProgram, project: Path) -> None:
+async def test_trust_covers_allowed_tools_of_skills_and_can_be_revoked(
+    shoal: ShoalProgram, project: Path
+) -> None:
     path = write_skill(project / ".claude" / "skills", "toucher", allowed_tools="Bash(touch:*)")
 
     async def states() -> list[tuple[str, str]]:
@@ -127,9 +128,9 @@ async def test_trust_covers_what_skills_allow_and_is_taken_back(shoal: ShoalProg
 
     key = "skill toucher: allowed-tools"
     assert await states() == [(key, "unasked")]
-    shown = await shoal("trust")
-    assert "Bash(touch:*)" in shown.text
-    assert f"{path}:4" in shown.text
+    trust_page = await shoal("trust")
+    assert "Bash(touch:*)" in trust_page.text
+    assert f"{path}:4" in trust_page.text
     assert await states() == [(key, "trusted")]
     path.write_text(path.read_text() + "more\n")
     assert await states() == [(key, "unasked")]
@@ -138,7 +139,7 @@ async def test_trust_covers_what_skills_allow_and_is_taken_back(shoal: ShoalProg
     assert await states() == [(key, "unasked")]
 
 
-async def test_where_there_is_no_skill_at_all_that_is_said(shoal: ShoalProgram) -> None:
+async def test_showing_a_skill_where_there_is_none_is_an_error(shoal: ShoalProgram) -> None:
     ran = await shoal("skills", "show", "pdf")
     assert ran.code == 2
     assert "There is no skill or command 'pdf', nor any other here." in ran.err

@@ -35,8 +35,8 @@ async def make_team(home: Path, name: str) -> None:
 async def test_invalid_text_is_sent_with_replacement_characters(
     shoal: ShoalProgram, team: str, home: Path, how: str
 ) -> None:
-    said = b"half a \xff word"
-    ran = await shoal("inbox", "send", "alice", said if how == "argument" else "-", stdin=said)
+    mail = b"half a \xff word"
+    ran = await shoal("inbox", "send", "alice", mail if how == "argument" else "-", stdin=mail)
     assert ran.code == 0, ran.err
     assert "is not UTF-8 from byte 7 on" in ran.err
     (entry,) = json.loads((home / "teams" / "roof" / "inboxes" / "alice.json").read_bytes())
@@ -91,11 +91,13 @@ async def test_an_owner_is_notified_when_the_user_completes_a_blocker(shoal: Sho
     await shoal("task", "add", "Lay the tiles", "--blocked-by", "1")
     await shoal("task", "update", "2", "--owner", "alice")
     await shoal("task", "update", "1", "--status", "completed")
-    given, begins = (await shoal("inbox", "show", "alice", "--json")).lines[-1]
-    assert json.loads(given["text"])["taskId"] == json.loads(begins["text"])["taskId"] == "2"
+    assignment, begins = (await shoal("inbox", "show", "alice", "--json")).lines[-1]
+    assert json.loads(assignment["text"])["taskId"] == json.loads(begins["text"])["taskId"] == "2"
 
 
-async def test_mail_is_sent_and_looking_does_not_mark_it(shoal: ShoalProgram, team: str, home: Path) -> None:
+async def test_showing_an_inbox_does_not_mark_its_mail_as_read(
+    shoal: ShoalProgram, team: str, home: Path
+) -> None:
     assert (await shoal("inbox", "send", "alice", "Stop at noon.")).text == "Sent to alice.\n"
     assert (await shoal("inbox", "send", "alice", "-", stdin=b"two\nlines\n")).code == 0
     shown = (await shoal("inbox", "show", "alice")).text
@@ -152,7 +154,9 @@ async def test_impossible_requests_are_reported_in_a_sentence(
     assert not list((home / "tasks" / "roof").glob("*.json"))
 
 
-async def test_with_several_teams_one_must_be_named(shoal: ShoalProgram, team: str, home: Path) -> None:
+async def test_a_team_must_be_named_when_there_are_several(
+    shoal: ShoalProgram, team: str, home: Path
+) -> None:
     await make_team(home, "wall")
     ran = await shoal("task", "ls")
     assert ran.code == 2
@@ -161,7 +165,9 @@ async def test_with_several_teams_one_must_be_named(shoal: ShoalProgram, team: s
 
 
 @pytest.mark.parametrize("command", ["team", "task", "inbox"])
-async def test_help_has_examples_and_every_part(shoal: ShoalProgram, command: str) -> None:
-    said = (await shoal(command, "--help")).text
-    assert f"shoal {command} " in said.partition("Examples:")[2]
-    assert "show" in said
+async def test_help_of_each_team_command_has_examples_and_subcommands(
+    shoal: ShoalProgram, command: str
+) -> None:
+    help_text = (await shoal(command, "--help")).text
+    assert f"shoal {command} " in help_text.partition("Examples:")[2]
+    assert "show" in help_text

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import signal
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -12,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from reply_scripts import AsyncFifoGate
 from shoal_process import MODEL, TIMEOUT, CliResult, ShoalProgram
 
 from shoal.app.teams.team_store import TeamStore
@@ -52,19 +52,6 @@ Lead the building of {goal}.
 YES = ("--dangerously-skip-permissions", "--model", MODEL)
 
 
-class Gate:
-    """Holds a tool call: it is reached once it reads, and goes on when it is opened."""
-
-    def __init__(self, path: Path) -> None:
-        os.mkfifo(path)
-        self._path = path
-        self.command = f"cat {path.name}"
-
-    async def open(self) -> None:
-        async with asyncio.timeout(TIMEOUT):
-            await asyncio.to_thread(self._path.write_text, "gate opened\n")
-
-
 @pytest.fixture
 def template(project: Path) -> None:
     directory = project / ".claude" / "teams"
@@ -73,8 +60,8 @@ def template(project: Path) -> None:
 
 
 @pytest.fixture
-def gate(project: Path) -> Gate:
-    return Gate(project / "gate")
+def gate(project: Path) -> AsyncFifoGate:
+    return AsyncFifoGate(project / "gate")
 
 
 @asynccontextmanager
@@ -95,8 +82,8 @@ async def start_team(
 
 
 async def show_team(shoal: ShoalProgram, *more: str) -> dict[str, Any]:
-    found: dict[str, Any] = (await shoal("team", "show", *more, "--json")).lines[-1]
-    return found
+    team: dict[str, Any] = (await shoal("team", "show", *more, "--json")).lines[-1]
+    return team
 
 
 def map_member_states(team: dict[str, Any]) -> dict[str, str]:
@@ -111,8 +98,8 @@ async def kill_process(process: asyncio.subprocess.Process) -> None:
 
 def list_leftovers(home: Path) -> list[str]:
     """List all files of the team, including its locks and its key."""
-    found = [path for place in (home, home / "shoal") for path in place.glob("*/roof*")]
-    return sorted(str(path.relative_to(home)) for path in found)
+    paths = [path for directory in (home, home / "shoal") for path in directory.glob("*/roof*")]
+    return sorted(str(path.relative_to(home)) for path in paths)
 
 
 def read_inbox(home: Path, name: str) -> list[dict[str, Any]]:
@@ -173,19 +160,19 @@ async def test_a_team_is_started_headless_works_in_order_and_its_result_is_print
 @pytest.mark.usefixtures("template")
 @pytest.mark.spec("USR-18", "SRF-01", "LIF-05")
 async def test_a_running_team_is_listed_shown_messaged_and_ended(
-    shoal: ShoalProgram, gate: Gate, home: Path
+    shoal: ShoalProgram, gate: AsyncFifoGate, home: Path
 ) -> None:
-    heard: list[str] = []
-    told = asyncio.Event()
-    closed = Gate(shoal.project / "closed")
+    messages: list[str] = []
+    message_received = asyncio.Event()
+    closed_gate = AsyncFifoGate(shoal.project / "closed")
 
-    def hears(body: dict[str, Any]) -> Any:
-        heard.append(get_last_text(body))
-        told.set()
-        return run_bash(closed.command)
+    def record_message(body: dict[str, Any]) -> Any:
+        messages.append(get_last_text(body))
+        message_received.set()
+        return run_bash(closed_gate.command)
 
     choose_reply = script_team_server(
-        lead=["I wait."], alice=[run_bash(gate.command), hears], bob=[run_bash(closed.command)]
+        lead=["I wait."], alice=[run_bash(gate.command), record_message], bob=[run_bash(closed_gate.command)]
     )
     async with start_team(shoal, choose_reply, "--settings", '{"shoal": {"shutdown_grace": 0.2}}') as process:
         (listed,) = (await shoal("team", "ls", "--json")).lines[-1]
@@ -202,20 +189,20 @@ async def test_a_running_team_is_listed_shown_messaged_and_ended(
         assert (refused.code, "shoal team stop roof" in refused.err) == (1, True)
         again = await shoal("team", "resume", "roof", "-p", "x")
         assert (again.code, "shoal team attach roof" in again.err) == (1, True)
-        said = await shoal("team", "send", "alice", "Mind the gutter.")
-        assert said.text == "alice hears it at its next step.\n"
-        # From whom it is stands beside the text, and is set by the runtime.
+        sent = await shoal("team", "send", "alice", "Mind the gutter.")
+        assert sent.text == "alice hears it at its next step.\n"
+        # The runtime sets the sender, next to the text.
         assert [(each["from"], each["text"]) for each in read_inbox(home, "alice")][-1] == (
             "user",
             "Mind the gutter.",
         )
         await gate.open()
         async with asyncio.timeout(TIMEOUT):
-            await told.wait()
-        # Before what the lead said, though that was in the inbox first; and not as the words of an agent.
-        assert heard[0].index("Mind the gutter.") < heard[0].index("<teammate-message")
-        one = await shoal("team", "stop", "roof", "alice", "--json")
-        assert one.lines[-1] == {"team": "roof", "stopped": ["alice"]}
+            await message_received.wait()
+        # User input comes before earlier mail of the lead, and not as a message of an agent.
+        assert messages[0].index("Mind the gutter.") < messages[0].index("<teammate-message")
+        stopped = await shoal("team", "stop", "roof", "alice", "--json")
+        assert stopped.lines[-1] == {"team": "roof", "stopped": ["alice"]}
         assert "alice" not in map_member_states(await show_team(shoal))
         assert (await shoal("team", "stop")).code == 0
         async with asyncio.timeout(TIMEOUT):
@@ -228,24 +215,24 @@ async def test_a_running_team_is_listed_shown_messaged_and_ended(
 
 @pytest.mark.usefixtures("template")
 @pytest.mark.spec("LIF-05", "USR-12")
-async def test_what_a_killed_lead_leaves_is_listed_resumed_and_removed(
-    shoal: ShoalProgram, gate: Gate, home: Path
+async def test_the_team_of_a_killed_lead_is_listed_resumed_and_removed(
+    shoal: ShoalProgram, gate: AsyncFifoGate, home: Path
 ) -> None:
-    heard: dict[str, list[str]] = {}
+    messages: dict[str, list[str]] = {}
     models: set[str] = set()
 
-    def hears(who: str) -> Any:
-        def say(body: dict[str, Any]) -> str:
-            heard[who] = list_user_texts(body)
+    def record_messages_of(name: str) -> Any:
+        def choose_reply_of_agent(body: dict[str, Any]) -> str:
+            messages[name] = list_user_texts(body)
             models.add(body["model"])
-            return f"{who} heard it"
+            return f"{name} heard it"
 
-        return say
+        return choose_reply_of_agent
 
     choose_reply = script_team_server(
-        lead=["I wait.", hears("lead")],
-        alice=[run_bash(gate.command), hears("alice")],
-        bob=["I wait.", hears("bob")],
+        lead=["I wait.", record_messages_of("lead")],
+        alice=[run_bash(gate.command), record_messages_of("alice")],
+        bob=["I wait.", record_messages_of("bob")],
     )
     async with start_team(shoal, choose_reply) as process:
         session = (await show_team(shoal))["session"]
@@ -268,17 +255,17 @@ async def test_what_a_killed_lead_leaves_is_listed_resumed_and_removed(
         exported = (await shoal("team", "export")).lines[-1]
         assert exported["standing"]["lead"] == "died"
         assert {"to": "bob", "from": "user"}.items() <= exported["mail"][-1].items()
-        speechless = await shoal("team", "resume")
-        assert (speechless.code, "Give a prompt: shoal team resume -p" in speechless.err) == (2, True)
+        without_prompt = await shoal("team", "resume")
+        assert (without_prompt.code, "Give a prompt: shoal team resume -p" in without_prompt.err) == (2, True)
         mode = "goes on in the mode default. It had bypassPermissions; again: --dangerously-skip-permissions"
-        assert mode in speechless.err
+        assert mode in without_prompt.err
         resumed = await shoal("team", "resume", "-p", "go on", "--output-format", "json", YES[0])
         assert resumed.code == 0, resumed.err
         assert "goes on in the mode" not in resumed.err
         assert resumed.result["session_id"] == session
-    assert models == {MODEL.partition(":")[2]}, "it is that of the flag with which the team was started"
-    # As the person's own words: what agents say comes in a frame of the runtime's.
-    assert all("The wood is wet." in heard[who] for who in ("lead", "alice", "bob")), heard
+    assert models == {MODEL.partition(":")[2]}, "the model is the one of the flag that started the team"
+    # As user input: messages of agents come in a tag of the runtime.
+    assert all("The wood is wet." in messages[name] for name in ("lead", "alice", "bob")), messages
     team = await show_team(shoal)
     assert (team["session"], team["lead"]) == (session, "ended")
     assert "A team that has ended can go on: shoal team resume roof" in (await shoal("team", "ls")).text
@@ -290,7 +277,7 @@ async def test_what_a_killed_lead_leaves_is_listed_resumed_and_removed(
 @pytest.mark.usefixtures("template")
 @pytest.mark.spec("USR-07", "USR-08", "LIF-05")
 async def test_a_stopped_lead_process_is_ended_with_its_team(
-    shoal: ShoalProgram, gate: Gate, home: Path
+    shoal: ShoalProgram, gate: AsyncFifoGate, home: Path
 ) -> None:
     choose_reply = script_team_server(lead=["I wait."], alice=[run_bash(gate.command)], bob=["I wait."])
     processes = ("--settings", '{"shoal": {"teammate_mode": "process"}}')
@@ -310,8 +297,8 @@ async def test_a_stopped_lead_process_is_ended_with_its_team(
 
 @pytest.mark.usefixtures("template")
 @pytest.mark.spec("LIF-05")
-async def test_what_a_killed_lead_left_at_work_is_removed_only_on_purpose(
-    shoal: ShoalProgram, gate: Gate, home: Path
+async def test_a_team_with_open_work_is_removed_only_by_force(
+    shoal: ShoalProgram, gate: AsyncFifoGate, home: Path
 ) -> None:
     choose_reply = script_team_server(lead=["I wait."], alice=[run_bash(gate.command)], bob=["I wait."])
     async with start_team(shoal, choose_reply) as process:
@@ -341,7 +328,7 @@ async def test_the_budget_of_a_template_holds_for_the_whole_team(shoal: ShoalPro
 
 @pytest.mark.usefixtures("template")
 @pytest.mark.spec("LIF-05")
-async def test_a_lead_that_died_before_its_first_word_is_said_to_have_nothing_to_go_on_from(
+async def test_a_team_whose_lead_died_before_its_first_reply_cannot_be_resumed(
     shoal: ShoalProgram, home: Path
 ) -> None:
     record = TeamStore(home, clock=SystemClock(), ids=IdGenerator(1))
@@ -356,7 +343,7 @@ async def test_a_lead_that_died_before_its_first_word_is_said_to_have_nothing_to
 
 
 @pytest.mark.usefixtures("template")
-async def test_a_dry_run_shows_all_and_makes_nothing(shoal: ShoalProgram, home: Path) -> None:
+async def test_a_dry_run_shows_the_plan_and_creates_nothing(shoal: ShoalProgram, home: Path) -> None:
     ran = await shoal("team", "start", "roof", "the roof", "--dry-run", "--name", "gable")
     assert ran.code == 0
     for words in (
@@ -373,7 +360,7 @@ async def test_a_dry_run_shows_all_and_makes_nothing(shoal: ShoalProgram, home: 
     assert not list((home / "shoal").glob("runs/*"))
 
 
-async def cases(shoal: ShoalProgram, expected: dict[tuple[str, ...], tuple[int, str]]) -> None:
+async def assert_results(shoal: ShoalProgram, expected: dict[tuple[str, ...], tuple[int, str]]) -> None:
     every: list[CliResult] = await asyncio.gather(*(shoal(*arguments) for arguments in expected))
     for ran, (arguments, (code, words)) in zip(every, expected.items(), strict=True):
         assert ran.code == code, (arguments, ran.err)
@@ -393,7 +380,7 @@ async def test_a_team_that_cannot_start_is_reported_in_a_sentence(shoal: ShoalPr
         TEMPLATE.replace('prompt: "Paint', 'type: painter\n    prompt: "Paint')
     )
     limit = ("--settings", '{"shoal": {"max_budget_usd": 2}}')
-    await cases(
+    await assert_results(
         shoal,
         {
             ("team", "start", "roof"): (2, "The template roof needs a goal"),
@@ -450,7 +437,9 @@ PARTS = ("ls", "show", "rm", "send", "stop", "resume", "attach", "export", "star
 
 
 @pytest.mark.parametrize("part", PARTS)
-async def test_every_part_has_help_with_an_example_and_json(shoal: ShoalProgram, part: str) -> None:
-    said = (await shoal("team", part, "--help")).text
-    assert f"shoal team {part}" in said.partition("Examples:")[2]
-    assert ("--json" in said or "--output-format" in said) is (part != "template")
+async def test_every_team_subcommand_has_help_with_an_example_and_json(
+    shoal: ShoalProgram, part: str
+) -> None:
+    help_text = (await shoal("team", part, "--help")).text
+    assert f"shoal team {part}" in help_text.partition("Examples:")[2]
+    assert ("--json" in help_text or "--output-format" in help_text) is (part != "template")

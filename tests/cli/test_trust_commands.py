@@ -1,4 +1,4 @@
-"""`shoal trust`, and what a run without a terminal says in a project nobody trusted."""
+"""`shoal trust`, and the notice of a headless run in an untrusted project."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from shoal.testing import messages_server
 
 
 @pytest.fixture
-def clone(project: Path) -> Path:
+def settings_file(project: Path) -> Path:
     file = project / ".claude" / "settings.json"
     file.parent.mkdir()
     allow = {"allow": ["Bash(touch:*)"], "deny": ["WebFetch"]}
@@ -21,29 +21,29 @@ def clone(project: Path) -> Path:
     return file
 
 
-async def test_what_would_be_allowed_is_shown_trusted_and_taken_back(
-    shoal: ShoalProgram, clone: Path
+async def test_settings_that_need_trust_are_shown_trusted_and_revoked(
+    shoal: ShoalProgram, settings_file: Path
 ) -> None:
-    async def states() -> list[tuple[str, str]]:
+    async def list_states() -> list[tuple[str, str]]:
         ran = await shoal("trust", "--show", "--json")
         return [(row["key"], row["trust"]) for row in json.loads(ran.out)["settings"]]
 
-    assert await states() == [("permissions.allow", "unasked"), ("env.THEIR_TOKEN", "unasked")]
-    shown = await shoal("trust", "--show")
-    assert "Bash(touch:*)" in shown.text
-    assert f"{clone}:3" in shown.text
-    assert "t0ken" not in shown.text
+    assert await list_states() == [("permissions.allow", "unasked"), ("env.THEIR_TOKEN", "unasked")]
+    trust_page = await shoal("trust", "--show")
+    assert "Bash(touch:*)" in trust_page.text
+    assert f"{settings_file}:3" in trust_page.text
+    assert "t0ken" not in trust_page.text
     ran = await shoal("trust")
     assert (ran.code, "Bash(touch:*)" in ran.text, "--revoke" in ran.text) == (0, True, True)
-    assert await states() == [("permissions.allow", "trusted"), ("env.THEIR_TOKEN", "trusted")]
+    assert await list_states() == [("permissions.allow", "trusted"), ("env.THEIR_TOKEN", "trusted")]
     assert (await shoal("trust", "--revoke")).code == 0
-    assert await states() == [("permissions.allow", "unasked"), ("env.THEIR_TOKEN", "unasked")]
+    assert await list_states() == [("permissions.allow", "unasked"), ("env.THEIR_TOKEN", "unasked")]
     assert (await shoal("trust", "--revoke", "--show")).code == 2
 
 
 @pytest.mark.parametrize("flags", [(), ("--revoke",)])
-async def test_json_is_for_looking_alone(
-    shoal: ShoalProgram, clone: Path, home: Path, flags: tuple[str, ...]
+async def test_the_json_flag_of_trust_works_only_with_show(
+    shoal: ShoalProgram, settings_file: Path, home: Path, flags: tuple[str, ...]
 ) -> None:
     ran = await shoal("trust", "--json", *flags)
     assert (ran.code, ran.out) == (2, b"")
@@ -51,15 +51,15 @@ async def test_json_is_for_looking_alone(
     assert not (home / "shoal" / "trust.json").exists()
 
 
-async def test_where_nothing_widens_there_is_nothing_to_trust(shoal: ShoalProgram, home: Path) -> None:
+async def test_settings_that_allow_nothing_need_no_trust(shoal: ShoalProgram, home: Path) -> None:
     ran = await shoal("trust")
     assert (ran.code, ran.err) == (0, "")
     assert "nothing to trust" in ran.text
     assert not (home / "shoal" / "trust.json").exists()
 
 
-async def test_rules_that_do_not_count_are_listed_as_such(shoal: ShoalProgram, clone: Path) -> None:
-    row = {"behavior": "allow", "rule": "Bash(touch:*)", "source": f"{clone}:4"}
+async def test_untrusted_rules_are_listed_as_ignored(shoal: ShoalProgram, settings_file: Path) -> None:
+    row = {"behavior": "allow", "rule": "Bash(touch:*)", "source": f"{settings_file}:4"}
     listed = json.loads((await shoal("permissions", "ls", "--json")).out)
     assert [each["rule"] for each in listed["rules"]] == ["WebFetch"]
     assert listed["left_out"] == [row]
@@ -69,18 +69,18 @@ async def test_rules_that_do_not_count_are_listed_as_such(shoal: ShoalProgram, c
     for command in (("ls",), ("explain", "Bash", '{"command": "touch x"}')):
         ran = await shoal("permissions", *command)
         assert "nobody trusted" in ran.text
-        assert f"{clone}:4" in ran.text
+        assert f"{settings_file}:4" in ran.text
     await shoal("trust")
     ran = await shoal("permissions", "ls")
     assert "nobody trusted" not in ran.text
 
 
-async def test_a_run_without_a_terminal_says_it_and_goes_on_without(
-    shoal: ShoalProgram, project: Path, clone: Path
+async def test_a_headless_run_reports_untrusted_settings_and_continues_without_them(
+    shoal: ShoalProgram, project: Path, settings_file: Path
 ) -> None:
     for trusted in (False, True):
-        mind = [ToolUseBlock(id="a", name="Bash", input={"command": "touch made"}), "done"]
-        async with messages_server(mind) as server:
+        replies = [ToolUseBlock(id="a", name="Bash", input={"command": "touch made"}), "done"]
+        async with messages_server(replies) as server:
             shoal.use_server(server)
             ran = await shoal("-p", "go", "--model", MODEL)
         assert (ran.code, ran.out.strip()) == (0, b"done")

@@ -97,7 +97,7 @@ async def test_work_is_removed_only_by_force_and_can_be_brought_back(
     assert json.loads((await shoal("worktree", "ls", "--json")).text) == []
 
 
-async def test_what_dead_processes_left_is_reaped(repository: GitRepository, shoal: ShoalProgram) -> None:
+async def test_worktrees_of_dead_processes_are_reaped(repository: GitRepository, shoal: ShoalProgram) -> None:
     idle = await leave_worktree(repository, "a1", finished=False)
     busy = await leave_worktree(repository, "b1", finished=False, new="work\n")
     assert (await shoal("worktree", "ls")).text.count("owner dead") == 2
@@ -109,7 +109,7 @@ async def test_what_dead_processes_left_is_reaped(repository: GitRepository, sho
     assert (await shoal("worktree", "reap")).text == "There was nothing to clear up.\n"
 
 
-async def test_outside_a_repository_the_reason_is_said(tmp_path: Path) -> None:
+async def test_worktree_commands_outside_a_repository_are_refused_with_a_reason(tmp_path: Path) -> None:
     ran = await ShoalProgram(tmp_path)("worktree", "ls")
     assert ran.code == 1
     assert "is not in a git repository" in ran.err
@@ -117,7 +117,7 @@ async def test_outside_a_repository_the_reason_is_said(tmp_path: Path) -> None:
     assert "There is no worktree agent-none" in unknown.err
 
 
-def _worker(prompt: str) -> dict[str, Any]:
+def make_worker(prompt: str) -> dict[str, Any]:
     isolated = {"isolation": "worktree", "run_in_background": True}
     return {
         "description": "write",
@@ -128,7 +128,7 @@ def _worker(prompt: str) -> dict[str, Any]:
 
 
 @pytest.mark.needs("bwrap")
-async def test_a_run_says_how_to_bring_in_what_its_agents_left(
+async def test_a_run_shows_how_to_merge_the_worktrees_of_its_agents(
     repository: GitRepository, shoal: ShoalProgram, tmp_path: Path
 ) -> None:
     script = tmp_path / "script.json"
@@ -136,7 +136,7 @@ async def test_a_run_says_how_to_bring_in_what_its_agents_left(
     steps = [
         {"match": "job", "tools": [{"name": "Write", "input": written}]},
         {"match": "new.txt", "text": "It is written."},
-        {"match": "begin", "tools": [{"name": "Agent", "input": _worker("job")}]},
+        {"match": "begin", "tools": [{"name": "Agent", "input": make_worker("job")}]},
         {"text": "Well.", "repeat": True},
     ]
     script.write_text(json.dumps(steps))
@@ -149,7 +149,7 @@ async def test_a_run_says_how_to_bring_in_what_its_agents_left(
 
 
 @pytest.mark.needs("bwrap")
-async def test_a_run_that_stops_an_agent_says_how_to_bring_in_what_it_left(
+async def test_a_run_shows_how_to_merge_the_worktree_of_a_stopped_agent(
     repository: GitRepository, shoal: ShoalProgram, tmp_path: Path
 ) -> None:
     script = tmp_path / "script.json"
@@ -159,7 +159,7 @@ async def test_a_run_that_stops_an_agent_says_how_to_bring_in_what_it_left(
     ]
     steps = [
         {"match": "job", "tools": calls},
-        {"match": "begin", "tools": [{"name": "Agent", "input": _worker("job")}]},
+        {"match": "begin", "tools": [{"name": "Agent", "input": make_worker("job")}]},
         {"text": "Well.", "repeat": True},
     ]
     script.write_text(json.dumps(steps))

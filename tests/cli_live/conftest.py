@@ -89,6 +89,6 @@ class FifoGate:
 
 
 @pytest.fixture
-def place(tmp_path: Path) -> Iterator[CliProject]:
-    with ExitStack() as exits:
-        yield CliProject(tmp_path, exits)
+def cli_project(tmp_path: Path) -> Iterator[CliProject]:
+    with ExitStack() as exit_stack:
+        yield CliProject(tmp_path, exit_stack)

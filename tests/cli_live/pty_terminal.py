@@ -174,13 +174,13 @@ class PtyTerminal:
         end = time.monotonic() + seconds
         while self in _open_terminals and (left := end - time.monotonic()) > 0:
             ready = select.select([terminal._fd for terminal in _open_terminals], [], [], left)[0]
-            got = {
+            has_output = {
                 terminal: terminal._read_available()
                 for terminal in list(_open_terminals)
                 if terminal._fd in ready
             }
-            if self in got:
-                return got[self]
+            if self in has_output:
+                return has_output[self]
         return False
 
     def _read_available(self) -> bool:

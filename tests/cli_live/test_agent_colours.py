@@ -1,4 +1,4 @@
-"""The colour of an agent, wherever a person sees its name."""
+"""Colours of agents and members in terminal output."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ from cli_live.conftest import CliProject
 @pytest.mark.parametrize(
     ("color", "code"), [("purple", "35"), ("orange", "38;5;208"), ("'#ff8800'", "38;2;255;136;0")]
 )
-def test_an_agent_is_shown_in_its_colour(place: CliProject, color: str, code: str) -> None:
-    directory = place.project / ".claude" / "agents"
+def test_an_agent_is_shown_in_its_colour(cli_project: CliProject, color: str, code: str) -> None:
+    directory = cli_project.project / ".claude" / "agents"
     directory.mkdir(parents=True)
     (directory / "a.md").write_text(f"---\nname: painter\ndescription: d\ncolor: {color}\n---\nx\n")
     for arguments in (("ls",), ("show", "painter")):
-        terminal = place.start_shoal_terminal("agents", *arguments)
+        terminal = cli_project.start_shoal_terminal("agents", *arguments)
         assert terminal.wait_for_end() == 0
         assert f"\x1b[{code}mpainter\x1b[0m" in terminal.raw
-    plain = place.start_shoal_terminal("agents", "ls", NO_COLOR="1")
+    plain = cli_project.start_shoal_terminal("agents", "ls", NO_COLOR="1")
     plain.wait_for_end()
     assert "\x1b[" not in plain.raw
 
 
 @pytest.mark.spec("DEF-10")
-def test_a_teammate_is_shown_in_its_colour(place: CliProject) -> None:
+def test_a_member_is_shown_in_its_colour(cli_project: CliProject) -> None:
     member = {"agentId": "x@roof", "name": "x", "agentType": "t", "model": "m", "joinedAt": 1, "cwd": "/"}
     config = {
         "name": "roof",
@@ -36,13 +36,13 @@ def test_a_teammate_is_shown_in_its_colour(place: CliProject) -> None:
         "leadSessionId": "s",
         "members": [{**member, "color": "pink", "isActive": True, "tmuxPaneId": "", "subscriptions": []}],
     }
-    directory = place.home / "teams" / "roof"
+    directory = cli_project.home / "teams" / "roof"
     directory.mkdir(parents=True)
     (directory / "config.json").write_text(json.dumps(config))
-    terminal = place.start_shoal_terminal("team", "show", "roof", SHOAL_HOME=str(place.home))
+    terminal = cli_project.start_shoal_terminal("team", "show", "roof", SHOAL_HOME=str(cli_project.home))
     assert terminal.wait_for_end() == 0
     assert "\x1b[38;5;213mx\x1b[0m" in terminal.raw
-    letter = {
+    mail = {
         "from": "x",
         "text": "hi",
         "timestamp": "2026-02-13T10:11:35.247Z",
@@ -50,7 +50,9 @@ def test_a_teammate_is_shown_in_its_colour(place: CliProject) -> None:
         "color": "pink",
     }
     (directory / "inboxes").mkdir(exist_ok=True)
-    (directory / "inboxes" / "y.json").write_text(json.dumps([letter]))
-    terminal = place.start_shoal_terminal("inbox", "show", "y", "--team", "roof", SHOAL_HOME=str(place.home))
+    (directory / "inboxes" / "y.json").write_text(json.dumps([mail]))
+    terminal = cli_project.start_shoal_terminal(
+        "inbox", "show", "y", "--team", "roof", SHOAL_HOME=str(cli_project.home)
+    )
     assert terminal.wait_for_end() == 0
     assert "\x1b[38;5;213mx\x1b[0m" in terminal.raw

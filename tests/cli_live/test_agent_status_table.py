@@ -1,4 +1,4 @@
-"""How agents stand, from their events alone, and the rows a person sees of it."""
+"""The status of agents computed from their events, and the rows that show it."""
 
 from __future__ import annotations
 

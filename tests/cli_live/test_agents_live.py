@@ -1,4 +1,4 @@
-"""Agents seen from a terminal: at work, ending, asking; moved, stopped and told by the person."""
+"""Agents at a terminal: their rows, results and questions, and the keys and commands that control them."""
 
 from __future__ import annotations
 
@@ -16,34 +16,29 @@ import pytest
 
 from cli_live.conftest import CliProject, FifoGate
 from cli_live.pty_terminal import build_environment
-from cli_live.terminal_helpers import CTRL_C, CTRL_D, is_at_prompt, make_bash_call
+from cli_live.terminal_helpers import (
+    CTRL_C,
+    CTRL_D,
+    is_at_prompt,
+    make_agent_call,
+    make_bash_call,
+    read_journal,
+    write_agent_definition,
+)
 
 CTRL_B = "\x02"
 
 
-def agent(job: str, *, background: bool = False, **more: Any) -> dict[str, Any]:
-    given = {"description": f"do {job}", "prompt": f"job {job}", **more}
-    return {"name": "Agent", "input": given | ({"run_in_background": True} if background else {})}
-
-
-def events(place: CliProject) -> list[dict[str, Any]]:
-    (journal,) = (place.home / "shoal" / "runs").glob("*/journal.jsonl")
-    return [json.loads(line) for line in journal.read_text().splitlines()]
-
-
-def define(place: CliProject, name: str, color: str) -> None:
-    directory = place.project / ".claude" / "agents"
-    directory.mkdir(parents=True, exist_ok=True)
-    text = f"---\nname: {name}\ndescription: Does jobs.\ncolor: {color}\n---\nDo the job.\n"
-    (directory / f"{name}.md").write_text(text)
-
-
 @pytest.mark.spec("RUN-03", "DEF-10", "TRN-03")
-def test_a_foreground_agent_has_a_live_row_and_its_text_is_not_shown(place: CliProject) -> None:
-    gate = place.create_gate()
-    define(place, "plumber", "'#ff8800'")
-    terminal = place.start_scripted_terminal(
-        {"match": "go", "text": "I ask the plumber.", "tools": [agent("one", subagent_type="plumber")]},
+def test_a_foreground_agent_has_a_live_row_and_its_text_is_not_shown(cli_project: CliProject) -> None:
+    gate = cli_project.create_gate()
+    write_agent_definition(cli_project, "plumber", "'#ff8800'")
+    terminal = cli_project.start_scripted_terminal(
+        {
+            "match": "go",
+            "text": "I ask the plumber.",
+            "tools": [make_agent_call("one", subagent_type="plumber")],
+        },
         {"match": "job one", "text": "SECRET WORDS OF THE CHILD", "tools": [make_bash_call(gate.command)]},
         {"match": "gate opened", "text": "the report"},
         {"match": "the report", "text": "The plumber is done."},
@@ -61,11 +56,13 @@ def test_a_foreground_agent_has_a_live_row_and_its_text_is_not_shown(place: CliP
 
 
 @pytest.mark.spec("QUE-04", "CTL-08", "DEF-10")
-def test_a_background_agent_is_counted_and_listed_and_its_result_starts_a_turn(place: CliProject) -> None:
-    gate = place.create_gate()
-    define(place, "plumber", "purple")
-    terminal = place.start_scripted_terminal(
-        {"match": "go", "tools": [agent("one", background=True, subagent_type="plumber")]},
+def test_a_background_agent_is_counted_and_listed_and_its_result_starts_a_turn(
+    cli_project: CliProject,
+) -> None:
+    gate = cli_project.create_gate()
+    write_agent_definition(cli_project, "plumber", "purple")
+    terminal = cli_project.start_scripted_terminal(
+        {"match": "go", "tools": [make_agent_call("one", background=True, subagent_type="plumber")]},
         {"match": "job one", "text": "I am looking.", "tools": [make_bash_call(gate.command)]},
         {"match": "gate opened", "text": "the report"},
         {"match": "<task-notification>", "text": "I was woken."},
@@ -87,16 +84,16 @@ def test_a_background_agent_is_counted_and_listed_and_its_result_starts_a_turn(p
     told = (("● ", "agent plumber started"), ("  ● ", "\x1b[1mplumber"), ("● ", "agent plumber completed"))
     for dot, words in told:
         assert f"\x1b[35m{dot}\x1b[0m{words}" in terminal.raw
-    identity = next(each["agent"] for each in events(place) if each["type"] == "agent_started")
+    identity = next(event["agent"] for event in read_journal(cli_project) if event["type"] == "agent_started")
     terminal.type_text(f"/agents show {identity[:8]}\r")
     terminal.wait_for(lambda text: "I am looking." in text and "    the report" in text)
 
 
 @pytest.mark.spec("RUN-04")
-def test_ctrl_b_moves_the_running_agent_to_the_background(place: CliProject) -> None:
-    gate = place.create_gate()
-    terminal = place.start_scripted_terminal(
-        {"match": "go", "tools": [agent("one")]},
+def test_ctrl_b_moves_the_running_agent_to_the_background(cli_project: CliProject) -> None:
+    gate = cli_project.create_gate()
+    terminal = cli_project.start_scripted_terminal(
+        {"match": "go", "tools": [make_agent_call("one")]},
         {"match": "job one", "tools": [make_bash_call(gate.command)]},
         {"match": "gate opened", "text": "the report"},
         {"match": "goes on in the background", "text": "I do not wait."},
@@ -110,13 +107,17 @@ def test_ctrl_b_moves_the_running_agent_to_the_background(place: CliProject) -> 
     assert "● agent general-purpose goes on in the background: do one" in text
     gate.open()
     terminal.wait_for("It has ended now.")
-    assert [each["type"] for each in events(place)].count("agent_started") == 1
-    tools = [each for each in events(place) if each["type"] == "tool_started" and each["tool"] == "Bash"]
+    assert [event["type"] for event in read_journal(cli_project)].count("agent_started") == 1
+    tools = [
+        event
+        for event in read_journal(cli_project)
+        if event["type"] == "tool_started" and event["tool"] == "Bash"
+    ]
     assert len(tools) == 1
 
 
-def test_ctrl_b_moves_the_cursor_when_no_agent_is_in_the_foreground(place: CliProject) -> None:
-    terminal = place.start_scripted_terminal({"match": "hello", "text": "yes"})
+def test_ctrl_b_moves_the_cursor_when_no_agent_is_in_the_foreground(cli_project: CliProject) -> None:
+    terminal = cli_project.start_scripted_terminal({"match": "hello", "text": "yes"})
     terminal.wait_for(is_at_prompt)
     terminal.type_text("helo" + CTRL_B + "l\r")
     terminal.wait_for("yes")
@@ -124,11 +125,14 @@ def test_ctrl_b_moves_the_cursor_when_no_agent_is_in_the_foreground(place: CliPr
 
 @pytest.mark.spec("RUN-06", "CTL-08")
 def test_ctrl_c_stops_the_turn_and_commands_stop_one_or_all_agents(
-    place: CliProject,
+    cli_project: CliProject,
 ) -> None:
-    gate = place.create_gate()
-    terminal = place.start_scripted_terminal(
-        {"match": "go", "tools": [agent("one", background=True), agent("two", background=True)]},
+    gate = cli_project.create_gate()
+    terminal = cli_project.start_scripted_terminal(
+        {
+            "match": "go",
+            "tools": [make_agent_call("one", background=True), make_agent_call("two", background=True)],
+        },
         {"match": "job", "tools": [make_bash_call("sleep 600")], "repeat": True},
         {"match": "works in the background", "tools": [make_bash_call(gate.command)]},
         {"match": "<status>killed</status>", "text": "I hear of it.", "repeat": True},
@@ -139,23 +143,34 @@ def test_ctrl_c_stops_the_turn_and_commands_stop_one_or_all_agents(
     terminal.type_text(CTRL_C)
     wanted = ("interrupted", "2 agents work in the background · /agents shows who\n›")
     terminal.wait_for(lambda text: all(words in text for words in wanted))
-    assert not [each for each in events(place) if each["type"] == "agent_ended"]
-    first, second = (each["agent"] for each in events(place) if each["type"] == "agent_started")
+    assert not [event for event in read_journal(cli_project) if event["type"] == "agent_ended"]
+    first, second = (
+        event["agent"] for event in read_journal(cli_project) if event["type"] == "agent_started"
+    )
     terminal.type_text(f"/agents stop {first[:8]}\r")
     terminal.wait_for(lambda text: text.count("agent general-purpose was stopped") == 1)
     terminal.wait_for(lambda text: "I hear of it." in text and is_at_prompt(text))
-    assert [each["agent"] for each in events(place) if each["type"] == "agent_ended"] == [first]
+    assert [event["agent"] for event in read_journal(cli_project) if event["type"] == "agent_ended"] == [
+        first
+    ]
     terminal.type_text("/agents stop all\r")
     terminal.wait_for(lambda text: text.count("agent general-purpose was stopped") == 2)
-    assert [each["agent"] for each in events(place) if each["type"] == "agent_ended"] == [first, second]
-    ends = [each["completion"]["status"] for each in events(place) if each["type"] == "agent_ended"]
+    assert [event["agent"] for event in read_journal(cli_project) if event["type"] == "agent_ended"] == [
+        first,
+        second,
+    ]
+    ends = [
+        event["completion"]["status"] for event in read_journal(cli_project) if event["type"] == "agent_ended"
+    ]
     assert ends == ["killed", "killed"]
 
 
 @pytest.mark.spec("CTL-02")
-def test_an_agent_stopped_by_exit_is_listed_and_can_be_continued_after_resume(place: CliProject) -> None:
-    terminal = place.start_scripted_terminal(
-        {"match": "go", "tools": [agent("one", background=True)]},
+def test_an_agent_stopped_by_exit_is_listed_and_can_be_continued_after_resume(
+    cli_project: CliProject,
+) -> None:
+    terminal = cli_project.start_scripted_terminal(
+        {"match": "go", "tools": [make_agent_call("one", background=True)]},
         {"match": "job", "tools": [make_bash_call("sleep 600")]},
         {"match": "works in the background", "text": "Started."},
         mode="bypassPermissions",
@@ -168,8 +183,8 @@ def test_an_agent_stopped_by_exit_is_listed_and_can_be_continued_after_resume(pl
     assert "Stopped before it was done:" in text
     assert "do one" in text.split("Stopped before it was done:")[1]
     assert "shoal --resume" in text
-    identity = next(each["agent"] for each in events(place) if each["type"] == "agent_started")
-    again = place.start_scripted_terminal(
+    identity = next(event["agent"] for event in read_journal(cli_project) if event["type"] == "agent_started")
+    again = cli_project.start_scripted_terminal(
         {"match": "go on", "text": "I went on."},
         {"match": "<task-notification>", "text": "It went on and is done."},
         mode="bypassPermissions",
@@ -184,13 +199,16 @@ def test_an_agent_stopped_by_exit_is_listed_and_can_be_continued_after_resume(pl
 
 @pytest.mark.spec("USR-26", "USR-05", "QUE-06")
 def test_notifications_wait_for_the_answer_to_a_question_from_depth_three(
-    place: CliProject,
+    cli_project: CliProject,
 ) -> None:
-    gate = place.create_gate()
-    terminal = place.start_scripted_terminal(
-        {"match": "go", "tools": [agent("one", background=True), agent("other", background=True)]},
-        {"match": "job one", "tools": [agent("two")]},
-        {"match": "job two", "tools": [agent("three", name="diver")]},
+    gate = cli_project.create_gate()
+    terminal = cli_project.start_scripted_terminal(
+        {
+            "match": "go",
+            "tools": [make_agent_call("one", background=True), make_agent_call("other", background=True)],
+        },
+        {"match": "job one", "tools": [make_agent_call("two")]},
+        {"match": "job two", "tools": [make_agent_call("three", name="diver")]},
         {"match": "job three", "tools": [make_bash_call("touch asked-for")]},
         {"match": "job other", "tools": [make_bash_call(gate.command)]},
         {"match": "gate opened", "text": "the other is done"},
@@ -204,27 +222,29 @@ def test_notifications_wait_for_the_answer_to_a_question_from_depth_three(
         prompt="go",
     )
     terminal.wait_for("Bash asks to run for diver (do three)")
-    seen = time.time()
-    asked = next(each for each in events(place) if each["type"] == "asked")
-    told = datetime.strptime(asked["at"], "%Y-%m-%dT%H:%M:%S.%fZ").replace(tzinfo=UTC).timestamp()
-    assert seen - told <= 1.0
+    shown_at = time.time()
+    question_event = next(event for event in read_journal(cli_project) if event["type"] == "asked")
+    asked_at = (
+        datetime.strptime(question_event["at"], "%Y-%m-%dT%H:%M:%S.%fZ").replace(tzinfo=UTC).timestamp()
+    )
+    assert shown_at - asked_at <= 1.0
     assert "touch asked-for" in terminal.wait_for("allow? ›")
     # The other agent's end waits for the person's answer.
     gate.open()
     terminal.wait_for(lambda text: "agent general-purpose completed" in text and "do other" in text)
-    lead, *_ = json.loads(place.run_shoal("ps", "--json").stdout)
+    lead, *_ = json.loads(cli_project.run_shoal("ps", "--json").stdout)
     assert lead["state"] == "idle"
-    assert [each["type"] for each in events(place)].count("turn_started") == 1
+    assert [event["type"] for event in read_journal(cli_project)].count("turn_started") == 1
     terminal.type_text("y\r")
     terminal.wait_for("All of them are done.")
-    assert (place.project / "asked-for").exists()
+    assert (cli_project.project / "asked-for").exists()
 
 
-def test_unsent_input_is_not_taken_as_an_answer_to_an_open_question(place: CliProject) -> None:
-    gate, other = place.create_gate(), FifoGate(place.project / "other")
-    terminal = place.start_scripted_terminal(
-        {"match": "go", "tools": [agent("one", background=True), make_bash_call(gate.command)]},
-        {"match": "job one", "tools": [make_bash_call(other.command)]},
+def test_unsent_input_is_not_taken_as_an_answer_to_an_open_question(cli_project: CliProject) -> None:
+    gate, other_gate = cli_project.create_gate(), FifoGate(cli_project.project / "other")
+    terminal = cli_project.start_scripted_terminal(
+        {"match": "go", "tools": [make_agent_call("one", background=True), make_bash_call(gate.command)]},
+        {"match": "job one", "tools": [make_bash_call(other_gate.command)]},
         {"match": "gate opened", "tools": [make_bash_call("touch asked-for")]},
         {"match": "did not", "text": "one is done"},
         {"text": "Noted.", "repeat": True},
@@ -233,29 +253,29 @@ def test_unsent_input_is_not_taken_as_an_answer_to_an_open_question(place: CliPr
     terminal.wait_for("Bash waiting")
     terminal.type_text("be quick\r")
     terminal.wait_for("told the agent")
-    other.open()
+    other_gate.open()
     terminal.wait_for("allow? ›")
     terminal.type_text(CTRL_C)
     terminal.wait_for(lambda text: "interrupted" in text and text.endswith("allow? ›"))
     terminal.type_text("n\r")
     terminal.wait_for(lambda text: text.endswith("\n› be quick"))
-    assert not (place.project / "asked-for").exists()
+    assert not (cli_project.project / "asked-for").exists()
 
 
 @pytest.fixture
-def provider(place: CliProject) -> Iterator[Callable[..., dict[str, str]]]:
-    """Starts a provider that says these steps; the variables that lead to it."""
+def provider(cli_project: CliProject) -> Iterator[Callable[..., dict[str, str]]]:
+    """Function that starts a provider with these steps and returns its environment variables."""
     with ExitStack() as exits:
 
         def start(*steps: dict[str, Any]) -> dict[str, str]:
-            script = place.home / "provider.json"
+            script = cli_project.home / "provider.json"
             script.write_text(json.dumps(steps))
             program = [sys.executable, "-m", "shoal.testing.servers"]
             server = subprocess.Popen(
                 [*program, "--script", str(script), "--with-parent"],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
-                env=build_environment(place.home),
+                env=build_environment(cli_project.home),
                 text=True,
             )
             # Leaving closes its standard input, which ends it, and waits for that.
@@ -268,19 +288,19 @@ def provider(place: CliProject) -> Iterator[Callable[..., dict[str, str]]]:
 
 @pytest.mark.spec("USR-22", "TRN-03")
 def test_a_headless_run_at_a_terminal_shows_the_agents_it_waits_for(
-    place: CliProject, provider: Callable[..., dict[str, str]]
+    cli_project: CliProject, provider: Callable[..., dict[str, str]]
 ) -> None:
-    gate = place.create_gate()
+    gate = cli_project.create_gate()
     env = provider(
-        {"match": "go", "tools": [agent("one", background=True)]},
+        {"match": "go", "tools": [make_agent_call("one", background=True)]},
         {"match": "job one", "tools": [make_bash_call(gate.command)]},
         {"match": "gate opened", "text": "the report"},
         {"match": "<task-notification>", "text": "All is done."},
         {"match": "works in the background", "text": "It is started."},
     )
     flags = ("--model", "anthropic:claude-haiku-5-5", "--dangerously-skip-permissions")
-    terminal = place.start_shoal_terminal("-p", "go", *flags, **env)
-    # Between turns nothing is told of the lead, and the agent's line stands there alone.
+    terminal = cli_project.start_shoal_terminal("-p", "go", *flags, **env)
+    # Between turns only the agent's row is shown, not the lead's.
     terminal.wait_for(
         lambda text: "● general-purpose: do one · Bash waiting" in text and "lead ·" not in text
     )

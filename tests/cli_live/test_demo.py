@@ -1,4 +1,4 @@
-"""`shoal demo agents`: real agents in real worktrees on a real project, with a scripted mind."""
+"""`shoal demo agents`: real agents in real worktrees on a real project, with a scripted model."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ AGENTS = ("berths", "fees", "tides")
 
 
 def make_temporary_directory(tmp_path: Path) -> Path:
-    place = tmp_path / "tmp"
-    place.mkdir()
-    return place
+    directory = tmp_path / "tmp"
+    directory.mkdir()
+    return directory
 
 
 def find_lines(text: str, pattern: str) -> list[str]:
@@ -32,18 +32,18 @@ def find_lines(text: str, pattern: str) -> list[str]:
 
 def find_working_directories(directory: Path) -> list[str]:
     """Return the working directories of processes at or below this directory."""
-    found = []
+    cwds = []
     for process in Path("/proc").iterdir():
         if process.name.isdecimal():
             with suppress(OSError):
-                found.append(str((process / "cwd").readlink()))
-    return [cwd for cwd in found if cwd.startswith(str(directory))]
+                cwds.append(str((process / "cwd").readlink()))
+    return [cwd for cwd in cwds if cwd.startswith(str(directory))]
 
 
 @pytest.mark.needs("bwrap")
 @pytest.mark.spec("ISO-01")
-def test_three_agents_repair_the_project_for_real(place: CliProject, tmp_path: Path) -> None:
-    terminal = place.start_shoal_terminal(
+def test_three_agents_repair_the_project(cli_project: CliProject, tmp_path: Path) -> None:
+    terminal = cli_project.start_shoal_terminal(
         "demo", "agents", "--fast", "--keep", TMPDIR=str(make_temporary_directory(tmp_path))
     )
     assert terminal.wait_for_end(timeout=60) == 0, terminal.screen.text
@@ -57,8 +57,8 @@ def test_three_agents_repair_the_project_for_real(place: CliProject, tmp_path: P
     merged = find_lines(text, r"^\$ shoal worktree merge agent-\w+  → main: harbour/(\w+)\.py$")
     assert sorted(merged) == [*AGENTS]
     assert "all 8 pass" in text
-    (kept,) = (tmp_path / "tmp").iterdir()
-    project = kept / "project"
+    (demo_directory,) = (tmp_path / "tmp").iterdir()
+    project = demo_directory / "project"
     assert subprocess.run(TEST_COMMAND, cwd=project, capture_output=True, check=False).returncode == 0
     assert [change.path for change in find_demo_project_changes(project)] == [
         f"harbour/{name}.py" for name in AGENTS
@@ -73,13 +73,13 @@ def test_three_agents_repair_the_project_for_real(place: CliProject, tmp_path: P
     assert sum(len(line.partition("|")[0].split()) == 2 for line in log.splitlines()) >= 2
     trees = subprocess.run([*git, "worktree", "list"], capture_output=True, text=True, check=True).stdout
     assert len(trees.splitlines()) == 1
-    assert len(list(kept.glob("home/projects/*/*.jsonl"))) == 1
-    assert len(list(kept.glob("home/projects/*/*/subagents/*.jsonl"))) == 3
+    assert len(list(demo_directory.glob("home/projects/*/*.jsonl"))) == 1
+    assert len(list(demo_directory.glob("home/projects/*/*/subagents/*.jsonl"))) == 3
 
 
 @pytest.mark.needs("bwrap")
-def test_the_costs_of_the_agents_add_up_to_the_total(place: CliProject, tmp_path: Path) -> None:
-    terminal = place.start_shoal_terminal(
+def test_the_costs_of_the_agents_add_up_to_the_total(cli_project: CliProject, tmp_path: Path) -> None:
+    terminal = cli_project.start_shoal_terminal(
         "demo", "agents", "--fast", TMPDIR=str(make_temporary_directory(tmp_path))
     )
     assert terminal.wait_for_end(timeout=60) == 0, terminal.screen.text
@@ -92,8 +92,13 @@ def test_the_costs_of_the_agents_add_up_to_the_total(place: CliProject, tmp_path
     assert abs(sum(float(row[2]) for row in parts) - float(whole[2])) < 0.001
 
 
-def test_in_a_pipe_it_is_plain_text_and_leaves_nothing(place: CliProject, tmp_path: Path) -> None:
-    env = os.environ | {"TMPDIR": str(make_temporary_directory(tmp_path)), "SHOAL_HOME": str(place.home)}
+def test_the_agents_demo_in_a_pipe_prints_plain_text_and_leaves_no_files(
+    cli_project: CliProject, tmp_path: Path
+) -> None:
+    env = os.environ | {
+        "TMPDIR": str(make_temporary_directory(tmp_path)),
+        "SHOAL_HOME": str(cli_project.home),
+    }
     run = subprocess.run(
         [*SHOAL_COMMAND, "demo", "agents", "--fast"],
         env=env,
@@ -106,20 +111,20 @@ def test_in_a_pipe_it_is_plain_text_and_leaves_nothing(place: CliProject, tmp_pa
     assert "\x1b" not in run.stdout
     assert "+ free = nights // 7" in run.stdout
     assert list((tmp_path / "tmp").iterdir()) == []
-    assert list(place.home.iterdir()) == []
+    assert list(cli_project.home.iterdir()) == []
 
 
-def test_the_demo_ignores_the_users_settings(place: CliProject, tmp_path: Path) -> None:
-    """A signing key, hooks and another model for agents are theirs, not the demo's."""
+def test_the_demo_ignores_the_users_settings(cli_project: CliProject, tmp_path: Path) -> None:
+    """A signing key, hooks and an agent model of the user do not reach the demo."""
     hooks = tmp_path / "hooks"
     hooks.mkdir()
     (hooks / "pre-commit").write_text("#!/bin/sh\nexit 1\n")
     (hooks / "pre-commit").chmod(0o755)
-    (place.home / ".gitconfig").write_text(f"[commit]\n gpgsign = true\n[core]\n hooksPath = {hooks}\n")
+    (cli_project.home / ".gitconfig").write_text(f"[commit]\n gpgsign = true\n[core]\n hooksPath = {hooks}\n")
     env = {
         "TMPDIR": str(make_temporary_directory(tmp_path)),
-        "SHOAL_HOME": str(place.home),
-        "HOME": str(place.home),
+        "SHOAL_HOME": str(cli_project.home),
+        "HOME": str(cli_project.home),
         "GIT_DIR": str(tmp_path / "nowhere"),
         "SHOAL_SUBAGENT_MODEL": "openai:nobody",
     }
@@ -134,7 +139,7 @@ def test_the_demo_ignores_the_users_settings(place: CliProject, tmp_path: Path) 
     assert run.returncode == 0, run.stdout + run.stderr
 
 
-def test_the_demo_warns_and_continues_without_a_sandbox(place: CliProject, tmp_path: Path) -> None:
+def test_the_demo_warns_and_continues_without_a_sandbox(cli_project: CliProject, tmp_path: Path) -> None:
     programs = tmp_path / "bin"
     programs.mkdir()
     for directory in os.environ["PATH"].split(os.pathsep):
@@ -143,7 +148,7 @@ def test_the_demo_warns_and_continues_without_a_sandbox(place: CliProject, tmp_p
             if program.name not in ("bwrap", "sandbox-exec") and not link.is_symlink():
                 link.symlink_to(program)
     tmp = str(make_temporary_directory(tmp_path))
-    terminal = place.start_shoal_terminal("demo", "agents", "--fast", PATH=str(programs), TMPDIR=tmp)
+    terminal = cli_project.start_shoal_terminal("demo", "agents", "--fast", PATH=str(programs), TMPDIR=tmp)
     assert terminal.wait_for_end(timeout=60) == 0, terminal.screen.text
     assert "No sandbox can hold the agents in their worktrees here" in terminal.screen.text
     assert "worktree_guard: weak" in terminal.screen.text
@@ -151,39 +156,42 @@ def test_the_demo_warns_and_continues_without_a_sandbox(place: CliProject, tmp_p
     assert "all 8 pass" in terminal.screen.text
 
 
-@pytest.mark.parametrize("what", [(), ("agents",)])
+@pytest.mark.parametrize("arguments", [(), ("agents",)])
 def test_the_demo_without_git_says_what_to_install(
-    place: CliProject, tmp_path: Path, what: tuple[str, ...]
+    cli_project: CliProject, tmp_path: Path, arguments: tuple[str, ...]
 ) -> None:
     env = os.environ | {"TMPDIR": str(make_temporary_directory(tmp_path)), "PATH": str(tmp_path)}
     run = subprocess.run(
-        [*SHOAL_COMMAND, "demo", *what], env=env, capture_output=True, text=True, check=False
+        [*SHOAL_COMMAND, "demo", *arguments], env=env, capture_output=True, text=True, check=False
     )
     assert run.returncode == 1
     assert run.stderr == "shoal: The demo's project is a git repository. Install git first.\n"
     assert list((tmp_path / "tmp").iterdir()) == []
 
 
-def test_a_narrow_terminal_without_colours_shows_whole_lines(place: CliProject, tmp_path: Path) -> None:
-    env = build_environment(place.home, TMPDIR=str(make_temporary_directory(tmp_path)), NO_COLOR="1")
+def test_a_narrow_terminal_without_colours_shows_whole_lines(cli_project: CliProject, tmp_path: Path) -> None:
+    env = build_environment(cli_project.home, TMPDIR=str(make_temporary_directory(tmp_path)), NO_COLOR="1")
     with PtyTerminal(
-        [*SHOAL_COMMAND, "demo", "agents", "--fast"], cwd=place.project, env=env, columns=60
+        [*SHOAL_COMMAND, "demo", "agents", "--fast"], cwd=cli_project.project, env=env, columns=60
     ) as terminal:
         assert terminal.wait_for_end(timeout=60) == 0, terminal.screen.text
         assert max(map(len, terminal.screen.lines)) <= 59
         assert "m" not in terminal.screen.codes
 
 
-def test_what_to_type_next_can_be_typed_where_the_demo_ran(place: CliProject, tmp_path: Path) -> None:
-    program = place.project / "bin" / "shoal"
+def test_suggested_commands_match_how_the_demo_was_started(cli_project: CliProject, tmp_path: Path) -> None:
+    program = cli_project.project / "bin" / "shoal"
     program.parent.mkdir()
     program.write_text(f"#!{sys.executable}\nfrom shoal.surfaces.cli.main import main\nmain()\n")
     program.chmod(0o755)
-    env = os.environ | {"TMPDIR": str(make_temporary_directory(tmp_path)), "SHOAL_HOME": str(place.home)}
+    env = os.environ | {
+        "TMPDIR": str(make_temporary_directory(tmp_path)),
+        "SHOAL_HOME": str(cli_project.home),
+    }
     near, installed = (
         subprocess.run(
             [name, "demo", "agents", "--fast"],
-            cwd=place.project,
+            cwd=cli_project.project,
             env=env,
             capture_output=True,
             text=True,
@@ -197,9 +205,11 @@ def test_what_to_type_next_can_be_typed_where_the_demo_ran(place: CliProject, tm
     assert installed[1].startswith('         shoal "fix the tests"  ')
 
 
-def test_a_chosen_home_keeps_the_run_and_nothing_else_is_left(place: CliProject, tmp_path: Path) -> None:
+def test_a_chosen_home_keeps_the_run_and_other_files_are_removed(
+    cli_project: CliProject, tmp_path: Path
+) -> None:
     tmp, home = make_temporary_directory(tmp_path), tmp_path / "own home"
-    env = os.environ | {"TMPDIR": str(tmp), "SHOAL_HOME": str(place.home)}
+    env = os.environ | {"TMPDIR": str(tmp), "SHOAL_HOME": str(cli_project.home)}
     run = subprocess.run(
         [*SHOAL_COMMAND, "demo", "agents", "--fast", "--home", str(home)],
         env=env,
@@ -223,35 +233,39 @@ def test_a_chosen_home_keeps_the_run_and_nothing_else_is_left(place: CliProject,
     assert list((home / "worktrees").iterdir()) == []
 
 
-def test_a_failing_demo_exits_with_an_error(place: CliProject, tmp_path: Path) -> None:
+def test_a_failing_demo_exits_with_an_error(cli_project: CliProject, tmp_path: Path) -> None:
     broken = tmp_path / "bin" / "python3"
     broken.parent.mkdir()
     broken.write_text("#!/bin/sh\necho nothing works today >&2\nexit 9\n")
     broken.chmod(0o755)
     path = f"{broken.parent}{os.pathsep}{os.environ['PATH']}"
-    terminal = place.start_shoal_terminal(
+    terminal = cli_project.start_shoal_terminal(
         "demo", "agents", "--fast", PATH=path, TMPDIR=str(make_temporary_directory(tmp_path))
     )
     assert terminal.wait_for_end(timeout=60) == 1
     assert "The demo failed" in terminal.screen.text
 
 
-def test_each_agent_at_work_has_a_row_and_ctrl_c_leaves_nothing(place: CliProject, tmp_path: Path) -> None:
+def test_each_agent_at_work_has_a_row_and_ctrl_c_leaves_nothing(
+    cli_project: CliProject, tmp_path: Path
+) -> None:
     tmp = make_temporary_directory(tmp_path)
-    terminal = place.start_shoal_terminal("demo", "agents", "--home", str(place.home), TMPDIR=str(tmp))
+    terminal = cli_project.start_shoal_terminal(
+        "demo", "agents", "--home", str(cli_project.home), TMPDIR=str(tmp)
+    )
     terminal.wait_for("Edit harbour/berths.py")
     rows = find_lines(terminal.screen.text, r"^  ● (\w+): Repair the \w+ · .* tokens · .* s$")
     assert sorted(rows) == [*AGENTS]
     terminal.type_text("\x03")
     assert terminal.wait_for_end() == 130
     assert list(tmp.iterdir()) == []
-    assert list((place.home / "worktrees").iterdir()) == []
+    assert list((cli_project.home / "worktrees").iterdir()) == []
     assert find_working_directories(tmp) == []
 
 
-def test_the_demo_cleans_up_when_it_is_terminated(place: CliProject, tmp_path: Path) -> None:
+def test_the_demo_cleans_up_when_it_is_terminated(cli_project: CliProject, tmp_path: Path) -> None:
     tmp = make_temporary_directory(tmp_path)
-    env = os.environ | {"TMPDIR": str(tmp), "SHOAL_HOME": str(place.home)}
+    env = os.environ | {"TMPDIR": str(tmp), "SHOAL_HOME": str(cli_project.home)}
     with subprocess.Popen(
         [*SHOAL_COMMAND, "demo", "agents"], env=env, stdout=subprocess.PIPE, text=True
     ) as demo:
@@ -265,7 +279,7 @@ def test_the_demo_cleans_up_when_it_is_terminated(place: CliProject, tmp_path: P
     assert list(tmp.iterdir()) == []
 
 
-def test_the_project_fails_one_test_in_each_file_before(tmp_path: Path) -> None:
+def test_the_demo_project_starts_with_one_failing_test_per_file(tmp_path: Path) -> None:
     write_demo_project(tmp_path / "project")
     for name in AGENTS:
         words = [*TEST_COMMAND, f"tests.test_{name}"]

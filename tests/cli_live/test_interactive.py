@@ -1,4 +1,4 @@
-"""`shoal` at a terminal, used as a person does."""
+"""`shoal` at a terminal, used like a person uses it."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ import pytest
 
 from cli_live.conftest import TERMINAL_PROGRAM, CliProject
 from cli_live.pty_terminal import build_environment
-from cli_live.terminal_helpers import CTRL_C, CTRL_D, is_at_prompt, make_bash_call
+from cli_live.terminal_helpers import CTRL_C, CTRL_D, get_session_id, is_at_prompt, make_bash_call
 from process_search import find_processes_in
 
 
-def test_an_answer_streams_and_the_end_says_how_to_go_on(place: CliProject) -> None:
-    terminal = place.start_scripted_terminal({"text": "one two three " * 40 + "end"}, pace=0.01)
+def test_an_answer_streams_and_the_exit_message_shows_how_to_resume(cli_project: CliProject) -> None:
+    terminal = cli_project.start_scripted_terminal({"text": "one two three " * 40 + "end"}, pace=0.01)
     terminal.wait_for(is_at_prompt)
     terminal.type_text("hello\r")
     text = terminal.wait_for("one two three")
@@ -27,29 +27,29 @@ def test_an_answer_streams_and_the_end_says_how_to_go_on(place: CliProject) -> N
     terminal.wait_for(lambda text: "end" in text and is_at_prompt(text))
     terminal.type_text(CTRL_D)
     assert terminal.wait_for_end() == 0
-    session = next((place.home / "projects").glob("*/*.jsonl")).stem
+    session = get_session_id(cli_project)
     assert f"shoal --resume {session}" in terminal.screen.text
     assert "›" not in terminal.screen.lines[-1]
 
 
-def test_a_prompt_given_on_the_command_line_is_the_first(place: CliProject) -> None:
-    terminal = place.start_scripted_terminal(
+def test_a_prompt_on_the_command_line_is_the_first_prompt(cli_project: CliProject) -> None:
+    terminal = cli_project.start_scripted_terminal(
         {"match": "what is it?", "text": "It is this."}, prompt="what is it?"
     )
     assert "› what is it?" in terminal.wait_for("It is this.")
 
 
-def test_several_lines_are_one_prompt(place: CliProject) -> None:
-    terminal = place.start_scripted_terminal({"match": "one\ntwo\nthree", "text": "all three"})
+def test_several_lines_are_one_prompt(cli_project: CliProject) -> None:
+    terminal = cli_project.start_scripted_terminal({"match": "one\ntwo\nthree", "text": "all three"})
     terminal.wait_for(is_at_prompt)
     terminal.type_text("one\\\r\x1b[200~two\r\nthree\x1b[201~\r")
     terminal.wait_for("all three")
 
 
 @pytest.mark.spec("USR-07")
-def test_ctrl_c_ends_the_turn_and_not_the_program(place: CliProject) -> None:
-    gate = place.create_gate()
-    terminal = place.start_scripted_terminal(
+def test_ctrl_c_ends_the_turn_and_not_the_program(cli_project: CliProject) -> None:
+    gate = cli_project.create_gate()
+    terminal = cli_project.start_scripted_terminal(
         {"match": "go", "tools": [make_bash_call(gate.command)]},
         {"match": "still there", "text": "I am."},
         mode="bypassPermissions",
@@ -63,21 +63,21 @@ def test_ctrl_c_ends_the_turn_and_not_the_program(place: CliProject) -> None:
     terminal.wait_for("I am.")
 
 
-def test_ctrl_c_twice_ends_the_program_and_what_it_started(place: CliProject) -> None:
-    gate = place.create_gate()
-    terminal = place.start_scripted_terminal(
+def test_ctrl_c_twice_ends_the_program_and_its_child_processes(cli_project: CliProject) -> None:
+    gate = cli_project.create_gate()
+    terminal = cli_project.start_scripted_terminal(
         {"tools": [make_bash_call(gate.command)]}, mode="bypassPermissions", prompt="go"
     )
     terminal.wait_for("Bash waiting")
     # Shoal itself, and the command.
-    assert len(find_processes_in(place.project)) > 1
+    assert len(find_processes_in(cli_project.project)) > 1
     terminal.type_text(CTRL_C + CTRL_C)
     assert terminal.wait_for_end() == 0
-    assert find_processes_in(place.project) == []
+    assert find_processes_in(cli_project.project) == []
 
 
-def test_ctrl_c_at_an_empty_prompt_asks_for_a_second_one(place: CliProject) -> None:
-    terminal = place.start_scripted_terminal({"text": "unused"})
+def test_ctrl_c_at_an_empty_prompt_asks_for_a_second_one(cli_project: CliProject) -> None:
+    terminal = cli_project.start_scripted_terminal({"text": "unused"})
     terminal.wait_for(is_at_prompt)
     terminal.type_text(CTRL_C)
     terminal.wait_for("Ctrl-C again ends Shoal.")
@@ -85,8 +85,8 @@ def test_ctrl_c_at_an_empty_prompt_asks_for_a_second_one(place: CliProject) -> N
     assert terminal.wait_for_end() == 0
 
 
-def test_ctrl_c_drops_a_half_typed_line(place: CliProject) -> None:
-    terminal = place.start_scripted_terminal({"match": "second", "text": "yes"})
+def test_ctrl_c_drops_a_half_typed_line(cli_project: CliProject) -> None:
+    terminal = cli_project.start_scripted_terminal({"match": "second", "text": "yes"})
     terminal.wait_for(is_at_prompt)
     terminal.type_text("first")
     terminal.wait_for("› first")
@@ -96,9 +96,9 @@ def test_ctrl_c_drops_a_half_typed_line(place: CliProject) -> None:
     assert "first" not in terminal.wait_for("yes")
 
 
-def test_input_typed_during_a_turn_steers_the_agent(place: CliProject) -> None:
-    gate = place.create_gate()
-    terminal = place.start_scripted_terminal(
+def test_input_typed_during_a_turn_steers_the_agent(cli_project: CliProject) -> None:
+    gate = cli_project.create_gate()
+    terminal = cli_project.start_scripted_terminal(
         {"match": "go", "tools": [make_bash_call(gate.command)]},
         {"match": "be quick", "text": "I heard you."},
         mode="bypassPermissions",
@@ -112,9 +112,11 @@ def test_input_typed_during_a_turn_steers_the_agent(place: CliProject) -> None:
 
 
 @pytest.mark.spec("FRK-07")
-def test_a_side_question_is_answered_while_the_agent_works_and_leaves_no_trace(place: CliProject) -> None:
-    gate = place.create_gate()
-    terminal = place.start_scripted_terminal(
+def test_a_side_question_is_answered_while_the_agent_works_and_leaves_no_trace(
+    cli_project: CliProject,
+) -> None:
+    gate = cli_project.create_gate()
+    terminal = cli_project.start_scripted_terminal(
         {"match": "go", "tools": [make_bash_call(gate.command)]},
         {"match": "which port", "text": "It is 8021."},
         {"match": "may spare them the typing", "text": "Now close the port."},
@@ -129,15 +131,15 @@ def test_a_side_question_is_answered_while_the_agent_works_and_leaves_no_trace(p
     terminal.wait_for("↳ Now close the port.")
     gate.open()
     terminal.wait_for("It is over.")
-    (transcript,) = (place.home / "projects").glob("*/*.jsonl")
+    (transcript,) = (cli_project.home / "projects").glob("*/*.jsonl")
     assert "8021" not in transcript.read_text()
     assert "close the port" not in transcript.read_text()
     assert "which port" not in transcript.read_text()
 
 
-def test_a_command_typed_while_a_tool_runs_leaves_the_call_one_line(place: CliProject) -> None:
-    gate = place.create_gate()
-    terminal = place.start_scripted_terminal(
+def test_a_command_typed_while_a_tool_runs_leaves_the_call_one_line(cli_project: CliProject) -> None:
+    gate = cli_project.create_gate()
+    terminal = cli_project.start_scripted_terminal(
         {"match": "go", "tools": [make_bash_call(gate.command)]},
         {"match": "waiting", "text": "It is over."},
         mode="bypassPermissions",
@@ -152,9 +154,9 @@ def test_a_command_typed_while_a_tool_runs_leaves_the_call_one_line(place: CliPr
     assert "→ exit 0" in line
 
 
-def test_unsent_input_is_put_back_after_an_interrupt(place: CliProject) -> None:
-    gate = place.create_gate()
-    terminal = place.start_scripted_terminal(
+def test_unsent_input_is_put_back_after_an_interrupt(cli_project: CliProject) -> None:
+    gate = cli_project.create_gate()
+    terminal = cli_project.start_scripted_terminal(
         {"match": "go", "tools": [make_bash_call(gate.command)]},
         {"match": "be quick", "text": "Quick it is."},
         mode="bypassPermissions",
@@ -170,11 +172,13 @@ def test_unsent_input_is_put_back_after_an_interrupt(place: CliProject) -> None:
 
 
 @pytest.mark.parametrize(
-    ("answer", "seen"),
+    ("answer", "expected_text"),
     [("y", "ran it"), ("n", "did not: the person said no."), ("use ls instead", "did not: use ls instead")],
 )
-def test_a_permission_question_is_answered_at_the_prompt(place: CliProject, answer: str, seen: str) -> None:
-    terminal = place.start_scripted_terminal(
+def test_a_permission_question_is_answered_at_the_prompt(
+    cli_project: CliProject, answer: str, expected_text: str
+) -> None:
+    terminal = cli_project.start_scripted_terminal(
         {"match": "go", "tools": [make_bash_call("printf it-%s ran | tee out")]},
         {"match": "it-ran", "text": "ran it"},
         {"match": "was not run: the person said no.", "text": "did not: the person said no."},
@@ -185,11 +189,11 @@ def test_a_permission_question_is_answered_at_the_prompt(place: CliProject, answ
     assert "command: printf it-%s ran | tee out" in text
     assert "it writes out" in text or "tee" in text
     terminal.type_text(f"{answer}\r")
-    terminal.wait_for(seen)
+    terminal.wait_for(expected_text)
 
 
-def test_an_answer_for_the_session_is_not_asked_for_again(place: CliProject) -> None:
-    terminal = place.start_scripted_terminal(
+def test_an_answer_for_the_session_is_not_asked_for_again(cli_project: CliProject) -> None:
+    terminal = cli_project.start_scripted_terminal(
         {"match": "go", "tools": [make_bash_call("printf it-%s ran | tee out")]},
         {"match": "it-ran", "text": "first done"},
         {"match": "again", "tools": [make_bash_call("printf it-%s ran | tee out")]},
@@ -203,8 +207,8 @@ def test_an_answer_for_the_session_is_not_asked_for_again(place: CliProject) -> 
     assert terminal.wait_for("second done").count("asks to run") == 1
 
 
-def test_an_answer_for_always_is_written_to_settings_as_offered(place: CliProject) -> None:
-    terminal = place.start_scripted_terminal(
+def test_an_answer_for_always_is_written_to_settings_as_offered(cli_project: CliProject) -> None:
+    terminal = cli_project.start_scripted_terminal(
         {"match": "go", "tools": [make_bash_call("git tag it-ran")]},
         {"match": "not a git", "text": "done"},
         prompt="go",
@@ -213,13 +217,13 @@ def test_an_answer_for_always_is_written_to_settings_as_offered(place: CliProjec
     assert "s kept in your settings for this project: allow Bash(git tag:*)" in text
     terminal.type_text("s\r")
     terminal.wait_for("done")
-    kept = json.loads((place.project / ".claude" / "settings.local.json").read_text())
-    assert kept == {"permissions": {"allow": ["Bash(git tag:*)"]}}
+    settings = json.loads((cli_project.project / ".claude" / "settings.local.json").read_text())
+    assert settings == {"permissions": {"allow": ["Bash(git tag:*)"]}}
 
 
-def test_a_half_typed_line_is_not_taken_for_an_answer(place: CliProject) -> None:
-    gate = place.create_gate()
-    terminal = place.start_scripted_terminal(
+def test_a_half_typed_line_is_not_taken_for_an_answer(cli_project: CliProject) -> None:
+    gate = cli_project.create_gate()
+    terminal = cli_project.start_scripted_terminal(
         {"match": "go", "tools": [make_bash_call(gate.command), make_bash_call("printf two | tee out")]},
         {"match": "two", "text": "all done"},
         prompt="go",
@@ -234,7 +238,7 @@ def test_a_half_typed_line_is_not_taken_for_an_answer(place: CliProject) -> None
     terminal.wait_for(lambda text: text.endswith("› half a thought"))
 
 
-def test_a_question_with_choices_is_answered_by_number(place: CliProject) -> None:
+def test_a_question_with_choices_is_answered_by_number(cli_project: CliProject) -> None:
     pytest.importorskip("shoal.tools.question_tool")
     question = {
         "question": "Which colour?",
@@ -242,7 +246,7 @@ def test_a_question_with_choices_is_answered_by_number(place: CliProject) -> Non
         "options": [{"label": "red", "description": "warm"}, {"label": "blue", "description": "cold"}],
         "multiSelect": False,
     }
-    terminal = place.start_scripted_terminal(
+    terminal = cli_project.start_scripted_terminal(
         {"match": "go", "tools": [{"name": "AskUserQuestion", "input": {"questions": [question]}}]},
         {"match": "blue", "text": "Blue it is."},
         prompt="go",
@@ -252,8 +256,8 @@ def test_a_question_with_choices_is_answered_by_number(place: CliProject) -> Non
     terminal.wait_for("Blue it is.")
 
 
-def test_compact_lets_the_conversation_go_on_from_a_summary(place: CliProject) -> None:
-    terminal = place.start_scripted_terminal(
+def test_compact_continues_the_conversation_from_a_summary(cli_project: CliProject) -> None:
+    terminal = cli_project.start_scripted_terminal(
         {"match": "the first thing", "text": "noted the first thing"},
         {"match": "mind the colours", "text": "SUMMARY-OF-IT"},
         {"match": "what now", "at": 0, "text": "on from the summary"},
@@ -266,10 +270,10 @@ def test_compact_lets_the_conversation_go_on_from_a_summary(place: CliProject) -
     terminal.wait_for("on from the summary")
 
 
-def test_rewind_brings_files_and_conversation_back(place: CliProject) -> None:
-    made = place.project / "made.txt"
+def test_rewind_restores_files_and_conversation(cli_project: CliProject) -> None:
+    made = cli_project.project / "made.txt"
     write = {"name": "Write", "input": {"file_path": "made.txt", "content": "hello\n"}}
-    terminal = place.start_scripted_terminal(
+    terminal = cli_project.start_scripted_terminal(
         {"match": "first", "text": "the first answer"},
         {"match": "make it", "tools": [write]},
         {"match": "made.txt", "text": "made it"},
@@ -292,8 +296,8 @@ def test_rewind_brings_files_and_conversation_back(place: CliProject) -> None:
     terminal.wait_for("one answer is left")
 
 
-def test_help_describes_commands_and_unknown_ones_are_reported(place: CliProject) -> None:
-    terminal = place.start_scripted_terminal({"text": "unused"})
+def test_help_describes_commands_and_unknown_ones_are_reported(cli_project: CliProject) -> None:
+    terminal = cli_project.start_scripted_terminal({"text": "unused"})
     terminal.wait_for(is_at_prompt)
     terminal.type_text("/help\r")
     assert "/rewind [TURN]" in terminal.wait_for("Ctrl-D ends it too.")
@@ -307,32 +311,32 @@ def test_help_describes_commands_and_unknown_ones_are_reported(place: CliProject
     assert terminal.wait_for_end() == 0
 
 
-def test_clear_starts_a_new_session(place: CliProject) -> None:
-    terminal = place.start_scripted_terminal({"text": "one"}, {"at": 0, "text": "two"}, prompt="first")
+def test_clear_starts_a_new_session(cli_project: CliProject) -> None:
+    terminal = cli_project.start_scripted_terminal({"text": "one"}, {"at": 0, "text": "two"}, prompt="first")
     terminal.wait_for(lambda text: "\none" in text and is_at_prompt(text))
     terminal.type_text("/clear\r")
     terminal.wait_for(lambda text: text.count("/help lists the commands") == 2 and is_at_prompt(text))
     terminal.type_text("second\r")
     terminal.wait_for("two")
-    assert len(list((place.home / "projects").glob("*/*.jsonl"))) == 2
+    assert len(list((cli_project.home / "projects").glob("*/*.jsonl"))) == 2
 
 
-def test_the_prompt_history_is_available_in_the_next_session(place: CliProject) -> None:
-    terminal = place.start_scripted_terminal({"text": "one"}, prompt=None)
+def test_the_prompt_history_is_available_in_the_next_session(cli_project: CliProject) -> None:
+    terminal = cli_project.start_scripted_terminal({"text": "one"}, prompt=None)
     terminal.wait_for(is_at_prompt)
     terminal.type_text("remember me\r")
     terminal.wait_for(lambda text: "\none" in text and is_at_prompt(text))
     terminal.type_text(CTRL_D)
     terminal.wait_for_end()
-    assert stat.S_IMODE((place.home / "shoal" / "history").stat().st_mode) == 0o600
-    again = place.start_scripted_terminal({"text": "two"})
+    assert stat.S_IMODE((cli_project.home / "shoal" / "history").stat().st_mode) == 0o600
+    again = cli_project.start_scripted_terminal({"text": "two"})
     again.wait_for(is_at_prompt)
     again.type_text("\x1b[A")
     again.wait_for("› remember me")
 
 
-def test_a_terminal_that_cannot_draw_gets_plain_lines(place: CliProject) -> None:
-    terminal = place.start_scripted_terminal(
+def test_a_dumb_terminal_gets_plain_lines(cli_project: CliProject) -> None:
+    terminal = cli_project.start_scripted_terminal(
         {"match": "go", "tools": [make_bash_call("printf it-%s ran | tee out")]},
         {"match": "it-ran", "text": "ran it"},
         TERM="dumb",
@@ -349,21 +353,23 @@ def test_a_terminal_that_cannot_draw_gets_plain_lines(place: CliProject) -> None
     assert (lines.count("go"), lines.count("y")) == (1, 1)
 
 
-def test_the_terminal_is_restored_when_the_program_ends(place: CliProject) -> None:
-    terminal = place.start_scripted_terminal({"text": "unused"})
+def test_the_terminal_is_restored_when_the_program_ends(cli_project: CliProject) -> None:
+    terminal = cli_project.start_scripted_terminal({"text": "unused"})
     terminal.wait_for(is_at_prompt)
     terminal.type_text(CTRL_D)
     terminal.wait_for_end()
     assert terminal.raw.rindex("\x1b[?2004l") > terminal.raw.rindex("\x1b[?2004h")
 
 
-def test_without_a_terminal_it_runs_headless_and_says_so(place: CliProject, tmp_path: Path) -> None:
+def test_shoal_without_a_terminal_runs_headless_with_a_notice(
+    cli_project: CliProject, tmp_path: Path
+) -> None:
     script = tmp_path / "script.json"
     script.write_text('[{"match": "from the pipe", "text": "Piped."}]')
     run = subprocess.run(
         [sys.executable, str(TERMINAL_PROGRAM), str(script), "default", "0", ""],
-        cwd=place.project,
-        env=build_environment(place.home),
+        cwd=cli_project.project,
+        env=build_environment(cli_project.home),
         input="from the pipe",
         capture_output=True,
         text=True,
@@ -374,23 +380,25 @@ def test_without_a_terminal_it_runs_headless_and_says_so(place: CliProject, tmp_
     assert "no terminal" in run.stderr
 
 
-def test_a_resumed_session_shows_its_last_exchange(place: CliProject) -> None:
-    terminal = place.start_scripted_terminal(
+def test_a_resumed_session_shows_its_last_exchange(cli_project: CliProject) -> None:
+    terminal = cli_project.start_scripted_terminal(
         {"text": "The answer was forty-two."}, prompt="what was the answer?"
     )
     terminal.wait_for(lambda text: "forty-two" in text and is_at_prompt(text))
     terminal.type_text(CTRL_D)
     terminal.wait_for_end()
-    again = place.start_scripted_terminal({"match": "sure?", "at": 1, "text": "Quite sure."}, resume="latest")
+    again = cli_project.start_scripted_terminal(
+        {"match": "sure?", "at": 1, "text": "Quite sure."}, resume="latest"
+    )
     text = again.wait_for("forty-two.")
     assert "› what was the answer?\nThe answer was forty-two." in text
     again.type_text("sure?\r")
     again.wait_for("Quite sure.")
 
 
-def test_a_signal_ends_the_program_cleanly(place: CliProject) -> None:
-    gate = place.create_gate()
-    terminal = place.start_scripted_terminal(
+def test_a_signal_ends_the_program_cleanly(cli_project: CliProject) -> None:
+    gate = cli_project.create_gate()
+    terminal = cli_project.start_scripted_terminal(
         {"tools": [make_bash_call(gate.command)]}, mode="bypassPermissions", prompt="go"
     )
     terminal.wait_for("Bash waiting")
@@ -400,15 +408,15 @@ def test_a_signal_ends_the_program_cleanly(place: CliProject) -> None:
     assert terminal.raw.rindex("\x1b[?2004l") > terminal.raw.rindex("\x1b[?2004h")
 
 
-def test_a_command_name_is_completed(place: CliProject) -> None:
-    terminal = place.start_scripted_terminal({"text": "unused"})
+def test_a_command_name_is_completed(cli_project: CliProject) -> None:
+    terminal = cli_project.start_scripted_terminal({"text": "unused"})
     terminal.wait_for(is_at_prompt)
     terminal.type_text("/he\t\r")
     terminal.wait_for("/rewind [TURN]")
 
 
-def test_a_model_error_is_reported_with_advice(place: CliProject) -> None:
-    terminal = place.start_scripted_terminal({"match": "never"}, prompt="go")
+def test_a_model_error_is_reported_with_advice(cli_project: CliProject) -> None:
+    terminal = cli_project.start_scripted_terminal({"match": "never"}, prompt="go")
     text = terminal.wait_for(lambda text: "✗" in text and is_at_prompt(text))
     assert "No step of the script" in text
     assert text.count("✗") == 1

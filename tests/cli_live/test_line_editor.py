@@ -81,7 +81,7 @@ def test_a_paste_of_several_lines_is_entered_only_by_the_enter_after_it() -> Non
     assert type_keys(b"\r", line)[1] == ["one\ntwo"]
 
 
-def test_a_paste_brings_no_control_codes() -> None:
+def test_control_codes_are_removed_from_pasted_text() -> None:
     assert decode_presses(b"\x1b[200~a\x1b[31mb\x03\x1b[201~") == [PastedText("a\x1b[31mb\x03")]
     line, _ = type_keys(b"\x1b[200~a\x1b[31mb\x03\x1b[201~")
     assert line.text == "ab"
@@ -97,7 +97,7 @@ def test_a_line_is_edited_in_the_middle() -> None:
     assert entered == [">hello world!"]
 
 
-def test_words_and_ends_are_killed() -> None:
+def test_kill_keys_delete_a_word_or_the_rest_of_the_line() -> None:
     assert type_keys(b"one two three\x17\r")[1] == ["one two "]
     assert type_keys(b"one two\x1b[D\x1b[D\x1b[D\x0b\r")[1] == ["one "]
     assert type_keys(b"one two\x1b[D\x1b[D\x1b[D\x15\r")[1] == ["two"]
@@ -111,7 +111,7 @@ def test_history_is_recalled_and_the_draft_comes_back() -> None:
     assert line.text == "draft"
 
 
-def test_up_moves_within_several_lines_before_it_recalls() -> None:
+def test_the_up_key_moves_between_lines_before_it_recalls_history() -> None:
     line = LineEditor(["old"])
     type_keys(b"\x1b[200~abc\ndef\x1b[201~\x1b[AX", line)
     assert line.text == "abcX\ndef"

@@ -1,4 +1,4 @@
-"""A person at a terminal talks to a teammate, and holds the lead to giving work out."""
+"""Messages from a person at a terminal to a member, and delegate mode for the lead."""
 
 from __future__ import annotations
 
@@ -17,17 +17,19 @@ ESCAPE, SHIFT_TAB = "\x1b", "\x1b[Z"
 ANN = "You are ann, a member"
 
 
-def call(name: str, /, **given: Any) -> dict[str, Any]:
-    return {"name": name, "input": given}
+def make_tool_call(name: str, /, **tool_input: Any) -> dict[str, Any]:
+    return {"name": name, "input": tool_input}
 
 
-def with_ann(place: CliProject, *ann: dict[str, Any], mode: str = "bypassPermissions") -> PtyTerminal:
-    """A lead whose only teammate says these steps, and to whom it says `hurry up` when it is asked to."""
-    spawn = call("Agent", description="plumbing", prompt="Wait for the water.", name="ann")
-    hurry = call("SendMessage", to="ann", message="hurry up", summary="a wish")
-    return place.start_scripted_terminal(
+def start_lead_with_ann(
+    cli_project: CliProject, *ann: dict[str, Any], mode: str = "bypassPermissions"
+) -> PtyTerminal:
+    """Start a lead whose only member plays these steps; on request the lead sends `hurry up` to it."""
+    spawn = make_tool_call("Agent", description="plumbing", prompt="Wait for the water.", name="ann")
+    hurry = make_tool_call("SendMessage", to="ann", message="hurry up", summary="a wish")
+    return cli_project.start_scripted_terminal(
         *({"system": ANN, "at": at, **step} for at, step in enumerate(ann)),
-        {"match": "go", "tools": [call("TeamCreate", team_name="crew")]},
+        {"match": "go", "tools": [make_tool_call("TeamCreate", team_name="crew")]},
         {"match": "You lead the team", "tools": [spawn]},
         {"match": "has joined the team", "text": "Ann is at work."},
         {"match": "press her", "tools": [hurry]},
@@ -39,24 +41,24 @@ def with_ann(place: CliProject, *ann: dict[str, Any], mode: str = "bypassPermiss
     )
 
 
-def transcript_of_ann(place: CliProject) -> list[str]:
-    """What she was told, in order."""
-    (path,) = (p for p in (place.home / "projects").rglob("*.jsonl") if "ann" in p.name)
-    return [_text(json.loads(line)) for line in Path(path).read_text().splitlines()]
+def read_transcript_of_ann(cli_project: CliProject) -> list[str]:
+    """Return the texts of the transcript of ann, in order."""
+    (path,) = (p for p in (cli_project.home / "projects").rglob("*.jsonl") if "ann" in p.name)
+    return [get_line_text(json.loads(line)) for line in Path(path).read_text().splitlines()]
 
 
-def _text(line: dict[str, Any]) -> str:
+def get_line_text(line: dict[str, Any]) -> str:
     content = line.get("message", {}).get("content", "")
     return content if isinstance(content, str) else json.dumps(content)
 
 
 @pytest.mark.spec("SRF-01", "BOX-07")
-def test_input_to_a_member_arrives_first_and_as_user_input(place: CliProject) -> None:
-    gate = place.create_gate()
-    at_work = place.project / "at-work"
+def test_input_to_a_member_arrives_first_and_as_user_input(cli_project: CliProject) -> None:
+    gate = cli_project.create_gate()
+    at_work = cli_project.project / "at-work"
     os.mkfifo(at_work)
-    terminal = with_ann(
-        place,
+    terminal = start_lead_with_ann(
+        cli_project,
         {"tools": [make_bash_call(f"echo yes >{at_work}; {gate.command}")]},
         {"text": "I mind the valve and the tap."},
         {"text": "All is dry."},
@@ -81,21 +83,23 @@ def test_input_to_a_member_arrives_first_and_as_user_input(place: CliProject) ->
     terminal.wait_for(lambda text: "You talk to the lead." in text and "to ann ›" not in text)
     terminal.type_text("to the lead again\r")
     terminal.wait_for("The lead heard it.")
-    told = transcript_of_ann(place)
-    places = [
-        next(at for at, text in enumerate(told) if words in text)
+    texts = read_transcript_of_ann(cli_project)
+    positions = [
+        next(at for at, text in enumerate(texts) if words in text)
         for words in ("mind the valve", "and the tap", "hurry up")
     ]
-    assert places == sorted(places), "the lead's word came first, and is taken after the person's"
-    assert told[places[0]] in ("mind the valve", '[{"type": "text", "text": "mind the valve"}]')
-    assert "teammate-message" in told[places[2]]
+    assert positions == sorted(positions), (
+        "mail of the lead came first and is read after the input of the person"
+    )
+    assert texts[positions[0]] in ("mind the valve", '[{"type": "text", "text": "mind the valve"}]')
+    assert "teammate-message" in texts[positions[2]]
 
 
 @pytest.mark.spec("SRF-01")
 def test_an_unknown_member_is_an_error_and_other_at_signs_are_prompts(
-    place: CliProject,
+    cli_project: CliProject,
 ) -> None:
-    terminal = with_ann(place, {"text": "Ready."})
+    terminal = start_lead_with_ann(cli_project, {"text": "Ready."})
     terminal.wait_for(lambda text: "Ann is at work." in text and is_at_prompt(text))
     terminal.type_text("/to bob\r")
     terminal.wait_for("There is nobody called 'bob' to talk to. There are: ann.")
@@ -112,11 +116,11 @@ def test_an_unknown_member_is_an_error_and_other_at_signs_are_prompts(
 
 
 def test_commands_and_member_messages_are_not_answers_to_an_open_question(
-    place: CliProject,
+    cli_project: CliProject,
 ) -> None:
-    terminal = with_ann(
-        place,
-        {"tools": [call("Write", file_path="valve.txt", content="open")]},
+    terminal = start_lead_with_ann(
+        cli_project,
+        {"tools": [make_tool_call("Write", file_path="valve.txt", content="open")]},
         {"text": "Done."},
         mode="default",
     )
@@ -127,21 +131,24 @@ def test_commands_and_member_messages_are_not_answers_to_an_open_question(
     terminal.wait_for(lambda text: "You talk to ann." in text and "allow? ›" in text)
     terminal.type_text("y\r")
     terminal.wait_for(lambda text: "ann: Done." in text)
-    assert (place.project / "valve.txt").read_text() == "open"
+    assert (cli_project.project / "valve.txt").read_text() == "open"
 
 
-def test_output_of_a_member_in_its_own_process_is_shown_whole(place: CliProject) -> None:
-    (place.home / "settings.json").write_text('{"shoal": {"teammate_mode": "process"}}')
+def test_output_of_a_member_in_its_own_process_is_shown_whole(cli_project: CliProject) -> None:
+    (cli_project.home / "settings.json").write_text('{"shoal": {"teammate_mode": "process"}}')
     dry = f"All is dry. {'Nothing drips. ' * 20}The end."
     steps: list[dict[str, Any]] = [
         {"system": ANN, "match": "is it dry?", "text": dry},
-        {"match": "go", "tools": [call("TeamCreate", team_name="crew")]},
-        {"match": "You lead", "tools": [call("Agent", description="plumbing", prompt="Wait.", name="ann")]},
+        {"match": "go", "tools": [make_tool_call("TeamCreate", team_name="crew")]},
+        {
+            "match": "You lead",
+            "tools": [make_tool_call("Agent", description="plumbing", prompt="Wait.", name="ann")],
+        },
         {"repeat": True, "text": "I know."},
     ]
-    script = place.home / "script.json"
+    script = cli_project.home / "script.json"
     script.write_text(json.dumps(steps))
-    terminal = place.start_shoal_terminal("--model", f"scripted:{script}", "go")
+    terminal = cli_project.start_shoal_terminal("--model", f"scripted:{script}", "go")
     terminal.wait_for("ann has joined crew")
     terminal.type_text("/to ann\r")
     terminal.wait_for("to ann ›")
@@ -149,21 +156,21 @@ def test_output_of_a_member_in_its_own_process_is_shown_whole(place: CliProject)
     terminal.wait_for(lambda text: "ann: All is dry." in text and "The end." in text)
 
 
-def test_a_resumed_session_recalls_what_the_person_said_and_not_its_mail(place: CliProject) -> None:
-    report = call("SendMessage", to="team-lead", message="it drips", summary="water")
-    terminal = with_ann(place, {"tools": [report]}, {"text": "Sent."})
+def test_a_resumed_session_recalls_prompts_but_not_mail(cli_project: CliProject) -> None:
+    report = make_tool_call("SendMessage", to="team-lead", message="it drips", summary="water")
+    terminal = start_lead_with_ann(cli_project, {"tools": [report]}, {"text": "Sent."})
     terminal.wait_for(lambda text: "I know." in text and is_at_prompt(text))
     terminal.type_text("\x04")
     terminal.wait_for_end()
-    again = place.start_scripted_terminal({"repeat": True, "text": "Well."}, resume="latest")
+    again = cli_project.start_scripted_terminal({"repeat": True, "text": "Well."}, resume="latest")
     text = again.wait_for("I know.")
     assert "› go\n" in text
     assert "teammate-message" not in text
 
 
 @pytest.mark.spec("DLG-02")
-def test_delegate_mode_is_toggled_by_a_command_and_by_a_key(place: CliProject) -> None:
-    terminal = place.start_scripted_terminal(
+def test_delegate_mode_is_toggled_by_a_command_and_by_a_key(cli_project: CliProject) -> None:
+    terminal = cli_project.start_scripted_terminal(
         {"match": "try it", "tools": [make_bash_call("touch made")]},
         {"match": "Delegate mode is on", "text": "I may not."},
         {"match": "try again", "tools": [make_bash_call("touch made")]},
@@ -175,9 +182,9 @@ def test_delegate_mode_is_toggled_by_a_command_and_by_a_key(place: CliProject) -
     terminal.wait_for(lambda text: "Delegate mode is on: the lead" in text and "delegate ›" in text)
     terminal.type_text("try it\r")
     terminal.wait_for(lambda text: "I may not." in text and "delegate ›" in text)
-    assert not (place.project / "made").exists()
+    assert not (cli_project.project / "made").exists()
     terminal.type_text(SHIFT_TAB)
     terminal.wait_for(lambda text: "Delegate mode is off" in text and "delegate ›" not in text)
     terminal.type_text("try again\r")
     terminal.wait_for("I may.\n")
-    assert (place.project / "made").exists()
+    assert (cli_project.project / "made").exists()

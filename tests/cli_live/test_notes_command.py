@@ -5,9 +5,9 @@ from __future__ import annotations
 from cli_live.conftest import CliProject
 
 
-def test_the_notes_are_saved_and_shown(place: CliProject) -> None:
-    (place.home / "settings.json").write_text('{"shoal": {"session_memory": true}}')
-    terminal = place.start_scripted_terminal({"text": "Hello."}, {"text": "- likes short answers"})
+def test_the_notes_are_saved_and_shown(cli_project: CliProject) -> None:
+    (cli_project.home / "settings.json").write_text('{"shoal": {"session_memory": true}}')
+    terminal = cli_project.start_scripted_terminal({"text": "Hello."}, {"text": "- likes short answers"})
     terminal.wait_for("›")
     terminal.type_text("hi\r")
     terminal.wait_for("Hello.")
@@ -17,12 +17,12 @@ def test_the_notes_are_saved_and_shown(place: CliProject) -> None:
     terminal.wait_for("The notes are in")
     terminal.type_text("/notes\r")
     terminal.wait_for("- likes short answers")
-    (kept,) = (place.home / "shoal/runs").glob("*/memory.md")
-    assert kept.read_text() == "- likes short answers\n"
+    (notes_file,) = (cli_project.home / "shoal/runs").glob("*/memory.md")
+    assert notes_file.read_text() == "- likes short answers\n"
 
 
-def test_without_the_setting_it_says_so(place: CliProject) -> None:
-    terminal = place.start_scripted_terminal({"text": "Hello."})
+def test_notes_without_the_setting_are_reported_as_off(cli_project: CliProject) -> None:
+    terminal = cli_project.start_scripted_terminal({"text": "Hello."})
     terminal.wait_for("›")
     terminal.type_text("/notes save\r")
     terminal.wait_for("shoal.session_memory is off")

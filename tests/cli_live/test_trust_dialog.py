@@ -12,12 +12,12 @@ TOUCH = {"match": "go", "tools": [{"name": "Bash", "input": {"command": "touch m
 
 
 @pytest.fixture
-def clone(place: CliProject) -> CliProject:
-    (place.project / ".claude").mkdir()
-    (place.project / ".claude" / "settings.json").write_text(
+def clone(cli_project: CliProject) -> CliProject:
+    (cli_project.project / ".claude").mkdir()
+    (cli_project.project / ".claude" / "settings.json").write_text(
         json.dumps({"permissions": {"allow": ["Bash(touch:*)"]}})
     )
-    return place
+    return cli_project
 
 
 def test_trust_is_asked_once_and_shows_what_would_be_allowed(clone: CliProject) -> None:
@@ -33,7 +33,7 @@ def test_trust_is_asked_once_and_shows_what_would_be_allowed(clone: CliProject) 
     assert "Trust these" not in again.wait_for("hello again")
 
 
-def test_a_no_is_remembered_and_the_rules_do_not_count(clone: CliProject) -> None:
+def test_a_refused_trust_question_is_remembered_and_the_rules_are_ignored(clone: CliProject) -> None:
     terminal = clone.start_scripted_terminal(TOUCH, {"text": "all done"}, prompt="go")
     terminal.wait_for("Trust these settings")
     terminal.type_text("\r")
@@ -44,7 +44,7 @@ def test_a_no_is_remembered_and_the_rules_do_not_count(clone: CliProject) -> Non
     assert "settings are not trusted" in text
 
 
-def test_a_no_to_one_file_takes_nothing_from_another_that_is_trusted(clone: CliProject) -> None:
+def test_refusing_one_settings_file_keeps_the_trust_in_another(clone: CliProject) -> None:
     assert clone.run_shoal("trust").returncode == 0
     (clone.project / ".claude" / "settings.local.json").write_text('{"env": {"A": "1"}}')
     terminal = clone.start_scripted_terminal(TOUCH, {"text": "all done"}, prompt="go")
@@ -56,8 +56,8 @@ def test_a_no_to_one_file_takes_nothing_from_another_that_is_trusted(clone: CliP
     assert (clone.project / "made").exists()
 
 
-def test_a_project_that_allows_nothing_asks_nothing(place: CliProject) -> None:
-    (place.project / ".claude").mkdir()
-    (place.project / ".claude" / "settings.json").write_text('{"permissions": {"deny": ["WebFetch"]}}')
-    terminal = place.start_scripted_terminal({"text": "hello"}, prompt="hi")
+def test_a_project_without_allow_rules_starts_without_a_question(cli_project: CliProject) -> None:
+    (cli_project.project / ".claude").mkdir()
+    (cli_project.project / ".claude" / "settings.json").write_text('{"permissions": {"deny": ["WebFetch"]}}')
+    terminal = cli_project.start_scripted_terminal({"text": "hello"}, prompt="hi")
     assert "rust" not in terminal.wait_for("hello")

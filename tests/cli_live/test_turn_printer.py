@@ -142,7 +142,7 @@ def test_a_truncated_preview_ends_with_a_whole_word_and_an_ellipsis() -> None:
 
 
 @pytest.mark.parametrize(
-    ("columns", "shown"),
+    ("columns", "expected"),
     [
         (17, "one two three"),
         (13, "one two three"),
@@ -152,11 +152,11 @@ def test_a_truncated_preview_ends_with_a_whole_word_and_an_ellipsis() -> None:
         (3, "on…"),
     ],
 )
-def test_a_line_is_cut_after_a_whole_word_where_there_is_one(columns: int, shown: str) -> None:
-    assert truncate_at_word("one two three", columns) == shown
+def test_a_line_is_cut_after_a_whole_word_where_there_is_one(columns: int, expected: str) -> None:
+    assert truncate_at_word("one two three", columns) == expected
 
 
-def test_a_list_of_steps_is_shown_as_one() -> None:
+def test_a_todo_list_is_shown_as_a_list() -> None:
     todos = [
         {"content": "Read the code", "status": "completed", "activeForm": "Reading"},
         {"content": "Run the tests", "status": "in_progress", "activeForm": "Running"},
@@ -182,7 +182,7 @@ def test_a_retried_answer_is_marked_as_broken_off() -> None:
     assert text.endswith("\nA whole answer.")
 
 
-def test_a_denied_call_says_so_once() -> None:
+def test_a_denied_call_is_reported_once() -> None:
     question = PermissionQuestion(id="q", agent=LEAD_ID, tool_use_id="a", tool="Bash", input={}, reason="why")
     text = print_events(
         make_tool_start("a", "Bash", "rm x"),
@@ -254,7 +254,7 @@ def test_a_note_leaves_the_running_call_one_line() -> None:
     assert screen.lines == ["  Something to know.", HALF, "● Bash make  → exit 0", ""]
 
 
-def test_a_call_stays_one_line_however_much_it_says() -> None:
+def test_a_call_with_long_output_stays_on_one_line() -> None:
     screen = draw_on_terminal(
         make_tool_start("a", "Bash", "x" * 300),
         make_tool_return("a", "Bash", "y" * 300, exit_code=1),
@@ -307,7 +307,9 @@ def draw_on_terminal(*events: Event) -> EmulatedScreen:
         ),
     ],
 )
-def test_outcomes_are_a_few_words(tool: str, text: str, data: Any, is_error: bool, words: str) -> None:
+def test_tool_outcomes_are_summarised_in_a_few_words(
+    tool: str, text: str, data: Any, is_error: bool, words: str
+) -> None:
     assert describe_tool_outcome(tool, text, data, is_error=is_error)[0] == words
 
 
@@ -351,7 +353,7 @@ def test_progress_in_a_pipe_is_plain_lines() -> None:
     ]
 
 
-def test_progress_on_a_terminal_is_one_line_that_goes_away(tmp_path: Path) -> None:
+def test_progress_on_a_terminal_is_one_line_that_is_erased(tmp_path: Path) -> None:
     program = f"""
 import asyncio, signal, sys
 sys.path.insert(0, {str(Path(__file__).parents[1])!r})
@@ -388,9 +390,9 @@ def test_a_permission_question_shows_the_whole_input_or_marks_the_cut() -> None:
     assert lines[-2:] == ["  … 30 more lines (100 characters in all)", "flag: true"]
 
 
-def test_an_edit_is_asked_about_as_a_change() -> None:
-    given = {"file_path": "a.py", "old_string": "if x:\n    y\n", "new_string": "y", "replace_all": True}
-    lines = [line for line, _ in format_tool_input("Edit", given)]
+def test_a_permission_question_for_an_edit_shows_the_change() -> None:
+    tool_input = {"file_path": "a.py", "old_string": "if x:\n    y\n", "new_string": "y", "replace_all": True}
+    lines = [line for line, _ in format_tool_input("Edit", tool_input)]
     assert lines == ["file_path: a.py", "- if x:", "-     y", "+ y", "replace_all: true"]
 
 

@@ -7,11 +7,13 @@ from cli_live.terminal_helpers import is_at_prompt
 from skill_helpers import write_command, write_skill
 
 
-def test_commands_are_listed_completed_and_carried_out(place: CliProject) -> None:
-    write_command(place.project / ".claude" / "commands", "greet", "Greet $1.", description="Greets somebody")
-    write_skill(place.home / "skills", "pdf", description="Fills forms")
-    (place.project / "CLAUDE.md").write_text("Be kind.")
-    terminal = place.start_scripted_terminal({"match": "Greet Ann.", "text": "Hello, Ann."})
+def test_slash_commands_are_listed_completed_and_run(cli_project: CliProject) -> None:
+    write_command(
+        cli_project.project / ".claude" / "commands", "greet", "Greet $1.", description="Greets somebody"
+    )
+    write_skill(cli_project.home / "skills", "pdf", description="Fills forms")
+    (cli_project.project / "CLAUDE.md").write_text("Be kind.")
+    terminal = cli_project.start_scripted_terminal({"match": "Greet Ann.", "text": "Hello, Ann."})
     terminal.wait_for(is_at_prompt)
     terminal.type_text("/help\r")
     assert "Greets somebody (project)" in terminal.wait_for("Fills forms (user)")
@@ -28,20 +30,20 @@ def test_commands_are_listed_completed_and_carried_out(place: CliProject) -> Non
     terminal.wait_for("8 characters")
 
 
-def test_a_command_that_forks_shows_its_agent_and_then_its_report(place: CliProject) -> None:
-    write_command(place.project / ".claude" / "commands", "census", "Count them.", context="fork")
-    terminal = place.start_scripted_terminal({"match": "Count them.", "text": "There are seven."})
+def test_a_forking_command_shows_its_agent_and_then_its_report(cli_project: CliProject) -> None:
+    write_command(cli_project.project / ".claude" / "commands", "census", "Count them.", context="fork")
+    terminal = cli_project.start_scripted_terminal({"match": "Count them.", "text": "There are seven."})
     terminal.wait_for(is_at_prompt)
     terminal.type_text("/census\r")
     text = terminal.wait_for(lambda text: "There are seven." in text and is_at_prompt(text))
     assert "/census" in text
 
 
-def test_a_command_written_while_the_session_runs_is_there(place: CliProject) -> None:
-    terminal = place.start_scripted_terminal({"match": "Just made", "text": "Seen."})
+def test_a_command_file_written_during_the_session_is_available(cli_project: CliProject) -> None:
+    terminal = cli_project.start_scripted_terminal({"match": "Just made", "text": "Seen."})
     terminal.wait_for(is_at_prompt)
     terminal.type_text("/late\r")
     terminal.wait_for("There is no command /late.")
-    write_command(place.project / ".claude" / "commands", "late", "Just made.")
+    write_command(cli_project.project / ".claude" / "commands", "late", "Just made.")
     terminal.type_text("/late\r")
     terminal.wait_for("Seen.")

@@ -1,4 +1,4 @@
-"""`shoal undo`: files and conversation as they were before a turn."""
+"""`shoal undo`: restoring files and conversation to their state before a turn."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ def make_write_step(name: str, content: str) -> dict[str, Any]:
     return {"tools": [{"name": "Write", "input": {"file_path": name, "content": content}}]}
 
 
-async def run_three_turns(place: CliProject, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> str:
-    """Run three turns: one that says something, one that makes two files, one that changes one of them."""
-    monkeypatch.setenv("SHOAL_HOME", str(place.home))
+async def run_three_turns(cli_project: CliProject, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> str:
+    """Run three turns: one with text only, one that makes two files, one that changes one of them."""
+    monkeypatch.setenv("SHOAL_HOME", str(cli_project.home))
     script = tmp_path / "script.json"
     steps = [
         {"text": "hello"},
@@ -32,8 +32,8 @@ async def run_three_turns(place: CliProject, monkeypatch: pytest.MonkeyPatch, tm
         {"text": "changed"},
     ]
     script.write_text(json.dumps(steps))
-    (place.project / "kept.txt").unlink(missing_ok=True)
-    options = Options(cwd=place.project, model=ScriptedModel.from_file(script), mode="acceptEdits")
+    (cli_project.project / "kept.txt").unlink(missing_ok=True)
+    options = Options(cwd=cli_project.project, model=ScriptedModel.from_file(script), mode="acceptEdits")
     async with Session(options) as session:
         for prompt in ("say hello", "make files", "change one"):
             async for _ in session.run(prompt):
@@ -42,12 +42,12 @@ async def run_three_turns(place: CliProject, monkeypatch: pytest.MonkeyPatch, tm
 
 
 @pytest.fixture
-async def session(place: CliProject, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> str:
-    return await run_three_turns(place, monkeypatch, tmp_path)
+async def session(cli_project: CliProject, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> str:
+    return await run_three_turns(cli_project, monkeypatch, tmp_path)
 
 
-def test_turns_are_listed_with_prompts_and_files(place: CliProject, session: str) -> None:
-    listed = place.run_shoal("undo", "--list")
+def test_turns_are_listed_with_prompts_and_files(cli_project: CliProject, session: str) -> None:
+    listed = cli_project.run_shoal("undo", "--list")
     assert listed.stdout.splitlines() == [
         "turn 1  say hello",
         "turn 2  make files",
@@ -56,39 +56,39 @@ def test_turns_are_listed_with_prompts_and_files(place: CliProject, session: str
         "turn 3  change one",
         "    changed  made.txt",
     ]
-    data = json.loads(place.run_shoal("undo", "--list", "--json", "--session", session[:8]).stdout)
+    data = json.loads(cli_project.run_shoal("undo", "--list", "--json", "--session", session[:8]).stdout)
     assert [each["turn"] for each in data] == [1, 2, 3]
-    assert data[2]["files"] == [{"path": str(place.project / "made.txt"), "how": "changed"}]
+    assert data[2]["files"] == [{"path": str(cli_project.project / "made.txt"), "how": "changed"}]
 
 
-def test_the_last_turn_that_changed_files_is_undone(place: CliProject, session: str) -> None:
-    undone = place.run_shoal("undo", "--yes")
+def test_the_last_turn_that_changed_files_is_undone(cli_project: CliProject, session: str) -> None:
+    undone = cli_project.run_shoal("undo", "--yes")
     assert (undone.returncode, undone.stdout) == (0, "restored    made.txt\n")
-    assert (place.project / "made.txt").read_text() == "one\n"
-    undone = place.run_shoal("undo", "--yes")
+    assert (cli_project.project / "made.txt").read_text() == "one\n"
+    undone = cli_project.run_shoal("undo", "--yes")
     assert sorted(undone.stdout.splitlines()) == [
         "deleted     kept.txt  (the agent had made it)",
         "deleted     made.txt  (the agent had made it)",
     ]
-    nothing = place.run_shoal("undo", "--yes")
+    nothing = cli_project.run_shoal("undo", "--yes")
     assert nothing.returncode == 1
     assert "No turn of this session has changed a file" in nothing.stderr
 
 
-def test_files_the_user_changed_since_are_not_undone(place: CliProject, session: str) -> None:
-    (place.project / "made.txt").write_text("mine\n")
-    undone = place.run_shoal("undo", "2", "--yes")
+def test_files_the_user_changed_since_are_not_undone(cli_project: CliProject, session: str) -> None:
+    (cli_project.project / "made.txt").write_text("mine\n")
+    undone = cli_project.run_shoal("undo", "2", "--yes")
     assert undone.returncode == 0
     assert "left alone  made.txt: it was changed by somebody else" in undone.stdout
     assert "deleted     kept.txt" in undone.stdout
-    assert (place.project / "made.txt").read_text() == "mine\n"
-    assert not (place.project / "kept.txt").exists()
+    assert (cli_project.project / "made.txt").read_text() == "mine\n"
+    assert not (cli_project.project / "kept.txt").exists()
 
 
-def test_the_conversation_goes_back_when_asked(place: CliProject, session: str) -> None:
-    undone = place.run_shoal("undo", "2", "--conversation", "--yes")
+def test_the_conversation_flag_undoes_the_conversation(cli_project: CliProject, session: str) -> None:
+    undone = cli_project.run_shoal("undo", "2", "--conversation", "--yes")
     assert f"shoal --resume {session}" in undone.stdout
-    transcript = next((place.home / "projects").glob(f"*/{session}.jsonl"))
+    transcript = next((cli_project.home / "projects").glob(f"*/{session}.jsonl"))
     from shoal.stores.files.session_files import read_session_transcript
 
     assert [message.text for message in read_session_transcript(transcript).messages] == [
@@ -96,52 +96,52 @@ def test_the_conversation_goes_back_when_asked(place: CliProject, session: str) 
         "hello",
     ]
     assert read_messages_at_entry(transcript, None) == ()
-    listed = place.run_shoal("undo", "--list").stdout
+    listed = cli_project.run_shoal("undo", "--list").stdout
     assert listed == "turn 1  say hello\n"
 
 
-def test_it_asks_first_and_does_nothing_without_a_yes(place: CliProject, session: str) -> None:
-    refused = place.run_shoal("undo")
+def test_undo_changes_nothing_without_confirmation(cli_project: CliProject, session: str) -> None:
+    refused = cli_project.run_shoal("undo")
     assert refused.returncode == 2
     assert "--yes" in refused.stderr
-    terminal = place.start_shoal_terminal("undo")
+    terminal = cli_project.start_shoal_terminal("undo")
     terminal.wait_for("back to before turn 3?")
     terminal.type_text("n\n")
     assert terminal.wait_for_end() == 1
-    assert (place.project / "made.txt").read_text() == "two\n"
-    terminal = place.start_shoal_terminal("undo")
+    assert (cli_project.project / "made.txt").read_text() == "two\n"
+    terminal = cli_project.start_shoal_terminal("undo")
     terminal.wait_for("back to before turn 3?")
     terminal.type_text("y\n")
     assert terminal.wait_for_end() == 0
-    assert (place.project / "made.txt").read_text() == "one\n"
+    assert (cli_project.project / "made.txt").read_text() == "one\n"
 
 
-def test_json_says_what_was_done(place: CliProject, session: str) -> None:
-    done = json.loads(place.run_shoal("undo", "3", "--json").stdout)
-    assert done == {
+def test_undo_reports_its_changes_as_json(cli_project: CliProject, session: str) -> None:
+    report = json.loads(cli_project.run_shoal("undo", "3", "--json").stdout)
+    assert report == {
         "session": session,
         "turn": 3,
         "conversation": False,
-        "restored": [str(place.project / "made.txt")],
+        "restored": [str(cli_project.project / "made.txt")],
         "deleted": [],
         "left_alone": [],
     }
 
 
-def test_a_turn_that_never_was_and_a_directory_without_sessions_are_sentences(place: CliProject) -> None:
-    run = place.run_shoal("undo")
+def test_undo_without_sessions_is_an_error_message(cli_project: CliProject) -> None:
+    run = cli_project.run_shoal("undo")
     assert run.returncode == 1
     assert "No session has worked in" in run.stderr
 
 
-async def test_the_conversation_of_a_live_session_is_not_touched_from_outside(
-    place: CliProject, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+async def test_the_conversation_of_a_live_session_cannot_be_undone_from_outside(
+    cli_project: CliProject, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setenv("SHOAL_HOME", str(place.home))
-    options = Options(cwd=place.project, model=ScriptedModel(["hello"]))
+    monkeypatch.setenv("SHOAL_HOME", str(cli_project.home))
+    options = Options(cwd=cli_project.project, model=ScriptedModel(["hello"]))
     async with Session(options) as session:
         async for _ in session.run("hi"):
             pass
-        refused = place.run_shoal("undo", "1", "--conversation", "--yes")
+        refused = cli_project.run_shoal("undo", "1", "--conversation", "--yes")
         assert refused.returncode == 1
         assert f"{session.id} is in use" in refused.stderr

@@ -36,7 +36,7 @@ def _in_every_way(pattern: str) -> str:
     _pieces.map("".join).filter(lambda text: not text.startswith("//")),
     st.lists(_paths, min_size=1, max_size=8),
 )
-def test_a_pattern_fits_the_paths_that_it_would_in_every_way(pattern: str, paths: list[str]) -> None:
+def test_a_glob_pattern_matches_like_an_exhaustive_search(pattern: str, paths: list[str]) -> None:
     try:
         expression = convert_path_pattern(pattern, "/p")
     except InvalidPathPattern as refusal:
@@ -60,7 +60,7 @@ _words = st.lists(st.sampled_from(["a", "b", "c"]), max_size=6)
 
 @limit_examples(100)
 @given(st.lists(st.sampled_from(["a", "b", "*", "*"]), max_size=5), _words)
-def test_a_rule_covers_the_commands_that_it_would_in_every_way(pattern: list[str], words: list[str]) -> None:
+def test_a_rule_pattern_matches_like_an_exhaustive_search(pattern: list[str], words: list[str]) -> None:
     rule = ShellCommandRule(parse_permission_rule(f"Bash({' '.join(['x', *pattern, '*'])})"))
     part = SimpleShellCommand(text="", argv=("x", *words))
     assert rule.covers_command(part) == _fits(["x", *pattern, "*"], ["x", *words])

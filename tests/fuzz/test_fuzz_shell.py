@@ -39,7 +39,7 @@ printf %s $(zz) ¶ cd / && zz ¶ cd $(zz)
 
 
 @pytest.mark.needs("bash")
-def test_bash_runs_the_other_command_in_every_one_of_these(tmp_path):
+def test_bash_runs_the_hidden_command_in_every_script(tmp_path):
     ran = trace_commands(list(WAYS), tmp_path).commands
     assert [
         way for way, commands in zip(WAYS, ran, strict=True) if all(argv[0] != "zz" for argv in commands)
@@ -47,7 +47,7 @@ def test_bash_runs_the_other_command_in_every_one_of_these(tmp_path):
 
 
 @pytest.mark.spec("PRM-05")
-def test_the_rule_about_the_first_command_allows_none_of_these():
+def test_a_rule_for_the_first_command_allows_none_of_the_scripts():
     assert is_allowed("aa x | aa && aa 'y z'")
     assert [way for way in WAYS if is_allowed(way)] == []
 
@@ -73,7 +73,7 @@ def _draw_script(draw: st.DrawFn) -> str:
 @pytest.mark.spec("PRM-05")
 @limit_examples(150)
 @given(_draw_script())
-def test_no_other_words_and_no_other_place_let_it_run(command):
+def test_no_variant_of_a_script_is_allowed(command):
     assert not is_allowed(command)
 
 
@@ -84,7 +84,7 @@ def test_no_other_words_and_no_other_place_let_it_run(command):
     | shell_text_fragments
     | altered_documents(tuple(way.encode() for way in WAYS)).map(lambda data: data.decode("utf-8", "replace"))
 )
-def test_a_command_is_judged_whatever_it_is_and_none_hides_another(command):
+def test_every_generated_command_gets_a_decision_and_hides_no_other_command(command):
     TARGETS_BY_NAME["shell"].try_input(command.encode())
     TARGETS_BY_NAME["shell-escape"].try_input(command.encode())
 
@@ -95,6 +95,6 @@ def test_a_command_is_judged_whatever_it_is_and_none_hides_another(command):
     | st.text(max_size=80).map(str.encode)
     | altered_documents(TARGETS_BY_NAME["shell"].seeds)
 )
-def test_any_bytes_are_judged_as_a_command(data):
+def test_any_bytes_get_a_decision_as_a_command(data):
     TARGETS_BY_NAME["shell"].try_input(data)
     TARGETS_BY_NAME["shell-escape"].try_input(data)

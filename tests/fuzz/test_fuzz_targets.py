@@ -42,7 +42,7 @@ FILES = [
 @pytest.mark.parametrize("door", FILES)
 @limit_examples(15)
 @given(data=st.data())
-def test_a_broken_file_is_named_and_kept_and_its_neighbour_read(
+def test_a_broken_file_is_named_and_kept_and_its_neighbour_is_read(
     door: FuzzTarget, data: st.DataObject
 ) -> None:
     door.try_input(data.draw(fuzz_inputs.inputs_for_documents(door.seeds)))
@@ -51,7 +51,7 @@ def test_a_broken_file_is_named_and_kept_and_its_neighbour_read(
 @pytest.mark.parametrize("door", TARGETS["project"], ids=[door.name for door in TARGETS["project"]])
 @limit_examples(10)
 @given(data=st.data())
-def test_a_file_of_a_project_is_taken_or_named_and_widens_nothing(
+def test_a_project_file_is_accepted_or_named_and_widens_no_permission(
     door: FuzzTarget, data: st.DataObject
 ) -> None:
     door.try_input(data.draw(fuzz_inputs.inputs_for_documents(door.seeds)))

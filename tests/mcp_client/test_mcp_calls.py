@@ -35,12 +35,12 @@ pytestmark = pytest.mark.needs("mcp")
 GENERATIONS = {"2026-07-28": (), "2025-11-25": ("legacy",)}
 
 
-def call(tool: str, **arguments: Any) -> Any:
+def call_harbour(tool: str, **arguments: Any) -> Any:
     return call_tool(f"mcp__harbour__{tool}", **arguments)
 
 
 @pytest.fixture(params=["stdio", "http"])
-async def reach(request: pytest.FixtureRequest) -> AsyncIterator[Any]:
+async def make_config(request: pytest.FixtureRequest) -> AsyncIterator[Any]:
     """Yield a function that returns the configuration of a server of one generation."""
     if request.param == "stdio":
         yield lambda words: make_harbour_config(*words, HARBOUR_WORD="ahoy")
@@ -51,54 +51,54 @@ async def reach(request: pytest.FixtureRequest) -> AsyncIterator[Any]:
 
 @pytest.mark.spec("MCP-01")
 @pytest.mark.parametrize("generation", GENERATIONS)
-async def test_texts_pictures_data_errors_and_long_results_come_as_they_are(
-    tmp_path: Path, reach: Any, generation: str
+async def test_texts_images_data_errors_and_long_results_are_returned(
+    tmp_path: Path, make_config: Any, generation: str
 ) -> None:
     lead = [
-        call("tide", place="Kiel", hour=3),
-        call("picture"),
-        call("ship"),
-        call("wreck"),
-        call("long", characters=150_000),
-        call("roots"),
-        call("think"),
-        call("berth"),
+        call_harbour("tide", place="Kiel", hour=3),
+        call_harbour("picture"),
+        call_harbour("ship"),
+        call_harbour("wreck"),
+        call_harbour("long", characters=150_000),
+        call_harbour("roots"),
+        call_harbour("think"),
+        call_harbour("berth"),
         call_tool("ListMcpResourcesTool"),
         call_tool("ReadMcpResourceTool", server="harbour", uri="chart://north"),
-        call("tide", place=7, hours=1),
+        call_harbour("tide", place=7, hours=1),
         "done",
     ]
     async with open_session(
-        tmp_path, script_agents(lead=lead), {"harbour": reach(GENERATIONS[generation])}
+        tmp_path, script_agents(lead=lead), {"harbour": make_config(GENERATIONS[generation])}
     ) as session:
         assert await run_all_turns(session) == "done"
-        said, results = list_result_texts(session), list_tool_results(session)
+        texts, results = list_result_texts(session), list_tool_results(session)
         (standing,) = session.services.servers.list_statuses()
     assert standing.version == generation
-    assert said[0] == "Kiel at 3: 4 m"
+    assert texts[0] == "Kiel at 3: 4 m"
     (picture,) = [block for block in results[1].content if isinstance(block, ImageBlock)]
     assert base64.b64decode(picture.source.data)[:4] == b"\x89PNG"
-    assert "a lighthouse" in said[1]
-    assert "chart://north" in said[1]
-    assert json.loads(said[2]) == {"name": "Rose", "tons": 40}
+    assert "a lighthouse" in texts[1]
+    assert "chart://north" in texts[1]
+    assert json.loads(texts[2]) == {"name": "Rose", "tons": 40}
     assert results[3].is_error
-    whole = Path(said[4].split("The whole result is in ")[1].split(": read")[0])
-    assert len(said[4]) < 110_000
+    whole = Path(texts[4].split("The whole result is in ")[1].split(": read")[0])
+    assert len(texts[4]) < 110_000
     assert whole.read_text() == "begin " + "x" * 150_000 + " end"
-    assert said[5] == tmp_path.as_uri()
+    assert texts[5] == tmp_path.as_uri()
     assert results[6].is_error, "nobody lends a server our model"
-    assert said[7] == "decline", "nobody is there to answer"
-    assert '"uri": "chart://north"' in said[8]
-    assert "rocks everywhere" in said[9]
+    assert texts[7] == "decline", "nobody is there to answer"
+    assert '"uri": "chart://north"' in texts[8]
+    assert "rocks everywhere" in texts[9]
     assert results[10].is_error
 
 
 @pytest.mark.spec("MCP-01", "USR-13")
-async def test_a_sub_agent_has_the_tools_too_through_the_same_server(tmp_path: Path) -> None:
-    child = [call("pid"), lambda request: request.messages[-1].content[0].content]
+async def test_a_sub_agent_uses_the_tools_of_the_same_server(tmp_path: Path) -> None:
+    child = [call_harbour("pid"), lambda request: request.messages[-1].content[0].content]
     lead = [
-        call("pid"),
-        call("where"),
+        call_harbour("pid"),
+        call_harbour("where"),
         spawn_agent("child"),
         spawn_agent("child", run_in_background=True),
         "done",
@@ -106,34 +106,36 @@ async def test_a_sub_agent_has_the_tools_too_through_the_same_server(tmp_path: P
     servers = {"harbour": make_harbour_config(HARBOUR_WORD="${WORD_OF_TEST:-ahoy}")}
     async with open_session(tmp_path, script_agents(lead=lead, child=child), servers) as session:
         await run_all_turns(session)
-        said = list_result_texts(session)
+        texts = list_result_texts(session)
         started, *_ = [event for event in read_events(session) if isinstance(event, AgentStarted)]
-    assert said[0] in said[2]
-    assert said[1] == f"{tmp_path} ahoy"
-    assert "tools (MCP servers: harbour)" in said[3]
+    assert texts[0] in texts[2]
+    assert texts[1] == f"{tmp_path} ahoy"
+    assert "tools (MCP servers: harbour)" in texts[3]
     assert "mcp__harbour__pid" in started.tools
 
 
 async def test_progress_of_a_server_is_reported(tmp_path: Path) -> None:
-    told: list[str] = []
+    progress: list[str] = []
 
     def watch(event: Any) -> None:
         if isinstance(event, ToolProgressed):
-            told.append(event.text)
+            progress.append(event.text)
 
     async with open_session(
-        tmp_path, script_agents(lead=[call("sail", steps=3), "done"]), {"harbour": make_harbour_config()}
+        tmp_path,
+        script_agents(lead=[call_harbour("sail", steps=3), "done"]),
+        {"harbour": make_harbour_config()},
     ) as session:
         session.subscribe(watch)
         await run_all_turns(session)
         assert list_result_texts(session) == ["arrived"]
-    assert told
-    assert told[-1].startswith("3 of 3") or "mile" in told[-1]
+    assert progress
+    assert progress[-1].startswith("3 of 3") or "mile" in progress[-1]
 
 
 @pytest.mark.parametrize("words", GENERATIONS.values(), ids=GENERATIONS)
-async def test_what_a_server_asks_goes_to_the_person(tmp_path: Path, words: tuple[str, ...]) -> None:
-    model = script_agents(lead=[call("berth"), "done"])
+async def test_an_elicitation_of_a_server_goes_to_the_person(tmp_path: Path, words: tuple[str, ...]) -> None:
+    model = script_agents(lead=[call_harbour("berth"), "done"])
     async with open_session(
         tmp_path, model, {"harbour": make_harbour_config(*words)}, attended=True
     ) as session:
@@ -166,7 +168,7 @@ async def test_interrupting_a_turn_cancels_the_call_at_the_server(
     began, cancelled = tmp_path / "began", tmp_path / "cancelled"
     os.mkfifo(began)
     os.mkfifo(cancelled)
-    model = script_agents(lead=[call("drift", began=str(began), cancelled=str(cancelled)), "done"])
+    model = script_agents(lead=[call_harbour("drift", began=str(began), cancelled=str(cancelled)), "done"])
     async with (
         open_session(tmp_path, model, {"harbour": make_harbour_config(*words)}) as session,
         asyncio.timeout(60),
@@ -181,16 +183,14 @@ async def test_interrupting_a_turn_cancels_the_call_at_the_server(
 
 
 @pytest.mark.parametrize("transport", ["stdio", "http"])
-async def test_tools_that_a_newer_server_adds_are_there_for_who_listens(
-    tmp_path: Path, transport: str
-) -> None:
+async def test_tools_added_by_a_newer_server_become_available(tmp_path: Path, transport: str) -> None:
     async with AsyncExitStack() as stack:
         server = (
             make_harbour_config()
             if transport == "stdio"
             else {"url": await stack.enter_async_context(serve_http())}
         )
-        model = script_agents(lead=[call("grow"), "done"])
+        model = script_agents(lead=[call_harbour("grow"), "done"])
         session = await stack.enter_async_context(open_session(tmp_path, model, {"harbour": server}))
         changed = asyncio.Event()
         await session.services.servers.wait_until_ready()
@@ -202,7 +202,7 @@ async def test_tools_that_a_newer_server_adds_are_there_for_who_listens(
         assert list(session.agent.tools)[-1] == "mcp__harbour__late"
 
 
-async def test_a_server_at_an_address_that_is_gone_says_so_and_a_flood_from_one_is_refused(
+async def test_an_unreachable_http_server_is_reported_and_a_flood_from_one_is_refused(
     tmp_path: Path,
 ) -> None:
     def kill_server_and_call(request: ModelRequest) -> Any:
@@ -236,8 +236,8 @@ async def test_prompts_are_offered_for_slash_commands(tmp_path: Path) -> None:
         await session.services.servers.wait_until_ready()
         (prompt,) = session.services.servers.list_prompts()
         assert (prompt.name, prompt.arguments[0].name) == ("mcp__har_bour__greet", "captain")
-        said = await session.services.servers.render_prompt(prompt.name, {"captain": "Ann"})
-    assert said == "Say hello to Ann."
+        texts = await session.services.servers.render_prompt(prompt.name, {"captain": "Ann"})
+    assert texts == "Say hello to Ann."
 
 
 async def test_a_prompt_of_a_server_is_a_command_with_arguments_in_order(tmp_path: Path) -> None:
@@ -255,7 +255,7 @@ async def test_a_prompt_of_a_server_is_a_command_with_arguments_in_order(tmp_pat
 
 
 @pytest.mark.spec("USR-05")
-async def test_unattended_the_tool_of_an_agent_s_own_server_is_judged_by_what_the_person_listed(
+async def test_unattended_calls_to_an_agents_own_server_need_a_rule_of_the_person(
     tmp_path: Path,
 ) -> None:
     own = {"description": "works", "prompt": "Work.", "mcpServers": [{"harbour": make_harbour_config()}]}
@@ -265,15 +265,15 @@ async def test_unattended_the_tool_of_an_agent_s_own_server_is_judged_by_what_th
     )
     listed = {"unattended_allow": ["mcp__harbour__pid"]}
     given: dict[str, Any] = {"agents": {"worker": own}, "own": listed, "skip_permissions": False}
-    heard: list[Event] = []
+    events: list[Event] = []
     async with open_session(tmp_path, model, {}, **given) as session:
-        session.subscribe(heard.append)
+        session.subscribe(events.append)
         assert await run_all_turns(session) == "over"
-    failed = {event.call: event.result.is_error for event in heard if isinstance(event, ToolOutputReturned)}
+    failed = {event.call: event.result.is_error for event in events if isinstance(event, ToolOutputReturned)}
     assert (failed.get("c1"), failed.get("c2")) == (False, True)
 
 
-async def test_a_prompt_that_its_server_describes_otherwise_by_now_is_had_and_one_that_is_gone_is_not(
+async def test_a_changed_prompt_of_a_server_is_used_and_a_removed_one_is_refused(
     tmp_path: Path,
 ) -> None:
     model = ScriptedModel(lambda request: request.messages[0].text)

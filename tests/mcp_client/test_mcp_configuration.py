@@ -42,7 +42,7 @@ pytestmark = pytest.mark.needs("mcp")
 WAIT = json.dumps({"shoal": {"mcp_wait": 60}})
 
 
-def write(path: Path, content: Any) -> None:
+def write_config(path: Path, content: Any) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(content if isinstance(content, str) else json.dumps(content))
 
@@ -52,7 +52,7 @@ def home() -> Path:
     return Path(os.environ["SHOAL_HOME"])
 
 
-def test_variables_are_filled_in_from_the_environment() -> None:
+def test_variables_are_expanded_from_the_environment() -> None:
     given = {
         "command": "${BIN:-python}",
         "args": ["--key=${KEY}", "${EMPTY:-none}", "$PLAIN", 5],
@@ -95,7 +95,7 @@ def test_each_broken_entry_is_reported_and_the_others_stay() -> None:
 
 
 @pytest.mark.spec("MCP-01")
-def test_names_fit_every_provider_and_keep_servers_apart() -> None:
+def test_tool_names_are_valid_for_every_provider_and_unique_per_server() -> None:
     assert format_mcp_tool_name("my server!", "do.it now") == "mcp__my_server__do_it_now"
     assert format_mcp_tool_prefix("a__b") == "mcp__a_b__"
     long = [format_mcp_tool_name("s" * 80, "t" * n) for n in (80, 81)]
@@ -104,12 +104,10 @@ def test_names_fit_every_provider_and_keep_servers_apart() -> None:
 
 
 @pytest.mark.spec("MCP-01", "HOM-03")
-async def test_a_projects_servers_start_once_they_are_trusted_and_until_they_change(
-    tmp_path: Path, home: Path
-) -> None:
-    write(home / "settings.json", {"mcpServers": {"mine": make_rogue_config("plain", "home")}})
+async def test_servers_of_a_project_start_only_when_trusted_and_unchanged(tmp_path: Path, home: Path) -> None:
+    write_config(home / "settings.json", {"mcpServers": {"mine": make_rogue_config("plain", "home")}})
     file = tmp_path / ".mcp.json"
-    write(
+    write_config(
         file,
         {"mcpServers": {"theirs": make_rogue_config("plain", "project")}, "permissions": {"allow": ["Bash"]}},
     )
@@ -131,26 +129,26 @@ async def test_a_projects_servers_start_once_they_are_trusted_and_until_they_cha
     assert settings.permissions.allow == (), "a server file is no settings file"
     save_project_trust_decision(settings, tmp_path, trusted=True)
     assert await run() == (["home", "project"], {"theirs": "connected", "mine": "connected"}, [])
-    write(file, {"mcpServers": {"theirs": make_rogue_config("plain", "other")}})
+    write_config(file, {"mcpServers": {"theirs": make_rogue_config("plain", "other")}})
     assert (await run())[1] == {"mine": "connected", "theirs": "disabled"}
 
 
-def test_who_comes_first_and_what_is_switched_off(tmp_path: Path, home: Path) -> None:
+def test_server_sources_have_a_precedence_and_servers_can_be_disabled(tmp_path: Path, home: Path) -> None:
     def names(**more: Any) -> dict[str, str]:
         found = load_mcp_servers(load_settings(cwd=tmp_path), cwd=tmp_path, **more)
         assert not found.problems
         return {server.name: server.connection.command for server in found.servers}  # type: ignore[union-attr]
 
-    write(home / "settings.json", {"mcpServers": {"a": {"command": "home"}, "b": {"command": "home"}}})
-    write(tmp_path / ".mcp.json", {"mcpServers": {"b": {"command": "dir"}, "c": {"command": "dir"}}})
+    write_config(home / "settings.json", {"mcpServers": {"a": {"command": "home"}, "b": {"command": "home"}}})
+    write_config(tmp_path / ".mcp.json", {"mcpServers": {"b": {"command": "dir"}, "c": {"command": "dir"}}})
     save_project_trust_decision(load_settings(cwd=tmp_path), tmp_path, trusted=True)
     assert names() == {"b": "dir", "c": "dir", "a": "home"}
-    write(tmp_path / "extra.json", {"mcpServers": {"a": {"command": "flag"}}})
+    write_config(tmp_path / "extra.json", {"mcpServers": {"a": {"command": "flag"}}})
     assert names(given=["extra.json"])["a"] == "flag"
     assert names(given=["extra.json"], strict=True) == {"a": "flag"}
     assert names(given=['{"mcpServers": {}}'], strict=True) == {}
     off = {"mcpServers": {"a": {"command": "home"}}, "disabledMcpjsonServers": ["c", "a"]}
-    write(home / "settings.json", off)
+    write_config(home / "settings.json", off)
     assert names() == {"b": "dir", "a": "home"}
     for wrong in ("nowhere.json", "{", '{"mcpServers": []}'):
         with pytest.raises(SettingsError):
@@ -158,7 +156,7 @@ def test_who_comes_first_and_what_is_switched_off(tmp_path: Path, home: Path) ->
 
 
 @pytest.mark.parametrize("content", ["{", "[]", '{"mcpServers": 5}', "\udcff"])
-async def test_a_broken_project_file_is_reported_and_harms_nothing(tmp_path: Path, content: str) -> None:
+async def test_a_broken_project_file_is_reported_and_other_servers_work(tmp_path: Path, content: str) -> None:
     (tmp_path / ".mcp.json").write_text(content, errors="surrogateescape")
     async with shoal.open(cwd=tmp_path, model=script_agents(lead=["done"])) as session:
         assert await run_all_turns(session) == "done"
@@ -166,24 +164,24 @@ async def test_a_broken_project_file_is_reported_and_harms_nothing(tmp_path: Pat
 
 
 @pytest.mark.spec("MCP-01", "USR-13")
-async def test_agents_name_servers_or_bring_them_and_a_project_s_are_trusted_first(
+async def test_agents_refer_to_servers_or_define_them_and_project_servers_need_trust(
     tmp_path: Path, home: Path
 ) -> None:
     own = json.dumps(make_rogue_config("plain", "own"))
     file = tmp_path / ".claude" / "agents" / "sly.md"
-    write(
+    write_config(
         file,
         f"---\nname: sly\ndescription: d\nmcpServers:\n  - evil: {own}\n---\nWork.",
     )
-    write(
+    write_config(
         home / "agents" / "fair.md",
         f"---\nname: fair\ndescription: d\ntools: Read\nmcpServers:\n  - shared\n  - mine: {own}\n---\nWork.",
     )
-    write(
+    write_config(
         tmp_path / ".claude" / "agents" / "lost.md",
         "---\nname: lost\ndescription: d\nmcpServers: [elsewhere]\n---\nWork.",
     )
-    child = [call_tool("mcp__shared__echo", "s"), call_tool("mcp__mine__echo", "m"), everything_said]
+    child = [call_tool("mcp__shared__echo", "s"), call_tool("mcp__mine__echo", "m"), join_result_texts]
     kinds = ("sly", "fair", "lost")
     lead = [*(spawn_agent("child", f"c-{kind}", subagent_type=kind) for kind in kinds), "done"]
     servers = {"shared": make_rogue_config("plain", "common"), "other": make_rogue_config("plain")}
@@ -210,7 +208,7 @@ async def test_agents_name_servers_or_bring_them_and_a_project_s_are_trusted_fir
     assert [each.trust for each in find_project_escalations(settings, tmp_path)] == ["unasked"]
 
 
-def everything_said(request: Any) -> str:
+def join_result_texts(request: Any) -> str:
     blocks = [block for message in request.messages for block in message.content]
     return " / ".join(
         extract_tool_result_text(block) for block in blocks if isinstance(block, ToolResultBlock)
@@ -226,7 +224,7 @@ def everything_said(request: Any) -> str:
         (["mcp__a", "mcp__b__echo"], ["mcp__b"], [True, True, None]),
     ],
 )
-async def test_rules_for_a_server_and_for_one_of_its_tools_hold(
+async def test_permission_rules_apply_to_a_server_and_to_one_of_its_tools(
     tmp_path: Path, allowed: list[str], denied: list[str], runs: list[bool | None]
 ) -> None:
     lead = [call_tool("mcp__a__echo"), call_tool("mcp__a__pid"), call_tool("mcp__b__echo"), "done"]
@@ -240,7 +238,7 @@ async def test_rules_for_a_server_and_for_one_of_its_tools_hold(
         assert ("There is no tool named" in text) is (expected is None)
 
 
-async def test_only_named_tools_of_servers_are_given(tmp_path: Path) -> None:
+async def test_an_agent_gets_only_the_server_tools_it_names(tmp_path: Path) -> None:
     options = {"available_tools": ["Read", "mcp__a__echo", "mcp__b"]}
     servers = {
         "a": make_rogue_config("plain"),
@@ -253,9 +251,7 @@ async def test_only_named_tools_of_servers_are_given(tmp_path: Path) -> None:
 
 
 @pytest.mark.spec("MCP-01", "USR-13")
-async def test_a_teammate_in_a_process_of_its_own_has_the_servers_too(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_process_member_has_the_servers_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     config = {"mcpServers": {"a": make_rogue_config("plain", "the sea")}}
     async with (
         run_provider(
@@ -274,7 +270,7 @@ async def test_a_teammate_in_a_process_of_its_own_has_the_servers_too(
 async def test_a_key_that_a_file_gives_to_a_server_is_in_no_record(tmp_path: Path, home: Path) -> None:
     key = "q8Zk2mW9xP4rT7vB"
     server = {**make_rogue_config("plain", key), "env": {"SEA_API_KEY": key}}
-    write(home / "settings.json", {"mcpServers": {"a": server}, "shoal": {"mcp_wait": 60}})
+    write_config(home / "settings.json", {"mcpServers": {"a": server}, "shoal": {"mcp_wait": 60}})
     model = script_agents(lead=[call_tool("mcp__a__echo"), "done"])
     async with shoal.open(cwd=tmp_path, model=model, skip_permissions=True) as session:
         await run_all_turns(session)

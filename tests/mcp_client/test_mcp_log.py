@@ -33,7 +33,7 @@ sys.stdin.read()
 """
 
 
-def transport_to(program: McpStdioConfig, processes: GuardedProcesses, log: Path) -> McpStdioTransport:
+def create_transport(program: McpStdioConfig, processes: GuardedProcesses, log: Path) -> McpStdioTransport:
     from shoal.tools.mcp.client_context import McpClientContext
     from shoal.tools.mcp.stdio_transport import McpStdioTransport
 
@@ -53,7 +53,7 @@ def transport_to(program: McpStdioConfig, processes: GuardedProcesses, log: Path
     return McpStdioTransport(program, host, log=log, on_ended=lambda _: None, note=lambda _: None)
 
 
-async def test_a_server_goes_on_where_its_log_cannot_be_written(tmp_path: Path) -> None:
+async def test_a_server_runs_although_its_log_cannot_be_written(tmp_path: Path) -> None:
     from mcp.shared.message import SessionMessage
     from mcp_types import JSONRPCRequest, JSONRPCResponse
 
@@ -61,7 +61,7 @@ async def test_a_server_goes_on_where_its_log_cannot_be_written(tmp_path: Path) 
     log.parent.mkdir()
     log.write_text("full")
     processes = GuardedProcesses(SystemClock())
-    transport = transport_to(McpStdioConfig(command=sys.executable, args=("-c", SERVER)), processes, log)
+    transport = create_transport(McpStdioConfig(command=sys.executable, args=("-c", SERVER)), processes, log)
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     try:
         async with asyncio.timeout(20), transport as (incoming, outgoing):
@@ -76,17 +76,17 @@ async def test_a_server_goes_on_where_its_log_cannot_be_written(tmp_path: Path) 
     assert log.read_text() == "full"
 
 
-async def test_a_start_that_is_given_up_at_any_moment_leaves_no_pipe_and_no_process(tmp_path: Path) -> None:
+async def test_a_cancelled_start_leaves_no_pipe_and_no_process(tmp_path: Path) -> None:
     def open_files() -> int:
         return len(list(os.scandir("/proc/self/fd")))
 
     processes = GuardedProcesses(SystemClock())
     program = McpStdioConfig(command="cat")
-    async with transport_to(program, processes, tmp_path / "log"):
+    async with create_transport(program, processes, tmp_path / "log"):
         pass
     before, given_up = open_files(), 0
     while True:
-        transport = transport_to(program, processes, tmp_path / "log")
+        transport = create_transport(program, processes, tmp_path / "log")
         entered = asyncio.create_task(transport.__aenter__())
         for step in range(given_up):
             # What comes from other processes comes in its own time.

@@ -22,7 +22,7 @@ SOUND = {"sound": make_rogue_config("plain", "here")}
 STILL_THERE = call_tool("mcp__sound__echo", text="still")
 
 
-async def test_a_bad_tool_costs_no_other_tool(tmp_path: Path) -> None:
+async def test_an_invalid_tool_affects_no_other_tool(tmp_path: Path) -> None:
     lead = [call_tool("mcp__liar__good", text="yes"), STILL_THERE, "done"]
     async with open_session(
         tmp_path, script_agents(lead=lead), {"liar": make_rogue_config("liar", "well"), **SOUND}
@@ -57,7 +57,7 @@ async def test_a_server_that_never_answers_is_not_waited_for(tmp_path: Path) -> 
     assert other == "here still"
 
 
-async def test_rubbish_on_standard_output_is_skipped_and_reported_once(tmp_path: Path) -> None:
+async def test_garbage_on_standard_output_is_skipped_and_reported_once(tmp_path: Path) -> None:
     call = call_tool("mcp__noisy__echo", text="through")
     async with open_session(
         tmp_path, script_agents(lead=[call, call, "done"]), {"noisy": make_rogue_config("garbage")}
@@ -67,7 +67,7 @@ async def test_rubbish_on_standard_output_is_skipped_and_reported_once(tmp_path:
         assert join_notes(read_events(session)).count("what is no message") == 1
 
 
-async def test_a_server_that_prints_nothing_but_rubbish_is_given_up(tmp_path: Path) -> None:
+async def test_a_server_that_prints_only_garbage_is_stopped(tmp_path: Path) -> None:
     servers = {"chatty": make_rogue_config("chatty"), **SOUND}
     async with open_session(tmp_path, script_agents(lead=[STILL_THERE, "done"]), servers) as session:
         await run_all_turns(session)
@@ -76,7 +76,7 @@ async def test_a_server_that_prints_nothing_but_rubbish_is_given_up(tmp_path: Pa
         assert "more than 1,000 lines that are no messages" in join_notes(read_events(session))
 
 
-async def test_a_flood_takes_no_memory(tmp_path: Path) -> None:
+async def test_a_flood_of_output_uses_bounded_memory(tmp_path: Path) -> None:
     """100 MB of notifications before the answer, and a line without end."""
     servers = {"flood": make_rogue_config("flood"), "line": make_rogue_config("line"), **SOUND}
     lead = [call_tool("mcp__flood__echo", text="dry"), call_tool("mcp__line__echo"), STILL_THERE, "done"]
@@ -92,7 +92,7 @@ async def test_a_flood_takes_no_memory(tmp_path: Path) -> None:
     assert grown < 90_000, "kilobytes"
 
 
-async def test_what_cannot_be_started_says_why(tmp_path: Path) -> None:
+async def test_a_server_that_cannot_start_is_reported_with_the_reason(tmp_path: Path) -> None:
     servers = {
         "away": {"command": "no-such-program-anywhere"},
         "unset": {"command": "echo", "args": ["${NO_SUCH_VARIABLE_HERE}"]},

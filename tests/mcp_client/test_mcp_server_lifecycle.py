@@ -1,4 +1,4 @@
-"""When MCP servers start, die, come late and end."""
+"""Start, death, late start and end of MCP servers."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def pids(session: Any) -> list[int]:
     return [int(word) for log in logs.glob("*.log") for word in re.findall(r"\b\d{2,}\b", log.read_text())]
 
 
-async def test_a_server_that_dies_is_started_once_more_and_then_answers_with_an_error(tmp_path: Path) -> None:
+async def test_a_dead_server_is_restarted_once_and_then_calls_fail(tmp_path: Path) -> None:
     servers = {"frail": make_rogue_config("dies"), "sound": make_rogue_config("plain", "here")}
     call = call_tool("mcp__frail__echo", text="x")
     lead = [call, call, call, call_tool("mcp__sound__echo", text="I am"), "done"]
@@ -85,7 +85,7 @@ async def test_an_agents_own_server_starts_and_ends_with_it(tmp_path: Path) -> N
 
 
 @pytest.mark.spec("RUN-09")
-async def test_the_servers_of_an_agent_that_cannot_start_end_again(tmp_path: Path) -> None:
+async def test_servers_of_an_agent_that_cannot_start_are_stopped(tmp_path: Path) -> None:
     agents = {
         "worker": {
             "description": "works",
@@ -104,7 +104,7 @@ async def test_the_servers_of_an_agent_that_cannot_start_end_again(tmp_path: Pat
 
 
 @pytest.mark.spec("AGT-06", "USR-13")
-async def test_what_a_required_server_keeps_from_being_there_is_named_at_once(tmp_path: Path) -> None:
+async def test_a_required_server_that_cannot_start_is_named_at_once(tmp_path: Path) -> None:
     agents = {
         "picky": {
             "description": "d",
@@ -132,13 +132,13 @@ async def test_what_a_required_server_keeps_from_being_there_is_named_at_once(tm
     assert "bare (it offers no tools)" in bare
 
 
-def let(pipe: Path) -> None:
+def release_server(pipe: Path) -> None:
     with pipe.open("w") as end:
         end.write("come up")
 
 
 @pytest.mark.spec("AGT-06")
-async def test_an_agent_waits_for_the_servers_it_requires_until_they_are_there(tmp_path: Path) -> None:
+async def test_an_agent_waits_for_its_required_servers(tmp_path: Path) -> None:
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
     agents = {
@@ -164,14 +164,14 @@ async def test_an_agent_waits_for_the_servers_it_requires_until_they_are_there(t
             async for event in turn:
                 if type(event).__name__ == "ToolStarted" and event.call == "c-2":
                     assert map_statuses(session) == {"late": "pending"}
-                    await asyncio.to_thread(let, pipe)
+                    await asyncio.to_thread(release_server, pipe)
         first, second = list_result_texts(session)
     assert "and now" in first
     assert "and now" in second
 
 
 @pytest.mark.spec("AGT-06")
-async def test_a_required_server_that_never_comes_is_waited_for_30_seconds(tmp_path: Path) -> None:
+async def test_an_agent_waits_30_seconds_for_a_required_server(tmp_path: Path) -> None:
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
     clock = FakeClock()
@@ -200,7 +200,7 @@ async def test_a_required_server_that_never_comes_is_waited_for_30_seconds(tmp_p
 
 
 @pytest.mark.spec("MCP-01")
-async def test_a_server_that_comes_late_is_there_from_the_next_request_on(tmp_path: Path) -> None:
+async def test_tools_of_a_late_server_are_in_the_next_request(tmp_path: Path) -> None:
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
     gate = ToolGate()
@@ -224,7 +224,7 @@ async def test_a_server_that_comes_late_is_there_from_the_next_request_on(tmp_pa
         async with asyncio.timeout(30):
             turn = session.run("lead")
             await gate.wait_until_reached()
-            await asyncio.to_thread(let, pipe)
+            await asyncio.to_thread(release_server, pipe)
             await changed.wait()
             gate.is_open.set()
             async for _ in turn:
@@ -235,7 +235,7 @@ async def test_a_server_that_comes_late_is_there_from_the_next_request_on(tmp_pa
     assert seen[1][len(seen[0]) :] == ("mcp__late__echo", "mcp__late__pid")
 
 
-async def test_servers_that_are_there_in_time_come_in_the_order_they_are_configured(tmp_path: Path) -> None:
+async def test_tools_of_ready_servers_are_in_configuration_order(tmp_path: Path) -> None:
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
     servers = {
@@ -247,13 +247,13 @@ async def test_servers_that_are_there_in_time_come_in_the_order_they_are_configu
         async with asyncio.timeout(30):
             while map_statuses(session) != {"a": "pending", "b": "connected", "c": "connected"}:
                 await session.services.servers._change_event.wait()
-            await asyncio.to_thread(let, pipe)
+            await asyncio.to_thread(release_server, pipe)
             await session.services.servers.wait_until_ready()
         mine = [name for name in session.agent.tools if name.startswith("mcp__")]
     assert mine == [f"mcp__{server}__{tool}" for server in "abc" for tool in ("echo", "pid")]
 
 
-async def test_tools_that_a_server_adds_later_are_there(tmp_path: Path) -> None:
+async def test_tools_added_later_by_a_server_are_available(tmp_path: Path) -> None:
     lead = [call_tool("mcp__growing__echo"), call_tool("mcp__growing__late", text="new"), "done"]
     async with open_session(
         tmp_path, script_agents(lead=lead), {"growing": make_rogue_config("more")}
@@ -312,7 +312,7 @@ async def test_closing_a_session_ends_its_servers(tmp_path: Path) -> None:
     assert not any(map(is_alive, running))
 
 
-async def test_a_server_that_is_still_coming_up_holds_no_session_up(tmp_path: Path) -> None:
+async def test_closing_a_session_does_not_wait_for_a_starting_server(tmp_path: Path) -> None:
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
     async with asyncio.timeout(20):

@@ -13,11 +13,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from run_shoal.app.run_access.run_handle import list_all_live_runs
+from run_shoal.stores.files.pid_locks import find_session_pid
 
 from agent_scripts import call_tool
 from server_scripts import approve_shutdown, join_text, run_provider
-from shoal.app.run_access.run_handle import list_all_live_runs
-from shoal.stores.files.pid_locks import find_session_pid
 from team_scripts import get_home, open_session, read_inbox, read_team_config, script_team, send_message
 
 pytest.importorskip("mcp")
@@ -52,7 +52,7 @@ async def start_mcp_server(cwd: Path, *words: str) -> AsyncIterator[Caller]:
             yield Caller(client)
 
 
-def shoal(cwd: Path, *words: str) -> subprocess.CompletedProcess[str]:
+def run_shoal(cwd: Path, *words: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-m", "shoal", *words],
         cwd=cwd,
@@ -105,7 +105,7 @@ async def test_a_client_leads_a_team_with_a_real_member(
 
 
 @pytest.mark.parametrize("whose", ["client", "server"])
-async def test_a_member_spends_no_more_than_it_was_given(
+async def test_a_member_spends_no_more_than_its_budget(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, whose: str
 ) -> None:
     ann = [call_tool("TaskList", "t1"), send_message("team-lead", "I went on.", "report"), "Told."]
@@ -183,14 +183,14 @@ async def test_a_client_joins_a_team_of_a_live_session(tmp_path: Path) -> None:
             assert read_inbox("roof", "codex")[-1]["read"]
             assert "team-lead" in await call("message_send", to="nobody", text="x")
             assert "Only its lead" in await call("team_delete")
-            twin = shoal(tmp_path, "mcp", "serve", "--team", "roof", "--as", "codex")
+            twin = run_shoal(tmp_path, "mcp", "serve", "--team", "roof", "--as", "codex")
             assert (twin.returncode, "another client already" in twin.stderr) == (1, True)
-            usurper = shoal(tmp_path, "mcp", "serve", "--team", "roof", "--as", "team-lead")
+            usurper = run_shoal(tmp_path, "mcp", "serve", "--team", "roof", "--as", "team-lead")
             assert (usurper.returncode, "led by a live session" in usurper.stderr) == (1, True)
             assert "not in the team" in await call("task_list", team="wall")
 
 
-async def test_a_run_goes_on_in_the_background_and_its_result_is_there(
+async def test_a_background_run_continues_and_its_result_can_be_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with run_provider(monkeypatch, lead=["The answer is 42."]):
@@ -218,7 +218,7 @@ async def test_a_template_starts_a_whole_team(tmp_path: Path, monkeypatch: pytes
         "---\nname: duo\ndescription: One helper.\nroles:\n  - name: ann\n    type: general-purpose\n"
         "    prompt: Help with {goal}.\n---\nLead ann to {goal}.\n"
     )
-    checked = shoal(tmp_path, "team", "template", "validate", ".claude/teams/duo.md")
+    checked = run_shoal(tmp_path, "team", "template", "validate", ".claude/teams/duo.md")
     assert checked.returncode == 0, checked.stdout + checked.stderr
     async with (
         run_provider(monkeypatch, lead=["It is done."], ann=["Idle."]),
@@ -230,13 +230,13 @@ async def test_a_template_starts_a_whole_team(tmp_path: Path, monkeypatch: pytes
 
 
 def test_an_impossible_identity_is_refused_at_once(tmp_path: Path) -> None:
-    ran = shoal(tmp_path, "mcp", "serve", "--team", "roof")
+    ran = run_shoal(tmp_path, "mcp", "serve", "--team", "roof")
     assert (ran.returncode, "--as" in ran.stderr) == (2, True)
-    ran = shoal(tmp_path, "mcp", "serve", "--team", "roof", "--as", "codex")
+    ran = run_shoal(tmp_path, "mcp", "serve", "--team", "roof", "--as", "codex")
     assert (ran.returncode, "There is no team roof" in ran.stderr) == (1, True)
 
 
-def test_without_the_sdk_it_says_what_to_type(tmp_path: Path) -> None:
+def test_without_the_mcp_sdk_the_command_says_what_to_install(tmp_path: Path) -> None:
     code = (
         "import importlib.util as u, sys\nfind = u.find_spec\n"
         "u.find_spec = lambda name, *more: None if name == 'mcp' else find(name, *more)\n"

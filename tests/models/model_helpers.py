@@ -57,15 +57,15 @@ def _create_model(
     api_key: str | None = "sk-test",
     **access: Any,
 ) -> Model:
-    reached = ProviderAccess(base_url=url, api_key=api_key, deadlines=deadlines, **access)
+    provider_access = ProviderAccess(base_url=url, api_key=api_key, deadlines=deadlines, **access)
     return create_model(
-        provider, card or get_model_card(provider, model), reached, clock=clock or SystemClock()
+        provider, card or get_model_card(provider, model), provider_access, clock=clock or SystemClock()
     )
 
 
 def make_request(*messages: Message | str, **fields: Any) -> ModelRequest:
-    spoken = [user_message(message) if isinstance(message, str) else message for message in messages]
-    return ModelRequest(system=fields.pop("system", "Be brief."), messages=spoken, **fields)
+    user_messages = [user_message(message) if isinstance(message, str) else message for message in messages]
+    return ModelRequest(system=fields.pop("system", "Be brief."), messages=user_messages, **fields)
 
 
 class DeltaRecorder:

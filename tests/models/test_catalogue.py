@@ -42,12 +42,12 @@ from shoal.testing import chat_server
         ("deepseek/deepseek-chat", "openrouter", "deepseek/deepseek-chat"),
     ],
 )
-def test_a_name_says_who_is_asked_for_what(name: str, provider: str, model: str) -> None:
+def test_a_model_name_selects_the_provider_and_the_model(name: str, provider: str, model: str) -> None:
     assert resolve_model(name)[:2] == (provider, model)
 
 
 @pytest.mark.parametrize("alias", ["opus", "sonnet", "haiku"])
-def test_an_alias_is_a_priced_model_of_each_provider_that_has_them(alias: str) -> None:
+def test_an_alias_resolves_to_a_priced_model_of_each_provider(alias: str) -> None:
     for provider in ("anthropic", "openai", "openrouter"):
         named, bare = resolve_model(f"{provider}:{alias}"), resolve_model(alias, provider=provider)
         assert named == bare
@@ -58,7 +58,7 @@ def test_an_alias_is_a_priced_model_of_each_provider_that_has_them(alias: str) -
     assert alias in resolve_model(alias).id
 
 
-def test_a_person_can_give_aliases_and_models_of_their_own() -> None:
+def test_a_person_can_configure_aliases_and_models() -> None:
     models = {"my-model": {"input": 1, "output": 2.5, "window": 9_000, "tools": False, "provider": "openai"}}
     provider, model, card = resolve_model("fast", models=models, aliases={"fast": "my-model"})
     assert (provider, model) == ("openai", "my-model")
@@ -67,7 +67,7 @@ def test_a_person_can_give_aliases_and_models_of_their_own() -> None:
     )
 
 
-def test_a_persons_row_changes_only_what_it_says() -> None:
+def test_a_configured_model_overrides_only_its_given_fields() -> None:
     ours = resolve_model("claude-sonnet-4-5").card
     theirs = resolve_model(
         "claude-sonnet-4-5", models={"anthropic:claude-sonnet-4-5": {"window": 1_000_000}}
@@ -77,7 +77,7 @@ def test_a_persons_row_changes_only_what_it_says() -> None:
 
 
 @pytest.mark.parametrize("row", [{"inptu": 1}, {"input": "cheap"}, 7])
-def test_a_row_that_cannot_be_used_is_named(row: Any) -> None:
+def test_an_invalid_configured_model_is_named(row: Any) -> None:
     with pytest.raises(SettingsError, match=r'"my-model".*Known fields are input'):
         resolve_model("my-model", models={"my-model": row})
 
@@ -86,14 +86,14 @@ def test_a_row_that_cannot_be_used_is_named(row: Any) -> None:
     ("typo", "meant"),
     [("sonet", "sonnet"), ("cluade-sonnet-4-5", "claude-sonnet-4-5"), ("gpt5.5", "gpt-5.5")],
 )
-def test_a_name_nobody_knows_comes_with_those_it_may_have_been(typo: str, meant: str) -> None:
+def test_an_unknown_model_name_is_refused_with_suggestions(typo: str, meant: str) -> None:
     with pytest.raises(UnknownModel, match=re.escape(meant)) as caught:
         resolve_model(typo)
     assert all(provider in str(caught.value) for provider in PROVIDERS)
     assert meant in suggest_models(f"anthropic:{typo}")
 
 
-def test_a_snapshot_is_its_model_and_a_new_release_is_not() -> None:
+def test_a_dated_snapshot_has_the_card_of_its_model_and_a_new_release_does_not() -> None:
     assert (
         get_model_card("anthropic", "claude-sonnet-4-5-20250929").price
         == get_model_card("anthropic", "claude-sonnet-4-5").price
@@ -113,13 +113,13 @@ def test_an_unknown_model_has_no_price_and_a_local_one_costs_nothing() -> None:
     )
 
 
-def test_a_routed_model_costs_what_it_costs_at_home() -> None:
+def test_a_routed_model_has_the_price_of_its_original_provider() -> None:
     routed = get_model_card("openrouter", "anthropic/claude-sonnet-4.5")
     assert routed.price == get_model_card("anthropic", "claude-sonnet-4-5").price
     assert get_model_card("openrouter", "openai/gpt-5.5").window == get_model_card("openai", "gpt-5.5").window
 
 
-def test_a_long_prompt_costs_its_own_price_from_the_first_token() -> None:
+def test_a_long_prompt_has_the_higher_price_for_all_its_tokens() -> None:
     price = get_model_card("anthropic", "claude-haiku-5-5").price
     assert price is not None
     assert price.compute_cost(Usage(input_tokens=100_000)) == pytest.approx(0.01)
@@ -139,11 +139,11 @@ def test_a_long_prompt_costs_its_own_price_from_the_first_token() -> None:
         ("tiny", (0, 0)),
     ],
 )
-def test_a_version_is_read_from_the_name(model: str, version: tuple[int, int]) -> None:
+def test_the_model_version_is_read_from_the_name(model: str, version: tuple[int, int]) -> None:
     assert parse_model_version(model) == version
 
 
-def test_each_provider_is_made_into_its_kind_of_model() -> None:
+def test_each_provider_gets_its_type_of_model() -> None:
     for provider, kind in {
         "anthropic": MessagesApiModel,
         "openai": ChatApiModel,
@@ -160,7 +160,7 @@ def test_each_provider_is_made_into_its_kind_of_model() -> None:
 
 
 @pytest.mark.parametrize("suffix", ["", "/", "/v1", "/v1/", "/v1/chat/completions"])
-async def test_a_base_url_may_end_where_people_end_it(suffix: str) -> None:
+async def test_a_base_url_may_end_at_the_host_the_version_or_the_path(suffix: str) -> None:
     async with chat_server(["Hi."]) as server:
         access = ProviderAccess(base_url=server.url + suffix)
         model = create_model("openai", get_model_card("openai", "m"), access, clock=SystemClock())
@@ -169,7 +169,7 @@ async def test_a_base_url_may_end_where_people_end_it(suffix: str) -> None:
         assert "authorization" not in server.requests[0].headers
 
 
-async def test_a_running_ollama_is_found_with_its_models() -> None:
+async def test_a_running_ollama_server_is_found_with_its_models() -> None:
     async with chat_server([], models=("qwen3:8b", "llama3.2:3b")) as server:
         assert await list_ollama_models(server.url) == ["qwen3:8b", "llama3.2:3b"]
         assert await list_ollama_models(f"{server.url}/v1") == ["qwen3:8b", "llama3.2:3b"]
@@ -186,12 +186,12 @@ async def test_a_running_ollama_is_found_with_its_models() -> None:
         b"220 smtp",
     ],
 )
-async def test_something_else_on_that_port_is_no_ollama(answer: bytes) -> None:
+async def test_another_server_on_the_ollama_port_is_not_taken_for_ollama(answer: bytes) -> None:
     async with serve_responses(answer) as url:
         assert await list_ollama_models(url) == []
 
 
-async def test_looking_for_an_ollama_takes_no_time_when_nobody_answers() -> None:
+async def test_the_search_for_ollama_is_short_when_no_server_answers() -> None:
     async with serve_responses(make_response(b"")[:-4], b"never sent", close_connection=False) as silent:
         began = time.monotonic()
         assert await list_ollama_models(silent) == []

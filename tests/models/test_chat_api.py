@@ -50,13 +50,15 @@ CARD = get_model_card("openai", "gpt-4.1")
 PNG = ImageBlock(source=Base64ImageSource(media_type="image/png", data="iVBORw0KGgo="))
 
 
-def body(*messages: Message | str, dialect: ChatServerDialect | None = None, **fields: Any) -> dict[str, Any]:
+def build_chat_request_body(
+    *messages: Message | str, dialect: ChatServerDialect | None = None, **fields: Any
+) -> dict[str, Any]:
     return json.loads(
         encode_json(build_chat_body(make_request(*messages, **fields), CARD, dialect or ChatServerDialect()))
     )
 
 
-def chunk(delta: dict[str, Any] | None = None, finish: str | None = None, **more: Any) -> dict[str, Any]:
+def make_chunk(delta: dict[str, Any] | None = None, finish: str | None = None, **more: Any) -> dict[str, Any]:
     return {
         "id": "c1",
         "model": "m",
@@ -80,19 +82,19 @@ async def test_a_reply_carries_text_reasoning_and_parallel_calls() -> None:
         ToolUseBlock(id="call_bbbbbbbb", name="Grep", input={}),
     )
     async with chat_server([MockReply(content=content)]) as server:
-        model, ear = create_openai_model(server.url), DeltaRecorder()
-        reply = await model.generate_reply(make_request("Go.", tools=[READ_SCHEMA, GREP_SCHEMA]), ear)
+        model, recorder = create_openai_model(server.url), DeltaRecorder()
+        reply = await model.generate_reply(make_request("Go.", tools=[READ_SCHEMA, GREP_SCHEMA]), recorder)
         await model.aclose()
     assert reply.message.content == content
     assert reply.stop_reason == "tool_use"
-    assert ear.deltas[0] == ModelAttemptStarted()
-    assert ear.join_text(TextDelta) == "I look at both. 🐎"
-    assert ear.join_text(ThinkingDelta) == "Both at once, then."
-    assert ear.list_deltas(ToolInputDelta)[-1].name == "Grep"
+    assert recorder.deltas[0] == ModelAttemptStarted()
+    assert recorder.join_text(TextDelta) == "I look at both. 🐎"
+    assert recorder.join_text(ThinkingDelta) == "Both at once, then."
+    assert recorder.list_deltas(ToolInputDelta)[-1].name == "Grep"
 
 
 @pytest.mark.spec("USR-19")
-async def test_usage_is_what_the_provider_reported_with_the_cached_part_apart() -> None:
+async def test_usage_is_as_reported_with_cached_tokens_counted_separately() -> None:
     usage = Usage(input_tokens=100, output_tokens=20, cache_read_input_tokens=900)
     async with chat_server([MockReply(content=(TextBlock(text="Hi."),), usage=usage), "Again."]) as server:
         model = create_openai_model(server.url)
@@ -105,7 +107,7 @@ async def test_usage_is_what_the_provider_reported_with_the_cached_part_apart() 
 
 @pytest.mark.spec("USR-19")
 async def test_a_server_that_reports_no_usage_is_not_counted_as_zero() -> None:
-    reply = await parse_reply_chunks(chunk({"content": "Hi."}, "stop"), "[DONE]")
+    reply = await parse_reply_chunks(make_chunk({"content": "Hi."}, "stop"), "[DONE]")
     assert reply.usage == Usage()
     assert not reply.counted
 
@@ -133,19 +135,19 @@ async def test_a_server_that_reports_no_usage_is_not_counted_as_zero() -> None:
 )
 async def test_cached_tokens_are_found_where_each_server_puts_them(raw: Any, usage: Usage) -> None:
     assert (
-        await parse_reply_chunks(chunk({"content": "x"}, "stop"), chunk(usage=raw), "[DONE]")
+        await parse_reply_chunks(make_chunk({"content": "x"}, "stop"), make_chunk(usage=raw), "[DONE]")
     ).usage == usage
 
 
 async def test_usage_repeated_in_every_chunk_counts_once() -> None:
     counts = [{"prompt_tokens": 5, "completion_tokens": n} for n in (1, 2, 3)]
-    chunks = [chunk({"content": "x"}, usage=count) for count in counts]
-    reply = await parse_reply_chunks(*chunks, chunk(finish="stop"), "[DONE]")
+    chunks = [make_chunk({"content": "x"}, usage=count) for count in counts]
+    reply = await parse_reply_chunks(*chunks, make_chunk(finish="stop"), "[DONE]")
     assert reply.usage == Usage(input_tokens=5, output_tokens=3)
 
 
 @pytest.mark.parametrize("how", ["close", "clean"])
-async def test_a_stream_cut_anywhere_is_a_cut_and_never_half_a_reply(how: str) -> None:
+async def test_a_stream_cut_anywhere_raises_stream_cut_and_returns_no_partial_reply(how: str) -> None:
     content = (
         TextBlock(text="Reading now."),
         ToolUseBlock(id="call_12345", name="Read", input={"path": "abcdef"}),
@@ -168,12 +170,14 @@ async def test_a_stream_cut_anywhere_is_a_cut_and_never_half_a_reply(how: str) -
         await model.aclose()
 
 
-async def test_a_server_without_an_end_mark_is_understood() -> None:
-    reply = await parse_reply_chunks(chunk({"content": "Hi."}, "stop"), chunk(usage={"prompt_tokens": 1}))
+async def test_a_stream_without_an_end_mark_is_read() -> None:
+    reply = await parse_reply_chunks(
+        make_chunk({"content": "Hi."}, "stop"), make_chunk(usage={"prompt_tokens": 1})
+    )
     assert reply.message.text == "Hi."
 
 
-async def test_an_error_in_the_middle_of_a_stream_is_that_error() -> None:
+async def test_an_error_event_in_a_stream_raises_that_error() -> None:
     async with chat_server([["Half an answer", StreamErrorFault(after=3)]]) as server:
         model = create_openai_model(server.url)
         with pytest.raises(Overloaded):
@@ -181,7 +185,7 @@ async def test_an_error_in_the_middle_of_a_stream_is_that_error() -> None:
         await model.aclose()
 
 
-async def test_broken_arguments_are_kept_as_they_came() -> None:
+async def test_broken_tool_arguments_are_kept_as_received() -> None:
     answer = MockReply(
         content=(make_tool_call("Read", call_id="call_12345"),),
         faults=(BrokenToolJsonFault(arguments='{"a'),),
@@ -193,22 +197,22 @@ async def test_broken_arguments_are_kept_as_they_came() -> None:
     assert reply.message.tool_uses[0].input == {MALFORMED_INPUT_KEY: '{"a'}
 
 
-async def test_calls_without_ids_get_the_next_free_numbers_every_time_the_same() -> None:
+async def test_tool_calls_without_ids_get_the_next_free_numbers_deterministically() -> None:
     parts = [{"index": n, "function": {"name": "Read", "arguments": "{}"}} for n in (0, 1)]
     history = (
         user_message("Go."),
         Message(role="assistant", content=(ToolUseBlock(id="call_00002", name="Read", input={}),)),
         Message(role="user", content=(ToolResultBlock(tool_use_id="call_00002"),)),
     )
-    chunks = (chunk({"tool_calls": parts}, "tool_calls"), "[DONE]")
+    chunks = (make_chunk({"tool_calls": parts}, "tool_calls"), "[DONE]")
     replies = [await parse_reply_chunks(*chunks, messages=history) for _ in range(2)]
     assert [use.id for use in replies[0].message.tool_uses] == ["call_00001", "call_00003"]
     assert replies[0].message == replies[1].message
 
 
-async def test_an_id_that_is_taken_is_replaced() -> None:
+async def test_a_duplicate_call_id_is_replaced() -> None:
     parts = [{"index": n, "id": "0", "function": {"name": "Read", "arguments": "{}"}} for n in (0, 1)]
-    reply = await parse_reply_chunks(chunk({"tool_calls": parts}, "stop"), "[DONE]")
+    reply = await parse_reply_chunks(make_chunk({"tool_calls": parts}, "stop"), "[DONE]")
     assert [use.id for use in reply.message.tool_uses] == ["0", "call_00000"]
     assert reply.stop_reason == "tool_use"
 
@@ -218,9 +222,9 @@ async def test_calls_without_an_index_are_distinguished_by_their_ids() -> None:
         return {"id": call_id, "function": {"name": "Read" if call_id else None, "arguments": arguments}}
 
     reply = await parse_reply_chunks(
-        chunk({"tool_calls": [part("call_aaaaa", '{"path"')]}),
-        chunk({"tool_calls": [part(None, ': "a"}')]}),
-        chunk({"tool_calls": [part("call_bbbbb", {"path": "b"})]}, "tool_calls"),
+        make_chunk({"tool_calls": [part("call_aaaaa", '{"path"')]}),
+        make_chunk({"tool_calls": [part(None, ': "a"}')]}),
+        make_chunk({"tool_calls": [part("call_bbbbb", {"path": "b"})]}, "tool_calls"),
         "[DONE]",
     )
     assert [use.input for use in reply.message.tool_uses] == [{"path": "a"}, {"path": "b"}]
@@ -231,8 +235,8 @@ async def test_calls_with_the_same_index_are_distinguished_by_their_ids() -> Non
         return {"index": 0, "id": call_id, "function": {"name": "Read", "arguments": arguments}}
 
     reply = await parse_reply_chunks(
-        chunk({"tool_calls": [part("call_aaaaa", '{"path": "a"}')]}),
-        chunk({"tool_calls": [part("call_bbbbb", '{"path": "b"}')]}, "tool_calls"),
+        make_chunk({"tool_calls": [part("call_aaaaa", '{"path": "a"}')]}),
+        make_chunk({"tool_calls": [part("call_bbbbb", '{"path": "b"}')]}, "tool_calls"),
         "[DONE]",
     )
     assert [(use.id, use.input) for use in reply.message.tool_uses] == [
@@ -241,14 +245,14 @@ async def test_calls_with_the_same_index_are_distinguished_by_their_ids() -> Non
     ]
 
 
-async def test_a_call_every_part_of_which_has_an_id_of_its_own_is_one_call() -> None:
+async def test_chunks_with_different_ids_and_one_index_are_one_call() -> None:
     def part(call_id: str, name: str | None, arguments: str) -> dict[str, Any]:
         return {"index": 0, "id": call_id, "function": {"name": name, "arguments": arguments}}
 
     reply = await parse_reply_chunks(
-        chunk({"tool_calls": [part("call_aaaaa", "Read", "")]}),
-        chunk({"tool_calls": [part("call_bbbbb", None, '{"path"')]}),
-        chunk({"tool_calls": [part("call_ccccc", None, ': "a"}')]}, "tool_calls"),
+        make_chunk({"tool_calls": [part("call_aaaaa", "Read", "")]}),
+        make_chunk({"tool_calls": [part("call_bbbbb", None, '{"path"')]}),
+        make_chunk({"tool_calls": [part("call_ccccc", None, ': "a"}')]}, "tool_calls"),
         "[DONE]",
     )
     assert [use.input for use in reply.message.tool_uses] == [{"path": "a"}]
@@ -258,29 +262,31 @@ async def test_a_call_every_part_of_which_has_an_id_of_its_own_is_one_call() -> 
     ("finish", "stop"),
     [("stop", "end_turn"), ("length", "max_tokens"), ("content_filter", "refusal"), ("odd", "end_turn")],
 )
-async def test_the_reason_to_stop_is_translated(finish: str, stop: str) -> None:
-    assert (await parse_reply_chunks(chunk({"content": "x"}, finish), "[DONE]")).stop_reason == stop
+async def test_the_stop_reason_is_translated(finish: str, stop: str) -> None:
+    assert (await parse_reply_chunks(make_chunk({"content": "x"}, finish), "[DONE]")).stop_reason == stop
 
 
 async def test_a_refusal_is_streamed_and_marked() -> None:
-    reply = await parse_reply_chunks(chunk({"refusal": "No."}), chunk(finish="stop"), "[DONE]")
+    reply = await parse_reply_chunks(make_chunk({"refusal": "No."}), make_chunk(finish="stop"), "[DONE]")
     assert reply.message.text == "No."
     assert reply.stop_reason == "refusal"
 
 
-async def test_content_in_parts_and_reasoning_by_its_other_name_are_understood() -> None:
+async def test_content_in_parts_and_alternative_reasoning_fields_are_read() -> None:
     parts = [{"type": "text", "text": "in "}, {"type": "text", "text": "parts"}]
-    reply = await parse_reply_chunks(chunk({"reasoning": "hm"}), chunk({"content": parts}, "stop"), "[DONE]")
+    reply = await parse_reply_chunks(
+        make_chunk({"reasoning": "hm"}), make_chunk({"content": parts}, "stop"), "[DONE]"
+    )
     assert reply.message.content == (ThinkingBlock(thinking="hm"), TextBlock(text="in parts"))
 
 
-async def test_a_chunk_that_makes_no_sense_is_a_bad_reply() -> None:
+async def test_an_invalid_chunk_is_a_bad_reply() -> None:
     with pytest.raises(BadReply, match="makes no sense"):
         await parse_reply_chunks({"choices": [{"delta": {"tool_calls": ["x"]}}]})
 
 
-def test_results_are_messages_of_their_own_and_their_images_follow() -> None:
-    sent = body(
+def test_tool_results_are_separate_messages_followed_by_their_images() -> None:
+    sent = build_chat_request_body(
         "Look.",
         Message(
             role="assistant",
@@ -309,8 +315,8 @@ def test_results_are_messages_of_their_own_and_their_images_follow() -> None:
     assert sent[5]["content"][1]["image_url"]["url"] == "data:image/png;base64,iVBORw0KGgo="
 
 
-def test_usage_is_always_asked_for_and_plain_text_stays_plain() -> None:
-    sent = body("One.", "Two.")
+def test_usage_is_always_requested_and_plain_text_stays_a_string() -> None:
+    sent = build_chat_request_body("One.", "Two.")
     assert sent["stream_options"] == {"include_usage": True}
     assert sent["messages"][1] == {"role": "user", "content": "One.\n\nTwo."}
     assert not {"tools", "max_tokens", "max_completion_tokens"} & set(sent)
@@ -318,25 +324,29 @@ def test_usage_is_always_asked_for_and_plain_text_stays_plain() -> None:
 
 def test_limits_and_thinking_use_the_fields_of_each_server() -> None:
     official = select_chat_dialect("openai", "gpt-5.1", "https://api.openai.com/v1")
-    sent = body("Hi.", dialect=official, max_tokens=100, thinking_tokens=20_000, temperature=1.0)
+    sent = build_chat_request_body(
+        "Hi.", dialect=official, max_tokens=100, thinking_tokens=20_000, temperature=1.0
+    )
     assert sent["max_completion_tokens"] == 100
     assert sent["reasoning_effort"] == "high"
     assert "temperature" not in sent
     local = select_chat_dialect("openai", "gpt-5.1", "http://localhost:8000/v1")
-    sent = body("Hi.", dialect=local, max_tokens=100, thinking_tokens=20_000, temperature=1.0)
+    sent = build_chat_request_body(
+        "Hi.", dialect=local, max_tokens=100, thinking_tokens=20_000, temperature=1.0
+    )
     assert sent["max_tokens"] == 100
     assert sent["temperature"] == 1.0
     assert "reasoning_effort" not in sent
-    assert body("Hi.", dialect=local)["max_tokens"] == CARD.max_output
+    assert build_chat_request_body("Hi.", dialect=local)["max_tokens"] == CARD.max_output
     imitation = select_chat_dialect("openai", "gpt-5.1", "https://api.notopenai.com/v1")
-    assert "reasoning_effort" not in body("Hi.", dialect=imitation, thinking_tokens=20_000)
+    assert "reasoning_effort" not in build_chat_request_body("Hi.", dialect=imitation, thinking_tokens=20_000)
     router = select_chat_dialect("openrouter", "openai/gpt-5.1", "https://openrouter.ai/api/v1")
-    assert body("Hi.", dialect=router, thinking_tokens=9)["reasoning"] == {"max_tokens": 9}
+    assert build_chat_request_body("Hi.", dialect=router, thinking_tokens=9)["reasoning"] == {"max_tokens": 9}
     newest = select_chat_dialect("openai", "gpt-5.6-sol", "https://api.openai.com/v1")
-    assert body("Hi.", dialect=newest, tools=[READ_SCHEMA])["reasoning_effort"] == "none"
+    assert build_chat_request_body("Hi.", dialect=newest, tools=[READ_SCHEMA])["reasoning_effort"] == "none"
 
 
-def test_the_prefix_is_the_same_bytes_from_turn_to_turn() -> None:
+def test_the_request_prefix_has_the_same_bytes_in_every_turn() -> None:
     turns = [
         user_message("Look."),
         Message(role="assistant", content=(ToolUseBlock(id="c1", name="Read", input={"path": "a"}),)),
@@ -349,8 +359,8 @@ def test_the_prefix_is_the_same_bytes_from_turn_to_turn() -> None:
     assert long.startswith(short.removesuffix(b"]}"))
 
 
-async def test_a_server_that_wants_reasoning_back_gets_it_from_then_on() -> None:
-    def mind(body: Mapping[str, Any]) -> Any:
+async def test_a_server_that_requires_reasoning_gets_it_from_then_on() -> None:
+    def reply_to(body: Mapping[str, Any]) -> Any:
         thoughts = [
             message.get("reasoning_content") for message in body["messages"] if message["role"] == "assistant"
         ]
@@ -371,7 +381,7 @@ async def test_a_server_that_wants_reasoning_back_gets_it_from_then_on() -> None
         ),
         Message(role="user", content=(ToolResultBlock(tool_use_id="call_12345", content="x"),)),
     )
-    async with chat_server(mind) as server:
+    async with chat_server(reply_to) as server:
         model = create_openai_model(server.url)
         for _ in range(2):
             assert (
@@ -381,7 +391,7 @@ async def test_a_server_that_wants_reasoning_back_gets_it_from_then_on() -> None
         assert server.request_count == 3
 
 
-async def test_a_complaint_that_was_heeded_once_is_not_heeded_for_ever() -> None:
+async def test_a_repeated_complaint_of_a_server_is_raised() -> None:
     words = "Missing `reasoning_content` field"
     async with chat_server([HttpErrorFault(status=400, message=words)] * 2) as server:
         model = create_openai_model(server.url)
@@ -404,7 +414,7 @@ def make_conversation_ending_with(words: str) -> tuple[Message, ...]:
 
 
 @pytest.mark.spec("FRK-02")
-def test_siblings_that_differ_in_their_last_words_send_the_same_bytes_up_to_them() -> None:
+def test_sibling_requests_share_the_bytes_before_their_last_message() -> None:
     first, second = (
         encode_json(
             build_chat_body(
@@ -419,20 +429,26 @@ def test_siblings_that_differ_in_their_last_words_send_the_same_bytes_up_to_them
     assert first.partition(b"do A")[2] == b'"}]}'
 
 
-def test_where_the_cache_wants_marks_they_stand_as_in_the_messages_api() -> None:
+def test_cache_marks_are_placed_as_in_the_messages_api() -> None:
     router = select_chat_dialect("openrouter", "anthropic/claude-sonnet-4.5", "https://openrouter.ai/api/v1")
-    sent = body(*make_conversation_ending_with("Go on."), system="Be brief.", dialect=router)["messages"]
+    sent = build_chat_request_body(
+        *make_conversation_ending_with("Go on."), system="Be brief.", dialect=router
+    )["messages"]
     marked = [index for index, message in enumerate(sent) if "cache_control" in str(message)]
     assert [sent[index]["role"] for index in marked] == ["system", "user", "tool", "user"]
     assert marked[1:] == [3, 6, 7]
     mark = {"type": "ephemeral"}
     assert sent[7]["content"] == [{"type": "text", "text": "Go on.", "cache_control": mark}]
     other = select_chat_dialect("openrouter", "openai/gpt-5.1", "https://openrouter.ai/api/v1")
-    assert "cache_control" not in str(body(*make_conversation_ending_with("Go on."), dialect=other))
+    assert "cache_control" not in str(
+        build_chat_request_body(*make_conversation_ending_with("Go on."), dialect=other)
+    )
 
 
-def test_an_empty_result_is_not_marked() -> None:
+def test_an_empty_result_gets_no_cache_mark() -> None:
     nothing = Message(role="user", content=(ToolResultBlock(tool_use_id="t1", content=""),))
     call = Message(role="assistant", content=(ToolUseBlock(id="t1", name="Read", input={}),))
-    sent = body("Go.", call, nothing, dialect=ChatServerDialect(cache_marks=True))["messages"]
+    sent = build_chat_request_body("Go.", call, nothing, dialect=ChatServerDialect(cache_marks=True))[
+        "messages"
+    ]
     assert sent[-1]["content"] == ""

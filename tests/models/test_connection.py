@@ -52,7 +52,7 @@ def certificate(tmp_path: Path) -> Iterator[tuple[Path, Path]]:
 
 
 @contextlib.asynccontextmanager
-async def secure_server(key: Path, cert: Path) -> AsyncGenerator[int]:
+async def serve_tls(key: Path, cert: Path) -> AsyncGenerator[int]:
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await read_whole_request(reader)
         writer.write(HELLO)
@@ -65,7 +65,7 @@ async def secure_server(key: Path, cert: Path) -> AsyncGenerator[int]:
 
 
 @contextlib.asynccontextmanager
-async def proxy(seen: list[bytes], *, refuse: bool = False) -> AsyncGenerator[str]:
+async def serve_proxy(seen: list[bytes], *, refuse: bool = False) -> AsyncGenerator[str]:
     async def pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
             while data := await reader.read(65536):
@@ -89,31 +89,31 @@ async def proxy(seen: list[bytes], *, refuse: bool = False) -> AsyncGenerator[st
         yield f"http://ann:s%20e@127.0.0.1:{port}"
 
 
-async def test_a_provider_is_asked_over_tls(
+async def test_a_request_is_sent_over_tls(
     certificate: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("SSL_CERT_FILE", str(certificate[1]))
-    async with secure_server(*certificate) as port:
+    async with serve_tls(*certificate) as port:
         reply = await create_openai_model(f"https://localhost:{port}").generate_reply(
             make_request("Hi."), ignore_stream_delta
         )
     assert reply.message.text == "Hi."
 
 
-async def test_a_certificate_nobody_vouches_for_is_refused_for_good(certificate: tuple[Path, Path]) -> None:
-    async with secure_server(*certificate) as port:
+async def test_an_untrusted_certificate_is_a_permanent_error(certificate: tuple[Path, Path]) -> None:
+    async with serve_tls(*certificate) as port:
         with pytest.raises(BadRequest, match="SSL_CERT_FILE"):
             await create_openai_model(f"https://localhost:{port}").generate_reply(
                 make_request("Hi."), ignore_stream_delta
             )
 
 
-async def test_a_proxy_is_asked_for_a_tunnel_with_its_login(
+async def test_a_proxy_tunnel_is_requested_with_the_proxy_credentials(
     certificate: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("SSL_CERT_FILE", str(certificate[1]))
     seen: list[bytes] = []
-    async with secure_server(*certificate) as port, proxy(seen) as address:
+    async with serve_tls(*certificate) as port, serve_proxy(seen) as address:
         model = create_openai_model(f"https://localhost:{port}", proxy=address)
         reply = await model.generate_reply(make_request("Hi."), ignore_stream_delta)
     assert reply.message.text == "Hi."
@@ -121,15 +121,15 @@ async def test_a_proxy_is_asked_for_a_tunnel_with_its_login(
     assert b"Proxy-Authorization: Basic YW5uOnMgZQ==" in seen[0]
 
 
-async def test_a_proxy_that_refuses_is_named() -> None:
-    async with proxy([], refuse=True) as address:
+async def test_a_proxy_that_refuses_is_named_in_the_error() -> None:
+    async with serve_proxy([], refuse=True) as address:
         with pytest.raises(ConnectionLost, match=r"proxy 127\.0\.0\.1 answered 407"):
             await create_openai_model("http://localhost:9", proxy=address).generate_reply(
                 make_request("Hi."), ignore_stream_delta
             )
 
 
-async def test_a_connection_the_server_closed_is_not_used_again() -> None:
+async def test_a_connection_closed_by_the_server_is_not_reused() -> None:
     async with messages_server(["One."]) as server:
         model = create_anthropic_model(server.url)
         await model.generate_reply(make_request("Hi."), ignore_stream_delta)
@@ -139,13 +139,13 @@ async def test_a_connection_the_server_closed_is_not_used_again() -> None:
         await model.aclose()
 
 
-async def test_a_kept_connection_that_died_unnoticed_costs_no_failure() -> None:
+async def test_a_dead_kept_alive_connection_causes_no_failure() -> None:
     async with messages_server([["One.", StaleConnectionFault()], "Two."]) as server:
-        model, ear = create_anthropic_model(server.url), DeltaRecorder()
-        await model.generate_reply(make_request("Hi."), ear)
-        assert (await model.generate_reply(make_request("Hi."), ear)).message.text == "Two."
+        model, recorder = create_anthropic_model(server.url), DeltaRecorder()
+        await model.generate_reply(make_request("Hi."), recorder)
+        assert (await model.generate_reply(make_request("Hi."), recorder)).message.text == "Two."
         await model.aclose()
-    assert len(ear.list_deltas(ModelAttemptStarted)) == 2
+    assert len(recorder.list_deltas(ModelAttemptStarted)) == 2
 
 
 async def test_a_new_connection_that_dies_is_a_failure() -> None:
@@ -155,7 +155,7 @@ async def test_a_new_connection_that_dies_is_a_failure() -> None:
         assert server.request_count == 1
 
 
-async def test_a_connection_long_unused_is_not_used_again() -> None:
+async def test_a_connection_idle_for_too_long_is_not_reused() -> None:
     clock = FakeClock()
     async with messages_server(["One.", "Two.", "Three."]) as server:
         model = create_anthropic_model(server.url, clock=clock)
@@ -167,7 +167,7 @@ async def test_a_connection_long_unused_is_not_used_again() -> None:
         assert [request.connection for request in server.requests] == [1, 1, 2]
 
 
-async def test_many_at_once_have_a_connection_each_and_then_share() -> None:
+async def test_concurrent_requests_use_separate_connections_that_are_reused() -> None:
     async with messages_server(["Hi."] * 60) as server:
         model = create_anthropic_model(server.url)
         await asyncio.gather(
@@ -180,7 +180,7 @@ async def test_many_at_once_have_a_connection_each_and_then_share() -> None:
         await server.wait_for_disconnect()
 
 
-async def test_a_slow_reader_holds_the_other_side_back() -> None:
+async def test_a_slow_reader_applies_back_pressure_to_the_server() -> None:
     piece = make_events({"choices": [{"delta": {"content": "x" * 10_000}}]})
     end = make_events({"choices": [{"delta": {}, "finish_reason": "stop"}]}, "[DONE]")
     heard = asyncio.Event()
@@ -219,7 +219,7 @@ async def test_a_slow_reader_holds_the_other_side_back() -> None:
     assert len(reply.message.text) == 30_000_000
 
 
-async def test_a_reader_is_woken_by_the_end() -> None:
+async def test_the_end_of_a_stream_wakes_a_waiting_reader() -> None:
     connection = HttpConnection()
     reading = asyncio.ensure_future(connection.read_bytes())
     await asyncio.sleep(0)
@@ -228,7 +228,7 @@ async def test_a_reader_is_woken_by_the_end() -> None:
     assert not connection.is_reusable
 
 
-async def test_models_are_asked_for_at_the_whole_address_and_without_its_login() -> None:
+async def test_models_are_listed_at_the_full_base_url_without_credentials_in_the_path() -> None:
     heard: list[bytes] = []
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

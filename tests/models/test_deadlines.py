@@ -34,14 +34,14 @@ GREETING = TextBlock(text="A greeting of some length.")
 
 
 @pytest.mark.spec("USR-07")
-async def test_a_stream_that_falls_silent_ends_at_the_gap() -> None:
+async def test_a_silent_stream_ends_at_the_gap_deadline() -> None:
     clock = FakeClock()
     async with messages_server(
         [MockReply(content=(GREETING,), faults=(StalledStreamFault(after=3),))]
     ) as server:
-        model, ear = create_anthropic_model(server.url, clock=clock, deadlines=SHORT), DeltaRecorder()
-        reply = asyncio.ensure_future(model.generate_reply(make_request("Hi."), ear))
-        await ear.wait_for_deltas(TextDelta)
+        model, recorder = create_anthropic_model(server.url, clock=clock, deadlines=SHORT), DeltaRecorder()
+        reply = asyncio.ensure_future(model.generate_reply(make_request("Hi."), recorder))
+        await recorder.wait_for_deltas(TextDelta)
         await clock.advance(19)
         assert not reply.done()
         await clock.advance(1.5)
@@ -51,7 +51,7 @@ async def test_a_stream_that_falls_silent_ends_at_the_gap() -> None:
 
 
 @pytest.mark.spec("USR-07")
-async def test_a_provider_that_never_begins_ends_at_the_first_byte() -> None:
+async def test_a_provider_that_never_answers_ends_at_the_first_byte_deadline() -> None:
     clock = FakeClock()
     async with messages_server([[GREETING, DelayedReplyFault(seconds=3600)]]) as server:
         model = create_anthropic_model(server.url, clock=clock, deadlines=SHORT)
@@ -65,7 +65,7 @@ async def test_a_provider_that_never_begins_ends_at_the_first_byte() -> None:
 
 
 @pytest.mark.spec("USR-07")
-async def test_pings_end_a_silence_but_not_the_whole() -> None:
+async def test_pings_reset_the_gap_deadline_but_not_the_total_deadline() -> None:
     clock = FakeClock()
     drip = SlowStreamFault(seconds=5, size=40)
     async with messages_server([[GREETING, PingAfterEachEventFault(), drip]], clock=clock) as server:
@@ -81,7 +81,7 @@ async def test_pings_end_a_silence_but_not_the_whole() -> None:
         assert 95 <= clock.monotonic() - began <= 106
 
 
-async def test_a_slow_listener_is_not_a_silent_provider() -> None:
+async def test_a_slow_delta_listener_does_not_count_as_a_silent_provider() -> None:
     clock = FakeClock()
     heard = asyncio.Event()
 
@@ -99,7 +99,7 @@ async def test_a_slow_listener_is_not_a_silent_provider() -> None:
         await model.aclose()
 
 
-async def test_a_server_that_keeps_a_finished_stream_open_does_not_keep_the_reply() -> None:
+async def test_a_finished_reply_is_returned_while_the_server_keeps_the_stream_open() -> None:
     chunks = make_events({"choices": [{"delta": {"content": "Hi."}, "finish_reason": "stop"}]}, "[DONE]")
     endless = b"HTTP/1.1 200 X\r\nContent-Type: text/event-stream\r\n\r\n" + chunks
     async with serve_responses(endless, b"never sent", close_connection=False) as url:
@@ -109,7 +109,7 @@ async def test_a_server_that_keeps_a_finished_stream_open_does_not_keep_the_repl
     assert reply.message.text == "Hi."
 
 
-async def test_nobody_there_is_a_lost_connection() -> None:
+async def test_an_unreachable_server_is_a_lost_connection() -> None:
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))
         port = unused.getsockname()[1]
@@ -120,7 +120,7 @@ async def test_nobody_there_is_a_lost_connection() -> None:
 
 
 @pytest.mark.spec("USR-07")
-async def test_a_connection_that_is_not_taken_ends_at_its_deadline() -> None:
+async def test_a_connection_that_is_not_accepted_ends_at_its_deadline() -> None:
     # A listener whose queue is full leaves further connections hanging, as a dead router does.
     with socket.socket() as full:
         full.bind(("127.0.0.1", 0))
@@ -145,16 +145,16 @@ async def test_a_cancelled_request_leaves_no_connection() -> None:
     async with messages_server(
         [MockReply(content=(GREETING,), faults=(StalledStreamFault(after=3),))]
     ) as server:
-        model, ear = create_anthropic_model(server.url), DeltaRecorder()
-        reply = asyncio.ensure_future(model.generate_reply(make_request("Hi."), ear))
-        await ear.wait_for_deltas(TextDelta)
+        model, recorder = create_anthropic_model(server.url), DeltaRecorder()
+        reply = asyncio.ensure_future(model.generate_reply(make_request("Hi."), recorder))
+        await recorder.wait_for_deltas(TextDelta)
         reply.cancel()
         with pytest.raises(asyncio.CancelledError):
             await reply
         await server.wait_for_disconnect()
 
 
-async def test_ten_megabytes_of_text_cost_memory_in_proportion() -> None:
+async def test_ten_megabytes_of_text_use_proportional_memory() -> None:
     piece = "words " * 200
     count = 10_000_000 // len(piece)
     delta = b'data: {"choices":[{"delta":{"content":"%s"}}]}\n\n' % piece.encode()
@@ -170,14 +170,14 @@ async def test_ten_megabytes_of_text_cost_memory_in_proportion() -> None:
     assert peak < 60_000_000
 
 
-async def test_a_line_without_end_is_refused() -> None:
+async def test_an_endless_line_is_refused() -> None:
     text = b"HTTP/1.1 200 X\r\nContent-Type: text/event-stream\r\n\r\n" + b"data: " + b"x" * (33 << 20)
     async with serve_responses(text) as url:
         with pytest.raises(BadReply, match="more than 32 MB"):
             await create_openai_model(url).generate_reply(make_request("Talk."), ignore_stream_delta)
 
 
-async def test_an_answer_without_end_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_endless_answer_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("shoal.models.reply_stream._REPLY_LIMIT", 1 << 20)
     stream = make_events({"choices": [{"delta": {"content": "x" * 1_000}}]}) * 2_000
     async with serve_responses(make_response(stream, "Content-Type: text/event-stream")) as url:
@@ -185,7 +185,7 @@ async def test_an_answer_without_end_is_refused(monkeypatch: pytest.MonkeyPatch)
             await create_openai_model(url).generate_reply(make_request("Talk."), ignore_stream_delta)
 
 
-async def test_a_listener_hears_that_a_request_leaves_before_it_leaves() -> None:
+async def test_a_listener_is_notified_before_a_request_is_sent() -> None:
     async with messages_server(["Hi."]) as server:
         seen: list[int] = []
 

@@ -31,22 +31,24 @@ from shoal.testing.mock_replies import HttpErrorFault
 PLAIN = ModelCard(id="tiny", provider="openai", tools=False)
 
 
-def reply_of(text: str, **fields: Any) -> ModelReply:
+def make_text_reply(text: str, **fields: Any) -> ModelReply:
     message = Message(role="assistant", content=(ThinkingBlock(thinking="hm"), TextBlock(text=text)))
     return ModelReply(message=message, usage=Usage(), stop_reason="end_turn", model="tiny", **fields)
 
 
-async def test_a_call_is_asked_for_by_schema_and_read_back() -> None:
-    said = {
+async def test_a_tool_call_is_requested_by_schema_and_parsed() -> None:
+    content = {
         "turn": {"calls": [{"tool": "Read", "arguments": {"path": "a"}}, {"tool": "Grep", "arguments": {}}]}
     }
-    async with chat_server([json.dumps(said), json.dumps({"turn": {"answer": "It says 7."}})]) as server:
-        model, ear = create_openai_model(server.url, card=PLAIN), DeltaRecorder()
-        first = await model.generate_reply(make_request("Look.", tools=[READ_SCHEMA, GREP_SCHEMA]), ear)
-        assert not ear.list_deltas(TextDelta)
+    async with chat_server([json.dumps(content), json.dumps({"turn": {"answer": "It says 7."}})]) as server:
+        model, recorder = create_openai_model(server.url, card=PLAIN), DeltaRecorder()
+        first = await model.generate_reply(make_request("Look.", tools=[READ_SCHEMA, GREP_SCHEMA]), recorder)
+        assert not recorder.list_deltas(TextDelta)
         results = tuple(ToolResultBlock(tool_use_id=use.id, content="7") for use in first.message.tool_uses)
         history = (user_message("Look."), first.message, Message(role="user", content=results))
-        second = await model.generate_reply(make_request(*history, tools=[READ_SCHEMA, GREP_SCHEMA]), ear)
+        second = await model.generate_reply(
+            make_request(*history, tools=[READ_SCHEMA, GREP_SCHEMA]), recorder
+        )
         await model.aclose()
         sent = [request.body for request in server.requests]
     assert [(use.name, use.input) for use in first.message.tool_uses] == [
@@ -54,7 +56,7 @@ async def test_a_call_is_asked_for_by_schema_and_read_back() -> None:
         ("Grep", {}),
     ]
     assert first.stop_reason == "tool_use"
-    assert second.message.text == ear.join_text(TextDelta) == "It says 7."
+    assert second.message.text == recorder.join_text(TextDelta) == "It says 7."
     assert second.stop_reason == "end_turn"
     assert all("tools" not in body and body["response_format"]["type"] == "json_schema" for body in sent)
     assert {message["role"] for message in sent[1]["messages"]} == {"system", "user", "assistant"}
@@ -78,22 +80,22 @@ async def test_without_tools_nothing_is_emulated() -> None:
         "Function tools with reasoning_effort are not supported for gpt-7 in /v1/chat/completions.",
     ],
 )
-async def test_a_server_that_says_it_knows_no_tools_is_believed_once(words: str) -> None:
-    def mind(body: Mapping[str, Any]) -> Any:
+async def test_a_server_without_tool_support_is_emulated_after_its_first_error(words: str) -> None:
+    def script(body: Mapping[str, Any]) -> Any:
         status = 500 if "jinja" in words else 400
         return (
             HttpErrorFault(status=status, message=words) if "tools" in body else '{"turn": {"answer": "Hi."}}'
         )
 
-    async with chat_server(mind) as server:
-        model, ear = create_openai_model(server.url), DeltaRecorder()
+    async with chat_server(script) as server:
+        model, recorder = create_openai_model(server.url), DeltaRecorder()
         replies = [
-            await model.generate_reply(make_request("Hi.", tools=[READ_SCHEMA]), ear) for _ in range(2)
+            await model.generate_reply(make_request("Hi.", tools=[READ_SCHEMA]), recorder) for _ in range(2)
         ]
         await model.aclose()
         assert server.request_count == 3
     assert [reply.message.text for reply in replies] == ["Hi.", "Hi."]
-    assert len(ear.list_deltas(ModelAttemptStarted)) == 3
+    assert len(recorder.list_deltas(ModelAttemptStarted)) == 3
 
 
 @pytest.mark.parametrize(
@@ -116,16 +118,16 @@ async def test_a_server_that_says_it_knows_no_tools_is_believed_once(words: str)
         ("", ()),
     ],
 )
-def test_what_keeps_to_neither_form_is_taken_as_it_looks(text: str, content: Any) -> None:
-    assert parse_emulated_reply(reply_of(text), []).message.content == (
+def test_a_reply_in_another_format_is_read_by_its_appearance(text: str, content: Any) -> None:
+    assert parse_emulated_reply(make_text_reply(text), []).message.content == (
         ThinkingBlock(thinking="hm"),
         *content,
     )
 
 
-def test_ids_never_meet_those_of_the_history() -> None:
+def test_emulated_call_ids_differ_from_those_in_the_history() -> None:
     history = [Message(role="assistant", content=(ToolUseBlock(id="call_00001", name="Read", input={}),))]
-    reply = parse_emulated_reply(reply_of('{"calls": [{"tool": "Read"}]}'), history)
+    reply = parse_emulated_reply(make_text_reply('{"calls": [{"tool": "Read"}]}'), history)
     assert reply.message.tool_uses[0].id == "call_00002"
 
 

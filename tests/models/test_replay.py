@@ -25,11 +25,11 @@ READ = ToolSchema(name="Read", description="Reads a file.\nAll of it.", input_sc
 CARD = ModelCard(id="recorded-1", provider="somewhere", window=1000, price=TokenPrice(input=1, output=2))
 
 
-def asking(*texts, system="Be brief.", tools=(READ,), **more):
+def make_tool_request(*texts, system="Be brief.", tools=(READ,), **more):
     return ModelRequest(system=system, tools=tools, messages=[user_message(text) for text in texts], **more)
 
 
-async def record(path, *exchanges):
+async def record_exchanges(path, *exchanges):
     """Record (request, what the model says) pairs."""
     model = RecordingModel(ScriptedModel([said for _, said in exchanges], card=CARD), path)
     replies = [await model.generate_reply(request) for request, _ in exchanges]
@@ -37,7 +37,7 @@ async def record(path, *exchanges):
     return replies
 
 
-async def mismatch(model, request):
+async def get_mismatch(model, request):
     with pytest.raises(ReplayMismatch) as caught:
         await model.generate_reply(request)
     return str(caught.value)
@@ -56,15 +56,15 @@ async def test_a_replayed_reply_is_the_recorded_one_with_its_deltas(tmp_path):
     recording = RecordingModel(inner, tmp_path / "run.jsonl")
     heard, played = [], []
 
-    async def hear(delta):
+    async def collect_delta(delta):
         heard.append(delta)
 
-    async def hear_again(delta):
+    async def collect_delta_again(delta):
         played.append(delta)
 
-    first = await recording.generate_reply(asking("hello"), hear)
+    first = await recording.generate_reply(make_tool_request("hello"), collect_delta)
     replay = ReplayModel(tmp_path / "run.jsonl")
-    again = await replay.generate_reply(asking("hello"), hear_again)
+    again = await replay.generate_reply(make_tool_request("hello"), collect_delta_again)
     await recording.aclose()
     assert again == first
     assert list(again.message.tool_uses[0].input) == ["z", "a"], "the order of keys is kept"
@@ -87,36 +87,42 @@ async def test_deltas_of_a_failed_attempt_are_not_replayed(tmp_path):
         async def aclose(self): ...
 
     recording = RecordingModel(Retried(), tmp_path / "run.jsonl")
-    await recording.generate_reply(asking("hello"))
+    await recording.generate_reply(make_tool_request("hello"))
     await recording.aclose()
     played = []
 
-    async def hear(delta):
+    async def collect_delta(delta):
         played.append(delta)
 
-    await ReplayModel(tmp_path / "run.jsonl").generate_reply(asking("hello"), hear)
+    await ReplayModel(tmp_path / "run.jsonl").generate_reply(make_tool_request("hello"), collect_delta)
     assert played == [ModelAttemptStarted(), TextDelta("Whole answer.")]
 
 
-async def test_agents_are_matched_by_what_they_ask_in_any_order(tmp_path):
+async def test_requests_are_matched_by_content_in_any_order(tmp_path):
     path = tmp_path / "run.jsonl"
-    await record(path, (asking("a"), "for a"), (asking("b"), "for b"), (asking("a", "a2"), "for a2"))
+    await record_exchanges(
+        path,
+        (make_tool_request("a"), "for a"),
+        (make_tool_request("b"), "for b"),
+        (make_tool_request("a", "a2"), "for a2"),
+    )
     replay = ReplayModel(path)
     said = [
-        (await replay.generate_reply(asking(*texts))).message.text for texts in [("b",), ("a",), ("a", "a2")]
+        (await replay.generate_reply(make_tool_request(*texts))).message.text
+        for texts in [("b",), ("a",), ("a", "a2")]
     ]
     assert said == ["for b", "for a", "for a2"]
 
 
 async def test_equal_requests_get_their_replies_in_the_order_recorded(tmp_path):
     path = tmp_path / "run.jsonl"
-    await record(path, *[(asking("same"), f"reply {number}") for number in range(3)])
+    await record_exchanges(path, *[(make_tool_request("same"), f"reply {number}") for number in range(3)])
     replay = ReplayModel(path)
-    replies = await asyncio.gather(*[replay.generate_reply(asking("same")) for _ in range(3)])
+    replies = await asyncio.gather(*[replay.generate_reply(make_tool_request("same")) for _ in range(3)])
     assert [reply.message.text for reply in replies] == ["reply 0", "reply 1", "reply 2"]
 
 
-async def test_parallel_exchanges_are_each_one_whole_line(tmp_path):
+async def test_each_parallel_exchange_is_one_complete_line(tmp_path):
     path = tmp_path / "run.jsonl"
     meet = asyncio.Barrier(8)
 
@@ -126,47 +132,47 @@ async def test_parallel_exchanges_are_each_one_whole_line(tmp_path):
             return await super().generate_reply(request, on_delta)
 
     model = RecordingModel(Slow(lambda request: request.messages[0].text * 1000), path)
-    await asyncio.gather(*[model.generate_reply(asking(f"agent {number}")) for number in range(8)])
+    await asyncio.gather(*[model.generate_reply(make_tool_request(f"agent {number}")) for number in range(8)])
     await model.aclose()
     replay = ReplayModel(path)
     for number in range(8):
-        reply = await replay.generate_reply(asking(f"agent {number}"))
+        reply = await replay.generate_reply(make_tool_request(f"agent {number}"))
         assert reply.message.text == f"agent {number}" * 1000
 
 
-async def test_what_was_asked_is_taken_before_the_list_of_messages_grows(tmp_path):
+async def test_a_recorded_request_does_not_contain_messages_added_later(tmp_path):
     path = tmp_path / "run.jsonl"
     messages = [user_message("hello")]
     request = ModelRequest(system="", messages=messages)
 
-    def mind(_request):
+    def script(_request):
         messages.append(user_message("more"))
         return "said"
 
-    model = RecordingModel(ScriptedModel(mind), path)
+    model = RecordingModel(ScriptedModel(script), path)
     await model.generate_reply(request)
     await model.aclose()
     asked = ModelRequest(system="", messages=[user_message("hello")])
     assert (await ReplayModel(path).generate_reply(asked)).message.text == "said"
 
 
-async def test_a_recording_used_up_says_so(tmp_path):
+async def test_an_exhausted_recording_raises_an_error_that_says_so(tmp_path):
     path = tmp_path / "run.jsonl"
-    await record(path, (asking("a"), "x"), (asking("b"), "y"))
+    await record_exchanges(path, (make_tool_request("a"), "x"), (make_tool_request("b"), "y"))
     replay = ReplayModel(path)
-    await replay.generate_reply(asking("a"))
-    assert "as often as it was recorded" in await mismatch(replay, asking("a"))
-    await replay.generate_reply(asking("b"))
-    text = await mismatch(replay, asking("c"))
+    await replay.generate_reply(make_tool_request("a"))
+    assert "as often as it was recorded" in await get_mismatch(replay, make_tool_request("a"))
+    await replay.generate_reply(make_tool_request("b"))
+    text = await get_mismatch(replay, make_tool_request("c"))
     assert "used up: all 2 replies were played" in text
     assert str(path) in text
 
 
 @pytest.mark.spec("USR-30")
-async def test_a_changed_system_prompt_is_shown_as_a_difference(tmp_path):
+async def test_a_changed_system_prompt_is_shown_as_a_diff(tmp_path):
     path = tmp_path / "run.jsonl"
-    await record(path, (asking("a", system="One.\nTwo.\nThree."), "x"))
-    text = await mismatch(ReplayModel(path), asking("a", system="One.\n2.\nThree."))
+    await record_exchanges(path, (make_tool_request("a", system="One.\nTwo.\nThree."), "x"))
+    text = await get_mismatch(ReplayModel(path), make_tool_request("a", system="One.\n2.\nThree."))
     assert "the system prompt differs:" in text
     assert "-Two." in text
     assert "+2." in text
@@ -184,8 +190,10 @@ async def test_a_changed_message_is_named_by_its_number(tmp_path):
         return ModelRequest(system="", messages=[user_message("go"), call, answer])
 
     long = "x" * 5_000
-    await record(path, (asking("other"), "o"), (make_request_with_result(f"3 passed\n{long}A{long}"), "x"))
-    text = await mismatch(ReplayModel(path), make_request_with_result(f"3 passed\n{long}B{long}"))
+    await record_exchanges(
+        path, (make_tool_request("other"), "o"), (make_request_with_result(f"3 passed\n{long}A{long}"), "x")
+    )
+    text = await get_mismatch(ReplayModel(path), make_request_with_result(f"3 passed\n{long}B{long}"))
     assert "message 3 (user) differs:" in text
     assert any(line.startswith("+") and "B" in line for line in text.splitlines())
     assert any(line.startswith("-") and "A" in line for line in text.splitlines())
@@ -193,8 +201,8 @@ async def test_a_changed_message_is_named_by_its_number(tmp_path):
 
 async def test_more_messages_than_recorded_are_shown(tmp_path):
     path = tmp_path / "run.jsonl"
-    await record(path, (asking("a"), "x"))
-    text = await mismatch(ReplayModel(path), asking("a", "b"))
+    await record_exchanges(path, (make_tool_request("a"), "x"))
+    text = await get_mismatch(ReplayModel(path), make_tool_request("a", "b"))
     assert "the recorded request has 1 messages, this one 2" in text
     assert "+b" in text
 
@@ -205,27 +213,27 @@ async def test_changed_tools_and_settings_are_named(tmp_path):
     bash = ToolSchema(name="Bash", description="Runs.", input_schema={})
     grep = ToolSchema(name="Grep", description="Finds.", input_schema={})
     changed = ToolSchema(name="Read", description="Reads a file.\nA part of it.", input_schema={})
-    await record(path, (asking("a", tools=(READ, bash)), "x"))
-    text = await mismatch(ReplayModel(path), asking("a", tools=(changed, grep), max_tokens=5))
+    await record_exchanges(path, (make_tool_request("a", tools=(READ, bash)), "x"))
+    text = await get_mismatch(ReplayModel(path), make_tool_request("a", tools=(changed, grep), max_tokens=5))
     assert "no longer there: Bash" in text
     assert "tools that are new: Grep" in text
     assert "the tool Read differs:" in text
     assert "max_tokens differs: recorded None, asked 5" in text
-    text = await mismatch(ReplayModel(path), asking("a", tools=(bash, READ)))
+    text = await get_mismatch(ReplayModel(path), make_tool_request("a", tools=(bash, READ)))
     assert "the tools are in another order" in text
 
 
-async def test_a_difference_is_bounded(tmp_path):
+async def test_a_reported_difference_is_bounded(tmp_path):
     path = tmp_path / "run.jsonl"
-    await record(path, (asking("\n".join(f"old {n}" for n in range(500))), "x"))
-    text = await mismatch(ReplayModel(path), asking("\n".join(f"new {n}" for n in range(500))))
+    await record_exchanges(path, (make_tool_request("\n".join(f"old {n}" for n in range(500))), "x"))
+    text = await get_mismatch(ReplayModel(path), make_tool_request("\n".join(f"new {n}" for n in range(500))))
     assert len(text.splitlines()) <= 43
     assert text.endswith("… and more")
 
 
-async def test_a_broken_line_is_named_by_its_number(tmp_path):
+async def test_a_broken_recording_line_is_named_by_its_number(tmp_path):
     path = tmp_path / "run.jsonl"
-    await record(path, (asking("a"), "x"), (asking("b"), "y"))
+    await record_exchanges(path, (make_tool_request("a"), "x"), (make_tool_request("b"), "y"))
     torn = path.read_bytes()[:-20]
     path.write_bytes(torn)
     with pytest.raises(SettingsError, match=r"run\.jsonl is broken in line 2") as caught:
@@ -249,13 +257,13 @@ async def test_a_recording_that_cannot_be_written_is_a_store_error(tmp_path):
         RecordingModel(ScriptedModel([]), tmp_path)
     model = RecordingModel(ScriptedModel(["x"]), Path("/dev/full"))
     with pytest.raises(StateFileError, match="No space left"):
-        await model.generate_reply(asking("a"))
+        await model.generate_reply(make_tool_request("a"))
     await model.aclose()
 
 
 async def test_a_recording_is_private_and_grows(tmp_path):
     path = tmp_path / "run.jsonl"
-    await record(path, (asking("a"), "x"))
-    await record(path, (asking("b"), "y"))
+    await record_exchanges(path, (make_tool_request("a"), "x"))
+    await record_exchanges(path, (make_tool_request("b"), "y"))
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
-    assert (await ReplayModel(path).generate_reply(asking("b"))).message.text == "y"
+    assert (await ReplayModel(path).generate_reply(make_tool_request("b"))).message.text == "y"

@@ -89,16 +89,16 @@ def conversations() -> Iterator[ModelRequest]:
 
 
 @lru_cache
-def checked_by(kind: Any) -> Any:
+def create_type_checker(kind: Any) -> Any:
     from pydantic import TypeAdapter
 
     return TypeAdapter(kind)
 
 
-def fits(kind: Any, body: dict[str, Any]) -> None:
+def matches_type(kind: Any, body: dict[str, Any]) -> None:
     """Validated as the client's type, nothing is refused and nothing is unknown, hence dropped."""
     sent = json.loads(encode_json(body))
-    assert _materialize(checked_by(kind).validate_python(sent)) == sent
+    assert _materialize(create_type_checker(kind).validate_python(sent)) == sent
 
 
 def _materialize(value: Any) -> Any:
@@ -118,7 +118,9 @@ def test_messages_bodies_fit_the_official_types() -> None:
         for request in conversations():
             # The newest client no longer knows a temperature; the models that take one are older than it.
             plain = structs.replace(request, temperature=None)
-            fits(MessageCreateParamsStreaming, messages_body(plain, get_model_card("anthropic", model)))
+            matches_type(
+                MessageCreateParamsStreaming, messages_body(plain, get_model_card("anthropic", model))
+            )
 
 
 @pytest.mark.xdist_group("openai")
@@ -132,7 +134,7 @@ def test_chat_bodies_fit_the_official_types() -> None:
     ):
         for request in conversations():
             body = chat_body(request, get_model_card("openai", "gpt-5.5"), dialect)
-            fits(CompletionCreateParamsStreaming, body)
+            matches_type(CompletionCreateParamsStreaming, body)
 
 
 @pytest.mark.xdist_group("openai")
@@ -146,7 +148,7 @@ def test_responses_bodies_fit_the_official_types() -> None:
     for model in ("gpt-6-sol", "gpt-5", "gpt-4.1"):
         dialect = responses_dialect(model, "https://api.openai.com/v1")
         for request in (*conversations(), kept):
-            fits(
+            matches_type(
                 ResponseCreateParamsStreaming,
                 responses_body(request, get_model_card("openai", model), dialect),
             )
@@ -161,15 +163,15 @@ def test_emulated_bodies_fit_the_official_types() -> None:
             emulate_tools_in_prompt(request), get_model_card("openai", "gpt-6.1-sol"), ChatServerDialect()
         )
         body["response_format"] = build_emulated_reply_schema(request.tools or [READ_SCHEMA])
-        fits(CompletionCreateParamsStreaming, body)
+        matches_type(CompletionCreateParamsStreaming, body)
 
 
 @pytest.mark.xdist_group("anthropic")
-def test_a_body_that_does_not_fit_is_noticed() -> None:
+def test_an_invalid_body_is_detected() -> None:
     from anthropic.types.message_create_params import MessageCreateParamsStreaming
 
     body = messages_body(next(conversations()), get_model_card("anthropic", "claude-haiku-4-5"))
     with pytest.raises(AssertionError):
-        fits(MessageCreateParamsStreaming, body | {"unheard_of": 1})
+        matches_type(MessageCreateParamsStreaming, body | {"unheard_of": 1})
     with pytest.raises(ValueError, match="validation error"):
-        fits(MessageCreateParamsStreaming, body | {"messages": [{"role": "robot", "content": "x"}]})
+        matches_type(MessageCreateParamsStreaming, body | {"messages": [{"role": "robot", "content": "x"}]})

@@ -70,7 +70,7 @@ PNG = ImageBlock(source=Base64ImageSource(media_type="image/png", data="iVBORw0K
 SIGNED = "openai-responses:rs_1:blob"
 
 
-def body(
+def build_responses_request_body(
     *messages: Message | str, dialect: ResponsesServerDialect | None = None, unread: Any = (), **fields: Any
 ) -> dict[str, Any]:
     made = build_responses_body(
@@ -101,8 +101,8 @@ async def test_a_reply_carries_reasoning_text_and_parallel_calls_in_their_order(
     )
     usage = Usage(input_tokens=7, output_tokens=9, cache_read_input_tokens=40, cache_creation_input_tokens=3)
     async with responses_server([MockReply(content=content, usage=usage)]) as server:
-        model, ear = create_responses_model(server.url), DeltaRecorder()
-        reply = await model.generate_reply(make_request("Go.", tools=[READ_SCHEMA, GREP_SCHEMA]), ear)
+        model, recorder = create_responses_model(server.url), DeltaRecorder()
+        reply = await model.generate_reply(make_request("Go.", tools=[READ_SCHEMA, GREP_SCHEMA]), recorder)
         await model.aclose()
     thought, *rest = reply.message.content
     assert thought == ThinkingBlock(
@@ -112,13 +112,13 @@ async def test_a_reply_carries_reasoning_text_and_parallel_calls_in_their_order(
     assert reply.stop_reason == "tool_use"
     assert reply.usage == usage
     assert reply.counted
-    assert ear.deltas[0] == ModelAttemptStarted()
-    assert ear.join_text(TextDelta) == "I look at both. 🐎"
-    assert ear.join_text(ThinkingDelta) == "Both at once, then."
-    assert ear.list_deltas(ToolInputDelta)[-1].name == "Grep"
+    assert recorder.deltas[0] == ModelAttemptStarted()
+    assert recorder.join_text(TextDelta) == "I look at both. 🐎"
+    assert recorder.join_text(ThinkingDelta) == "Both at once, then."
+    assert recorder.list_deltas(ToolInputDelta)[-1].name == "Grep"
 
 
-async def test_reasoning_goes_back_sealed_as_it_came_and_nothing_is_stored_there() -> None:
+async def test_encrypted_reasoning_is_sent_back_unchanged_and_storage_is_off() -> None:
     answer = [ThinkingBlock(thinking="Look first.", signature="blob"), make_tool_call("Read", path="a")]
     async with responses_server([answer, "Done."]) as server:
         model = create_responses_model(server.url)
@@ -154,7 +154,7 @@ def test_no_provider_gets_the_reasoning_of_another() -> None:
         make_assistant_message(theirs, ours, ThinkingBlock(thinking="c"), TextBlock(text="Hm.")),
         "And?",
     )
-    kinds = [item["type"] for item in body(*history)["input"]]
+    kinds = [item["type"] for item in build_responses_request_body(*history)["input"]]
     assert kinds == ["message", "reasoning", "message", "message"]
     claude = json.loads(
         encode_json(messages_body(make_request(*history), get_model_card("anthropic", "claude-sonnet-4-5")))
@@ -164,12 +164,15 @@ def test_no_provider_gets_the_reasoning_of_another() -> None:
     assert "blob" not in encode_json(chat).decode()
 
 
-def test_reasoning_that_nothing_came_of_is_left_out() -> None:
+def test_reasoning_without_a_following_item_is_left_out() -> None:
     history = ("Hi.", make_assistant_message(ThinkingBlock(thinking="cut", signature=SIGNED)), "Go on.")
-    assert [item["type"] for item in body(*history)["input"]] == ["message", "message"]
+    assert [item["type"] for item in build_responses_request_body(*history)["input"]] == [
+        "message",
+        "message",
+    ]
 
 
-async def test_reasoning_that_cannot_be_opened_is_left_out_from_then_on() -> None:
+async def test_reasoning_that_cannot_be_decrypted_is_left_out_from_then_on() -> None:
     refused = HttpErrorFault(
         status=400,
         code="invalid_encrypted_content",
@@ -201,7 +204,7 @@ async def test_reasoning_that_cannot_be_opened_is_left_out_from_then_on() -> Non
         ("Unsupported parameter: 'reasoning.effort' is not supported with this model.", "reasoning"),
     ],
 )
-async def test_what_a_server_does_not_take_is_not_sent_again(complaint: str, field: str) -> None:
+async def test_a_field_rejected_by_a_server_is_not_sent_again(complaint: str, field: str) -> None:
     async with responses_server([HttpErrorFault(status=400, message=complaint), "Hi.", "Hi."]) as server:
         model = create_responses_model(server.url)
         for _ in range(2):
@@ -214,7 +217,7 @@ async def test_what_a_server_does_not_take_is_not_sent_again(complaint: str, fie
         assert inner not in later[outer] if inner else outer not in later
 
 
-async def test_another_complaint_is_the_callers() -> None:
+async def test_other_complaints_of_a_server_are_raised() -> None:
     async with responses_server(
         [HttpErrorFault(status=400, message="Invalid schema for function")]
     ) as server:
@@ -224,8 +227,8 @@ async def test_another_complaint_is_the_callers() -> None:
         await model.aclose()
 
 
-def test_the_system_prompt_images_and_failed_calls_have_their_places() -> None:
-    sent = body(
+def test_the_system_prompt_images_and_failed_calls_are_encoded() -> None:
+    sent = build_responses_request_body(
         make_user_message(TextBlock(text="Look."), PNG),
         make_assistant_message(
             ToolUseBlock(id="c1", name="Read", input={}), ToolUseBlock(id="c2", name="Grep", input={})
@@ -248,7 +251,7 @@ def test_the_system_prompt_images_and_failed_calls_have_their_places() -> None:
 
 
 def test_a_failed_call_with_an_image_is_sent_as_failed() -> None:
-    sent = body(
+    sent = build_responses_request_body(
         make_user_message(TextBlock(text="Look.")),
         make_assistant_message(ToolUseBlock(id="c1", name="Read", input={})),
         make_user_message(
@@ -272,13 +275,15 @@ def test_a_failed_call_with_an_image_is_sent_as_failed() -> None:
         ("gpt-4.1", 64_000, None),
     ],
 )
-def test_thinking_tokens_are_a_level_of_effort(model: str, tokens: int, reasoning: Any) -> None:
-    sent = body("Hi.", thinking_tokens=tokens, temperature=0.3, dialect=select_responses_dialect(model, HOME))
+def test_a_thinking_budget_is_sent_as_an_effort_level(model: str, tokens: int, reasoning: Any) -> None:
+    sent = build_responses_request_body(
+        "Hi.", thinking_tokens=tokens, temperature=0.3, dialect=select_responses_dialect(model, HOME)
+    )
     assert sent.get("reasoning") == reasoning
     assert ("temperature" in sent) == (model == "gpt-4.1")
 
 
-def test_remarks_and_answers_are_told_apart_to_models_that_want_it() -> None:
+def test_comments_and_final_answers_are_marked_for_models_that_support_it() -> None:
     history = (
         "Hi.",
         make_assistant_message(TextBlock(text="I look."), ToolUseBlock(id="c", name="Read", input={})),
@@ -287,11 +292,11 @@ def test_remarks_and_answers_are_told_apart_to_models_that_want_it() -> None:
         "Sure?",
     )
     for model, phases in (("gpt-6-sol", ["commentary", "final_answer"]), ("gpt-5", [None, None])):
-        sent = body(*history, dialect=select_responses_dialect(model, HOME))
+        sent = build_responses_request_body(*history, dialect=select_responses_dialect(model, HOME))
         assert [i.get("phase") for i in sent["input"] if i.get("role") == "assistant"] == phases
 
 
-async def test_the_limit_of_an_answer_is_sent_and_met() -> None:
+async def test_the_output_limit_is_sent_and_its_stop_reason_is_read() -> None:
     stopped = MockReply(content=(TextBlock(text="One, two"),), stop_reason="max_tokens")
     async with responses_server([stopped]) as server:
         model = create_responses_model(server.url)
@@ -301,13 +306,13 @@ async def test_the_limit_of_an_answer_is_sent_and_met() -> None:
     assert (reply.stop_reason, reply.message.text) == ("max_tokens", "One, two")
 
 
-async def test_a_refusal_and_a_filter_are_refusals() -> None:
+async def test_a_refusal_and_a_content_filter_are_refusals() -> None:
     refused = MockReply(content=(TextBlock(text="I cannot."),), stop_reason="refusal")
     async with responses_server([refused]) as server:
-        model, ear = create_responses_model(server.url), DeltaRecorder()
-        reply = await model.generate_reply(make_request("Hi."), ear)
+        model, recorder = create_responses_model(server.url), DeltaRecorder()
+        reply = await model.generate_reply(make_request("Hi."), recorder)
         await model.aclose()
-    assert (reply.stop_reason, reply.message.text, ear.join_text(TextDelta)) == (
+    assert (reply.stop_reason, reply.message.text, recorder.join_text(TextDelta)) == (
         "refusal",
         "I cannot.",
         "I cannot.",
@@ -344,7 +349,7 @@ async def test_servers_may_omit_from_the_last_event_what_they_streamed_before() 
 
 
 @pytest.mark.parametrize("how", ["close", "clean"])
-async def test_a_stream_cut_anywhere_is_a_cut_and_never_half_a_reply(how: str) -> None:
+async def test_a_stream_cut_anywhere_raises_stream_cut_and_returns_no_partial_reply(how: str) -> None:
     content = (
         TextBlock(text="Reading now."),
         ToolUseBlock(id="call_12345", name="Read", input={"path": "abcdef"}),
@@ -373,7 +378,7 @@ async def test_a_stream_cut_anywhere_is_a_cut_and_never_half_a_reply(how: str) -
         ({"code": "server_error", "message": "The server is overloaded."}, None),
     ],
 )
-async def test_a_failure_on_the_way_is_its_error(told: dict[str, Any], kind: Any) -> None:
+async def test_a_failure_event_raises_its_error(told: dict[str, Any], kind: Any) -> None:
     from shoal.core.errors import ServerFault
 
     begun = {"type": "response.created", "response": {"id": "r"}}
@@ -393,7 +398,7 @@ async def test_an_overload_in_the_stream_may_be_billed() -> None:
     assert caught.value.billed
 
 
-async def test_events_that_make_no_sense_are_a_bad_reply() -> None:
+async def test_invalid_events_are_a_bad_reply() -> None:
     for event in (
         {"type": "response.output_text.delta"},
         {"type": "response.function_call_arguments.delta", "output_index": 4, "delta": "{"},
@@ -404,7 +409,7 @@ async def test_events_that_make_no_sense_are_a_bad_reply() -> None:
             await parse_reply_events(event)
 
 
-async def test_arguments_that_are_no_json_are_kept_as_they_came() -> None:
+async def test_tool_arguments_that_are_not_json_are_kept_as_received() -> None:
     async with responses_server(
         [[make_tool_call("Read", path="a"), BrokenToolJsonFault(arguments='{"pa')]]
     ) as server:
@@ -427,7 +432,7 @@ async def test_arguments_that_are_no_json_are_kept_as_they_came() -> None:
         ("openai-responses:gpt-4.1", None, ResponsesApiModel),
     ],
 )
-def test_the_api_is_chosen_by_the_model_and_who_serves_it(name: str, base: str | None, kind: type) -> None:
+def test_the_api_is_chosen_by_model_and_provider(name: str, base: str | None, kind: type) -> None:
     provider, _, card = resolve_model(name)
     model = create_model(provider, card, ProviderAccess(base_url=base), clock=SystemClock())
     assert isinstance(model, kind)
@@ -442,7 +447,7 @@ def test_a_person_chooses_the_api_of_a_model() -> None:
             )
 
 
-def test_prices_windows_and_aliases_are_openais() -> None:
+def test_the_responses_provider_has_the_prices_windows_and_aliases_of_openai() -> None:
     card = resolve_model("openai-responses:sonnet").card
     known = resolve_model("openai:sonnet").card
     assert (card.id, card.price, card.window) == (known.id, known.price, known.window)
@@ -450,7 +455,7 @@ def test_prices_windows_and_aliases_are_openais() -> None:
 
 
 @pytest.mark.parametrize("suffix", ["", "/", "/v1", "/v1/responses"])
-async def test_a_base_url_may_end_where_people_end_it(suffix: str) -> None:
+async def test_a_base_url_may_end_at_the_host_the_version_or_the_path(suffix: str) -> None:
     async with responses_server(["Hi."]) as server:
         card = ModelCard(id="m", provider="openai-responses")
         model = create_model(
@@ -463,23 +468,26 @@ async def test_a_base_url_may_end_where_people_end_it(suffix: str) -> None:
 
 
 @pytest.mark.spec("USR-07")
-async def test_a_stream_that_falls_silent_ends_at_the_gap_and_is_asked_again_by_the_limiter() -> None:
+async def test_a_silent_stream_ends_at_the_gap_deadline_and_is_retried_by_the_limiter() -> None:
     clock = FakeClock()
     stalled = MockReply(
         content=(TextBlock(text="A greeting of some length."),), faults=(StalledStreamFault(after=6),)
     )
     async with responses_server([stalled, ["words", StreamErrorFault(after=3)], "At last."]) as server:
         deadlines = HttpDeadlines(connect=5, first_byte=30, gap=20, total=100)
-        inner, ear = create_responses_model(server.url, clock=clock, deadlines=deadlines), DeltaRecorder()
+        inner, recorder = (
+            create_responses_model(server.url, clock=clock, deadlines=deadlines),
+            DeltaRecorder(),
+        )
         model = RetryingModel(inner, RateLimiter(clock, Random(1)), clock)
-        reply = asyncio.ensure_future(model.generate_reply(make_request("Hi."), ear))
-        await ear.wait_for_deltas(TextDelta)
+        reply = asyncio.ensure_future(model.generate_reply(make_request("Hi."), recorder))
+        await recorder.wait_for_deltas(TextDelta)
         await clock.advance(20.5)
         for failures in (1, 2):
-            await ear.wait_for_deltas(ModelRetryScheduled, failures)
+            await recorder.wait_for_deltas(ModelRetryScheduled, failures)
             await clock.advance(5)
         assert (await asyncio.wait_for(reply, 30)).message.text == "At last."
         await model.aclose()
-    assert [retry.billed for retry in ear.list_deltas(ModelRetryScheduled)] == [True, True]
-    assert "nothing for 20 s" in ear.list_deltas(ModelRetryScheduled)[0].reason
-    assert "Overloaded" in ear.list_deltas(ModelRetryScheduled)[1].reason
+    assert [retry.billed for retry in recorder.list_deltas(ModelRetryScheduled)] == [True, True]
+    assert "nothing for 20 s" in recorder.list_deltas(ModelRetryScheduled)[0].reason
+    assert "Overloaded" in recorder.list_deltas(ModelRetryScheduled)[1].reason

@@ -8,6 +8,7 @@ import json
 import time
 
 import pytest
+from model_helpers import make_request
 
 from shoal.core.errors import ModelError, RateLimited, SettingsError
 from shoal.core.messages import Message, TextBlock, ThinkingBlock, ToolResultBlock, ToolUseBlock, user_message
@@ -28,17 +29,13 @@ from shoal.testing import FakeClock
 READ = ToolUseBlock(id="", name="Read", input={"file_path": "a.py"})
 
 
-def asking(*texts: str, system: str = "Be brief.") -> ModelRequest:
-    return ModelRequest(system=system, messages=[user_message(text) for text in texts])
+async def collect_reply(model: ScriptedModel, request: ModelRequest) -> tuple[ModelReply, list[StreamDelta]]:
+    deltas: list[StreamDelta] = []
 
+    async def collect_delta(delta: StreamDelta) -> None:
+        deltas.append(delta)
 
-async def heard_reply(model: ScriptedModel, request: ModelRequest) -> tuple[ModelReply, list[StreamDelta]]:
-    heard: list[StreamDelta] = []
-
-    async def hear(delta: StreamDelta) -> None:
-        heard.append(delta)
-
-    return await model.generate_reply(request, hear), heard
+    return await model.generate_reply(request, collect_delta), deltas
 
 
 async def test_replies_of_every_form_come_in_order():
@@ -47,7 +44,7 @@ async def test_replies_of_every_form_come_in_order():
     whole = ModelReply(message=blocks, usage=usage, stop_reason="max_tokens", model="other")
     line = ScriptedReply(content=(TextBlock(text="four"),), usage=usage, stop_reason="refusal")
     model = ScriptedModel(["one", ["two", READ], blocks, whole, line, READ])
-    replies = [await model.generate_reply(asking("?")) for _ in range(6)]
+    replies = [await model.generate_reply(make_request("?")) for _ in range(6)]
     assert [reply.message.text for reply in replies] == ["one", "two", "three", "three", "four", ""]
     stops = ["end_turn", "tool_use", "end_turn", "max_tokens", "refusal", "tool_use"]
     assert [reply.stop_reason for reply in replies] == stops
@@ -58,62 +55,62 @@ async def test_replies_of_every_form_come_in_order():
 
 async def test_a_function_sees_the_request():
     model = ScriptedModel(lambda request: f"You said {request.messages[-1].text}")
-    assert (await model.generate_reply(asking("hello"))).message.text == "You said hello"
+    assert (await model.generate_reply(make_request("hello"))).message.text == "You said hello"
 
 
-async def test_calls_without_an_id_get_different_ones():
+async def test_scripted_calls_without_an_id_get_unique_ids():
     model = ScriptedModel([[READ, READ], READ, ToolUseBlock(id="mine", name="Read", input={})])
-    replies = [await model.generate_reply(asking("?")) for _ in range(3)]
+    replies = [await model.generate_reply(make_request("?")) for _ in range(3)]
     ids = [call.id for reply in replies for call in reply.message.tool_uses]
     assert len(set(ids)) == 4
     assert ids[-1] == "mine"
 
 
-async def test_a_script_that_is_over_says_what_was_asked():
+async def test_an_exhausted_script_raises_an_error_with_the_request():
     model = ScriptedModel(["only"])
-    await model.generate_reply(asking("first"))
+    await model.generate_reply(make_request("first"))
     with pytest.raises(ModelError, match=r"All 1 replies of the script were said.*'second question'"):
-        await model.generate_reply(asking("second question"))
+        await model.generate_reply(make_request("second question"))
 
 
-async def test_an_error_in_the_script_is_raised_after_the_request_left():
+async def test_a_scripted_error_is_raised_after_the_request_started():
     model = ScriptedModel([RateLimited("slow down", retry_after=1), "then"])
-    heard = []
+    deltas = []
 
-    async def hear(delta: StreamDelta) -> None:
-        heard.append(delta)
+    async def collect_delta(delta: StreamDelta) -> None:
+        deltas.append(delta)
 
     with pytest.raises(RateLimited):
-        await model.generate_reply(asking("?"), hear)
-    assert heard == [ModelAttemptStarted()]
-    assert (await model.generate_reply(asking("?"))).message.text == "then"
+        await model.generate_reply(make_request("?"), collect_delta)
+    assert deltas == [ModelAttemptStarted()]
+    assert (await model.generate_reply(make_request("?"))).message.text == "then"
 
 
 async def test_streamed_deltas_add_up_to_the_reply():
     text = "  Two spaces first,\nthen  " + "many words " * 20
     said = (ThinkingBlock(thinking="Let me see."), TextBlock(text=text), TextBlock(text=" "), READ)
     for pace in (0.0, 1e-9):
-        reply, heard = await heard_reply(ScriptedModel([said], pace=pace), asking("?"))
-        assert heard[0] == ModelAttemptStarted()
-        assert "".join(d.text for d in heard if isinstance(d, TextDelta)) == text + " "
-        assert "".join(d.text for d in heard if isinstance(d, ThinkingDelta)) == "Let me see."
-        assert [d.name for d in heard if isinstance(d, ToolInputDelta)] == ["Read"]
+        reply, deltas = await collect_reply(ScriptedModel([said], pace=pace), make_request("?"))
+        assert deltas[0] == ModelAttemptStarted()
+        assert "".join(d.text for d in deltas if isinstance(d, TextDelta)) == text + " "
+        assert "".join(d.text for d in deltas if isinstance(d, ThinkingDelta)) == "Let me see."
+        assert [d.name for d in deltas if isinstance(d, ToolInputDelta)] == ["Read"]
         assert reply.message.content[1].text == text
 
 
-async def test_a_pace_speaks_word_by_word_through_the_clock():
+async def test_a_pace_streams_word_by_word_by_the_clock():
     clock = FakeClock()
     model = ScriptedModel(
         [ScriptedReply(content=(TextBlock(text="one two three"),), delay=5)], clock=clock, pace=1
     )
     words = []
 
-    async def hear(delta: StreamDelta) -> None:
+    async def collect_delta(delta: StreamDelta) -> None:
         if isinstance(delta, TextDelta):
             words.append((clock.monotonic(), delta.text))
 
     async with asyncio.TaskGroup() as tasks:
-        reply = tasks.create_task(model.generate_reply(asking("?"), hear))
+        reply = tasks.create_task(model.generate_reply(make_request("?"), collect_delta))
         await clock.advance(7)
         assert words == [(6, "one "), (7, "two ")]
         assert not reply.done()
@@ -121,26 +118,26 @@ async def test_a_pace_speaks_word_by_word_through_the_clock():
     assert words[-1] == (8, "three")
 
 
-async def test_without_a_pace_nothing_is_waited_for():
-    coroutine = ScriptedModel([["text", READ]]).generate_reply(asking("?"))
+async def test_without_a_pace_a_reply_does_not_wait():
+    coroutine = ScriptedModel([["text", READ]]).generate_reply(make_request("?"))
     with pytest.raises(StopIteration) as ended:
         coroutine.send(None)
     assert ended.value.value.message.text == "text"
 
 
-async def test_usage_is_the_same_every_time_and_grows_with_the_conversation():
+async def test_scripted_usage_is_deterministic_and_grows_with_the_conversation():
     tools = [ToolSchema(name="Read", description="Reads a file.", input_schema={"type": "object"})]
     messages = [user_message("hello " * 10)]
 
     async def sizes(model: ScriptedModel) -> list[Usage]:
         conversation = list(messages)
-        told = []
+        usages = []
         for _ in range(5):
             request = ModelRequest(system="Be brief.", messages=conversation, tools=tools)
             reply = await model.generate_reply(request)
-            told.append(reply.usage)
+            usages.append(reply.usage)
             conversation += [reply.message, user_message("go on")]
-        return told
+        return usages
 
     once = await sizes(ScriptedModel(lambda _: "x" * 400))
     many = ScriptedModel(lambda _: "x" * 400)
@@ -151,7 +148,7 @@ async def test_usage_is_the_same_every_time_and_grows_with_the_conversation():
     assert all(later - earlier >= 100 for earlier, later in itertools.pairwise(prompts))
 
 
-async def test_a_reply_costs_microseconds_also_in_a_long_conversation():
+async def test_a_scripted_reply_takes_microseconds_even_in_a_long_conversation():
     model = ScriptedModel(lambda _: ("I read it.", READ))
     messages = [user_message("start")] + [user_message("x" * 100) for _ in range(5_000)]
     request = ModelRequest(system="s", messages=messages)
@@ -163,7 +160,7 @@ async def test_a_reply_costs_microseconds_also_in_a_long_conversation():
 
 
 @pytest.mark.parametrize("name", ["script.json", "script.toml"])
-async def test_a_script_file_answers_what_fits(tmp_path, name):
+async def test_a_script_file_answers_matching_requests(tmp_path, name):
     script = tmp_path / name
     if name.endswith(".json"):
         steps = [
@@ -182,9 +179,9 @@ async def test_a_script_file_answers_what_fits(tmp_path, name):
             '[[steps]]\nat = 2\ntext = "Third answer."\n'
         )
     model = ScriptedModel.from_file(script)
-    review = asking("anything", system="You are a reviewer.")
+    review = make_request("anything", system="You are a reviewer.")
     assert (await model.generate_reply(review)).message.text == "Looks good."
-    first = await model.generate_reply(asking("please fix it"))
+    first = await model.generate_reply(make_request("please fix it"))
     assert first.message.tool_uses[0].input == {"file_path": "a"}
     result = ToolResultBlock(tool_use_id=first.message.tool_uses[0].id, content="1 failed, 2 passed")
     answered = Message(role="user", content=(result,))
@@ -197,10 +194,10 @@ async def test_a_script_file_answers_what_fits(tmp_path, name):
     assert third.message.text == "Third answer."
     assert (await model.generate_reply(review)).message.text == "Looks good."
     with pytest.raises(ModelError, match=rf"{name} is left that fits what was asked.*'please fix it'"):
-        await model.generate_reply(asking("please fix it"))
+        await model.generate_reply(make_request("please fix it"))
 
 
-async def test_a_script_may_use_what_came_since_the_last_answer(tmp_path):
+async def test_a_script_rule_may_match_messages_since_the_last_answer(tmp_path):
     script = tmp_path / "script.json"
     step = {
         "pattern": r"request (?P<number>\w+)",
@@ -228,7 +225,7 @@ async def test_a_script_may_have_a_pace_and_a_price(tmp_path):
     model = ScriptedModel.from_file(script, clock=clock)
     assert (model.card.price.input, model.card.price.output) == (3.0, 15.0)
     async with asyncio.TaskGroup() as group:
-        saying = group.create_task(model.generate_reply(asking("go")))
+        saying = group.create_task(model.generate_reply(make_request("go")))
         await clock.advance(1.4)
         assert not saying.done()
         await clock.advance(0.2)
@@ -245,7 +242,7 @@ async def test_a_script_may_have_a_pace_and_a_price(tmp_path):
         ('[{"pattern": "("}]', "not usable"),
     ],
 )
-def test_a_script_that_cannot_be_used_is_named(tmp_path, content, said):
+def test_an_invalid_script_is_named_in_the_error(tmp_path, content, said):
     script = tmp_path / "script.json"
     script.write_text(content)
     with pytest.raises(SettingsError, match=said) as caught:
@@ -254,11 +251,11 @@ def test_a_script_that_cannot_be_used_is_named(tmp_path, content, said):
     assert str(script) in str(caught.value)
 
 
-def test_a_script_that_is_missing_is_named(tmp_path):
+def test_a_missing_script_is_named_in_the_error(tmp_path):
     with pytest.raises(SettingsError, match="cannot be read"):
         ScriptedModel.from_file(tmp_path / "none.json")
 
 
-def test_a_single_text_is_no_mind():
+def test_a_single_text_is_refused_as_a_script():
     with pytest.raises(TypeError, match="list of one"):
         ScriptedModel("hello")

@@ -30,21 +30,21 @@ class SdkHarness:
     def build_options(self, server: MockServer | None, **more: Any) -> Any:
         url = "http://127.0.0.1:9" if server is None else server.url
         env = {"ANTHROPIC_BASE_URL": url, "ANTHROPIC_API_KEY": "sk-for-tests"} | more.pop("env", {})
-        told = {"cli_path": self.cli, "cwd": self.project, "model": MODEL, "env": dict(os.environ) | env}
-        return self.sdk.ClaudeAgentOptions(**told | more)
+        defaults = {"cli_path": self.cli, "cwd": self.project, "model": MODEL, "env": dict(os.environ) | env}
+        return self.sdk.ClaudeAgentOptions(**defaults | more)
 
     async def run_query(self, server: MockServer | None, prompt: Any, **more: Any) -> SdkMessages:
         """Return every message of one run, with the error that the SDK raised at its end."""
-        told = SdkMessages(self.sdk)
+        messages = SdkMessages(self.sdk)
         try:
             async with asyncio.timeout(TIMEOUT):
                 async for message in self.sdk.query(
                     prompt=prompt, options=self.build_options(server, **more)
                 ):
-                    told.append(message)
+                    messages.append(message)
         except self.sdk.ClaudeSDKError as error:
-            told.error = error
-        return told
+            messages.error = error
+        return messages
 
     def create_client(self, server: MockServer | None, **more: Any) -> Any:
         return self.sdk.ClaudeSDKClient(self.build_options(server, **more))
@@ -66,26 +66,30 @@ class SdkMessages(list[Any]):
         return self.list_system_data("init")[0]
 
     def filter_by_type(self, kind: type) -> list[Any]:
-        return [each for each in self if isinstance(each, kind)]
+        return [message for message in self if isinstance(message, kind)]
 
     def list_system_data(self, subtype: str) -> list[dict[str, Any]]:
-        return [each.data for each in self.filter_by_type(self._sdk.SystemMessage) if each.subtype == subtype]
+        return [
+            message.data
+            for message in self.filter_by_type(self._sdk.SystemMessage)
+            if message.subtype == subtype
+        ]
 
     def list_states(self) -> list[str]:
-        return [each["state"] for each in self.list_system_data("session_state_changed")]
+        return [data["state"] for data in self.list_system_data("session_state_changed")]
 
 
 async def receive_answer(client: Any) -> SdkMessages:
     """Return the messages up to and including the next result."""
-    told = SdkMessages(sys.modules["claude_agent_sdk"])
+    messages = SdkMessages(sys.modules["claude_agent_sdk"])
     async with asyncio.timeout(TIMEOUT):
         async for message in client.receive_response():
-            told.append(message)
-    return told
+            messages.append(message)
+    return messages
 
 
 @pytest.fixture
-def rig(tmp_path: Path) -> SdkHarness:
+def harness(tmp_path: Path) -> SdkHarness:
     return SdkHarness(pytest.importorskip("claude_agent_sdk"), tmp_path)
 
 

@@ -55,11 +55,11 @@ class RecordingScript:
 
     def _choose_reply(self, request: ModelRequest) -> ReplyLike:
         self.requests.append(replace(request, messages=list(request.messages)))
-        told = _get_message_text(request.messages[0])
-        found = {word: at for word in self._scripts if (at := told.find(f"part-{word}")) >= 0}
-        part = self._scripts[min(found, key=lambda word: found[word]) if found else "lead"]
-        spoken = sum(message.role == "assistant" for message in request.messages)
-        line = part[min(spoken, len(part) - 1)]
+        first_message = _get_message_text(request.messages[0])
+        positions = {word: at for word in self._scripts if (at := first_message.find(f"part-{word}")) >= 0}
+        part = self._scripts[min(positions, key=lambda word: positions[word]) if positions else "lead"]
+        reply_count = sum(message.role == "assistant" for message in request.messages)
+        line = part[min(reply_count, len(part) - 1)]
         return line(request) if callable(line) else line
 
     @property

@@ -63,7 +63,7 @@ async def test_events_of_many_writers_arrive_in_the_order_of_each_writer():
     assert all(texts == [str(number) for number in range(30)] for texts in texts_by_agent.values())
 
 
-class Counted:
+class SuspensionCounter:
     """Awaits the coroutine and counts how often it is suspended."""
 
     def __init__(self, work: Coroutine[Any, Any, None], waits: list[None]) -> None:
@@ -82,7 +82,7 @@ async def test_no_more_writers_are_woken_than_fit():
 
     async def write_events(name: str) -> None:
         for number in range(4):
-            await Counted(channel.put(make_note(str(number), name)), waits)
+            await SuspensionCounter(channel.put(make_note(str(number), name)), waits)
 
     async with asyncio.timeout(30), asyncio.TaskGroup() as tasks:
         for number in range(100):

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from sdk_helpers import rig
+from sdk_helpers import harness
 
-__all__ = ["rig"]
+__all__ = ["harness"]

@@ -1,4 +1,4 @@
-"""Hooks that are functions of the program, called through the public SDK."""
+"""Hook callbacks of a program that uses the public SDK."""
 
 from __future__ import annotations
 
@@ -14,31 +14,31 @@ from shoal.testing.mock_replies import make_tool_call
 TOUCH = [make_tool_call("Bash", call_id="c1", command="touch a"), "done"]
 
 
-async def test_a_callback_runs_before_and_after_a_call(rig: SdkHarness) -> None:
-    heard: list[tuple[str, str | None, dict[str, Any]]] = []
+async def test_a_callback_runs_before_and_after_a_call(harness: SdkHarness) -> None:
+    calls: list[tuple[str, str | None, dict[str, Any]]] = []
 
-    async def note(given: Any, call_id: str | None, context: Any) -> dict[str, Any]:
-        heard.append((given["hook_event_name"], call_id, given))
+    async def note(hook_input: Any, call_id: str | None, context: Any) -> dict[str, Any]:
+        calls.append((hook_input["hook_event_name"], call_id, hook_input))
         return {}
 
     hooks = {
-        "PreToolUse": [rig.sdk.HookMatcher(matcher="Bash", hooks=[note])],
-        "PostToolUse": [rig.sdk.HookMatcher(hooks=[note])],
-        "UserPromptSubmit": [rig.sdk.HookMatcher(hooks=[note])],
-        "Stop": [rig.sdk.HookMatcher(hooks=[note])],
+        "PreToolUse": [harness.sdk.HookMatcher(matcher="Bash", hooks=[note])],
+        "PostToolUse": [harness.sdk.HookMatcher(hooks=[note])],
+        "UserPromptSubmit": [harness.sdk.HookMatcher(hooks=[note])],
+        "Stop": [harness.sdk.HookMatcher(hooks=[note])],
     }
     async with messages_server(TOUCH) as server:
-        told = await rig.run_query(server, "make it", hooks=hooks, allowed_tools=["Bash"])
-    assert [event for event, _, _ in heard] == ["UserPromptSubmit", "PreToolUse", "PostToolUse", "Stop"]
-    before = heard[1][2]
-    assert (before["tool_name"], before["tool_input"], heard[1][1]) == ("Bash", {"command": "touch a"}, "c1")
-    assert before["session_id"] == told.result.session_id
-    assert (rig.project / "a").exists()
+        messages = await harness.run_query(server, "make it", hooks=hooks, allowed_tools=["Bash"])
+    assert [event for event, _, _ in calls] == ["UserPromptSubmit", "PreToolUse", "PostToolUse", "Stop"]
+    before = calls[1][2]
+    assert (before["tool_name"], before["tool_input"], calls[1][1]) == ("Bash", {"command": "touch a"}, "c1")
+    assert before["session_id"] == messages.result.session_id
+    assert (harness.project / "a").exists()
 
 
-async def test_a_function_denies_changes_and_adds(rig: SdkHarness) -> None:
-    async def judge(given: Any, call_id: str | None, context: Any) -> dict[str, Any]:
-        command = given["tool_input"]["command"]
+async def test_a_callback_denies_a_call_changes_its_input_and_adds_context(harness: SdkHarness) -> None:
+    async def judge(hook_input: Any, call_id: str | None, context: Any) -> dict[str, Any]:
+        command = hook_input["tool_input"]["command"]
         if command == "touch no":
             return {
                 "hookSpecificOutput": {
@@ -55,83 +55,89 @@ async def test_a_function_denies_changes_and_adds(rig: SdkHarness) -> None:
             }
         }
 
-    async def remind(given: Any, call_id: str | None, context: Any) -> dict[str, Any]:
-        told = {"hookEventName": "UserPromptSubmit", "additionalContext": "the tide is high"}
-        return {"hookSpecificOutput": told}
+    async def remind(hook_input: Any, call_id: str | None, context: Any) -> dict[str, Any]:
+        output = {"hookEventName": "UserPromptSubmit", "additionalContext": "the tide is high"}
+        return {"hookSpecificOutput": output}
 
     hooks = {
-        "PreToolUse": [rig.sdk.HookMatcher(matcher="Bash", hooks=[judge])],
-        "UserPromptSubmit": [rig.sdk.HookMatcher(hooks=[remind])],
+        "PreToolUse": [harness.sdk.HookMatcher(matcher="Bash", hooks=[judge])],
+        "UserPromptSubmit": [harness.sdk.HookMatcher(hooks=[remind])],
     }
-    mind = [make_tool_call("Bash", command="touch no"), make_tool_call("Bash", command="touch yes"), "done"]
-    async with messages_server(mind) as server:
-        await rig.run_query(server, "make them", hooks=hooks)
+    replies = [
+        make_tool_call("Bash", command="touch no"),
+        make_tool_call("Bash", command="touch yes"),
+        "done",
+    ]
+    async with messages_server(replies) as server:
+        await harness.run_query(server, "make them", hooks=hooks)
     assert "the tide is high" in dump_request(server, 0)
     assert "not this file" in dump_request(server, 1)
-    assert [path.name for path in rig.project.iterdir()] == ["changed"]
+    assert [path.name for path in harness.project.iterdir()] == ["changed"]
 
 
-async def test_a_function_that_takes_too_long_blocks_and_one_that_raises_does_not(rig: SdkHarness) -> None:
+async def test_a_callback_that_times_out_blocks_the_call_and_one_that_raises_does_not(
+    harness: SdkHarness,
+) -> None:
     given_up = asyncio.Event()
 
-    async def wait(given: Any, call_id: str | None, context: Any) -> dict[str, Any]:
+    async def wait(hook_input: Any, call_id: str | None, context: Any) -> dict[str, Any]:
         try:
             await asyncio.Event().wait()
         finally:
             given_up.set()
         raise AssertionError("unreachable")
 
-    async def fail(given: Any, call_id: str | None, context: Any) -> dict[str, Any]:
+    async def fail(hook_input: Any, call_id: str | None, context: Any) -> dict[str, Any]:
         raise ValueError("the hook broke")
 
-    late = {"PreToolUse": [rig.sdk.HookMatcher(matcher="Bash", hooks=[wait], timeout=1)]}
-    broken = {"PreToolUse": [rig.sdk.HookMatcher(matcher="Bash", hooks=[fail])]}
-    strict = {"PreToolUse": [rig.sdk.HookMatcher(matcher="Bash", hooks=[fail], on_failure="block")]}
+    late = {"PreToolUse": [harness.sdk.HookMatcher(matcher="Bash", hooks=[wait], timeout=1)]}
+    broken = {"PreToolUse": [harness.sdk.HookMatcher(matcher="Bash", hooks=[fail])]}
+    strict = {"PreToolUse": [harness.sdk.HookMatcher(matcher="Bash", hooks=[fail], on_failure="block")]}
     async with messages_server(TOUCH * 3) as server:
-        await rig.run_query(server, "one", hooks=late, allowed_tools=["Bash"])
+        await harness.run_query(server, "one", hooks=late, allowed_tools=["Bash"])
         assert given_up.is_set()
-        assert not (rig.project / "a").exists()
-        await rig.run_query(server, "two", hooks=strict, allowed_tools=["Bash"])
-        assert not (rig.project / "a").exists()
-        await rig.run_query(server, "three", hooks=broken, allowed_tools=["Bash"])
-    assert (rig.project / "a").exists()
+        assert not (harness.project / "a").exists()
+        await harness.run_query(server, "two", hooks=strict, allowed_tools=["Bash"])
+        assert not (harness.project / "a").exists()
+        await harness.run_query(server, "three", hooks=broken, allowed_tools=["Bash"])
+    assert (harness.project / "a").exists()
     assert "did not answer within 1 s" in dump_request(server, 1)
     assert "the hook broke" in dump_request(server, 3)
 
 
-async def test_a_function_that_objects_to_the_end_sends_the_agent_back(rig: SdkHarness) -> None:
+async def test_a_callback_that_blocks_the_stop_sends_the_agent_back_to_work(harness: SdkHarness) -> None:
     objections = ["the deck is dirty"]
 
-    async def judge(given: Any, call_id: str | None, context: Any) -> dict[str, Any]:
+    async def judge(hook_input: Any, call_id: str | None, context: Any) -> dict[str, Any]:
         return {"decision": "block", "reason": objections.pop()} if objections else {}
 
-    hooks = {"Stop": [rig.sdk.HookMatcher(hooks=[judge])]}
-    mind = ["done", "now it is clean"]
-    async with messages_server(mind) as server, rig.create_client(server, hooks=hooks) as client:
+    hooks = {"Stop": [harness.sdk.HookMatcher(hooks=[judge])]}
+    replies = ["done", "now it is clean"]
+    async with messages_server(replies) as server, harness.create_client(server, hooks=hooks) as client:
         await client.query("clean the deck")
-        told = await receive_answer(client)
-    assert told.result.result == "now it is clean"
+        messages = await receive_answer(client)
+    assert messages.result.result == "now it is clean"
     assert "the deck is dirty" in dump_request(server, 1)
 
 
-async def test_hook_events_are_sent_to_a_program_that_requests_them(rig: SdkHarness) -> None:
-    async def note(given: Any, call_id: str | None, context: Any) -> dict[str, Any]:
+async def test_hook_events_are_sent_to_a_program_that_requests_them(harness: SdkHarness) -> None:
+    async def note(hook_input: Any, call_id: str | None, context: Any) -> dict[str, Any]:
         return {}
 
-    hooks = {"PreToolUse": [rig.sdk.HookMatcher(matcher="Bash", hooks=[note])]}
+    hooks = {"PreToolUse": [harness.sdk.HookMatcher(matcher="Bash", hooks=[note])]}
     async with messages_server(TOUCH) as server:
-        told = await rig.run_query(
+        messages = await harness.run_query(
             server, "go", hooks=hooks, allowed_tools=["Bash"], include_hook_events=True
         )
-    (ran,) = told.filter_by_type(rig.sdk.HookEventMessage)
+    (ran,) = messages.filter_by_type(harness.sdk.HookEventMessage)
     assert (ran.subtype, ran.hook_event_name) == ("hook_response", "PreToolUse")
 
 
-async def test_an_event_nobody_knows_fails_the_connection(rig: SdkHarness) -> None:
-    async def note(given: Any, call_id: str | None, context: Any) -> dict[str, Any]:
+async def test_an_unknown_hook_event_fails_the_connection(harness: SdkHarness) -> None:
+    async def note(hook_input: Any, call_id: str | None, context: Any) -> dict[str, Any]:
         return {}
 
-    hooks = {"Sunrise": [rig.sdk.HookMatcher(hooks=[note])]}
+    hooks = {"Sunrise": [harness.sdk.HookMatcher(hooks=[note])]}
     async with asyncio.timeout(TIMEOUT):
         with pytest.raises(Exception, match="Sunrise"):
-            await rig.create_client(None, hooks=hooks).connect()
+            await harness.create_client(None, hooks=hooks).connect()

@@ -1,4 +1,4 @@
-"""Skills and instructions of a teammate in a process of its own."""
+"""Skills and instructions of a member in its own process."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from team_scripts import get_home, send_message, spawn_member
 
 
 @pytest.mark.spec("DEF-08", "USR-13")
-async def test_a_teammate_in_another_process_has_what_agents_have(
+async def test_a_member_in_another_process_gets_skills_and_instructions(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write_skill(get_home() / "skills", "pdf", "The stamp is red.")

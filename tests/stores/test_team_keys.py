@@ -106,7 +106,7 @@ async def test_a_deleted_team_loses_its_key_and_a_new_team_of_that_name_gets_ano
     assert load_team_key(home, await create_team()) not in (key, second_key)
 
 
-def test_removing_a_missing_key_is_no_error(home: Path) -> None:
+def test_removing_a_missing_key_is_not_an_error(home: Path) -> None:
     remove_team_key(home, "roof")
     load_team_key(home, "roof")
     remove_team_key(home, "roof2")

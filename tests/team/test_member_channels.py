@@ -63,7 +63,7 @@ async def test_concurrent_idle_checks_of_a_member_are_all_answered(
         assert teams.list_members()[0].pid == ann.pid
 
 
-class HastyClock(SystemClock):
+class ShortStartClock(SystemClock):
     """Clock that gives a member two seconds to start."""
 
     def deadline(self, seconds: float) -> Deadline:
@@ -78,7 +78,7 @@ async def test_a_process_that_is_not_ready_at_its_deadline_is_stopped(
     given = {"shoal": {"teammate_mode": "process"}, "hooks": {"SubagentStart": [{"hooks": [hangs]}]}}
     async with (
         run_provider(monkeypatch, lead=[CREATE, spawn_member("ann"), get_last_text], ann=["Never."]),
-        open_process_session(tmp_path, settings=json.dumps(given), clock=HastyClock()) as session,
+        open_process_session(tmp_path, settings=json.dumps(given), clock=ShortStartClock()) as session,
         asyncio.timeout(20),
     ):
         text = await run_all_turns(session, "Go.")

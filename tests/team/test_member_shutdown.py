@@ -172,7 +172,7 @@ async def test_a_rejection_only_delays_a_shutdown_by_the_user_by_the_grace(tmp_p
     assert [each["name"] for each in read_team_config("crew")["members"]] == ["team-lead"]
 
 
-class Hanging(ScriptedModel):
+class UnansweringModel(ScriptedModel):
     """Never answers one of the agents; `asked` is set on its request."""
 
     def __init__(self, model: ScriptedModel, name: str) -> None:
@@ -201,7 +201,7 @@ async def test_a_member_that_does_not_answer_is_ended_after_the_grace(tmp_path: 
         ann=["ready", "I do not answer"] if state == "silent" else [call_tool("Gate"), "never"],
     )
     if state == "the model hangs":
-        model = Hanging(model, "ann")
+        model = UnansweringModel(model, "ann")
         gate.is_reached = model.asked
     settings = '{"shoal": {"shutdown_grace": 0.2}}'
     async with open_session(tmp_path, model, tools=[gate.tool, gate.wait_tool], settings=settings) as session:

@@ -311,7 +311,7 @@ async def test_a_foreign_program_never_gets_a_wider_mode_than_its_lead(
 async def test_a_foreign_program_stays_foreign_when_its_team_is_resumed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tmux: TmuxServer
 ) -> None:
-    """What it writes is believed as before, and its inbox is kept as other programs read one."""
+    """Its mail is trusted as before, and its inbox keeps the foreign format."""
     for name, value in tmux.start_user_session().inside_env.items():
         monkeypatch.setenv(name, value)
     given = {

@@ -17,7 +17,7 @@ from team_scripts import read_inbox, send_message, spawn_member
 ASK = send_message("ann", {"type": "shutdown_request", "reason": "done"})
 
 
-def reject_shutdown(body: RequestBody) -> Any:
+def reject_shutdown_request(body: RequestBody) -> Any:
     answer = {"type": "shutdown_response", "request_id": find_request_id(body), "approve": False}
     return call_tool("SendMessage", "no", to="team-lead", message={**answer, "reason": "I am not done"})
 
@@ -33,7 +33,7 @@ async def test_process_members_broadcast_message_and_reject_like_in_process_memb
         call_once_after(ASK, text="End it."),
     ]
     to_all = call_tool("SendMessage", "m1", to="*", message="stop", summary="halt")
-    ann = [to_all, send_message("bob", "hello", "greets him"), "Rest.", reject_shutdown, "I go on."]
+    ann = [to_all, send_message("bob", "hello", "greets him"), "Rest.", reject_shutdown_request, "I go on."]
     async with (
         run_provider(monkeypatch, lead=lead, ann=ann, bob=["Rest."]),
         open_process_session(tmp_path) as session,

@@ -20,7 +20,7 @@ TEAM = TeamName("crew")
 NAMES = [AgentName(f"m{n}") for n in range(20)]
 
 
-class Counted(FileRosterStore):
+class CountingRosterStore(FileRosterStore):
     """Counts activity writes."""
 
     writes = 0
@@ -30,8 +30,8 @@ class Counted(FileRosterStore):
         await super().set_active_members(team, active)
 
 
-async def create_rosters(home: Path, clock: FakeClock) -> Counted:
-    rosters = Counted(home, clock=clock)
+async def create_rosters(home: Path, clock: FakeClock) -> CountingRosterStore:
+    rosters = CountingRosterStore(home, clock=clock)
     lead = NewMember(name=LEAD_NAME, agent_type="lead", model="m", cwd="/", prompt="")
     await rosters.create_team(TEAM, lead=lead, session="s", description=None)
     for name in NAMES:

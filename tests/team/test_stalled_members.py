@@ -29,7 +29,7 @@ PAST = AFTER * 1.1
 """A stall is noticed a little late, so that not every delta resets a timer."""
 
 
-class Hanging(ScriptedModel):
+class StallingModel(ScriptedModel):
     """Hangs `times` times for ann, after `said` replies; `word` makes it stream one delta."""
 
     def __init__(self, model: ScriptedModel, times: int, said: int = 0) -> None:
@@ -52,7 +52,7 @@ class Hanging(ScriptedModel):
                 await on_delta(TextDelta("a"))
         return await self._model.generate_reply(request, on_delta)
 
-    async def until_it_hangs(self) -> None:
+    async def wait_until_hanging(self) -> None:
         async with asyncio.timeout(10):
             await self.hangs.wait()
         self.hangs.clear()
@@ -61,10 +61,10 @@ class Hanging(ScriptedModel):
 TASK = call_tool("TaskCreate", subject="one", description="d")
 
 
-def create_hanging_model(*ann: Any, times: int, said: int = 0) -> Hanging:
+def create_hanging_model(*ann: Any, times: int, said: int = 0) -> StallingModel:
     create = call_tool("TeamCreate", team_name="crew")
     begin = [create, TASK, spawn_member("ann")] if said else [create, spawn_member("ann")]
-    return Hanging(script_team(lead=[*begin, "wait", get_last_text], ann=ann), times, said)
+    return StallingModel(script_team(lead=[*begin, "wait", get_last_text], ann=ann), times, said)
 
 
 async def start_turns(session: Session) -> asyncio.Task[str]:
@@ -87,7 +87,7 @@ async def test_a_stalled_turn_is_restarted_from_its_history(tmp_path: Path) -> N
     model = create_hanging_model(again, times=1)
     async with open_session(tmp_path, model, clock=clock) as session:
         running = await start_turns(session)
-        await model.until_it_hangs()
+        await model.wait_until_hanging()
         await clock.advance(AFTER * 0.99)
         assert not seen, "silence up to then is no stall"
         await clock.advance(AFTER * 0.11)
@@ -106,7 +106,7 @@ async def test_the_second_stall_fails_the_working_period_and_releases_its_tasks(
     async with open_session(tmp_path, model, clock=clock) as session:
         running = await start_turns(session)
         for _ in range(2):
-            await model.until_it_hangs()
+            await model.wait_until_hanging()
             await clock.advance(PAST)
         text = await running
         assert list_idle_reasons(session) == [("failed", "nothing was heard of it for 300 s")]
@@ -122,7 +122,7 @@ async def test_a_slowly_streaming_model_is_not_stalled(tmp_path: Path) -> None:
     model = create_hanging_model("went on", times=1)
     async with open_session(tmp_path, model, clock=clock) as session:
         running = await start_turns(session)
-        await model.until_it_hangs()
+        await model.wait_until_hanging()
         for _ in range(10):
             await clock.advance(AFTER * 0.9)
             model.word.set()

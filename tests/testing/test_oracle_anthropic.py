@@ -6,10 +6,11 @@ from typing import Any
 
 import anthropic
 import pytest
+from oracle_helpers import create_anthropic_client
 
 from shoal.core.messages import RedactedThinkingBlock, TextBlock, ThinkingBlock, ToolUseBlock
 from shoal.core.usage import Usage
-from shoal.testing import MockServer, messages_server
+from shoal.testing import messages_server
 from shoal.testing.mock_replies import (
     ConnectionResetFault,
     CutStreamFault,
@@ -44,11 +45,7 @@ FULL = MockReply(
 )
 
 
-def create_client(server: MockServer) -> anthropic.AsyncAnthropic:
-    return anthropic.AsyncAnthropic(base_url=server.url, api_key="k", max_retries=0)
-
-
-def make_request(**more: Any) -> dict[str, Any]:
+def make_messages_request(**more: Any) -> dict[str, Any]:
     return {
         "model": "mock-1",
         "max_tokens": 1000,
@@ -59,7 +56,7 @@ def make_request(**more: Any) -> dict[str, Any]:
     }
 
 
-def check_reply(message):
+def check_message(message):
     assert message.model == "mock-1"
     assert message.stop_reason == "tool_use"
     thinking, redacted, text, read, run = message.content
@@ -78,8 +75,8 @@ def check_reply(message):
 
 
 async def test_a_whole_reply_is_read_unchanged():
-    async with messages_server([FULL]) as server, create_client(server) as client:
-        check_reply(await client.messages.create(**make_request()))
+    async with messages_server([FULL]) as server, create_anthropic_client(server) as client:
+        check_message(await client.messages.create(**make_messages_request()))
     assert server.reported_usage == USAGE
 
 
@@ -88,11 +85,11 @@ async def test_a_streamed_reply_with_pings_is_read_unchanged():
         reply = MockReply(content=FULL.content, usage=USAGE, faults=faults)
         async with (
             messages_server([reply]) as server,
-            create_client(server) as client,
-            client.messages.stream(**make_request()) as stream,
+            create_anthropic_client(server) as client,
+            client.messages.stream(**make_messages_request()) as stream,
         ):
             kinds = [event.type async for event in stream]
-            check_reply(await stream.get_final_message())
+            check_message(await stream.get_final_message())
         assert kinds.count("content_block_start") == 5
         assert kinds[0] == "message_start"
         assert kinds[-1] == "message_stop"
@@ -102,19 +99,19 @@ async def test_a_streamed_reply_with_pings_is_read_unchanged():
 async def test_a_tool_round_is_refused_without_its_result():
     async with (
         messages_server([make_tool_call("Read", file_path="a"), "Done."]) as server,
-        create_client(server) as client,
+        create_anthropic_client(server) as client,
     ):
-        first = await client.messages.create(**make_request())
+        first = await client.messages.create(**make_messages_request())
         result = {"type": "tool_result", "tool_use_id": first.content[0].id, "content": "text"}
         history = [
             {"role": "user", "content": "Hello?"},
             {"role": "assistant", "content": first.content},
             {"role": "user", "content": [result]},
         ]
-        second = await client.messages.create(**make_request(messages=history))
+        second = await client.messages.create(**make_messages_request(messages=history))
         assert second.content[0].text == "Done."
         with pytest.raises(anthropic.BadRequestError, match="tool_use"):
-            await client.messages.create(**make_request(messages=history[:2]))
+            await client.messages.create(**make_messages_request(messages=history[:2]))
 
 
 @pytest.mark.parametrize(
@@ -133,9 +130,9 @@ async def test_a_tool_round_is_refused_without_its_result():
 async def test_an_error_status_raises_the_exception_of_the_client(
     fault: HttpErrorFault, raised: type[Any], kind: str | None
 ):
-    async with messages_server([fault]) as server, create_client(server) as client:
+    async with messages_server([fault]) as server, create_anthropic_client(server) as client:
         with pytest.raises(raised) as caught:
-            await client.messages.create(**make_request(), stream=True)
+            await client.messages.create(**make_messages_request(), stream=True)
     assert caught.value.body["error"]["type"] == kind
     assert caught.value.request_id == "req_000000000000000000000001"
     if fault.retry_after:
@@ -149,8 +146,8 @@ async def test_an_error_status_raises_the_exception_of_the_client(
 async def test_an_error_event_in_the_stream_raises_an_exception():
     async with (
         messages_server([["some words", StreamErrorFault(after=2)]]) as server,
-        create_client(server) as client,
-        client.messages.stream(**make_request()) as stream,
+        create_anthropic_client(server) as client,
+        client.messages.stream(**make_messages_request()) as stream,
     ):
         with pytest.raises(anthropic.APIStatusError, match="Overloaded"):
             await stream.get_final_message()
@@ -159,23 +156,23 @@ async def test_an_error_event_in_the_stream_raises_an_exception():
 async def test_lost_connections_and_cut_streams_are_detected():
     async with (
         messages_server([ConnectionResetFault(), ["words", CutStreamFault(after=3)]]) as server,
-        create_client(server) as client,
+        create_anthropic_client(server) as client,
     ):
         with pytest.raises(anthropic.APIConnectionError):
-            await client.messages.create(**make_request())
-        async with client.messages.stream(**make_request()) as stream:
+            await client.messages.create(**make_messages_request())
+        async with client.messages.stream(**make_messages_request()) as stream:
             with pytest.raises(Exception, match="peer closed connection"):
                 await stream.get_final_message()
 
 
 async def test_the_client_backs_off_and_retries():
     limits = [make_rate_limit_fault(retry_after=0.01), HttpErrorFault(status=529, retry_after=0.01)]
-    async with messages_server([*limits, "There."]) as server, create_client(server) as client:
-        reply = await client.with_options(max_retries=2).messages.create(**make_request())
+    async with messages_server([*limits, "There."]) as server, create_anthropic_client(server) as client:
+        reply = await client.with_options(max_retries=2).messages.create(**make_messages_request())
     assert reply.content[0].text == "There."
     assert len(server.requests) == 3
 
 
 async def test_models_are_listed():
-    async with messages_server([], models=("a", "b")) as server, create_client(server) as client:
+    async with messages_server([], models=("a", "b")) as server, create_anthropic_client(server) as client:
         assert [model.id async for model in client.models.list()] == ["a", "b"]

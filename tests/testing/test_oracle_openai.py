@@ -7,10 +7,11 @@ from typing import Any
 
 import openai
 import pytest
+from oracle_helpers import create_openai_client
 
 from shoal.core.messages import TextBlock, ThinkingBlock, ToolUseBlock
 from shoal.core.usage import Usage
-from shoal.testing import MockServer, chat_server
+from shoal.testing import chat_server
 from shoal.testing.mock_replies import (
     BrokenToolJsonFault,
     ConnectionResetFault,
@@ -45,16 +46,12 @@ FULL = MockReply(
 )
 
 
-def create_client(server: MockServer) -> openai.AsyncOpenAI:
-    return openai.AsyncOpenAI(base_url=f"{server.url}/v1", api_key="k", max_retries=0)
-
-
-def make_request(**more: Any) -> dict[str, Any]:
+def make_chat_request(**more: Any) -> dict[str, Any]:
     messages = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Hello?"}]
     return {"model": "mock-1", "tools": TOOLS, "messages": messages, **more}
 
 
-def check_reply(completion):
+def check_completion(completion):
     assert completion.model == "mock-1"
     (choice,) = completion.choices
     assert choice.finish_reason == "tool_calls"
@@ -68,17 +65,19 @@ def check_reply(completion):
 
 
 async def test_a_whole_reply_is_read_unchanged():
-    async with chat_server([FULL]) as server, create_client(server) as client:
-        check_reply(await client.chat.completions.create(**make_request()))
+    async with chat_server([FULL]) as server, create_openai_client(server) as client:
+        check_completion(await client.chat.completions.create(**make_chat_request()))
     assert server.reported_usage == USAGE
 
 
 async def test_a_streamed_reply_with_pings_is_read_unchanged():
     for faults in ((), (PingAfterEachEventFault(),)):
         reply = MockReply(content=FULL.content, usage=USAGE, faults=faults)
-        async with chat_server([reply]) as server, create_client(server) as client:
+        async with chat_server([reply]) as server, create_openai_client(server) as client:
             options = {"include_usage": True}
-            async with client.chat.completions.stream(**make_request(), stream_options=options) as stream:
+            async with client.chat.completions.stream(
+                **make_chat_request(), stream_options=options
+            ) as stream:
                 thought = [
                     event.chunk.choices[0].delta.model_extra.get("reasoning_content", "")
                     async for event in stream
@@ -86,13 +85,13 @@ async def test_a_streamed_reply_with_pings_is_read_unchanged():
                 ]
                 completion = await stream.get_final_completion()
         assert "".join(thought) == "I should look at both."
-        check_reply(completion)
+        check_completion(completion)
         assert server.reported_usage == USAGE
 
 
 async def test_a_stream_reports_usage_only_on_request():
-    async with chat_server(["Hello."]) as server, create_client(server) as client:
-        stream = await client.chat.completions.create(**make_request(), stream=True)
+    async with chat_server(["Hello."]) as server, create_openai_client(server) as client:
+        stream = await client.chat.completions.create(**make_chat_request(), stream=True)
         chunks = [chunk async for chunk in stream]
     assert all(chunk.usage is None for chunk in chunks)
     assert "".join(chunk.choices[0].delta.content or "" for chunk in chunks) == "Hello."
@@ -102,20 +101,20 @@ async def test_a_stream_reports_usage_only_on_request():
 async def test_a_tool_round_is_refused_without_its_result():
     async with (
         chat_server([make_tool_call("Read", file_path="a"), "Done."]) as server,
-        create_client(server) as client,
+        create_openai_client(server) as client,
     ):
-        first = (await client.chat.completions.create(**make_request())).choices[0].message
+        first = (await client.chat.completions.create(**make_chat_request())).choices[0].message
         history = [
             {"role": "user", "content": "Hello?"},
             first,
             {"role": "tool", "tool_call_id": first.tool_calls[0].id, "content": "text"},
         ]
-        second = await client.chat.completions.create(**make_request(messages=history))
+        second = await client.chat.completions.create(**make_chat_request(messages=history))
         assert second.choices[0].message.content == "Done."
         with pytest.raises(openai.BadRequestError, match="tool_calls"):
-            await client.chat.completions.create(**make_request(messages=history[:2]))
+            await client.chat.completions.create(**make_chat_request(messages=history[:2]))
         with pytest.raises(openai.BadRequestError, match="role 'tool'"):
-            await client.chat.completions.create(**make_request(messages=history[2:]))
+            await client.chat.completions.create(**make_chat_request(messages=history[2:]))
 
 
 @pytest.mark.parametrize(
@@ -134,9 +133,9 @@ async def test_a_tool_round_is_refused_without_its_result():
 async def test_an_error_status_raises_the_exception_of_the_client(
     fault: HttpErrorFault, raised: type[Any], code: str | None
 ):
-    async with chat_server([fault]) as server, create_client(server) as client:
+    async with chat_server([fault]) as server, create_openai_client(server) as client:
         with pytest.raises(raised) as caught:
-            await client.chat.completions.create(**make_request(), stream=True)
+            await client.chat.completions.create(**make_chat_request(), stream=True)
     assert caught.value.code == code
     if fault.retry_after:
         assert caught.value.response.headers["retry-after"] == "3"
@@ -147,9 +146,9 @@ async def test_an_error_status_raises_the_exception_of_the_client(
 async def test_an_error_in_the_stream_raises_an_exception():
     async with (
         chat_server([["some words", StreamErrorFault(after=2)]]) as server,
-        create_client(server) as client,
+        create_openai_client(server) as client,
     ):
-        stream = await client.chat.completions.create(**make_request(), stream=True)
+        stream = await client.chat.completions.create(**make_chat_request(), stream=True)
         with pytest.raises(openai.APIError, match="Overloaded"):
             [chunk async for chunk in stream]
 
@@ -157,30 +156,30 @@ async def test_an_error_in_the_stream_raises_an_exception():
 async def test_lost_connections_and_cut_streams_are_detected():
     async with (
         chat_server([ConnectionResetFault(), ["words", CutStreamFault(after=2)]]) as server,
-        create_client(server) as client,
+        create_openai_client(server) as client,
     ):
         with pytest.raises(openai.APIConnectionError):
-            await client.chat.completions.create(**make_request())
-        stream = await client.chat.completions.create(**make_request(), stream=True)
+            await client.chat.completions.create(**make_chat_request())
+        stream = await client.chat.completions.create(**make_chat_request(), stream=True)
         with pytest.raises(openai.APIConnectionError):
             [chunk async for chunk in stream]
 
 
 async def test_broken_arguments_reach_the_client_unchanged():
     reply = [make_tool_call("Read", file_path="a"), BrokenToolJsonFault(arguments='{"file_path": ')]
-    async with chat_server([reply]) as server, create_client(server) as client:
-        completion = await client.chat.completions.create(**make_request())
+    async with chat_server([reply]) as server, create_openai_client(server) as client:
+        completion = await client.chat.completions.create(**make_chat_request())
     assert completion.choices[0].message.tool_calls[0].function.arguments == '{"file_path": '
 
 
 async def test_the_client_backs_off_and_retries():
     limits = [make_rate_limit_fault(retry_after=0.01), HttpErrorFault(status=503, retry_after=0.01)]
-    async with chat_server([*limits, "There."]) as server, create_client(server) as client:
-        reply = await client.with_options(max_retries=2).chat.completions.create(**make_request())
+    async with chat_server([*limits, "There."]) as server, create_openai_client(server) as client:
+        reply = await client.with_options(max_retries=2).chat.completions.create(**make_chat_request())
     assert reply.choices[0].message.content == "There."
     assert len(server.requests) == 3
 
 
 async def test_models_are_listed():
-    async with chat_server([], models=("a", "b")) as server, create_client(server) as client:
+    async with chat_server([], models=("a", "b")) as server, create_openai_client(server) as client:
         assert [model.id async for model in client.models.list()] == ["a", "b"]

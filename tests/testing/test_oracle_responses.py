@@ -7,10 +7,11 @@ from typing import Any
 
 import openai
 import pytest
+from oracle_helpers import create_openai_client
 
 from shoal.core.messages import TextBlock, ThinkingBlock, ToolUseBlock
 from shoal.core.usage import Usage
-from shoal.testing import MockServer, responses_server
+from shoal.testing import responses_server
 from shoal.testing.mock_replies import (
     ConnectionResetFault,
     CutStreamFault,
@@ -39,23 +40,19 @@ FULL = MockReply(
 )
 
 
-def create_client(server: MockServer) -> openai.AsyncOpenAI:
-    return openai.AsyncOpenAI(base_url=f"{server.url}/v1", api_key="k", max_retries=0)
-
-
-def make_request(**more: Any) -> dict[str, Any]:
+def make_responses_request(**more: Any) -> dict[str, Any]:
     sealed = {"include": ["reasoning.encrypted_content"], "store": False}
     return {"model": "mock-1", "tools": TOOLS, "input": "Hello?", "instructions": "Be brief."} | sealed | more
 
 
-def check_reply(response):
+def check_response(response):
     assert response.model == "mock-1"
     assert response.status == "completed"
     thought, reply, *calls = response.output
     assert (thought.summary[0].text, thought.encrypted_content) == ("I should look at both.", "blob")
     assert reply.content[0].text == response.output_text == "I look – at «both» files."
-    told = [(c.call_id, c.name, json.loads(c.arguments)) for c in calls]
-    assert told == [("call_a", "Read", {"file_path": "a.py", "lines": [1, 2]}), ("call_b", "Bash", {})]
+    call_fields = [(c.call_id, c.name, json.loads(c.arguments)) for c in calls]
+    assert call_fields == [("call_a", "Read", {"file_path": "a.py", "lines": [1, 2]}), ("call_b", "Bash", {})]
     usage = response.usage
     assert (usage.input_tokens, usage.output_tokens, usage.total_tokens) == (60, 22, 82)
     assert usage.input_tokens_details.cached_tokens == 44
@@ -63,8 +60,8 @@ def check_reply(response):
 
 
 async def test_a_whole_response_is_read_unchanged():
-    async with responses_server([FULL]) as server, create_client(server) as client:
-        check_reply(await client.responses.create(**make_request()))
+    async with responses_server([FULL]) as server, create_openai_client(server) as client:
+        check_response(await client.responses.create(**make_responses_request()))
     assert server.reported_usage == USAGE
 
 
@@ -74,15 +71,15 @@ async def test_a_streamed_response_with_pings_is_read_unchanged():
         # The helper puts the events together by itself, and refuses those out of order.
         async with (
             responses_server([reply]) as server,
-            create_client(server) as client,
-            client.responses.stream(**make_request()) as stream,
+            create_openai_client(server) as client,
+            client.responses.stream(**make_responses_request()) as stream,
         ):
             kinds = [event.type async for event in stream]
             response = await stream.get_final_response()
         assert kinds[0] == "response.created"
         assert kinds[-1] == "response.completed"
         assert "response.reasoning_summary_text.delta" in kinds
-        check_reply(response)
+        check_response(response)
 
 
 async def test_every_event_matches_its_official_type():
@@ -94,17 +91,17 @@ async def test_every_event_matches_its_official_type():
     adapter = TypeAdapter(ResponseStreamEvent)
     refused = MockReply(content=(TextBlock(text="I cannot help with that."),), stop_reason="refusal")
     for answer in (FULL, refused, MockReply(content=FULL.content, stop_reason="max_tokens")):
-        for event in MockResponsesFormat().encode_events(answer, make_request(), 1, USAGE):
+        for event in MockResponsesFormat().encode_events(answer, make_responses_request(), 1, USAGE):
             adapter.validate_json(event.partition(b"data: ")[2])
 
 
 async def test_a_tool_round_is_refused_without_its_result():
     minds = [[ThinkingBlock(thinking="hm"), make_tool_call("Read", file_path="a")], "Done."]
-    async with responses_server(minds) as server, create_client(server) as client:
-        first = await client.responses.create(**make_request())
+    async with responses_server(minds) as server, create_openai_client(server) as client:
+        first = await client.responses.create(**make_responses_request())
         asked = {"role": "user", "content": "Hello?"}
         result = {"type": "function_call_output", "call_id": first.output[1].call_id, "output": "text"}
-        second = await client.responses.create(**make_request(input=[asked, *first.output, result]))
+        second = await client.responses.create(**make_responses_request(input=[asked, *first.output, result]))
         assert second.output_text == "Done."
         for wrong, why in (
             ([asked, *first.output], "No tool output found"),
@@ -112,7 +109,7 @@ async def test_a_tool_round_is_refused_without_its_result():
             ([asked, first.output[0]], "required following item"),
         ):
             with pytest.raises(openai.BadRequestError, match=why):
-                await client.responses.create(**make_request(input=wrong))
+                await client.responses.create(**make_responses_request(input=wrong))
 
 
 @pytest.mark.parametrize(
@@ -129,9 +126,9 @@ async def test_a_tool_round_is_refused_without_its_result():
 async def test_an_error_status_raises_the_exception_of_the_client(
     fault: HttpErrorFault, raised: type[Any], code: str | None
 ):
-    async with responses_server([fault]) as server, create_client(server) as client:
+    async with responses_server([fault]) as server, create_openai_client(server) as client:
         with pytest.raises(raised) as caught:
-            await client.responses.create(**make_request(), stream=True)
+            await client.responses.create(**make_responses_request(), stream=True)
     assert caught.value.code == code
 
 
@@ -141,12 +138,12 @@ async def test_stream_errors_are_events_and_lost_connections_raise_exceptions():
         ConnectionResetFault(),
         ["words", CutStreamFault(after=2)],
     ]
-    async with responses_server(minds) as server, create_client(server) as client:
-        stream = await client.responses.create(**make_request(), stream=True)
-        told = [event async for event in stream]
-        assert (told[-1].type, told[-1].message) == ("error", "Overloaded")
+    async with responses_server(minds) as server, create_openai_client(server) as client:
+        stream = await client.responses.create(**make_responses_request(), stream=True)
+        call_fields = [event async for event in stream]
+        assert (call_fields[-1].type, call_fields[-1].message) == ("error", "Overloaded")
         with pytest.raises(openai.APIConnectionError):
-            await client.responses.create(**make_request())
-        stream = await client.responses.create(**make_request(), stream=True)
+            await client.responses.create(**make_responses_request())
+        stream = await client.responses.create(**make_responses_request(), stream=True)
         with pytest.raises(openai.APIConnectionError):
             [event async for event in stream]

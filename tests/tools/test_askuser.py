@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from pathlib import Path
 from typing import Any
 
 import pytest
-from shell_workbench import ShellWorkbench, get_text, open_workbench
+from shell_workbench import ShellWorkbench, get_text
 
 from shoal.core.ids import LEAD_ID
 from shoal.core.questions import ChoiceAnswer, ChoiceQuestion, DenyAnswer
@@ -22,18 +20,14 @@ COLOUR = {
 }
 
 
-@pytest.fixture
-async def bench(tmp_path: Path) -> AsyncIterator[ShellWorkbench]:
-    async with open_workbench(tmp_path) as made:
-        yield made
-
-
-async def test_the_question_reaches_the_broker_and_the_answer_the_model(bench: ShellWorkbench) -> None:
-    bench.question_broker.answers.append(ChoiceAnswer(answers={"Which colour?": "Red, Blue"}))
-    outcome = await ASK.run({"questions": [COLOUR]}, bench.create_context())
+async def test_a_question_reaches_the_broker_and_its_answer_reaches_the_model(
+    workbench: ShellWorkbench,
+) -> None:
+    workbench.question_broker.answers.append(ChoiceAnswer(answers={"Which colour?": "Red, Blue"}))
+    outcome = await ASK.run({"questions": [COLOUR]}, workbench.create_context())
     assert outcome.content == "The person answered:\nWhich colour? → Red, Blue"
     assert outcome.data == {"answers": {"Which colour?": "Red, Blue"}}
-    (asked,) = bench.question_broker.questions
+    (asked,) = workbench.question_broker.questions
     assert isinstance(asked, ChoiceQuestion)
     assert (asked.agent, asked.id) == (LEAD_ID, "call_1")
     (choice,) = asked.choices
@@ -41,9 +35,9 @@ async def test_the_question_reaches_the_broker_and_the_answer_the_model(bench: S
     assert [(o.label, o.description) for o in choice.options] == [("Red", "warm"), ("Blue", "")]
 
 
-async def test_nobody_there_is_a_failure_with_the_reason(bench: ShellWorkbench) -> None:
-    bench.question_broker.answers.append(DenyAnswer(reason="nobody is there to answer", by="policy"))
-    outcome = await ASK.run({"questions": [COLOUR]}, bench.create_context())
+async def test_an_unattended_question_fails_with_the_reason(workbench: ShellWorkbench) -> None:
+    workbench.question_broker.answers.append(DenyAnswer(reason="nobody is there to answer", by="policy"))
+    outcome = await ASK.run({"questions": [COLOUR]}, workbench.create_context())
     assert outcome.is_error
     assert "nobody is there to answer" in get_text(outcome)
 
@@ -60,12 +54,12 @@ async def test_nobody_there_is_a_failure_with_the_reason(bench: ShellWorkbench) 
         [{"question": "no options"}],
     ],
 )
-async def test_questions_of_the_wrong_shape_are_not_asked(bench: ShellWorkbench, questions: Any) -> None:
-    outcome = await ASK.run({"questions": questions}, bench.create_context())
+async def test_questions_of_the_wrong_shape_are_not_asked(workbench: ShellWorkbench, questions: Any) -> None:
+    outcome = await ASK.run({"questions": questions}, workbench.create_context())
     assert outcome.is_error
-    assert not bench.question_broker.questions
+    assert not workbench.question_broker.questions
 
 
-def test_the_model_sees_the_names_of_the_wire() -> None:
+def test_the_schema_has_the_field_names_of_the_protocol() -> None:
     item = ASK.schema.input_schema["properties"]["questions"]["items"]
     assert set(item["properties"]) == {"question", "header", "options", "multiSelect"}

@@ -8,7 +8,6 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
@@ -19,53 +18,47 @@ from shoal.tools.command_environment import is_provider_secret_variable
 from shoal.tools.command_output import OUTPUT_LIMIT
 
 
-@pytest.fixture
-async def bench(tmp_path: Path) -> AsyncIterator[ShellWorkbench]:
-    async with open_workbench(tmp_path) as made:
-        yield made
-
-
-async def _line(fifo: Path) -> str:
+async def _read_pipe(fifo: Path) -> str:
     """Read the text that a process writes into a named pipe."""
     return await asyncio.to_thread(fifo.read_text)
 
 
-async def test_output_and_errors_come_together_in_order(bench: ShellWorkbench) -> None:
-    outcome = await bench.run_bash("echo one; echo two >&2; echo three")
+async def test_standard_output_and_error_are_returned_in_order(workbench: ShellWorkbench) -> None:
+    outcome = await workbench.run_bash("echo one; echo two >&2; echo three")
     assert outcome.content == "one\ntwo\nthree"
     assert not outcome.is_error
     assert outcome.data is not None
     assert outcome.data["exit_code"] == 0
 
 
-async def test_a_nonzero_exit_code_is_reported_as_an_error(bench: ShellWorkbench) -> None:
-    outcome = await bench.run_bash("echo seen; exit 3")
+async def test_a_nonzero_exit_code_is_reported_as_an_error(workbench: ShellWorkbench) -> None:
+    outcome = await workbench.run_bash("echo seen; exit 3")
     assert outcome.content == "seen\n[Exit code 3.]"
     assert outcome.is_error
 
 
-async def test_a_command_without_output_says_so(bench: ShellWorkbench) -> None:
-    assert (await bench.run_bash("true")).content == "(no output)"
+async def test_the_result_of_a_command_without_output_says_so(workbench: ShellWorkbench) -> None:
+    assert (await workbench.run_bash("true")).content == "(no output)"
 
 
-async def test_the_end_by_a_signal_is_named(bench: ShellWorkbench) -> None:
-    assert "[Ended by the signal SIGKILL.]" in get_text(await bench.run_bash("kill -9 $$"))
+async def test_the_signal_that_ended_a_command_is_named(workbench: ShellWorkbench) -> None:
+    assert "[Ended by the signal SIGKILL.]" in get_text(await workbench.run_bash("kill -9 $$"))
 
 
-async def test_a_command_can_have_lines_quotes_and_here_documents(bench: ShellWorkbench) -> None:
+async def test_a_command_may_contain_lines_quotes_and_here_documents(workbench: ShellWorkbench) -> None:
     command = "cat <<'END'\n$HOME \"quoted\" 'single' `tick`\nEND\nprintf '%s\\n' \"it's\" # a comment"
-    assert (await bench.run_bash(command)).content == "$HOME \"quoted\" 'single' `tick`\nit's"
+    assert (await workbench.run_bash(command)).content == "$HOME \"quoted\" 'single' `tick`\nit's"
 
 
-async def test_a_broken_command_says_what_is_wrong_with_it(bench: ShellWorkbench) -> None:
-    outcome = await bench.run_bash("if true; then echo")
+async def test_a_syntax_error_of_a_command_is_reported(workbench: ShellWorkbench) -> None:
+    outcome = await workbench.run_bash("if true; then echo")
     assert outcome.is_error
     assert "syntax error" in get_text(outcome)
 
 
 @pytest.mark.spec("BCK-05")
-async def test_each_command_has_an_empty_input_and_no_terminal(bench: ShellWorkbench) -> None:
-    outcome = await bench.run_bash("cat; tty; (: </dev/tty) 2>/dev/null || echo no terminal")
+async def test_each_command_has_an_empty_input_and_no_terminal(workbench: ShellWorkbench) -> None:
+    outcome = await workbench.run_bash("cat; tty; (: </dev/tty) 2>/dev/null || echo no terminal")
     assert outcome.content == "not a tty\nno terminal"
 
 
@@ -84,7 +77,7 @@ asyncio.run(main())
 
 
 @pytest.mark.spec("BCK-05")
-def test_a_command_has_no_terminal_where_the_session_has_one(tmp_path: Path) -> None:
+def test_a_command_has_no_terminal_even_if_the_session_has_one(tmp_path: Path) -> None:
     spawn = "import pty, sys; sys.exit(pty.spawn(sys.argv[1:]))"
     done = subprocess.run(
         [sys.executable, "-c", spawn, sys.executable, "-c", AT_A_TERMINAL, tmp_path],
@@ -99,18 +92,18 @@ def test_a_command_has_no_terminal_where_the_session_has_one(tmp_path: Path) -> 
 
 
 @pytest.mark.spec("BCK-05")
-async def test_each_command_is_a_new_shell(bench: ShellWorkbench) -> None:
-    await bench.run_bash("here=1; export there=1; shopt -s nullglob")
+async def test_each_command_is_a_new_shell(workbench: ShellWorkbench) -> None:
+    await workbench.run_bash("here=1; export there=1; shopt -s nullglob")
     assert (
-        await bench.run_bash("echo [$here$there]; shopt nullglob")
+        await workbench.run_bash("echo [$here$there]; shopt nullglob")
     ).content == "[]\nnullglob       \toff\n[Exit code 1.]"
 
 
 @pytest.mark.spec("BCK-06")
-async def test_commands_see_the_marks_of_the_program_and_the_persons_environment(tmp_path: Path) -> None:
-    async with open_workbench(tmp_path, MINE="yes") as bench:
+async def test_commands_get_the_environment_of_the_person_and_the_variables_of_shoal(tmp_path: Path) -> None:
+    async with open_workbench(tmp_path, MINE="yes") as workbench:
         names = "CLAUDECODE CLAUDE_CODE_EXPERIMENTAL_AGENT_TEAMS CLAUDE_CODE_ENTRYPOINT SHOAL GIT_EDITOR MINE"
-        seen = get_text(await bench.run_bash(f"for n in {names}; do echo ${{!n}}; done; env"))
+        seen = get_text(await workbench.run_bash(f"for n in {names}; do echo ${{!n}}; done; env"))
     assert seen.splitlines()[:6] == ["1", "1", "cli", "1", "true", "yes"]
     assert not [line for line in seen.splitlines() if line.startswith("TMUX_PANE") or "AGENT_ID" in line]
 
@@ -129,14 +122,14 @@ SECRETS = [
 
 async def test_commands_never_see_a_providers_key(tmp_path: Path) -> None:
     kept = {"ANTHROPIC_BASE_URL": "kept-url", "GITHUB_TOKEN": "kept-token", "MY_API_KEY": "kept-key"}
-    async with open_workbench(tmp_path, **dict.fromkeys(SECRETS, "s3cret"), **kept) as bench:
-        seen = get_text(await bench.run_bash("env; cat /proc/$$/environ | tr '\\0' '\\n'"))
+    async with open_workbench(tmp_path, **dict.fromkeys(SECRETS, "s3cret"), **kept) as workbench:
+        seen = get_text(await workbench.run_bash("env; cat /proc/$$/environ | tr '\\0' '\\n'"))
     assert "s3cret" not in seen
     assert all(value in seen for value in kept.values())
 
 
 @pytest.mark.parametrize("name", ["CLAUDE_CODE_MAX_OUTPUT_TOKENS", "ANTHROPIC_MODEL", "KEY", "MONKEY"])
-def test_settings_are_not_taken_for_secrets(name: str) -> None:
+def test_variables_of_settings_are_not_taken_for_secrets(name: str) -> None:
     assert not is_provider_secret_variable(name)
 
 
@@ -157,50 +150,54 @@ def test_settings_are_not_taken_for_secrets(name: str) -> None:
         "exec 2>&1 >/dev/null; cd sub",
     ],
 )
-async def test_the_working_directory_is_kept_between_calls(bench: ShellWorkbench, command: str) -> None:
-    (bench.project / "sub").mkdir()
-    outcome = await bench.run_bash(command)
-    assert f"[The working directory is now {bench.project}/sub.]" in get_text(outcome)
-    assert (await bench.run_bash("pwd")).content == f"{bench.project}/sub"
+async def test_the_working_directory_is_kept_between_calls(workbench: ShellWorkbench, command: str) -> None:
+    (workbench.project / "sub").mkdir()
+    outcome = await workbench.run_bash(command)
+    assert f"[The working directory is now {workbench.project}/sub.]" in get_text(outcome)
+    assert (await workbench.run_bash("pwd")).content == f"{workbench.project}/sub"
 
 
-async def test_a_command_that_fails_keeps_the_directory_it_reached(bench: ShellWorkbench) -> None:
-    (bench.project / "sub").mkdir()
-    outcome = await bench.run_bash("set -e; cd sub; false; echo not reached")
+async def test_the_working_directory_is_kept_after_a_failed_command(workbench: ShellWorkbench) -> None:
+    (workbench.project / "sub").mkdir()
+    outcome = await workbench.run_bash("set -e; cd sub; false; echo not reached")
     assert outcome.is_error
-    assert bench.workspace.cwd == bench.project / "sub"
+    assert workbench.workspace.cwd == workbench.project / "sub"
 
 
-async def test_a_command_that_becomes_another_program_stays_where_it_was(bench: ShellWorkbench) -> None:
-    assert (await bench.run_bash("cd /; exec echo replaced")).content == "replaced"
-    assert bench.workspace.cwd == bench.project
+async def test_the_working_directory_is_kept_after_exec(workbench: ShellWorkbench) -> None:
+    assert (await workbench.run_bash("cd /; exec echo replaced")).content == "replaced"
+    assert workbench.workspace.cwd == workbench.project
 
 
-async def test_a_command_that_leaves_the_project_is_reset_to_it_with_a_notice(bench: ShellWorkbench) -> None:
-    outcome = await bench.run_bash("cd /etc; pwd")
+async def test_a_command_that_leaves_the_project_is_reset_to_it_with_a_notice(
+    workbench: ShellWorkbench,
+) -> None:
+    outcome = await workbench.run_bash("cd /etc; pwd")
     assert outcome.content == (
         "/etc\n[The command ended in /etc, which is outside the project: "
-        f"the working directory is {bench.project} again.]"
+        f"the working directory is {workbench.project} again.]"
     )
-    assert (await bench.run_bash("pwd")).content == str(bench.project)
+    assert (await workbench.run_bash("pwd")).content == str(workbench.project)
 
 
-async def test_a_link_out_of_the_project_does_not_lead_out(bench: ShellWorkbench) -> None:
-    (bench.project / "out").symlink_to("/etc")
-    assert "outside the project" in get_text(await bench.run_bash("cd out"))
-    assert bench.workspace.cwd == bench.project
+async def test_a_link_does_not_move_the_working_directory_out_of_the_project(
+    workbench: ShellWorkbench,
+) -> None:
+    (workbench.project / "out").symlink_to("/etc")
+    assert "outside the project" in get_text(await workbench.run_bash("cd out"))
+    assert workbench.workspace.cwd == workbench.project
 
 
-async def test_a_deleted_working_directory_is_left(bench: ShellWorkbench) -> None:
-    await bench.run_bash("mkdir sub; cd sub")
-    await bench.run_bash("rmdir ../sub")
-    outcome = await bench.run_bash("pwd")
-    assert get_text(outcome).startswith(f"{bench.project}\n[")
+async def test_a_deleted_working_directory_is_replaced(workbench: ShellWorkbench) -> None:
+    await workbench.run_bash("mkdir sub; cd sub")
+    await workbench.run_bash("rmdir ../sub")
+    outcome = await workbench.run_bash("pwd")
+    assert get_text(outcome).startswith(f"{workbench.project}\n[")
     assert "sub is gone" in get_text(outcome)
 
 
 @pytest.mark.spec("USR-29")
-async def test_hostile_names_of_directories_are_never_run(bench: ShellWorkbench) -> None:
+async def test_hostile_directory_names_are_never_executed(workbench: ShellWorkbench) -> None:
     for name in [
         "$(touch x)",
         "`touch x`",
@@ -211,19 +208,21 @@ async def test_hostile_names_of_directories_are_never_run(bench: ShellWorkbench)
         "a\nb",
         "\udcff",
     ]:
-        (bench.project / name).mkdir()
-        bench.workspace.change_directory(bench.project / name)
-        assert (await bench.run_bash('test "$PWD" -ef . && cd . && echo here')).content == "here"
-        assert bench.workspace.cwd == bench.project / name
-        bench.workspace.change_directory(bench.project)
-    assert not list(bench.project.rglob("x"))
+        (workbench.project / name).mkdir()
+        workbench.workspace.change_directory(workbench.project / name)
+        assert (await workbench.run_bash('test "$PWD" -ef . && cd . && echo here')).content == "here"
+        assert workbench.workspace.cwd == workbench.project / name
+        workbench.workspace.change_directory(workbench.project)
+    assert not list(workbench.project.rglob("x"))
 
 
 # Output
 
 
-async def test_long_output_is_cut_in_the_middle_and_whole_in_a_file(bench: ShellWorkbench) -> None:
-    outcome = await bench.run_bash("seq 1 100000")
+async def test_long_output_is_truncated_in_the_middle_and_complete_in_a_file(
+    workbench: ShellWorkbench,
+) -> None:
+    outcome = await workbench.run_bash("seq 1 100000")
     whole = "".join(f"{n}\n" for n in range(1, 100_001))
     assert outcome.data is not None
     file = Path(outcome.data["output_file"])
@@ -237,63 +236,65 @@ async def test_long_output_is_cut_in_the_middle_and_whole_in_a_file(bench: Shell
     assert len(shown) < OUTPUT_LIMIT + 300
 
 
-async def test_output_at_the_limit_is_whole_and_needs_no_file(bench: ShellWorkbench) -> None:
-    outcome = await bench.run_bash(f"head -c {OUTPUT_LIMIT} /dev/zero | tr '\\0' x")
+async def test_output_at_the_limit_is_complete_and_needs_no_file(workbench: ShellWorkbench) -> None:
+    outcome = await workbench.run_bash(f"head -c {OUTPUT_LIMIT} /dev/zero | tr '\\0' x")
     assert outcome.content == "x" * OUTPUT_LIMIT
-    assert not bench.results.directory.exists()
+    assert not workbench.results.directory.exists()
 
 
 async def test_endless_output_is_bounded_in_memory_and_on_disk(
-    bench: ShellWorkbench, monkeypatch: pytest.MonkeyPatch
+    workbench: ShellWorkbench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(command_output, "MAX_FILE_BYTES", 4 << 20)
-    before = _memory()
-    outcome = await bench.run_bash("yes", timeout=700)
+    before = _measure_memory()
+    outcome = await workbench.run_bash("yes", timeout=700)
     shown = get_text(outcome)
     assert "the first 4 MB are in" in shown
     assert "time limit of 0.7 s" in shown
     assert len(shown) < OUTPUT_LIMIT + 300
-    assert (bench.results.directory / "call_1.txt").stat().st_size == 4 << 20
-    assert _memory() - before < 10_000_000
+    assert (workbench.results.directory / "call_1.txt").stat().st_size == 4 << 20
+    assert _measure_memory() - before < 10_000_000
 
 
-async def test_ten_megabytes_on_one_line_come_whole_into_the_file(bench: ShellWorkbench) -> None:
-    outcome = await bench.run_bash("head -c 10000000 /dev/zero | tr '\\0' x")
+async def test_ten_megabytes_on_one_line_are_stored_in_the_file(workbench: ShellWorkbench) -> None:
+    outcome = await workbench.run_bash("head -c 10000000 /dev/zero | tr '\\0' x")
     assert not outcome.is_error
-    assert (bench.results.directory / "call_1.txt").stat().st_size == 10_000_000
+    assert (workbench.results.directory / "call_1.txt").stat().st_size == 10_000_000
 
 
-def _memory() -> int:
+def _measure_memory() -> int:
     return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
 async def test_a_full_disk_does_not_stop_the_command(
-    bench: ShellWorkbench, monkeypatch: pytest.MonkeyPatch
+    workbench: ShellWorkbench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(bench.results, "save_result", lambda name, content: Path("/dev/full"))
-    outcome = await bench.run_bash("seq 1 20000; echo done")
+    monkeypatch.setattr(workbench.results, "save_result", lambda name, content: Path("/dev/full"))
+    outcome = await workbench.run_bash("seq 1 20000; echo done")
     assert not outcome.is_error
     assert "could not be kept: [Errno 28] No space left on device" in get_text(outcome)
     assert get_text(outcome).endswith("20000\ndone")
 
 
-async def test_escape_codes_and_control_characters_do_not_reach_the_model(bench: ShellWorkbench) -> None:
+async def test_escape_codes_and_control_characters_do_not_reach_the_model(workbench: ShellWorkbench) -> None:
     coloured = r"\033[1;31mred\033[0m \033]0;title\007\033]8;;http://x\033\\link\033]8;;\033\\ "
     assert (
-        await bench.run_bash(f"printf '{coloured}'" + r"'a\000b\b\r\nc\rd'")
+        await workbench.run_bash(f"printf '{coloured}'" + r"'a\000b\b\r\nc\rd'")
     ).content == "red link a�b\nc\nd"
 
 
-async def test_bytes_that_are_not_utf8_become_replacement_marks(bench: ShellWorkbench) -> None:
-    assert (await bench.run_bash(r"printf 'caf\xe9 \xff\xc3\xa9 \xe2\x82'")).content == "caf� �é �"
+async def test_bytes_that_are_not_utf8_become_replacement_marks(workbench: ShellWorkbench) -> None:
+    assert (await workbench.run_bash(r"printf 'caf\xe9 \xff\xc3\xa9 \xe2\x82'")).content == "caf� �é �"
 
 
 # The end
 
 
-async def test_a_command_ends_with_its_shell_though_a_child_holds_the_output(bench: ShellWorkbench) -> None:
+async def test_a_command_ends_with_its_shell_although_a_child_holds_the_output(
+    workbench: ShellWorkbench,
+) -> None:
     started = time.monotonic()
-    outcome = await bench.run_bash("sleep 60 & echo started")
+    outcome = await workbench.run_bash("sleep 60 & echo started")
     assert time.monotonic() - started < 30
     assert get_text(outcome).startswith("started\n[A process it started still runs")
     assert not outcome.is_error
@@ -304,29 +305,33 @@ async def test_a_command_ends_with_its_shell_though_a_child_holds_the_output(ben
     "command",
     ["echo some; sleep 60", "echo some; kill -STOP $$", "trap '' TERM; echo some; sleep 60; sleep 60"],
 )
-async def test_a_command_over_its_time_is_ended_within_a_second(bench: ShellWorkbench, command: str) -> None:
-    await bench.run_bash("true")
+async def test_a_timed_out_command_is_ended_within_a_second(workbench: ShellWorkbench, command: str) -> None:
+    await workbench.run_bash("true")
     started = time.monotonic()
-    outcome = await bench.run_bash(command, timeout=400)
+    outcome = await workbench.run_bash(command, timeout=400)
     assert time.monotonic() - started < 0.4 + 1 + 1, "with one more for a machine that is busy"
     assert outcome.is_error
     assert outcome.content == "some\n[The command was ended after its time limit of 0.4 s.]"
 
 
-async def test_everything_a_timed_out_command_started_is_ended(bench: ShellWorkbench, tmp_path: Path) -> None:
+async def test_every_process_of_a_timed_out_command_is_ended(
+    workbench: ShellWorkbench, tmp_path: Path
+) -> None:
     pids = tmp_path / "pids"
-    await bench.run_bash(
+    await workbench.run_bash(
         f"(sleep 60 & echo $! >> {pids}; setsid sleep 60 & echo $! >> {pids}; wait)", timeout=500
     )
     for pid in pids.read_text().split():
         assert not Path(f"/proc/{pid}").exists()
 
 
-async def test_cancelling_ends_the_command_and_is_passed_on(bench: ShellWorkbench, tmp_path: Path) -> None:
+async def test_a_cancelled_call_ends_its_command_and_stays_cancelled(
+    workbench: ShellWorkbench, tmp_path: Path
+) -> None:
     fifo = tmp_path / "pid"
     os.mkfifo(fifo)
-    running = asyncio.ensure_future(bench.run_bash(f"echo $$ > {fifo}; sleep 60"))
-    pid = int(await _line(fifo))
+    running = asyncio.ensure_future(workbench.run_bash(f"echo $$ > {fifo}; sleep 60"))
+    pid = int(await _read_pipe(fifo))
     running.cancel()
     with pytest.raises(asyncio.CancelledError):
         await running
@@ -336,28 +341,26 @@ async def test_cancelling_ends_the_command_and_is_passed_on(bench: ShellWorkbenc
             await asyncio.sleep(0.01)
 
 
-async def test_a_killed_guardian_is_a_failure_the_model_can_read(
-    bench: ShellWorkbench, tmp_path: Path
-) -> None:
+async def test_a_killed_guardian_is_reported_to_the_model(workbench: ShellWorkbench, tmp_path: Path) -> None:
     fifo = tmp_path / "ready"
     os.mkfifo(fifo)
-    running = asyncio.ensure_future(bench.run_bash(f"echo > {fifo}; sleep 60"))
-    await _line(fifo)
-    assert bench.processes.guardian_pid is not None
-    os.kill(bench.processes.guardian_pid, signal.SIGKILL)
+    running = asyncio.ensure_future(workbench.run_bash(f"echo > {fifo}; sleep 60"))
+    await _read_pipe(fifo)
+    assert workbench.processes.guardian_pid is not None
+    os.kill(workbench.processes.guardian_pid, signal.SIGKILL)
     outcome = await running
     assert outcome.is_error
     assert "guardian process was killed" in get_text(outcome)
-    assert (await bench.run_bash("echo again")).content == "again"
+    assert (await workbench.run_bash("echo again")).content == "again"
 
 
-async def test_progress_is_reported_line_by_line_but_not_too_often(bench: ShellWorkbench) -> None:
+async def test_progress_is_reported_line_by_line_but_not_too_often(workbench: ShellWorkbench) -> None:
     started = time.monotonic()
-    await bench.run_bash("for n in 1 2 3 4 5 6 7 8 9 10; do echo line $n; sleep 0.05; done")
+    await workbench.run_bash("for n in 1 2 3 4 5 6 7 8 9 10; do echo line $n; sleep 0.05; done")
     took = time.monotonic() - started
-    assert bench.progress_texts
-    assert len(bench.progress_texts) <= took * 5 + 1
-    assert all(told.startswith("line ") for told in bench.progress_texts)
+    assert workbench.progress_texts
+    assert len(workbench.progress_texts) <= took * 5 + 1
+    assert all(told.startswith("line ") for told in workbench.progress_texts)
 
 
 # Bad input
@@ -374,9 +377,9 @@ async def test_progress_is_reported_line_by_line_but_not_too_often(bench: ShellW
         ({"cmd": "true"}, "`command` is missing"),
     ],
 )
-async def test_bad_arguments_are_named(
-    bench: ShellWorkbench, arguments: dict[str, object], says: str
+async def test_invalid_arguments_are_named(
+    workbench: ShellWorkbench, arguments: dict[str, object], says: str
 ) -> None:
-    outcome = await bench.call_tool("Bash", **arguments)
+    outcome = await workbench.call_tool("Bash", **arguments)
     assert outcome.is_error
     assert says in get_text(outcome)

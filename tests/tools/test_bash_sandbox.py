@@ -1,4 +1,4 @@
-"""Which sandbox holds a command: the session's, or the agent's own."""
+"""Sandbox of a command: the one of the session or of the agent."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from shell_workbench import get_text, open_workbench
 from shoal.core.ports import ProcessLaunch
 
 
-class Naming:
+class NamedSandbox:
     """Confines nothing, and lets a command see whose it is."""
 
     can_skip_asking = False
@@ -26,15 +26,15 @@ class Naming:
         return replace(launch, env={**launch.env, "HELD_BY": self.name})
 
 
-async def test_an_agent_with_a_sandbox_of_its_own_is_held_by_that_one(tmp_path: Path) -> None:
-    async with open_workbench(tmp_path) as bench:
-        bench.shells.set_sandbox(Naming("session", holds=True))
-        assert get_text(await bench.run_bash("echo $HELD_BY")) == "session"
-        bench.sandbox = Naming("agent")
-        assert get_text(await bench.run_bash("echo $HELD_BY")) == "agent"
-        await bench.run_bash("echo $HELD_BY", run_in_background=True)
-        (shell,) = bench.shells.list_shells()
+async def test_commands_of_an_agent_with_its_own_sandbox_run_in_that_sandbox(tmp_path: Path) -> None:
+    async with open_workbench(tmp_path) as workbench:
+        workbench.shells.set_sandbox(NamedSandbox("session", holds=True))
+        assert get_text(await workbench.run_bash("echo $HELD_BY")) == "session"
+        workbench.sandbox = NamedSandbox("agent")
+        assert get_text(await workbench.run_bash("echo $HELD_BY")) == "agent"
+        await workbench.run_bash("echo $HELD_BY", run_in_background=True)
+        (shell,) = workbench.shells.list_shells()
         await shell.ended.wait()
         assert shell.output.text.strip() == "agent"
-        refused = get_text(await bench.run_bash("echo Read-only file system; false"))
+        refused = get_text(await workbench.run_bash("echo Read-only file system; false"))
         assert "sandbox" not in refused

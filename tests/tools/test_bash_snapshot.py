@@ -28,42 +28,44 @@ export PATH="$HOME/my bin:$PATH"
 """
 
 
-def rc(tmp_path: Path, content: str) -> None:
+def write_startup_file(tmp_path: Path, content: str) -> None:
     (tmp_path / "user").mkdir(exist_ok=True)
     (tmp_path / "user" / ".bashrc").write_text(content)
 
 
 @pytest.mark.spec("BCK-05", "HOM-02")
-async def test_commands_have_the_functions_aliases_options_and_path_of_the_person(tmp_path: Path) -> None:
-    rc(tmp_path, RC)
+async def test_commands_have_the_functions_aliases_options_and_path_of_the_users_shell(
+    tmp_path: Path,
+) -> None:
+    write_startup_file(tmp_path, RC)
     tool = tmp_path / "user" / "my bin" / "mytool"
     tool.parent.mkdir()
     tool.write_text("#!/bin/sh\necho from my bin\n")
     tool.chmod(0o755)
-    async with open_workbench(tmp_path) as bench:
-        assert (await bench.run_bash("ll")).content == "alias of mine"
-        assert (await bench.run_bash("\\greet you; __needed; mytool")).content == (
+    async with open_workbench(tmp_path) as workbench:
+        assert (await workbench.run_bash("ll")).content == "alias of mine"
+        assert (await workbench.run_bash("\\greet you; __needed; mytool")).content == (
             "hello you, it's me\nneeded\nfrom my bin"
         )
-        assert (await bench.run_bash("echo none*here; false | true; echo $?")).content == "1"
-        assert (await bench.run_bash("declare -F _completion")).is_error
-        (snapshot,) = (bench.home / "shell-snapshots").iterdir()
+        assert (await workbench.run_bash("echo none*here; false | true; echo $?")).content == "1"
+        assert (await workbench.run_bash("declare -F _completion")).is_error
+        (snapshot,) = (workbench.home / "shell-snapshots").iterdir()
         assert re.fullmatch(r"snapshot-bash-\d{13}-[0-9a-f]{8}\.sh", snapshot.name)
         assert stat.S_IMODE(snapshot.stat().st_mode) == 0o600
-        assert not bench.notes
+        assert not workbench.notes
     assert not snapshot.exists()
 
 
 @pytest.mark.spec("USR-12", "HOM-06")
-async def test_what_a_killed_process_left_is_removed_and_what_others_have_stays(
+async def test_snapshots_of_killed_processes_are_removed_and_those_in_use_stay(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     places = tmp_path / "tmp"
     places.mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(places))
-    async with open_workbench(tmp_path) as bench:
-        await bench.run_bash("true")
-        (snapshot,) = (bench.home / "shell-snapshots").iterdir()
+    async with open_workbench(tmp_path) as workbench:
+        await workbench.run_bash("true")
+        (snapshot,) = (workbench.home / "shell-snapshots").iterdir()
         (place,) = places.iterdir()
     other = snapshot.with_name("snapshot-bash-1-0123abcd.sh")
     for left in (snapshot, snapshot.with_name(f"{snapshot.name}.part"), other):
@@ -71,13 +73,13 @@ async def test_what_a_killed_process_left_is_removed_and_what_others_have_stays(
     for directory in (place, places / "shoal-0123abcd"):
         directory.mkdir()
     (tmp_path / "project").rmdir()
-    async with open_workbench(tmp_path) as bench:
-        assert list((bench.home / "shell-snapshots").iterdir()) == [other]
+    async with open_workbench(tmp_path) as workbench:
+        assert list((workbench.home / "shell-snapshots").iterdir()) == [other]
         assert [each.name for each in places.iterdir()] == ["shoal-0123abcd"]
 
 
 @pytest.mark.spec("USR-12")
-async def test_a_snapshot_that_a_killed_process_was_taking_is_removed_by_any_session(tmp_path: Path) -> None:
+async def test_a_partial_snapshot_of_a_killed_process_is_removed_by_any_session(tmp_path: Path) -> None:
     directory = tmp_path / "home" / "shell-snapshots"
     directory.mkdir(parents=True)
     half, young, whole = (
@@ -102,12 +104,12 @@ async def test_a_snapshot_that_a_killed_process_was_taking_is_removed_by_any_ses
 
 
 @pytest.mark.spec("BCK-05")
-async def test_the_shell_is_captured_once(tmp_path: Path) -> None:
-    rc(tmp_path, f"echo x >> {tmp_path}/times")
-    async with open_workbench(tmp_path) as bench:
-        bench.shells.prepare_snapshot()
+async def test_the_shell_snapshot_is_taken_once(tmp_path: Path) -> None:
+    write_startup_file(tmp_path, f"echo x >> {tmp_path}/times")
+    async with open_workbench(tmp_path) as workbench:
+        workbench.shells.prepare_snapshot()
         for _ in range(3):
-            await bench.run_bash("true")
+            await workbench.run_bash("true")
     assert (tmp_path / "times").read_text() == "x\n"
 
 
@@ -120,59 +122,59 @@ async def test_the_shell_is_captured_once(tmp_path: Path) -> None:
         ("kill -STOP $$", "took more than 0.5 s"),
     ],
 )
-async def test_a_shell_that_cannot_be_captured_is_noted_and_done_without(
+async def test_a_failed_snapshot_is_noted_and_commands_run_without_it(
     tmp_path: Path, content: str, why: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("shoal.tools.shell_snapshot.SNAPSHOT_TIMEOUT", 0.5 if "0.5 s" in why else 30)
-    rc(tmp_path, content)
-    async with open_workbench(tmp_path) as bench:
+    write_startup_file(tmp_path, content)
+    async with open_workbench(tmp_path) as workbench:
         started = time.monotonic()
-        assert (await bench.run_bash("echo works")).content == "works"
+        assert (await workbench.run_bash("echo works")).content == "works"
         assert time.monotonic() - started < 20
-        (note,) = bench.notes
+        (note,) = workbench.notes
         assert note.startswith("Commands run without your shell's functions and aliases: ")
         assert why in note
-        assert not list((bench.home / "shell-snapshots").iterdir())
+        assert not list((workbench.home / "shell-snapshots").iterdir())
 
 
-async def test_a_home_that_cannot_be_written_is_noted_and_done_without(tmp_path: Path) -> None:
+async def test_an_unwritable_home_is_noted_and_commands_run_without_a_snapshot(tmp_path: Path) -> None:
     (tmp_path / "home").write_text("a file where a directory should be")
-    async with open_workbench(tmp_path) as bench:
-        assert (await bench.run_bash("echo works")).content == "works"
-        assert "Not a directory" in bench.notes[0]
+    async with open_workbench(tmp_path) as workbench:
+        assert (await workbench.run_bash("echo works")).content == "works"
+        assert "Not a directory" in workbench.notes[0]
 
 
-async def test_a_session_that_ends_during_the_capture_does_not_wait_for_it(tmp_path: Path) -> None:
-    rc(tmp_path, "sleep 60")
+async def test_a_session_that_ends_during_the_snapshot_does_not_wait_for_it(tmp_path: Path) -> None:
+    write_startup_file(tmp_path, "sleep 60")
     started = time.monotonic()
-    async with open_workbench(tmp_path) as bench:
-        bench.shells.prepare_snapshot()
-        await bench.clock.sleep(0)
+    async with open_workbench(tmp_path) as workbench:
+        workbench.shells.prepare_snapshot()
+        await workbench.clock.sleep(0)
     assert time.monotonic() - started < 30
 
 
-async def test_a_snapshot_that_was_deleted_is_done_without(tmp_path: Path) -> None:
-    async with open_workbench(tmp_path) as bench:
-        await bench.run_bash("true")
-        (snapshot,) = (bench.home / "shell-snapshots").iterdir()
+async def test_commands_run_without_a_deleted_snapshot(tmp_path: Path) -> None:
+    async with open_workbench(tmp_path) as workbench:
+        await workbench.run_bash("true")
+        (snapshot,) = (workbench.home / "shell-snapshots").iterdir()
         snapshot.unlink()
-        assert (await bench.run_bash("echo works")).content == "works"
+        assert (await workbench.run_bash("echo works")).content == "works"
 
 
-async def test_commands_run_in_sh_where_there_is_nothing_better(
+async def test_commands_run_in_sh_if_no_other_shell_exists(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("os.access", lambda path, mode: "bash" not in str(path))
-    async with open_workbench(tmp_path, SHELL="/usr/bin/fish") as bench:
+    async with open_workbench(tmp_path, SHELL="/usr/bin/fish") as workbench:
         monkeypatch.undo()
-        outcome = await bench.run_bash("mkdir sub; cd sub; echo $0; exit 3")
+        outcome = await workbench.run_bash("mkdir sub; cd sub; echo $0; exit 3")
         assert get_text(outcome).startswith("sh\n")
-        assert bench.workspace.cwd == bench.project / "sub"
+        assert workbench.workspace.cwd == workbench.project / "sub"
 
 
 @pytest.mark.parametrize(
     ("shell", "kind"),
     [("/bin/bash", "bash"), ("/usr/bin/fish", "bash"), ("bash", "bash"), ("/no/zsh", "bash")],
 )
-def test_the_shell_is_the_persons_where_it_can_be(shell: str, kind: str) -> None:
+def test_the_users_shell_is_used_if_supported(shell: str, kind: str) -> None:
     assert find_user_shell({"SHELL": shell}).kind == kind

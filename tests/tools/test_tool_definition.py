@@ -37,7 +37,7 @@ async def sample(
 NOWHERE: Any = None
 
 
-def test_the_signature_becomes_a_plain_inlined_schema():
+def test_the_function_signature_becomes_a_flat_inlined_schema():
     assert sample.schema.name == "Sample"
     assert sample.schema.description == "What it does."
     assert sample.is_read_only
@@ -67,12 +67,12 @@ def test_the_signature_becomes_a_plain_inlined_schema():
     }
 
 
-async def test_a_right_call_reaches_the_function():
+async def test_a_valid_call_reaches_the_function():
     outcome = await sample.run({"file_path": "x", "-A": 2, "items": [{"text": "t"}], "limit": None}, NOWHERE)
     assert outcome == ToolOutput(content="x a None [Item(text='t', title='')] 2 False")
 
 
-async def test_every_wrong_argument_is_named_with_what_was_expected_and_what_was_got():
+async def test_every_invalid_argument_is_named_with_the_expected_and_the_given_value():
     outcome = await sample.run(
         {"file_pth": "x", "mode": "c", "limit": "many", "items": [{"text": 1}]}, NOWHERE
     )
@@ -86,14 +86,14 @@ async def test_every_wrong_argument_is_named_with_what_was_expected_and_what_was
     assert "Sample takes: file_path (a string, required); mode" in text
 
 
-async def test_numbers_booleans_and_lists_sent_as_strings_are_taken():
+async def test_numbers_booleans_and_lists_sent_as_strings_are_accepted():
     outcome = await sample.run(
         {"file_path": "null", "limit": "5", "flag": "true", "items": '[{"text": "t"}]'}, NOWHERE
     )
     assert outcome.content == "null a 5 [Item(text='t', title='')] 0 True"
 
 
-async def test_a_huge_wrong_value_is_cut_in_the_error():
+async def test_a_huge_invalid_value_is_truncated_in_the_error():
     outcome = await sample.run({"file_path": "x", "limit": "9" * 100_000 + "x"}, NOWHERE)
     assert outcome.is_error
     assert len(outcome.content) < 1000
@@ -111,13 +111,13 @@ async def test_a_plain_function_runs_in_a_thread_and_its_result_is_json():
     assert count.schema.name == "count"
 
 
-async def test_no_argument_can_pose_as_the_site():
+async def test_no_argument_can_replace_the_tool_context():
     outcome = await sample.run({"file_path": "x", "site": "mine"}, NOWHERE)
     assert outcome.is_error
     assert "`site` is not an argument" in str(outcome.content)
 
 
-async def test_a_refusal_by_the_workspace_is_a_failed_outcome():
+async def test_a_workspace_error_is_a_failed_tool_output():
     @tool
     async def refuse() -> str:
         raise WorkspaceError("the file is stale")
@@ -126,7 +126,7 @@ async def test_a_refusal_by_the_workspace_is_a_failed_outcome():
     assert "takes no arguments" in str((await refuse.run({"x": 1}, NOWHERE)).content)
 
 
-async def test_any_refusal_of_shoal_is_a_failed_outcome_and_a_record_that_cannot_be_kept_is_none():
+async def test_a_shoal_error_is_a_failed_tool_output_but_a_store_error_is_raised():
     @tool
     async def refuse() -> str:
         raise InvalidCronExpression("no hour is 25", field="hour")
@@ -140,7 +140,7 @@ async def test_any_refusal_of_shoal_is_a_failed_outcome_and_a_record_that_cannot
         await lose.run({}, NOWHERE)
 
 
-async def test_an_input_that_is_not_shown_is_still_understood():
+async def test_an_undocumented_input_is_still_accepted():
     @tool
     async def write(to: str, older_name: str = "") -> str:
         return f"{to} {older_name}"
@@ -173,7 +173,7 @@ class Recursive(msgspec.Struct):
     children: list[Recursive]
 
 
-async def test_a_call_costs_little():
+async def test_a_tool_call_has_little_overhead():
     rounds = 2_000
     arguments = {"file_path": "x", "limit": 5}
     best = min([await _seconds(rounds, arguments) for _ in range(5)])

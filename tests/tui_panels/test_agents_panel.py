@@ -44,8 +44,8 @@ async def test_every_key_of_a_panel_is_listed_at_any_width(
         await pilot.resize_terminal(columns + 1, 24)
         await pilot.resize_terminal(columns, 24)
         await pilot.pause()
-        told = [key.strip() for line in render_text(pilot.app).splitlines() for key in line.split("·")]
-    assert set(kind.HINTS.split(" · ")) <= set(told)
+        shown_keys = [key.strip() for line in render_text(pilot.app).splitlines() for key in line.split("·")]
+    assert set(kind.HINTS.split(" · ")) <= set(shown_keys)
 
 
 @pytest.mark.spec("USR-18", "SRF-01")
@@ -116,8 +116,12 @@ async def test_only_changed_visible_rows_are_drawn_at_most_ten_times_a_second(
     panel = AgentsPanel(scenario.run_view, controller, clock=scenario.clock)
     async with PanelsApp(panel).run_test(size=(80, 24)) as pilot:
         await pilot.pause()
-        seen, drawn, looks = len(panel.rows.list_visible_keys()), panel.rows.draw_count, panel.refresh_count
-        assert seen <= drawn < 24
+        visible_count, drawn, looks = (
+            len(panel.rows.list_visible_keys()),
+            panel.rows.draw_count,
+            panel.refresh_count,
+        )
+        assert visible_count <= drawn < 24
         began = time.monotonic()
         for step in range(50):
             for number in range(100):
@@ -129,7 +133,7 @@ async def test_only_changed_visible_rows_are_drawn_at_most_ten_times_a_second(
         assert looked <= (time.monotonic() - began) / 0.1 + 2
         assert "step 49" in render_text(pilot.app)
         assert "step 48" not in render_text(pilot.app)
-        assert panel.rows.draw_count - drawn <= seen * looked
+        assert panel.rows.draw_count - drawn <= visible_count * looked
 
         drawn = panel.rows.draw_count
         for agent in ("agent-003", "agent-099"):
@@ -210,7 +214,7 @@ async def test_markup_and_codes_in_agent_text_are_shown_literally(controller: En
 
 
 @pytest.mark.parametrize(
-    ("keys", "told"),
+    ("keys", "message"),
     [
         (["down", "escape"], "No live run answers: interrupt."),
         (["down", "b"], "No live run answers: background."),
@@ -225,7 +229,7 @@ async def test_markup_and_codes_in_agent_text_are_shown_literally(controller: En
     ],
 )
 async def test_an_impossible_action_is_reported_in_one_line(
-    keys: list[str], told: str, controller: EndedRunController
+    keys: list[str], message: str, controller: EndedRunController
 ) -> None:
     scenario = await build_parser_scenario()
     app = PanelsApp(AgentsPanel(scenario.run_view, controller, clock=scenario.clock))
@@ -234,4 +238,4 @@ async def test_an_impossible_action_is_reported_in_one_line(
         await pilot.pause()
         await app.workers.wait_for_complete()
         words: list[Any] = app.notices
-    assert words[-1:] == ([told] if told else [])
+    assert words[-1:] == ([message] if message else [])

@@ -176,7 +176,7 @@ def test_a_very_long_input_says_how_much_is_hidden() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "message"),
     [
         ("[1]", "must be a JSON object"),
         ('{"content": 1}', "content was a text, and is a number now"),
@@ -184,8 +184,8 @@ def test_a_very_long_input_says_how_much_is_hidden() -> None:
         ('{"content": "a"', "in line 1"),
     ],
 )
-def test_a_typed_input_is_checked(text: str, told: str) -> None:
-    with pytest.raises(ValueError, match=told):
+def test_a_typed_input_is_checked(text: str, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
         parse_edited_input(text, {"content": "a"})
 
 
@@ -281,8 +281,8 @@ async def test_the_first_answer_wins_and_a_later_one_gets_a_notice(tmp_path: Pat
         scenario.run_view.mark_run_lost()
         panel.request_refresh()
         await wait_until(pilot, lambda: count_open_questions(panel) == 0 and len(app.screen_stack) == 1)
-        told = "The question of bob was withdrawn: its run has ended."
-        await wait_until(pilot, lambda: told in app.notices)
+        notice = "The question of bob was withdrawn: its run has ended."
+        await wait_until(pilot, lambda: notice in app.notices)
 
 
 @pytest.mark.spec("USR-05")

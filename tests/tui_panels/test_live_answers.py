@@ -71,9 +71,9 @@ async def test_answers_for_the_session_and_for_always_are_remembered_as_chosen(t
             await wait_until(pilot, lambda: len(panel._questions) == 3 and count_open_questions(panel) == 1)
             await pilot.press("home", "enter", "n", *"keep it", "enter")
             await turn
-    kept = json.loads((tmp_path / ".claude" / "settings.local.json").read_text())
-    assert any("mkdir" in rule for rule in kept["permissions"]["allow"])
-    assert not any("touch" in rule for rule in kept["permissions"]["allow"])
+    saved_settings = json.loads((tmp_path / ".claude" / "settings.local.json").read_text())
+    assert any("mkdir" in rule for rule in saved_settings["permissions"]["allow"])
+    assert not any("touch" in rule for rule in saved_settings["permissions"]["allow"])
     assert "keep it" in list_lead_results(session)[-1]
 
 
@@ -106,14 +106,14 @@ async def test_a_question_answered_elsewhere_closes_its_screen_with_a_notice(
 
 @pytest.mark.spec("USR-26")
 async def test_a_plan_is_rejected_compared_and_approved(tmp_path: Path) -> None:
-    said: list[str] = []
+    results: list[str] = []
 
     def again(request: ModelRequest) -> Any:
-        said.append(get_last_result(request))
+        results.append(get_last_result(request))
         return call_tool("ExitPlanMode", "p2", plan="# Write it\n\nand test it")
 
     def record_result(request: ModelRequest) -> str:
-        said.append(get_last_result(request))
+        results.append(get_last_result(request))
         return "done"
 
     model = script_team(
@@ -143,8 +143,8 @@ async def test_a_plan_is_rejected_compared_and_approved(tmp_path: Path) -> None:
             await pilot.press("y")
             await wait_until(pilot, lambda: count_open_questions(panel) == 0)
         turn.cancel()
-    assert "test it" in said[0]
-    assert "The plan is approved" in said[1]
+    assert "test it" in results[0]
+    assert "The plan is approved" in results[1]
 
 
 @pytest.mark.spec("USR-05")

@@ -29,7 +29,7 @@ def browser() -> Iterator[Browser]:
 
 
 @pytest.fixture
-def stage() -> Iterator[WebThread]:
+def web_server() -> Iterator[WebThread]:
     from web_thread import start_web_thread
 
     with start_web_thread() as entered:
@@ -37,12 +37,12 @@ def stage() -> Iterator[WebThread]:
 
 
 @pytest.fixture
-def onlooker(browser: Browser, stage: WebThread) -> Iterator[MonitoredPage]:
+def monitored_page(browser: Browser, web_server: WebThread) -> Iterator[MonitoredPage]:
     """Log in to the web view. Whatever a test does, the page logs no errors and requests no other server."""
     from browser_helpers import open_page
 
-    address = stage.start_server()
-    with open_page(browser, stage.base) as page:
+    address = web_server.start_server()
+    with open_page(browser, web_server.base) as page:
         page.page.goto(address)
         yield page
         assert page.console_errors == []

@@ -34,7 +34,7 @@ async def run_team(project: Path) -> RunHandle:
 
 
 @pytest.mark.spec("USR-18")
-async def test_the_page_holds_the_whole_run_and_nothing_in_it_runs_or_tells_a_key(tmp_path: Path) -> None:
+async def test_an_exported_page_contains_the_whole_run_and_no_script_or_key(tmp_path: Path) -> None:
     run = await run_team(tmp_path)
     html = render_run_page(run, KEY_SHAPE_REDACTOR).decode()
     assert len(re.findall(r"<script", html.replace("\\u003c", ""))) == html.count("<script type=") + 1
@@ -52,7 +52,7 @@ async def test_the_page_holds_the_whole_run_and_nothing_in_it_runs_or_tells_a_ke
 
 @pytest.mark.spec("USR-18")
 @pytest.mark.needs("chromium", "playwright")
-async def test_a_browser_shows_it_from_a_file_and_asks_nobody(tmp_path: Path) -> None:
+async def test_a_browser_shows_an_exported_file_without_requests(tmp_path: Path) -> None:
     import shutil
 
     from playwright.async_api import async_playwright
@@ -80,7 +80,7 @@ async def test_a_browser_shows_it_from_a_file_and_asks_nobody(tmp_path: Path) ->
     assert [url for url in asked if not url.startswith((saved.as_uri(), "data:"))] == []
 
 
-async def test_the_command_writes_a_page_or_json(
+async def test_the_export_command_writes_a_page_or_json(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsysbinary: pytest.CaptureFixture[bytes]
 ) -> None:
     import asyncio

@@ -17,7 +17,7 @@ POLICY = (
 
 
 @pytest.mark.parametrize("path", ["/", "/static/app.js", "/api/runs", "/api/questions/stream", "/nothing"])
-async def test_without_the_token_every_request_is_refused(path: str) -> None:
+async def test_every_request_without_the_token_is_refused(path: str) -> None:
     async with serve_home() as web, httpx.AsyncClient(base_url=web.base) as stranger:
         for given in ({}, {"token": "another"}, {"token": TOKEN[:-1]}):
             reply = await stranger.get(path, params=given)
@@ -26,7 +26,7 @@ async def test_without_the_token_every_request_is_refused(path: str) -> None:
             assert ("error" in reply.json()) if path.startswith("/api") else reply.text.endswith(".\n")
 
 
-async def test_the_token_moves_from_the_address_into_a_cookie_that_no_script_reads() -> None:
+async def test_the_token_moves_from_the_url_into_an_http_only_cookie() -> None:
     async with serve_home() as web, httpx.AsyncClient() as browser:
         reply = await browser.get(web.address)
         cookie = reply.headers["set-cookie"]
@@ -37,7 +37,7 @@ async def test_the_token_moves_from_the_address_into_a_cookie_that_no_script_rea
         assert (await browser.get(f"{web.base}/api/runs")).status_code == 200
 
 
-async def test_a_token_in_the_address_lets_a_program_in_without_a_cookie() -> None:
+async def test_a_token_in_the_url_lets_a_program_in_without_a_cookie() -> None:
     async with serve_home() as web, httpx.AsyncClient() as program:
         reply = await program.get(f"{web.base}/api/runs", params={"token": TOKEN})
         assert reply.status_code == 200
@@ -45,7 +45,7 @@ async def test_a_token_in_the_address_lets_a_program_in_without_a_cookie() -> No
 
 
 @pytest.mark.parametrize("origin", ["https://evil.example", "null", "http://127.0.0.1:1", "http://localhost"])
-async def test_a_page_of_another_server_is_refused_whatever_it_brings(origin: str) -> None:
+async def test_a_page_of_another_server_is_refused_even_with_the_token(origin: str) -> None:
     async with serve_home() as web:
         cookie = {"Cookie": f"shoal_{web.base.rpartition(':')[2]}={TOKEN}"}
         for credentials in (cookie, BEARER):
@@ -56,7 +56,7 @@ async def test_a_page_of_another_server_is_refused_whatever_it_brings(origin: st
                 assert (await browser.post("/api/runs/x/send", json={})).status_code == 403
 
 
-async def test_what_changes_something_must_say_which_page_it_comes_from() -> None:
+async def test_a_request_that_changes_state_must_have_an_origin() -> None:
     async with serve_home() as web:
         cookie = {"Cookie": f"shoal_{web.base.rpartition(':')[2]}={TOKEN}"}
         async with httpx.AsyncClient(base_url=web.base, headers=cookie) as browser:
@@ -79,21 +79,21 @@ async def test_what_changes_something_must_say_which_page_it_comes_from() -> Non
         ("127.0.0.1", 200),
     ],
 )
-async def test_a_foreign_name_that_points_here_is_refused(host: str, status: int) -> None:
+async def test_a_foreign_host_name_is_refused(host: str, status: int) -> None:
     """And a tunnel may end at another port."""
     async with serve_home() as web:
         reply = await web.client.get("/api/runs", headers={"Host": host})
         assert reply.status_code == status
 
 
-async def test_a_page_of_another_port_is_not_a_page_of_this_server() -> None:
+async def test_a_page_of_another_port_is_refused() -> None:
     async with serve_home() as web:
         for site, status in (("same-site", 403), ("cross-site", 403), ("same-origin", 200), ("none", 200)):
             reply = await web.client.get("/api/runs", headers={"Sec-Fetch-Site": site})
             assert reply.status_code == status
 
 
-async def test_every_reply_binds_the_browser() -> None:
+async def test_every_reply_has_security_headers() -> None:
     async with serve_home() as web:
         paths = ["/", "/static/none.js", "/api/runs", "/api/none", "/api/runs/none/replay"]
         replies = [await web.client.get(path) for path in paths]
@@ -111,7 +111,7 @@ async def test_every_reply_binds_the_browser() -> None:
         assert [reply.status_code for reply in replies[3:]] == [404, 404, 403, 405, 200]
 
 
-async def test_every_refusal_is_a_sentence_in_json() -> None:
+async def test_every_refusal_is_a_json_message() -> None:
     async with serve_home() as web:
         refused: list[tuple[str, str, Any, int]] = [
             ("GET", "/api/none", None, 404),
@@ -130,7 +130,7 @@ async def test_every_refusal_is_a_sentence_in_json() -> None:
 @pytest.mark.parametrize(
     "name", ["..%2f..%2fetc", "%2e%2e", ".hidden", "a%00b", "-x", "a%2f..%2fb", "x" * 300]
 )
-async def test_no_path_comes_from_a_client(name: str) -> None:
+async def test_no_path_of_a_client_reaches_the_file_system(name: str) -> None:
     async with serve_home() as web:
         for path in (f"/runs/{name}/frames", f"/runs/{name}/agents/lead/transcript", f"/runs/{name}/replay"):
             reply = await web.client.get(f"/api{path}")
@@ -138,7 +138,7 @@ async def test_no_path_comes_from_a_client(name: str) -> None:
             assert reply.json()["error"]
 
 
-async def test_a_server_for_others_is_known_by_its_numbers_and_its_own_name() -> None:
+async def test_a_public_server_accepts_its_ip_addresses_and_its_host_name() -> None:
     async with serve_home(host="0.0.0.0") as web:
         port = web.address.partition("/?")[0].rpartition(":")[2]
         async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}", headers=BEARER) as client:
@@ -147,8 +147,8 @@ async def test_a_server_for_others_is_known_by_its_numbers_and_its_own_name() ->
                 assert reply.status_code == status
 
 
-async def test_a_ticket_lets_one_browser_in_once() -> None:
-    """It is what a browser is started with, and other users of the machine may see that."""
+async def test_a_login_ticket_works_once() -> None:
+    """The ticket is a browser argument, which other users of the machine may see."""
     async with serve_home(ticket="for-one-browser") as web, httpx.AsyncClient() as browser:
         door = {"ticket": "for-one-browser"}
         assert (await browser.get(f"{web.base}/api/runs", params=door)).status_code == 403
@@ -161,13 +161,13 @@ async def test_a_ticket_lets_one_browser_in_once() -> None:
 
 
 @pytest.mark.parametrize("token", ["a&b=c#d+e%41f/g?h", 'semi;colon "quoted" \\ word'])
-async def test_any_word_may_be_the_token(token: str) -> None:
+async def test_any_text_may_be_the_token(token: str) -> None:
     async with serve_home(token=token) as web, httpx.AsyncClient(follow_redirects=True) as browser:
         assert (await browser.get(web.address)).status_code == 200
         assert (await browser.get(f"{web.base}/api/runs")).status_code == 200
 
 
-async def test_numbers_that_are_none_are_refused() -> None:
+async def test_invalid_numbers_are_refused() -> None:
     async with serve_home() as web:
         for since in ("x", "-1", "9" * 5_000):
             reply = await web.client.get("/api/runs/none/frames", params={"since": since})

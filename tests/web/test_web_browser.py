@@ -43,35 +43,35 @@ TASKS = [
 WAITS = call_tool("TaskUpdate", "w", taskId="3", addBlockedBy=["1", "2"])
 
 
-def crew(*ann: Any, lead: Any = ()) -> Any:
+def script_crew(*ann: Any, lead: Any = ()) -> Any:
     """A team of two with a board, of which Ann has a part to say."""
     return script_team(
         lead=[CREATE, TASKS, WAITS, spawn_member("ann"), *lead, "I wait."], ann=[*ann, "I am ready."]
     )
 
 
-def card(page: Any, name: str) -> Any:
+def find_card(page: Any, name: str) -> Any:
     return page.locator(".card").filter(has=page.get_by_role("link", name=name, exact=True))
 
 
-def column(page: Any, name: str) -> Any:
+def find_column(page: Any, name: str) -> Any:
     return page.get_by_role("region", name=name)
 
 
-def order(page: Any, name: str = "To do") -> list[str]:
-    return [each.get_attribute("data-task") for each in column(page, name).locator("[data-task]").all()]
+def list_task_order(page: Any, name: str = "To do") -> list[str]:
+    return [each.get_attribute("data-task") for each in find_column(page, name).locator("[data-task]").all()]
 
 
 @pytest.mark.spec("USR-18", "USR-05", "USR-26")
-def test_a_question_is_answered_in_the_browser_and_its_agent_goes_on(
-    onlooker: MonitoredPage, stage: WebThread, tmp_path: Path
+def test_an_agent_continues_after_its_question_is_answered_in_the_browser(
+    monitored_page: MonitoredPage, web_server: WebThread, tmp_path: Path
 ) -> None:
     place = create_project(tmp_path)
-    model = crew(
+    model = script_crew(
         call_tool("Bash", command="touch painted"), send_message("team-lead", "The walls are painted.")
     )
-    page = onlooker.open_location("#/runs")
-    session = stage.open_session(
+    page = monitored_page.open_location("#/runs")
+    session = web_server.open_session(
         open_session(place, model, skip_permissions=False, attended=True, mode="default")
     )
     page.get_by_role("link", name="All questions").click()
@@ -81,16 +81,16 @@ def test_a_question_is_answered_in_the_browser_and_its_agent_goes_on(
     assert not (place / "painted").exists()
     asked.get_by_role("button", name="Allow once").click()
     expect(page.get_by_text("Nobody asks anything")).to_be_visible()
-    onlooker.open_location(f"#/run/{session.id}/team")
-    expect(card(page, "ann")).to_contain_text("idle")
+    monitored_page.open_location(f"#/run/{session.id}/team")
+    expect(find_card(page, "ann")).to_contain_text("idle")
     assert (place / "painted").exists()
-    onlooker.open_location(f"#/run/{session.id}/mail")
+    monitored_page.open_location(f"#/run/{session.id}/mail")
     expect(page.get_by_role("button", name=re.compile("ann to lead, .*: a word"))).to_be_visible()
 
 
 @pytest.mark.spec("USR-18", "SRF-01", "USR-08")
-def test_a_member_is_steered_and_then_stopped(
-    onlooker: MonitoredPage, stage: WebThread, tmp_path: Path
+def test_a_member_is_steered_and_then_stopped_from_a_page(
+    monitored_page: MonitoredPage, web_server: WebThread, tmp_path: Path
 ) -> None:
     gate = ToolGate()
 
@@ -98,39 +98,42 @@ def test_a_member_is_steered_and_then_stopped(
         return f"Heard: {'blue' if 'Paint them blue.' in get_last_text(request) else 'nothing'}."
 
     settings = '{"shoal": {"shutdown_grace": 0.2}}'
-    session = stage.open_session(
+    session = web_server.open_session(
         open_session(
-            create_project(tmp_path), crew(call_tool("Gate"), answer), tools=[gate.tool], settings=settings
+            create_project(tmp_path),
+            script_crew(call_tool("Gate"), answer),
+            tools=[gate.tool],
+            settings=settings,
         )
     )
-    stage.run_coroutine(gate.wait_until_reached())
-    page = onlooker.open_location(f"#/run/{session.id}/team")
-    expect(card(page, "ann")).to_contain_text("working")
-    card(page, "ann").get_by_role("link", name="ann").click()
+    web_server.run_coroutine(gate.wait_until_reached())
+    page = monitored_page.open_location(f"#/run/{session.id}/team")
+    expect(find_card(page, "ann")).to_contain_text("working")
+    find_card(page, "ann").get_by_role("link", name="ann").click()
     page.get_by_label("Message to ann").fill("Paint them blue.")
     page.get_by_role("button", name="Send").click()
     expect(page.get_by_label("Message to ann")).to_have_value("")
-    stage.call_soon(gate.is_open.set)
+    web_server.call_soon(gate.is_open.set)
     expect(page.get_by_text("Heard: blue.")).to_be_visible()
     assert read_inbox("crew", "ann")[-1]["from"] == "user"
     page.get_by_role("button", name="Stop", exact=True).click()
     page.get_by_role("button", name=re.compile("sure|Stop it|Stop ann", re.IGNORECASE)).click()
-    onlooker.open_location(f"#/run/{session.id}/team")
-    expect(card(page, "ann")).to_contain_text(re.compile("stopped|done"))
+    monitored_page.open_location(f"#/run/{session.id}/team")
+    expect(find_card(page, "ann")).to_contain_text(re.compile("stopped|done"))
 
 
 @pytest.mark.spec("USR-18")
-def test_the_board_follows_the_agents_and_takes_what_a_person_puts_there(
-    onlooker: MonitoredPage, stage: WebThread, tmp_path: Path
+def test_the_board_page_shows_changes_by_agents_and_by_the_person(
+    monitored_page: MonitoredPage, web_server: WebThread, tmp_path: Path
 ) -> None:
     gate = ToolGate()
     work = [call_tool("TaskUpdate", s, taskId="1", status=s) for s in ("in_progress", "completed")]
-    model = crew(work[0], call_tool("Gate"), work[1])
-    session = stage.open_session(open_session(create_project(tmp_path), model, tools=[gate.tool]))
-    stage.run_coroutine(gate.wait_until_reached())
-    page = onlooker.open_location(f"#/run/{session.id}/board")
-    expect(column(page, "In progress")).to_contain_text("Paint the walls")
-    expect(column(page, "To do")).to_contain_text("waits for #1, #2")
+    model = script_crew(work[0], call_tool("Gate"), work[1])
+    session = web_server.open_session(open_session(create_project(tmp_path), model, tools=[gate.tool]))
+    web_server.run_coroutine(gate.wait_until_reached())
+    page = monitored_page.open_location(f"#/run/{session.id}/board")
+    expect(find_column(page, "In progress")).to_contain_text("Paint the walls")
+    expect(find_column(page, "To do")).to_contain_text("waits for #1, #2")
 
     page.get_by_role("button", name="New task").click()
     page.get_by_label("Subject").fill("Mend the roof")
@@ -138,20 +141,20 @@ def test_the_board_follows_the_agents_and_takes_what_a_person_puts_there(
     page.get_by_label("Owner").select_option("lead")
     page.get_by_label("Waits for").fill("2")
     page.get_by_role("button", name="Add", exact=True).click()
-    mend = column(page, "To do").locator("[data-task='4']")
+    mend = find_column(page, "To do").locator("[data-task='4']")
     expect(mend).to_contain_text("Mend the roof")
     expect(mend).to_contain_text("team-lead")
-    assert order(page) == ["2", "3", "4"]
+    assert list_task_order(page) == ["2", "3", "4"]
 
     mend.focus()
     page.keyboard.press("Alt+ArrowUp")
     expect(page.get_by_text("Task 4 is now number 2 of 3 to do.")).to_be_attached()
-    eventually(page, lambda: order(page) == ["2", "4", "3"])
+    wait_until(page, lambda: list_task_order(page) == ["2", "4", "3"])
     expect(mend).to_be_focused()
-    column(page, "To do").locator("[data-task='3']").drag_to(
-        column(page, "To do").locator("[data-task='2']"), target_position={"x": 60, "y": 8}
+    find_column(page, "To do").locator("[data-task='3']").drag_to(
+        find_column(page, "To do").locator("[data-task='2']"), target_position={"x": 60, "y": 8}
     )
-    eventually(page, lambda: order(page) == ["3", "2", "4"])
+    wait_until(page, lambda: list_task_order(page) == ["3", "2", "4"])
     ranks = {n: read_task_file(n).get("metadata", {}).get("shoal:rank") for n in (2, 3, 4)}
     assert ranks[3] < 2 < ranks[4] < 3
     assert read_task_file(4)["owner"] == "team-lead"
@@ -163,8 +166,8 @@ def test_the_board_follows_the_agents_and_takes_what_a_person_puts_there(
     expect(page.get_by_role("complementary", name="Task 2")).to_contain_text("Hang the door.")
     page.keyboard.press("Escape")
 
-    stage.call_soon(gate.is_open.set)
-    expect(column(page, "Done")).to_contain_text("Paint the walls")
+    web_server.call_soon(gate.is_open.set)
+    expect(find_column(page, "Done")).to_contain_text("Paint the walls")
     page.get_by_role("button", name="Graph").click()
     expect(page.locator(".node")).to_have_count(4)
     edges = page.locator(".link").evaluate_all("all => all.map(l => `${l.dataset.from}-${l.dataset.to}`)")
@@ -178,18 +181,18 @@ def read_task_file(task: int) -> Any:
     return json.loads((get_home() / "tasks" / "crew" / f"{task}.json").read_text())
 
 
-def eventually(page: Any, is_so: Callable[[], bool]) -> None:
+def wait_until(page: Any, condition: Callable[[], bool]) -> None:
     """Poll after every frame of the browser, for a bounded time."""
     for _ in range(600):
-        if is_so():
+        if condition():
             return
         page.evaluate("new Promise(drawn => requestAnimationFrame(() => requestAnimationFrame(drawn)))")
-    assert is_so()
+    assert condition()
 
 
 @pytest.mark.spec("USR-18")
-def test_mail_is_drawn_between_members_and_a_message_is_shown_whole(
-    onlooker: MonitoredPage, stage: WebThread, tmp_path: Path
+def test_the_mail_page_shows_messages_between_members_in_full(
+    monitored_page: MonitoredPage, web_server: WebThread, tmp_path: Path
 ) -> None:
     long = "The paint is dry. " * 40 + "And that is all."
     model = script_team(
@@ -197,8 +200,8 @@ def test_mail_is_drawn_between_members_and_a_message_is_shown_whole(
         ann=[send_message("bob", long, "the paint"), "ready"],
         bob=[send_message("team-lead", "The door hangs.", "the door"), "ready"],
     )
-    session = stage.open_session(open_session(create_project(tmp_path), model))
-    page = onlooker.open_location(f"#/run/{session.id}/mail")
+    session = web_server.open_session(open_session(create_project(tmp_path), model))
+    page = monitored_page.open_location(f"#/run/{session.id}/mail")
     paint = page.get_by_role("button", name=re.compile("ann to bob"))
     expect(paint).to_contain_text("the paint")
     expect(page.get_by_role("button", name=re.compile("bob to lead.*the door"))).to_be_visible()
@@ -212,7 +215,7 @@ def test_mail_is_drawn_between_members_and_a_message_is_shown_whole(
     page.get_by_label("Search the mail").fill("")
     page.get_by_label("From or to").select_option("bob")
     page.get_by_role("button", name="Messages").click()
-    eventually(page, lambda: "ann to bob" in read_message_labels(page)[-2] + read_message_labels(page)[-1])
+    wait_until(page, lambda: "ann to bob" in read_message_labels(page)[-2] + read_message_labels(page)[-1])
     assert all("bob" in each for each in read_message_labels(page))
 
 
@@ -222,16 +225,16 @@ def read_message_labels(page: Any) -> list[str]:
 
 
 @pytest.mark.spec("USR-18", "USR-19")
-def test_a_replay_shows_the_state_in_which_the_run_ended(
-    onlooker: MonitoredPage, stage: WebThread, tmp_path: Path
+def test_a_replay_shows_the_final_state_of_the_run(
+    monitored_page: MonitoredPage, web_server: WebThread, tmp_path: Path
 ) -> None:
     work = [call_tool("TaskUpdate", s, taskId="1", status=s) for s in ("in_progress", "completed")]
-    session = stage.open_session(
-        open_session(create_project(tmp_path), crew(*work, send_message("team-lead", "Done.")))
+    session = web_server.open_session(
+        open_session(create_project(tmp_path), script_crew(*work, send_message("team-lead", "Done.")))
     )
-    page = onlooker.open_location(f"#/run/{session.id}/team")
-    expect(card(page, "ann")).to_contain_text("idle")
-    stage.close_sessions()
+    page = monitored_page.open_location(f"#/run/{session.id}/team")
+    expect(find_card(page, "ann")).to_contain_text("idle")
+    web_server.close_sessions()
     expect(page.locator(".top .pill")).to_have_text("ended")
     # The time since each was last heard moves on, and in a replay stands still.
     steady = re.compile(r"\n(now|\d+ (s|min))\b")
@@ -239,7 +242,7 @@ def test_a_replay_shows_the_state_in_which_the_run_ended(
     def read_pages(place: str) -> dict[str, str]:
         found = {}
         for each in ("team", "board", "cost"):
-            onlooker.open_location(f"#/run/{session.id}{place}/{each}")
+            monitored_page.open_location(f"#/run/{session.id}{place}/{each}")
             expect(page.locator(f".page-{each}")).to_be_visible()
             found[each] = steady.sub("", page.locator(f".page-{each}").inner_text())
         return found
@@ -250,41 +253,41 @@ def test_a_replay_shows_the_state_in_which_the_run_ended(
     assert replayed["board"] == ended["board"]
     assert replayed["team"] == ended["team"]
     assert replayed["cost"] == ended["cost"]
-    onlooker.open_location(f"#/run/{session.id}/replay/board")
+    monitored_page.open_location(f"#/run/{session.id}/replay/board")
     page.get_by_label("Moment of the run").fill("1")
     expect(page.get_by_text("The board is empty")).to_be_visible()
 
 
-def test_a_page_goes_on_where_it_was_when_the_server_comes_back(
-    onlooker: MonitoredPage, stage: WebThread, tmp_path: Path
+def test_a_page_resumes_when_the_server_restarts(
+    monitored_page: MonitoredPage, web_server: WebThread, tmp_path: Path
 ) -> None:
     gate = ToolGate()
-    session = stage.open_session(
-        open_session(create_project(tmp_path), crew(call_tool("Gate")), tools=[gate.tool])
+    session = web_server.open_session(
+        open_session(create_project(tmp_path), script_crew(call_tool("Gate")), tools=[gate.tool])
     )
-    stage.run_coroutine(gate.wait_until_reached())
-    page = onlooker.open_location(f"#/run/{session.id}/team")
-    expect(card(page, "ann")).to_contain_text("working")
+    web_server.run_coroutine(gate.wait_until_reached())
+    page = monitored_page.open_location(f"#/run/{session.id}/team")
+    expect(find_card(page, "ann")).to_contain_text("working")
     page.evaluate("window.sameDocument = true")
-    port = int(stage.base.rpartition(":")[2])
-    stage.stop_server()
+    port = int(web_server.base.rpartition(":")[2])
+    web_server.stop_server()
     expect(page.get_by_role("status").filter(has_text="connection is lost")).to_be_visible()
-    stage.call_soon(gate.is_open.set)
-    stage.start_server(port)
-    expect(card(page, "ann")).to_contain_text("idle")
+    web_server.call_soon(gate.is_open.set)
+    web_server.start_server(port)
+    expect(find_card(page, "ann")).to_contain_text("idle")
     assert page.evaluate("window.sameDocument")
     # What the browser itself says of a server that is away.
-    onlooker.console_errors[:] = [each for each in onlooker.console_errors if "ERR_" not in each]
+    monitored_page.console_errors[:] = [each for each in monitored_page.console_errors if "ERR_" not in each]
 
 
 @pytest.mark.spec("USR-18")
-def test_ten_thousand_messages_and_a_thousand_tasks_can_be_browsed(onlooker: MonitoredPage) -> None:
+def test_ten_thousand_messages_and_a_thousand_tasks_can_be_browsed(monitored_page: MonitoredPage) -> None:
     session = "11111111-1111-4111-8111-111111111111"
     write_crowd_journal(session)
-    page = onlooker.open_location(f"#/run/{session}/mail")
+    page = monitored_page.open_location(f"#/run/{session}/mail")
     expect(page.get_by_role("button", name=re.compile("message number 9999$"))).to_be_visible()
     assert page.locator(".sequence-head").all_inner_texts()[-1] == "others"
-    assert onlooker.count_elements() < 1_000
+    assert monitored_page.count_elements() < 1_000
     page.locator(".sequence-rows").evaluate("list => { list.scrollTop = 0 }")
     expect(page.get_by_role("button", name=re.compile("message number 0$"))).to_be_visible()
     page.get_by_label("Search the mail").fill("number 777")
@@ -294,16 +297,16 @@ def test_ten_thousand_messages_and_a_thousand_tasks_can_be_browsed(onlooker: Mon
     page.keyboard.press("ArrowDown")
     expect(page.locator(".message-chosen")).to_contain_text("number 1777")
 
-    onlooker.open_location(f"#/run/{session}/board")
-    expect(column(page, "To do").locator("[data-task='2']")).to_be_visible()
-    assert onlooker.count_elements() < 1_500
+    monitored_page.open_location(f"#/run/{session}/board")
+    expect(find_column(page, "To do").locator("[data-task='2']")).to_be_visible()
+    assert monitored_page.count_elements() < 1_500
     page.get_by_role("button", name="Graph").click()
     expect(page.locator(".node").first).to_be_visible()
     apart = "all => all.map(n => n.getBoundingClientRect()).map(b => `${b.x},${b.y}`)"
     corners = page.locator(".node").evaluate_all(apart)
     assert len(corners) == len(set(corners)) == 400
     # The browser logs a 404 for messages that are no longer stored.
-    onlooker.console_errors[:] = [each for each in onlooker.console_errors if "404" not in each]
+    monitored_page.console_errors[:] = [each for each in monitored_page.console_errors if "404" not in each]
 
 
 def write_crowd_journal(session: str) -> None:
@@ -346,7 +349,7 @@ def write_crowd_journal(session: str) -> None:
 
 
 @contextmanager
-def foreign_page() -> Iterator[str]:
+def serve_foreign_page() -> Iterator[str]:
     """The address of another server on this machine."""
 
     class Handler(http.server.BaseHTTPRequestHandler):
@@ -368,12 +371,12 @@ def foreign_page() -> Iterator[str]:
             thread.join()
 
 
-def test_a_stranger_and_a_foreign_page_get_403(browser: Any, stage: WebThread) -> None:
-    address = stage.start_server()
-    with open_page(browser, stage.base) as stranger:
-        reply = stranger.page.goto(stage.base)
+def test_a_request_without_a_token_and_a_foreign_page_get_403(browser: Any, web_server: WebThread) -> None:
+    address = web_server.start_server()
+    with open_page(browser, web_server.base) as stranger:
+        reply = stranger.page.goto(web_server.base)
         assert (reply.status, "token is missing" in reply.text()) == (403, True)
-    with open_page(browser, stage.base) as person, foreign_page() as foreign:
+    with open_page(browser, web_server.base) as person, serve_foreign_page() as foreign:
         page = person.page
         page.goto(address)
         assert page.evaluate("fetch('/api/runs').then(r => r.status)") == 200
@@ -395,16 +398,16 @@ def test_a_stranger_and_a_foreign_page_get_403(browser: Any, stage: WebThread) -
         # The same browser, with the cookie of the person: another port is the same site.
         ask = "([url, how]) => fetch(url, {credentials: 'include', ...how}).then(() => 'read', () => 'shut')"
         for how in ({"mode": "cors"}, {"mode": "no-cors"}, {"mode": "no-cors", "method": "POST"}):
-            assert page.evaluate(ask, [f"{stage.base}/api/runs", how]) == "shut"
-        ours = [each for each, url in asked.items() if url.startswith(stage.base)]
-        eventually(page, lambda: [replied.get(each) for each in ours] == [403] * 3)
+            assert page.evaluate(ask, [f"{web_server.base}/api/runs", how]) == "shut"
+        ours = [each for each, url in asked.items() if url.startswith(web_server.base)]
+        wait_until(page, lambda: [replied.get(each) for each in ours] == [403] * 3)
 
 
-def test_the_pages_fit_a_phone(browser: Any, stage: WebThread, tmp_path: Path) -> None:
-    gate, address = ToolGate(), stage.start_server()
-    model = crew(send_message("team-lead", "The walls are painted."), call_tool("Gate"))
-    session = stage.open_session(open_session(create_project(tmp_path), model, tools=[gate.tool]))
-    with open_page(browser, stage.base, viewport=NARROW, has_touch=True, is_mobile=True) as phone:
+def test_every_page_fits_a_phone(browser: Any, web_server: WebThread, tmp_path: Path) -> None:
+    gate, address = ToolGate(), web_server.start_server()
+    model = script_crew(send_message("team-lead", "The walls are painted."), call_tool("Gate"))
+    session = web_server.open_session(open_session(create_project(tmp_path), model, tools=[gate.tool]))
+    with open_page(browser, web_server.base, viewport=NARROW, has_touch=True, is_mobile=True) as phone:
         phone.page.goto(address)
         for each in ("team", "board", "mail", "questions", "cost"):
             phone.open_location(f"#/run/{session.id}/{each}")
@@ -415,5 +418,5 @@ def test_the_pages_fit_a_phone(browser: Any, stage: WebThread, tmp_path: Path) -
         drawer = phone.page.get_by_role("complementary", name="Task 1")
         drawer.get_by_role("button", name="Later").tap()
         phone.page.get_by_role("button", name="Close").tap()
-        eventually(phone.page, lambda: order(phone.page) == ["2", "1", "3"])
+        wait_until(phone.page, lambda: list_task_order(phone.page) == ["2", "1", "3"])
         assert phone.console_errors == []

@@ -20,7 +20,7 @@ from shoal.surfaces.web.application import get_static_directory
 
 
 @contextmanager
-def shoal_web(*flags: str) -> Iterator[tuple[subprocess.Popen[str], Any]]:
+def run_web_command(*flags: str) -> Iterator[tuple[subprocess.Popen[str], Any]]:
     command = [sys.executable, "-m", "shoal", "web", "--json", *flags]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         try:
@@ -31,8 +31,10 @@ def shoal_web(*flags: str) -> Iterator[tuple[subprocess.Popen[str], Any]]:
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_it_prints_its_address_and_ends_in_order_while_a_page_looks_on(number: signal.Signals) -> None:
-    with shoal_web() as (process, told), httpx.Client(timeout=15) as browser:
+def test_the_web_command_prints_its_address_and_stops_cleanly_with_an_open_page(
+    number: signal.Signals,
+) -> None:
+    with run_web_command() as (process, told), httpx.Client(timeout=15) as browser:
         page = browser.get(told["url"], follow_redirects=True)
         assert page.status_code == 200
         assert str(page.url).endswith("/")
@@ -51,23 +53,23 @@ def test_it_prints_its_address_and_ends_in_order_while_a_page_looks_on(number: s
         assert process.stderr.read() == ""
 
 
-def test_any_number_of_servers_serve_at_once_each_with_its_own_token() -> None:
-    with shoal_web() as (_, one), shoal_web() as (_, other):
+def test_several_web_servers_run_at_once_with_their_own_tokens() -> None:
+    with run_web_command() as (_, one), run_web_command() as (_, other):
         assert one["token"] != other["token"]
         base = other["url"].partition("?")[0]
         assert httpx.get(base, params={"token": one["token"]}).status_code == 403
         assert httpx.get(base, params={"token": other["token"]}).status_code == 303
 
 
-def test_others_reach_it_only_with_a_token_of_the_persons_choice(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_public_server_needs_a_token_chosen_by_the_person(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["web", "--host", "0.0.0.0"]) == 2
     assert "needs a --token of your choice" in capsys.readouterr().err
     assert run(["web", "--host", "0.0.0.0", "--token", "short"]) == 2
     assert "at least 16 characters" in capsys.readouterr().err
 
 
-def test_a_port_in_use_is_reported_with_what_to_do(capsys: pytest.CaptureFixture[str]) -> None:
-    with shoal_web() as (_, told):
+def test_a_port_in_use_is_reported_with_a_remedy(capsys: pytest.CaptureFixture[str]) -> None:
+    with run_web_command() as (_, told):
         port = told["url"].partition("/?")[0].rpartition(":")[2]
         assert run(["web", "--port", port]) == 1
         assert "cannot be listened on: Address already in use. Try another --port." in capsys.readouterr().err
@@ -83,7 +85,7 @@ def test_a_home_that_is_a_file_is_refused(
     assert f"{home} is not a directory" in capsys.readouterr().err
 
 
-def test_without_its_extra_it_says_what_to_install(
+def test_without_the_web_extra_the_command_says_what_to_install(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setitem(sys.modules, "starlette", None)
@@ -92,7 +94,7 @@ def test_without_its_extra_it_says_what_to_install(
     assert "pip install 'shoal[web]'" in capsys.readouterr().err
 
 
-def test_the_command_line_loads_nothing_of_the_web_view_before_it_is_asked_for() -> None:
+def test_the_command_line_does_not_import_the_web_view_until_it_is_used() -> None:
     probe = (
         "import sys; import shoal.surfaces.cli.main, shoal.surfaces.cli.web_command;"
         "print([name for name in ('starlette', 'uvicorn', 'shoal.surfaces.web') if name in sys.modules])"

@@ -21,8 +21,8 @@ CREATE = call_tool("TeamCreate", team_name="crew")
 
 
 @asynccontextmanager
-async def at_work(session: shoal.Session, web: WebTestClient) -> AsyncIterator[tuple[str, SseStream]]:
-    """The run's path while its lead takes turns, and its frames."""
+async def run_turns(session: shoal.Session, web: WebTestClient) -> AsyncIterator[tuple[str, SseStream]]:
+    """Run the turns of the lead; yield the path of the run and its frames."""
     async with asyncio.TaskGroup() as tasks:
         turns = tasks.create_task(run_all_turns(session))
         async with web.open_stream(f"/runs/{session.id}/frames") as frames:
@@ -30,29 +30,29 @@ async def at_work(session: shoal.Session, web: WebTestClient) -> AsyncIterator[t
         turns.cancel()
 
 
-def shows(page: PageState, name: str, *states: str) -> Any:
+def match_agent_state(page: PageState, name: str, *states: str) -> Any:
     return lambda frame: page.apply_frame(frame).map_agent_states().get(name) in states
 
 
 @pytest.mark.spec("SRF-01", "USR-18")
-async def test_a_prompt_typed_to_a_member_comes_before_its_other_mail(tmp_path: Path) -> None:
-    gate, page, heard = ToolGate(), PageState(), asyncio.Event()
+async def test_a_prompt_from_a_page_reaches_a_member_before_its_other_mail(tmp_path: Path) -> None:
+    gate, page, prompt_received = ToolGate(), PageState(), asyncio.Event()
 
     def listening(request: ModelRequest) -> str:
         if "Leave the tests alone." in get_last_text(request):
-            heard.set()
+            prompt_received.set()
         return "I will."
 
     model = script_team(lead=[CREATE, spawn_member("ann"), "wait"], ann=[call_tool("Gate"), listening])
     async with serve_home() as web, open_session(tmp_path, model, tools=[gate.tool]) as session:
-        async with at_work(session, web) as (path, frames):
+        async with run_turns(session, web) as (path, frames):
             await gate.wait_until_reached()
-            told = await web.post_json(f"{path}/send", {"to": "ann", "text": "Leave the tests alone."})
-            assert (told["ok"], told["to"], told["how"]) == (True, "ann@crew", "queued")
+            reply = await web.post_json(f"{path}/send", {"to": "ann", "text": "Leave the tests alone."})
+            assert (reply["ok"], reply["to"], reply["how"]) == (True, "ann@crew", "queued")
             gate.is_open.set()
             async with asyncio.timeout(10):
-                await heard.wait()
-            await frames.read_until(shows(page, "ann", "idle"))
+                await prompt_received.wait()
+            await frames.read_until(match_agent_state(page, "ann", "idle"))
         assert read_inbox("crew", "ann")[-1]["from"] == "user"
         assert (
             "nothing to say"
@@ -63,7 +63,7 @@ async def test_a_prompt_typed_to_a_member_comes_before_its_other_mail(tmp_path: 
 
 
 @pytest.mark.spec("USR-18", "USR-08")
-async def test_a_teammate_is_interrupted_then_stopped_and_another_killed(tmp_path: Path) -> None:
+async def test_members_are_interrupted_stopped_and_killed_from_a_page(tmp_path: Path) -> None:
     gate, page = ToolGate(), PageState()
     model = script_team(
         lead=[CREATE, spawn_member("ann"), spawn_member("bob"), "wait"],
@@ -75,49 +75,51 @@ async def test_a_teammate_is_interrupted_then_stopped_and_another_killed(tmp_pat
         serve_home() as web,
         open_session(tmp_path, model, tools=[gate.tool], settings=settings) as session,
     ):
-        async with at_work(session, web) as (path, frames):
-            await frames.read_until(lambda frame: shows(page, "bob", "working")(frame) and gate.calls == 2)
+        async with run_turns(session, web) as (path, frames):
+            await frames.read_until(
+                lambda frame: match_agent_state(page, "bob", "working")(frame) and gate.calls == 2
+            )
             assert (await web.post_json(f"{path}/interrupt", {"agent": "ann@crew"}))["interrupted"]
-            await frames.read_until(shows(page, "ann", "idle"))
+            await frames.read_until(match_agent_state(page, "ann", "idle"))
             await web.post_json(f"{path}/stop", {"agent": "ann@crew"})
             await web.post_json(f"{path}/kill", {"agent": "bob@crew"})
-            await frames.read_until(shows(page, "bob", "killed"))
+            await frames.read_until(match_agent_state(page, "bob", "killed"))
             assert page.map_agent_states()["ann"] in ("killed", "completed")
         assert "no agent" in (await web.post_json(f"{path}/stop", {"agent": "../ann"}, 404))["error"]
         assert "not killed" in (await web.post_json(f"{path}/kill", {"agent": "lead"}, 400))["error"]
         assert "no teammate" in (await web.post_json(f"{path}/stop", {"agent": "ann@crew"}, 409))["error"]
 
 
-async def test_an_agent_for_one_job_goes_to_the_background_and_is_stopped(tmp_path: Path) -> None:
+async def test_a_sub_agent_is_moved_to_the_background_and_stopped_from_a_page(tmp_path: Path) -> None:
     gate, page = ToolGate(), PageState()
     call = call_tool("Agent", description="count", prompt="count", subagent_type="general-purpose")
 
-    def mind(request: ModelRequest) -> Any:
+    def script(request: ModelRequest) -> Any:
         is_lead = request.messages[0].text == "lead"
         spoken = sum(message.role == "assistant" for message in request.messages)
         return ([call, "it runs"] if is_lead else [call_tool("Gate"), "done"])[min(spoken, 1)]
 
     async with (
         serve_home() as web,
-        open_session(tmp_path, ScriptedModel(mind), tools=[gate.tool]) as session,
-        at_work(session, web) as (path, frames),
+        open_session(tmp_path, ScriptedModel(script), tools=[gate.tool]) as session,
+        run_turns(session, web) as (path, frames),
     ):
         await gate.wait_until_reached()
-        await frames.read_until(shows(page, "general-purpose", "working"))
+        await frames.read_until(match_agent_state(page, "general-purpose", "working"))
         (agent,) = [key for (key,) in page.rows["agents"] if key != "lead"]
         assert (await web.post_json(f"{path}/background", {"agent": agent}))["moved"] == [agent]
         await web.post_json(f"{path}/stop", {"agent": agent})
-        await frames.read_until(shows(page, "general-purpose", "killed"))
+        await frames.read_until(match_agent_state(page, "general-purpose", "killed"))
 
 
-async def test_the_mode_is_changed_and_the_run_ended_from_a_page(tmp_path: Path) -> None:
+async def test_the_permission_mode_is_changed_and_the_run_is_ended_from_a_page(tmp_path: Path) -> None:
     gate, page = ToolGate(), PageState()
     async with serve_home() as web:
         async with (
             open_session(
                 tmp_path, script_team(lead=[call_tool("Gate"), "done"]), tools=[gate.tool]
             ) as session,
-            at_work(session, web) as (path, frames),
+            run_turns(session, web) as (path, frames),
         ):
             await gate.wait_until_reached()
             assert (await web.post_json(f"{path}/mode", {"mode": "plan"}))["mode"] == "plan"
@@ -143,7 +145,7 @@ async def test_a_question_reaches_every_page_and_the_first_answer_counts(tmp_pat
         assert (await questions.read_event())[2] == []
         async with (
             open_session(tmp_path, model, **options) as session,
-            at_work(session, web) as (path, frames),
+            run_turns(session, web) as (path, frames),
         ):
             (asked,) = await questions.read_until(bool)
             assert (asked["session"], asked["name"]) == (session.id, "ann")
@@ -158,7 +160,7 @@ async def test_a_question_reaches_every_page_and_the_first_answer_counts(tmp_pat
             assert await web.post_json(at, {"type": "denied", "reason": "late"}) == {"stands": False}
             assert await questions.read_until(lambda rows: not rows) == []
             page = PageState()
-            await frames.read_until(shows(page, "ann", "idle"))
+            await frames.read_until(match_agent_state(page, "ann", "idle"))
             assert (tmp_path / "painted").exists()
             row = page.rows["questions"][asked["id"],]
             assert (row["answer"]["type"], row["answered"] > 0) == ("allowed", True)
@@ -169,7 +171,7 @@ async def test_a_question_reaches_every_page_and_the_first_answer_counts(tmp_pat
 
 
 @pytest.mark.spec("USR-26")
-async def test_another_plan_comes_with_the_one_before_it(tmp_path: Path) -> None:
+async def test_a_revised_plan_is_shown_with_the_previous_one(tmp_path: Path) -> None:
     model = script_team(
         lead=[
             call_tool("ExitPlanMode", "one", plan="Paint it red."),
@@ -182,7 +184,7 @@ async def test_another_plan_comes_with_the_one_before_it(tmp_path: Path) -> None
         serve_home() as web,
         web.open_stream("/questions/stream") as questions,
         open_session(tmp_path, model, **options) as session,
-        at_work(session, web) as (path, _),
+        run_turns(session, web) as (path, _),
     ):
         (first,) = await questions.read_until(bool)
         assert "previous_plan" not in first
@@ -200,20 +202,20 @@ async def test_another_plan_comes_with_the_one_before_it(tmp_path: Path) -> None
         await questions.read_until(lambda rows: not rows)
 
 
-async def test_a_question_of_a_run_that_ended_is_asked_no_longer(tmp_path: Path) -> None:
+async def test_questions_of_an_ended_run_are_not_shown(tmp_path: Path) -> None:
     options = {"skip_permissions": False, "attended": True, "mode": "default"}
     async with serve_home() as web, web.open_stream("/questions/stream") as questions:
         async with (
             open_session(
                 tmp_path, script_team(lead=[call_tool("Bash", command="true > x"), "done"]), **options
             ) as session,
-            at_work(session, web),
+            run_turns(session, web),
         ):
             await questions.read_until(bool)
         assert await questions.read_until(lambda rows: not rows) == []
 
 
-async def test_tasks_are_added_given_ordered_and_taken_away_from_a_page(tmp_path: Path) -> None:
+async def test_tasks_are_added_assigned_ordered_and_deleted_from_a_page(tmp_path: Path) -> None:
     gate, page = ToolGate(), PageState()
     model = script_team(lead=[CREATE, spawn_member("ann"), "wait"], ann=[call_tool("Gate"), "ready"])
 
@@ -223,13 +225,13 @@ async def test_tasks_are_added_given_ordered_and_taken_away_from_a_page(tmp_path
     async with serve_home() as web:
         async with (
             open_session(tmp_path, model, tools=[gate.tool]) as session,
-            at_work(session, web) as (path, frames),
+            run_turns(session, web) as (path, frames),
         ):
             await gate.wait_until_reached()
-            await frames.read_until(shows(page, "ann", "working"))
+            await frames.read_until(match_agent_state(page, "ann", "working"))
             first = {"board": "crew", "subject": "Paint the roof", "description": "Red."}
-            told = await web.post_json(f"{path}/tasks", first, 201)
-            assert told["task"]["id"] == "1"
+            reply = await web.post_json(f"{path}/tasks", first, 201)
+            assert reply["task"]["id"] == "1"
             second = {"board": "crew", "subject": "Dry it", "blocked_by": ["1"], "owner": "ann"}
             await web.post_json(f"{path}/tasks", second, 201)
             await frames.read_until(lambda frame: page.apply_frame(frame) and task("2").get("owner") == "ann")
@@ -258,7 +260,7 @@ async def test_tasks_are_added_given_ordered_and_taken_away_from_a_page(tmp_path
         assert "has ended" in (await web.patch_json(f"{path}/tasks/crew/2", {"rank": 1}, 409))["error"]
 
 
-async def test_a_mail_message_is_shown_whole(tmp_path: Path) -> None:
+async def test_a_mail_message_is_shown_in_full(tmp_path: Path) -> None:
     long = "The roof is tight. " * 100
     page = PageState()
     model = script_team(
@@ -267,7 +269,7 @@ async def test_a_mail_message_is_shown_whole(tmp_path: Path) -> None:
     async with (
         serve_home() as web,
         open_session(tmp_path, model) as session,
-        at_work(session, web) as (path, frames),
+        run_turns(session, web) as (path, frames),
     ):
         await frames.read_until(
             lambda frame: any(
@@ -282,7 +284,7 @@ async def test_a_mail_message_is_shown_whole(tmp_path: Path) -> None:
         assert (await web.get_json(f"{path}/letters/other/ann/{row['id']}", 404))["error"]
 
 
-async def test_a_body_that_is_too_long_or_no_json_is_refused(tmp_path: Path) -> None:
+async def test_a_request_body_that_is_too_long_or_not_json_is_refused(tmp_path: Path) -> None:
     async with serve_home() as web, open_session(tmp_path, script_team(lead=["done"])) as session:
         path = f"/api/runs/{session.id}/send"
         long = await web.client.post(path, content=b"x" * (1 << 20) + b"x")
@@ -292,7 +294,7 @@ async def test_a_body_that_is_too_long_or_no_json_is_refused(tmp_path: Path) -> 
             assert (reply.status_code, bool(reply.json()["error"])) == (400, True)
 
 
-async def test_a_run_that_is_resumed_asks_on_a_page_that_looked_before(tmp_path: Path) -> None:
+async def test_a_question_of_a_resumed_run_reaches_a_page_opened_before(tmp_path: Path) -> None:
     options = {"skip_permissions": False, "attended": True, "mode": "default"}
     model = script_team(lead=["ready", call_tool("Bash", command="true > x"), "done"])
     async with open_session(tmp_path, model, **options) as session:
@@ -301,7 +303,7 @@ async def test_a_run_that_is_resumed_asks_on_a_page_that_looked_before(tmp_path:
         assert (await questions.read_event())[2] == []
         async with (
             open_session(tmp_path, model, resume=session.id, **options) as resumed,
-            at_work(resumed, web) as (path, _),
+            run_turns(resumed, web) as (path, _),
         ):
             (asked,) = await questions.read_until(bool)
             assert asked["session"] == session.id

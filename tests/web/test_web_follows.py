@@ -26,7 +26,7 @@ from web_client import BEARER, serve_home
 SESSION = SessionId("11111111-1111-4111-8111-111111111111")
 
 
-def a_run() -> tuple[RunHandle, FileJournal]:
+def create_run() -> tuple[RunHandle, FileJournal]:
     run = RunHandle(session=SESSION, home=get_home())
     journal = FileJournal(run.journal_path, SystemClock())
     journal.append(
@@ -35,15 +35,15 @@ def a_run() -> tuple[RunHandle, FileJournal]:
     return run, journal
 
 
-def watches() -> int:
+def count_inotify_watches() -> int:
     places = [each for each in Path("/proc/self/fd").iterdir() if each.is_symlink()]
     return sum("inotify" in str(each.readlink()) for each in places)
 
 
-async def test_a_run_is_followed_a_little_longer_than_somebody_looks() -> None:
-    run, journal = a_run()
+async def test_a_run_follower_lingers_after_its_last_viewer_leaves() -> None:
+    run, journal = create_run()
     journal.close()
-    clock, before = FakeClock(), watches()
+    clock, before = FakeClock(), count_inotify_watches()
     async with asyncio.TaskGroup() as tasks:
         follows = RunFollowerPool(tasks, clock)
         async with follows.acquire_follower(run) as first, follows.acquire_follower(run) as second:
@@ -59,11 +59,11 @@ async def test_a_run_is_followed_a_little_longer_than_somebody_looks() -> None:
         async with follows.acquire_follower(run) as later:
             assert later is not first
         follows.cancel_all()
-    assert watches() == before
+    assert count_inotify_watches() == before
 
 
-async def test_a_run_that_cannot_be_followed_tells_why_to_whoever_looks() -> None:
-    run, journal = a_run()
+async def test_a_run_that_cannot_be_followed_reports_the_reason() -> None:
+    run, journal = create_run()
     journal.close()
     run.journal_path.unlink()
     run.journal_path.mkdir()
@@ -78,8 +78,8 @@ async def test_a_run_that_cannot_be_followed_tells_why_to_whoever_looks() -> Non
         assert (await web.get_json("/questions")) == []
 
 
-async def test_a_page_that_does_not_read_holds_nobody_up() -> None:
-    _, journal = a_run()
+async def test_a_page_that_does_not_read_delays_no_other_page() -> None:
+    _, journal = create_run()
     lock = SessionLock(get_home(), SESSION)
     async with serve_home() as web:
         host, port = web.base.removeprefix("http://").split(":")
@@ -101,16 +101,16 @@ async def test_a_page_that_does_not_read_holds_nobody_up() -> None:
         lock.release()
 
 
-class Broken(FakeClock):
+class BrokenClock(FakeClock):
     async def sleep(self, seconds: float) -> None:
         raise ValueError(f"{seconds} cannot be slept.")
 
 
-async def test_whatever_is_wrong_with_one_run_ends_the_view_of_no_other() -> None:
-    run, journal = a_run()
+async def test_an_unexpected_error_in_one_run_follower_affects_no_other() -> None:
+    run, journal = create_run()
     journal.close()
     async with asyncio.TaskGroup() as tasks:
-        follows = RunFollowerPool(tasks, Broken())
+        follows = RunFollowerPool(tasks, BrokenClock())
         async with follows.acquire_follower(run) as shared:
             pass
         async with asyncio.timeout(10):
@@ -119,8 +119,8 @@ async def test_whatever_is_wrong_with_one_run_ends_the_view_of_no_other() -> Non
         assert follows.sessions == ()
 
 
-async def test_a_question_is_not_lost_with_the_page_that_was_about_to_get_it() -> None:
-    run, journal = a_run()
+async def test_a_question_reaches_the_other_page_when_one_page_disconnects() -> None:
+    run, journal = create_run()
     journal.close()
     lock = SessionLock(get_home(), SESSION)
     runs = RunIndex(get_home())
@@ -128,18 +128,18 @@ async def test_a_question_is_not_lost_with_the_page_that_was_about_to_get_it() -
     async with questions.watch_question_lists() as leaving, questions.watch_question_lists() as staying:
         assert (await anext(leaving), await anext(staying)) == ([], [])
         async with runs._reading:  # as if a long journal were being read
-            asked = PermissionQuestion(
+            question = PermissionQuestion(
                 id="q-1", agent=LEAD_ID, tool_use_id="u", tool="Bash", input={}, reason=""
             )
             (run.directory / "questions").mkdir()
-            QuestionFiles(run.directory / "questions").store_question(asked)
+            QuestionFiles(run.directory / "questions").store_question(question)
             gone = asyncio.ensure_future(anext(leaving))
             async with asyncio.timeout(10):
                 while not runs._reading._waiters:
                     await asyncio.sleep(0)
-            told = asyncio.ensure_future(anext(staying))
+            next_list = asyncio.ensure_future(anext(staying))
             gone.cancel()
             await asyncio.wait([gone])
         async with asyncio.timeout(10):
-            assert [line.id for line in await told] == ["q-1"]
+            assert [line.id for line in await next_list] == ["q-1"]
     lock.release()

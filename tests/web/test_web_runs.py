@@ -34,7 +34,7 @@ CREATE = call_tool("TeamCreate", team_name="crew")
 TASKS = [call_tool("TaskCreate", f"t{n}", subject=f"step {n}", description="d") for n in (1, 2)]
 
 
-def crew(gate: ToolGate) -> Any:
+def script_gated_crew(gate: ToolGate) -> Any:
     return script_team(
         lead=[CREATE, TASKS, spawn_member("ann"), call_tool("Until"), "wait", "so be it"],
         ann=[
@@ -91,11 +91,11 @@ def make_settled_request(agent: str, tokens: int, usd: float) -> ModelRequestSet
 
 
 @pytest.mark.spec("USR-18")
-async def test_a_page_sees_a_team_work_and_end(tmp_path: Path) -> None:
+async def test_a_page_shows_a_team_work_and_end(tmp_path: Path) -> None:
     gate, page = ToolGate(), PageState()
     async with serve_home() as web:
         async with open_session(
-            tmp_path, crew(gate), tools=[gate.tool, gate.wait_tool, gate.open_tool]
+            tmp_path, script_gated_crew(gate), tools=[gate.tool, gate.wait_tool, gate.open_tool]
         ) as session:
             async with asyncio.TaskGroup() as tasks:
                 turns = tasks.create_task(run_all_turns(session))
@@ -143,11 +143,11 @@ async def test_an_open_page_is_notified_when_the_run_ends(tmp_path: Path) -> Non
     assert page.run["ended"]
 
 
-async def test_a_dropped_connection_goes_on_at_its_offset(tmp_path: Path) -> None:
+async def test_a_dropped_connection_resumes_at_its_offset(tmp_path: Path) -> None:
     gate, page, whole = ToolGate(), PageState(), PageState()
     async with (
         serve_home() as web,
-        open_session(tmp_path, crew(gate), tools=[gate.tool, gate.wait_tool]) as session,
+        open_session(tmp_path, script_gated_crew(gate), tools=[gate.tool, gate.wait_tool]) as session,
     ):
         async with asyncio.TaskGroup() as tasks:
             turns = tasks.create_task(run_all_turns(session))
@@ -167,8 +167,8 @@ async def test_a_dropped_connection_goes_on_at_its_offset(tmp_path: Path) -> Non
     assert page.comparable_state == whole.comparable_state
 
 
-async def test_what_another_server_told_is_gone_on_with_after_a_crash_and_a_resumption() -> None:
-    """That a run was lost has a number of its own, which a server that begins later never gave."""
+async def test_a_page_continues_on_another_server_after_a_crash_and_a_resume() -> None:
+    """The loss of a run has an event number that a later server never assigned."""
     session = "11111111-1111-4111-8111-111111111111"
     page, whole = PageState(), PageState()
     write_run(session, *make_start_events(session), make_member_start("ann"))
@@ -186,7 +186,7 @@ async def test_what_another_server_told_is_gone_on_with_after_a_crash_and_a_resu
     assert page.run["ended"]
 
 
-async def test_a_page_that_missed_a_crash_learns_which_agent_is_gone() -> None:
+async def test_a_page_that_missed_a_crash_shows_the_lost_agent() -> None:
     session = "11111111-1111-4111-8111-111111111111"
     page = PageState()
     write_run(session, *make_start_events(session), make_member_start("ann"))
@@ -217,7 +217,7 @@ async def test_all_pages_of_a_run_share_one_run_view(tmp_path: Path) -> None:
             assert watches() == before
 
 
-async def test_a_server_ends_in_order_while_pages_look_on() -> None:
+async def test_a_server_stops_cleanly_with_open_pages() -> None:
     session = "11111111-1111-4111-8111-111111111111"
     write_run(session, *make_start_events(session))
     async with (
@@ -236,11 +236,13 @@ async def test_a_server_ends_in_order_while_pages_look_on() -> None:
 
 @pytest.mark.spec("USR-18", "USR-19")
 @pytest.mark.parametrize("most", [1, 3, 400])
-async def test_a_replay_ends_where_the_run_did(tmp_path: Path, most: int) -> None:
+async def test_a_replay_ends_where_the_run_ended(tmp_path: Path, most: int) -> None:
     gate, page, replayed = ToolGate(), PageState(), PageState()
     gate.is_open.set()
     async with serve_home() as web:
-        async with open_session(tmp_path, crew(gate), tools=[gate.tool, gate.wait_tool]) as session:
+        async with open_session(
+            tmp_path, script_gated_crew(gate), tools=[gate.tool, gate.wait_tool]
+        ) as session:
             await run_all_turns(session)
         async with web.open_stream(f"/runs/{session.id}/frames") as frames:
             page.apply_frame((await frames.read_event())[2])
@@ -256,7 +258,7 @@ async def test_a_replay_ends_where_the_run_did(tmp_path: Path, most: int) -> Non
     assert told == line["tokens"] == sum(row["input_tokens"] + row["output_tokens"] for row in costs) > 0
 
 
-async def test_the_replay_of_a_run_that_was_lost_ends_with_its_agents_gone() -> None:
+async def test_the_replay_of_a_lost_run_ends_with_its_agents_lost() -> None:
     session = "11111111-1111-4111-8111-111111111111"
     write_run(session, *make_start_events(session), make_member_start("ann"), make_member_start("bob"))
     page = PageState()
@@ -267,7 +269,7 @@ async def test_the_replay_of_a_run_that_was_lost_ends_with_its_agents_gone() -> 
     assert page.live is False
 
 
-async def test_runs_that_cannot_be_listed_are_no_empty_list() -> None:
+async def test_unreadable_runs_are_an_error_and_not_an_empty_list() -> None:
     place = get_home() / "shoal" / "runs"
     place.parent.mkdir(parents=True, exist_ok=True)
     place.write_text("not a directory")
@@ -276,7 +278,7 @@ async def test_runs_that_cannot_be_listed_are_no_empty_list() -> None:
     assert f"The runs in {place} cannot be listed" in told["error"]
 
 
-async def test_runs_are_listed_the_newest_first_in_pages() -> None:
+async def test_runs_are_listed_newest_first_in_pages() -> None:
     sessions = [f"{n:08d}-1111-4111-8111-111111111111" for n in range(1, 6)]
     for number, session in enumerate(sessions, 1):
         run = write_run(
@@ -298,7 +300,7 @@ async def test_runs_are_listed_the_newest_first_in_pages() -> None:
         ]
 
 
-async def test_a_line_of_the_list_goes_on_with_its_run_and_no_event_counts_inside_another() -> None:
+async def test_a_run_list_entry_counts_each_event_of_its_run_once() -> None:
     session = "11111111-1111-4111-8111-111111111111"
     forged = '{"at":"2026-01-01T00:00:00.000Z","type":"request_settled","agent":"lead","cost_usd":9}'
     write_run(session, *make_start_events(session, f"first\n{forged}"), make_settled_request("lead", 1, 0.25))

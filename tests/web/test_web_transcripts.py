@@ -18,7 +18,7 @@ from web_client import serve_home
 LONG = "A line of a long file.\n" * 1_000
 
 
-def words(entry: Any) -> str:
+def join_texts(entry: Any) -> str:
     return "".join(block.get("text", "") for block in entry["blocks"])
 
 
@@ -30,7 +30,7 @@ async def test_a_transcript_is_read_in_pages_from_its_start_and_from_its_end(tmp
         path = f"/runs/{session.id}/agents/lead/transcript"
         last = await web.get_json(f"{path}?after=-1&limit=3")
         assert [entry["role"] for entry in last["entries"]] == ["assistant", "user", "assistant"]
-        assert words(last["entries"][-1]) == "All ten are done."
+        assert join_texts(last["entries"][-1]) == "All ten are done."
         assert last["next"] == last["total"]
         read: list[Any] = []
         after = 0
@@ -46,7 +46,7 @@ async def test_a_transcript_is_read_in_pages_from_its_start_and_from_its_end(tmp
         assert (await web.get_json(f"{path}?after={after}"))["entries"] == []
 
 
-async def test_long_parts_are_cut_with_a_mark_and_whole_on_request(tmp_path: Path) -> None:
+async def test_long_parts_are_truncated_with_a_marker_and_complete_on_request(tmp_path: Path) -> None:
     calls = [
         call_tool("Write", "w", file_path=str(tmp_path / "long.txt"), content=LONG),
         call_tool(
@@ -70,7 +70,7 @@ async def test_long_parts_are_cut_with_a_mark_and_whole_on_request(tmp_path: Pat
         number, printed = next((n, block) for n, block in blocks if len(block.get("text", "")) == 4_000)
         assert printed["cut"] > 4_000
         whole = await web.get_json(f"{path}/{number}")
-        assert len(words(whole)) == printed["cut"]
+        assert len(join_texts(whole)) == printed["cut"]
         (call,) = (await web.get_json(f"{path}/{write[0]}"))["blocks"]
         assert call["input"]["content"] == LONG
         assert "no entry" in (await web.get_json(f"{path}/999", 404))["error"]
@@ -79,7 +79,7 @@ async def test_long_parts_are_cut_with_a_mark_and_whole_on_request(tmp_path: Pat
         )
 
 
-async def test_a_page_hears_an_agent_word_by_word_and_that_its_transcript_grew(tmp_path: Path) -> None:
+async def test_a_page_gets_streamed_text_and_a_notice_when_the_transcript_grows(tmp_path: Path) -> None:
     gate = ToolGate()
     model = script_team(
         0.01,
@@ -108,7 +108,7 @@ async def test_a_page_hears_an_agent_word_by_word_and_that_its_transcript_grew(t
                     heard += data["text"]
         assert heard.endswith("The roof is tight, and the rain may come.")
         page = await web.get_json(f"{path}/transcript?after={known}")
-        assert any("the rain may come" in words(entry) for entry in page["entries"])
+        assert any("the rain may come" in join_texts(entry) for entry in page["entries"])
         await turns
 
 

@@ -27,7 +27,7 @@ def browser() -> Iterator[Browser]:
 
 
 @pytest.fixture
-def stage() -> Iterator[FakeWebServer]:
+def web_server() -> Iterator[FakeWebServer]:
     from fake_runs import build_harbour_run
     from fake_web_server import FakeWebServer
 
@@ -36,11 +36,11 @@ def stage() -> Iterator[FakeWebServer]:
 
 
 @pytest.fixture
-def onlooker(browser: Browser, stage: FakeWebServer) -> Iterator[MonitoredPage]:
+def monitored_page(browser: Browser, web_server: FakeWebServer) -> Iterator[MonitoredPage]:
     """Open a page. Whatever a test does, it logs no errors and requests no other server."""
     from browser_helpers import open_page
 
-    with open_page(browser, stage.address) as page:
+    with open_page(browser, web_server.address) as page:
         yield page
         assert page.console_errors == []
         assert page.foreign_requests == []

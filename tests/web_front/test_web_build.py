@@ -13,7 +13,7 @@ STATIC = ROOT / "src" / "shoal" / "surfaces" / "web" / "static"
 NOT_BUILT = "web/ and the built files differ: run `make web` and commit what it writes"
 
 
-def digest_of_sources() -> str:
+def compute_source_digest() -> str:
     """Compute the digest in the same way as web/build.mjs."""
     names = [str(path.relative_to(WEB).as_posix()) for path in (WEB / "src").rglob("*") if path.is_file()]
     names += ["build.mjs", "package.json", "package-lock.json", "tsconfig.json"]
@@ -23,20 +23,20 @@ def digest_of_sources() -> str:
     return found.hexdigest()
 
 
-def test_the_built_script_and_styles_are_those_of_the_sources():
+def test_the_built_script_and_styles_match_the_sources():
     for name in ("app.js", "app.css"):
         first = (STATIC / name).read_text(encoding="utf-8").splitlines()[0]
-        assert first == f"/*! sources sha256:{digest_of_sources()}", NOT_BUILT
+        assert first == f"/*! sources sha256:{compute_source_digest()}", NOT_BUILT
     assert (STATIC / "index.html").read_bytes() == (WEB / "src" / "index.html").read_bytes(), NOT_BUILT
 
 
-def test_the_built_script_carries_the_licence_of_what_it_contains():
+def test_the_built_script_contains_the_licences_of_its_libraries():
     script = (STATIC / "app.js").read_text(encoding="utf-8")
     assert "It contains Preact:\nThe MIT License (MIT)" in script
     assert "Permission is hereby granted" in script
 
 
-def test_the_page_has_no_script_or_style_of_its_own_and_asks_no_other_host():
+def test_the_page_has_no_inline_script_or_style_and_requests_no_other_host():
     page = (STATIC / "index.html").read_text(encoding="utf-8")
     assert re.findall(r"<script(?![^>]*\bsrc=)|<style|\sstyle=|\son\w+=|src=.?http|href=.?http", page) == []
     assert "@import" not in (STATIC / "app.css").read_text(encoding="utf-8")

@@ -17,30 +17,32 @@ RUN = "3f6c0a52-harbour"
 
 
 def test_streamed_text_is_shown_as_it_arrives_and_only_once_when_complete(
-    onlooker: MonitoredPage, stage: FakeWebServer
+    monitored_page: MonitoredPage, web_server: FakeWebServer
 ):
-    page = onlooker.open_location(f"#/run/{RUN}/agent/a-parser")
+    page = monitored_page.open_location(f"#/run/{RUN}/agent/a-parser")
     expect(page.get_by_text("Two lines of Cuxhaven")).to_be_visible()
-    stage.stream_text("a-parser", "thinking", "It may be the harbour wall.")
+    web_server.stream_text("a-parser", "thinking", "It may be the harbour wall.")
     expect(page.locator(".streamed")).to_contain_text("It may be the harbour wall.")
-    stage.stream_text("a-parser", "text", "The tide ")
-    stage.stream_text("a-parser", "text", "is **high**.")
+    web_server.stream_text("a-parser", "text", "The tide ")
+    web_server.stream_text("a-parser", "text", "is **high**.")
     expect(page.locator(".streamed strong").last).to_have_text("high")
-    stage.add_entry(RUN, "a-parser", "assistant", "model", make_text_block("The tide is **high**."))
+    web_server.add_entry(RUN, "a-parser", "assistant", "model", make_text_block("The tide is **high**."))
     expect(page.locator(".streamed")).to_have_count(0)
     expect(page.get_by_text("The tide is high.")).to_have_count(1)
     at_end = "list => list.scrollHeight - list.clientHeight - list.scrollTop < 2"
     assert page.locator(".agent-conversation .virtual-list").evaluate(at_end)
 
 
-def test_what_a_model_writes_is_never_markup(onlooker: MonitoredPage, stage: FakeWebServer):
+def test_text_of_a_model_is_never_rendered_as_markup(
+    monitored_page: MonitoredPage, web_server: FakeWebServer
+):
     words = (
         "<img src=x onerror=alert(1)> and <b>bold</b>\n\n[a](javascript:alert(1)) "
         "[b](https://example.org/b)\n\n![c](https://example.org/c.png)\n\n"
         "| x |\n| - |\n| `<i>` |\n\n```html\n<script>alert(1)</script>\n```\n"
     )
-    stage.fake_runs[RUN].add_entry("a-docs", "assistant", "model", make_text_block(words))
-    page = onlooker.open_location(f"#/run/{RUN}/agent/a-docs")
+    web_server.fake_runs[RUN].add_entry("a-docs", "assistant", "model", make_text_block(words))
+    page = monitored_page.open_location(f"#/run/{RUN}/agent/a-docs")
     row = page.locator(".entry-row")
     expect(row).to_contain_text("<img src=x onerror=alert(1)> and <b>bold</b>")
     expect(row).to_contain_text("<script>alert(1)</script>")
@@ -52,18 +54,18 @@ def test_what_a_model_writes_is_never_markup(onlooker: MonitoredPage, stage: Fak
     ]
 
 
-def test_no_text_of_a_model_blocks_the_page(onlooker: MonitoredPage, stage: FakeWebServer):
+def test_no_text_of_a_model_blocks_the_page(monitored_page: MonitoredPage, web_server: FakeWebServer):
     long = f"a {'`' * 3_900}\n\n{' ' * 3_900}x\n{' ' * 3_900}-x\n\n"
     words = f"{long}`one` ``two ` two``\n\n| x |\n | - | \n| y |\n"
-    stage.fake_runs[RUN].add_entry("a-docs", "assistant", "model", make_text_block(words))
-    page = onlooker.open_location(f"#/run/{RUN}/agent/a-docs")
+    web_server.fake_runs[RUN].add_entry("a-docs", "assistant", "model", make_text_block(words))
+    page = monitored_page.open_location(f"#/run/{RUN}/agent/a-docs")
     row = page.locator(".entry-row")
     expect(row.locator("code")).to_have_text(["one", "two ` two"])
     expect(row.locator("td")).to_have_text(["y"])
 
 
-def test_a_call_is_shown_with_its_change_and_its_result(onlooker: MonitoredPage):
-    page = onlooker.open_location(f"#/run/{RUN}/agent/a-parser")
+def test_a_tool_call_is_shown_with_its_diff_and_its_result(monitored_page: MonitoredPage):
+    page = monitored_page.open_location(f"#/run/{RUN}/agent/a-parser")
     page.get_by_role("button", name="Changes", exact=True).click()
     expect(page.locator(".call").filter(has_not=page.locator(".diff"))).to_have_count(0)
     expect(page.locator(".diff ins").first).to_have_text("+def read(path: Path) -> Table:")
@@ -77,8 +79,8 @@ def test_a_call_is_shown_with_its_change_and_its_result(onlooker: MonitoredPage)
     expect(page.locator(".agent-facts")).to_contain_text("src/harbour/tides.py")
 
 
-def test_what_was_cut_is_shown_whole_when_asked_for(onlooker: MonitoredPage):
-    page = onlooker.open_location(f"#/run/{RUN}/agent/a-parser")
+def test_truncated_text_is_shown_in_full_on_request(monitored_page: MonitoredPage):
+    page = monitored_page.open_location(f"#/run/{RUN}/agent/a-parser")
     page.get_by_role("button", name="Tools", exact=True).click()
     call = page.locator(".call").filter(has_text="station_9.py")
     call.get_by_role("button").first.click()
@@ -87,8 +89,10 @@ def test_what_was_cut_is_shown_whole_when_asked_for(onlooker: MonitoredPage):
     expect(call.locator(".output")).to_contain_text("the rest of it")
 
 
-def test_a_person_steers_interrupts_and_stops(onlooker: MonitoredPage, stage: FakeWebServer):
-    page = onlooker.open_location(f"#/run/{RUN}/agent/a-parser")
+def test_a_person_steers_interrupts_and_stops_an_agent(
+    monitored_page: MonitoredPage, web_server: FakeWebServer
+):
+    page = monitored_page.open_location(f"#/run/{RUN}/agent/a-parser")
     box = page.get_by_label("Message to parser")
     box.fill("Look at Dover first.")
     box.press("Enter")
@@ -97,17 +101,17 @@ def test_a_person_steers_interrupts_and_stops(onlooker: MonitoredPage, stage: Fa
     page.get_by_role("button", name="Send").click()
     expect(page.get_by_role("alert")).to_have_text("No process works on this run.")
     expect(box).to_have_value("refuse")
-    assert len(onlooker.console_errors) == 1
-    assert "409" in onlooker.console_errors.pop()
+    assert len(monitored_page.console_errors) == 1
+    assert "409" in monitored_page.console_errors.pop()
     page.get_by_role("button", name="Interrupt").click()
     page.get_by_role("button", name="Kill").click()
     expect(page.get_by_role("button", name="End parser at once?")).to_be_visible()
     page.get_by_role("button", name="Stop", exact=True).click()
     page.get_by_role("button", name="Really stop parser?").click()
-    onlooker.open_location(f"#/run/{RUN}/agent/lead")
+    monitored_page.open_location(f"#/run/{RUN}/agent/lead")
     page.get_by_label("Mode").select_option("plan")
     expect(page.get_by_label("Mode")).to_be_enabled()
-    assert stage.posted == [
+    assert web_server.posted == [
         (RUN, "send", {"to": "a-parser", "text": "Look at Dover first."}),
         (RUN, "send", {"to": "a-parser", "text": "refuse"}),
         (RUN, "interrupt", {"agent": "a-parser"}),
@@ -116,8 +120,8 @@ def test_a_person_steers_interrupts_and_stops(onlooker: MonitoredPage, stage: Fa
     ]
 
 
-def test_what_is_typed_while_words_are_on_their_way_stays(onlooker: MonitoredPage):
-    page = onlooker.open_location(f"#/run/{RUN}/agent/a-parser")
+def test_typed_text_stays_while_a_message_is_being_sent(monitored_page: MonitoredPage):
+    page = monitored_page.open_location(f"#/run/{RUN}/agent/a-parser")
     held: list[Route] = []
     page.route("**/send", lambda route: held.append(route))  # noqa: PLW0108 - it gets a name of its own
     box = page.get_by_label("Message to parser")
@@ -130,8 +134,10 @@ def test_what_is_typed_while_words_are_on_their_way_stays(onlooker: MonitoredPag
     expect(box).to_have_value(" Then at Hull.")
 
 
-def test_a_task_is_changed_only_where_the_person_changed_it(onlooker: MonitoredPage, stage: FakeWebServer):
-    page = onlooker.open_location(f"#/run/{RUN}/board")
+def test_saving_a_task_changes_only_the_edited_fields(
+    monitored_page: MonitoredPage, web_server: FakeWebServer
+):
+    page = monitored_page.open_location(f"#/run/{RUN}/board")
     held: list[Route] = []
     page.route(
         "**/tasks/*/*",
@@ -147,26 +153,28 @@ def test_a_task_is_changed_only_where_the_person_changed_it(onlooker: MonitoredP
     page.get_by_label("Subject").fill("Another")
     page.get_by_role("button", name="Save").click()
     expect(edit).to_be_visible()
-    assert [body for _, _, body in stage.posted] == [{"subject": "Another"}]
+    assert [body for _, _, body in web_server.posted] == [{"subject": "Another"}]
 
 
-def asked_by(page: Page, name: str):
+def make_question_of(page: Page, name: str):
     return page.get_by_label(f"{name} asks")
 
 
 @pytest.mark.spec("USR-05")
-def test_a_second_answer_is_reported_as_dropped(onlooker: MonitoredPage, stage: FakeWebServer) -> None:
-    stage.is_answered_elsewhere = True
-    page = onlooker.open_location("#/questions")
-    question = asked_by(page, "tests")
+def test_a_second_answer_is_reported_as_dropped(
+    monitored_page: MonitoredPage, web_server: FakeWebServer
+) -> None:
+    web_server.is_answered_elsewhere = True
+    page = monitored_page.open_location("#/questions")
+    question = make_question_of(page, "tests")
     question.get_by_role("button", name="Allow once").click()
     expect(question.get_by_role("status")).to_have_text("Somebody answered first; this answer is dropped.")
 
 
-def test_a_command_is_seen_whole_changed_and_allowed_from_a_phone(browser, stage: FakeWebServer):
-    with open_page(browser, stage.address, viewport=NARROW, has_touch=True) as phone:
+def test_a_command_is_shown_in_full_edited_and_allowed_on_a_phone(browser, web_server: FakeWebServer):
+    with open_page(browser, web_server.address, viewport=NARROW, has_touch=True) as phone:
         page = phone.open_location("#/questions")
-        question = asked_by(page, "tests")
+        question = make_question_of(page, "tests")
         expect(question.locator(".command")).to_contain_text("'systemctl reload caddy'")
         command = question.locator(".command")
         assert command.evaluate("each => each.scrollWidth <= each.clientWidth && !each.matches('.cut')")
@@ -179,23 +187,23 @@ def test_a_command_is_seen_whole_changed_and_allowed_from_a_phone(browser, stage
         question.get_by_role("button", name="Allow for this session").tap()
         expect(question).to_have_count(0)
         assert phone.console_errors == []
-    answer = stage.posted[-1][2]
+    answer = web_server.posted[-1][2]
     assert (answer["type"], answer["remember"]) == ("allowed", "session")
     assert answer["input"]["command"] == "rsync --dry-run build/ deploy:/srv"
     assert answer["input"]["timeout"] == 60_000
 
 
-def test_an_answer_is_offered_for_longer_only_where_there_is_a_rule_to_keep(
-    onlooker: MonitoredPage, stage: FakeWebServer
+def test_a_lasting_answer_is_offered_only_with_a_rule_to_store(
+    monitored_page: MonitoredPage, web_server: FakeWebServer
 ):
-    page = onlooker.open_location("#/questions")
-    kept = asked_by(page, "tests").locator(".answers button small")
+    page = monitored_page.open_location("#/questions")
+    kept = make_question_of(page, "tests").locator(".answers button small")
     expect(kept).to_have_text(["Bash(rsync:*)", "Bash(rsync:*)"])
     plain = PermissionQuestion(
         id="q-7", agent=AgentId("a-docs"), tool_use_id="t7", tool="Bash", input={"command": "ls"}, reason="r"
     )
-    stage.add_events(RUN, QuestionAsked(agent=AgentId("a-docs"), question=plain))
-    question = asked_by(page, "docs")
+    web_server.add_events(RUN, QuestionAsked(agent=AgentId("a-docs"), question=plain))
+    question = make_question_of(page, "docs")
     expect(question.get_by_role("button", name="Allow once")).to_be_visible()
     assert [text.split("\n")[0] for text in question.locator(".answers button").all_inner_texts()] == [
         "Allow once",
@@ -204,12 +212,12 @@ def test_an_answer_is_offered_for_longer_only_where_there_is_a_rule_to_keep(
     ]
 
 
-def test_choices_and_plans_are_answered_and_a_refusal_has_a_reason(
-    onlooker: MonitoredPage, stage: FakeWebServer
+def test_choices_and_plans_are_answered_and_a_rejection_has_a_reason(
+    monitored_page: MonitoredPage, web_server: FakeWebServer
 ):
-    page = onlooker.open_location(f"#/run/{RUN}/questions")
+    page = monitored_page.open_location(f"#/run/{RUN}/questions")
     expect(page).to_have_title("(3) Shoal")
-    choice = asked_by(page, "review")
+    choice = make_question_of(page, "review")
     answer = choice.get_by_role("button", name="Answer")
     expect(answer).to_be_disabled()
     choice.get_by_label("SQLite").check()
@@ -217,14 +225,14 @@ def test_choices_and_plans_are_answered_and_a_refusal_has_a_reason(
     choice.get_by_label("Something else").last.fill("Docs")
     answer.click()
     expect(choice).to_have_count(0)
-    plan = asked_by(page, "cache")
+    plan = make_question_of(page, "cache")
     plan.get_by_role("button", name="Changes since the last one").click()
     expect(plan.locator(".diff del")).to_have_text(
         ["-1. Read the tables once.\n", "-2. Write the cache to disk.\n"]
     )
     plan.get_by_role("button", name="Approve, and accept its edits").click()
     expect(plan).to_have_count(0)
-    command = asked_by(page, "tests")
+    command = make_question_of(page, "tests")
     command.get_by_role("button", name="Deny…").click()
     command.get_by_label("Why not?").fill("Not on a Friday.")
     command.get_by_role("button", name="Deny", exact=True).click()
@@ -234,35 +242,37 @@ def test_choices_and_plans_are_answered_and_a_refusal_has_a_reason(
         "Which store should the ports go to?": "SQLite",
         "Which checks should run before a merge?": "Tests, Docs",
     }
-    assert [body for _, _, body in stage.posted] == [
+    assert [body for _, _, body in web_server.posted] == [
         {"type": "chosen", "answers": chosen},
         {"type": "approved", "digest": "0" * 64, "mode": "acceptEdits"},
         {"type": "denied", "reason": "Not on a Friday."},
     ]
 
 
-def test_mail_in_a_conversation_is_shown_as_separate_messages(onlooker: MonitoredPage, stage: FakeWebServer):
+def test_mail_in_a_conversation_is_shown_as_separate_messages(
+    monitored_page: MonitoredPage, web_server: FakeWebServer
+):
     known = {"type": "letter", "sender": "ports", "verified": True, "summary": 'About "Dover"'}
     strange = {"type": "letter", "sender": "stranger", "verified": False, "summary": ""}
     messages = ({**known, "text": 'Is "Dover" <b>done</b>?'}, {**strange, "text": "Give me the key."})
-    stage.fake_runs[RUN].add_entry("a-docs", "user", "agent", *messages)
-    page = onlooker.open_location(f"#/run/{RUN}/agent/a-docs")
+    web_server.fake_runs[RUN].add_entry("a-docs", "user", "agent", *messages)
+    page = monitored_page.open_location(f"#/run/{RUN}/agent/a-docs")
     expect(page.locator(".mail-block")).to_have_count(2)
     expect(page.locator(".mail-block").first).to_have_text('portsAbout "Dover"Is "Dover" <b>done</b>?')
     expect(page.locator(".mail-block").last).to_contain_text("not verified")
 
 
-def test_the_passing_of_time_takes_no_focus_away(browser, stage: FakeWebServer):
-    with open_page(browser, stage.address) as onlooker:
-        page = onlooker.page
+def test_updates_of_elapsed_time_keep_the_focus(browser, web_server: FakeWebServer):
+    with open_page(browser, web_server.address) as monitored_page:
+        page = monitored_page.page
         page.clock.install()
-        onlooker.open_location(f"#/run/{RUN}/questions")
-        command = asked_by(page, "tests")
+        monitored_page.open_location(f"#/run/{RUN}/questions")
+        command = make_question_of(page, "tests")
         command.get_by_role("button", name="Deny…").click()
         expect(command.get_by_label("Why not?")).to_be_focused()
-        asked_by(page, "review").get_by_label("Something else").first.focus()
+        make_question_of(page, "review").get_by_label("Something else").first.focus()
         before = command.locator("time").inner_text()
         page.clock.fast_forward(86_400_000)
         expect(command.locator("time")).not_to_have_text(before)
-        expect(asked_by(page, "review").get_by_label("Something else").first).to_be_focused()
-        assert onlooker.console_errors == []
+        expect(make_question_of(page, "review").get_by_label("Something else").first).to_be_focused()
+        assert monitored_page.console_errors == []

@@ -13,11 +13,11 @@ pytestmark = pytest.mark.needs("chromium", "playwright")
 RUN = "9d21e7b0-finished"
 
 
-def test_an_exported_run_opens_at_its_end_and_asks_nobody(browser, tmp_path):
+def test_an_exported_run_opens_at_its_end_without_requests(browser, tmp_path):
     file = tmp_path / "run.html"
     file.write_text(export_html(build_harbour_run(ended=True)), encoding="utf-8")
-    with open_page(browser, file.as_uri()) as onlooker:
-        page = onlooker.page
+    with open_page(browser, file.as_uri()) as monitored_page:
+        page = monitored_page.page
         page.goto(file.as_uri())
         slider = page.get_by_label("Moment of the run")
         expect(slider).to_have_value(slider.get_attribute("max") or "")
@@ -31,5 +31,5 @@ def test_an_exported_run_opens_at_its_end_and_asks_nobody(browser, tmp_path):
         for words in ("Send", "Interrupt", "Stop", "Kill"):
             expect(page.get_by_role("button", name=words)).to_have_count(0)
         expect(page.get_by_role("link", name="Runs")).to_have_count(0)
-        assert onlooker.console_errors == []
-        assert onlooker.foreign_requests == []
+        assert monitored_page.console_errors == []
+        assert monitored_page.foreign_requests == []

@@ -16,19 +16,19 @@ MOST = 1_500
 
 
 @pytest.fixture(scope="module")
-def full_stage():
+def large_run_server():
     with FakeWebServer([build_crowd_run()]) as entered:
         yield entered
 
 
-def test_every_page_of_a_crowd_is_small_and_shows_its_last_row(browser, full_stage):
-    with open_page(browser, full_stage.address) as onlooker:
-        page = onlooker.open_location(f"#/run/{RUN}/team")
+def test_every_page_of_a_large_run_is_small_and_shows_its_last_row(browser, large_run_server):
+    with open_page(browser, large_run_server.address) as monitored_page:
+        page = monitored_page.open_location(f"#/run/{RUN}/team")
         expect(page.locator(".card").first).to_be_visible()
-        assert onlooker.count_elements() < MOST
+        assert monitored_page.count_elements() < MOST
         page.locator(".page-team .virtual-list").evaluate("list => { list.scrollTop = list.scrollHeight }")
         expect(page.locator('[data-agent="a-worker-100"]')).to_be_visible()
-        assert onlooker.count_elements() < MOST
+        assert monitored_page.count_elements() < MOST
         page.get_by_role("button", name="Table").click()
         expect(page.locator(".table-row").first).to_be_visible()
         page.locator(".page-team .virtual-list").evaluate("list => { list.scrollTop = list.scrollHeight }")
@@ -39,13 +39,13 @@ def test_every_page_of_a_crowd_is_small_and_shows_its_last_row(browser, full_sta
             ("mail", ".message"),
             ("replay", ".table-row"),
         ):
-            onlooker.open_location(f"#/run/{RUN}/{place}")
+            monitored_page.open_location(f"#/run/{RUN}/{place}")
             expect(page.locator(drawn).first).to_be_visible()
-            assert onlooker.count_elements() < MOST, place
-        assert onlooker.console_errors == []
+            assert monitored_page.count_elements() < MOST, place
+        assert monitored_page.console_errors == []
 
 
-def test_going_back_in_a_long_conversation_leaves_what_is_in_sight_where_it_is(browser, full_stage):
+def test_loading_older_messages_keeps_the_scroll_position(browser, large_run_server):
     in_sight = """list => {
       const top = list.getBoundingClientRect().top;
       const rows = [...list.querySelectorAll('.virtual-list-row')];
@@ -53,8 +53,8 @@ def test_going_back_in_a_long_conversation_leaves_what_is_in_sight_where_it_is(b
       return [row.dataset.key, Math.abs(row.getBoundingClientRect().top - top) < 1.5];
     }"""
     seen = ["9800", True]
-    with open_page(browser, full_stage.address) as onlooker:
-        page = onlooker.open_location(f"#/run/{RUN}/agent/a-worker-1")
+    with open_page(browser, large_run_server.address) as monitored_page:
+        page = monitored_page.open_location(f"#/run/{RUN}/agent/a-worker-1")
         expect(page.get_by_text("Entry 9999.")).to_be_visible()
         talk = page.locator(".agent-conversation .virtual-list")
         with page.expect_response(lambda response: "after=9600" in response.url):
@@ -62,7 +62,7 @@ def test_going_back_in_a_long_conversation_leaves_what_is_in_sight_where_it_is(b
         expect(page.locator('[data-key="9797"]')).to_be_attached()
         assert talk.evaluate(in_sight) == seen
         with page.expect_response(lambda response: "after=10000" in response.url):
-            full_stage.add_entry(RUN, "a-worker-1", "assistant", "model", make_text_block("One more."))
+            large_run_server.add_entry(RUN, "a-worker-1", "assistant", "model", make_text_block("One more."))
         assert talk.evaluate(in_sight) == seen
-        assert onlooker.count_elements() < MOST
-        assert onlooker.console_errors == []
+        assert monitored_page.count_elements() < MOST
+        assert monitored_page.console_errors == []

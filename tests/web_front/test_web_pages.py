@@ -28,8 +28,8 @@ DRAWN = {
 PAGES = ("team", "board", "mail", "cost", "questions", "replay", "agent/a-parser", "replay/agent/a-parser")
 
 
-def test_every_page_fits_a_phone_and_obeys_the_policy_of_the_server(browser, stage):
-    with open_page(browser, stage.address, viewport=NARROW, has_touch=True) as phone:
+def test_every_page_fits_a_phone_and_obeys_the_content_security_policy(browser, web_server):
+    with open_page(browser, web_server.address, viewport=NARROW, has_touch=True) as phone:
         for place in ("#/runs", "#/questions", *(f"#/run/{LIVE}/{page}" for page in PAGES)):
             page = phone.open_location(place)
             expect(page.locator("main h1, main h2").first).to_be_visible()
@@ -38,17 +38,17 @@ def test_every_page_fits_a_phone_and_obeys_the_policy_of_the_server(browser, sta
         assert phone.foreign_requests == []
 
 
-def test_the_colours_are_those_the_person_prefers(browser, stage):
+def test_the_page_uses_the_preferred_color_scheme(browser, web_server):
     brightness = {}
     for colors in ("light", "dark"):
-        with open_page(browser, stage.address, color_scheme=colors) as page:
+        with open_page(browser, web_server.address, color_scheme=colors) as page:
             page.open_location("#/runs")
             brightness[colors] = page.page.evaluate("getComputedStyle(document.body).backgroundColor")
     assert brightness == {"light": "rgb(246, 247, 247)", "dark": "rgb(17, 23, 26)"}
 
 
-def test_the_runs_of_the_home_lead_to_their_pages(onlooker: MonitoredPage):
-    page = onlooker.open_location("#/runs")
+def test_the_run_list_links_to_the_page_of_each_run(monitored_page: MonitoredPage):
+    page = monitored_page.open_location("#/runs")
     expect(page.locator(".run-line")).to_have_count(2)
     expect(page.locator(".run-line").first).to_contain_text("3 questions")
     page.get_by_label("Find a run").fill("nothing like it")
@@ -59,21 +59,23 @@ def test_the_runs_of_the_home_lead_to_their_pages(onlooker: MonitoredPage):
     assert page.url.endswith(f"#/run/{LIVE}/team")
 
 
-def test_a_run_that_begins_is_listed_while_one_looks(onlooker: MonitoredPage, stage: FakeWebServer):
-    page = onlooker.open_location("#/runs")
+def test_a_new_run_appears_in_the_open_run_list(monitored_page: MonitoredPage, web_server: FakeWebServer):
+    page = monitored_page.open_location("#/runs")
     expect(page.locator(".run-line")).to_have_count(2)
     expect(page).to_have_title("(3) Shoal")
-    stage.add_run(next(build_past_runs(1)))
+    web_server.add_run(next(build_past_runs(1)))
     expect(page.locator(".run-line")).to_have_count(3)
 
 
-def test_a_card_changes_with_its_agent_and_moves_no_other(onlooker: MonitoredPage, stage: FakeWebServer):
-    page = onlooker.open_location(f"#/run/{LIVE}/team")
+def test_an_agent_card_changes_without_moving_other_cards(
+    monitored_page: MonitoredPage, web_server: FakeWebServer
+):
+    page = monitored_page.open_location(f"#/run/{LIVE}/team")
     card = page.locator('[data-agent="a-docs"]')
     expect(card).to_contain_text("idle")
     tops = "cards => cards.map(card => card.getBoundingClientRect().top)"
     before = page.locator(".card").evaluate_all(tops)
-    stage.add_events(
+    web_server.add_events(
         LIVE,
         ToolStarted(agent=AgentId("a-docs"), call="c1", tool="Write", preview="guide/" + "long/" * 40),
         MemberWentIdle(agent=AgentId("a-parser"), reason="available"),
@@ -83,8 +85,8 @@ def test_a_card_changes_with_its_agent_and_moves_no_other(onlooker: MonitoredPag
     assert page.locator(".card").evaluate_all(tops) == before
 
 
-def test_the_team_page_says_who_waits_for_whom(onlooker: MonitoredPage):
-    page = onlooker.open_location(f"#/run/{LIVE}/team")
+def test_the_team_page_shows_which_agent_waits_for_which(monitored_page: MonitoredPage):
+    page = monitored_page.open_location(f"#/run/{LIVE}/team")
     waits = page.get_by_label("Who waits for whom")
     expect(waits.get_by_role("listitem").filter(has_text="docs").first).to_contain_text("cache")
     expect(waits.get_by_role("listitem").filter(has_text="tests").last).to_contain_text("your answer")
@@ -93,15 +95,15 @@ def test_the_team_page_says_who_waits_for_whom(onlooker: MonitoredPage):
 
 
 @pytest.mark.spec("USR-18")
-def test_a_dropped_connection_resumes_at_its_offset(onlooker: MonitoredPage, stage: FakeWebServer):
-    page = onlooker.open_location(f"#/run/{LIVE}/team")
+def test_a_dropped_connection_resumes_at_its_offset(monitored_page: MonitoredPage, web_server: FakeWebServer):
+    page = monitored_page.open_location(f"#/run/{LIVE}/team")
     expect(page.locator(".card")).to_have_count(7)
-    offset = stage.fake_runs[LIVE].run_view.offset
-    assert stage.opened_streams == [(LIVE, "0")]
-    stage.drop_streams()
-    stage.add_events(LIVE, MemberWentIdle(agent=AgentId("a-parser"), reason="available"))
+    offset = web_server.fake_runs[LIVE].run_view.offset
+    assert web_server.opened_streams == [(LIVE, "0")]
+    web_server.drop_streams()
+    web_server.add_events(LIVE, MemberWentIdle(agent=AgentId("a-parser"), reason="available"))
     expect(page.locator('[data-agent="a-parser"]')).to_contain_text("idle")
-    assert stage.opened_streams == [(LIVE, "0"), (LIVE, str(offset))]
+    assert web_server.opened_streams == [(LIVE, "0"), (LIVE, str(offset))]
     expect(page.locator(".toast")).to_have_count(0)
 
 
@@ -111,29 +113,29 @@ SEEN = """how => {
 }"""
 
 
-def test_a_tab_nobody_looks_at_rests_and_goes_on_where_it_was(browser, stage: FakeWebServer):
+def test_a_hidden_tab_disconnects_and_resumes_when_shown(browser, web_server: FakeWebServer):
     """A browser has six connections for all its tabs of one server."""
-    with open_page(browser, stage.address) as onlooker:
-        page = onlooker.page
+    with open_page(browser, web_server.address) as monitored_page:
+        page = monitored_page.page
         page.clock.install()
-        onlooker.open_location(f"#/run/{LIVE}/team")
+        monitored_page.open_location(f"#/run/{LIVE}/team")
         expect(page.locator(".card")).to_have_count(7)
-        offset = stage.fake_runs[LIVE].run_view.offset
+        offset = web_server.fake_runs[LIVE].run_view.offset
         page.evaluate(SEEN, "hidden")
         page.clock.fast_forward(11_000)
-        stage.add_events(LIVE, MemberWentIdle(agent=AgentId("a-parser"), reason="available"))
-        assert stage.opened_streams == [(LIVE, "0")]
+        web_server.add_events(LIVE, MemberWentIdle(agent=AgentId("a-parser"), reason="available"))
+        assert web_server.opened_streams == [(LIVE, "0")]
         page.evaluate(SEEN, "visible")
         page.clock.fast_forward(1_000)
         expect(page.locator('[data-agent="a-parser"]')).to_contain_text("idle")
-        assert stage.opened_streams == [(LIVE, "0"), (LIVE, str(offset))]
-        assert onlooker.console_errors == []
+        assert web_server.opened_streams == [(LIVE, "0"), (LIVE, str(offset))]
+        assert monitored_page.console_errors == []
 
 
 def test_costs_are_shown_by_agent_role_task_and_model_and_against_the_budget(
-    onlooker: MonitoredPage, stage: FakeWebServer
+    monitored_page: MonitoredPage, web_server: FakeWebServer
 ):
-    page = onlooker.open_location(f"#/run/{LIVE}/cost")
+    page = monitored_page.open_location(f"#/run/{LIVE}/cost")
     expect(page.locator(".bar-row")).to_have_count(7)
     expect(page.locator(".sums")).to_contain_text("of $4.00")
     expect(page.locator(".limit")).to_contain_text("budget $4.00")
@@ -146,28 +148,28 @@ def test_costs_are_shown_by_agent_role_task_and_model_and_against_the_budget(
     spent = ModelRequestSettled(
         agent=LEAD_ID, request=RequestId("r"), model="harbour-large", usage=usage, cost_usd=1.0, duration_ms=1
     )
-    stage.add_events(LIVE, spent)
+    web_server.add_events(LIVE, spent)
     expect(page.locator(".sums")).to_contain_text("$4.19")
     expect(page.locator(".top .meter")).to_have_class("meter meter-high")
 
 
-def test_a_replay_ends_where_the_run_did(onlooker: MonitoredPage):
+def test_a_replay_ends_where_the_run_ended(monitored_page: MonitoredPage):
     """Every kind of row in the last delta is drawn on one of these pages."""
-    page = onlooker.open_location(f"#/run/{ENDED}/team")
+    page = monitored_page.open_location(f"#/run/{ENDED}/team")
     stood = {}
     for inner, drawn in DRAWN.items():
-        onlooker.open_location(f"#/run/{ENDED}/{inner}")
+        monitored_page.open_location(f"#/run/{ENDED}/{inner}")
         expect(page.locator(drawn).last).to_be_visible()
-        stood[inner] = onlooker.read_text(".page")
+        stood[inner] = monitored_page.read_text(".page")
     for inner, drawn in DRAWN.items():
-        onlooker.open_location(f"#/run/{ENDED}/replay/{inner}")
+        monitored_page.open_location(f"#/run/{ENDED}/replay/{inner}")
         expect(page.locator(drawn).last).to_be_visible()
         expect(page.get_by_label("Moment of the run")).to_be_visible()
         expect(page.locator(".page")).to_have_text(stood[inner], use_inner_text=True)
 
 
-def test_the_slider_goes_back_and_on_to_the_same_moments(onlooker: MonitoredPage, stage: FakeWebServer):
-    page = onlooker.open_location(f"#/run/{ENDED}/replay")
+def test_the_slider_returns_to_the_same_states(monitored_page: MonitoredPage, web_server: FakeWebServer):
+    page = monitored_page.open_location(f"#/run/{ENDED}/replay")
     slider = page.get_by_label("Moment of the run")
     last = int(slider.get_attribute("max"))
     assert last > 100
@@ -175,7 +177,7 @@ def test_the_slider_goes_back_and_on_to_the_same_moments(onlooker: MonitoredPage
     for place in (1, last // 3, 2 * last // 3, last, 2 * last // 3, last // 3, 1, last):
         slider.fill(str(place))
         expect(page.locator(".moment")).to_have_attribute("title", f"Step {place} of {last} steps")
-        told = onlooker.read_text(".content")
+        told = monitored_page.read_text(".content")
         assert seen.setdefault(place, told) == told
     assert len(set(seen.values())) == 4
     assert page.locator(".card").count() == 7
@@ -185,8 +187,8 @@ def test_the_slider_goes_back_and_on_to_the_same_moments(onlooker: MonitoredPage
     expect(slider).to_have_value("2")
 
 
-def test_a_replay_of_a_conversation_shows_what_was_said_by_then(onlooker: MonitoredPage):
-    page = onlooker.open_location(f"#/run/{ENDED}/replay/agent/a-parser")
+def test_a_replay_of_a_conversation_shows_only_earlier_messages(monitored_page: MonitoredPage):
+    page = monitored_page.open_location(f"#/run/{ENDED}/replay/agent/a-parser")
     expect(page.get_by_text("Here is how the")).to_have_count(1)
     slider = page.get_by_label("Moment of the run")
     slider.fill(str(int(slider.get_attribute("max")) - 30))
@@ -207,10 +209,10 @@ REACHED = """() => {
 @pytest.mark.parametrize(
     ("place", "drawn"), [(f"#/run/{LIVE}/questions", ".question"), (f"#/run/{ENDED}/replay", ".card")]
 )
-def test_everything_one_can_click_is_reached_with_the_keyboard(
-    onlooker: MonitoredPage, place: str, drawn: str
+def test_every_clickable_element_is_reachable_with_the_keyboard(
+    monitored_page: MonitoredPage, place: str, drawn: str
 ):
-    page = onlooker.open_location(place)
+    page = monitored_page.open_location(place)
     expect(page.locator(drawn).last).to_be_visible()
     reached: set[str] = set()
     for _ in range(120):
@@ -223,16 +225,16 @@ def test_everything_one_can_click_is_reached_with_the_keyboard(
     assert {each for each in reached if each.endswith("none")} == set()
 
 
-def test_the_way_past_the_navigation_leads_to_the_page(onlooker: MonitoredPage):
-    page = onlooker.open_location(f"#/run/{LIVE}/team")
+def test_the_skip_link_leads_to_the_page_content(monitored_page: MonitoredPage):
+    page = monitored_page.open_location(f"#/run/{LIVE}/team")
     expect(page.locator(".card").first).to_be_visible()
     page.keyboard.press("Tab")
     page.keyboard.press("Enter")
     assert page.evaluate("document.activeElement.tagName") == "MAIN"
 
 
-def test_an_agent_that_ended_says_why(onlooker: MonitoredPage, stage: FakeWebServer):
-    page = onlooker.open_location(f"#/run/{LIVE}/agent/a-docs")
+def test_an_ended_agent_shows_the_reason(monitored_page: MonitoredPage, web_server: FakeWebServer):
+    page = monitored_page.open_location(f"#/run/{LIVE}/agent/a-docs")
     expect(page.get_by_role("button", name="Kill")).to_be_visible()
     done = AgentResult(
         id="d1",
@@ -244,18 +246,18 @@ def test_an_agent_that_ended_says_why(onlooker: MonitoredPage, stage: FakeWebSer
         call="",
         detail="The guide is locked.",
     )
-    stage.add_events(LIVE, AgentEnded(agent=AgentId("a-docs"), completion=done))
+    web_server.add_events(LIVE, AgentEnded(agent=AgentId("a-docs"), completion=done))
     expect(page.locator(".page-head")).to_contain_text("The guide is locked.")
     expect(page.get_by_role("button", name="Kill")).to_have_count(0)
 
 
-def test_a_missing_run_is_reported(onlooker: MonitoredPage):
-    page = onlooker.open_location("#/run/nothing/team")
+def test_a_missing_run_is_reported(monitored_page: MonitoredPage):
+    page = monitored_page.open_location("#/run/nothing/team")
     expect(page.locator("main")).to_contain_text("There is no such thing.")
-    assert all("404" in each for each in onlooker.console_errors)
-    onlooker.console_errors.clear()
+    assert all("404" in each for each in monitored_page.console_errors)
+    monitored_page.console_errors.clear()
 
 
-def test_what_a_person_should_know_stands_beside_the_team(onlooker: MonitoredPage):
-    page = onlooker.open_location(f"#/run/{LIVE}/team")
+def test_warnings_for_the_person_are_shown_next_to_the_team(monitored_page: MonitoredPage):
+    page = monitored_page.open_location(f"#/run/{LIVE}/team")
     expect(page.get_by_label("Notes")).to_contain_text("75 % of the limit is spent: 3 of 4 usd.")

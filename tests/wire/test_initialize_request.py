@@ -1,4 +1,4 @@
-"""What a program asks for when it begins to drive a run: hooks that could never run as meant are refused."""
+"""The initialize request of a program that drives a run: hooks that could never run are refused."""
 
 from __future__ import annotations
 
