@@ -56,7 +56,7 @@ class _OtherEndpoint:
         self._clock = SystemClock()
         self._deadlines = HttpDeadlines()
 
-    async def post(self, body: bytes, on_chunk: ChunkHandler) -> None:
+    async def post_request(self, body: bytes, on_chunk: ChunkHandler) -> None:
         async with self._clock.deadline(self._deadlines.total):
             await self._send_request(body, on_chunk)
 

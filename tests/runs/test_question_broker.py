@@ -118,7 +118,7 @@ from pathlib import Path
 from shoal.core.questions import AllowAnswer
 from shoal.stores.files.question_files import QuestionFiles
 questions = QuestionFiles(Path(sys.argv[1]))
-(question,) = questions.list_open()
+(question,) = questions.list_open_questions()
 print(questions.answer(question.id, AllowAnswer(input={"command": "pwd"})))
 """
 

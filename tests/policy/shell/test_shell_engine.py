@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from pathlib import Path
+
 import pytest
 from command_corpora import load_bypasses, load_harmless
 
@@ -16,14 +19,16 @@ from shoal.policy.shell.command_analysis import analyze_shell_command
 from shoal.workspaces.local_workspace import LocalWorkspace
 
 
-def _create_engine(root, rules=()):
+def _create_engine(root: Path, rules: Iterable[str] = ()) -> PermissionEngine:
     rule_set = PermissionRuleSet(allow=tuple(parse_permission_rule(rule, "a test") for rule in rules))
     return PermissionEngine(LocalWorkspace(root), rules=rule_set)
 
 
-def _is_allowed(engine, command):
+def _is_allowed(engine: PermissionEngine, command: str) -> bool:
     call = ToolUseBlock(id="c", name="Bash", input={"command": command})
-    return isinstance(engine.decide_call(call, None, AgentIdentity(session=SessionId("s"))), AllowDecision)
+    return isinstance(
+        engine.decide_tool_call(call, None, AgentIdentity(session=SessionId("s"))), AllowDecision
+    )
 
 
 @pytest.mark.spec("PRM-05")
