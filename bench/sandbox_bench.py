@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from bench.figures import Figure, Section
 from bench.stopwatch import TimeSpent
-from shoal.backends.guarded_processes import GuardedProcesses
+from shoal.backends.guarded_processes import GuardedProcessLauncher
 from shoal.backends.sandbox.sandbox_driver import SandboxDriver
 from shoal.backends.sandbox.sandbox_selection import list_sandbox_drivers
 from shoal.core.clock import SystemClock
@@ -30,7 +30,7 @@ class SandboxBenchSize(Struct, frozen=True, kw_only=True):
 
 def measure_sandbox(size: SandboxBenchSize) -> Section:
     problems = {
-        kind: kind.find_problem() for kind in list_sandbox_drivers(os.environ.get("PATH", os.defpath))
+        kind: kind.explain_unavailable() for kind in list_sandbox_drivers(os.environ.get("PATH", os.defpath))
     }
     plain, *confined = asyncio.run(
         time_sandboxes([kind for kind, trouble in problems.items() if trouble is None], size.rounds)
@@ -62,7 +62,7 @@ async def time_sandboxes(drivers: Sequence[SandboxDriver], rounds: int = 40) -> 
 
     The minimum, because other load only adds, and most of all to a command of many processes.
     """
-    processes = GuardedProcesses(SystemClock())
+    processes = GuardedProcessLauncher(SystemClock())
     with tempfile.TemporaryDirectory() as directory:
         project, home = Path(directory), Path(directory, "home")
         for name in _HIDDEN_PATHS:

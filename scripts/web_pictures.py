@@ -71,13 +71,13 @@ async def _start_demo(home: Path, *arguments: str) -> asyncio.subprocess.Process
 
 @asynccontextmanager
 async def _serve_web(home: Path) -> AsyncIterator[str]:
-    from shoal.surfaces.web.web_server import WebServerAddress, serve_web
+    from shoal.surfaces.web.web_server import WebServerAddress, serve_web_view
 
     address: asyncio.Future[str] = asyncio.get_running_loop().create_future()
     ended = asyncio.Event()
     address_config = WebServerAddress(host="127.0.0.1", port=0, token=TOKEN)
     server_task = asyncio.create_task(
-        serve_web(home, address_config, on_ready=address.set_result, ended=ended)
+        serve_web_view(home, address_config, on_ready=address.set_result, ended=ended)
     )
     try:
         yield (await address).partition("/?")[0]

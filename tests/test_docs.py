@@ -21,8 +21,8 @@ from shoal.app.definitions.agent_catalog import load_agent_catalog
 from shoal.app.teams.team_templates import read_team_template_file as read_template
 from shoal.surfaces.cli.main import _resolve_command
 from shoal.testing import messages_server, run_in_thread
-from shoal.wire.hook_codec import parse_hooks
-from shoal.wire.settings_codec import SettingsSchema, find_unknown_settings_keys, parse_settings
+from shoal.wire.hook_codec import parse_hooks_setting
+from shoal.wire.settings_codec import SettingsSchema, describe_unknown_shoal_settings, parse_settings_document
 
 ROOT = Path(__file__).parents[1]
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
@@ -196,9 +196,9 @@ def test_settings_shown_in_the_docs_are_valid(where: str, text: str):
     except ValueError:
         raw = [json.loads(line) for line in text.splitlines()]
     if isinstance(raw, dict) and set(raw) <= set(SettingsSchema.__struct_encode_fields__):
-        document = parse_settings(text, name=where, kind="user", path=None)
-        assert list(find_unknown_settings_keys(document)) == []
-        assert parse_hooks(raw.get("hooks", {}), document.locate_key).problems == ()
+        document = parse_settings_document(text, name=where, kind="user", path=None)
+        assert list(describe_unknown_shoal_settings(document)) == []
+        assert parse_hooks_setting(raw.get("hooks", {}), document.locate_key).problems == ()
 
 
 @pytest.mark.parametrize(

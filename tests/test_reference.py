@@ -16,8 +16,8 @@ from reference_pages.settings import build_example, list_keys
 from shoal.core.hook_events import AGENT_FIELDS, COMMON_FIELDS, HOOK_EVENT_DESCRIPTIONS
 from shoal.core.hooks import HOOK_EVENTS
 from shoal.core.questions import DenyAnswer
-from shoal.wire.hook_codec import parse_hooks
-from shoal.wire.settings_codec import find_unknown_settings_keys, parse_settings
+from shoal.wire.hook_codec import parse_hooks_setting
+from shoal.wire.settings_codec import describe_unknown_shoal_settings, parse_settings_document
 
 
 @pytest.mark.parametrize("name", PAGES)
@@ -33,9 +33,11 @@ def test_the_reference_has_no_page_without_a_generator() -> None:
 
 @pytest.mark.parametrize("key", [key for key, _ in list_keys()])
 def test_the_example_of_a_setting_is_valid(key: str) -> None:
-    document = parse_settings(json.dumps(build_example(key)), name="settings.json", kind="user", path=None)
-    assert list(find_unknown_settings_keys(document)) == []
-    assert parse_hooks(document.raw.get("hooks", {}), document.locate_key).problems == ()
+    document = parse_settings_document(
+        json.dumps(build_example(key)), name="settings.json", kind="user", path=None
+    )
+    assert list(describe_unknown_shoal_settings(document)) == []
+    assert parse_hooks_setting(document.raw.get("hooks", {}), document.locate_key).problems == ()
 
 
 async def test_hooks_get_the_fields_that_the_reference_lists(tmp_path: Path) -> None:

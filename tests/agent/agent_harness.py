@@ -44,7 +44,7 @@ class FixedPermissionPolicy:
     def remember_permission_answer(self, call: Any, answer: Answer) -> None:
         self.remembered.append(answer)
 
-    def build_unreadable_filter(self, tool: str, top: str) -> Callable[[str], bool]:
+    def build_unreadable_file_filter(self, tool: str, top: str) -> Callable[[str], bool]:
         return build_hide_nothing_filter(top)
 
     def drop_turn_permissions(self) -> None:
@@ -58,7 +58,7 @@ class FakeQuestionBroker:
         self.answer = answer
         self.questions: list[Question] = []
 
-    async def ask_person(self, question: Question) -> Answer:
+    async def ask_person_or_deny(self, question: Question) -> Answer:
         self.questions.append(question)
         if self.answer is None:
             raise QuestionUnanswerable("nobody is there to ask.")
@@ -132,7 +132,7 @@ def create_harness(
         heard.append(event)
 
     budget = budget or Budget(budget_limits or BudgetLimits(), clock=clock)
-    account = budget.agent_budget(agent_id, "lead" if agent_id == LEAD_ID else "worker")
+    account = budget.get_or_create_agent_budget(agent_id, "lead" if agent_id == LEAD_ID else "worker")
     account.require_priced_model(model.card)
     agent = AgentRunner(
         identity=AgentIdentity(session=SessionId("s"), agent=agent_id),

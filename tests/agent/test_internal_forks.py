@@ -14,7 +14,7 @@ from shoal.agent.forks import (
     FORK_KIND,
     FORK_MARK,
     PLACEHOLDER_RESULT,
-    ask_outside_conversation,
+    ask_model_outside_conversation,
     build_fork_prompt,
     is_forked_agent,
 )
@@ -53,7 +53,7 @@ async def test_an_internal_fork_sends_the_prefix_of_its_agent_and_then_the_direc
         replies, tools=[look], loop_limits=LoopLimits(thinking_tokens=2_000, max_tokens=500)
     )
     await harness.run_prompt("how many berths?")
-    assert await ask_outside_conversation(harness.agent, "how do you know?") == "because I looked"
+    assert await ask_model_outside_conversation(harness.agent, "how do you know?") == "because I looked"
     await harness.run_prompt("go on")
     forked, later = replies.asked[2], replies.asked[3]
     assert forked.messages[:-1] == later.messages[:-1]
@@ -67,7 +67,7 @@ async def test_the_reply_of_an_internal_fork_goes_only_to_the_caller_and_is_char
     await harness.run_prompt()
     forked_harness, before = len(harness.list_events(TextStreamed)), list(harness.agent.conversation.messages)
     context = harness.agent.context_tokens
-    assert await ask_outside_conversation(harness.agent, "a word?") == "aside"
+    assert await ask_model_outside_conversation(harness.agent, "a word?") == "aside"
     assert harness.agent.conversation.messages == before
     assert harness.agent.context_tokens == context
     assert len(harness.transcript.entries) == 2
@@ -84,7 +84,7 @@ async def test_an_agent_can_be_forked_while_its_tool_calls_run() -> None:
     @tool(reads_only=True)
     async def ask_aside() -> str:
         """Ask the agent itself."""
-        fork_replies.append(await ask_outside_conversation(harness.agent, "what are you doing?"))
+        fork_replies.append(await ask_model_outside_conversation(harness.agent, "what are you doing?"))
         return "done"
 
     calls = [LOOK, ToolUseBlock(id="c2", name="ask_aside", input={})]
@@ -113,7 +113,7 @@ async def test_a_tool_call_of_an_internal_fork_is_refused() -> None:
     )
     harness = create_harness(replies, tools=[count])
     await harness.run_prompt()
-    assert await ask_outside_conversation(harness.agent, "how many?") == "nine"
+    assert await ask_model_outside_conversation(harness.agent, "how many?") == "nine"
     assert not ran
     refused = replies.asked[2].messages[-1].content[0]
     assert isinstance(refused, ToolResultBlock)
@@ -124,7 +124,7 @@ async def test_an_internal_fork_that_only_calls_tools_returns_its_text() -> None
     call = ToolUseBlock(id="c9", name="look", input={})
     harness = create_harness(RecordedReplies("the work", ["Let me see.", call], call), tools=[look])
     await harness.run_prompt()
-    assert await ask_outside_conversation(harness.agent, "how many?") == "Let me see."
+    assert await ask_model_outside_conversation(harness.agent, "how many?") == "Let me see."
 
 
 @pytest.mark.spec("FRK-07")
@@ -177,4 +177,4 @@ async def test_an_internal_fork_uses_the_model_of_its_agent() -> None:
     harness = create_harness(["ok"])
     await harness.run_prompt()
     harness.agent.model = ScriptedModel(["from the other model"])
-    assert await ask_outside_conversation(harness.agent, "who?") == "from the other model"
+    assert await ask_model_outside_conversation(harness.agent, "who?") == "from the other model"

@@ -127,7 +127,9 @@ async def test_requests_wait_while_the_rest_of_the_budget_is_reserved() -> None:
 
 async def test_a_cancelled_waiter_passes_its_reservation_on() -> None:
     budget = Budget(BudgetLimits(max_requests=1))
-    first, second, third = (budget.agent_budget(AgentId(name), "x") for name in ("a1", "a2", "a3"))
+    first, second, third = (
+        budget.get_or_create_agent_budget(AgentId(name), "x") for name in ("a1", "a2", "a3")
+    )
     held = first.reserve(CARD, 10)
     assert isinstance(held, BudgetReservation)
     async with asyncio.TaskGroup() as group:
@@ -227,7 +229,7 @@ async def test_a_request_cancelled_in_flight_counts_with_its_estimate() -> None:
         budget_limits=BudgetLimits(max_requests=10),
         clock=clock,
     )
-    task = asyncio.ensure_future(call_model(harnesses.agent, harnesses.agent.build_request()))
+    task = asyncio.ensure_future(call_model(harnesses.agent, harnesses.agent.build_model_request()))
     await clock.wait_for_sleepers()
     task.cancel()
     await asyncio.wait([task])
@@ -247,4 +249,8 @@ async def test_the_turn_limit_applies_to_one_agent() -> None:
         clock=clock,
     )
     assert (await harnesses.run_prompt()).reason == "max_turns"
-    assert budget.agent_budget(LEAD_ID, "lead").usage.output_tokens == budget.usage.output_tokens > 0
+    assert (
+        budget.get_or_create_agent_budget(LEAD_ID, "lead").usage.output_tokens
+        == budget.usage.output_tokens
+        > 0
+    )

@@ -14,7 +14,7 @@ from shoal.app.models.model_substitution import is_same_model
 from shoal.core.events import ModelRequestSettled, NoteAdded
 from shoal.core.messages import TextBlock
 from shoal.stores.files.file_journal import FileJournal
-from shoal.stores.files.usage_summary import summarize_usage
+from shoal.stores.files.usage_summary import summarize_journal_usage
 from shoal.testing import (
     MockReply,
     MockServer,
@@ -197,7 +197,7 @@ async def test_the_answering_model_is_recorded_and_a_substitute_is_noted_once(
     assert notes == ["Asked for the model gpt-6-sol, the provider answers as cheaper-one."]
     journal = session.services.journal
     assert isinstance(journal, FileJournal)
-    assert set(summarize_usage(journal.path).by_model) == {"gpt-6-sol-2026-05-05", "cheaper-one"}
+    assert set(summarize_journal_usage(journal.path).by_model) == {"gpt-6-sol-2026-05-05", "cheaper-one"}
 
 
 @pytest.mark.spec("USR-14")

@@ -11,13 +11,13 @@ import pytest
 
 from agent_scripts import ToolGate, call_tool, run_all_turns, script_agents, spawn_agent
 from git_repository import GitRepository
-from shoal.app.doctor.doctor_case import DoctorCase
+from shoal.app.doctor.doctor_case import DoctorContext
 from shoal.app.doctor.symptoms import SYMPTOMS, examine_symptom
-from shoal.app.isolation.machine_checks import Diagnostic
-from shoal.app.run_access.run_handle import RunHandle, find_latest_run
+from shoal.app.isolation.machine_checks import DoctorDiagnostic
+from shoal.app.run_access.run_handle import RunHandle, find_named_or_latest_run
 from shoal.core.clock import SystemClock
 from shoal.core.errors import SessionNotFound
-from shoal.surfaces.cli.main import run as shoal_command
+from shoal.surfaces.cli.main import run_command_line as shoal_command
 from shoal.surfaces.terminal.listings import format_diagnostic_lines
 from team_scripts import get_home, open_session, script_team, spawn_member
 
@@ -31,8 +31,10 @@ class ClockOneHourBehind(SystemClock):
         return super().now() - 3_600_000
 
 
-def examine(symptom: str, cwd: Path, run: RunHandle | None = None, about: str = "") -> dict[str, Diagnostic]:
-    case = DoctorCase(cwd=cwd, home=get_home(), environ=os.environ, symptom=symptom, run=run, about=about)
+def examine(
+    symptom: str, cwd: Path, run: RunHandle | None = None, about: str = ""
+) -> dict[str, DoctorDiagnostic]:
+    case = DoctorContext(cwd=cwd, home=get_home(), environ=os.environ, symptom=symptom, run=run, about=about)
     return {fact.name: fact for fact in examine_symptom(case)}
 
 
@@ -54,7 +56,9 @@ async def test_a_missing_result_is_found_with_its_recipient_and_path(tmp_path: P
         "mute": [""],
     }
     run = await run_job(tmp_path, script_agents(**parts))
-    case = DoctorCase(cwd=tmp_path, home=get_home(), environ=os.environ, symptom="result-not-seen", run=run)
+    case = DoctorContext(
+        cwd=tmp_path, home=get_home(), environ=os.environ, symptom="result-not-seen", run=run
+    )
     whole, mute = examine_symptom(case)
     assert "the answer to the call" in whole.value
     assert "results" in whole.value
@@ -173,7 +177,7 @@ async def test_a_retained_worktree_is_reported_with_its_content(tmp_path: Path) 
 @SRF
 async def test_a_stuck_wait_is_traced_to_the_question_or_the_dead_run(tmp_path: Path) -> None:
     model = script_agents(lead=[call_tool("Bash", command="touch x"), "done"])
-    diagnostics: dict[str, Diagnostic] = {}
+    diagnostics: dict[str, DoctorDiagnostic] = {}
     async with open_session(tmp_path, model, skip_permissions=False, attended=True) as session:
         turn = session.run("lead, go")
         async for question in session.services.question_broker.watch_questions():
@@ -247,12 +251,12 @@ def test_the_doctor_command_lists_symptoms_and_asks_for_a_run_if_none_exists(
     assert shoal_command(["doctor", "fork-not-taken", "--json"]) == 1
     diagnostic = json.loads(capsys.readouterr().out)
     assert (diagnostic["symptom"], diagnostic["found"]) == ("fork-not-taken", True)
-    assert find_latest_run(get_home(), tmp_path) is None
+    assert find_named_or_latest_run(get_home(), tmp_path) is None
     with pytest.raises(SessionNotFound, match="--session ID"):
         examine("result-not-seen", tmp_path)
 
 
 def test_doctor_output_contains_no_terminal_escapes() -> None:
     hostile = "x\x1b]0;taken over\x07"
-    fact = Diagnostic(area="a", name=hostile, state="bad", value=hostile, advice=f"do {hostile}")
+    fact = DoctorDiagnostic(area="a", name=hostile, state="bad", value=hostile, advice=f"do {hostile}")
     assert "\x1b" not in "".join(format_diagnostic_lines([fact], colours=False))

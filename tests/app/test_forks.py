@@ -407,7 +407,7 @@ async def test_a_running_agent_answers_a_progress_query_without_a_trace(tmp_path
     async def wait_here() -> str:
         """Wait."""
         (glimpse,) = session.services.supervisor.list_agents()
-        summaries.append(await session.services.supervisor.summarize_progress(glimpse.agent))
+        summaries.append(await session.services.supervisor.ask_agent_for_progress(glimpse.agent))
         return "waited"
 
     def fork(request: ModelRequest) -> Any:
@@ -423,7 +423,7 @@ async def test_a_running_agent_answers_a_progress_query_without_a_trace(tmp_path
         await run_to_end(session)
         (glimpse,) = session.services.supervisor.list_agents()
         with pytest.raises(AgentRequestRefused, match="not running"):
-            await session.services.supervisor.summarize_progress(glimpse.agent)
+            await session.services.supervisor.ask_agent_for_progress(glimpse.agent)
     assert summaries == ["Counting berths in harbour.txt; seven so far."]
     assert list_reports(session) == ["nine"]
     assert "seven so far" not in find_transcript(session, glimpse.agent).read_text()

@@ -98,7 +98,7 @@ async def test_a_foreign_change_is_journaled_without_reading_completed_tasks(
     journaled.start_watching()
     await told_of("task 500", "completed")
     assert len(disk.changes) == 500
-    await other.view_tasks()
+    await other.get_live_task_mapping()
     pieces.clear()
     new = await other.create(TaskDraft(subject="new", description=""))
     await told_of("new", "pending")

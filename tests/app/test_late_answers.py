@@ -147,12 +147,12 @@ async def test_a_late_deny_a_second_answer_and_an_unknown_id_are_refused_with_th
     async with open_session(tmp_path, model, resume=session_id, **ATTENDED) as session:
         late = session.services.question_broker.late_answers
         with pytest.raises(StateFileError, match="nothing left to deny"):
-            late.submit_answer(question, DenyAnswer(reason="no"))
+            late.submit_late_answer(question, DenyAnswer(reason="no"))
         with pytest.raises(StateFileError, match="There is no question 'other'"):
-            late.submit_answer("other", AllowAnswer())
-        late.submit_answer(question, AllowAnswer())
+            late.submit_late_answer("other", AllowAnswer())
+        late.submit_late_answer(question, AllowAnswer())
         with pytest.raises(StateFileError, match="counts once"):
-            late.submit_answer(question, AllowAnswer())
+            late.submit_late_answer(question, AllowAnswer())
         await collect_events(session.run("go on"))
     assert len(list_queued_items(session)) == 1
     with pytest.raises(StateFileError, match=f"shoal --resume {session_id}"):
@@ -189,7 +189,7 @@ async def test_a_late_answer_queued_at_session_end_is_delivered_after_the_next_r
     async with open_session(
         tmp_path, script_agents(lead=[TOUCH, "unused"]), resume=session_id, **ATTENDED
     ) as session:
-        session.services.question_broker.late_answers.submit_answer(question, AllowAnswer())
+        session.services.question_broker.late_answers.submit_late_answer(question, AllowAnswer())
     async with open_session(
         tmp_path, script_agents(lead=[TOUCH, "heard"]), resume=session_id, **ATTENDED
     ) as session:

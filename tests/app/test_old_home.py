@@ -129,7 +129,7 @@ async def test_undo_restores_files_of_an_old_session(old_home: OldHome) -> None:
 
 
 async def test_an_old_agent_is_resumed_with_its_conversation(old_home: OldHome) -> None:
-    (slow,) = [row for row in build_old_view(old_home, AGENTS).iter_agents() if row.background]
+    (slow,) = [row for row in build_old_view(old_home, AGENTS).iter_agent_rows() if row.background]
     model = script_agents(lead=["It was resumed."], Slow=["Slow but done.", "?", "And this too."])
     async with open_old_session(old_home, model, AGENTS) as session:
         reached = await session.send(slow.id, "One thing more")
@@ -163,7 +163,7 @@ async def test_an_old_task_board_keeps_its_tasks_and_releases_those_of_dead_memb
     assert [task["status"] for task in stored] == ["completed", "pending", "in_progress", "in_progress"]
     record = TeamStore(old_home.home, clock=SystemClock(), ids=IdGenerator(1))
     tasks = await record.open_board("crew").list_tasks()
-    team = await record.rosters.read_team("crew")
+    team = await record.rosters.read_team_roster("crew")
     await record.aclose()
     assert [(task.subject, task.status, task.owner) for task in tasks] == [
         ("Dig", "completed", "ann"),
@@ -209,9 +209,9 @@ async def test_retained_work_of_an_old_agent_is_found(old_home: OldHome) -> None
 
 def test_the_run_view_of_an_old_session_has_its_questions_and_costs(old_home: OldHome) -> None:
     view = build_old_view(old_home, WORK)
-    (lead,) = view.iter_agents()
+    (lead,) = view.iter_agent_rows()
     assert (lead.requests, lead.tool_calls, round(lead.usd, 4)) == (17, 11, 0.316)
-    delta = view.delta_since(0)
+    delta = view.get_delta_since(0)
     assert [row.answer is not None for row in delta.questions] == [True, True, True]
     assert [(row.model, row.requests, round(row.usd, 4)) for row in delta.costs] == [("scripted", 17, 0.316)]
     assert [row.kind for row in delta.notes] == ["unsettled", "warning"]
@@ -219,7 +219,7 @@ def test_the_run_view_of_an_old_session_has_its_questions_and_costs(old_home: Ol
 
 
 def test_the_run_view_of_an_old_session_has_its_agent_tree(old_home: OldHome) -> None:
-    rows = list(build_old_view(old_home, AGENTS).iter_agents())
+    rows = list(build_old_view(old_home, AGENTS).iter_agent_rows())
     assert [(row.depth, row.state, row.background) for row in rows] == [
         (0, "idle", False),
         (1, "completed", False),
@@ -231,12 +231,12 @@ def test_the_run_view_of_an_old_session_has_its_agent_tree(old_home: OldHome) ->
 
 def test_the_run_view_of_an_old_team_has_members_tasks_and_mail(old_home: OldHome) -> None:
     view = build_old_view(old_home, TEAM)
-    assert [(row.name, row.team) for row in view.iter_agents()] == [
+    assert [(row.name, row.team) for row in view.iter_agent_rows()] == [
         ("lead", ""),
         ("bob", "crew"),
         ("ann", "crew"),
     ]
-    delta = view.delta_since(0)
+    delta = view.get_delta_since(0)
     assert {row.subject: (row.status, row.owner) for row in delta.tasks} == {
         "Dig": ("completed", "ann"),
         "Fill": ("pending", "bob"),

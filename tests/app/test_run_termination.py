@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from shoal.app.run_access.run_handle import RunHandle, send_control_command, watch_run_events
-from shoal.app.run_access.run_termination import end_run
+from shoal.app.run_access.run_termination import stop_or_kill_run
 from shoal.core.clock import SystemClock
 from shoal.core.errors import RunUnresponsive, StateFileError
 from shoal.core.events import SessionStarted
@@ -66,7 +66,7 @@ def _short_timeouts(monkeypatch: pytest.MonkeyPatch) -> None:
 async def test_a_run_that_ignores_requests_and_signals_is_killed(tmp_path: Path, control_socket: str) -> None:
     async with start_unresponsive_run(tmp_path, control_socket) as (run, process):
         assert find_session_pid(tmp_path, SESSION) == process.pid
-        await end_run(run)
+        await stop_or_kill_run(run)
         assert not run.is_live
         assert await process.wait() == -9
 
@@ -78,7 +78,7 @@ async def test_a_run_with_a_full_connection_backlog_is_ended(tmp_path: Path, bef
         waiting = [connect_unix_socket(run.directory / "control.sock") for _ in range(before)]
         with pytest.raises(RunUnresponsive, match="does not answer"):
             await send_control_command(run, GetRunStatusCommand(), patience=0.2)
-        await end_run(run)
+        await stop_or_kill_run(run)
         assert await process.wait() == -9
         for each in waiting:
             each.close()
@@ -91,7 +91,7 @@ async def test_the_process_named_in_a_lock_is_trusted_only_if_it_holds_the_lock_
         lock.path.write_text(f"{stranger.pid}\n")
         assert find_session_pid(tmp_path, SESSION) is None
         with pytest.raises(StateFileError):
-            await end_run(RunHandle(session=SESSION, home=tmp_path))
+            await stop_or_kill_run(RunHandle(session=SESSION, home=tmp_path))
         assert stranger.returncode is None
     lock.release()
 

@@ -108,7 +108,7 @@ async def test_the_run_view_is_equal_live_from_deltas_and_from_the_journal(tmp_p
         session.subscribe(lambda event: live.apply_event(event, clock.now()))
         async with RunFollower(run, clock) as followed:
             await run_all_turns(session, "Go.")
-            async for delta in followed.iter_deltas():
+            async for delta in followed.iter_view_deltas():
                 screen.apply_delta(delta)
                 if delta.offset >= run.journal_path.stat().st_size:
                     break
@@ -127,16 +127,16 @@ async def test_the_run_view_is_equal_live_from_deltas_and_from_the_journal(tmp_p
     )
     assert (letter.kind, letter.text, letter.summary) == ("message", "I am digging", "digging")
     assert letter.posted <= letter.taken
-    assert {row.name for row in view.iter_agents()} == {"lead", "ann", "bob"}
+    assert {row.name for row in view.iter_agent_rows()} == {"lead", "ann", "bob"}
     shown = screen.rows
     assert {row.name: row.tokens for row in shown["agents"].values()} == {
-        row.name: row.tokens for row in view.iter_agents()
+        row.name: row.tokens for row in view.iter_agent_rows()
     }
     assert sum(row.requests for row in shown["costs"].values()) == view.costs.requests
     assert [row.id for row in live.mail.values()] == [row.id for row in view.mail.values()]
-    assert msgspec.json.decode(msgspec.json.encode(view.delta_since(0)), type=ViewDelta) == view.delta_since(
-        0
-    )
+    assert msgspec.json.decode(
+        msgspec.json.encode(view.get_delta_since(0)), type=ViewDelta
+    ) == view.get_delta_since(0)
 
 
 @pytest.mark.spec("USR-18")
@@ -146,15 +146,15 @@ async def test_view_deltas_since_any_offset_lead_to_the_same_state(tmp_path: Pat
         run = RunHandle(session=session.id, home=get_home())
     recorded = list(read_journal(run.journal_path))
     whole = Screen()
-    whole.apply_delta(build_run_view(recorded).delta_since(0))
+    whole.apply_delta(build_run_view(recorded).get_delta_since(0))
     for cut in range(1, len(recorded), 7):
         screen, view = Screen(), RunView()
         for each in recorded[:cut]:
             view.apply_recorded_event(each)
-        screen.apply_delta(view.delta_since(0))
+        screen.apply_delta(view.get_delta_since(0))
         for each in recorded[cut:]:
             view.apply_recorded_event(each)
-        screen.apply_delta(view.delta_since(screen.offset))
+        screen.apply_delta(view.get_delta_since(screen.offset))
         assert screen.rows == whole.rows
 
 
@@ -207,7 +207,7 @@ async def test_an_event_is_in_a_view_delta_within_a_second(tmp_path: Path) -> No
     async with open_session(tmp_path, script_team(lead=["Done."])) as session:
         await run_all_turns(session, "Go.")
         async with RunFollower(RunHandle(session=session.id, home=get_home()), clock) as followed:
-            deltas = followed.iter_deltas()
+            deltas = followed.iter_view_deltas()
             first = await anext(deltas)
             session.emit_event(NoteAdded(agent=LEAD_ID, text="Look here."))
             async with asyncio.timeout(10):
@@ -264,17 +264,19 @@ async def test_a_dead_run_shows_no_working_agent_and_continues_in_the_same_run_v
     clock = SystemClock()
     async with RunFollower(run, clock) as followed:
         assert not followed.is_live
-        assert not any(row.state == "working" for row in followed.view.iter_agents() if row.name != "lead")
+        assert not any(
+            row.state == "working" for row in followed.view.iter_agent_rows() if row.name != "lead"
+        )
         screen = Screen()
-        screen.apply_delta(followed.view.delta_since(0))
+        screen.apply_delta(followed.view.get_delta_since(0))
         async with open_session(tmp_path, script_digging_team(), resume=session.id) as again:
             await run_all_turns(again, "Go on.")
         async with asyncio.timeout(10):
-            async for delta in followed.iter_deltas(screen.offset):
+            async for delta in followed.iter_view_deltas(screen.offset):
                 screen.apply_delta(delta)
                 if followed.view.run.ended:
                     break
-    assert screen.rows["agents"][("lead",)].requests == followed.view.find_agent("lead").requests  # type: ignore
+    assert screen.rows["agents"][("lead",)].requests == followed.view.find_agent_row("lead").requests  # type: ignore
 
 
 def test_a_question_of_a_dead_process_is_not_open_in_the_next() -> None:
@@ -291,13 +293,13 @@ def test_a_question_of_a_dead_process_is_not_open_in_the_next() -> None:
     )
     for at, event in enumerate(events, 1):
         view.apply_event(event, at)
-    lead = view.find_agent(LEAD_ID)
+    lead = view.find_agent_row(LEAD_ID)
     assert lead is not None
     assert (lead.state, lead.question) == ("waiting", "q-1")
     offset = view.offset
     view.apply_event(again, 9)
     assert not view.list_open_questions()
-    delta = view.delta_since(offset)
+    delta = view.get_delta_since(offset)
     assert [(row.id, row.answered) for row in delta.questions] == [("q-1", 9)]
     assert [(row.state, row.question) for row in delta.agents] == [("idle", "")]
     view.apply_event(QuestionAnswered(agent=LEAD_ID, question="q-1", answer=AllowAnswer()), 10)
@@ -382,7 +384,7 @@ def test_one_mail_id_in_two_inboxes_is_two_mail_rows() -> None:
     )
     rows = [(row.to, row.text, bool(row.taken)) for row in view.mail.values()]
     assert rows == [("ann", "m-1 to ann", False), ("bob", "m-1 to bob", True)]
-    assert [row.to for row in view.delta_since(2).letters] == ["bob"]
+    assert [row.to for row in view.get_delta_since(2).letters] == ["bob"]
 
 
 def test_the_oldest_mail_of_a_long_run_is_dropped_but_still_counted() -> None:
@@ -423,7 +425,7 @@ def test_the_run_view_retains_the_latest_and_all_open_questions(
     view = build_view(*events)
     assert [row.id for row in view.questions.values()] == ["q-0", "q-4"]
     assert [row.id for row in view.list_open_questions()] == ["q-0"]
-    assert view.delta_since(0).questions_in_all == 5
+    assert view.get_delta_since(0).questions_in_all == 5
 
 
 def test_costs_of_tasks_with_equal_ids_on_two_boards_are_separate() -> None:
@@ -463,7 +465,7 @@ def test_a_member_that_completes_a_task_returns_to_the_one_started_before() -> N
         make_task_changed("2", "completed", "ann"),
         make_request_settled("ann", 2.0),
     )
-    ann = view.find_agent(AgentId("ann@crew"))
+    ann = view.find_agent_row(AgentId("ann@crew"))
     assert ann is not None
     assert ann.task == "#1 do 1"
     assert [(row.id, row.usd) for row in view.tasks.values()] == [("1", 2.0), ("2", 1.0)]

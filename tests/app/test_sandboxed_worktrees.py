@@ -16,7 +16,7 @@ from git_repository import GitRepository, run_git
 from shoal.app.isolation.repository_worktrees import open_worktrees
 from shoal.app.isolation.sandbox_policies import create_worktree_sandbox
 from shoal.app.settings.settings import Settings, load_settings
-from shoal.backends.guarded_processes import GuardedProcesses
+from shoal.backends.guarded_processes import GuardedProcessLauncher
 from shoal.backends.sandbox.landlock import LandlockDriver
 from shoal.core.clock import SystemClock
 from shoal.core.errors import WorkspaceError, WorktreeError
@@ -38,7 +38,7 @@ class WorktreeAgent:
         self.settings = settings
         self.workspace = worktree.create_workspace()
         self.notes: list[str] = []
-        self.processes = GuardedProcesses(SystemClock())
+        self.processes = GuardedProcessLauncher(SystemClock())
 
     async def create_sandbox(self) -> Sandbox:
         record = self.settings.home / "shoal/runs/s"
@@ -183,7 +183,7 @@ async def test_file_tools_write_only_in_the_worktree(agent: WorktreeAgent, tmp_p
         assert not workspace.contains_path(refused)
         assert not workspace.change_directory(refused.parent) or refused.parent == Path("/etc")
     with pytest.raises(WorkspaceError, match=f"change {path}/notes.txt instead"):
-        workspace.read_for_change(main / "notes.txt")
+        workspace.read_file_for_change(main / "notes.txt")
     workspace.write_file(path / "new.txt", b"x")
     workspace.write_file(tmp_path / "beside.txt", b"x")
     assert (path / "new.txt").read_bytes() == b"x"
@@ -239,7 +239,7 @@ async def test_without_a_sandbox_a_worktree_agent_needs_the_weaker_guard_to_be_a
 async def test_landlock_confines_an_agent_if_the_checkout_is_not_in_a_writable_directory(
     agent: WorktreeAgent, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    if why := LandlockDriver().find_problem():
+    if why := LandlockDriver().explain_unavailable():
         pytest.skip(why)
     programs, temporary = tmp_path / "bin", tmp_path / "tmp"
     programs.mkdir()

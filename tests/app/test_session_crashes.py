@@ -20,7 +20,7 @@ from shoal.core.model_requests import ModelRequest
 from shoal.models.scripted_model import ScriptedModel
 from shoal.stores.files.home_paths import get_transcript_path
 from shoal.stores.files.session_files import read_session_transcript
-from shoal.stores.files.usage_summary import summarize_usage
+from shoal.stores.files.usage_summary import summarize_journal_usage
 
 ENDLESS = """
     import asyncio, os, sys, shoal
@@ -136,7 +136,7 @@ async def test_a_request_cut_by_a_crash_is_listed_as_unsettled(tmp_path: Path) -
     child = run_script(script, tmp_path)
     assert child.returncode == -9
     journal = Path(os.environ["SHOAL_HOME"]) / "shoal" / "runs" / child.stdout.strip() / "journal.jsonl"
-    sums = summarize_usage(journal)
+    sums = summarize_journal_usage(journal)
     assert sums.total.usage.input_tokens == 20
     assert sums.total.usage.output_tokens == 10
     assert len(sums.unsettled) == 1

@@ -50,7 +50,7 @@ async def test_limits_come_from_settings_and_flags_override_them(tmp_path: Path)
     ) as session:
         budget = session.agent.budget.budget
     assert budget.limits == BudgetLimits(max_usd=7.0, max_tokens=2_000, max_requests=3, max_seconds=60)
-    assert budget.caps == AgentCaps(max_depth=1, max_concurrent=2, max_total=6)
+    assert budget.agent_caps == AgentCaps(max_depth=1, max_concurrent=2, max_total=6)
     assert budget.per_agent == BudgetLimits(max_usd=1)
     assert budget.per_type == {"Explore": BudgetLimits(max_requests=2)}
 
@@ -104,11 +104,11 @@ async def test_a_resumed_session_counts_the_earlier_costs_of_its_agents(tmp_path
         budget = again.agent.budget.budget
         assert budget.spending_by_agent_type == {"lead": (ASKED, COST), "Explore": (ASKED, COST)}
         assert budget.usd == pytest.approx(2 * COST)
-        assert budget.started_count == 1
+        assert budget.started_agent_count == 1
         refused = budget.open_agent_slot("Plan", 1)
         assert isinstance(refused, BudgetRefusal)
         assert refused.limit == "total"
-        typed = budget.agent_budget(worker, "Explore").reserve(CARD, 10)
+        typed = budget.get_or_create_agent_budget(worker, "Explore").reserve(CARD, 10)
         assert isinstance(typed, BudgetRefusal)
         assert typed.scope == "kind"
         assert (await run_prompt(again)).reason == "done"

@@ -90,7 +90,7 @@ async def test_a_resumed_session_gets_its_memory_once(tmp_path: Path) -> None:
     model = NoteTakingModel()
     async with open_session_with_memory(tmp_path, model) as session:
         await run_all_turns(session, "make tea")
-        assert await get_memory(session).save_notes(session.agent)
+        assert await get_memory(session).write_notes_with_model(session.agent)
         assert "person wants tea" not in str(session.agent.conversation.messages)
     for _ in range(2):
         async with open_session_with_memory(tmp_path, model, resume=session.id) as again:
@@ -105,7 +105,7 @@ async def test_session_memory_is_bounded_and_survives_a_failed_fork(tmp_path: Pa
     model = NoteTakingModel("x" * 3 * MAX_CHARACTERS)
     async with open_session_with_memory(tmp_path, model) as session:
         await run_all_turns(session, "make tea")
-        await get_memory(session).save_notes(session.agent)
+        await get_memory(session).write_notes_with_model(session.agent)
         assert len(get_memory(session).read_notes()) == MAX_CHARACTERS
         model.notes = ModelError("the provider is gone")
         await session.compact()

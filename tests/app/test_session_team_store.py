@@ -16,7 +16,7 @@ from agent_scripts import call_tool, script_agents, spawn_agent
 from shoal.core.clock import SystemClock
 from shoal.core.ids import IdGenerator, slugify_project_path
 from shoal.core.mail import MailMessage
-from shoal.core.mail_bodies import TeammateTerminated
+from shoal.core.mail_bodies import TeammateTerminatedNotice
 from shoal.core.messages import ToolUseBlock
 from shoal.core.model_requests import ModelRequest
 from shoal.core.names import LEAD_NAME, parse_agent_name, parse_team_name
@@ -75,7 +75,7 @@ async def test_the_leads_inbox_is_created_by_the_first_mail_to_it(
 async def test_a_members_end_reaches_the_lead_as_a_turn_and_not_as_mail(
     tmp_path: Path, team_store: shoal.TeamStore, team: TeamRoster
 ) -> None:
-    ended = TeammateTerminated(task="7", kind="in_process_teammate", status="completed")
+    ended = TeammateTerminatedNotice(task="7", kind="in_process_teammate", status="completed")
     received: list[str] = []
 
     def choose_reply(request: ModelRequest) -> Any:

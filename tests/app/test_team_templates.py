@@ -18,7 +18,7 @@ from shoal.app.definitions.agent_catalog import load_agent_catalog
 from shoal.app.session.team_start import start_team_from_template
 from shoal.app.teams.team_templates import (
     TeamTemplateCatalog,
-    TeamTemplateLimits,
+    UserLimitsForTeamTemplate,
     check_team_template,
     load_team_templates,
     read_team_template_file,
@@ -234,7 +234,7 @@ async def test_the_shipped_feature_team_plans_builds_and_reworks_until_accepted(
 def test_every_shipped_template_is_valid_and_needs_no_trust(tmp_path: Path) -> None:
     found = load_project_templates(tmp_path)
     definitions = load_agent_catalog(cwd=tmp_path, home=get_home())
-    allowed = TeamTemplateLimits(mode="default", max_usd=0.01, max_tokens=1)
+    allowed = UserLimitsForTeamTemplate(mode="default", max_usd=0.01, max_tokens=1)
     assert [each.name for each in found.effective] == ["bug-hunt", "feature", "review"]
     for each in found.effective:
         assert each.template is not None, each.problem
@@ -398,7 +398,7 @@ def test_an_unknown_agent_type_is_reported_with_its_line(tmp_path: Path) -> None
 def test_a_project_template_cannot_widen_permissions(more: str, words: str, tmp_path: Path) -> None:
     text = f"{HEAD}{ROLE}{more}---\n"
     definitions = load_agent_catalog(cwd=tmp_path, home=get_home())
-    allowed = TeamTemplateLimits(mode="default", max_usd=5, max_tokens=1000)
+    allowed = UserLimitsForTeamTemplate(mode="default", max_usd=5, max_tokens=1000)
     with pytest.raises(InvalidTeamTemplate, match=words) as refused:
         check_team_template(write_template(tmp_path / "project", text), definitions, allowed)
     assert refused.value.problem.line == 6

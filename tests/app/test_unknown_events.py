@@ -26,7 +26,7 @@ def append_unknown_events(old_home: OldHome, *types: str) -> Path:
 def test_the_run_view_notes_each_unknown_event_type_once(old_home: OldHome) -> None:
     journal = append_unknown_events(old_home, "teleported", "teleported", "cloned")
     view = build_run_view(read_journal(journal))
-    notes = [row for row in view.delta_since(0).notes if row.kind == "unknown"]
+    notes = [row for row in view.get_delta_since(0).notes if row.kind == "unknown"]
     assert ["'teleported'" in notes[0].text, "'cloned'" in notes[1].text, len(notes)] == [True, True, 2]
     assert view.offset == journal.stat().st_size
     assert view.run.ended

@@ -6,12 +6,12 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from shoal.backends.guarded_processes import GuardedProcesses
+from shoal.backends.guarded_processes import GuardedProcessLauncher
 from shoal.core.clock import SystemClock
 
 
 @pytest.fixture
-async def processes() -> AsyncIterator[GuardedProcesses]:
-    guarded = GuardedProcesses(SystemClock())
+async def processes() -> AsyncIterator[GuardedProcessLauncher]:
+    guarded = GuardedProcessLauncher(SystemClock())
     yield guarded
     await guarded.aclose()

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from shoal.backends.guarded_processes import GuardedProcess, GuardedProcesses
+from shoal.backends.guarded_processes import GuardedProcess, GuardedProcessLauncher
 from shoal.backends.sandbox.sandbox_driver import SandboxDriver
 from shoal.core.ports import ProcessLaunch
 from shoal.core.sandbox import SandboxPolicy
@@ -17,7 +17,7 @@ TIMEOUT = 10.0
 
 
 class SandboxHarness:
-    def __init__(self, top: Path, processes: GuardedProcesses, driver: SandboxDriver | None) -> None:
+    def __init__(self, top: Path, processes: GuardedProcessLauncher, driver: SandboxDriver | None) -> None:
         self.top = top
         self.project = top / "project"
         self.home = top / "home"

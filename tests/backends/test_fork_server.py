@@ -178,14 +178,14 @@ LEAD = """
 import asyncio, json, os, sys
 from pathlib import Path
 from shoal.backends.process_backend import ProcessBackend
-from shoal.backends.guarded_processes import GuardedProcesses
+from shoal.backends.guarded_processes import GuardedProcessLauncher
 from shoal.core.member_backends import MemberLaunchArgs, MemberLaunch
 from shoal.core.clock import SystemClock
 
 place, order = Path(sys.argv[1]), sys.argv[2]
 
 async def main():
-    processes = GuardedProcesses(SystemClock())
+    processes = GuardedProcessLauncher(SystemClock())
     backend = ProcessBackend(
         processes, SystemClock(), entry="forked_entry:main", log_directory=place.parent / "logs"
     )
@@ -200,7 +200,7 @@ async def main():
         members.append(await backend.spawn_member(launch))
     for member in members:
         assert await member.channel.receive() == b"up"
-    print(processes.guardian_pid, backend.server_pid, flush=True)
+    print(processes.guardian_pid, backend.fork_server_pid, flush=True)
     await asyncio.Event().wait()
 
 asyncio.run(main())

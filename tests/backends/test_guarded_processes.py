@@ -1,4 +1,4 @@
-"""GuardedProcesses: start, stop and guardian failures."""
+"""Guarded processes: start, stop and guardian failures."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from process_helpers import is_running
 
-from shoal.backends.guarded_processes import GuardedProcess, GuardedProcesses
+from shoal.backends.guarded_processes import GuardedProcess, GuardedProcessLauncher
 from shoal.core.clock import Deadline, SystemClock
 from shoal.core.errors import ProcessError
 from shoal.core.ports import ProcessLaunch
@@ -36,7 +36,7 @@ class Piped:
 
 
 async def start_piped(
-    processes: GuardedProcesses, *argv: str, env: dict[str, str] = ENV, cwd: Path = Path("/")
+    processes: GuardedProcessLauncher, *argv: str, env: dict[str, str] = ENV, cwd: Path = Path("/")
 ) -> Piped:
     read, write = os.pipe()
     try:
@@ -55,19 +55,19 @@ async def start_piped(
     return Piped(process, reader)
 
 
-async def test_a_process_returns_its_output_and_exit_status(processes: GuardedProcesses) -> None:
+async def test_a_process_returns_its_output_and_exit_status(processes: GuardedProcessLauncher) -> None:
     piped = await start_piped(processes, "sh", "-c", "echo out; echo err >&2; exit 7")
     assert await piped.process.wait() == 7
     assert await piped.rest() == "out\nerr\n"
 
 
-async def test_death_by_a_signal_is_a_negative_status(processes: GuardedProcesses) -> None:
+async def test_death_by_a_signal_is_a_negative_status(processes: GuardedProcessLauncher) -> None:
     piped = await start_piped(processes, "sh", "-c", "kill -SEGV $$")
     assert await piped.process.wait() == -signal.SIGSEGV
 
 
 async def test_a_process_has_its_own_session_no_terminal_and_no_input(
-    processes: GuardedProcesses,
+    processes: GuardedProcessLauncher,
 ) -> None:
     piped = await start_piped(processes, "sh", "-c", "cat; cat /proc/$$/stat")
     fields = (await piped.rest()).rpartition(")")[2].split()
@@ -75,26 +75,26 @@ async def test_a_process_has_its_own_session_no_terminal_and_no_input(
     assert (group, session, terminal) == (pid, pid, 0)
 
 
-async def test_a_process_inherits_only_its_three_descriptors(processes: GuardedProcesses) -> None:
+async def test_a_process_inherits_only_its_three_descriptors(processes: GuardedProcessLauncher) -> None:
     piped = await start_piped(
         processes, "sh", "-c", "for n in 0 1 2 3 4 5 6 7 8 9; do [ -e /proc/$$/fd/$n ] && echo $n; done"
     )
     assert (await piped.rest()).split() == ["0", "1", "2"]
 
 
-async def test_signals_have_their_default_meaning_in_a_process(processes: GuardedProcesses) -> None:
+async def test_signals_have_their_default_meaning_in_a_process(processes: GuardedProcessLauncher) -> None:
     piped = await start_piped(processes, "grep", "-E", "^Sig(Ign|Blk)", "/proc/self/status")
     masks = [int(line.split()[1], 16) for line in (await piped.rest()).splitlines()]
     # 32 and 33 belong to the C library and cannot be set.
     assert [mask & 0x7FFF_FFFF for mask in masks] == [0, 0]
 
 
-async def test_a_process_gets_exactly_the_given_environment(processes: GuardedProcesses) -> None:
+async def test_a_process_gets_exactly_the_given_environment(processes: GuardedProcessLauncher) -> None:
     piped = await start_piped(processes, "env", env={**ENV, "A": "1"})
     assert sorted((await piped.rest()).splitlines()) == ["A=1", f"PATH={ENV['PATH']}"]
 
 
-async def test_an_environment_of_200_kb_arrives_whole(processes: GuardedProcesses) -> None:
+async def test_an_environment_of_200_kb_arrives_whole(processes: GuardedProcessLauncher) -> None:
     big = {f"V{n}": f"{n}" * 1000 for n in range(100)} | {"LAST": "x" * 100_000}
     piped = await start_piped(processes, "sh", "-c", "env | wc -c; echo ${#LAST}", env={**ENV, **big})
     size, last = (await piped.rest()).split()
@@ -102,7 +102,9 @@ async def test_an_environment_of_200_kb_arrives_whole(processes: GuardedProcesse
     assert last == "100000"
 
 
-async def test_names_that_are_not_utf8_arrive_unchanged(processes: GuardedProcesses, tmp_path: Path) -> None:
+async def test_names_that_are_not_utf8_arrive_unchanged(
+    processes: GuardedProcessLauncher, tmp_path: Path
+) -> None:
     odd = Path(os.fsdecode(os.fsencode(tmp_path) + b"/\xff\xfe dir"))
     odd.mkdir()
     piped = await start_piped(
@@ -123,7 +125,7 @@ async def test_names_that_are_not_utf8_arrive_unchanged(processes: GuardedProces
     ],
 )
 async def test_a_failed_start_of_a_process_says_why(
-    processes: GuardedProcesses, launch: dict[str, object], says: str
+    processes: GuardedProcessLauncher, launch: dict[str, object], says: str
 ) -> None:
     with pytest.raises(ProcessError, match=says):
         await processes.start_process(
@@ -132,7 +134,9 @@ async def test_a_failed_start_of_a_process_says_why(
     assert await (await start_piped(processes, "true")).process.wait() == 0
 
 
-async def test_a_hundred_concurrent_processes_return_their_own_statuses(processes: GuardedProcesses) -> None:
+async def test_a_hundred_concurrent_processes_return_their_own_statuses(
+    processes: GuardedProcessLauncher,
+) -> None:
     piped = await asyncio.gather(
         *(start_piped(processes, "sh", "-c", f"echo {n}; exit {n}") for n in range(100))
     )
@@ -140,7 +144,7 @@ async def test_a_hundred_concurrent_processes_return_their_own_statuses(processe
     assert [await p.rest() for p in piped] == [f"{n}\n" for n in range(100)]
 
 
-async def test_stop_lets_a_process_end_itself(processes: GuardedProcesses) -> None:
+async def test_stop_lets_a_process_end_itself(processes: GuardedProcessLauncher) -> None:
     piped = await start_piped(
         processes,
         "bash",
@@ -163,7 +167,9 @@ async def test_stop_lets_a_process_end_itself(processes: GuardedProcesses) -> No
         pytest.param("trap '' TERM; setsid sh -c 'echo ready; sleep 99'; true", id="a child left the group"),
     ],
 )
-async def test_stop_returns_within_a_second_of_its_grace(processes: GuardedProcesses, script: str) -> None:
+async def test_stop_returns_within_a_second_of_its_grace(
+    processes: GuardedProcessLauncher, script: str
+) -> None:
     piped = await start_piped(processes, "bash", "-c", script)
     assert await piped.line() == "ready"
     started = time.monotonic()
@@ -173,7 +179,7 @@ async def test_stop_returns_within_a_second_of_its_grace(processes: GuardedProce
     await piped.rest()
 
 
-async def test_the_members_of_a_group_have_the_whole_grace_to_end(processes: GuardedProcesses) -> None:
+async def test_the_members_of_a_group_have_the_whole_grace_to_end(processes: GuardedProcessLauncher) -> None:
     worker = "trap 'sleep 0.2; echo finished; exit' TERM; echo ready; while :; do sleep 0.05; done"
     piped = await start_piped(processes, "bash", "-c", f'bash -c "{worker}" & wait')
     assert await piped.line() == "ready"
@@ -181,7 +187,7 @@ async def test_the_members_of_a_group_have_the_whole_grace_to_end(processes: Gua
     assert "finished" in await piped.rest()
 
 
-async def test_a_cancelled_start_leaves_no_process(processes: GuardedProcesses, tmp_path: Path) -> None:
+async def test_a_cancelled_start_leaves_no_process(processes: GuardedProcessLauncher, tmp_path: Path) -> None:
     read, write = os.pipe()
     starting = asyncio.ensure_future(
         processes.start_process(
@@ -202,7 +208,7 @@ async def test_a_cancelled_start_leaves_no_process(processes: GuardedProcesses, 
 
 
 async def test_closing_ends_all_processes_and_refuses_new_ones() -> None:
-    processes = GuardedProcesses(SystemClock())
+    processes = GuardedProcessLauncher(SystemClock())
     piped = await start_piped(processes, "bash", "-c", "echo $$; setsid sleep 1000 & sleep 1000")
     pid = int(await piped.line())
     await processes.aclose()
@@ -214,13 +220,15 @@ async def test_closing_ends_all_processes_and_refuses_new_ones() -> None:
         await start_piped(processes, "true")
 
 
-async def test_the_guardian_starts_with_the_first_process_and_not_before(processes: GuardedProcesses) -> None:
+async def test_the_guardian_starts_with_the_first_process_and_not_before(
+    processes: GuardedProcessLauncher,
+) -> None:
     assert processes.guardian_pid is None
     await start_piped(processes, "true")
     assert processes.guardian_pid is not None
 
 
-async def test_a_killed_guardian_is_noticed_at_once_and_replaced(processes: GuardedProcesses) -> None:
+async def test_a_killed_guardian_is_noticed_at_once_and_replaced(processes: GuardedProcessLauncher) -> None:
     piped = await start_piped(processes, "bash", "-c", "echo $$; sleep 1000")
     await piped.line()
     first = processes.guardian_pid
@@ -238,7 +246,7 @@ async def test_a_killed_guardian_is_noticed_at_once_and_replaced(processes: Guar
     assert processes.guardian_pid != first
 
 
-async def test_the_guardian_survives_terminal_signals(processes: GuardedProcesses) -> None:
+async def test_the_guardian_survives_terminal_signals(processes: GuardedProcessLauncher) -> None:
     await start_piped(processes, "true")
     assert processes.guardian_pid is not None
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT):
@@ -255,7 +263,7 @@ class ShortDeadlineClock(SystemClock):
 
 @pytest.mark.spec("USR-07")
 async def test_a_guardian_that_hangs_is_replaced() -> None:
-    processes = GuardedProcesses(ShortDeadlineClock())
+    processes = GuardedProcessLauncher(ShortDeadlineClock())
     piped = await start_piped(processes, "sh", "-c", "echo ready; sleep 1000")
     await piped.line()
     assert processes.guardian_pid is not None
@@ -269,7 +277,7 @@ async def test_a_guardian_that_hangs_is_replaced() -> None:
     await processes.aclose()
 
 
-async def test_stop_waits_for_members_that_left_the_group(processes: GuardedProcesses) -> None:
+async def test_stop_waits_for_members_that_left_the_group(processes: GuardedProcessLauncher) -> None:
     stubborn = "trap '' TERM; echo \\$\\$; sleep 99; sleep 99"
     piped = await start_piped(processes, "bash", "-c", f'setsid bash -c "{stubborn}" & wait')
     stray = int(await piped.line())

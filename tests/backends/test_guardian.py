@@ -16,14 +16,14 @@ from process_helpers import wait_for_exit
 LEAD = """
 import asyncio, os, sys
 from pathlib import Path
-from shoal.backends.guarded_processes import GuardedProcesses
+from shoal.backends.guarded_processes import GuardedProcessLauncher
 from shoal.core.clock import SystemClock
 from shoal.core.ports import ProcessLaunch
 
 FAMILY = sys.argv[1]
 
 async def main():
-    processes = GuardedProcesses(SystemClock())
+    processes = GuardedProcessLauncher(SystemClock())
     held = os.open(sys.argv[2], os.O_WRONLY)
     for _ in range(3):
         await processes.start_process(ProcessLaunch(

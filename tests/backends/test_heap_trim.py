@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from agent_scripts import call_tool, run_all_turns
-from shoal.app.session.member_main import free_memory_when_idle
+from shoal.app.session.member_main import trim_heap_when_member_idles
 from shoal.backends import heap_trim
 from team_scripts import open_session, script_team, spawn_member
 
@@ -47,6 +47,6 @@ async def test_the_heap_is_trimmed_when_a_member_goes_idle(
     monkeypatch.setattr(heap_trim, "trim_heap", lambda: given.append(1))
     lead = [call_tool("TeamCreate", team_name="crew"), spawn_member("ann"), "wait"]
     async with open_session(tmp_path, script_team(lead=lead, ann=["done"])) as session:
-        free_memory_when_idle(session)
+        trim_heap_when_member_idles(session)
         await run_all_turns(session, "Go.")
     assert given == [1]

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from process_helpers import is_running, wait_for_member_exit
 
-from shoal.backends.guarded_processes import GuardedProcesses
+from shoal.backends.guarded_processes import GuardedProcessLauncher
 from shoal.backends.pane_backend import PaneBackend
 from shoal.backends.process_backend import ProcessBackend
 from shoal.backends.tmux_panes import TmuxPanes
@@ -64,7 +64,7 @@ async def open_backend(
     environ: dict[str, str], root: Path, notes: list[str], viewer: tuple[str, ...] = WAITING_PROGRAM
 ) -> AsyncIterator[PaneBackend]:
     clock = SystemClock()
-    processes = GuardedProcesses(clock)
+    processes = GuardedProcessLauncher(clock)
     panes = TmuxPanes(environ, processes, clock, session_name="shoal-11111111")
     members = ProcessBackend(processes, clock, entry="forked_entry:main", log_directory=root / "logs")
     backend = PaneBackend(
@@ -104,9 +104,9 @@ async def test_a_member_runs_in_a_process_and_its_pane_shows_a_viewer(
         assert str(member.pid) not in tmux.list_panes("#{pane_pid}")
         viewer = int(tmux("display-message", "-p", "-t", member.pane, "#{pane_pid}"))
         assert b"secret" not in Path(f"/proc/{viewer}/environ").read_bytes()
-        assert backend.is_alive(member)
+        assert backend.is_process_alive(member)
         await member.stop(grace=5)
-        assert not backend.is_alive(member)
+        assert not backend.is_process_alive(member)
         assert not is_running(member.pid)
         assert tmux.list_panes("#{pane_id}") == [lead]
         assert await wait_for_member_exit(member) == "it was killed by signal 15"
@@ -122,7 +122,7 @@ async def test_a_member_survives_the_closing_of_its_pane(tmux: TmuxServer, tmp_p
         await wait_until_up(member)
         tmux("kill-pane", "-t", member.pane)
         await tmux.wait_until(lambda: member.pane not in tmux.list_panes("#{pane_id}"))
-        assert backend.is_alive(member)
+        assert backend.is_process_alive(member)
         assert is_running(member.pid)
         await member.stop(grace=5)
         assert not is_running(member.pid)
@@ -147,7 +147,7 @@ async def test_members_survive_a_killed_tmux_server_and_one_note_says_so(
         async with asyncio.timeout(20):
             told = await notes.get()
         assert told == "tmux ended, and every pane with it. The teammates work on without them."
-        assert all(map(backend.is_alive, members))
+        assert all(map(backend.is_process_alive, members))
         # The next one is not lost either.
         late = await backend.spawn_member(make_pane_launch(tmp_path, "dave"))
         await wait_until_up(late)
@@ -171,7 +171,7 @@ async def test_a_failed_viewer_is_noted_and_its_member_survives(tmux: TmuxServer
         async with asyncio.timeout(20):
             told = await notes.get()
         assert told == "The view of alice in its pane failed: it ended with status 3. alice works on."
-        assert backend.is_alive(member)
+        assert backend.is_process_alive(member)
         await member.stop(grace=5)
 
 
@@ -200,12 +200,12 @@ async def test_a_foreign_program_runs_in_its_pane_with_its_launch_arguments(
         assert env["TERM"] != "dumb"
         assert not [name for name, value in env.items() if "alice" in value or "roof@" in value]
         assert str(member.pid) == tmux("display-message", "-p", "-t", member.pane, "#{pane_pid}")
-        assert backend.is_alive(member)
+        assert backend.is_process_alive(member)
         waiting = asyncio.create_task(wait_for_member_exit(member))
         await tmux.wait_for_text(member.pane, "status?")
         tmux("send-keys", "-t", member.pane, "4", "Enter")
         assert await waiting == "it ended with status 4"
-        assert not backend.is_alive(member)
+        assert not backend.is_process_alive(member)
         assert tmux.list_panes("#{pane_id}") == [lead]
 
 

@@ -16,7 +16,7 @@ import pytest
 from process_helpers import wait_for_exit, wait_for_exits_in, wait_for_member_exit
 
 from process_search import find_processes_in
-from shoal.backends.guarded_processes import GuardedProcesses
+from shoal.backends.guarded_processes import GuardedProcessLauncher
 from shoal.backends.process_backend import ForkedMemberProcess, ProcessBackend
 from shoal.core.clock import SystemClock
 from shoal.core.errors import ProcessError
@@ -31,7 +31,7 @@ DAEMON = "(setsid sh -c 'echo up; exec >/dev/null; sleep 999' &) ; exec sleep 99
 
 
 @pytest.fixture
-async def backend(processes: GuardedProcesses, tmp_path: Path) -> AsyncIterator[ProcessBackend]:
+async def backend(processes: GuardedProcessLauncher, tmp_path: Path) -> AsyncIterator[ProcessBackend]:
     made = ProcessBackend(processes, SystemClock(), entry=ENTRY, log_directory=tmp_path / "logs")
     yield made
     await made.aclose()
@@ -83,10 +83,10 @@ async def test_a_backend_spawns_and_stops_members_and_reports_whether_they_are_a
     member = await seen.spawn_member(make_launch(tmp_path, do="wait"))
     assert await receive_member_message(member) == b"up"
     assert member.pane == "process"
-    assert seen.is_alive(member)
+    assert seen.is_process_alive(member)
     os.kill(member.pid, 0)
     await member.stop(grace=5)
-    assert not seen.is_alive(member)
+    assert not seen.is_process_alive(member)
     with pytest.raises(ProcessLookupError):
         os.kill(member.pid, 0)
     assert await wait_for_member_exit(member) == "it was killed by signal 15"
@@ -102,7 +102,7 @@ async def test_a_child_has_its_own_environment_directory_group_and_name(
     assert description["env"] == env
     assert description["cwd"] == str(work_directory)
     assert description["group"] == description["session"] == description["pid"]
-    assert description["parent"] == backend.server_pid
+    assert description["parent"] == backend.fork_server_pid
     assert description["name"] == "shoal:researche"
 
 
@@ -132,7 +132,7 @@ async def test_a_child_is_like_a_fresh_interpreter(backend: ProcessBackend, tmp_
 
 
 async def test_preloaded_modules_are_imported_in_every_child(
-    processes: GuardedProcesses, tmp_path: Path
+    processes: GuardedProcessLauncher, tmp_path: Path
 ) -> None:
     backend = ProcessBackend(
         processes, SystemClock(), entry=ENTRY, preload=["shoal.core.cron"], log_directory=tmp_path
@@ -153,7 +153,7 @@ async def test_sixteen_concurrent_spawns_share_one_server(backend: ProcessBacken
     parents = {
         Path(f"/proc/{member.pid}/stat").read_text().rpartition(")")[2].split()[1] for member in members
     }
-    assert parents == {str(backend.server_pid)}
+    assert parents == {str(backend.fork_server_pid)}
     for member in members:
         member.channel.close()
     assert {await wait_for_member_exit(member) for member in members} == {"it ended with status 0"}
@@ -169,9 +169,9 @@ async def test_a_child_echoes_messages_of_megabytes(backend: ProcessBackend, tmp
 
 
 async def test_a_prepared_server_is_used_for_the_next_spawn(backend: ProcessBackend, tmp_path: Path) -> None:
-    assert backend.server_pid is None
+    assert backend.fork_server_pid is None
     await backend.start_setup()
-    server = backend.server_pid
+    server = backend.fork_server_pid
     assert server is not None
     description = await describe_child(backend, make_launch(tmp_path, do="describe"))
     assert description["parent"] == server
@@ -195,7 +195,7 @@ async def test_a_child_that_dies_at_once_is_reported(backend: ProcessBackend, tm
     member = await backend.spawn_member(make_launch(tmp_path, do="die"))
     assert await receive_member_message(member) is None
     assert await wait_for_member_exit(member) == "it was killed by signal 9"
-    assert not backend.is_alive(member)
+    assert not backend.is_process_alive(member)
     member.channel.close()
 
 
@@ -216,7 +216,9 @@ async def test_a_failed_start_of_a_child_says_why(
     assert (await describe_child(backend, make_launch(tmp_path, do="describe")))["cwd"] == str(tmp_path)
 
 
-async def test_a_failed_import_of_the_server_says_why(processes: GuardedProcesses, tmp_path: Path) -> None:
+async def test_a_failed_import_of_the_server_says_why(
+    processes: GuardedProcessLauncher, tmp_path: Path
+) -> None:
     backend = ProcessBackend(processes, SystemClock(), entry="no_such_module:main", log_directory=tmp_path)
     for _ in range(2):
         with pytest.raises(ProcessError, match="ModuleNotFoundError: No module named 'no_such_module'"):
@@ -224,7 +226,7 @@ async def test_a_failed_import_of_the_server_says_why(processes: GuardedProcesse
     await backend.aclose()
 
 
-async def test_an_invalid_log_directory_is_named(processes: GuardedProcesses, tmp_path: Path) -> None:
+async def test_an_invalid_log_directory_is_named(processes: GuardedProcessLauncher, tmp_path: Path) -> None:
     (tmp_path / "taken").touch()
     backend = ProcessBackend(processes, SystemClock(), entry=ENTRY, log_directory=tmp_path / "taken")
     with pytest.raises(ProcessError, match=r"fork server .* cannot be started: .*taken"):
@@ -286,20 +288,20 @@ async def test_children_end_with_their_fork_server_and_the_next_spawn_starts_ano
         for n in range(3)
     ]
     assert [await receive_member_message(member) for member in members] == [b"up"] * 3
-    first = backend.server_pid
+    first = backend.fork_server_pid
     assert first is not None
     os.kill(first, signal.SIGKILL)
     for member in members:
         assert "fork server" in await wait_for_member_exit(member)
-        assert not backend.is_alive(member)
+        assert not backend.is_process_alive(member)
         await member.stop()
     assert await asyncio.to_thread(wait_for_exits_in, work_directory, within=5)
     description = await describe_child(backend, make_launch(tmp_path, do="describe"))
-    assert description["parent"] == backend.server_pid != first
+    assert description["parent"] == backend.fork_server_pid != first
 
 
 async def test_the_fork_server_and_its_children_end_with_the_guardian(
-    processes: GuardedProcesses, backend: ProcessBackend, tmp_path: Path
+    processes: GuardedProcessLauncher, backend: ProcessBackend, tmp_path: Path
 ) -> None:
     work_directory = tmp_path / "work"
     work_directory.mkdir()
@@ -307,7 +309,7 @@ async def test_the_fork_server_and_its_children_end_with_the_guardian(
         make_launch(work_directory, do="wait", stubborn=True, families=[OWN_SESSION])
     )
     assert await receive_member_message(member) == b"up"
-    server = backend.server_pid
+    server = backend.fork_server_pid
     assert processes.guardian_pid is not None
     assert server is not None
     os.kill(processes.guardian_pid, signal.SIGKILL)
@@ -316,7 +318,7 @@ async def test_the_fork_server_and_its_children_end_with_the_guardian(
     assert await asyncio.to_thread(wait_for_exits_in, work_directory, within=5)
     assert (await describe_child(backend, make_launch(tmp_path, do="describe")))[
         "parent"
-    ] == backend.server_pid
+    ] == backend.fork_server_pid
     member.channel.close()
 
 

@@ -13,32 +13,34 @@ from msgspec.structs import replace
 from sandbox_harness import TIMEOUT, SandboxHarness
 
 from process_search import find_processes_in
-from shoal.backends.guarded_processes import GuardedProcesses
+from shoal.backends.guarded_processes import GuardedProcessLauncher
 from shoal.backends.sandbox.bubblewrap import BubblewrapDriver
 from shoal.backends.sandbox.landlock import LandlockDriver
 
 
 @pytest.fixture
-def plain_harness(tmp_path: Path, processes: GuardedProcesses) -> SandboxHarness:
+def plain_harness(tmp_path: Path, processes: GuardedProcessLauncher) -> SandboxHarness:
     return SandboxHarness(tmp_path / "plain", processes, None)
 
 
 @pytest.fixture
-def bubblewrap_harness(tmp_path: Path, processes: GuardedProcesses) -> SandboxHarness:
+def bubblewrap_harness(tmp_path: Path, processes: GuardedProcessLauncher) -> SandboxHarness:
     driver = BubblewrapDriver(os.environ["PATH"])
-    assert driver.find_problem() is None
+    assert driver.explain_unavailable() is None
     return SandboxHarness(tmp_path / "confined", processes, driver)
 
 
 def find_landlock_driver() -> LandlockDriver:
     driver = LandlockDriver()
-    if problem := driver.find_problem():
+    if problem := driver.explain_unavailable():
         pytest.skip(problem)
     return driver
 
 
 @pytest.fixture(params=[pytest.param("bwrap", marks=pytest.mark.needs("bwrap")), "landlock"])
-def harness(request: pytest.FixtureRequest, tmp_path: Path, processes: GuardedProcesses) -> SandboxHarness:
+def harness(
+    request: pytest.FixtureRequest, tmp_path: Path, processes: GuardedProcessLauncher
+) -> SandboxHarness:
     driver = BubblewrapDriver(os.environ["PATH"]) if request.param == "bwrap" else find_landlock_driver()
     return SandboxHarness(tmp_path / "confined", processes, driver)
 
@@ -127,7 +129,7 @@ async def test_without_network_a_command_cannot_even_reach_localhost(
 
 @pytest.mark.needs("bwrap")
 async def test_a_command_sees_only_its_own_processes(
-    bubblewrap_harness: SandboxHarness, processes: GuardedProcesses
+    bubblewrap_harness: SandboxHarness, processes: GuardedProcessLauncher
 ) -> None:
     _, output = await bubblewrap_harness.run_command(
         "cat /proc/[0-9]*/cmdline | tr '\\0' ' '; echo; ls -d /proc/[0-9]* | wc -l"
@@ -286,7 +288,7 @@ async def test_hidden_sockets_cannot_be_reached(bubblewrap_harness: SandboxHarne
 
 
 async def test_the_guardian_applies_landlock_without_another_interpreter(
-    tmp_path: Path, processes: GuardedProcesses
+    tmp_path: Path, processes: GuardedProcessLauncher
 ) -> None:
     harness = SandboxHarness(tmp_path / "confined", processes, find_landlock_driver())
     with (harness.project / "out").open("wb") as out:
@@ -301,9 +303,11 @@ async def test_the_guardian_applies_landlock_without_another_interpreter(
 
 def test_landlock_names_what_it_cannot_enforce(plain_harness: SandboxHarness) -> None:
     driver, confines = LandlockDriver(), plain_harness.policy
-    assert driver.find_unsupported(confines) is None
+    assert driver.find_unsupported_policy_part(confines) is None
     plain_harness.change_policy(network=False)
-    assert "network" in str(driver.find_unsupported(plain_harness.policy))
+    assert "network" in str(driver.find_unsupported_policy_part(plain_harness.policy))
     (plain_harness.project / "secret").mkdir()
     plain_harness.change_policy(network=True, hidden=(plain_harness.project / "secret",))
-    assert str(plain_harness.project / "secret") in str(driver.find_unsupported(plain_harness.policy))
+    assert str(plain_harness.project / "secret") in str(
+        driver.find_unsupported_policy_part(plain_harness.policy)
+    )

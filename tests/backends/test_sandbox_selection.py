@@ -76,7 +76,7 @@ def test_a_required_sandbox_that_is_missing_is_refused_with_advice(
 def test_a_policy_without_network_is_refused_if_it_cannot_be_enforced(
     launch: ProcessLaunch, tmp_path: Path
 ) -> None:
-    if trouble := LandlockDriver().find_problem():
+    if trouble := LandlockDriver().explain_unavailable():
         pytest.skip(trouble)
     cut = SandboxPolicy(writable=(tmp_path,), network=False)
     box = select_sandbox(
@@ -90,14 +90,14 @@ def test_a_policy_without_network_is_refused_if_it_cannot_be_enforced(
 def test_a_fallback_sandbox_notes_its_gaps_and_does_not_skip_questions(
     tmp_path: Path, launch: ProcessLaunch, policy: SandboxPolicy
 ) -> None:
-    if trouble := LandlockDriver().find_problem():
+    if trouble := LandlockDriver().explain_unavailable():
         pytest.skip(trouble)
     notes: list[str] = []
     box = select_sandbox(
         BubblewrapDriver(str(tmp_path)), LandlockDriver(), policy=policy, notes=notes, auto_allow=True
     )
     assert box.is_active
-    assert not box.can_skip_asking
+    assert not box.can_skip_permission_question
     assert box.wrap_launch(launch) != launch
     box.wrap_launch(launch)
     (note,) = notes
@@ -108,9 +108,11 @@ def test_a_fallback_sandbox_notes_its_gaps_and_does_not_skip_questions(
 @pytest.mark.needs("bwrap")
 def test_a_sandbox_skips_questions_only_with_auto_allow(policy: SandboxPolicy) -> None:
     kind = BubblewrapDriver("/usr/bin:/bin")
-    assert not select_sandbox(kind, policy=policy, notes=[]).can_skip_asking
-    assert select_sandbox(kind, policy=policy, notes=[], auto_allow=True).can_skip_asking
-    assert not select_sandbox(kind, policy=policy, notes=[], auto_allow=True, enabled=False).can_skip_asking
+    assert not select_sandbox(kind, policy=policy, notes=[]).can_skip_permission_question
+    assert select_sandbox(kind, policy=policy, notes=[], auto_allow=True).can_skip_permission_question
+    assert not select_sandbox(
+        kind, policy=policy, notes=[], auto_allow=True, enabled=False
+    ).can_skip_permission_question
 
 
 def test_a_disabled_sandbox_is_neither_probed_nor_noted(

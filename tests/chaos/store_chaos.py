@@ -254,7 +254,7 @@ async def _find_board_faults(home: Path, notes: list[OperationNote]) -> list[str
 
 async def _find_roster_faults(home: Path, notes: list[OperationNote]) -> list[str]:
     rosters = FileRosterStore(home, clock=SystemClock())
-    team = await rosters.read_team(TEAM)
+    team = await rosters.read_team_roster(TEAM)
     await rosters.aclose()
     if team is None:
         return ["the roster is gone"]

@@ -11,7 +11,7 @@ from typing import Any
 from shoal_process import TIMEOUT
 
 from shoal.testing.mock_replies import ReplyLike
-from shoal.testing.scripted_server import MockServerStep, build_script_responder
+from shoal.testing.scripted_server import MockServerScriptStep, build_script_responder
 from shoal.testing.servers import MockServer
 from shoal.wire.model_script_codec import ScriptedToolCall
 
@@ -21,7 +21,7 @@ YES = ("--dangerously-skip-permissions",)
 def script_replies(*steps: dict[str, Any]) -> Callable[[Any], ReplyLike]:
     return build_script_responder(
         [
-            MockServerStep(
+            MockServerScriptStep(
                 **step | {"tools": tuple(ScriptedToolCall(**call) for call in step.get("tools", ()))}
             )
             for step in steps

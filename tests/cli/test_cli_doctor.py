@@ -10,8 +10,8 @@ import pytest
 from shoal_process import MODEL, ShoalProgram
 
 from shoal.app.doctor.health_checks import run_health_checks
-from shoal.app.isolation.machine_checks import Diagnostic
-from shoal.surfaces.cli.main import run
+from shoal.app.isolation.machine_checks import DoctorDiagnostic
+from shoal.surfaces.cli.main import run_command_line
 from shoal.surfaces.terminal.listings import format_diagnostic_lines
 from shoal.testing import chat_server, messages_server
 
@@ -20,7 +20,7 @@ NO_OLLAMA = {"OLLAMA_HOST": "127.0.0.1:9"}
 
 def run_checks(
     home: Path, *, model: str | None = None, settings: str | None = None, **env: str
-) -> dict[str, Diagnostic]:
+) -> dict[str, DoctorDiagnostic]:
     environ = {"SHOAL_HOME": str(home), **NO_OLLAMA, **env}
     facts = run_health_checks(environ, home, model=model, settings=settings)
     return {f"{fact.area}: {fact.name}": fact for fact in facts}
@@ -103,7 +103,7 @@ async def test_doctor_exits_1_when_nothing_can_run_and_prints_no_codes_to_a_pipe
 
 
 def test_doctor_marks_states_with_colours_on_request() -> None:
-    facts = [Diagnostic(area="home", name="directory", state="bad", value="x", advice="do")]
+    facts = [DoctorDiagnostic(area="home", name="directory", state="bad", value="x", advice="do")]
     assert any("\x1b[31mBAD " in line for line in format_diagnostic_lines(facts, colours=True))
 
 
@@ -129,5 +129,5 @@ def test_resume_without_an_id_needs_sessions_to_choose_from(
     project: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(project)
-    assert run(["--resume"]) == 2
+    assert run_command_line(["--resume"]) == 2
     assert "There are no sessions in" in capsys.readouterr().err

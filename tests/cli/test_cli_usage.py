@@ -13,7 +13,7 @@ from shoal_process import ShoalProgram
 
 from shoal.surfaces.cli import flags
 from shoal.surfaces.cli.command_registry import COMMANDS
-from shoal.surfaces.cli.main import root_command, run
+from shoal.surfaces.cli.main import root_command, run_command_line
 
 
 def test_help_shows_examples_commands_flags_and_exit_codes() -> None:
@@ -32,7 +32,7 @@ def test_help_shows_examples_commands_flags_and_exit_codes() -> None:
 
 @pytest.mark.parametrize("name", sorted(COMMANDS))
 def test_every_command_has_help_with_an_example(name: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run([name, "--help"]) == 0
+    assert run_command_line([name, "--help"]) == 0
     help_result = capsys.readouterr().out
     assert f"Usage: shoal {name}" in help_result
     assert f"  shoal {name}" in help_result
@@ -45,7 +45,7 @@ def test_every_command_has_help_with_an_example(name: str, capsys: pytest.Captur
 def test_an_invalid_flag_value_names_the_flag_once(
     flag: str, value: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert run(["-p", "hi", flag, value]) == 2
+    assert run_command_line(["-p", "hi", flag, value]) == 2
     assert capsys.readouterr().err.count(flag) == 1
 
 
@@ -60,7 +60,7 @@ def _parts() -> list[tuple[str, str]]:
 def test_every_subcommand_has_help_with_its_own_example(
     name: str, part: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert run([name, part, "--help"]) == 0
+    assert run_command_line([name, part, "--help"]) == 0
     examples = capsys.readouterr().out.split("Examples:\n")[1].splitlines()
     assert examples
     assert all(f"shoal {name} {part}" in line for line in examples)
@@ -70,14 +70,14 @@ def test_every_subcommand_has_help_with_its_own_example(
 def test_descriptions_in_command_lists_are_not_truncated(
     name: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert run([name, "--help"]) == 0
+    assert run_command_line([name, "--help"]) == 0
     assert "..." not in capsys.readouterr().out.split("\nCommands:\n")[1]
 
 
 def test_help_and_version_load_nothing_heavy() -> None:
     script = (
-        "import sys; from shoal.surfaces.cli.main import run\n"
-        "run(['--help']); run(['--version'])\n"
+        "import sys; from shoal.surfaces.cli.main import run_command_line\n"
+        "run_command_line(['--help']); run_command_line(['--version'])\n"
         "print([m for m in ('httpx', 'rich', 'asyncio', 'msgspec', 'shoal.app.session') if m in sys.modules])"
     )
     help_result = subprocess.run(
@@ -132,7 +132,7 @@ def test_help_and_version_load_nothing_heavy() -> None:
 def test_wrong_usage_exits_2_with_a_suggestion(
     arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert run(arguments) == 2
+    assert run_command_line(arguments) == 2
     out, err = capsys.readouterr()
     assert out == ""
     assert message in err
@@ -142,7 +142,7 @@ def test_wrong_usage_exits_2_with_a_suggestion(
 def test_a_command_without_its_subcommand_shows_only_its_help(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    assert run(["team"]) == 2
+    assert run_command_line(["team"]) == 2
     out, err = capsys.readouterr()
     assert out == ""
     assert err.startswith("Usage: shoal team")

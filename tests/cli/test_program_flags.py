@@ -11,8 +11,8 @@ import pytest
 
 from shoal.app.options import Options
 from shoal.surfaces.cli.flags import options_from_flags
-from shoal.surfaces.cli.main import root_command, run
-from shoal.surfaces.cli.program_flags import split_relayed_servers
+from shoal.surfaces.cli.main import root_command, run_command_line
+from shoal.surfaces.cli.program_flags import split_relayed_mcp_servers
 
 
 def parse_options(*arguments: str) -> Options:
@@ -76,14 +76,14 @@ def test_prompts_and_schemas_can_be_in_files(tmp_path: Path) -> None:
 def test_a_flag_that_cannot_be_used_is_named(
     flags: tuple[str, ...], named: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert run(["-p", "hello", *flags]) == 2
+    assert run_command_line(["-p", "hello", *flags]) == 2
     assert named in capsys.readouterr().err
 
 
 def test_sdk_servers_are_separated_from_other_servers() -> None:
     servers: dict[str, Any] = {"own": {"type": "sdk", "name": "own"}, "other": {"command": "x"}}
     given = json.dumps({"mcpServers": servers})
-    names, rest = split_relayed_servers([given, "file.json", "{broken"])
+    names, rest = split_relayed_mcp_servers([given, "file.json", "{broken"])
     assert names == ("own",)
     assert json.loads(rest[0]) == {"mcpServers": {"other": {"command": "x"}}}
     assert rest[1:] == ("file.json", "{broken")

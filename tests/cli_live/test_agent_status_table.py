@@ -28,7 +28,7 @@ from shoal.core.ids import LEAD_ID, AgentId, RequestId, SessionId
 from shoal.core.questions import AllowAnswer, PermissionQuestion
 from shoal.core.text_format import strip_terminal_codes
 from shoal.core.usage import Usage
-from shoal.surfaces.cli.plain.agent_rows import format_agent_rows, format_detailed_rows
+from shoal.surfaces.cli.plain.agent_rows import format_agent_rows, format_detailed_agent_rows
 from shoal.surfaces.terminal.text_styles import measure_text_width
 
 JOE, ANN = AgentId("a1"), AgentId("a2")
@@ -148,7 +148,7 @@ def test_agents_are_listed_after_their_parents() -> None:
         make_agent_start(ANN),
         make_agent_start(third, JOE, 2),
     )
-    assert [each.agent for each in statuses.iter_tree()] == [LEAD_ID, JOE, third, ANN]
+    assert [each.agent for each in statuses.iter_agents_in_tree_order()] == [LEAD_ID, JOE, third, ANN]
 
 
 @pytest.mark.parametrize("columns", [10, 20, 39, 60, 79, 200])
@@ -162,7 +162,7 @@ def test_a_row_is_never_wider_than_the_screen(columns: int) -> None:
     agents = statuses.list_working_agents()
     for rows in (
         format_agent_rows(agents, 100.0, columns, colours=True),
-        format_detailed_rows(agents, 100.0, columns, colours=True),
+        format_detailed_agent_rows(agents, 100.0, columns, colours=True),
     ):
         assert all(0 < measure_text_width(strip_terminal_codes(row)) <= columns for row in rows)
 

@@ -71,9 +71,10 @@ def test_the_plain_terminal_names_the_missing_tui_extra_and_continues(cli_projec
 
 
 def test_a_headless_run_does_not_import_tui_modules(cli_project: CliProject) -> None:
+    script = write_script(cli_project, {"text": "yes"})
     code = (
-        "import sys; from shoal.surfaces.cli.main import run\n"
-        f"status = run(['-p', 'hi', '--model', {write_script(cli_project, {'text': 'yes'})!r}])\n"
+        "import sys; from shoal.surfaces.cli.main import run_command_line\n"
+        f"status = run_command_line(['-p', 'hi', '--model', {script!r}])\n"
         "print(status, [name for name in ('textual', 'rich', 'starlette') if name in sys.modules])"
     )
     result = subprocess.run(

@@ -49,7 +49,7 @@ from shoal.core.questions import (
 from shoal.core.usage import Usage
 from shoal.surfaces.cli.headless.progress_display import create_progress_display
 from shoal.surfaces.cli.plain.question_dialog import QuestionDialog, format_tool_input
-from shoal.surfaces.cli.plain.turn_printer import TurnPrinter
+from shoal.surfaces.cli.plain.turn_printer import RunEventPrinter
 from shoal.surfaces.terminal.screen import LiveScreen, PlainScreen
 from shoal.surfaces.terminal.text_styles import measure_text_width, truncate_at_word
 from shoal.surfaces.terminal.tool_outcomes import describe_tool_outcome
@@ -82,7 +82,7 @@ def make_tool_finish(call: str, tool: str, preview: str = "", *, is_error: bool 
 
 def print_events(*events: Event, is_observer: bool = False) -> str:
     stream = io.StringIO()
-    printer = TurnPrinter(PlainScreen(stream), is_observer=is_observer)
+    printer = RunEventPrinter(PlainScreen(stream), is_observer=is_observer)
     for event in events:
         printer.print_event(event)
     return stream.getvalue()
@@ -272,7 +272,7 @@ def draw_on_terminal(*events: Event) -> EmulatedScreen:
     """Print the events on a real terminal device of 80 columns, and return its screen."""
     leader, follower = pty.openpty()
     with os.fdopen(follower, "w", encoding="utf-8") as stream, os.fdopen(leader, "rb", buffering=0) as read:
-        printer = TurnPrinter(LiveScreen(stream))
+        printer = RunEventPrinter(LiveScreen(stream))
         for event in events:
             printer.print_event(event)
         stream.write(LAST)
@@ -442,11 +442,11 @@ def test_choices_are_answered_one_after_the_other_by_numbers_or_words() -> None:
     first = MultipleChoice(question="Which?", header="Colour", options=options)
     second = MultipleChoice(question="Which ones?", header="Colours", options=options, multi_select=True)
     asking = QuestionDialog(ChoiceQuestion(id="q", agent=LEAD_ID, choices=(first, second)))
-    assert asking.label == "Colour?"
+    assert asking.prompt_label == "Colour?"
     assert asking.parse_answer_line("1, 2") is None
     assert asking.parse_answer_line("3") is None
     assert asking.parse_answer_line("2") is None
-    assert asking.label == "Colours?"
+    assert asking.prompt_label == "Colours?"
     assert asking.parse_answer_line("1,2") == ChoiceAnswer(
         answers={"Which?": "blue", "Which ones?": "red, blue"}
     )

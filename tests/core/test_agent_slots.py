@@ -24,7 +24,7 @@ def open_idle_slot(budget: Budget) -> AgentSlot:
 async def test_any_number_of_slots_may_be_idle_and_only_a_few_active() -> None:
     budget = create_budget(3)
     members = [open_idle_slot(budget) for _ in range(50)]
-    assert (budget.running_count, budget.started_count) == (0, 50)
+    assert (budget.running_agent_count, budget.started_agent_count) == (0, 50)
     working = most = 0
 
     async def live(member: AgentSlot) -> None:
@@ -33,7 +33,7 @@ async def test_any_number_of_slots_may_be_idle_and_only_a_few_active() -> None:
             await budget.activate_agent_slot(member)
             working += 1
             most = max(most, working)
-            assert budget.running_count == 3 or working < 3
+            assert budget.running_agent_count == 3 or working < 3
             await asyncio.sleep(0)
             working -= 1
             budget.deactivate_agent_slot(member)
@@ -41,7 +41,7 @@ async def test_any_number_of_slots_may_be_idle_and_only_a_few_active() -> None:
     async with asyncio.timeout(20), asyncio.TaskGroup() as lives:
         for member in members:
             lives.create_task(live(member))
-    assert (most, budget.running_count) == (3, 0)
+    assert (most, budget.running_agent_count) == (3, 0)
 
 
 async def test_slots_are_activated_in_the_order_of_their_requests() -> None:
@@ -65,7 +65,7 @@ async def test_slots_are_activated_in_the_order_of_their_requests() -> None:
         budget.close_agent_slot(first)
         # From this moment the slot belongs to the first waiter, even before its task runs again.
         assert isinstance(budget.open_agent_slot("x", 1), BudgetRefusal)
-    assert (order, budget.running_count) == ([0, 1, 2, 3, 4], 0)
+    assert (order, budget.running_agent_count) == ([0, 1, 2, 3, 4], 0)
 
 
 @pytest.mark.parametrize("given", [False, True], ids=["while it waits", "just when its turn has come"])
@@ -84,10 +84,10 @@ async def test_a_slot_closed_while_it_waits_frees_its_place(given: bool) -> None
         budget.close_agent_slot(gone)
         budget.deactivate_agent_slot(holder)
         await behind
-    assert budget.running_count == 1
+    assert budget.running_agent_count == 1
     budget.close_agent_slot(next_one)
     budget.close_agent_slot(holder)
-    assert budget.running_count == 0
+    assert budget.running_agent_count == 0
 
 
 def test_an_idle_slot_counts_for_the_other_caps() -> None:

@@ -18,7 +18,7 @@ from shoal.core.mail_bodies import (
     ShutdownRejectedMail,
     ShutdownRequestMail,
     TaskAssignmentMail,
-    TeammateTerminated,
+    TeammateTerminatedNotice,
     can_send_mail_body,
     create_permission_request_id,
     format_peer_message_summary,
@@ -96,5 +96,5 @@ def test_the_peer_summary_names_the_recipient():
 
 
 def test_the_termination_text_names_task_type_and_status():
-    text = TeammateTerminated(task="t7", kind="in_process_teammate", status="completed").text
+    text = TeammateTerminatedNotice(task="t7", kind="in_process_teammate", status="completed").text
     assert all(word in text for word in ("t7", "in_process_teammate", "completed"))

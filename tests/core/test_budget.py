@@ -47,8 +47,8 @@ def spend(account: AgentBudget, usage: Usage = ASKED, card: ModelCard = CARD) ->
 @pytest.mark.spec("USR-01")
 def test_a_reservation_of_one_agent_is_not_available_to_another() -> None:
     budget = Budget(BudgetLimits(max_usd=10 * COST))
-    spend(budget.agent_budget(LEAD_ID, "lead"))
-    agents = [budget.agent_budget(make_agent_id(n), "worker") for n in range(100)]
+    spend(budget.get_or_create_agent_budget(LEAD_ID, "lead"))
+    agents = [budget.get_or_create_agent_budget(make_agent_id(n), "worker") for n in range(100)]
     held = [
         got
         for got in (account.reserve(CARD, 1_000) for account in agents)
@@ -70,7 +70,7 @@ def test_a_reservation_of_one_agent_is_not_available_to_another() -> None:
 def test_a_hundred_agents_exceed_no_limit_by_more_than_one_request_each(limits: BudgetLimits) -> None:
     budget = Budget(limits)
     dearest = Usage(input_tokens=5_000, output_tokens=900)
-    accounts = [budget.agent_budget(make_agent_id(n), "worker") for n in range(100)]
+    accounts = [budget.get_or_create_agent_budget(make_agent_id(n), "worker") for n in range(100)]
     for _ in range(20):
         in_flight = [(account, account.reserve(CARD, 1_000)) for account in accounts]
         for account, held in in_flight:
@@ -87,14 +87,14 @@ def test_a_hundred_agents_exceed_no_limit_by_more_than_one_request_each(limits: 
 def test_a_reservation_does_not_assume_the_longest_possible_answer() -> None:
     card = ModelCard(id="m", provider="x", max_output=128_000, price=CARD.price)
     budget = Budget(BudgetLimits(max_usd=1.0))
-    account = budget.agent_budget(LEAD_ID, "lead")
+    account = budget.get_or_create_agent_budget(LEAD_ID, "lead")
     held = account.reserve(card, 1_000)
     assert isinstance(held, BudgetReservation)
     assert held.usd < 0.05  # the longest answer would be $6.40
 
 
 def test_the_next_estimate_learns_from_answers_and_cached_prompts() -> None:
-    account = Budget(BudgetLimits(max_usd=100.0)).agent_budget(LEAD_ID, "lead")
+    account = Budget(BudgetLimits(max_usd=100.0)).get_or_create_agent_budget(LEAD_ID, "lead")
     first = reserve_or_fail(account, 100_000)
     assert first.usd == pytest.approx(1.02, rel=1e-6)  # all of the prompt at its full price, 400 tokens out
     cached = Usage(cache_read_input_tokens=100_000, output_tokens=2_000)
@@ -111,7 +111,7 @@ def test_a_long_prompt_is_reserved_at_its_own_price() -> None:
         provider="x",
         price=TokenPrice(input=10, output=50, beyond=LongPromptPrice(tokens=200_000, price=long)),
     )
-    account = Budget(BudgetLimits(max_usd=100.0)).agent_budget(LEAD_ID, "lead")
+    account = Budget(BudgetLimits(max_usd=100.0)).get_or_create_agent_budget(LEAD_ID, "lead")
     held = account.reserve(card, 300_000)
     assert isinstance(held, BudgetReservation)
     assert held.usd == pytest.approx(6.04, rel=1e-6)
@@ -129,8 +129,8 @@ def test_limits_apply_per_agent_per_type_and_in_total() -> None:
         per_type={"Explore": BudgetLimits(max_requests=3)},
     )
     one, two = (
-        budget.agent_budget(make_agent_id(1), "Explore"),
-        budget.agent_budget(make_agent_id(2), "Explore"),
+        budget.get_or_create_agent_budget(make_agent_id(1), "Explore"),
+        budget.get_or_create_agent_budget(make_agent_id(2), "Explore"),
     )
     spend(one)
     spend(one)
@@ -140,19 +140,19 @@ def test_limits_apply_per_agent_per_type_and_in_total() -> None:
     spend(two)
     typed = expect_refusal(two)
     assert (typed.scope, typed.whose) == ("kind", "Explore")
-    lead = budget.agent_budget(LEAD_ID, "lead")
+    lead = budget.get_or_create_agent_budget(LEAD_ID, "lead")
     for _ in range(7):
         spend(lead)  # the limit of each agent does not bind the lead
     assert (
         expect_refusal(lead).scope,
-        expect_refusal(budget.agent_budget(make_agent_id(3), "Plan")).scope,
+        expect_refusal(budget.get_or_create_agent_budget(make_agent_id(3), "Plan")).scope,
     ) == ("tree", "tree")
 
 
 def test_limits_of_one_agent_can_only_be_stricter_than_the_common_ones() -> None:
     budget = Budget(BudgetLimits(), per_agent=BudgetLimits(max_requests=2, max_tokens=10**6))
-    strict = budget.agent_budget(make_agent_id(1), "x", BudgetLimits(max_requests=1))
-    wide = budget.agent_budget(make_agent_id(2), "x", BudgetLimits(max_requests=50))
+    strict = budget.get_or_create_agent_budget(make_agent_id(1), "x", BudgetLimits(max_requests=1))
+    wide = budget.get_or_create_agent_budget(make_agent_id(2), "x", BudgetLimits(max_requests=50))
     spend(strict)
     expect_refusal(strict)
     spend(wide)
@@ -162,12 +162,12 @@ def test_limits_of_one_agent_can_only_be_stricter_than_the_common_ones() -> None
 
 def test_a_restarted_agent_continues_with_its_agent_budget() -> None:
     budget = Budget(BudgetLimits(), per_agent=BudgetLimits(max_requests=2))
-    spend(budget.agent_budget(make_agent_id(1), "x"))
-    account = budget.agent_budget(make_agent_id(1), "x")
+    spend(budget.get_or_create_agent_budget(make_agent_id(1), "x"))
+    account = budget.get_or_create_agent_budget(make_agent_id(1), "x")
     held = reserve_or_fail(account)
     account.write_off(held)
     account.release(held)
-    assert expect_refusal(budget.agent_budget(make_agent_id(1), "x")).scope == "agent"
+    assert expect_refusal(budget.get_or_create_agent_budget(make_agent_id(1), "x")).scope == "agent"
     assert list(budget.spending_by_agent) == [make_agent_id(1)]
 
 
@@ -176,7 +176,7 @@ def test_the_sums_by_agent_type_and_model_equal_the_total() -> None:
     budget = Budget(BudgetLimits())
     for number, kind, card in ((1, "x", CARD), (2, "x", OTHER), (3, "y", CARD), (1, "x", OTHER)):
         spend(
-            budget.agent_budget(make_agent_id(number), kind),
+            budget.get_or_create_agent_budget(make_agent_id(number), kind),
             Usage(input_tokens=number, output_tokens=7),
             card,
         )
@@ -185,7 +185,9 @@ def test_the_sums_by_agent_type_and_model_equal_the_total() -> None:
         assert sum(usd for _, usd in sums.values()) == pytest.approx(budget.usd)  # type: ignore[attr-defined]
     assert budget.usage == Usage(input_tokens=7, output_tokens=28)
     assert budget.spending_by_agent_type["x"][0] == Usage(input_tokens=4, output_tokens=21)
-    assert budget.agent_budget(make_agent_id(1), "x").usage == Usage(input_tokens=2, output_tokens=14)
+    assert budget.get_or_create_agent_budget(make_agent_id(1), "x").usage == Usage(
+        input_tokens=2, output_tokens=14
+    )
 
 
 @pytest.mark.spec("USR-19")
@@ -197,11 +199,11 @@ def test_a_budget_in_dollars_refuses_models_of_unknown_price() -> None:
     of_type.require_priced_model(UNPRICED, "y")
     with pytest.raises(BudgetError, match="price of stranger is not known"):
         of_type.require_priced_model(UNPRICED, "x")
-    account = of_type.agent_budget(make_agent_id(1), "x")
+    account = of_type.get_or_create_agent_budget(make_agent_id(1), "x")
     with pytest.raises(BudgetError, match="price of stranger is not known"):
         account.require_priced_model(UNPRICED)
     assert isinstance(account.reserve(UNPRICED, 1), BudgetRefusal)
-    unlimited = of_type.agent_budget(LEAD_ID, "lead")
+    unlimited = of_type.get_or_create_agent_budget(LEAD_ID, "lead")
     spend(unlimited, card=UNPRICED)
     assert (of_type.is_priced, unlimited.has_only_priced_requests, account.has_only_priced_requests) == (
         False,
@@ -212,7 +214,7 @@ def test_a_budget_in_dollars_refuses_models_of_unknown_price() -> None:
 
 def test_a_possibly_billed_attempt_counts_for_the_limits_but_not_in_the_sums() -> None:
     budget = Budget(BudgetLimits(max_requests=2))
-    account = budget.agent_budget(LEAD_ID, "lead")
+    account = budget.get_or_create_agent_budget(LEAD_ID, "lead")
     held = reserve_or_fail(account)
     account.write_off(held)  # the answer broke off, and is asked for again
     account.settle(held, ASKED)
@@ -222,7 +224,7 @@ def test_a_possibly_billed_attempt_counts_for_the_limits_but_not_in_the_sums() -
 
 def test_settling_twice_releases_the_reservation_once() -> None:
     budget = Budget(BudgetLimits(max_tokens=10_000))
-    account = budget.agent_budget(LEAD_ID, "lead")
+    account = budget.get_or_create_agent_budget(LEAD_ID, "lead")
     held = reserve_or_fail(account)
     account.settle(held, ASKED)
     account.release(held)
@@ -238,10 +240,10 @@ def test_each_threshold_of_a_limit_is_reported_once() -> None:
         per_type={"x": BudgetLimits(max_requests=4)},
         on_warning=warnings.append,
     )
-    account = budget.agent_budget(make_agent_id(1), "x")
+    account = budget.get_or_create_agent_budget(make_agent_id(1), "x")
     for _ in range(4):
         spend(account)
-    lead = budget.agent_budget(LEAD_ID, "lead")
+    lead = budget.get_or_create_agent_budget(LEAD_ID, "lead")
     for _ in range(6):
         spend(lead)
     assert [(event.whose, event.percent, event.spent) for event in warnings] == [
@@ -264,7 +266,7 @@ async def test_time_is_limited_for_the_session_and_for_one_agent() -> None:
         clock=clock,
         on_warning=warnings.append,
     )
-    account = budget.agent_budget(make_agent_id(1), "x")
+    account = budget.get_or_create_agent_budget(make_agent_id(1), "x")
     assert account.start_work_timer() == 10
     await clock.advance(6)
     account.stop_work_timer()
@@ -274,13 +276,13 @@ async def test_time_is_limited_for_the_session_and_for_one_agent() -> None:
     own = expect_refusal(account)
     assert (own.limit, own.scope, own.whose) == ("seconds", "agent", "a1")
     account.stop_work_timer()
-    spend(budget.agent_budget(LEAD_ID, "lead"))
+    spend(budget.get_or_create_agent_budget(LEAD_ID, "lead"))
     await clock.advance(30)
-    spend(budget.agent_budget(LEAD_ID, "lead"))
+    spend(budget.get_or_create_agent_budget(LEAD_ID, "lead"))
     assert [(event.limit, event.percent) for event in warnings] == [("seconds", 50)]
     await clock.advance(40)
     assert (
-        expect_refusal(budget.agent_budget(LEAD_ID, "lead")).sentence
+        expect_refusal(budget.get_or_create_agent_budget(LEAD_ID, "lead")).sentence
         == "the 100 s for the whole run have passed"
     )
 
@@ -294,13 +296,13 @@ def test_spending_of_earlier_processes_counts() -> None:
     budget.restore_spending(
         make_agent_id(1), "x", "m", CostTotals(usage=ASKED, usd=0.05, requests=1, unpriced=1)
     )
-    budget.restore_started_count(1)
+    budget.restore_started_agent_count(1)
     assert (budget.usd, budget.usage) == (pytest.approx(0.95), ASKED + ASKED)
     assert not budget.is_priced
     assert warnings == []  # they were told then
-    spend(budget.agent_budget(LEAD_ID, "lead"))
+    spend(budget.get_or_create_agent_budget(LEAD_ID, "lead"))
     assert [(event.limit, event.percent) for event in warnings] == [("requests", 100)]
-    assert expect_refusal(budget.agent_budget(make_agent_id(1), "x")).limit == "requests"
+    assert expect_refusal(budget.get_or_create_agent_budget(make_agent_id(1), "x")).limit == "requests"
 
 
 @pytest.mark.spec("USR-01")
@@ -316,13 +318,13 @@ def test_a_hundred_concurrent_spawns_exceed_no_cap(caps: AgentCaps, passed: int,
     budget = Budget(BudgetLimits(), caps)
     spawned = [budget.open_agent_slot("x", 1 + number % 2) for number in range(100)]
     started = [got for got in spawned if isinstance(got, AgentSlot)]
-    assert len(started) == budget.running_count == budget.started_count == passed
+    assert len(started) == budget.running_agent_count == budget.started_agent_count == passed
     assert {got.limit for got in spawned if isinstance(got, BudgetRefusal)} == {limit}
     for one in (*started, *started):
         budget.close_agent_slot(one)
-    assert (budget.running_count, budget.started_count) == (0, passed)
+    assert (budget.running_agent_count, budget.started_agent_count) == (0, passed)
     assert isinstance(budget.open_agent_slot("x", 1, is_resumed=True), AgentSlot)
-    assert budget.started_count == passed
+    assert budget.started_agent_count == passed
 
 
 def test_an_agent_that_failed_to_start_does_not_count_as_started() -> None:
@@ -332,15 +334,15 @@ def test_an_agent_that_failed_to_start_does_not_count_as_started() -> None:
         assert isinstance(counted, AgentSlot)
         budget.close_agent_slot(counted, was_started=False)
         budget.close_agent_slot(counted)
-        assert (budget.running_count, budget.started_count) == (0, 0)
+        assert (budget.running_agent_count, budget.started_agent_count) == (0, 0)
 
 
 def test_no_agent_is_started_on_a_spent_budget() -> None:
     budget = Budget(BudgetLimits(max_requests=1))
-    spend(budget.agent_budget(LEAD_ID, "lead"))
+    spend(budget.get_or_create_agent_budget(LEAD_ID, "lead"))
     refusal = budget.open_agent_slot("x", 1)
     assert isinstance(refusal, BudgetRefusal)
-    assert (refusal.limit, budget.running_count) == ("requests", 0)
+    assert (refusal.limit, budget.running_agent_count) == ("requests", 0)
 
 
 ACTS = st.lists(
@@ -364,7 +366,7 @@ def test_the_sums_equal_the_settled_usage_in_any_order_of_operations(
     settled: list[tuple[int, ModelCard, Usage]] = []
     written_off = 0
     for (number, act, tokens), card in zip(acts, cards, strict=False):
-        account = budget.agent_budget(make_agent_id(number), "odd" if number % 2 else "even")
+        account = budget.get_or_create_agent_budget(make_agent_id(number), "odd" if number % 2 else "even")
         if act == "reserve":
             full = [meter for meter in account._meters if meter.spent + meter.held >= meter.maximum]
             got = account.reserve(card, tokens)
@@ -397,5 +399,7 @@ def test_the_sums_equal_the_settled_usage_in_any_order_of_operations(
         assert budget.spending_by_agent.get(make_agent_id(number), (Usage(), 0.0))[0] == own
     for number, of_agent in in_flight.items():
         for held in of_agent:
-            budget.agent_budget(make_agent_id(number), "odd" if number % 2 else "even").release(held)
+            budget.get_or_create_agent_budget(make_agent_id(number), "odd" if number % 2 else "even").release(
+                held
+            )
     assert [meter.held for meter in budget.meters] == [0, 0, 0]

@@ -21,9 +21,9 @@ from shoal.core.mail_bodies import (
 )
 from shoal.core.mail_envelopes import (
     MailEnvelopeFields,
-    abbreviate_text,
-    envelope_fields_for_kind,
+    abbreviate_text_to_one_line,
     fit_mail_to_kind,
+    get_envelope_fields_of_mail_kind,
 )
 
 NEITHER = MailEnvelopeFields(summary=False, color=False)
@@ -54,7 +54,7 @@ MATRIX = [
 @pytest.mark.spec("BOX-03")
 @pytest.mark.parametrize(("who", "kind", "fields"), MATRIX)
 def test_an_envelope_has_the_optional_fields_of_its_kind(who, kind, fields):
-    assert envelope_fields_for_kind(kind, from_lead=who == "lead") == fields
+    assert get_envelope_fields_of_mail_kind(kind, from_lead=who == "lead") == fields
     mail = MailMessage(id="m", sender="ann", text="hello", timestamp="", summary="greets", color="blue")
     sent = fit_mail_to_kind(mail, kind, from_lead=who == "lead")
     assert (sent.summary is not None, sent.color is not None) == (fields.summary, fields.color)
@@ -62,14 +62,14 @@ def test_an_envelope_has_the_optional_fields_of_its_kind(who, kind, fields):
 
 def test_every_body_is_in_the_matrix_and_the_lead_has_no_colour():
     for kind in get_args(MailBody):
-        assert not envelope_fields_for_kind(kind, from_lead=False).summary
-        assert not envelope_fields_for_kind(kind, from_lead=True).color
+        assert not get_envelope_fields_of_mail_kind(kind, from_lead=False).summary
+        assert not get_envelope_fields_of_mail_kind(kind, from_lead=True).color
     assert {kind for _, kind, _ in MATRIX if isinstance(kind, type)} == set(get_args(MailBody))
 
 
 def test_an_unknown_kind_is_refused():
     with pytest.raises(ValueError, match="'gossip'"):
-        envelope_fields_for_kind("gossip", from_lead=False)
+        get_envelope_fields_of_mail_kind("gossip", from_lead=False)
 
 
 def test_a_message_without_summary_is_summarised_by_its_first_words():
@@ -78,7 +78,7 @@ def test_a_message_without_summary_is_summarised_by_its_first_words():
     assert summary.startswith("The roof is mended. x")
     assert summary.endswith("…")
     assert len(summary) <= 60
-    assert abbreviate_text("short") == "short"
+    assert abbreviate_text_to_one_line("short") == "short"
 
 
 def test_even_an_empty_message_has_a_summary():

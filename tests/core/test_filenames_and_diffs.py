@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shoal.core.filenames import escape_filename, unescape_filename
-from shoal.core.text_diffs import format_diff
+from shoal.core.text_diffs import format_unified_diff
 
 
 @given(st.binary(min_size=1).filter(lambda raw: b"\\" not in raw))
@@ -29,21 +29,21 @@ def test_a_plain_filename_is_not_escaped():
 
 def test_a_diff_has_the_line_numbers_of_the_whole_file():
     old = "\n".join(f"line {n}" for n in range(1, 1001))
-    text = format_diff(old, old.replace("line 500\n", "line five hundred\n"))
+    text = format_unified_diff(old, old.replace("line 500\n", "line five hundred\n"))
     assert text.splitlines()[0] == "@@ -497,7 +497,7 @@"
     assert "-line 500\n+line five hundred" in text
 
 
 def test_a_diff_of_huge_texts_is_short_and_fast():
     start = time.process_time()
-    text = format_diff("a\n" * 200_000, "b\n" * 200_000)
-    long_lines = format_diff("x" * 5_000_000, "y" * 5_000_000)
+    text = format_unified_diff("a\n" * 200_000, "b\n" * 200_000)
+    long_lines = format_unified_diff("x" * 5_000_000, "y" * 5_000_000)
     assert len(text) < 200
     assert len(long_lines) < 1000
     assert time.process_time() - start < 2
 
 
 def test_a_long_diff_says_how_many_lines_are_omitted():
-    text = format_diff("".join(f"{n}\n" for n in range(500)), "".join(f"{n}!\n" for n in range(500)))
+    text = format_unified_diff("".join(f"{n}\n" for n in range(500)), "".join(f"{n}!\n" for n in range(500)))
     assert len(text.splitlines()) == 61
     assert "941 more lines of difference" in text

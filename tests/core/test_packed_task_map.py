@@ -53,7 +53,7 @@ def test_a_packed_map_holds_what_a_dict_would(steps: list[tuple[int, str]], firs
             tasks[ident] = expected[ident] = make_task(number, status, description=f"step {at}")
     assert dict(tasks) == expected
     assert len(tasks) == len(expected)
-    assert tasks.list_by_number() == [expected[each] for each in sorted(expected, key=int)]
+    assert tasks.list_values_by_task_number() == [expected[each] for each in sorted(expected, key=int)]
     assert tasks.unfinished == {each: kept for each, kept in expected.items() if kept.status != "completed"}
     for number in range(402):
         ident = TaskId(str(number))

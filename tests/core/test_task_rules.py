@@ -16,13 +16,13 @@ from shoal.core.tasks import (
     RANK_KEY,
     Task,
     TaskUpdate,
-    apply_task_dependencies,
+    apply_added_task_dependencies,
     apply_task_update,
-    find_claim_refusal,
+    find_claim_refusal_reason,
     find_claimable_tasks,
+    find_claimable_tasks_unblocked_by,
     find_open_blockers,
-    find_unblocked_tasks,
-    is_legal_status_transition,
+    is_legal_task_status_transition,
     sort_tasks_by_number,
     would_close_dependency_cycle,
 )
@@ -71,7 +71,7 @@ def test_anybody_may_claim_a_claimable_task(board: dict[str, Task]):
     free = {task.id for task in find_claimable_tasks(board)}
     for task in board.values():
         if task.owner is None and task.status == "pending":
-            assert (find_claim_refusal(task, board, by="cid") is None) == (task.id in free)
+            assert (find_claim_refusal_reason(task, board, by="cid") is None) == (task.id in free)
 
 
 def compute_waits(board: dict[str, Task]) -> set[tuple[str, str]]:
@@ -109,7 +109,7 @@ def test_completing_a_task_unblocks_tasks_that_waited_only_for_it(board: dict[st
         return
     after = {**board, done: replace(board[done], status="completed")}
     newly = [task for task in find_claimable_tasks(after) if task not in find_claimable_tasks(board)]
-    assert find_unblocked_tasks(done, after) == newly
+    assert find_claimable_tasks_unblocked_by(done, after) == newly
 
 
 @pytest.mark.spec("TSK-05")
@@ -131,20 +131,20 @@ def test_claim_refusals_are_checked_in_order(exists, owned, done, blocked):
     ]
     wanted = next((reason for reason, holds in reasons if holds), None)
     board = {"1": blocker, "2": task}
-    assert find_claim_refusal(task if exists else None, board, by="ann") == wanted
+    assert find_claim_refusal_reason(task if exists else None, board, by="ann") == wanted
 
 
 def test_the_owner_may_claim_again_but_not_a_completed_task():
     held = Task(id="1", subject="", owner="ann", status="in_progress")
-    assert find_claim_refusal(held, {"1": held}, by="ann") is None
-    assert find_claim_refusal(replace(held, status="completed"), {}, by="ann") == "already_resolved"
+    assert find_claim_refusal_reason(held, {"1": held}, by="ann") is None
+    assert find_claim_refusal_reason(replace(held, status="completed"), {}, by="ann") == "already_resolved"
 
 
 @pytest.mark.spec("TSK-02")
 def test_only_restarting_a_completed_task_is_illegal():
     states = ["pending", "in_progress", "completed"]
     illegal = [
-        (old, new) for old, new in product(states, repeat=2) if not is_legal_status_transition(old, new)
+        (old, new) for old, new in product(states, repeat=2) if not is_legal_task_status_transition(old, new)
     ]
     assert illegal == [("completed", "in_progress")]
 
@@ -186,7 +186,7 @@ def test_dependencies_are_added_on_both_sides_or_not_at_all(
         return
     change = TaskUpdate(add_blocked_by=tuple(blockers), add_blocks=(blocked,))
     try:
-        after: dict[str, Task] = {**board, **apply_task_dependencies(board, task, change)}
+        after: dict[str, Task] = {**board, **apply_added_task_dependencies(board, task, change)}
     except TaskUpdateRefused:
         return
     for blocker in blockers:

@@ -12,7 +12,7 @@ from pathlib import Path
 from shoal.app.definitions.agent_files import AgentDefinitionFiles, DefinitionFileCache
 from shoal.app.definitions.instructions import load_instructions
 from shoal.app.definitions.plugin_files import read_plugin
-from shoal.app.hooks.hook_sources import load_configured_hooks, read_definition_hooks
+from shoal.app.hooks.hook_sources import load_configured_hooks, read_agent_definition_hooks
 from shoal.app.settings.mcp_files import load_mcp_servers
 from shoal.app.settings.settings import Settings, load_settings
 from shoal.app.skills.skill_files import create_skill_cache, create_slash_command_cache
@@ -95,7 +95,7 @@ def _check_agents(home: Path, project: Path, data: bytes) -> None:
     assert settings is not None
     for found in files.results:
         if not isinstance(found, DefinitionProblem):
-            read_definition_hooks(found.definition, settings)
+            read_agent_definition_hooks(found.definition, settings)
 
 
 def _check_skills(_: Path, project: Path, data: bytes) -> None:

@@ -14,7 +14,7 @@ from shoal.core.permission_decisions import AllowDecision
 from shoal.policy.permission_engine import PermissionEngine
 from shoal.policy.permission_rules import PermissionRuleSet, parse_permission_rule
 from shoal.policy.shell.command_analysis import ShellCommandAnalysis, analyze_shell_command
-from shoal.policy.shell.plain_lines import parse_plain_line
+from shoal.policy.shell.plain_lines import parse_plain_command_line
 from shoal.policy.shell.shell_syntax import UnjudgeableCommand
 from shoal.policy.shell.syntax_walker import ShellSyntaxWalker
 from shoal.workspaces.local_workspace import LocalWorkspace
@@ -74,7 +74,7 @@ def _check_judgement(data: bytes) -> None:
     assert not (analysis.trouble or "").startswith("the analysis failed"), analysis.trouble
     is_allowed(command)
     create_engine().decide_command_parts(command)
-    if "\0" not in command and parse_plain_line(command) is not None:
+    if "\0" not in command and parse_plain_command_line(command) is not None:
         assert _parse_command(command) == analysis
 
 
@@ -82,7 +82,7 @@ def _parse_command(command: str) -> ShellCommandAnalysis:
     """Analyze with the parser alone, which must agree on plain lines."""
     walk, trouble = ShellSyntaxWalker(), None
     try:
-        walk._walk_parsed(command)
+        walk._walk_parsed_script(command)
     except UnjudgeableCommand as reason:
         trouble = str(reason)
     return ShellCommandAnalysis(parts=tuple(walk.parts), trouble=trouble)

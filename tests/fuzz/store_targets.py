@@ -17,7 +17,7 @@ from shoal.core.mail import MailMessage
 from shoal.core.names import LEAD_NAME, AgentName, TaskId, TeamName
 from shoal.core.roster import NewMember
 from shoal.core.tasks import TaskDraft, TaskUpdate
-from shoal.models.replay_model import read_recording
+from shoal.models.replay_model import read_model_recording
 from shoal.stores.files.credential_file import (
     get_credentials_path,
     load_provider_credentials,
@@ -29,7 +29,7 @@ from shoal.stores.files.file_roster_store import FileRosterStore
 from shoal.stores.files.file_task_board import FileTaskBoard
 from shoal.stores.files.question_files import QuestionFiles
 from shoal.stores.files.session_files import read_session_transcript
-from shoal.stores.files.subagent_files import load_subagent, store_subagent_mode
+from shoal.stores.files.subagent_files import load_subagent_with_conversation, store_subagent_permission_mode
 from shoal.wire.foreign_json import InvalidFileContent, RejectedFileEntry
 from shoal.wire.mail_codec import (
     ParsedInbox,
@@ -39,7 +39,7 @@ from shoal.wire.mail_codec import (
     parse_inbox_entry,
 )
 from shoal.wire.task_codec import TaskFile, parse_task
-from shoal.workspaces.checkpoint_index import CheckpointChange as Changed
+from shoal.workspaces.checkpoint_index import CheckpointFileChange as Changed
 from shoal.workspaces.checkpoint_index import CheckpointIndex
 
 from . import seed_documents
@@ -129,7 +129,7 @@ async def _check_roster(home: Path, data: bytes) -> None:
         await rosters.create_team("beside", lead=lead, session="s", description=None)
         directory = home / "teams" / TEAM
         (directory / "config.json").write_bytes(data)
-        team = await rosters.read_team(TEAM)
+        team = await rosters.read_team_roster(TEAM)
         if team is None:
             assert [path.read_bytes() for path in directory.glob("config.json.corrupt-*")] == [data]
             assert any("set aside" in report for report in reports)
@@ -140,11 +140,11 @@ async def _check_roster(home: Path, data: bytes) -> None:
         except TeamNotFound:
             assert team is None
         else:
-            after = await rosters.read_team(TEAM)
+            after = await rosters.read_team_roster(TEAM)
             assert team is not None
             assert after is not None
             assert after.members == (*team.members, joined)
-        assert await rosters.read_team(TeamName("beside")) is not None
+        assert await rosters.read_team_roster(TeamName("beside")) is not None
     finally:
         await rosters.aclose()
 
@@ -212,8 +212,8 @@ async def _check_agent_metadata(home: Path, data: bytes) -> None:
     transcript.write_bytes(seed_documents.get_seeds("transcript")[1] + b"\n")
     transcript.with_suffix(".meta.json").write_bytes(data)
     for read in (
-        lambda: load_subagent(transcript, AgentId("a")),
-        lambda: store_subagent_mode(transcript, "plan"),
+        lambda: load_subagent_with_conversation(transcript, AgentId("a")),
+        lambda: store_subagent_permission_mode(transcript, "plan"),
     ):
         if told := _get_refusal(read):
             assert "agent-a" in told
@@ -224,10 +224,10 @@ async def _check_changes(home: Path, data: bytes) -> None:
     """Check that exactly the changes with complete lines can be undone."""
     index = CheckpointIndex(home / "index.jsonl")
     index.path.write_bytes(data)
-    before = index.read_changes()
+    before = index.read_undoable_changes()
     change = Changed(turn=10**6, path=Path("/w/new"), before=None, after="d", mode=None)
     index.append_change(change)
-    assert index.read_changes() == [*before, change]
+    assert index.read_undoable_changes() == [*before, change]
 
 
 async def _check_credentials(home: Path, data: bytes) -> None:
@@ -244,7 +244,7 @@ async def _check_credentials(home: Path, data: bytes) -> None:
 async def _check_recording(home: Path, data: bytes) -> None:
     path = home / "run.jsonl"
     path.write_bytes(data)
-    told = _get_refusal(lambda: read_recording(path))
+    told = _get_refusal(lambda: read_model_recording(path))
     assert not told or str(path) in told
 
 

@@ -122,7 +122,7 @@ def _check_refusal(data: bytes) -> None:
     headers = {"retry-after": words, "content-type": words[:20]}
     for status in (200, 301, 400, 404, 429, 500, 529):
         head = HttpResponseHead(status=status, headers=headers, keep_alive=True)
-        error = model_errors.build_response_error(REQUEST_TARGET, head, body, now_ms=1_770_977_603_516)
+        error = model_errors.build_model_response_error(REQUEST_TARGET, head, body, now_ms=1_770_977_603_516)
         assert isinstance(error, ModelError)
         str(error).encode()
         assert isinstance(model_errors.build_non_stream_error(REQUEST_TARGET, head, body), ModelError)
@@ -153,7 +153,9 @@ _ANSWER = MockReply(
 
 def _encode_stream(provider_format: Any) -> bytes:
     return b"".join(
-        provider_format.encode_events(_ANSWER, {"model": "m"}, 1, Usage(input_tokens=3, output_tokens=2))
+        provider_format.encode_stream_events(
+            _ANSWER, {"model": "m"}, 1, Usage(input_tokens=3, output_tokens=2)
+        )
     )
 
 

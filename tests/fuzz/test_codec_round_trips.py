@@ -44,7 +44,7 @@ def test_a_journal_line_is_decoded_as_encoded(kind: Any, data: st.DataObject) ->
     line = journal_codec.encode_journal_line(event, 1_770_977_603_516)
     assert line.count(b"\n") == 1
     assert journal_codec.parse_journal_line(line) == (1_770_977_603_516, event)
-    assert control_codec.parse_control_output(control_codec.encode_control_event(event)) == event
+    assert control_codec.parse_control_output(control_codec.encode_event_for_subscriber(event)) == event
 
 
 @limit_examples(40)
@@ -56,9 +56,9 @@ def test_a_run_view_can_be_computed_from_any_events(events: list[Any]) -> None:
         picture.apply_recorded_event(
             journal_codec.JournalRecord(offset=number, next=number + 1, at=at, event=event)
         )
-        encode_json(picture.delta_since(number))
-    assert encode_json(picture.delta_since(0))
-    assert len(list(picture.iter_agents())) == len({row.id for row in picture.iter_agents()})
+        encode_json(picture.get_delta_since(number))
+    assert encode_json(picture.get_delta_since(0))
+    assert len(list(picture.iter_agent_rows())) == len({row.id for row in picture.iter_agent_rows()})
     picture.list_open_questions()
 
 
@@ -66,12 +66,12 @@ WORDS: dict[str, tuple[Any, Any, Any]] = {
     "up": (
         member_channel_codec.MessageFromMember,
         member_channel_codec.encode_member_channel_message,
-        member_channel_codec.parse_member_message,
+        member_channel_codec.parse_message_from_member,
     ),
     "down": (
         member_channel_codec.MessageFromLead,
         member_channel_codec.encode_member_channel_message,
-        member_channel_codec.parse_lead_message,
+        member_channel_codec.parse_message_from_lead,
     ),
     "question": (Question, question_codec.encode_question, question_codec.parse_question),
     "answer": (Answer, question_codec.encode_answer, question_codec.parse_answer),

@@ -139,11 +139,14 @@ def _check_path_names(data: bytes) -> None:
     """Check that a name becomes a path directly below its directory, or is refused."""
     text = decode_text(data)
     home = Path("/home/x/.shoal")
-    made = [home / "r" / home_paths.to_safe_file_name(text), home_paths.get_project_directory(home, text)]
+    made = [
+        home / "r" / home_paths.to_safe_file_name(text),
+        home_paths.get_project_state_directory(home, text),
+    ]
     for make in (
         lambda: home_paths.get_run_directory(home, SessionId(text)),
         lambda: home_paths.get_transcript_path(home, text, SessionId(text)),
-        lambda: home_paths.get_subagent_path(home, AgentId(text)),
+        lambda: home_paths.get_subagent_transcript_path(home, AgentId(text)),
         lambda: home / "teams" / names.parse_team_name(text),
         lambda: home / "inboxes" / f"{names.parse_agent_name(text)}.json",
         lambda: home / "tasks" / f"{names.parse_task_id(text)}.json",
@@ -162,7 +165,7 @@ def _check_path_names(data: bytes) -> None:
 def _parse_rules(data: bytes) -> list[permission_rules.ToolPermissionRule]:
     return [
         permission_rules.parse_permission_rule(each, "a file")
-        for each in permission_rules.split_rule_list(decode_text(data))
+        for each in permission_rules.split_permission_rule_list(decode_text(data))
     ]
 
 
@@ -175,10 +178,10 @@ def _check_rules(found: list[permission_rules.ToolPermissionRule]) -> None:
                 f"git log -p | grep a && env A=1 xargs rm $x; x {'a ' * 60}"
             ).parts:
                 command.covers_command(part)
-                command.match_command(part)
+                command.match_as_forbidding_rule(part)
         elif rule.pattern and rule.tool in permission_rules.FILE_TOOLS:
-            path_patterns.find_pattern_anchor(rule.pattern, "/project")
-            expression = re.compile(path_patterns.convert_path_pattern(rule.pattern, "/project"))
+            path_patterns.find_path_pattern_anchor(rule.pattern, "/project")
+            expression = re.compile(path_patterns.convert_path_pattern_to_regex(rule.pattern, "/project"))
             for path in PATHS:
                 expression.fullmatch(path)
 
@@ -210,7 +213,7 @@ _UNSEEDED = (
     ),
     FuzzTarget(
         "command",
-        lambda data: skill_codec.parse_command_file(decode_text(data), SOURCE, name="say"),
+        lambda data: skill_codec.parse_slash_command_file(decode_text(data), SOURCE, name="say"),
         (InvalidAgentDefinition,),
     ),
     FuzzTarget("template", _read_template, (InvalidTeamTemplate,)),

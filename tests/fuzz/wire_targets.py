@@ -144,17 +144,20 @@ def _decode_value(data: bytes) -> Any:
 
 
 def _read_document(data: bytes) -> settings_codec.SettingsDocument:
-    return settings_codec.parse_settings(
+    return settings_codec.parse_settings_document(
         decode_text(data), name="settings.json", kind="project", path=FILE_PATH
     )
 
 
 def _check_settings(document: settings_codec.SettingsDocument) -> None:
-    list(settings_codec.find_unknown_settings_keys(document))
+    list(settings_codec.describe_unknown_shoal_settings(document))
     json_line_numbers.find_json_list_entry_lines(document.text, ("permissions", "allow"))
-    once = settings_codec.convert_settings(settings_codec.merge_settings_documents([document]))
+    once = settings_codec.convert_to_settings_schema(settings_codec.merge_settings_documents([document]))
     assert (
-        settings_codec.convert_settings(settings_codec.merge_settings_documents([document, document])) == once
+        settings_codec.convert_to_settings_schema(
+            settings_codec.merge_settings_documents([document, document])
+        )
+        == once
     )
 
 
@@ -216,13 +219,15 @@ def _check_control_message(read: Any) -> None:
 def _check_initialize(line: Any) -> None:
     if isinstance(line, stream_input_codec.StreamControlRequest):
         try:
-            stream_initialize_codec.parse_initialize_request(line.body)
+            stream_initialize_codec.parse_stream_initialize_request(line.body)
         except stream_input_codec.InvalidStreamLine:
             return
 
 
 def _read_hooks(data: bytes) -> None:
-    hook_codec.parse_hooks(_decode_value(data), lambda way: f"a.json:{'.'.join(way)}", {"HOME": "/home/x"})
+    hook_codec.parse_hooks_setting(
+        _decode_value(data), lambda way: f"a.json:{'.'.join(way)}", {"HOME": "/home/x"}
+    )
 
 
 _VALUE_ERRORS = (ValueError,)
@@ -271,18 +276,18 @@ _UNSEEDED = (
     ),
     FuzzTarget(
         "outpost-up",
-        member_channel_codec.parse_member_message,
+        member_channel_codec.parse_message_from_member,
         _VALUE_ERRORS,
         check_value=_check_round_trip(
-            member_channel_codec.encode_member_channel_message, member_channel_codec.parse_member_message
+            member_channel_codec.encode_member_channel_message, member_channel_codec.parse_message_from_member
         ),
     ),
     FuzzTarget(
         "outpost-down",
-        member_channel_codec.parse_lead_message,
+        member_channel_codec.parse_message_from_lead,
         _VALUE_ERRORS,
         check_value=_check_round_trip(
-            member_channel_codec.encode_member_channel_message, member_channel_codec.parse_lead_message
+            member_channel_codec.encode_member_channel_message, member_channel_codec.parse_message_from_lead
         ),
     ),
     FuzzTarget(

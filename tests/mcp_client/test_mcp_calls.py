@@ -24,7 +24,7 @@ from mcp_helpers import (
 from msgspec.structs import replace
 
 from agent_scripts import call_tool, read_events, run_all_turns, script_agents, spawn_agent
-from shoal.app.session.slash_commands import SlashInvocation, resolve_slash_prompt
+from shoal.app.session.slash_commands import SlashCommandInvocation, parse_slash_command_when_ready
 from shoal.core.events import AgentStarted, Event, RunFinished, ToolOutputReturned, ToolProgressed
 from shoal.core.messages import ImageBlock, extract_tool_result_text
 from shoal.core.model_requests import ModelRequest
@@ -246,7 +246,9 @@ async def test_a_prompt_of_a_server_is_a_command_with_arguments_in_order(tmp_pat
 
     model = ScriptedModel(echo_prompt)
     async with open_session(tmp_path, model, {"har.bour": make_harbour_config()}) as session:
-        command = await resolve_slash_prompt(session.services, "/mcp__har_bour__greet Ann of the sea")
+        command = await parse_slash_command_when_ready(
+            session.services, "/mcp__har_bour__greet Ann of the sea"
+        )
         *_, finished = [event async for event in session.run(command)]
         assert isinstance(finished, RunFinished)
         assert "Say hello to Ann of the sea." in finished.text
@@ -278,8 +280,8 @@ async def test_a_changed_prompt_of_a_server_is_used_and_a_removed_one_is_refused
 ) -> None:
     model = ScriptedModel(lambda request: request.messages[0].text)
     async with open_session(tmp_path, model, {"har.bour": make_harbour_config()}) as session:
-        command = await resolve_slash_prompt(session.services, "/mcp__har_bour__greet Ann")
-        assert isinstance(command, SlashInvocation)
+        command = await parse_slash_command_when_ready(session.services, "/mcp__har_bour__greet Ann")
+        assert isinstance(command, SlashCommandInvocation)
         gone = replace(command, command=replace(command.command, name="mcp__har_bour__gone"))
         *_, finished = [event async for event in session.run(gone)]
         assert isinstance(finished, RunFinished)

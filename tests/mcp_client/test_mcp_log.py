@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from process_search import find_processes_in
-from shoal.backends.guarded_processes import GuardedProcesses
+from shoal.backends.guarded_processes import GuardedProcessLauncher
 from shoal.core.clock import SystemClock
 from shoal.core.mcp_servers import McpStdioConfig
 
@@ -33,7 +33,9 @@ sys.stdin.read()
 """
 
 
-def create_transport(program: McpStdioConfig, processes: GuardedProcesses, log: Path) -> McpStdioTransport:
+def create_transport(
+    program: McpStdioConfig, processes: GuardedProcessLauncher, log: Path
+) -> McpStdioTransport:
     from shoal.tools.mcp.client_context import McpClientContext
     from shoal.tools.mcp.stdio_transport import McpStdioTransport
 
@@ -60,7 +62,7 @@ async def test_a_server_runs_although_its_log_cannot_be_written(tmp_path: Path) 
     log = tmp_path / "logs" / "x.log"
     log.parent.mkdir()
     log.write_text("full")
-    processes = GuardedProcesses(SystemClock())
+    processes = GuardedProcessLauncher(SystemClock())
     transport = create_transport(McpStdioConfig(command=sys.executable, args=("-c", SERVER)), processes, log)
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     try:
@@ -80,7 +82,7 @@ async def test_a_cancelled_start_leaves_no_pipe_and_no_process(tmp_path: Path) -
     def open_files() -> int:
         return len(list(os.scandir("/proc/self/fd")))
 
-    processes = GuardedProcesses(SystemClock())
+    processes = GuardedProcessLauncher(SystemClock())
     program = McpStdioConfig(command="cat")
     async with create_transport(program, processes, tmp_path / "log"):
         pass

@@ -240,7 +240,7 @@ def test_without_the_mcp_sdk_the_command_says_what_to_install(tmp_path: Path) ->
     code = (
         "import importlib.util as u, sys\nfind = u.find_spec\n"
         "u.find_spec = lambda name, *more: None if name == 'mcp' else find(name, *more)\n"
-        "from shoal.surfaces.cli.main import run\nsys.exit(run(['mcp', 'serve']))\n"
+        "from shoal.surfaces.cli.main import run_command_line\nsys.exit(run_command_line(['mcp', 'serve']))\n"
     )
     ran = subprocess.run(
         [sys.executable, "-c", code], env=dict(os.environ), capture_output=True, text=True, check=False

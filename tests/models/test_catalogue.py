@@ -19,7 +19,7 @@ from shoal.models.catalogue import (
     get_model_card,
     parse_model_version,
     resolve_model,
-    suggest_models,
+    suggest_similar_model_names,
 )
 from shoal.models.chat_api import ChatApiModel
 from shoal.models.messages_api import MessagesApiModel
@@ -90,7 +90,7 @@ def test_an_unknown_model_name_is_refused_with_suggestions(typo: str, meant: str
     with pytest.raises(UnknownModel, match=re.escape(meant)) as caught:
         resolve_model(typo)
     assert all(provider in str(caught.value) for provider in PROVIDERS)
-    assert meant in suggest_models(f"anthropic:{typo}")
+    assert meant in suggest_similar_model_names(f"anthropic:{typo}")
 
 
 def test_a_dated_snapshot_has_the_card_of_its_model_and_a_new_release_does_not() -> None:

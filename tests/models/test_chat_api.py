@@ -153,7 +153,7 @@ async def test_a_stream_cut_anywhere_raises_stream_cut_and_returns_no_partial_re
         ToolUseBlock(id="call_12345", name="Read", input={"path": "abcdef"}),
     )
     asked = {"stream_options": {"include_usage": True}}
-    total = len(MockChatFormat().encode_events(MockReply(content=content), asked, 1, Usage()))
+    total = len(MockChatFormat().encode_stream_events(MockReply(content=content), asked, 1, Usage()))
     # Once reason and usage are there, only the end mark is missing, and nothing of the reply is.
     cuts = total - 1 if how == "clean" else total
     minds = [

@@ -32,7 +32,7 @@ from shoal.core.model_requests import (
     ignore_stream_delta,
 )
 from shoal.core.usage import ModelCard, Usage
-from shoal.models.rate_limiter import RateLimiter, RateLimiterRegistry, RetryingModel, RetryPolicy
+from shoal.models.rate_limiter import ModelRetryPolicy, RateLimiter, RateLimiterRegistry, RetryingModel
 from shoal.testing import FakeClock, MockReply, messages_server
 from shoal.testing.mock_replies import (
     CutStreamFault,
@@ -95,7 +95,7 @@ def make_outage(
 def create_retrying_model(
     provider: Any, clock: FakeClock, limiter: RateLimiter | None = None, **patience: Any
 ) -> RetryingModel:
-    limiter = limiter or RateLimiter(clock, random.Random(7), RetryPolicy(**patience))
+    limiter = limiter or RateLimiter(clock, random.Random(7), ModelRetryPolicy(**patience))
     return RetryingModel(provider, limiter, clock)
 
 

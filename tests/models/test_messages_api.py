@@ -140,7 +140,7 @@ async def test_a_stream_cut_anywhere_raises_stream_cut_and_returns_no_partial_re
     answer = MockReply(
         content=(TextBlock(text="Reading now."), ToolUseBlock(id="t1", name="Read", input={"path": "abcdef"}))
     )
-    cuts = len(MockMessagesFormat().encode_events(answer, {}, 1, Usage()))
+    cuts = len(MockMessagesFormat().encode_stream_events(answer, {}, 1, Usage()))
     minds = [
         MockReply(content=answer.content, faults=(CutStreamFault(after=after, how=how),))
         for after in range(cuts)

@@ -354,7 +354,7 @@ async def test_a_stream_cut_anywhere_raises_stream_cut_and_returns_no_partial_re
         TextBlock(text="Reading now."),
         ToolUseBlock(id="call_12345", name="Read", input={"path": "abcdef"}),
     )
-    total = len(MockResponsesFormat().encode_events(MockReply(content=content), {}, 1, Usage()))
+    total = len(MockResponsesFormat().encode_stream_events(MockReply(content=content), {}, 1, Usage()))
     minds = [
         MockReply(content=content, faults=(CutStreamFault(after=after, how=how),)) for after in range(total)
     ]

@@ -14,7 +14,7 @@ from tempfile import mkdtemp
 from msgspec import Struct
 
 from shoal.testing import chat_server, messages_server, run_in_thread
-from shoal.testing.scripted_server import MockServerStep, build_script_responder
+from shoal.testing.scripted_server import MockServerScriptStep, build_script_responder
 from shoal.wire.model_script_codec import read_model_script
 
 SCRIPTS = Path(__file__).parents[1] / "pages"
@@ -62,13 +62,15 @@ def _build_environment(user_home: Path) -> dict[str, str]:
 
 
 def _set_up_one_server(stack: ExitStack, person: Path, env: dict[str, str]) -> PageSetup:
-    mind = build_script_responder(read_model_script(SCRIPTS / "use-another-provider.toml", MockServerStep))
+    mind = build_script_responder(
+        read_model_script(SCRIPTS / "use-another-provider.toml", MockServerScriptStep)
+    )
     server = stack.enter_context(run_in_thread(chat_server(mind, models=["my-model"])))
     return PageSetup(env=env, replacements={"http://localhost:8000/v1": server.url})
 
 
 def _set_up_two_providers(stack: ExitStack, person: Path, env: dict[str, str]) -> PageSetup:
-    script = read_model_script(SCRIPTS / "mix-providers.toml", MockServerStep)
+    script = read_model_script(SCRIPTS / "mix-providers.toml", MockServerScriptStep)
     messages = stack.enter_context(
         run_in_thread(messages_server(build_script_responder(script), models=["claude-sonnet-4-5"]))
     )

@@ -216,8 +216,8 @@ async def show_live_panel(
 
 
 async def _follow_run(panel: Panel, follower: RunFollower) -> None:
-    async for _ in follower.iter_deltas():
+    async for _ in follower.iter_view_deltas():
         panel.request_refresh()
         for screen in panel.app.screen_stack:
             if isinstance(screen, AnswerScreen):
-                screen.close_if_answered()
+                screen.close_if_answered_elsewhere()

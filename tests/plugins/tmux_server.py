@@ -14,7 +14,7 @@ from tempfile import mkdtemp
 
 import pytest
 
-from shoal.backends.guarded_processes import GuardedProcesses
+from shoal.backends.guarded_processes import GuardedProcessLauncher
 from shoal.backends.tmux_panes import TmuxPanes
 from shoal.core.clock import SystemClock
 from shoal.core.member_backends import PaneSpec
@@ -107,7 +107,7 @@ async def open_panes(
     environ: dict[str, str], *, session_name: str = "shoal-12345678", socket: str | None = None
 ) -> AsyncIterator[TmuxPanes]:
     clock = SystemClock()
-    processes = GuardedProcesses(clock)
+    processes = GuardedProcessLauncher(clock)
     panes = TmuxPanes(environ, processes, clock, session_name=session_name, socket=socket)
     try:
         yield panes

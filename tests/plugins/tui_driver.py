@@ -12,7 +12,7 @@ from textual.pilot import Pilot
 
 import shoal
 from shoal.surfaces.tui.app import ShoalApp
-from shoal.surfaces.tui.launch import attach_session
+from shoal.surfaces.tui.launch import attach_session_to_app
 from shoal.surfaces.tui.local_run_client import LocalRunClient
 from tui_snapshots import render_text
 
@@ -92,8 +92,8 @@ async def drive_tui(
         app = ShoalApp(root / "history")
         app.composer.cursor_blink = False
         async with app.run_test(size=size, notifications=True) as pilot:
-            seat = await attach_session(app, session)
-            going = asyncio.create_task(seat.run_until_left())
+            seat = await attach_session_to_app(app, session)
+            going = asyncio.create_task(seat.run_until_user_leaves())
             try:
                 yield LocalTuiDriver(pilot, app, session, seat)
             finally:

@@ -11,7 +11,7 @@ from typing import Any
 
 import httpx
 
-from shoal.surfaces.web.web_server import WebServerAddress, serve_web
+from shoal.surfaces.web.web_server import WebServerAddress, serve_web_view
 from team_scripts import get_home
 
 TOKEN = "a-token-for-the-tests"
@@ -94,7 +94,9 @@ async def serve_home(home: Path | None = None, **address_fields: Any) -> AsyncIt
     ended = asyncio.Event()
     wanted = WebServerAddress(**{"host": "127.0.0.1", "port": 0, "token": TOKEN, **address_fields})
     async with asyncio.TaskGroup() as tasks:
-        tasks.create_task(serve_web(home or get_home(), wanted, on_ready=address.set_result, ended=ended))
+        tasks.create_task(
+            serve_web_view(home or get_home(), wanted, on_ready=address.set_result, ended=ended)
+        )
         base = (await address).partition("/?")[0]
         async with httpx.AsyncClient(base_url=base, headers=BEARER, timeout=TIMEOUT) as client:
             yield WebTestClient(address.result(), client, ended)

@@ -11,7 +11,7 @@ from shoal.core.messages import ToolUseBlock
 from shoal.core.permission_decisions import AllowDecision, AskDecision, PermissionDecision
 from shoal.core.permissions import PermissionMode
 from shoal.policy.permission_engine import PermissionEngine
-from shoal.policy.permission_rules import PermissionRuleSet, parse_permission_rule, split_rule_list
+from shoal.policy.permission_rules import PermissionRuleSet, parse_permission_rule, split_permission_rule_list
 from shoal.tools.function_tool import tool
 from shoal.workspaces.local_workspace import LocalWorkspace
 
@@ -53,7 +53,7 @@ def decide_command(permissions: PermissionEngine, command: str) -> str:
 
 def parse_rules(**rules: str) -> PermissionRuleSet:
     parsed = {
-        kind: tuple(parse_permission_rule(rule, "a test") for rule in split_rule_list(text))
+        kind: tuple(parse_permission_rule(rule, "a test") for rule in split_permission_rule_list(text))
         for kind, text in rules.items()
     }
     return PermissionRuleSet(**parsed)

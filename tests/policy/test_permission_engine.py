@@ -434,7 +434,7 @@ def test_every_accepted_suggestion_allows_the_same_call(tmp_path: Path) -> None:
             assert isinstance(asked, AskDecision)
             for each in asked.suggestions:
                 if each.destination == destination:
-                    rules.apply_update(each)
+                    rules.apply_permission_update(each)
             assert isinstance(rules.decide_tool_call(call, None, AGENT), AllowDecision), (call, destination)
 
 
@@ -447,7 +447,7 @@ def test_an_accepted_directory_suggestion_allows_only_that_directory(tmp_path: P
     asked = decide_call(rules, "Read", file_path=str(other / "a"))
     assert isinstance(asked, AskDecision)
     (suggested,) = [each for each in asked.suggestions if isinstance(each, AddDirectoriesSuggestion)]
-    rules.apply_update(suggested)
+    rules.apply_permission_update(suggested)
     for name in ("Read", "Write"):
         assert name_decision(decide_call(rules, name, file_path=str(other / "b"))) == "allow"
         assert name_decision(decide_call(rules, name, file_path=str(tmp_path / "c"))) == "ask"

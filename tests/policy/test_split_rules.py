@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from shoal.core.errors import SettingsError
-from shoal.policy.permission_rules import split_rule_list
+from shoal.policy.permission_rules import split_permission_rule_list
 
 
 @pytest.mark.parametrize(
@@ -20,10 +20,10 @@ from shoal.policy.permission_rules import split_rule_list
     ],
 )
 def test_rules_are_separated_by_commas_and_blanks_outside_parentheses(text: str, rules: list[str]) -> None:
-    assert split_rule_list(text) == rules
+    assert split_permission_rule_list(text) == rules
 
 
 @pytest.mark.parametrize("text", ["Bash(", "Bash(git log:*", "Bash git)", "Read,Bash(a"])
 def test_an_unclosed_pattern_is_refused_and_not_read_as_the_whole_tool(text: str) -> None:
     with pytest.raises(SettingsError, match="do not match"):
-        split_rule_list(text)
+        split_permission_rule_list(text)

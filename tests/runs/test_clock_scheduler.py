@@ -87,10 +87,10 @@ async def test_one_timer_serves_all_schedules(harness: SchedulerHarness) -> None
     late, soon = harness.create_schedule("0 * * * *"), harness.create_schedule("*/10 * * * *")
     await harness.clock.advance(0)
     assert harness.clock.sleepers == 1
-    assert harness.clock.seconds_to_next == 10 * MINUTE
+    assert harness.clock.seconds_to_next_alarm == 10 * MINUTE
     harness.scheduler.delete_schedule(soon)
     await harness.clock.advance(0)
-    assert harness.clock.seconds_to_next == 60 * MINUTE
+    assert harness.clock.seconds_to_next_alarm == 60 * MINUTE
     harness.scheduler.delete_schedule(late)
     await harness.clock.advance(0)
     assert harness.clock.sleepers == 0

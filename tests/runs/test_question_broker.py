@@ -63,7 +63,7 @@ async def ask_questions(
 ) -> AsyncIterator[list[asyncio.Task[Answer]]]:
     """Ask the questions and yield the tasks that return the answers."""
     async with asyncio.TaskGroup() as tasks:
-        asked = [tasks.create_task(broker.ask_person(question)) for question in questions]
+        asked = [tasks.create_task(broker.ask_person_or_deny(question)) for question in questions]
         incoming = broker.watch_questions()
         for _ in questions:
             await anext(incoming)
@@ -148,9 +148,9 @@ async def test_a_hundred_questions_use_one_directory_watch(broker: FileQuestionB
 
 async def test_an_unattended_question_is_answered_by_policy_at_once(directory: Path, events: list[Event]):
     broker = FileQuestionBroker(directory, clock=SystemClock(), emit=events.append, attended=False)
-    answer = await broker.ask_person(make_permission_question())
+    answer = await broker.ask_person_or_deny(make_permission_question())
     assert (answer.by, "not attended" in answer.reason, "Bash" in answer.reason) == ("policy", True, True)
-    assert "Decide yourself" in (await broker.ask_person(make_choice_question())).reason
+    assert "Decide yourself" in (await broker.ask_person_or_deny(make_choice_question())).reason
     assert QuestionFiles(directory).list_open_questions() == ()
     assert events[1] == QuestionAnswered(agent=LEAD_ID, question="q-1", answer=answer)
 
@@ -160,7 +160,7 @@ async def test_an_answer_timeout_is_answered_by_policy(directory: Path, events: 
     broker = FileQuestionBroker(
         directory, clock=SystemClock(), emit=events.append, attended=True, answer_timeout=0.02
     )
-    answer = await broker.ask_person(make_permission_question())
+    answer = await broker.ask_person_or_deny(make_permission_question())
     assert answer.by == "policy"
     assert "within 0.02 seconds" in answer.reason
     assert not QuestionFiles(directory).answer("q-1", AllowAnswer())
@@ -179,7 +179,7 @@ async def test_an_answer_just_before_the_timeout_wins(
     broker = FileQuestionBroker(
         directory, clock=Impatient(), emit=events.append, attended=False, answer_timeout=60
     )
-    assert await broker.ask_person(make_permission_question()) == AllowAnswer()
+    assert await broker.ask_person_or_deny(make_permission_question()) == AllowAnswer()
     assert events[-1].answer == AllowAnswer()
 
 
@@ -187,7 +187,7 @@ async def test_an_interrupted_call_withdraws_its_question(
     broker: FileQuestionBroker, events: list[Event], directory: Path
 ):
     async with asyncio.TaskGroup() as tasks:
-        asked = tasks.create_task(broker.ask_person(make_permission_question()))
+        asked = tasks.create_task(broker.ask_person_or_deny(make_permission_question()))
         await anext(broker.watch_questions())
         settled = tasks.create_task(broker.wait_for_answer("q-1"))
         await asyncio.sleep(0)
@@ -206,7 +206,7 @@ async def test_a_full_disk_does_not_suppress_a_cancellation(directory: Path):
 
     broker = FileQuestionBroker(directory, clock=SystemClock(), emit=full, attended=True)
     async with asyncio.TaskGroup() as tasks:
-        asked = tasks.create_task(broker.ask_person(make_permission_question()))
+        asked = tasks.create_task(broker.ask_person_or_deny(make_permission_question()))
         await anext(broker.watch_questions())
         asked.cancel()
     assert asked.cancelled()
@@ -225,7 +225,7 @@ async def test_each_question_is_announced_once(broker: FileQuestionBroker):
     incoming = broker.watch_questions()
     async with asyncio.TaskGroup() as tasks:
         for name in ("q-1", "q-2", "q-3"):
-            tasks.create_task(broker.ask_person(make_permission_question(name)))
+            tasks.create_task(broker.ask_person_or_deny(make_permission_question(name)))
             assert (await anext(incoming)).id == name
         for name in ("q-1", "q-2", "q-3"):
             broker.submit_answer(name, AllowAnswer())
@@ -276,7 +276,7 @@ async def main():
             question = PermissionQuestion(
                 id=name, agent="lead", tool_use_id="t", tool="Bash", input={}, reason="r"
             )
-            tasks.create_task(broker.ask_person(question))
+            tasks.create_task(broker.ask_person_or_deny(question))
         incoming = broker.watch_questions()
         await anext(incoming)
         await anext(incoming)

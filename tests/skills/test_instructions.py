@@ -12,7 +12,7 @@ from session_helpers import open_session
 from shoal.app.definitions.instructions import (
     MAX_FILE_CHARS,
     MAX_TOTAL_CHARS,
-    Instructions,
+    LoadedInstructionFiles,
     load_instructions,
 )
 from shoal.core.model_requests import ModelRequest
@@ -25,7 +25,7 @@ def write_file(path: Path, text: str) -> Path:
     return path
 
 
-def load_instructions_in(cwd: Path, home: Path, *hidden: str) -> Instructions:
+def load_instructions_in(cwd: Path, home: Path, *hidden: str) -> LoadedInstructionFiles:
     cwd.mkdir(parents=True, exist_ok=True)
     return load_instructions(cwd=cwd, home=home, is_hidden=lambda path: Path(path).name in hidden)
 

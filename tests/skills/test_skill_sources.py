@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from shoal.app.skills.skill_catalog import SkillLibrary, load_skills
+from shoal.app.skills.skill_catalog import SkillAndCommandLibrary, load_skills
 from shoal.core.errors import InvalidAgentDefinition, UnknownSkill
 from shoal.tools.skill_tool import format_skill_list
 from skill_helpers import write_command, write_skill
@@ -20,7 +20,7 @@ def home(tmp_path: Path) -> Path:
     return path
 
 
-def load_skills_in(cwd: Path, home: Path) -> SkillLibrary:
+def load_skills_in(cwd: Path, home: Path) -> SkillAndCommandLibrary:
     cwd.mkdir(parents=True, exist_ok=True)
     return load_skills(cwd=cwd, home=home)
 
@@ -41,7 +41,7 @@ def test_skills_come_from_every_source_and_the_nearest_one_wins(repository: Path
         "two": "of the standard's place",
         "three": "of the home",
     }
-    assert [skill.name for skill in library.list_for_user()] == [
+    assert [skill.name for skill in library.list_skills_for_user()] == [
         "ask",
         "one",
         "team:review:fast",
@@ -72,16 +72,16 @@ def test_added_changed_and_deleted_skill_files_are_noticed_at_the_next_listing(
     repository: Path, home: Path
 ) -> None:
     library = load_skills_in(repository, home)
-    assert library.list_for_user() == ()
+    assert library.list_skills_for_user() == ()
     path = write_skill(home / "skills", "pdf", "old")
     typed = write_command(repository / ".claude" / "commands", "go", "first")
-    assert [skill.body for skill in library.list_for_user()] == ["first", "old"]
+    assert [skill.body for skill in library.list_skills_for_user()] == ["first", "old"]
     path.write_text(path.read_text().replace("old", "new"))
     typed.write_text("second")
-    assert [skill.body for skill in library.list_for_user()] == ["second", "new"]
+    assert [skill.body for skill in library.list_skills_for_user()] == ["second", "new"]
     path.unlink()
     typed.unlink()
-    assert library.list_for_user() == ()
+    assert library.list_skills_for_user() == ()
 
 
 def test_a_symlinked_skill_directory_lists_its_skills_once(repository: Path, home: Path) -> None:
@@ -127,13 +127,13 @@ def test_unusable_skill_files_are_reported_and_skipped(repository: Path, home: P
         assert each in problems
     with pytest.raises(InvalidAgentDefinition, match="huge"):
         library.skills.find("huge")
-    assert "8 files of skills cannot be used" in library.describe_problems()[0]
+    assert "8 files of skills cannot be used" in library.describe_skill_file_problems()[0]
 
 
 def test_the_skill_list_stays_within_its_limit_and_mentions_omissions(repository: Path, home: Path) -> None:
     for number in range(60):
         write_skill(home / "skills", f"skill-{number:02}", description="d" * 1_000)
-    skills = load_skills_in(repository, home).list_for_model()
+    skills = load_skills_in(repository, home).list_skills_for_model()
     text = format_skill_list(skills)
     assert len(text) <= 8_000
     assert "skill-59" in text

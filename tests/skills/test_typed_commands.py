@@ -11,7 +11,7 @@ import shoal
 from agent_scripts import ToolGate, call_tool, read_events, run_all_turns
 from server_scripts import run_provider
 from session_helpers import collect_events, list_agent_starts, list_lead_results, open_session
-from shoal.app.session.slash_commands import SlashInvocation, parse_slash_command
+from shoal.app.session.slash_commands import SlashCommandInvocation, parse_slash_command
 from shoal.core.errors import InvalidAgentDefinition, UnknownSkill
 from shoal.core.events import NoteAdded, RunFinished, ToolProgressed
 from shoal.core.messages import ImageBlock, Message, TextBlock, UrlImageSource
@@ -157,7 +157,7 @@ async def test_an_unknown_command_is_an_error_with_suggestions_and_a_path_is_pla
         for text in ("/etc is a directory", "/usr/bin/env what", "// no", "a /review", "/", "/ review"):
             assert parse_slash_command(services, text) == text
         write_command(project / ".claude" / "commands", "tmp", "Clean it.")
-        assert isinstance(parse_slash_command(services, "/tmp now"), SlashInvocation)
+        assert isinstance(parse_slash_command(services, "/tmp now"), SlashCommandInvocation)
         message_with_image = Message(
             role="user",
             content=(TextBlock(text="/review"), ImageBlock(source=UrlImageSource(url="http://x"))),

@@ -83,7 +83,7 @@ async def block_and_die(home: Path, task: str, blocker: str, step: str) -> None:
     """Die after so many files of the board were moved into place."""
     board = FileTaskBoard(home, "roof", clock=SystemClock(), ids=IdGenerator())
     await board.list_tasks()
-    swap, left = DirectoryHandle.swap_files, int(step)
+    swap, left = DirectoryHandle.swap_or_move_file, int(step)
 
     def swap_and_count(staging: DirectoryHandle, name: str, to: DirectoryHandle, other: str) -> None:
         nonlocal left
@@ -92,7 +92,7 @@ async def block_and_die(home: Path, task: str, blocker: str, step: str) -> None:
         if left == 0:
             os.kill(os.getpid(), signal.SIGKILL)
 
-    DirectoryHandle.swap_files = swap_and_count
+    DirectoryHandle.swap_or_move_file = swap_and_count
     await board.update(task, TaskUpdate(add_blocked_by=(blocker,)), by="a")
     write_reply("survived")
 

@@ -159,7 +159,7 @@ async def test_a_task_held_by_a_closed_board_is_pending_again(home: Path):
         await board.claim("1", by="a")
     async with open_board(home) as board:
         task = await board.get("1")
-    assert (task.status, task.owner, task.attempt) == ("pending", None, None)
+    assert (task.status, task.owner, task.claim_attempt) == ("pending", None, None)
 
 
 async def test_a_task_held_by_a_foreign_program_is_free_after_the_timeout(home: Path):

@@ -64,7 +64,7 @@ async def test_a_completed_task_uses_few_bytes_in_each_process(home: Path):
         gc.collect()
         tracemalloc.start()
         try:
-            assert len(await board.view_tasks()) == COMPLETED
+            assert len(await board.get_live_task_mapping()) == COMPLETED
             gc.collect()
             # Includes the few that are not packed yet.
             assert tracemalloc.get_traced_memory()[0] / COMPLETED < 300
@@ -78,7 +78,7 @@ async def test_tasks_completed_by_others_use_few_bytes(home: Path):
         await fill_board(board, 1)
         await board.update("1", TaskUpdate(status="completed"), by="ann")
         waits = asyncio.ensure_future(waiting.wait_for_claimable())
-        await viewer.view_tasks()
+        await viewer.get_live_task_mapping()
         gc.collect()
         tracemalloc.start()
         try:
@@ -86,9 +86,9 @@ async def test_tasks_completed_by_others_use_few_bytes(home: Path):
             for number in range(2, 602):
                 task = await board.create(TaskDraft(subject=f"task {number}", description="as always"))
                 assert (await board.claim(task.id, by="ann")).success
-                await viewer.view_tasks()
+                await viewer.get_live_task_mapping()
                 await board.update(task.id, TaskUpdate(status="completed"), by="ann")
-                await viewer.view_tasks()
+                await viewer.get_live_task_mapping()
             gc.collect()
             each = (tracemalloc.get_traced_memory()[0] - before) / 600
         finally:
@@ -101,7 +101,7 @@ async def test_claiming_and_updating_unpack_no_completed_task(home: Path, unpack
     write_completed_tasks(home, COMPLETED)
     async with open_board(home) as board, open_board(home) as other:
         for each in (board, other):
-            await each.view_tasks()
+            await each.get_live_task_mapping()
         one, two = await fill_board(board, 2)
         unpacked_chunks.clear()
         assert (await other.claim_next(by="ann")).task.id == one.id
@@ -119,7 +119,7 @@ async def test_claiming_and_updating_unpack_no_completed_task(home: Path, unpack
 async def test_a_task_blocked_by_completed_tasks_unpacks_only_those(home: Path, unpacked_chunks: list[bytes]):
     write_completed_tasks(home, COMPLETED)
     async with open_board(home) as board:
-        await board.view_tasks()
+        await board.get_live_task_mapping()
         one, two = await fill_board(board, 2)
         unpacked_chunks.clear()
         await board.update(one.id, TaskUpdate(add_blocked_by=("5", "7")), by="ann")
@@ -132,9 +132,9 @@ async def test_a_board_that_only_views_keeps_no_completed_candidates(home: Path)
     async with open_board(home) as board, open_board(home) as viewer:
         for _ in range(50):
             (task,) = await fill_board(board, 1)
-            await viewer.view_tasks()
+            await viewer.get_live_task_mapping()
             await board.update(task.id, TaskUpdate(status="completed"), by="ann")
-            await viewer.view_tasks()
+            await viewer.get_live_task_mapping()
         assert viewer._files.index._candidates == []
 
 

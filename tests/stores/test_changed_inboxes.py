@@ -44,7 +44,7 @@ async def test_every_inbox_is_polled_in_turn_without_file_events(tmp_path):
         while boxes.find_changed_inboxes(NAMES):
             await asyncio.sleep(0)
         for _ in range(2):
-            boxes._wake_some()
+            boxes._wake_next_mailboxes_in_turn()
             changed = boxes.find_changed_inboxes(NAMES)
             assert 0 < len(changed) <= 64
             woken += changed

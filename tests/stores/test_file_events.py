@@ -70,18 +70,18 @@ async def test_boards_mailboxes_and_watches_share_one_inotify_descriptor_and_clo
 
 async def test_two_watches_of_one_directory_each_get_the_events_of_their_mask(tmp_path: Path):
     written, any_change = (
-        inotify.watch_directory(tmp_path, lambda flags: flags.CLOSE_WRITE),
-        inotify.watch_directory(tmp_path, lambda flags: flags.CREATE | flags.DELETE),
+        inotify.watch_directory_with_inotify(tmp_path, lambda flags: flags.CLOSE_WRITE),
+        inotify.watch_directory_with_inotify(tmp_path, lambda flags: flags.CREATE | flags.DELETE),
     )
     (tmp_path / "file").write_text("x")
-    assert written.take_names() == {"file"}
-    assert any_change.take_names() == {"file"}
+    assert written.take_changed_names() == {"file"}
+    assert any_change.take_changed_names() == {"file"}
     (tmp_path / "file").unlink()
-    assert written.take_names() == set()
-    assert any_change.take_names() == {"file"}
+    assert written.take_changed_names() == set()
+    assert any_change.take_changed_names() == {"file"}
     any_change.close()
     (tmp_path / "other").write_text("x")
-    assert written.take_names() == {"other"}
+    assert written.take_changed_names() == {"other"}
     written.close()
 
 
@@ -90,9 +90,9 @@ async def test_polling_one_watch_does_not_swallow_events_of_another(tmp_path: Pa
         (tmp_path / name).mkdir()
     names: list[set[str]] = []
     watch = DirectoryWatch(tmp_path / "one", lambda: None, on_names=names.append)
-    asking = inotify.watch_directory(tmp_path / "two", lambda flags: flags.CREATE)
+    asking = inotify.watch_directory_with_inotify(tmp_path / "two", lambda flags: flags.CREATE)
     (tmp_path / "one" / "file").write_text("x")
-    assert asking.take_names() == set(), "this reads the shared descriptor"
+    assert asking.take_changed_names() == set(), "this reads the shared descriptor"
     await wait_until(lambda: names)
     assert names == [{"file"}]
     asking.close()
@@ -120,11 +120,11 @@ async def test_a_failing_callback_does_not_stop_the_other_watches(tmp_path: Path
 
 async def test_a_removed_directory_reports_a_lost_watch(tmp_path: Path):
     (tmp_path / "one").mkdir()
-    notices = inotify.watch_directory(tmp_path / "one", lambda flags: flags.CREATE)
+    notices = inotify.watch_directory_with_inotify(tmp_path / "one", lambda flags: flags.CREATE)
     (tmp_path / "one").rmdir()
-    assert notices.take_names() is None
+    assert notices.take_changed_names() is None
     notices.close()
-    assert notices.take_names() == set()
+    assert notices.take_changed_names() == set()
 
 
 async def test_mail_for_another_member_does_not_wake_a_waiter(home: Path, wakeups: list[None]):
@@ -202,9 +202,9 @@ async def test_a_waiter_is_woken_while_another_board_of_the_process_is_polled(ho
         await board.update(task.id, TaskUpdate(status="completed"), by="ann")
         waits = asyncio.ensure_future(waiting.wait_for_claimable())
         await wait_until(lambda: len(waiting._waiters))
-        await asking.view_tasks()
+        await asking.get_live_task_mapping()
         await board.update(task.id, TaskUpdate(status="pending"), by="ann")
-        await asking.view_tasks()
+        await asking.get_live_task_mapping()
         async with asyncio.timeout(2):
             await waits
 
@@ -220,12 +220,12 @@ async def test_a_process_that_lost_a_claim_backs_off(home: Path, monkeypatch: py
         (first,) = await fill_board(board, 1)
         await wait_until(lambda: slow._backoff_timer is not None)
         assert (await board.claim(first.id, by="ann")).success
-        slow._on_backoff_elapsed()
+        slow._on_claim_backoff_elapsed()
         assert len(slow._waiters) == 1, "it is claimed, so no waiter is woken"
         (second,) = await fill_board(board, 1)
         await wait_until(lambda: slow._backoff_timer is not None)
         assert len(slow._waiters) == 1
-        slow._on_backoff_elapsed()
+        slow._on_claim_backoff_elapsed()
         await asyncio.wait_for(waits, 10)
         assert (await slow.claim_next(by="bob")).task.id == second.id
         waits = asyncio.ensure_future(slow.wait_for_claimable())

@@ -22,7 +22,7 @@ def directory(tmp_path: Path) -> Iterator[DirectoryHandle]:
         yield handle
 
 
-@pytest.mark.parametrize("method", ["replace_file", "create_file"])
+@pytest.mark.parametrize("method", ["replace_file", "create_file_if_missing"])
 def test_a_file_that_does_not_fit_leaves_no_partial_file(directory: DirectoryHandle, method: str):
     with limit_file_size(10), pytest.raises(StateFileError, match="cannot be written"):
         getattr(directory, method)("file", b"x" * 100)
@@ -49,6 +49,6 @@ async def test_a_member_that_cannot_be_written_does_not_join(home: Path, clock: 
     await rosters.create_team("roof", lead=alice, session="s-1", description=None)
     with limit_file_size(), pytest.raises(StateFileError, match="cannot be written"):
         await rosters.add_member("roof", alice)
-    team = await rosters.read_team("roof")
+    team = await rosters.read_team_roster("roof")
     assert [member.name for member in team.members] == ["team-lead"]
     assert (await rosters.add_member("roof", alice)).color == "blue"

@@ -25,7 +25,7 @@ from shoal.stores.files.debug_log import DebugLog
 from shoal.stores.files.file_journal import FileJournal
 from shoal.stores.files.file_roster_store import FileRosterStore
 from shoal.stores.files.file_task_board import FileTaskBoard
-from shoal.stores.files.home_cleanup import HomeCleanupResult, clean_home
+from shoal.stores.files.home_cleanup import HomeCleanupResult, remove_old_home_files
 from shoal.stores.files.home_paths import get_journal_path, get_run_directory
 from shoal.stores.files.pid_locks import SessionLock
 from shoal.stores.files.result_files import FileResultStore
@@ -41,18 +41,18 @@ OLD, YOUNG = NOW - 31 * DAY, NOW - 29 * DAY
 _CLEAN_AS_NOBODY = f"""
 import os, sys
 from pathlib import Path
-from shoal.stores.files.home_cleanup import clean_home
+from shoal.stores.files.home_cleanup import remove_old_home_files
 
 if os.geteuid() == 0:
     os.setgid({NOBODY})
     os.setuid({NOBODY})
-done = clean_home(Path(sys.argv[1]), days=30, now=int(sys.argv[2]))
+done = remove_old_home_files(Path(sys.argv[1]), days=30, now=int(sys.argv[2]))
 print(*done.sessions, *done.problems, sep="\\n")
 """
 
 
 def run_cleanup(home: Path, *, days: int = 30, **options: Any) -> HomeCleanupResult:
-    return clean_home(home, days=days, now=NOW * 1000, **options)
+    return remove_old_home_files(home, days=days, now=NOW * 1000, **options)
 
 
 def set_age(place: Path, at: float) -> None:
@@ -110,7 +110,7 @@ def test_a_run_without_a_journal_is_removed(home: Path):
     # Uses the real clock: reading a run must not make it look recent.
     now = time.time()
     set_age(get_run_directory(home, name), now - 40 * 24 * 3600)
-    assert clean_home(home, days=30, now=int(now * 1000)).sessions == (name,)
+    assert remove_old_home_files(home, days=30, now=int(now * 1000)).sessions == (name,)
     assert list_left_files(home, name) == set()
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from shoal.stores.files.directory_handle import DirectoryHandle
-from shoal.stores.files.process_leases import ProcessLease, is_lease_alive, remove_dead_leases
+from shoal.stores.files.process_leases import ProcessLease, is_process_lease_alive, remove_dead_process_leases
 
 
 @pytest.fixture
@@ -21,9 +21,9 @@ def leases(tmp_path: Path) -> Iterator[DirectoryHandle]:
 
 def test_a_lease_is_alive_until_it_is_released(leases: DirectoryHandle):
     lease = ProcessLease(leases)
-    assert is_lease_alive(leases, lease.id)
+    assert is_process_lease_alive(leases, lease.id)
     lease.release()
-    assert not is_lease_alive(leases, lease.id)
+    assert not is_process_lease_alive(leases, lease.id)
     assert leases.list_names() == []
 
 
@@ -35,6 +35,6 @@ def test_dead_leases_are_removed_among_many_live_ones(leases: DirectoryHandle):
             for _ in range(15):
                 living.callback(ProcessLease(leases).release)
         for _ in range(200):
-            remove_dead_leases(leases)
+            remove_dead_process_leases(leases)
         assert not set(dead) & set(leases.list_names())
         assert len(leases.list_names()) == 15 * len(dead)

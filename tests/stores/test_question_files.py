@@ -21,14 +21,14 @@ def test_a_late_answer_does_not_apply_to_a_later_question_with_the_same_id(tmp_p
     first, second = make_question("ls"), make_question("rm -r .")
     questions.store_question(first)
     questions.settle_answer(first, unanswered)
-    questions.store_late_answer("q", AllowAnswer())
-    assert questions.read_late_answer(first) == AllowAnswer()
+    questions.store_late_permission("q", AllowAnswer())
+    assert questions.read_late_permission(first) == AllowAnswer()
     questions.store_question(second)
     questions.settle_answer(second, unanswered)
-    assert questions.read_late_answer(second) is None
+    assert questions.read_late_permission(second) is None
 
 
-@pytest.mark.parametrize("method", ["answer", "store_late_answer"])
+@pytest.mark.parametrize("method", ["answer", "store_late_permission"])
 def test_an_answer_to_an_unknown_question_is_refused(tmp_path, method):
     with pytest.raises(StateFileError, match="no question 'q'"):
         getattr(QuestionFiles(tmp_path), method)("q", AllowAnswer())

@@ -7,7 +7,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from shoal.core.errors import StateFileError
-from shoal.stores.files.home_paths import create_atomically, create_private_file, write_atomically
+from shoal.stores.files.home_paths import (
+    create_file_atomically,
+    create_or_replace_private_file,
+    write_file_atomically,
+)
 from shoal.stores.files.result_files import FileResultStore
 
 HOSTILE = [
@@ -82,22 +86,22 @@ def test_a_result_that_cannot_be_written_raises_an_error_with_its_path(tmp_path)
 
 def test_create_atomically_does_not_replace_an_existing_file(tmp_path):
     path = tmp_path / "answer.json"
-    assert create_atomically(path, b"first")
-    assert not create_atomically(path, b"second")
+    assert create_file_atomically(path, b"first")
+    assert not create_file_atomically(path, b"second")
     assert path.read_bytes() == b"first"
-    write_atomically(path, b"third")
+    write_file_atomically(path, b"third")
     assert path.read_bytes() == b"third"
     assert [file.name for file in tmp_path.iterdir()] == ["answer.json"]
 
 
 def test_create_private_file_replaces_an_existing_file_atomically(tmp_path):
     path = tmp_path / "new" / "deep" / "file"
-    create_private_file(path, b"first")
+    create_or_replace_private_file(path, b"first")
     assert path.read_bytes() == b"first"
     assert path.stat().st_mode & 0o777 == 0o600
     assert path.parent.stat().st_mode & 0o777 == 0o700
     held = path.open("rb")
-    create_private_file(path, b"second")
+    create_or_replace_private_file(path, b"second")
     assert path.read_bytes() == b"second"
     with held:
         assert held.read() == b"first"
@@ -107,4 +111,4 @@ def test_create_private_file_replaces_an_existing_file_atomically(tmp_path):
 def test_a_new_file_that_cannot_be_written_raises_an_error_with_its_path(tmp_path):
     (tmp_path / "taken").touch()
     with pytest.raises(StateFileError, match="taken"):
-        create_private_file(tmp_path / "taken" / "file", b"x")
+        create_or_replace_private_file(tmp_path / "taken" / "file", b"x")

@@ -18,7 +18,7 @@ from shoal.core.tasks import TaskUpdate
 from shoal.stores.files.directory_handle import DirectoryHandle
 from shoal.stores.files.exclusive_open import is_open_exclusively
 from shoal.stores.files.file_roster_store import FileRosterStore
-from shoal.stores.files.home_paths import write_atomically
+from shoal.stores.files.home_paths import write_file_atomically
 
 
 @pytest.fixture
@@ -36,21 +36,23 @@ def test_a_file_that_nobody_else_has_open_is_rewritten_in_place(
 ) -> None:
     directory.write_file("a", b"first, and longer")
     before = get_inode(tmp_path / "a")
-    directory.rewrite_file("a", b"second")
+    directory.rewrite_unshared_or_recreate_file("a", b"second")
     assert (tmp_path / "a").read_bytes() == b"second"
     assert get_inode(tmp_path / "a") == before
 
 
 @pytest.mark.spec("HOM-05")
-@pytest.mark.parametrize("method", ["rewrite_file", "replace_file", "write_atomically"])
+@pytest.mark.parametrize(
+    "method", ["rewrite_unshared_or_recreate_file", "replace_file", "write_file_atomically"]
+)
 def test_a_reader_keeps_the_content_it_opened(
     tmp_path: Path, directory: DirectoryHandle, method: str
 ) -> None:
     directory.write_file("a", b"first")
     with (tmp_path / "a").open("rb", buffering=0) as reader:
         assert reader.read(2) == b"fi"
-        if method == "write_atomically":
-            write_atomically(tmp_path / "a", b"SECOND")
+        if method == "write_file_atomically":
+            write_file_atomically(tmp_path / "a", b"SECOND")
         else:
             getattr(directory, method)("a", b"SECOND")
         assert reader.read() == b"rst"
@@ -90,13 +92,13 @@ async def test_readers_of_team_files_see_one_consistent_state_of_each_file(home:
 def test_a_hard_linked_file_is_not_rewritten_in_place(tmp_path: Path, directory: DirectoryHandle) -> None:
     directory.write_file("a", b"first")
     os.link(tmp_path / "a", tmp_path / "kept")
-    directory.rewrite_file("a", b"second")
+    directory.rewrite_unshared_or_recreate_file("a", b"second")
     assert (tmp_path / "kept").read_bytes() == b"first"
     assert (tmp_path / "a").read_bytes() == b"second"
 
 
 def test_rewriting_a_missing_file_creates_it(tmp_path: Path, directory: DirectoryHandle) -> None:
-    directory.rewrite_file("a", b"x")
+    directory.rewrite_unshared_or_recreate_file("a", b"x")
     assert (tmp_path / "a").read_bytes() == b"x"
 
 

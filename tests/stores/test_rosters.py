@@ -140,7 +140,7 @@ async def test_updating_a_fixed_field_or_an_unknown_member_is_refused(rosters: F
         await rosters.update_member("roof", "nobody", is_active=True)
     with pytest.raises(TeamNotFound):
         await rosters.add_member("none", make_member())
-    assert await rosters.read_team("none") is None
+    assert await rosters.read_team_roster("none") is None
 
 
 async def test_a_corrupt_roster_is_moved_aside_and_reported(home: Path, clock: FixedClock):
@@ -148,7 +148,7 @@ async def test_a_corrupt_roster_is_moved_aside_and_reported(home: Path, clock: F
     rosters = FileRosterStore(home, clock=clock, report_problem=reports.append)
     await create_team(rosters)
     (home / "teams" / "roof" / "config.json").write_text('{"members": [')
-    assert await rosters.read_team("roof") is None
+    assert await rosters.read_team_roster("roof") is None
     assert len(reports) == 1
     moved = home / "teams" / "roof" / f"config.json.corrupt-{clock.time}"
     assert moved.read_text() == '{"members": ['
@@ -174,7 +174,7 @@ async def test_two_rosters_moved_aside_in_one_millisecond_are_both_kept(home: Pa
     config = home / "teams" / "roof" / "config.json"
     for broken in ('{"members": [', '{"name": '):
         config.write_text(broken)
-        assert await rosters.read_team("roof") is None
+        assert await rosters.read_team_roster("roof") is None
     stored = [path.read_text() for path in sorted(config.parent.glob("config.json.corrupt-*"))]
     assert stored == ['{"members": [', '{"name": ']
 
@@ -184,7 +184,7 @@ async def test_a_team_with_an_active_member_is_not_deleted(home: Path, rosters: 
     await rosters.add_member("roof", make_member())
     with pytest.raises(TeamHasActiveMembers, match="alice"):
         await rosters.delete_team("roof")
-    assert (await rosters.read_team("roof")).find_member("alice") is not None
+    assert (await rosters.read_team_roster("roof")).find_member("alice") is not None
     await rosters.update_member("roof", "alice", is_active=False)
     await rosters.delete_team("roof")
     for place in ("teams", "tasks", "shoal/teams", "shoal/tasks"):
@@ -202,10 +202,10 @@ async def test_an_interrupted_deletion_does_not_block_a_new_team(
         with pytest.raises(SystemExit):
             await rosters.delete_team("roof")
     assert (home / "teams" / "roof" / "config.json").exists()
-    assert await rosters.read_team("roof") is None
+    assert await rosters.read_team_roster("roof") is None
     assert list(await rosters.list_teams()) == []
     assert (await create_team(rosters)).name == "roof"
-    assert len((await rosters.read_team("roof")).members) == 1
+    assert len((await rosters.read_team_roster("roof")).members) == 1
 
 
 @pytest.mark.spec("USR-12")
@@ -235,11 +235,11 @@ async def test_a_deleted_team_stays_deleted_if_files_cannot_be_removed(
             DirectoryHandle, "remove_tree", lambda self, name: self.path.name != stuck and real(self, name)
         )
         await rosters.delete_team("roof")
-        assert await rosters.read_team("roof") is None
+        assert await rosters.read_team_roster("roof") is None
         assert str(home / stuck / "roof") in reports[0]
         assert (await create_team(rosters)).name == "roof-2"
     assert (await create_team(rosters)).name == "roof"
-    assert len((await rosters.read_team("roof")).members) == 1
+    assert len((await rosters.read_team_roster("roof")).members) == 1
 
 
 async def test_a_new_team_does_not_inherit_overflow_mail_of_a_removed_team(
@@ -265,7 +265,7 @@ async def test_a_complete_team_with_a_leftover_marker_is_not_removed_when_its_ro
     ).touch()  # as left by a process that dies right before the end
     await create_team(rosters, "house")
     (home / "teams" / "roof" / "config.json").write_text("broken")
-    assert await rosters.read_team("roof") is None
+    assert await rosters.read_team_roster("roof") is None
     await create_team(rosters, "barn")
     (stored,) = (home / "teams" / "roof").glob("config.json.corrupt-*")
     assert stored.read_text() == "broken"
@@ -289,7 +289,7 @@ async def test_a_team_whose_name_is_a_uuid_is_read(home: Path, rosters: FileRost
     (home / "teams" / name).mkdir(parents=True)
     (home / "teams" / name / "config.json").write_text('{"name": "x", "members": [{"name": "team-lead"}]}')
     assert list(await rosters.list_teams()) == [name]
-    assert (await rosters.read_team(name)).members[0].agent_id == f"team-lead@{name}"
+    assert (await rosters.read_team_roster(name)).members[0].agent_id == f"team-lead@{name}"
 
 
 @pytest.mark.spec("HOM-04", "USR-29")
@@ -298,7 +298,7 @@ async def test_hostile_team_names_create_no_file(home: Path, rosters: FileRoster
         with pytest.raises(InvalidName):
             await create_team(rosters, name)
         with pytest.raises(InvalidName):
-            await rosters.read_team(name)
+            await rosters.read_team_roster(name)
     assert list(await rosters.list_teams()) == []
     assert {path.name for path in tmp_path.rglob("*")} <= {"home", "shoal", "teams.lock"}
 
@@ -313,7 +313,7 @@ async def test_a_link_in_place_of_a_team_is_not_followed(
     (home / "teams").mkdir(parents=True)
     (home / "teams" / "roof").symlink_to(outside)
     with pytest.raises(StateFileError, match="link"):
-        await rosters.read_team("roof")
+        await rosters.read_team_roster("roof")
     with pytest.raises(StateFileError, match="link"):
         await rosters.add_member("roof", make_member())
     assert (await create_team(rosters)).name == "roof-2"

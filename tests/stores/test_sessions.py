@@ -28,7 +28,7 @@ from shoal.stores.files.session_files import (
 from shoal.stores.files.subagent_files import (
     get_subagent_metadata_path,
     load_unstarted_subagent_metadata,
-    store_subagent_mode,
+    store_subagent_permission_mode,
 )
 
 
@@ -324,7 +324,7 @@ def test_storing_a_permission_mode_keeps_the_other_metadata_of_an_agent(home: Pa
     facts = {"agentType": "Explore", "theirs": {"a": [1, None]}, "mode": "plan", "depth": 2}
     home.mkdir()
     get_subagent_metadata_path(transcript).write_text(json.dumps(facts))
-    store_subagent_mode(transcript, "default")
+    store_subagent_permission_mode(transcript, "default")
     assert json.loads(get_subagent_metadata_path(transcript).read_bytes()) == facts | {"mode": "default"}
     assert load_unstarted_subagent_metadata(transcript).mode == "default"
 

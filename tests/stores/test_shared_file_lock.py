@@ -185,8 +185,8 @@ async def test_a_stale_lock_removed_by_another_program_during_takeover_is_create
     """The other program also finds it stale and removes it between our check and our takeover."""
 
     class Shared(DirectoryHandle):
-        def get_status(self, name: str):
-            seen = super().get_status(name)
+        def get_entry_stat(self, name: str):
+            seen = super().get_entry_stat(name)
             if seen is not None and not removed:
                 removed.append(name)
                 os.rmdir(name, dir_fd=self.fd)

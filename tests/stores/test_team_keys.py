@@ -19,25 +19,25 @@ from shoal.core.mail import MailMessage
 from shoal.core.mail_signatures import KEY_SIZE, MailSigner
 from shoal.core.names import LEAD_NAME
 from shoal.stores.files.file_roster_store import FileRosterStore
-from shoal.stores.files.team_keys import load_team_key, remove_team_key
+from shoal.stores.files.team_keys import load_or_create_team_mail_key, remove_team_mail_key
 
 KEY_SCRIPT = """
 import sys
 from pathlib import Path
-from shoal.stores.files.team_keys import load_team_key
+from shoal.stores.files.team_keys import load_or_create_team_mail_key
 sys.stdin.readline()
-print(load_team_key(Path(sys.argv[1]), "roof").hex())
+print(load_or_create_team_mail_key(Path(sys.argv[1]), "roof").hex())
 """
 
 
 def test_a_team_key_is_private_and_stable(home: Path) -> None:
     before = os.umask(0)
     try:
-        key = load_team_key(home, "roof")
+        key = load_or_create_team_mail_key(home, "roof")
     finally:
         os.umask(before)
     assert len(key) == KEY_SIZE
-    assert load_team_key(home, "roof") == key != load_team_key(home, "roof2")
+    assert load_or_create_team_mail_key(home, "roof") == key != load_or_create_team_mail_key(home, "roof2")
     keys = home / "shoal" / "keys"
     assert stat.S_IMODE(keys.stat().st_mode) == 0o700
     assert {path.name: stat.S_IMODE(path.stat().st_mode) for path in keys.iterdir()} == {
@@ -47,9 +47,9 @@ def test_a_team_key_is_private_and_stable(home: Path) -> None:
 
 
 def test_a_temporary_key_file_of_a_killed_process_is_removed(home: Path) -> None:
-    key = load_team_key(home, "roof")
+    key = load_or_create_team_mail_key(home, "roof")
     (home / "shoal" / "keys" / ".roof.tmp.d68fba55").write_bytes(key)
-    assert load_team_key(home, "roof") == key
+    assert load_or_create_team_mail_key(home, "roof") == key
     assert [path.name for path in (home / "shoal" / "keys").iterdir()] == ["roof"]
 
 
@@ -68,20 +68,20 @@ def test_concurrent_processes_get_the_same_team_key(home: Path) -> None:
         process.stdin.write("go\n")
         process.stdin.flush()
     keys = {process.communicate(timeout=60)[0].strip() for process in processes}
-    assert keys == {load_team_key(home, "roof").hex()}
+    assert keys == {load_or_create_team_mail_key(home, "roof").hex()}
 
 
 def test_an_invalid_or_linked_team_key_is_refused(home: Path) -> None:
-    load_team_key(home, "roof")
+    load_or_create_team_mail_key(home, "roof")
     path = home / "shoal" / "keys" / "roof"
     path.write_bytes(b"short")
     with pytest.raises(StateFileError, match="Remove it"):
-        load_team_key(home, "roof")
+        load_or_create_team_mail_key(home, "roof")
     path.unlink()
     (home / "mine").write_bytes(b"k" * KEY_SIZE)
     path.symlink_to(home / "mine")
     with pytest.raises(StateFileError, match="link"):
-        load_team_key(home, "roof")
+        load_or_create_team_mail_key(home, "roof")
 
 
 async def test_a_deleted_team_loses_its_key_and_a_new_team_of_that_name_gets_another(home: Path) -> None:
@@ -92,30 +92,30 @@ async def test_a_deleted_team_loses_its_key_and_a_new_team_of_that_name_gets_ano
         return (await rosters.create_team("roof", lead=lead, session="s", description=None)).name
 
     team = await create_team()
-    key = load_team_key(home, team)
-    other = load_team_key(home, "roof2")
+    key = load_or_create_team_mail_key(home, team)
+    other = load_or_create_team_mail_key(home, "roof2")
     leftover = home / "shoal" / "keys" / f".{team}.tmp.0000"
     leftover.write_bytes(key)  # by a process that died while creating the key
     await rosters.delete_team(team)
     assert [path.name for path in (home / "shoal" / "keys").iterdir()] == ["roof2"]
-    assert load_team_key(home, "roof2") == other
+    assert load_or_create_team_mail_key(home, "roof2") == other
     # Another program removed the team and left the files it does not know.
-    second_key = load_team_key(home, await create_team())
+    second_key = load_or_create_team_mail_key(home, await create_team())
     for place in ("teams", "tasks"):
         subprocess.run(["rm", "-r", str(home / place / "roof")], check=True)
-    assert load_team_key(home, await create_team()) not in (key, second_key)
+    assert load_or_create_team_mail_key(home, await create_team()) not in (key, second_key)
 
 
 def test_removing_a_missing_key_is_not_an_error(home: Path) -> None:
-    remove_team_key(home, "roof")
-    load_team_key(home, "roof")
-    remove_team_key(home, "roof2")
+    remove_team_mail_key(home, "roof")
+    load_or_create_team_mail_key(home, "roof")
+    remove_team_mail_key(home, "roof2")
     assert (home / "shoal" / "keys" / "roof").exists()
 
 
 @pytest.mark.spec("USR-11", "HOM-05")
 async def test_signatures_survive_every_rewrite_of_an_inbox(home: Path) -> None:
-    signer = MailSigner("t", load_team_key(home, "t"))
+    signer = MailSigner("t", load_or_create_team_mail_key(home, "t"))
     boxes = create_mailboxes(home)
     await boxes.open_inbox("ann")
     unusual_text = 'half \ud83d, two \ud83d\ude00, "quoted" ,"read":false, {[é'

@@ -17,7 +17,7 @@ from store_openers import STORE_OPENERS
 
 from shoal.core.errors import TaskUpdateRefused
 from shoal.core.mail import MailMessage
-from shoal.core.tasks import ATTEMPT_KEY, ClaimResult, TaskDraft, TaskUpdate
+from shoal.core.tasks import ATTEMPT_KEY, TaskClaimResult, TaskDraft, TaskUpdate
 from shoal.core.team_storage import MailboxStore, TaskBoard
 
 T = TypeVar("T")
@@ -164,7 +164,7 @@ class BoardMachine(StoreMachine):
         if legal and blocker not in self.model[blocked].blocked_by:
             self.model[blocked].blocked_by.append(blocker)
 
-    def record_claim(self, claim: ClaimResult, agent: str) -> str | None:
+    def record_claim(self, claim: TaskClaimResult, agent: str) -> str | None:
         task = self.model[claim.task.id]
         task.status, task.owner, task.attempt = "in_progress", agent, claim.attempt
         return claim.attempt
@@ -241,7 +241,7 @@ class BoardMachine(StoreMachine):
                     task.subject,
                     task.status,
                     task.owner,
-                    task.attempt,
+                    task.claim_attempt,
                     {key: value for key, value in task.metadata.items() if key != ATTEMPT_KEY},
                     list(task.blocked_by),
                     set(task.blocks),

@@ -19,8 +19,8 @@ from shoal.core.roster import format_agent_id
 from shoal.stores.files.home_paths import (
     get_journal_path,
     get_run_directory,
-    get_subagent_path,
-    get_subagents_directory,
+    get_subagent_transcript_path,
+    get_subagent_transcripts_directory,
     get_transcript_path,
 )
 from shoal.stores.files.session_files import read_session_transcript
@@ -48,19 +48,19 @@ def test_a_transcript_is_a_private_file_in_the_directory_of_its_project(
 def test_transcripts_of_sub_agents_and_journals_have_fixed_paths(home: Path):
     session, agent = SessionId("s-1"), AgentId("a1")
     expected = home / "projects" / "-p" / "s-1" / "subagents" / "agent-a1.jsonl"
-    agents = get_subagents_directory(get_transcript_path(home, "/p", session))
-    assert get_subagent_path(agents, agent) == expected
+    agents = get_subagent_transcripts_directory(get_transcript_path(home, "/p", session))
+    assert get_subagent_transcript_path(agents, agent) == expected
     assert get_journal_path(home, session) == home / "shoal" / "runs" / "s-1" / "journal.jsonl"
     for hostile in ("../x", "a/b", "..", ""):
         with pytest.raises(StateFileError):
-            get_subagent_path(agents, AgentId(hostile))
+            get_subagent_transcript_path(agents, AgentId(hostile))
         with pytest.raises(StateFileError):
             get_run_directory(home, SessionId(hostile))
 
 
 def test_the_longest_member_and_team_names_fit_into_a_file_name(home: Path):
     member = AgentId(format_agent_id(parse_agent_name("a" * 64), parse_team_name("t" * 64)))
-    assert get_subagent_path(home, member).parent == home
+    assert get_subagent_transcript_path(home, member).parent == home
 
 
 def test_every_entry_is_on_disk_when_append_returns(writer: Callable[..., TranscriptWriter]):

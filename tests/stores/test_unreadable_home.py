@@ -15,7 +15,10 @@ _OPEN_AS_NOBODY = f"""
 import os, sys
 from pathlib import Path
 from shoal.core.errors import StateFileError
-from shoal.stores.files.home_directories import find_home_directory, open_home_directory
+from shoal.stores.files.home_directories import (
+    open_existing_home_subdirectory,
+    open_or_create_home_subdirectory,
+)
 from shoal.stores.files.home_paths import make_private_directory
 
 home = Path(sys.argv[1])
@@ -24,8 +27,8 @@ if os.geteuid() == 0:
     os.setuid({NOBODY})
 for open_home in (
     make_private_directory,
-    lambda home: open_home_directory(home, "teams"),
-    lambda home: find_home_directory(home, "teams"),
+    lambda home: open_or_create_home_subdirectory(home, "teams"),
+    lambda home: open_existing_home_subdirectory(home, "teams"),
 ):
     try:
         open_home(home)

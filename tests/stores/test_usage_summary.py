@@ -9,7 +9,7 @@ from shoal.core.events import AgentStarted, ModelRequestFailed, ModelRequestSent
 from shoal.core.ids import LEAD_ID, AgentId, RequestId
 from shoal.core.usage import CostTotals, Usage
 from shoal.stores.files.file_journal import FileJournal
-from shoal.stores.files.usage_summary import SpendingAgent, summarize_usage
+from shoal.stores.files.usage_summary import SpendingAgent, summarize_journal_usage
 
 WORKER = AgentId("a1")
 
@@ -53,7 +53,7 @@ def test_totals_per_agent_and_model_match_the_reported_usage(path, clock):
         make_settled_request(LEAD_ID, "r4", "n", 1000, None),
     ):
         journal.append(event)
-    summary = summarize_usage(path)
+    summary = summarize_journal_usage(path)
     assert set(summary.spent) == {(LEAD_ID, "m"), (WORKER, "m"), (LEAD_ID, "n")}
     assert summary.spent[LEAD_ID, "m"] == CostTotals(
         requests=2,
@@ -90,10 +90,10 @@ def test_totals_by_agent_type_and_model_each_add_up_to_the_total(path, clock):
         make_settled_request(WORKER, "r4", "n", 1_000, None),
     ):
         journal.append(event)
-    summary = summarize_usage(path)
-    for sums in (summary.by_agent, summary.by_kind, summary.by_model):
+    summary = summarize_journal_usage(path)
+    for sums in (summary.by_agent, summary.by_agent_kind, summary.by_model):
         assert sum(sums.values(), CostTotals()) == summary.total
-    assert {kind: spent.usage.input_tokens for kind, spent in summary.by_kind.items()} == {
+    assert {kind: spent.usage.input_tokens for kind, spent in summary.by_agent_kind.items()} == {
         "lead": 1,
         "Explore": 1_110,
     }
@@ -117,7 +117,7 @@ def test_a_failed_request_is_listed_only_if_it_may_have_cost_something(path, clo
         make_settled_request(LEAD_ID, "twice", "m", 1, 0.0),
     ):
         journal.append(event)
-    unsettled = summarize_usage(path).unsettled
+    unsettled = summarize_journal_usage(path).unsettled
     assert [(u.request, u.model, u.reason) for u in unsettled] == [
         ("again", "m", "cut off"),
         ("twice", "m", "no answer is recorded"),
@@ -125,7 +125,7 @@ def test_a_failed_request_is_listed_only_if_it_may_have_cost_something(path, clo
 
 
 def test_a_missing_journal_gives_an_empty_summary(path):
-    assert summarize_usage(path).total == CostTotals()
+    assert summarize_journal_usage(path).total == CostTotals()
 
 
 KILLED_SCRIPT = """
@@ -155,6 +155,6 @@ def test_a_request_in_flight_when_the_process_is_killed_is_listed_as_unsettled(p
     with child:
         assert child.stdout.readline() == b"sent\n"
         child.kill()
-    summary = summarize_usage(path)
+    summary = summarize_journal_usage(path)
     assert summary.total.usage == Usage(input_tokens=5, output_tokens=6)
     assert [(u.request, u.agent, u.model) for u in summary.unsettled] == [("r2", "a1", "n")]

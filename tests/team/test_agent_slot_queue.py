@@ -46,7 +46,10 @@ async def test_members_above_the_concurrency_cap_work_one_after_another(tmp_path
         assert [(each.name, each.state) for each in session.services.teams.list_members()] == [
             (name, "idle") for name in names
         ]
-        assert (session.agent.budget.budget.running_count, session.agent.budget.budget.started_count) == (
+        assert (
+            session.agent.budget.budget.running_agent_count,
+            session.agent.budget.budget.started_agent_count,
+        ) == (
             0,
             3,
         )
@@ -170,7 +173,7 @@ async def test_a_stopped_member_leaves_the_slot_queue_to_the_next(
             assert heard == []
             gate.is_open.set()
             await run_all_turns(session, None)
-        assert session.agent.budget.budget.running_count == 0
+        assert session.agent.budget.budget.running_agent_count == 0
     (only,) = heard
     assert "for bob" in only
 
@@ -205,7 +208,7 @@ async def test_process_members_share_the_concurrency_cap(
             assert "bob" not in [server_scripts.find_speaker(request.body) for request in server.requests]
             go.touch()
             await run_all_turns(session, None)
-        assert session.agent.budget.budget.running_count == 0
+        assert session.agent.budget.budget.running_agent_count == 0
     turns = [event for event in read_events(session) if isinstance(event, (MemberWoken, MemberWentIdle))]
     assert [(type(event), event.agent) for event in turns] == [
         (MemberWoken, "ann@crew"),

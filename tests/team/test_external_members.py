@@ -9,7 +9,7 @@ import pytest
 
 from agent_scripts import call_tool
 from shoal.app.teams.external_member import ExternalMember
-from shoal.app.teams.external_task_board import ExternalTaskBoard, TaskUpdateRequest
+from shoal.app.teams.external_task_board import ExternalMemberBoardAccess, ExternalTaskUpdateRequest
 from shoal.app.teams.team_store import TeamStore
 from shoal.core.clock import SystemClock
 from shoal.core.errors import AgentRequestRefused, TaskUpdateRefused
@@ -37,9 +37,9 @@ async def test_a_resumed_lead_keeps_an_external_member_and_its_tasks(tmp_path: P
         async for _ in session.run("begin"):
             pass
         seat = await external.join_team("roof", "codex")
-        tasks = ExternalTaskBoard(record, external)
+        tasks = ExternalMemberBoardAccess(record, external)
         await tasks.create(seat, TaskDraft(subject="Look", description=""))
-        _, attempt = await tasks.update(seat, "1", TaskUpdateRequest(status="in_progress"))
+        _, attempt = await tasks.update(seat, "1", ExternalTaskUpdateRequest(status="in_progress"))
         assert attempt is not None
     async with open_session(tmp_path, script_team(lead=lead), resume=session.id) as session:
         async for _ in session.run("go on"):
@@ -49,7 +49,7 @@ async def test_a_resumed_lead_keeps_an_external_member_and_its_tasks(tmp_path: P
         deliveries = await external.take_mail(seat, wait=0, limit=10)
         assert [delivery.mail.text for delivery in deliveries] == ["Good morning."]
         held = await tasks.get(seat, "1")
-        assert (held.owner, held.attempt) == ("codex", attempt)
+        assert (held.owner, held.claim_attempt) == ("codex", attempt)
     assert len(read_inbox("roof", "codex")) == 1
     await record.aclose()
 
@@ -65,14 +65,14 @@ async def test_task_changes_of_an_external_member_notify_the_others_but_not_itse
         async for _ in session.run("begin"):
             pass
         seat = await external.join_team("roof", "codex")
-        tasks = ExternalTaskBoard(record, external)
+        tasks = ExternalMemberBoardAccess(record, external)
         for subject in ("Dig", "Sow", "Water"):
             await tasks.create(seat, TaskDraft(subject=subject, description=""))
-        await tasks.update(seat, "2", TaskUpdateRequest(owner="team-lead", blocked_by=["1"]))
+        await tasks.update(seat, "2", ExternalTaskUpdateRequest(owner="team-lead", blocked_by=["1"]))
         assert list_assigned_tasks("team-lead") == ["2"]
-        await tasks.update(seat, "1", TaskUpdateRequest(status="completed"))
+        await tasks.update(seat, "1", ExternalTaskUpdateRequest(status="completed"))
         assert list_assigned_tasks("team-lead") == ["2", "2"]
-        await tasks.update(seat, "3", TaskUpdateRequest(owner="codex"))
+        await tasks.update(seat, "3", ExternalTaskUpdateRequest(owner="codex"))
         assert ((await tasks.get(seat, "3")).status, list_assigned_tasks("codex")) == ("in_progress", [])
     await record.aclose()
 
@@ -98,10 +98,10 @@ async def test_an_external_member_may_not_act_as_the_lead(tmp_path: Path) -> Non
         with pytest.raises(AgentRequestRefused, match="Which team"):
             external.get_identity(None)
         seat = await external.join_team("roof", "codex")
-        tasks = ExternalTaskBoard(record, external)
-        await tasks.update(seat, "1", TaskUpdateRequest(status="in_progress"))
+        tasks = ExternalMemberBoardAccess(record, external)
+        await tasks.update(seat, "1", ExternalTaskUpdateRequest(status="in_progress"))
         with pytest.raises(TaskUpdateRefused, match="acceptance command"):
-            await tasks.update(seat, "1", TaskUpdateRequest(status="completed"))
+            await tasks.update(seat, "1", ExternalTaskUpdateRequest(status="completed"))
         with pytest.raises(AgentRequestRefused, match="Only its lead"):
             await external.delete_team(seat)
         with pytest.raises(AgentRequestRefused, match="Only the lead"):

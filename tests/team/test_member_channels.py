@@ -208,7 +208,7 @@ async def test_a_member_that_dies_after_approving_its_shutdown_is_not_restarted(
     ):
         async for _ in session.run("Go."):
             pass
-        handle = session.services.teams.find_handle(AgentId("ann@crew"))
+        handle = session.services.teams.find_member_handle(AgentId("ann@crew"))
         assert handle is not None
         assert isinstance(handle.member, RemoteMember)
         agreed, pid = handle.member.on_shutdown_agreed, find_member_pid(session, "ann")
@@ -236,7 +236,7 @@ async def test_a_member_ended_during_its_restart_is_gone_at_once(
         asyncio.timeout(20),
     ):
         await run_all_turns(session, "Go.")
-        handle = session.services.teams.find_handle(AgentId("ann@crew"))
+        handle = session.services.teams.find_member_handle(AgentId("ann@crew"))
         assert handle is not None
         os.kill(find_member_pid(session, "ann"), signal.SIGKILL)
         while not handle.restarts:

@@ -323,11 +323,15 @@ async def test_a_foreign_program_stays_foreign_when_its_team_is_resumed(
         async with open_process_session(tmp_path, **given) as session:
             async for _ in session.run("Go."):
                 pass
-            assert session.services.team_store.open_mailboxes(TeamName("crew")).is_foreign(AgentName("ann"))
+            assert session.services.team_store.open_mailboxes(TeamName("crew")).is_foreign_inbox(
+                AgentName("ann")
+            )
         ident = session.agent.identity.session
         async with open_process_session(tmp_path, resume=ident, **given) as session:
             assert [each.name for each in session.services.teams.list_members()] == ["ann"]
-            assert session.services.team_store.open_mailboxes(TeamName("crew")).is_foreign(AgentName("ann"))
+            assert session.services.team_store.open_mailboxes(TeamName("crew")).is_foreign_inbox(
+                AgentName("ann")
+            )
 
 
 async def test_a_foreign_program_that_removes_its_inbox_affects_no_other_member(

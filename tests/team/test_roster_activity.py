@@ -40,7 +40,7 @@ async def create_rosters(home: Path, clock: FakeClock) -> CountingRosterStore:
 
 
 async def read_active_flags(rosters: FileRosterStore) -> list[bool | None]:
-    team = await rosters.read_team(TEAM)
+    team = await rosters.read_team_roster(TEAM)
     assert team is not None
     return [each.is_active for each in team.members[1:]]
 
@@ -55,15 +55,15 @@ async def test_activity_changes_are_written_together_within_a_second(tmp_path: P
         keeping = tasks.create_task(shown.flush_continuously())
         for _ in range(10):
             for name in NAMES:
-                shown.set_active(name, active=True)
-                shown.set_active(name, active=name == NAMES[0])
+                shown.set_member_active(name, active=True)
+                shown.set_member_active(name, active=name == NAMES[0])
         await clock.advance(0.3)
         assert rosters.writes == 0
-        shown.set_active(NAMES[1], active=True)
+        shown.set_member_active(NAMES[1], active=True)
         await clock.advance(0.7)
         assert rosters.writes == 1
         assert await read_active_flags(rosters) == [True, True] + [False] * 18
-        shown.set_active(NAMES[1], active=False)
+        shown.set_member_active(NAMES[1], active=False)
         await clock.advance(1.0)
         assert await read_active_flags(rosters) == [True] + [False] * 19
         await clock.advance(60)
@@ -81,7 +81,7 @@ async def test_a_failed_activity_write_is_reported_and_retried(tmp_path: Path) -
     file = tmp_path / "teams" / TEAM / "config.json"
     aside = file.rename(file.with_name("elsewhere"))
     file.mkdir()
-    shown.set_active(NAMES[0], active=False)
+    shown.set_member_active(NAMES[0], active=False)
     await shown.flush()
     assert "does not show who is at work (m0)" in reports[0]
     file.rmdir()
@@ -95,13 +95,13 @@ async def test_activity_of_removed_members_is_skipped(tmp_path: Path) -> None:
     rosters = await create_rosters(tmp_path, clock)
     reports: list[str] = []
     shown = RosterActivityWriter(rosters, TEAM, clock, reports.append)
-    shown.set_active(NAMES[0], active=False)
-    shown.set_active(NAMES[1], active=False)
+    shown.set_member_active(NAMES[0], active=False)
+    shown.set_member_active(NAMES[1], active=False)
     await rosters.remove_member(TEAM, NAMES[0])
     await shown.flush()
     await rosters.set_active_members(TEAM, dict.fromkeys(NAMES, False))
     await rosters.delete_team(TEAM)
-    shown.set_active(NAMES[1], active=True)
+    shown.set_member_active(NAMES[1], active=True)
     await shown.flush()
     assert reports == []
 

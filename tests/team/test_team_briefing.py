@@ -148,7 +148,7 @@ async def test_briefings_and_idle_checks_do_not_iterate_over_completed_tasks(
 
         return record_call
 
-    for name in ("list_by_number", "values", "items"):
+    for name in ("list_values_by_task_number", "values", "items"):
         monkeypatch.setattr(PackedTaskMap, name, noting(name))
     async with open_session(
         tmp_path, script_team(lead=[*BUILDS, [spawn_member("ann")], "wait"], ann=["ready"])

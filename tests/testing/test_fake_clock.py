@@ -26,7 +26,7 @@ async def test_sleepers_wake_in_order_at_their_time():
         tasks.create_task(sleep_in_steps("late", 10))
         await clock.advance(5)
         assert woken == [("twice", 1), ("twice", 2.5), ("slow", 3)]
-        assert clock.seconds_to_next == 5
+        assert clock.seconds_to_next_alarm == 5
         await clock.advance(5)
     assert woken[-1] == ("late", 10)
 

@@ -91,7 +91,7 @@ async def test_every_event_matches_its_official_type():
     adapter = TypeAdapter(ResponseStreamEvent)
     refused = MockReply(content=(TextBlock(text="I cannot help with that."),), stop_reason="refusal")
     for answer in (FULL, refused, MockReply(content=FULL.content, stop_reason="max_tokens")):
-        for event in MockResponsesFormat().encode_events(answer, make_responses_request(), 1, USAGE):
+        for event in MockResponsesFormat().encode_stream_events(answer, make_responses_request(), 1, USAGE):
             adapter.validate_json(event.partition(b"data: ")[2])
 
 

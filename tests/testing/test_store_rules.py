@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from shoal.core.clock import SystemClock
 from shoal.core.ids import IdGenerator
-from shoal.core.tasks import ATTEMPT_KEY, ClaimResult, TaskUpdate
+from shoal.core.tasks import ATTEMPT_KEY, TaskClaimResult, TaskUpdate
 from shoal.testing.contracts import board_rules, mailbox_rules, roster_rules
 from shoal.testing.memory_team_storage import MemoryMailboxes, MemoryRosters, MemoryTaskBoard
 
@@ -42,14 +42,14 @@ class RacingBoard(MemoryTaskBoard):
             return await super().claim(task, by=by)
         claimed = replace(found_task, owner=by, status="in_progress", metadata={ATTEMPT_KEY: by})
         self._store_tasks(claimed)
-        return ClaimResult(success=True, task=claimed, attempt=by)
+        return TaskClaimResult(success=True, task=claimed, attempt=by)
 
 
 async def test_the_rules_detect_a_board_that_claims_in_two_steps():
     found = await find_broken_rules(board_rules(), lambda: RacingBoard(IdGenerator(1)))
     assert {
         "of_many_claimants_exactly_one_wins",
-        "claimants_who_take_the_next_task_each_get_another",
+        "concurrent_claim_next_gets_other_tasks",
     } <= found
 
 
@@ -74,7 +74,7 @@ class StaleAttemptBoard(MemoryTaskBoard):
 
 async def test_the_rules_detect_a_board_that_accepts_a_stale_attempt():
     assert await find_broken_rules(board_rules(), lambda: StaleAttemptBoard(IdGenerator(1))) == {
-        "a_task_given_back_can_be_claimed_and_its_old_attempt_is_stale"
+        "released_task_makes_old_attempt_stale"
     }
 
 
@@ -87,8 +87,8 @@ class DroppingMailboxes(MemoryMailboxes):
 
 
 async def test_the_rules_detect_a_mailbox_that_drops_mail_when_full():
-    lost = "nothing_of_much_mail_is_lost"
-    rules = [rule for rule in mailbox_rules() if rule.__name__ in {lost, "each_inbox_is_its_owner_s_alone"}]
+    lost = "large_mail_backlog_is_not_lost"
+    rules = [rule for rule in mailbox_rules() if rule.__name__ in {lost, "inboxes_of_owners_are_separate"}]
     assert await find_broken_rules(rules, DroppingMailboxes) == {lost}
 
 
@@ -103,7 +103,7 @@ class LossyRosters(MemoryRosters):
 
 async def test_the_rules_detect_a_roster_that_loses_concurrent_joins():
     assert await find_broken_rules(roster_rules(), lambda: LossyRosters(SystemClock())) == {
-        "of_many_who_join_at_the_same_time_none_is_lost"
+        "concurrent_joins_lose_no_member"
     }
 
 

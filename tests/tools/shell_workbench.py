@@ -10,7 +10,7 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
-from shoal.backends.guarded_processes import GuardedProcesses
+from shoal.backends.guarded_processes import GuardedProcessLauncher
 from shoal.core.background_shells import BackgroundShell, BackgroundShellResult, NullBackgroundShellObserver
 from shoal.core.clock import Clock, SystemClock
 from shoal.core.identity import AgentIdentity
@@ -19,7 +19,7 @@ from shoal.core.questions import Answer, DenyAnswer, Question
 from shoal.core.sandbox import Sandbox
 from shoal.core.tools import Tool, ToolContext, ToolOutput
 from shoal.tools.bash_tools import build_shell_tools
-from shoal.tools.shell_supervisor import ShellSupervisor
+from shoal.tools.shell_supervisor import BackgroundShellSupervisor
 from shoal.workspaces.local_workspace import LocalWorkspace
 
 
@@ -41,7 +41,7 @@ class ScriptedQuestionBroker:
         self.answers = list(answers)
         self.questions: list[Question] = []
 
-    async def ask_person(self, question: Question) -> Answer:
+    async def ask_person_or_deny(self, question: Question) -> Answer:
         self.questions.append(question)
         return self.answers.pop(0) if self.answers else DenyAnswer(reason="nobody is there", by="policy")
 
@@ -68,7 +68,7 @@ class ShellWorkbench:
     """A project directory, the tools, and one call after the other."""
 
     def __init__(
-        self, directory: Path, *, env: Mapping[str, str], processes: GuardedProcesses, clock: Clock
+        self, directory: Path, *, env: Mapping[str, str], processes: GuardedProcessLauncher, clock: Clock
     ) -> None:
         self.project = directory / "project"
         self.project.mkdir()
@@ -84,7 +84,7 @@ class ShellWorkbench:
         self.progress_texts: list[str] = []
         self.notes: list[str] = []
         self.shell_observer = RecordingShellObserver()
-        self.shells = ShellSupervisor(
+        self.shells = BackgroundShellSupervisor(
             processes=processes,
             clock=self.clock,
             home=self.home,
@@ -126,7 +126,7 @@ class ShellWorkbench:
 async def open_workbench(
     directory: Path, clock: Clock | None = None, **env: str
 ) -> AsyncIterator[ShellWorkbench]:
-    processes = GuardedProcesses(SystemClock())
+    processes = GuardedProcessLauncher(SystemClock())
     home = directory / "user"
     home.mkdir(exist_ok=True)
     base = {"PATH": os.environ["PATH"], "HOME": str(home), "SHELL": "/bin/bash", "LANG": "C.UTF-8"}

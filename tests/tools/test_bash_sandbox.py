@@ -13,7 +13,7 @@ from shoal.core.ports import ProcessLaunch
 class NamedSandbox:
     """Confines nothing, and lets a command see whose it is."""
 
-    can_skip_asking = False
+    can_skip_permission_question = False
     ends_all_processes = False
 
     def __init__(self, name: str, *, holds: bool = False) -> None:

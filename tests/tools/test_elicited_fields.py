@@ -20,7 +20,7 @@ pytestmark = pytest.mark.needs("mcp")
 class NumberingBroker:
     """A person who answers each question with its number."""
 
-    async def ask_person(self, question: Question) -> Answer:
+    async def ask_person_or_deny(self, question: Question) -> Answer:
         assert isinstance(question, ChoiceQuestion)
         answers = {choice.question: str(number) for number, choice in enumerate(question.choices)}
         return ChoiceAnswer(answers=answers)

@@ -156,7 +156,7 @@ async def test_setting_the_owner_or_the_status_claims_a_task(
     await harness.create_tasks(1)
     assert "yours" in await harness.call_for_text("TaskUpdate", taskId="1", **wish)
     task = await harness.board.get("1")
-    assert (task.owner, task.status, task.attempt is not None) == ("alice", "in_progress", True)
+    assert (task.owner, task.status, task.claim_attempt is not None) == ("alice", "in_progress", True)
     assert "alice" in await harness.call_for_failure("TaskUpdate", "bob", taskId="1", status="in_progress")
     assert "yours" in await harness.call_for_text("TaskUpdate", taskId="1", **wish)
     await harness.call_for_text("TaskUpdate", taskId="1", status="completed")

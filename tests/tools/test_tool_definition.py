@@ -12,7 +12,7 @@ import pytest
 
 from shoal.core.errors import InvalidCronExpression, StateFileError, WorkspaceError
 from shoal.core.tools import ToolContext, ToolOutput
-from shoal.tools.function_tool import ParameterName, tool
+from shoal.tools.function_tool import ToolParameterName, tool
 
 
 class Item(msgspec.Struct, frozen=True):
@@ -27,7 +27,7 @@ async def sample(
     mode: Literal["a", "b"] = "a",
     limit: Annotated[int | None, "How many"] = None,
     items: list[Item] | None = None,
-    after: Annotated[int, ParameterName("-A"), "Lines after"] = 0,
+    after: Annotated[int, ToolParameterName("-A"), "Lines after"] = 0,
     flag: bool = False,
 ) -> str:
     """What it does."""

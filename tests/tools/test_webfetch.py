@@ -13,7 +13,7 @@ import pytest
 from shell_workbench import ShellWorkbench, get_text, open_workbench
 
 from shoal.tools.html_text import html_to_text
-from shoal.tools.page_fetcher import MAX_BODY_BYTES, is_public_address
+from shoal.tools.page_fetcher import MAX_BODY_BYTES, is_public_ip_address
 from shoal.tools.web_fetch_tool import MAX_PAGE_CHARACTERS, build_web_tools
 
 
@@ -255,7 +255,7 @@ async def test_private_addresses_are_not_fetched_unless_allowed(
     ],
 )
 def test_only_addresses_of_the_internet_are_public(address: str, public: bool) -> None:
-    assert is_public_address(address) is public
+    assert is_public_ip_address(address) is public
 
 
 async def test_the_address_that_was_checked_is_the_one_connected_to(

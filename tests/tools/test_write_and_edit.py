@@ -59,7 +59,7 @@ async def test_a_turn_of_edits_can_be_undone(tool_bench):
     tool_bench.workspace.set_checkpoint_turn(3)
     await tool_bench.call_for_text(edit_tool, file_path="f", old_string="a", new_string="b")
     await tool_bench.call_for_text(write_tool, file_path="g", content="new\n")
-    tool_bench.checkpoints.undo_turn(3)
+    tool_bench.checkpoints.undo_from_turn(3)
     assert path.read_text() == "a\n"
     assert not (tool_bench.root / "g").exists()
 

@@ -9,7 +9,7 @@ import pytest
 
 from agent_scripts import call_tool
 from shoal.models.scripted_model import ScriptedModel
-from shoal.surfaces.tui.block_widgets import CallBlock
+from shoal.surfaces.tui.block_widgets import ToolCallWidget
 from shoal.testing import FakeClock
 from tui_driver import drive_tui
 from tui_snapshots import assert_matches_snapshot
@@ -71,7 +71,7 @@ async def test_an_unfolded_call_shows_its_whole_input_and_output(tmp_path: Path,
         await at.submit_text("let greet return its words")
         await at.wait_for_text("What I changed")
         await at.wait_until_idle()
-        read, edit, failed = at.app.query(CallBlock)
+        read, edit, failed = at.app.query(ToolCallWidget)
         assert "▸ ✓ Read greet.py  2 lines" in at.screen_text
         assert "▸ ✗ Read there/is/none.py" in at.screen_text
         assert '-    print("hello " + name)' in at.screen_text, "a difference is seen without unfolding"

@@ -11,7 +11,7 @@ from shoal.core.ids import LEAD_ID, EntryId, SessionId
 from shoal.core.messages import Message, TextBlock, ToolResultBlock, ToolUseBlock
 from shoal.core.transcript_entries import TranscriptMessageEntry
 from shoal.models.scripted_model import ScriptedModel
-from shoal.surfaces.tui.block_widgets import PromptBlock
+from shoal.surfaces.tui.block_widgets import PromptWidget
 from shoal.surfaces.tui.conversation_timeline import (
     MAX_ITEMS,
     AnswerItem,
@@ -78,7 +78,7 @@ def test_a_long_conversation_is_partly_in_memory_and_can_be_loaded_whole(tmp_pat
     conversation = long_conversation.conversation
     assert long_conversation.peak_items < MAX_ITEMS * 3 / 2
     assert get_item_text(conversation.timeline.items[-1]) == f"line {ROUNDS - 1}"
-    while conversation.has_older:
+    while conversation.has_older_entries:
         conversation.load_older_entries()
     expected = [f"{kind} {number}" for number in range(ROUNDS) for kind in ("word", "line")]
     assert [get_item_text(block) for block in conversation.timeline.items] == expected
@@ -98,7 +98,7 @@ def test_the_oldest_of_thousands_of_remarks_are_dropped() -> None:
     timeline.add_message("e", Message(role="user", content=(TextBlock(text="go"),)))
     for number in range(3 * MAX_ITEMS):
         timeline.add_remark(f"agent {number} starts")
-        if timeline.is_long:
+        if timeline.has_too_many_items:
             timeline.drop_oldest_items()
     assert len(timeline.items) < MAX_ITEMS * 3 / 2
     assert timeline.items[0].number == 1, "prompts stay"
@@ -120,7 +120,7 @@ async def test_the_screen_unmounts_distant_blocks_and_loads_them_again(
         await at.wait_for_text(f"said {2 * MAX_ITEMS - 1}")
         for _ in range(3):
             await view.show_earlier_blocks()
-        mounted = len(view.query(PromptBlock))
+        mounted = len(view.query(PromptWidget))
         assert mounted > 300
         view.scroll_home(animate=False)
         await at.wait_for_text(f"said {2 * MAX_ITEMS - mounted}")

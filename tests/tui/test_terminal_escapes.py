@@ -11,7 +11,7 @@ from textual.widgets import Static, TextArea
 from agent_scripts import call_tool
 from shoal.models.scripted_model import ScriptedModel
 from shoal.surfaces.tui.app import ShoalApp
-from shoal.surfaces.tui.block_widgets import AnswerBlock
+from shoal.surfaces.tui.block_widgets import AnswerWidget
 from shoal.surfaces.tui.conversation_timeline import AnswerItem
 from tui.tui_helpers import wait_for_question
 from tui_driver import TuiDriver, drive_tui
@@ -79,10 +79,10 @@ async def test_a_broken_off_answer_is_marked_once_however_often_it_is_drawn(tmp_
     async with app.run_test(size=(80, 24)) as pilot:
         at = TuiDriver(pilot, app)
         for _ in range(2):
-            block = AnswerBlock(item)
+            block = AnswerWidget(item)
             await app.view.mount(block)
             await at.wait_for_text("(broken off)")
-            await block.show(item)
+            await block.show_item(item)
             await pilot.pause()
             assert at.screen_text.count("(broken off)") == 1
             await block.remove()

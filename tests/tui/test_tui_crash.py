@@ -38,8 +38,8 @@ options = Options(model=ScriptedModel(["I work on."] * 9), debug="--debug" in sy
 sys.exit(run_interactive_session(options, "go"))
 """
 _ATTACHED_RUN = """
-from shoal.surfaces.cli.main import run
-sys.exit(run(["attach", *sys.argv[1:]]))
+from shoal.surfaces.cli.main import run_command_line
+sys.exit(run_command_line(["attach", *sys.argv[1:]]))
 """
 
 

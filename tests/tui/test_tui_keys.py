@@ -80,7 +80,7 @@ async def test_ctrl_c_at_a_confirmation_cancels_the_command(tmp_path: Path) -> N
         await at.press_keys("ctrl+c")
         await at.wait_until_idle()
         assert written.exists()
-        assert not at.app.is_asking
+        assert not at.app.is_person_answering
         await at.submit_text("/rewind 1")
         await at.wait_for_text("The conversation too? y/n")
         await at.submit_text("n")
@@ -92,12 +92,12 @@ async def test_pasted_text_survives_answering_a_confirmation(tmp_path: Path) -> 
     async with drive_tui(tmp_path, ScriptedModel(["yes"])) as at:
         at.app.composer.post_message(Paste(pasted_text))
         await at.wait_until(lambda: at.app.composer.text == "[pasted 30 lines]")
-        answer = asyncio.create_task(at.client.ask_line("Sure?"))
+        answer = asyncio.create_task(at.client.ask_user_for_line("Sure?"))
         await at.wait_for_text("Sure?")
         await at.submit_text("y")
         assert await answer == "y"
         assert at.app.composer.text == "[pasted 30 lines]"
-        assert at.app.unsent == (pasted_text,)
+        assert at.app.unsent_texts == (pasted_text,)
 
 
 async def test_input_typed_during_a_call_reaches_the_agent_after_it(tmp_path: Path) -> None:
@@ -145,7 +145,7 @@ async def test_notifications_wait_until_a_question_is_answered_or_closed(
         if panel:
             await at.press_keys("escape", "f4", "enter")
             await at.wait_until(
-                lambda: at.app.screen is not screen and at.app.is_asking, "the question again"
+                lambda: at.app.screen is not screen and at.app.is_person_answering, "the question again"
             )
         await at.wait_until_idle()
         gate.is_open.set()
@@ -253,7 +253,7 @@ async def test_input_too_late_for_a_session_is_available_in_the_next(tmp_path: P
             lambda: at.client.outcome == "cleared" and not at.client.is_open, "the end of the session"
         )
         # A line typed between two sessions waits for the next. If a session took it unsent, it comes back.
-        assert at.app.composer.text == "later" or at.app.is_unsent("later")
+        assert at.app.composer.text == "later" or at.app.is_unsent_text("later")
 
 
 async def test_ctrl_c_after_an_interrupt_clears_the_returned_input_and_does_not_exit(tmp_path: Path) -> None:

@@ -96,16 +96,16 @@ async def test_a_hundred_agents_can_be_reached_on_a_small_terminal(controller: E
     async with PanelsApp(panel).run_test(size=(80, 24)) as pilot:
         await pilot.press("end")
         await pilot.pause()
-        assert panel.current is not None
-        assert panel.current.name == "agent-099"
+        assert panel.current_agent is not None
+        assert panel.current_agent.name == "agent-099"
         assert "└ agent-099" in render_text(pilot.app)
         await pilot.press("pageup", "pageup")
         await pilot.pause()
-        assert panel.current.name < "agent-099"
-        assert f"└ {panel.current.name}" in render_text(pilot.app)
+        assert panel.current_agent.name < "agent-099"
+        assert f"└ {panel.current_agent.name}" in render_text(pilot.app)
         await pilot.press("home")
         await pilot.pause()
-        assert panel.current.id == LEAD_ID
+        assert panel.current_agent.id == LEAD_ID
         assert "● lead" in render_text(pilot.app)
 
 

@@ -34,7 +34,7 @@ from shoal.core.questions import (
 from shoal.surfaces.tui import answer_screen
 from shoal.surfaces.tui.answer_screen import AnswerScreen
 from shoal.surfaces.tui.panels.questions_panel import QuestionsPanel
-from shoal.surfaces.tui.permission_form import parse_edited_input, render_tool_input
+from shoal.surfaces.tui.permission_form import parse_edited_tool_input, render_tool_input
 from tui_snapshots import assert_matches_snapshot, render_text
 
 HOSTILE = "[bold]x[/ \x1b[31mred\x1b]8;;http://a.example\x07link\x1b]8;;\x07[/red] \u202e"
@@ -186,7 +186,7 @@ def test_a_very_long_input_says_how_much_is_hidden() -> None:
 )
 def test_a_typed_input_is_checked(text: str, message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        parse_edited_input(text, {"content": "a"})
+        parse_edited_tool_input(text, {"content": "a"})
 
 
 @pytest.mark.spec("USR-05")

@@ -46,14 +46,14 @@ async def test_the_cursor_moves_between_columns_and_survives_a_resize(
     panel = BoardPanel(scenario.run_view, controller, clock=scenario.clock)
     async with PanelsApp(panel).run_test(size=(120, 40)) as pilot:
         await pilot.press("right", "down")
-        assert panel.current is not None
-        assert panel.current.id == "3"
+        assert panel.current_task is not None
+        assert panel.current_task.id == "3"
         await pilot.resize_terminal(80, 24)
         await wait_until(pilot, lambda: panel.query_one("#board-list").has_focus)
-        assert panel.current.id == "3"
+        assert panel.current_task.id == "3"
         assert panel.rows.has_focus
         await pilot.press("down")
-        assert panel.current.id == "1"
+        assert panel.current_task.id == "1"
 
 
 async def test_blocked_tasks_are_updated_and_deleted_tasks_removed(
@@ -79,12 +79,12 @@ async def test_keys_work_after_a_column_becomes_empty(controller: EndedRunContro
     scenario.change_task("1", "Paint it")
     panel = BoardPanel(scenario.run_view, controller, clock=scenario.clock)
     async with PanelsApp(panel).run_test(size=(120, 40)) as pilot:
-        await wait_until(pilot, lambda: panel.current is not None)
+        await wait_until(pilot, lambda: panel.current_task is not None)
         scenario.change_task("1", "Paint it", "in_progress", owner="ada")
         panel.request_refresh()
         await wait_until(pilot, lambda: panel.query_one("#rows-in_progress").has_focus)
-        assert panel.current is not None
-        assert panel.current.owner == "ada"
+        assert panel.current_task is not None
+        assert panel.current_task.owner == "ada"
 
 
 @pytest.mark.spec("USR-11")
@@ -184,7 +184,7 @@ async def test_a_task_moved_to_the_front_is_claimed_first(tmp_path: Path) -> Non
             return [entry.key[1] for entry in panel.query_one("#rows-pending").entries]
 
         assert order() == ["3", "1", "2"]
-        assert panel.current.id == "3"
+        assert panel.current_task.id == "3"
         await wait_until(pilot, lambda: not panel._ranks)
         assert order() == ["3", "1", "2"]
         await pilot.press("minus")

@@ -15,7 +15,7 @@ from typing import Any
 import httpx
 import pytest
 
-from shoal.surfaces.cli.main import run
+from shoal.surfaces.cli.main import run_command_line
 from shoal.surfaces.web.application import get_static_directory
 
 
@@ -62,16 +62,16 @@ def test_several_web_servers_run_at_once_with_their_own_tokens() -> None:
 
 
 def test_a_public_server_needs_a_token_chosen_by_the_person(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["web", "--host", "0.0.0.0"]) == 2
+    assert run_command_line(["web", "--host", "0.0.0.0"]) == 2
     assert "needs a --token of your choice" in capsys.readouterr().err
-    assert run(["web", "--host", "0.0.0.0", "--token", "short"]) == 2
+    assert run_command_line(["web", "--host", "0.0.0.0", "--token", "short"]) == 2
     assert "at least 16 characters" in capsys.readouterr().err
 
 
 def test_a_port_in_use_is_reported_with_a_remedy(capsys: pytest.CaptureFixture[str]) -> None:
     with run_web_command() as (_, told):
         port = told["url"].partition("/?")[0].rpartition(":")[2]
-        assert run(["web", "--port", port]) == 1
+        assert run_command_line(["web", "--port", port]) == 1
         assert "cannot be listened on: Address already in use. Try another --port." in capsys.readouterr().err
 
 
@@ -81,7 +81,7 @@ def test_a_home_that_is_a_file_is_refused(
     home = tmp_path / "notes.txt"
     home.write_text("not a directory")
     monkeypatch.setenv("SHOAL_HOME", str(home))
-    assert run(["web"]) == 1
+    assert run_command_line(["web"]) == 1
     assert f"{home} is not a directory" in capsys.readouterr().err
 
 
@@ -90,7 +90,7 @@ def test_without_the_web_extra_the_command_says_what_to_install(
 ) -> None:
     monkeypatch.setitem(sys.modules, "starlette", None)
     monkeypatch.setattr("shoal.surfaces.cli.web_command.find_spec", lambda _: None)
-    assert run(["web"]) == 1
+    assert run_command_line(["web"]) == 1
     assert "pip install 'shoal[web]'" in capsys.readouterr().err
 
 

@@ -53,12 +53,12 @@ async def test_a_run_follower_lingers_after_its_last_viewer_leaves() -> None:
             assert again is first
             # Somebody looks, so the time that has passed does not count.
             await clock.advance(LINGER)
-            assert follows.sessions == (SESSION,)
+            assert follows.followed_sessions == (SESSION,)
         await clock.advance(LINGER * 2)
-        assert follows.sessions == ()
+        assert follows.followed_sessions == ()
         async with follows.acquire_follower(run) as later:
             assert later is not first
-        follows.cancel_all()
+        follows.cancel_all_followers()
     assert count_inotify_watches() == before
 
 
@@ -116,7 +116,7 @@ async def test_an_unexpected_error_in_one_run_follower_affects_no_other() -> Non
         async with asyncio.timeout(10):
             await shared.broken.wait()
         assert isinstance(shared.fault, ValueError)
-        assert follows.sessions == ()
+        assert follows.followed_sessions == ()
 
 
 async def test_a_question_reaches_the_other_page_when_one_page_disconnects() -> None:

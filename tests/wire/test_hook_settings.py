@@ -19,7 +19,7 @@ from shoal.core.hooks import (
     HookDecision,
     HookHttpPost,
 )
-from shoal.wire.hook_codec import ParsedHooks, parse_hooks, parse_program_hooks
+from shoal.wire.hook_codec import ParsedHooks, parse_hooks_from_code, parse_hooks_setting
 from shoal.wire.hook_output_codec import (
     MAX_TEXT_LENGTH,
     AsyncHookRequest,
@@ -33,7 +33,7 @@ from shoal.wire.json_line_numbers import find_json_key_line
 
 def parse_settings(raw: Any, **environ: str) -> ParsedHooks:
     text = json.dumps({"hooks": raw}, indent=1)
-    return parse_hooks(raw, lambda keys: f"s.json:{find_json_key_line(text, keys)}", environ)
+    return parse_hooks_setting(raw, lambda keys: f"s.json:{find_json_key_line(text, keys)}", environ)
 
 
 def test_the_documented_form_is_read_with_the_location_of_each_hook() -> None:
@@ -165,7 +165,7 @@ def test_headers_expand_only_the_allowed_variables() -> None:
 
 
 def test_hooks_from_python_are_functions_pairs_or_entries() -> None:
-    found = parse_program_hooks(
+    found = parse_hooks_from_code(
         {"PreToolUse": [print, ("Bash", len), {"hooks": [COMMAND]}, 7, ("(", len)]}, "here"
     )
     assert [(hook.matcher, hook.action) for hook in found.hooks] == [
@@ -186,7 +186,7 @@ def test_any_hook_setting_is_read_or_reported(raw: Any) -> None:
         {"Stop": [{"hooks": raw}]},
         {"Stop": [{"hooks": [raw]}]},
     ):
-        parse_hooks(each, lambda _: "there")
+        parse_hooks_setting(each, lambda _: "there")
 
 
 @few_examples

@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 
 from shoal.core.hooks import MAX_HOOK_SECONDS
-from shoal.wire.stream_initialize_codec import StreamInitializeRequest, parse_initialize_request
+from shoal.wire.stream_initialize_codec import StreamInitializeRequest, parse_stream_initialize_request
 from shoal.wire.stream_input_codec import InvalidStreamLine
 
 
 def parse_callbacks(entries: Any) -> StreamInitializeRequest:
-    return parse_initialize_request({"subtype": "initialize", "hooks": {"PreToolUse": entries}})
+    return parse_stream_initialize_request({"subtype": "initialize", "hooks": {"PreToolUse": entries}})
 
 
 def test_a_callback_is_called_for_tools_that_match():

@@ -22,12 +22,12 @@ from msgspec import Struct
 
 import shoal
 from reference_pages.tools import _collect_tools
-from shoal.app.agents.member_bootstrap import InheritedOptions, MemberBootstrap
-from shoal.app.isolation.machine_checks import Diagnostic
+from shoal.app.agents.member_bootstrap import InheritedMemberOptions, MemberBootstrap
+from shoal.app.isolation.machine_checks import DoctorDiagnostic
 from shoal.app.models.model_probe import ModelProbeResult
-from shoal.app.reports.agent_report import AgentProperty
+from shoal.app.reports.agent_report import EffectiveAgentProperty
 from shoal.app.reports.hook_report import HookReport, HookRow
-from shoal.app.reports.model_report import ModelReport, ModelRow, ProviderRow
+from shoal.app.reports.model_report import ModelProviderRow, ModelReport, ModelRow
 from shoal.app.reports.permission_report import PermissionReport, PermissionRuleRow
 from shoal.app.reports.plugin_report import PluginRow
 from shoal.app.run_access.background_runs import BackgroundRunResult, BackgroundRunStatus
@@ -37,12 +37,12 @@ from shoal.app.run_view.view_rows import (
     MailRow,
     NoteRow,
     QuestionRow,
-    RunRow,
+    RunSummaryRow,
     SpendPoint,
     TaskRow,
     ViewDelta,
 )
-from shoal.app.settings.settings_listing import SettingRow, TrustRow
+from shoal.app.settings.settings_listing import EscalationTrustRow, SettingRow
 from shoal.app.teams.team_export import ExportedMember, ExportedTaskChange
 from shoal.core.agent_definitions import DefinitionProblem, DefinitionSource
 from shoal.core.agents import (
@@ -70,14 +70,14 @@ from shoal.core.team_templates import TeamTemplateProblem, TeamTemplateSource
 from shoal.core.usage import CostTotals, LongPromptPrice, ModelCard, TokenPrice, Usage
 from shoal.core.worktrees import WorktreeOwner, WorktreeRecord
 from shoal.models.catalogue import LongPromptPriceEntry, ModelCatalogueEntry, _ModelCatalogueData
-from shoal.models.replay_model import RecordedExchange
+from shoal.models.replay_model import RecordedModelExchange
 from shoal.policy.permission_explanation import PermissionExplanation, SimpleCommandExplanation
 from shoal.stores.files.subagent_files import SubagentMetadata
 from shoal.surfaces.mcp.mcp_server import TOOLS, McpTeamTools
 from shoal.surfaces.web.board_routes import NewTaskRequestBody, TaskChangeRequestBody
 from shoal.surfaces.web.control_routes import (
     SendMessageRequestBody,
-    SetModeRequestBody,
+    SetPermissionModeRequestBody,
     TargetAgentRequestBody,
 )
 from shoal.surfaces.web.live_agent_stream import LiveAgentDelta, TranscriptGrown
@@ -86,10 +86,10 @@ from shoal.surfaces.web.run_index import RunListRow
 from shoal.surfaces.web.transcript_index import TranscriptPage
 from shoal.team.remote_budget import BudgetLimitSet
 from shoal.testing.mock_replies import ReplyFault
-from shoal.testing.scripted_server import MockServerStep
+from shoal.testing.scripted_server import MockServerScriptStep
 from shoal.tools.message_tool import _StructuredMessage
 from shoal.tools.plan_tools import PlannedToolUse
-from shoal.tools.question_tool import QuestionInput, QuestionOptionInput
+from shoal.tools.question_tool import UserQuestionInput, UserQuestionOptionInput
 from shoal.tools.todo_tool import TodoItem
 from shoal.wire import (
     hook_output_codec,
@@ -106,8 +106,8 @@ from shoal.wire.model_script_codec import ModelScriptOptions, ScriptedToolCall, 
 from shoal.wire.stream_output_codec import ModelUsageTotals, PermissionDenial, StreamOutputLine
 from shoal.wire.stream_task_codec import AgentTaskUsage
 from shoal.wire.trust_codec import TrustDecision
-from shoal.workspaces.checkpoint_index import CheckpointChange, _UndoMark
-from shoal.workspaces.checkpoints import ChangedFile, SkippedFile, TurnFileChanges, UndoReport
+from shoal.workspaces.checkpoint_index import CheckpointFileChange, _CheckpointUndoMark
+from shoal.workspaces.checkpoints import ChangedFile, FileUndoReport, TurnFileChanges, UnrestoredFile
 
 PINNED = Path(__file__).with_name("pinned_formats.json")
 Kind: TypeAlias = type[Struct]
@@ -182,7 +182,7 @@ FORMATS: dict[str, Mapping[str, Kind]] = {
     "member protocol, down": _group_by_tag(get_args(MessageFromLead)),
     "member protocol, parts": {
         "bootstrap": MemberBootstrap,
-        "options": InheritedOptions,
+        "options": InheritedMemberOptions,
         "order": SpawnRequest,
         "resolved": ResolvedAgentSettings,
         "budget": BudgetLimitSet,
@@ -210,7 +210,7 @@ FORMATS: dict[str, Mapping[str, Kind]] = {
     },
     "tasks": {"task": task_codec._TaskSchema},
     "sub-agents": {"meta": SubagentMetadata},
-    "checkpoints": {"change": CheckpointChange, "undone": _UndoMark},
+    "checkpoints": {"change": CheckpointFileChange, "undone": _CheckpointUndoMark},
     "worktrees": {"record": WorktreeRecord, "owner": WorktreeOwner},
     "trust": {"decision": TrustDecision},
     "settings": {
@@ -235,7 +235,7 @@ FORMATS: dict[str, Mapping[str, Kind]] = {
     },
     "run view": {
         "frame": ViewDelta,
-        "run": RunRow,
+        "run": RunSummaryRow,
         "agent": AgentRow,
         "task": TaskRow,
         "letter": MailRow,
@@ -252,24 +252,24 @@ FORMATS: dict[str, Mapping[str, Kind]] = {
         "grown": TranscriptGrown,
         "new task": NewTaskRequestBody,
         "task change": TaskChangeRequestBody,
-        "new mode": SetModeRequestBody,
+        "new mode": SetPermissionModeRequestBody,
         "agent": TargetAgentRequestBody,
         "words": SendMessageRequestBody,
     },
     "command output": {
-        "doctor fact": Diagnostic,
-        "agent fact": AgentProperty,
+        "doctor fact": DoctorDiagnostic,
+        "agent fact": EffectiveAgentProperty,
         "definition problem": DefinitionProblem,
         "definition source": DefinitionSource,
         "template problem": TeamTemplateProblem,
         "template origin": TeamTemplateSource,
         "setting": SettingRow,
-        "setting with trust": TrustRow,
+        "setting with trust": EscalationTrustRow,
         "hooks": HookReport,
         "hook": HookRow,
         "models": ModelReport,
         "model": ModelRow,
-        "provider": ProviderRow,
+        "provider": ModelProviderRow,
         "model trial": ModelProbeResult,
         "permissions": PermissionReport,
         "permission rule": PermissionRuleRow,
@@ -280,28 +280,28 @@ FORMATS: dict[str, Mapping[str, Kind]] = {
         "team person": ExportedMember,
         "team task change": ExportedTaskChange,
         "spent": CostTotals,
-        "undo": UndoReport,
+        "undo": FileUndoReport,
         "undo, turn": TurnFileChanges,
         "undo, file": ChangedFile,
-        "undo, left alone": SkippedFile,
+        "undo, left alone": UnrestoredFile,
     },
     "mcp tools": {"run status": BackgroundRunStatus, "run result": BackgroundRunResult},
     "tool input parts": {
-        "question": QuestionInput,
-        "question option": QuestionOptionInput,
+        "question": UserQuestionInput,
+        "question option": UserQuestionOptionInput,
         "todo": TodoItem,
         "plan prompt": PlannedToolUse,
     },
     "tool input messages": _group_by_tag(get_args(_StructuredMessage)),
     "recordings": {
-        "exchange": RecordedExchange,
+        "exchange": RecordedModelExchange,
         "request": ModelRequest,
         "reply": ModelReply,
         "tool": ToolSchema,
     },
     "scripts": {
         "step": ScriptStep,
-        "server step": MockServerStep,
+        "server step": MockServerScriptStep,
         "call": ScriptedToolCall,
         "voice": ModelScriptOptions,
     },

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from shoal.core.agent_definitions import DefinitionSource
 from shoal.core.errors import InvalidAgentDefinition
 from shoal.core.skills import Skill
-from shoal.wire.skill_codec import ParsedSkill, parse_command_file, parse_skill
+from shoal.wire.skill_codec import ParsedSkill, parse_skill, parse_slash_command_file
 
 WHERE = DefinitionSource(kind="user", path=Path("/s/pdf/SKILL.md"))
 WHOLE = """\
@@ -111,13 +111,13 @@ def test_fields_that_other_programs_refuse_give_only_a_warning(text: str, told: 
 
 
 def test_a_command_needs_no_front_matter_and_is_named_after_its_file() -> None:
-    command = parse_command_file("# Review it\n\nLook at $1.", WHERE, name="team:review").skill
+    command = parse_slash_command_file("# Review it\n\nLook at $1.", WHERE, name="team:review").skill
     assert (command.name, command.description, command.kind) == ("team:review", "Review it", "command")
-    command = parse_command_file("---\ndescription: d\n---\nLook.", WHERE, name="review").skill
+    command = parse_slash_command_file("---\ndescription: d\n---\nLook.", WHERE, name="review").skill
     assert (command.description, command.body) == ("d", "Look.")
     for text, name in (("", "x"), ("---\ndescription: d\n---\n", "x"), ("body", "a b")):
         with pytest.raises(InvalidAgentDefinition):
-            parse_command_file(text, WHERE, name=name)
+            parse_slash_command_file(text, WHERE, name=name)
 
 
 LETTERS = "abcdefghijklmnopqrstuvwxyzäñжλ0123456789"

@@ -33,9 +33,9 @@ from shoal.wire.stream_output_codec import (
     build_control_cancel_request,
     build_control_error_response,
     build_control_success_response,
-    build_message_line,
-    build_model_usage,
+    build_model_usage_totals,
     build_permission_request,
+    build_stream_message_line,
     get_result_subtype,
 )
 
@@ -54,7 +54,7 @@ def test_an_assistant_line_has_the_transcript_id_and_the_provider_metadata() -> 
     )
     usage = Usage(input_tokens=3, output_tokens=2, cache_read_input_tokens=1)
     line = encode_line(
-        build_message_line(
+        build_stream_message_line(
             make_message_event(message, model="m-1", message_id="msg_1", usage=usage, stop_reason="tool_use"),
             "s-1",
         )
@@ -89,7 +89,7 @@ def test_thinking_always_has_a_signature() -> None:
     message = Message(
         role="assistant", content=(ThinkingBlock(thinking="hm"), RedactedThinkingBlock(data="xx"))
     )
-    content = encode_line(build_message_line(make_message_event(message, model="m"), "s"))["message"][
+    content = encode_line(build_stream_message_line(make_message_event(message, model="m"), "s"))["message"][
         "content"
     ]
     assert content == [
@@ -100,7 +100,7 @@ def test_thinking_always_has_a_signature() -> None:
 
 def test_a_tool_result_is_a_user_line() -> None:
     message = Message(role="user", content=(ToolResultBlock(tool_use_id="t1", content="no", is_error=True),))
-    line = encode_line(build_message_line(make_message_event(message), "s-1"))
+    line = encode_line(build_stream_message_line(make_message_event(message), "s-1"))
     assert line["type"] == "user"
     assert line["message"] == {
         "role": "user",
@@ -138,7 +138,7 @@ def test_a_result_line_has_every_field_even_if_empty() -> None:
         session_id="s",
         total_cost_usd=None,
         usage=Usage(input_tokens=7),
-        model_usage=build_model_usage({"m": (Usage(input_tokens=7, output_tokens=1), 0.5)}),
+        model_usage=build_model_usage_totals({"m": (Usage(input_tokens=7, output_tokens=1), 0.5)}),
         permission_denials=[
             PermissionDenial(tool_name="Bash", tool_use_id="t", tool_input={"command": "ls"})
         ],

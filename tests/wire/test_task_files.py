@@ -121,7 +121,7 @@ def test_a_rewrite_keeps_even_the_spelling_of_foreign_numbers():
 
 def test_a_released_task_has_neither_owner_nor_attempt_in_the_file():
     file = parse_task_file({**FULL, "metadata": {ATTEMPT_KEY: "a1"}})
-    assert file.task.attempt == "a1"
+    assert file.task.claim_attempt == "a1"
     found = json.loads(file.encode_task(replace(file.task, status="pending", owner=None, metadata={})))
     assert "owner" not in found
     assert "metadata" not in found

@@ -11,14 +11,14 @@ from pathlib import Path
 import pytest
 
 from shoal.core.errors import WorkspaceError
-from shoal.workspaces.checkpoints import ChangedFile, CheckpointStore, SkippedFile
+from shoal.workspaces.checkpoints import ChangedFile, CheckpointStore, UnrestoredFile
 from shoal.workspaces.local_workspace import LocalWorkspace
 
 
 def test_an_unreadable_checkpoint_index_is_named_in_the_error(tmp_path: Path) -> None:
     (tmp_path / "kept" / "index.jsonl").mkdir(parents=True)
     checkpoints = CheckpointStore(tmp_path / "kept")
-    for call in (checkpoints.list_turns, lambda: checkpoints.undo_turn(1)):
+    for call in (checkpoints.list_undoable_turns, lambda: checkpoints.undo_from_turn(1)):
         with pytest.raises(WorkspaceError, match=r"index\.jsonl"):
             call()
 
@@ -56,13 +56,13 @@ def test_undo_reverts_all_turns_from_the_given_one(project: Project):
     project.write_as_agent(2, "new/b", "b2")
     project.write_as_agent(3, "a", "a3")
 
-    report = project.checkpoints.undo_turn(2)
+    report = project.checkpoints.undo_from_turn(2)
     assert project.read_files() == {"a": "a1"}
     assert report.restored == (project.root / "a",)
     assert report.removed == (project.root / "new/b",)
     assert report.left_alone == ()
 
-    project.checkpoints.undo_turn(1)
+    project.checkpoints.undo_from_turn(1)
     assert project.read_files() == {"a": "a0"}
     assert stat.S_IMODE((project.root / "a").stat().st_mode) == 0o640
 
@@ -71,10 +71,10 @@ def test_a_second_undo_does_nothing(project: Project):
     (project.root / "a").write_text("a0")
     for turn in (1, 2, 3):
         project.write_as_agent(turn, "a", f"a{turn}")
-    project.checkpoints.undo_turn(1)
-    again = project.checkpoints.undo_turn(1)
+    project.checkpoints.undo_from_turn(1)
+    again = project.checkpoints.undo_from_turn(1)
     assert (again.restored, again.removed, again.left_alone) == ((), (), ())
-    assert project.checkpoints.list_turns() == ()
+    assert project.checkpoints.list_undoable_turns() == ()
 
 
 def test_files_changed_by_the_user_since_are_skipped_and_listed(project: Project):
@@ -84,13 +84,13 @@ def test_files_changed_by_the_user_since_are_skipped_and_listed(project: Project
     project.write_as_agent(1, "b", "b1")
     (project.root / "a").write_text("a person")
     (project.root / "made").write_text("a person too")
-    report = project.checkpoints.undo_turn(1)
+    report = project.checkpoints.undo_from_turn(1)
     assert project.read_files() == {"a": "a person", "made": "a person too"}
     assert report.removed == (project.root / "b",)
     why = "it was changed by somebody else since the agent changed it"
     assert set(report.left_alone) == {
-        SkippedFile(path=project.root / "a", why=why),
-        SkippedFile(path=project.root / "made", why=why),
+        UnrestoredFile(path=project.root / "a", why=why),
+        UnrestoredFile(path=project.root / "made", why=why),
     }
 
 
@@ -99,12 +99,12 @@ def test_undo_restores_the_version_the_user_wrote_between_two_turns(project: Pro
     project.write_as_agent(1, "a", "a1")
     (project.root / "a").write_text("a person")
     project.write_as_agent(2, "a", "a2")
-    report = project.checkpoints.undo_turn(1)
+    report = project.checkpoints.undo_from_turn(1)
     assert project.read_files() == {"a": "a person"}
     assert [left.why for left in report.left_alone] == [
         "it is back to what somebody else had made of it, and goes no further"
     ]
-    assert project.checkpoints.undo_turn(1).restored == ()
+    assert project.checkpoints.undo_from_turn(1).restored == ()
     assert project.read_files() == {"a": "a person"}
 
 
@@ -112,7 +112,7 @@ def test_a_file_the_user_deleted_stays_deleted(project: Project):
     (project.root / "a").write_text("a0")
     project.write_as_agent(1, "a", "a1")
     (project.root / "a").unlink()
-    report = project.checkpoints.undo_turn(1)
+    report = project.checkpoints.undo_from_turn(1)
     assert project.read_files() == {}
     assert len(report.left_alone) == 1
 
@@ -125,8 +125,8 @@ def test_a_file_the_agent_deleted_is_restored(project: Project):
     project.checkpoints.record_change(1, path, before=b"a0", after=None, mode=0o700)
     path.unlink()
     path.parent.rmdir()
-    assert project.checkpoints.list_turns()[0].files == (ChangedFile(path=path, how="deleted"),)
-    assert project.checkpoints.undo_turn(1).restored == (path,)
+    assert project.checkpoints.list_undoable_turns()[0].files == (ChangedFile(path=path, how="deleted"),)
+    assert project.checkpoints.undo_from_turn(1).restored == (path,)
     assert path.read_text() == "a0"
     assert stat.S_IMODE(path.stat().st_mode) == 0o700
 
@@ -135,10 +135,10 @@ def test_turn_numbers_continue_after_an_undo(project: Project):
     (project.root / "a").write_text("a0")
     project.write_as_agent(1, "a", "a1")
     project.write_as_agent(2, "a", "a2")
-    project.checkpoints.undo_turn(1)
+    project.checkpoints.undo_from_turn(1)
     project.write_as_agent(1, "a", "other 1")
     project.write_as_agent(2, "a", "other 2")
-    report = project.checkpoints.undo_turn(2)
+    report = project.checkpoints.undo_from_turn(2)
     assert report.left_alone == ()
     assert project.read_files() == {"a": "other 1"}
 
@@ -148,13 +148,15 @@ def test_the_list_of_turns_names_each_file_once(project: Project):
     project.write_as_agent(1, "a", "a1")
     project.write_as_agent(1, "a", "a1 again")
     project.write_as_agent(4, "b", "b")
-    listed = [(t.turn, [(f.path.name, f.how) for f in t.files]) for t in project.checkpoints.list_turns()]
+    listed = [
+        (t.turn, [(f.path.name, f.how) for f in t.files]) for t in project.checkpoints.list_undoable_turns()
+    ]
     assert listed == [(1, [("a", "changed")]), (4, [("b", "created")])]
 
 
 def test_content_removed_by_an_undo_is_still_stored(project: Project, tmp_path: Path):
     project.write_as_agent(1, "a", "precious")
-    project.checkpoints.undo_turn(1)
+    project.checkpoints.undo_from_turn(1)
     kept = [p.read_text() for p in (tmp_path / "kept/blobs").rglob("*") if p.is_file()]
     assert "precious" in kept
 
@@ -165,7 +167,7 @@ def test_a_file_replaced_by_a_link_is_skipped(project: Project, tmp_path: Path):
     (tmp_path / "elsewhere").write_text("a1")
     (project.root / "a").unlink()
     (project.root / "a").symlink_to(tmp_path / "elsewhere")
-    report = project.checkpoints.undo_turn(1)
+    report = project.checkpoints.undo_from_turn(1)
     assert "symbolic link" in report.left_alone[0].why
     assert (tmp_path / "elsewhere").read_text() == "a1"
 
@@ -179,8 +181,8 @@ def test_names_that_are_not_utf_8_and_a_torn_last_line_are_read(project: Project
     again = CheckpointStore(tmp_path / "kept")
     again.record_change(2, project.root / "b", before=None, after=b"b", mode=None)
     (project.root / "b").write_bytes(b"b")
-    assert [t.turn for t in again.list_turns()] == [1, 2]
-    again.undo_turn(1)
+    assert [t.turn for t in again.list_undoable_turns()] == [1, 2]
+    again.undo_from_turn(1)
     assert project.read_files() == {name: "a0"}
 
 
@@ -193,7 +195,7 @@ def test_lost_or_damaged_content_is_reported_and_no_file_is_overwritten(project:
             blob.unlink()
         elif blob.is_file():
             blob.write_text("other")
-    report = project.checkpoints.undo_turn(1)
+    report = project.checkpoints.undo_from_turn(1)
     assert project.read_files() == {"a": "a1", "b": "b1"}
     assert {left.why for left in report.left_alone} == {
         "its old content is no longer kept",
@@ -253,7 +255,7 @@ while True:
     if child == 0:
         die_at(n)
         if what == "undo":
-            CheckpointStore(root.parent / "kept").undo_turn(1)
+            CheckpointStore(root.parent / "kept").undo_from_turn(1)
         else:
             change(workspace, root)
         os._exit(0)
@@ -271,8 +273,8 @@ def test_undo_works_after_a_crash_at_any_step(tmp_path: Path, what: str):
     for death in deaths:
         root = death / "project"
         assert (root / "a").read_text() in ("a0", "a1", "a2"), "no reader ever sees half a file"
-        report = CheckpointStore(death / "kept").undo_turn(1)
+        report = CheckpointStore(death / "kept").undo_from_turn(1)
         assert report.left_alone == ()
         whole = {p.name: p.read_text() for p in root.iterdir() if not p.name.endswith(".tmp")}
         assert whole == {"a": "a0"}
-        assert CheckpointStore(death / "kept").undo_turn(1).restored == ()
+        assert CheckpointStore(death / "kept").undo_from_turn(1).restored == ()

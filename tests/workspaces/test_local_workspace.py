@@ -150,7 +150,7 @@ def test_a_file_that_was_not_read_is_not_overwritten(workspace: LocalWorkspace, 
         workspace.write_file(root / "f", b"mine\n")
     assert (root / "f").read_text() == "theirs\n"
     with pytest.raises(WorkspaceError, match="has not been read"):
-        workspace.read_for_change(root / "f")
+        workspace.read_file_for_change(root / "f")
 
 
 @pytest.mark.spec("USR-28")
@@ -165,7 +165,7 @@ def test_a_file_changed_since_it_was_read_is_not_overwritten(workspace: LocalWor
     with pytest.raises(WorkspaceError, match=r"changed since it was read(.|\n)*-two\n\+TWO"):
         workspace.write_file(file, b"mine\n")
     with pytest.raises(WorkspaceError, match="changed since it was read"):
-        workspace.read_for_change(file)
+        workspace.read_file_for_change(file)
     assert file.read_text() == "one\nTWO\n"
     workspace.read_file(file)
     workspace.write_file(file, b"mine\n")

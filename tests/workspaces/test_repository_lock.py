@@ -8,13 +8,13 @@ import os
 from pathlib import Path
 
 from shoal.core.clock import SystemClock
-from shoal.workspaces.repository_lock import RepositoryLock
+from shoal.workspaces.repository_lock import GitRepositoryLock
 
 
 async def test_a_cancelled_waiter_releases_the_lock_and_its_file(tmp_path: Path) -> None:
     first, others = (
-        RepositoryLock(tmp_path, SystemClock()),
-        [RepositoryLock(tmp_path, SystemClock()) for _ in range(40)],
+        GitRepositoryLock(tmp_path, SystemClock()),
+        [GitRepositoryLock(tmp_path, SystemClock()) for _ in range(40)],
     )
     entered: list[int] = []
 

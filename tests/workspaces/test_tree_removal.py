@@ -13,7 +13,7 @@ NOBODY = 65_534
 _AS_NOBODY = f"""
 import os, sys
 from pathlib import Path
-from shoal.workspaces.worktree_files import remove_tree
+from shoal.workspaces.worktree_files import remove_directory_tree
 
 top = Path(sys.argv[1])
 if os.geteuid() == 0:
@@ -25,7 +25,7 @@ deepest.mkdir(parents=True)
 (deepest / "file").write_text("x")
 for directory in (deepest, *list(deepest.parents)[:3]):
     directory.chmod(int(sys.argv[2], 8))
-remove_tree(top / "tree")
+remove_directory_tree(top / "tree")
 print((top / "tree").exists())
 """
 

@@ -93,7 +93,7 @@ async def test_two_processes_create_fifty_worktrees_without_a_lock_error(reposit
     listed = await repository.open_worktrees().list_worktrees()
     assert len(listed) == 50
     assert not any(each.alive for each in listed)
-    reaped = await repository.open_worktrees().reap_abandoned()
+    reaped = await repository.open_worktrees().reap_abandoned_worktrees()
     assert [type(each) for each in reaped] == [RemovedWorktree] * 50
     assert repository.has_no_leftovers()
 
@@ -316,7 +316,7 @@ async def test_a_foreign_directory_at_the_worktree_path_is_not_touched(repositor
     (foreign / "mine").write_text("mine\n")
     with pytest.raises(WorktreeError, match="is in the way"):
         await repository.create_worktree("b1")
-    await repository.open_worktrees().reap_abandoned()
+    await repository.open_worktrees().reap_abandoned_worktrees()
     assert (foreign / "mine").read_text() == "mine\n"
     assert not foreign.with_name("agent-b1.json").exists()
 
@@ -373,9 +373,9 @@ async def test_only_the_worktrees_of_dead_owners_are_reaped(repository: GitRepos
     idle = await repository.create_worktree("b1", service=dead)
     busy = await repository.create_worktree("c1", service=dead)
     (busy.path / "new.txt").write_text("work\n")
-    assert await repository.open_worktrees().reap_abandoned() == []
+    assert await repository.open_worktrees().reap_abandoned_worktrees() == []
     dead.close()
-    removed, kept = await repository.open_worktrees().reap_abandoned()
+    removed, kept = await repository.open_worktrees().reap_abandoned_worktrees()
     assert removed == RemovedWorktree(name=idle.name)
     assert isinstance(kept, RetainedWorktree)
     assert kept.path == busy.path
@@ -383,7 +383,7 @@ async def test_only_the_worktrees_of_dead_owners_are_reaped(repository: GitRepos
     assert (alive.path / "notes.txt").exists()
     assert (busy.path / "new.txt").exists()
     assert not idle.path.exists()
-    assert await repository.open_worktrees().reap_abandoned() == []
+    assert await repository.open_worktrees().reap_abandoned_worktrees() == []
 
 
 @pytest.mark.spec("USR-06", "USR-12")
@@ -396,12 +396,12 @@ async def test_only_the_abandoned_worktree_at_the_given_path_is_settled(
     busy = await repository.create_worktree("c1", service=dead)
     (busy.path / "new.txt").write_text("work\n")
     dead.close()
-    assert await repository.open_worktrees().settle_abandoned(alive.path) is None
-    assert await repository.open_worktrees().settle_abandoned(idle.path / "inside") == RemovedWorktree(
-        name=idle.name
-    )
-    assert await repository.open_worktrees().settle_abandoned(idle.path) is None
-    kept = await repository.open_worktrees().settle_abandoned(busy.path)
+    assert await repository.open_worktrees().settle_abandoned_worktree_at(alive.path) is None
+    assert await repository.open_worktrees().settle_abandoned_worktree_at(
+        idle.path / "inside"
+    ) == RemovedWorktree(name=idle.name)
+    assert await repository.open_worktrees().settle_abandoned_worktree_at(idle.path) is None
+    kept = await repository.open_worktrees().settle_abandoned_worktree_at(busy.path)
     assert isinstance(kept, RetainedWorktree)
     assert run_git(repository.top, "show", f"{kept.ref}:new.txt") == "work"
     assert (alive.path / "notes.txt").exists()
@@ -416,7 +416,7 @@ async def test_work_in_a_worktree_unknown_to_git_is_still_kept(repository: GitRe
     run_git(repository.top, "worktree", "prune")
     moved.rename(worktree.path)
     dead.close()
-    (kept,) = await repository.open_worktrees().reap_abandoned()
+    (kept,) = await repository.open_worktrees().reap_abandoned_worktrees()
     assert isinstance(kept, RetainedWorktree)
     assert run_git(repository.top, "show", f"{kept.ref}:new.txt") == "work"
     assert (worktree.path / "new.txt").exists()
@@ -435,7 +435,7 @@ async def test_a_deleted_worktree_is_unregistered_and_its_commits_are_kept(
     for each in (idle, busy):
         subprocess.run(["rm", "-r", str(each.path)], check=True)
     dead.close()
-    removed, kept = await repository.open_worktrees().reap_abandoned()
+    removed, kept = await repository.open_worktrees().reap_abandoned_worktrees()
     assert isinstance(removed, RemovedWorktree)
     assert isinstance(kept, RetainedWorktree)
     assert repository.retained_refs == {"refs/shoal/kept/agent-b1": commit}

@@ -90,7 +90,7 @@ async def check_recovery(repository: GitRepository, *, has_work_done: bool) -> N
     for lease in repository.home.glob("worktrees/*/.owners/*"):
         with lease.open() as file:
             fcntl.flock(file, fcntl.LOCK_EX)
-    await worktrees.reap_abandoned()
+    await worktrees.reap_abandoned_worktrees()
     if has_work_done:
         assert has_work(repository), "the work is lost"
     for record in repository.home.glob("worktrees/*/agent-*.json"):

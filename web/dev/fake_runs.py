@@ -76,7 +76,7 @@ class FakeRun:
         for number, (at, event) in enumerate(self.events, 1):
             view.apply_event(event, at)
             if number % size == 0 or number == len(self.events):
-                deltas.append(view.delta_since(sent))
+                deltas.append(view.get_delta_since(sent))
                 sent = view.offset
         return deltas
 

@@ -108,7 +108,7 @@ class FakeWebServer:
                     "last": run.last,
                     "live": fake_run.is_live,
                     "ended": run.ended,
-                    "agents": sum(1 for _ in run_view.iter_agents()),
+                    "agents": sum(1 for _ in run_view.iter_agent_rows()),
                     "usd": run_view.costs.usd,
                     "tokens": run_view.costs.tokens,
                     "teams": run.teams,
@@ -242,7 +242,7 @@ def _create_handler(server_state: FakeWebServer) -> type[BaseHTTPRequestHandler]
             while not server_state.is_stopped and server_state.drop_count == drop_count:
                 with server_state.changed:
                     delta = msgspec.structs.replace(
-                        fake_run.run_view.delta_since(since), live=fake_run.is_live
+                        fake_run.run_view.get_delta_since(since), live=fake_run.is_live
                     )
                 if delta.offset > since or since == 0:
                     since = delta.offset

@@ -125,16 +125,16 @@ class AgentRunner(Struct, kw_only=True):
         prefix_size = _measure_tool_schemas(self.schemas) + len(self.system)
         self.context_tokens = prefix_size // BYTES_PER_TOKEN + sum(map(estimate_block_tokens, blocks))
 
-    def build_request(self, messages: list[Message] | None = None) -> ModelRequest:
+    def build_model_request(self, messages: list[Message] | None = None) -> ModelRequest:
         return ModelRequest(
             system=self.system,
             messages=self.conversation.messages if messages is None else messages,
             tools=self.schemas,
-            max_tokens=self._compute_max_tokens(),
+            max_tokens=self._compute_max_reply_tokens(),
             thinking_tokens=self.limits.thinking_tokens,
         )
 
-    def _compute_max_tokens(self) -> int | None:
+    def _compute_max_reply_tokens(self) -> int | None:
         """Return a lower limit if the history leaves less room: some providers reject what cannot fit."""
         wanted_tokens = self.limits.max_tokens or self.model.card.max_output
         tokens_left = self.model.card.window - self.context_tokens - ESTIMATE_MARGIN_TOKENS

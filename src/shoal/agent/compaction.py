@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from shoal.agent.agent_runner import AgentRunner
-from shoal.agent.forks import ask_outside_conversation
+from shoal.agent.forks import ask_model_outside_conversation
 from shoal.agent.hook_points import add_hook_context_message, emit_note, run_agent_hooks
 from shoal.core.control_tags import escape_control_tags
 from shoal.core.errors import CompactionBlockedByHook, ContextTooLong
@@ -24,7 +24,7 @@ SHORTENED_RESULT_CHARS = 400
 """Characters left of each old tool result if even the summary request does not fit."""
 
 
-def is_context_full(agent: AgentRunner) -> bool:
+def is_compaction_due(agent: AgentRunner) -> bool:
     window = agent.model.card.window
     reserved = min(agent.limits.max_tokens or agent.model.card.max_output, window // 8)
     return agent.context_tokens > (window - reserved) * agent.limits.compact_at and _can_compact_further(
@@ -43,7 +43,7 @@ async def compact_conversation(agent: AgentRunner, trigger: str, *, instructions
         instructions = await _run_pre_compact_hooks(agent, trigger, instructions)
     tokens_before = agent.context_tokens
     messages = agent.conversation.messages
-    summary = await _write_summary(agent, messages, instructions)
+    summary = await _ask_model_for_summary(agent, messages, instructions)
     last_request = _find_last_user_request(messages)
     text = f"{SUMMARY_OPENING}\n\n{summary}"
     if agent.save_memory is not None:
@@ -79,14 +79,14 @@ async def _run_pre_compact_hooks(agent: AgentRunner, trigger: str, instructions:
     return "\n".join(filter(None, (instructions, decision.context)))
 
 
-async def _write_summary(agent: AgentRunner, messages: list[Message], instructions: str) -> str:
+async def _ask_model_for_summary(agent: AgentRunner, messages: list[Message], instructions: str) -> str:
     prompt = COMPACTION_PROMPT + (
         f"\n\nThe person asks of this summary: {instructions}" if instructions else ""
     )
     history = messages
     while True:
         try:
-            summary = await ask_outside_conversation(agent, prompt, history=history)
+            summary = await ask_model_outside_conversation(agent, prompt, history=history)
         except ContextTooLong:
             shorter = shorten_messages(history)
             if shorter == history:
@@ -111,7 +111,7 @@ def shorten_messages(messages: list[Message]) -> list[Message]:
         return shortened
     for start in range(max(1, len(messages) // 2), len(messages)):
         if messages[start].role == "user":
-            return [_inline_tool_results(messages[start]), *messages[start + 1 :]]
+            return [_convert_tool_results_to_text(messages[start]), *messages[start + 1 :]]
     return messages
 
 
@@ -129,7 +129,7 @@ def _shorten_tool_results(message: Message) -> Message:
     )
 
 
-def _inline_tool_results(message: Message) -> Message:
+def _convert_tool_results_to_text(message: Message) -> Message:
     """Turn results into text: a conversation cannot start with the result of a dropped call."""
     return Message(
         role="user",
@@ -146,7 +146,9 @@ def _find_last_user_request(messages: list[Message]) -> str:
     for message in reversed(messages):
         if message.role == "user":
             texts = (b.text for b in message.content if isinstance(b, TextBlock))
-            request = "\n".join(_extract_user_request(text) for text in texts if not is_system_reminder(text))
+            request = "\n".join(
+                _extract_request_from_summary(text) for text in texts if not is_system_reminder(text)
+            )
             # Text cut by an earlier compaction is not cut again because of its cut marker.
             if len(request) > MAX_REQUEST_CHARS + 100:
                 return f"{request[:MAX_REQUEST_CHARS]} [… cut, {len(request):,} characters in all]"
@@ -155,7 +157,7 @@ def _find_last_user_request(messages: list[Message]) -> str:
     return ""
 
 
-def _extract_user_request(text: str) -> str:
+def _extract_request_from_summary(text: str) -> str:
     """Return the person's request, also from inside an earlier summary, which would be kept in its place."""
     return (
         text.rpartition(LAST_REQUEST_HEADING)[2]

@@ -28,7 +28,7 @@ MAX_FORK_REQUESTS = 2
 """Requests that may return tool calls instead of an answer."""
 
 
-async def ask_outside_conversation(
+async def ask_model_outside_conversation(
     agent: AgentRunner, directive: str, *, history: list[Message] | None = None
 ) -> str:
     """Return the model's answer to the directive after the agent's conversation, or after `history`.
@@ -40,13 +40,13 @@ async def ask_outside_conversation(
     messages = merge_adjacent_messages(
         [
             *messages,
-            *_build_placeholder_results(find_unanswered_tool_calls(messages)),
+            *_build_placeholder_tool_results(find_unanswered_tool_calls(messages)),
             user_message(directive),
         ]
     )
     answer = ""
     for _ in range(MAX_FORK_REQUESTS):
-        reply, _ = await call_model(agent, agent.build_request(messages), emits_stream=False)
+        reply, _ = await call_model(agent, agent.build_model_request(messages), emits_stream=False)
         answer = reply.message.text.strip() or answer
         calls = reply.message.tool_uses
         if answer and not calls:
@@ -61,7 +61,9 @@ async def ask_outside_conversation(
 
 def build_fork_prompt(calls: tuple[ToolUseBlock, ...], job: str) -> Message:
     """Build the first message of a fork; forks of one reply differ only in the last text."""
-    return merge_adjacent_messages([*_build_placeholder_results(calls), user_message(_DIRECTIVE + job)])[0]
+    return merge_adjacent_messages([*_build_placeholder_tool_results(calls), user_message(_DIRECTIVE + job)])[
+        0
+    ]
 
 
 def is_forked_agent(agent: AgentRunner) -> bool:
@@ -74,7 +76,7 @@ def is_forked_agent(agent: AgentRunner) -> bool:
     )
 
 
-def _build_placeholder_results(calls: tuple[ToolUseBlock, ...]) -> tuple[Message, ...]:
+def _build_placeholder_tool_results(calls: tuple[ToolUseBlock, ...]) -> tuple[Message, ...]:
     if not calls:
         return ()
     results = tuple(ToolResultBlock(tool_use_id=call.id, content=PLACEHOLDER_RESULT) for call in calls)

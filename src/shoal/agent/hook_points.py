@@ -25,11 +25,11 @@ async def run_agent_hooks(agent: AgentRunner, event: HookEvent, **fields: Any) -
 
 
 async def run_pre_tool_hooks(agent: AgentRunner, call: ToolUseBlock) -> HookDecision:
-    return await run_agent_hooks(agent, "PreToolUse", **_build_tool_call_fields(call))
+    return await run_agent_hooks(agent, "PreToolUse", **_build_tool_call_hook_fields(call))
 
 
 async def run_permission_hooks(agent: AgentRunner, call: ToolUseBlock) -> HookDecision:
-    return await run_agent_hooks(agent, "PermissionRequest", **_build_tool_call_fields(call))
+    return await run_agent_hooks(agent, "PermissionRequest", **_build_tool_call_hook_fields(call))
 
 
 async def run_post_tool_hooks(
@@ -38,24 +38,24 @@ async def run_post_tool_hooks(
     """Return the output with the hooks' objections and context appended."""
     text = output.text
     if output.is_error:
-        decision = await run_agent_hooks(agent, event, **_build_tool_call_fields(call), error=text)
+        decision = await run_agent_hooks(agent, event, **_build_tool_call_hook_fields(call), error=text)
     else:
         response = {**(output.data or {}), "content": text}
         decision = await run_agent_hooks(
-            agent, event, **_build_tool_call_fields(call), tool_response=response
+            agent, event, **_build_tool_call_hook_fields(call), tool_response=response
         )
     if decision.blocked is not None:
-        output = append_output_text(output, f"[A {event} hook objects: {decision.blocked}]")
+        output = append_text_to_tool_output(output, f"[A {event} hook objects: {decision.blocked}]")
     return append_hook_context_to_output(output, event, decision)
 
 
 def append_hook_context_to_output(output: ToolOutput, event: HookEvent, decision: HookDecision) -> ToolOutput:
     if not decision.context:
         return output
-    return append_output_text(output, f"[A {event} hook adds: {decision.context}]")
+    return append_text_to_tool_output(output, f"[A {event} hook adds: {decision.context}]")
 
 
-def append_output_text(output: ToolOutput, text: str) -> ToolOutput:
+def append_text_to_tool_output(output: ToolOutput, text: str) -> ToolOutput:
     if isinstance(output.content, str):
         joined = f"{output.content}\n\n{text}" if output.content else text
         return replace(output, content=joined)
@@ -69,7 +69,7 @@ async def add_prompt_after_hooks(agent: AgentRunner, prompt: Message, *, by: Mes
         return None
     decision = await run_agent_hooks(agent, "UserPromptSubmit", prompt=prompt.text)
     if decision.blocked is not None:
-        return await _report_erased_prompt(agent, decision.blocked)
+        return await _note_prompt_erased_by_hook(agent, decision.blocked)
     await agent.receive_message(prompt, by=by)
     await add_hook_context_message(agent, "UserPromptSubmit", decision)
     return None
@@ -88,7 +88,7 @@ async def add_inbox_item_after_hooks(agent: AgentRunner, item: InboxItem) -> str
     if decision.blocked is not None:
         await agent.emit(QueueItemWithdrawn(agent=agent.identity.agent, item=item.id))
         agent.inbox.mark_delivered(item)
-        return await _report_erased_prompt(agent, decision.blocked)
+        return await _note_prompt_erased_by_hook(agent, decision.blocked)
     entry_before = agent.conversation.last_entry
     try:
         await agent.receive_message(message, by=item.by, delivered=item.id)
@@ -105,7 +105,7 @@ async def add_inbox_item_after_hooks(agent: AgentRunner, item: InboxItem) -> str
     return None
 
 
-async def _report_erased_prompt(agent: AgentRunner, reason: str) -> str:
+async def _note_prompt_erased_by_hook(agent: AgentRunner, reason: str) -> str:
     explanation = f"a UserPromptSubmit hook erased the prompt: {reason}"
     await emit_note(agent, f"{explanation[0].upper()}{explanation[1:]}")
     return explanation
@@ -146,5 +146,5 @@ async def emit_note(agent: AgentRunner, text: str) -> None:
     await agent.emit(NoteAdded(agent=agent.identity.agent, text=text))
 
 
-def _build_tool_call_fields(call: ToolUseBlock) -> dict[str, Any]:
+def _build_tool_call_hook_fields(call: ToolUseBlock) -> dict[str, Any]:
     return {"tool_name": call.name, "tool_input": call.input, "tool_use_id": call.id}

@@ -9,7 +9,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from shoal.agent.agent_runner import AgentRunner
-from shoal.agent.compaction import compact_conversation, is_context_full
+from shoal.agent.compaction import compact_conversation, is_compaction_due
 from shoal.agent.hook_points import add_inbox_item_after_hooks, add_prompt_after_hooks, run_stop_hooks
 from shoal.agent.model_call import call_model
 from shoal.agent.tool_calls import execute_tool_calls
@@ -91,13 +91,13 @@ async def _run_tool_rounds(agent: AgentRunner) -> LoopResult:
             return LoopResult(
                 reason="max_turns", requests=requests, detail=f"stopped after {requests} requests"
             )
-        if is_context_full(agent):
+        if is_compaction_due(agent):
             await compact_conversation(agent, "auto")
 
         reply, request = await _call_model_compact_on_overflow(agent)
         requests += 1
         agent.reply_count += 1
-        await _record_reply(agent, reply, request)
+        await _record_model_reply(agent, reply, request)
         parts.append(reply.message.text)
 
         if calls := reply.message.tool_uses:
@@ -138,13 +138,13 @@ async def _drain_inbox(agent: AgentRunner, *, only_waking: bool = False) -> tupl
 
 async def _call_model_compact_on_overflow(agent: AgentRunner) -> tuple[ModelReply, RequestId]:
     try:
-        return await call_model(agent, agent.build_request())
+        return await call_model(agent, agent.build_model_request())
     except ContextTooLong:
         await compact_conversation(agent, "overflow")
-        return await call_model(agent, agent.build_request())
+        return await call_model(agent, agent.build_model_request())
 
 
-async def _record_reply(agent: AgentRunner, reply: ModelReply, request: RequestId) -> None:
+async def _record_model_reply(agent: AgentRunner, reply: ModelReply, request: RequestId) -> None:
     # Every provider rejects a message without content.
     if not reply.message.content:
         return

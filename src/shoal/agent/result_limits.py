@@ -17,10 +17,10 @@ from shoal.core.tools import ToolOutput
 EMPTY_OUTPUT = "(no output)"
 
 
-def limit_and_escape_output(
+def limit_and_escape_tool_output(
     output: ToolOutput, call: ToolUseBlock, results: ResultStore, limit: int
 ) -> ToolOutput:
-    limited = limit_output_size(output, call, results, limit)
+    limited = limit_tool_output_size(output, call, results, limit)
     if isinstance(limited.content, str):
         text = escape_control_tags(limited.content)
         return limited if text is limited.content else msgspec.structs.replace(limited, content=text)
@@ -33,16 +33,18 @@ def limit_and_escape_output(
     )
 
 
-def limit_output_size(output: ToolOutput, call: ToolUseBlock, results: ResultStore, limit: int) -> ToolOutput:
+def limit_tool_output_size(
+    output: ToolOutput, call: ToolUseBlock, results: ResultStore, limit: int
+) -> ToolOutput:
     if isinstance(output.content, str):
         if len(output.content) <= limit:
             # To a model, an empty result looks like a failure of the tool.
             return output if output.content else msgspec.structs.replace(output, content=EMPTY_OUTPUT)
         return msgspec.structs.replace(
-            output, content=_truncate_and_save_text(output.content, call, results, limit)
+            output, content=_truncate_text_and_save_original(output.content, call, results, limit)
         )
     blocks = tuple(
-        TextBlock(text=_truncate_and_save_text(block.text, call, results, limit))
+        TextBlock(text=_truncate_text_and_save_original(block.text, call, results, limit))
         if isinstance(block, TextBlock) and len(block.text) > limit
         else block
         for block in output.content
@@ -50,7 +52,7 @@ def limit_output_size(output: ToolOutput, call: ToolUseBlock, results: ResultSto
     return msgspec.structs.replace(output, content=blocks or EMPTY_OUTPUT)
 
 
-def _truncate_and_save_text(text: str, call: ToolUseBlock, results: ResultStore, limit: int) -> str:
+def _truncate_text_and_save_original(text: str, call: ToolUseBlock, results: ResultStore, limit: int) -> str:
     name = re.sub(r"[^A-Za-z0-9_-]", "_", f"{call.name}-{call.id}")[:100] + ".txt"
     path = results.save_result(name, text.encode("utf-8", "surrogateescape"))
     head, tail = text[: limit * 3 // 4], text[-limit // 4 :]

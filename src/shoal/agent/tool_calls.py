@@ -18,7 +18,7 @@ from shoal.agent.hook_points import (
     run_post_tool_hooks,
     run_pre_tool_hooks,
 )
-from shoal.agent.result_limits import limit_and_escape_output
+from shoal.agent.result_limits import limit_and_escape_tool_output
 from shoal.core.clock import run_with_deadline
 from shoal.core.errors import QuestionUnanswerable, ShoalError, StateFileError
 from shoal.core.events import (
@@ -41,7 +41,7 @@ from shoal.core.messages import (
 from shoal.core.permission_decisions import AllowDecision, AskDecision, DenyDecision, PermissionDecision
 from shoal.core.permissions import format_session_permission_rules
 from shoal.core.questions import AllowAnswer, Answer, DenyAnswer, PermissionQuestion, Question
-from shoal.core.tools import TOOL_ALIASES, Tool, ToolContext, ToolOutput, error_output
+from shoal.core.tools import TOOL_ALIASES, Tool, ToolContext, ToolOutput, create_tool_error_output
 from shoal.wire.json_codec import encode_json
 
 _PREVIEW_KEYS = ("command", "file_path", "pattern", "url", "path", "subject", "description", "prompt", "plan")
@@ -54,7 +54,7 @@ class _FinishedToolCall(Struct, frozen=True):
     milliseconds: int
 
 
-class _HaltingQuestionBroker:
+class _HaltOnDenialQuestionBroker:
     """Question broker of a call that halts the agent if a denial ends the turn."""
 
     __slots__ = ("_agent",)
@@ -62,8 +62,8 @@ class _HaltingQuestionBroker:
     def __init__(self, agent: AgentRunner) -> None:
         self._agent = agent
 
-    async def ask_person(self, question: Question) -> Answer:
-        answer = await self._agent.environment.question_broker.ask_person(question)
+    async def ask_person_or_deny(self, question: Question) -> Answer:
+        answer = await self._agent.environment.question_broker.ask_person_or_deny(question)
         if isinstance(answer, DenyAnswer) and answer.ends_turn and not self._agent.halt_reason:
             self._agent.halt_reason = f"it was told to stop: {answer.reason}"
         return answer
@@ -85,13 +85,13 @@ async def execute_tool_calls(agent: AgentRunner, calls: tuple[ToolUseBlock, ...]
         if len(group) == 1:
             await _add_tool_result(agent, group[0], await _run_tool_call(agent, group[0], calls))
             continue
-        await _run_calls_concurrently(agent, group, calls)
+        await _run_tool_calls_concurrently(agent, group, calls)
     if agent.tool_restriction is not None:
         # After all results: providers accept no text between them.
         await agent.add_message(user_message(agent.tool_restriction.reminder), meta=True)
 
 
-async def _run_calls_concurrently(
+async def _run_tool_calls_concurrently(
     agent: AgentRunner, group: list[ToolUseBlock], calls: tuple[ToolUseBlock, ...]
 ) -> None:
     try:
@@ -117,7 +117,7 @@ def _group_concurrent_calls(
         return
 
     def can_run_concurrently(call: ToolUseBlock) -> bool:
-        tool = _find_tool(agent, call.name)
+        tool = _find_tool_by_name_or_alias(agent, call.name)
         return tool is not None and tool.is_concurrent
 
     for is_concurrent, group in groupby(calls, key=can_run_concurrently):
@@ -147,7 +147,7 @@ async def _run_tool_call(
     agent: AgentRunner, call: ToolUseBlock, calls: tuple[ToolUseBlock, ...]
 ) -> _FinishedToolCall:
     started_at = agent.clock.monotonic()
-    output = limit_and_escape_output(
+    output = limit_and_escape_tool_output(
         await _dispatch_tool_call(agent, call, calls),
         call,
         agent.environment.results,
@@ -165,11 +165,11 @@ async def _run_tool_call(
 async def _dispatch_tool_call(
     agent: AgentRunner, call: ToolUseBlock, calls: tuple[ToolUseBlock, ...]
 ) -> ToolOutput:
-    tool = _find_tool(agent, call.name)
+    tool = _find_tool_by_name_or_alias(agent, call.name)
     if tool is None:
-        return error_output(_explain_unknown_tool(call.name, list(agent.tools)))
+        return create_tool_error_output(_explain_unknown_tool(call.name, list(agent.tools)))
     if MALFORMED_INPUT_KEY in call.input:
-        return error_output(
+        return create_tool_error_output(
             f"The arguments of this {call.name} call were not valid JSON, so it was not run: "
             f"{str(call.input[MALFORMED_INPUT_KEY])[:PREVIEW_LENGTH]!r}. Call it again with valid arguments."
         )
@@ -188,24 +188,28 @@ async def _run_tool_call_with_hooks(
         if hook_decision.updated_input is not None:
             call = ToolUseBlock(id=call.id, name=call.name, input=hook_decision.updated_input)
     if agent.halt_reason:
-        return error_output(f"{call.name} was not run: {agent.halt_reason}")
+        return create_tool_error_output(f"{call.name} was not run: {agent.halt_reason}")
     if (refusal := hook_decision.refusal) is not None:
-        return error_output(f"{call.name} was not run: a PreToolUse hook says no: {refusal}")
-    permitted_call = await _check_permission(agent, call, tool, hook_decision)
+        return create_tool_error_output(f"{call.name} was not run: a PreToolUse hook says no: {refusal}")
+    permitted_call = await _check_tool_call_permission(agent, call, tool, hook_decision)
     if isinstance(permitted_call, ToolOutput):
         return permitted_call
-    output = await _run_tool(tool, permitted_call, _build_tool_context(agent, permitted_call, calls))
+    output = await _run_tool_within_deadline(
+        tool, permitted_call, _build_tool_context(agent, permitted_call, calls)
+    )
     event: HookEvent = "PostToolUseFailure" if output.is_error else "PostToolUse"
     if agent.hooks.has_hooks_for(event):
         output = await run_post_tool_hooks(agent, event, permitted_call, output)
     return append_hook_context_to_output(output, "PreToolUse", hook_decision)
 
 
-async def _check_permission(
+async def _check_tool_call_permission(
     agent: AgentRunner, call: ToolUseBlock, tool: Tool, hook_decision: HookDecision
 ) -> ToolUseBlock | ToolOutput:
     """Return the permitted call (a hook or a person may have changed its input), or the refusal."""
-    match _apply_hook_decision(agent.permissions.decide_tool_call(call, tool, agent.identity), hook_decision):
+    match _apply_hook_permission_decision(
+        agent.permissions.decide_tool_call(call, tool, agent.identity), hook_decision
+    ):
         case AllowDecision():
             return call
         case DenyDecision(reason=reason):
@@ -218,15 +222,15 @@ async def _check_permission(
                         agent.halt_reason
                         or f"a PermissionRequest hook says no: {permission_hook_decision.refusal}"
                     )
-                    return error_output(f"{call.name} was not run: {refusal}")
+                    return create_tool_error_output(f"{call.name} was not run: {refusal}")
                 if permission_hook_decision.decision == "allow":
-                    return await _apply_changed_input(
+                    return await _recheck_call_with_changed_input(
                         agent, call, tool, permission_hook_decision.updated_input
                     )
-            return await _ask_permission(agent, call, tool, ask_decision)
+            return await _ask_person_for_permission(agent, call, tool, ask_decision)
 
 
-async def _ask_permission(
+async def _ask_person_for_permission(
     agent: AgentRunner, call: ToolUseBlock, tool: Tool, ask_decision: AskDecision
 ) -> ToolUseBlock | ToolOutput:
     question = PermissionQuestion(
@@ -240,12 +244,12 @@ async def _ask_permission(
         suggestions=ask_decision.suggestions,
     )
     try:
-        answer = await _HaltingQuestionBroker(agent).ask_person(question)
+        answer = await _HaltOnDenialQuestionBroker(agent).ask_person_or_deny(question)
     except QuestionUnanswerable as error:
         return await _refuse_tool_call(agent, call, str(error))
     match answer:
         case AllowAnswer(input=changed_input):
-            permitted_call = await _apply_changed_input(agent, call, tool, changed_input)
+            permitted_call = await _recheck_call_with_changed_input(agent, call, tool, changed_input)
             if isinstance(permitted_call, ToolUseBlock):
                 agent.permissions.remember_permission_answer(permitted_call, answer)
             return permitted_call
@@ -255,7 +259,9 @@ async def _ask_permission(
             return await _refuse_tool_call(agent, call, "the answer was not about permission")
 
 
-def _apply_hook_decision(decision: PermissionDecision, hook_decision: HookDecision) -> PermissionDecision:
+def _apply_hook_permission_decision(
+    decision: PermissionDecision, hook_decision: HookDecision
+) -> PermissionDecision:
     """Apply a hook's decision: it may require a question, or answer one that no rule demands; never more."""
     if isinstance(decision, AllowDecision) and hook_decision.decision == "ask":
         return AskDecision(hook_decision.decision_reason or "a hook wants you to be asked")
@@ -264,7 +270,7 @@ def _apply_hook_decision(decision: PermissionDecision, hook_decision: HookDecisi
     return decision
 
 
-async def _apply_changed_input(
+async def _recheck_call_with_changed_input(
     agent: AgentRunner, call: ToolUseBlock, tool: Tool, changed_input: dict[str, Any] | None
 ) -> ToolUseBlock | ToolOutput:
     if changed_input is None:
@@ -282,22 +288,24 @@ async def _refuse_tool_call(agent: AgentRunner, call: ToolUseBlock, reason: str)
     await agent.emit(
         PermissionDenied(agent=agent.identity.agent, call=call.id, tool=call.name, reason=reason)
     )
-    return error_output(f"{call.name} was not run: {reason}")
+    return create_tool_error_output(f"{call.name} was not run: {reason}")
 
 
-async def _run_tool(tool: Tool, call: ToolUseBlock, context: ToolContext) -> ToolOutput:
+async def _run_tool_within_deadline(tool: Tool, call: ToolUseBlock, context: ToolContext) -> ToolOutput:
     try:
         if tool.deadline is None:
             return await tool.run(call.input, context)
         return await run_with_deadline(context.clock, tool.deadline, tool.run(call.input, context))
     except TimeoutError:
-        return error_output(f"{call.name} did not finish within {tool.deadline or 0:g} s and was ended.")
+        return create_tool_error_output(
+            f"{call.name} did not finish within {tool.deadline or 0:g} s and was ended."
+        )
     except StateFileError:
         raise  # the transcript cannot be written: stop this turn, not the next one
     except ShoalError as error:
-        return error_output(str(error))
+        return create_tool_error_output(str(error))
     except Exception as error:  # noqa: BLE001 - boundary around tools: a crash becomes a result for the model
-        return error_output(f"{call.name} failed: {type(error).__name__}: {error}")
+        return create_tool_error_output(f"{call.name} failed: {type(error).__name__}: {error}")
 
 
 def _build_tool_context(
@@ -313,19 +321,19 @@ def _build_tool_context(
         agent=agent.identity,
         workspace=environment.workspace,
         processes=environment.processes,
-        question_broker=_HaltingQuestionBroker(agent),
+        question_broker=_HaltOnDenialQuestionBroker(agent),
         results=environment.results,
         clock=agent.clock,
         ids=agent.ids,
         report_progress=report_progress,
         env=environment.env,
-        unreadable_filter=partial(agent.permissions.build_unreadable_filter, call.name),
+        unreadable_filter=partial(agent.permissions.build_unreadable_file_filter, call.name),
         sandbox=environment.sandbox,
         hooks=agent.hooks,
     )
 
 
-def _find_tool(agent: AgentRunner, name: str) -> Tool | None:
+def _find_tool_by_name_or_alias(agent: AgentRunner, name: str) -> Tool | None:
     tool = agent.tools.get(name)
     return agent.tools.get(TOOL_ALIASES.get(name, "")) if tool is None else tool
 

@@ -12,7 +12,7 @@ from shoal.core.clock import Clock, SystemClock
 from shoal.core.permission_decisions import PermissionMode
 from shoal.core.ports import Model
 from shoal.core.tools import Tool
-from shoal.team.lead_channel import LeadChannel
+from shoal.team.lead_channel import ChannelToLead
 from shoal.team.member_host import TeamMembership
 
 
@@ -96,6 +96,6 @@ class Options(Struct, frozen=True, kw_only=True):
     clock: Clock = SystemClock()
 
     @property
-    def lead_channel(self) -> LeadChannel | None:
+    def lead_channel(self) -> ChannelToLead | None:
         """Connection to the lead of the run that this process belongs to."""
         return None if self.membership is None else self.membership.channel

@@ -32,7 +32,7 @@ class ChildProcessLog:
         finally:
             os.close(fd)
 
-    def read_traceback(self) -> str:
+    def read_last_traceback(self) -> str:
         """Return the end of the last traceback, as the rest of a clause; empty if there is none."""
         try:
             with self._path.open("rb") as file:

@@ -27,13 +27,13 @@ from typing import Any, NoReturn
 from shoal.backends.guardian import (
     KILL_GRACE,
     ProcessGuardian,
-    collect_descendants,
-    is_target_alive,
-    list_descendants,
+    collect_descendant_pids,
+    is_signal_target_alive,
+    list_descendant_pids,
     read_process_tree,
-    restore_signals,
+    restore_default_signals,
     send_signals,
-    watch_children,
+    set_up_child_reaping,
 )
 
 EXIT_FAILED = 1
@@ -83,21 +83,23 @@ class ForkServer(ProcessGuardian):
         orphans = own_children - self._adopted
         self._adopted = own_children
         strays = self._strays.setdefault(identity, set())
-        new_strays = orphans.union(*(collect_descendants(orphan, families) for orphan in orphans)) - strays
+        new_strays = (
+            orphans.union(*(collect_descendant_pids(orphan, families) for orphan in orphans)) - strays
+        )
         strays |= new_strays
         group = self._groups[identity]
-        if strays or is_target_alive(os.killpg, group):
+        if strays or is_signal_target_alive(os.killpg, group):
             send_signals(
                 signal.SIGTERM, groups=[] if identity in self._due else [group], pids=list(new_strays)
             )
             self._due.setdefault(identity, time.monotonic() + KILL_DELAY)
 
-    def run_due_actions(self) -> float | None:
+    def kill_overdue_processes(self) -> float | None:
         now = time.monotonic()
         self._due = {identity: when for identity, when in self._due.items() if identity in self._groups}
         for identity in [identity for identity, when in self._due.items() if when <= now]:
             strays = self._strays.setdefault(identity, set())
-            strays.update(*(list_descendants(stray) for stray in tuple(strays)))
+            strays.update(*(list_descendant_pids(stray) for stray in tuple(strays)))
             send_signals(signal.SIGKILL, groups=[self._groups[identity]], pids=list(strays))
             self._due[identity] = now + KILL_INTERVAL
         return max(0, min(self._due.values()) - now) if self._due else None
@@ -109,17 +111,17 @@ def run_forked_child(entry: ChildEntry, order: dict[str, Any], fds: list[int], d
     try:
         line, log = fds
         try:
-            set_up_child(order, line, log, done)
+            set_up_forked_child(order, line, log, done)
         except Exception as error:  # noqa: BLE001 - told to the lead
             os.write(done, str(error).encode(errors="replace"))
             os._exit(EXIT_FAILED)
         os.close(done)
-        status = run_child_entry(entry, line)
+        status = run_child_entry_point(entry, line)
     finally:
         os._exit(status)
 
 
-def set_up_child(order: dict[str, Any], channel: int, log: int, done: int) -> None:
+def set_up_forked_child(order: dict[str, Any], channel: int, log: int, done: int) -> None:
     """Turn a copy of the server into a separate process, with nothing of the server or its siblings."""
     os.setsid()
     restore_python_signals()
@@ -138,7 +140,7 @@ def set_up_child(order: dict[str, Any], channel: int, log: int, done: int) -> No
     gc.enable()
 
 
-def run_child_entry(entry: ChildEntry, channel: int) -> int:
+def run_child_entry_point(entry: ChildEntry, channel: int) -> int:
     """Run the child's work and return its exit status."""
     status = 0
     try:
@@ -160,7 +162,7 @@ def run_child_entry(entry: ChildEntry, channel: int) -> int:
 
 def restore_python_signals() -> None:
     """Restore the signals of a fresh interpreter: a closed pipe is an error to handle, not fatal."""
-    restore_signals()
+    restore_default_signals()
     for number in (signal.SIGPIPE, signal.SIGXFSZ):
         signal.signal(number, signal.SIG_IGN)
     signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -186,7 +188,7 @@ def read_descriptor_to_end(fd: int) -> str:
         return pipe.read().decode()
 
 
-def load_child_entry(name: str) -> ChildEntry:
+def import_child_entry_point(name: str) -> ChildEntry:
     module, _, function = name.partition(":")
     entry: ChildEntry = getattr(importlib.import_module(module), function)
     return entry
@@ -203,12 +205,12 @@ def main() -> None:
     entry, *preload = sys.argv[1:]
     for module in preload:
         importlib.import_module(module)
-    entry_function = load_child_entry(entry)
+    entry_function = import_child_entry_point(entry)
     if threading.active_count() > 1:
         raise RuntimeError(f"A module of {', '.join(sys.argv[1:])} starts a thread when it is imported.")
     gc.collect()
     gc.freeze()
-    ForkServer(lead, watch_children(), entry_function).serve()
+    ForkServer(lead, set_up_child_reaping(), entry_function).serve()
 
 
 if __name__ == "__main__":

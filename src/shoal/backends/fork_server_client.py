@@ -15,8 +15,8 @@ from typing import Any
 from msgspec import Struct
 
 from shoal.backends.child_log import ChildProcessLog
-from shoal.backends.guarded_processes import GuardedProcess, dispatch_guardian_message, mark_all_lost
-from shoal.backends.order_channel import GuardianOrderChannel, to_utf8
+from shoal.backends.guarded_processes import GuardedProcess, dispatch_guardian_message, kill_and_mark_all_lost
+from shoal.backends.order_channel import GuardianOrderChannel, redecode_as_utf8
 from shoal.core.clock import Clock
 from shoal.core.errors import ProcessError
 from shoal.core.ports import Process, ProcessLaunch, ProcessLauncher
@@ -50,7 +50,7 @@ class ForkServerClient:
         self._log = log
         self._children: dict[int, GuardedProcess] = {}
         self._last = 0
-        self._channel = GuardianOrderChannel(end, self._dispatch_message, self._on_end)
+        self._channel = GuardianOrderChannel(end, self._dispatch_server_message, self._on_server_end)
 
     @property
     def pid(self) -> int:
@@ -69,7 +69,7 @@ class ForkServerClient:
         self._children[identity] = process = GuardedProcess(send_signal, self._clock)
         try:
             with child.log.open_for_append() as log:
-                self._channel.send_order(_build_order(identity, child), [child.channel, log])
+                self._channel.send_order(_build_fork_order(identity, child), [child.channel, log])
         except (OSError, ValueError) as error:
             self._children.pop(identity, None)
             raise ProcessError(f"{child.name} was not started: {error}.") from error
@@ -88,19 +88,21 @@ class ForkServerClient:
 
     async def close(self) -> None:
         """Make it end everything, and wait until it has."""
-        if not await self._channel.finish_all(self._clock.deadline(END_TIMEOUT)):
+        if not await self._channel.make_peer_end_everything(self._clock.deadline(END_TIMEOUT)):
             self._channel.close()
         with suppress(ProcessError):  # its guardian is gone as well
             await self._process.stop(grace=0)
 
-    def _dispatch_message(self, message: dict[str, Any]) -> None:
+    def _dispatch_server_message(self, message: dict[str, Any]) -> None:
         dispatch_guardian_message(message, self._children)
 
-    def _on_end(self) -> None:
+    def _on_server_end(self) -> None:
         reason = (
-            SESSION_CLOSED if self._channel.is_finishing else FORK_SERVER_LOST + self._log.read_traceback()
+            SESSION_CLOSED
+            if self._channel.is_finishing
+            else FORK_SERVER_LOST + self._log.read_last_traceback()
         )
-        mark_all_lost(self._children, reason)
+        kill_and_mark_all_lost(self._children, reason)
 
 
 async def start_fork_server(
@@ -111,7 +113,7 @@ async def start_fork_server(
     try:
         with server_end, log.open_for_append() as output:
             process = await processes.start_process(
-                _build_launch(entry, preload, server_end.fileno(), output)
+                _build_fork_server_launch(entry, preload, server_end.fileno(), output)
             )
     except OSError as error:
         own_end.close()
@@ -122,7 +124,7 @@ async def start_fork_server(
     return ForkServerClient(process, own_end, clock, log)
 
 
-def _build_launch(entry: str, preload: Sequence[str], control: int, log: int) -> ProcessLaunch:
+def _build_fork_server_launch(entry: str, preload: Sequence[str], control: int, log: int) -> ProcessLaunch:
     # It can import what we can, from the same places; -P excludes the directory it runs in.
     path = os.pathsep.join(place for place in sys.path if Path(place).is_absolute())
     interpreter_env = {name: os.environ[name] for name in INTERPRETER_VARIABLES if name in os.environ}
@@ -136,10 +138,10 @@ def _build_launch(entry: str, preload: Sequence[str], control: int, log: int) ->
     )
 
 
-def _build_order(identity: int, child: ForkedChildSpec) -> dict[str, Any]:
+def _build_fork_order(identity: int, child: ForkedChildSpec) -> dict[str, Any]:
     return {
         "spawn": identity,
         "title": f"shoal:{child.name}",
-        "cwd": to_utf8(str(child.cwd)),
-        "env": {to_utf8(name): to_utf8(value) for name, value in child.env.items()},
+        "cwd": redecode_as_utf8(str(child.cwd)),
+        "env": {redecode_as_utf8(name): redecode_as_utf8(value) for name, value in child.env.items()},
     }

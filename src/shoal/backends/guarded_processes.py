@@ -8,9 +8,9 @@ import signal
 from collections.abc import Callable
 from typing import Any
 
-from shoal.backends.guardian import collect_descendants, read_process_tree, send_signals
+from shoal.backends.guardian import collect_descendant_pids, read_process_tree, send_signals
 from shoal.backends.guardian_client import ProcessGuardianClient
-from shoal.backends.order_channel import to_utf8
+from shoal.backends.order_channel import redecode_as_utf8
 from shoal.core.clock import Clock
 from shoal.core.errors import ProcessError
 from shoal.core.ports import ProcessLaunch
@@ -86,7 +86,7 @@ class GuardedProcess:
         elif "gone" in message:
             self._gone.set()
         else:
-            self._mark_finished(f"{message['error'][:1].upper()}{message['error'][1:]}.")
+            self._finish_with_failure(f"{message['error'][:1].upper()}{message['error'][1:]}.")
 
     @property
     def may_have_group_members(self) -> bool:
@@ -95,16 +95,16 @@ class GuardedProcess:
 
     def mark_lost(self, why: str) -> None:
         """Mark the process as lost: no further message about it will arrive."""
-        self._mark_finished(why)
+        self._finish_with_failure(why)
 
-    def _mark_finished(self, failure: str) -> None:
+    def _finish_with_failure(self, failure: str) -> None:
         self._failure = failure
         self._start_known.set()
         self._exited.set()
         self._gone.set()
 
 
-class GuardedProcesses:
+class GuardedProcessLauncher:
     """Starts processes through a guardian, which itself starts with the first of them."""
 
     def __init__(self, clock: Clock) -> None:
@@ -124,7 +124,7 @@ class GuardedProcesses:
         )
 
     async def start_process(self, launch: ProcessLaunch) -> GuardedProcess:
-        link = self._get_guardian()
+        link = self._get_or_start_guardian()
         self._last = identity = self._last + 1
 
         def send_signal(number: int) -> None:
@@ -140,7 +140,7 @@ class GuardedProcesses:
             async with self._clock.deadline(START_TIMEOUT):
                 await process.wait_until_started()
         except TimeoutError:
-            link.abandon()
+            link.kill_guardian()
             raise ProcessError(f"{launch.argv[0]} was not started: the guardian does not answer.") from None
         except asyncio.CancelledError:
             send_signal(signal.SIGKILL)
@@ -152,23 +152,25 @@ class GuardedProcesses:
         self._closed = True
         if self._guardian_client is not None:
             await self._guardian_client.close()
-        mark_all_lost(self._running, SESSION_CLOSED)
+        kill_and_mark_all_lost(self._running, SESSION_CLOSED)
 
-    def _get_guardian(self) -> ProcessGuardianClient:
+    def _get_or_start_guardian(self) -> ProcessGuardianClient:
         if self._closed:
             raise ProcessError("The session is closed: no program can be started.")
         if self._guardian_client is None or not self._guardian_client.is_alive:
             try:
-                self._guardian_client = ProcessGuardianClient(self._dispatch_message, self._on_guardian_lost)
+                self._guardian_client = ProcessGuardianClient(
+                    self._dispatch_guardian_message, self._on_guardian_lost
+                )
             except OSError as error:
                 raise ProcessError(f"The guardian of processes cannot be started: {error}.") from error
         return self._guardian_client
 
-    def _dispatch_message(self, message: dict[str, Any]) -> None:
+    def _dispatch_guardian_message(self, message: dict[str, Any]) -> None:
         dispatch_guardian_message(message, self._running)
 
     def _on_guardian_lost(self) -> None:
-        mark_all_lost(self._running, GUARDIAN_LOST)
+        kill_and_mark_all_lost(self._running, GUARDIAN_LOST)
 
 
 def dispatch_guardian_message(message: dict[str, Any], running: dict[int, GuardedProcess]) -> None:
@@ -179,7 +181,7 @@ def dispatch_guardian_message(message: dict[str, Any], running: dict[int, Guarde
         del running[identity]
 
 
-def mark_all_lost(running: dict[int, GuardedProcess], why: str) -> None:
+def kill_and_mark_all_lost(running: dict[int, GuardedProcess], why: str) -> None:
     """End all processes and their descendants from here, because their parent is gone."""
     kill_process_trees([process.pid for process in running.values() if process.may_have_group_members])
     for process in running.values():
@@ -195,16 +197,16 @@ def kill_process_trees(leaders: list[int]) -> None:
         send_signals(signal.SIGSTOP, groups=leaders, pids=list(found - stopped))
         stopped |= found
         families = read_process_tree()
-        found = {pid for leader in leaders for pid in collect_descendants(leader, families)}
+        found = {pid for leader in leaders for pid in collect_descendant_pids(leader, families)}
     send_signals(signal.SIGKILL, groups=leaders, pids=list(stopped))
 
 
 def _send_spawn_order(guardian: ProcessGuardianClient, identity: int, launch: ProcessLaunch) -> None:
     order = {
         "spawn": identity,
-        "argv": [to_utf8(word) for word in launch.argv],
-        "cwd": to_utf8(str(launch.cwd)),
-        "env": {to_utf8(name): to_utf8(value) for name, value in launch.env.items()},
+        "argv": [redecode_as_utf8(word) for word in launch.argv],
+        "cwd": redecode_as_utf8(str(launch.cwd)),
+        "env": {redecode_as_utf8(name): redecode_as_utf8(value) for name, value in launch.env.items()},
     }
     stdin = os.open(os.devnull, os.O_RDONLY) if launch.stdin is None else launch.stdin
     try:

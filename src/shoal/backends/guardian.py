@@ -58,13 +58,15 @@ class ProcessGuardian:
     def serve(self) -> None:
         try:
             while True:
-                ready, _, _ = select.select([self._lead.fileno(), self._wake], [], [], self.run_due_actions())
+                ready, _, _ = select.select(
+                    [self._lead.fileno(), self._wake], [], [], self.kill_overdue_processes()
+                )
                 if self._wake in ready:
                     self._reap_children()
                 if self._lead.fileno() in ready:
                     self._receive_orders()
         except LeadDisconnected:
-            self._end_all()
+            self._end_all_processes()
 
     def start_process(self, order: dict[str, Any], fds: list[int]) -> int:
         """Start a process and return its pid. Raises OSError and ValueError."""
@@ -76,7 +78,7 @@ class ProcessGuardian:
         Its descendants may stay, like the background programs of a shell.
         """
 
-    def run_due_actions(self) -> float | None:
+    def kill_overdue_processes(self) -> float | None:
         """Perform due actions; return the seconds until the next one is due."""
         return None
 
@@ -97,9 +99,9 @@ class ProcessGuardian:
             if "spawn" in order:
                 self._spawn_process(order)
             else:
-                self._signal_process(order["signal"], order["number"])
+                self._signal_process_and_descendants(order["signal"], order["number"])
 
-    def _send_message(self, message: dict[str, Any]) -> None:
+    def _send_message_to_lead(self, message: dict[str, Any]) -> None:
         try:
             self._lead.sendall(json.dumps(message).encode() + b"\n")
         except OSError as error:
@@ -110,22 +112,22 @@ class ProcessGuardian:
         try:
             pid = self.start_process(order, fds)
         except (OSError, ValueError) as error:
-            self._send_message({"failed": order["spawn"], "error": str(error)})
+            self._send_message_to_lead({"failed": order["spawn"], "error": str(error)})
             return
         finally:
             for fd in fds:
                 os.close(fd)
         self._leaders[pid] = order["spawn"]
         self._groups[order["spawn"]] = pid
-        self._send_message({"started": order["spawn"], "pid": pid})
+        self._send_message_to_lead({"started": order["spawn"], "pid": pid})
 
-    def _signal_process(self, identity: int, number: int) -> None:
+    def _signal_process_and_descendants(self, identity: int, number: int) -> None:
         leader = self._groups.get(identity)
         if leader is None:
             return
         strays = self._strays.setdefault(identity, set())
         if leader in self._leaders:  # they can be found only while it lives
-            strays.update(list_descendants(leader))
+            strays.update(list_descendant_pids(leader))
         send_signals(number, groups=[leader], pids=list(strays))
 
     def _reap_children(self) -> bool:
@@ -143,23 +145,23 @@ class ProcessGuardian:
             identity = self._leaders.pop(pid, None)
             self.on_child_exit(pid, identity)
             if identity is not None:
-                self._send_message({"exited": identity, "status": os.waitstatus_to_exitcode(status)})
-        self._forget_empty_groups()
+                self._send_message_to_lead({"exited": identity, "status": os.waitstatus_to_exitcode(status)})
+        self._report_empty_process_groups()
         return has_children
 
-    def _forget_empty_groups(self) -> None:
+    def _report_empty_process_groups(self) -> None:
         # Immediately, because the system may reuse the number of an empty group.
         for identity, leader in list(self._groups.items()):
-            if leader in self._leaders or is_target_alive(os.killpg, leader):
+            if leader in self._leaders or is_signal_target_alive(os.killpg, leader):
                 continue
-            strays = {pid for pid in self._strays.pop(identity, ()) if is_target_alive(os.kill, pid)}
+            strays = {pid for pid in self._strays.pop(identity, ()) if is_signal_target_alive(os.kill, pid)}
             if strays:
                 self._strays[identity] = strays
                 continue
             del self._groups[identity]
-            self._send_message({"gone": identity})
+            self._send_message_to_lead({"gone": identity})
 
-    def _end_all(self) -> None:
+    def _end_all_processes(self) -> None:
         started = time.monotonic()
         self._signal_all_processes(signal.SIGTERM)
         has_children = self._wait_for_children(started + KILL_GRACE)
@@ -170,7 +172,7 @@ class ProcessGuardian:
         self._signal_all_processes(signal.SIGKILL)
 
     def _signal_all_processes(self, number: int) -> None:
-        send_signals(number, groups=list(self._groups.values()), pids=list_descendants(os.getpid()))
+        send_signals(number, groups=list(self._groups.values()), pids=list_descendant_pids(os.getpid()))
 
     def _wait_for_children(self, deadline: float) -> bool:
         """Wait for the end of every child; return True if some are left."""
@@ -193,9 +195,9 @@ def spawn_program(argv: list[str], cwd: str, env: dict[str, str], fds: list[int]
         raise OSError(f"cannot work in {cwd}: {error.strerror}") from error
     try:
         if argv[1:7] == CONFINE_ARGUMENTS:
-            return spawn_confined(argv[7:], env, fds)
+            return spawn_landlock_command(argv[7:], env, fds)
         return os.posix_spawn(
-            find_program(argv[0], env),
+            find_program_in_path(argv[0], env),
             argv,
             env,
             file_actions=[(os.POSIX_SPAWN_DUP2, fd, number) for number, fd in enumerate(fds)],
@@ -209,14 +211,14 @@ def spawn_program(argv: list[str], cwd: str, env: dict[str, str], fds: list[int]
         os.chdir("/")
 
 
-def spawn_confined(words: list[str], env: dict[str, str], fds: list[int]) -> int:
+def spawn_landlock_command(words: list[str], env: dict[str, str], fds: list[int]) -> int:
     """Do what the script does, without starting another interpreter; return the pid of the child."""
-    confine = load_confine_function()
+    confine = load_landlock_exec_function()
     read_end, write_end = os.pipe()
     try:
         pid = os.fork()
         if pid == 0:
-            run_confined(confine, words, env, fds, write_end)
+            exec_landlock_command_in_child(confine, words, env, fds, write_end)
     finally:
         os.close(write_end)
         # The child closes it too, or ends: from then on signals reach its group.
@@ -225,20 +227,22 @@ def spawn_confined(words: list[str], env: dict[str, str], fds: list[int]) -> int
     return pid
 
 
-def run_confined(become: Any, words: list[str], env: dict[str, str], fds: list[int], done: int) -> None:
+def exec_landlock_command_in_child(
+    become: Any, words: list[str], env: dict[str, str], fds: list[int], done: int
+) -> None:
     """Run the confined command in the child; does not return."""
     try:
         os.setsid()
         for number, fd in enumerate(fds):
             os.dup2(fd, number)
-        restore_signals()
+        restore_default_signals()
         os.close(done)
         become(words, env)
     finally:
         os._exit(126)
 
 
-def load_confine_function() -> Any:
+def load_landlock_exec_function() -> Any:
     """Return the function of the script that confines the process and executes the command."""
     sys.path.insert(0, f"{HERE}/sandbox")
     try:
@@ -250,7 +254,7 @@ def load_confine_function() -> Any:
     return landlock_exec.exec_confined
 
 
-def restore_signals() -> None:
+def restore_default_signals() -> None:
     signal.set_wakeup_fd(-1)
     for number in RESTORED_SIGNALS:
         try:  # noqa: SIM105 - contextlib is slow to import
@@ -260,7 +264,7 @@ def restore_signals() -> None:
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
 
 
-def find_program(name: str, env: dict[str, str]) -> str:
+def find_program_in_path(name: str, env: dict[str, str]) -> str:
     """Return the file to run, looked up in the PATH that the process will have."""
     if "/" in name:
         return name
@@ -275,19 +279,19 @@ def send_signals(number: int, *, groups: list[int], pids: list[int]) -> None:
     # A stopped process handles TERM only after it continues.
     for each in (number, signal.SIGCONT) if number == signal.SIGTERM else (number,):
         for group in groups:
-            try_kill(os.killpg, group, each)
+            try_send_signal(os.killpg, group, each)
         for pid in pids:
-            try_kill(os.kill, pid, each)
+            try_send_signal(os.kill, pid, each)
 
 
-def try_kill(kill: Any, target: int, number: int) -> None:
+def try_send_signal(kill: Any, target: int, number: int) -> None:
     try:  # noqa: SIM105 - contextlib is slow to import
         kill(target, number)
     except (ProcessLookupError, PermissionError):
         pass  # already gone, or now owned by another user
 
 
-def is_target_alive(kill: Any, target: int) -> bool:
+def is_signal_target_alive(kill: Any, target: int) -> bool:
     try:
         kill(target, 0)
     except ProcessLookupError:
@@ -297,12 +301,12 @@ def is_target_alive(kill: Any, target: int) -> bool:
     return True
 
 
-def list_descendants(root: int) -> list[int]:
+def list_descendant_pids(root: int) -> list[int]:
     """Return every process below `root`, whatever its group; none without /proc."""
-    return collect_descendants(root, read_process_tree())
+    return collect_descendant_pids(root, read_process_tree())
 
 
-def collect_descendants(root: int, families: dict[int, list[int]]) -> list[int]:
+def collect_descendant_pids(root: int, families: dict[int, list[int]]) -> list[int]:
     found = list(families.get(root, ()))
     for pid in found:
         found.extend(families.get(pid, ()))
@@ -346,10 +350,10 @@ def become_subreaper() -> None:
 def main() -> None:
     fd = int(sys.argv[1])
     os.set_inheritable(fd, False)  # noqa: FBT003
-    ProcessGuardian(socket.socket(fileno=fd), watch_children()).serve()
+    ProcessGuardian(socket.socket(fileno=fd), set_up_child_reaping()).serve()
 
 
-def watch_children() -> int:
+def set_up_child_reaping() -> int:
     """Make this process end last and reap every child; return the descriptor that signals an end."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT):
         signal.signal(number, signal.SIG_IGN)

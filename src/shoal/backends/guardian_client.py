@@ -43,7 +43,7 @@ class ProcessGuardianClient:
                 cwd="/",
                 start_new_session=True,
             )
-        self._channel = GuardianOrderChannel(own_end, on_message, self._on_end)
+        self._channel = GuardianOrderChannel(own_end, on_message, self._on_guardian_end)
 
     @property
     def pid(self) -> int:
@@ -58,19 +58,19 @@ class ProcessGuardianClient:
         if self.is_alive:
             self._channel.send_order(message, descriptors)
 
-    def _on_end(self) -> None:
+    def _on_guardian_end(self) -> None:
         # Its socket is closed, so it is dead or about to be: this does not wait.
         self._guardian.kill()
         self._guardian.wait()
         if not self._channel.is_finishing:
             self._on_lost()
 
-    def abandon(self) -> None:
+    def kill_guardian(self) -> None:
         """Give up on a guardian that does not answer."""
         self._guardian.send_signal(signal.SIGKILL)
         self._channel.close()
 
     async def close(self) -> None:
         """Make it end everything, and wait until it has."""
-        if not await self._channel.finish_all(asyncio.timeout(END_TIMEOUT)):
-            self.abandon()
+        if not await self._channel.make_peer_end_everything(asyncio.timeout(END_TIMEOUT)):
+            self.kill_guardian()

@@ -45,13 +45,13 @@ class _Iterm2PaneState:
         self._fd = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
         # A pipe without a writer looks as if its writer had ended: until there is one, we are the writer.
         self._own_writer = os.open(pipe, os.O_WRONLY | os.O_NONBLOCK)
-        asyncio.get_running_loop().add_reader(self._fd, self._read_pipe)
+        asyncio.get_running_loop().add_reader(self._fd, self._read_status_pipe)
 
     @property
-    def end(self) -> PaneExit:
+    def pane_exit(self) -> PaneExit:
         return PaneExit(status=self._status)
 
-    def _read_pipe(self) -> None:
+    def _read_status_pipe(self) -> None:
         try:
             data = os.read(self._fd, 4096)
         except BlockingIOError:
@@ -61,22 +61,22 @@ class _Iterm2PaneState:
             kind, _, number = line.partition(b" ")
             if kind == b"started":
                 self.pid = int(number)
-                self._close_own_writer()
+                self._close_own_pipe_writer()
                 self.started.set()
             else:
-                self._status = _parse_shell_status(int(number))
+                self._status = _convert_shell_exit_status(int(number))
         if not data:
             self.close()
 
     def close(self) -> None:
-        self._close_own_writer()
+        self._close_own_pipe_writer()
         fd, self._fd = self._fd, -1
         if fd >= 0:
             asyncio.get_running_loop().remove_reader(fd)
             os.close(fd)
         self.gone.set()
 
-    def _close_own_writer(self) -> None:
+    def _close_own_pipe_writer(self) -> None:
         fd, self._own_writer = self._own_writer, -1
         if fd >= 0:
             os.close(fd)
@@ -109,7 +109,7 @@ class Iterm2Panes:
 
     async def open_pane(self, pane: PaneSpec) -> str:
         async with self._opening:
-            session = await self._split_session(pane)
+            session = await self._open_session_for_pane(pane)
             try:
                 script, pipe = self._write_pane_script(pane, session)
                 state = self._panes[session] = _Iterm2PaneState(pipe)
@@ -164,7 +164,7 @@ class Iterm2Panes:
 
     async def wait_for_pane_exit(self, pane: str) -> PaneExit:
         await self._panes[pane].gone.wait()
-        return self._panes[pane].end
+        return self._panes[pane].pane_exit
 
     async def aclose(self) -> None:
         for pane in list(self._panes):
@@ -174,7 +174,7 @@ class Iterm2Panes:
             await asyncio.to_thread(shutil.rmtree, self._directory, ignore_errors=True)
             self._directory = None
 
-    async def _split_session(self, pane: PaneSpec) -> str:
+    async def _open_session_for_pane(self, pane: PaneSpec) -> str:
         """Open the first pane next to the lead and the others below each other, or in a tab."""
         last = next((each for each, shown in reversed(self._panes.items()) if not shown.gone.is_set()), "")
         lead = self._env.get("ITERM_SESSION_ID", "").rpartition(":")[2]
@@ -202,23 +202,23 @@ class Iterm2Panes:
 
 def _build_pane_script(pane: PaneSpec, pipe: Path) -> str:
     """Build the script that sh runs in place of the pane's shell, so that the pane ends with it."""
-    env = {name: shlex.quote(value) for name, value in pane.env.items() if _is_variable_name(name)}
+    env = {name: shlex.quote(value) for name, value in pane.env.items() if _is_shell_variable_name(name)}
     exports = "".join(f"export {name}={value}\n" for name, value in env.items())
     return f"""exec 9>{shlex.quote(str(pipe))}
 echo "started $$" >&9
 rm -f "$0"
 trap : TERM INT
-{_build_tab_color(pane.color)}{exports}cd {shlex.quote(str(pane.cwd))} || exit
+{_build_tab_color_command(pane.color)}{exports}cd {shlex.quote(str(pane.cwd))} || exit
 {shlex.join(pane.argv)} 9>&-
 echo "ended $?" >&9
 """
 
 
-def _is_variable_name(name: str) -> bool:
+def _is_shell_variable_name(name: str) -> bool:
     return re.fullmatch(r"[A-Za-z_]\w*", name, re.ASCII) is not None
 
 
-def _build_tab_color(color: str | None) -> str:
+def _build_tab_color_command(color: str | None) -> str:
     rgb = _COLORS.get(color or "")
     if rgb is None:
         return ""
@@ -227,6 +227,6 @@ def _build_tab_color(color: str | None) -> str:
     return f"printf '{codes}'\n"
 
 
-def _parse_shell_status(shell_status: int) -> int:
+def _convert_shell_exit_status(shell_status: int) -> int:
     """Convert the status of a shell, in which a signal is 128 plus its number."""
     return -(shell_status - 128) if shell_status > 128 else shell_status

@@ -29,7 +29,7 @@ class GuardianOrderChannel:
         self.is_finishing = False
         """True if the other side was asked to end everything."""
         self._loop = asyncio.get_running_loop()
-        self._loop.add_reader(self._socket, self._read_available)
+        self._loop.add_reader(self._socket, self._read_available_messages)
 
     @property
     def is_open(self) -> bool:
@@ -43,9 +43,9 @@ class GuardianOrderChannel:
         # The standard json module encodes names that are not UTF-8 as surrogates.
         line = memoryview(json.dumps(message).encode() + b"\n")
         self._outbox.append((line, [os.dup(fd) for fd in descriptors]))
-        self._write_pending()
+        self._write_pending_orders()
 
-    async def finish_all(self, deadline: AbstractAsyncContextManager[object]) -> bool:
+    async def make_peer_end_everything(self, deadline: AbstractAsyncContextManager[object]) -> bool:
         """Make the other side end everything; return False if the deadline passes first."""
         if not self._closed and not self.is_finishing:
             self.is_finishing = True
@@ -73,7 +73,7 @@ class GuardianOrderChannel:
         self._gone.set()
         self._on_end()
 
-    def _write_pending(self) -> None:
+    def _write_pending_orders(self) -> None:
         try:
             while self._outbox:
                 line, descriptors = self._outbox[0]
@@ -89,13 +89,13 @@ class GuardianOrderChannel:
                 else:
                     self._outbox.popleft()
         except BlockingIOError:
-            self._loop.add_writer(self._socket, self._write_pending)
+            self._loop.add_writer(self._socket, self._write_pending_orders)
         except OSError:
             self.close()
         else:
             self._loop.remove_writer(self._socket)
 
-    def _read_available(self) -> None:
+    def _read_available_messages(self) -> None:
         try:
             data = self._socket.recv(1 << 16)
         except BlockingIOError:
@@ -109,6 +109,6 @@ class GuardianOrderChannel:
             self.close()
 
 
-def to_utf8(text: str) -> str:
+def redecode_as_utf8(text: str) -> str:
     """Return the same bytes, decoded for a process that uses UTF-8 regardless of our locale."""
     return os.fsencode(text).decode("utf-8", "surrogateescape")

@@ -22,7 +22,7 @@ from shoal.core.member_backends import (
     TerminalMultiplexer,
 )
 from shoal.core.roster import BackendType
-from shoal.core.task_groups import exit_task_group
+from shoal.core.task_groups import exit_task_group_without_wrapping
 from shoal.wire.launch_args_codec import build_member_launch_flags
 
 _TERMINAL_VARIABLES = frozenset(
@@ -163,16 +163,16 @@ class PaneBackend:
             await process.stop(grace=0.0)
             raise
 
-    def is_alive(self, process: MemberProcess) -> bool:
+    def is_process_alive(self, process: MemberProcess) -> bool:
         if isinstance(process, MemberProcessWithPane):
-            return self._members.is_alive(process.inner)
+            return self._members.is_process_alive(process.inner)
         return isinstance(process, ForeignMemberProcess) and not process.gone
 
     async def aclose(self) -> None:
         for watcher in self._watchers:
             watcher.cancel()
         if self._watch_group is not None:
-            await exit_task_group(self._watch_group, None, None, None)
+            await exit_task_group_without_wrapping(self._watch_group, None, None, None)
             self._watch_group = None
         try:
             await self._members.aclose()
@@ -195,12 +195,12 @@ class PaneBackend:
         if self._watch_group is None:
             self._watch_group = asyncio.TaskGroup()
             await self._watch_group.__aenter__()
-        watcher = self._watch_group.create_task(self._watch_pane(name, pane))
+        watcher = self._watch_group.create_task(self._report_lost_pane(name, pane))
         self._watchers.add(watcher)
         watcher.add_done_callback(self._watchers.discard)
         return pane
 
-    async def _watch_pane(self, name: str, pane: str) -> None:
+    async def _report_lost_pane(self, name: str, pane: str) -> None:
         """Report a lost pane, unless the user closed it."""
         end = await self._panes.wait_for_pane_exit(pane)
         if end.all_gone and not self._loss_reported:

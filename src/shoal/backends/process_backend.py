@@ -52,7 +52,7 @@ class ForkedMemberProcess:
             return str(error)
         if status < 0:
             return f"it was killed by signal {-status}"
-        return f"it ended with status {status}" + (self._log.read_traceback() if status else "")
+        return f"it ended with status {status}" + (self._log.read_last_traceback() if status else "")
 
     async def stop(self, *, grace: float = 2.0) -> None:
         """Send TERM to the process group, KILL after the grace; takes at most grace + 1 s."""
@@ -90,7 +90,7 @@ class ProcessBackend:
         return "process"
 
     @property
-    def server_pid(self) -> int | None:
+    def fork_server_pid(self) -> int | None:
         """The fork server's pid, while there is one."""
         return self._server.pid if self._server is not None and self._server.is_alive else None
 
@@ -101,13 +101,13 @@ class ProcessBackend:
 
     async def start_setup(self) -> None:
         """Start the fork server before the first spawn, without waiting for its imports."""
-        await self._get_server()
+        await self._get_or_start_fork_server()
 
     async def spawn_member(self, launch: MemberLaunch) -> ForkedMemberProcess:
         name = launch.launch_args.name
         if launch.program:
             raise ProcessError(f"{name} is not one of ours: {launch.program[0]} runs in a pane alone.")
-        server = await self._get_server()
+        server = await self._get_or_start_fork_server()
         log = ChildProcessLog(self._logs / f"{name}.log")
         own_end, member_end = socket.socketpair()
         line = SocketChannel(own_end)
@@ -124,7 +124,7 @@ class ProcessBackend:
             raise
         return ForkedMemberProcess(process, line, log)
 
-    def is_alive(self, process: MemberProcess) -> bool:
+    def is_process_alive(self, process: MemberProcess) -> bool:
         return isinstance(process, ForkedMemberProcess) and process.is_alive
 
     async def aclose(self) -> None:
@@ -134,7 +134,7 @@ class ProcessBackend:
             if self._server is not None:
                 await self._server.close()
 
-    async def _get_server(self) -> ForkServerClient:
+    async def _get_or_start_fork_server(self) -> ForkServerClient:
         async with self._starting:
             if self._closed:
                 raise ProcessError("The session is closed: no teammate can be started.")

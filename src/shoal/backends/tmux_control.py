@@ -141,7 +141,7 @@ class TmuxControlClient:
         """Send a command without waiting; commands run in order. Does nothing if the client is gone."""
         if not self.is_alive:
             return
-        self._reply_handlers.append(on_reply or _ignore_reply)
+        self._reply_handlers.append(on_reply or _ignore_tmux_reply)
         self._unsent += os.fsencode(" ".join(map(quote_tmux_word, words))) + b"\n"
         self._write_pending()
 
@@ -208,11 +208,11 @@ class TmuxControlClient:
         *lines, self._received = (self._received + data).split(b"\n")
         for line in lines:
             if self.is_alive:
-                self._process_line(line.decode("utf-8", "surrogateescape"))
+                self._process_output_line(line.decode("utf-8", "surrogateescape"))
         if not data:
             self._mark_disconnected()
 
-    def _process_line(self, line: str) -> None:
+    def _process_output_line(self, line: str) -> None:
         kind, _, rest = line.partition(" ")
         if self._block is not None:
             reply_id, reply_lines = self._block
@@ -247,15 +247,15 @@ class TmuxControlClient:
             self._reply_handlers.popleft()(TmuxReply((), refused=True, lost=True))
 
 
-def _ignore_reply(_: TmuxReply) -> None: ...
+def _ignore_tmux_reply(_: TmuxReply) -> None: ...
 
 
 def quote_tmux_word(word: str) -> str:
     """Quote one word of a command, whatever it contains."""
-    return '"' + "".join(map(_escape_character, word)) + '"'
+    return '"' + "".join(map(_escape_tmux_character, word)) + '"'
 
 
-def _escape_character(character: str) -> str:
+def _escape_tmux_character(character: str) -> str:
     # A leading tilde would expand to a home directory, even in quotes.
     if character in '"\\$~' or character < " " or character == "\x7f":
         return f"\\{ord(character):03o}"

@@ -31,12 +31,12 @@ class TmuxPaneRow(Struct, frozen=True, kw_only=True):
     owner: str
 
 
-def parse_pane_rows(lines: Sequence[str]) -> list[TmuxPaneRow]:
+def parse_tmux_pane_rows(lines: Sequence[str]) -> list[TmuxPaneRow]:
     """Return each pane once: sessions may share windows."""
-    return list({row.pane: row for row in map(_parse_row, lines)}.values())
+    return list({row.pane: row for row in map(_parse_tmux_pane_row, lines)}.values())
 
 
-def _parse_row(line: str) -> TmuxPaneRow:
+def _parse_tmux_pane_row(line: str) -> TmuxPaneRow:
     pane, window, dead, zoomed, width, height, owner = line.split(" ", 6)
     return TmuxPaneRow(
         pane=pane,
@@ -60,7 +60,7 @@ def to_tmux_color(color: str | None) -> str:
     return _COLORS.get(color or "", "default")
 
 
-def build_layout_commands(
+def build_tmux_layout_commands(
     rows: Sequence[TmuxPaneRow], lead: str, owner: str, lead_percent: int
 ) -> list[tuple[str, ...]]:
     """Lay out one window: the lead keeps more than half, and the user's panes stay where they are."""
@@ -81,7 +81,7 @@ def build_layout_commands(
     return [("resize-pane", "-t", pane, "-y", str(height // len(own_panes) - 1)) for pane in own_panes[:-1]]
 
 
-class TmuxWindowOptions:
+class SavedTmuxWindowOptions:
     """Options of the user's windows, saved before our panes opened and restored when the last one closes."""
 
     _DRESS = (("pane-border-status", "top"), ("pane-border-format", _BORDER_FORMAT))

@@ -14,11 +14,11 @@ from shoal.backends.program_runner import ProgramRunResult, run_program
 from shoal.backends.tmux_control import TmuxCommandError, TmuxControlClient, TmuxDisconnected, TmuxReply
 from shoal.backends.tmux_layout import (
     MAX_PANES,
+    SavedTmuxWindowOptions,
     TmuxPaneRow,
-    TmuxWindowOptions,
-    build_layout_commands,
+    build_tmux_layout_commands,
     get_pane_capacity,
-    parse_pane_rows,
+    parse_tmux_pane_rows,
     to_tmux_color,
 )
 from shoal.core.clock import Clock
@@ -66,7 +66,7 @@ class _TmuxPaneState:
         self.end: PaneExit | None = None
         self.gone = asyncio.Event()
 
-    def close(self, end: PaneExit) -> None:
+    def record_exit(self, end: PaneExit) -> None:
         if self.end is None:
             self.end = end
             self.gone.set()
@@ -107,7 +107,7 @@ class TmuxPanes:
         """Windows that we created for several panes, and their numbers."""
         self._untidy_windows: set[str] = set()
         """Windows that need a new layout; a zoomed one waits until it is not."""
-        self._window_options = TmuxWindowOptions()
+        self._window_options = SavedTmuxWindowOptions()
         self._refreshing = self._refresh_again = False
 
     @property
@@ -116,7 +116,7 @@ class TmuxPanes:
         return () if self._lead else ("tmux", *self._server, "attach", "-t", self._session)
 
     async def explain_unavailable(self) -> str:
-        if self._find_program() is None:
+        if self._find_tmux_program() is None:
             return "tmux is not installed. Install it, for example with: apt install tmux"
         result = await self._run_tmux("-V")
         version = _parse_tmux_version(result.out)
@@ -143,7 +143,7 @@ class TmuxPanes:
             try:
                 await self._set_up_pane(control, pane_id, state, pane)
             except BaseException:
-                state.close(PaneExit())
+                state.record_exit(PaneExit())
                 await self._kill_unfinished_pane(control, pane_id)
                 raise
         return pane_id
@@ -151,7 +151,7 @@ class TmuxPanes:
     async def _set_up_pane(
         self, control: TmuxControlClient, pane_id: str, state: _TmuxPaneState, pane: PaneSpec
     ) -> None:
-        for words in self._build_mark_commands(pane_id, pane):
+        for words in self._build_pane_mark_commands(pane_id, pane):
             try:
                 await control.run_command(*words)
             except TmuxCommandError:
@@ -162,7 +162,7 @@ class TmuxPanes:
         ):
             await control.run_command(*words)
         self._untidy_windows.add(state.window)
-        await self._tidy_windows(control)
+        await self._lay_out_windows(control)
 
     async def _kill_unfinished_pane(self, control: TmuxControlClient, pane_id: str) -> None:
         """Close a pane whose opening was interrupted: nobody else knows about it."""
@@ -194,7 +194,7 @@ class TmuxPanes:
             await _wait_for_pane_or_client_end(state.gone, state.status_client)
         if state.end is None:
             # Our own session ends with its last pane, and its client with it, before it could report how.
-            state.close(PaneExit())
+            state.record_exit(PaneExit())
         assert state.end is not None
         return state.end
 
@@ -237,9 +237,9 @@ class TmuxPanes:
             session = await (
                 self._find_lead_session()
                 if self._lead
-                else self._find_own_session(create_session=create_session)
+                else self._find_or_create_own_session(create_session=create_session)
             )
-            program = self._find_program() or "tmux"
+            program = self._find_tmux_program() or "tmux"
             # Nothing visible to the user may change: not the size, not their environment, not the window.
             attach = ("attach-session", "-E", "-f", "no-output,ignore-size", "-t", session)
             control = self._control = await TmuxControlClient.start(
@@ -248,7 +248,7 @@ class TmuxPanes:
                 self._env,
                 owner=self._owner,
                 clock=self._clock,
-                on_notification=self._on_notification,
+                on_notification=self._on_tmux_notification,
             )
             try:
                 await control.wait_until_attached()
@@ -265,7 +265,7 @@ class TmuxPanes:
             raise ProcessError(f"tmux does not show the lead's pane {self._lead}: {result.err.strip()}")
         return result.out.strip()
 
-    async def _find_own_session(self, *, create_session: bool) -> str:
+    async def _find_or_create_own_session(self, *, create_session: bool) -> str:
         if create_session:
             arguments = ("new-session", "-d", "-P", "-F", "#{pane_id}", "-s", self._session, *_SESSION_SIZE)
             placeholder_command = ("sh", "-c", _PLACEHOLDER_SCRIPT, "sh", str(os.getpid()))
@@ -279,7 +279,7 @@ class TmuxPanes:
         return f"={self._session}"
 
     async def _list_pane_rows(self, control: TmuxControlClient) -> list[TmuxPaneRow]:
-        return parse_pane_rows(await control.run_command("list-panes", "-a", "-F", _ROW_FORMAT))
+        return parse_tmux_pane_rows(await control.run_command("list-panes", "-a", "-F", _ROW_FORMAT))
 
     async def _create_pane(self, control: TmuxControlClient, pane: PaneSpec) -> str:
         """Create the pane, already running, and return its description in `_NEW_PANE_FORMAT`."""
@@ -293,7 +293,9 @@ class TmuxPanes:
         placeholder, self._placeholder = self._placeholder, ""
         if placeholder:
             try:
-                return await self._reuse_placeholder(control, placeholder, pane, (*arguments, "--", *argv))
+                return await self._reuse_placeholder_pane(
+                    control, placeholder, pane, (*arguments, "--", *argv)
+                )
             except BaseException:
                 await self._kill_unfinished_pane(control, placeholder)
                 raise
@@ -312,15 +314,15 @@ class TmuxPanes:
             except TmuxCommandError:
                 continue  # no room there
             return description
-        name = self._next_name() if pane.split else pane.title
+        name = self._next_window_name() if pane.split else pane.title
         (description,) = await control.run_command(
             "new-window", "-n", name, *tail, on_late_reply=kill_late_pane
         )
         if pane.split:
-            self._windows[description.split()[2]] = self._next_number()
+            self._windows[description.split()[2]] = self._next_window_number()
         return description
 
-    async def _reuse_placeholder(
+    async def _reuse_placeholder_pane(
         self, control: TmuxControlClient, placeholder: str, pane: PaneSpec, arguments: tuple[str, ...]
     ) -> str:
         await control.run_command("respawn-pane", "-k", "-t", placeholder, *arguments)
@@ -329,10 +331,10 @@ class TmuxPanes:
         )
         window = description.split()[2]
         await control.run_command(
-            "rename-window", "-t", window, self._next_name() if pane.split else pane.title
+            "rename-window", "-t", window, self._next_window_name() if pane.split else pane.title
         )
         if pane.split:
-            self._windows[window] = self._next_number()
+            self._windows[window] = self._next_window_number()
         return description
 
     def _list_split_targets(self, rows: list[TmuxPaneRow]) -> list[tuple[str, list[str]]]:
@@ -353,22 +355,22 @@ class TmuxPanes:
                 found.append((lead.pane, ["-h", "-l", f"{100 - LEAD_WIDTH_PERCENT}%", *zoom]))
         return found
 
-    def _next_number(self) -> int:
+    def _next_window_number(self) -> int:
         first = 2 if self._lead else 1
         used_numbers = {*self._windows.values()}
         return next(
             number for number in range(first, first + len(used_numbers) + 1) if number not in used_numbers
         )
 
-    def _next_name(self) -> str:
-        number = self._next_number()
+    def _next_window_name(self) -> str:
+        number = self._next_window_number()
         return "shoal" if number == 1 else f"shoal {number}"
 
-    def _build_mark_commands(self, pane_id: str, pane: PaneSpec) -> list[tuple[str, ...]]:
+    def _build_pane_mark_commands(self, pane_id: str, pane: PaneSpec) -> list[tuple[str, ...]]:
         """Build the commands that mark a pane; a program that ends between two of them still closes it."""
         title = pane.title.replace("#", "##")
         exit_hook = (
-            f"set-option -s -F {_get_exit_status_option(pane_id)} "
+            f"set-option -s -F {_get_exit_status_option_name(pane_id)} "
             "'#{pane_dead_status},#{pane_dead_signal}' ; "
             f"run-shell -b -C 'kill-pane -t {pane_id}'"
         )
@@ -381,7 +383,7 @@ class TmuxPanes:
             ("set-option", "-p", "-t", pane_id, "remain-on-exit", "on"),
         ]
 
-    def _on_notification(self, kind: str) -> None:
+    def _on_tmux_notification(self, kind: str) -> None:
         if kind not in _LAYOUT_NOTIFICATIONS:
             return
         if self._refreshing or self._control is None:
@@ -393,9 +395,9 @@ class TmuxPanes:
     def _on_panes_listed(self, answer: TmuxReply) -> None:
         self._refreshing = False
         if not answer.refused:
-            self._update_panes(parse_pane_rows(answer.lines))
+            self._update_panes(parse_tmux_pane_rows(answer.lines))
         if self._refresh_again and self._control is not None and self._control.is_alive:
-            self._on_notification("%layout-change")
+            self._on_tmux_notification("%layout-change")
 
     def _update_panes(self, rows: list[TmuxPaneRow]) -> None:
         """Detect panes that are gone, and lay out their windows again."""
@@ -418,50 +420,54 @@ class TmuxPanes:
                 {row.window for row in rows if row.owner == self._owner}
             ):
                 control.send_command(words)
-            for words in self._build_tidy_commands(rows):
+            for words in self._build_window_layout_commands(rows):
                 control.send_command(words)
 
     def _request_exit_status(self, control: TmuxControlClient, pane: str, state: _TmuxPaneState) -> None:
-        def receive_reply(answer: TmuxReply) -> None:
-            state.close(PaneExit(status=_parse_exit_status("".join(answer.lines))))
+        def record_exit_status(answer: TmuxReply) -> None:
+            state.record_exit(PaneExit(status=_parse_pane_exit_status("".join(answer.lines))))
 
         state.status_client = control
-        control.send_command(("show-options", "-s", "-q", "-v", _get_exit_status_option(pane)), receive_reply)
-        control.send_command(("set-option", "-s", "-q", "-u", _get_exit_status_option(pane)))
+        control.send_command(
+            ("show-options", "-s", "-q", "-v", _get_exit_status_option_name(pane)), record_exit_status
+        )
+        control.send_command(("set-option", "-s", "-q", "-u", _get_exit_status_option_name(pane)))
 
-    def _build_tidy_commands(self, rows: list[TmuxPaneRow]) -> list[tuple[str, ...]]:
+    def _build_window_layout_commands(self, rows: list[TmuxPaneRow]) -> list[tuple[str, ...]]:
         found: list[tuple[str, ...]] = []
         for window in list(self._untidy_windows):
             window_rows = [row for row in rows if row.window == window]
             if not any(row.zoomed for row in window_rows):
                 self._untidy_windows.discard(window)
-                found.extend(build_layout_commands(window_rows, self._lead, self._owner, LEAD_WIDTH_PERCENT))
+                found.extend(
+                    build_tmux_layout_commands(window_rows, self._lead, self._owner, LEAD_WIDTH_PERCENT)
+                )
         return found
 
-    async def _tidy_windows(self, control: TmuxControlClient) -> None:
-        for words in self._build_tidy_commands(await self._list_pane_rows(control)):
+    async def _lay_out_windows(self, control: TmuxControlClient) -> None:
+        for words in self._build_window_layout_commands(await self._list_pane_rows(control)):
             await control.run_command(*words)
 
     def _mark_all_panes_gone(self) -> None:
         remaining = [shown for shown in self._panes.values() if shown.end is None]
         for shown in remaining:
             # Our own session ends with its last pane, however that ended.
-            shown.close(PaneExit(all_gone=bool(self._lead) or len(remaining) > 1))
+            shown.record_exit(PaneExit(all_gone=bool(self._lead) or len(remaining) > 1))
         self._windows.clear()
-        self._window_options = TmuxWindowOptions()
+        self._window_options = SavedTmuxWindowOptions()
 
-    def _find_program(self) -> str | None:
+    def _find_tmux_program(self) -> str | None:
         return shutil.which("tmux", path=self._env.get("PATH"))
 
     async def _run_tmux(self, *words: str) -> ProgramRunResult:
-        return await run_program((self._find_program() or "tmux", "-u", *words), self._env, self._clock)
+        return await run_program((self._find_tmux_program() or "tmux", "-u", *words), self._env, self._clock)
 
 
-def _get_exit_status_option(pane: str) -> str:
+def _get_exit_status_option_name(pane: str) -> str:
     return f"@shoal_end_{pane.removeprefix('%')}"
 
 
-def _parse_exit_status(output: str) -> int | None:
+def _parse_pane_exit_status(output: str) -> int | None:
     status, _, signal = output.strip().partition(",")
     if signal.isdecimal():
         return -int(signal)

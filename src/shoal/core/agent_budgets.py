@@ -72,7 +72,7 @@ class AgentModelSpending:
         self.unpriced += spent.unpriced
 
 
-def sum_usage(tallies: Iterable[AgentModelSpending]) -> Usage:
+def sum_spending_usage(tallies: Iterable[AgentModelSpending]) -> Usage:
     tallies = tuple(tallies)
     return Usage(
         input_tokens=sum(tally.input for tally in tallies),
@@ -82,9 +82,9 @@ def sum_usage(tallies: Iterable[AgentModelSpending]) -> Usage:
     )
 
 
-def sum_usage_and_cost(tallies: Iterable[AgentModelSpending]) -> tuple[Usage, float]:
+def sum_spending_usage_and_cost(tallies: Iterable[AgentModelSpending]) -> tuple[Usage, float]:
     tallies = tuple(tallies)
-    return sum_usage(tallies), sum(tally.usd for tally in tallies)
+    return sum_spending_usage(tallies), sum(tally.usd for tally in tallies)
 
 
 class AgentBudget:
@@ -138,7 +138,7 @@ class AgentBudget:
             self._charge_past_spending(own_meters)
         type_limits = self.budget.per_type.get(kind, NO_LIMITS)
         self._max_seconds = limits.tighten_with(type_limits).max_seconds
-        self._meters = (*self.budget.meters, *self.budget.meters_for_type(kind), *own_meters)
+        self._meters = (*self.budget.meters, *self.budget.meters_for_agent_type(kind), *own_meters)
         self._usd = tuple(meter for meter in self._meters if meter.limit == "usd")
         self._tokens = tuple(meter for meter in self._meters if meter.limit == "tokens")
         self._requests = tuple(meter for meter in self._meters if meter.limit == "requests")
@@ -158,7 +158,7 @@ class AgentBudget:
     @property
     def usage(self) -> Usage:
         """Usage of this agent alone; `budget.usage` is that of the whole tree."""
-        return sum_usage(self.tallies.values())
+        return sum_spending_usage(self.tallies.values())
 
     @property
     def usd(self) -> float:
@@ -170,7 +170,7 @@ class AgentBudget:
 
     @property
     def spending_by_model(self) -> dict[str, tuple[Usage, float]]:
-        return {model: sum_usage_and_cost((tally,)) for model, tally in self.tallies.items()}
+        return {model: sum_spending_usage_and_cost((tally,)) for model, tally in self.tallies.items()}
 
     def require_priced_model(self, card: ModelCard) -> None:
         """Raise `BudgetError` if there is a dollar limit and the price of the model is unknown."""
@@ -241,7 +241,7 @@ class AgentBudget:
                 meter = self._usd[0]
                 sentence = explain_unpriced_model(card, meter.maximum)
                 return BudgetRefusal(limit="usd", scope=meter.scope, whose=meter.owner, sentence=sentence)
-            usd = self._estimate_usd(card.price, prompt_tokens, output_tokens)
+            usd = self._estimate_request_usd(card.price, prompt_tokens, output_tokens)
         tokens = prompt_tokens + output_tokens
         for meter in self._usd:
             meter.held += usd
@@ -325,9 +325,9 @@ class AgentBudget:
             if meter.spent >= meter.next_mark:
                 self.budget.warn_if_threshold_passed(meter, self.agent)
         if self.budget.deadline is not None:
-            self.budget.update_time_warnings()
+            self.budget.warn_if_time_threshold_passed()
 
-    def _estimate_usd(self, price: TokenPrice, prompt_tokens: int, output_tokens: int) -> float:
+    def _estimate_request_usd(self, price: TokenPrice, prompt_tokens: int, output_tokens: int) -> float:
         if price.beyond is not None:
             price = _choose_price_by_prompt_size(price.beyond, price, prompt_tokens)
         usd = (prompt_tokens * price.input * self._prompt_discount + output_tokens * price.output) / 1_000_000

@@ -51,7 +51,7 @@ class AgentDefinition(Struct, frozen=True, kw_only=True):
     """System prompt."""
     source: DefinitionSource
     tools: tuple[str, ...] | None = None
-    """Names, and `Tool(pattern)`; None is all. `select_tools` resolves them."""
+    """Names, and `Tool(pattern)`; None is all. `select_tools_by_name` resolves them."""
     disallowed_tools: tuple[str, ...] = ()
     model: str | None = None
     """Alias or name; None inherits the parent's model."""
@@ -126,19 +126,25 @@ def select_definition_tools(
     denied_entries = tuple(_replace_former_tool_name(entry, offered) for entry in definition.disallowed_tools)
     selects_all = definition.tools is None or ALL_TOOLS in allowed_entries
     denied_names = [entry for entry in denied_entries if not _has_tool_pattern(entry)]
-    chosen = offered if selects_all else _match_tools((*allowed_entries, *also), offered)
-    removed = _match_tools(denied_names, offered)
+    chosen = offered if selects_all else _select_tools_named_by_entries((*allowed_entries, *also), offered)
+    removed = _select_tools_named_by_entries(denied_names, offered)
     names = tuple(name for name in chosen if name not in removed) if removed else chosen
     return ToolSelection(
         names=names,
         only=tuple(
-            entry for entry in allowed_entries if _has_tool_pattern(entry) and _tool_name_of(entry) in names
+            entry
+            for entry in allowed_entries
+            if _has_tool_pattern(entry) and _extract_tool_name_of_entry(entry) in names
         ),
         never=tuple(
-            entry for entry in denied_entries if _has_tool_pattern(entry) and _tool_name_of(entry) in names
+            entry
+            for entry in denied_entries
+            if _has_tool_pattern(entry) and _extract_tool_name_of_entry(entry) in names
         ),
         missing=tuple(
-            entry for entry in allowed_entries if entry != ALL_TOOLS and not _match_tools((entry,), offered)
+            entry
+            for entry in allowed_entries
+            if entry != ALL_TOOLS and not _select_tools_named_by_entries((entry,), offered)
         ),
     )
 
@@ -155,12 +161,12 @@ def select_agent_model(
 
 
 def _replace_former_tool_name(entry: str, offered: Collection[str]) -> str:
-    tool = _tool_name_of(entry)
+    tool = _extract_tool_name_of_entry(entry)
     current = _FORMER_TOOL_NAMES.get(tool)
     return current + entry[len(tool) :] if current is not None and tool not in offered else entry
 
 
-def _tool_name_of(entry: str) -> str:
+def _extract_tool_name_of_entry(entry: str) -> str:
     return entry.partition("(")[0]
 
 
@@ -168,15 +174,17 @@ def _has_tool_pattern(entry: str) -> bool:
     return "(" in entry
 
 
-def _match_tools(entries: Collection[str], offered: tuple[str, ...]) -> tuple[str, ...]:
+def _select_tools_named_by_entries(entries: Collection[str], offered: tuple[str, ...]) -> tuple[str, ...]:
     if not entries:
         return ()
     return tuple(
-        name for name in offered if any(entry_matches_tool(_tool_name_of(entry), name) for entry in entries)
+        name
+        for name in offered
+        if any(matches_tool_list_entry(_extract_tool_name_of_entry(entry), name) for entry in entries)
     )
 
 
-def entry_matches_tool(named: str, tool: str) -> bool:
+def matches_tool_list_entry(named: str, tool: str) -> bool:
     """Return True if the entry names the tool. `mcp__server` and `mcp__server__*` match all its tools."""
     if named in (tool, ALL_TOOLS):
         return True

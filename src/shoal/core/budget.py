@@ -14,8 +14,8 @@ from shoal.core.agent_budgets import (
     AgentBudget,
     AgentModelSpending,
     explain_unpriced_model,
-    sum_usage,
-    sum_usage_and_cost,
+    sum_spending_usage,
+    sum_spending_usage_and_cost,
 )
 from shoal.core.clock import Clock, SystemClock
 from shoal.core.errors import BudgetError
@@ -34,7 +34,7 @@ from shoal.core.limits import (
 from shoal.core.usage import CostTotals, ModelCard, Usage
 
 
-def _ignore_warning(_: BudgetThresholdReached) -> None: ...
+def _ignore_budget_warning(_: BudgetThresholdReached) -> None: ...
 
 
 class Budget:
@@ -48,7 +48,7 @@ class Budget:
         per_agent: BudgetLimits | None = None,
         per_type: Mapping[str, BudgetLimits] | None = None,
         clock: Clock | None = None,
-        on_warning: Callable[[BudgetThresholdReached], None] = _ignore_warning,
+        on_warning: Callable[[BudgetThresholdReached], None] = _ignore_budget_warning,
     ) -> None:
         """`per_agent` limits each agent except the lead, `per_type` all agents of a type together.
 
@@ -97,7 +97,9 @@ class Budget:
                 waiter.set_result(None)
                 return
 
-    def agent_budget(self, agent: AgentId, kind: str, limits: BudgetLimits | None = None) -> AgentBudget:
+    def get_or_create_agent_budget(
+        self, agent: AgentId, kind: str, limits: BudgetLimits | None = None
+    ) -> AgentBudget:
         """Return the one budget of an agent, however often it is started, with additional `limits`."""
         agent_limits = limits or NO_LIMITS
         if agent != LEAD_ID:
@@ -129,7 +131,7 @@ class Budget:
         even if nothing is left to spend; its requests are refused.
         """
         if not (is_resumed and idle):
-            for meter in (*self.meters, *self.meters_for_type(kind)):
+            for meter in (*self.meters, *self.meters_for_agent_type(kind)):
                 if meter.spent >= meter.maximum:
                     return meter.build_refusal()
         return self._gate.open_slot(kind, depth, is_resumed=is_resumed, idle=idle)
@@ -153,31 +155,31 @@ class Budget:
         self._gate.close_slot(slot, was_started=was_started)
 
     @property
-    def caps(self) -> AgentCaps:
+    def agent_caps(self) -> AgentCaps:
         return self._gate.caps
 
     @property
-    def running_count(self) -> int:
+    def running_agent_count(self) -> int:
         """Number of running agents, without the lead."""
         return self._gate.running
 
     @property
-    def started_count(self) -> int:
+    def started_agent_count(self) -> int:
         """Number of agents ever started, without the lead."""
         return self._gate.total
 
     def restore_spending(self, agent: AgentId, kind: str, model: str, spent: CostTotals) -> None:
         """Add what an agent spent on a model in earlier processes of this session."""
-        agent_budget = self._agent_budgets.get(agent) or self.agent_budget(agent, kind)
+        agent_budget = self._agent_budgets.get(agent) or self.get_or_create_agent_budget(agent, kind)
         agent_budget.restore_spending(model, spent)
 
-    def restore_started_count(self, agents: int) -> None:
+    def restore_started_agent_count(self, agents: int) -> None:
         """Add the number of agents that earlier processes of this session started."""
         self._gate.total += agents
 
     @property
     def usage(self) -> Usage:
-        return sum_usage(
+        return sum_spending_usage(
             tally for account in self._agent_budgets.values() for tally in account.tallies.values()
         )
 
@@ -187,13 +189,13 @@ class Budget:
         for agent_budget in self._agent_budgets.values():
             for model, tally in agent_budget.tallies.items():
                 tallies.setdefault(model, []).append(tally)
-        return {model: sum_usage_and_cost(of_model) for model, of_model in tallies.items()}
+        return {model: sum_spending_usage_and_cost(of_model) for model, of_model in tallies.items()}
 
     @property
     def spending_by_agent(self) -> dict[AgentId, tuple[Usage, float]]:
         agent_budgets = self._agent_budgets.items()
         return {
-            agent: sum_usage_and_cost(account.tallies.values())
+            agent: sum_spending_usage_and_cost(account.tallies.values())
             for agent, account in agent_budgets
             if account.tallies
         }
@@ -204,9 +206,9 @@ class Budget:
         for agent_budget in self._agent_budgets.values():
             if agent_budget.tallies:
                 tallies.setdefault(agent_budget.kind, []).extend(agent_budget.tallies.values())
-        return {kind: sum_usage_and_cost(of_kind) for kind, of_kind in tallies.items()}
+        return {kind: sum_spending_usage_and_cost(of_kind) for kind, of_kind in tallies.items()}
 
-    def meters_for_type(self, kind: str) -> tuple[BudgetMeter, ...]:
+    def meters_for_agent_type(self, kind: str) -> tuple[BudgetMeter, ...]:
         """Return the meters shared by all agents of the type."""
         if kind not in self.per_type:
             return ()
@@ -227,7 +229,7 @@ class Budget:
                 )
             )
 
-    def update_time_warnings(self) -> None:
+    def warn_if_time_threshold_passed(self) -> None:
         if self._time_meter is not None:
             self._time_meter.spent = self.clock.monotonic() - self._started
             if self._time_meter.spent >= self._time_meter.next_mark:

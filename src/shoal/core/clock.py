@@ -108,10 +108,10 @@ def _resume_coroutine(work: Coroutine[Any, Any, T], yielded: Any) -> Generator[A
 def format_iso_time(ms: int) -> str:
     """Format a time as in files: UTC, milliseconds, `Z`."""
     seconds, milliseconds = divmod(ms, 1000)
-    return f"{_format_whole_seconds(seconds)}.{milliseconds:03d}Z"
+    return f"{_format_unix_seconds_as_iso(seconds)}.{milliseconds:03d}Z"
 
 
 @lru_cache(maxsize=4)
-def _format_whole_seconds(seconds: int) -> str:
+def _format_unix_seconds_as_iso(seconds: int) -> str:
     # Not with strftime, which drops the leading zeros of a year.
     return datetime.fromtimestamp(seconds, UTC).replace(tzinfo=None).isoformat()

@@ -82,7 +82,7 @@ _LOOKALIKES = str.maketrans(
 
 def escape_control_tags(text: str) -> str:
     """Escape every control tag; return the same object if there is none."""
-    positions = [at + 1 for at in _find_brackets(text) if _starts_control_tag(text, at + 1)]
+    positions = [at + 1 for at in _find_opening_angle_brackets(text) if _starts_control_tag(text, at + 1)]
     if not positions:
         return text
     pieces = [text[start:end] for start, end in zip([0, *positions], [*positions, len(text)], strict=True)]
@@ -93,7 +93,7 @@ def unescape_control_tags(text: str) -> str:
     """Return the text that was given to `escape_control_tags`."""
     positions = [
         at + 1
-        for at in _find_brackets(text)
+        for at in _find_opening_angle_brackets(text)
         if text.startswith("\\", at + 1) and _starts_control_tag(text, at + 1)
     ]
     ends = [*positions, len(text)]
@@ -101,7 +101,7 @@ def unescape_control_tags(text: str) -> str:
     return "".join(text[start:end] for start, end in zip(starts, ends, strict=True))
 
 
-def _find_brackets(text: str) -> list[int]:
+def _find_opening_angle_brackets(text: str) -> list[int]:
     if text.isascii():
         found, position = [], text.find("<")
         while position >= 0:
@@ -128,13 +128,13 @@ def _normalize_lookalikes(text: str) -> str:
 @cache
 def _compile_control_tag_pattern() -> re.Pattern[str]:
     # Words may be separated by anything except letters, and letters by blanks and line ends.
-    tags = "|".join(_build_tag_pattern(tag) for tag in _TAGS)
+    tags = "|".join(_build_obfuscated_tag_pattern(tag) for tag in _TAGS)
     tokens = "|".join(map(re.escape, _TOKENS))
     return re.compile(
         rf"[{_INVISIBLE}/\\!?]*(?:(?:{tags})(?![a-z0-9])|\|\s*/?(?:{tokens})\s*\|)", re.IGNORECASE
     )
 
 
-def _build_tag_pattern(tag: str) -> str:
+def _build_obfuscated_tag_pattern(tag: str) -> str:
     words = (rf"[{_INVISIBLE}]*".join(word) for word in tag.split("-"))
     return rf"[{_INVISIBLE}_\-./\\:]*".join(words)

@@ -57,7 +57,7 @@ class CronExpression(Struct, frozen=True, kw_only=True):
             local_time = datetime.fromtimestamp(seconds, zone)
             if self.matches_time(local_time):
                 return seconds * 1000
-            seconds = self._next_candidate(seconds, local_time)
+            seconds = self._find_next_candidate_time(seconds, local_time)
         return None
 
     def _matches_day(self, local_time: datetime) -> bool:
@@ -69,7 +69,7 @@ class CronExpression(Struct, frozen=True, kw_only=True):
         )
         return day_matches or weekday_matches if self.either else day_matches and weekday_matches
 
-    def _next_candidate(self, seconds: int, local_time: datetime) -> int:
+    def _find_next_candidate_time(self, seconds: int, local_time: datetime) -> int:
         """Return the next time to check. Clocks change by whole quarters of an hour, three hours at most."""
         if not self._matches_day(local_time):
             minutes_left = (24 - local_time.hour) * 60 - local_time.minute
@@ -107,10 +107,10 @@ def parse_cron(text: str) -> CronExpression:
 
 
 def _parse_cron_field(word: str, field: _CronField) -> frozenset[int]:
-    return frozenset(value for part in word.split(",") for value in _parse_cron_part(part, field))
+    return frozenset(value for part in word.split(",") for value in _parse_cron_list_item(part, field))
 
 
-def _parse_cron_part(part: str, field: _CronField) -> range:
+def _parse_cron_list_item(part: str, field: _CronField) -> range:
     span, slash, step_text = part.partition("/")
     step = _parse_cron_number(step_text, field, part) if slash else 1
     if step < 1:

@@ -14,7 +14,7 @@ _ESCAPED = re.compile(r"\\x([01][0-9a-f]|7f|[89a-f][0-9a-f])")
 def escape_filename(path: PurePath | str) -> str:
     r"""Escape control characters and bytes that are not UTF-8 as `\x1b`, `\xff`."""
     text = str(path)
-    return _UNSHOWABLE.sub(_escape_match, text) if _UNSHOWABLE.search(text) else text
+    return _UNSHOWABLE.sub(_escape_matched_filename_character, text) if _UNSHOWABLE.search(text) else text
 
 
 def unescape_filename(text: str) -> str:
@@ -25,7 +25,7 @@ def unescape_filename(text: str) -> str:
     return os.fsdecode(os.fsencode(raw))
 
 
-def _escape_match(found: re.Match[str]) -> str:
+def _escape_matched_filename_character(found: re.Match[str]) -> str:
     try:
         raw = os.fsencode(found[0])
     except UnicodeEncodeError:

@@ -47,13 +47,13 @@ class IdGenerator:
 
     def derive_generator(self) -> IdGenerator:
         """Create a generator for work whose timing must not change the ids of this one."""
-        return IdGenerator(self._next_bits())
+        return IdGenerator(self._next_id_bits())
 
     def derive_for_resumed_session(self, entry: EntryId) -> IdGenerator:
         """Create a generator for a session resumed after this entry, so that no id is used twice."""
-        return IdGenerator(self._next_bits() ^ zlib.crc32(entry.encode()) << 128)
+        return IdGenerator(self._next_id_bits() ^ zlib.crc32(entry.encode()) << 128)
 
-    def _next_bits(self) -> int:
+    def _next_id_bits(self) -> int:
         if self._position < 0:
             # Hashed, so that no generator starts where another one passes.
             self._position = int.from_bytes(blake2b(b"%d" % self._seed, digest_size=16).digest())
@@ -62,7 +62,7 @@ class IdGenerator:
 
     def new_uuid(self) -> str:
         # Same as uuid.uuid4(), without the cost of building a UUID object.
-        bits = self._next_bits() & ~(0xF << 76) | (4 << 76)
+        bits = self._next_id_bits() & ~(0xF << 76) | (4 << 76)
         bits = bits & ~(0x3 << 62) | (0x2 << 62)
         text = f"{bits:032x}"
         return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
@@ -74,13 +74,13 @@ class IdGenerator:
         return EntryId(self.new_uuid())
 
     def new_request_id(self) -> RequestId:
-        return RequestId(f"req-{self._next_bits() >> 64:016x}")
+        return RequestId(f"req-{self._next_id_bits() >> 64:016x}")
 
     def new_agent_id(self) -> AgentId:
-        return AgentId(f"a{self._next_bits() >> 64:016x}")
+        return AgentId(f"a{self._next_id_bits() >> 64:016x}")
 
     def new_short_id(self) -> str:
-        return f"{self._next_bits() >> 96:08x}"
+        return f"{self._next_id_bits() >> 96:08x}"
 
 
 def is_uuid(text: str) -> bool:

@@ -32,7 +32,7 @@ def find_schema_violations(value: Any, schema: Any) -> list[str]:
     Unsupported keywords, such as `format`, and malformed parts of the schema are taken as satisfied.
     """
     found: list[str] = []
-    for violation in _SchemaValidator(
+    for violation in _JsonSchemaValidator(
         schema, _BASE_CHECKS + _CHECKS_PER_VALUE * _count_nested_values(value)
     ).validate_value(value, schema, "", 0):
         found.append(violation)
@@ -41,7 +41,7 @@ def find_schema_violations(value: Any, schema: Any) -> list[str]:
     return found
 
 
-class _SchemaValidator:
+class _JsonSchemaValidator:
     def __init__(self, root: Any, max_checks: int) -> None:
         self._root = root
         self._checks = 0
@@ -56,7 +56,7 @@ class _SchemaValidator:
             return
         if isinstance(ref := schema.get("$ref"), str):
             yield from self.validate_value(value, self._resolve_ref(ref), path, depth + 1)
-        yield from _validate_type(value, schema, path)
+        yield from _validate_type_enum_and_const(value, schema, path)
         if isinstance(value, Mapping):
             yield from self._validate_object(value, schema, path, depth)
         elif isinstance(value, list | tuple):
@@ -95,17 +95,19 @@ class _SchemaValidator:
         )
         for name in _get_schema_list(schema, "required"):
             if isinstance(name, str) and name not in value:
-                yield f"{_join_path(path, name)}: it is missing"
+                yield f"{_join_property_path(path, name)}: it is missing"
         for name, item in value.items():
-            subschemas = [part for pattern, part in patterns.items() if _matches_pattern(pattern, name)]
+            subschemas = [
+                part for pattern, part in patterns.items() if _matches_schema_pattern(pattern, name)
+            ]
             if name in properties:
                 subschemas.append(properties[name])
             if not subschemas and "additionalProperties" in schema:
                 if schema["additionalProperties"] is False:
-                    yield f"{_join_path(path, name)}: there is no such field"
+                    yield f"{_join_property_path(path, name)}: there is no such field"
                 subschemas = [schema["additionalProperties"]] if schema["additionalProperties"] else []
             for subschema in subschemas:
-                yield from self.validate_value(item, subschema, _join_path(path, name), depth + 1)
+                yield from self.validate_value(item, subschema, _join_property_path(path, name), depth + 1)
         yield from _validate_size_limits(
             len(value), schema, ("minProperties", "maxProperties"), path, "fields"
         )
@@ -117,7 +119,7 @@ class _SchemaValidator:
         for index, item in enumerate(value):
             subschema = prefix_schemas[index] if index < len(prefix_schemas) else schema.get("items", True)
             yield from self.validate_value(item, subschema, f"{path}[{index}]", depth + 1)
-        if schema.get("uniqueItems") and len({_to_comparable(each) for each in value}) < len(value):
+        if schema.get("uniqueItems") and len({_to_comparable_json(each) for each in value}) < len(value):
             yield f"{path or 'the value'}: an item stands in it twice"
         yield from _validate_size_limits(len(value), schema, ("minItems", "maxItems"), path, "items")
 
@@ -132,7 +134,7 @@ class _SchemaValidator:
         return node
 
 
-def _validate_type(value: Any, schema: Mapping[str, Any], path: str) -> Iterator[str]:
+def _validate_type_enum_and_const(value: Any, schema: Mapping[str, Any], path: str) -> Iterator[str]:
     location = path or "the value"
     type_name = schema.get("type")
     type_names = [type_name] if isinstance(type_name, str) else _get_schema_list(schema, "type")
@@ -149,7 +151,7 @@ def _validate_type(value: Any, schema: Mapping[str, Any], path: str) -> Iterator
 def _validate_string(value: str, schema: Mapping[str, Any], path: str) -> Iterator[str]:
     yield from _validate_size_limits(len(value), schema, ("minLength", "maxLength"), path, "characters")
     pattern = schema.get("pattern")
-    if isinstance(pattern, str) and not _matches_pattern(pattern, value):
+    if isinstance(pattern, str) and not _matches_schema_pattern(pattern, value):
         yield f"{path or 'the value'}: {_short_repr(value)} does not match {pattern}"
 
 
@@ -157,10 +159,10 @@ def _validate_number(value: float, schema: Mapping[str, Any], path: str) -> Iter
     location = path or "the value"
     for key, is_violated, wording in _BOUNDS:
         bound = schema.get(key)
-        if _is_number(bound) and is_violated(value, bound):
+        if _is_json_number(bound) and is_violated(value, bound):
             yield f"{location}: {value} is {wording} {bound}"
     step = schema.get("multipleOf")
-    if _is_number(step) and step > 0 and not _is_multiple(value, step):
+    if _is_json_number(step) and step > 0 and not _is_multiple(value, step):
         yield f"{location}: {value} is no multiple of {step}"
 
 
@@ -172,7 +174,7 @@ _BOUNDS: tuple[tuple[str, Callable[[Any, Any], bool], str], ...] = (
 )
 
 
-def _is_number(value: Any) -> TypeGuard[float]:
+def _is_json_number(value: Any) -> TypeGuard[float]:
     return _TYPES["number"](value)
 
 
@@ -183,7 +185,7 @@ def _is_multiple(value: float, step: float) -> bool:
         return True
 
 
-def _matches_pattern(pattern: str, text: str) -> bool:
+def _matches_schema_pattern(pattern: str, text: str) -> bool:
     """Return True if the pattern matches; a pattern that is invalid in Python is taken as matching."""
     try:
         return re.search(pattern, text) is not None
@@ -205,9 +207,9 @@ def _validate_size_limits(
     size: int, schema: Mapping[str, Any], keys: tuple[str, str], path: str, noun: str
 ) -> Iterator[str]:
     minimum, maximum = schema.get(keys[0]), schema.get(keys[1])
-    if _is_number(minimum) and size < minimum:
+    if _is_json_number(minimum) and size < minimum:
         yield f"{path or 'the value'}: {size} {noun} are fewer than {minimum}"
-    if _is_number(maximum) and size > maximum:
+    if _is_json_number(maximum) and size > maximum:
         yield f"{path or 'the value'}: {size} {noun} are more than {maximum}"
 
 
@@ -225,10 +227,10 @@ def _count_nested_values(value: Any) -> int:
 
 
 def _is_json_equal(one: Any, other: Any) -> bool:
-    return bool(_to_comparable(one) == _to_comparable(other))
+    return bool(_to_comparable_json(one) == _to_comparable_json(other))
 
 
-def _to_comparable(value: Any, depth: int = 0) -> Any:
+def _to_comparable_json(value: Any, depth: int = 0) -> Any:
     """Return a comparable form: in JSON true is not 1 at any depth, and 1 is 1.0."""
     match value:
         case bool():
@@ -236,14 +238,14 @@ def _to_comparable(value: Any, depth: int = 0) -> Any:
         case list() | tuple() | Mapping() if depth > _MAX_DEPTH:
             return None  # deeper values are not compared
         case list() | tuple():
-            return tuple([_to_comparable(each, depth + 1) for each in value])
+            return tuple([_to_comparable_json(each, depth + 1) for each in value])
         case Mapping():
-            return frozenset([(name, _to_comparable(each, depth + 1)) for name, each in value.items()])
+            return frozenset([(name, _to_comparable_json(each, depth + 1)) for name, each in value.items()])
         case _:
             return value
 
 
-def _join_path(path: str, name: str) -> str:
+def _join_property_path(path: str, name: str) -> str:
     return f"{path}.{name}" if path else name
 
 

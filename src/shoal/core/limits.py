@@ -96,16 +96,16 @@ class AgentCountLimiter:
         """Open a slot; an `idle` one takes a place only when it is activated."""
         caps = self.caps
         if depth > caps.max_depth:
-            return _refuse_agent_start(
+            return _build_agent_start_refusal(
                 "depth", f"agents may start agents to a depth of {caps.max_depth}, not {depth}"
             )
         if not idle and self._is_full:
             limit = caps.max_concurrent
-            return _refuse_agent_start(
+            return _build_agent_start_refusal(
                 "concurrent", f"{self.running} agents are running, and {limit} may run at once"
             )
         if caps.max_total is not None and self.total >= caps.max_total and not is_resumed:
-            return _refuse_agent_start(
+            return _build_agent_start_refusal(
                 "total", f"{self.total} of the {caps.max_total} agents of this run were started"
             )
         self.running += not idle
@@ -156,7 +156,7 @@ class AgentCountLimiter:
         self.running -= 1
 
 
-def _refuse_agent_start(limit: LimitKind, sentence: str) -> BudgetRefusal:
+def _build_agent_start_refusal(limit: LimitKind, sentence: str) -> BudgetRefusal:
     return BudgetRefusal(limit=limit, scope="tree", whose="", sentence=sentence)
 
 

@@ -197,7 +197,7 @@ MailBody: TypeAlias = (
 )
 
 
-class TeammateTerminated(Struct, frozen=True, kw_only=True):
+class TeammateTerminatedNotice(Struct, frozen=True, kw_only=True):
     """Notice to the lead in a separate turn; it is never in an inbox, so it is no `MailBody`."""
 
     task: str

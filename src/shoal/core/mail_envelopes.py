@@ -30,7 +30,7 @@ class MailEnvelopeFields(Struct, frozen=True):
     color: bool
 
 
-def envelope_fields_for_kind(kind: EnvelopeKind, *, from_lead: bool) -> MailEnvelopeFields:
+def get_envelope_fields_of_mail_kind(kind: EnvelopeKind, *, from_lead: bool) -> MailEnvelopeFields:
     """Return the fields of a kind. The lead has no color. Only messages have a summary, so a message that
     looks like a body can be recognized."""
     if kind in {"message", "broadcast"}:
@@ -60,15 +60,15 @@ _BARE_KINDS = frozenset[object](
 
 def fit_mail_to_kind(mail: MailMessage, kind: EnvelopeKind, *, from_lead: bool) -> MailMessage:
     """Return the mail without the fields that its kind lacks; a message always has a summary."""
-    fields = envelope_fields_for_kind(kind, from_lead=from_lead)
+    fields = get_envelope_fields_of_mail_kind(kind, from_lead=from_lead)
     return replace(
         mail,
-        summary=(mail.summary or abbreviate_text(mail.text)) if fields.summary else None,
+        summary=(mail.summary or abbreviate_text_to_one_line(mail.text)) if fields.summary else None,
         color=mail.color if fields.color else None,
     )
 
 
-def abbreviate_text(text: str, *, limit: int = 60) -> str:
+def abbreviate_text_to_one_line(text: str, *, limit: int = 60) -> str:
     """Return a summary for a message without one."""
     line = " ".join(text[: 4 * limit].split())
     return line if len(line) <= limit else f"{line[: limit - 1].rstrip()}…"

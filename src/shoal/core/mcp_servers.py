@@ -44,11 +44,11 @@ class McpServerConfig(Struct, frozen=True, kw_only=True):
         return f"McpServerConfig({self.name}, {self.origin})"  # env and headers may hold keys
 
     @property
-    def kind(self) -> str:
+    def transport_type(self) -> str:
         return "stdio" if isinstance(self.connection, McpStdioConfig) else self.connection.transport
 
     @property
-    def prefix(self) -> str:
+    def tool_name_prefix(self) -> str:
         return format_mcp_tool_prefix(self.name)
 
 
@@ -97,11 +97,11 @@ class McpPrompt(Struct, frozen=True, kw_only=True):
 def format_mcp_tool_prefix(server: str) -> str:
     """Return the prefix of the server's tool names; rules split names at the double underscore."""
     plain = re.sub(r"_{2,}", "_", re.sub(r"[^A-Za-z0-9_-]", "_", server)).strip("_") or "server"
-    return f"{MCP_PREFIX}{_shorten_name(plain, _MAX_SERVER_NAME_LENGTH)}__"
+    return f"{MCP_PREFIX}{_shorten_mcp_name(plain, _MAX_SERVER_NAME_LENGTH)}__"
 
 
 def format_mcp_tool_name(server: str, tool: str) -> str:
-    return _shorten_name(
+    return _shorten_mcp_name(
         format_mcp_tool_prefix(server) + re.sub(r"[^A-Za-z0-9_-]", "_", tool), MAX_TOOL_NAME_LENGTH
     )
 
@@ -121,7 +121,7 @@ def matches_mcp_server_pattern(pattern: str, server: str) -> bool:
     )
 
 
-def _shorten_name(name: str, max_length: int) -> str:
+def _shorten_mcp_name(name: str, max_length: int) -> str:
     if len(name) <= max_length:
         return name
     # A hash keeps long names with the same beginning distinct.

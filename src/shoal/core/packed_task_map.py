@@ -60,7 +60,7 @@ class PackedTaskMap(MutableMapping[TaskId, V]):
         number = _parse_task_number(task)
         if (found := self._loose_values.get(number)) is not None:
             return found
-        if self._is_packed(number):
+        if self._is_task_packed(number):
             return self._read_pack(number // _PACK_SIZE)[number]
         raise KeyError(task)
 
@@ -100,7 +100,7 @@ class PackedTaskMap(MutableMapping[TaskId, V]):
     def __len__(self) -> int:
         return len(self.unfinished) + len(self._loose_values) + self._count
 
-    def list_by_number(self) -> list[V]:
+    def list_values_by_task_number(self) -> list[V]:
         values = {
             _parse_task_number(task): value for task, value in self.unfinished.items()
         } | self._loose_values
@@ -110,9 +110,9 @@ class PackedTaskMap(MutableMapping[TaskId, V]):
 
     def is_completed(self, task: str) -> bool:
         number = _parse_task_number(task)
-        return number in self._loose_values or self._is_packed(number)
+        return number in self._loose_values or self._is_task_packed(number)
 
-    def _is_packed(self, number: int) -> bool:
+    def _is_task_packed(self, number: int) -> bool:
         pack = self._packs.get(number // _PACK_SIZE)
         return pack is not None and bool(pack[0] >> number % _PACK_SIZE & 1)
 
@@ -120,7 +120,7 @@ class PackedTaskMap(MutableMapping[TaskId, V]):
         """Remove the value of a completed task; return True if there was one."""
         if self._loose_values.pop(number, None) is not None:
             return True
-        if not self._is_packed(number):
+        if not self._is_task_packed(number):
             return False
         pack_number = number // _PACK_SIZE
         values = dict(self._read_pack(pack_number))

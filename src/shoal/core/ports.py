@@ -25,7 +25,7 @@ class Model(Protocol):
     def card(self) -> ModelCard: ...
 
     async def generate_reply(self, request: ModelRequest, on_delta: DeltaListener) -> ModelReply:
-        """Return the complete reply. `on_delta` gets `AttemptStarted` before each attempt, then the deltas.
+        """Return the complete reply. `on_delta` gets `ModelAttemptStarted` before each attempt, then deltas.
 
         Raises a `ModelError`. A partially received tool call is never part of a reply.
         """
@@ -38,7 +38,7 @@ class Transcript(Protocol):
     """Conversation of one agent on disk."""
 
     def append(self, entry: TranscriptEntry) -> None:
-        """Append an entry; it is on disk when this returns. On `StoreError` the file is left intact."""
+        """Append an entry; it is on disk when this returns. On `StateFileError` the file is left intact."""
         ...
 
     def close(self) -> None: ...
@@ -82,7 +82,7 @@ class PermissionPolicy(Protocol):
 
     def remember_permission_answer(self, call: ToolUseBlock, answer: Answer) -> None: ...
 
-    def build_unreadable_filter(self, tool: str, top: str) -> Callable[[str], bool]:
+    def build_unreadable_file_filter(self, tool: str, top: str) -> Callable[[str], bool]:
         """Return a filter for a search below `top`: True for files it may not read. All are real paths."""
         ...
 
@@ -92,7 +92,7 @@ class PermissionPolicy(Protocol):
 
 
 class QuestionBroker(Protocol):
-    async def ask_person(self, question: Question) -> Answer:
+    async def ask_person_or_deny(self, question: Question) -> Answer:
         """Return the first answer from any surface, or the policy's answer if nobody is there."""
         ...
 
@@ -133,7 +133,7 @@ class Workspace(Protocol):
         """Open a regular file to read parts of it; record it as seen by size and time."""
         ...
 
-    def read_for_change(self, path: Path, *, intended: bytes | None = None) -> bytes:
+    def read_file_for_change(self, path: Path, *, intended: bytes | None = None) -> bytes:
         """Return the content as the basis of a change; refused like `write_file` of `intended`."""
         ...
 

@@ -78,18 +78,18 @@ class SecretRedactor:
     def __init__(self, environ: Mapping[str, str] | None = None) -> None:
         """Redact the values in `environ` whose names mark them as secrets."""
         secrets = [
-            (_encode_variable_value(value), name)
+            (_encode_env_variable_value(value), name)
             for name, value in (environ or {}).items()
             if len(value) >= _MIN_VALUE_LENGTH
             and is_secret_variable_name(name)
-            and not _is_harmless_value(value)
+            and not _is_harmless_variable_value(value)
         ]
         # Longest first: one value may contain another.
         secrets.sort(key=lambda pair: len(pair[0]), reverse=True)
         spellings = [
             (each[:_HEAD], each, f"[redacted: {name}]".encode())
             for value, name in secrets
-            for each in dict.fromkeys((value, _escape_json(value)))
+            for each in dict.fromkeys((value, _escape_json_string_bytes(value)))
         ]
         self._long_run_values = [each for each in spellings if _LONG_RUN in each[1].translate(_ALPHANUMERIC)]
         self._other_values = [each for each in spellings if each not in self._long_run_values]
@@ -125,7 +125,7 @@ class SecretRedactor:
         return _redact_api_keys(text, run_map, run_start)
 
 
-def _encode_variable_value(value: str) -> bytes:
+def _encode_env_variable_value(value: str) -> bytes:
     """Return the bytes of a variable; text that no variable can hold is encoded as stores encode it."""
     try:
         return value.encode("utf-8", "surrogateescape")
@@ -133,16 +133,16 @@ def _encode_variable_value(value: str) -> bytes:
         return value.encode("utf-8", "surrogatepass")
 
 
-def _is_harmless_value(value: str) -> bool:
+def _is_harmless_variable_value(value: str) -> bool:
     """Return True for a path or a number, which is not a secret itself."""
     return value.startswith(("/", "~/", "./")) or value.isdecimal()
 
 
-def _escape_json(value: bytes) -> bytes:
+def _escape_json_string_bytes(value: bytes) -> bytes:
     return value.replace(b"\\", b"\\\\").replace(b'"', b'\\"').replace(b"\n", b"\\n").replace(b"\t", b"\\t")
 
 
-def _find_all(text: bytes, mark: bytes) -> Iterator[int]:
+def _find_all_positions(text: bytes, mark: bytes) -> Iterator[int]:
     position = text.find(mark)
     while position >= 0:
         yield position
@@ -152,7 +152,7 @@ def _find_all(text: bytes, mark: bytes) -> Iterator[int]:
 def _replace_secret_value(text: bytes, value: bytes, replacement: bytes) -> bytes:
     pieces: list[bytes] = []
     copied_to = 0
-    for position in _find_all(text, value[:_HEAD]):
+    for position in _find_all_positions(text, value[:_HEAD]):
         if position < copied_to:
             continue
         size = (
@@ -213,7 +213,7 @@ def _match_api_key(text: bytes, start: int) -> tuple[int, int] | None:
 def _redact_private_key_blocks(text: bytes) -> bytes:
     pieces: list[bytes] = []
     copied_to = 0
-    for position in _find_all(text, _BEGIN):
+    for position in _find_all_positions(text, _BEGIN):
         marker = text.find(_PRIVATE, position, position + 60)
         if position < copied_to or marker < 0:
             continue

@@ -40,7 +40,7 @@ class Sandbox(Protocol):
         ...
 
     @property
-    def can_skip_asking(self) -> bool:
+    def can_skip_permission_question(self) -> bool:
         """True if the settings allow confined commands to run without a question."""
         ...
 

@@ -66,6 +66,6 @@ class SlashPromptSource(Protocol):
         ...
 
 
-def matches_skill_name(name: str, full: str) -> bool:
+def is_full_or_unprefixed_skill_name(name: str, full: str) -> bool:
     """Return True if a name is the full name, or the part of it after a colon."""
     return name == full or full.endswith(f":{name}")

@@ -8,7 +8,7 @@ from types import TracebackType
 from typing import Any
 
 
-async def exit_task_group(
+async def exit_task_group_without_wrapping(
     group: asyncio.TaskGroup,
     kind: type[BaseException] | None,
     error: BaseException | None,
@@ -21,7 +21,7 @@ async def exit_task_group(
         await group.__aexit__(None, None, None)
 
 
-async def wait_for_first_coroutine(group: asyncio.TaskGroup, *awaited: Coroutine[Any, Any, None]) -> None:
+async def race_coroutines(group: asyncio.TaskGroup, *awaited: Coroutine[Any, Any, None]) -> None:
     """Wait until one of the coroutines ends and cancel the others."""
     tasks = [group.create_task(each) for each in awaited]
     try:

@@ -34,7 +34,7 @@ class Task(Struct, frozen=True, kw_only=True):
     metadata: Mapping[str, Any] = {}
 
     @property
-    def attempt(self) -> str | None:
+    def claim_attempt(self) -> str | None:
         """Attempt that holds it; a completion by any other is stale."""
         value = self.metadata.get(ATTEMPT_KEY)
         return value if isinstance(value, str) else None
@@ -52,7 +52,7 @@ class Task(Struct, frozen=True, kw_only=True):
         return (number if rank is None else rank, number)
 
 
-def extract_stable_attempt_part(attempt: str | None) -> str:
+def extract_stable_claim_attempt_part(attempt: str | None) -> str:
     """Return the part of an attempt id that stays when its owner continues in another process."""
     return "" if attempt is None else attempt.partition("-")[2]
 
@@ -82,7 +82,7 @@ class TaskUpdate(Struct, frozen=True, kw_only=True):
 ClaimRefusalReason: TypeAlias = Literal["task_not_found", "already_claimed", "already_resolved", "blocked"]
 
 
-class ClaimResult(Struct, frozen=True, kw_only=True):
+class TaskClaimResult(Struct, frozen=True, kw_only=True):
     """Result of claiming a task; pass `attempt` with later updates."""
 
     success: bool
@@ -106,20 +106,20 @@ def find_open_blockers(task: Task, board: Mapping[TaskId, Task]) -> tuple[TaskId
 
 def find_claimable_tasks(board: Mapping[TaskId, Task]) -> list[Task]:
     """Return the tasks that are pending, unowned and unblocked, in the order of their sort keys."""
-    return sorted(_iter_claimable(board), key=lambda task: task.sort_key)
+    return sorted(_iter_claimable_tasks(board), key=lambda task: task.sort_key)
 
 
 def has_claimable_task(board: Mapping[TaskId, Task]) -> bool:
-    return next(_iter_claimable(board), None) is not None
+    return next(_iter_claimable_tasks(board), None) is not None
 
 
-def _iter_claimable(board: Mapping[TaskId, Task]) -> Iterator[Task]:
+def _iter_claimable_tasks(board: Mapping[TaskId, Task]) -> Iterator[Task]:
     for task in board.values():
         if task.status == "pending" and task.owner is None and not find_open_blockers(task, board):
             yield task
 
 
-def find_claim_refusal(
+def find_claim_refusal_reason(
     task: Task | None, board: Mapping[TaskId, Task], *, by: AgentName
 ) -> ClaimRefusalReason | None:
     """Return why `by` may not claim it, in the protocol's order of checks; the owner may claim again."""
@@ -132,17 +132,17 @@ def find_claim_refusal(
     return "blocked" if find_open_blockers(task, board) else None
 
 
-def is_legal_status_transition(old: TaskStatus, new: TaskStatus) -> bool:
+def is_legal_task_status_transition(old: TaskStatus, new: TaskStatus) -> bool:
     """Return True if the transition is legal: from `completed` only back to `pending`, else any."""
     return not (old == "completed" and new == "in_progress")
 
 
-def find_unblocked_tasks(done: TaskId, board: Mapping[TaskId, Task]) -> list[Task]:
+def find_claimable_tasks_unblocked_by(done: TaskId, board: Mapping[TaskId, Task]) -> list[Task]:
     """Return the tasks that become claimable by completing `done`, which `board` has as completed."""
     return [task for task in find_claimable_tasks(board) if done in task.blocked_by]
 
 
-def select_related_tasks(task: Task, board: Mapping[TaskId, Task]) -> dict[TaskId, Task]:
+def select_tasks_affected_by_completion(task: Task, board: Mapping[TaskId, Task]) -> dict[TaskId, Task]:
     """Return the task, the tasks it blocks, and their blockers: enough to tell what its completion frees."""
     blocked_tasks = [other for each in task.blocks if (other := board.get(each)) is not None]
     related_ids = {
@@ -153,7 +153,7 @@ def select_related_tasks(task: Task, board: Mapping[TaskId, Task]) -> dict[TaskI
     return {each: board[each] for each in related_ids if each in board}
 
 
-def find_startable_tasks(done: TaskId, board: Mapping[TaskId, Task]) -> list[Task]:
+def find_owned_tasks_unblocked_by(done: TaskId, board: Mapping[TaskId, Task]) -> list[Task]:
     """Return the owned tasks that can start now that `done` is completed."""
     return sort_tasks_by_number(
         task
@@ -184,7 +184,7 @@ def apply_task_update(task: Task, change: TaskUpdate) -> Task:
     The attempt that held it ends when its owner changes or it goes back to pending; a task put back without
     an owner has none.
     """
-    if change.status is not UNSET and change.attempt not in (None, task.attempt):
+    if change.status is not UNSET and change.attempt not in (None, task.claim_attempt):
         raise TaskUpdateRefused(
             f"Task {task.id} is no longer held by this attempt: it was given back or taken over since. "
             "Look at it again before you go on with it."
@@ -196,7 +196,7 @@ def apply_task_update(task: Task, change: TaskUpdate) -> Task:
         if (value := getattr(change, name)) is not UNSET
     }
     status = changes.get("status", task.status)
-    if not is_legal_status_transition(task.status, status):
+    if not is_legal_task_status_transition(task.status, status):
         raise TaskUpdateRefused(
             f"Task {task.id} is completed. To work on it again, set it back to pending first."
         )
@@ -214,7 +214,7 @@ def merge_task_metadata(metadata: Mapping[str, Any], new: Mapping[str, Any]) -> 
     return {key: value for key, value in {**metadata, **updates}.items() if key not in deleted}
 
 
-def apply_task_dependencies(
+def apply_added_task_dependencies(
     board: Mapping[TaskId, Task], task: TaskId, change: TaskUpdate
 ) -> dict[TaskId, Task]:
     """Return the tasks that the new dependencies change, on both sides. Raises `TaskUpdateRefused`."""
@@ -230,7 +230,7 @@ def apply_task_dependencies(
             f"There is no task {', '.join(unknown_ids)}, so nothing can wait for it or block it."
         )
     changed: dict[TaskId, Task] = {}
-    updated_board = overlay_tasks(board, changed)
+    updated_board = overlay_tasks_on_board(board, changed)
     for blocker, blocked in pairs:
         if blocker == blocked:
             raise TaskUpdateRefused(f"Task {task} cannot wait for itself.")
@@ -240,17 +240,17 @@ def apply_task_dependencies(
                 f"{blocked}: both would wait forever."
             )
         if blocker not in updated_board[blocked].blocked_by:
-            changed[blocked] = _add_dependency(updated_board[blocked], "blocked_by", blocker)
+            changed[blocked] = _add_task_dependency(updated_board[blocked], "blocked_by", blocker)
         if blocked not in updated_board[blocker].blocks:
-            changed[blocker] = _add_dependency(updated_board[blocker], "blocks", blocked)
+            changed[blocker] = _add_task_dependency(updated_board[blocker], "blocks", blocked)
     return changed
 
 
-def overlay_tasks(board: Mapping[TaskId, Task], other: dict[TaskId, Task]) -> Mapping[TaskId, Task]:
+def overlay_tasks_on_board(board: Mapping[TaskId, Task], other: dict[TaskId, Task]) -> Mapping[TaskId, Task]:
     """Return the board with the other tasks on top, without copying it."""
     return ChainMap(other, cast("MutableMapping[TaskId, Task]", board))
 
 
-def _add_dependency(task: Task, side: Literal["blocks", "blocked_by"], other: TaskId) -> Task:
+def _add_task_dependency(task: Task, side: Literal["blocks", "blocked_by"], other: TaskId) -> Task:
     existing: tuple[TaskId, ...] = getattr(task, side)
     return structs.replace(task, **{side: (*existing, other)})

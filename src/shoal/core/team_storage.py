@@ -14,7 +14,7 @@ from shoal.core.ids import AgentId
 from shoal.core.mail import MailMessage, MailPostReceipt
 from shoal.core.names import AgentName, TaskId, TeamName
 from shoal.core.roster import NewMember, RosterEntry, TeamRoster
-from shoal.core.tasks import ClaimResult, Task, TaskDraft, TaskUpdate
+from shoal.core.tasks import Task, TaskClaimResult, TaskDraft, TaskUpdate
 
 ClaimAttempts: TypeAlias = dict[tuple[AgentId, TaskId], str]
 """Attempt ids under which agents of this process hold tasks, whether claimed or assigned."""
@@ -50,7 +50,7 @@ class MailboxStore(Protocol):
         """Return the owners whose inbox may hold mail that their waiter has not seen."""
         ...
 
-    def is_foreign(self, owner: AgentName) -> bool:
+    def is_foreign_inbox(self, owner: AgentName) -> bool:
         """Return True if the inbox was created for another program."""
         ...
 
@@ -76,7 +76,7 @@ class TaskBoard(Protocol):
         """Return the tasks that are not completed, by number; completed ones cost nothing."""
         ...
 
-    async def view_tasks(self) -> Mapping[TaskId, Task]:
+    async def get_live_task_mapping(self) -> Mapping[TaskId, Task]:
         """Return a mapping of the current tasks without copying it: look up in it, do not store it."""
         ...
 
@@ -87,18 +87,18 @@ class TaskBoard(Protocol):
         """
         ...
 
-    async def claim(self, task: TaskId, *, by: AgentName) -> ClaimResult:
+    async def claim(self, task: TaskId, *, by: AgentName) -> TaskClaimResult:
         """Claim a task; exactly one of many claimants succeeds. The claim lasts as long as its holder."""
         ...
 
-    async def claim_next(self, *, by: AgentName) -> ClaimResult | None:
+    async def claim_next(self, *, by: AgentName) -> TaskClaimResult | None:
         """Claim the first claimable task; return None if there is none."""
         ...
 
     async def reclaim_owner_tasks(self, owner: AgentName) -> tuple[TaskId, ...]:
         """Reclaim the tasks that this owner held when its process died, unless another has taken them.
 
-        The attempt is the same except for the process that holds it (see `extract_attempt_mark`).
+        The attempt is the same except for its holder's process (see `extract_stable_claim_attempt_part`).
         """
         ...
 
@@ -133,7 +133,7 @@ class RosterStore(Protocol):
         of another team."""
         ...
 
-    async def read_team(self, team: TeamName) -> TeamRoster | None: ...
+    async def read_team_roster(self, team: TeamName) -> TeamRoster | None: ...
 
     async def list_teams(self) -> Sequence[TeamName]: ...
 
@@ -150,7 +150,7 @@ class RosterStore(Protocol):
     async def remove_member(self, team: TeamName, name: AgentName) -> bool: ...
 
     async def delete_team(self, team: TeamName) -> None:
-        """Delete the team's roster, inboxes and tasks. Raises `TeamBusy` while a teammate is active."""
+        """Delete roster, inboxes and tasks. Raises `TeamHasActiveMembers` while a teammate is active."""
         ...
 
     async def aclose(self) -> None: ...

@@ -34,7 +34,7 @@ class TeamTemplateSource(Struct, frozen=True, kw_only=True):
         """False for sources that may come from anyone: they must not widen permissions."""
         return self.kind not in ("project", "plugin")
 
-    def find_line(self, place: FieldPath) -> int | None:
+    def find_field_line(self, place: FieldPath) -> int | None:
         """Return the line of the field, or of the nearest enclosing one."""
         while place and place not in self.lines:
             place = place[:-1]
@@ -57,7 +57,7 @@ class TeamTemplateRole(Struct, frozen=True, kw_only=True):
     count: int = 1
 
     @property
-    def members(self) -> tuple[str, ...]:
+    def role_member_names(self) -> tuple[str, ...]:
         if self.count == 1:
             return (self.name,)
         return tuple(f"{self.name}-{number}" for number in range(1, self.count + 1))
@@ -86,8 +86,8 @@ class TeamTemplate(Struct, frozen=True, kw_only=True):
     budget_tokens: int | None = None
 
     @property
-    def members(self) -> tuple[tuple[str, TeamTemplateRole], ...]:
-        return tuple((name, role) for role in self.roles for name in role.members)
+    def members_with_roles(self) -> tuple[tuple[str, TeamTemplateRole], ...]:
+        return tuple((name, role) for role in self.roles for name in role.role_member_names)
 
     @property
     def needs_goal(self) -> bool:
@@ -134,7 +134,7 @@ class TeamTemplateProblem(Struct, frozen=True, kw_only=True):
 
     @property
     def line(self) -> int | None:
-        return self.source.find_line(self.field_path)
+        return self.source.find_field_line(self.field_path)
 
     @property
     def field(self) -> str:
@@ -161,20 +161,20 @@ def find_team_template_problems(template: TeamTemplate) -> Iterator[TeamTemplate
         return
     owners: dict[str, int] = {}
     for number, role in enumerate(template.roles):
-        if (problem := _check_role_name(role)) is not None:
+        if (problem := _explain_invalid_role_name(role)) is not None:
             yield make_problem(problem, "roles", number, "name")
-        for name in role.members:
+        for name in role.role_member_names:
             if name in owners:
-                line = template.source.find_line(("roles", owners[name], "name"))
+                line = template.source.find_field_line(("roles", owners[name], "name"))
                 first_use = f", first on line {line}" if line else ""
                 yield make_problem(
                     f"two members are named {name!r}{first_use}; rename one", "roles", number, "name"
                 )
             owners.setdefault(name, number)
-    yield from _find_task_problems(template, owners, make_problem)
+    yield from _find_template_task_problems(template, owners, make_problem)
 
 
-def _find_task_problems(
+def _find_template_task_problems(
     template: TeamTemplate, members: Mapping[str, int], make_problem: Callable[..., TeamTemplateProblem]
 ) -> Iterator[TeamTemplateProblem]:
     keys: dict[str, int] = {}
@@ -189,7 +189,7 @@ def _find_task_problems(
                 what = f"there is no task with the key {key!r}; there are: {', '.join(keys)}"
                 yield make_problem(what, "tasks", number, "blockedBy")
         if task.owner in multi_member_roles:
-            member_names = ", ".join(multi_member_roles[task.owner].members)
+            member_names = ", ".join(multi_member_roles[task.owner].role_member_names)
             what = f"{task.owner} has several members: name one of {member_names}, or leave owner out"
             yield make_problem(what, "tasks", number, "owner")
         elif task.owner is not None and task.owner not in members:
@@ -197,14 +197,14 @@ def _find_task_problems(
             yield make_problem(
                 f"no role is named {task.owner!r}; there are: {listing}", "tasks", number, "owner"
             )
-    cycle = _find_task_cycle(template.tasks)
+    cycle = _find_template_task_cycle(template.tasks)
     if cycle:
         cycle_text = " → ".join((*cycle, cycle[0]))
         what = f"these tasks wait for each other for ever: {cycle_text}; take one of them out of blockedBy"
         yield make_problem(what, "tasks", keys[cycle[0]], "blockedBy")
 
 
-def _find_task_cycle(tasks: Sequence[TeamTemplateTask]) -> tuple[str, ...]:
+def _find_template_task_cycle(tasks: Sequence[TeamTemplateTask]) -> tuple[str, ...]:
     """Return the keys of tasks that block each other in a cycle; empty if there is none."""
     blockers = {task.key: task.blocked_by for task in tasks}
     checked: set[str] = set()
@@ -224,11 +224,11 @@ def _find_task_cycle(tasks: Sequence[TeamTemplateTask]) -> tuple[str, ...]:
     return ()
 
 
-def _check_role_name(role: TeamTemplateRole) -> str | None:
+def _explain_invalid_role_name(role: TeamTemplateRole) -> str | None:
     if role.name in RESERVED_NAMES:
         return f"{role.name!r} is kept for the program itself; choose another"
     try:
-        parse_agent_name(role.members[-1])
+        parse_agent_name(role.role_member_names[-1])
     except InvalidName as error:
         return str(error).rstrip(".")
     return None

@@ -30,7 +30,7 @@ class SpawnedTeammate(Struct, frozen=True, kw_only=True):
     resolved: ResolvedAgentSettings
 
 
-class PostedMessage(Struct, frozen=True, kw_only=True):
+class PostedTeamMessage(Struct, frozen=True, kw_only=True):
     """Message that is in an inbox."""
 
     sender: AgentName
@@ -74,7 +74,7 @@ class TeamOperations(Protocol):
 
     async def send_message(
         self, to: str, text: str, summary: str, context: ToolContext, *, fyi: bool = False
-    ) -> tuple[PostedMessage, ...] | None:
+    ) -> tuple[PostedTeamMessage, ...] | None:
         """Send to a member, the lead or everybody (`*`). An `fyi` message wakes nobody.
 
         Returns None if no team is concerned.

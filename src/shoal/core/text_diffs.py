@@ -10,10 +10,10 @@ _MAX_DIFF_LINES = 60
 _MAX_LINE_WIDTH = 240
 
 
-def format_diff(old: str, new: str) -> str:
+def format_unified_diff(old: str, new: str) -> str:
     """Return a unified diff without file names; a long one is cut, with a marker."""
     before, after = old.splitlines(), new.splitlines()
-    prefix, suffix = _count_common_lines(before, after)
+    prefix, suffix = _count_common_edge_lines(before, after)
     removed, added = before[prefix : len(before) - suffix], after[prefix : len(after) - suffix]
     if not removed and not added:
         return "(the same lines; only line ends or the end of the file differ)"
@@ -22,7 +22,9 @@ def format_diff(old: str, new: str) -> str:
     offset = max(0, prefix - _CONTEXT)
     trailing = max(0, suffix - _CONTEXT)
     hunks = list(
-        _format_hunks(before[offset : len(before) - trailing], after[offset : len(after) - trailing], offset)
+        _format_diff_hunks(
+            before[offset : len(before) - trailing], after[offset : len(after) - trailing], offset
+        )
     )
     if len(hunks) > _MAX_DIFF_LINES:
         hunks = [*hunks[:_MAX_DIFF_LINES], f"… {len(hunks) - _MAX_DIFF_LINES} more lines of difference"]
@@ -32,7 +34,7 @@ def format_diff(old: str, new: str) -> str:
 def count_changed_lines(old: str, new: str) -> tuple[int, int]:
     """Return the numbers of added and removed lines; all differing lines if there are too many to compare."""
     before, after = old.splitlines(), new.splitlines()
-    prefix, suffix = _count_common_lines(before, after)
+    prefix, suffix = _count_common_edge_lines(before, after)
     removed, added = before[prefix : len(before) - suffix], after[prefix : len(after) - suffix]
     if not removed or not added or max(len(removed), len(added)) > _MAX_COMPARED_LINES:
         return len(added), len(removed)
@@ -42,7 +44,7 @@ def count_changed_lines(old: str, new: str) -> tuple[int, int]:
     return len(added) - same, len(removed) - same
 
 
-def _count_common_lines(before: Sequence[str], after: Sequence[str]) -> tuple[int, int]:
+def _count_common_edge_lines(before: Sequence[str], after: Sequence[str]) -> tuple[int, int]:
     """Return the numbers of equal lines at the start and, of the rest, at the end."""
     max_common = min(len(before), len(after))
     start = 0
@@ -54,7 +56,7 @@ def _count_common_lines(before: Sequence[str], after: Sequence[str]) -> tuple[in
     return start, end
 
 
-def _format_hunks(before: Sequence[str], after: Sequence[str], offset: int) -> Iterator[str]:
+def _format_diff_hunks(before: Sequence[str], after: Sequence[str], offset: int) -> Iterator[str]:
     import difflib
 
     for group in difflib.SequenceMatcher(None, before, after).get_grouped_opcodes(_CONTEXT):
@@ -64,11 +66,11 @@ def _format_hunks(before: Sequence[str], after: Sequence[str], offset: int) -> I
         yield f"@@ -{old_span} +{new_span} @@"
         for kind, old_from, old_to, new_from, new_to in group:
             if kind == "equal":
-                yield from (f" {_truncate_line(line)}" for line in before[old_from:old_to])
+                yield from (f" {_truncate_diff_line(line)}" for line in before[old_from:old_to])
                 continue
-            yield from (f"-{_truncate_line(line)}" for line in before[old_from:old_to])
-            yield from (f"+{_truncate_line(line)}" for line in after[new_from:new_to])
+            yield from (f"-{_truncate_diff_line(line)}" for line in before[old_from:old_to])
+            yield from (f"+{_truncate_diff_line(line)}" for line in after[new_from:new_to])
 
 
-def _truncate_line(line: str) -> str:
+def _truncate_diff_line(line: str) -> str:
     return line if len(line) <= _MAX_LINE_WIDTH else f"{line[:_MAX_LINE_WIDTH]}… ({len(line)} characters)"

@@ -34,7 +34,7 @@ def format_token_count(number: int) -> str:
     return f"{number / 1_000_000:.1f}M"
 
 
-def format_quantity(number: int, noun: str) -> str:
+def format_count_with_noun(number: int, noun: str) -> str:
     """Format a number with its noun: 1 call, 2 calls."""
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 

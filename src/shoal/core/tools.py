@@ -40,7 +40,7 @@ class ToolOutput(Struct, frozen=True, kw_only=True):
         return "\n".join(block.text for block in self.content if isinstance(block, TextBlock))
 
 
-def error_output(why: str) -> ToolOutput:
+def create_tool_error_output(why: str) -> ToolOutput:
     """Create an error output that the model can act on."""
     return ToolOutput(content=why, is_error=True)
 

@@ -75,13 +75,13 @@ def resolve_model(
     `provider` resolves a bare alias, and is the default for a name that implies no provider. `models` and
     `aliases` come from the user's settings. Raises `UnknownModel` or `SettingsError`.
     """
-    overrides = {key: parse_model_entry(key, value) for key, value in (models or {}).items()}
+    overrides = {key: parse_model_settings_entry(key, value) for key, value in (models or {}).items()}
     name = (aliases or {}).get(name, name).strip()
     named_provider, model = _split_provider_prefix(name)
-    chosen_provider = named_provider or _guess_provider(model, overrides) or provider
-    if model in _list_alias_names():
+    chosen_provider = named_provider or _guess_model_provider(model, overrides) or provider
+    if model in _list_model_alias_names():
         chosen_provider = named_provider or provider or "anthropic"
-        model = _find_aliases(chosen_provider).get(model, model)
+        model = _find_model_aliases(chosen_provider).get(model, model)
     if chosen_provider is None or not model:
         raise _build_unknown_model_error(name, overrides)
     return ResolvedModel(chosen_provider, model, get_model_card(chosen_provider, model, overrides=overrides))
@@ -93,16 +93,16 @@ def list_equivalent_model_names(card: ModelCard) -> set[str]:
     An alias does if the model belongs to its family. Every alias does if the provider has no model for it, or
     if the model is in no list: a self-hosted server does not have the vendor's other models.
     """
-    aliases = _find_aliases(card.provider) if _find_catalogue_entries(card.provider, card.id) else {}
+    aliases = _find_model_aliases(card.provider) if _find_catalogue_entries(card.provider, card.id) else {}
     other_aliases = {
         alias for alias, model in aliases.items() if _get_model_family(model) != _get_model_family(card.id)
     }
-    return {card.id, f"{card.provider}:{card.id}"} | (_list_alias_names() - other_aliases)
+    return {card.id, f"{card.provider}:{card.id}"} | (_list_model_alias_names() - other_aliases)
 
 
 def qualify_model_alias(name: str, card: ModelCard) -> str:
     """Return the name for `resolve_model`, with a bare alias bound to the current model's provider."""
-    return f"{card.provider}:{name}" if name in _find_aliases(card.provider) else name
+    return f"{card.provider}:{name}" if name in _find_model_aliases(card.provider) else name
 
 
 def get_model_card(
@@ -112,15 +112,17 @@ def get_model_card(
     values: dict[str, Any] = {}
     for row in (
         *reversed(_find_catalogue_entries(provider, model)),
-        *_find_override_entries(provider, model, overrides or {}),
+        *_find_model_override_entries(provider, model, overrides or {}),
     ):
         fields = ((field, getattr(row, field)) for field in row.__struct_fields__)
         values |= {field: value for field, value in fields if value is not None}
     card: dict[str, Any] = {
         field: values[field] for field in ("window", "max_output", "images", "tools") if field in values
     }
-    api = next((row.api for row in _find_override_entries(provider, model, overrides or {}) if row.api), None)
-    return ModelCard(id=model, provider=provider, price=_build_price(values), api=api, **card)
+    api = next(
+        (row.api for row in _find_model_override_entries(provider, model, overrides or {}) if row.api), None
+    )
+    return ModelCard(id=model, provider=provider, price=_build_token_price(values), api=api, **card)
 
 
 def select_openai_api(provider: str, card: ModelCard, base_url: str) -> Literal["chat", "responses"] | None:
@@ -143,15 +145,15 @@ def is_local_url(base_url: str) -> bool:
     return urlsplit(base_url).hostname in ("localhost", "127.0.0.1", "::1")
 
 
-def _find_aliases(provider: str) -> dict[str, str]:
-    return _load_model_catalogue().aliases.get(_get_maker(provider), {})
+def _find_model_aliases(provider: str) -> dict[str, str]:
+    return _load_model_catalogue().aliases.get(_get_catalogue_provider(provider), {})
 
 
-def _get_maker(provider: str) -> str:
+def _get_catalogue_provider(provider: str) -> str:
     return "openai" if provider == "openai-responses" else provider
 
 
-def parse_model_entry(name: str, value: Any) -> ModelCatalogueEntry:
+def parse_model_settings_entry(name: str, value: Any) -> ModelCatalogueEntry:
     """Parse a model entry of the user's settings."""
     try:
         return msgspec.convert(value, ModelCatalogueEntry)
@@ -162,23 +164,27 @@ def parse_model_entry(name: str, value: Any) -> ModelCatalogueEntry:
         ) from error
 
 
-def list_known_models(provider: str) -> list[str]:
+def list_catalogue_model_ids(provider: str) -> list[str]:
     """Return the ids that have their own entry, not only one for their family."""
-    return [name for name in _load_model_catalogue().models.get(_get_maker(provider), {}) if "*" not in name]
+    return [
+        name
+        for name in _load_model_catalogue().models.get(_get_catalogue_provider(provider), {})
+        if "*" not in name
+    ]
 
 
 def get_model_aliases(provider: str) -> Mapping[str, str]:
-    return _find_aliases(provider)
+    return _find_model_aliases(provider)
 
 
-def suggest_models(name: str, *, overrides: Mapping[str, Any] | None = None) -> list[str]:
+def suggest_similar_model_names(name: str, *, overrides: Mapping[str, Any] | None = None) -> list[str]:
     """Return similar names that the user may have meant."""
     from difflib import get_close_matches
 
     by_provider = _load_model_catalogue().models
     names = {model for provider in by_provider.values() for model in provider if "*" not in model}
     model_name = name.partition(":")[2] if name.partition(":")[0] in PROVIDERS else name
-    candidates = sorted({*names, *_list_alias_names(), *(overrides or {})} - {name, model_name})
+    candidates = sorted({*names, *_list_model_alias_names(), *(overrides or {})} - {name, model_name})
     return get_close_matches(model_name.lower(), candidates, n=3, cutoff=0.7)
 
 
@@ -196,7 +202,7 @@ def _get_model_family(model: str) -> str:
     return "-".join(word for word in words if not word.isdigit())
 
 
-def _list_alias_names() -> set[str]:
+def _list_model_alias_names() -> set[str]:
     return {alias for aliases in _load_model_catalogue().aliases.values() for alias in aliases}
 
 
@@ -205,7 +211,7 @@ def _split_provider_prefix(name: str) -> tuple[str | None, str]:
     return (head, rest) if colon and head in PROVIDERS else (None, name)
 
 
-def _guess_provider(model: str, overrides: Mapping[str, ModelCatalogueEntry]) -> str | None:
+def _guess_model_provider(model: str, overrides: Mapping[str, ModelCatalogueEntry]) -> str | None:
     if model in overrides and overrides[model].provider is not None:
         return overrides[model].provider
     if model.startswith("claude"):
@@ -218,7 +224,7 @@ def _guess_provider(model: str, overrides: Mapping[str, ModelCatalogueEntry]) ->
 
 
 def _build_unknown_model_error(name: str, overrides: Mapping[str, ModelCatalogueEntry]) -> UnknownModel:
-    close = suggest_models(name, overrides=overrides)
+    close = suggest_similar_model_names(name, overrides=overrides)
     hint = f" Did you mean {' or '.join(close)}?" if close else ""
     return UnknownModel(
         f"There is no model {name!r}.{hint} Write provider:name, where the provider is one of "
@@ -227,7 +233,7 @@ def _build_unknown_model_error(name: str, overrides: Mapping[str, ModelCatalogue
     )
 
 
-def _find_override_entries(
+def _find_model_override_entries(
     provider: str, model: str, overrides: Mapping[str, ModelCatalogueEntry]
 ) -> list[ModelCatalogueEntry]:
     return [overrides[name] for name in (model, f"{provider}:{model}") if name in overrides]
@@ -242,14 +248,14 @@ def _find_catalogue_entries(provider: str, model: str) -> list[ModelCatalogueEnt
         maker, _, model = model.partition(":")[0].rpartition("/")
         provider = maker
         model = model.replace(".", "-") if maker == "anthropic" else model
-    table = _load_model_catalogue().models.get(_get_maker(provider), {})
+    table = _load_model_catalogue().models.get(_get_catalogue_provider(provider), {})
     base_name = _VERSION_SUFFIX.sub("", model)
     exact = [table[name] for name in dict.fromkeys((model, base_name)) if name in table]
     families = [row for name, row in table.items() if "*" in name and fnmatchcase(model, name)]
     return exact + families
 
 
-def _build_price(values: Mapping[str, Any]) -> TokenPrice | None:
+def _build_token_price(values: Mapping[str, Any]) -> TokenPrice | None:
     if "input" not in values or "output" not in values:
         return None
     beyond: LongPromptPriceEntry | None = values.get("beyond")

@@ -62,7 +62,7 @@ def build_chat_body(request: ModelRequest, card: ModelCard, dialect: ChatServerD
         "model": card.id,
         "stream": True,
         "stream_options": {"include_usage": True},
-        **_build_limit_fields(request, card, dialect),
+        **_build_length_and_thinking_fields(request, card, dialect),
     }
     if request.tools:
         body["tools"] = [
@@ -114,7 +114,9 @@ def _add_cache_breakpoints(messages: list[dict[str, Any]]) -> None:
             messages[index]["content"] = [*parts[:-1], {**parts[-1], "cache_control": {"type": "ephemeral"}}]
 
 
-def _build_limit_fields(request: ModelRequest, card: ModelCard, dialect: ChatServerDialect) -> dict[str, Any]:
+def _build_length_and_thinking_fields(
+    request: ModelRequest, card: ModelCard, dialect: ChatServerDialect
+) -> dict[str, Any]:
     limits: dict[str, Any] = {}
     if request.max_tokens is not None or dialect.always_limited:
         limits[dialect.limit] = min(request.max_tokens or card.max_output, card.max_output)
@@ -170,7 +172,7 @@ def _encode_user_turn(blocks: list[ContentBlock]) -> Iterator[dict[str, Any]]:
             case _:
                 pass
     if visible:
-        yield {"role": "user", "content": _encode_parts(visible)}
+        yield {"role": "user", "content": _encode_chat_content_parts(visible)}
 
 
 def format_chat_tool_result(result: ToolResultBlock) -> str:
@@ -179,7 +181,7 @@ def format_chat_tool_result(result: ToolResultBlock) -> str:
     return f"Error: {text}" if result.is_error and not text.lower().startswith("error") else text
 
 
-def _encode_parts(blocks: Iterable[TextBlock | ImageBlock]) -> str | list[dict[str, Any]]:
+def _encode_chat_content_parts(blocks: Iterable[TextBlock | ImageBlock]) -> str | list[dict[str, Any]]:
     """Return plain text if there is nothing else: some servers do not support parts."""
     blocks = list(blocks)
     if all(isinstance(block, TextBlock) for block in blocks):
@@ -187,12 +189,12 @@ def _encode_parts(blocks: Iterable[TextBlock | ImageBlock]) -> str | list[dict[s
     return [
         {"type": "text", "text": block.text}
         if isinstance(block, TextBlock)
-        else {"type": "image_url", "image_url": {"url": build_image_data_url(block)}}
+        else {"type": "image_url", "image_url": {"url": build_image_url(block)}}
         for block in blocks
     ]
 
 
-def build_image_data_url(image: ImageBlock) -> str:
+def build_image_url(image: ImageBlock) -> str:
     source = image.source
     if isinstance(source, Base64ImageSource):
         return f"data:{source.media_type};base64,{source.data}"

@@ -8,9 +8,9 @@ from typing import Any
 from shoal.core.messages import ContentBlock, Message, TextBlock, ThinkingBlock, ToolUseBlock
 from shoal.core.model_requests import ModelReply, StopReason, TextDelta, ThinkingDelta, ToolInputDelta
 from shoal.core.usage import Usage
-from shoal.models.messages_stream import parse_tool_input
+from shoal.models.messages_stream import parse_tool_input_json
 from shoal.models.model_errors import ModelRequestTarget, build_stream_event_error
-from shoal.models.provider_json import encode_json, parse_token_count, require_text
+from shoal.models.provider_json import encode_json, parse_token_count, require_text_or_none
 from shoal.models.reply_assembler import ReplyAssembler
 
 _STOP_REASONS: Mapping[str, StopReason] = {
@@ -57,39 +57,39 @@ class ChatReplyAssembler(ReplyAssembler):
         """Return True if the reply is complete without an end mark, which some servers omit."""
         return self.done or (self._finish_reason is not None and self._usage is not None)
 
-    def _handle_event(self, event: Mapping[str, Any]) -> None:
+    def _handle_stream_event(self, event: Mapping[str, Any]) -> None:
         if event.get("error"):
             raise build_stream_event_error(self._target, event["error"])
-        self._id = self._id or require_text(event.get("id"))
-        self._model = require_text(event.get("model")) or self._model
+        self._id = self._id or require_text_or_none(event.get("id"))
+        self._model = require_text_or_none(event.get("model")) or self._model
         # Counts are cumulative if a server repeats them.
         if usage := event.get("usage"):
-            self._usage, self._parsed_usage = usage, _parse_usage(usage)
+            self._usage, self._parsed_usage = usage, _parse_chat_usage(usage)
         for choice in event.get("choices") or ():
             if choice.get("index"):
                 continue
-            self._finish_reason = require_text(choice.get("finish_reason")) or self._finish_reason
+            self._finish_reason = require_text_or_none(choice.get("finish_reason")) or self._finish_reason
             self._add_delta(choice.get("delta") or choice.get("message") or {})
 
     def _add_delta(self, delta: Mapping[str, Any]) -> None:
         if thinking := delta.get("reasoning_content") or delta.get("reasoning"):
-            self._thinking.append(_extract_text(thinking))
+            self._thinking.append(_extract_chat_content_text(thinking))
             self.deltas.append(ThinkingDelta(self._thinking[-1]))
         if refusal := delta.get("refusal"):
             self._is_refusal = True
-            self._text.append(_extract_text(refusal))
+            self._text.append(_extract_chat_content_text(refusal))
             self.deltas.append(TextDelta(self._text[-1]))
         if content := delta.get("content"):
-            self._text.append(_extract_text(content))
+            self._text.append(_extract_chat_content_text(content))
             self.deltas.append(TextDelta(self._text[-1]))
         for part in delta.get("tool_calls") or ():
             self._add_tool_call_part(part)
 
     def _add_tool_call_part(self, part: Mapping[str, Any]) -> None:
         function = part.get("function") or {}
-        call = self._find_or_open_call(part, require_text(function.get("name")))
-        call.id = require_text(part.get("id")) or call.id
-        call.name = require_text(function.get("name")) or call.name
+        call = self._find_or_open_tool_call(part, require_text_or_none(function.get("name")))
+        call.id = require_text_or_none(part.get("id")) or call.id
+        call.name = require_text_or_none(function.get("name")) or call.name
         arguments = function.get("arguments") or ""
         if not isinstance(arguments, str):  # some servers send the object itself
             arguments = encode_json(arguments).decode()
@@ -97,9 +97,9 @@ class ChatReplyAssembler(ReplyAssembler):
         call.size += len(arguments)
         self.deltas.append(ToolInputDelta(name=call.name, size=call.size))
 
-    def _find_or_open_call(self, part: Mapping[str, Any], name: str) -> _PartialToolCall:
+    def _find_or_open_tool_call(self, part: Mapping[str, Any], name: str) -> _PartialToolCall:
         """Return the call that the part continues, or a new one."""
-        index, call_id = part.get("index"), require_text(part.get("id"))
+        index, call_id = part.get("index"), require_text_or_none(part.get("id"))
         if isinstance(index, int):
             open_call = self._open_calls.get(index)
             # Some servers give every call the same index, others give every part of a call another id.
@@ -129,7 +129,9 @@ class ChatReplyAssembler(ReplyAssembler):
         for call, call_id in zip(calls, ids, strict=True):
             is_cut = self._finish_reason == "length" and call is calls[-1]
             raw = "".join(call.arguments)
-            content.append(ToolUseBlock(id=call_id, name=call.name, input=parse_tool_input(raw, cut=is_cut)))
+            content.append(
+                ToolUseBlock(id=call_id, name=call.name, input=parse_tool_input_json(raw, cut=is_cut))
+            )
         return ModelReply(
             message=Message(role="assistant", content=tuple(content)),
             usage=self._parsed_usage,
@@ -161,13 +163,13 @@ def assign_tool_call_ids(given: Sequence[str], history: Sequence[Message]) -> It
         yield unique_id
 
 
-def _extract_text(content: Any) -> str:
+def _extract_chat_content_text(content: Any) -> str:
     if isinstance(content, str):
         return content
     return "".join(part.get("text") or "" for part in content)
 
 
-def _parse_usage(raw: Mapping[str, Any]) -> Usage:
+def _parse_chat_usage(raw: Mapping[str, Any]) -> Usage:
     details = raw.get("prompt_tokens_details") or {}
     cache_read = parse_token_count(details.get("cached_tokens") or raw.get("prompt_cache_hit_tokens"))
     cache_written = parse_token_count(details.get("cache_write_tokens"))

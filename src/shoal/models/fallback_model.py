@@ -17,7 +17,7 @@ MAX_FAILURES = 2
 """Failures of one request before it goes to the fallback."""
 
 
-class _FailureLimitReached(Exception):
+class _PrimaryModelFailureLimitReached(Exception):
     """The primary model has failed often enough."""
 
 
@@ -37,12 +37,12 @@ class FallbackModel:
         async def forward_delta_until_limit(delta: StreamDelta) -> None:
             await on_delta(delta)
             if isinstance(delta, ModelRetryScheduled) and delta.attempt >= MAX_FAILURES:
-                raise _FailureLimitReached
+                raise _PrimaryModelFailureLimitReached
 
         if not self._switched:
             try:
                 return await self._primary.generate_reply(request, forward_delta_until_limit)
-            except (_FailureLimitReached, TransientModelError):
+            except (_PrimaryModelFailureLimitReached, TransientModelError):
                 self._switched = True
         return await self._fallback.generate_reply(request, on_delta)
 

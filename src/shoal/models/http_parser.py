@@ -72,7 +72,7 @@ class HttpResponseParser:
                     raise MalformedHttpResponse(f"it begins with {data[:40]!r}")
                 self._pending = data
                 return b""
-            head = _parse_head(text)
+            head = _parse_http_response_head(text)
             if head.status >= 200 or head.status == 101:
                 self._begin_body(head)
                 return rest
@@ -120,11 +120,11 @@ class HttpResponseParser:
                         raise MalformedHttpResponse("a chunk's size does not end")
                     self._pending = data[position:]
                     break
-                self._begin_chunk(data[position:end])
+                self._parse_chunk_size_line(data[position:end])
                 position = end + 2
         return body[0] if len(body) == 1 else b"".join(body)
 
-    def _begin_chunk(self, line: bytes) -> None:
+    def _parse_chunk_size_line(self, line: bytes) -> None:
         if self._in_trailers:
             self.is_complete = not line
             return
@@ -139,7 +139,7 @@ class HttpResponseParser:
             self._remaining = size + 2
 
 
-def _parse_head(text: bytes) -> HttpResponseHead:
+def _parse_http_response_head(text: bytes) -> HttpResponseHead:
     status_line, *lines = text.decode("latin-1").split("\r\n")
     version, _, rest = status_line.partition(" ")
     code = rest[:3]

@@ -52,7 +52,11 @@ def build_messages_body(request: ModelRequest, card: ModelCard) -> dict[str, Any
     previous one cached, and caches what the next one reads. Text after tool results gets one before it too:
     siblings that differ only in that text share the rest. A remaining breakpoint goes on the tools.
     """
-    body: dict[str, Any] = {"model": card.id, "stream": True, **_build_limit_fields(request, card)}
+    body: dict[str, Any] = {
+        "model": card.id,
+        "stream": True,
+        **_build_length_and_thinking_fields(request, card),
+    }
     if request.tools:
         tools = [
             {"name": tool.name, "description": tool.description, "input_schema": tool.input_schema}
@@ -88,7 +92,7 @@ def _add_cache_breakpoints(turns: list[list[Any]]) -> int:
     return len(ends)
 
 
-def _build_limit_fields(request: ModelRequest, card: ModelCard) -> dict[str, Any]:
+def _build_length_and_thinking_fields(request: ModelRequest, card: ModelCard) -> dict[str, Any]:
     """Return the limits on length, thinking and temperature in the form this model generation expects."""
     limits: dict[str, Any] = {"max_tokens": min(request.max_tokens or card.max_output, card.max_output)}
     version = parse_model_version(card.id)

@@ -17,14 +17,14 @@ from shoal.core.messages import (
 from shoal.core.model_requests import ModelReply, StopReason, TextDelta, ThinkingDelta, ToolInputDelta
 from shoal.core.usage import Usage
 from shoal.models.model_errors import ModelRequestTarget, build_stream_event_error
-from shoal.models.provider_json import decode_json, parse_token_count, require_text
+from shoal.models.provider_json import decode_json, parse_token_count, require_text_or_none
 from shoal.models.reply_assembler import ReplyAssembler
 
 _STOP_REASONS = frozenset(get_args(StopReason))
 _USAGE_FIELDS = Usage.__struct_fields__
 
 
-def parse_tool_input(raw: str, *, cut: bool = False) -> dict[str, Any]:
+def parse_tool_input_json(raw: str, *, cut: bool = False) -> dict[str, Any]:
     """Parse a call's arguments; anything but a JSON object is kept raw, and the call is not run.
 
     `cut`: the reply hit its token limit here, so that "no arguments" may mean "none yet".
@@ -60,7 +60,7 @@ class MessagesReplyAssembler(ReplyAssembler):
         self._id = ""
         self._model = ""
 
-    def _handle_event(self, event: Mapping[str, Any]) -> None:
+    def _handle_stream_event(self, event: Mapping[str, Any]) -> None:
         match event.get("type"):
             case "content_block_delta":
                 self._add_delta(self._parts[event["index"]], event["delta"])
@@ -68,11 +68,13 @@ class MessagesReplyAssembler(ReplyAssembler):
                 self._start_block(event["index"], event["content_block"])
             case "message_start":
                 message = event["message"]
-                self._id = require_text(message.get("id"))
-                self._model = require_text(message.get("model"))
+                self._id = require_text_or_none(message.get("id"))
+                self._model = require_text_or_none(message.get("model"))
                 self._update_usage(message.get("usage"))
             case "message_delta":
-                self._stop_reason = require_text(event["delta"].get("stop_reason")) or self._stop_reason
+                self._stop_reason = (
+                    require_text_or_none(event["delta"].get("stop_reason")) or self._stop_reason
+                )
                 self._update_usage(event.get("usage"))
             case "message_stop":
                 self.done = True
@@ -89,7 +91,7 @@ class MessagesReplyAssembler(ReplyAssembler):
                 self._usage[name] = parse_token_count(count)
 
     def _start_block(self, index: int, first: Mapping[str, Any]) -> None:
-        part = self._parts[int(index)] = _PartialContentBlock(_validate_block_start(first))
+        part = self._parts[int(index)] = _PartialContentBlock(_validate_content_block_start(first))
         if part.kind == "text" and first.get("text"):
             self._add_delta(part, {"type": "text_delta", "text": first["text"]})
         elif part.kind == "thinking" and first.get("thinking"):
@@ -100,18 +102,18 @@ class MessagesReplyAssembler(ReplyAssembler):
     def _add_delta(self, part: _PartialContentBlock, delta: Mapping[str, Any]) -> None:
         match delta.get("type"):
             case "text_delta":
-                part.pieces.append(require_text(delta["text"]))
+                part.pieces.append(require_text_or_none(delta["text"]))
                 self.deltas.append(TextDelta(part.pieces[-1]))
             case "input_json_delta":
-                part.pieces.append(require_text(delta["partial_json"]))
+                part.pieces.append(require_text_or_none(delta["partial_json"]))
                 part.size += len(part.pieces[-1])
                 if part.kind == "tool_use":
                     self.deltas.append(ToolInputDelta(name=part.start["name"], size=part.size))
             case "thinking_delta":
-                part.pieces.append(require_text(delta["thinking"]))
+                part.pieces.append(require_text_or_none(delta["thinking"]))
                 self.deltas.append(ThinkingDelta(part.pieces[-1]))
             case "signature_delta":
-                part.signature.append(require_text(delta["signature"]))
+                part.signature.append(require_text_or_none(delta["signature"]))
             case _:
                 pass
 
@@ -140,13 +142,13 @@ class MessagesReplyAssembler(ReplyAssembler):
         return cast("StopReason", self._stop_reason) if self._stop_reason in _STOP_REASONS else "end_turn"
 
 
-def _validate_block_start(first: Mapping[str, Any]) -> Mapping[str, Any]:
+def _validate_content_block_start(first: Mapping[str, Any]) -> Mapping[str, Any]:
     """Check the start of a block; raises KeyError or TypeError if a field is missing or not text."""
     required = {"tool_use": ("name", "id"), "redacted_thinking": ("data",)}.get(
-        require_text(first.get("type")), ()
+        require_text_or_none(first.get("type")), ()
     )
     for name in (*required, "signature"):
-        require_text(first[name] if name in required else first.get(name))
+        require_text_or_none(first[name] if name in required else first.get(name))
     if not isinstance(first.get("input", {}), dict | None):
         raise TypeError("its input is no object")
     return first
@@ -167,7 +169,9 @@ def _build_content_block(part: _PartialContentBlock, *, cut: bool) -> ContentBlo
             return ToolUseBlock(
                 id=part.start["id"],
                 name=part.start["name"],
-                input=dict(initial_input) if initial_input and not text else parse_tool_input(text, cut=cut),
+                input=dict(initial_input)
+                if initial_input and not text
+                else parse_tool_input_json(text, cut=cut),
             )
         case _:
             return None

@@ -13,7 +13,7 @@ from shoal.core.clock import Clock
 from shoal.core.errors import BadReply, BadRequest, ConnectionLost, ModelError, StreamCut, StreamStalled
 from shoal.models.http_connection import HttpConnection, HttpConnectionPool
 from shoal.models.http_parser import HttpResponseHead, HttpResponseParser, MalformedHttpResponse
-from shoal.models.model_errors import ModelRequestTarget, build_non_stream_error, build_response_error
+from shoal.models.model_errors import ModelRequestTarget, build_model_response_error, build_non_stream_error
 from shoal.models.provider_json import decode_json
 
 _MAX_ERROR_BYTES = 64 * 1024
@@ -36,7 +36,7 @@ class HttpDeadlines(Struct, frozen=True, kw_only=True):
     total: float = 3600.0
 
 
-class _StaleConnection(Exception):
+class _StaleConnectionError(Exception):
     """A reused connection ended at once, without a byte of an answer."""
 
 
@@ -55,7 +55,7 @@ class ModelEndpoint:
         url = urlsplit(target.url)
         try:
             self._pool = HttpConnectionPool(url, clock, proxy=proxy)
-            head = _build_request_head(url, headers)
+            head = _build_http_request_head(url, headers)
         except ValueError as error:
             raise target.build_error(BadRequest, f"A request cannot be made: {error}.") from error
         self.target = target
@@ -70,16 +70,16 @@ class ModelEndpoint:
         """
         try:
             async with self._clock.deadline(self._deadlines.total):
-                await self._post_with_retry(body, on_chunk)
+                await self._post_retrying_stale_connection(body, on_chunk)
         except TimeoutError:
-            raise self._build_error(
+            raise self._build_endpoint_error(
                 StreamStalled, f"gave no whole answer in {self._deadlines.total:g} s"
             ) from None
 
-    async def _post_with_retry(self, body: bytes, on_chunk: ChunkHandler) -> None:
+    async def _post_retrying_stale_connection(self, body: bytes, on_chunk: ChunkHandler) -> None:
         try:
             await self._post_once(body, on_chunk)
-        except _StaleConnection:
+        except _StaleConnectionError:
             # The server closed the idle connection: the request was never accepted, so it may be sent again.
             self._pool.close()
             await self._post_once(body, on_chunk)
@@ -88,9 +88,9 @@ class ModelEndpoint:
         connection = await self._acquire_connection()
         try:
             connection.write_bytes(b"%s%d\r\n\r\n" % (self._head, len(body)), body)
-            await self._read_answer(connection, on_chunk)
+            await self._read_response(connection, on_chunk)
         except MalformedHttpResponse as error:
-            raise self._build_error(BadReply, f"does not answer in HTTP/1.1: {error}") from error
+            raise self._build_endpoint_error(BadReply, f"does not answer in HTTP/1.1: {error}") from error
         finally:
             self._pool.release(connection)
 
@@ -99,25 +99,27 @@ class ModelEndpoint:
             return await self._pool.acquire(timeout=self._deadlines.connect)
         except TimeoutError:
             limit = f"{self._deadlines.connect:g} s"
-            raise self._build_error(ConnectionLost, f"did not take a connection within {limit}") from None
+            raise self._build_endpoint_error(
+                ConnectionLost, f"did not take a connection within {limit}"
+            ) from None
         except OSError as error:
             if "CERTIFICATE_VERIFY_FAILED" in str(error):
-                raise self._build_error(
+                raise self._build_endpoint_error(
                     BadRequest,
                     f"shows a certificate that cannot be verified: {error}. "
                     "If it is your company's, add it to the system's or name it in SSL_CERT_FILE",
                 ) from error
             # asyncio's message repeats the address as a tuple.
             reason = os.strerror(error.errno) if isinstance(error, ConnectionError) and error.errno else error
-            raise self._build_error(ConnectionLost, f"cannot be reached: {reason}") from error
+            raise self._build_endpoint_error(ConnectionLost, f"cannot be reached: {reason}") from error
 
-    async def _read_answer(self, connection: HttpConnection, on_chunk: ChunkHandler) -> None:
+    async def _read_response(self, connection: HttpConnection, on_chunk: ChunkHandler) -> None:
         response = HttpResponseParser()
         content = b""
         has_started = False
         sent_at = self._clock.monotonic()
         while response.head is None:
-            data = await self._read_chunk(
+            data = await self._read_chunk_with_timeout(
                 connection, self._deadlines.gap if has_started else self._deadlines.first_byte
             )
             if not data:
@@ -126,21 +128,25 @@ class ModelEndpoint:
                     and not has_started
                     and self._clock.monotonic() - sent_at < _STALE_WITHIN
                 ):
-                    raise _StaleConnection
+                    raise _StaleConnectionError
                 reason = f": {connection.error}" if connection.error else ""
-                raise self._build_error(ConnectionLost, f"closed the connection without an answer{reason}")
+                raise self._build_endpoint_error(
+                    ConnectionLost, f"closed the connection without an answer{reason}"
+                )
             content = response.feed(data)
             has_started = True
-        if not _is_event_stream(response.head):
-            raise await self._read_refusal(connection, response, response.head, content)
+        if not _is_event_stream_response(response.head):
+            raise await self._read_error_response(connection, response, response.head, content)
         decompress = _create_decompressor(response.head)
         is_done = bool(content) and await on_chunk(decompress(content))
         while not is_done:
-            if response.is_complete or not (data := await self._read_chunk(connection, self._deadlines.gap)):
+            if response.is_complete or not (
+                data := await self._read_chunk_with_timeout(connection, self._deadlines.gap)
+            ):
                 if (response.is_complete or response.handle_connection_end()) and await on_chunk(b""):
                     break
                 reason = f": {connection.error}" if connection.error else ""
-                raise self._build_error(StreamCut, f"broke off its answer{reason}")
+                raise self._build_endpoint_error(StreamCut, f"broke off its answer{reason}")
             content = response.feed(data)
             is_done = bool(content) and await on_chunk(decompress(content))
         await self._drain_response(connection, response, response.head)
@@ -160,13 +166,13 @@ class ModelEndpoint:
             return
         connection.response_finished = head.keep_alive
 
-    async def _read_refusal(
+    async def _read_error_response(
         self, connection: HttpConnection, response: HttpResponseParser, head: HttpResponseHead, content: bytes
     ) -> ModelError:
         body = bytearray(content)
         try:
             while not response.is_complete and len(body) < _MAX_ERROR_BYTES:
-                data = await self._read_chunk(connection, self._deadlines.gap)
+                data = await self._read_chunk_with_timeout(connection, self._deadlines.gap)
                 if not data:
                     break
                 body += response.feed(data)
@@ -179,24 +185,24 @@ class ModelEndpoint:
             text = b""
         if head.status == 200:
             return build_non_stream_error(self.target, head, text)
-        return build_response_error(self.target, head, text, now_ms=self._clock.now())
+        return build_model_response_error(self.target, head, text, now_ms=self._clock.now())
 
-    async def _read_chunk(self, connection: HttpConnection, timeout: float) -> bytes:
+    async def _read_chunk_with_timeout(self, connection: HttpConnection, timeout: float) -> bytes:
         # The deadline covers only the read: a slow consumer is not the provider's silence.
         try:
             async with self._clock.deadline(timeout):
                 return await connection.read_bytes()
         except TimeoutError:
-            raise self._build_error(StreamStalled, f"sent nothing for {timeout:g} s") from None
+            raise self._build_endpoint_error(StreamStalled, f"sent nothing for {timeout:g} s") from None
 
-    def _build_error(self, kind: type[ModelError], what: str) -> ModelError:
+    def _build_endpoint_error(self, kind: type[ModelError], what: str) -> ModelError:
         return self.target.build_error(kind, f"{self.target.provider} ({self.target.url}) {what}.")
 
     async def aclose(self) -> None:
         self._pool.close()
 
 
-async def fetch_json(
+async def fetch_json_or_none(
     url: str,
     *,
     clock: Clock,
@@ -213,16 +219,20 @@ async def fetch_json(
             connection = await pool.acquire(timeout=timeout)
             try:
                 host = parts.netloc.rpartition("@")[2]
-                lines = (f"GET {_build_request_target(parts)} HTTP/1.1", f"Host: {host}", "Connection: close")
+                lines = (
+                    f"GET {_build_http_request_target(parts)} HTTP/1.1",
+                    f"Host: {host}",
+                    "Connection: close",
+                )
                 connection.write_bytes("\r\n".join((*lines, *header_lines, "", "")).encode())
-                return await _read_json_body(connection)
+                return await _read_json_response_or_none(connection)
             finally:
                 connection.close()
     except (OSError, ValueError, MalformedHttpResponse):
         return None
 
 
-async def _read_json_body(connection: HttpConnection) -> Any:
+async def _read_json_response_or_none(connection: HttpConnection) -> Any:
     response, body = HttpResponseParser(), bytearray()
     while not response.is_complete and len(body) < _MAX_JSON_BYTES:
         data = await connection.read_bytes()
@@ -234,13 +244,13 @@ async def _read_json_body(connection: HttpConnection) -> Any:
     return decode_json(bytes(body)) if is_ok else None
 
 
-def _build_request_target(url: SplitResult) -> str:
+def _build_http_request_target(url: SplitResult) -> str:
     path = url.path or "/"
     return f"{path}?{url.query}" if url.query else path
 
 
-def _build_request_head(url: SplitResult, headers: Mapping[str, str]) -> bytes:
-    target = _build_request_target(url)
+def _build_http_request_head(url: SplitResult, headers: Mapping[str, str]) -> bytes:
+    target = _build_http_request_target(url)
     lines = {
         "Host": url.netloc.rpartition("@")[2],
         "Content-Type": "application/json",
@@ -255,7 +265,7 @@ def _build_request_head(url: SplitResult, headers: Mapping[str, str]) -> bytes:
     return f"POST {target} HTTP/1.1\r\n{text}Content-Length: ".encode()
 
 
-def _is_event_stream(head: HttpResponseHead) -> bool:
+def _is_event_stream_response(head: HttpResponseHead) -> bool:
     content_type = head.headers.get("content-type", "")
     return head.status == 200 and not content_type.startswith(("text/html", "application/json"))
 

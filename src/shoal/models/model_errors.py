@@ -22,7 +22,7 @@ from shoal.core.errors import (
     UnknownModel,
 )
 from shoal.core.redaction import KEY_SHAPE_REDACTOR
-from shoal.models.catalogue import suggest_models
+from shoal.models.catalogue import suggest_similar_model_names
 from shoal.models.http_parser import HttpResponseHead
 from shoal.models.provider_json import decode_json
 
@@ -69,32 +69,32 @@ class ModelRequestTarget(Struct, frozen=True, kw_only=True):
         return self.build_error(BadReply, f"{self.provider} sent {what} ({error!r})")
 
 
-def build_response_error(
+def build_model_response_error(
     target: ModelRequestTarget, head: HttpResponseHead, body: bytes, *, now_ms: int
 ) -> ModelError:
     """Return the error for a response that is not an answer."""
     code, message = parse_error_body(body)
-    return _build_status_error(
+    return _build_http_status_error(
         target, head.status, code, message, retry_after=parse_retry_after(head.headers, now_ms=now_ms)
     )
 
 
 def build_stream_event_error(target: ModelRequestTarget, error: Any) -> ModelError:
     """Return the error for an error event in a stream that had started."""
-    code, message = _extract_error({"error": error})
+    code, message = _extract_error_code_and_message({"error": error})
     status = _find_http_status(error)
     if status is not None and status >= 400:
-        return _mark_billed(_build_status_error(target, status, code, message, retry_after=None))
+        return _mark_error_billed(_build_http_status_error(target, status, code, message, retry_after=None))
     for text in (code.lower(), message.lower()):
         for marker, kind in _TRANSIENT_TYPES.items():
             if marker in text:
-                return _mark_billed(
+                return _mark_error_billed(
                     _build_transient_error(kind, target, None, message or code, retry_after=None)
                 )
-    return _build_status_error(target, 400, code, message, retry_after=None)
+    return _build_http_status_error(target, 400, code, message, retry_after=None)
 
 
-def _mark_billed(error: ModelError) -> ModelError:
+def _mark_error_billed(error: ModelError) -> ModelError:
     """Mark the error as billed: an answer that started may be charged, although it did not end."""
     if isinstance(error, TransientModelError):
         error.billed = True
@@ -113,7 +113,7 @@ def _find_http_status(error: Any) -> int | None:
     return None
 
 
-def _build_status_error(
+def _build_http_status_error(
     target: ModelRequestTarget, status: int, code: str, message: str, *, retry_after: float | None
 ) -> ModelError:
     permanent_type = _select_permanent_error_type(status, f"{code} {message}")
@@ -147,7 +147,7 @@ def _format_permanent_error(
         advice = f"Check {target.key_variable}." if target.key_variable else "Check the key for this address."
         return f"{server} did not accept the key {details} {advice}"
     if kind is UnknownModel:
-        close = suggest_models(target.model)
+        close = suggest_similar_model_names(target.model)
         suggestion = f" Did you mean {' or '.join(close)}?" if close else ""
         check = " Check the model's name and the base URL."
         return f"{target.provider} has no model {target.model!r} at {target.url} {details}{suggestion}{check}"
@@ -235,17 +235,17 @@ def _clamp_retry_seconds(seconds: float) -> float | None:
 def parse_error_body(body: bytes) -> tuple[str, str]:
     """Return an error's code and message, from JSON of any shape, an HTML page or plain text."""
     try:
-        return _extract_error(decode_json(body))
+        return _extract_error_code_and_message(decode_json(body))
     except ValueError:
         text = body.decode("utf-8", "replace")
     if "<" in text[:200]:
         title = re.search(r"<(title|h1)[^>]*>(.*?)</\1>", text, re.IGNORECASE | re.DOTALL)
         text = title.group(2) if title else re.sub(r"<[^>]*>", " ", text)
-        return "", _redact_and_shorten(f"a web page that says {' '.join(text.split())!r}")
-    return "", _redact_and_shorten(text)
+        return "", _redact_and_shorten_error_message(f"a web page that says {' '.join(text.split())!r}")
+    return "", _redact_and_shorten_error_message(text)
 
 
-def _extract_error(value: Any) -> tuple[str, str]:
+def _extract_error_code_and_message(value: Any) -> tuple[str, str]:
     code = ""
     for _ in range(6):  # errors may be nested in errors, but not endlessly
         if isinstance(value, list) and value:
@@ -258,7 +258,7 @@ def _extract_error(value: Any) -> tuple[str, str]:
             value = inner
         else:
             break
-    return code, "" if value is None else _redact_and_shorten(str(value))
+    return code, "" if value is None else _redact_and_shorten_error_message(str(value))
 
 
 def _find_error_code(error: Mapping[str, Any]) -> str:
@@ -266,7 +266,7 @@ def _find_error_code(error: Mapping[str, Any]) -> str:
     return " ".join(part for part in parts if isinstance(part, str) and part != "error")
 
 
-def _redact_and_shorten(text: str) -> str:
+def _redact_and_shorten_error_message(text: str) -> str:
     # Providers repeat the key they rejected.
     text = KEY_SHAPE_REDACTOR.redact_text(" ".join(text.split()))
     return text if len(text) <= _MAX_MESSAGE_CHARACTERS else f"{text[:_MAX_MESSAGE_CHARACTERS]}…"

@@ -23,7 +23,7 @@ class RecordingPlaceholders:
         """
         self._secrets = secrets
         pairs = [
-            (_encode_json_text(text), _format_placeholder(name))
+            (_encode_json_string_content(text), _format_placeholder(name))
             for name, text in real.items()
             if len(text) >= _MIN_CHARACTERS
         ]
@@ -44,7 +44,7 @@ class RecordingPlaceholders:
 NO_PLACEHOLDERS = RecordingPlaceholders({})
 
 
-def _encode_json_text(text: str) -> bytes:
+def _encode_json_string_content(text: str) -> bytes:
     return msgspec.json.encode(text.encode("utf-8", "replace").decode())[1:-1]
 
 

@@ -34,7 +34,7 @@ def decode_json(data: bytes | str) -> Any:
             raise ValueError("nested too deeply") from None
 
 
-def require_text(value: Any) -> str:
+def require_text_or_none(value: Any) -> str:
     """Return the text, "" for None; raises TypeError for anything else."""
     if not isinstance(value, str | None):
         raise TypeError(f"text is expected, not {type(value).__name__}")

@@ -13,7 +13,7 @@ from shoal.core.errors import UnknownModel
 from shoal.core.ports import Model
 from shoal.core.usage import ModelCard
 from shoal.models import catalogue
-from shoal.models.model_endpoint import HttpDeadlines, ModelEndpoint, fetch_json
+from shoal.models.model_endpoint import HttpDeadlines, ModelEndpoint, fetch_json_or_none
 from shoal.models.model_errors import ModelRequestTarget
 
 _USER_AGENT_HEADER = {"User-Agent": "shoal"}
@@ -73,14 +73,14 @@ def create_model(provider: str, card: ModelCard, access: ProviderAccess, *, cloc
     target = ModelRequestTarget(
         provider=provider,
         model=card.id,
-        url=_build_request_url(base_url, "/v1", _PATHS[api]),
+        url=_build_provider_request_url(base_url, "/v1", _PATHS[api]),
         key_variable=info.key_variable,
     )
     endpoint = ModelEndpoint(
         target,
-        headers=_USER_AGENT_HEADER | _build_headers(api, access),
+        headers=_USER_AGENT_HEADER | _build_provider_headers(api, access),
         clock=clock,
-        deadlines=access.deadlines or get_default_deadlines(provider),
+        deadlines=access.deadlines or get_default_http_deadlines(provider),
         proxy=access.proxy,
     )
     return _create_api_model(api, card, endpoint, base_url)
@@ -103,14 +103,14 @@ def _create_api_model(api: str, card: ModelCard, endpoint: ModelEndpoint, base_u
     return ChatApiModel(card, endpoint, select_chat_dialect(endpoint.target.provider, card.id, base_url))
 
 
-def get_default_deadlines(provider: str) -> HttpDeadlines:
+def get_default_http_deadlines(provider: str) -> HttpDeadlines:
     if provider == "anthropic":  # which sends pings
         return HttpDeadlines()
     # No byte arrives while a model reasons, or while a local server loads it or reads a long prompt.
     return HttpDeadlines(first_byte=900.0, gap=600.0)
 
 
-def _build_headers(api: str, access: ProviderAccess) -> dict[str, str]:
+def _build_provider_headers(api: str, access: ProviderAccess) -> dict[str, str]:
     key, token = (access.api_key or "").strip(), (access.auth_token or "").strip()
     if api == "messages":
         headers = {"anthropic-version": _MESSAGES_VERSION}
@@ -124,7 +124,7 @@ def _build_headers(api: str, access: ProviderAccess) -> dict[str, str]:
     return {"Authorization": f"Bearer {key or token}"} if key or token else {}
 
 
-def _build_request_url(base_url: str, version: str, path: str) -> str:
+def _build_provider_request_url(base_url: str, version: str, path: str) -> str:
     """Return the request URL; a base URL may end before, after or with its version, or be complete."""
     url = urlsplit(base_url.strip())
     base = url.path.rstrip("/")
@@ -138,7 +138,7 @@ def _build_request_url(base_url: str, version: str, path: str) -> str:
 async def list_ollama_models(base_url: str | None = None, *, timeout: float = 0.3) -> list[str]:
     """Return the models of an Ollama at the address; empty if it does not answer quickly."""
     base = urlsplit(base_url or PROVIDERS["ollama"].base_url)
-    answer = await fetch_json(
+    answer = await fetch_json_or_none(
         urlunsplit(base._replace(path="/api/tags")), clock=SystemClock(), timeout=timeout
     )
     rows: Any = answer.get("models") if isinstance(answer, dict) else None
@@ -149,7 +149,7 @@ async def list_ollama_models(base_url: str | None = None, *, timeout: float = 0.
 
 async def list_openai_server_models(base_url: str, *, timeout: float = 1.0) -> list[str]:
     """Return the models of a self-hosted server; empty if it does not answer quickly."""
-    answer = await fetch_json(f"{base_url.rstrip('/')}/models", clock=SystemClock(), timeout=timeout)
+    answer = await fetch_json_or_none(f"{base_url.rstrip('/')}/models", clock=SystemClock(), timeout=timeout)
     return _parse_model_ids(answer) or []
 
 
@@ -163,10 +163,12 @@ async def list_provider_models(provider: str, access: ProviderAccess, *, timeout
     if not path or (info.api == "messages" and not path.endswith("/v1")):
         path += "/v1"
     url = urlunsplit(base._replace(path=f"{path}/models", fragment=""))
-    headers = _USER_AGENT_HEADER | _build_headers(info.api, access)
+    headers = _USER_AGENT_HEADER | _build_provider_headers(info.api, access)
     if any(character in value for value in headers.values() for character in "\r\n\0"):
         return None
-    answer = await fetch_json(url, clock=SystemClock(), timeout=timeout, headers=headers, proxy=access.proxy)
+    answer = await fetch_json_or_none(
+        url, clock=SystemClock(), timeout=timeout, headers=headers, proxy=access.proxy
+    )
     return _parse_model_ids(answer)
 
 

@@ -22,7 +22,7 @@ from shoal.core.ports import Model
 from shoal.core.usage import ModelCard
 
 
-class RetryPolicy(Struct, frozen=True, kw_only=True):
+class ModelRetryPolicy(Struct, frozen=True, kw_only=True):
     """Retry timing in seconds."""
 
     first_delay: float = 1.0
@@ -50,10 +50,10 @@ class RateLimiter:
     longer than the policy allows: requests meanwhile fail with the reason.
     """
 
-    def __init__(self, clock: Clock, rng: random.Random, policy: RetryPolicy | None = None) -> None:
+    def __init__(self, clock: Clock, rng: random.Random, policy: ModelRetryPolicy | None = None) -> None:
         self._clock = clock
         self._random = rng
-        self.policy = policy or RetryPolicy()
+        self.policy = policy or ModelRetryPolicy()
         self._paused_until = 0.0
         self._pause_error: TransientModelError | None = None
         """The failure that carried the provider's last requested pause."""
@@ -164,7 +164,7 @@ class RateLimiter:
 class RateLimiterRegistry:
     """One rate limiter for each model that a process uses."""
 
-    def __init__(self, clock: Clock, rng: random.Random, policy: RetryPolicy | None = None) -> None:
+    def __init__(self, clock: Clock, rng: random.Random, policy: ModelRetryPolicy | None = None) -> None:
         self._clock = clock
         self._random = rng
         self._policy = policy
@@ -216,7 +216,7 @@ class RetryingModel:
         failure: TransientModelError | None,
         retry_deadline: float,
     ) -> ModelReply:
-        slot = await self._acquire_slot(failure, retry_deadline)
+        slot = await self._acquire_slot_before_deadline(failure, retry_deadline)
 
         async def forward_delta_and_report_answer(delta: StreamDelta) -> None:
             if not slot.is_answered and not isinstance(delta, ModelAttemptStarted):
@@ -237,7 +237,7 @@ class RetryingModel:
         finally:
             self._limiter.release(slot)
 
-    async def _acquire_slot(
+    async def _acquire_slot_before_deadline(
         self, failure: TransientModelError | None, retry_deadline: float
     ) -> ModelRequestSlot:
         if failure is None:

@@ -39,7 +39,7 @@ _encode_deterministic = msgspec.json.Encoder(order="deterministic").encode
 _encode = msgspec.json.Encoder().encode
 
 
-class RecordedExchange(Struct, frozen=True, kw_only=True):
+class RecordedModelExchange(Struct, frozen=True, kw_only=True):
     """One line of a recording."""
 
     hash: str
@@ -66,7 +66,7 @@ def encode_canonical_request(request: ModelRequest) -> bytes:
     return _encode_deterministic(fields)
 
 
-def _hash_request(encoded: bytes) -> str:
+def _hash_encoded_request(encoded: bytes) -> str:
     return hashlib.sha256(encoded).hexdigest()[:32]
 
 
@@ -107,8 +107,8 @@ class RecordingModel:
             await on_delta(delta)
 
         reply = await self._inner.generate_reply(request, record_and_forward_delta)
-        exchange = RecordedExchange(
-            hash=_hash_request(encoded),
+        exchange = RecordedModelExchange(
+            hash=_hash_encoded_request(encoded),
             card=self._inner.card,
             request=msgspec.Raw(encoded),
             reply=msgspec.Raw(self._placeholders.hide_values(_encode(reply))),
@@ -141,8 +141,8 @@ class ReplayModel:
     def __init__(self, path: Path, placeholders: RecordingPlaceholders = NO_PLACEHOLDERS) -> None:
         self._path = path
         self._placeholders = placeholders
-        self._exchanges = read_recording(path)
-        self._unplayed: dict[str, deque[RecordedExchange]] = {}
+        self._exchanges = read_model_recording(path)
+        self._unplayed: dict[str, deque[RecordedModelExchange]] = {}
         for exchange in self._exchanges:
             self._unplayed.setdefault(exchange.hash, deque()).append(exchange)
 
@@ -154,14 +154,14 @@ class ReplayModel:
         self, request: ModelRequest, on_delta: DeltaListener = ignore_stream_delta
     ) -> ModelReply:
         encoded = self._placeholders.hide_values(encode_canonical_request(request))
-        exchanges = self._unplayed.get(_hash_request(encoded))
+        exchanges = self._unplayed.get(_hash_encoded_request(encoded))
         if not exchanges:
             raise self._build_mismatch_error(encoded, was_recorded=exchanges is not None)
         exchange = exchanges.popleft()
         reply = msgspec.json.decode(self._placeholders.restore_values(bytes(exchange.reply)), type=ModelReply)
         await on_delta(ModelAttemptStarted())
         if on_delta is not ignore_stream_delta:
-            for delta in _split_into_deltas(reply, exchange.heard):
+            for delta in _split_reply_into_deltas(reply, exchange.heard):
                 await on_delta(delta)
         return reply
 
@@ -169,7 +169,7 @@ class ReplayModel:
         """Do nothing: no resource is open."""
 
     def _build_mismatch_error(self, encoded: bytes, *, was_recorded: bool) -> ReplayMismatch:
-        from shoal.models.request_diff import diff_model_requests
+        from shoal.models.request_diff import diff_with_nearest_recorded_request
 
         remaining = [exchange for exchanges in self._unplayed.values() for exchange in exchanges]
         if was_recorded:
@@ -182,20 +182,20 @@ class ReplayModel:
             message = (
                 f"The recording {self._path} has no reply to this request. "
                 f"It differs from the nearest recorded one:\n"
-                + diff_model_requests(
+                + diff_with_nearest_recorded_request(
                     msgspec.json.decode(encoded), [msgspec.json.decode(e.request) for e in remaining]
                 )
             )
         return ReplayMismatch(message, provider="replay", model=self.card.id)
 
 
-def read_recording(path: Path) -> list[RecordedExchange]:
+def read_model_recording(path: Path) -> list[RecordedModelExchange]:
     """Return all exchanges; raises `SettingsError` with the file and the line."""
     try:
         content = path.read_bytes()
     except OSError as error:
         raise SettingsError(f"The recording {path} cannot be read: {error.strerror}.", path=path) from error
-    decoder, reply_decoder = msgspec.json.Decoder(RecordedExchange), msgspec.json.Decoder(ModelReply)
+    decoder, reply_decoder = msgspec.json.Decoder(RecordedModelExchange), msgspec.json.Decoder(ModelReply)
     exchanges = []
     for number, line in enumerate(content.splitlines(), 1):
         try:
@@ -214,7 +214,7 @@ def read_recording(path: Path) -> list[RecordedExchange]:
     return exchanges
 
 
-def _split_into_deltas(reply: ModelReply, delta_sizes: Sequence[int]) -> Iterator[StreamDelta]:
+def _split_reply_into_deltas(reply: ModelReply, delta_sizes: Sequence[int]) -> Iterator[StreamDelta]:
     """Yield the deltas of a reply, split as they were when recorded."""
     sizes = iter(delta_sizes)
     for block in reply.message.content:

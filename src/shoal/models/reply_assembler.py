@@ -18,10 +18,10 @@ class ReplyAssembler(ABC):
         self.deltas: list[StreamDelta] = []
         self.done = False
 
-    def add_event(self, event: Any) -> None:
+    def add_stream_event(self, event: Any) -> None:
         """Add one event. Raises a `ModelError` for an error event or an invalid one."""
         try:
-            self._handle_event(event)
+            self._handle_stream_event(event)
         except PARSE_ERRORS as error:
             what = f"an event that makes no sense: {str(event)[:200]}"
             raise self._target.build_parse_error(what, error) from error
@@ -31,7 +31,7 @@ class ReplyAssembler(ABC):
         return self.done
 
     @abstractmethod
-    def _handle_event(self, event: Mapping[str, Any]) -> None:
+    def _handle_stream_event(self, event: Mapping[str, Any]) -> None:
         """Handle one event; exceptions of `PARSE_ERRORS` are the provider's fault."""
 
     @abstractmethod

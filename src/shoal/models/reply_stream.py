@@ -32,11 +32,11 @@ class ReplyStreamReader:
         """Return True if the answer is complete; b"" means that no more bytes will come."""
         if not chunk:
             return self._assembler.is_complete_without_end_mark()
-        for data in self._parse_events(chunk):
+        for data in self._parse_sse_events(chunk):
             if data == b"[DONE]":
                 self._assembler.done = True
             elif (event := _try_decode_json(data)) is not None:
-                self._assembler.add_event(event)
+                self._assembler.add_stream_event(event)
             if self._assembler.done:
                 break
         if self._assembler.deltas:
@@ -45,7 +45,7 @@ class ReplyStreamReader:
                 await self._on_delta(delta)
         return self._assembler.done
 
-    def _parse_events(self, chunk: bytes) -> list[bytes]:
+    def _parse_sse_events(self, chunk: bytes) -> list[bytes]:
         self._size += len(chunk)
         what = f"an answer of more than {_REPLY_LIMIT >> 20} MB"
         try:
@@ -72,10 +72,10 @@ def merge_stream_deltas(deltas: Iterable[StreamDelta]) -> list[StreamDelta]:
             runs[-1].append(delta)
         else:
             runs.append([delta])
-    return [_join_deltas(run) for run in runs]
+    return [_join_same_kind_deltas(run) for run in runs]
 
 
-def _join_deltas(run: list[StreamDelta]) -> StreamDelta:
+def _join_same_kind_deltas(run: list[StreamDelta]) -> StreamDelta:
     if len(run) == 1:
         return run[0]
     match run[0]:

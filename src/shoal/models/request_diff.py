@@ -15,16 +15,16 @@ _MAX_ROW_CHARACTERS = 120
 RequestJson = Mapping[str, Any]
 
 
-def diff_model_requests(asked: RequestJson, recorded: Sequence[RequestJson]) -> str:
+def diff_with_nearest_recorded_request(asked: RequestJson, recorded: Sequence[RequestJson]) -> str:
     """Return the parts that differ from the nearest recorded request, as a bounded unified diff."""
-    nearest = max(recorded, key=lambda other: _measure_similarity(asked, other))
-    lines = list(itertools.islice(_diff_request(nearest, asked), _MAX_DIFF_LINES + 1))
+    nearest = max(recorded, key=lambda other: _measure_request_similarity(asked, other))
+    lines = list(itertools.islice(_diff_request_with_recorded(nearest, asked), _MAX_DIFF_LINES + 1))
     if len(lines) > _MAX_DIFF_LINES:
         lines[_MAX_DIFF_LINES:] = ["… and more"]
     return "\n".join(lines)
 
 
-def _measure_similarity(request: RequestJson, other: RequestJson) -> tuple[int, int, int]:
+def _measure_request_similarity(request: RequestJson, other: RequestJson) -> tuple[int, int, int]:
     """Rank how much two requests share: equal leading messages, equal fields, similar length."""
     messages, other_messages = request["messages"], other["messages"]
     equal_messages = sum(
@@ -37,18 +37,18 @@ def _measure_similarity(request: RequestJson, other: RequestJson) -> tuple[int, 
     return equal_messages, equal_fields, -abs(len(messages) - len(other_messages))
 
 
-def _diff_request(recorded: RequestJson, request: RequestJson) -> Iterator[str]:
+def _diff_request_with_recorded(recorded: RequestJson, request: RequestJson) -> Iterator[str]:
     if recorded["system"] != request["system"]:
         yield "the system prompt differs:"
         yield from _diff_texts(recorded["system"], request["system"])
-    yield from _diff_tools(recorded["tools"], request["tools"])
-    yield from _diff_messages(recorded["messages"], request["messages"])
+    yield from _diff_request_tools(recorded["tools"], request["tools"])
+    yield from _diff_request_messages(recorded["messages"], request["messages"])
     for name in sorted((recorded.keys() | request.keys()) - {"system", "tools", "messages"}):
         if recorded.get(name) != request.get(name):
             yield f"{name} differs: recorded {recorded.get(name)}, asked {request.get(name)}"
 
 
-def _diff_tools(recorded: Sequence[RequestJson], requested: Sequence[RequestJson]) -> Iterator[str]:
+def _diff_request_tools(recorded: Sequence[RequestJson], requested: Sequence[RequestJson]) -> Iterator[str]:
     recorded_tools = {tool["name"]: tool for tool in recorded}
     requested_tools = {tool["name"]: tool for tool in requested}
     if missing := recorded_tools.keys() - requested_tools.keys():
@@ -58,46 +58,48 @@ def _diff_tools(recorded: Sequence[RequestJson], requested: Sequence[RequestJson
     for name, tool in requested_tools.items():
         if name in recorded_tools and recorded_tools[name] != tool:
             yield f"the tool {name} differs:"
-            yield from _diff_texts(_format_json(recorded_tools[name]), _format_json(tool))
+            yield from _diff_texts(_format_sorted_json(recorded_tools[name]), _format_sorted_json(tool))
     if recorded_tools == requested_tools and list(recorded_tools) != list(requested_tools):
         yield "the tools are in another order:"
         yield from _diff_texts("\n".join(recorded_tools), "\n".join(requested_tools))
 
 
-def _diff_messages(recorded: Sequence[RequestJson], requested: Sequence[RequestJson]) -> Iterator[str]:
+def _diff_request_messages(
+    recorded: Sequence[RequestJson], requested: Sequence[RequestJson]
+) -> Iterator[str]:
     for number, (before, current) in enumerate(zip(recorded, requested, strict=False), 1):
         if before != current:
             yield f"message {number} ({current['role']}) differs:"
-            yield from _diff_texts(_format_message(before), _format_message(current))
+            yield from _diff_texts(_format_message_for_diff(before), _format_message_for_diff(current))
     if len(recorded) != len(requested):
         yield f"the recorded request has {len(recorded)} messages, this one {len(requested)}"
     for number, extra in enumerate(requested[len(recorded) :], len(recorded) + 1):
         yield f"message {number} ({extra['role']}) is not in the recording:"
-        yield from (f"+{row}" for row in _split_rows(_format_message(extra)))
+        yield from (f"+{row}" for row in _split_and_wrap_lines(_format_message_for_diff(extra)))
 
 
-def _format_message(message: RequestJson) -> str:
+def _format_message_for_diff(message: RequestJson) -> str:
     """Format a message with its texts on separate lines."""
     parts = [f"role: {message['role']}"]
     for block in message["content"]:
         texts = [block[key] for key in ("text", "thinking", "content") if isinstance(block.get(key), str)]
         rest = {key: value for key, value in block.items() if value not in texts}
-        parts += [_format_json(rest), *texts]
+        parts += [_format_sorted_json(rest), *texts]
     return "\n".join(parts)
 
 
-def _format_json(value: Any) -> str:
+def _format_sorted_json(value: Any) -> str:
     return msgspec.json.format(msgspec.json.encode(value, order="deterministic")).decode()
 
 
 def _diff_texts(before: str, current: str) -> Iterator[str]:
     lines = difflib.unified_diff(
-        _split_rows(before), _split_rows(current), "recorded", "asked", lineterm="", n=2
+        _split_and_wrap_lines(before), _split_and_wrap_lines(current), "recorded", "asked", lineterm="", n=2
     )
     yield from itertools.islice(lines, _MAX_DIFF_LINES + 1)
 
 
-def _split_rows(text: str) -> list[str]:
+def _split_and_wrap_lines(text: str) -> list[str]:
     """Split into lines and break long ones, so that a difference shows wherever it is in a line."""
     return [
         line[start : start + _MAX_ROW_CHARACTERS]

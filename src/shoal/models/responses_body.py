@@ -20,7 +20,7 @@ from shoal.core.messages import (
 from shoal.core.model_requests import ModelRequest
 from shoal.core.usage import ModelCard
 from shoal.models.catalogue import is_local_url, is_openai_url, parse_model_version
-from shoal.models.chat_body import build_image_data_url, format_chat_tool_result
+from shoal.models.chat_body import build_image_url, format_chat_tool_result
 from shoal.models.provider_json import encode_json
 from shoal.models.reasoning_items import decode_reasoning_signature, has_reasoning_item
 from shoal.models.request_turns import group_messages_into_turns, prepare_openai_block
@@ -84,7 +84,7 @@ def build_responses_body(
             }
             for tool in request.tools
         ]
-    body |= _build_limit_fields(request, card, dialect)
+    body |= _build_length_and_thinking_fields(request, card, dialect)
 
     def is_sendable_thinking(block: ThinkingBlock) -> bool:
         return has_reasoning_item(block) and block.signature not in unreadable
@@ -101,7 +101,7 @@ def build_responses_body(
     return body
 
 
-def _build_limit_fields(
+def _build_length_and_thinking_fields(
     request: ModelRequest, card: ModelCard, dialect: ResponsesServerDialect
 ) -> dict[str, Any]:
     limits: dict[str, Any] = {}
@@ -179,4 +179,4 @@ def _encode_tool_output(result: ToolResultBlock) -> str | list[dict[str, Any]]:
 def _encode_content_part(block: TextBlock | ImageBlock) -> dict[str, Any]:
     if isinstance(block, TextBlock):
         return {"type": "input_text", "text": block.text}
-    return {"type": "input_image", "image_url": build_image_data_url(block), "detail": "auto"}
+    return {"type": "input_image", "image_url": build_image_url(block), "detail": "auto"}

@@ -9,9 +9,9 @@ from shoal.core.messages import ContentBlock, Message, TextBlock, ThinkingBlock,
 from shoal.core.model_requests import ModelReply, StopReason, TextDelta, ThinkingDelta, ToolInputDelta
 from shoal.core.usage import Usage
 from shoal.models.chat_stream import assign_tool_call_ids
-from shoal.models.messages_stream import parse_tool_input
+from shoal.models.messages_stream import parse_tool_input_json
 from shoal.models.model_errors import PARSE_ERRORS, ModelRequestTarget, build_stream_event_error
-from shoal.models.provider_json import parse_token_count, require_text
+from shoal.models.provider_json import parse_token_count, require_text_or_none
 from shoal.models.reasoning_items import ReasoningItem, encode_reasoning_signature
 from shoal.models.reply_assembler import ReplyAssembler
 
@@ -31,20 +31,20 @@ class ResponsesReplyAssembler(ReplyAssembler):
         self._sizes: dict[int, int] = {}
         self._response: Mapping[str, Any] = {}
 
-    def _handle_event(self, event: Mapping[str, Any]) -> None:
+    def _handle_stream_event(self, event: Mapping[str, Any]) -> None:
         kind = event.get("type") or ("error" if "error" in event else "")
         if kind in _TEXT_EVENTS:
-            self.deltas.append(TextDelta(require_text(event["delta"])))
+            self.deltas.append(TextDelta(require_text_or_none(event["delta"])))
         elif kind in _THINKING_EVENTS:
-            self.deltas.append(ThinkingDelta(require_text(event["delta"])))
+            self.deltas.append(ThinkingDelta(require_text_or_none(event["delta"])))
         elif kind == "response.reasoning_summary_part.added" and event.get("summary_index"):
             self.deltas.append(ThinkingDelta(_PARAGRAPH_BREAK))
         elif kind == "response.function_call_arguments.delta":
-            self._add_call_arguments(event["output_index"], event["delta"])
+            self._add_call_arguments_delta(event["output_index"], event["delta"])
         elif kind in ("response.output_item.added", "response.output_item.done"):
             self._items[event["output_index"]] = event["item"]
             if kind.endswith("added") and event["item"].get("type") == "function_call":
-                self._add_call_arguments(event["output_index"], "")
+                self._add_call_arguments_delta(event["output_index"], "")
         elif kind in _END_EVENTS:
             self._response = event["response"]
             self.done = True
@@ -53,12 +53,14 @@ class ResponsesReplyAssembler(ReplyAssembler):
                 self._target, event["response"].get("error") or "It failed and said nothing."
             )
         elif kind == "error":
-            raise build_stream_event_error(self._target, event.get("error") or _extract_error(event))
+            raise build_stream_event_error(
+                self._target, event.get("error") or _extract_stream_error_fields(event)
+            )
 
-    def _add_call_arguments(self, index: int, arguments: str) -> None:
+    def _add_call_arguments_delta(self, index: int, arguments: str) -> None:
         self._sizes[index] = self._sizes.get(index, 0) + len(arguments)
         self.deltas.append(
-            ToolInputDelta(name=require_text(self._items[index]["name"]), size=self._sizes[index])
+            ToolInputDelta(name=require_text_or_none(self._items[index]["name"]), size=self._sizes[index])
         )
 
     def build_reply(self) -> ModelReply:
@@ -72,33 +74,35 @@ class ResponsesReplyAssembler(ReplyAssembler):
     def _assemble_reply(self) -> ModelReply:
         # The last event repeats all items; servers that omit them have sent each one before.
         items = self._response.get("output") or [self._items[index] for index in sorted(self._items)]
-        content = self._build_content(items)
+        content = self._build_content_blocks(items)
         usage = self._response.get("usage")
         return ModelReply(
             message=Message(role="assistant", content=tuple(content)),
-            usage=_parse_usage(usage or {}),
+            usage=_parse_responses_usage(usage or {}),
             stop_reason=self._map_stop_reason(items, content),
-            model=require_text(self._response.get("model")) or self._target.model,
-            id=require_text(self._response.get("id")),
+            model=require_text_or_none(self._response.get("model")) or self._target.model,
+            id=require_text_or_none(self._response.get("id")),
             counted=bool(usage),
         )
 
-    def _build_content(self, items: Sequence[Mapping[str, Any]]) -> list[ContentBlock]:
+    def _build_content_blocks(self, items: Sequence[Mapping[str, Any]]) -> list[ContentBlock]:
         content: list[ContentBlock] = []
         calls = [item for item in items if item.get("type") == "function_call"]
-        ids = assign_tool_call_ids([require_text(item.get("call_id")) for item in calls], self._history)
+        ids = assign_tool_call_ids(
+            [require_text_or_none(item.get("call_id")) for item in calls], self._history
+        )
         for item in items:
             match item.get("type"):
                 case "reasoning":
-                    content += _build_thinking(item)
+                    content += _build_thinking_blocks(item)
                 case "message":
-                    text = "".join(_get_part_text(part) for part in item.get("content") or ())
+                    text = "".join(_get_content_part_text(part) for part in item.get("content") or ())
                     content += [TextBlock(text=text)] if text else []
                 case "function_call":
                     is_cut = item is calls[-1] and item.get("status") == "incomplete"
-                    arguments = parse_tool_input(item.get("arguments") or "", cut=is_cut)
+                    arguments = parse_tool_input_json(item.get("arguments") or "", cut=is_cut)
                     content.append(
-                        ToolUseBlock(id=next(ids), name=require_text(item["name"]), input=arguments)
+                        ToolUseBlock(id=next(ids), name=require_text_or_none(item["name"]), input=arguments)
                     )
                 case _:
                     pass  # output of the provider's own tools
@@ -108,14 +112,14 @@ class ResponsesReplyAssembler(ReplyAssembler):
         self, items: Sequence[Mapping[str, Any]], content: Sequence[ContentBlock]
     ) -> StopReason:
         reason = (self._response.get("incomplete_details") or {}).get("reason")
-        if reason == "content_filter" or _is_refusal(items):
+        if reason == "content_filter" or _has_refusal_part(items):
             return "refusal"
         if reason == "max_output_tokens" or self._response.get("status") == "incomplete":
             return "max_tokens"
         return "tool_use" if any(isinstance(block, ToolUseBlock) for block in content) else "end_turn"
 
 
-def _build_thinking(item: Mapping[str, Any]) -> list[ThinkingBlock]:
+def _build_thinking_blocks(item: Mapping[str, Any]) -> list[ThinkingBlock]:
     parts = item.get("summary") or item.get("content") or ()
     thinking = _PARAGRAPH_BREAK.join(part.get("text") or "" for part in parts)
     encrypted = item.get("encrypted_content")
@@ -127,20 +131,20 @@ def _build_thinking(item: Mapping[str, Any]) -> list[ThinkingBlock]:
     return [ThinkingBlock(thinking=thinking, signature=signature)]
 
 
-def _get_part_text(part: Mapping[str, Any]) -> str:
+def _get_content_part_text(part: Mapping[str, Any]) -> str:
     return part.get("text") or part.get("refusal") or ""
 
 
-def _is_refusal(items: Sequence[Mapping[str, Any]]) -> bool:
+def _has_refusal_part(items: Sequence[Mapping[str, Any]]) -> bool:
     parts = (part for item in items if item.get("type") == "message" for part in item.get("content") or ())
     return any(part.get("type") == "refusal" for part in parts)
 
 
-def _extract_error(event: Mapping[str, Any]) -> dict[str, Any]:
+def _extract_stream_error_fields(event: Mapping[str, Any]) -> dict[str, Any]:
     return {key: event[key] for key in ("code", "message", "param") if event.get(key) is not None}
 
 
-def _parse_usage(raw: Mapping[str, Any]) -> Usage:
+def _parse_responses_usage(raw: Mapping[str, Any]) -> Usage:
     """Parse the usage; reasoning tokens are included in the output."""
     details = raw.get("input_tokens_details") or {}
     cache_read, cache_written = (

@@ -41,8 +41,8 @@ from shoal.core.model_requests import (
 )
 from shoal.core.usage import ModelCard, TokenPrice, Usage
 from shoal.wire.model_script_codec import (
-    RemainingScriptSteps,
-    ScriptMatchContext,
+    ModelScriptMatchContext,
+    RemainingModelScriptSteps,
     ScriptStep,
     read_model_script_with_options,
 )
@@ -83,7 +83,7 @@ class ScriptedModel:
         clock: Clock | None = None,
         pace: float = 0.0,
     ) -> None:
-        self._choose_reply = replies if callable(replies) else _create_ordered_chooser(replies, card)
+        self._choose_reply = replies if callable(replies) else _create_ordered_reply_chooser(replies, card)
         self._card = card
         self._clock = clock or SystemClock()
         self._pace = pace
@@ -95,12 +95,14 @@ class ScriptedModel:
     def from_file(cls, path: Path, *, clock: Clock | None = None, pace: float | None = None) -> ScriptedModel:
         """Load a script; its own pace is the default. Raises `SettingsError` if it cannot be used."""
         script, options = read_model_script_with_options(path, ScriptStep)
-        steps, card = RemainingScriptSteps(script), structs.replace(SCRIPTED_CARD, price=options.price)
+        steps, card = RemainingModelScriptSteps(script), structs.replace(SCRIPTED_CARD, price=options.price)
 
         def choose_reply(request: ModelRequest) -> ReplyLike:
-            step = steps.take_matching(build_script_context(request))
+            step = steps.take_matching_step(build_script_match_context(request))
             if step is None:
-                raise _build_script_error(f"No step of the script {path} is left that fits", request, card)
+                raise _build_no_scripted_reply_error(
+                    f"No step of the script {path} is left that fits", request, card
+                )
             return ScriptedReply(
                 content=step.content, usage=step.usage, stop_reason=step.stop_reason, delay=step.delay
             )
@@ -119,16 +121,16 @@ class ScriptedModel:
         if isinstance(chosen, ModelError):
             raise chosen
         self._reply_count += 1
-        scripted = self._normalize_reply(chosen, request)
+        scripted = self._normalize_scripted_reply(chosen, request)
         if scripted.delay:
             await self._clock.sleep(scripted.delay)
         if on_delta is not ignore_stream_delta or self._pace:
-            await self._stream_content(scripted.content, on_delta)
+            await self._stream_content_deltas(scripted.content, on_delta)
         usage = scripted.usage
         if usage is None:
             usage = Usage(
                 input_tokens=self._prompt_sizes.estimate_tokens(request),
-                output_tokens=max(1, sum(map(_measure_block, scripted.content)) // 4),
+                output_tokens=max(1, sum(map(_measure_content_block, scripted.content)) // 4),
             )
         return ModelReply(
             message=Message(role="assistant", content=scripted.content),
@@ -141,7 +143,7 @@ class ScriptedModel:
     async def aclose(self) -> None:
         """Do nothing: no resource is open."""
 
-    def _normalize_reply(self, reply: ReplyLike, request: ModelRequest) -> ScriptedReply:
+    def _normalize_scripted_reply(self, reply: ReplyLike, request: ModelRequest) -> ScriptedReply:
         match reply:
             case str():
                 return ScriptedReply(content=(TextBlock(text=reply),))
@@ -179,22 +181,24 @@ class ScriptedModel:
                 blocks.append(block)
         return tuple(blocks)
 
-    async def _stream_content(self, content: tuple[ContentBlock, ...], on_delta: DeltaListener) -> None:
+    async def _stream_content_deltas(
+        self, content: tuple[ContentBlock, ...], on_delta: DeltaListener
+    ) -> None:
         for block in content:
             match block:
                 case TextBlock():
-                    for chunk in self._split_text(block.text):
+                    for chunk in self._split_text_into_deltas(block.text):
                         await self._wait_pace()
                         await on_delta(TextDelta(chunk))
                 case ThinkingBlock():
-                    for chunk in self._split_text(block.thinking):
+                    for chunk in self._split_text_into_deltas(block.thinking):
                         await self._wait_pace()
                         await on_delta(ThinkingDelta(chunk))
                 case ToolUseBlock():
                     await self._wait_pace()
                     await on_delta(ToolInputDelta(block.name, len(msgspec.json.encode(block.input))))
 
-    def _split_text(self, text: str) -> list[str]:
+    def _split_text_into_deltas(self, text: str) -> list[str]:
         return (_WORD if self._pace else _CLAUSE).findall(text)
 
     async def _wait_pace(self) -> None:
@@ -221,7 +225,7 @@ class _PromptSizeEstimator:
         if count > len(messages) or (count and messages[count - 1] is not last):
             count = size = 0
         for index in range(count, len(messages)):
-            size += 16 + sum(map(_measure_block, messages[index].content))
+            size += 16 + sum(map(_measure_content_block, messages[index].content))
         if len(self._conversations) >= _MAX_CACHED_CONVERSATIONS:
             self._conversations.clear()
         self._conversations[id(first)] = (first, messages[-1], len(messages), size)
@@ -239,7 +243,7 @@ class _PromptSizeEstimator:
         return cached[1]
 
 
-def _measure_block(block: ContentBlock) -> int:
+def _measure_content_block(block: ContentBlock) -> int:
     match block:
         case TextBlock():
             return len(block.text)
@@ -247,7 +251,7 @@ def _measure_block(block: ContentBlock) -> int:
             return len(block.name) + len(msgspec.json.encode(block.input))
         case ToolResultBlock():
             content = block.content
-            return len(content) if isinstance(content, str) else sum(map(_measure_block, content))
+            return len(content) if isinstance(content, str) else sum(map(_measure_content_block, content))
         case ThinkingBlock():
             return len(block.thinking)
         case ImageBlock():
@@ -263,7 +267,7 @@ def _derive_stop_reason(content: tuple[ContentBlock, ...]) -> StopReason:
     return "end_turn"
 
 
-def _create_ordered_chooser(
+def _create_ordered_reply_chooser(
     replies: Sequence[ReplyLike], card: ModelCard
 ) -> Callable[[ModelRequest], ReplyLike]:
     if isinstance(replies, str):
@@ -273,15 +277,15 @@ def _create_ordered_chooser(
     def choose_reply(request: ModelRequest) -> ReplyLike:
         for reply in remaining:
             return reply
-        raise _build_script_error(
+        raise _build_no_scripted_reply_error(
             f"All {len(replies)} replies of the script were said, none is left for", request, card
         )
 
     return choose_reply
 
 
-def build_script_context(request: ModelRequest) -> ScriptMatchContext:
-    return ScriptMatchContext(
+def build_script_match_context(request: ModelRequest) -> ModelScriptMatchContext:
+    return ModelScriptMatchContext(
         latest_input=lambda: _collect_unanswered_text(request),
         system_prompt=lambda: request.system,
         answer_count=lambda: sum(message.role == "assistant" for message in request.messages),
@@ -308,7 +312,7 @@ def _extract_message_text(message: Message) -> str:
     return "\n".join(texts)
 
 
-def _build_script_error(problem: str, request: ModelRequest, card: ModelCard) -> ModelError:
+def _build_no_scripted_reply_error(problem: str, request: ModelRequest, card: ModelCard) -> ModelError:
     text = _collect_unanswered_text(request)
     excerpt = text if len(text) <= 300 else f"{text[:300]}…"
     return ModelError(

@@ -75,7 +75,9 @@ def _build_object_schema(**properties: Any) -> dict[str, Any]:
 
 def _convert_message_to_text(message: Message, names: Mapping[str, str]) -> Message:
     if message.role == "assistant":
-        return Message(role="assistant", content=(TextBlock(text=_encode_assistant_message(message)),))
+        return Message(
+            role="assistant", content=(TextBlock(text=_encode_emulated_assistant_message(message)),)
+        )
     content: list[ContentBlock] = []
     for block in message.content:
         if not isinstance(block, ToolResultBlock):
@@ -89,7 +91,7 @@ def _convert_message_to_text(message: Message, names: Mapping[str, str]) -> Mess
     return Message(role="user", content=tuple(content))
 
 
-def _encode_assistant_message(message: Message) -> str:
+def _encode_emulated_assistant_message(message: Message) -> str:
     """Encode the model's message in the form it was asked to use; text comes before calls."""
     if not message.tool_uses:
         return encode_json({"turn": {"answer": message.text}}).decode()
@@ -130,12 +132,14 @@ def _parse_emulated_calls(parsed: Any, history: Sequence[Message]) -> list[ToolU
         if isinstance(call, Mapping) and isinstance(call.get("tool"), str)
     ]
     return [
-        ToolUseBlock(id=call_id, name=call["tool"], input=_parse_call_arguments(call.get("arguments", {})))
+        ToolUseBlock(
+            id=call_id, name=call["tool"], input=_parse_emulated_call_arguments(call.get("arguments", {}))
+        )
         for call, call_id in zip(
             valid_calls, assign_tool_call_ids([""] * len(valid_calls), history), strict=True
         )
     ]
 
 
-def _parse_call_arguments(value: Any) -> dict[str, Any]:
+def _parse_emulated_call_arguments(value: Any) -> dict[str, Any]:
     return value if isinstance(value, dict) else {MALFORMED_INPUT_KEY: encode_json(value).decode()}

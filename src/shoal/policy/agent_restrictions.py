@@ -18,10 +18,10 @@ from shoal.policy.permission_rules import (
     AGENT_TOOLS,
     FILE_TOOLS,
     ToolPermissionRule,
-    get_call_path,
+    get_file_tool_call_path,
     parse_permission_rule,
 )
-from shoal.policy.rule_tables import FilePathRules, is_rule_pattern_match
+from shoal.policy.rule_tables import FilePathRules, is_tool_argument_pattern_match
 from shoal.policy.shell.command_analysis import analyze_shell_command
 
 DEFINITION_SOURCE = "its definition"
@@ -53,7 +53,7 @@ class AgentRestrictions(Struct, frozen=True, kw_only=True):
         )
 
 
-class RestrictionGuard:
+class AgentRestrictionGuard:
     """Checks calls against restrictions. `is_own_file` tells if a real path is stored for this agent."""
 
     def __init__(
@@ -72,18 +72,18 @@ class RestrictionGuard:
             else WorktreeConfinement(restrictions.main_checkout, paths)
         )
 
-    def check_call(self, call: ToolUseBlock) -> DenyDecision | None:
+    def check_tool_call(self, call: ToolUseBlock) -> DenyDecision | None:
         path = ""
         if call.name in FILE_TOOLS:
             try:
-                path, _ = self._paths.resolve_path(get_call_path(call))
+                path, _ = self._paths.resolve_path(get_file_tool_call_path(call))
             except WorkspaceError:
                 return None  # the rules refuse it
             if self._is_own_file(path):
                 return None
             if self._confinement is not None and (denial := self._confinement.check_path(path)) is not None:
                 return denial
-        refusals = (restriction.check_call(call, path) for restriction in self._restrictions)
+        refusals = (restriction.check_tool_call(call, path) for restriction in self._restrictions)
         return next((refused for refused in refusals if refused is not None), None)
 
 
@@ -100,12 +100,12 @@ class ToolPatternRestriction:
             str, tuple[tuple[ToolPermissionRule, ...], Callable[[ToolUseBlock, str], bool]]
         ] = {}
 
-    def check_call(self, call: ToolUseBlock, path: str) -> DenyDecision | None:
+    def check_tool_call(self, call: ToolUseBlock, path: str) -> DenyDecision | None:
         """Check a call; `path` is the real path in a file tool's call."""
         cached = self._matchers.get(call.name)
         if cached is None:
-            rules = self._select_rules(call.name)
-            cached = self._matchers[call.name] = rules, self._build_matcher(call.name, rules)
+            rules = self._select_tool_rules(call.name)
+            cached = self._matchers[call.name] = rules, self._build_tool_call_matcher(call.name, rules)
         rules, matches = cached
         if not rules or matches(call, path):
             return None
@@ -114,24 +114,24 @@ class ToolPatternRestriction:
             f"{DEFINITION_SOURCE} gives it {call.name} only as {rule_list}.", rule_list, DEFINITION_SOURCE
         )
 
-    def _select_rules(self, tool: str) -> tuple[ToolPermissionRule, ...]:
+    def _select_tool_rules(self, tool: str) -> tuple[ToolPermissionRule, ...]:
         for rule in self._rules:
             is_about_tool = rule.tool == tool or {rule.tool, tool} <= AGENT_TOOLS
             if is_about_tool and rule.pattern is None:
                 return ()
         return tuple(rule for rule in self._rules if rule.pattern is not None and rule.applies_to_tool(tool))
 
-    def _build_matcher(
+    def _build_tool_call_matcher(
         self, tool: str, tool_rules: tuple[ToolPermissionRule, ...]
     ) -> Callable[[ToolUseBlock, str], bool]:
         if tool == "Bash":
             rules = tuple(map(ShellCommandRule, tool_rules))
-            return lambda call, _: _is_command_covered(call.input.get("command"), rules)
+            return lambda call, _: _is_command_covered_by_rules(call.input.get("command"), rules)
         if tool in FILE_TOOLS:
             table = FilePathRules(tool_rules, self._roots)
             return lambda _, path: table.find_match(path) is not None
         return lambda call, _: any(
-            is_rule_pattern_match(rule.tool, rule.pattern or "", call.input, forbids=False)
+            is_tool_argument_pattern_match(rule.tool, rule.pattern or "", call.input, forbids=False)
             for rule in tool_rules
         )
 
@@ -160,7 +160,7 @@ class WorktreeConfinement:
         )
 
 
-def _is_command_covered(command: object, rules: tuple[ShellCommandRule, ...]) -> bool:
+def _is_command_covered_by_rules(command: object, rules: tuple[ShellCommandRule, ...]) -> bool:
     """Return True if every simple command in it matches a rule, or the whole command is one literally."""
     if not isinstance(command, str):
         return True  # refused for that elsewhere

@@ -22,7 +22,7 @@ class AgentMemoryDirectory(Struct, frozen=True, kw_only=True):
         """Return True if the path is inside and is not a protected file, which a memory never needs."""
         return self.is_inside(real) and not is_protected_path(real, len(self.directory))
 
-    def check_tool(self, tool: str, real: str) -> DenyDecision | None:
+    def check_memory_only_tool(self, tool: str, real: str) -> DenyDecision | None:
         if tool not in self.only or self.is_inside(real):
             return None
         return DenyDecision(

@@ -16,11 +16,11 @@ _MODE_WIDTH: dict[PermissionMode, int] = {
 }
 
 
-def is_wider_mode(mode: PermissionMode, than: PermissionMode) -> bool:
+def is_wider_permission_mode(mode: PermissionMode, than: PermissionMode) -> bool:
     return _MODE_WIDTH[mode] > _MODE_WIDTH[than]
 
 
-def narrow_child_mode(
+def narrow_child_permission_mode(
     parent: PermissionMode,
     requested: PermissionMode | None,
     *,
@@ -40,12 +40,12 @@ def narrow_child_mode(
     )
 
 
-def get_fork_mode(parent: PermissionMode) -> PermissionMode:
+def get_fork_permission_mode(parent: PermissionMode) -> PermissionMode:
     """Return the mode of a fork: it asks where its parent asks and is restricted as tightly."""
     return "bubble" if _MODE_WIDTH[parent] >= _MODE_WIDTH["bubble"] else parent
 
 
-def check_requested_mode(requested: PermissionMode, *, can_bypass: bool) -> PermissionMode:
+def check_requested_permission_mode(requested: PermissionMode, *, can_bypass: bool) -> PermissionMode:
     """Return the requested mode for a running session. Raises `SettingsError` if it is not allowed."""
     if requested == "bypassPermissions" and not can_bypass:
         raise SettingsError(

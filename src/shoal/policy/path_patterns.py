@@ -14,7 +14,7 @@ class InvalidPathPattern(ValueError):
     """The text says what is wrong, without the pattern."""
 
 
-def convert_path_pattern(pattern: str, base: str) -> str:
+def convert_path_pattern_to_regex(pattern: str, base: str) -> str:
     """Return the regular expression for a path pattern.
 
     `//x` is absolute, `~/x` is in the home directory, anything else is below `base`; without a slash it
@@ -24,10 +24,10 @@ def convert_path_pattern(pattern: str, base: str) -> str:
     pieces = [found[0] for found in _PIECE.finditer(pattern)]
     if not pieces:
         return f"{re.escape(base)}(?:/.*)?"
-    return f"{re.escape(base)}/{_build_expression(pieces if anchored else ['**/', *pieces])}(?:/.*)?"
+    return f"{re.escape(base)}/{_build_path_regex(pieces if anchored else ['**/', *pieces])}(?:/.*)?"
 
 
-def _build_expression(pieces: list[str]) -> str:
+def _build_path_regex(pieces: list[str]) -> str:
     """Join the pieces into an expression without backtracking across `**`.
 
     The part between two `**` is matched at its leftmost position only, which leaves the most text for what
@@ -44,17 +44,17 @@ def _build_expression(pieces: list[str]) -> str:
     for group, next_group in zip(groups, [*groups[1:], [""]], strict=True):
         # Before `**/`, this holds only at the end of a name.
         is_atomic = next_group[0] == "**" or (next_group[0] == "**/" and group[-1:] == ["/"])
-        parts.append(f"(?>{_build_name_expression(group)})" if is_atomic else _build_name_expression(group))
+        parts.append(f"(?>{_build_file_name_regex(group)})" if is_atomic else _build_file_name_regex(group))
     return "".join(parts)
 
 
-def _build_name_expression(pieces: list[str]) -> str:
+def _build_file_name_regex(pieces: list[str]) -> str:
     """Do the same for the part between two `*` of one name."""
     chunks: list[list[str]] = [[]]
     for piece in pieces:
         if piece == "*":
             chunks.append([])
-        chunks[-1].append(_translate_pattern_piece(piece))
+        chunks[-1].append(_translate_pattern_piece_to_regex(piece))
     parts = ["".join(chunks[0])]
     for number, chunk in enumerate(chunks[1:], start=2):
         is_atomic = number < len(chunks) and "/" not in chunk
@@ -62,7 +62,7 @@ def _build_name_expression(pieces: list[str]) -> str:
     return "".join(parts)
 
 
-def find_pattern_anchor(pattern: str, base: str) -> tuple[str, bool]:
+def find_path_pattern_anchor(pattern: str, base: str) -> tuple[str, bool]:
     """Return the path at or below which every match lies, and True if everything there matches."""
     base, pattern, anchored = _split_pattern_base(pattern, base)
     steps = pattern.split("/") if anchored and pattern else []
@@ -89,7 +89,7 @@ def _split_pattern_base(pattern: str, base: str) -> tuple[str, str, bool]:
     return base.rstrip("/"), pattern.rstrip("/"), anchored
 
 
-def _translate_pattern_piece(piece: str) -> str:
+def _translate_pattern_piece_to_regex(piece: str) -> str:
     match piece:
         case "**/":
             return "(?:.*?/)??"
@@ -104,11 +104,11 @@ def _translate_pattern_piece(piece: str) -> str:
         case "[":
             raise InvalidPathPattern("a `[` is not closed")
     if len(piece) > 1 and piece[0] == "[":
-        return _translate_character_set(piece)
+        return _translate_character_set_to_regex(piece)
     return re.escape(piece[1:] if len(piece) > 1 else piece)
 
 
-def _translate_character_set(piece: str) -> str:
+def _translate_character_set_to_regex(piece: str) -> str:
     characters = piece[1:-1]
     is_negated = characters[:1] in ("!", "^")
     characters = characters[1:] if is_negated else characters

@@ -14,7 +14,7 @@ from shoal.core.filenames import escape_filename
 from shoal.core.ports import Workspace
 from shoal.policy.protected_files import is_protected_path
 from shoal.policy.symlink_check import PathKind, create_symlink_free_checker
-from shoal.policy.wildcards import GLOB, expand_wildcards
+from shoal.policy.wildcards import GLOB, expand_path_wildcards
 
 _ODD_STARTS = ("", "~", " ", "\t", "\n")
 
@@ -39,22 +39,22 @@ class PathResolver:
 
         Raises `WorkspaceError` with a text for the model.
         """
-        path = self._locate_path(text)
+        path = self._make_absolute_path(text)
         try:
-            kind = (self._check_path or self._load_path_checker())(path)
+            kind = (self._check_path or self._load_symlink_free_checker())(path)
         except UnicodeEncodeError:
             kind = "unclear"
         if kind != "unclear":
             return path, kind == "directory"
         return _follow_symlinks(str(self._workspace.resolve_path(text)))
 
-    def expand_wildcards(self, path: str) -> Iterator[str]:
+    def expand_path_wildcards(self, path: str) -> Iterator[str]:
         """Yield the real paths that the wildcards in a word match now; none without wildcards.
 
-        Raises `TooManyEntries` if expanding them takes too long.
+        Raises `TooManyDirectoryEntries` if expanding them takes too long.
         """
         if GLOB.search(path):
-            yield from expand_wildcards(path if path.startswith("/") else self._get_cwd_prefix() + path)
+            yield from expand_path_wildcards(path if path.startswith("/") else self._get_cwd_prefix() + path)
 
     def is_inside_workspace(self, real: str) -> bool:
         """Return True if the path is in the project or a granted directory."""
@@ -70,7 +70,7 @@ class PathResolver:
     def directories(self) -> tuple[str, ...]:
         return (self.root, *map(str, self._workspace.granted_directories))
 
-    def is_key_file(self, real: str) -> bool:
+    def is_shoal_key_file(self, real: str) -> bool:
         """Return True for Shoal's keys and credentials; a dot file is left by a writer that died."""
         own_directory = f"{self._home}shoal/"
         secret = (
@@ -80,7 +80,7 @@ class PathResolver:
         )
         return self._is_in_shoal_home(real) and f"{real}/".startswith(secret)
 
-    def is_above_key_files(self, real: str) -> bool:
+    def is_above_shoal_key_files(self, real: str) -> bool:
         return bool(self._home) and f"{self._home}shoal/keys/".startswith(f"{real.rstrip('/')}/")
 
     def is_change_guarded(self, real: str) -> bool:
@@ -95,11 +95,11 @@ class PathResolver:
     def _is_in_shoal_home(self, real: str) -> bool:
         return bool(self._home) and f"{real}/".startswith(self._home)
 
-    def _locate_path(self, text: str) -> str:
+    def _make_absolute_path(self, text: str) -> str:
         """Return the path as the tools find it, without following links."""
         if ".." in text:
-            _refuse_link_parent(self._workspace, text)
-        elif (path := _join_path(self._get_cwd_prefix(), text)) is not None:
+            _refuse_symlink_parent(self._workspace, text)
+        elif (path := _join_plain_path(self._get_cwd_prefix(), text)) is not None:
             return path
         path = str(self._workspace.resolve_path(text))
         return path[1:] if path.startswith("//") else path
@@ -111,13 +111,13 @@ class PathResolver:
             self._cwd, self._cwd_text = cwd, f"{cwd}/"
         return self._cwd_text
 
-    def _load_path_checker(self) -> Callable[[str], PathKind]:
+    def _load_symlink_free_checker(self) -> Callable[[str], PathKind]:
         self._check_path = create_symlink_free_checker()
         return self._check_path
 
 
 @lru_cache(maxsize=2048)  # caches text only: where the path leads is checked each time
-def _join_path(prefix: str, text: str) -> str | None:
+def _join_plain_path(prefix: str, text: str) -> str | None:
     """Return a path without `..` as absolute and normalized, or None if its text is not plain."""
     if text[:1] in _ODD_STARTS or "\0" in text or "\\" in text:
         return None
@@ -156,7 +156,7 @@ def _format_path_error(path: str, error: OSError) -> str:
     return f"The path {escape_filename(path)[:200]} cannot be followed: {error.strerror}."
 
 
-def _refuse_link_parent(workspace: Workspace, text: str) -> None:
+def _refuse_symlink_parent(workspace: Workspace, text: str) -> None:
     """Refuse `link/..`: to some programs it is the link's directory, to others the parent of its target."""
     parts = text.split("/")
     if ".." not in parts or "\0" in text:

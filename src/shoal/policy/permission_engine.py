@@ -27,12 +27,12 @@ from shoal.core.tools import Tool
 from shoal.policy import rule_suggestions
 from shoal.policy.agent_restrictions import (
     DEFINITION_SOURCE,
+    AgentRestrictionGuard,
     AgentRestrictions,
-    RestrictionGuard,
     StoredToolRestrictions,
 )
 from shoal.policy.memory_directory import AgentMemoryDirectory
-from shoal.policy.mode_inheritance import check_requested_mode
+from shoal.policy.mode_inheritance import check_requested_permission_mode
 from shoal.policy.path_resolver import PathResolver
 from shoal.policy.permission_answers import SESSION_SOURCE, RememberedPermissionAnswers
 from shoal.policy.permission_rules import (
@@ -44,10 +44,10 @@ from shoal.policy.permission_rules import (
     PermissionRuleSource,
     RulesWithAgentDenials,
     ToolPermissionRule,
-    get_call_path,
+    get_file_tool_call_path,
     parse_permission_rule,
 )
-from shoal.policy.rule_tables import FileRuleTable, PermissionRuleTables
+from shoal.policy.rule_tables import FilePermissionRuleTable, PermissionRuleTables
 from shoal.policy.shell_policy import KEYS_REFUSAL, ShellCommandPolicy, SimpleCommandDecision
 
 HARMLESS_TOOLS = frozenset(
@@ -105,7 +105,7 @@ class PermissionEngine:
         self._shell = ShellCommandPolicy(self._paths)
         self._restrictions = AgentRestrictions()
         self._denied_tools: tuple[str, ...] = ()
-        self._guard: RestrictionGuard | None = None
+        self._guard: AgentRestrictionGuard | None = None
         self.answers = answers or RememberedPermissionAnswers()
         self.can_bypass = can_bypass or mode == "bypassPermissions"
         self.mode: PermissionMode = mode
@@ -120,9 +120,9 @@ class PermissionEngine:
     def decide_tool_call(
         self, call: ToolUseBlock, tool: Tool | None, agent: AgentIdentity
     ) -> PermissionDecision:
-        if self._guard is not None and (denial := self._guard.check_call(call)) is not None:
+        if self._guard is not None and (denial := self._guard.check_tool_call(call)) is not None:
             return denial
-        if self.memory is not None and (denial := self._check_memory_tools(call)) is not None:
+        if self.memory is not None and (denial := self._check_memory_only_tools(call)) is not None:
             return denial
         if call.name in FILE_TOOLS:
             decision = self._decide_file_call(call, self._load_rule_tables())
@@ -177,12 +177,12 @@ class PermissionEngine:
             child._restrictions = child._restrictions.add_restrictions(tools, None)
         child._denied_tools = (*self._denied_tools, *denied_tools)
         if child._restrictions != AgentRestrictions():
-            child._guard = RestrictionGuard(
-                child._restrictions, child._paths, child._roots, child._is_own_file
+            child._guard = AgentRestrictionGuard(
+                child._restrictions, child._paths, child._roots, child._is_agent_own_file
             )
         return child
 
-    def grant_rules(self, rules: Iterable[ToolPermissionRule], *, lasting: bool = False) -> None:
+    def grant_allow_rules(self, rules: Iterable[ToolPermissionRule], *, lasting: bool = False) -> None:
         """Allow this agent, but not its children, what a skill needs: until the turn ends, or permanently."""
         if lasting:
             self._lasting_rules = (*self._lasting_rules, *rules)
@@ -191,10 +191,10 @@ class PermissionEngine:
         self._tables = None
 
     @contextmanager
-    def grant_rules_temporarily(self, rules: Iterable[ToolPermissionRule]) -> Iterator[None]:
+    def grant_allow_rules_temporarily(self, rules: Iterable[ToolPermissionRule]) -> Iterator[None]:
         """Grant the rules for the duration of the block."""
         old_rules = self._turn_rules
-        self.grant_rules(rules)
+        self.grant_allow_rules(rules)
         try:
             yield
         finally:
@@ -220,10 +220,10 @@ class PermissionEngine:
     def check_agent_start(self, agent_type: str) -> DenyDecision | None:
         """Return the refusal if a rule or restriction forbids starting agents of this type."""
         call = ToolUseBlock(id="", name="Agent", input={"subagent_type": agent_type})
-        if self._guard is not None and (denial := self._guard.check_call(call)) is not None:
+        if self._guard is not None and (denial := self._guard.check_tool_call(call)) is not None:
             return denial
         tables = self._load_rule_tables()
-        rule = tables.find_rule(tables.rule_set.deny, call.name, call.input, forbids=True)
+        rule = tables.find_matching_rule(tables.rule_set.deny, call.name, call.input, forbids=True)
         return None if rule is None else deny_by_rule(rule)
 
     def set_mode(self, mode: PermissionMode, *, return_mode: PermissionMode | None = None) -> None:
@@ -231,7 +231,7 @@ class PermissionEngine:
 
         Raises `SettingsError` if the mode bypasses permissions and the user has not enabled that.
         """
-        checked = check_requested_mode(mode, can_bypass=self.can_bypass)
+        checked = check_requested_permission_mode(mode, can_bypass=self.can_bypass)
         if checked == "plan" != self.mode:
             self._before_plan = return_mode or self.mode
         self.mode = checked
@@ -254,16 +254,16 @@ class PermissionEngine:
     def get_active_rules(self) -> PermissionRuleSet:
         return self._load_rule_tables().rule_set
 
-    def build_unreadable_filter(self, tool: str, top: str) -> Callable[[str], bool]:
+    def build_unreadable_file_filter(self, tool: str, top: str) -> Callable[[str], bool]:
         """Return a check for denied files, files that need a question not yet asked, and Shoal's keys."""
-        table, is_key = self._load_rule_tables().get_file_table(tool), self._paths.is_key_file
+        table, is_key = self._load_rule_tables().get_file_table(tool), self._paths.is_shoal_key_file
         deny, ask = table.deny.find_match, table.ask.find_match
         is_asked = ask(top) is not None
         return lambda path: bool(is_key(path) or deny(path) or (not is_asked and ask(path)))
 
     def list_denied_paths(self) -> tuple[Path, ...]:
         """Return the existing paths that deny rules make unreadable."""
-        return tuple(map(Path, self._load_rule_tables().denied_files.iter_paths()))
+        return tuple(map(Path, self._load_rule_tables().denied_files.iter_unreadable_paths()))
 
     def decide_command_parts(self, command: str) -> tuple[SimpleCommandDecision, ...]:
         """Decide a shell command part by part, for display."""
@@ -282,11 +282,11 @@ class PermissionEngine:
             updates = () if narrowest is None else (narrowest,)
         for update in updates:
             try:
-                self.apply_update(update)
+                self.apply_permission_update(update)
             except SettingsError as error:
                 self.answers.notify(f"A part of an answer is left out: {error}")
 
-    def apply_update(self, update: PermissionSuggestion) -> None:
+    def apply_permission_update(self, update: PermissionSuggestion) -> None:
         """Apply a change requested by the user, for this session or in a settings file.
 
         Raises `SettingsError` for an invalid rule and for a mode that the user has not enabled.
@@ -302,22 +302,22 @@ class PermissionEngine:
         else:
             self.answers.add_answer(update)
 
-    def _is_own_file(self, real: str) -> bool:
+    def _is_agent_own_file(self, real: str) -> bool:
         if self.memory is not None and self.memory.is_inside(real):
             return True
         return (
             bool(self._readable_prefixes) and real.startswith(self._readable_prefixes)
         ) or real == self.plan_file
 
-    def _check_memory_tools(self, call: ToolUseBlock) -> DenyDecision | None:
+    def _check_memory_only_tools(self, call: ToolUseBlock) -> DenyDecision | None:
         assert self.memory is not None
         if call.name not in self.memory.only:
             return None
         try:
-            real, _ = self._paths.resolve_path(get_call_path(call))
+            real, _ = self._paths.resolve_path(get_file_tool_call_path(call))
         except WorkspaceError as error:
             return DenyDecision(str(error))
-        return self.memory.check_tool(call.name, real)
+        return self.memory.check_memory_only_tool(call.name, real)
 
     def _load_rule_tables(self) -> PermissionRuleTables:
         base_rules = self._rule_source.load_rules(fresh=not self._rules_unchanged)
@@ -343,16 +343,16 @@ class PermissionEngine:
         if name in FILE_TOOLS:
             return self._decide_file_call(call, tables)
         if name == "Bash":
-            return self._decide_command_call(call, tables)
-        return self._decide_other_call(call, tool, tables)
+            return self._decide_shell_call(call, tables)
+        return self._decide_other_tool_call(call, tool, tables)
 
     def _decide_file_call(self, call: ToolUseBlock, tables: PermissionRuleTables) -> PermissionDecision:
         name = call.name
         try:
-            real, is_directory = self._paths.resolve_path(get_call_path(call))
+            real, is_directory = self._paths.resolve_path(get_file_tool_call_path(call))
         except WorkspaceError as error:
             return DenyDecision(str(error))
-        if self._paths.is_key_file(real):
+        if self._paths.is_shoal_key_file(real):
             return DenyDecision(KEYS_REFUSAL)
         table = tables.get_file_table(name)
         if not table.forbids_nothing:
@@ -363,17 +363,17 @@ class PermissionEngine:
         if self.mode == "bypassPermissions":
             return _SKIPPED
         if name in READ_TOOLS:
-            return self._decide_read(real, table, name, is_directory=is_directory)
+            return self._decide_file_read(real, table, name, is_directory=is_directory)
         if is_directory:
             return DenyDecision(f"{escape_filename(real)} is a directory; give the path of a file.")
-        return self._decide_edit(real, table, name)
+        return self._decide_file_edit(real, table, name)
 
-    def _decide_read(
-        self, real: str, table: FileRuleTable, name: str, *, is_directory: bool
+    def _decide_file_read(
+        self, real: str, table: FilePermissionRuleTable, name: str, *, is_directory: bool
     ) -> PermissionDecision:
         if self._paths.is_inside_workspace(real):
             return _READS_INSIDE
-        if self._is_own_file(real):
+        if self._is_agent_own_file(real):
             return _OWN_FILE
         if rule := table.allow.find_match(real):
             return allow_by_rule(rule)
@@ -382,7 +382,7 @@ class PermissionEngine:
             suggestions=rule_suggestions.suggest_rules_for_read(name, real, is_directory=is_directory),
         )
 
-    def _decide_edit(self, real: str, table: FileRuleTable, name: str) -> PermissionDecision:
+    def _decide_file_edit(self, real: str, table: FilePermissionRuleTable, name: str) -> PermissionDecision:
         if self.mode == "plan":
             return _PLAN_FILE if real == self.plan_file else DenyDecision(_ONLY_READS)
         if self.memory is not None and self.memory.is_writable(real):
@@ -411,7 +411,7 @@ class PermissionEngine:
             ),
         )
 
-    def _decide_command_call(self, call: ToolUseBlock, tables: PermissionRuleTables) -> PermissionDecision:
+    def _decide_shell_call(self, call: ToolUseBlock, tables: PermissionRuleTables) -> PermissionDecision:
         command = call.input.get("command")
         if not isinstance(command, str):
             return DenyDecision("it names no command: give it as text in `command`.")
@@ -424,13 +424,13 @@ class PermissionEngine:
             return AllowDecision("it runs in the sandbox")
         return decision
 
-    def _decide_other_call(
+    def _decide_other_tool_call(
         self, call: ToolUseBlock, tool: Tool | None, tables: PermissionRuleTables
     ) -> PermissionDecision:
         name, arguments, rule_set = call.name, call.input, tables.rule_set
-        if rule := tables.find_rule(rule_set.deny, name, arguments, forbids=True):
+        if rule := tables.find_matching_rule(rule_set.deny, name, arguments, forbids=True):
             return deny_by_rule(rule)
-        if rule := tables.find_rule(rule_set.ask, name, arguments, forbids=True):
+        if rule := tables.find_matching_rule(rule_set.ask, name, arguments, forbids=True):
             return ask_by_rule(rule, ())
         other_session = _get_recipient_session(call)
         if name in HARMLESS_TOOLS and not other_session:
@@ -439,7 +439,7 @@ class PermissionEngine:
             return _SKIPPED
         if self.mode == "plan" and not (name in _FETCH_TOOLS if tool is None else tool.is_read_only):
             return DenyDecision(_ONLY_READS)
-        if rule := tables.find_rule(rule_set.allow, name, arguments, forbids=False):
+        if rule := tables.find_matching_rule(rule_set.allow, name, arguments, forbids=False):
             return allow_by_rule(rule)
         reason = (
             f"it speaks to another session, {other_session}"

@@ -44,16 +44,16 @@ def explain_permission_decision(permissions: PermissionEngine, call: ToolUseBloc
     return PermissionExplanation(
         tool=call.name,
         mode=permissions.mode,
-        decision=get_rule_behavior(decision),
+        decision=get_decision_behavior(decision),
         reason=decision.reason,
         rule=decision.rule,
         source=decision.source,
-        parts=tuple(map(_explain_part, part_decisions)),
+        parts=tuple(map(_explain_simple_command, part_decisions)),
         suggestions=decision.suggestions if isinstance(decision, AskDecision) else (),
     )
 
 
-def get_rule_behavior(decision: PermissionDecision) -> RuleBehavior:
+def get_decision_behavior(decision: PermissionDecision) -> RuleBehavior:
     match decision:
         case AllowDecision():
             return "allow"
@@ -63,7 +63,7 @@ def get_rule_behavior(decision: PermissionDecision) -> RuleBehavior:
             return "deny"
 
 
-def _explain_part(part_decision: SimpleCommandDecision) -> SimpleCommandExplanation:
+def _explain_simple_command(part_decision: SimpleCommandDecision) -> SimpleCommandExplanation:
     return SimpleCommandExplanation(
         text=part_decision.part.text,
         decision=part_decision.verdict,

@@ -12,8 +12,8 @@ from msgspec.structs import replace
 from shoal.core.errors import SettingsError
 from shoal.core.messages import ToolUseBlock
 from shoal.core.permissions import PermissionMode
-from shoal.policy.path_patterns import InvalidPathPattern, convert_path_pattern
-from shoal.wire.field_parsers import InvalidFieldValue, split_list_text
+from shoal.policy.path_patterns import InvalidPathPattern, convert_path_pattern_to_regex
+from shoal.wire.field_parsers import InvalidFieldValue, split_comma_separated_text
 
 READ_TOOLS = frozenset({"Read", "Glob", "Grep"})
 EDIT_TOOLS = frozenset({"Write", "Edit", "NotebookEdit"})
@@ -27,7 +27,7 @@ _RULE = re.compile(r"([A-Za-z_][\w-]*|mcp__[\w-]+__\*|\*)(?:\((.*)\))?", re.DOTA
 _DOMAIN = re.compile(r"domain:(\*\.)?[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?|domain:\[[0-9a-fA-F:.]+\]")
 
 
-def get_call_path(call: ToolUseBlock) -> str:
+def get_file_tool_call_path(call: ToolUseBlock) -> str:
     """Return the path in a file tool's call; without one, the working directory."""
     path = call.input.get(_PATH_ARGUMENTS.get(call.name, "file_path"))
     return path if isinstance(path, str) else "."
@@ -104,13 +104,13 @@ def parse_permission_rule(text: str, source: str = "") -> ToolPermissionRule:
     if match is None:
         raise SettingsError(f"{text!r} is not a permission rule{location}: write Tool or Tool(pattern).")
     rule = ToolPermissionRule(tool=match[1], pattern=match[2], source=source)
-    problem = None if rule.pattern is None else _find_pattern_error(rule.tool, rule.pattern)
+    problem = None if rule.pattern is None else _find_rule_pattern_error(rule.tool, rule.pattern)
     if problem is not None:
         raise SettingsError(f"The rule {text!r}{location} has a bad pattern: {problem}.")
     return rule
 
 
-def _find_pattern_error(tool: str, pattern: str) -> str | None:
+def _find_rule_pattern_error(tool: str, pattern: str) -> str | None:
     if not pattern.strip():
         return f"it is empty; for every use of the tool write {tool}"
     if "\0" in pattern:
@@ -119,7 +119,7 @@ def _find_pattern_error(tool: str, pattern: str) -> str | None:
         return f"{tool} takes none"
     if tool in READ_TOOLS | EDIT_TOOLS:
         try:
-            convert_path_pattern(pattern, "/")
+            convert_path_pattern_to_regex(pattern, "/")
         except InvalidPathPattern as problem:
             return str(problem)
     if tool == "Bash" and ":*" in pattern.removesuffix(":*"):
@@ -144,10 +144,10 @@ def find_contradicting_rules(
     return None
 
 
-def split_rule_list(text: str) -> list[str]:
+def split_permission_rule_list(text: str) -> list[str]:
     """Split a flag's value into rules at commas or blanks outside parentheses."""
     try:
-        return list(split_list_text(text, split_whitespace=True))
+        return list(split_comma_separated_text(text, split_whitespace=True))
     except InvalidFieldValue:
         # A rule without half of its pattern would apply to every use of the tool.
         message = f"The parentheses in {text!r} do not match: write Tool or Tool(pattern)."

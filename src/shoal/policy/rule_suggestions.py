@@ -43,11 +43,11 @@ _MAX_RULE_LENGTH = 500
 
 def suggest_rules_for_read(tool: str, real: str, *, is_directory: bool) -> tuple[PermissionSuggestion, ...]:
     exact_rule = SuggestedPermissionRule(
-        tool_name=tool, rule_content=_build_exact_pattern(real, is_directory=is_directory)
+        tool_name=tool, rule_content=_build_exact_path_pattern(real, is_directory=is_directory)
     )
     return (
-        *_suggest_rule(exact_rule),
-        *_suggest_directory(real if is_directory else real[: real.rfind("/")]),
+        *_suggest_permission_rule(exact_rule),
+        *_suggest_working_directory(real if is_directory else real[: real.rfind("/")]),
     )
 
 
@@ -61,10 +61,13 @@ def suggest_rules_for_edit(
     """
     if not inside or not real.startswith(f"{root}/"):
         exact_rule = SuggestedPermissionRule(
-            tool_name=tool, rule_content=_build_exact_pattern(real, is_directory=False)
+            tool_name=tool, rule_content=_build_exact_path_pattern(real, is_directory=False)
         )
-        return (*_suggest_rule(exact_rule), *(() if inside else _suggest_directory(real[: real.rfind("/")])))
-    pattern = f"{_escape_path(real[len(root) : real.rfind('/')])}/**"
+        return (
+            *_suggest_permission_rule(exact_rule),
+            *(() if inside else _suggest_working_directory(real[: real.rfind("/")])),
+        )
+    pattern = f"{_escape_path_wildcards(real[len(root) : real.rfind('/')])}/**"
     return (
         AddPermissionRulesSuggestion(rules=(SuggestedPermissionRule(tool_name=tool, rule_content="/**"),)),
         SetPermissionModeSuggestion(mode="acceptEdits"),
@@ -81,8 +84,8 @@ def suggest_rules_for_command(
     """Suggest the exact command for this session; in settings, a rule for each part that was asked about."""
     if len(command) > _MAX_RULE_LENGTH:
         return ()
-    exact_rule = SuggestedPermissionRule(tool_name="Bash", rule_content=_escape_stars(command))
-    parts = tuple(dict.fromkeys(_build_part_rule(part) for part in asked_parts))
+    exact_rule = SuggestedPermissionRule(tool_name="Bash", rule_content=_escape_command_stars(command))
+    parts = tuple(dict.fromkeys(_build_simple_command_rule(part) for part in asked_parts))
     return (
         AddPermissionRulesSuggestion(rules=(exact_rule,)),
         AddPermissionRulesSuggestion(rules=parts or (exact_rule,), destination="localSettings"),
@@ -103,35 +106,35 @@ def suggest_rules_for_other_tool(tool: str, arguments: dict[str, Any]) -> tuple[
         content = str(arguments.get("subagent_type", "general-purpose"))
     elif tool == "SendMessage":
         content = str(arguments.get("to", ""))
-    return _suggest_rule(SuggestedPermissionRule(tool_name=tool, rule_content=content))
+    return _suggest_permission_rule(SuggestedPermissionRule(tool_name=tool, rule_content=content))
 
 
-def _suggest_rule(rule: SuggestedPermissionRule) -> tuple[PermissionSuggestion, ...]:
+def _suggest_permission_rule(rule: SuggestedPermissionRule) -> tuple[PermissionSuggestion, ...]:
     return (
         AddPermissionRulesSuggestion(rules=(rule,)),
         AddPermissionRulesSuggestion(rules=(rule,), destination="localSettings"),
     )
 
 
-def _suggest_directory(path: str) -> tuple[PermissionSuggestion, ...]:
+def _suggest_working_directory(path: str) -> tuple[PermissionSuggestion, ...]:
     """Suggest working in the directory too, for the session; never suggests the root directory."""
     return (AddDirectoriesSuggestion(directories=(path,)),) if path.strip("/") else ()
 
 
-def _build_part_rule(part: SimpleShellCommand) -> SuggestedPermissionRule:
+def _build_simple_command_rule(part: SimpleShellCommand) -> SuggestedPermissionRule:
     words = part.argv or ()
     if len(words) >= 2 and not part.via and words[1] in _SUBCOMMANDS.get(words[0], ()):
         return SuggestedPermissionRule(tool_name="Bash", rule_content=f"{words[0]} {words[1]}:*")
-    return SuggestedPermissionRule(tool_name="Bash", rule_content=_escape_stars(part.text))
+    return SuggestedPermissionRule(tool_name="Bash", rule_content=_escape_command_stars(part.text))
 
 
-def _escape_stars(command: str) -> str:
+def _escape_command_stars(command: str) -> str:
     return command.strip().replace("*", "\\*")
 
 
-def _build_exact_pattern(real: str, *, is_directory: bool) -> str:
-    return f"/{_escape_path(real)}{'/**' if is_directory else ''}"
+def _build_exact_path_pattern(real: str, *, is_directory: bool) -> str:
+    return f"/{_escape_path_wildcards(real)}{'/**' if is_directory else ''}"
 
 
-def _escape_path(path: str) -> str:
+def _escape_path_wildcards(path: str) -> str:
     return "".join(f"\\{character}" if character in "*?[\\" else character for character in path)

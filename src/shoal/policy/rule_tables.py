@@ -9,11 +9,11 @@ from functools import cached_property, lru_cache
 from urllib.parse import urlsplit
 
 from shoal.core.agents import OTHER_MACHINE_PREFIX, OTHER_SESSION_PREFIX
-from shoal.core.skills import matches_skill_name
+from shoal.core.skills import is_full_or_unprefixed_skill_name
 from shoal.policy.command_rules import ShellCommandRules
-from shoal.policy.path_patterns import convert_path_pattern
+from shoal.policy.path_patterns import convert_path_pattern_to_regex
 from shoal.policy.permission_rules import EDIT_TOOLS, READ_TOOLS, PermissionRuleSet, ToolPermissionRule
-from shoal.policy.unreadable_files import UnreadableFiles
+from shoal.policy.unreadable_files import UnreadableFileRules
 
 
 class FilePathRules:
@@ -26,44 +26,46 @@ class FilePathRules:
             if rule.pattern is None:
                 self.bare = self.bare or rule
             else:
-                expressions = dict.fromkeys(convert_path_pattern(rule.pattern, root) for root in roots)
-                self._each.append(
-                    (_compile_expression("|".join(f"(?:{each})" for each in expressions)), rule)
+                expressions = dict.fromkeys(
+                    convert_path_pattern_to_regex(rule.pattern, root) for root in roots
                 )
-        self._any = _compile_expression("|".join(f"(?:{each.pattern})" for each, _ in self._each))
+                self._each.append(
+                    (_compile_path_regex("|".join(f"(?:{each})" for each in expressions)), rule)
+                )
+        self._any = _compile_path_regex("|".join(f"(?:{each.pattern})" for each, _ in self._each))
         self.is_empty = not self._each and self.bare is None
-        self.find_match = lru_cache(maxsize=1024)(self._find_match)
+        self.find_match = lru_cache(maxsize=1024)(self._find_uncached_match)
         """Returns the first rule whose pattern matches; cached by path text, since few paths recur often."""
 
-    def _find_match(self, path: str) -> ToolPermissionRule | None:
+    def _find_uncached_match(self, path: str) -> ToolPermissionRule | None:
         if not self._each or self._any.fullmatch(path) is None:
             return None
         return next(rule for pattern, rule in self._each if pattern.fullmatch(path))
 
     @property
-    def first_with_pattern(self) -> ToolPermissionRule | None:
+    def first_patterned_rule(self) -> ToolPermissionRule | None:
         return self._each[0][1] if self._each else None
 
     def find_rule(self, path: str) -> ToolPermissionRule | None:
         return self.bare or self.find_match(path)
 
 
-class FileRuleTable:
+class FilePermissionRuleTable:
     """Rules about one tool that reads or changes a file."""
 
     def __init__(self, rule_set: PermissionRuleSet, tools: frozenset[str], roots: Sequence[str]) -> None:
-        def build_rules(rules: Sequence[ToolPermissionRule], roots: Sequence[str]) -> FilePathRules:
+        def build_path_rules(rules: Sequence[ToolPermissionRule], roots: Sequence[str]) -> FilePathRules:
             return FilePathRules(
                 [rule for rule in rules if any(rule.applies_to_tool(name) for name in tools)], roots
             )
 
         # Project files stay forbidden to an agent that works elsewhere.
-        self.deny, self.ask = build_rules(rule_set.deny, roots), build_rules(rule_set.ask, roots)
-        self.allow = build_rules(rule_set.allow, roots[:1])
+        self.deny, self.ask = build_path_rules(rule_set.deny, roots), build_path_rules(rule_set.ask, roots)
+        self.allow = build_path_rules(rule_set.allow, roots[:1])
         self.forbids_nothing = self.deny.is_empty and self.ask.is_empty
 
 
-class CommandRuleTable:
+class ShellCommandRuleTable:
     """Rules about shell commands."""
 
     def __init__(self, rule_set: PermissionRuleSet) -> None:
@@ -72,7 +74,7 @@ class CommandRuleTable:
                 (rule for rule in rules if rule.applies_to_tool("Bash") and rule.pattern is None), None
             )
 
-        def select_patterned(rules: Sequence[ToolPermissionRule]) -> ShellCommandRules:
+        def select_patterned_rules(rules: Sequence[ToolPermissionRule]) -> ShellCommandRules:
             return ShellCommandRules(
                 rule for rule in rules if rule.applies_to_tool("Bash") and rule.pattern is not None
             )
@@ -80,7 +82,9 @@ class CommandRuleTable:
         self.bare_deny, self.bare_ask, self.bare_allow = map(
             find_bare_rule, (rule_set.deny, rule_set.ask, rule_set.allow)
         )
-        self.deny, self.ask, self.allow = map(select_patterned, (rule_set.deny, rule_set.ask, rule_set.allow))
+        self.deny, self.ask, self.allow = map(
+            select_patterned_rules, (rule_set.deny, rule_set.ask, rule_set.allow)
+        )
 
 
 class PermissionRuleTables:
@@ -89,58 +93,60 @@ class PermissionRuleTables:
     def __init__(self, rule_set: PermissionRuleSet, roots: Sequence[str]) -> None:
         self.rule_set = rule_set
         self._roots = roots
-        self._files: dict[str, FileRuleTable] = {}
+        self._files: dict[str, FilePermissionRuleTable] = {}
 
-    def get_file_table(self, tool: str) -> FileRuleTable:
+    def get_file_table(self, tool: str) -> FilePermissionRuleTable:
         table = self._files.get(tool)
         if table is None:
-            table = self._files[tool] = FileRuleTable(self.rule_set, frozenset({tool}), self._roots)
+            table = self._files[tool] = FilePermissionRuleTable(self.rule_set, frozenset({tool}), self._roots)
         return table
 
     @cached_property
-    def shell_reads(self) -> FileRuleTable:
+    def shell_read_rules(self) -> FilePermissionRuleTable:
         """Rules about any tool that reads, applied to files that a command reads."""
-        return FileRuleTable(self._select_patterned(), READ_TOOLS, self._roots)
+        return FilePermissionRuleTable(self._select_patterned_rules(), READ_TOOLS, self._roots)
 
     @cached_property
-    def shell_writes(self) -> FileRuleTable:
-        return FileRuleTable(self._select_patterned(), EDIT_TOOLS, self._roots)
+    def shell_write_rules(self) -> FilePermissionRuleTable:
+        return FilePermissionRuleTable(self._select_patterned_rules(), EDIT_TOOLS, self._roots)
 
     @cached_property
-    def unreadable_files(self) -> UnreadableFiles:
+    def unreadable_files(self) -> UnreadableFileRules:
         """Files that no tool may read without asking, for commands that search directories."""
-        patterned_rules = self._select_patterned()
-        return UnreadableFiles(_select_read_rules((*patterned_rules.deny, *patterned_rules.ask)), self._roots)
+        patterned_rules = self._select_patterned_rules()
+        return UnreadableFileRules(
+            _select_read_rules((*patterned_rules.deny, *patterned_rules.ask)), self._roots
+        )
 
     @cached_property
-    def denied_files(self) -> UnreadableFiles:
-        return UnreadableFiles(_select_read_rules(self._select_patterned().deny), self._roots)
+    def denied_files(self) -> UnreadableFileRules:
+        return UnreadableFileRules(_select_read_rules(self._select_patterned_rules().deny), self._roots)
 
     @cached_property
-    def commands(self) -> CommandRuleTable:
-        return CommandRuleTable(self.rule_set)
+    def shell_command_rules(self) -> ShellCommandRuleTable:
+        return ShellCommandRuleTable(self.rule_set)
 
-    def find_rule(
+    def find_matching_rule(
         self, rules: Sequence[ToolPermissionRule], tool: str, arguments: dict[str, object], *, forbids: bool
     ) -> ToolPermissionRule | None:
         """Return the first rule that matches a call of a tool without files or commands."""
         for rule in rules:
             if rule.applies_to_tool(tool) and (
                 rule.pattern is None
-                or is_rule_pattern_match(rule.tool, rule.pattern, arguments, forbids=forbids)
+                or is_tool_argument_pattern_match(rule.tool, rule.pattern, arguments, forbids=forbids)
             ):
                 return rule
         return None
 
-    def _select_patterned(self) -> PermissionRuleSet:
-        def select_patterned(rules: Sequence[ToolPermissionRule]) -> tuple[ToolPermissionRule, ...]:
+    def _select_patterned_rules(self) -> PermissionRuleSet:
+        def keep_patterned_rules(rules: Sequence[ToolPermissionRule]) -> tuple[ToolPermissionRule, ...]:
             return tuple(rule for rule in rules if rule.pattern is not None)
 
         rule_set = self.rule_set
         return PermissionRuleSet(
-            allow=select_patterned(rule_set.allow),
-            ask=select_patterned(rule_set.ask),
-            deny=select_patterned(rule_set.deny),
+            allow=keep_patterned_rules(rule_set.allow),
+            ask=keep_patterned_rules(rule_set.ask),
+            deny=keep_patterned_rules(rule_set.deny),
         )
 
 
@@ -148,11 +154,13 @@ def _select_read_rules(rules: Iterable[ToolPermissionRule]) -> list[ToolPermissi
     return [rule for rule in rules if any(map(rule.applies_to_tool, READ_TOOLS))]
 
 
-def _compile_expression(expression: str) -> re.Pattern[str]:
+def _compile_path_regex(expression: str) -> re.Pattern[str]:
     return re.compile(expression, re.DOTALL)
 
 
-def is_rule_pattern_match(tool: str, pattern: str, arguments: dict[str, object], *, forbids: bool) -> bool:
+def is_tool_argument_pattern_match(
+    tool: str, pattern: str, arguments: dict[str, object], *, forbids: bool
+) -> bool:
     if tool == "WebFetch":
         return _is_domain_match(
             pattern.removeprefix("domain:").lower(), arguments.get("url"), forbids=forbids
@@ -162,7 +170,7 @@ def is_rule_pattern_match(tool: str, pattern: str, arguments: dict[str, object],
     if tool == "Skill":
         name = str(arguments.get("skill"))
         # A forbidden skill is forbidden under its short name too.
-        return name == pattern or (forbids and matches_skill_name(name, pattern))
+        return name == pattern or (forbids and is_full_or_unprefixed_skill_name(name, pattern))
     if tool == "SendMessage":
         return _is_recipient_match(_get_message_recipient(arguments), pattern, forbids=forbids)
     # Unknown kind of pattern: in doubt a forbidding rule applies and an allowing rule does not.

@@ -14,7 +14,7 @@ from shoal.policy import rule_suggestions
 from shoal.policy.command_rules import ShellCommandRule, ShellCommandRules
 from shoal.policy.path_resolver import PathResolver
 from shoal.policy.permission_rules import EDIT_ACCEPTING_MODES, ToolPermissionRule
-from shoal.policy.rule_tables import FileRuleTable, PermissionRuleTables
+from shoal.policy.rule_tables import FilePermissionRuleTable, PermissionRuleTables
 from shoal.policy.shell.command_analysis import (
     UNKNOWN_PATH,
     ShellCommandAnalysis,
@@ -24,7 +24,7 @@ from shoal.policy.shell.command_analysis import (
 from shoal.policy.unreadable_files import (
     WORKING_DIRECTORY,
     find_glob_base,
-    iter_possible_paths,
+    iter_possible_read_paths,
     list_searched_directories,
 )
 from shoal.policy.wildcards import GLOB, TooManyDirectoryEntries
@@ -60,7 +60,7 @@ class ShellCommandPolicy:
     def decide_command(
         self, command: str, tables: PermissionRuleTables, mode: PermissionMode
     ) -> PermissionDecision:
-        rules = tables.commands
+        rules = tables.shell_command_rules
         if "\0" in command:
             return DenyDecision("the command holds a NUL byte, which no command line can.")
         if len(command) > MAX_COMMAND_LENGTH:
@@ -70,7 +70,7 @@ class ShellCommandPolicy:
             )
         if rules.bare_deny is not None:
             return _to_permission_decision(
-                _build_part_decision("deny", SimpleShellCommand(text=command, argv=None), rules.bare_deny)
+                _build_rule_decision("deny", SimpleShellCommand(text=command, argv=None), rules.bare_deny)
             )
         bypasses = mode == "bypassPermissions"
         if (
@@ -85,7 +85,7 @@ class ShellCommandPolicy:
             return _to_permission_decision(objection)
         if bypasses:
             return AllowDecision("permissions are skipped")
-        return self._decide_permission(command, analysis, tables, mode)
+        return self._decide_command_permission(command, analysis, tables, mode)
 
     def decide_command_parts(
         self, command: str, tables: PermissionRuleTables, mode: PermissionMode
@@ -97,7 +97,8 @@ class ShellCommandPolicy:
         for part in analyze_shell_command(command).parts:
             single_part = ShellCommandAnalysis(parts=(part,))
             found.append(
-                self._find_rule_objection("", single_part, tables) or self._decide_part(part, tables, mode)
+                self._find_rule_objection("", single_part, tables)
+                or self._decide_simple_command(part, tables, mode)
             )
         return tuple(found)
 
@@ -109,50 +110,50 @@ class ShellCommandPolicy:
         return found
 
     def _has_forbidding_rules(self, tables: PermissionRuleTables) -> bool:
-        rules = tables.commands
+        rules = tables.shell_command_rules
         if rules.deny.rules or rules.ask.rules or rules.bare_ask is not None:
             return True
-        return not (tables.shell_reads.forbids_nothing and tables.shell_writes.forbids_nothing)
+        return not (tables.shell_read_rules.forbids_nothing and tables.shell_write_rules.forbids_nothing)
 
     def _find_rule_objection(
         self, command: str, analysis: ShellCommandAnalysis, tables: PermissionRuleTables
     ) -> SimpleCommandDecision | None:
         """Return the decision of a deny rule, or else an ask rule, about any part; a possible match asks."""
-        doubt = self._check_key_access(analysis.parts)
+        doubt = self._check_shoal_key_access(analysis.parts)
         if doubt is not None and doubt.verdict == "deny":
             return doubt
-        rules = tables.commands
+        rules = tables.shell_command_rules
         strengths: tuple[tuple[RuleBehavior, ShellCommandRules], ...] = (
             ("deny", rules.deny),
             ("ask", rules.ask),
         )
         for verdict, command_rules in strengths:
-            if command_rules.can_skip_command(command, analysis):
+            if command_rules.is_certain_no_match(command, analysis):
                 continue
             for rule in command_rules.rules:
-                found = _match_rule(verdict, rule, command, analysis)
+                found = _match_forbidding_rule(verdict, rule, command, analysis)
                 if found is not None and found.verdict == "deny":
                     return found
                 doubt = doubt or found
         if rules.bare_ask is not None:
-            doubt = doubt or _build_part_decision(
+            doubt = doubt or _build_rule_decision(
                 "ask", SimpleShellCommand(text=command, argv=None), rules.bare_ask
             )
-        if not (tables.shell_reads.forbids_nothing and tables.shell_writes.forbids_nothing):
+        if not (tables.shell_read_rules.forbids_nothing and tables.shell_write_rules.forbids_nothing):
             for part in analysis.parts:
-                found = self._check_files(part, tables)
+                found = self._check_files_against_rules(part, tables)
                 if found is not None and found.verdict == "deny":
                     return found
                 doubt = doubt or found
         return doubt
 
-    def _check_files(
+    def _check_files_against_rules(
         self, part: SimpleShellCommand, tables: PermissionRuleTables
     ) -> SimpleCommandDecision | None:
         doubt = None
-        for paths, table in ((part.reads, tables.shell_reads), (part.writes, tables.shell_writes)):
+        for paths, table in ((part.reads, tables.shell_read_rules), (part.writes, tables.shell_write_rules)):
             for path in paths:
-                found = self._check_file(part, path, table)
+                found = self._check_file_against_rules(part, path, table)
                 if found is not None and found.verdict == "deny":
                     return found
                 doubt = doubt or found
@@ -162,62 +163,64 @@ class ShellCommandPolicy:
         self, part: SimpleShellCommand, tables: PermissionRuleTables
     ) -> SimpleCommandDecision | None:
         """Check files it may read: in directories, by wildcards, through git, or as an unknown command."""
-        table = tables.shell_reads
+        table = tables.shell_read_rules
         if table.forbids_nothing:
             return None
         for directory in list_searched_directories(part):
-            rule = self._find_rule_below(directory, tables)
+            rule = self._find_unreadable_rule_below(directory, tables)
             if rule is not None:
                 reason = f"the rule {rule} ({rule.source}) is about files there, which Grep would leave out"
                 return SimpleCommandDecision(part=part, verdict="ask", reason=reason, rule=rule)
         for path in part.reads:
             if (rule := self._find_wildcard_rule(path, table)) is not None:
-                return _build_part_decision("ask", part, rule, is_doubtful=True)
-        for word in iter_possible_paths(part):
+                return _build_rule_decision("ask", part, rule, is_doubtful=True)
+        for word in iter_possible_read_paths(part):
             # A path after a revision is relative to the top of the repository.
             for path in (word, f"{self._paths.root}/{word}"):
-                found = self._check_file(part, path, table) if word else None
+                found = self._check_file_against_rules(part, path, table) if word else None
                 if found is not None and found.rule is not None:
-                    return _build_part_decision("ask", part, found.rule, is_doubtful=True)
+                    return _build_rule_decision("ask", part, found.rule, is_doubtful=True)
         return None
 
-    def _find_wildcard_rule(self, path: str, table: FileRuleTable) -> ToolPermissionRule | None:
+    def _find_wildcard_rule(self, path: str, table: FilePermissionRuleTable) -> ToolPermissionRule | None:
         """Return the first rule that matches, or may match, a path that the wildcards expand to."""
         try:
             found = (
                 table.deny.find_match(real) or table.ask.find_match(real)
-                for real in self._paths.expand_wildcards(path)
+                for real in self._paths.expand_path_wildcards(path)
             )
             return next(filter(None, found), None)
         except TooManyDirectoryEntries:
-            return table.deny.first_with_pattern or table.ask.first_with_pattern
+            return table.deny.first_patterned_rule or table.ask.first_patterned_rule
 
-    def _check_key_access(self, parts: Iterable[SimpleShellCommand]) -> SimpleCommandDecision | None:
+    def _check_shoal_key_access(self, parts: Iterable[SimpleShellCommand]) -> SimpleCommandDecision | None:
         doubt: SimpleCommandDecision | None = None
         for part in parts:
             try:
-                if any(map(self._is_key_path, (*part.reads, *part.writes))):
+                if any(map(self._may_be_shoal_key_path, (*part.reads, *part.writes))):
                     return SimpleCommandDecision(part=part, verdict="deny", reason=KEYS_REFUSAL)
             except TooManyDirectoryEntries:
                 doubt = doubt or SimpleCommandDecision(part=part, verdict="ask", reason=_TOO_WIDE)
         return doubt
 
-    def _is_key_path(self, path: str) -> bool:
+    def _may_be_shoal_key_path(self, path: str) -> bool:
         try:
             real, _ = self._resolve_path(path)
         except WorkspaceError:
             return False
-        if self._paths.is_key_file(real) or not GLOB.search(path):
-            return self._paths.is_key_file(real)
+        if self._paths.is_shoal_key_file(real) or not GLOB.search(path):
+            return self._paths.is_shoal_key_file(real)
         try:
             start, _ = self._resolve_path(find_glob_base(path))
         except WorkspaceError:
             return False
         # Expanding every pattern would cost more than everything else.
-        is_above = self._paths.is_above_key_files(start)
-        return is_above and any(map(self._paths.is_key_file, self._paths.expand_wildcards(path)))
+        is_above = self._paths.is_above_shoal_key_files(start)
+        return is_above and any(map(self._paths.is_shoal_key_file, self._paths.expand_path_wildcards(path)))
 
-    def _find_rule_below(self, directory: str, tables: PermissionRuleTables) -> ToolPermissionRule | None:
+    def _find_unreadable_rule_below(
+        self, directory: str, tables: PermissionRuleTables
+    ) -> ToolPermissionRule | None:
         if directory == WORKING_DIRECTORY:
             return next(
                 filter(None, map(tables.unreadable_files.find_rule_below, self._paths.directories)), None
@@ -227,29 +230,29 @@ class ShellCommandPolicy:
         except WorkspaceError:
             return None
 
-    def _check_file(
-        self, part: SimpleShellCommand, path: str, table: FileRuleTable
+    def _check_file_against_rules(
+        self, part: SimpleShellCommand, path: str, table: FilePermissionRuleTable
     ) -> SimpleCommandDecision | None:
         if path.startswith(UNKNOWN_PATH):
-            possible_rule = table.deny.first_with_pattern or table.ask.first_with_pattern
+            possible_rule = table.deny.first_patterned_rule or table.ask.first_patterned_rule
             return (
                 None
                 if possible_rule is None
-                else _build_part_decision("ask", part, possible_rule, is_doubtful=True)
+                else _build_rule_decision("ask", part, possible_rule, is_doubtful=True)
             )
         try:
             real, _ = self._resolve_path(path)
         except WorkspaceError:
             return None
         if rule := table.deny.find_match(real):
-            return _build_part_decision("deny", part, rule)
+            return _build_rule_decision("deny", part, rule)
         rule = table.ask.find_match(real)
-        return None if rule is None else _build_part_decision("ask", part, rule)
+        return None if rule is None else _build_rule_decision("ask", part, rule)
 
-    def _decide_permission(
+    def _decide_command_permission(
         self, command: str, analysis: ShellCommandAnalysis, tables: PermissionRuleTables, mode: PermissionMode
     ) -> PermissionDecision:
-        rules = tables.commands
+        rules = tables.shell_command_rules
         by_whole = rules.bare_allow or next(
             (each.rule for each in rules.allow.rules if each.is_exact_command(command)), None
         )
@@ -259,7 +262,7 @@ class ShellCommandPolicy:
             return AskDecision(
                 analysis.trouble, suggestions=rule_suggestions.suggest_rules_for_command(command, ())
             )
-        decisions = [self._decide_part(part, tables, mode) for part in analysis.parts]
+        decisions = [self._decide_simple_command(part, tables, mode) for part in analysis.parts]
         not_allowed = [each for each in decisions if each.verdict != "allow"]
         if not_allowed:
             first = not_allowed[0]
@@ -281,19 +284,21 @@ class ShellCommandPolicy:
     ) -> PermissionDecision:
         for part in analysis.parts:
             for path in part.writes:
-                if path not in _NULL_DEVICES and self._is_protected(path):
+                if path not in _NULL_DEVICES and self._is_protected_write_path(path):
                     return AskDecision(_PROTECTED.format(escape_filename(path)))
         return AllowDecision(f"the rule {rule} ({rule.source})", str(rule), rule.source)
 
-    def _decide_part(
+    def _decide_simple_command(
         self, part: SimpleShellCommand, tables: PermissionRuleTables, mode: PermissionMode
     ) -> SimpleCommandDecision:
         """Decide if a part may run: it only reads, or a rule covers it; the same applies to its files."""
-        rule = None if mode == "plan" else _find_covering_rule(tables.commands.allow.rules, part)
+        rule = None if mode == "plan" else _find_covering_rule(tables.shell_command_rules.allow.rules, part)
         if rule is None and not part.read_only:
             writer = part.argv is not None and part.argv[0] in _ACCEPTED_WRITERS and not part.via
             if not (mode in EDIT_ACCEPTING_MODES and writer and part.writes):
-                return SimpleCommandDecision(part=part, verdict="ask", reason=_format_reason(part))
+                return SimpleCommandDecision(
+                    part=part, verdict="ask", reason=_format_simple_command_reason(part)
+                )
         for path in part.writes:
             if path not in _NULL_DEVICES and (
                 objection := self._find_write_objection(part, path, rule, tables, mode)
@@ -306,7 +311,7 @@ class ShellCommandPolicy:
                 if path not in _NULL_DEVICES and (read_objection := self._find_read_objection(path, tables)):
                     return SimpleCommandDecision(part=part, verdict="ask", reason=read_objection)
             return SimpleCommandDecision(part=part, verdict="allow", reason=part.why or "it only reads")
-        return _build_part_decision("allow", part, rule)
+        return _build_rule_decision("allow", part, rule)
 
     def _find_write_objection(
         self,
@@ -322,7 +327,7 @@ class ShellCommandPolicy:
             return _WriteObjection(str(error))
         if self._paths.is_change_guarded(real):
             return _WriteObjection(_PROTECTED.format(escape_filename(path)), guarded=True)
-        if mode != "plan" and tables.shell_writes.allow.find_match(real):
+        if mode != "plan" and tables.shell_write_rules.allow.find_match(real):
             return None
         if not self._paths.is_inside_workspace(real):
             return _WriteObjection(f"it writes {escape_filename(path)}, outside the working directories")
@@ -337,11 +342,11 @@ class ShellCommandPolicy:
             real, _ = self._resolve_path(path)
         except WorkspaceError as error:
             return str(error)
-        if self._paths.is_inside_workspace(real) or tables.shell_reads.allow.find_match(real):
+        if self._paths.is_inside_workspace(real) or tables.shell_read_rules.allow.find_match(real):
             return None
         return f"it reads {escape_filename(path)}, outside the working directories"
 
-    def _is_protected(self, path: str) -> bool:
+    def _is_protected_write_path(self, path: str) -> bool:
         try:
             real, _ = self._resolve_path(path)
         except WorkspaceError:
@@ -352,22 +357,22 @@ class ShellCommandPolicy:
 _PROTECTED = "it writes {}, which is protected: it decides what programs do, or holds keys"
 
 
-def _match_rule(
+def _match_forbidding_rule(
     verdict: RuleBehavior, rule: ShellCommandRule, command: str, analysis: ShellCommandAnalysis
 ) -> SimpleCommandDecision | None:
     doubt: SimpleCommandDecision | None = None
     for part in analysis.parts:
-        match rule.match_command(part):
+        match rule.match_as_forbidding_rule(part):
             case "yes":
-                return _build_part_decision(verdict, part, rule.rule)
+                return _build_rule_decision(verdict, part, rule.rule)
             case "maybe" if doubt is None:
-                doubt = _build_part_decision("ask", part, rule.rule, is_doubtful=True)
+                doubt = _build_rule_decision("ask", part, rule.rule, is_doubtful=True)
             case _:
                 pass
     if rule.is_exact_command(command):
-        return _build_part_decision(verdict, SimpleShellCommand(text=command, argv=None), rule.rule)
-    if doubt is None and analysis.trouble is not None and rule.can_match_text(command):
-        doubt = _build_part_decision(
+        return _build_rule_decision(verdict, SimpleShellCommand(text=command, argv=None), rule.rule)
+    if doubt is None and analysis.trouble is not None and rule.may_match_unparsed_command(command):
+        doubt = _build_rule_decision(
             "ask", SimpleShellCommand(text=command, argv=None), rule.rule, is_doubtful=True
         )
     return doubt
@@ -382,7 +387,7 @@ def _find_covering_rule(
     return None
 
 
-def _build_part_decision(
+def _build_rule_decision(
     verdict: RuleBehavior, part: SimpleShellCommand, rule: ToolPermissionRule, *, is_doubtful: bool = False
 ) -> SimpleCommandDecision:
     rule_text = f"the rule {rule} ({rule.source})"
@@ -412,5 +417,5 @@ def _is_command_argument(part: SimpleShellCommand, path: str) -> bool:
     return part.argv is not None and any(path == word or path.endswith(f"/{word}") for word in part.argv)
 
 
-def _format_reason(part: SimpleShellCommand) -> str:
+def _format_simple_command_reason(part: SimpleShellCommand) -> str:
     return f"`{escape_filename(part.text[:80])}`: {part.why or 'not known to be safe'}"

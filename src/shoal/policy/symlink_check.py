@@ -36,7 +36,7 @@ def create_symlink_free_checker() -> Callable[[str], PathKind]:
     call = ctypes.CDLL(None, use_errno=True).syscall
     get_errno, close = ctypes.get_errno, os.close
 
-    def check_path(path: str) -> PathKind:
+    def check_symlink_free_path(path: str) -> PathKind:
         # With a trailing slash a file is refused as "not a directory" after its path was resolved,
         # so no descriptor is opened that would have to be closed again.
         found: int = call(_OPENAT2, _CURRENT, f"{path}/".encode("utf-8", "surrogateescape"), address, size)
@@ -45,4 +45,4 @@ def create_symlink_free_checker() -> Callable[[str], PathKind]:
             return "directory"
         return "file" if get_errno() in _NO_DIRECTORY else "unclear"
 
-    return check_path
+    return check_symlink_free_path

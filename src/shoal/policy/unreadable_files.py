@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from msgspec import Struct
 
-from shoal.policy.path_patterns import convert_path_pattern, find_pattern_anchor
+from shoal.policy.path_patterns import convert_path_pattern_to_regex, find_path_pattern_anchor
 from shoal.policy.permission_rules import ToolPermissionRule
 from shoal.policy.shell.simple_commands import SimpleShellCommand
 from shoal.policy.wildcards import GLOB, MAX_ENTRIES, TooManyDirectoryEntries
@@ -19,23 +19,23 @@ _MAX_HIDDEN = 5_000
 _RECURSIVE = re.compile(r"-[A-Za-z0-9]*[rR].*|--recursive|--dereference-recursive|--directories.*|-d.*")
 
 
-class _RulePattern(Struct, frozen=True):
+class _UnreadablePathPattern(Struct, frozen=True):
     anchor: str
     exact: bool
     expression: re.Pattern[str]
     rule: ToolPermissionRule
 
 
-class UnreadableFiles:
+class UnreadableFileRules:
     """`rules` have patterns, which are relative to `roots`."""
 
     def __init__(self, rules: Iterable[ToolPermissionRule], roots: Sequence[str]) -> None:
-        self._patterns: list[_RulePattern] = []
+        self._patterns: list[_UnreadablePathPattern] = []
         for rule in rules:
             for root in roots:
-                anchor, exact = find_pattern_anchor(rule.pattern or "", root)
-                expression = re.compile(convert_path_pattern(rule.pattern or "", root), re.DOTALL)
-                self._patterns.append(_RulePattern(anchor, exact, expression, rule))
+                anchor, exact = find_path_pattern_anchor(rule.pattern or "", root)
+                expression = re.compile(convert_path_pattern_to_regex(rule.pattern or "", root), re.DOTALL)
+                self._patterns.append(_UnreadablePathPattern(anchor, exact, expression, rule))
 
     def find_rule_below(self, directory: str) -> ToolPermissionRule | None:
         """Return the first rule that matches, or may match, something below the directory."""
@@ -50,7 +50,7 @@ class UnreadableFiles:
                 return pattern.rule
         return None
 
-    def iter_paths(self) -> Iterator[str]:
+    def iter_unreadable_paths(self) -> Iterator[str]:
         """Yield the topmost existing matches; for an expensive pattern, only those found within the limit."""
         for pattern in self._patterns:
             if pattern.exact:
@@ -84,7 +84,7 @@ def list_searched_directories(part: SimpleShellCommand) -> tuple[str, ...]:
     return ()
 
 
-def iter_possible_paths(part: SimpleShellCommand) -> Iterator[str]:
+def iter_possible_read_paths(part: SimpleShellCommand) -> Iterator[str]:
     """Yield words that may be paths it reads: of a git command or an unknown command."""
     all_words = part.words or part.argv or ()
     words = [word for word in all_words[1:] if word is not None]
@@ -128,7 +128,7 @@ def _iter_matching_paths(start: str, expression: re.Pattern[str], limit: int) ->
         return
     pending, seen, entry_count = [start], {start}, 0
     while pending:
-        for entry in _list_entries(pending.pop()):
+        for entry in _list_directory_entries(pending.pop()):
             entry_count += 1
             if entry_count > limit:
                 raise TooManyDirectoryEntries
@@ -140,7 +140,7 @@ def _iter_matching_paths(start: str, expression: re.Pattern[str], limit: int) ->
                 pending.append(real)
 
 
-def _list_entries(directory: str) -> list[os.DirEntry[str]]:
+def _list_directory_entries(directory: str) -> list[os.DirEntry[str]]:
     try:
         with os.scandir(directory) as entries:
             return list(entries)

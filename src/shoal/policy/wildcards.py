@@ -17,10 +17,10 @@ class TooManyDirectoryEntries(Exception):
     """There are more entries than can be checked before a command."""
 
 
-def expand_wildcards(pattern: str) -> Iterator[str]:
+def expand_path_wildcards(pattern: str) -> Iterator[str]:
     """Return the real paths that an absolute pattern matches; `**` is any number of directories, as in zsh.
 
-    Raises `TooManyEntries`.
+    Raises `TooManyDirectoryEntries`.
     """
     # A negated set may also be written `[^…]`; a named class becomes any character.
     steps = [step for step in _NAMED_CLASS.sub("?", pattern).replace("[^", "[!").split("/") if step]
@@ -40,7 +40,7 @@ def expand_wildcards(pattern: str) -> Iterator[str]:
             ]
         else:
             paths = [f"{place}/{step}" for place in paths]
-    return (_resolve_path(place) for place in paths if os.path.lexists(place))
+    return (_resolve_real_path(place) for place in paths if os.path.lexists(place))
 
 
 class _DirectoryScanner:
@@ -80,7 +80,7 @@ def _is_directory(entry: os.DirEntry[str]) -> bool:
         return False
 
 
-def _resolve_path(path: str) -> str:
+def _resolve_real_path(path: str) -> str:
     try:
         return os.path.realpath(path)
     except OSError:

@@ -45,7 +45,7 @@ class AgentMessenger:
         self._resuming: set[AgentId] = set()
         self._pending: dict[AgentId, list[InboxItem]] = {}
 
-    def restore_pending_items(self, pending: dict[AgentId, list[InboxItem]]) -> None:
+    def restore_pending_inbox_items(self, pending: dict[AgentId, list[InboxItem]]) -> None:
         """Restore the items that were pending when an earlier process of this session ended."""
         self._pending = pending
         for item in pending.pop(LEAD_ID, []):
@@ -68,7 +68,7 @@ class AgentMessenger:
             )
             for each in targets
         ]
-        return tuple([await self._deliver_item(item, message_text, sender, call) for item in items])
+        return tuple([await self._deliver_inbox_item(item, message_text, sender, call) for item in items])
 
     async def send_user_message(self, to: str, text: str, lead: AgentRunner) -> MessageDeliveryReceipt:
         """Send a person's message."""
@@ -78,40 +78,40 @@ class AgentMessenger:
             content=(TextBlock(text=text),),
             by="person",
         )
-        return await self._deliver_item(item, text, lead, "")
+        return await self._deliver_inbox_item(item, text, lead, "")
 
-    async def _deliver_item(
+    async def _deliver_inbox_item(
         self, item: InboxItem, text: str, sender: AgentRunner, call: str
     ) -> MessageDeliveryReceipt:
         to = item.to
         run = self._registry.get_run(to)
         if to == LEAD_ID or to in self._resuming or (run is not None and run.completion is None):
-            self._enqueue_item(item, text)
+            self._enqueue_inbox_item(item, text)
             name = "lead" if to == LEAD_ID else run.facts.name if run else ""
             return MessageDeliveryReceipt(to=to, name=name or to, how="queued")
-        return await self._resume_with_item(item, text, sender, call)
+        return await self._resume_agent_with_item(item, text, sender, call)
 
-    def _enqueue_item(self, item: InboxItem, text: str) -> None:
+    def _enqueue_inbox_item(self, item: InboxItem, text: str) -> None:
         self._emit(QueueItemAdded(agent=item.to, item=item.id, by=item.by, text=text))
         self._queue.put(item)
 
-    async def _resume_with_item(
+    async def _resume_agent_with_item(
         self, item: InboxItem, text: str, parent: AgentRunner, call: str
     ) -> MessageDeliveryReceipt:
         agent = item.to
 
-        def enqueue_items(outfit: PreparedAgent) -> None:
+        def enqueue_pending_and_new_items(outfit: PreparedAgent) -> None:
             for pending_item in self._pending.pop(agent, []):
                 if not outfit.has_received_item(pending_item):
                     self._queue.put(pending_item)
-            self._enqueue_item(item, text)
+            self._enqueue_inbox_item(item, text)
 
         earlier_run = self._registry.get_run(agent)
         self._resuming.add(agent)
         try:
             if earlier_run is not None:
                 await earlier_run.wait_until_closed()
-            run = await self._resume_run(agent, parent, call, enqueue_items)
+            run = await self._resume_run(agent, parent, call, enqueue_pending_and_new_items)
         except BaseException:
             # Messages that arrived meanwhile wait until it can be resumed.
             while (waiting_item := self._queue.take_next(agent)) is not None:

@@ -33,7 +33,7 @@ class AgentRegistry:
         self._runs[run.id] = run
         self._running.setdefault(run.report_to, {})[run.id] = run
 
-    def remove_running(self, run: AgentRun) -> None:
+    def remove_running_agent(self, run: AgentRun) -> None:
         """Remove a run from the running ones."""
         siblings = self._running[run.report_to]
         siblings.pop(run.id, None)
@@ -111,5 +111,5 @@ class AgentRegistry:
             ancestors.append(agent)
         return tuple(ancestors)
 
-    def take_snapshots(self, now: float) -> tuple[AgentSnapshot, ...]:
+    def take_agent_snapshots(self, now: float) -> tuple[AgentSnapshot, ...]:
         return tuple(run.take_snapshot(now) for run in self._runs.values())

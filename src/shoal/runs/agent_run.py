@@ -118,7 +118,11 @@ class AgentRun:
             status=self.status,
             parent=self.facts.parent,
             background=self.background,
-            tool_calls=monitor.tool_calls if monitor else completion.evidence.tool_calls if completion else 0,
+            tool_calls=monitor.tool_call_count
+            if monitor
+            else completion.evidence.tool_calls
+            if completion
+            else 0,
             tokens=monitor.usage.total_tokens
             if monitor
             else completion.usage.total_tokens

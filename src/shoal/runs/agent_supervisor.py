@@ -11,7 +11,7 @@ from typing import TypeAlias
 from msgspec.structs import replace
 
 from shoal.agent.agent_runner import AgentRunner
-from shoal.agent.forks import FORK_KIND, PROGRESS_PROMPT, ask_outside_conversation
+from shoal.agent.forks import FORK_KIND, PROGRESS_PROMPT, ask_model_outside_conversation
 from shoal.core.agents import (
     AgentResult,
     AgentSnapshot,
@@ -34,7 +34,7 @@ from shoal.core.ids import LEAD_ID, AgentId, IdGenerator
 from shoal.core.inbox_items import InboxItem
 from shoal.core.limits import AgentSlot, BudgetRefusal
 from shoal.core.messages import Message, ToolResultBlock
-from shoal.core.task_groups import exit_task_group
+from shoal.core.task_groups import exit_task_group_without_wrapping
 from shoal.core.tools import ToolContext
 from shoal.runs.agent_messenger import AgentMessenger
 from shoal.runs.agent_registry import AgentRegistry
@@ -48,10 +48,10 @@ from shoal.runs.run_outcome import (
     describe_unread_messages,
     join_outcome_details,
 )
-from shoal.runs.spawn_approval import SpawnApproval
+from shoal.runs.spawn_approval import BulkSpawnApproval
 from shoal.runs.spawn_policy import SpawnPolicy
-from shoal.runs.start_hooks import add_start_hook_context
-from shoal.runs.stored_report import store_report
+from shoal.runs.start_hooks import add_subagent_start_hook_context
+from shoal.runs.stored_report import excerpt_and_store_long_report
 
 Emit: TypeAlias = Callable[[JournaledEvent], None]
 _SESSION_ENDED = "the session ended"
@@ -85,9 +85,9 @@ class AgentSupervisor:
         self._emit = emit
         self._tasks = asyncio.TaskGroup()
         self._registry = AgentRegistry()
-        self._approval = SpawnApproval(policy.approval_threshold, budget)
+        self._approval = BulkSpawnApproval(policy.approval_threshold, budget)
         self._messenger = AgentMessenger(
-            registry=self._registry, queue=queue, ids=ids, emit=emit, resume=self._resume_run
+            registry=self._registry, queue=queue, ids=ids, emit=emit, resume=self._resume_ended_agent
         )
         self._lead: AgentRunner | None = None
         self.find_teammate: Callable[[AgentId], AgentRunner | None] = lambda _: None
@@ -104,7 +104,7 @@ class AgentSupervisor:
         try:
             await self.stop_all_agents(_SESSION_ENDED)
         finally:
-            await exit_task_group(self._tasks, kind, error, trace)
+            await exit_task_group_without_wrapping(self._tasks, kind, error, trace)
 
     def set_lead(self, lead: AgentRunner) -> None:
         self._lead = lead
@@ -122,12 +122,12 @@ class AgentSupervisor:
         agent = self._ids.new_agent_id()
         is_fork = request.kind is None and self.policy.fork_by_default
         request = replace(request, kind=FORK_KIND if is_fork else request.kind or self.policy.default_kind)
-        slot = await self._open_slot(request.kind or "", parent.identity.depth + 1)
+        slot = await self._open_agent_slot(request.kind or "", parent.identity.depth + 1)
         name = self._registry.reserve_agent_name(request.name) if request.name else ""
         ignored_model = "" if self.policy.model_by_call else request.model or ""
         request = replace(request, name=name or None, model=None if ignored_model else request.model)
         try:
-            new_agent = self._create_new_agent(agent, parent, context.call_id)
+            new_agent = self._build_preparation_request(agent, parent, context.call_id)
             prepared = await (self._factory.prepare_fork if is_fork else self._factory.prepare_new_agent)(
                 request, new_agent
             )
@@ -138,7 +138,7 @@ class AgentSupervisor:
                 else prepared
             )
             try:
-                prepared = await add_start_hook_context(prepared)
+                prepared = await add_subagent_start_hook_context(prepared)
                 run = self._begin_run(prepared, new_agent, slot)
             except BaseException:
                 await prepared.clean_up()
@@ -172,7 +172,7 @@ class AgentSupervisor:
                 async with self._clock.deadline(seconds):
                     await run.wait_until_ended()
         if run.completion is not None and seconds > 0 and run.report_to == caller:
-            self._withdraw_notification(run, run.completion, context)
+            self._withdraw_end_notification(run, run.completion, context)
         return run.take_snapshot(self._clock.monotonic())
 
     async def stop_agent(self, agent: str, context: ToolContext) -> AgentSnapshot:
@@ -206,16 +206,16 @@ class AgentSupervisor:
         return tuple(run.take_snapshot(self._clock.monotonic()) for run in running)
 
     def list_agents(self) -> tuple[AgentSnapshot, ...]:
-        return self._registry.take_snapshots(self._clock.monotonic())
+        return self._registry.take_agent_snapshots(self._clock.monotonic())
 
-    async def summarize_progress(self, agent: str) -> str:
+    async def ask_agent_for_progress(self, agent: str) -> str:
         """Ask a running agent for its progress; the question does not enter its conversation."""
         run = self._registry.find_run(agent)
         if run.agent is None:
             raise AgentRequestRefused(f"Agent {agent} is not running: it {_describe_run_end(run)}.")
         if not run.agent.conversation.messages:
             return run.facts.description
-        return await ask_outside_conversation(run.agent, PROGRESS_PROMPT)
+        return await ask_model_outside_conversation(run.agent, PROGRESS_PROMPT)
 
     def list_running_agents(self) -> tuple[AgentRun, ...]:
         return self._registry.list_running_agents()
@@ -248,7 +248,7 @@ class AgentSupervisor:
         self, pending: dict[AgentId, list[InboxItem]], ended: tuple[AgentResult, ...]
     ) -> None:
         """Restore the state of an earlier process of this session: pending items and ended agents."""
-        self._messenger.restore_pending_items(pending)
+        self._messenger.restore_pending_inbox_items(pending)
         self._registry.restore_ended_agents(ended)
 
     async def _decide_background(
@@ -268,14 +268,16 @@ class AgentSupervisor:
         always = self.policy.always_background and not parent.is_in_process
         return (request.background or prepared.started.background or always) and self.policy.background
 
-    async def _open_slot(self, kind: str, depth: int, *, is_resumed: bool = False) -> AgentSlot:
+    async def _open_agent_slot(self, kind: str, depth: int, *, is_resumed: bool = False) -> AgentSlot:
         match await self._budget.request_agent_slot(kind, depth, is_resumed=is_resumed):
             case BudgetRefusal(sentence=sentence):
                 raise AgentRequestRefused(f"The agent was not started: {sentence}.")
             case slot:
                 return slot
 
-    def _create_new_agent(self, agent: AgentId, parent: AgentRunner, call: str) -> AgentPreparationRequest:
+    def _build_preparation_request(
+        self, agent: AgentId, parent: AgentRunner, call: str
+    ) -> AgentPreparationRequest:
         return AgentPreparationRequest(
             agent=agent, parent=parent, call=call, monitor=self._factory.create_progress_monitor(agent)
         )
@@ -304,7 +306,7 @@ class AgentSupervisor:
             if outcome.status != "completed" and monitor.used_shell:
                 monitor.set_commits(await prepared.list_commits())
             self.announce_missed_results(run.id, worker.interrupted_results)
-            run.completion = self._record_end(run, prepared, outcome, worker)
+            run.completion = self._record_run_end(run, prepared, outcome, worker)
             run.notify_waiters()
             await self._release_run_resources(run, prepared, run.completion)
         finally:
@@ -315,17 +317,17 @@ class AgentSupervisor:
         """Return True if it still waits for the end of a child that it has not seen itself."""
         return any(not run.seen_by_call for run in self._registry.list_running_children(agent))
 
-    def _record_end(
+    def _record_run_end(
         self, run: AgentRun, prepared: PreparedAgent, outcome: AgentRunOutcome, worker: AgentWorker
     ) -> AgentResult:
         """Build and journal the result; an end that cannot be stored is still reported to the waiters."""
         try:
-            completion = self._build_result(run, prepared, outcome, worker)
+            completion = self._build_agent_result(run, prepared, outcome, worker)
         except Exception as error:  # noqa: BLE001 - boundary around ends: a failure must not affect other agents
             failed_outcome = AgentRunOutcome(
                 status="failed", text="", detail=join_outcome_details(outcome.detail, str(error))
             )
-            completion = self._build_result(run, prepared, failed_outcome, worker)
+            completion = self._build_agent_result(run, prepared, failed_outcome, worker)
         try:
             self._emit(AgentEnded(agent=run.id, completion=completion))
         except Exception as error:  # noqa: BLE001 - as above
@@ -355,20 +357,22 @@ class AgentSupervisor:
             run.monitor.flush_output()
         run.agent = run.monitor = run.task = None
         run.is_live = False
-        self._registry.remove_running(run)
+        self._registry.remove_running_agent(run)
         run.notify_waiters()
         if self._all_idle is not None:
             self._all_idle.set()
             self._all_idle = None
 
-    def _build_result(
+    def _build_agent_result(
         self, run: AgentRun, prepared: PreparedAgent, outcome: AgentRunOutcome, worker: AgentWorker
     ) -> AgentResult:
         monitor = run.monitor
         assert monitor is not None
         result_id = self._ids.new_short_id()
         results = prepared.agent.environment.results
-        report = store_report(outcome.text, run.id, result_id, results, tokens=self.policy.report_tokens)
+        report = excerpt_and_store_long_report(
+            outcome.text, run.id, result_id, results, tokens=self.policy.report_tokens
+        )
         detail = join_outcome_details(
             outcome.detail, describe_unread_messages(self._queue.count_waking_items(run.id))
         )
@@ -401,7 +405,7 @@ class AgentSupervisor:
         self, run: AgentRun, request: SpawnRequest, prepared: PreparedAgent
     ) -> AgentResult | BackgroundAgentLaunch:
         try:
-            await self._wait_until_detached(run)
+            await self._wait_or_move_to_background(run)
         except asyncio.CancelledError:
             await self._stop_run(run, "the turn that waited for it was interrupted")
             raise
@@ -410,7 +414,7 @@ class AgentSupervisor:
         assert run.completion is not None
         return run.completion
 
-    async def _wait_until_detached(self, run: AgentRun) -> None:
+    async def _wait_or_move_to_background(self, run: AgentRun) -> None:
         timeout = self.policy.auto_background if self.policy.background else 0
         if timeout:
             try:
@@ -438,7 +442,7 @@ class AgentSupervisor:
             name=run.facts.name,
             description=run.facts.description,
             prompt=prompt,
-            output=self._factory.agent_output_path(run.id),
+            output=self._factory.get_agent_output_path(run.id),
             resolved=prepared.resolved,
         )
 
@@ -452,7 +456,7 @@ class AgentSupervisor:
             run.task.cancel()
         await run.wait_until_closed()
 
-    async def _resume_run(
+    async def _resume_ended_agent(
         self, agent: AgentId, parent: AgentRunner, call: str, on_ready: Callable[[PreparedAgent], None]
     ) -> AgentRun:
         if not self.policy.background:
@@ -460,12 +464,12 @@ class AgentSupervisor:
                 f"Agent {agent} has ended. Resumed, it would run in the background, which is off here. "
                 "Start another one."
             )
-        new_agent = self._create_new_agent(agent, parent, call)
+        new_agent = self._build_preparation_request(agent, parent, call)
         prepared = await self._factory.prepare_resumed_agent(new_agent)
         prepared = replace(prepared, started=replace(prepared.started, background=True))
         slot = None
         try:
-            slot = await self._open_slot(prepared.started.kind, prepared.started.depth, is_resumed=True)
+            slot = await self._open_agent_slot(prepared.started.kind, prepared.started.depth, is_resumed=True)
             on_ready(prepared)
             return self._begin_run(prepared, new_agent, slot)
         except BaseException:
@@ -474,7 +478,9 @@ class AgentSupervisor:
             await prepared.clean_up()
             raise
 
-    def _withdraw_notification(self, run: AgentRun, completion: AgentResult, context: ToolContext) -> None:
+    def _withdraw_end_notification(
+        self, run: AgentRun, completion: AgentResult, context: ToolContext
+    ) -> None:
         """Withdraw or skip the notification, because a blocking poll saw the end.
 
         An agent with a worktree is still announced until it is closed: only then its retained work is known.
@@ -506,10 +512,10 @@ class AgentSupervisor:
                 run.background, run.seen_by_call = True, ""
                 self._queue.put(build_agent_result_notification(completion))
 
-    def has_started(self, agent: AgentId) -> bool:
+    def has_agent_started(self, agent: AgentId) -> bool:
         return self._registry.get_run(agent) is not None
 
-    def find_item_recipient(self, agent: AgentId) -> AgentId:
+    def find_inbox_item_recipient(self, agent: AgentId) -> AgentId:
         """Return who receives items for this agent: itself, or the nearest ancestor that has not ended."""
         while (run := self._registry.get_run(agent)) is not None:
             if run.task is not None and not run.stop_reason:

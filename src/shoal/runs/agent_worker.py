@@ -84,7 +84,7 @@ class AgentWorker:
             if result.reason == "done" and await self._wait_for_child_items(prepared):
                 continue
             if prepared.acceptance_check is not None and result.reason in _CHECKED_REASONS:
-                prompt = await self._check_acceptance(prepared.acceptance_check)
+                prompt = await self._run_acceptance_command(prepared.acceptance_check)
             if agent_run.monitor is not None and agent_run.monitor.used_shell:
                 agent_run.monitor.set_commits(await prepared.list_commits())
             # Items that arrived meanwhile are processed before the end.
@@ -94,7 +94,7 @@ class AgentWorker:
                     outcome_from_loop_result(result, agent.conversation.messages)
                 )
 
-    async def _check_acceptance(self, check: AcceptanceCheck) -> Message | None:
+    async def _run_acceptance_command(self, check: AcceptanceCheck) -> Message | None:
         """Run the acceptance command; return a message for the agent if it fails and may be retried."""
         self.acceptance, output = await check()
         if self.acceptance.exit_code == 0:

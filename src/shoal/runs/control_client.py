@@ -40,9 +40,9 @@ class RunControlClient:
 
     @classmethod
     async def open(cls, path: Path) -> RunControlClient:
-        """Connect. Raises `StoreError` if nobody listens, `RunUnresponsive` if no connection is accepted."""
+        """Connect. Raises `StateFileError` if nobody listens, `RunUnresponsive` if nobody accepts."""
         try:
-            connection = await _connect_with_retries(path)
+            connection = await _connect_to_run_with_retries(path)
         except OSError as error:
             raise StateFileError(
                 f"No live run answers at {path}: {error.strerror}. It has ended, or never started.", path=path
@@ -66,11 +66,11 @@ class RunControlClient:
         await self._send_request(request_id, encode_steering_message(message, request_id))
 
     async def read_events(self) -> AsyncIterator[Event | EventSubscriptionGap | UnknownJournalEvent]:
-        """Yield the run's events after `SubscribeCommand` until it ends; a `SubscriptionGap` is the last."""
+        """Yield events after `SubscribeToEventsCommand`; the last may be an `EventSubscriptionGap`."""
         while True:
             while self._received:
                 yield self._received.popleft()
-            message = await self._read_message()
+            message = await self._read_control_message()
             if message is None:
                 return
             if not isinstance(message, RunControlResponse):
@@ -85,7 +85,7 @@ class RunControlClient:
             self._writer.write(line)
             await self._writer.drain()
         while True:
-            message = await self._read_message()
+            message = await self._read_control_message()
             if message is None:
                 raise ShoalError("The run ended before it answered.")
             if not isinstance(message, RunControlResponse):
@@ -95,16 +95,16 @@ class RunControlClient:
                     raise ShoalError(message.error)
                 return message.response
 
-    async def _read_message(self) -> ControlOutput | None:
+    async def _read_control_message(self) -> ControlOutput | None:
         while True:
             try:
-                line = await self._read_line()
+                line = await self._read_line_of_any_length()
             except (asyncio.IncompleteReadError, ConnectionError):
                 return None
             with suppress(ValueError):
                 return parse_control_output(line)
 
-    async def _read_line(self) -> bytes:
+    async def _read_line_of_any_length(self) -> bytes:
         """Read a line of any length: an event may carry a whole message with images."""
         parts: list[bytes] = []
         while True:
@@ -116,7 +116,7 @@ class RunControlClient:
                 return b"".join(parts)
 
 
-async def _connect_with_retries(path: Path) -> socket.socket:
+async def _connect_to_run_with_retries(path: Path) -> socket.socket:
     """Connect with retries: a stopped run accepts nobody, and its connection queue may be full."""
     for _ in range(_TRIES):
         try:

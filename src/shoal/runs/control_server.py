@@ -19,8 +19,8 @@ from shoal.wire.control_codec import (
     RunControlRequest,
     SubscribeToEventsCommand,
     encode_control_error,
-    encode_control_event,
     encode_control_success,
+    encode_event_for_subscriber,
     encode_subscription_gap,
     parse_control_request,
 )
@@ -89,7 +89,7 @@ class RunControlServer:
         if not subscribers:
             return
         offset_before, self._published_offset = self._published_offset, self._position()
-        line = encode_control_event(event)
+        line = encode_event_for_subscriber(event)
         is_delta = isinstance(event, TextStreamed | ToolProgressed)
         for client in subscribers:
             client.send_event(line, before=offset_before, is_delta=is_delta)
@@ -125,14 +125,16 @@ class RunControlServer:
         self._clients.add(client)
         try:
             async with asyncio.TaskGroup() as tasks:
-                read_task = tasks.create_task(self._read_requests(reader, client))
+                read_task = tasks.create_task(self._read_and_answer_requests(reader, client))
                 await client.write_queued_lines()
                 read_task.cancel()
         finally:
             self._clients.discard(client)
             client.abort()
 
-    async def _read_requests(self, reader: asyncio.StreamReader, client: _RunControlConnection) -> None:
+    async def _read_and_answer_requests(
+        self, reader: asyncio.StreamReader, client: _RunControlConnection
+    ) -> None:
         try:
             while line := await _read_bounded_line(reader):
                 client.send_answer(await self._answer_request_line(line, client))

@@ -35,7 +35,7 @@ class HookNotifier:
     def deliver_notice(self, notice: HookNotice) -> None:
         recipient = self.find_recipient(notice)
         if recipient is None:
-            self._add_note(
+            self._emit_note(
                 notice.agent, f"Agent {notice.agent} has ended and does not hear a hook: {notice.text}"
             )
             return
@@ -76,11 +76,11 @@ class HookNotifier:
             return True
         wake_count = self._wake_counts[to] = self._wake_counts.get(to, 0) + 1
         if wake_count == MAX_WAKES_IN_A_ROW + 1:
-            self._add_note(
+            self._emit_note(
                 to, f"Hooks woke it {MAX_WAKES_IN_A_ROW} times in a row; what they say now wakes it no more."
             )
         return wake_count <= MAX_WAKES_IN_A_ROW
 
-    def _add_note(self, agent: AgentId, text: str) -> None:
+    def _emit_note(self, agent: AgentId, text: str) -> None:
         with suppress(StateFileError):
             self._emit(NoteAdded(agent=agent, text=text))

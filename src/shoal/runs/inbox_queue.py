@@ -14,10 +14,10 @@ _QUIET_INDEX = len(_PRIORITY_ORDER)
 """Index of items that wake nobody: after all that do."""
 
 
-def _ignore_item(_: InboxItem) -> None: ...
+def _ignore_delivered_item(_: InboxItem) -> None: ...
 
 
-class _AgentQueue:
+class _AgentItemQueue:
     """Items that wait for one agent."""
 
     __slots__ = ("by_priority", "item_added")
@@ -37,13 +37,13 @@ class _AgentQueue:
 class SharedInboxQueue:
     """Queue of all agents. `on_delivered` is called with each item that is on its agent's transcript."""
 
-    def __init__(self, on_delivered: Callable[[InboxItem], None] = _ignore_item) -> None:
+    def __init__(self, on_delivered: Callable[[InboxItem], None] = _ignore_delivered_item) -> None:
         self._on_delivered = on_delivered
-        self._agent_queues: dict[AgentId, _AgentQueue] = {}
+        self._agent_queues: dict[AgentId, _AgentItemQueue] = {}
 
     def put(self, item: InboxItem) -> None:
-        agent_queue = self._agent_queues.setdefault(item.to, _AgentQueue())
-        _insert_by_rank(agent_queue.by_priority[_priority_index(item)], item)
+        agent_queue = self._agent_queues.setdefault(item.to, _AgentItemQueue())
+        _insert_by_rank(agent_queue.by_priority[_get_priority_index(item)], item)
         if agent_queue.item_added is not None and item.wakes:
             agent_queue.item_added.set()
 
@@ -61,8 +61,8 @@ class SharedInboxQueue:
 
     def put_back(self, item: InboxItem) -> None:
         """Put an item before all others of its priority."""
-        agent_queue = self._agent_queues.setdefault(item.to, _AgentQueue())
-        agent_queue.by_priority[_priority_index(item)].appendleft(item)
+        agent_queue = self._agent_queues.setdefault(item.to, _AgentItemQueue())
+        agent_queue.by_priority[_get_priority_index(item)].appendleft(item)
 
     def take_user_prompts(self, to: AgentId) -> tuple[InboxItem, ...]:
         """Take the person's undelivered prompts; the rest stays."""
@@ -106,7 +106,7 @@ class SharedInboxQueue:
 
     async def wait_for_waking_item(self, to: AgentId) -> None:
         """Wait until an item that wakes this agent is queued."""
-        agent_queue = self._agent_queues.setdefault(to, _AgentQueue())
+        agent_queue = self._agent_queues.setdefault(to, _AgentItemQueue())
         while not len(agent_queue):
             agent_queue.item_added = agent_queue.item_added or asyncio.Event()
             agent_queue.item_added.clear()
@@ -116,7 +116,7 @@ class SharedInboxQueue:
         return QueueAgentInbox(self, to)
 
 
-def _priority_index(item: InboxItem) -> int:
+def _get_priority_index(item: InboxItem) -> int:
     return _PRIORITY_ORDER.index(item.priority) if item.wakes else _QUIET_INDEX
 
 

@@ -18,12 +18,12 @@ from shoal.stores.files.question_files import QuestionFiles, is_run_ended_denial
 _PREFIX = "late-"
 
 
-def format_late_answer_id(question_id: str) -> str:
+def format_late_answer_item_id(question_id: str) -> str:
     """Return the item id of a late approval: always the same, so that it is delivered once."""
     return f"{_PREFIX}{question_id}"
 
 
-def question_id_from_item_id(item_id: str) -> str:
+def parse_question_id_from_item_id(item_id: str) -> str:
     """Return the question id of a late approval's item id; empty for other items."""
     return item_id.removeprefix(_PREFIX) if item_id.startswith(_PREFIX) else ""
 
@@ -80,9 +80,9 @@ class LatePermissionAnswers:
         answer = self._questions.read_answer(question)
         return None if is_run_ended_denial(answer) else answer
 
-    def submit_answer(self, question_id: str, answer: Answer) -> None:
-        """Submit a late answer. Raises `StoreError` if not interrupted, already answered, or denied."""
-        self._questions.store_late_answer(question_id, answer)
+    def submit_late_answer(self, question_id: str, answer: Answer) -> None:
+        """Submit a late answer. Raises `StateFileError` if not interrupted, already answered, or denied."""
+        self._questions.store_late_permission(question_id, answer)
         self._report_late_answers()
 
     def take_late_approval(self, question: PermissionQuestion) -> AllowAnswer | None:
@@ -101,7 +101,7 @@ class LatePermissionAnswers:
 
     def _report_late_answers(self) -> None:
         for question in tuple(self._interrupted.values()):
-            answer = self._questions.read_late_answer(question)
+            answer = self._questions.read_late_permission(question)
             if answer is None:
                 continue
             try:

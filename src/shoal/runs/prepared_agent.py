@@ -22,11 +22,11 @@ from shoal.runs.progress_monitor import ProgressMonitor
 AcceptanceCheck: TypeAlias = Callable[[], Awaitable[tuple[ShellCommandResult, str]]]
 
 
-async def _no_retained_work() -> RetainedWorktreeWork | None:
+async def _return_no_retained_work() -> RetainedWorktreeWork | None:
     return None
 
 
-async def _no_commits() -> tuple[str, ...]:
+async def _return_no_commits() -> tuple[str, ...]:
     return ()
 
 
@@ -45,8 +45,8 @@ class PreparedAgent(Struct, frozen=True, kw_only=True):
     """Monitor of a teammate."""
     acceptance_check: AcceptanceCheck | None = None
     """Runs the acceptance command; returns its result and the end of its output."""
-    list_commits: Callable[[], Awaitable[tuple[str, ...]]] = _no_commits
-    clean_up: Callable[[], Awaitable[RetainedWorktreeWork | None]] = _no_retained_work
+    list_commits: Callable[[], Awaitable[tuple[str, ...]]] = _return_no_commits
+    clean_up: Callable[[], Awaitable[RetainedWorktreeWork | None]] = _return_no_retained_work
     """Releases its resources; returns the work it leaves in a worktree, if any."""
 
     def has_received_item(self, item: InboxItem) -> bool:
@@ -54,7 +54,7 @@ class PreparedAgent(Struct, frozen=True, kw_only=True):
         return item.id in self.delivered or item.instead_of in self.answered
 
 
-class TeammateAssignment(Struct, frozen=True, kw_only=True):
+class TeammateMembership(Struct, frozen=True, kw_only=True):
     """Team membership of an agent that will be a teammate."""
 
     team: str
@@ -78,7 +78,7 @@ class AgentPreparationRequest(Struct, frozen=True, kw_only=True):
     parent: AgentRunner
     call: str
     monitor: ProgressMonitor
-    assignment: TeammateAssignment | None = None
+    assignment: TeammateMembership | None = None
     """Assignment of a teammate; None for an agent for one job."""
 
 
@@ -99,4 +99,4 @@ class AgentPreparer(Protocol):
         """Prepare an ended agent from its transcript, also after its process died."""
         ...
 
-    def agent_output_path(self, agent: AgentId) -> Path: ...
+    def get_agent_output_path(self, agent: AgentId) -> Path: ...

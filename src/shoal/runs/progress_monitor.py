@@ -78,7 +78,7 @@ class ProgressMonitor:
         self._previews: dict[str, str] = {}
 
     @property
-    def tool_calls(self) -> int:
+    def tool_call_count(self) -> int:
         return self._calls
 
     def record_and_forward_event(self, event: Event) -> Awaitable[None]:
@@ -116,9 +116,9 @@ class ProgressMonitor:
         self.activity = f"{event.tool} {event.preview}".rstrip()
         self.write_output(f"· {self.activity}\n")
         if event.tool == "Bash":
-            self._remember_shell_command(event.call, event.preview)
+            self._remember_started_shell_command(event.call, event.preview)
 
-    def _record_tool_return(self, event: ToolOutputReturned) -> None:
+    def _record_shell_tool_return(self, event: ToolOutputReturned) -> None:
         if event.tool == "Bash":
             self._record_shell_command(self._previews.pop(event.call, ""), event.data)
 
@@ -182,7 +182,7 @@ class ProgressMonitor:
         self.flush_output()
         return ""
 
-    def _remember_shell_command(self, call: str, preview: str) -> None:
+    def _remember_started_shell_command(self, call: str, preview: str) -> None:
         self._previews[call] = preview
         if self.before_shell is not None:
             callback, self.before_shell = self.before_shell, None
@@ -198,7 +198,7 @@ class ProgressMonitor:
 _EVENT_HANDLERS: dict[type[Event], Callable[[ProgressMonitor, Any], None]] = {
     MessageAdded: ProgressMonitor._record_reply_text,
     ToolStarted: ProgressMonitor._record_tool_start,
-    ToolOutputReturned: ProgressMonitor._record_tool_return,
+    ToolOutputReturned: ProgressMonitor._record_shell_tool_return,
     ToolFinished: ProgressMonitor._count_tool_call,
     ModelRequestSettled: ProgressMonitor._count_model_request,
 }

@@ -67,7 +67,7 @@ class FileQuestionBroker:
         """True if a question waits for a person, here or at another terminal."""
         return self.attended or self.answer_timeout is not None
 
-    async def ask_person(self, question: Question) -> Answer:
+    async def ask_person_or_deny(self, question: Question) -> Answer:
         self._questions.store_question(question)
         self._emit(QuestionAsked(agent=question.agent, question=question))
         pending = self._open_question(question)
@@ -92,7 +92,7 @@ class FileQuestionBroker:
         return answer
 
     def submit_answer(self, question_id: str, answer: Answer) -> bool:
-        """Submit an answer; return False if another one came first. Raises `StoreError`."""
+        """Submit an answer; return False if another one came first. Raises `StateFileError`."""
         is_first = self._questions.answer(question_id, answer)
         self._check_answer_files()
         return is_first
@@ -132,13 +132,13 @@ class FileQuestionBroker:
             return await asyncio.shield(pending.answer)
         if self.answer_timeout is None:
             return self._settle_answer(
-                pending, self._answer_by_policy(pending.question, _deny_unattended(pending.question))
+                pending, self._answer_by_policy(pending.question, _build_unattended_denial(pending.question))
             )
         try:
             async with self._clock.deadline(self.answer_timeout):
                 return await asyncio.shield(pending.answer)
         except TimeoutError:
-            denial = _deny_timed_out(pending.question, self.answer_timeout)
+            denial = _build_timed_out_denial(pending.question, self.answer_timeout)
             return self._settle_answer(pending, self._answer_by_policy(pending.question, denial))
 
     def _answer_by_policy(self, question: Question, otherwise: DenyAnswer) -> Answer:
@@ -184,11 +184,11 @@ class FileQuestionBroker:
         self._emit(QuestionAnswered(agent=question.agent, question=question.id, answer=answer))
 
 
-def _deny_unattended(question: Question) -> DenyAnswer:
+def _build_unattended_denial(question: Question) -> DenyAnswer:
     return _build_question_denial(question, "Nobody is there to answer: this run is not attended.")
 
 
-def _deny_timed_out(question: Question, seconds: float) -> DenyAnswer:
+def _build_timed_out_denial(question: Question, seconds: float) -> DenyAnswer:
     return _build_question_denial(question, f"Nobody answered within {seconds:g} seconds.")
 
 

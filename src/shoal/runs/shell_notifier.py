@@ -17,7 +17,7 @@ from shoal.core.ids import AgentId, IdGenerator
 from shoal.core.inbox_items import InboxItem
 from shoal.core.messages import TextBlock
 from shoal.runs.inbox_queue import SharedInboxQueue
-from shoal.wire.notification_text import format_shell_notification, format_stuck_shell
+from shoal.wire.notification_text import format_shell_notification, format_stuck_shell_notification
 
 
 class BackgroundShellNotifier:
@@ -49,7 +49,9 @@ class BackgroundShellNotifier:
 
     def on_waiting_for_input(self, facts: BackgroundShell, tail: str) -> None:
         self._stuck[facts.shell] = item_id = self._ids.new_short_id()
-        self._queue.put(_build_notification_item(item_id, facts.agent, format_stuck_shell(facts, tail)))
+        self._queue.put(
+            _build_shell_notification_item(item_id, facts.agent, format_stuck_shell_notification(facts, tail))
+        )
 
     def on_end_shown_to_agent(self, facts: BackgroundShell, by: AgentId, call: str) -> None:
         if by != facts.agent:
@@ -60,10 +62,10 @@ class BackgroundShellNotifier:
 
 
 def build_shell_end_notification(identity: str, end: BackgroundShellResult) -> InboxItem:
-    return _build_notification_item(identity, end.facts.agent, format_shell_notification(end))
+    return _build_shell_notification_item(identity, end.facts.agent, format_shell_notification(end))
 
 
-def _build_notification_item(item_id: str, to: AgentId, text: str) -> InboxItem:
+def _build_shell_notification_item(item_id: str, to: AgentId, text: str) -> InboxItem:
     return InboxItem(
         id=item_id,
         to=to,

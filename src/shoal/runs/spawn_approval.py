@@ -19,7 +19,7 @@ _ASSUMED_START_TOKENS = 4_000
 """Assumed tokens of an agent's first request: its prompt and its tools."""
 
 
-class SpawnApproval:
+class BulkSpawnApproval:
     """Asks a person before more than `threshold` agents start from one message; None never asks."""
 
     def __init__(self, threshold: int | None, budget: Budget) -> None:
@@ -56,7 +56,9 @@ class SpawnApproval:
         future: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
         self._asked[agent_id] = first_call, future
         try:
-            answer = await context.question_broker.ask_person(self._build_question(calls, parent, context))
+            answer = await context.question_broker.ask_person_or_deny(
+                self._build_spawn_question(calls, parent, context)
+            )
         except Exception as error:
             # The concurrent calls fail with the same error.
             future.set_exception(error)
@@ -68,11 +70,11 @@ class SpawnApproval:
         future.set_result(answer)
         return answer
 
-    def _build_question(
+    def _build_spawn_question(
         self, calls: list[ToolUseBlock], parent: AgentRunner, context: ToolContext
     ) -> PermissionQuestion:
         cost = estimate_spawn_cost(
-            len(calls), _ASSUMED_START_TOKENS, parent.model.card, self._mean_agent_cost()
+            len(calls), _ASSUMED_START_TOKENS, parent.model.card, self._compute_mean_agent_cost()
         )
         return PermissionQuestion(
             id=context.ids.new_short_id(),
@@ -86,7 +88,7 @@ class SpawnApproval:
             reason=f"it would start {len(calls)} agents at once, {format_spawn_estimate(cost)}",
         )
 
-    def _mean_agent_cost(self) -> float | None:
+    def _compute_mean_agent_cost(self) -> float | None:
         costs = [usd for agent, (_, usd) in self._budget.spending_by_agent.items() if agent != LEAD_ID]
         return sum(costs) / len(costs) if costs else None
 

@@ -9,7 +9,7 @@ from shoal.core.messages import Message, TextBlock
 from shoal.runs.prepared_agent import PreparedAgent
 
 
-async def add_start_hook_context(prepared: PreparedAgent) -> PreparedAgent:
+async def add_subagent_start_hook_context(prepared: PreparedAgent) -> PreparedAgent:
     """Add the context of `SubagentStart` hooks; they cannot prevent the start."""
     hooks = prepared.agent.hooks
     if prepared.prompt is None or not hooks.has_hooks_for("SubagentStart"):

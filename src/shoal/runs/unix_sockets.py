@@ -33,7 +33,7 @@ def _shorten_socket_path(path: Path) -> Iterator[str]:
 
 
 def open_unix_listener(path: Path) -> socket.socket:
-    """Open a listening socket for this user only; raises `StoreError` if another run has it."""
+    """Open a listening socket for this user only; raises `StateFileError` if another run has it."""
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     listener.settimeout(0)
     try:

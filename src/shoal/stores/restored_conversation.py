@@ -70,19 +70,19 @@ def restore_conversation(
         last = inherited[-1].entry.id
     chain, is_broken = _build_entry_chain(entries_by_id, last)
     inherited_messages = [line.entry for line in inherited if isinstance(line.entry, TranscriptMessageEntry)]
-    message_entries = _add_sibling_lines(chain, [*inherited_messages, *all_messages])
-    messages, patched = _repair_messages(_merge_replies(message_entries))
-    missing = _find_unanswered_calls(messages)
-    notes = [*_describe_skipped(lines), *patched]
+    message_entries = _add_split_reply_lines(chain, [*inherited_messages, *all_messages])
+    messages, patched = _repair_tool_result_pairing(_merge_split_replies(message_entries))
+    missing = _find_unanswered_tool_calls(messages)
+    notes = [*_describe_skipped_transcript_parts(lines), *patched]
     if is_broken:
         notes.append("An earlier part of the conversation is missing from its file.")
     billings = _collect_reply_billing(all_messages)
-    prompts = [entry for entry in all_messages if _is_prompt(entry)]
+    prompts = [entry for entry in all_messages if _is_user_prompt_entry(entry)]
     restored_ids = {entry.id for entry in message_entries}
     return RestoredConversation(
         messages=tuple(messages),
         last=last,
-        interrupted=_build_interrupted_results(missing) if missing else None,
+        interrupted=_build_interrupted_tool_results(missing) if missing else None,
         usage=sum((billing.usage for billing in billings), Usage()),
         turns=len(prompts),
         prompts=tuple(
@@ -95,7 +95,7 @@ def restore_conversation(
         answered=frozenset(
             result.tool_use_id
             for entry in all_messages
-            for result in _get_results(entry.message)
+            for result in _get_tool_results(entry.message)
             if result.content != INTERRUPTED_RESULT
         ),
         notes=tuple(notes),
@@ -126,17 +126,17 @@ def _build_entry_chain(
     return chain[::-1], False
 
 
-def _add_sibling_lines(
+def _add_split_reply_lines(
     chain: list[TranscriptMessageEntry], all_messages: list[TranscriptMessageEntry]
 ) -> list[TranscriptMessageEntry]:
     """Add the other lines of a reply: other programs split one reply and attach each result to its line."""
     chain_ids = {entry.id for entry in chain}
-    replies = {_get_reply_key(entry) for entry in chain} - {None}
-    parts = {entry.id for entry in all_messages if _get_reply_key(entry) in replies}
-    answered_calls = {result.tool_use_id for entry in chain for result in _get_results(entry.message)}
+    replies = {_get_model_reply_key(entry) for entry in chain} - {None}
+    parts = {entry.id for entry in all_messages if _get_model_reply_key(entry) in replies}
+    answered_calls = {result.tool_use_id for entry in chain for result in _get_tool_results(entry.message)}
     included_ids = chain_ids | parts
     for entry in all_messages:
-        results = _get_results(entry.message)
+        results = _get_tool_results(entry.message)
         if (
             entry.parent in parts
             and results
@@ -148,14 +148,14 @@ def _add_sibling_lines(
     return [entry for entry in all_messages if entry.id in included_ids]
 
 
-def _get_reply_key(entry: TranscriptMessageEntry) -> tuple[str, str | None] | None:
+def _get_model_reply_key(entry: TranscriptMessageEntry) -> tuple[str, str | None] | None:
     """Return the key that lines of one reply share. Our replies are single lines with different requests."""
     if entry.billing is None or not entry.billing.message_id:
         return None
     return entry.billing.message_id, entry.billing.request
 
 
-def _merge_replies(entries: Iterable[TranscriptMessageEntry]) -> list[Message]:
+def _merge_split_replies(entries: Iterable[TranscriptMessageEntry]) -> list[Message]:
     """Merge lines to one message per reply, and all results of its calls into the next message."""
     messages: list[Message] = []
     reply: tuple[str, str | None] | None = None
@@ -164,15 +164,15 @@ def _merge_replies(entries: Iterable[TranscriptMessageEntry]) -> list[Message]:
         message = entry.message
         if not message.content:
             continue
-        if message.role == "assistant" and reply is not None and _get_reply_key(entry) == reply:
+        if message.role == "assistant" and reply is not None and _get_model_reply_key(entry) == reply:
             messages[index] = _join_messages(messages[index], message)
-        elif _has_only_results(message) and messages and _has_only_results(messages[-1]):
+        elif _has_only_tool_results(message) and messages and _has_only_tool_results(messages[-1]):
             messages[-1] = _join_messages(messages[-1], message)
         else:
             messages.append(message)
             if message.role == "assistant":
-                reply, index = _get_reply_key(entry), len(messages) - 1
-            elif not _has_only_results(message):
+                reply, index = _get_model_reply_key(entry), len(messages) - 1
+            elif not _has_only_tool_results(message):
                 reply = None
     return messages
 
@@ -181,7 +181,7 @@ def _join_messages(first: Message, second: Message) -> Message:
     return replace(first, content=first.content + second.content)
 
 
-def _repair_messages(messages: list[Message]) -> tuple[list[Message], list[str]]:
+def _repair_tool_result_pairing(messages: list[Message]) -> tuple[list[Message], list[str]]:
     """Return a history that all providers accept: no result without its call, no call without its result."""
     repaired: list[Message] = []
     notes: Counter[str] = Counter()
@@ -194,11 +194,11 @@ def _repair_messages(messages: list[Message]) -> tuple[list[Message], list[str]]
             if not isinstance(block, ToolResultBlock) or block.tool_use_id in answers
         )
         notes["Results without a call were left out"] += len(message.content) - len(content)
-        result_ids = {result.tool_use_id for result in _get_results(message)}
+        result_ids = {result.tool_use_id for result in _get_tool_results(message)}
         open_calls = [call for call in calls if call.id not in result_ids]
-        if open_calls and not (message is messages[-1] and _has_only_results(message)):
+        if open_calls and not (message is messages[-1] and _has_only_tool_results(message)):
             notes["Calls without a result were marked as interrupted"] += len(open_calls)
-            results = _build_interrupted_results(open_calls).content
+            results = _build_interrupted_tool_results(open_calls).content
             if message.role == "user":
                 content = results + content
             else:
@@ -209,19 +209,19 @@ def _repair_messages(messages: list[Message]) -> tuple[list[Message], list[str]]
     return repaired, [f"{what}: {count}." for what, count in notes.items() if count]
 
 
-def _find_unanswered_calls(messages: list[Message]) -> list[ToolUseBlock]:
+def _find_unanswered_tool_calls(messages: list[Message]) -> list[ToolUseBlock]:
     """Return the calls of the newest reply that have no result yet."""
     result_ids: set[str] = set()
     for message in reversed(messages):
         if message.role == "assistant":
             return [call for call in message.tool_uses if call.id not in result_ids]
-        if not _has_only_results(message):
+        if not _has_only_tool_results(message):
             return []
-        result_ids |= {result.tool_use_id for result in _get_results(message)}
+        result_ids |= {result.tool_use_id for result in _get_tool_results(message)}
     return []
 
 
-def _build_interrupted_results(calls: Iterable[ToolUseBlock]) -> Message:
+def _build_interrupted_tool_results(calls: Iterable[ToolUseBlock]) -> Message:
     return Message(
         role="user",
         content=tuple(
@@ -230,17 +230,17 @@ def _build_interrupted_results(calls: Iterable[ToolUseBlock]) -> Message:
     )
 
 
-def _get_results(message: Message) -> list[ToolResultBlock]:
+def _get_tool_results(message: Message) -> list[ToolResultBlock]:
     return [block for block in message.content if isinstance(block, ToolResultBlock)]
 
 
-def _has_only_results(message: Message) -> bool:
+def _has_only_tool_results(message: Message) -> bool:
     return bool(message.content) and all(isinstance(block, ToolResultBlock) for block in message.content)
 
 
-def _is_prompt(entry: TranscriptMessageEntry) -> bool:
+def _is_user_prompt_entry(entry: TranscriptMessageEntry) -> bool:
     is_added_later = entry.meta or entry.summary or bool(entry.delivered)
-    return entry.message.role == "user" and not (is_added_later or _get_results(entry.message))
+    return entry.message.role == "user" and not (is_added_later or _get_tool_results(entry.message))
 
 
 def _collect_reply_billing(entries: Iterable[TranscriptMessageEntry]) -> list[ModelReplyMetadata]:
@@ -248,11 +248,11 @@ def _collect_reply_billing(entries: Iterable[TranscriptMessageEntry]) -> list[Mo
     by_reply: dict[object, ModelReplyMetadata] = {}
     for entry in entries:
         if entry.billing is not None:
-            by_reply[_get_reply_key(entry) or entry.id] = entry.billing
+            by_reply[_get_model_reply_key(entry) or entry.id] = entry.billing
     return list(by_reply.values())
 
 
-def _describe_skipped(lines: Iterable[TranscriptLine]) -> list[str]:
+def _describe_skipped_transcript_parts(lines: Iterable[TranscriptLine]) -> list[str]:
     kinds: Counter[str] = Counter()
     for line in lines:
         if isinstance(line.entry, UnknownTranscriptEntry):

@@ -15,21 +15,21 @@ from shoal.wire.member_channel_codec import (
     AgentSlotReleased,
     AgentSlotRequested,
     BudgetGrantDecided,
+    BudgetReservationRequested,
+    BudgetReservationSettled,
+    MemberWorkSlotReleased,
+    MemberWorkSlotRequested,
     MessageFromLead,
-    ReservationRequested,
-    ReservationSettled,
-    WorkSlotReleased,
-    WorkSlotRequested,
 )
 
 BudgetMessage: TypeAlias = (
     AgentBudgetOpened
-    | ReservationRequested
-    | ReservationSettled
+    | BudgetReservationRequested
+    | BudgetReservationSettled
     | AgentSlotRequested
     | AgentSlotReleased
-    | WorkSlotRequested
-    | WorkSlotReleased
+    | MemberWorkSlotRequested
+    | MemberWorkSlotReleased
 )
 
 
@@ -50,26 +50,26 @@ class BudgetServer:
     def handle_budget_message(self, request: BudgetMessage, tasks: asyncio.TaskGroup) -> None:
         match request:
             case AgentBudgetOpened(agent=agent, kind=kind, limits=limits):
-                self._agent_budgets[agent] = self._budget.agent_budget(agent, kind, limits)
-            case ReservationRequested():
+                self._agent_budgets[agent] = self._budget.get_or_create_agent_budget(agent, kind, limits)
+            case BudgetReservationRequested():
                 # It may have to wait until other reservations are settled.
-                task = tasks.create_task(self._reserve_funds(request))
+                task = tasks.create_task(self._reserve_budget_and_reply(request))
                 self._reserve_tasks.add(task)
                 task.add_done_callback(self._reserve_tasks.discard)
-            case ReservationSettled(number=number):
+            case BudgetReservationSettled(number=number):
                 if (reserved := self._reservations.get(number)) is not None:
                     self._settle_reservation(request, *reserved)
             case AgentSlotRequested():
-                self._open_agent_slot(request)
+                self._open_agent_slot_and_reply(request)
             case AgentSlotReleased(number=number, begun=was_started):
                 if (slot := self._slots.pop(number, None)) is not None:
                     self._budget.close_agent_slot(slot, was_started=was_started)
-            case WorkSlotRequested(number=number):
+            case MemberWorkSlotRequested(number=number):
                 self._slot_task = tasks.create_task(self._grant_work_slot(number))
-            case WorkSlotReleased():
+            case MemberWorkSlotReleased():
                 self._release_work_slot()
 
-    def _open_agent_slot(self, request: AgentSlotRequested) -> None:
+    def _open_agent_slot_and_reply(self, request: AgentSlotRequested) -> None:
         slot = self._budget.open_agent_slot(request.kind, request.depth, is_resumed=request.again)
         if isinstance(slot, BudgetRefusal):
             self._send(BudgetGrantDecided(number=request.number, refusal=slot))
@@ -89,8 +89,8 @@ class BudgetServer:
         if self.member_slot is not None:
             self._budget.deactivate_agent_slot(self.member_slot)
 
-    async def _reserve_funds(self, request: ReservationRequested) -> None:
-        agent_budget = self._agent_budgets.get(request.agent) or self._budget.agent_budget(
+    async def _reserve_budget_and_reply(self, request: BudgetReservationRequested) -> None:
+        agent_budget = self._agent_budgets.get(request.agent) or self._budget.get_or_create_agent_budget(
             request.agent, "", NO_LIMITS
         )
         reservation = await agent_budget.wait_and_reserve(
@@ -103,7 +103,7 @@ class BudgetServer:
             self._send(BudgetGrantDecided(number=request.number))
 
     def _settle_reservation(
-        self, request: ReservationSettled, agent_budget: AgentBudget, reservation: BudgetReservation
+        self, request: BudgetReservationSettled, agent_budget: AgentBudget, reservation: BudgetReservation
     ) -> None:
         if request.billed:
             agent_budget.write_off(reservation)
@@ -120,7 +120,7 @@ class BudgetServer:
         for task in tuple(self._reserve_tasks):
             task.cancel()
 
-    def write_off_open_reservations(self) -> None:
+    def settle_budget_of_gone_process(self) -> None:
         """Write off the open reservations of a process that is gone."""
         self._release_work_slot()
         for agent_budget, reservation in self._reservations.values():

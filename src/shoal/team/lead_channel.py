@@ -14,11 +14,11 @@ from shoal.wire.member_channel_codec import (
     MessageFromLead,
     MessageFromMember,
     encode_member_channel_message,
-    parse_lead_message,
+    parse_message_from_lead,
 )
 
 
-class LeadChannel:
+class ChannelToLead:
     def __init__(self, channel: MemberChannel, limit_set: BudgetLimitSet, clock: Clock) -> None:
         self._channel = channel
         self.question_broker = RemoteQuestionBroker(self.send_message)
@@ -27,13 +27,13 @@ class LeadChannel:
     def send_message(self, message: MessageFromMember) -> None:
         self._channel.send(encode_member_channel_message(message))
 
-    async def receive_messages(self, handle_message: Callable[[MessageFromLead], None]) -> None:
+    async def dispatch_received_messages(self, handle_message: Callable[[MessageFromLead], None]) -> None:
         """Receive until the lead is gone; `handle_message` gets everything that is not an answer."""
         while (message := await self._channel.receive()) is not None:
-            match parse_lead_message(message):
+            match parse_message_from_lead(message):
                 case BudgetGrantDecided() as grant:
                     self.budget.resolve_grant(grant)
                 case MemberQuestionAnswered() as answer:
-                    self.question_broker.resolve_answer(answer)
+                    self.question_broker.resolve_pending_question(answer)
                 case other:
                     handle_message(other)

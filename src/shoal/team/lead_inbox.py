@@ -47,13 +47,13 @@ class LeadInboxHost(Protocol):
         """Return True if the member still waits for the answer to this mail."""
         ...
 
-    def get_agent_id(self, name: AgentName) -> AgentId: ...
+    def get_member_agent_id(self, name: AgentName) -> AgentId: ...
 
-    def is_own_member(self, name: AgentName) -> bool:
+    def is_non_foreign_member(self, name: AgentName) -> bool:
         """Return True if it is a member and not a foreign program."""
         ...
 
-    def on_shutdown_answered(
+    def on_shutdown_answer_mailed(
         self, name: AgentName, answer: ShutdownApprovedMail | ShutdownRejectedMail
     ) -> None: ...
 
@@ -87,7 +87,7 @@ class LeadInbox:
         """Senders by request id."""
 
     @property
-    def has_held_items(self) -> bool:
+    def has_held_idle_notices(self) -> bool:
         return bool(self._held_items)
 
     async def deliver_mail(self, received: InboundMail) -> bool:
@@ -100,7 +100,9 @@ class LeadInbox:
                 self._start_answering_request(mail, body)
             case PlanApprovalRequestMail() if self._is_sender_waiting(mail, body):
                 if self._services.approver() == "lead":
-                    self._wake_lead(render_mail(mail, body).to_inbox_item(mail.id, self._services.lead_id))
+                    self._queue_item_for_lead(
+                        render_mail(mail, body).to_inbox_item(mail.id, self._services.lead_id)
+                    )
                 else:
                     self._start_answering_request(mail, body)
             case PermissionRequestMail() | PlanApprovalRequestMail():
@@ -111,18 +113,22 @@ class LeadInbox:
             case PermissionResponseMail() | PlanApprovalResponseMail() | ShutdownRequestMail():
                 return True
             case ShutdownApprovedMail() | ShutdownRejectedMail():
-                self._host.on_shutdown_answered(mail.sender, body)
-                self._wake_lead(render_mail(mail, body).to_inbox_item(mail.id, self._services.lead_id))
+                self._host.on_shutdown_answer_mailed(mail.sender, body)
+                self._queue_item_for_lead(
+                    render_mail(mail, body).to_inbox_item(mail.id, self._services.lead_id)
+                )
             case None:
                 if received.trusted and not mail.fyi:
                     self._reported.add(mail.sender)
-                self._wake_lead(
+                self._queue_item_for_lead(
                     render_mail_text(mail, trusted=received.trusted).to_inbox_item(
                         mail.id, self._services.lead_id
                     )
                 )
             case _:
-                self._wake_lead(render_mail(mail, body).to_inbox_item(mail.id, self._services.lead_id))
+                self._queue_item_for_lead(
+                    render_mail(mail, body).to_inbox_item(mail.id, self._services.lead_id)
+                )
         return False
 
     def _is_sender_waiting(
@@ -130,24 +136,24 @@ class LeadInbox:
     ) -> bool:
         return self._host.is_member_waiting_for_answer(mail.sender, body.request_id, mail.id)
 
-    def release_held_items(self) -> bool:
+    def release_held_idle_notices(self) -> bool:
         """Queue the held items for the lead; return True if there were any."""
         held, self._held_items = self._held_items, []
         for item in held:
             self._services.queue.put(item)
         return bool(held)
 
-    def withdraw_request(self, request: str) -> None:
+    def cancel_withdrawn_request(self, request: str) -> None:
         """Cancel a request whose sender no longer waits."""
         task = self._open_requests.get(request)
         if task is not None:
             task.cancel()
 
-    def withdraw_member_requests(self, name: AgentName) -> None:
+    def cancel_requests_of_member(self, name: AgentName) -> None:
         """Cancel all requests of a member whose process is gone."""
         for request, sender in tuple(self._askers.items()):
             if sender == name:
-                self.withdraw_request(request)
+                self.cancel_withdrawn_request(request)
 
     def cancel_open_requests(self) -> None:
         """Cancel all open requests; they stay unread."""
@@ -161,14 +167,14 @@ class LeadInbox:
         self._reported.discard(mail.sender)
         self._host.on_foreign_member_idle(mail.sender)
         if body.idle_reason == "failed":
-            self._wake_lead(item)
+            self._queue_item_for_lead(item)
         else:
             self._held_items.append(item)
             self._host.notify_changed()
 
-    def _wake_lead(self, item: InboxItem) -> None:
+    def _queue_item_for_lead(self, item: InboxItem) -> None:
         if item.wakes:
-            self.release_held_items()
+            self.release_held_idle_notices()
         self._services.queue.put(item)
         self._host.notify_changed()
 
@@ -176,17 +182,21 @@ class LeadInbox:
         self, mail: MailMessage, body: PermissionRequestMail | PlanApprovalRequestMail
     ) -> None:
         self._askers[body.request_id] = mail.sender
-        self._open_requests[body.request_id] = self._tasks.create_task(self._answer_request(mail, body))
+        self._open_requests[body.request_id] = self._tasks.create_task(
+            self._answer_member_request(mail, body)
+        )
 
-    async def _answer_request(
+    async def _answer_member_request(
         self, mail: MailMessage, body: PermissionRequestMail | PlanApprovalRequestMail
     ) -> None:
         try:
             if isinstance(body, PermissionRequestMail):
-                answer: PermissionResponseMail | PlanApprovalResponseMail = await self._ask_permission(body)
+                answer: (
+                    PermissionResponseMail | PlanApprovalResponseMail
+                ) = await self._ask_person_for_permission(body)
             else:
-                answer = await self._ask_plan_approval(body)
-            await self._post_answer(mail.sender, answer)
+                answer = await self._resolve_plan_approval(body)
+            await self._mail_answer_with_retry(mail.sender, answer)
         except ShoalError as error:
             self._services.note(f"A request of {mail.sender} could not be answered: {error}")
         except asyncio.CancelledError:
@@ -199,7 +209,7 @@ class LeadInbox:
             self._askers.pop(body.request_id, None)
         self._host.mark_lead_mail_settled(mail.id)
 
-    async def _post_answer(
+    async def _mail_answer_with_retry(
         self, to: AgentName, answer: PermissionResponseMail | PlanApprovalResponseMail
     ) -> None:
         """Retry until the answer is written: a person gave it, and the sender waits for it."""
@@ -215,11 +225,11 @@ class LeadInbox:
             else:
                 return
 
-    async def _ask_permission(self, body: PermissionRequestMail) -> PermissionResponseMail:
+    async def _ask_person_for_permission(self, body: PermissionRequestMail) -> PermissionResponseMail:
         suggestions = permission_suggestions_from_updates(body.permission_suggestions)
         question = PermissionQuestion(
             id=self._services.ids.new_short_id(),
-            agent=self._host.get_agent_id(body.agent_id),
+            agent=self._host.get_member_agent_id(body.agent_id),
             tool_use_id=body.tool_use_id,
             tool=body.tool_name,
             input=body.input,
@@ -227,26 +237,26 @@ class LeadInbox:
             rule=format_session_permission_rules(suggestions),
             suggestions=suggestions,
         )
-        answer = build_permission_response(body, await self._services.ask_person(question))
-        if answer.response is not None and self._host.is_own_member(body.agent_id):
+        answer = build_permission_response(body, await self._services.ask_person_or_deny(question))
+        if answer.response is not None and self._host.is_non_foreign_member(body.agent_id):
             # Before the member gets the answer, so that members it then writes to need not ask again.
             for update in permission_suggestions_from_updates(answer.response.permission_updates):
                 if update.destination == "session":
                     self._services.apply_permission_update(update)
         return answer
 
-    async def _ask_plan_approval(self, body: PlanApprovalRequestMail) -> PlanApprovalResponseMail:
+    async def _resolve_plan_approval(self, body: PlanApprovalRequestMail) -> PlanApprovalResponseMail:
         digest = compute_plan_digest(body.plan_content)
         answer: Answer = PlanApprovalAnswer(digest=digest, by="policy")
         if self._services.approver() != "auto":
             question = PlanApprovalQuestion(
                 id=self._services.ids.new_short_id(),
-                agent=self._host.get_agent_id(body.sender),
+                agent=self._host.get_member_agent_id(body.sender),
                 plan=body.plan_content,
                 path=body.plan_file_path,
                 digest=digest,
             )
-            answer = await self._services.ask_person(question)
+            answer = await self._services.ask_person_or_deny(question)
         match answer:
             case PlanApprovalAnswer(digest=approved, mode=mode) if approved == digest:
                 return self._build_plan_response(body, approved=True, mode=mode)

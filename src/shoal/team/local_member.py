@@ -29,12 +29,12 @@ from shoal.core.messages import Message, TextBlock, find_interrupted_tool_call, 
 from shoal.core.names import LEAD_NAME, AgentName, TaskId
 from shoal.core.questions import PermissionQuestion
 from shoal.core.task_groups import uncancel_current_task
-from shoal.core.tasks import Task, extract_stable_attempt_part
+from shoal.core.tasks import Task, extract_stable_claim_attempt_part
 from shoal.core.team_storage import TaskBoard
 from shoal.core.teams import MemberState, TeammateStatus
 from shoal.runs.prepared_agent import PreparedAgent
 from shoal.runs.run_outcome import AgentRunOutcome, find_last_assistant_text, outcome_from_loop_result
-from shoal.runs.stored_report import store_report
+from shoal.runs.stored_report import excerpt_and_store_long_report
 from shoal.team.mail_authentication import InboundMail
 from shoal.team.mail_question_broker import MailQuestionBroker
 from shoal.team.mail_sender import MailSender
@@ -43,7 +43,7 @@ from shoal.team.rendered_mail import RenderedMail, render_claimed_task, render_m
 from shoal.team.stall_detector import MemberStallDetector, MemberStalled
 from shoal.team.team_prompts import TURN_RESTARTED_TEXT
 from shoal.team.team_services import TeamServices
-from shoal.wire.notification_text import format_late_permission
+from shoal.wire.notification_text import format_late_permission_notice
 
 _RETRY_DELAY = 1.0
 """Seconds before a board that could not be read or written is retried."""
@@ -97,7 +97,7 @@ class LocalMember:
         """Last error that kept it from claiming tasks."""
 
     @property
-    def start_event(self) -> AgentStarted:
+    def agent_started_event(self) -> AgentStarted:
         return self.prepared.started
 
     @property
@@ -161,7 +161,7 @@ class LocalMember:
 
     async def _accept_late_permission(self, item_id: str, body: PermissionResponseMail) -> bool:
         """Queue a late permission for a call of an earlier process; return False if it is none."""
-        request = await self._mail_sender.find_permission_request(self.name, body.request_id)
+        request = await self._mail_sender.find_sent_permission_request(self.name, body.request_id)
         call = (
             None
             if request is None
@@ -178,7 +178,7 @@ class LocalMember:
             input=call.input,
             reason="",
         )
-        text = format_late_permission(question, answer, requester="")
+        text = format_late_permission_notice(question, answer, requester="")
         self._services.queue.put(
             InboxItem(
                 id=item_id,
@@ -197,7 +197,7 @@ class LocalMember:
         assume_identity(self.agent.identity, self.agent.environment.workspace)
         try:
             while True:
-                await self._wait_for_work()
+                await self._wait_for_item_or_claim_task()
                 await self._acquire_work_slot()
                 await self._run_working_period()
                 self._release_work_slot()
@@ -205,10 +205,10 @@ class LocalMember:
             if not self.stop_reason:
                 raise
             uncancel_current_task()
-            self._interrupt_open_calls()
+            self._close_interrupted_tool_calls()
             return AgentRunOutcome(status="killed", text=self.last_assistant_text, detail=self.stop_reason)
         except Exception as error:  # noqa: BLE001 - the wall around teammates: a crash ends this one alone
-            self._interrupt_open_calls()
+            self._close_interrupted_tool_calls()
             detail = str(error) if isinstance(error, ShoalError) else f"{type(error).__name__}: {error}"
             return AgentRunOutcome(status="failed", text=self.last_assistant_text, detail=detail)
 
@@ -220,16 +220,16 @@ class LocalMember:
         task.cancel()
         return True
 
-    async def _wait_for_work(self) -> None:
+    async def _wait_for_item_or_claim_task(self) -> None:
         """Wait until an item is queued for it or it has claimed a task."""
         queue = self._services.queue
         while not queue.count_waking_items(self.id):
             if self.state == "created" or not self.can_claim_task:
                 await queue.wait_for_waking_item(self.id)
-            elif await _wait_for_either(
+            elif await _run_both_until_first_ends(
                 self._wait_for_claimable_task, lambda: queue.wait_for_waking_item(self.id)
             ):
-                await self._claim_task()
+                await self._claim_next_board_task()
 
     async def _wait_for_claimable_task(self) -> None:
         while True:
@@ -245,7 +245,7 @@ class LocalMember:
             self._services.note(f"{self.name} cannot take tasks now, and tries again: {error}")
         await self._services.clock.sleep(_RETRY_DELAY)
 
-    async def _claim_task(self) -> None:
+    async def _claim_next_board_task(self) -> None:
         # Acquired first: a claimed task must be one that somebody works on.
         await self._acquire_work_slot()
         if self._services.queue.count_waking_items(self.id):
@@ -261,7 +261,9 @@ class LocalMember:
                 self._claimed_task = claim.task.id
                 self._services.store.attempts[self.id, claim.task.id] = claim.attempt or ""
                 self._services.queue.put(
-                    render_claimed_task(claim.task).to_inbox_item(build_claim_notice_id(claim.task), self.id)
+                    render_claimed_task(claim.task).to_inbox_item(
+                        build_task_claim_notice_id(claim.task), self.id
+                    )
                 )
         except (LockUnavailable, StateFileError) as error:
             await self._note_board_error_and_wait(error)
@@ -296,7 +298,7 @@ class LocalMember:
                 raise
             uncancel_current_task()
             self._is_interrupting = False
-            self._interrupt_open_calls()
+            self._close_interrupted_tool_calls()
             reason, outcome = (
                 "interrupted",
                 AgentRunOutcome(status="completed", text=self.last_assistant_text),
@@ -304,13 +306,13 @@ class LocalMember:
         except StateFileError:
             raise
         except (ShoalError, MemberStalled) as error:
-            self._interrupt_open_calls()
+            self._close_interrupted_tool_calls()
             outcome = AgentRunOutcome(status="failed", text=self.last_assistant_text, detail=str(error))
         finally:
             self._in_turn = False
         if outcome.status == "failed":
             reason = "failed"
-        await self.go_idle(reason, outcome)
+        await self.notify_lead_and_go_idle(reason, outcome)
 
     async def _run_turns_until_done(self) -> LoopResult:
         """Run turns until the work is done and no hook sends it back."""
@@ -343,7 +345,7 @@ class LocalMember:
             async with self._stall_detector.watch_turn_for_stall():
                 return await run_agent_loop(self.agent, prompt, by="runtime")
         except MemberStalled as error:
-            self._interrupt_open_calls()
+            self._close_interrupted_tool_calls()
             self._services.note(f"{self.name} has stalled, and its turn is begun again: {error}.")
             restart_notice = RenderedMail(rank=0, by="runtime", text=TURN_RESTARTED_TEXT)
             self._services.queue.put(
@@ -357,13 +359,13 @@ class LocalMember:
         """Id of its idle notice, derived from the last entry of its transcript."""
         return f"rest-{self.agent.conversation.last_entry or self._services.ids.new_short_id()}"
 
-    async def go_idle(self, reason: IdleReason, outcome: AgentRunOutcome) -> None:
+    async def notify_lead_and_go_idle(self, reason: IdleReason, outcome: AgentRunOutcome) -> None:
         """Send the lead one idle notice per working period, then show the idle state."""
         self.claims_tasks = reason == "available"
         if reason == "failed":
             await self._board.release_owner_tasks(self.name)
-        completed_task = await self._take_completed_task()
-        report = store_report(
+        completed_task = await self._pop_completed_claimed_task()
+        report = excerpt_and_store_long_report(
             outcome.text,
             self.id,
             self._services.ids.new_short_id(),
@@ -393,7 +395,7 @@ class LocalMember:
         self.state = "idle"
         self._observer.notify_changed()
 
-    async def _take_completed_task(self) -> TaskId | None:
+    async def _pop_completed_claimed_task(self) -> TaskId | None:
         """Return the task that it claimed by itself if it is completed."""
         task, self._claimed_task = self._claimed_task, None
         stored_task = None if task is None else await self._board.get(task)
@@ -404,7 +406,7 @@ class LocalMember:
         """Last text that it wrote."""
         return find_last_assistant_text(self.agent.conversation.messages)
 
-    def _interrupt_open_calls(self) -> None:
+    def _close_interrupted_tool_calls(self) -> None:
         """Close open calls so that the conversation can continue; a resume does the same if this fails."""
         try:
             self._services.announce_missed_results(
@@ -414,12 +416,12 @@ class LocalMember:
             return
 
 
-def build_claim_notice_id(task: Task) -> str:
+def build_task_claim_notice_id(task: Task) -> str:
     """Return the id of the notice about a claimed task, the same in every process."""
-    return f"task-{task.id}-{extract_stable_attempt_part(task.attempt)}"
+    return f"task-{task.id}-{extract_stable_claim_attempt_part(task.claim_attempt)}"
 
 
-async def _wait_for_either(
+async def _run_both_until_first_ends(
     one: Callable[[], Coroutine[Any, Any, None]], other: Callable[[], Coroutine[Any, Any, None]]
 ) -> bool:
     """Wait until one of them ends; return True if the first ended, even if both did."""

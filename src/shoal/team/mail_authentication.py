@@ -75,10 +75,10 @@ class ForeignMemberNames:
         self._mailboxes = boxes
 
     def __contains__(self, name: object) -> bool:
-        return is_agent_name(name) and self._mailboxes.is_foreign(AgentName(str(name)))
+        return is_valid_agent_name(name) and self._mailboxes.is_foreign_inbox(AgentName(str(name)))
 
 
-def is_agent_name(text: object) -> bool:
+def is_valid_agent_name(text: object) -> bool:
     """Return True if a sender, which may be any text, is a valid agent name."""
     try:
         return isinstance(text, str) and parse_agent_name(text) == text

@@ -19,7 +19,7 @@ from shoal.core.names import AgentName
 from shoal.core.team_storage import MailboxStore
 
 MailHandler: TypeAlias = Callable[[MailMessage], Awaitable[bool]]
-"""Returns True if the mail is settled; else `mark_settled` is called later."""
+"""Returns True if the mail is settled; else it is marked as settled later."""
 _BATCH = 64
 _RETRY_DELAY = 1.0
 """Seconds before a failed read or write is retried."""
@@ -75,7 +75,7 @@ class MailPump:
             if mail.id in unmarked:
                 continue
             unmarked.add(mail.id)
-            if mail.id in delivered or self._is_duplicate(mail, owner):
+            if mail.id in delivered or self._report_if_duplicate_mail(mail, owner):
                 self.mark_mail_settled(mail.id, owner)
                 self._on_skipped()
                 continue
@@ -105,16 +105,16 @@ class MailPump:
             self._settled.setdefault(owner, set()).add(mail)
             self._wake.set()
 
-    async def mark_settled_continuously(self) -> None:
+    async def run_settled_mail_marking_loop(self) -> None:
         """Mark settled mail until cancelled."""
         while True:
             await self._wake.wait()
             self._wake.clear()
-            if not await self.flush_settled_marks():
+            if not await self.mark_settled_mail_read():
                 await self._clock.sleep(_RETRY_DELAY)
                 self._wake.set()
 
-    async def flush_settled_marks(self) -> bool:
+    async def mark_settled_mail_read(self) -> bool:
         """Mark all settled mail; return False if some could not be marked now."""
         all_marked = True
         for owner in list(self._settled):
@@ -132,7 +132,7 @@ class MailPump:
                     marked.add_ids(ids)
         return all_marked
 
-    def _is_duplicate(self, mail: MailMessage, owner: AgentName) -> bool:
+    def _report_if_duplicate_mail(self, mail: MailMessage, owner: AgentName) -> bool:
         if mail.id not in self._marked.get(owner, ()):
             return False
         self._report(f"Mail for {owner} came a second time and is passed over ({mail.id[:80]!r}).")

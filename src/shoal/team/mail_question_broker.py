@@ -72,7 +72,7 @@ class MailQuestionBroker:
         """True if any question is unanswered."""
         return self._open_count > 0
 
-    async def ask_person(self, question: Question) -> Answer:
+    async def ask_person_or_deny(self, question: Question) -> Answer:
         self._open_count += 1
         self.on_changed()
         try:
@@ -93,7 +93,7 @@ class MailQuestionBroker:
             case PlanApprovalQuestion():
                 request = self._build_plan_request(question)
             case _:
-                return await self._person.ask_person(question)
+                return await self._person.ask_person_or_deny(question)
         mailed_question = _MailedQuestion(question, asyncio.get_running_loop().create_future())
         self._pending[request.request_id] = mailed_question
         try:

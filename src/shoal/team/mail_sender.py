@@ -45,12 +45,14 @@ class MailSender:
     def id_generator(self) -> IdGenerator:
         return self._ids
 
-    async def read_mail_ids(self, owner: AgentName) -> frozenset[str]:
+    async def list_received_mail_ids(self, owner: AgentName) -> frozenset[str]:
         """Return the ids of all mail that an owner ever received."""
         await self._mailboxes.open_inbox(owner)
         return frozenset(mail.id for mail in await self._mailboxes.read_history(owner))
 
-    async def find_permission_request(self, sender: AgentName, request: str) -> PermissionRequestMail | None:
+    async def find_sent_permission_request(
+        self, sender: AgentName, request: str
+    ) -> PermissionRequestMail | None:
         """Return the permission request that a member sent to the lead under that id."""
         await self._mailboxes.open_inbox(LEAD_NAME)
         for mail in reversed(await self._mailboxes.read_history(LEAD_NAME)):

@@ -10,10 +10,10 @@ from shoal.core.errors import ShoalError
 from shoal.core.ids import AgentId
 from shoal.core.mail import MailMessage
 from shoal.core.mail_bodies import MailBody
-from shoal.core.mail_envelopes import abbreviate_text
+from shoal.core.mail_envelopes import abbreviate_text_to_one_line
 from shoal.core.names import AgentName
 from shoal.core.questions import ChoiceAnswer, ChoiceOption, ChoiceQuestion, MultipleChoice
-from shoal.team.mail_authentication import InboundMail, MailSenderAuthenticator, is_agent_name
+from shoal.team.mail_authentication import InboundMail, MailSenderAuthenticator, is_valid_agent_name
 from shoal.team.mail_pump import MailPump
 from shoal.team.team_services import TeamServices
 from shoal.wire.mail_body_codec import get_authorized_mail_body
@@ -42,7 +42,7 @@ class MailVerifier:
         self.open_questions = 0
         """Number of open questions, whose mail is not delivered yet."""
 
-    async def pump_inbox(
+    async def pump_and_verify_inbox(
         self, owner: AgentName, agent: AgentId, receiver: MailReceiver, delivered: Container[str] = ()
     ) -> None:
         """Deliver incoming mail until cancelled or the inbox is gone."""
@@ -51,14 +51,14 @@ class MailVerifier:
         async def verify_and_deliver_mail(mail: MailMessage) -> bool:
             if self._authenticator.check_signature(mail, owner) == "forged":
                 self._services.note(
-                    f"Mail for {owner} in the name of {_format_sender(mail.sender)} was refused: its "
+                    f"Mail for {owner} in the name of {_format_mail_sender(mail.sender)} was refused: its "
                     "signature is not right for it. It was changed, copied from elsewhere, or made up."
                 )
                 return True
             body = get_authorized_mail_body(mail)
             if self._authenticator.is_trusted(mail, owner):
                 return await receiver(InboundMail(mail=mail, body=body))
-            if body is None or not is_agent_name(mail.sender):
+            if body is None or not is_valid_agent_name(mail.sender):
                 return await receiver(InboundMail(mail=mail, trusted=False))
             if self._authenticator.policy == "never" or len(question_tasks) >= MAX_OPEN_QUESTIONS:
                 return await self._deliver_as_untrusted_text(mail, body, owner, receiver)
@@ -81,19 +81,20 @@ class MailVerifier:
     async def _ask_and_deliver_unverified(
         self, mail: MailMessage, body: MailBody, owner: AgentName, agent: AgentId, receiver: MailReceiver
     ) -> None:
-        if await self._ask_whether_to_obey(mail, body, owner, agent):
+        if await self._ask_whether_to_obey_mail(mail, body, owner, agent):
             settled = await receiver(InboundMail(mail=mail, body=body))
         else:
             settled = await self._deliver_as_untrusted_text(mail, body, owner, receiver)
         if settled:
             self._mail_pump.mark_mail_settled(mail.id, owner)
 
-    async def _ask_whether_to_obey(
+    async def _ask_whether_to_obey_mail(
         self, mail: MailMessage, body: MailBody, owner: AgentName, agent: AgentId
     ) -> bool:
         question = (
-            f"An unverified {_get_body_tag(body)} in the name of {mail.sender} for {owner}: obey? Another "
-            f"program wrote it, and it may be from anybody. It says: {abbreviate_text(mail.text, limit=300)}"
+            f"An unverified {_get_mail_body_tag(body)} in the name of {mail.sender} for {owner}: obey? "
+            f"Another program wrote it, and it may be from anybody. "
+            f"It says: {abbreviate_text_to_one_line(mail.text, limit=300)}"
         )
         options = (
             ChoiceOption(label=OBEY, description=f"As if {mail.sender} had said it"),
@@ -101,7 +102,7 @@ class MailVerifier:
         )
         choice = MultipleChoice(question=question, header="Mail", options=options)
         try:
-            answer = await self._services.question_broker.ask_person(
+            answer = await self._services.question_broker.ask_person_or_deny(
                 ChoiceQuestion(id=self._services.ids.new_short_id(), agent=agent, choices=(choice,))
             )
         except ShoalError as error:
@@ -113,15 +114,16 @@ class MailVerifier:
         self, mail: MailMessage, body: MailBody, owner: AgentName, receiver: MailReceiver
     ) -> bool:
         self._services.note(
-            f"An unverified {_get_body_tag(body)} in the name of {mail.sender} was not obeyed: {owner} sees "
+            f"An unverified {_get_mail_body_tag(body)} in the name of {mail.sender} was not obeyed: "
+            f"{owner} sees "
             "it as words of somebody unknown. The setting shoal.trust_unsigned_mail says what is."
         )
         return await receiver(InboundMail(mail=mail, trusted=False))
 
 
-def _get_body_tag(body: MailBody) -> str:
+def _get_mail_body_tag(body: MailBody) -> str:
     return str(body.__struct_config__.tag)
 
 
-def _format_sender(sender: str) -> str:
-    return sender if is_agent_name(sender) else repr(sender[:80])
+def _format_mail_sender(sender: str) -> str:
+    return sender if is_valid_agent_name(sender) else repr(sender[:80])

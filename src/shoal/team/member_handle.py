@@ -28,7 +28,7 @@ class MemberHandle:
         """Number of restarts after its process died."""
         self.gone = asyncio.Event()
 
-    def cancel_shutdown_grace(self) -> None:
+    def clear_shutdown_request_and_grace(self) -> None:
         self.member.shutdown_request = None
         if self.grace_task is not None:
             self.grace_task.cancel()

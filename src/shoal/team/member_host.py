@@ -23,8 +23,8 @@ from shoal.core.roster import RosterEntry, TeamRoster
 from shoal.core.team_storage import TaskBoard
 from shoal.core.teams import TeammateStatus
 from shoal.runs.run_outcome import AgentRunOutcome
-from shoal.runs.start_hooks import add_start_hook_context
-from shoal.team.lead_channel import LeadChannel
+from shoal.runs.start_hooks import add_subagent_start_hook_context
+from shoal.team.lead_channel import ChannelToLead
 from shoal.team.local_member import LocalMember
 from shoal.team.mail_authentication import ForeignMemberNames, MailSenderAuthenticator
 from shoal.team.mail_pump import MailPump
@@ -66,7 +66,7 @@ class TeamMembership(Struct, frozen=True, kw_only=True):
     """Request it was spawned with; None if it resumes from its transcript."""
     mode: PermissionMode | None = None
     call: str = ""
-    channel: LeadChannel | None = None
+    channel: ChannelToLead | None = None
     """Channel to a Shoal lead; None if another program started this process."""
     session: str = ""
     """Session of a Shoal lead, of whose run this process is a part."""
@@ -96,7 +96,10 @@ class MemberHost(MemberTeamOperations):
         self._last_status: MemberStateReported | None = None
         self._task_group: asyncio.TaskGroup | None = None
         self._mail_pump = MailPump(
-            services.store.open_mailboxes(membership.team), services.clock, services.note, self._resend_status
+            services.store.open_mailboxes(membership.team),
+            services.clock,
+            services.note,
+            self._resend_member_status,
         )
         self._activity_writer = RosterActivityWriter(
             services.store.rosters, membership.team, services.clock, services.note
@@ -124,7 +127,7 @@ class MemberHost(MemberTeamOperations):
 
     async def run_member(self) -> AgentRunOutcome:
         """Run the member to its end. Raises `AgentRequestRefused` if it cannot be created."""
-        team, entry = await self._read_roster_entry()
+        team, entry = await self._read_own_roster_entry()
         self.mail_sender = MailSender(
             self._services.store.open_mailboxes(team.name),
             {each.name: each.color for each in team.members},
@@ -135,18 +138,20 @@ class MemberHost(MemberTeamOperations):
         member = self._member = await self._create_member(team, entry)
         if self._channel is not None:
             prompt = "" if member.prepared.prompt is None else member.prepared.prompt.text
-            ready = MemberReady(started=member.start_event, resolved=member.prepared.resolved, prompt=prompt)
+            ready = MemberReady(
+                started=member.agent_started_event, resolved=member.prepared.resolved, prompt=prompt
+            )
             self._channel.send_message(ready)
             self.notify_changed()
         async with asyncio.TaskGroup() as tasks:
             self._task_group = tasks
             run_task = self._run_task = tasks.create_task(member.run())
-            pump_coroutine = self._mail_verifier.pump_inbox(
+            pump_coroutine = self._mail_verifier.pump_and_verify_inbox(
                 member.name, member.id, member.deliver_mail, member.prepared.delivered
             )
             coroutines = (
                 pump_coroutine,
-                self._mail_pump.mark_settled_continuously(),
+                self._mail_pump.run_settled_mail_marking_loop(),
                 self._activity_writer.flush_continuously(),
             )
             background_tasks = [tasks.create_task(coroutine) for coroutine in coroutines]
@@ -155,7 +160,7 @@ class MemberHost(MemberTeamOperations):
             outcome = await run_task
             for task in background_tasks:
                 task.cancel()
-        await self._mail_pump.flush_settled_marks()
+        await self._mail_pump.mark_settled_mail_read()
         await self._activity_writer.flush()
         work = await self._clean_up_member(member)
         await self._report_member_end(member, outcome, work)
@@ -179,7 +184,7 @@ class MemberHost(MemberTeamOperations):
     # Observer of the member
 
     def set_roster_activity(self, name: AgentName, *, active: bool) -> None:
-        self._activity_writer.set_active(name, active=active)
+        self._activity_writer.set_member_active(name, active=active)
 
     def on_shutdown_requested(self, name: AgentName, request: ShutdownRequestMail) -> None:
         """Report the change; the lead enforces the grace."""
@@ -195,7 +200,7 @@ class MemberHost(MemberTeamOperations):
             self._last_status = status
             self._channel.send_message(status)
 
-    def _resend_status(self) -> None:
+    def _resend_member_status(self) -> None:
         """Resend the status to a lead that saw waiting mail here which was then skipped."""
         self._last_status = None
         self.notify_changed()
@@ -271,8 +276,8 @@ class MemberHost(MemberTeamOperations):
         self.request_member_end(why)
         return True
 
-    async def _read_roster_entry(self) -> tuple[TeamRoster, RosterEntry]:
-        team = await self._services.store.rosters.read_team(self._membership.team)
+    async def _read_own_roster_entry(self) -> tuple[TeamRoster, RosterEntry]:
+        team = await self._services.store.rosters.read_team_roster(self._membership.team)
         entry = None if team is None else team.find_member(self._membership.name)
         if team is None or entry is None:
             raise AgentRequestRefused(
@@ -286,7 +291,7 @@ class MemberHost(MemberTeamOperations):
         question_broker = MailQuestionBroker(
             name, team.name, self.mail_sender, services.question_broker, self._send_request_withdrawal
         )
-        new_agent = await registrar.build_new_agent(
+        new_agent = await registrar.build_agent_preparation_request(
             entry, self._membership.mode, question_broker, self._membership.call
         )
         request, board = self._membership.spawn_request, services.store.open_board(team.name)
@@ -294,7 +299,7 @@ class MemberHost(MemberTeamOperations):
             prepared = await services.agent_factory.prepare_resumed_agent(new_agent)
         else:
             request = replace(request, name=name, kind=entry.agent_type)
-            prepared = await add_start_hook_context(
+            prepared = await add_subagent_start_hook_context(
                 await services.agent_factory.prepare_new_agent(request, new_agent)
             )
         prepared = attach_progress_monitor(prepared, new_agent.monitor)
@@ -309,22 +314,22 @@ class MemberHost(MemberTeamOperations):
             board=board,
             observer=self,
         )
-        member.agent.build_briefing = partial(self._build_briefing, team, name, board)
+        member.agent.build_briefing = partial(self._build_team_briefing, team, name, board)
         if request is None:
-            lead_mail_ids = await self.mail_sender.read_mail_ids(LEAD_NAME)
+            lead_mail_ids = await self.mail_sender.list_received_mail_ids(LEAD_NAME)
             await continue_resumed_member(
                 services, member, board, await board.reclaim_owner_tasks(name), lead_mail_ids
             )
-            member.shutdown_request = await registrar.find_shutdown_request(entry)
+            member.shutdown_request = await registrar.find_unanswered_shutdown_request(entry)
             if member.state == "idle" and entry.is_active:
                 # Its earlier process died before it wrote this.
                 self.set_roster_activity(name, active=False)
         return member
 
-    async def _build_briefing(self, roster: TeamRoster, name: AgentName, board: TaskBoard) -> str:
+    async def _build_team_briefing(self, roster: TeamRoster, name: AgentName, board: TaskBoard) -> str:
         try:
-            current_roster = await self._services.store.rosters.read_team(roster.name) or roster
-            tasks = await board.list_unfinished(), len(await board.view_tasks())
+            current_roster = await self._services.store.rosters.read_team_roster(roster.name) or roster
+            tasks = await board.list_unfinished(), len(await board.get_live_task_mapping())
             return build_team_briefing(
                 current_roster, name, teammate_statuses_from_roster(current_roster), *tasks
             )
@@ -335,8 +340,8 @@ class MemberHost(MemberTeamOperations):
         if self._channel is not None:
             self._channel.send_message(MailRequestWithdrawn(request=request))
 
-    async def _listen_to_lead(self, channel: LeadChannel) -> None:
-        await channel.receive_messages(self._handle_lead_message)
+    async def _listen_to_lead(self, channel: ChannelToLead) -> None:
+        await channel.dispatch_received_messages(self._handle_lead_message)
         self.request_member_end(LEAD_GONE, resumable=True)
 
     def _handle_lead_message(self, message: MessageFromLead) -> None:
@@ -394,7 +399,7 @@ class MemberHost(MemberTeamOperations):
             )
             self._channel.send_message(end_message)
         elif self.approved_request is not None:
-            _, entry = await self._read_roster_entry()
+            _, entry = await self._read_own_roster_entry()
             pane, backend = entry.tmux_pane_id, entry.backend_type or ""
             body = build_shutdown_approval(
                 self.approved_request, member.name, pane, backend, self.mail_sender.current_timestamp

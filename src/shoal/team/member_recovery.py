@@ -8,7 +8,7 @@ from shoal.core.names import TaskId
 from shoal.core.team_storage import TaskBoard
 from shoal.runs.prepared_agent import PreparedAgent
 from shoal.runs.run_outcome import AgentRunOutcome
-from shoal.team.local_member import LocalMember, build_claim_notice_id
+from shoal.team.local_member import LocalMember, build_task_claim_notice_id
 from shoal.team.rendered_mail import RenderedMail, render_claimed_task
 from shoal.team.team_prompts import PROCESS_RESTARTED_TEXT
 from shoal.team.team_services import TeamServices
@@ -25,7 +25,7 @@ async def continue_resumed_member(
 
     `lead_mail_ids` are the ids of all mail that its lead ever received.
     """
-    await _requeue_claim_notices(services, member, board, claimed_tasks)
+    await _requeue_task_claim_notices(services, member, board, claimed_tasks)
     if was_cut_off_at_work(member.prepared):
         rendered = RenderedMail(rank=0, by="runtime", text=PROCESS_RESTARTED_TEXT)
         services.queue.put(rendered.to_inbox_item(f"again-{services.ids.new_short_id()}", member.id))
@@ -33,21 +33,21 @@ async def continue_resumed_member(
         member.state = "idle"
         if member.idle_notice_id not in lead_mail_ids:
             # Its process died between its last text and the idle notice.
-            await member.go_idle(
+            await member.notify_lead_and_go_idle(
                 "available", AgentRunOutcome(status="completed", text=member.last_assistant_text)
             )
 
 
-async def _requeue_claim_notices(
+async def _requeue_task_claim_notices(
     services: TeamServices, member: LocalMember, board: TaskBoard, claimed_tasks: tuple[TaskId, ...]
 ) -> None:
     """Queue notices of tasks that it claimed just before its process ended and does not know."""
     delivered = member.prepared.delivered
     for task_id in claimed_tasks:
         task = await board.get(task_id)
-        if task is not None and build_claim_notice_id(task) not in delivered:
+        if task is not None and build_task_claim_notice_id(task) not in delivered:
             services.queue.put(
-                render_claimed_task(task).to_inbox_item(build_claim_notice_id(task), member.id)
+                render_claimed_task(task).to_inbox_item(build_task_claim_notice_id(task), member.id)
             )
 
 

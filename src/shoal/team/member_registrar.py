@@ -15,9 +15,9 @@ from shoal.core.mail_bodies import ShutdownApprovedMail, ShutdownRejectedMail, S
 from shoal.core.names import LEAD_NAME, AgentName, parse_agent_name
 from shoal.core.permissions import PermissionMode
 from shoal.core.roster import BackendType, NewMember, RosterEntry, TeamRoster, format_agent_id
-from shoal.runs.prepared_agent import AgentPreparationRequest, PreparedAgent, TeammateAssignment
+from shoal.runs.prepared_agent import AgentPreparationRequest, PreparedAgent, TeammateMembership
 from shoal.runs.progress_monitor import ProgressMonitor
-from shoal.runs.start_hooks import add_start_hook_context
+from shoal.runs.start_hooks import add_subagent_start_hook_context
 from shoal.team.mail_authentication import MailSenderAuthenticator
 from shoal.team.mail_question_broker import MailQuestionBroker
 from shoal.team.mail_sender import MailSender
@@ -92,11 +92,13 @@ class MemberRegistrar:
         try:
             request = replace(request, name=entry.name, kind=entry.agent_type)
             mode = parse_teammate_permission_mode(request.mode)
-            new_agent = await self.build_new_agent(entry, mode, create_broker(entry.name), call)
+            new_agent = await self.build_agent_preparation_request(
+                entry, mode, create_broker(entry.name), call
+            )
             prepared = attach_progress_monitor(
                 await self._services.agent_factory.prepare_new_agent(request, new_agent), new_agent.monitor
             )
-            prepared = await add_start_hook_context(prepared)
+            prepared = await add_subagent_start_hook_context(prepared)
             entry = await self._update_roster_entry(entry, prepared.resolved)
         except BaseException:
             await self._services.store.rosters.remove_member(self._team.name, entry.name)
@@ -113,7 +115,7 @@ class MemberRegistrar:
         member: RemoteMember | None = None
         try:
             request = replace(request, name=entry.name, kind=entry.agent_type)
-            member = await self._launch_process(entry, request, call)
+            member = await self._launch_remote_member(entry, request, call)
             entry = await self._update_roster_entry(entry, member.ready.resolved, member.pane)
         except BaseException:
             try:
@@ -126,11 +128,11 @@ class MemberRegistrar:
 
     async def post_first_prompt(self, entry: RosterEntry, text: str) -> None:
         """Post the prompt as the first message of its inbox, which gives it work."""
-        await self._mail_sender.post_lead_prompt(entry.name, text, _build_first_prompt_id(entry))
+        await self._mail_sender.post_lead_prompt(entry.name, text, _build_first_prompt_mail_id(entry))
 
     async def restore_member(self, entry: RosterEntry, create_broker: QuestionBrokerFactory) -> PreparedAgent:
         """Restore an in-process member from its transcript."""
-        new_agent = await self.build_new_agent(
+        new_agent = await self.build_agent_preparation_request(
             entry, resolve_first_permission_mode(entry), create_broker(entry.name), ""
         )
         prepared = attach_progress_monitor(
@@ -139,7 +141,7 @@ class MemberRegistrar:
         try:
             if entry.backend_type != "in-process":
                 await self._update_roster_backend(entry, "in-process", "in-process")
-            await self._ensure_prompt_posted(entry)
+            await self._ensure_first_prompt_posted(entry)
         except BaseException:
             await prepared.clean_up()
             raise
@@ -147,10 +149,10 @@ class MemberRegistrar:
 
     async def restore_remote_member(self, entry: RosterEntry, backend: BackendType) -> RemoteMember:
         await self._open_inbox(entry)
-        member = await self._launch_process(entry, None, "")
+        member = await self._launch_remote_member(entry, None, "")
         try:
             await self._update_roster_backend(entry, backend, member.pane)
-            await self._ensure_prompt_posted(entry)
+            await self._ensure_first_prompt_posted(entry)
         except BaseException:
             await member.stop_process()
             raise
@@ -177,13 +179,13 @@ class MemberRegistrar:
         entry = await self._services.store.rosters.add_member(self._team.name, new_member)
         try:
             await self._open_inbox(entry)
-            await self._discard_stale_requests(entry)
+            await self._mark_stale_requests_read(entry)
         except BaseException:
             await self._services.store.rosters.remove_member(self._team.name, entry.name)
             raise
         return entry
 
-    async def _discard_stale_requests(self, entry: RosterEntry) -> None:
+    async def _mark_stale_requests_read(self, entry: RosterEntry) -> None:
         """Mark prompts and shutdown requests as read that a former member of that name left unread."""
         mailboxes = self._services.store.open_mailboxes(self._team.name)
         unread_ids = [mail.id for mail in await mailboxes.read_history(entry.name) if not mail.read]
@@ -197,7 +199,7 @@ class MemberRegistrar:
         foreign = self._services.launcher.is_foreign_agent_type(entry.agent_type)
         await self._services.store.open_mailboxes(self._team.name).open_inbox(entry.name, foreign=foreign)
 
-    async def _launch_process(
+    async def _launch_remote_member(
         self, entry: RosterEntry, request: SpawnRequest | None, call: str
     ) -> RemoteMember:
         mode = (
@@ -220,19 +222,19 @@ class MemberRegistrar:
             tmux_pane_id=pane,
         )
 
-    async def _ensure_prompt_posted(self, entry: RosterEntry) -> None:
+    async def _ensure_first_prompt_posted(self, entry: RosterEntry) -> None:
         await self._open_inbox(entry)
         mailboxes = self._services.store.open_mailboxes(self._team.name)
         if not any(
-            mail.id == _build_first_prompt_id(entry) for mail in await mailboxes.read_history(entry.name)
+            mail.id == _build_first_prompt_mail_id(entry) for mail in await mailboxes.read_history(entry.name)
         ):
             # Its process ended before the prompt was posted.
             await self.post_first_prompt(entry, entry.prompt or "")
 
-    async def find_shutdown_request(self, entry: RosterEntry) -> ShutdownRequestMail | None:
+    async def find_unanswered_shutdown_request(self, entry: RosterEntry) -> ShutdownRequestMail | None:
         """Return its unanswered shutdown request, ignoring those to a former member of that name."""
         mailboxes = self._services.store.open_mailboxes(self._team.name)
-        read_body, prefix = self._authenticator.read_trusted_body, build_shutdown_id_prefix(entry)
+        read_body, prefix = self._authenticator.read_trusted_body, build_shutdown_mail_id_prefix(entry)
         requests = [mail for mail in await mailboxes.read_history(entry.name) if mail.id.startswith(prefix)]
         answer_bodies = [read_body(mail, LEAD_NAME) for mail in await mailboxes.read_history(LEAD_NAME)]
         answered_ids = {
@@ -245,17 +247,17 @@ class MemberRegistrar:
                 return None if body.request_id in answered_ids else body
         return None
 
-    async def build_new_agent(
+    async def build_agent_preparation_request(
         self, entry: RosterEntry, mode: PermissionMode | None, question_broker: MailQuestionBroker, call: str
     ) -> AgentPreparationRequest:
         agent = AgentId(format_agent_id(entry.name, self._team.name))
-        team = await self._services.store.rosters.read_team(self._team.name) or self._team
+        team = await self._services.store.rosters.read_team_roster(self._team.name) or self._team
         return AgentPreparationRequest(
             agent=agent,
             parent=self._services.lead(),
             call=call,
             monitor=self._services.agent_factory.create_progress_monitor(agent),
-            assignment=TeammateAssignment(
+            assignment=TeammateMembership(
                 team=self._team.name,
                 name=entry.name,
                 color=entry.color,
@@ -268,12 +270,12 @@ class MemberRegistrar:
         )
 
 
-def _build_first_prompt_id(entry: RosterEntry) -> str:
+def _build_first_prompt_mail_id(entry: RosterEntry) -> str:
     """Return the id of its first mail, which differs from that of a former member of that name."""
     return f"{_PROMPT_PREFIX}{entry.joined_at}"
 
 
-def build_shutdown_id_prefix(entry: RosterEntry) -> str:
+def build_shutdown_mail_id_prefix(entry: RosterEntry) -> str:
     """Return the id prefix of shutdown requests for this member.
 
     Timestamps would not tell them from requests to a former member of that name if the clock is changed.

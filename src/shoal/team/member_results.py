@@ -8,7 +8,7 @@ from shoal.core.agents import AgentEndStatus, AgentResult, AgentSnapshot, Retain
 from shoal.core.events import AgentEnded, AgentStarted
 from shoal.core.ids import AgentId
 from shoal.core.inbox_items import InboxItem
-from shoal.core.mail_bodies import ShutdownApprovedMail, ShutdownRequestMail, TeammateTerminated
+from shoal.core.mail_bodies import ShutdownApprovedMail, ShutdownRequestMail, TeammateTerminatedNotice
 from shoal.core.messages import TextBlock
 from shoal.core.names import AgentName
 from shoal.core.roster import BackendType
@@ -19,7 +19,7 @@ from shoal.team.local_member import LocalMember
 from shoal.team.member_handle import MemberHandle
 from shoal.team.remote_member import RemoteMember
 from shoal.team.team_services import TeamServices
-from shoal.wire.notification_text import format_retained_work
+from shoal.wire.notification_text import format_retained_worktree_work
 
 
 def resolve_member_end_status(handle: MemberHandle, outcome: AgentRunOutcome) -> AgentEndStatus:
@@ -30,17 +30,23 @@ def format_member_termination(
     handle: MemberHandle, outcome: AgentRunOutcome, work: RetainedWorktreeWork | None
 ) -> str:
     member = handle.member
-    headline = TeammateTerminated(
-        task=member.id, kind=member.start_event.kind, status=resolve_member_end_status(handle, outcome)
+    headline = TeammateTerminatedNotice(
+        task=member.id,
+        kind=member.agent_started_event.kind,
+        status=resolve_member_end_status(handle, outcome),
     ).text
     text = f"{headline}: {outcome.detail}" if outcome.detail else headline
-    return text if work is None else f"{text}\n{format_retained_work(work)}"
+    return text if work is None else f"{text}\n{format_retained_worktree_work(work)}"
 
 
 def build_member_result(
     services: TeamServices, handle: MemberHandle, outcome: AgentRunOutcome
 ) -> AgentResult:
-    member, started, monitor = handle.member, handle.member.start_event, find_progress_monitor(handle)
+    member, started, monitor = (
+        handle.member,
+        handle.member.agent_started_event,
+        find_member_progress_monitor(handle),
+    )
     return AgentResult(
         id=services.ids.new_short_id(),
         agent=member.id,
@@ -78,7 +84,7 @@ class LostMember(Struct, frozen=True, kw_only=True):
     call: str = ""
 
     @classmethod
-    def from_start_event(cls, started: AgentStarted) -> LostMember:
+    def from_agent_started_event(cls, started: AgentStarted) -> LostMember:
         worktree_text = f"; its worktree was {started.cwd}" if started.isolation else ""
         return cls(
             agent=started.agent,
@@ -89,8 +95,8 @@ class LostMember(Struct, frozen=True, kw_only=True):
             call=started.call,
         )
 
-    def to_end_event(self, result_id: str, to: AgentId) -> AgentEnded:
-        headline = TeammateTerminated(task=self.agent, kind=self.kind, status="killed").text
+    def to_agent_ended_event(self, result_id: str, to: AgentId) -> AgentEnded:
+        headline = TeammateTerminatedNotice(task=self.agent, kind=self.kind, status="killed").text
         result = AgentResult(
             id=result_id,
             agent=self.agent,
@@ -106,7 +112,7 @@ class LostMember(Struct, frozen=True, kw_only=True):
         return AgentEnded(agent=self.agent, completion=result, notice=f"{headline}: {self.why}")
 
 
-def find_progress_monitor(handle: MemberHandle) -> ProgressMonitor | None:
+def find_member_progress_monitor(handle: MemberHandle) -> ProgressMonitor | None:
     """Return its progress monitor; None for a foreign program."""
     match handle.member:
         case LocalMember(prepared=prepared):
@@ -118,7 +124,7 @@ def find_progress_monitor(handle: MemberHandle) -> ProgressMonitor | None:
 
 
 def build_member_snapshot(services: TeamServices, handle: MemberHandle) -> AgentSnapshot:
-    started, monitor = handle.member.start_event, find_progress_monitor(handle)
+    started, monitor = handle.member.agent_started_event, find_member_progress_monitor(handle)
     return AgentSnapshot(
         agent=handle.member.id,
         kind=started.kind,
@@ -127,7 +133,7 @@ def build_member_snapshot(services: TeamServices, handle: MemberHandle) -> Agent
         status="running",
         parent=services.lead_id,
         background=True,
-        tool_calls=0 if monitor is None else monitor.tool_calls,
+        tool_calls=0 if monitor is None else monitor.tool_call_count,
         tokens=0 if monitor is None else monitor.usage.total_tokens,
         seconds=services.clock.monotonic() - handle.started_at,
     )
@@ -142,7 +148,7 @@ def build_shutdown_approval(
     )
 
 
-def backend_from_pane(pane: str) -> BackendType:
+def infer_backend_from_pane(pane: str) -> BackendType:
     match pane:
         case "in-process":
             return "in-process"

@@ -19,11 +19,11 @@ from shoal.team.mail_sender import MailSender
 from shoal.team.member_handle import MemberHandle
 from shoal.team.member_protocol import Member
 from shoal.team.member_results import (
-    backend_from_pane,
     build_member_end_notice,
     build_member_result,
     build_shutdown_approval,
     format_member_termination,
+    infer_backend_from_pane,
 )
 from shoal.team.remote_member import RemoteMember
 from shoal.team.roster_activity import RosterActivityWriter
@@ -57,9 +57,9 @@ class MemberShutdown:
         handle = self._handles.get(name)
         if handle is None:  # it ended while the request was on its way
             return
-        handle.cancel_shutdown_grace()
+        handle.clear_shutdown_request_and_grace()
         handle.member.shutdown_request = request
-        handle.grace_task = self._tasks.create_task(self._end_after_grace(handle))
+        handle.grace_task = self._tasks.create_task(self._end_member_after_grace(handle))
 
     def on_remote_shutdown_requested(self, name: AgentName, request: ShutdownRequestMail) -> None:
         """Start the grace of a remote member, which takes its mail in its own process."""
@@ -75,7 +75,7 @@ class MemberShutdown:
             raise AgentRequestRefused("There is no such request to shut down, or it was answered already.")
         if not approve and handle.has_rejected:
             raise AgentRequestRefused("The lead asks for the second time: finish what you must, and approve.")
-        handle.cancel_shutdown_grace()
+        handle.clear_shutdown_request_and_grace()
         if approve:
             handle.approved_request = shutdown_request
             self._tasks.create_task(self.end_member(handle, "it shut down as it was asked to"))
@@ -105,9 +105,9 @@ class MemberShutdown:
             handle.approved_request = shutdown_request
             if not is_foreign_member(handle.member):
                 # A foreign program keeps the rest of its grace to end, and is not idle before it is gone.
-                handle.cancel_shutdown_grace()
+                handle.clear_shutdown_request_and_grace()
 
-    def on_shutdown_answered(
+    def on_shutdown_answer_mailed(
         self, name: AgentName, answer: ShutdownApprovedMail | ShutdownRejectedMail
     ) -> None:
         """Handle an answer by mail; from an own member that agrees, it arrives after the member is gone."""
@@ -121,7 +121,7 @@ class MemberShutdown:
             and shutdown_request is not None
             and shutdown_request.request_id == answer.request_id
         ):
-            handle.cancel_shutdown_grace()
+            handle.clear_shutdown_request_and_grace()
             handle.has_rejected = True
 
     async def end_member(
@@ -159,7 +159,7 @@ class MemberShutdown:
             async with self._services.clock.deadline(KILL_TIMEOUT):
                 await handle.gone.wait()
 
-    async def _end_after_grace(self, handle: MemberHandle) -> None:
+    async def _end_member_after_grace(self, handle: MemberHandle) -> None:
         await self._services.clock.sleep(self._services.grace)
         await self.end_member(
             handle, f"it did not answer the request to shut down within {self._services.grace:g} s"
@@ -178,20 +178,20 @@ class MemberShutdown:
         try:
             with self._report_cleanup_errors(member.name):
                 await self._services.stop_agents_of(member.id, "the teammate that started it ended")
-            await self._remove_from_store(handle)
+            await self._remove_member_from_store(handle)
             with self._report_cleanup_errors(member.name):
                 work = await member.clean_up()
         finally:
             self._services.budget.close_agent_slot(handle.slot)
             self._services.queue.discard_agent_items(member.id)
-            self._announce_end(handle, outcome, work)
+            self._announce_member_end(handle, outcome, work)
             self._leaving.discard(handle)
             handle.gone.set()
             self.notify_changed()
             if handle.grace_task is not None and handle.grace_task is not asyncio.current_task():
-                handle.cancel_shutdown_grace()
+                handle.clear_shutdown_request_and_grace()
 
-    async def _remove_from_store(self, handle: MemberHandle) -> None:
+    async def _remove_member_from_store(self, handle: MemberHandle) -> None:
         name, rosters = handle.member.name, self._services.store.rosters
         if handle.member.resumable:
             self.set_roster_activity(name, active=False)
@@ -209,7 +209,7 @@ class MemberShutdown:
                 handle.approved_request,
                 name,
                 pane,
-                backend_from_pane(pane),
+                infer_backend_from_pane(pane),
                 self.mail_sender.current_timestamp,
             )
             with self._report_cleanup_errors(name):
@@ -223,7 +223,7 @@ class MemberShutdown:
         except ShoalError as error:
             self._services.note(f"Not everything of {name} could be put away: {error}")
 
-    def _announce_end(
+    def _announce_member_end(
         self, handle: MemberHandle, outcome: AgentRunOutcome, work: RetainedWorktreeWork | None
     ) -> None:
         """Notify the lead through its queue, not by mail; one event, so that a crash cannot split it."""
@@ -233,7 +233,7 @@ class MemberShutdown:
         if work is not None:
             self._services.emit_or_note(WorktreeWorkRetained(agent=member.id, work=work))
         if notice:
-            self._lead_inbox.release_held_items()
+            self._lead_inbox.release_held_idle_notices()
             self._services.queue.put(build_member_end_notice(self._services.lead_id, result.id, notice))
 
 

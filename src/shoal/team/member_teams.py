@@ -7,7 +7,7 @@ from shoal.core.errors import AgentRequestRefused
 from shoal.core.mail_bodies import ShutdownRequestMail, format_peer_message_summary
 from shoal.core.names import LEAD_NAME, AgentName, TeamName
 from shoal.core.roster import TeamRoster
-from shoal.core.teams import PostedMessage, SpawnedTeammate
+from shoal.core.teams import PostedTeamMessage, SpawnedTeammate
 from shoal.core.tools import ToolContext
 from shoal.runs.agent_registry import LEAD_NAMES
 from shoal.team.local_member import LocalMember
@@ -49,7 +49,7 @@ class MemberTeamOperations:
 
     async def send_message(
         self, to: str, text: str, summary: str, context: ToolContext, *, fyi: bool = False
-    ) -> tuple[PostedMessage, ...] | None:
+    ) -> tuple[PostedTeamMessage, ...] | None:
         if not context.agent.is_teammate:
             return None
         team = await self._read_roster()
@@ -93,7 +93,7 @@ class MemberTeamOperations:
         return False
 
     async def _read_roster(self) -> TeamRoster:
-        team = await self._services.store.rosters.read_team(self._team_name)
+        team = await self._services.store.rosters.read_team_roster(self._team_name)
         if team is None:
             raise AgentRequestRefused(f"The team {self._team_name} is gone.")
         self._last_roster = team
@@ -101,10 +101,10 @@ class MemberTeamOperations:
 
     async def _post_message(
         self, team: TeamRoster, sender: AgentName, to: AgentName, text: str, summary: str, *, fyi: bool
-    ) -> PostedMessage:
+    ) -> PostedTeamMessage:
         receipt = await self.mail_sender.post_text(sender, to, text, summary=summary, fyi=fyi)
         if self._member is not None and to != LEAD_NAME:
             self._member.last_message_summary = format_peer_message_summary(to, summary)
         entry = team.find_member(to)
         color = None if entry is None else entry.color
-        return PostedMessage(sender=sender, to=to, color=color, standing=receipt.standing)
+        return PostedTeamMessage(sender=sender, to=to, color=color, standing=receipt.standing)

@@ -21,7 +21,7 @@ from shoal.core.inbox_items import InboxItem
 from shoal.core.names import LEAD_NAME, AgentName, TeamName
 from shoal.core.permission_decisions import PermissionMode
 from shoal.core.roster import TeamRoster
-from shoal.core.teams import PostedMessage, SpawnedTeammate, TeammateStatus
+from shoal.core.teams import PostedTeamMessage, SpawnedTeammate, TeammateStatus
 from shoal.core.tools import ToolContext
 from shoal.team.local_member import LocalMember
 from shoal.team.member_launcher import InProcessMemberLauncher
@@ -43,7 +43,7 @@ class NestedTeams(SessionTeams):
         super().__init__(
             replace(
                 services,
-                stop_agents_of=self._end_nested_team,
+                stop_agents_of=self._end_led_team_and_agents,
                 leads_working_team=self._leads_working_team,
                 allows_nested_teams=depth > 1,
             )
@@ -54,7 +54,7 @@ class NestedTeams(SessionTeams):
     async def create_team(
         self, name: str, *, description: str | None, kind: str | None, context: ToolContext
     ) -> TeamRoster:
-        parent_teams = self._find_teams_of(context.agent.agent)
+        parent_teams = self._find_teams_containing_agent(context.agent.agent)
         if parent_teams is None:
             return await super().create_team(name, description=description, kind=kind, context=context)
         nested = self._nested_teams.get(context.agent.agent)
@@ -115,11 +115,11 @@ class NestedTeams(SessionTeams):
 
     async def send_message(
         self, to: str, text: str, summary: str, context: ToolContext, *, fyi: bool = False
-    ) -> tuple[PostedMessage, ...] | None:
+    ) -> tuple[PostedTeamMessage, ...] | None:
         """Send to a member of the sender's own team first; `*` is the team that the sender leads."""
         nested, parent_teams = (
             self._nested_teams.get(context.agent.agent),
-            self._find_teams_of(context.agent.agent),
+            self._find_teams_containing_agent(context.agent.agent),
         )
         if nested is not None and (to == "*" or nested.has_member(to)):
             return await nested.send_message(to, text, summary, context, fyi=fyi)
@@ -130,7 +130,7 @@ class NestedTeams(SessionTeams):
     async def answer_shutdown_request(
         self, request: str, reason: str, *, approve: bool, context: ToolContext
     ) -> None:
-        parent_teams = self._find_teams_of(context.agent.agent)
+        parent_teams = self._find_teams_containing_agent(context.agent.agent)
         if parent_teams is None or parent_teams is self:
             await super().answer_shutdown_request(request, reason, approve=approve, context=context)
         else:
@@ -192,14 +192,16 @@ class NestedTeams(SessionTeams):
         name = await super().resume_team(session, delivered, active_members, idle_members)
         rosters = self._services.store.rosters
         remaining = [
-            team for each in await rosters.list_teams() if (team := await rosters.read_team(each)) is not None
+            team
+            for each in await rosters.list_teams()
+            if (team := await rosters.read_team_roster(each)) is not None
         ]
         remaining = [team for team in remaining if team.lead_session_id == session and team.name != name]
-        while roster := next((team for team in remaining if self._find_leader(team) is not None), None):
+        while roster := next((team for team in remaining if self._find_team_leader(team) is not None), None):
             remaining.remove(roster)
-            member = self._find_leader(roster)
+            member = self._find_team_leader(roster)
             assert member is not None
-            parent_teams = self._find_teams_of(member.id)
+            parent_teams = self._find_teams_containing_agent(member.id)
             assert parent_teams is not None
             nested = self._nested_teams[member.id] = self._create_nested_teams(member.id, parent_teams)
             await nested.resume_led_team(roster, member.prepared.delivered)
@@ -217,14 +219,14 @@ class NestedTeams(SessionTeams):
             return None
         return next((each for each in self._nested_teams.values() if each.has_member(name)), None)
 
-    def _find_teams_of(self, agent: AgentId) -> SessionTeams | None:
+    def _find_teams_containing_agent(self, agent: AgentId) -> SessionTeams | None:
         """Return the teams of which the agent is a member."""
-        return next((each for each in self._iter_teams() if each.find_handle(agent) is not None), None)
+        return next((each for each in self._iter_teams() if each.find_member_handle(agent) is not None), None)
 
-    def _find_leader(self, team: TeamRoster) -> LocalMember | None:
+    def _find_team_leader(self, team: TeamRoster) -> LocalMember | None:
         agent = AgentId(team.lead_agent_id)
-        parent_teams = self._find_teams_of(agent)
-        handle = None if parent_teams is None else parent_teams.find_handle(agent)
+        parent_teams = self._find_teams_containing_agent(agent)
+        handle = None if parent_teams is None else parent_teams.find_member_handle(agent)
         return handle.member if handle is not None and isinstance(handle.member, LocalMember) else None
 
     def _create_nested_teams(self, leader: AgentId, parent_teams: SessionTeams) -> SessionTeams:
@@ -252,7 +254,7 @@ class NestedTeams(SessionTeams):
         depth = 1
         while teams is not self:
             leader = next(agent for agent, below in self._nested_teams.items() if below is teams)
-            enclosing = self._find_teams_of(leader)
+            enclosing = self._find_teams_containing_agent(leader)
             assert enclosing is not None
             teams, depth = enclosing, depth + 1
         return depth
@@ -265,7 +267,7 @@ class NestedTeams(SessionTeams):
         self._is_closing = True
         return await super().close()
 
-    async def _end_nested_team(self, agent: AgentId, why: str) -> None:
+    async def _end_led_team_and_agents(self, agent: AgentId, why: str) -> None:
         """End the team that an ended member led and the agents that it started."""
         nested = self._nested_teams.pop(agent, None)
         if nested is not None:

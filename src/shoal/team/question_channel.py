@@ -16,7 +16,7 @@ from shoal.wire.member_channel_codec import (
 )
 
 
-class QuestionServer:
+class MemberQuestionServer:
     """The lead's end: passes questions of the process to the lead's question broker."""
 
     def __init__(self, services: TeamServices, send: Callable[[MessageFromLead], None]) -> None:
@@ -31,7 +31,7 @@ class QuestionServer:
             self._withdraw_question(message.question)
         else:
             self._open_questions[message.question.id] = tasks.create_task(
-                self._ask_and_reply(message.question)
+                self._ask_person_and_reply(message.question)
             )
 
     def _withdraw_question(self, question: str) -> None:
@@ -42,8 +42,8 @@ class QuestionServer:
         for question in list(self._open_questions):
             self._withdraw_question(question)
 
-    async def _ask_and_reply(self, question: Question) -> None:
-        answer = await self._services.ask_person(question)
+    async def _ask_person_and_reply(self, question: Question) -> None:
+        answer = await self._services.ask_person_or_deny(question)
         self._open_questions.pop(question.id, None)
         self._send(MemberQuestionAnswered(question=question.id, answer=answer))
 
@@ -55,7 +55,7 @@ class RemoteQuestionBroker:
         self._send = send
         self._pending: dict[str, asyncio.Future[Answer]] = {}
 
-    async def ask_person(self, question: Question) -> Answer:
+    async def ask_person_or_deny(self, question: Question) -> Answer:
         future = self._pending[question.id] = asyncio.get_running_loop().create_future()
         self._send(MemberQuestionAsked(question=question))
         try:
@@ -67,7 +67,7 @@ class RemoteQuestionBroker:
             del self._pending[question.id]
         return answer
 
-    def resolve_answer(self, message: MemberQuestionAnswered) -> None:
+    def resolve_pending_question(self, message: MemberQuestionAnswered) -> None:
         future = self._pending.get(message.question)
         if future is not None and not future.done():
             future.set_result(message.answer)

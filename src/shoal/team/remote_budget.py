@@ -18,11 +18,11 @@ from shoal.wire.member_channel_codec import (
     AgentSlotReleased,
     AgentSlotRequested,
     BudgetGrantDecided,
+    BudgetReservationRequested,
+    BudgetReservationSettled,
+    MemberWorkSlotReleased,
+    MemberWorkSlotRequested,
     MessageFromMember,
-    ReservationRequested,
-    ReservationSettled,
-    WorkSlotReleased,
-    WorkSlotRequested,
 )
 
 
@@ -30,7 +30,7 @@ class _RemoteReservation(BudgetReservation):
     number: int = 0
 
 
-class _RemoteSlot(AgentSlot):
+class _RemoteAgentSlot(AgentSlot):
     number: int = 0
 
 
@@ -61,7 +61,9 @@ class RemoteBudget(Budget):
         self._number = 0
         self._pending: dict[int, asyncio.Future[BudgetRefusal | None]] = {}
 
-    def agent_budget(self, agent: AgentId, kind: str, limits: BudgetLimits | None = None) -> AgentBudget:
+    def get_or_create_agent_budget(
+        self, agent: AgentId, kind: str, limits: BudgetLimits | None = None
+    ) -> AgentBudget:
         self._send(AgentBudgetOpened(agent=agent, kind=kind, limits=limits or NO_LIMITS))
         found_budget = self._agent_budgets.get(agent)
         time_limits = _keep_only_time_limit((limits or NO_LIMITS).tighten_with(self.per_agent))
@@ -77,43 +79,43 @@ class RemoteBudget(Budget):
         )
         full_budget.require_priced_model(card, kind)
 
-    def meters_for_type(self, kind: str) -> tuple[BudgetMeter, ...]:
+    def meters_for_agent_type(self, kind: str) -> tuple[BudgetMeter, ...]:
         return ()
 
     async def request_agent_slot(
         self, kind: str, depth: int, *, is_resumed: bool = False
     ) -> AgentSlot | BudgetRefusal:
-        number, grant = self.open_grant_request()
+        number, grant = self.register_grant_request()
         self._send(AgentSlotRequested(number=number, kind=kind, depth=depth, again=is_resumed))
         refusal = await grant
-        return refusal or _RemoteSlot(kind=kind, depth=depth, is_resumed=is_resumed, number=number)
+        return refusal or _RemoteAgentSlot(kind=kind, depth=depth, is_resumed=is_resumed, number=number)
 
     def close_agent_slot(self, slot: AgentSlot, *, was_started: bool = True) -> None:
-        if slot.is_open and isinstance(slot, _RemoteSlot):
+        if slot.is_open and isinstance(slot, _RemoteAgentSlot):
             slot.is_open = False
             self._send(AgentSlotReleased(number=slot.number, begun=was_started))
 
     async def activate_agent_slot(self, slot: AgentSlot) -> None:
         if slot.is_running:
             return
-        number, grant = self.open_grant_request()
-        self._send(WorkSlotRequested(number=number))
+        number, grant = self.register_grant_request()
+        self._send(MemberWorkSlotRequested(number=number))
         try:
             await grant
         except asyncio.CancelledError:
-            self._send(WorkSlotReleased())
+            self._send(MemberWorkSlotReleased())
             raise
         slot.is_running = True
 
     def deactivate_agent_slot(self, slot: AgentSlot) -> None:
         if slot.is_running:
             slot.is_running = False
-            self._send(WorkSlotReleased())
+            self._send(MemberWorkSlotReleased())
 
     def send_budget_message(self, message: MessageFromMember) -> None:
         self._send(message)
 
-    def open_grant_request(self) -> tuple[int, asyncio.Future[BudgetRefusal | None]]:
+    def register_grant_request(self) -> tuple[int, asyncio.Future[BudgetRefusal | None]]:
         self._number += 1
         grant = self._pending[self._number] = asyncio.get_running_loop().create_future()
         return self._number, grant
@@ -124,7 +126,7 @@ class RemoteBudget(Budget):
             grant.set_result(message.refusal)
         elif grant is not None and message.refusal is None:
             # The requester was interrupted in the meantime.
-            self._send(ReservationSettled(number=message.number))
+            self._send(BudgetReservationSettled(number=message.number))
             self._send(AgentSlotReleased(number=message.number, begun=False))
 
 
@@ -138,9 +140,9 @@ class RemoteAgentBudget(AgentBudget):
         local_result = self.reserve(card, prompt_tokens, max_tokens)
         if isinstance(local_result, BudgetRefusal):
             return local_result
-        number, grant = self.budget.open_grant_request()
+        number, grant = self.budget.register_grant_request()
         self.budget.send_budget_message(
-            ReservationRequested(
+            BudgetReservationRequested(
                 number=number, agent=self.agent, card=card, prompt_tokens=prompt_tokens, max_tokens=max_tokens
             )
         )
@@ -151,7 +153,7 @@ class RemoteAgentBudget(AgentBudget):
 
     def settle(self, reservation: BudgetReservation, usage: Usage) -> float | None:
         self._send_settlement(
-            reservation, ReservationSettled(number=_get_reservation_number(reservation), usage=usage)
+            reservation, BudgetReservationSettled(number=_get_reservation_number(reservation), usage=usage)
         )
         if isinstance(reservation, _RemoteReservation):
             reservation.number = 0
@@ -160,17 +162,17 @@ class RemoteAgentBudget(AgentBudget):
     def release(self, reservation: BudgetReservation) -> None:
         if reservation.is_open:
             self._send_settlement(
-                reservation, ReservationSettled(number=_get_reservation_number(reservation))
+                reservation, BudgetReservationSettled(number=_get_reservation_number(reservation))
             )
         super().release(reservation)
 
     def write_off(self, reservation: BudgetReservation) -> None:
         self._send_settlement(
-            reservation, ReservationSettled(number=_get_reservation_number(reservation), billed=True)
+            reservation, BudgetReservationSettled(number=_get_reservation_number(reservation), billed=True)
         )
         super().write_off(reservation)
 
-    def _send_settlement(self, reservation: BudgetReservation, message: ReservationSettled) -> None:
+    def _send_settlement(self, reservation: BudgetReservation, message: BudgetReservationSettled) -> None:
         if _get_reservation_number(reservation):
             self.budget.send_budget_message(message)
 

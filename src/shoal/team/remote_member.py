@@ -21,7 +21,7 @@ from shoal.core.task_groups import uncancel_current_task
 from shoal.core.teams import MemberState, TeammateStatus
 from shoal.runs.run_outcome import AgentRunOutcome
 from shoal.team.budget_server import BudgetServer
-from shoal.team.question_channel import QuestionServer
+from shoal.team.question_channel import MemberQuestionServer
 from shoal.team.team_services import TeamServices
 from shoal.wire.journal_codec import parse_journal_line
 from shoal.wire.member_channel_codec import (
@@ -42,7 +42,7 @@ from shoal.wire.member_channel_codec import (
     MessageFromMember,
     SessionPermissionChanged,
     encode_member_channel_message,
-    parse_member_message,
+    parse_message_from_member,
 )
 
 START_TIMEOUT = 60.0
@@ -98,7 +98,7 @@ class RemoteMember:
         self.death_cause = ""
         """Cause of an unexpected end of its process, if it had one."""
         self._budget_server = BudgetServer(services.budget, self._send_message)
-        self._question_server = QuestionServer(services, self._send_message)
+        self._question_server = MemberQuestionServer(services, self._send_message)
         self._pongs: dict[int, asyncio.Future[bool]] = {}
         self._number = 0
         self._last_message_at = services.clock.monotonic()
@@ -122,13 +122,13 @@ class RemoteMember:
         """
         early_messages: list[MessageFromMember] = []
         try:
-            earlier_mail = await _read_unread_lead_mail_ids(services, entry)
+            earlier_mail = await _list_mail_ids_unread_by_lead(services, entry)
             if process.channel is None:
                 return cls(
                     services,
                     entry,
                     process,
-                    _build_foreign_ready_message(entry, request),
+                    _build_member_ready_for_foreign_program(entry, request),
                     earlier_mail=earlier_mail,
                 )
             async with services.clock.deadline(START_TIMEOUT):
@@ -159,7 +159,7 @@ class RemoteMember:
         return self._channel is None
 
     @property
-    def start_event(self) -> AgentStarted:
+    def agent_started_event(self) -> AgentStarted:
         return self.ready.started
 
     @property
@@ -229,7 +229,7 @@ class RemoteMember:
         return TeammateStatus(
             agent=self.id,
             name=self.name,
-            kind=self.start_event.kind,
+            kind=self.agent_started_event.kind,
             state=self.state,
             color=self._entry.color,
             model=self.ready.resolved.model,
@@ -252,12 +252,12 @@ class RemoteMember:
                     f"it had not answered for {PING_TIMEOUT:g} s" if self._is_stuck else exit_text
                 )
                 return AgentRunOutcome(status="failed", text="", detail=self.death_cause)
-            return self._build_outcome(self._end_message)
+            return self._outcome_from_end_message(self._end_message)
         except asyncio.CancelledError:
             if not self.stop_reason:
                 raise
             uncancel_current_task()
-            await self._shut_down()
+            await self._stop_gracefully_or_terminate()
             return AgentRunOutcome(
                 status="killed",
                 text="" if self._end_message is None else self._end_message.text,
@@ -265,11 +265,11 @@ class RemoteMember:
             )
         except Exception as error:  # noqa: BLE001 - the wall around teammates: a crash ends this one alone
             return AgentRunOutcome(
-                status="failed", text="", detail=f"its line failed: {_format_first_error(error)}"
+                status="failed", text="", detail=f"its line failed: {_format_first_grouped_error(error)}"
             )
         finally:
             self._process_gone = True
-            self._budget_server.write_off_open_reservations()
+            self._budget_server.settle_budget_of_gone_process()
             for pong in self._pongs.values():
                 if not pong.done():
                     pong.set_result(True)  # it ends rather than rests; do not interrupt the waiter
@@ -304,7 +304,7 @@ class RemoteMember:
         self.state = "idle" if idle else "running"
         self.on_changed()
 
-    async def _shut_down(self) -> None:
+    async def _stop_gracefully_or_terminate(self) -> None:
         self._send_message(MemberStopRequested(why=self.stop_reason, stays=self.resumable))
         try:
             async with self._services.clock.deadline(LEAVE_TIMEOUT):
@@ -330,16 +330,16 @@ class RemoteMember:
         async with asyncio.TaskGroup() as tasks:
             early_messages, self._early_messages = self._early_messages, ()
             for early_message in early_messages:
-                self._handle_message(early_message, tasks)
+                self._handle_member_message(early_message, tasks)
             liveness_task = tasks.create_task(self._ping_after_silence())
             while (message := await self._channel.receive()) is not None:
                 self._last_message_at = self._services.clock.monotonic()
-                self._handle_message(parse_member_message(message), tasks)
+                self._handle_member_message(parse_message_from_member(message), tasks)
             liveness_task.cancel()
             self._question_server.close()
             self._budget_server.cancel_pending_grants()
 
-    def _handle_message(self, message: MessageFromMember, tasks: asyncio.TaskGroup) -> None:
+    def _handle_member_message(self, message: MessageFromMember, tasks: asyncio.TaskGroup) -> None:
         match message:
             case MemberStateReported():
                 self.state, self.is_claiming, self.claims_tasks = (
@@ -350,7 +350,7 @@ class RemoteMember:
                 self.on_changed()
             case MemberEventForwarded(line=line):
                 self._services.on_journal_line(bytes(line))
-                self._count_usage(bytes(line))
+                self._count_usage_of_journal_line(bytes(line))
             case MemberPong():
                 self._resolve_pong(message)
             case MailRequestWithdrawn(request=request):
@@ -368,7 +368,7 @@ class RemoteMember:
             case _:
                 self._budget_server.handle_budget_message(message, tasks)
 
-    def _count_usage(self, line: bytes) -> None:
+    def _count_usage_of_journal_line(self, line: bytes) -> None:
         """Count usage from a journal line; each line starts with its time and event type."""
         if self.monitor is not None and _COUNTED_EVENTS.search(line, 0, _EVENT_TYPE_OFFSET):
             _, event = parse_journal_line(line)
@@ -380,7 +380,7 @@ class RemoteMember:
         if pong is not None and not pong.done():
             pong.set_result(message.busy)
 
-    def _build_outcome(self, end_message: MemberLeft) -> AgentRunOutcome:
+    def _outcome_from_end_message(self, end_message: MemberLeft) -> AgentRunOutcome:
         return AgentRunOutcome(status=end_message.status, text=end_message.text, detail=end_message.detail)
 
     def _send_message(self, message: MessageFromLead) -> None:
@@ -396,7 +396,7 @@ async def _wait_for_ready_message(
     Messages that arrive before it, such as its budgets, are added to `early_messages`.
     """
     while (message := await channel.receive()) is not None:
-        parsed = parse_member_message(message)
+        parsed = parse_message_from_member(message)
         if isinstance(parsed, (MemberReady, MemberStartRefused)):
             return parsed
         early_messages.append(parsed)
@@ -406,7 +406,7 @@ async def _wait_for_ready_message(
 async def _do_nothing() -> None: ...
 
 
-def _format_first_error(error: Exception) -> str:
+def _format_first_grouped_error(error: Exception) -> str:
     while isinstance(error, ExceptionGroup):
         error = error.exceptions[0]
     return str(error) if isinstance(error, ShoalError) else f"{type(error).__name__}: {error}"
@@ -418,7 +418,7 @@ async def _close_and_stop_process(process: MemberProcess) -> None:
     await process.stop(grace=KILL_GRACE)
 
 
-def _build_foreign_ready_message(entry: RosterEntry, request: SpawnRequest | None) -> MemberReady:
+def _build_member_ready_for_foreign_program(entry: RosterEntry, request: SpawnRequest | None) -> MemberReady:
     """Build the ready message of a foreign program, which sends none."""
     return MemberReady(
         started=AgentStarted(
@@ -449,7 +449,7 @@ def _build_foreign_ready_message(entry: RosterEntry, request: SpawnRequest | Non
     )
 
 
-async def _read_unread_lead_mail_ids(services: TeamServices, entry: RosterEntry) -> frozenset[str]:
+async def _list_mail_ids_unread_by_lead(services: TeamServices, entry: RosterEntry) -> frozenset[str]:
     """Return the ids of the member's mail that the lead has not read."""
     try:
         unread = await services.store.open_mailboxes(entry.team).take_unread(LEAD_NAME)

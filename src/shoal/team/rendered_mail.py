@@ -58,22 +58,27 @@ def render_mail(mail: MailMessage, body: MailBody | None) -> RenderedMail:
     """Render a body with what the model needs to answer it; other mail as text."""
     match body:
         case ShutdownRequestMail(request_id=request, reason=reason):
-            return _render_message(
+            return _render_text_as_mail_from_sender(
                 mail,
-                f"The lead asks you to shut down{_format_reason(reason)}. Finish or put back what you have "
+                f"The lead asks you to shut down{_format_reason_suffix(reason)}. "
+                "Finish or put back what you have "
                 "begun, then answer with SendMessage to team-lead, message: "
                 f'{{"type": "shutdown_response", "request_id": "{request}", "approve": true}}; '
                 'or "approve": false with "reason", if you must go on. Without an answer you are ended soon.',
                 rank=RANK_SHUTDOWN,
             )
         case TaskAssignmentMail(task_id=task, subject=subject, description=description):
-            return _render_message(mail, f"Task #{task} is yours now: {subject}\n\n{description}".rstrip())
+            return _render_text_as_mail_from_sender(
+                mail, f"Task #{task} is yours now: {subject}\n\n{description}".rstrip()
+            )
         case ShutdownApprovedMail():
-            return _render_message(mail, f"{mail.sender} agrees to shut down.")
+            return _render_text_as_mail_from_sender(mail, f"{mail.sender} agrees to shut down.")
         case ShutdownRejectedMail(reason=reason):
-            return _render_message(mail, f"{mail.sender} does not shut down{_format_reason(reason)}.")
+            return _render_text_as_mail_from_sender(
+                mail, f"{mail.sender} does not shut down{_format_reason_suffix(reason)}."
+            )
         case PlanApprovalRequestMail(request_id=request, plan_content=plan, plan_file_path=path):
-            return _render_message(
+            return _render_text_as_mail_from_sender(
                 mail,
                 f"{mail.sender} may only read until its plan is approved ({path}):\n\n{plan}\n\n"
                 f"Answer with SendMessage to {mail.sender}, message: "
@@ -94,7 +99,7 @@ def render_claimed_task(task: Task) -> RenderedMail:
 
 def render_idle_notice(mail: MailMessage, body: IdleNotificationMail, *, has_reported: bool) -> RenderedMail:
     """Render an idle notice for the lead; without a report it includes the member's last text."""
-    return _render_message(mail, _format_idle_notice(body, has_reported=has_reported))
+    return _render_text_as_mail_from_sender(mail, _format_idle_notice(body, has_reported=has_reported))
 
 
 def _format_idle_notice(body: IdleNotificationMail, *, has_reported: bool) -> str:
@@ -110,11 +115,13 @@ def _format_idle_notice(body: IdleNotificationMail, *, has_reported: bool) -> st
     return "\n".join(lines)
 
 
-def _render_message(mail: MailMessage, text: str, *, rank: int | None = None) -> RenderedMail:
+def _render_text_as_mail_from_sender(
+    mail: MailMessage, text: str, *, rank: int | None = None
+) -> RenderedMail:
     default_rank = RANK_LEAD if mail.sender == LEAD_NAME else RANK_PEER
     formatted = format_mail_message(mail.sender, text, color=mail.color)
     return RenderedMail(rank=default_rank if rank is None else rank, by="agent", text=formatted)
 
 
-def _format_reason(reason: str) -> str:
+def _format_reason_suffix(reason: str) -> str:
     return f": {reason}" if reason else ""

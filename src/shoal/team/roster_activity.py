@@ -28,7 +28,7 @@ class RosterActivityWriter:
         self._pending: dict[AgentName, bool] = {}
         self._wake = asyncio.Event()
 
-    def set_active(self, name: AgentName, *, active: bool) -> None:
+    def set_member_active(self, name: AgentName, *, active: bool) -> None:
         self._pending[name] = active
         self._wake.set()
         if active:

@@ -33,13 +33,13 @@ from shoal.core.names import (
 )
 from shoal.core.permissions import PermissionSuggestion
 from shoal.core.roster import NewMember, TeamRoster, format_agent_id
-from shoal.core.task_groups import exit_task_group
-from shoal.core.teams import PostedMessage, SpawnedTeammate, TeammateStatus
+from shoal.core.task_groups import exit_task_group_without_wrapping
+from shoal.core.teams import PostedTeamMessage, SpawnedTeammate, TeammateStatus
 from shoal.core.tools import ToolContext
 from shoal.runs.agent_registry import LEAD_NAMES
 from shoal.team.local_member import LocalMember
 from shoal.team.member_handle import MemberHandle
-from shoal.team.member_registrar import build_shutdown_id_prefix
+from shoal.team.member_registrar import build_shutdown_mail_id_prefix
 from shoal.team.member_results import LostMember, build_member_end_notice
 from shoal.team.remote_member import RemoteMember
 from shoal.team.rendered_mail import RenderedMail
@@ -75,7 +75,7 @@ class SessionTeams:
             await self.close()
             await self._services.launcher.aclose()
         finally:
-            await exit_task_group(self._tasks, kind, error, trace)
+            await exit_task_group_without_wrapping(self._tasks, kind, error, trace)
 
     # For the lead
 
@@ -124,10 +124,12 @@ class SessionTeams:
         return team
 
     async def delete_team(self, context: ToolContext) -> TeamName:
-        supervisor = self._require_supervisor()
+        supervisor = self._require_team_supervisor()
         if not self.is_lead(context.agent):
             raise AgentRequestRefused("Only the lead deletes its team.")
-        busy = [each.name for each in supervisor.list_members() if each.state in ("running", "created")]
+        busy = [
+            each.name for each in supervisor.list_member_statuses() if each.state in ("running", "created")
+        ]
         if busy:
             raise AgentRequestRefused(
                 f"The team {supervisor.name} still has active members: {', '.join(busy)}. "
@@ -148,7 +150,7 @@ class SessionTeams:
 
     async def end_team(self, *, resumable: bool) -> None:
         """End the team and its members; with `resumable` it can be resumed."""
-        supervisor = self._require_supervisor()
+        supervisor = self._require_team_supervisor()
         await supervisor.close(resumable=resumable)
         if not resumable:
             await self._services.store.rosters.delete_team(supervisor.name)
@@ -169,7 +171,7 @@ class SessionTeams:
             await self._create_implicit_team(context)
         if request.team is None and (self._supervisor is None or not self.is_lead(context.agent)):
             return None
-        supervisor = self._require_supervisor()
+        supervisor = self._require_team_supervisor()
         if request.team not in (None, supervisor.name):
             raise AgentRequestRefused(f"You lead the team {supervisor.name}, not {request.team!r}.")
         if not self.is_lead(context.agent):
@@ -196,14 +198,16 @@ class SessionTeams:
 
         def report_lost_member(lost: LostMember) -> None:
             if lost.agent in known_ids:
-                end_event = lost.to_end_event(self._services.ids.new_short_id(), self._services.lead_id)
+                end_event = lost.to_agent_ended_event(
+                    self._services.ids.new_short_id(), self._services.lead_id
+                )
                 self._services.emit(end_event)
                 self._services.queue.put(
                     build_member_end_notice(self._services.lead_id, end_event.completion.id, end_event.notice)
                 )
 
         for name in await rosters.list_teams():
-            team = await rosters.read_team(name)
+            team = await rosters.read_team_roster(name)
             is_own = team is not None and team.lead_agent_id == format_agent_id(LEAD_NAME, team.name)
             if team is not None and is_own and team.lead_session_id == session:
                 roster_ids = {AgentId(entry.agent_id) for entry in team.members}
@@ -211,7 +215,7 @@ class SessionTeams:
                 break
         for start_event in active_members:
             if start_event.parent == self._services.lead_id and start_event.agent not in roster_ids:
-                report_lost_member(LostMember.from_start_event(start_event))
+                report_lost_member(LostMember.from_agent_started_event(start_event))
         return None if self._supervisor is None else self._supervisor.name
 
     async def resume_led_team(
@@ -230,8 +234,8 @@ class SessionTeams:
 
     async def send_message(
         self, to: str, text: str, summary: str, context: ToolContext, *, fyi: bool = False
-    ) -> tuple[PostedMessage, ...] | None:
-        supervisor, sender = self._supervisor, self._resolve_sender(context.agent)
+    ) -> tuple[PostedTeamMessage, ...] | None:
+        supervisor, sender = self._supervisor, self._resolve_sender_name(context.agent)
         if supervisor is None:
             return None
         is_in_team = self.is_lead(context.agent) or context.agent.is_teammate
@@ -241,7 +245,7 @@ class SessionTeams:
                 for each in (
                     LEAD_NAME,
                     *supervisor.list_member_names(),
-                    *await supervisor.list_external_members(),
+                    *await supervisor.list_external_member_names(),
                 )
                 if each != sender
             ]
@@ -263,19 +267,19 @@ class SessionTeams:
         return (await self._post_message(supervisor, sender, found, text, summary, fyi=fyi),)
 
     async def request_shutdown(self, to: str, reason: str, context: ToolContext) -> str:
-        supervisor = self._require_supervisor()
+        supervisor = self._require_team_supervisor()
         if not self.is_lead(context.agent):
             raise AgentRequestRefused("Only the lead asks teammates to shut down.")
-        handle = self._find_handle_by_name(to)
+        handle = self._find_member_handle_by_name(to)
         if handle is None:
             raise supervisor.build_unknown_member_error(to)
-        return await self._request_shutdown(supervisor, handle, reason)
+        return await self._mail_shutdown_request(supervisor, handle, reason)
 
     async def answer_shutdown_request(
         self, request: str, reason: str, *, approve: bool, context: ToolContext
     ) -> None:
-        supervisor = self._require_supervisor()
-        handle = supervisor.find_handle(context.agent.agent)
+        supervisor = self._require_team_supervisor()
+        handle = supervisor.find_member_handle(context.agent.agent)
         if handle is None:
             raise AgentRequestRefused("Only a teammate answers a request to shut down.")
         await supervisor.answer_shutdown(handle, request, reason, approve=approve)
@@ -283,7 +287,7 @@ class SessionTeams:
     async def answer_plan_approval_request(
         self, to: str, request: str, feedback: str, *, approve: bool, context: ToolContext
     ) -> AgentName:
-        supervisor = self._require_supervisor()
+        supervisor = self._require_team_supervisor()
         if not self.is_lead(context.agent):
             raise AgentRequestRefused("Only the lead answers plans.")
         found = supervisor.resolve_member_name(to)
@@ -311,20 +315,20 @@ class SessionTeams:
         return await self.end_member(name, "it was stopped by team-lead")
 
     def list_members(self) -> tuple[TeammateStatus, ...]:
-        return () if self._supervisor is None else self._supervisor.list_members()
+        return () if self._supervisor is None else self._supervisor.list_member_statuses()
 
     # For the session
 
     async def add_members(self, requests: Sequence[SpawnRequest]) -> tuple[SpawnedTeammate, ...]:
         """Add members without a call of the lead; all are admitted before the first of them starts."""
-        return await self._require_supervisor().add_members(requests)
+        return await self._require_team_supervisor().add_members(requests)
 
     async def shut_down_member(self, name: str, reason: str) -> bool:
         """Shut a member down for a person; it is ended after the grace. False if there is none."""
-        supervisor, handle = self._supervisor, self._find_handle_by_name(name)
+        supervisor, handle = self._supervisor, self._find_member_handle_by_name(name)
         if supervisor is None or handle is None:
             return False
-        await self._request_shutdown(supervisor, handle, reason)
+        await self._mail_shutdown_request(supervisor, handle, reason)
         try:
             async with self._services.clock.deadline(self._services.grace):
                 await handle.gone.wait()
@@ -336,7 +340,7 @@ class SessionTeams:
 
     def find_agent(self, agent: AgentId) -> AgentRunner | None:
         """Return the runner of a teammate in this process."""
-        handle = self.find_handle(agent)
+        handle = self.find_member_handle(agent)
         return handle.member.agent if handle is not None and isinstance(handle.member, LocalMember) else None
 
     def on_item_entered(self, item: InboxItem) -> None:
@@ -349,11 +353,13 @@ class SessionTeams:
         if self._supervisor is None or found is None:
             return None
         await self._supervisor.mail_sender.post_text(USER_NAME, found, text, kind="notice")
-        return MessageDeliveryReceipt(to=self._supervisor.get_agent_id(found), name=found, how="queued")
+        return MessageDeliveryReceipt(
+            to=self._supervisor.get_member_agent_id(found), name=found, how="queued"
+        )
 
     async def end_member(self, name: str, why: str) -> bool:
         """End a teammate at once; False if there is none of that name."""
-        handle = self._find_handle_by_name(name)
+        handle = self._find_member_handle_by_name(name)
         if self._supervisor is None or handle is None:
             return False
         await self._supervisor.end_member(handle, why)
@@ -361,7 +367,7 @@ class SessionTeams:
 
     def interrupt_member(self, name: str) -> bool | None:
         """End a teammate's working period; False if it did not work, None if there is no such teammate."""
-        handle = self._find_handle_by_name(name)
+        handle = self._find_member_handle_by_name(name)
         if handle is None:
             return None
         if isinstance(handle.member, RemoteMember):
@@ -381,8 +387,8 @@ class SessionTeams:
         """Return True if a member has that name or id."""
         return self._supervisor is not None and self._supervisor.resolve_member_name(name) is not None
 
-    def find_handle(self, agent: AgentId) -> MemberHandle | None:
-        return None if self._supervisor is None else self._supervisor.find_handle(agent)
+    def find_member_handle(self, agent: AgentId) -> MemberHandle | None:
+        return None if self._supervisor is None else self._supervisor.find_member_handle(agent)
 
     def notify_changed(self) -> None:
         """Notify waiters that a member's state changed."""
@@ -433,7 +439,9 @@ class SessionTeams:
             rendered.to_inbox_item(self._services.ids.new_short_id(), self._services.lead_id)
         )
 
-    async def _request_shutdown(self, supervisor: TeamSupervisor, handle: MemberHandle, reason: str) -> str:
+    async def _mail_shutdown_request(
+        self, supervisor: TeamSupervisor, handle: MemberHandle, reason: str
+    ) -> str:
         name = handle.member.name
         request = format_shutdown_request_id(self._services.clock.now(), name)
         body = ShutdownRequestMail(
@@ -442,27 +450,27 @@ class SessionTeams:
             reason=reason,
             timestamp=supervisor.mail_sender.current_timestamp,
         )
-        mail_id = f"{build_shutdown_id_prefix(handle.entry)}{self._services.ids.new_short_id()}"
+        mail_id = f"{build_shutdown_mail_id_prefix(handle.entry)}{self._services.ids.new_short_id()}"
         await supervisor.mail_sender.post_mail_body(LEAD_NAME, name, body, ident=mail_id)
         supervisor.on_remote_shutdown_requested(name, body)
         return request
 
-    def _find_handle_by_name(self, name: str) -> MemberHandle | None:
+    def _find_member_handle_by_name(self, name: str) -> MemberHandle | None:
         """Return the handle of the member with this name or id."""
         supervisor = self._supervisor
         found = None if supervisor is None else supervisor.resolve_member_name(name)
         return (
             None
             if supervisor is None or found is None
-            else supervisor.find_handle(supervisor.get_agent_id(found))
+            else supervisor.find_member_handle(supervisor.get_member_agent_id(found))
         )
 
-    def _require_supervisor(self) -> TeamSupervisor:
+    def _require_team_supervisor(self) -> TeamSupervisor:
         if self._supervisor is None:
             raise AgentRequestRefused(_NO_TEAM)
         return self._supervisor
 
-    def _resolve_sender(self, agent: AgentIdentity) -> AgentName:
+    def _resolve_sender_name(self, agent: AgentIdentity) -> AgentName:
         if self.is_lead(agent):
             return LEAD_NAME
         try:
@@ -481,13 +489,13 @@ class SessionTeams:
         summary: str,
         *,
         fyi: bool,
-    ) -> PostedMessage:
+    ) -> PostedTeamMessage:
         receipt = await supervisor.mail_sender.post_text(sender, to, text, summary=summary, fyi=fyi)
         if not fyi:
             supervisor.mark_foreign_member_working(to)
-        handle = supervisor.find_handle(supervisor.get_agent_id(sender))
+        handle = supervisor.find_member_handle(supervisor.get_member_agent_id(sender))
         if handle is not None and isinstance(handle.member, LocalMember) and to != LEAD_NAME:
             handle.member.last_message_summary = format_peer_message_summary(to, summary)
-        return PostedMessage(
+        return PostedTeamMessage(
             sender=sender, to=to, color=supervisor.get_member_color(to), standing=receipt.standing
         )

@@ -82,35 +82,35 @@ class MemberStallDetector:
 
     def reset_stall_timer(self) -> None:
         """Reset the timer after a question was asked or answered."""
-        self._extend_timer()
+        self._extend_stall_timer()
 
     def _on_model_request_sent(self, _: ModelRequestSent) -> None:
         self._request_open = True
-        self._extend_timer()
+        self._extend_stall_timer()
 
     def _on_model_request_completed(self, _: Event) -> None:
         self._request_open = False
-        self._extend_timer()
+        self._extend_stall_timer()
 
     def _on_tool_started(self, event: ToolStarted) -> None:
         tool = self._tools.get(event.tool)
         self._running_tools[event.call] = None if tool is None else tool.deadline
-        self._extend_timer()
+        self._extend_stall_timer()
 
     def _on_tool_ended(self, event: ToolOutputReturned | ToolFinished) -> None:
         self._running_tools.pop(event.call, None)
-        self._extend_timer()
+        self._extend_stall_timer()
 
     def _on_output_streamed(self, _: Event) -> None:
         if self._clock.monotonic() - self._set_at > self._after / _SLACK_DIVISOR:
-            self._extend_timer()
+            self._extend_stall_timer()
 
-    def _extend_timer(self) -> None:
+    def _extend_stall_timer(self) -> None:
         if self._timer is not None:
             self._set_at = self._clock.monotonic()
-            self._timer.extend(self._compute_timeout())
+            self._timer.extend(self._compute_stall_timeout())
 
-    def _compute_timeout(self) -> float:
+    def _compute_stall_timeout(self) -> float:
         """Return the seconds from now until silence counts as a stall."""
         silence_limit = self._after * (1 + 1 / _SLACK_DIVISOR)
         if self._is_waiting():

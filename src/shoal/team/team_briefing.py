@@ -27,7 +27,7 @@ def build_team_briefing(
 
     `tasks` are the uncompleted tasks, `total` is the number of all tasks.
     """
-    description = f": {_truncate_line(team.description)}" if team.description else ""
+    description = f": {_truncate_to_one_line(team.description)}" if team.description else ""
     introduction = (
         f"You lead the team {team.name}" if me == LEAD_NAME else f"You are {me} in the team {team.name}"
     )
@@ -63,7 +63,8 @@ def _format_roster(me: AgentName, members: Sequence[TeammateStatus]) -> list[str
     lines += [f"- {each.name} ({each.kind}), {each.state}" for each in others[:MAX_MEMBERS]]
     if hidden_counts := Counter[str](each.state for each in others[MAX_MEMBERS:]):
         lines.append(
-            f"- and {hidden_counts.total()} others: {_format_counts(hidden_counts)}. ListAgents shows all."
+            f"- and {hidden_counts.total()} others: {_format_status_counts(hidden_counts)}. "
+            "ListAgents shows all."
         )
     return lines
 
@@ -73,12 +74,12 @@ def _format_board(me: AgentName, tasks: Sequence[Task], total: int) -> list[str]
         return ["There are no tasks on its board."]
     counts = Counter[str](completed=max(0, total - len(tasks)))
     counts.update(task.status for task in tasks)
-    lines = [f"Tasks on its board: {counts.total()} ({_format_counts(+counts)})"]
+    lines = [f"Tasks on its board: {counts.total()} ({_format_status_counts(+counts)})"]
     board = {task.id: task for task in tasks}
     # Its own tasks come first: nobody else reminds it of them.
     ordered = sorted(tasks, key=lambda task: (task.owner != me, _STATUS_ORDER.index(task.status)))
     lines += [
-        f"- {_truncate_line(format_task_line(task, find_open_blockers(task, board)))}"
+        f"- {_truncate_to_one_line(format_task_line(task, find_open_blockers(task, board)))}"
         for task in ordered[:MAX_TASKS]
     ]
     if len(ordered) > MAX_TASKS:
@@ -86,10 +87,10 @@ def _format_board(me: AgentName, tasks: Sequence[Task], total: int) -> list[str]
     return lines
 
 
-def _format_counts(counts: Counter[str]) -> str:
+def _format_status_counts(counts: Counter[str]) -> str:
     return ", ".join(f"{number} {what}" for what, number in counts.items())
 
 
-def _truncate_line(text: str) -> str:
+def _truncate_to_one_line(text: str) -> str:
     line = " ".join(text.split())
     return line if len(line) <= _MAX_LINE else f"{line[:_MAX_LINE]}…"

@@ -75,14 +75,14 @@ class TeamSupervisor(MemberShutdown):
 
     def start_background_tasks(self, delivered: Container[str] = ()) -> None:
         """Start delivering mail to the lead; its transcript already contains `delivered`."""
-        pump_coroutine = self._mail_verifier.pump_inbox(
+        pump_coroutine = self._mail_verifier.pump_and_verify_inbox(
             LEAD_NAME, self._services.lead_id, self._lead_inbox.deliver_mail, delivered
         )
         for coroutine in (
             pump_coroutine,
-            self._mail_pump.mark_settled_continuously(),
+            self._mail_pump.run_settled_mail_marking_loop(),
             self._activity_writer.flush_continuously(),
-            self._release_held_when_quiet(),
+            self._release_idle_notices_when_quiet(),
         ):
             self._background_tasks.append(self._tasks.create_task(coroutine))
 
@@ -113,7 +113,7 @@ class TeamSupervisor(MemberShutdown):
         claimed_tasks = {
             entry.name: await self._board.reclaim_owner_tasks(entry.name) for entry in own_entries
         }
-        lead_mail_ids = await self.mail_sender.read_mail_ids(LEAD_NAME)
+        lead_mail_ids = await self.mail_sender.list_received_mail_ids(LEAD_NAME)
         async with asyncio.TaskGroup() as task_group:
             resume_tasks = [
                 task_group.create_task(self._resume_member(entry, claimed_tasks[entry.name], lead_mail_ids))
@@ -134,7 +134,7 @@ class TeamSupervisor(MemberShutdown):
             return admitted
         self._start_member(admitted)
         try:
-            if (request := await self._registrar.find_shutdown_request(entry)) is not None:
+            if (request := await self._registrar.find_unanswered_shutdown_request(entry)) is not None:
                 self.on_shutdown_requested(entry.name, request)
         except ShoalError as error:
             self._services.note(f"Whether {entry.name} was asked to shut down cannot be read: {error}")
@@ -145,19 +145,23 @@ class TeamSupervisor(MemberShutdown):
         handle = self._handles.get(AgentName(name.removesuffix(f"@{self.name}")))
         return None if handle is None else handle.member.name
 
-    async def list_external_members(self) -> tuple[AgentName, ...]:
+    async def list_external_member_names(self) -> tuple[AgentName, ...]:
         """Return the names of external members, which joined by themselves and are only in the roster."""
-        team = await self._services.store.rosters.read_team(self.name)
+        team = await self._services.store.rosters.read_team_roster(self.name)
         members = () if team is None else team.members
         return tuple(each.name for each in members if each.agent_type == EXTERNAL_MEMBER_TYPE)
 
     async def resolve_external_member_name(self, name: str) -> AgentName | None:
         return next(
-            (each for each in await self.list_external_members() if name in (each, f"{each}@{self.name}")),
+            (
+                each
+                for each in await self.list_external_member_names()
+                if name in (each, f"{each}@{self.name}")
+            ),
             None,
         )
 
-    def find_handle(self, agent: AgentId) -> MemberHandle | None:
+    def find_member_handle(self, agent: AgentId) -> MemberHandle | None:
         handle = self._handles.get(AgentName(agent.removesuffix(f"@{self.name}")))
         return handle if handle is not None and handle.member.id == agent else None
 
@@ -167,17 +171,17 @@ class TeamSupervisor(MemberShutdown):
     def list_member_names(self) -> tuple[AgentName, ...]:
         return tuple(self._handles)
 
-    def list_members(self) -> tuple[TeammateStatus, ...]:
+    def list_member_statuses(self) -> tuple[TeammateStatus, ...]:
         return tuple(handle.member.to_teammate_status() for handle in self._handles.values())
 
     async def build_team_briefing(self, name: AgentName) -> str:
         """Build the summary for a lead or member whose conversation no longer contains it."""
         try:
-            team = await self._services.store.rosters.read_team(self.name)
-            tasks = await self._board.list_unfinished(), len(await self._board.view_tasks())
+            team = await self._services.store.rosters.read_team_roster(self.name)
+            tasks = await self._board.list_unfinished(), len(await self._board.get_live_task_mapping())
         except (TeamStoreError, StateFileError) as error:
             return f"How your team {self.name} stands cannot be read now: {error}"
-        return build_team_briefing(team or self._team, name, self.list_members(), *tasks)
+        return build_team_briefing(team or self._team, name, self.list_member_statuses(), *tasks)
 
     def on_item_entered(self, item: InboxItem) -> None:
         """Settle mail that is now in an agent's transcript."""
@@ -211,7 +215,7 @@ class TeamSupervisor(MemberShutdown):
         self._lead_inbox.cancel_open_requests()
         for task in self._background_tasks:
             task.cancel()
-        await self._mail_pump.flush_settled_marks()
+        await self._mail_pump.mark_settled_mail_read()
         await self._activity_writer.flush()
         return working
 
@@ -232,7 +236,7 @@ class TeamSupervisor(MemberShutdown):
         while True:
             version, changed = self._version, self._changed_event
             if await self._is_team_quiet():
-                self._lead_inbox.release_held_items()
+                self._lead_inbox.release_held_idle_notices()
                 await self._activity_writer.flush()
                 return
             if version == self._version:
@@ -261,18 +265,18 @@ class TeamSupervisor(MemberShutdown):
         if handle is not None and is_foreign_member(handle.member):
             handle.member.set_foreign_idle(idle=False)
 
-    def is_own_member(self, name: AgentName) -> bool:
+    def is_non_foreign_member(self, name: AgentName) -> bool:
         handle = self._handles.get(name)
         return handle is not None and not is_foreign_member(handle.member)
 
-    def get_agent_id(self, name: AgentName) -> AgentId:
+    def get_member_agent_id(self, name: AgentName) -> AgentId:
         return AgentId(format_agent_id(name, self.name))
 
     def mark_lead_mail_settled(self, mail: str) -> None:
         self._mail_pump.mark_mail_settled(mail, LEAD_NAME)
 
     def set_roster_activity(self, name: AgentName, *, active: bool) -> None:
-        self._activity_writer.set_active(name, active=active)
+        self._activity_writer.set_member_active(name, active=active)
 
     # For admission
 
@@ -282,7 +286,7 @@ class TeamSupervisor(MemberShutdown):
             self.name,
             self.mail_sender,
             self._services.question_broker,
-            self._lead_inbox.withdraw_request,
+            self._lead_inbox.cancel_withdrawn_request,
         )
 
     def create_local_member(self, prepared: PreparedAgent, slot: AgentSlot) -> LocalMember:
@@ -306,12 +310,12 @@ class TeamSupervisor(MemberShutdown):
         name = member.name
         member.set_concurrency_slot(slot)
         member.on_changed = self.notify_changed
-        member.on_request_withdrawn = self._lead_inbox.withdraw_request
+        member.on_request_withdrawn = self._lead_inbox.cancel_withdrawn_request
         member.on_shutdown_agreed = lambda request: self.on_shutdown_agreed(name, request)
-        member.on_connection_lost = lambda: self._hold_claimed_tasks(name)
+        member.on_connection_lost = lambda: self._keep_tasks_of_lost_process_claimed(name)
         return member
 
-    async def _hold_claimed_tasks(self, name: AgentName) -> None:
+    async def _keep_tasks_of_lost_process_claimed(self, name: AgentName) -> None:
         """Keep the tasks of a lost process claimed until the member restarts or ends."""
         # Retried before the restart.
         with suppress(ShoalError):
@@ -322,9 +326,9 @@ class TeamSupervisor(MemberShutdown):
         handle = self._handles[member.name] = MemberHandle(
             member, admitted.entry, admitted.slot, started_at=started_at
         )
-        self._services.emit_or_note(member.start_event)
+        self._services.emit_or_note(member.agent_started_event)
         if isinstance(member, LocalMember):
-            pump_coroutine = self._mail_verifier.pump_inbox(
+            pump_coroutine = self._mail_verifier.pump_and_verify_inbox(
                 member.name, member.id, member.deliver_mail, admitted.delivered
             )
             handle.mail_task = self._tasks.create_task(pump_coroutine)
@@ -334,10 +338,10 @@ class TeamSupervisor(MemberShutdown):
     async def _run_member(self, handle: MemberHandle) -> None:
         outcome = await handle.member.run()
         try:
-            self._lead_inbox.withdraw_member_requests(handle.member.name)
-            while await self._restart_member(handle):
+            self._lead_inbox.cancel_requests_of_member(handle.member.name)
+            while await self._restart_dead_member(handle):
                 outcome = await handle.member.run()
-                self._lead_inbox.withdraw_member_requests(handle.member.name)
+                self._lead_inbox.cancel_requests_of_member(handle.member.name)
         except asyncio.CancelledError:
             # It is ended while its next process starts.
             if not handle.member.stop_reason:
@@ -347,7 +351,7 @@ class TeamSupervisor(MemberShutdown):
         handle.run_task = None
         await self._remove_member(handle, outcome)
 
-    async def _restart_member(self, handle: MemberHandle) -> bool:
+    async def _restart_dead_member(self, handle: MemberHandle) -> bool:
         """Restart a member whose process died from its transcript; return True if it was restarted."""
         dead_member = handle.member
         if (
@@ -362,7 +366,7 @@ class TeamSupervisor(MemberShutdown):
         handle.restarts += 1
         try:
             await self._board.reclaim_owner_tasks(dead_member.name)
-            team = await self._services.store.rosters.read_team(self.name)
+            team = await self._services.store.rosters.read_team_roster(self.name)
             entry = None if team is None else team.find_member(dead_member.name)
             if entry is None:
                 return False
@@ -378,19 +382,19 @@ class TeamSupervisor(MemberShutdown):
             dead_member.monitor,
             new_member,
         )
-        self._services.emit_or_note(new_member.start_event)
+        self._services.emit_or_note(new_member.agent_started_event)
         self._services.note(
             f"The process of {dead_member.name} died ({dead_member.death_cause}); it goes on in a new one."
         )
         self.notify_changed()
         return True
 
-    async def _release_held_when_quiet(self) -> None:
+    async def _release_idle_notices_when_quiet(self) -> None:
         """Release what was held for the lead whenever the team becomes quiet."""
         while True:
             changed = self._changed_event
-            if self._lead_inbox.has_held_items and await self._is_team_quiet():
-                self._lead_inbox.release_held_items()
+            if self._lead_inbox.has_held_idle_notices and await self._is_team_quiet():
+                self._lead_inbox.release_held_idle_notices()
             await changed.wait()
 
     async def _is_team_quiet(self) -> bool:

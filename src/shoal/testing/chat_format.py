@@ -46,7 +46,7 @@ class MockChatFormat:
         for field in ("model", "messages"):
             if not body.get(field):
                 return f"Missing required parameter: '{field}'."
-        return _find_unanswered_call(body["messages"])
+        return _find_unanswered_tool_call_error(body["messages"])
 
     def compute_reported_usage(self, usage: Usage, body: RequestBody) -> Usage:
         """Return the usage this format reports: cache writes are input, streams report it only on request."""
@@ -59,16 +59,23 @@ class MockChatFormat:
         )
 
     def encode_reply(self, answer: MockReply, body: RequestBody, number: int, usage: Usage) -> bytes:
-        message: dict[str, Any] = {"role": "assistant", "content": _join_text(answer), "refusal": None}
-        if thinking := _join_thinking(answer):
+        message: dict[str, Any] = {"role": "assistant", "content": _join_reply_text(answer), "refusal": None}
+        if thinking := _join_reply_thinking(answer):
             message["reasoning_content"] = thinking
         if calls := _encode_tool_calls(answer):
             message["tool_calls"] = calls
-        choice = {"index": 0, "message": message, "logprobs": None, "finish_reason": _finish_reason(answer)}
-        head = self._build_head("chat.completion", answer, body, number)
-        return _encode({**head, "choices": [choice], "usage": _encode_usage(usage)})
+        choice = {
+            "index": 0,
+            "message": message,
+            "logprobs": None,
+            "finish_reason": _get_finish_reason(answer),
+        }
+        head = self._build_chat_response_head("chat.completion", answer, body, number)
+        return _encode({**head, "choices": [choice], "usage": _encode_chat_usage(usage)})
 
-    def _build_head(self, kind: str, answer: MockReply, body: RequestBody, number: int) -> dict[str, Any]:
+    def _build_chat_response_head(
+        self, kind: str, answer: MockReply, body: RequestBody, number: int
+    ) -> dict[str, Any]:
         return {
             "id": f"chatcmpl-{number:024d}",
             "object": kind,
@@ -76,16 +83,18 @@ class MockChatFormat:
             "model": answer.model or body.get("model", "mock"),
         }
 
-    def encode_events(self, answer: MockReply, body: RequestBody, number: int, usage: Usage) -> list[bytes]:
-        head = self._build_head("chat.completion.chunk", answer, body, number)
+    def encode_stream_events(
+        self, answer: MockReply, body: RequestBody, number: int, usage: Usage
+    ) -> list[bytes]:
+        head = self._build_chat_response_head("chat.completion.chunk", answer, body, number)
         wants_usage = bool((body.get("stream_options") or {}).get("include_usage"))
         if wants_usage:
             head["usage"] = None
         deltas: list[dict[str, Any]] = [{"role": "assistant", "content": ""}]
         deltas += [
-            {"reasoning_content": part} for part in split_into_stream_pieces(_join_thinking(answer), 24)
+            {"reasoning_content": part} for part in split_into_stream_pieces(_join_reply_thinking(answer), 24)
         ]
-        deltas += [{"content": part} for part in split_into_stream_pieces(_join_text(answer) or "", 24)]
+        deltas += [{"content": part} for part in split_into_stream_pieces(_join_reply_text(answer) or "", 24)]
         for index, tool_call in enumerate(_encode_tool_calls(answer)):
             arguments = tool_call["function"].pop("arguments")
             opened = {**tool_call, "function": {**tool_call["function"], "arguments": ""}}
@@ -94,10 +103,12 @@ class MockChatFormat:
                 {"tool_calls": [{"index": index, "function": {"arguments": part}}]}
                 for part in split_into_stream_pieces(arguments, 16)
             ]
-        events = [_encode_chunk(head, delta, None) for delta in deltas]
-        events.append(_encode_chunk(head, {}, _finish_reason(answer)))
+        events = [_encode_chat_stream_chunk(head, delta, None) for delta in deltas]
+        events.append(_encode_chat_stream_chunk(head, {}, _get_finish_reason(answer)))
         if wants_usage:
-            events.append(b"data: %s\n\n" % _encode({**head, "choices": [], "usage": _encode_usage(usage)}))
+            events.append(
+                b"data: %s\n\n" % _encode({**head, "choices": [], "usage": _encode_chat_usage(usage)})
+            )
         events.append(b"data: [DONE]\n\n")
         return events
 
@@ -144,21 +155,21 @@ def encode_ollama_tags(names: Sequence[str]) -> bytes:
     return _encode({"models": rows})
 
 
-def _encode_chunk(head: Mapping[str, Any], delta: Mapping[str, Any], finish: str | None) -> bytes:
+def _encode_chat_stream_chunk(head: Mapping[str, Any], delta: Mapping[str, Any], finish: str | None) -> bytes:
     choice = {"index": 0, "delta": delta, "logprobs": None, "finish_reason": finish}
     return b"data: %s\n\n" % _encode({**head, "choices": [choice]})
 
 
-def _finish_reason(answer: MockReply) -> str:
+def _get_finish_reason(answer: MockReply) -> str:
     return _FINISH.get(answer.effective_stop_reason, "stop")
 
 
-def _join_text(answer: MockReply) -> str | None:
+def _join_reply_text(answer: MockReply) -> str | None:
     texts = [block.text for block in answer.content if isinstance(block, TextBlock)]
     return "\n".join(texts) if texts else None
 
 
-def _join_thinking(answer: MockReply) -> str:
+def _join_reply_thinking(answer: MockReply) -> str:
     return "".join(block.thinking for block in answer.content if isinstance(block, ThinkingBlock))
 
 
@@ -178,7 +189,7 @@ def _encode_tool_calls(answer: MockReply) -> list[dict[str, Any]]:
     ]
 
 
-def _encode_usage(usage: Usage) -> dict[str, Any]:
+def _encode_chat_usage(usage: Usage) -> dict[str, Any]:
     return {
         "prompt_tokens": usage.prompt_tokens,
         "completion_tokens": usage.output_tokens,
@@ -187,7 +198,7 @@ def _encode_usage(usage: Usage) -> dict[str, Any]:
     }
 
 
-def _find_unanswered_call(messages: Sequence[Mapping[str, Any]]) -> str | None:
+def _find_unanswered_tool_call_error(messages: Sequence[Mapping[str, Any]]) -> str | None:
     """Return the provider's error about tool calls that the following messages do not answer."""
     unanswered: set[str] = set()
     for message in messages:

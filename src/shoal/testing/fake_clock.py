@@ -51,7 +51,7 @@ class FakeClock:
         return len(self._waiting)
 
     @property
-    def seconds_to_next(self) -> float | None:
+    def seconds_to_next_alarm(self) -> float | None:
         """Seconds until the next of them; None if nothing waits."""
         return self._waiting[0][0] - self._elapsed if self._waiting else None
 
@@ -59,7 +59,7 @@ class FakeClock:
         """Advance the time; each sleeper that wakes runs at its own time until it waits again."""
         end_time = self._elapsed + seconds
         await run_until_idle()
-        while (wait := self.seconds_to_next) is not None and self._elapsed + wait <= end_time:
+        while (wait := self.seconds_to_next_alarm) is not None and self._elapsed + wait <= end_time:
             moment, _, wake = heapq.heappop(self._waiting)
             self._elapsed = moment
             wake()

@@ -46,7 +46,7 @@ async def read_http_request(reader: asyncio.StreamReader) -> HttpRequest | None:
             name, _, value = line.partition(":")
             headers[name.lower()] = value.strip()
         if headers.get("transfer-encoding", "").lower() == "chunked":
-            content = await _read_chunks(reader)
+            content = await _read_chunked_body(reader)
         else:
             content = await reader.readexactly(int(headers.get("content-length", "0")))
     except (asyncio.IncompleteReadError, asyncio.LimitOverrunError, ConnectionError, ValueError):
@@ -54,7 +54,7 @@ async def read_http_request(reader: asyncio.StreamReader) -> HttpRequest | None:
     return HttpRequest(method=method, path=target.partition("?")[0], headers=headers, content=content)
 
 
-async def _read_chunks(reader: asyncio.StreamReader) -> bytes:
+async def _read_chunked_body(reader: asyncio.StreamReader) -> bytes:
     chunks = []
     while size := int((await reader.readuntil(b"\r\n")).partition(b";")[0], 16):
         chunks.append(await reader.readexactly(size))

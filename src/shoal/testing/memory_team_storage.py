@@ -32,13 +32,13 @@ from shoal.core.names import (
 from shoal.core.roster import NewMember, RosterEntry, TeamRoster
 from shoal.core.tasks import (
     ATTEMPT_KEY,
-    ClaimResult,
     Task,
+    TaskClaimResult,
     TaskDraft,
     TaskUpdate,
-    apply_task_dependencies,
+    apply_added_task_dependencies,
     apply_task_update,
-    find_claim_refusal,
+    find_claim_refusal_reason,
     find_claimable_tasks,
     sort_tasks_by_number,
 )
@@ -126,7 +126,7 @@ class MemoryMailboxes:
     def find_changed_inboxes(self, owners: Iterable[AgentName]) -> list[AgentName]:
         return list(owners)
 
-    def is_foreign(self, owner: AgentName) -> bool:
+    def is_foreign_inbox(self, owner: AgentName) -> bool:
         return parse_agent_name(owner) in self._foreign
 
     async def read_history(self, owner: AgentName) -> tuple[MailMessage, ...]:
@@ -177,7 +177,7 @@ class MemoryTaskBoard:
     async def list_unfinished(self) -> Sequence[Task]:
         return sort_tasks_by_number(task for task in self._tasks.values() if task.status != "completed")
 
-    async def view_tasks(self) -> Mapping[TaskId, Task]:
+    async def get_live_task_mapping(self) -> Mapping[TaskId, Task]:
         return self._tasks
 
     async def update(self, task: TaskId, change: TaskUpdate, *, by: AgentName) -> tuple[Task, Task]:
@@ -186,23 +186,23 @@ class MemoryTaskBoard:
             self._remove_task(task)
             return before, before
         after = apply_task_update(before, change)
-        others = apply_task_dependencies({**self._tasks, task: after}, task, change)
+        others = apply_added_task_dependencies({**self._tasks, task: after}, task, change)
         self._store_tasks(after, *others.values())
         return before, self._tasks[task]
 
-    async def claim(self, task: TaskId, *, by: AgentName) -> ClaimResult:
+    async def claim(self, task: TaskId, *, by: AgentName) -> TaskClaimResult:
         current_task = self._tasks.get(task)
-        refusal = find_claim_refusal(current_task, self._tasks, by=by)
+        refusal = find_claim_refusal_reason(current_task, self._tasks, by=by)
         if refusal is not None or current_task is None:
-            return ClaimResult(success=False, reason=refusal, task=current_task)
+            return TaskClaimResult(success=False, reason=refusal, task=current_task)
         was_held = current_task.owner == by and current_task.status == "in_progress"
-        attempt = (current_task.attempt if was_held else None) or f"here-{self._ids.new_short_id()}"
+        attempt = (current_task.claim_attempt if was_held else None) or f"here-{self._ids.new_short_id()}"
         metadata = {**current_task.metadata, ATTEMPT_KEY: attempt}
         claimed_task = replace(current_task, status="in_progress", owner=by, metadata=metadata)
         self._store_tasks(claimed_task)
-        return ClaimResult(success=True, task=claimed_task, attempt=attempt)
+        return TaskClaimResult(success=True, task=claimed_task, attempt=attempt)
 
-    async def claim_next(self, *, by: AgentName) -> ClaimResult | None:
+    async def claim_next(self, *, by: AgentName) -> TaskClaimResult | None:
         first = next(iter(find_claimable_tasks(self._tasks)), None)
         return None if first is None else await self.claim(first.id, by=by)
 
@@ -214,7 +214,11 @@ class MemoryTaskBoard:
 
     async def release(self, task: TaskId, *, attempt: str) -> bool:
         current_task = self._tasks.get(task)
-        if current_task is None or current_task.attempt != attempt or current_task.status == "completed":
+        if (
+            current_task is None
+            or current_task.claim_attempt != attempt
+            or current_task.status == "completed"
+        ):
             return False
         self._store_tasks(apply_task_update(current_task, TaskUpdate(status="pending", owner=None)))
         return True
@@ -256,7 +260,7 @@ class MemoryTaskBoard:
 
     def _store_tasks(self, *tasks: Task) -> None:
         self._tasks.update({task.id: task for task in tasks})
-        self._wake_for_claimable()
+        self._wake_waiters_for_claimable()
 
     def _remove_task(self, removed_id: TaskId) -> None:
         del self._tasks[removed_id]
@@ -265,9 +269,9 @@ class MemoryTaskBoard:
                 blocks = tuple(other for other in task.blocks if other != removed_id)
                 blocked_by = tuple(other for other in task.blocked_by if other != removed_id)
                 self._tasks[task.id] = replace(task, blocks=blocks, blocked_by=blocked_by)
-        self._wake_for_claimable()
+        self._wake_waiters_for_claimable()
 
-    def _wake_for_claimable(self) -> None:
+    def _wake_waiters_for_claimable(self) -> None:
         """Wake one waiter for each task that became claimable, once."""
         if not self._waiters:
             # A new waiter found nothing claimable.
@@ -316,7 +320,7 @@ class MemoryRosters:
         self._spawned[free_name] = 0
         return team
 
-    async def read_team(self, team: TeamName) -> TeamRoster | None:
+    async def read_team_roster(self, team: TeamName) -> TeamRoster | None:
         return self._teams.get(team)
 
     async def list_teams(self) -> Sequence[TeamName]:

@@ -53,7 +53,7 @@ class MockMessagesFormat:
         for field in ("model", "max_tokens", "messages"):
             if not body.get(field):
                 return f"{field}: Field required"
-        return _check_cache_marks(body) or _find_unanswered_call(body["messages"])
+        return _find_cache_mark_error(body) or _find_unanswered_tool_call_error(body["messages"])
 
     def compute_reported_usage(self, usage: Usage, _body: RequestBody) -> Usage:
         return usage
@@ -61,14 +61,14 @@ class MockMessagesFormat:
     def encode_reply(self, answer: MockReply, body: RequestBody, number: int, usage: Usage) -> bytes:
         return _encode(
             {
-                **self._build_head(answer, body, number),
-                "content": [_encode_block(block) for block in answer.content],
+                **self._build_message_head(answer, body, number),
+                "content": [_encode_content_block(block) for block in answer.content],
                 "stop_reason": answer.effective_stop_reason,
                 "usage": msgspec.to_builtins(usage),
             }
         )
 
-    def _build_head(self, answer: MockReply, body: RequestBody, number: int) -> dict[str, Any]:
+    def _build_message_head(self, answer: MockReply, body: RequestBody, number: int) -> dict[str, Any]:
         return {
             "id": f"msg_{number:024d}",
             "type": "message",
@@ -79,20 +79,25 @@ class MockMessagesFormat:
             "stop_sequence": None,
         }
 
-    def encode_events(self, answer: MockReply, body: RequestBody, number: int, usage: Usage) -> list[bytes]:
+    def encode_stream_events(
+        self, answer: MockReply, body: RequestBody, number: int, usage: Usage
+    ) -> list[bytes]:
         usage_fields = msgspec.to_builtins(usage)
-        start = {**self._build_head(answer, body, number), "usage": {**usage_fields, "output_tokens": 1}}
+        start = {
+            **self._build_message_head(answer, body, number),
+            "usage": {**usage_fields, "output_tokens": 1},
+        }
         broken_arguments = next(
             (f.arguments for f in answer.faults if isinstance(f, BrokenToolJsonFault)), None
         )
-        events = [_encode_event("message_start", message=start)]
+        events = [_encode_sse_event("message_start", message=start)]
         for index, block in enumerate(answer.content):
-            opened, deltas = _stream_block(block, broken_arguments)
-            events.append(_encode_event("content_block_start", index=index, content_block=opened))
-            events += [_encode_event("content_block_delta", index=index, delta=delta) for delta in deltas]
-            events.append(_encode_event("content_block_stop", index=index))
+            opened, deltas = _split_block_into_deltas(block, broken_arguments)
+            events.append(_encode_sse_event("content_block_start", index=index, content_block=opened))
+            events += [_encode_sse_event("content_block_delta", index=index, delta=delta) for delta in deltas]
+            events.append(_encode_sse_event("content_block_stop", index=index))
         stop = {"stop_reason": answer.effective_stop_reason, "stop_sequence": None}
-        events.append(_encode_event("message_delta", delta=stop, usage=usage_fields))
+        events.append(_encode_sse_event("message_delta", delta=stop, usage=usage_fields))
         events.append(b'event: message_stop\ndata: {"type":"message_stop"}\n\n')
         return events
 
@@ -114,7 +119,7 @@ class MockMessagesFormat:
         )
 
     def encode_stream_error(self, fault: StreamErrorFault) -> bytes:
-        return _encode_event("error", error={"type": f"{fault.code}_error", "message": fault.message})
+        return _encode_sse_event("error", error={"type": f"{fault.code}_error", "message": fault.message})
 
     def encode_model_list(self, names: Sequence[str]) -> bytes:
         rows = [
@@ -125,17 +130,17 @@ class MockMessagesFormat:
         return _encode({"data": rows, "has_more": False, **id_range})
 
 
-def _encode_event(name: str, **data: Any) -> bytes:
+def _encode_sse_event(name: str, **data: Any) -> bytes:
     return b"event: %s\ndata: %s\n\n" % (name.encode(), _encode({"type": name, **data}))
 
 
-def _encode_block(block: ContentBlock) -> dict[str, Any]:
+def _encode_content_block(block: ContentBlock) -> dict[str, Any]:
     # The struct omits defaults, but the provider does not.
     raw: dict[str, Any] = msgspec.to_builtins(block)
     return {**raw, "signature": block.signature} if isinstance(block, ThinkingBlock) else raw
 
 
-def _stream_block(
+def _split_block_into_deltas(
     block: ContentBlock, broken_arguments: str | None
 ) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     """Return a block as it is opened, and the deltas that fill it."""
@@ -163,9 +168,9 @@ def _stream_block(
             raise TypeError(f"A model does not say a {type(block).__name__} block.")
 
 
-def _check_cache_marks(body: RequestBody) -> str | None:
-    parts = [*body.get("tools", ()), *_as_list(body.get("system"))]
-    parts += [block for message in body["messages"] for block in _as_list(message.get("content"))]
+def _find_cache_mark_error(body: RequestBody) -> str | None:
+    parts = [*body.get("tools", ()), *_list_or_empty(body.get("system"))]
+    parts += [block for message in body["messages"] for block in _list_or_empty(message.get("content"))]
     marked = [part for part in parts if "cache_control" in part]
     if len(marked) > _MOST_MARKS:
         return f"A maximum of {_MOST_MARKS} blocks with cache_control may be provided. Found {len(marked)}."
@@ -174,11 +179,11 @@ def _check_cache_marks(body: RequestBody) -> str | None:
     return None
 
 
-def _as_list(content: Any) -> list[Any]:
+def _list_or_empty(content: Any) -> list[Any]:
     return content if isinstance(content, list) else []
 
 
-def _find_unanswered_call(messages: Sequence[Mapping[str, Any]]) -> str | None:
+def _find_unanswered_tool_call_error(messages: Sequence[Mapping[str, Any]]) -> str | None:
     """Return the provider's error about a tool call without its result in the next message."""
     unanswered: set[str] = set()
     for index, message in enumerate(messages):

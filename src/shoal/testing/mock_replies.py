@@ -163,7 +163,7 @@ ReplyLike: TypeAlias = (
     | ReplyFault
     | Sequence[str | BaseContentBlock | ReplyFault]
 )
-"""Anything a responder may return; `reply_from` converts it to a `MockReply`."""
+"""Anything a responder may return; `make_mock_reply` converts it to a `MockReply`."""
 RequestBody: TypeAlias = Mapping[str, Any]
 Responder: TypeAlias = Callable[[RequestBody], ReplyLike | Awaitable[ReplyLike]] | Sequence[ReplyLike]
 """Produces the server's replies: a function of the parsed request, or the replies in order."""

@@ -16,7 +16,7 @@ _encode = msgspec.json.Encoder().encode
 _BYTES_PER_TOKEN = 4
 
 
-class _PrefixPoint(Struct, frozen=True):
+class _PromptPrefixPoint(Struct, frozen=True):
     """End of one block of a request, with the prefix up to it."""
 
     digest: bytes
@@ -44,50 +44,52 @@ class PrefixCache:
         points = list(_iter_prefix_points(body))
         marks = [index for index, place in enumerate(points) if place.marked]
         read_tokens = max((self._find_cached_tokens(points, mark) for mark in marks), default=0)
-        written_tokens = max(read_tokens, self._count_tokens(points[marks[-1]]) if marks else 0)
+        written_tokens = max(read_tokens, self._estimate_prefix_tokens(points[marks[-1]]) if marks else 0)
         self._entries.update(
-            points[mark].digest for mark in marks if self._count_tokens(points[mark]) >= max(1, self._minimum)
+            points[mark].digest
+            for mark in marks
+            if self._estimate_prefix_tokens(points[mark]) >= max(1, self._minimum)
         )
         if written_tokens < self._minimum:
             written_tokens = read_tokens
         return Usage(
-            input_tokens=self._count_tokens(points[-1]) - written_tokens if points else 0,
+            input_tokens=self._estimate_prefix_tokens(points[-1]) - written_tokens if points else 0,
             output_tokens=output_tokens,
             cache_creation_input_tokens=written_tokens - read_tokens,
             cache_read_input_tokens=read_tokens,
         )
 
-    def _find_cached_tokens(self, points: list[_PrefixPoint], mark: int) -> int:
+    def _find_cached_tokens(self, points: list[_PromptPrefixPoint], mark: int) -> int:
         for point in reversed(points[max(0, mark - self._lookback) : mark + 1]):
             if point.digest in self._entries:
-                return self._count_tokens(point)
+                return self._estimate_prefix_tokens(point)
         return 0
 
-    def _count_tokens(self, point: _PrefixPoint) -> int:
+    def _estimate_prefix_tokens(self, point: _PromptPrefixPoint) -> int:
         return point.size // _BYTES_PER_TOKEN
 
 
-def _iter_prefix_points(body: RequestBody) -> Iterator[_PrefixPoint]:
+def _iter_prefix_points(body: RequestBody) -> Iterator[_PromptPrefixPoint]:
     prefix_hash = sha256(_encode(body.get("model")))
     size = 0
-    for part, block in _iter_blocks(body):
+    for part, block in _iter_prompt_blocks(body):
         if part == "thinking":
             prefix_hash.update(_encode(block))
             continue
         content = _encode([part, {key: value for key, value in block.items() if key != "cache_control"}])
         prefix_hash.update(content)
         size += len(content)
-        yield _PrefixPoint(prefix_hash.digest(), size, "cache_control" in block)
+        yield _PromptPrefixPoint(prefix_hash.digest(), size, "cache_control" in block)
 
 
-def _iter_blocks(body: RequestBody) -> Iterator[tuple[str, Mapping[str, Any]]]:
+def _iter_prompt_blocks(body: RequestBody) -> Iterator[tuple[str, Mapping[str, Any]]]:
     """Yield the blocks in the order in which a provider reads them."""
     yield from (("tools", tool) for tool in body.get("tools", ()))
-    yield from (("system", block) for block in _to_blocks(body.get("system") or ()))
+    yield from (("system", block) for block in _to_content_blocks(body.get("system") or ()))
     yield "thinking", {"thinking": body.get("thinking"), "how": body.get("output_config")}
     for message in body["messages"]:
-        yield from ((message["role"], block) for block in _to_blocks(message["content"]))
+        yield from ((message["role"], block) for block in _to_content_blocks(message["content"]))
 
 
-def _to_blocks(content: Any) -> Any:
+def _to_content_blocks(content: Any) -> Any:
     return [{"type": "text", "text": content}] if isinstance(content, str) else content

@@ -48,7 +48,7 @@ class MockProviderFormat(Protocol):
     def find_request_error(self, headers: Mapping[str, str], body: RequestBody, /) -> str | None: ...
     def compute_reported_usage(self, usage: Usage, body: RequestBody, /) -> Usage: ...
     def encode_reply(self, answer: MockReply, body: RequestBody, number: int, usage: Usage, /) -> bytes: ...
-    def encode_events(
+    def encode_stream_events(
         self, answer: MockReply, body: RequestBody, number: int, usage: Usage, /
     ) -> list[bytes]: ...
     def encode_error(self, fault: HttpErrorFault, body: RequestBody, number: int, /) -> bytes: ...
@@ -76,7 +76,7 @@ class ClientDisconnected(Exception):
 async def await_unless_disconnected(reader: asyncio.StreamReader, work: Awaitable[T]) -> T:
     """Return the result of the work; raises `ClientDisconnected` as soon as the client disconnects."""
 
-    async def watch_connection() -> None:
+    async def raise_on_disconnect() -> None:
         # A client that waits for its reply sends nothing: anything readable is the end of the connection.
         await reader.read(1)
         raise ClientDisconnected
@@ -84,7 +84,7 @@ async def await_unless_disconnected(reader: asyncio.StreamReader, work: Awaitabl
     results: list[T] = []
     try:
         async with asyncio.TaskGroup() as tasks:
-            watch_task = tasks.create_task(watch_connection())
+            watch_task = tasks.create_task(raise_on_disconnect())
             results.append(await work)
             watch_task.cancel()
     except* ClientDisconnected:
@@ -129,7 +129,7 @@ class MockReplySender:
                 case SlowStreamFault():
                     self._drip = fault
                 case HttpErrorFault():
-                    await self._send_error(fault)
+                    await self._send_http_error(fault)
                     return
         body, number = self._received.body, self._received.number
         self.has_begun = True
@@ -141,7 +141,7 @@ class MockReplySender:
                 )
             )
             return
-        events = self._format.encode_events(answer, body, number, usage)
+        events = self._format.encode_stream_events(answer, body, number, usage)
         if answer.faults:
             await self._send_events_with_faults(events, answer.faults)
             return
@@ -155,7 +155,7 @@ class MockReplySender:
         self.is_settled = True
         self._on_settled()
 
-    async def _send_error(self, fault: HttpErrorFault) -> None:
+    async def _send_http_error(self, fault: HttpErrorFault) -> None:
         headers = list(self._ids)
         if fault.retry_after is not None:
             headers.append(("retry-after", f"{fault.retry_after:g}"))
@@ -169,7 +169,7 @@ class MockReplySender:
         has_pings = any(isinstance(fault, PingAfterEachEventFault) for fault in faults)
         for index in range(len(events) + 1):
             for fault in faults:
-                if await self._apply_fault(fault, index, events):
+                if await self._apply_stream_fault(fault, index, events):
                     return
             if index < len(events):
                 if index == len(events) - 1:
@@ -179,7 +179,7 @@ class MockReplySender:
                     await self._write_content(encode_http_chunk(self._format.ping))
         await self._write_content(LAST_CHUNK)
 
-    async def _apply_fault(self, fault: AnyFault, index: int, events: list[bytes]) -> bool:
+    async def _apply_stream_fault(self, fault: AnyFault, index: int, events: list[bytes]) -> bool:
         """Apply the fault before event `index`; return True if the stream is over."""
         match fault:
             case GarbageLineFault() if fault.after == index:

@@ -53,45 +53,51 @@ class MockResponsesFormat:
             return f"Invalid 'max_output_tokens': integer below minimum value. {bound}, got {limit} instead."
         items = body["input"]
         return (
-            None if isinstance(items, str) else _find_misplaced_item(items, is_stored=body.get("store", True))
+            None
+            if isinstance(items, str)
+            else _find_input_item_error(items, is_stored=body.get("store", True))
         )
 
     def compute_reported_usage(self, usage: Usage, _body: RequestBody) -> Usage:
         return usage
 
     def encode_reply(self, answer: MockReply, body: RequestBody, number: int, usage: Usage) -> bytes:
-        items = [_build_item(block, i, answer, body, number) for i, block in enumerate(answer.content)]
-        return _encode(_build_response(answer, body, number, output=items, usage=usage))
+        items = [_build_output_item(block, i, answer, body, number) for i, block in enumerate(answer.content)]
+        return _encode(_build_response_object(answer, body, number, output=items, usage=usage))
 
-    def encode_events(self, answer: MockReply, body: RequestBody, number: int, usage: Usage) -> list[bytes]:
-        initial_response = _build_response(answer, body, number, output=[], usage=None)
-        items = [_build_item(block, i, answer, body, number) for i, block in enumerate(answer.content)]
+    def encode_stream_events(
+        self, answer: MockReply, body: RequestBody, number: int, usage: Usage
+    ) -> list[bytes]:
+        initial_response = _build_response_object(answer, body, number, output=[], usage=None)
+        items = [_build_output_item(block, i, answer, body, number) for i, block in enumerate(answer.content)]
         events: list[tuple[str, dict[str, Any]]] = [
             ("response.created", {"response": initial_response}),
             ("response.in_progress", {"response": initial_response}),
         ]
         for index, item in enumerate(items):
-            events += _stream_item(item, index)
-        last = _build_response(answer, body, number, output=items, usage=usage)
+            events += _iter_output_item_events(item, index)
+        last = _build_response_object(answer, body, number, output=items, usage=usage)
         events.append((f"response.{last['status']}", {"response": last}))
-        return [_encode_event(kind, {**data, "sequence_number": n}) for n, (kind, data) in enumerate(events)]
+        return [
+            _encode_sse_event(kind, {**data, "sequence_number": n}) for n, (kind, data) in enumerate(events)
+        ]
 
     def encode_error(self, fault: HttpErrorFault, body: RequestBody, number: int) -> bytes:
         return self._chat_format.encode_error(fault, body, number)
 
     def encode_stream_error(self, fault: StreamErrorFault) -> bytes:
         detail = {"code": fault.code, "message": fault.message, "param": None, "sequence_number": 1}
-        return _encode_event("error", detail)
+        return _encode_sse_event("error", detail)
 
     def encode_model_list(self, names: Sequence[str]) -> bytes:
         return self._chat_format.encode_model_list(names)
 
 
-def _encode_event(kind: str, data: Mapping[str, Any]) -> bytes:
+def _encode_sse_event(kind: str, data: Mapping[str, Any]) -> bytes:
     return b"event: %s\ndata: %s\n\n" % (kind.encode(), _encode({"type": kind, **data}))
 
 
-def _build_response(
+def _build_response_object(
     answer: MockReply, body: RequestBody, number: int, *, output: list[dict[str, Any]], usage: Usage | None
 ) -> dict[str, Any]:
     incomplete_reason = (
@@ -120,12 +126,12 @@ def _build_response(
         "tools": list(body.get("tools") or ()),
         "top_p": 1.0,
         "truncation": "disabled",
-        "usage": None if usage is None else _encode_usage(usage, answer),
+        "usage": None if usage is None else _encode_responses_usage(usage, answer),
         "user": None,
     }
 
 
-def _build_item(
+def _build_output_item(
     block: ContentBlock, index: int, answer: MockReply, body: RequestBody, number: int
 ) -> dict[str, Any]:
     name = f"{number:020d}{index:04d}"
@@ -164,12 +170,12 @@ def _build_item(
             raise TypeError(f"This provider does not say a {type(block).__name__} block.")
 
 
-def _stream_item(item: Mapping[str, Any], index: int) -> Iterator[tuple[str, dict[str, Any]]]:
+def _iter_output_item_events(item: Mapping[str, Any], index: int) -> Iterator[tuple[str, dict[str, Any]]]:
     item_ref = {"item_id": item["id"], "output_index": index}
     stream_content = {
-        "reasoning": _stream_summary,
-        "message": _stream_text,
-        "function_call": _stream_arguments,
+        "reasoning": _iter_reasoning_summary_events,
+        "message": _iter_message_text_events,
+        "function_call": _iter_call_argument_events,
     }[item["type"]]
     empty: dict[str, dict[str, Any]] = {
         "reasoning": {"summary": []},
@@ -184,7 +190,7 @@ def _stream_item(item: Mapping[str, Any], index: int) -> Iterator[tuple[str, dic
     yield "response.output_item.done", {"output_index": index, "item": item}
 
 
-def _stream_summary(
+def _iter_reasoning_summary_events(
     item: Mapping[str, Any], item_ref: Mapping[str, Any]
 ) -> Iterator[tuple[str, dict[str, Any]]]:
     for number, part in enumerate(item["summary"]):
@@ -197,7 +203,7 @@ def _stream_summary(
         yield "response.reasoning_summary_part.done", {**part_ref, "part": part}
 
 
-def _stream_text(
+def _iter_message_text_events(
     item: Mapping[str, Any], item_ref: Mapping[str, Any]
 ) -> Iterator[tuple[str, dict[str, Any]]]:
     for number, part in enumerate(item["content"]):
@@ -211,7 +217,7 @@ def _stream_text(
         yield "response.content_part.done", {**part_ref, "part": part}
 
 
-def _stream_arguments(
+def _iter_call_argument_events(
     item: Mapping[str, Any], item_ref: Mapping[str, Any]
 ) -> Iterator[tuple[str, dict[str, Any]]]:
     for piece in split_into_stream_pieces(item["arguments"], 16):
@@ -220,7 +226,7 @@ def _stream_arguments(
     yield "response.function_call_arguments.done", final_fields
 
 
-def _encode_usage(usage: Usage, answer: MockReply) -> dict[str, Any]:
+def _encode_responses_usage(usage: Usage, answer: MockReply) -> dict[str, Any]:
     thinking_length = sum(len(block.thinking) for block in answer.content if isinstance(block, ThinkingBlock))
     return {
         "input_tokens": usage.prompt_tokens,
@@ -234,7 +240,7 @@ def _encode_usage(usage: Usage, answer: MockReply) -> dict[str, Any]:
     }
 
 
-def _find_misplaced_item(items: Sequence[Mapping[str, Any]], *, is_stored: bool) -> str | None:
+def _find_input_item_error(items: Sequence[Mapping[str, Any]], *, is_stored: bool) -> str | None:
     """Return the provider's error about calls without results, results without calls, or lone reasoning."""
     calls = [item["call_id"] for item in items if item.get("type") == "function_call"]
     result_ids = [item["call_id"] for item in items if item.get("type") == "function_call_output"]

@@ -31,8 +31,8 @@ from shoal.testing.reply_sender import MockProviderFormat
 from shoal.testing.responses_format import MockResponsesFormat
 from shoal.testing.servers import MockServer
 from shoal.wire.model_script_codec import (
-    RemainingScriptSteps,
-    ScriptMatchContext,
+    ModelScriptMatchContext,
+    RemainingModelScriptSteps,
     ScriptStep,
     read_model_script,
 )
@@ -44,18 +44,18 @@ _FORMS: dict[str, Callable[[], MockProviderFormat]] = {
 }
 
 
-class MockServerStep(ScriptStep, frozen=True):
+class MockServerScriptStep(ScriptStep, frozen=True):
     faults: tuple[AnyFault, ...] = ()
 
 
-def build_script_responder(steps: Sequence[MockServerStep]) -> Callable[[RequestBody], ReplyLike]:
+def build_script_responder(steps: Sequence[MockServerScriptStep]) -> Callable[[RequestBody], ReplyLike]:
     """Return the responder that plays these steps."""
-    remaining = RemainingScriptSteps(steps)
+    remaining = RemainingModelScriptSteps(steps)
 
     def respond(body: RequestBody) -> ReplyLike:
-        step = remaining.take_matching(_build_script_context(body))
+        step = remaining.take_matching_step(_build_script_match_context(body))
         if step is None:
-            raise LookupError(f"no step of the script is left for: {_get_last_input(body)[:200]!r}")
+            raise LookupError(f"no step of the script is left for: {_get_last_input_text(body)[:200]!r}")
         delay_faults = (DelayedReplyFault(seconds=step.delay),) if step.delay else ()
         return MockReply(
             content=step.content,
@@ -67,17 +67,17 @@ def build_script_responder(steps: Sequence[MockServerStep]) -> Callable[[Request
     return respond
 
 
-def _build_script_context(body: RequestBody) -> ScriptMatchContext:
-    return ScriptMatchContext(
-        latest_input=lambda: _get_last_input(body),
+def _build_script_match_context(body: RequestBody) -> ModelScriptMatchContext:
+    return ModelScriptMatchContext(
+        latest_input=lambda: _get_last_input_text(body),
         system_prompt=lambda: _get_system_prompt(body),
-        answer_count=lambda: _count_answers(body),
+        answer_count=lambda: _count_model_answers(body),
     )
 
 
-def _count_answers(body: RequestBody) -> int:
+def _count_model_answers(body: RequestBody) -> int:
     """Count the model's answers: items of one answer are consecutive."""
-    is_model_output = [_is_model_output(message) for message in _get_messages(body)]
+    is_model_output = [_is_model_output(message) for message in _get_request_messages(body)]
     return sum(
         is_its and not before
         for is_its, before in zip(is_model_output, [False, *is_model_output], strict=False)
@@ -88,35 +88,37 @@ def _is_model_output(message: Mapping[str, Any]) -> bool:
     return message.get("role") == "assistant" or message.get("type") in ("reasoning", "function_call")
 
 
-def _get_messages(body: RequestBody) -> Sequence[Mapping[str, Any]]:
+def _get_request_messages(body: RequestBody) -> Sequence[Mapping[str, Any]]:
     messages = body.get("messages") or body.get("input") or ()
     return [{"role": "user", "content": messages}] if isinstance(messages, str) else messages
 
 
-def _get_last_input(body: RequestBody) -> str:
+def _get_last_input_text(body: RequestBody) -> str:
     """Return the text after the model's last answer, in any provider's format."""
     texts: list[str] = []
-    for message in reversed(_get_messages(body)):
+    for message in reversed(_get_request_messages(body)):
         if _is_model_output(message) or message.get("role") == "system":
             break
-        texts.append(_extract_text(message.get("content") or message.get("output")))
+        texts.append(_extract_content_text(message.get("content") or message.get("output")))
     return "\n".join(reversed(texts))
 
 
 def _get_system_prompt(body: RequestBody) -> str:
     if "instructions" in body:
-        return _extract_text(body["instructions"])
+        return _extract_content_text(body["instructions"])
     if "system" in body:
-        return _extract_text(body["system"])
-    systems = (m for m in _get_messages(body) if m.get("role") in ("system", "developer"))
-    return "\n".join(_extract_text(message.get("content")) for message in systems)
+        return _extract_content_text(body["system"])
+    systems = (m for m in _get_request_messages(body) if m.get("role") in ("system", "developer"))
+    return "\n".join(_extract_content_text(message.get("content")) for message in systems)
 
 
-def _extract_text(content: object) -> str:
+def _extract_content_text(content: object) -> str:
     if isinstance(content, str):
         return content
     parts = content if isinstance(content, list) else ()
-    return "\n".join(part["text"] if "text" in part else _extract_text(part.get("content")) for part in parts)
+    return "\n".join(
+        part["text"] if "text" in part else _extract_content_text(part.get("content")) for part in parts
+    )
 
 
 def main(argv: Sequence[str] | None = None) -> None:
@@ -131,7 +133,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--with-parent", action="store_true", help="end when standard input, a pipe, ends")
     options = parser.parse_args(argv)
     try:
-        steps = read_model_script(options.script, MockServerStep)
+        steps = read_model_script(options.script, MockServerScriptStep)
     except SettingsError as error:
         parser.error(str(error))
     server = MockServer(
@@ -141,10 +143,10 @@ def main(argv: Sequence[str] | None = None) -> None:
         strict=not options.lenient,
         keep_requests=False,
     )
-    asyncio.run(_run_server(server, port=options.port, with_parent=options.with_parent))
+    asyncio.run(_run_server_until_signal(server, port=options.port, with_parent=options.with_parent))
 
 
-async def _run_server(server: MockServer, *, port: int, with_parent: bool) -> None:
+async def _run_server_until_signal(server: MockServer, *, port: int, with_parent: bool) -> None:
     end = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):

@@ -63,7 +63,7 @@ class MockServer:
     ) -> None:
         self._format = api_format
         self._cache = cache
-        self._respond = responder if callable(responder) else _respond_in_order(responder)
+        self._respond = responder if callable(responder) else _build_ordered_responder(responder)
         self._models = models
         self._clock = clock or SystemClock()
         self._strict = strict
@@ -153,7 +153,7 @@ class MockServer:
         self.request_count += 1
         received = self._record_request(request, connection)
         await self._notify_waiters()
-        answer = await self._get_reply(received, reader)
+        answer = await self._get_reply_for_request(received, reader)
         usage = self._compute_usage(received, answer)
         out = MockReplySender(self._format, self._clock, reader, writer, received)
         try:
@@ -207,7 +207,9 @@ class MockServer:
             self.requests.append(received)
         return received
 
-    async def _get_reply(self, received: ReceivedModelRequest, reader: asyncio.StreamReader) -> MockReply:
+    async def _get_reply_for_request(
+        self, received: ReceivedModelRequest, reader: asyncio.StreamReader
+    ) -> MockReply:
         if self._strict:
             if not self._format.has_api_key(received.headers):
                 return MockReply(faults=(HttpErrorFault(status=401),))
@@ -228,7 +230,7 @@ class MockServer:
         return add_tool_call_ids(answer, f"{self._format.call_prefix}{received.number:04d}_")
 
 
-def _respond_in_order(replies: Sequence[ReplyLike]) -> Callable[[RequestBody], ReplyLike]:
+def _build_ordered_responder(replies: Sequence[ReplyLike]) -> Callable[[RequestBody], ReplyLike]:
     if isinstance(replies, str):
         raise TypeError("A mind is a function or a list of answers; a single answer is a list of one.")
     remaining_replies = iter(replies)

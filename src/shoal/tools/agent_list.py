@@ -21,17 +21,19 @@ def format_agent_list(
         tuple(definitions),
         max_characters=max_characters,
         description_limits=_DESCRIPTION_LIMITS,
-        format_extra=lambda agent: f" (Tools: {_format_tools(agent)})",
+        format_extra=lambda agent: f" (Tools: {_format_agent_tools(agent)})",
     )
 
 
-def _format_tools(agent: AgentDefinition) -> str:
-    exceptions = f" except {_format_names(agent.disallowed_tools)}" if agent.disallowed_tools else ""
+def _format_agent_tools(agent: AgentDefinition) -> str:
+    exceptions = (
+        f" except {_format_limited_tool_names(agent.disallowed_tools)}" if agent.disallowed_tools else ""
+    )
     if agent.tools is None or ALL_TOOLS in agent.tools:
         return f"all{exceptions}"
-    return f"{_format_names(agent.tools)}{exceptions}" if agent.tools else "none"
+    return f"{_format_limited_tool_names(agent.tools)}{exceptions}" if agent.tools else "none"
 
 
-def _format_names(names: Sequence[str]) -> str:
+def _format_limited_tool_names(names: Sequence[str]) -> str:
     rest = f" and {len(names) - _MAX_TOOLS} more" if len(names) > _MAX_TOOLS else ""
     return ", ".join(name[:80] for name in names[:_MAX_TOOLS]) + rest

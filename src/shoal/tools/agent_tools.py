@@ -18,7 +18,11 @@ from shoal.core.teams import SpawnedTeammate, TeamOperations
 from shoal.core.tools import Tool, ToolContext, ToolOutput
 from shoal.tools.function_tool import FunctionTool, tool
 from shoal.tools.message_tool import SessionMessageSender, build_send_message_tool
-from shoal.wire.notification_text import format_agent_report, format_retained_work, format_work_evidence
+from shoal.wire.notification_text import (
+    format_agent_report,
+    format_retained_worktree_work,
+    format_work_evidence,
+)
 
 _AGENT_DESCRIPTION = (
     "Start an agent for one job and get its report back. It begins with your prompt alone: tell it all "
@@ -111,11 +115,11 @@ def _build_agent_tool(
         )
         return format_agent_start_result(await _start_agent_or_teammate(supervisor, teams, request, context))
 
-    agent_tool.restrict_inputs(_select_agent_inputs(agent_tool, options))
+    agent_tool.restrict_inputs(_select_agent_tool_inputs(agent_tool, options))
     return agent_tool
 
 
-def _select_agent_inputs(agent: FunctionTool, options: AgentToolOptions) -> dict[str, Any]:
+def _select_agent_tool_inputs(agent: FunctionTool, options: AgentToolOptions) -> dict[str, Any]:
     inputs = agent.get_inputs_without(
         *(() if options.background else ("run_in_background",)),
         *(() if options.model else ("model",)),
@@ -148,7 +152,7 @@ def _build_list_agents_tool(supervisor: AgentOperations, teams: TeamOperations) 
         """List the agents of this session: who is at work, on what, and how the others ended."""
         agents, members = supervisor.list_agents(), teams.list_members()
         lines = [f"{each.name}: teammate, {each.kind} on {each.model}, {each.state}" for each in members]
-        lines += [_format_agent_line(each) for each in agents]
+        lines += [_format_agent_snapshot_line(each) for each in agents]
         return ToolOutput(
             content="\n".join(lines) or "No agent has been started.",
             data={"agents": [_encode_agent_snapshot(each) for each in agents], "teammates": members},
@@ -185,20 +189,22 @@ def _format_agent_result(result: AgentResult) -> ToolOutput:
         outcome = "was stopped" if result.status == "killed" else "failed"
         message = f"The agent {outcome}: {result.detail}{earlier_text}"
         return ToolOutput(
-            content=f"{message}\n\n{_format_result_trailer(result)}", is_error=not result.text, data=data
+            content=f"{message}\n\n{_format_agent_result_trailer(result)}",
+            is_error=not result.text,
+            data=data,
         )
     parts = [format_agent_report(result)]
     if result.detail:
         parts.append(f"[{result.detail}]")
     if result.worktree is not None or not result.one_shot:
-        parts.append(_format_result_trailer(result))
+        parts.append(_format_agent_result_trailer(result))
     return ToolOutput(content="\n\n".join(parts), data=data)
 
 
-def _format_result_trailer(result: AgentResult) -> str:
+def _format_agent_result_trailer(result: AgentResult) -> str:
     lines = [f"agentId: {result.agent} (SendMessage resumes it)"]
     if result.worktree is not None:
-        lines.append(format_retained_work(result.worktree))
+        lines.append(format_retained_worktree_work(result.worktree))
     lines.append(f"evidence: {format_work_evidence(result.evidence)}")
     lines.append(
         f"<usage>total_tokens: {result.usage.total_tokens}\ntool_uses: {result.evidence.tool_calls}\n"
@@ -215,7 +221,7 @@ def _format_background_launch(launch: BackgroundAgentLaunch) -> ToolOutput:
     lines = [
         f"{intro}. agentId: {launch.agent}" + (f", name: {launch.name}" if launch.name else ""),
         f"It is {resolved.kind} ({resolved.source}) on {resolved.model}, mode {resolved.mode}, "
-        f"in {resolved.cwd}, with {_format_capabilities(resolved)}, "
+        f"in {resolved.cwd}, with {_format_agent_capabilities(resolved)}, "
         f"starting at about {resolved.start_tokens:,} tokens.",
         *resolved.notes,
         "A notification will tell you of its end: go on with other work, or end your turn. "
@@ -241,7 +247,7 @@ def _format_spawned_teammate(teammate: SpawnedTeammate) -> ToolOutput:
         f"{teammate.name} has joined the team {teammate.team} and works on your prompt. "
         f"teammate_id: {teammate.teammate}",
         f"It is {resolved.kind} ({resolved.source}) on {resolved.model}, mode {resolved.mode}, "
-        f"in {resolved.cwd}, with {_format_capabilities(resolved)}.",
+        f"in {resolved.cwd}, with {_format_agent_capabilities(resolved)}.",
         *resolved.notes,
         "Its messages come to you by themselves: go on with other work, or end your turn.",
     ]
@@ -258,7 +264,7 @@ def _format_spawned_teammate(teammate: SpawnedTeammate) -> ToolOutput:
     )
 
 
-def _format_capabilities(resolved: ResolvedAgentSettings) -> str:
+def _format_agent_capabilities(resolved: ResolvedAgentSettings) -> str:
     servers = f" (MCP servers: {', '.join(resolved.servers)})" if resolved.servers else ""
     parts = [f"{len(resolved.tools)} tools{servers}"]
     if resolved.skills:
@@ -268,7 +274,7 @@ def _format_capabilities(resolved: ResolvedAgentSettings) -> str:
     return " and ".join(parts)
 
 
-def _format_agent_line(snapshot: AgentSnapshot) -> str:
+def _format_agent_snapshot_line(snapshot: AgentSnapshot) -> str:
     label = f"{snapshot.agent}" + (f" ({snapshot.name})" if snapshot.name else "")
     activity = f", now {snapshot.doing}" if snapshot.doing else ""
     return (

@@ -8,21 +8,25 @@ from msgspec import Meta
 
 from shoal.core.agents import AgentOperations, AgentSnapshot
 from shoal.core.teams import TeamOperations
-from shoal.core.tools import Tool, ToolContext, ToolOutput, error_output
+from shoal.core.tools import Tool, ToolContext, ToolOutput, create_tool_error_output
 from shoal.tools.function_tool import tool
-from shoal.tools.shell_supervisor import BackgroundShellProcess, ShellSupervisor
-from shoal.wire.notification_text import format_agent_report, format_retained_work, summarize_agent_result
+from shoal.tools.shell_supervisor import BackgroundShellProcess, BackgroundShellSupervisor
+from shoal.wire.notification_text import (
+    format_agent_report,
+    format_retained_worktree_work,
+    summarize_agent_result,
+)
 
 _MAX_TIMEOUT = 600_000
 
 
 def build_background_tools(
-    supervisor: AgentOperations, shells: ShellSupervisor, teams: TeamOperations
+    supervisor: AgentOperations, shells: BackgroundShellSupervisor, teams: TeamOperations
 ) -> tuple[Tool, ...]:
     return (_build_task_output_tool(supervisor, shells), _build_task_stop_tool(supervisor, shells, teams))
 
 
-def _build_task_output_tool(supervisor: AgentOperations, shells: ShellSupervisor) -> Tool:
+def _build_task_output_tool(supervisor: AgentOperations, shells: BackgroundShellSupervisor) -> Tool:
     @tool(name="TaskOutput", reads_only=True, deadline=None)
     async def task_output(
         task_id: Annotated[str, "The id of an agent or of a shell in the background"],
@@ -36,14 +40,14 @@ def _build_task_output_tool(supervisor: AgentOperations, shells: ShellSupervisor
         seconds = timeout / 1000 if block else 0
         shell = shells.find_shell(task_id)
         if shell is not None:
-            return await _read_shell_output(shells, shell, seconds, context)
+            return await _wait_and_read_shell_output(shells, shell, seconds, context)
         return _format_agent_output(await supervisor.poll_agent(task_id, seconds=seconds, context=context))
 
     return task_output
 
 
 def _build_task_stop_tool(
-    supervisor: AgentOperations, shells: ShellSupervisor, teams: TeamOperations
+    supervisor: AgentOperations, shells: BackgroundShellSupervisor, teams: TeamOperations
 ) -> Tool:
     @tool(name="TaskStop", deadline=60)
     async def task_stop(
@@ -55,11 +59,11 @@ def _build_task_stop_tool(
         """End an agent or a shell that runs in the background. What an agent did so far is kept."""
         target = task_id or shell_id
         if target is None:
-            return error_output("Give task_id: what is to be stopped.")
+            return create_tool_error_output("Give task_id: what is to be stopped.")
         shell = shells.find_shell(target)
         if shell is not None:
             if shell.status != "running":
-                return error_output(f"Shell {target} is not running: it {shell.status}.")
+                return create_tool_error_output(f"Shell {target} is not running: it {shell.status}.")
             await shell.stop(f"it was stopped by {context.agent.name}", by=context.agent.agent)
             return ToolOutput(content=f"Shell {target} is ended: {shell.command}", data={"task_id": target})
         if await teams.stop_member(target, context):
@@ -73,8 +77,8 @@ def _build_task_stop_tool(
     return task_stop
 
 
-async def _read_shell_output(
-    shells: ShellSupervisor, shell: BackgroundShellProcess, seconds: float, context: ToolContext
+async def _wait_and_read_shell_output(
+    shells: BackgroundShellSupervisor, shell: BackgroundShellProcess, seconds: float, context: ToolContext
 ) -> ToolOutput:
     if seconds and shell.status == "running":
         try:
@@ -99,7 +103,7 @@ def _format_agent_output(snapshot: AgentSnapshot) -> ToolOutput:
             f"{snapshot.seconds:.0f} s so far.{activity} Its output grows in {snapshot.output}.",
             data=data,
         )
-    retained_work = "" if result.worktree is None else f"\n\n{format_retained_work(result.worktree)}"
+    retained_work = "" if result.worktree is None else f"\n\n{format_retained_worktree_work(result.worktree)}"
     report = f"{format_agent_report(result)}{retained_work}"
     content = f"status: {result.status}\n{summarize_agent_result(result)}\n\n{report}"
     return ToolOutput(content=content, data=data)

@@ -12,12 +12,12 @@ from msgspec import Meta
 from shoal.core.errors import ProcessError
 from shoal.core.filenames import escape_filename
 from shoal.core.ports import Process
-from shoal.core.tools import Tool, ToolContext, ToolOutput, error_output
+from shoal.core.tools import Tool, ToolContext, ToolOutput, create_tool_error_output
 from shoal.tools.command_launcher import follow_command_directory
 from shoal.tools.command_output import CommandOutput, CommandOutputPipe
 from shoal.tools.function_tool import tool
-from shoal.tools.regex_filter import filter_lines
-from shoal.tools.shell_supervisor import BackgroundShellProcess, ShellSupervisor
+from shoal.tools.regex_filter import filter_lines_by_regex
+from shoal.tools.shell_supervisor import BackgroundShellProcess, BackgroundShellSupervisor
 
 DEFAULT_TIMEOUT = 120_000
 MAX_TIMEOUT = 600_000
@@ -32,11 +32,11 @@ SANDBOX_HINT = (
 _PROGRESS_INTERVAL = 0.2
 
 
-def build_shell_tools(shells: ShellSupervisor) -> tuple[Tool, ...]:
+def build_shell_tools(shells: BackgroundShellSupervisor) -> tuple[Tool, ...]:
     return (_build_bash_tool(shells), _build_bash_output_tool(shells), _build_kill_shell_tool(shells))
 
 
-def _build_bash_tool(shells: ShellSupervisor) -> Tool:
+def _build_bash_tool(shells: BackgroundShellSupervisor) -> Tool:
     @tool(name="Bash", deadline=None)
     async def bash_tool(
         command: Annotated[str, "The command line. It may have several lines."],
@@ -62,16 +62,18 @@ def _build_bash_tool(shells: ShellSupervisor) -> Tool:
         commands.
         """
         if not command.strip():
-            return error_output("The command is empty.")
+            return create_tool_error_output("The command is empty.")
         if "\0" in command:
-            return error_output("The command holds a NUL byte, which no command line can. Write it as \\0.")
+            return create_tool_error_output(
+                "The command holds a NUL byte, which no command line can. Write it as \\0."
+            )
         directory_note = _leave_deleted_directory(context)
         try:
             if run_in_background:
-                return _format_background_start(await shells.run_in_background(command, context))
+                return _format_background_shell_start(await shells.run_in_background(command, context))
             return await _ForegroundCommand(shells, context, directory_note).run(command, timeout / 1000)
         except ProcessError as error:
-            return error_output(f"The command was not run to its end. {error}")
+            return create_tool_error_output(f"The command was not run to its end. {error}")
 
     return bash_tool
 
@@ -79,14 +81,14 @@ def _build_bash_tool(shells: ShellSupervisor) -> Tool:
 class _ForegroundCommand:
     """One command in the foreground."""
 
-    def __init__(self, shells: ShellSupervisor, context: ToolContext, note: str) -> None:
+    def __init__(self, shells: BackgroundShellSupervisor, context: ToolContext, note: str) -> None:
         self._launcher = shells.launcher
         self._context = context
         self._output = CommandOutput(lambda: context.results.save_result(f"{context.call_id}.txt", b""))
         self._notes = [note] if note else []
 
     async def run(self, command: str, seconds: float) -> ToolOutput:
-        directory_file = self._launcher.allocate_directory_file()
+        directory_file = self._launcher.allocate_last_directory_file()
         pipe = CommandOutputPipe(self._output.add_bytes)
         try:
             try:
@@ -98,7 +100,7 @@ class _ForegroundCommand:
             status = await self._wait_with_progress(process, seconds)
             if self._launcher.has_process_cleanup(self._context):
                 await pipe.wait_closed(_EXIT_TIMEOUT)
-            is_still_open = pipe.finish()
+            is_still_open = pipe.read_rest_and_close()
             if status is None:
                 self._notes.append(f"The command was ended after its time limit of {seconds:g} s.")
             else:
@@ -110,7 +112,7 @@ class _ForegroundCommand:
                     )
             return self._build_tool_output(status)
         finally:
-            pipe.finish()
+            pipe.read_rest_and_close()
             self._output.close()
             directory_file.unlink(missing_ok=True)
 
@@ -152,7 +154,7 @@ class _ForegroundCommand:
     def _build_tool_output(self, status: int | None) -> ToolOutput:
         self._output.add_bytes(b"", final=True)
         if status:
-            self._notes.append(_describe_exit(status))
+            self._notes.append(_describe_exit_status(status))
         text = self._output.text.strip("\n") or "(no output)"
         if (
             status
@@ -173,7 +175,7 @@ class _ForegroundCommand:
         )
 
 
-def _build_bash_output_tool(shells: ShellSupervisor) -> Tool:
+def _build_bash_output_tool(shells: BackgroundShellSupervisor) -> Tool:
     @tool(name="BashOutput", reads_only=True, deadline=10)
     async def bash_output(
         bash_id: Annotated[str, "The id that Bash gave."],
@@ -185,11 +187,13 @@ def _build_bash_output_tool(shells: ShellSupervisor) -> Tool:
         """Show what a background command wrote since you last looked, and whether it still runs."""
         shell = shells.find_shell(bash_id)
         if shell is None:
-            return error_output(_describe_unknown_shell(bash_id, shells))
+            return create_tool_error_output(_describe_unknown_shell_id(bash_id, shells))
         if filter is None:
             new_output = shell.read_new_output()
         else:
-            new_output = await shell.filter_new_output(lambda text: filter_lines(text, filter, context))
+            new_output = await shell.filter_new_output(
+                lambda text: filter_lines_by_regex(text, filter, context)
+            )
         shells.mark_shell_end_seen(shell, context)
         return ToolOutput(
             content=f"{new_output.strip(chr(10)) or '(nothing new)'}\n[{_describe_shell_state(shell)}]",
@@ -199,7 +203,7 @@ def _build_bash_output_tool(shells: ShellSupervisor) -> Tool:
     return bash_output
 
 
-def _build_kill_shell_tool(shells: ShellSupervisor) -> Tool:
+def _build_kill_shell_tool(shells: BackgroundShellSupervisor) -> Tool:
     @tool(name="KillShell", deadline=10)
     async def kill_shell(
         shell_id: Annotated[str, "The id that Bash gave."], context: ToolContext
@@ -207,9 +211,9 @@ def _build_kill_shell_tool(shells: ShellSupervisor) -> Tool:
         """End a background command and everything it started."""
         shell = shells.find_shell(shell_id)
         if shell is None:
-            return error_output(_describe_unknown_shell(shell_id, shells))
+            return create_tool_error_output(_describe_unknown_shell_id(shell_id, shells))
         if shell.status != "running":
-            return error_output(f"There is nothing to end: {_describe_shell_state(shell)}")
+            return create_tool_error_output(f"There is nothing to end: {_describe_shell_state(shell)}")
         await shell.stop(f"it was stopped by {context.agent.name}", by=context.agent.agent)
         return ToolOutput(content=_describe_shell_state(shell))
 
@@ -226,11 +230,11 @@ def _leave_deleted_directory(context: ToolContext) -> str:
     return f"{escape_filename(deleted)} is gone: the working directory is {cwd}."
 
 
-def _format_background_start(shell: BackgroundShellProcess) -> ToolOutput:
+def _format_background_shell_start(shell: BackgroundShellProcess) -> ToolOutput:
     location = (
         escape_filename(shell.output_file)
         if shell.output_file
-        else f"nowhere ({shell.output.describe_output_file()})"
+        else f"nowhere ({shell.output.describe_output_location()})"
     )
     return ToolOutput(
         content=f"Runs in the background as {shell.id}. Its output goes to {location}. "
@@ -246,10 +250,10 @@ def _describe_shell_state(shell: BackgroundShellProcess) -> str:
         return f"{shell.id} was lost. {shell.error_text}"
     if shell.status == "stopped":
         return f"{shell.id} was ended on request. {shell.error_text}".rstrip()
-    return f"{shell.id} has ended. {_describe_exit(shell.exit_code or 0)}"
+    return f"{shell.id} has ended. {_describe_exit_status(shell.exit_code or 0)}"
 
 
-def _describe_exit(status: int) -> str:
+def _describe_exit_status(status: int) -> str:
     if status >= 0:
         return f"Exit code {status}."
     try:
@@ -258,7 +262,7 @@ def _describe_exit(status: int) -> str:
         return f"Ended by the signal {-status}."
 
 
-def _describe_unknown_shell(shell_id: str, shells: ShellSupervisor) -> str:
+def _describe_unknown_shell_id(shell_id: str, shells: BackgroundShellSupervisor) -> str:
     listing = ", ".join(f"{shell.id} ({shell.status})" for shell in shells.list_shells())
     hint = f"There are: {listing}." if listing else "There are none."
     return f"There is no background command {shell_id!r}. {hint}"

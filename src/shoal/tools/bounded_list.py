@@ -32,7 +32,9 @@ def format_bounded_list(
     only the first names are listed, with a count of the rest.
     """
     for max_description in description_limits:
-        text = "\n".join(_format_line(item, max_description, format_extra(item)) for item in items)
+        text = "\n".join(
+            _format_described_item_line(item, max_description, format_extra(item)) for item in items
+        )
         if len(text) <= max_characters:
             return text
     lines: list[str] = []
@@ -46,7 +48,7 @@ def format_bounded_list(
     return "\n".join(lines)
 
 
-def _format_line(item: DescribedItem, max_description: int, extra: str) -> str:
+def _format_described_item_line(item: DescribedItem, max_description: int, extra: str) -> str:
     description = " ".join(item.description.split())
     if len(description) > max_description:
         description = f"{description[: max_description - 1].rstrip()}…"

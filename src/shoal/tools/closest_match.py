@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from shoal.core.text_diffs import format_diff
+from shoal.core.text_diffs import format_unified_diff
 from shoal.tools.text_files import split_lines
 
 _LINE_NUMBER = re.compile(r"\s*\d+\t")
@@ -13,27 +13,27 @@ _MAX_CANDIDATES = 40
 _MAX_COMPARED_CHARACTERS = 10_000
 
 
-def describe_closest_match(text: str, piece: str) -> str:
+def describe_closest_text_match(text: str, piece: str) -> str:
     """Return one or two sentences, with the diff to the closest match."""
     piece_lines, lines = split_lines(piece), split_lines(text)
     if piece_lines and all(_LINE_NUMBER.match(line) for line in piece_lines):
         return "It holds the line numbers that Read shows; leave them out."
-    start = _find_closest_start(lines[:_MAX_LINES], piece_lines)
+    start = _find_closest_stretch_start(lines[:_MAX_LINES], piece_lines)
     if start is None:
         return "Nothing in the file is close to it; read the file again."
     found = lines[start : start + len(piece_lines)]
     location = f"line {start + 1}" if len(found) == 1 else f"lines {start + 1} to {start + len(found)}"
     if [line.split() for line in found] == [line.split() for line in piece_lines]:
         location += ", where only white space differs"
-    diff = format_diff(piece, "\n".join(found))
+    diff = format_unified_diff(piece, "\n".join(found))
     return f"The closest place is {location} (- old_string, + the file):\n{diff}"
 
 
-def _find_closest_start(lines: list[str], searched: list[str]) -> int | None:
+def _find_closest_stretch_start(lines: list[str], searched: list[str]) -> int | None:
     """Return the index of the first line of the closest stretch of as many lines as are searched."""
     import difflib
 
-    anchors = _find_candidate_starts(lines, searched)
+    anchors = _find_candidate_stretch_starts(lines, searched)
     best, best_ratio = None, 0.4
     text = "\n".join(searched)[:_MAX_COMPARED_CHARACTERS]
     matcher = difflib.SequenceMatcher(None, autojunk=False)
@@ -48,7 +48,7 @@ def _find_closest_start(lines: list[str], searched: list[str]) -> int | None:
     return best
 
 
-def _find_candidate_starts(lines: list[str], searched: list[str]) -> list[int]:
+def _find_candidate_stretch_starts(lines: list[str], searched: list[str]) -> list[int]:
     """Return starts of stretches that share a line with the searched ones, or one similar to the longest."""
     import difflib
 

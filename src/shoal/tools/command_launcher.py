@@ -31,7 +31,7 @@ exit $__shoal_status
 """
 
 
-class CommandLauncher:
+class ShellCommandLauncher:
     """Launches shell commands. The snapshot is taken in the background; the first command waits for it."""
 
     def __init__(
@@ -49,7 +49,7 @@ class CommandLauncher:
         self._command_count = 0
 
     @property
-    def snapshot_path(self) -> Path | None:
+    def shell_snapshot_path(self) -> Path | None:
         """Path of the snapshot, or None if there is none yet."""
         is_done = (
             self._snapshot_task is not None
@@ -62,15 +62,15 @@ class CommandLauncher:
             else self.shared_snapshot
         )
 
-    def prepare_snapshot(self) -> None:
+    def prepare_shell_snapshot(self) -> None:
         if self._snapshot_task is None:
-            self._snapshot_task = self._tasks.create_task(self._take_snapshot())
+            self._snapshot_task = self._tasks.create_task(self._take_shell_snapshot())
 
     async def start_command(
         self, command: str, context: ToolContext, output: int, *, directory_file: Path | None
     ) -> Process:
         """Start a command that writes its last directory to `directory_file`. Raises `ProcessError`."""
-        snapshot = await self._wait_for_snapshot()
+        snapshot = await self._wait_for_shell_snapshot()
         # If the snapshot was deleted meanwhile, it is skipped instead of failing every command.
         snapshot_argument = str(snapshot) if snapshot is not None and snapshot.exists() else ""
         shell = self._snapshotter.shell
@@ -88,10 +88,10 @@ class CommandLauncher:
             launch = sandbox.wrap_launch(launch)
         return await context.processes.start_process(launch)
 
-    async def _wait_for_snapshot(self) -> Path | None:
+    async def _wait_for_shell_snapshot(self) -> Path | None:
         if self.shared_snapshot is not None and self.shared_snapshot.exists():
             return self.shared_snapshot
-        self.prepare_snapshot()
+        self.prepare_shell_snapshot()
         assert self._snapshot_task is not None
         return await asyncio.shield(self._snapshot_task)
 
@@ -107,7 +107,7 @@ class CommandLauncher:
     def _select_sandbox(self, context: ToolContext) -> Sandbox | None:
         return self.sandbox if context.sandbox is None else context.sandbox
 
-    def allocate_directory_file(self) -> Path:
+    def allocate_last_directory_file(self) -> Path:
         """Return a new path for a command to write its last directory to."""
         if self._directory is None:
             self._directory = self._default_directory
@@ -125,7 +125,7 @@ class CommandLauncher:
 
     def remove_leftover_files(self) -> None:
         """Remove files of an earlier process with the same mark, which cannot be alive any more."""
-        self._snapshotter.remove_leftovers()
+        self._snapshotter.remove_leftover_snapshots()
         shutil.rmtree(self._default_directory, ignore_errors=True)
 
     def close(self) -> None:
@@ -146,7 +146,7 @@ class CommandLauncher:
         if self._directory is not None:
             shutil.rmtree(self._directory, ignore_errors=True)
 
-    async def _take_snapshot(self) -> Path | None:
+    async def _take_shell_snapshot(self) -> Path | None:
         try:
             snapshot = await self._snapshotter.take_snapshot()
             self._snapshot_lock = lock_shell_snapshot(snapshot)

@@ -84,12 +84,11 @@ class CommandOutput:
     def text(self) -> str:
         if not self.omitted_characters:
             return self._head + self._tail
-        omission = (
-            f"[… {self.omitted_characters:,} characters are cut out here; {self.describe_output_file()} …]"
-        )
+        location = self.describe_output_location()
+        omission = f"[… {self.omitted_characters:,} characters are cut out here; {location} …]"
         return f"{self._head}\n\n{omission}\n\n{self._tail}"
 
-    def describe_output_file(self) -> str:
+    def describe_output_location(self) -> str:
         """Return a note that says where the whole output is stored."""
         if self.file is None:
             return f"the whole could not be kept: {self._file_error}"
@@ -134,7 +133,7 @@ class CommandOutputPipe:
             async with asyncio.timeout(seconds):
                 await self._closed.wait()
 
-    def finish(self) -> bool:
+    def read_rest_and_close(self) -> bool:
         """Read what is left and close. Return True if a process still holds the other end."""
         if not self._is_open:
             return False

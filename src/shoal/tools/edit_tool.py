@@ -9,11 +9,17 @@ from typing import Annotated
 from shoal.core.control_tags import unescape_control_tags
 from shoal.core.filenames import escape_filename
 from shoal.core.text_diffs import count_changed_lines
-from shoal.core.tools import ToolContext, ToolOutput, error_output
-from shoal.tools.closest_match import describe_closest_match
+from shoal.core.tools import ToolContext, ToolOutput, create_tool_error_output
+from shoal.tools.closest_match import describe_closest_text_match
 from shoal.tools.function_tool import tool
 from shoal.tools.missing_paths import report_missing_path, stat_path
-from shoal.tools.text_files import TextFile, describe_file_kind, number_lines, parse_text_file, split_lines
+from shoal.tools.text_files import (
+    TextFile,
+    describe_binary_file_kind,
+    format_numbered_lines,
+    parse_text_file,
+    split_lines,
+)
 
 _CONTEXT_LINES = 3
 _MAX_SHOWN_LINES = 40
@@ -33,21 +39,27 @@ async def edit_tool(
     read in this session and not have changed since. When the text is not found, the closest place is told."""
     path = context.workspace.resolve_path(file_path)
     if old_string == new_string:
-        return error_output("old_string and new_string are the same; there is nothing to change.")
+        return create_tool_error_output("old_string and new_string are the same; there is nothing to change.")
     if stat_path(path) is None:
-        return report_missing_path(path, context) if old_string else _create_file(context, path, new_string)
-    content = context.workspace.read_for_change(path)
+        return (
+            report_missing_path(path, context)
+            if old_string
+            else _create_edited_file(context, path, new_string)
+        )
+    content = context.workspace.read_file_for_change(path)
     file = parse_text_file(content)
     if file is None:
-        return error_output(
-            f"{escape_filename(path)} is {describe_file_kind(content)} and cannot be edited as text."
+        return create_tool_error_output(
+            f"{escape_filename(path)} is {describe_binary_file_kind(content)} and cannot be edited as text."
         )
     old, new = _match_line_endings(file, old_string, new_string)
     count = file.text.count(old) if old else int(not file.text)
     if count == 0:
-        return error_output(await asyncio.to_thread(_describe_missing_text, path, file.text, old))
+        return create_tool_error_output(
+            await asyncio.to_thread(_describe_missing_old_string, path, file.text, old)
+        )
     if count > 1 and not replace_all:
-        return error_output(_describe_ambiguous_match(path, file.text, old, count))
+        return create_tool_error_output(_describe_ambiguous_old_string(path, file.text, old, count))
     first = file.text.index(old)
     text = file.text.replace(old, new)
     context.workspace.write_file(path, file.encode_text(text))
@@ -68,7 +80,7 @@ def _match_line_endings(file: TextFile, old: str, new: str) -> tuple[str, str]:
     return old, new
 
 
-def _create_file(context: ToolContext, path: Path, content: str) -> ToolOutput:
+def _create_edited_file(context: ToolContext, path: Path, content: str) -> ToolOutput:
     context.workspace.write_file(path, TextFile(text="").encode_text(content))
     added = len(split_lines(content))
     return ToolOutput(
@@ -82,7 +94,7 @@ def _format_edit_result(path: Path, before: str, after: str, offset: int, new: s
     line = after.count("\n", 0, offset)
     start = max(0, line - _CONTEXT_LINES)
     end = line + new.count("\n") + 1 + _CONTEXT_LINES
-    snippet = number_lines(split_lines(after)[start : min(end, start + _MAX_SHOWN_LINES)], start + 1)
+    snippet = format_numbered_lines(split_lines(after)[start : min(end, start + _MAX_SHOWN_LINES)], start + 1)
     times = "" if count == 1 else f" in {count} places; the first"
     return ToolOutput(
         content=f"Changed {escape_filename(path)}{times}:\n{snippet}",
@@ -90,7 +102,7 @@ def _format_edit_result(path: Path, before: str, after: str, offset: int, new: s
     )
 
 
-def _describe_ambiguous_match(path: Path, text: str, old: str, count: int) -> str:
+def _describe_ambiguous_old_string(path: Path, text: str, old: str, count: int) -> str:
     lines: list[str] = []
     offset = -1
     while len(lines) < min(count, _MAX_LISTED_LINES):
@@ -103,8 +115,8 @@ def _describe_ambiguous_match(path: Path, text: str, old: str, count: int) -> st
     )
 
 
-def _describe_missing_text(path: Path, text: str, old: str) -> str:
+def _describe_missing_old_string(path: Path, text: str, old: str) -> str:
     if not old:
         return f"old_string is empty, and {escape_filename(path)} is not. Use Write to replace it whole."
-    closest = describe_closest_match(text, old)
+    closest = describe_closest_text_match(text, old)
     return f"old_string is not in {escape_filename(path)}. Nothing was changed. {closest}"

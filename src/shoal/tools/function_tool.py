@@ -13,14 +13,14 @@ from msgspec.structs import replace
 
 from shoal.core.errors import ShoalError, StateFileError
 from shoal.core.model_requests import ToolSchema
-from shoal.core.tools import ToolContext, ToolOutput, error_output
-from shoal.tools.tool_arguments import ToolParameter, parse_arguments_leniently
-from shoal.tools.tool_schemas import build_argument_schema
+from shoal.core.tools import ToolContext, ToolOutput, create_tool_error_output
+from shoal.tools.tool_arguments import ToolParameter, parse_tool_arguments_leniently
+from shoal.tools.tool_schemas import build_tool_argument_schema
 
 _CONTEXT_PARAMETER = "context"
 
 
-class ParameterName(msgspec.Struct, frozen=True):
+class ToolParameterName(msgspec.Struct, frozen=True):
     """Model-facing name of a parameter that Python cannot spell: `Annotated[int, ParameterName("-A")]`."""
 
     name: str
@@ -40,28 +40,28 @@ _signatures: dict[tuple[Any, ...], _FunctionSignature] = {}
 _MAX_SIGNATURES = 256
 
 
-def _get_signature(function: Callable[..., Any], name: str) -> _FunctionSignature:
+def _get_cached_tool_signature(function: Callable[..., Any], name: str) -> _FunctionSignature:
     try:
         defaults = function.__defaults__, tuple((function.__kwdefaults__ or {}).items())
         key = (function.__code__, name, defaults, tuple(function.__annotations__.items()))
         signature = _signatures.get(key)
     except (AttributeError, TypeError):  # not a plain function, or a default that cannot be compared
-        return _parse_signature(function, name)
+        return _parse_tool_signature(function, name)
     if signature is None:
         if len(_signatures) >= _MAX_SIGNATURES:
             _signatures.clear()
-        signature = _signatures[key] = _parse_signature(function, name)
+        signature = _signatures[key] = _parse_tool_signature(function, name)
     return signature
 
 
-def _parse_signature(function: Callable[..., Any], name: str) -> _FunctionSignature:
-    parameters = _parse_parameters(function)
+def _parse_tool_signature(function: Callable[..., Any], name: str) -> _FunctionSignature:
+    parameters = _parse_tool_parameters(function)
     arguments = _define_arguments_struct(name, parameters)
     return _FunctionSignature(
         parameters={parameter.name: parameter for parameter in parameters},
         wants_context=_CONTEXT_PARAMETER in inspect.signature(function).parameters,
         arguments=arguments,
-        schema=build_argument_schema(arguments),
+        schema=build_tool_argument_schema(arguments),
     )
 
 
@@ -78,7 +78,7 @@ class FunctionTool:
         deadline: float | None,
         concurrent: bool = False,
     ) -> None:
-        signature = _get_signature(function, name)
+        signature = _get_cached_tool_signature(function, name)
         self.function = function
         self.is_read_only = reads_only
         self.is_concurrent = reads_only or concurrent
@@ -96,9 +96,9 @@ class FunctionTool:
         try:
             keywords = msgspec.structs.asdict(msgspec.convert(arguments, self._arguments))
         except msgspec.ValidationError:
-            parsed = parse_arguments_leniently(self.schema, self._parameters, arguments)
+            parsed = parse_tool_arguments_leniently(self.schema, self._parameters, arguments)
             if isinstance(parsed, str):
-                return error_output(parsed)
+                return create_tool_error_output(parsed)
             keywords = parsed
         if self._wants_context:
             keywords[_CONTEXT_PARAMETER] = context
@@ -108,7 +108,7 @@ class FunctionTool:
             raise  # the journal cannot be written, which is not the call's fault
         except ShoalError as refusal:
             # A failure the model can act on.
-            return error_output(str(refusal))
+            return create_tool_error_output(str(refusal))
         return _to_tool_output(result)
 
     def restrict_inputs(self, inputs: Mapping[str, Any], *, required: Sequence[str] | None = None) -> None:
@@ -171,7 +171,7 @@ def _unwrap_docstring(doc: str) -> str:
     return re.sub(r"(?<!\n)\n(?![\n*-])", " ", doc)
 
 
-def _parse_parameters(function: Callable[..., Any]) -> list[ToolParameter]:
+def _parse_tool_parameters(function: Callable[..., Any]) -> list[ToolParameter]:
     try:
         hints = get_type_hints(function, include_extras=True)
     except NameError as error:
@@ -185,20 +185,20 @@ def _parse_parameters(function: Callable[..., Any]) -> list[ToolParameter]:
             continue
         if parameter.kind not in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY):
             raise TypeError(f"the tool {function.__qualname__} cannot take `{parameter}`: name each argument")
-        name, annotation = _resolve_annotation(parameter.name, hints.get(parameter.name, Any))
+        name, annotation = _resolve_parameter_annotation(parameter.name, hints.get(parameter.name, Any))
         default = msgspec.NODEFAULT if parameter.default is parameter.empty else parameter.default
         found.append(ToolParameter(name=name, field=parameter.name, type=annotation, default=default))
     return found
 
 
-def _resolve_annotation(field: str, annotation: Any) -> tuple[str, Any]:
+def _resolve_parameter_annotation(field: str, annotation: Any) -> tuple[str, Any]:
     """Return the model's name for a parameter and its type with descriptions in msgspec form."""
     if get_origin(annotation) is not Annotated:
         return field, annotation
     base, *notes = get_args(annotation)
     name = field
     for note in notes:
-        if isinstance(note, ParameterName):
+        if isinstance(note, ToolParameterName):
             name = note.name
         elif isinstance(note, str):
             base = Annotated[base, msgspec.Meta(description=note)]
@@ -211,7 +211,7 @@ def _define_arguments_struct(tool_name: str, parameters: list[ToolParameter]) ->
     return msgspec.defstruct(
         f"{tool_name}Arguments",
         [
-            (p.field, p.type, msgspec.field(name=p.name, **_build_field_default(p.default)))
+            (p.field, p.type, msgspec.field(name=p.name, **_build_struct_field_default(p.default)))
             for p in parameters
         ],
         forbid_unknown_fields=True,
@@ -219,7 +219,7 @@ def _define_arguments_struct(tool_name: str, parameters: list[ToolParameter]) ->
     )
 
 
-def _build_field_default(default: Any) -> dict[str, Any]:
+def _build_struct_field_default(default: Any) -> dict[str, Any]:
     if isinstance(default, (list, dict, set)):
         return {"default_factory": default.copy}
     return {"default": default}

@@ -22,11 +22,11 @@ def compile_glob(pattern: str) -> Callable[[str], bool]:
     """Return a function that matches relative paths. A pattern without a slash matches names at any depth."""
     if len(pattern) > _MAX_PATTERN_CHARACTERS:
         raise InvalidGlob(f"the pattern has more than {_MAX_PATTERN_CHARACTERS:,} characters")
-    choices = [_compile_parts(choice) for choice in _expand_braces(pattern)]
-    return lambda path: any(_match_path(path.split("/"), parts) for parts in choices)
+    choices = [_compile_glob_parts(choice) for choice in _expand_glob_braces(pattern)]
+    return lambda path: any(_is_glob_path_match(path.split("/"), parts) for parts in choices)
 
 
-def _compile_parts(pattern: str) -> list[_PatternPart]:
+def _compile_glob_parts(pattern: str) -> list[_PatternPart]:
     names = [name for name in pattern.split("/") if name not in ("", ".")]
     if ".." in names:
         raise InvalidGlob("the pattern holds `..`; give the directory to search as `path`")
@@ -39,7 +39,7 @@ def _compile_parts(pattern: str) -> list[_PatternPart]:
     return [None if name == "**" else re.compile(fnmatch.translate(name)) for name in names]
 
 
-def _match_path(names: Sequence[str], parts: Sequence[_PatternPart]) -> bool:
+def _is_glob_path_match(names: Sequence[str], parts: Sequence[_PatternPart]) -> bool:
     # Same algorithm as for wildcards in a string: on a mismatch, the last `**` consumes one more name.
     name = part = 0
     after_stars, resume = -1, 0
@@ -57,7 +57,7 @@ def _match_path(names: Sequence[str], parts: Sequence[_PatternPart]) -> bool:
     return all(rest is None for rest in parts[part:])
 
 
-def _expand_braces(pattern: str) -> list[str]:
+def _expand_glob_braces(pattern: str) -> list[str]:
     expanded: list[str] = []
     pending = [pattern]
     while pending:

@@ -11,7 +11,7 @@ from typing import Annotated
 from msgspec import Struct
 
 from shoal.core.filenames import escape_filename
-from shoal.core.tools import ToolContext, ToolOutput, error_output
+from shoal.core.tools import ToolContext, ToolOutput, create_tool_error_output
 from shoal.tools.function_tool import tool
 from shoal.tools.glob_patterns import InvalidGlob, compile_glob
 from shoal.tools.missing_paths import report_missing_path, stat_path
@@ -35,19 +35,19 @@ async def glob_tool(
     if pattern.startswith("/"):
         top, pattern = _split_absolute_pattern(pattern)
         if not context.workspace.contains_path(top):
-            return error_output(
+            return create_tool_error_output(
                 f"The pattern leads to {escape_filename(top)}, outside the project; give it as path."
             )
     if stat_path(top) is None:
         return report_missing_path(top, context)
     if not top.is_dir():
-        return error_output(f"{escape_filename(top)} is a file, not a directory to search.")
+        return create_tool_error_output(f"{escape_filename(top)} is a file, not a directory to search.")
     try:
         matches = compile_glob(pattern)
     except InvalidGlob as error:
-        return error_output(f"Cannot search for {pattern[:200]!r}: {error}.")
-    listing = await _list_files(context, top, _exclude_unreadable(matches, top, context))
-    return await asyncio.to_thread(_format_listing, top, pattern, listing)
+        return create_tool_error_output(f"Cannot search for {pattern[:200]!r}: {error}.")
+    listing = await _list_files_matching_glob(context, top, _exclude_unreadable(matches, top, context))
+    return await asyncio.to_thread(_format_glob_listing, top, pattern, listing)
 
 
 def _exclude_unreadable(
@@ -74,26 +74,28 @@ def _split_absolute_pattern(pattern: str) -> tuple[Path, str]:
     return Path(*parts[:fixed_count]), "./" + "/".join(parts[fixed_count:])
 
 
-async def _list_files(context: ToolContext, top: Path, matches: Callable[[str], bool]) -> _GlobListing:
+async def _list_files_matching_glob(
+    context: ToolContext, top: Path, matches: Callable[[str], bool]
+) -> _GlobListing:
     ripgrep = find_ripgrep(context)
     if ripgrep is None:
-        return await asyncio.to_thread(_walk_files, top, matches)
+        return await asyncio.to_thread(_walk_files_without_ripgrep, top, matches)
     for ignored in (False, True):
         arguments = ["--files", "--null", "--hidden", *(f"--glob=!{name}" for name in NEVER_SEARCHED)]
         if ignored:
             arguments.append("--no-ignore")
         result = await run_ripgrep(context, arguments, rg=ripgrep, cwd=top, max_bytes=_MAX_LISTING_BYTES)
-        names = await asyncio.to_thread(_filter_names, result.output, matches)
+        names = await asyncio.to_thread(_filter_ripgrep_file_names, result.output, matches)
         if names:
             break
     return _GlobListing(names=names, ignored=ignored, truncated=result.truncated)
 
 
-def _filter_names(output: bytes, matches: Callable[[str], bool]) -> list[str]:
+def _filter_ripgrep_file_names(output: bytes, matches: Callable[[str], bool]) -> list[str]:
     return [name for name in os.fsdecode(output).split("\0") if name and matches(name)]
 
 
-def _walk_files(top: Path, matches: Callable[[str], bool]) -> _GlobListing:
+def _walk_files_without_ripgrep(top: Path, matches: Callable[[str], bool]) -> _GlobListing:
     names: list[str] = []
     for count, name in enumerate(_iter_files(top)):
         if count == _MAX_WALKED_FILES:
@@ -112,7 +114,7 @@ def _iter_files(top: Path) -> Iterator[str]:
         yield from files if relative == "." else (f"{relative}/{name}" for name in files)
 
 
-def _format_listing(top: Path, pattern: str, listing: _GlobListing) -> ToolOutput:
+def _format_glob_listing(top: Path, pattern: str, listing: _GlobListing) -> ToolOutput:
     newest = sorted((-_get_modified_time(top / name), name) for name in listing.names)
     paths = [escape_filename(top / name) for _, name in newest[:MAX_FILES]]
     if not paths:

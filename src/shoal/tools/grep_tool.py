@@ -10,8 +10,8 @@ from msgspec import Meta, Struct
 from msgspec.structs import replace
 
 from shoal.core.filenames import escape_filename
-from shoal.core.tools import ToolContext, ToolOutput, error_output
-from shoal.tools.function_tool import ParameterName, tool
+from shoal.core.tools import ToolContext, ToolOutput, create_tool_error_output
+from shoal.tools.function_tool import ToolParameterName, tool
 from shoal.tools.missing_paths import report_missing_path, stat_path
 from shoal.tools.ripgrep import NEVER_SEARCHED, NOT_INSTALLED, RipgrepResult, find_ripgrep, run_ripgrep
 
@@ -37,16 +37,16 @@ async def grep_tool(  # noqa: PLR0913 - these are the arguments models know
         "files_with_matches"
     ),
     after: Annotated[
-        _ContextLines | None, ParameterName("-A"), "Lines to show after each match (content)"
+        _ContextLines | None, ToolParameterName("-A"), "Lines to show after each match (content)"
     ] = None,
     before: Annotated[
-        _ContextLines | None, ParameterName("-B"), "Lines to show before each match (content)"
+        _ContextLines | None, ToolParameterName("-B"), "Lines to show before each match (content)"
     ] = None,
     around: Annotated[
-        _ContextLines | None, ParameterName("-C"), "Lines to show around each match (content)"
+        _ContextLines | None, ToolParameterName("-C"), "Lines to show around each match (content)"
     ] = None,
-    numbers: Annotated[bool, ParameterName("-n"), "Show line numbers (content)"] = True,
-    ignore_case: Annotated[bool, ParameterName("-i"), "Take upper and lower case for the same"] = False,
+    numbers: Annotated[bool, ToolParameterName("-n"), "Show line numbers (content)"] = True,
+    ignore_case: Annotated[bool, ToolParameterName("-i"), "Take upper and lower case for the same"] = False,
     multiline: Annotated[bool, "Let a match go over several lines; . matches newlines"] = False,
     head_limit: Annotated[int, Meta(ge=0), "Show at most so many entries or lines; 0 for all"] = MAX_ENTRIES,
     offset: Annotated[int, Meta(ge=0), "Leave out so many entries or lines at the start"] = 0,
@@ -59,9 +59,9 @@ async def grep_tool(  # noqa: PLR0913 - these are the arguments models know
         return report_missing_path(top, context)
     ripgrep = find_ripgrep(context)
     if ripgrep is None:
-        return error_output(NOT_INSTALLED)
+        return create_tool_error_output(NOT_INSTALLED)
     arguments = ["--hidden", "--null", "--with-filename"]
-    arguments += _build_mode_options(output_mode, after, before, around, numbers=numbers)
+    arguments += _build_ripgrep_mode_options(output_mode, after, before, around, numbers=numbers)
     arguments += ["--ignore-case"] * ignore_case + ["--multiline", "--multiline-dotall"] * multiline
     arguments += [f"--glob={glob}"] if glob else []
     arguments += [f"--type={type}"] if type else []
@@ -69,20 +69,20 @@ async def grep_tool(  # noqa: PLR0913 - these are the arguments models know
     arguments += [f"--glob=!{name}" for name in NEVER_SEARCHED]
     # -e and -- keep a pattern or path that starts with a dash from being parsed as an option.
     arguments += ["-e", pattern, "--", str(top)]
-    if not all(map(_is_encodable, arguments)):
-        return error_output("pattern, glob and type cannot hold NUL bytes or half characters.")
+    if not all(map(_is_valid_process_argument, arguments)):
+        return create_tool_error_output("pattern, glob and type cannot hold NUL bytes or half characters.")
     directory = top if top.is_dir() else top.parent
     result = await run_ripgrep(context, arguments, rg=ripgrep, cwd=directory, max_bytes=_MAX_SEARCH_BYTES)
     if result.status == 2 and not result.output:
-        return error_output(f"ripgrep could not search: {result.error_text}")
-    return _format_results(
+        return create_tool_error_output(f"ripgrep could not search: {result.error_text}")
+    return _format_grep_results(
         _drop_unreadable_files(result, output_mode, top, context),
         output_mode,
         _GrepResultPage(first=offset, limit=head_limit),
     )
 
 
-def _is_encodable(argument: str) -> bool:
+def _is_valid_process_argument(argument: str) -> bool:
     try:
         return b"\0" not in os.fsencode(argument)
     except UnicodeEncodeError:
@@ -123,7 +123,7 @@ class _GrepResultPage(Struct, frozen=True, kw_only=True):
     """0 means no limit."""
 
 
-def _build_mode_options(
+def _build_ripgrep_mode_options(
     mode: _OutputMode, after: int | None, before: int | None, around: int | None, *, numbers: bool
 ) -> list[str]:
     if mode == "files_with_matches":
@@ -143,13 +143,13 @@ def _build_mode_options(
     return options
 
 
-def _format_results(result: RipgrepResult, mode: _OutputMode, page: _GrepResultPage) -> ToolOutput:
+def _format_grep_results(result: RipgrepResult, mode: _OutputMode, page: _GrepResultPage) -> ToolOutput:
     if mode == "content":
         entries = _parse_matching_lines(result.output)
     elif mode == "count":
-        entries = _parse_counts(result.output)
+        entries = _parse_match_counts(result.output)
     else:
-        entries = _list_newest_first(result.output)
+        entries = _list_matching_files_newest_first(result.output)
     last = page.first + page.limit if page.limit else len(entries)
     page_entries = entries[page.first : last]
     notes = []
@@ -158,7 +158,7 @@ def _format_results(result: RipgrepResult, mode: _OutputMode, page: _GrepResultP
     if not page_entries:
         message = f"There are only {len(entries)}; offset is beyond them." if entries else "No match."
         return ToolOutput(content="\n".join([message, *notes]), data={"count": len(entries)})
-    text, shown_entries = _lay_out_entries(page_entries)
+    text, shown_entries = _lay_out_grep_entries(page_entries)
     remaining = len(entries) - page.first - shown_entries
     if remaining or result.truncated:
         omitted = f"{remaining:,}{' or more' if result.truncated else ''}"
@@ -175,7 +175,7 @@ class _GrepEntry(Struct, frozen=True):
     line: str
 
 
-def _list_newest_first(output: bytes) -> list[_GrepEntry]:
+def _list_matching_files_newest_first(output: bytes) -> list[_GrepEntry]:
     paths = [name for name in os.fsdecode(output).split("\0") if name]
     return [_GrepEntry("", escape_filename(path)) for path in sorted(paths, key=_make_age_sort_key)]
 
@@ -187,7 +187,7 @@ def _make_age_sort_key(path: str) -> tuple[int, str]:
         return 0, path
 
 
-def _parse_counts(output: bytes) -> list[_GrepEntry]:
+def _parse_match_counts(output: bytes) -> list[_GrepEntry]:
     lines = (line.split("\0") for line in os.fsdecode(output).split("\n") if "\0" in line)
     return [_GrepEntry("", f"{escape_filename(path)}: {count}") for path, count, *_ in lines]
 
@@ -205,7 +205,7 @@ def _parse_matching_lines(output: bytes) -> list[_GrepEntry]:
     return entries
 
 
-def _lay_out_entries(entries: list[_GrepEntry]) -> tuple[str, int]:
+def _lay_out_grep_entries(entries: list[_GrepEntry]) -> tuple[str, int]:
     """Group entries under their paths, as many as fit; return the text and the number of entries."""
     lines: list[str] = []
     length, path = 0, ""

@@ -62,7 +62,7 @@ class _HtmlTextParser(HTMLParser):
             return
         attributes = {name: value or "" for name, value in attrs}
         if self._code_language is not None:
-            self._code_language = self._code_language or _find_language(attributes)
+            self._code_language = self._code_language or _find_code_language(attributes)
         elif tag in _INLINE_MARKS:
             self._line.append(_INLINE_MARKS[tag])
         elif tag == "a":
@@ -80,7 +80,7 @@ class _HtmlTextParser(HTMLParser):
                 self._hidden.pop()
             return
         if tag == "pre":
-            self._end_code()
+            self._end_code_block()
         elif self._code_language is not None:
             return
         elif tag in _INLINE_MARKS:
@@ -114,17 +114,17 @@ class _HtmlTextParser(HTMLParser):
             self._lists.append((int(start) if start.isdecimal() else 1) - 1 if tag == "ol" else -1)
         elif tag == "li":
             self._flush_line()
-            self._item_mark = self._take_item_mark()
+            self._item_mark = self._take_list_item_mark()
         elif tag == "pre":
             self._flush_line()
-            self._code_language = _find_language(attributes)
+            self._code_language = _find_code_language(attributes)
         elif tag == "br":
             self._line.append("\n")
         elif tag == "hr":
             self._flush_line()
             self._add_block("---")
         elif tag in ("tr", "td", "th"):
-            self._open_cell(tag)
+            self._open_table_row_or_cell(tag)
         elif tag in _BLOCK_TAGS:
             self._flush_line()
             self._quotes += tag == "blockquote"
@@ -139,9 +139,9 @@ class _HtmlTextParser(HTMLParser):
             if self._lists:
                 self._lists.pop()
         elif tag in ("td", "th"):
-            self._close_cell()
+            self._close_table_cell()
         elif tag in ("tr", "table"):
-            self._close_row()
+            self._close_table_row()
             self._flush_line()
         elif tag in _BLOCK_TAGS or tag == "li":
             self._flush_line()
@@ -174,13 +174,13 @@ class _HtmlTextParser(HTMLParser):
         self.blocks.append((text, is_tight))
         self._after_item = False
 
-    def _take_item_mark(self) -> str:
+    def _take_list_item_mark(self) -> str:
         if not self._lists or self._lists[-1] < 0:
             return "- "
         self._lists[-1] += 1
         return f"{self._lists[-1]}. "
 
-    def _end_code(self) -> None:
+    def _end_code_block(self) -> None:
         if self._code_language is not None:
             code = "".join(self._line).strip("\n")
             self._line.clear()
@@ -190,27 +190,27 @@ class _HtmlTextParser(HTMLParser):
 
     # Tables
 
-    def _open_cell(self, tag: str) -> None:
+    def _open_table_row_or_cell(self, tag: str) -> None:
         if tag == "tr":
-            self._close_row()
+            self._close_table_row()
             self._flush_line()
             self._row = []
         else:
-            self._close_cell()
+            self._close_table_cell()
             if self._row is None:
                 self._row = []
             self._line.clear()
             self._cell_open = True
 
-    def _close_cell(self) -> None:
+    def _close_table_cell(self) -> None:
         if self._row is not None and self._cell_open:
             self._row.append(" ".join("".join(self._line).split()).replace("|", "\\|"))
             self._line.clear()
             self._links.clear()
             self._cell_open = False
 
-    def _close_row(self) -> None:
-        self._close_cell()
+    def _close_table_row(self) -> None:
+        self._close_table_cell()
         row, self._row = self._row, None
         if not row or not any(row):
             return
@@ -240,8 +240,8 @@ class _HtmlTextParser(HTMLParser):
 
     def build_text(self) -> str:
         self.close()
-        self._end_code()
-        self._close_row()
+        self._end_code_block()
+        self._close_table_row()
         self._flush_line()
         sections = [f"Title: {' '.join(self.title.split())}"] if self.title.strip() else []
         for text, is_tight in self.blocks:
@@ -252,7 +252,7 @@ class _HtmlTextParser(HTMLParser):
         return "\n\n".join(sections)
 
 
-def _find_language(attributes: dict[str, str]) -> str:
+def _find_code_language(attributes: dict[str, str]) -> str:
     found = _LANGUAGE.search(attributes.get("class", ""))
     return found[1] if found else ""
 

@@ -6,7 +6,7 @@ from typing import BinaryIO
 
 from msgspec import Struct
 
-from shoal.tools.text_files import MAX_LINE_CHARACTERS, shorten_line
+from shoal.tools.text_files import MAX_LINE_CHARACTERS, shorten_long_line
 
 _CHUNK = 1024 * 1024
 _MAX_SCANNED_BYTES = 64 * _CHUNK
@@ -29,7 +29,7 @@ def read_line_window(file: BinaryIO, first: int, limit: int, max_characters: int
     lines: list[str] = []
     length = 0
     while len(lines) < limit and length < max_characters:
-        line, is_complete = _read_line(file)
+        line, is_complete = _read_shortened_line(file)
         if line is None:
             return LineWindow(lines=tuple(lines), lines_passed=skipped + len(lines), is_at_end=True)
         lines.append(line)
@@ -58,17 +58,19 @@ def _skip_lines(file: BinaryIO, count: int) -> int:
     return skipped
 
 
-def _read_line(file: BinaryIO) -> tuple[str | None, bool]:
+def _read_shortened_line(file: BinaryIO) -> tuple[str | None, bool]:
     """Return the next line, shortened for display, and True if its end was found."""
     start = file.readline(_LINE_BYTES)
     if not start:
         return None, True
     if start.endswith(b"\n") or len(start) < _LINE_BYTES:
-        return shorten_line(start.removesuffix(b"\n").decode(errors="replace")), True
+        return shorten_long_line(start.removesuffix(b"\n").decode(errors="replace")), True
     length = len(start)
     while length < _MAX_SCANNED_BYTES:
         rest = file.readline(_CHUNK)
         length += len(rest)
         if not rest or rest.endswith(b"\n"):
-            return shorten_line(start.decode(errors="replace"), length), True
-    return shorten_line(start.decode(errors="replace"), length) + " [and it goes on; stopped here]", False
+            return shorten_long_line(start.decode(errors="replace"), length), True
+    return shorten_long_line(
+        start.decode(errors="replace"), length
+    ) + " [and it goes on; stopped here]", False

@@ -16,8 +16,8 @@ from shoal.core.agents import (
 )
 from shoal.core.errors import AgentRequestRefused
 from shoal.core.identity import AgentIdentity
-from shoal.core.teams import PostedMessage, TeamOperations
-from shoal.core.tools import Tool, ToolContext, ToolOutput, error_output
+from shoal.core.teams import PostedTeamMessage, TeamOperations
+from shoal.core.tools import Tool, ToolContext, ToolOutput, create_tool_error_output
 from shoal.tools.function_tool import tool
 
 SessionMessageSender: TypeAlias = Callable[[str, str, str, AgentIdentity], Awaitable[MessageDeliveryReceipt]]
@@ -102,10 +102,10 @@ def build_send_message_tool(
         else:
             outgoing = _parse_current_message_form(to, message, summary)
         if isinstance(outgoing, str):
-            return error_output(outgoing)
+            return create_tool_error_output(outgoing)
         if outgoing.to.startswith((OTHER_SESSION_PREFIX, OTHER_MACHINE_PREFIX)):
             return await _send_to_other_session(outgoing, send_to_session, context)
-        return await _dispatch_message(outgoing, supervisor, teams, context)
+        return await _dispatch_outgoing_message(outgoing, supervisor, teams, context)
 
     send_message.restrict_inputs(send_message.get_inputs_without(*_OLDER_INPUTS), required=("to", "message"))
     return send_message
@@ -166,12 +166,12 @@ async def _send_to_other_session(
     return _format_delivery_receipts((receipt,), outgoing.summary)
 
 
-async def _dispatch_message(
+async def _dispatch_outgoing_message(
     outgoing: _OutgoingMessage, supervisor: AgentOperations, teams: TeamOperations, context: ToolContext
 ) -> ToolOutput:
     match outgoing.message:
         case str(text):
-            return await _send_text(outgoing, text, supervisor, teams, context)
+            return await _send_text_to_member_or_agent(outgoing, text, supervisor, teams, context)
         case _FyiMessage(text=text):
             posted = await teams.send_message(outgoing.to, text, outgoing.summary, context, fyi=True)
             if posted is None:
@@ -180,7 +180,7 @@ async def _dispatch_message(
                 )
             return _format_posted_messages(posted, outgoing, text, " It wakes nobody.")
         case _ if outgoing.to == "*":
-            return error_output("Only text can be sent to everyone.")
+            return create_tool_error_output("Only text can be sent to everyone.")
         case _ShutdownRequest(reason=reason):
             request_id = await teams.request_shutdown(outgoing.to, reason, context)
             text_for_caller = f"{outgoing.to} is asked to shut down; it is ended if it does not answer."
@@ -199,7 +199,7 @@ async def _dispatch_message(
             return _make_success_output(text_for_caller, request_id=request_id)
 
 
-async def _send_text(
+async def _send_text_to_member_or_agent(
     outgoing: _OutgoingMessage,
     text: str,
     supervisor: AgentOperations,
@@ -224,7 +224,7 @@ def _make_success_output(text: str, **extra: str) -> ToolOutput:
 
 
 def _format_posted_messages(
-    posted: tuple[PostedMessage, ...], outgoing: _OutgoingMessage, text: str, remark: str = ""
+    posted: tuple[PostedTeamMessage, ...], outgoing: _OutgoingMessage, text: str, remark: str = ""
 ) -> ToolOutput:
     sender = posted[0].sender
     names = [each.to for each in posted]

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from shoal.core.errors import WorkspaceError
 from shoal.core.filenames import escape_filename
-from shoal.core.tools import ToolContext, ToolOutput, error_output
+from shoal.core.tools import ToolContext, ToolOutput, create_tool_error_output
 
 _MAX_NAMES = 2000
 
@@ -30,7 +30,7 @@ def report_missing_path(path: Path, context: ToolContext) -> ToolOutput:
     problem = f"{escape_filename(path)} does not exist."
     if not path.parent.is_dir():
         nearest = next((parent for parent in path.parents if parent.is_dir()), Path("/"))
-        return error_output(
+        return create_tool_error_output(
             f"{problem} Neither does its directory; the nearest that does is {escape_filename(nearest)}."
         )
     try:
@@ -41,8 +41,8 @@ def report_missing_path(path: Path, context: ToolContext) -> ToolOutput:
     same_stem = [name for name in names if Path(name).stem == path.stem and name not in close]
     suggestions = [escape_filename(path.parent / name) for name in (*close, *sorted(same_stem)[:3])]
     if suggestions:
-        return error_output(f"{problem} Close to it: {', '.join(suggestions)}.")
-    return error_output(
+        return create_tool_error_output(f"{problem} Close to it: {', '.join(suggestions)}.")
+    return create_tool_error_output(
         f"{problem} The working directory is {escape_filename(context.workspace.cwd)}; "
         "use Glob to find the file."
     )

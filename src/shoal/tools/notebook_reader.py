@@ -23,12 +23,12 @@ def format_notebook(content: bytes) -> ToolOutput | None:
     try:
         notebook = json.loads(content)
         cells = notebook["cells"]
-        parts = [part for number, cell in enumerate(cells) for part in _format_cell(number, cell)]
+        parts = [part for number, cell in enumerate(cells) for part in _format_notebook_cell(number, cell)]
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return None
     if not parts:
         return ToolOutput(content="(a notebook without cells)")
-    return ToolOutput(content=_join_parts(parts))
+    return ToolOutput(content=_join_notebook_parts(parts))
 
 
 def get_notebook_cell_id(number: int, cell: Mapping[str, Any]) -> str:
@@ -36,16 +36,18 @@ def get_notebook_cell_id(number: int, cell: Mapping[str, Any]) -> str:
     return str(cell.get("id") or f"cell-{number}")
 
 
-def _format_cell(number: int, cell: Mapping[str, Any]) -> Iterator[str | ImageBlock]:
+def _format_notebook_cell(number: int, cell: Mapping[str, Any]) -> Iterator[str | ImageBlock]:
     start_tag = f"<cell id={get_notebook_cell_id(number, cell)} type={cell['cell_type']}>"
-    yield f"{start_tag}\n{_join_source(cell['source'])}\n</cell>"
+    yield f"{start_tag}\n{_join_notebook_lines(cell['source'])}\n</cell>"
     for output in cell.get("outputs", ()):
-        yield from _format_output(output)
+        yield from _format_cell_output(output)
 
 
-def _format_output(output: Mapping[str, Any]) -> Iterator[str | ImageBlock]:
+def _format_cell_output(output: Mapping[str, Any]) -> Iterator[str | ImageBlock]:
     if output["output_type"] == "stream":
-        yield _format_output_section(f"output ({output.get('name', 'stdout')})", _join_source(output["text"]))
+        yield _format_output_section(
+            f"output ({output.get('name', 'stdout')})", _join_notebook_lines(output["text"])
+        )
     elif output["output_type"] == "error":
         yield _format_output_section(
             "error", "\n".join(output.get("traceback") or [f"{output['ename']}: {output['evalue']}"])
@@ -53,13 +55,13 @@ def _format_output(output: Mapping[str, Any]) -> Iterator[str | ImageBlock]:
     else:
         data = output.get("data", {})
         if "text/plain" in data:
-            yield _format_output_section("output", _join_source(data["text/plain"]))
+            yield _format_output_section("output", _join_notebook_lines(data["text/plain"]))
         for media_type in ("image/png", "image/jpeg"):
             if media_type in data:
-                yield _decode_image(_join_source(data[media_type]).replace("\n", ""))
+                yield _decode_notebook_image(_join_notebook_lines(data[media_type]).replace("\n", ""))
 
 
-def _decode_image(data: str) -> str | ImageBlock:
+def _decode_notebook_image(data: str) -> str | ImageBlock:
     if len(data) > _MAX_IMAGE_CHARACTERS:
         return f"(a picture of {len(data):,} characters of base64 left out)"
     return image_from_base64(data) or "(a picture that is none left out)"
@@ -73,11 +75,11 @@ def _format_output_section(label: str, text: str) -> str:
     return f"<{label}>\n{text}\n</{label.split(maxsplit=1)[0]}>"
 
 
-def _join_source(source: str | list[str]) -> str:
+def _join_notebook_lines(source: str | list[str]) -> str:
     return source if isinstance(source, str) else "".join(source)
 
 
-def _join_parts(parts: list[str | ImageBlock]) -> str | tuple[TextBlock | ImageBlock, ...]:
+def _join_notebook_parts(parts: list[str | ImageBlock]) -> str | tuple[TextBlock | ImageBlock, ...]:
     blocks: list[TextBlock | ImageBlock] = []
     texts: list[str] = []
     characters_left, images_left = _MAX_TOTAL_CHARACTERS, _MAX_IMAGES

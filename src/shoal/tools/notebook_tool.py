@@ -6,7 +6,7 @@ import json
 from typing import Annotated, Any, Literal
 
 from shoal.core.filenames import escape_filename
-from shoal.core.tools import ToolContext, ToolOutput, error_output
+from shoal.core.tools import ToolContext, ToolOutput, create_tool_error_output
 from shoal.tools.function_tool import tool
 from shoal.tools.missing_paths import report_missing_path, stat_path
 from shoal.tools.notebook_reader import get_notebook_cell_id
@@ -33,18 +33,18 @@ async def notebook_edit(
     path = context.workspace.resolve_path(notebook_path)
     if stat_path(path) is None:
         return report_missing_path(path, context)
-    content = context.workspace.read_for_change(path)
+    content = context.workspace.read_file_for_change(path)
     try:
         notebook, cells = _parse_notebook(content)
         if edit_mode == "insert":
-            cell = _build_cell(notebook, cell_type, new_source, context.ids.new_short_id())
-            summary = _insert_cell(cells, cell_id, cell)
+            cell = _build_notebook_cell(notebook, cell_type, new_source, context.ids.new_short_id())
+            summary = _insert_notebook_cell(cells, cell_id, cell)
         elif edit_mode == "delete":
-            summary = _delete_cell(cells, cell_id)
+            summary = _delete_notebook_cell(cells, cell_id)
         else:
-            summary = _replace_cell(cells, cell_id, cell_type, new_source)
+            summary = _replace_notebook_cell(cells, cell_id, cell_type, new_source)
     except _NotebookEditRefused as refusal:
-        return error_output(f"{escape_filename(path)}: {refusal} Nothing was changed.")
+        return create_tool_error_output(f"{escape_filename(path)}: {refusal} Nothing was changed.")
     indent = "\t" if b"\n\t" in content[:200] else 2 if content.startswith(b"{\n  ") else 1
     context.workspace.write_file(path, _encode_notebook(notebook, indent) + b"\n" * content.endswith(b"\n"))
     return ToolOutput(
@@ -74,7 +74,7 @@ def _parse_notebook(content: bytes) -> tuple[dict[str, Any], list[dict[str, Any]
     return notebook, cells
 
 
-def _find_cell(cells: list[dict[str, Any]], cell_id: str | None) -> int:
+def _find_notebook_cell(cells: list[dict[str, Any]], cell_id: str | None) -> int:
     if cell_id is None:
         raise _NotebookEditRefused("cell_id is missing.")
     for number, cell in enumerate(cells):
@@ -88,12 +88,12 @@ def _find_cell(cells: list[dict[str, Any]], cell_id: str | None) -> int:
     )
 
 
-def _replace_cell(
+def _replace_notebook_cell(
     cells: list[dict[str, Any]], cell_id: str | None, kind: _CellKind | None, source: str
 ) -> str:
-    number = _find_cell(cells, cell_id)
+    number = _find_notebook_cell(cells, cell_id)
     cell = cells[number]
-    cell["source"] = _split_source(source)
+    cell["source"] = _split_cell_source(source)
     if kind is not None:
         cell["cell_type"] = kind
     if cell["cell_type"] == "code":
@@ -104,18 +104,18 @@ def _replace_cell(
     return f"Replaced cell {get_notebook_cell_id(number, cell)}"
 
 
-def _delete_cell(cells: list[dict[str, Any]], cell_id: str | None) -> str:
-    number = _find_cell(cells, cell_id)
+def _delete_notebook_cell(cells: list[dict[str, Any]], cell_id: str | None) -> str:
+    number = _find_notebook_cell(cells, cell_id)
     return f"Deleted cell {get_notebook_cell_id(number, cells.pop(number))}"
 
 
-def _insert_cell(cells: list[dict[str, Any]], previous_id: str | None, cell: dict[str, Any]) -> str:
-    number = 0 if previous_id is None else _find_cell(cells, previous_id) + 1
+def _insert_notebook_cell(cells: list[dict[str, Any]], previous_id: str | None, cell: dict[str, Any]) -> str:
+    number = 0 if previous_id is None else _find_notebook_cell(cells, previous_id) + 1
     cells.insert(number, cell)
     return f"Inserted cell {get_notebook_cell_id(number, cell)}"
 
 
-def _build_cell(
+def _build_notebook_cell(
     notebook: dict[str, Any], kind: _CellKind | None, source: str, cell_id: str
 ) -> dict[str, Any]:
     if kind is None:
@@ -129,8 +129,8 @@ def _build_cell(
         cell |= {"execution_count": None, "metadata": {}, "outputs": []}
     else:
         cell["metadata"] = {}
-    return {**cell, "source": _split_source(source)}
+    return {**cell, "source": _split_cell_source(source)}
 
 
-def _split_source(source: str) -> list[str]:
+def _split_cell_source(source: str) -> list[str]:
     return source.splitlines(keepends=True)

@@ -26,11 +26,11 @@ _HEADERS = {
 }
 
 
-class PageFetchRefused(ShoalError):
+class WebPageFetchRefused(ShoalError):
     """The page was not fetched; the text is for the model."""
 
 
-class FetchedPage(Struct, frozen=True, kw_only=True):
+class FetchedWebPage(Struct, frozen=True, kw_only=True):
     url: str
     """URL after redirects."""
     status: int
@@ -51,8 +51,8 @@ class CrossHostRedirect(Struct, frozen=True, kw_only=True):
     target: str
 
 
-async def fetch_page(url: str, *, allow_private: bool) -> FetchedPage | CrossHostRedirect:
-    """Fetch a page. Raises `FetchRefused`. The caller sets the deadline."""
+async def fetch_web_page(url: str, *, allow_private: bool) -> FetchedWebPage | CrossHostRedirect:
+    """Fetch a page. Raises `WebPageFetchRefused`. The caller sets the deadline."""
     import httpx
 
     async with httpx.AsyncClient(
@@ -61,13 +61,13 @@ async def fetch_page(url: str, *, allow_private: bool) -> FetchedPage | CrossHos
         for _ in range(MAX_REDIRECTS + 1):
             parts = parse_page_url(url)
             response = await _request_page(client, parts, allow_private=allow_private)
-            if isinstance(response, FetchedPage):
+            if isinstance(response, FetchedWebPage):
                 return response
             target = urljoin(url, response.target)
             if not _is_same_host(parts, parse_page_url(target)):
                 return CrossHostRedirect(status=response.status, target=target)
             url = target
-    raise PageFetchRefused(f"{url} redirects more than {MAX_REDIRECTS} times.")
+    raise WebPageFetchRefused(f"{url} redirects more than {MAX_REDIRECTS} times.")
 
 
 def parse_page_url(url: str) -> SplitResult:
@@ -75,16 +75,16 @@ def parse_page_url(url: str) -> SplitResult:
         parts = urlsplit(url)
         _ = parts.port
     except ValueError as error:
-        raise PageFetchRefused(f"{url!r} is not an address of a page: {error}.") from error
+        raise WebPageFetchRefused(f"{url!r} is not an address of a page: {error}.") from error
     if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise PageFetchRefused(
+        raise WebPageFetchRefused(
             f"{url!r} cannot be fetched: give a whole address that starts with https:// or http://."
         )
     if parts.username is not None:
-        raise PageFetchRefused("An address with a user name or password in it is not fetched.")
+        raise WebPageFetchRefused("An address with a user name or password in it is not fetched.")
     if not parts.hostname.isascii():
         # Domain rules are written in ASCII, and DNS lookup maps other letters to ASCII.
-        raise PageFetchRefused(
+        raise WebPageFetchRefused(
             f"The host {parts.hostname} is not in ASCII: write it as {_encode_idna(parts.hostname)}."
         )
     return parts
@@ -117,20 +117,22 @@ def _is_same_host(first: SplitResult, other: SplitResult) -> bool:
 
 async def _request_page(
     client: httpx.AsyncClient, parts: SplitResult, *, allow_private: bool
-) -> FetchedPage | CrossHostRedirect:
+) -> FetchedWebPage | CrossHostRedirect:
     import httpx
 
     assert parts.hostname is not None
-    addresses = await _resolve_host(parts.hostname, parts.port or 0)
-    if not allow_private and (private := [a for a in addresses if not is_public_address(a)]):
-        raise PageFetchRefused(
+    addresses = await _resolve_host_addresses(parts.hostname, parts.port or 0)
+    if not allow_private and (private := [a for a in addresses if not is_public_ip_address(a)]):
+        raise WebPageFetchRefused(
             f"{parts.hostname} is at {private[0]}, which is not a public address: pages of this machine and "
             "its network are not fetched. Ask the person, or use a shell command if that is allowed."
         )
     try:
         url = httpx.URL(parts.geturl()).copy_with(fragment=None)
     except (httpx.InvalidURL, UnicodeError) as error:
-        raise PageFetchRefused(f"{parts.geturl()[:200]!r} is not an address of a page: {error}.") from error
+        raise WebPageFetchRefused(
+            f"{parts.geturl()[:200]!r} is not an address of a page: {error}."
+        ) from error
     problem = ""
     for address in addresses:
         # Connects to the address that was checked: a second lookup could return another.
@@ -146,16 +148,18 @@ async def _request_page(
             problem = str(error)
             continue
         except httpx.HTTPError as error:
-            raise PageFetchRefused(
+            raise WebPageFetchRefused(
                 f"{parts.geturl()} could not be fetched: {_describe_http_error(error)}."
             ) from error
         try:
-            return await _read_response(response, parts.geturl())
+            return await _read_page_response(response, parts.geturl())
         except httpx.HTTPError as error:
-            raise PageFetchRefused(f"{parts.geturl()} broke off: {_describe_http_error(error)}.") from error
+            raise WebPageFetchRefused(
+                f"{parts.geturl()} broke off: {_describe_http_error(error)}."
+            ) from error
         finally:
             await response.aclose()
-    raise PageFetchRefused(f"No connection to {parts.netloc}: {problem}.")
+    raise WebPageFetchRefused(f"No connection to {parts.netloc}: {problem}.")
 
 
 def _describe_http_error(error: Exception) -> str:
@@ -166,15 +170,15 @@ def _build_timeout_extension(client: httpx.AsyncClient) -> dict[str, Any]:
     return {"timeout": client.timeout.as_dict()}
 
 
-async def _resolve_host(host: str, port: int) -> Sequence[str]:
+async def _resolve_host_addresses(host: str, port: int) -> Sequence[str]:
     try:
         found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
     except (OSError, UnicodeError) as error:
-        raise PageFetchRefused(f"The host {host} is not known: {error}.") from error
+        raise WebPageFetchRefused(f"The host {host} is not known: {error}.") from error
     return list(dict.fromkeys(str(entry[4][0]) for entry in found))
 
 
-def is_public_address(address: str) -> bool:
+def is_public_ip_address(address: str) -> bool:
     """Return True if an address, and any address embedded in it, is on the public internet."""
     from ipaddress import IPv6Address, ip_address
 
@@ -186,10 +190,10 @@ def is_public_address(address: str) -> bool:
     embedded = [parsed.ipv4_mapped, parsed.sixtofour, *(parsed.teredo or ())]
     if parsed.packed.startswith(bytes.fromhex("0064ff9b")):
         embedded.append(ip_address(parsed.packed[-4:]))
-    return all(each is None or is_public_address(str(each)) for each in embedded)
+    return all(each is None or is_public_ip_address(str(each)) for each in embedded)
 
 
-async def _read_response(response: httpx.Response, url: str) -> FetchedPage | CrossHostRedirect:
+async def _read_page_response(response: httpx.Response, url: str) -> FetchedWebPage | CrossHostRedirect:
     if response.status_code in _REDIRECT_STATUSES and "location" in response.headers:
         return CrossHostRedirect(status=response.status_code, target=response.headers["location"])
     body = bytearray()
@@ -203,11 +207,11 @@ async def _read_response(response: httpx.Response, url: str) -> FetchedPage | Cr
                 raw if decompressor is None else decompressor.decompress(raw, MAX_BODY_BYTES + 1 - len(body))
             )
         except zlib.error as error:
-            raise PageFetchRefused(f"{url} sent broken compressed data: {error}.") from error
+            raise WebPageFetchRefused(f"{url} sent broken compressed data: {error}.") from error
         if len(body) > MAX_BODY_BYTES:
             break
     declared_size = response.headers.get("content-length", "")
-    return FetchedPage(
+    return FetchedWebPage(
         url=url,
         status=response.status_code,
         reason=response.reason_phrase,

@@ -8,7 +8,7 @@ from typing import BinaryIO
 
 from shoal.core.errors import MissingPackageExtra
 from shoal.core.filenames import escape_filename
-from shoal.core.tools import ToolOutput, error_output
+from shoal.core.tools import ToolOutput, create_tool_error_output
 
 MAX_PAGES = 20
 _MAX_OUTPUT_CHARACTERS = 100_000
@@ -28,15 +28,15 @@ def read_pdf_text(path: Path, file: BinaryIO, pages: str | None) -> ToolOutput:
     try:
         reader = pypdf.PdfReader(file)
         if reader.is_encrypted and not reader.decrypt(""):
-            return error_output(f"{escape_filename(path)} is a PDF file locked with a password.")
+            return create_tool_error_output(f"{escape_filename(path)} is a PDF file locked with a password.")
         count = len(reader.pages)
         page_numbers = _parse_page_range(pages, count)
         if isinstance(page_numbers, str):
-            return error_output(f"{escape_filename(path)}: {page_numbers}")
+            return create_tool_error_output(f"{escape_filename(path)}: {page_numbers}")
         texts = [(number, reader.pages[number - 1].extract_text().strip()) for number in page_numbers]
     except Exception as error:  # noqa: BLE001 - the reader raises anything for a damaged PDF
-        return error_output(f"{escape_filename(path)} is a PDF file that cannot be read: {error}")
-    return _format_pages(path, texts, count)
+        return create_tool_error_output(f"{escape_filename(path)} is a PDF file that cannot be read: {error}")
+    return _format_pdf_pages(path, texts, count)
 
 
 def _parse_page_range(pages: str | None, count: int) -> range | str:
@@ -55,9 +55,9 @@ def _parse_page_range(pages: str | None, count: int) -> range | str:
     return range(first, min(last, count) + 1)
 
 
-def _format_pages(path: Path, texts: list[tuple[int, str]], count: int) -> ToolOutput:
+def _format_pdf_pages(path: Path, texts: list[tuple[int, str]], count: int) -> ToolOutput:
     if not any(text for _, text in texts):
-        return error_output(
+        return create_tool_error_output(
             f"{escape_filename(path)} has no text on these of its {count} pages; they may be pictures."
         )
     content = "\n\n".join(

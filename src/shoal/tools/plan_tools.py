@@ -13,7 +13,7 @@ from shoal.core.identity import AgentIdentity
 from shoal.core.ids import IdGenerator
 from shoal.core.permissions import PermissionMode
 from shoal.core.questions import Answer, DenyAnswer, PlanApprovalAnswer, PlanApprovalQuestion
-from shoal.core.tools import Tool, ToolContext, ToolOutput, error_output
+from shoal.core.tools import Tool, ToolContext, ToolOutput, create_tool_error_output
 from shoal.tools.function_tool import tool
 
 PlanApprover: TypeAlias = Literal["auto", "lead", "user"]
@@ -86,10 +86,10 @@ class AgentPlan:
             self._path = None if path.exists() else path
         return self._path
 
-    def save(self, plan: str) -> None:
+    def save_plan_file(self, plan: str) -> None:
         self._write_file(self.path, plan.encode("utf-8", "replace"))
 
-    def load(self) -> str:
+    def load_plan_file(self) -> str:
         """Return the plan from its file, or "" if there is none."""
         try:
             return self.path.read_text(encoding="utf-8", errors="replace")
@@ -134,12 +134,12 @@ def build_plan_tools(get_plan: Callable[[AgentIdentity], AgentPlan]) -> tuple[To
         if permissions.mode != "plan":
             return ToolOutput(content="You are not in plan mode; go on.", data={"mode": permissions.mode})
         if plan is not None:
-            agent_plan.save(plan)
-        text = agent_plan.load()
+            agent_plan.save_plan_file(plan)
+        text = agent_plan.load_plan_file()
         if not text.strip():
-            return error_output("There is no plan yet: give it as `plan`.")
+            return create_tool_error_output("There is no plan yet: give it as `plan`.")
         if permissions.is_plan_voluntary:
-            return _format_plan_exit(permissions.leave_plan_mode(), agent_plan)
+            return _report_plan_mode_exit(permissions.leave_plan_mode(), agent_plan)
         tool_uses = tuple(f"{use.tool}: {use.prompt}" for use in allowedPrompts or ())
         return _apply_plan_answer(
             await _request_plan_approval(agent_plan, text, tool_uses, context), agent_plan
@@ -158,7 +158,7 @@ async def _request_plan_approval(
     if agent_plan.get_approver() == "auto":
         return PlanApprovalAnswer(digest=compute_plan_digest(plan), by="policy")
     # Each presentation is a new question: an answer to an earlier one cannot approve this one.
-    return await context.question_broker.ask_person(
+    return await context.question_broker.ask_person_or_deny(
         PlanApprovalQuestion(
             id=context.ids.new_short_id(),
             agent=context.agent.agent,
@@ -173,21 +173,23 @@ async def _request_plan_approval(
 def _apply_plan_answer(answer: Answer, agent_plan: AgentPlan) -> ToolOutput:
     match answer:
         case PlanApprovalAnswer(digest=digest, mode=mode):
-            if digest != compute_plan_digest(agent_plan.load()):
-                return error_output(
+            if digest != compute_plan_digest(agent_plan.load_plan_file()):
+                return create_tool_error_output(
                     "The plan has changed since it was presented, so the approval does not count for it. "
                     "You are still in plan mode: present the plan again."
                 )
             new_mode = agent_plan.permissions.leave_plan_mode(mode)
             agent_plan.on_approved(new_mode)
-            return _format_plan_exit(new_mode, agent_plan, digest)
+            return _report_plan_mode_exit(new_mode, agent_plan, digest)
         case DenyAnswer(reason=reason):
-            return error_output(f"The plan is not approved: {reason} You are still in plan mode.")
+            return create_tool_error_output(f"The plan is not approved: {reason} You are still in plan mode.")
         case _:
-            return error_output("The answer was not about the plan. You are still in plan mode.")
+            return create_tool_error_output("The answer was not about the plan. You are still in plan mode.")
 
 
-def _format_plan_exit(mode: PermissionMode, agent_plan: AgentPlan, digest: str | None = None) -> ToolOutput:
+def _report_plan_mode_exit(
+    mode: PermissionMode, agent_plan: AgentPlan, digest: str | None = None
+) -> ToolOutput:
     agent_plan.on_mode_changed(mode)
     intro = "You have left plan mode" if digest is None else "The plan is approved"
     return ToolOutput(

@@ -15,7 +15,7 @@ from shoal.tools.terminal_text import decode_terminal_text
 _MAX_OUTPUT_BYTES = 32 * 1024 * 1024
 
 
-class SubprocessTimeout(ProcessError):
+class PythonSubprocessTimeout(ProcessError):
     """The subprocess was killed at its deadline."""
 
 
@@ -24,7 +24,7 @@ async def run_python_subprocess(
 ) -> tuple[int, str]:
     """Run Python (standard library only) with `text` as its input; return its exit status and output.
 
-    Raises `SubprocessTimeout` or another `ProcessError`.
+    Raises `PythonSubprocessTimeout` or another `ProcessError`.
     """
     import tempfile
 
@@ -49,7 +49,7 @@ async def run_python_subprocess(
                 pipe.close_writer()
             status = await _wait_until_deadline(process, context, seconds)
     finally:
-        pipe.finish()
+        pipe.read_rest_and_close()
     return status, decode_terminal_text(bytes(output))
 
 
@@ -58,6 +58,6 @@ async def _wait_until_deadline(process: Process, context: ToolContext, seconds: 
         async with context.clock.deadline(seconds):
             return await process.wait()
     except TimeoutError:
-        raise SubprocessTimeout(f"It was not done after {seconds:g} s.") from None
+        raise PythonSubprocessTimeout(f"It was not done after {seconds:g} s.") from None
     finally:
         await process.stop(grace=0)

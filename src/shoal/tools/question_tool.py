@@ -7,19 +7,19 @@ from typing import Annotated
 from msgspec import Meta, Struct
 
 from shoal.core.questions import ChoiceAnswer, ChoiceOption, ChoiceQuestion, DenyAnswer, MultipleChoice
-from shoal.core.tools import Tool, ToolContext, ToolOutput, error_output
+from shoal.core.tools import Tool, ToolContext, ToolOutput, create_tool_error_output
 from shoal.tools.function_tool import tool
 
 
-class QuestionOptionInput(Struct, frozen=True, kw_only=True):
+class UserQuestionOptionInput(Struct, frozen=True, kw_only=True):
     label: Annotated[str, Meta(min_length=1, description="The choice, in one to five words.")]
     description: Annotated[str, Meta(description="What choosing it means.")] = ""
 
 
-class QuestionInput(Struct, frozen=True, kw_only=True, rename="camel"):
+class UserQuestionInput(Struct, frozen=True, kw_only=True, rename="camel"):
     question: Annotated[str, Meta(min_length=1, description="The whole question.")]
     header: Annotated[str, Meta(description="One or two words above it.")]
-    options: Annotated[list[QuestionOptionInput], Meta(min_length=2, max_length=4)]
+    options: Annotated[list[UserQuestionOptionInput], Meta(min_length=2, max_length=4)]
     multi_select: Annotated[bool, Meta(description="Several options may be chosen.")] = False
 
 
@@ -29,16 +29,18 @@ def get_question_tools() -> tuple[Tool, ...]:
 
 @tool(name="AskUserQuestion", deadline=None)
 async def ask_user_question(
-    questions: Annotated[list[QuestionInput], Meta(min_length=1, max_length=4)], context: ToolContext
+    questions: Annotated[list[UserQuestionInput], Meta(min_length=1, max_length=4)], context: ToolContext
 ) -> ToolOutput:
     """Ask the person up to four questions, each with two to four choices, and wait for the answers.
 
     For decisions that are theirs and that you cannot settle by looking. They may answer in their own words.
     """
-    duplicate = _find_duplicate([question.question for question in questions])
+    duplicate = _find_duplicate_question([question.question for question in questions])
     if duplicate is not None:
-        return error_output(f"The question {duplicate!r} is there twice: answers are given by question.")
-    answer = await context.question_broker.ask_person(
+        return create_tool_error_output(
+            f"The question {duplicate!r} is there twice: answers are given by question."
+        )
+    answer = await context.question_broker.ask_person_or_deny(
         ChoiceQuestion(
             id=context.call_id,
             agent=context.agent.agent,
@@ -65,12 +67,12 @@ async def ask_user_question(
                 content="The person answered:\n" + "\n".join(lines), data={"answers": dict(answers)}
             )
         case DenyAnswer(reason=reason):
-            return error_output(
+            return create_tool_error_output(
                 f"There is no answer: {reason}. Go on without it, or say what you need to know."
             )
         case _:
-            return error_output("The question was not answered with a choice.")
+            return create_tool_error_output("The question was not answered with a choice.")
 
 
-def _find_duplicate(questions: list[str]) -> str | None:
+def _find_duplicate_question(questions: list[str]) -> str | None:
     return next((question for question in questions if questions.count(question) > 1), None)

@@ -12,16 +12,16 @@ from msgspec import Meta, Struct
 
 from shoal.core.filenames import escape_filename
 from shoal.core.messages import Base64ImageSource, ImageBlock, TextBlock
-from shoal.core.tools import ToolContext, ToolOutput, error_output
+from shoal.core.tools import ToolContext, ToolOutput, create_tool_error_output
 from shoal.tools.function_tool import tool
 from shoal.tools.images import detect_image_type
 from shoal.tools.line_window import LineWindow, read_line_window
 from shoal.tools.missing_paths import report_missing_path, stat_path
 from shoal.tools.text_files import (
     TextFile,
-    describe_file_kind,
+    describe_binary_file_kind,
+    format_numbered_lines,
     is_binary_content,
-    number_lines,
     parse_text_file,
     split_lines,
 )
@@ -57,7 +57,7 @@ async def read_tool(
         return _refuse_directory(path)
     requested = _ReadRange(first=max(1, offset or 1), limit=limit or MAX_LINES, pages=pages)
     with context.workspace.open_file(path) as file:
-        return await _read_content(context, path, file, requested)
+        return await _read_content_by_kind(context, path, file, requested)
 
 
 class _ReadRange(Struct, frozen=True, kw_only=True):
@@ -66,7 +66,7 @@ class _ReadRange(Struct, frozen=True, kw_only=True):
     pages: str | None
 
 
-async def _read_content(
+async def _read_content_by_kind(
     context: ToolContext, path: Path, file: BinaryIO, requested: _ReadRange
 ) -> ToolOutput:
     start = file.read(_SNIFFED_BYTES)
@@ -78,7 +78,7 @@ async def _read_content(
 
         return await asyncio.to_thread(read_pdf_text, path, file, requested.pages)
     if is_binary_content(start):
-        return _refuse_binary(path, start, size)
+        return _refuse_binary_file(path, start, size)
     if size > MAX_WHOLE_BYTES:
         return await _read_line_range(path, file, size, requested)
     return _format_whole_file(path, context.workspace.read_file(path), requested)
@@ -93,25 +93,27 @@ def _format_whole_file(path: Path, content: bytes, requested: _ReadRange) -> Too
             return output
     text_file = parse_text_file(content)
     if text_file is None:
-        return _refuse_binary(path, content[:_SNIFFED_BYTES], len(content))
-    return _format_lines(path, text_file, requested.first, requested.limit)
+        return _refuse_binary_file(path, content[:_SNIFFED_BYTES], len(content))
+    return _format_numbered_lines(path, text_file, requested.first, requested.limit)
 
 
-def _refuse_binary(path: Path, start: bytes, size: int) -> ToolOutput:
-    return error_output(
-        f"{escape_filename(path)} is {describe_file_kind(start)} of {size:,} bytes "
+def _refuse_binary_file(path: Path, start: bytes, size: int) -> ToolOutput:
+    return create_tool_error_output(
+        f"{escape_filename(path)} is {describe_binary_file_kind(start)} of {size:,} bytes "
         "and cannot be shown as text. "
         "Look at it with a command made for its kind."
     )
 
 
-def _format_lines(path: Path, file: TextFile, first: int, limit: int) -> ToolOutput:
+def _format_numbered_lines(path: Path, file: TextFile, first: int, limit: int) -> ToolOutput:
     lines = split_lines(file.text)
     if not lines:
         return ToolOutput(content=f"({escape_filename(path)} exists and is empty)")
     if first > len(lines):
-        return error_output(f"{escape_filename(path)} has {len(lines):,} lines; there is no line {first:,}.")
-    text = number_lines(lines[first - 1 : first - 1 + limit], first)
+        return create_tool_error_output(
+            f"{escape_filename(path)} has {len(lines):,} lines; there is no line {first:,}."
+        )
+    text = format_numbered_lines(lines[first - 1 : first - 1 + limit], first)
     last = min(first - 1 + limit, len(lines))
     if len(text) > MAX_OUTPUT_CHARACTERS:
         text = text[: text.rfind("\n", 0, MAX_OUTPUT_CHARACTERS)]
@@ -130,7 +132,7 @@ async def _read_line_range(path: Path, file: BinaryIO, size: int, requested: _Re
         read_line_window, file, first, requested.limit, MAX_OUTPUT_CHARACTERS
     )
     if not window.lines:
-        return error_output(
+        return create_tool_error_output(
             f"{escape_filename(path)} has {window.lines_passed:,} lines; there is no line {first:,}."
         )
     last = first + len(window.lines) - 1
@@ -143,7 +145,7 @@ async def _read_line_range(path: Path, file: BinaryIO, size: int, requested: _Re
 
 def _read_image(path: Path, media_type: str, size: int, context: ToolContext) -> ToolOutput:
     if size > MAX_IMAGE_BYTES:
-        return error_output(
+        return create_tool_error_output(
             f"{escape_filename(path)} is a picture ({media_type}) of {size:,} bytes; "
             f"{MAX_IMAGE_BYTES:,} can be shown. "
             "Make a smaller copy with a command and read that."
@@ -161,11 +163,11 @@ def _refuse_directory(path: Path) -> ToolOutput:
     try:
         names = sorted(escape_filename(entry.name) + "/" * entry.is_dir() for entry in path.iterdir())
     except OSError as error:
-        return error_output(
+        return create_tool_error_output(
             f"{escape_filename(path)} is a directory that cannot be listed: {error.strerror}."
         )
     listing = "\n".join(names[:_MAX_LISTED_NAMES])
     rest = f"\n… and {len(names) - _MAX_LISTED_NAMES:,} more" if len(names) > _MAX_LISTED_NAMES else ""
-    return error_output(
+    return create_tool_error_output(
         f"{escape_filename(path)} is a directory of {len(names):,} entries, not a file:\n{listing}{rest}"
     )

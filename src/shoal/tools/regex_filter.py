@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from shoal.core.errors import ProcessError, ShoalError
 from shoal.core.tools import ToolContext
-from shoal.tools.python_subprocess import SubprocessTimeout, run_python_subprocess
+from shoal.tools.python_subprocess import PythonSubprocessTimeout, run_python_subprocess
 
 _TIMEOUT = 5.0
 _SCRIPT = r"""
@@ -23,13 +23,13 @@ class InvalidRegex(ShoalError):
     """The regular expression is invalid or too slow; the text is for the model."""
 
 
-async def filter_lines(text: str, pattern: str, context: ToolContext) -> str:
+async def filter_lines_by_regex(text: str, pattern: str, context: ToolContext) -> str:
     """Return the lines that match. Runs in a subprocess, because a pattern can take forever."""
     try:
         status, output = await run_python_subprocess(
             ("-c", _SCRIPT, pattern), text, context, seconds=_TIMEOUT
         )
-    except SubprocessTimeout:
+    except PythonSubprocessTimeout:
         raise InvalidRegex(f"`filter` was not done after {_TIMEOUT:g} s: use a simpler pattern.") from None
     except ProcessError as error:
         raise InvalidRegex(f"The output could not be searched. {error}") from error

@@ -11,7 +11,7 @@ from shoal.core.errors import ShoalError
 from shoal.core.mcp_servers import format_mcp_tool_name
 from shoal.core.messages import ImageBlock, TextBlock
 from shoal.core.model_requests import ToolSchema
-from shoal.core.tools import ToolContext, ToolOutput, error_output
+from shoal.core.tools import ToolContext, ToolOutput, create_tool_error_output
 from shoal.tools.images import image_from_base64
 from shoal.tools.mcp.client_context import ListedMcpTool
 
@@ -26,7 +26,7 @@ class RelayedMcpServerError(ShoalError):
     """The server refused a request or sent an invalid answer."""
 
 
-class RelayedMcpServer:
+class DrivingProgramMcpServer:
     """One MCP server inside the controlling program. Callers set the deadlines."""
 
     def __init__(self, name: str, relay: MessageRelay, *, version: str) -> None:
@@ -36,12 +36,12 @@ class RelayedMcpServer:
         self._request_ids = count(1)
 
     async def list_tools(self, deadline: float) -> tuple[RelayedMcpTool, ...]:
-        """Initialize the server and return its tools. Raises `RelayedServerError`."""
+        """Initialize the server and return its tools. Raises `RelayedMcpServerError`."""
         client_info = {"name": "shoal", "version": self._version}
         parameters = {"protocolVersion": PROTOCOL_VERSION, "capabilities": {}, "clientInfo": client_info}
         answer = await self._send_request("initialize", parameters)
         await self._relay(self.name, {"jsonrpc": "2.0", "method": "notifications/initialized"})
-        if "tools" not in _to_mapping(answer.get("capabilities")):
+        if "tools" not in _mapping_or_empty(answer.get("capabilities")):
             return ()
         tools: list[RelayedMcpTool] = []
         cursor: object = None
@@ -49,7 +49,7 @@ class RelayedMcpServer:
             page = await self._send_request("tools/list", {} if cursor is None else {"cursor": cursor})
             listed = page.get("tools")
             tools += [
-                RelayedMcpTool(self, _parse_listed_tool(self.name, each), deadline)
+                RelayedMcpTool(self, _parse_listed_mcp_tool(self.name, each), deadline)
                 for each in (listed if isinstance(listed, list) else ())
                 if isinstance(each, Mapping) and isinstance(each.get("name"), str)
             ]
@@ -59,7 +59,7 @@ class RelayedMcpServer:
         return tuple(tools)
 
     async def call_tool(self, tool: str, arguments: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Call a tool. Raises `RelayedServerError`."""
+        """Call a tool. Raises `RelayedMcpServerError`."""
         return await self._send_request("tools/call", {"name": tool, "arguments": dict(arguments)})
 
     async def _send_request(self, method: str, parameters: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -67,7 +67,7 @@ class RelayedMcpServer:
         message = {"jsonrpc": "2.0", "id": request_id, "method": method, "params": dict(parameters)}
         answer = await self._relay(self.name, message)
         if (error := answer.get("error")) is not None:
-            reason = _to_mapping(error).get("message") or error
+            reason = _mapping_or_empty(error).get("message") or error
             raise RelayedMcpServerError(f"The MCP server {self.name} refused {method}: {reason}")
         if not isinstance(result := answer.get("result"), Mapping):
             raise RelayedMcpServerError(f"The MCP server {self.name} answered {method} with nothing of use.")
@@ -77,7 +77,7 @@ class RelayedMcpServer:
 class RelayedMcpTool:
     """Tool of a relayed server. Its read-only hint only affects call order; permission is still required."""
 
-    def __init__(self, server: RelayedMcpServer, listed: ListedMcpTool, deadline: float) -> None:
+    def __init__(self, server: DrivingProgramMcpServer, listed: ListedMcpTool, deadline: float) -> None:
         self.server = server
         self.listed = listed
         self.schema = listed.schema
@@ -92,12 +92,12 @@ class RelayedMcpTool:
         try:
             return parse_relayed_tool_result(await self.server.call_tool(self.listed.name, arguments))
         except RelayedMcpServerError as error:
-            return error_output(str(error))
+            return create_tool_error_output(str(error))
 
 
 def parse_relayed_tool_result(result: Mapping[str, Any]) -> ToolOutput:
     content = result.get("content")
-    blocks = tuple(_parse_content_block(each) for each in (content if isinstance(content, list) else ()))
+    blocks = tuple(_parse_mcp_content_block(each) for each in (content if isinstance(content, list) else ()))
     data = result.get("structuredContent")
     only_block = blocks[0] if len(blocks) == 1 else None
     return ToolOutput(
@@ -113,7 +113,7 @@ def _format_json(data: object) -> str:
     return json.dumps(data, ensure_ascii=False, indent=1)
 
 
-def _parse_content_block(raw: object) -> TextBlock | ImageBlock:
+def _parse_mcp_content_block(raw: object) -> TextBlock | ImageBlock:
     match raw:
         case {"type": "text", "text": str(text)}:
             return TextBlock(text=text)
@@ -122,14 +122,14 @@ def _parse_content_block(raw: object) -> TextBlock | ImageBlock:
         case {"type": "resource", "resource": {"text": str(text), "uri": uri}}:
             return TextBlock(text=f"[{uri}]\n{text}")
         case {"type": "resource_link", "uri": uri}:
-            return TextBlock(text=f"[resource {_to_mapping(raw).get('name') or uri} ({uri})]")
+            return TextBlock(text=f"[resource {_mapping_or_empty(raw).get('name') or uri} ({uri})]")
         case {"type": kind}:
             return TextBlock(text=f"[{kind} that cannot be shown]")
         case _:
             return TextBlock(text=f"[content that is none: {str(raw)[:100]}]")
 
 
-def _parse_listed_tool(server: str, raw: Mapping[str, Any]) -> ListedMcpTool:
+def _parse_listed_mcp_tool(server: str, raw: Mapping[str, Any]) -> ListedMcpTool:
     schema = raw.get("inputSchema")
     return ListedMcpTool(
         name=raw["name"],
@@ -138,9 +138,9 @@ def _parse_listed_tool(server: str, raw: Mapping[str, Any]) -> ListedMcpTool:
             description=str(raw.get("description") or ""),
             input_schema=schema if isinstance(schema, Mapping) else {"type": "object", "properties": {}},
         ),
-        reads_only=_to_mapping(raw.get("annotations")).get("readOnlyHint") is True,
+        reads_only=_mapping_or_empty(raw.get("annotations")).get("readOnlyHint") is True,
     )
 
 
-def _to_mapping(raw: object) -> Mapping[str, Any]:
+def _mapping_or_empty(raw: object) -> Mapping[str, Any]:
     return raw if isinstance(raw, Mapping) else {}

@@ -63,7 +63,7 @@ async def run_ripgrep(
             os.close(write_fd)
         has_ended = False
         try:
-            output = await _read_pipe(pipe, max_bytes + 1)
+            output = await _read_pipe_up_to_limit(pipe, max_bytes + 1)
             is_truncated = len(output) > max_bytes
             status = await (process.stop(grace=0.1) if is_truncated else process.wait())
             has_ended = True
@@ -77,7 +77,7 @@ async def run_ripgrep(
     )
 
 
-async def _read_pipe(pipe: object, max_bytes: int) -> bytes:
+async def _read_pipe_up_to_limit(pipe: object, max_bytes: int) -> bytes:
     reader = asyncio.StreamReader(limit=_CHUNK)
     loop = asyncio.get_running_loop()
     transport, _ = await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), pipe)

@@ -9,7 +9,7 @@ from msgspec import Meta
 
 from shoal.core.ids import LEAD_ID
 from shoal.core.schedules import ScheduleOccurrence, Scheduler
-from shoal.core.tools import Tool, ToolContext, ToolOutput, error_output
+from shoal.core.tools import Tool, ToolContext, ToolOutput, create_tool_error_output
 from shoal.tools.function_tool import tool
 
 SCHEDULE_TOOLS = ("CronCreate", "CronList", "CronDelete")
@@ -43,18 +43,19 @@ def _build_cron_create_tool(scheduler: Scheduler, *, attended: bool) -> Tool:
         """Have a prompt come to you at set times, as long as this session lives. It comes when you are not
         busy; times missed meanwhile come once. A schedule runs out after seven days."""
         if context.agent.agent != LEAD_ID:
-            return error_output(_LEAD_ONLY)
+            return create_tool_error_output(_LEAD_ONLY)
         occurrence = scheduler.create_schedule(context.agent.agent, cron, prompt, recurring=recurring)
-        duration = f"until {_format_time(occurrence.schedule.expires_at)}" if recurring else "once"
+        duration = f"until {_format_local_time(occurrence.schedule.expires_at)}" if recurring else "once"
         lines = [
-            f"Schedule {occurrence.schedule.id} is kept: next at {_format_time(occurrence.at)}, {duration}."
+            f"Schedule {occurrence.schedule.id} is kept: "
+            f"next at {_format_local_time(occurrence.at)}, {duration}."
         ]
         if not attended:
             lines.append(
                 "This run is not kept open for it: it ends when its work is done, whether the time has come "
                 "or not. A session that is resumed has its schedules again."
             )
-        return ToolOutput(content="\n".join(lines), data=_encode_schedule(occurrence))
+        return ToolOutput(content="\n".join(lines), data=_encode_schedule_occurrence(occurrence))
 
     return cron_create
 
@@ -65,8 +66,8 @@ def _build_cron_list_tool(scheduler: Scheduler) -> Tool:
         """List your schedules and when each comes next."""
         schedules = scheduler.list_schedules()
         return ToolOutput(
-            content="\n".join(map(_format_schedule, schedules)) or "There are no schedules.",
-            data={"schedules": [_encode_schedule(each) for each in schedules]},
+            content="\n".join(map(_format_schedule_occurrence, schedules)) or "There are no schedules.",
+            data={"schedules": [_encode_schedule_occurrence(each) for each in schedules]},
         )
 
     return cron_list
@@ -80,22 +81,22 @@ def _build_cron_delete_tool(scheduler: Scheduler) -> Tool:
     ) -> ToolOutput:
         """End a schedule."""
         if context.agent.agent != LEAD_ID:
-            return error_output(_LEAD_ONLY)
+            return create_tool_error_output(_LEAD_ONLY)
         deleted = scheduler.delete_schedule(id)
         return ToolOutput(content=f"Schedule {deleted.id} is ended: {deleted.cron}", data={"id": deleted.id})
 
     return cron_delete
 
 
-def _format_schedule(occurrence: ScheduleOccurrence) -> str:
+def _format_schedule_occurrence(occurrence: ScheduleOccurrence) -> str:
     schedule = occurrence.schedule
     text = " ".join(schedule.prompt.split())
     excerpt = text if len(text) <= _MAX_SHOWN_CHARACTERS else f"{text[:_MAX_SHOWN_CHARACTERS]}…"
     suffix = "" if schedule.recurring else " (once)"
-    return f"{schedule.id}: {schedule.cron}{suffix}, next at {_format_time(occurrence.at)}: {excerpt}"
+    return f"{schedule.id}: {schedule.cron}{suffix}, next at {_format_local_time(occurrence.at)}: {excerpt}"
 
 
-def _encode_schedule(occurrence: ScheduleOccurrence) -> dict[str, object]:
+def _encode_schedule_occurrence(occurrence: ScheduleOccurrence) -> dict[str, object]:
     schedule = occurrence.schedule
     return {
         "id": schedule.id,
@@ -106,5 +107,5 @@ def _encode_schedule(occurrence: ScheduleOccurrence) -> dict[str, object]:
     }
 
 
-def _format_time(ms: int) -> str:
+def _format_local_time(ms: int) -> str:
     return datetime.fromtimestamp(ms / 1000).astimezone().isoformat(sep=" ", timespec="minutes")

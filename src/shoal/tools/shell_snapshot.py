@@ -101,7 +101,7 @@ class ShellSnapshotter(Struct, frozen=True, kw_only=True):
     """Identifies the owner: snapshots that its earlier process left are removed."""
 
     async def take_snapshot(self) -> Path:
-        """Return the complete file, readable by its owner only. Raises `SnapshotFailed`."""
+        """Return the complete file, readable by its owner only. Raises `ShellSnapshotFailed`."""
         script = {"bash": _BASH_SCRIPT, "zsh": _ZSH_SCRIPT}.get(self.shell.kind)
         if script is None:
             raise ShellSnapshotFailed(f"{self.shell.path} has no start-up files that could be captured")
@@ -109,7 +109,7 @@ class ShellSnapshotter(Struct, frozen=True, kw_only=True):
         partial = self.directory / f"{name}.part"
         try:
             self.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-            await self._run_shell(script, partial)
+            await self._run_snapshot_script(script, partial)
             if not partial.exists() or not partial.read_bytes().endswith(_END_MARK):
                 raise ShellSnapshotFailed(
                     f"{self.shell.path} ended before it had written its functions and aliases"
@@ -121,7 +121,7 @@ class ShellSnapshotter(Struct, frozen=True, kw_only=True):
             with contextlib.suppress(OSError):
                 partial.unlink()
 
-    def remove_leftovers(self) -> None:
+    def remove_leftover_snapshots(self) -> None:
         """Remove snapshots of an earlier process with the same mark, and abandoned partial ones."""
         with contextlib.suppress(OSError):
             for snapshot in self.directory.glob(f"snapshot-*-{self.mark}.sh*"):
@@ -130,7 +130,7 @@ class ShellSnapshotter(Struct, frozen=True, kw_only=True):
                 if time.time() - partial.lstat().st_mtime > _ABANDONED_AFTER:
                     partial.unlink(missing_ok=True)
 
-    async def _run_shell(self, script: str, partial: Path) -> None:
+    async def _run_snapshot_script(self, script: str, partial: Path) -> None:
         devnull = os.open(os.devnull, os.O_WRONLY)
         try:
             process = await self.processes.start_process(

@@ -23,10 +23,10 @@ from shoal.core.errors import ProcessError
 from shoal.core.ids import AgentId
 from shoal.core.ports import Process, ProcessLauncher
 from shoal.core.sandbox import Sandbox
-from shoal.core.task_groups import exit_task_group
+from shoal.core.task_groups import exit_task_group_without_wrapping
 from shoal.core.tools import ToolContext
 from shoal.tools.command_environment import build_command_environment
-from shoal.tools.command_launcher import CommandLauncher
+from shoal.tools.command_launcher import ShellCommandLauncher
 from shoal.tools.command_output import OUTPUT_LIMIT, CommandOutput, CommandOutputPipe
 from shoal.tools.shell_snapshot import ShellSnapshotter, find_user_shell
 
@@ -85,7 +85,7 @@ class BackgroundShellProcess:
         except ProcessError as error:
             self.status, self.error_text = "lost", str(error)
         finally:
-            self._pipe.finish()
+            self._pipe.read_rest_and_close()
             self.output.close()
             self.ended.set()
 
@@ -121,7 +121,7 @@ class BackgroundShellProcess:
     def read_new_output(self) -> str:
         """Return the output since the last read, with the middle cut out if it is long."""
         if self.output_file is None:
-            return self._format_unavailable_output(self.output.describe_output_file())
+            return self._format_unavailable_output(self.output.describe_output_location())
         try:
             return self._read_new_output(self.output_file)
         except OSError as error:
@@ -133,7 +133,7 @@ class BackgroundShellProcess:
         If it raises, nothing counts as read.
         """
         if self.output_file is None:
-            return self._format_unavailable_output(self.output.describe_output_file())
+            return self._format_unavailable_output(self.output.describe_output_location())
         try:
             content = await asyncio.to_thread(_read_file_from, self.output_file, self._read_offset)
         except OSError as error:
@@ -144,7 +144,7 @@ class BackgroundShellProcess:
         if len(selected) <= OUTPUT_LIMIT:
             return selected
         omitted = len(selected) - OUTPUT_LIMIT
-        omission = f"[… {omitted:,} characters are cut out here; {self.output.describe_output_file()} …]"
+        omission = f"[… {omitted:,} characters are cut out here; {self.output.describe_output_location()} …]"
         return f"{selected[: OUTPUT_LIMIT // 2]}\n\n{omission}\n\n{selected[-OUTPUT_LIMIT // 2 :]}"
 
     def _format_unavailable_output(self, reason: object) -> str:
@@ -161,7 +161,7 @@ class BackgroundShellProcess:
             file.seek(size - OUTPUT_LIMIT // 2)
             tail = file.read(OUTPUT_LIMIT // 2).decode(errors="ignore")
         omitted = size - start - OUTPUT_LIMIT
-        omission = f"[… {omitted:,} bytes are cut out here; {self.output.describe_output_file()} …]"
+        omission = f"[… {omitted:,} bytes are cut out here; {self.output.describe_output_location()} …]"
         return f"{head}\n\n{omission}\n\n{tail}"
 
 
@@ -171,11 +171,11 @@ def _read_file_from(path: Path, start: int) -> bytes:
         return file.read()
 
 
-def _ignore_note(_: object) -> None:
+def _ignore_shell_note(_: object) -> None:
     pass
 
 
-class ShellSupervisor:
+class BackgroundShellSupervisor:
     """Owns the shells of a session; leaving the context stops every shell.
 
     `observer` receives events of background commands, `note` receives notes for the user. A command
@@ -192,7 +192,7 @@ class ShellSupervisor:
         env: Mapping[str, str],
         mark: str,
         stuck_after: float = STUCK_AFTER,
-        note: Callable[[str], None] = _ignore_note,
+        note: Callable[[str], None] = _ignore_shell_note,
     ) -> None:
         self.observer: BackgroundShellObserver = NullBackgroundShellObserver()
         self._stuck_after = stuck_after
@@ -209,9 +209,9 @@ class ShellSupervisor:
             clock=clock,
             mark=mark,
         )
-        self.launcher = CommandLauncher(snapshotter, self._tasks, note)
+        self.launcher = ShellCommandLauncher(snapshotter, self._tasks, note)
 
-    async def __aenter__(self) -> ShellSupervisor:
+    async def __aenter__(self) -> BackgroundShellSupervisor:
         await self._tasks.__aenter__()
         self.launcher.remove_leftover_files()
         return self
@@ -226,7 +226,7 @@ class ShellSupervisor:
             # A shell that cannot be stopped must not block the end of the session.
             for task in self._watch_tasks:
                 task.cancel()
-            await exit_task_group(self._tasks, kind, error, trace)
+            await exit_task_group_without_wrapping(self._tasks, kind, error, trace)
 
     def set_sandbox(self, sandbox: Sandbox) -> None:
         """Run commands in this sandbox from now on."""
@@ -238,7 +238,7 @@ class ShellSupervisor:
 
     def prepare_snapshot(self) -> None:
         """Capture the user's shell in the background now, so that the first command need not wait."""
-        self.launcher.prepare_snapshot()
+        self.launcher.prepare_shell_snapshot()
 
     def list_shells(self) -> tuple[BackgroundShellProcess, ...]:
         return tuple(self._shells.values())
@@ -281,7 +281,7 @@ class ShellSupervisor:
             process = await self.launcher.start_command(command, context, pipe.writer, directory_file=None)
         except BaseException:
             pipe.close_writer()
-            pipe.finish()
+            pipe.read_rest_and_close()
             output.close()
             raise
         pipe.close_writer()

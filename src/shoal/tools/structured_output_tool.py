@@ -7,7 +7,7 @@ from typing import Any
 
 from shoal.core.json_schema import find_schema_violations
 from shoal.core.model_requests import ToolSchema
-from shoal.core.tools import ToolContext, ToolOutput, error_output
+from shoal.core.tools import ToolContext, ToolOutput, create_tool_error_output
 
 STRUCTURED_OUTPUT = "StructuredOutput"
 _DESCRIPTION = (
@@ -42,16 +42,18 @@ class StructuredOutputTool:
         self.has_answer = False
         self.answer: Any = None
 
-    def reset(self) -> None:
+    def forget_answer(self) -> None:
         self.has_answer, self.answer = False, None
 
     async def run(self, arguments: Mapping[str, Any], context: ToolContext) -> ToolOutput:
         if self._is_wrapped and _VALUE_KEY not in arguments:
-            return error_output(f'The answer goes under "{_VALUE_KEY}". Call {STRUCTURED_OUTPUT} again.')
+            return create_tool_error_output(
+                f'The answer goes under "{_VALUE_KEY}". Call {STRUCTURED_OUTPUT} again.'
+            )
         answer = arguments[_VALUE_KEY] if self._is_wrapped else dict(arguments)
         if violations := find_schema_violations(answer, self._answer_schema):
             listing = "\n".join(f"- {each}" for each in violations)
-            return error_output(
+            return create_tool_error_output(
                 f"The answer does not fit its form:\n{listing}\nCall {STRUCTURED_OUTPUT} again."
             )
         self.has_answer, self.answer = True, answer

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, assert_never
 
 from shoal.core.names import TaskId
-from shoal.core.tasks import ATTEMPT_KEY, ClaimResult, Task, find_open_blockers
+from shoal.core.tasks import ATTEMPT_KEY, Task, TaskClaimResult, find_open_blockers
 
 
 def format_task_line(task: Task, waits_for: Sequence[TaskId]) -> str:
@@ -28,7 +28,7 @@ def format_task_details(task: Task, board: Mapping[TaskId, Task]) -> str:
     return "\n".join(part for part in parts if part)
 
 
-def explain_failed_claim(task: TaskId, claim: ClaimResult, board: Mapping[TaskId, Task]) -> str:
+def explain_failed_claim(task: TaskId, claim: TaskClaimResult, board: Mapping[TaskId, Task]) -> str:
     """Return why a claim failed and what to do instead."""
     match claim.reason:
         case "already_claimed":

@@ -12,18 +12,18 @@ from shoal.core.errors import StateFileError, TeamStoreError
 from shoal.core.identity import AgentIdentity
 from shoal.core.names import AgentName, TaskId, parse_agent_name, parse_task_id
 from shoal.core.tasks import (
-    ClaimResult,
     Task,
+    TaskClaimResult,
     TaskDraft,
     TaskUpdate,
+    find_claimable_tasks_unblocked_by,
     find_open_blockers,
-    find_startable_tasks,
-    find_unblocked_tasks,
-    select_related_tasks,
+    find_owned_tasks_unblocked_by,
+    select_tasks_affected_by_completion,
 )
 from shoal.core.team_storage import ClaimAttempts, TaskBoard
-from shoal.core.tools import Tool, ToolContext, ToolOutput, error_output
-from shoal.tools.function_tool import FunctionTool, ParameterName, tool
+from shoal.core.tools import Tool, ToolContext, ToolOutput, create_tool_error_output
+from shoal.tools.function_tool import FunctionTool, ToolParameterName, tool
 from shoal.tools.task_format import explain_failed_claim, format_task_details, format_task_line, task_to_dict
 
 BoardLookup: TypeAlias = Callable[[AgentIdentity], TaskBoard]
@@ -35,7 +35,7 @@ _UPDATE_DEADLINE = 660
 """Seconds for an update, which may run an acceptance command first."""
 
 _Text = Annotated[str, Meta(min_length=1)]
-_Id = Annotated[str, "The task's id, as TaskList shows it", ParameterName("taskId")]
+_Id = Annotated[str, "The task's id, as TaskList shows it", ToolParameterName("taskId")]
 _Ids = Annotated[list[str], Meta(max_length=1000)]
 _Metadata = dict[str, Any]
 _METADATA_DESCRIPTION = (
@@ -84,7 +84,7 @@ def _build_task_create_tool(actions: _TaskToolActions) -> FunctionTool:
         subject: Annotated[_Text, "What is to be done, in one line: Fix the login test"],
         description: Annotated[str, "What belongs to it, and how one sees that it is done"],
         active_form: Annotated[
-            str, "As it is being done: Fixing the login test", ParameterName("activeForm")
+            str, "As it is being done: Fixing the login test", ToolParameterName("activeForm")
         ] = "",
         metadata: Annotated[_Metadata, _METADATA_DESCRIPTION] = {},  # noqa: B006 - copied for each call
         team_name: _Team = None,
@@ -97,7 +97,7 @@ def _build_task_create_tool(actions: _TaskToolActions) -> FunctionTool:
         draft = TaskDraft(
             subject=subject, description=description, active_form=active_form, metadata=metadata
         )
-        return await _catch_store_errors(actions.create_task(draft, context, team_name))
+        return await _return_store_errors_as_output(actions.create_task(draft, context, team_name))
 
     return task_create
 
@@ -106,7 +106,7 @@ def _build_task_get_tool(actions: _TaskToolActions) -> FunctionTool:
     @tool(name="TaskGet", reads_only=True, deadline=_DEADLINE)
     async def task_get(task: _Id, team_name: _Team = None, *, context: ToolContext) -> ToolOutput:
         """Read a task: its description, state, owner, what it waits for and what waits for it."""
-        return await _catch_store_errors(actions.get_task(task, context, team_name))
+        return await _return_store_errors_as_output(actions.get_task(task, context, team_name))
 
     return task_get
 
@@ -116,7 +116,7 @@ def _build_task_list_tool(actions: _TaskToolActions) -> FunctionTool:
     async def task_list(team_name: _Team = None, *, context: ToolContext) -> ToolOutput:
         """List all tasks with state, owner and open blockers. A task is free when it is pending, has no owner
         and waits for nothing; take the free one with the lowest id first."""
-        return await _catch_store_errors(actions.list_tasks(context, team_name))
+        return await _return_store_errors_as_output(actions.list_tasks(context, team_name))
 
     return task_list
 
@@ -127,11 +127,13 @@ def _build_task_update_tool(actions: _TaskToolActions) -> FunctionTool:
         task: _Id,
         subject: _Text | None = None,
         description: str | None = None,
-        active_form: Annotated[str | None, ParameterName("activeForm")] = None,
+        active_form: Annotated[str | None, ToolParameterName("activeForm")] = None,
         status: Annotated[_Status | None, "deleted removes the task for good"] = None,
-        add_blocks: Annotated[_Ids, "Ids of tasks that wait for this one", ParameterName("addBlocks")] = [],  # noqa: B006
+        add_blocks: Annotated[
+            _Ids, "Ids of tasks that wait for this one", ToolParameterName("addBlocks")
+        ] = [],  # noqa: B006
         add_blocked_by: Annotated[
-            _Ids, "Ids of tasks this one waits for", ParameterName("addBlockedBy")
+            _Ids, "Ids of tasks this one waits for", ToolParameterName("addBlockedBy")
         ] = [],  # noqa: B006
         owner: Annotated[str | None, "Who works on it; empty for nobody"] = None,
         metadata: Annotated[_Metadata, "Merged key by key; null deletes a key"] = {},  # noqa: B006
@@ -152,7 +154,7 @@ def _build_task_update_tool(actions: _TaskToolActions) -> FunctionTool:
             add_blocked_by=add_blocked_by,
             metadata=metadata,
         )
-        return await _catch_store_errors(actions.update_task(task, request, context, team_name))
+        return await _return_store_errors_as_output(actions.update_task(task, request, context, team_name))
 
     return task_update
 
@@ -169,11 +171,11 @@ class _TaskUpdateRequest(Struct, frozen=True, kw_only=True):
     add_blocked_by: list[str]
     metadata: _Metadata
 
-    def is_claim(self, me: AgentName) -> bool:
+    def is_task_claim(self, me: AgentName) -> bool:
         """Return True if the update claims the task: it sets the caller as owner, or starts the task."""
         return self.owner == me if self.owner is not None else self.status == "in_progress"
 
-    def build_change(self, *, claimed: bool, attempt: str | None) -> TaskUpdate:
+    def build_task_update(self, *, claimed: bool, attempt: str | None) -> TaskUpdate:
         owner: AgentName | UnsetType | None = UNSET
         if self.owner is not None and not claimed:
             owner = parse_agent_name(self.owner) if self.owner.strip() else None
@@ -227,7 +229,7 @@ class _TaskToolActions:
             hook_input = {"task_subject": draft.subject, "task_description": draft.description}
             decision = await context.hooks.run_hooks("TaskCreated", hook_input)
             if decision.blocked is not None:
-                return error_output(
+                return create_tool_error_output(
                     f"The task was not created: a TaskCreated hook says no: {decision.blocked}"
                 )
         task = await self._find_board(context.agent).create(draft)
@@ -240,9 +242,10 @@ class _TaskToolActions:
         board = self._find_board(context.agent)
         task = await board.get(parse_task_id(text))
         if task is None:
-            return error_output(f"There is no task {text}. TaskList shows the tasks there are.")
+            return create_tool_error_output(f"There is no task {text}. TaskList shows the tasks there are.")
         return ToolOutput(
-            content=format_task_details(task, await board.view_tasks()), data={"task": task_to_dict(task)}
+            content=format_task_details(task, await board.get_live_task_mapping()),
+            data={"task": task_to_dict(task)},
         )
 
     async def list_tasks(self, context: ToolContext, team: str | None) -> ToolOutput:
@@ -266,25 +269,27 @@ class _TaskToolActions:
         )
         key = (context.agent.agent, task_id)
         if (refusal := await self._explain_update_refusal(board, task_id, request, context)) is not None:
-            return error_output(refusal)
-        claim: ClaimResult | None = None
-        if request.is_claim(caller):
+            return create_tool_error_output(refusal)
+        claim: TaskClaimResult | None = None
+        if request.is_task_claim(caller):
             # Validated before anything is claimed: invalid input changes nothing.
-            request.build_change(claimed=True, attempt=None)
+            request.build_task_update(claimed=True, attempt=None)
             claim = await board.claim(task_id, by=caller)
             if not claim.success:
-                return error_output(explain_failed_claim(task_id, claim, await board.view_tasks()))
+                return create_tool_error_output(
+                    explain_failed_claim(task_id, claim, await board.get_live_task_mapping())
+                )
             self._attempts[key] = claim.attempt or ""
         elif (
             holder_problem := await self._check_task_holder(board, task_id, request, caller, context)
         ) is not None:
-            return error_output(holder_problem)
-        change = request.build_change(claimed=claim is not None, attempt=self._attempts.get(key))
+            return create_tool_error_output(holder_problem)
+        change = request.build_task_update(claimed=claim is not None, attempt=self._attempts.get(key))
         try:
             before, after = (
                 await board.update(task_id, change, by=caller)
-                if _has_changes(change)
-                else _get_claimed_task(claim)
+                if _has_task_changes(change)
+                else _get_claimed_task_pair(claim)
             )
         except TeamStoreError:
             if claim is not None and claim.attempt is not None:
@@ -302,8 +307,8 @@ class _TaskToolActions:
         self, board: TaskBoard, completed: Task, caller: AgentName, context: ToolContext
     ) -> None:
         """Notify owners of tasks this one blocked: nobody else will claim those."""
-        for task in find_startable_tasks(
-            completed.id, select_related_tasks(completed, await board.view_tasks())
+        for task in find_owned_tasks_unblocked_by(
+            completed.id, select_tasks_affected_by_completion(completed, await board.get_live_task_mapping())
         ):
             if task.owner not in (None, caller):
                 await self._notify_assignee(context.agent, task.owner, task)
@@ -316,11 +321,13 @@ class _TaskToolActions:
             acceptance_problem := await _check_acceptance_change(board, task_id, request, context)
         ) is not None or request.status != "completed":
             return acceptance_problem
-        return await self._check_acceptance(board, task_id, context) or await _run_task_completed_hook(
+        return await self._run_acceptance_command(board, task_id, context) or await _run_task_completed_hook(
             board, task_id, context
         )
 
-    async def _check_acceptance(self, board: TaskBoard, task_id: TaskId, context: ToolContext) -> str | None:
+    async def _run_acceptance_command(
+        self, board: TaskBoard, task_id: TaskId, context: ToolContext
+    ) -> str | None:
         """Return why the task is not done, if its acceptance command fails."""
         task_on_board = await board.get(task_id)
         command = None if task_on_board is None else task_on_board.metadata.get("acceptance")
@@ -361,13 +368,13 @@ class _TaskToolActions:
     ) -> ToolOutput:
         if request.status == "deleted":
             return ToolOutput(content=f"Task {task.id} is deleted.", data={"deleted": task.id})
-        tasks = await board.view_tasks()
+        tasks = await board.get_live_task_mapping()
         sentences = ["It is yours now." if claimed else ""]
         if request.status == "completed":
-            related = select_related_tasks(task, tasks)
-            unblocked = find_unblocked_tasks(task.id, related)
+            related = select_tasks_affected_by_completion(task, tasks)
+            unblocked = find_claimable_tasks_unblocked_by(task.id, related)
             sentences += [f"Now free: {', '.join(other.id for other in unblocked)}."] if unblocked else []
-            owned = find_startable_tasks(task.id, related)
+            owned = find_owned_tasks_unblocked_by(task.id, related)
             own_ids = [other.id for other in owned if other.owner == caller]
             others = [f"{other.id} ({other.owner}, who is told)" for other in owned if other.owner != caller]
             sentences += [f"Yours, and free to begin now: {', '.join(own_ids)}."] if own_ids else []
@@ -410,24 +417,24 @@ async def _run_task_completed_hook(board: TaskBoard, task_id: TaskId, context: T
     return f"Task {task_id} is not completed: a TaskCompleted hook says no: {decision.blocked}"
 
 
-async def _catch_store_errors(answer: Awaitable[ToolOutput]) -> ToolOutput:
+async def _return_store_errors_as_output(answer: Awaitable[ToolOutput]) -> ToolOutput:
     """Turn store errors into failed output: an unusable board must not end the turn."""
     try:
         return await answer
     except StateFileError as refusal:
-        return error_output(str(refusal))
+        return create_tool_error_output(str(refusal))
 
 
 def _unset_if_none(value: str | None) -> str | UnsetType:
     return UNSET if value is None else value
 
 
-def _has_changes(change: TaskUpdate) -> bool:
+def _has_task_changes(change: TaskUpdate) -> bool:
     """Return True if the change sets anything."""
     return structs.replace(change, attempt=None) != TaskUpdate()
 
 
-def _get_claimed_task(claim: ClaimResult | None) -> tuple[Task, Task]:
+def _get_claimed_task_pair(claim: TaskClaimResult | None) -> tuple[Task, Task]:
     if claim is None or claim.task is None:
         raise TeamStoreError("Nothing was given to change. Give a status, an owner, or another field.")
     return claim.task, claim.task

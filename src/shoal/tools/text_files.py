@@ -96,7 +96,7 @@ def is_binary_content(start: bytes) -> bool:
     return controls > len(start) // 10
 
 
-def describe_file_kind(start: bytes) -> str:
+def describe_binary_file_kind(start: bytes) -> str:
     return next((kind for magic, kind in _BINARY_KINDS if start.startswith(magic)), "a binary file")
 
 
@@ -108,11 +108,11 @@ def split_lines(text: str) -> list[str]:
     return lines
 
 
-def number_lines(lines: Iterable[str], first: int) -> str:
-    return "\n".join(f"{number:6}\t{shorten_line(line)}" for number, line in enumerate(lines, first))
+def format_numbered_lines(lines: Iterable[str], first: int) -> str:
+    return "\n".join(f"{number:6}\t{shorten_long_line(line)}" for number, line in enumerate(lines, first))
 
 
-def shorten_line(line: str, full_length: int | None = None) -> str:
+def shorten_long_line(line: str, full_length: int | None = None) -> str:
     """Shorten a line that is too long for a model; `full_length` is its original length."""
     line = line.removesuffix("\r")
     length = len(line) if full_length is None else full_length

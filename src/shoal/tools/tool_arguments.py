@@ -36,11 +36,11 @@ class ToolParameter(msgspec.Struct, frozen=True, kw_only=True):
         return self.default is msgspec.NODEFAULT
 
 
-class _InvalidArgument(Exception):
+class _InvalidToolArgument(Exception):
     pass
 
 
-def parse_arguments_leniently(
+def parse_tool_arguments_leniently(
     schema: ToolSchema, parameters: Mapping[str, ToolParameter], arguments: Mapping[str, Any]
 ) -> dict[str, Any] | str:
     """Return the arguments by field, with `"5"` accepted for 5, or a text that lists everything wrong."""
@@ -54,8 +54,8 @@ def parse_arguments_leniently(
             problems.append(_describe_unknown_argument(name, schema.name, parameters))
             continue
         try:
-            parsed[parameter.field] = _convert_value(value, parameter, properties.get(name, {}))
-        except _InvalidArgument as problem:
+            parsed[parameter.field] = _convert_argument_value(value, parameter, properties.get(name, {}))
+        except _InvalidToolArgument as problem:
             problems.append(str(problem))
     for name, parameter in parameters.items():
         if name in arguments:
@@ -67,10 +67,12 @@ def parse_arguments_leniently(
     if not problems:
         return parsed
     listing = "\n".join(f"- {problem}" for problem in problems)
-    return f"{schema.name} was not run, its arguments are wrong:\n{listing}\n{_describe_parameters(schema)}"
+    return (
+        f"{schema.name} was not run, its arguments are wrong:\n{listing}\n{_describe_tool_parameters(schema)}"
+    )
 
 
-def _convert_value(value: Any, parameter: ToolParameter, schema: Mapping[str, Any]) -> Any:
+def _convert_argument_value(value: Any, parameter: ToolParameter, schema: Mapping[str, Any]) -> Any:
     try:
         return msgspec.convert(value, parameter.type)
     except msgspec.ValidationError as strict_error:
@@ -85,17 +87,17 @@ def _convert_value(value: Any, parameter: ToolParameter, schema: Mapping[str, An
             return msgspec.json.decode(value, type=parameter.type)
         except msgspec.DecodeError:
             pass
-    raise _InvalidArgument(_describe_mismatch(parameter.name, value, schema, conversion_error))
+    raise _InvalidToolArgument(_describe_argument_mismatch(parameter.name, value, schema, conversion_error))
 
 
-def _describe_mismatch(
+def _describe_argument_mismatch(
     name: str, value: Any, schema: Mapping[str, Any], error: msgspec.ValidationError
 ) -> str:
     match = _ERROR_LOCATION.match(str(error))
     what, location = (match["what"], match["where"]) if match else (str(error), None)
     if location:
         return f"`{name}{location}`: {what[:1].lower()}{what[1:]}."
-    return f"`{name}`: {_describe_expected_type(schema)}, got {_describe_value(value)}."
+    return f"`{name}`: {_describe_expected_type(schema)}, got {_describe_argument_value(value)}."
 
 
 def _describe_unknown_argument(name: str, tool: str, parameters: Mapping[str, ToolParameter]) -> str:
@@ -103,7 +105,7 @@ def _describe_unknown_argument(name: str, tool: str, parameters: Mapping[str, To
 
     close = difflib.get_close_matches(name, parameters, n=1)
     suggestion = f" Did you mean `{close[0]}`?" if close else ""
-    return f"`{_shorten_text(name)}` is not an argument of {tool}.{suggestion}"
+    return f"`{_shorten_argument_text(name)}` is not an argument of {tool}.{suggestion}"
 
 
 def _describe_expected_type(schema: Mapping[str, Any]) -> str:
@@ -130,19 +132,18 @@ def _describe_expected_type(schema: Mapping[str, Any]) -> str:
     return " ".join(["expected", expected, *bounds])
 
 
-def _describe_value(value: Any) -> str:
+def _describe_argument_value(value: Any) -> str:
     if isinstance(value, str):
-        return f"the string {_shorten_text(value)!r}"
+        return f"the string {_shorten_argument_text(value)!r}"
     if isinstance(value, (list, tuple)):
         return f"a list of {len(value)}"
     if isinstance(value, Mapping):
-        return (
-            f"an object with {', '.join(_shorten_text(str(k)) for k in list(value)[:5]) or 'nothing in it'}"
-        )
-    return _shorten_text(str(msgspec.json.encode(value), "utf-8"))
+        names = ", ".join(_shorten_argument_text(str(name)) for name in list(value)[:5])
+        return f"an object with {names or 'nothing in it'}"
+    return _shorten_argument_text(str(msgspec.json.encode(value), "utf-8"))
 
 
-def _shorten_text(text: str) -> str:
+def _shorten_argument_text(text: str) -> str:
     return (
         text
         if len(text) <= _MAX_VALUE_CHARACTERS
@@ -150,7 +151,7 @@ def _shorten_text(text: str) -> str:
     )
 
 
-def _describe_parameters(schema: ToolSchema) -> str:
+def _describe_tool_parameters(schema: ToolSchema) -> str:
     properties = schema.input_schema["properties"]
     if not properties:
         return f"{schema.name} takes no arguments."

@@ -10,16 +10,16 @@ import msgspec
 _NULL = {"type": "null"}
 
 
-def build_argument_schema(arguments: type[msgspec.Struct]) -> dict[str, Any]:
+def build_tool_argument_schema(arguments: type[msgspec.Struct]) -> dict[str, Any]:
     schema = msgspec.json.schema(arguments)
     definitions = schema.pop("$defs", {})
-    inlined = _inline_references(schema, definitions, ())
+    inlined = _inline_schema_references(schema, definitions, ())
     inlined.pop("description", None)
     inlined.setdefault("required", [])
     return inlined
 
 
-def _inline_references(
+def _inline_schema_references(
     schema: Mapping[str, Any], definitions: Mapping[str, Any], path: tuple[str, ...]
 ) -> dict[str, Any]:
     inlined: dict[str, Any] = {}
@@ -28,15 +28,15 @@ def _inline_references(
             name = value.rsplit("/", 1)[-1]
             if name in path:
                 raise TypeError(f"{name} contains itself; a tool's arguments cannot be recursive")
-            inlined = {**_inline_references(definitions[name], definitions, (*path, name)), **inlined}
+            inlined = {**_inline_schema_references(definitions[name], definitions, (*path, name)), **inlined}
         elif key == "properties":
             inlined[key] = {
-                name: _simplify_property(field, definitions, path) for name, field in value.items()
+                name: _simplify_schema_property(field, definitions, path) for name, field in value.items()
             }
         elif key in ("anyOf", "prefixItems"):
-            inlined[key] = [_inline_references(choice, definitions, path) for choice in value]
+            inlined[key] = [_inline_schema_references(choice, definitions, path) for choice in value]
         elif key in ("items", "additionalProperties") and isinstance(value, Mapping):
-            inlined[key] = _inline_references(value, definitions, path)
+            inlined[key] = _inline_schema_references(value, definitions, path)
         elif key != "title":
             inlined[key] = value
     # Some providers reject an enum without a type.
@@ -45,11 +45,11 @@ def _inline_references(
     return inlined
 
 
-def _simplify_property(
+def _simplify_schema_property(
     schema: Mapping[str, Any], definitions: Mapping[str, Any], path: tuple[str, ...]
 ) -> dict[str, Any]:
     """Make an optional argument omittable, not null: models prefer "integer" to "integer or null"."""
-    simplified = _inline_references(schema, definitions, path)
+    simplified = _inline_schema_references(schema, definitions, path)
     if simplified.get("default", ...) is not None:
         return simplified
     del simplified["default"]

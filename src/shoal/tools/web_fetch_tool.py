@@ -12,14 +12,14 @@ from msgspec import Struct
 
 from shoal.core.clock import Clock
 from shoal.core.errors import ProcessError, StateFileError
-from shoal.core.tools import Tool, ToolContext, ToolOutput, error_output
+from shoal.core.tools import Tool, ToolContext, ToolOutput, create_tool_error_output
 from shoal.tools.function_tool import tool
 from shoal.tools.page_fetcher import (
     MAX_BODY_BYTES,
     CrossHostRedirect,
-    FetchedPage,
-    PageFetchRefused,
-    fetch_page,
+    FetchedWebPage,
+    WebPageFetchRefused,
+    fetch_web_page,
 )
 from shoal.tools.python_subprocess import run_python_subprocess
 
@@ -85,19 +85,19 @@ def build_web_tools(*, allow_private: bool = False) -> tuple[Tool, ...]:
         if page is None:
             try:
                 async with context.clock.deadline(_SECONDS):
-                    fetched = await fetch_page(url, allow_private=allow_private)
+                    fetched = await fetch_web_page(url, allow_private=allow_private)
                     if isinstance(fetched, CrossHostRedirect):
-                        return _format_redirect(url, fetched)
-                    page = await _convert_page(fetched, context)
+                        return _format_cross_host_redirect(url, fetched)
+                    page = await _convert_fetched_page(fetched, context)
             except TimeoutError:
-                return error_output(f"{url} was not read within {_SECONDS:g} s.")
+                return create_tool_error_output(f"{url} was not read within {_SECONDS:g} s.")
             cache.store_page(url, page, context.clock)
-        return _format_page(page, prompt, context)
+        return _format_page_output(page, prompt, context)
 
     return (web_fetch,)
 
 
-def _format_redirect(url: str, redirect: CrossHostRedirect) -> ToolOutput:
+def _format_cross_host_redirect(url: str, redirect: CrossHostRedirect) -> ToolOutput:
     return ToolOutput(
         content=f"{url} redirects ({redirect.status}) to another host: {redirect.target}\n"
         "It was not followed. Fetch that address if you want it.",
@@ -105,7 +105,7 @@ def _format_redirect(url: str, redirect: CrossHostRedirect) -> ToolOutput:
     )
 
 
-async def _convert_page(fetched: FetchedPage, context: ToolContext) -> ConvertedWebPage:
+async def _convert_fetched_page(fetched: FetchedWebPage, context: ToolContext) -> ConvertedWebPage:
     media_type = fetched.media_type
     if not media_type:
         media_type = "text/html" if fetched.body.lstrip()[:1] == b"<" else "text/plain"
@@ -117,23 +117,23 @@ async def _convert_page(fetched: FetchedPage, context: ToolContext) -> Converted
     is_wide_charset = (fetched.charset or "").lower().startswith(("utf-16", "utf-32"))
     if fetched.status < 400 and (not is_text or (b"\0" in fetched.body[:1024] and not is_wide_charset)):
         size = f"{fetched.size:,} bytes" if fetched.size is not None else "of unknown size"
-        raise PageFetchRefused(
+        raise WebPageFetchRefused(
             f"{fetched.url} is not text: {media_type}, {size}. "
             "Download it with a shell command if you need it."
         )
-    text = _decode_body(fetched, media_type)
+    text = _decode_page_body(fetched, media_type)
     if media_type in ("text/html", "application/xhtml+xml"):
-        text = await _convert_html(text, fetched.url, context)
+        text = await _convert_html_in_subprocess(text, fetched.url, context)
     elif media_type.endswith(("+json", "/json")):
         text = _indent_json(text)
     if fetched.status >= 400:
-        raise PageFetchRefused(
+        raise WebPageFetchRefused(
             f"{fetched.url} answered {fetched.status} {fetched.reason}.\n{text[:2000]}".strip()
         )
     return ConvertedWebPage(url=fetched.url, media_type=media_type, text=text, truncated=fetched.truncated)
 
 
-def _decode_body(fetched: FetchedPage, media_type: str) -> str:
+def _decode_page_body(fetched: FetchedWebPage, media_type: str) -> str:
     charset = fetched.charset
     if charset is None and "html" in media_type and (meta := _META_CHARSET.search(fetched.body[:4096])):
         charset = meta[1].decode()
@@ -143,13 +143,13 @@ def _decode_body(fetched: FetchedPage, media_type: str) -> str:
         return fetched.body.decode(errors="replace")
 
 
-async def _convert_html(html: str, url: str, context: ToolContext) -> str:
+async def _convert_html_in_subprocess(html: str, url: str, context: ToolContext) -> str:
     try:
         status, text = await run_python_subprocess((str(_HTML_TEXT_SCRIPT), url), html, context, seconds=10)
     except ProcessError as error:
-        raise PageFetchRefused(f"{url} could not be turned into text. {error}") from error
+        raise WebPageFetchRefused(f"{url} could not be turned into text. {error}") from error
     if status != 0:
-        raise PageFetchRefused(f"{url} could not be turned into text: {text.strip()[-300:]}")
+        raise WebPageFetchRefused(f"{url} could not be turned into text: {text.strip()[-300:]}")
     return text
 
 
@@ -160,7 +160,7 @@ def _indent_json(text: str) -> str:
         return text
 
 
-def _format_page(page: ConvertedWebPage, prompt: str | None, context: ToolContext) -> ToolOutput:
+def _format_page_output(page: ConvertedWebPage, prompt: str | None, context: ToolContext) -> ToolOutput:
     boundary = context.ids.new_short_id()
     text = page.text
     notes = [f"Only the first {MAX_BODY_BYTES >> 20} MB of it were read."] if page.truncated else []

@@ -29,7 +29,7 @@ async def write_tool(
             content=f"Created {escape_filename(path)}: {_format_line_count(lines)}.",
             data={"path": escape_filename(path), "added": lines, "removed": 0},
         )
-    current = context.workspace.read_for_change(path, intended=content.encode(errors="replace"))
+    current = context.workspace.read_file_for_change(path, intended=content.encode(errors="replace"))
     before = parse_text_file(current) or TextFile(text="")
     # The model never sees CR at line ends, so omitting them means nothing.
     context.workspace.write_file(path, before.encode_text(content))

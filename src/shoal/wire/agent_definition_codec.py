@@ -28,11 +28,11 @@ from shoal.wire.field_parsers import (
     InvalidFieldValue,
     describe_field_value,
     describe_unknown_field,
-    parse_flag_field,
+    parse_boolean_field,
     parse_text_field,
     parse_text_list_field,
-    parse_tool_entries,
-    split_list_text,
+    parse_tool_list_field,
+    split_comma_separated_text,
 )
 from shoal.wire.front_matter import FrontMatterEntry, InvalidFrontMatter, parse_front_matter
 from shoal.wire.json_codec import decode_json
@@ -108,19 +108,21 @@ def parse_json_agent_definitions(
 def _parse_definition_mapping(
     source: DefinitionSource, name: str, fields: Any, text: str | None
 ) -> ParsedAgentDefinition:
-    def find_line(*keys: str) -> int | None:
+    def find_key_line(*keys: str) -> int | None:
         return None if text is None or "\n" not in text else find_json_key_line(text, keys)
 
     builder = _AgentDefinitionBuilder(source, name, prefix=f"{name}.")
     if not isinstance(fields, Mapping):
-        raise builder.build_error("an object with its fields is expected", line=find_line(name), field=name)
-    values = [(key, value, find_line(name, key)) for key, value in fields.items()]
+        raise builder.build_error(
+            "an object with its fields is expected", line=find_key_line(name), field=name
+        )
+    values = [(key, value, find_key_line(name, key)) for key, value in fields.items()]
     found = builder.parse_fields(values, _JSON_FIELDS)
     try:
-        found["name"] = _parse_name(name)
+        found["name"] = _parse_agent_type_name(name)
     except InvalidFieldValue as error:
-        raise builder.build_error(str(error), line=find_line(name), field=name) from None
-    return builder.build(found, line=find_line(name))
+        raise builder.build_error(str(error), line=find_key_line(name), field=name) from None
+    return builder.build(found, line=find_key_line(name))
 
 
 class _AgentDefinitionBuilder:
@@ -157,7 +159,7 @@ class _AgentDefinitionBuilder:
                 self.warnings.append(
                     self.describe_problem(line, key, describe_unknown_field(key, known_fields))
                 )
-            elif field.attribute == "color" and value is not None and _parse_color(value) is None:
+            elif field.attribute == "color" and value is not None and _parse_agent_color(value) is None:
                 # Nothing depends on a colour: an unknown one must not make the agent unusable.
                 warning = (
                     f"{value!r} is no colour that can be shown; there are {', '.join(MEMBER_COLORS)}, #rrggbb"
@@ -188,7 +190,7 @@ def _parse_required_text(value: Any) -> str:
     return text
 
 
-def _parse_name(value: Any) -> str:
+def _parse_agent_type_name(value: Any) -> str:
     name = _parse_required_text(value)
     if len(name) > _MAX_NAME_LENGTH:
         raise InvalidFieldValue(f"a name has at most {_MAX_NAME_LENGTH} characters")
@@ -200,43 +202,47 @@ def _parse_name(value: Any) -> str:
 def find_agent_name_problem(name: str) -> str | None:
     """Return why a text cannot be an agent name; None if it can."""
     try:
-        return None if _parse_name(name) == name else f"{name!r} cannot be a name: blanks stand around it"
+        return (
+            None
+            if _parse_agent_type_name(name) == name
+            else f"{name!r} cannot be a name: blanks stand around it"
+        )
     except InvalidFieldValue as error:
         return str(error)
 
 
-def _parse_description(value: Any) -> str:
+def _parse_agent_description(value: Any) -> str:
     # People often write it on one line with escaped line breaks.
     return _parse_required_text(value).replace("\\n", "\n")
 
 
-def _parse_tools(value: Any) -> tuple[str, ...]:
+def _parse_agent_tools(value: Any) -> tuple[str, ...]:
     if isinstance(value, str) and value.strip().casefold() in ("all", "all tools"):
         return (ALL_TOOLS,)
-    return parse_tool_entries(value)
+    return parse_tool_list_field(value)
 
 
 def _parse_name_list(value: Any) -> tuple[str, ...]:
-    return split_list_text(value) if isinstance(value, str) else parse_text_list_field(value)
+    return split_comma_separated_text(value) if isinstance(value, str) else parse_text_list_field(value)
 
 
-def _parse_model(value: Any) -> str | None:
+def _parse_agent_model(value: Any) -> str | None:
     model = _parse_required_text(value)
     return None if model == INHERIT_MODEL else model
 
 
-def _parse_effort(value: Any) -> str | int:
+def _parse_reasoning_effort(value: Any) -> str | int:
     if isinstance(value, str) and value in EFFORT_LEVELS:
         return value
     try:
-        return _parse_count(value)
+        return _parse_positive_integer(value)
     except InvalidFieldValue:
         raise InvalidFieldValue(
             f"{value!r} is neither one of {', '.join(EFFORT_LEVELS)} nor a number of tokens"
         ) from None
 
 
-def _parse_count(value: Any) -> int:
+def _parse_positive_integer(value: Any) -> int:
     text = str(value)
     if isinstance(value, bool) or re.fullmatch(r"[0-9]{1,12}", text) is None or int(text) == 0:
         raise InvalidFieldValue(f"a whole number from 1 on is expected, not {value!r}")
@@ -261,13 +267,13 @@ def _build_choice_parser(choices: tuple[str, ...]) -> Callable[[Any], str]:
     return parse_choice
 
 
-def _parse_color(value: Any) -> str | None:
+def _parse_agent_color(value: Any) -> str | None:
     return value if isinstance(value, str) and (value in MEMBER_COLORS or _HEX.fullmatch(value)) else None
 
 
 def _parse_mcp_server_entries(value: Any) -> tuple[str | Mapping[str, Any], ...]:
     if isinstance(value, str):
-        return split_list_text(value)
+        return split_comma_separated_text(value)
     if isinstance(value, Mapping):
         return tuple({name: config} for name, config in value.items())
     if not isinstance(value, list | tuple):
@@ -280,7 +286,7 @@ def _parse_mcp_server_entries(value: Any) -> tuple[str | Mapping[str, Any], ...]
     return tuple(value)
 
 
-def _parse_hooks(value: Any) -> Mapping[str, Any]:
+def _check_hooks_mapping(value: Any) -> Mapping[str, Any]:
     if not isinstance(value, Mapping):
         raise InvalidFieldValue(
             f"a mapping of events to hooks is expected, not {describe_field_value(value)}"
@@ -294,29 +300,29 @@ def _parse_hooks(value: Any) -> Mapping[str, Any]:
 
 
 _FIELDS = {
-    "name": _AgentDefinitionField("name", _parse_name),
-    "description": _AgentDefinitionField("description", _parse_description),
-    "tools": _AgentDefinitionField("tools", _parse_tools),
-    "disallowedTools": _AgentDefinitionField("disallowed_tools", _parse_tools),
-    "model": _AgentDefinitionField("model", _parse_model),
-    "effort": _AgentDefinitionField("effort", _parse_effort),
+    "name": _AgentDefinitionField("name", _parse_agent_type_name),
+    "description": _AgentDefinitionField("description", _parse_agent_description),
+    "tools": _AgentDefinitionField("tools", _parse_agent_tools),
+    "disallowedTools": _AgentDefinitionField("disallowed_tools", _parse_agent_tools),
+    "model": _AgentDefinitionField("model", _parse_agent_model),
+    "effort": _AgentDefinitionField("effort", _parse_reasoning_effort),
     "permissionMode": _AgentDefinitionField(
         "permission_mode", _build_choice_parser(get_args(PermissionMode))
     ),
-    "background": _AgentDefinitionField("background", parse_flag_field),
+    "background": _AgentDefinitionField("background", parse_boolean_field),
     "isolation": _AgentDefinitionField("isolation", _build_choice_parser(get_args(IsolationMode))),
-    "maxTurns": _AgentDefinitionField("max_turns", _parse_count),
+    "maxTurns": _AgentDefinitionField("max_turns", _parse_positive_integer),
     "color": _AgentDefinitionField("color", parse_text_field),
     "memory": _AgentDefinitionField("memory", _build_choice_parser(get_args(MemoryScope))),
     "requiredMcpServers": _AgentDefinitionField("required_mcp_servers", _parse_name_list),
     "mcpServers": _AgentDefinitionField("mcp_servers", _parse_mcp_server_entries),
-    "hooks": _AgentDefinitionField("hooks", _parse_hooks),
+    "hooks": _AgentDefinitionField("hooks", _check_hooks_mapping),
     "skills": _AgentDefinitionField("skills", _parse_name_list),
     "initialPrompt": _AgentDefinitionField("initial_prompt", parse_text_field),
     "acceptance": _AgentDefinitionField("acceptance", _parse_required_text),
     "maxBudgetUsd": _AgentDefinitionField("max_budget_usd", _parse_dollars),
-    "oneShot": _AgentDefinitionField("one_shot", parse_flag_field),
-    "instructions": _AgentDefinitionField("instructions", parse_flag_field),
+    "oneShot": _AgentDefinitionField("one_shot", parse_boolean_field),
+    "instructions": _AgentDefinitionField("instructions", parse_boolean_field),
 }
 _JSON_FIELDS = {key: field for key, field in _FIELDS.items() if key != "name"} | {
     "prompt": _AgentDefinitionField("prompt", parse_text_field)

@@ -53,7 +53,7 @@ class StopRunCommand(RunControlCommand, frozen=True, tag="stop"):
     """End the run."""
 
 
-class StopTaskCommand(RunControlCommand, frozen=True, tag="stop_task"):
+class StopAgentOrShellCommand(RunControlCommand, frozen=True, tag="stop_task"):
     """End one agent, by id or name, or one background shell."""
 
     task_id: str
@@ -70,7 +70,7 @@ class StopAgentsCommand(RunControlCommand, frozen=True, tag="stop_agents"):
     """End every agent except the lead."""
 
 
-class MoveToBackgroundCommand(RunControlCommand, frozen=True, tag="background"):
+class MoveAgentsToBackgroundCommand(RunControlCommand, frozen=True, tag="background"):
     """Move the agent, or all agents, to the background; the run continues."""
 
     task_id: str | None = None
@@ -144,7 +144,7 @@ def parse_control_request(line: bytes) -> RunControlRequest | SteeringMessage:
         case "control_request":
             return _parse_control_command(raw, request_id)
         case "user":
-            return _parse_steering(raw, request_id)
+            return _parse_steering_message(raw, request_id)
         case other:
             raise InvalidControlRequest(
                 f"unknown type {other!r}: control_request or user is expected", request_id
@@ -161,7 +161,7 @@ def _parse_control_command(raw: Mapping[str, Any], request_id: str) -> RunContro
     return RunControlRequest(request_id=request_id, command=command)
 
 
-def _parse_steering(raw: Mapping[str, Any], request_id: str) -> SteeringMessage:
+def _parse_steering_message(raw: Mapping[str, Any], request_id: str) -> SteeringMessage:
     raw_message = raw.get("message")
     if not isinstance(raw_message, dict) or raw_message.get("role") != "user":
         raise InvalidControlRequest("message must be an object with the role user", request_id)
@@ -177,7 +177,7 @@ def _parse_steering(raw: Mapping[str, Any], request_id: str) -> SteeringMessage:
 _encode = msgspec.json.Encoder(enc_hook=str).encode
 
 
-def _encode_line(value: object) -> bytes:
+def _encode_control_line(value: object) -> bytes:
     try:
         return _encode(value) + b"\n"
     except UnicodeEncodeError:
@@ -188,29 +188,29 @@ def _encode_line(value: object) -> bytes:
 
 
 def encode_control_request(request_id: str, command: RunControlCommand) -> bytes:
-    return _encode_line({"type": "control_request", "request_id": request_id, "request": command})
+    return _encode_control_line({"type": "control_request", "request_id": request_id, "request": command})
 
 
 def encode_steering_message(message: Message, request_id: str) -> bytes:
-    return _encode_line({"type": "user", "request_id": request_id, "message": message})
+    return _encode_control_line({"type": "user", "request_id": request_id, "message": message})
 
 
-def encode_control_event(event: Event) -> bytes:
-    return _encode_line(event)
+def encode_event_for_subscriber(event: Event) -> bytes:
+    return _encode_control_line(event)
 
 
 def encode_subscription_gap(offset: int) -> bytes:
-    return _encode_line(EventSubscriptionGap(offset=offset))
+    return _encode_control_line(EventSubscriptionGap(offset=offset))
 
 
 def encode_control_success(request_id: str, response: object) -> bytes:
     body = {"subtype": "success", "request_id": request_id, "response": response}
-    return _encode_line({"type": "control_response", "response": body})
+    return _encode_control_line({"type": "control_response", "response": body})
 
 
 def encode_control_error(request_id: str, error: str) -> bytes:
     body = {"subtype": "error", "request_id": request_id, "error": error}
-    return _encode_line({"type": "control_response", "response": body})
+    return _encode_control_line({"type": "control_response", "response": body})
 
 
 ControlOutput: TypeAlias = RunControlResponse | EventSubscriptionGap | Event | UnknownJournalEvent

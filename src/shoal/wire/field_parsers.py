@@ -26,7 +26,7 @@ def parse_text_field(value: Any) -> str:
     return value
 
 
-def parse_flag_field(value: Any) -> bool:
+def parse_boolean_field(value: Any) -> bool:
     if isinstance(value, bool):
         return value
     for flag, spellings in ((True, ("true", "yes", "on")), (False, ("false", "no", "off"))):
@@ -44,10 +44,10 @@ def parse_text_list_field(value: Any) -> tuple[str, ...]:
     return tuple(item.strip() for item in value)
 
 
-def parse_tool_entries(value: Any) -> tuple[str, ...]:
+def parse_tool_list_field(value: Any) -> tuple[str, ...]:
     """Parse tools with optional patterns from a list or from text separated by commas or whitespace."""
     entries = (
-        split_list_text(value, split_whitespace=True)
+        split_comma_separated_text(value, split_whitespace=True)
         if isinstance(value, str)
         else parse_text_list_field(value)
     )
@@ -57,7 +57,7 @@ def parse_tool_entries(value: Any) -> tuple[str, ...]:
     return entries
 
 
-def split_list_text(text: str, *, split_whitespace: bool = False) -> tuple[str, ...]:
+def split_comma_separated_text(text: str, *, split_whitespace: bool = False) -> tuple[str, ...]:
     """Split at commas outside parentheses and, with `split_whitespace`, at whitespace too."""
     found: list[str] = []
     depth = start = 0

@@ -30,7 +30,7 @@ class RejectedFileEntry(Struct, frozen=True, kw_only=True):
 
 
 def parse_foreign_json(content: bytes) -> Any:
-    """Return the JSON value or `InvalidFile`; a byte order mark and lone surrogates are accepted."""
+    """Return the JSON value or `InvalidFileContent`; a byte order mark and lone surrogates are accepted."""
     if not content.strip():
         return InvalidFileContent("it is empty")
     try:
@@ -109,18 +109,18 @@ def update_json_fields(content: bytes, changes: Mapping[str, Any]) -> bytes:
 def encode_json_object(fields: Mapping[str, Any]) -> bytes:
     """Encode a JSON object of plain values and raw JSON."""
     return b"{%b}" % b",".join(
-        b"%b:%b" % (encode_json(name), _encode_field(value)) for name, value in fields.items()
+        b"%b:%b" % (encode_json(name), _encode_json_or_raw(value)) for name, value in fields.items()
     )
 
 
 def encode_json_exactly(value: Any) -> bytes:
-    """Encode a value of `parse_json` exactly, with NaN and infinity, which `encode_json` cannot write."""
+    """Encode a value of `parse_foreign_json` exactly, with NaN and infinity, unlike `encode_json`."""
     import json
 
     return json.dumps(value, separators=(",", ":")).encode()
 
 
-def _encode_field(value: Any) -> bytes:
+def _encode_json_or_raw(value: Any) -> bytes:
     return bytes(value) if isinstance(value, Raw) else encode_json(value)
 
 

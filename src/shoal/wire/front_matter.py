@@ -67,7 +67,7 @@ class InvalidFrontMatter(Exception):
 def parse_front_matter(text: str, known_keys: Collection[str]) -> FrontMatterDocument:
     """Parse the text; `known_keys` start an entry if YAML parsing fails. Raises `InvalidFrontMatter`."""
     header, start, body = split_front_matter(text)
-    entries, warnings = _parse_entries(header, start, known_keys)
+    entries, warnings = _parse_front_matter_entries(header, start, known_keys)
     _reject_duplicate_keys(entries)
     return FrontMatterDocument(entries=tuple(entries), body="\n".join(body).strip(), warnings=tuple(warnings))
 
@@ -95,16 +95,16 @@ def split_front_matter(text: str) -> tuple[list[str], int, list[str]]:
     return header, first + 2, lines[last + 1 :]
 
 
-def _parse_entries(
+def _parse_front_matter_entries(
     header: Sequence[str], start: int, known_keys: Collection[str]
 ) -> tuple[list[FrontMatterEntry], list[FrontMatterWarning]]:
-    simple = _parse_simple_lines(header, start)
+    simple = _parse_plain_front_matter_lines(header, start)
     if simple is not None:
         return simple, []
     try:
-        return _parse_yaml("\n".join(header), start), []
+        return _parse_yaml_front_matter("\n".join(header), start), []
     except InvalidFrontMatter as problem:
-        return _parse_entries_loosely(header, start, known_keys, problem)
+        return _parse_front_matter_loosely(header, start, known_keys, problem)
 
 
 def _reject_duplicate_keys(entries: Sequence[FrontMatterEntry]) -> None:
@@ -116,7 +116,7 @@ def _reject_duplicate_keys(entries: Sequence[FrontMatterEntry]) -> None:
         first_lines[entry.key] = entry.line
 
 
-def _parse_simple_lines(header: Sequence[str], start: int) -> list[FrontMatterEntry] | None:
+def _parse_plain_front_matter_lines(header: Sequence[str], start: int) -> list[FrontMatterEntry] | None:
     """Return the entries if YAML would read every line as the same text; otherwise None."""
     entries: list[FrontMatterEntry] = []
     for number, line in enumerate(header):
@@ -137,16 +137,16 @@ def _parse_simple_lines(header: Sequence[str], start: int) -> list[FrontMatterEn
     return entries
 
 
-def _parse_entries_loosely(
+def _parse_front_matter_loosely(
     header: Sequence[str], start: int, known_keys: Collection[str], problem: InvalidFrontMatter
 ) -> tuple[list[FrontMatterEntry], list[FrontMatterWarning]]:
     """Parse entry by entry: as YAML if possible, else as plain text, else raise the YAML problem."""
     entries: list[FrontMatterEntry] = []
     warnings: list[FrontMatterWarning] = []
-    for key, first, lines in _split_entry_chunks(header, known_keys):
+    for key, first, lines in _split_front_matter_by_key(header, known_keys):
         line = start + first
         try:
-            found = _parse_yaml("\n".join(lines), line)
+            found = _parse_yaml_front_matter("\n".join(lines), line)
             if [entry.key for entry in found] == [key]:
                 entries += found
                 continue
@@ -169,7 +169,7 @@ def _parse_entries_loosely(
     return entries, warnings
 
 
-def _split_entry_chunks(
+def _split_front_matter_by_key(
     header: Sequence[str], known_keys: Collection[str]
 ) -> Iterator[tuple[str, int, list[str]]]:
     key, first = "", 0
@@ -188,7 +188,7 @@ def _split_entry_chunks(
         yield key, first, lines
 
 
-def _parse_yaml(text: str, start: int) -> list[FrontMatterEntry]:
+def _parse_yaml_front_matter(text: str, start: int) -> list[FrontMatterEntry]:
     """Parse the entries as YAML; only text, numbers, lists and mappings are constructed."""
     import yaml
 
@@ -197,7 +197,7 @@ def _parse_yaml(text: str, start: int) -> list[FrontMatterEntry]:
         return []
     if not isinstance(node, yaml.MappingNode):
         raise InvalidFrontMatter("it is not a list of `key: value` lines", line=start)
-    values = _YamlConverter(start)
+    values = _YamlNodeConverter(start)
     return [
         FrontMatterEntry(
             key=values.convert_key(key),
@@ -241,7 +241,7 @@ def _check_yaml_depth(events: Iterable[yaml.Event], start: int) -> None:
             depth -= 1
 
 
-class _YamlConverter:
+class _YamlNodeConverter:
     """Converts YAML nodes to values. Aliases can repeat a node many times, so the count is bounded."""
 
     def __init__(self, start: int) -> None:

@@ -57,10 +57,10 @@ class _HookParser:
         self.problems: list[str] = []
         self.warnings: list[str] = []
 
-    def parse_events(self, raw: Any) -> Iterator[Hook]:
+    def parse_hooks_by_event(self, raw: Any) -> Iterator[Hook]:
         key_path = ("hooks",)
         if not isinstance(raw, Mapping):
-            self._add_problem(key_path, f"an object of events is expected, not {_describe_value(raw)}")
+            self._add_problem(key_path, f"an object of events is expected, not {_describe_json_value(raw)}")
             return
         for event, entries in raw.items():
             if event not in HOOK_EVENTS:
@@ -68,12 +68,14 @@ class _HookParser:
                 hint = f"; is {matches[0]} meant?" if matches else ""
                 self._add_problem((*key_path, str(event)), f"there is no such event{hint}")
             elif not isinstance(entries, Sequence) or isinstance(entries, str):
-                self._add_problem((*key_path, event), f"a list is expected, not {_describe_value(entries)}")
+                self._add_problem(
+                    (*key_path, event), f"a list is expected, not {_describe_json_value(entries)}"
+                )
             else:
                 for number, entry in enumerate(entries):
-                    yield from self._parse_entry(event, entry, (*key_path, event, str(number)))
+                    yield from self._parse_matcher_hooks(event, entry, (*key_path, event, str(number)))
 
-    def _parse_entry(self, event: HookEvent, entry: Any, key_path: tuple[str, ...]) -> Iterator[Hook]:
+    def _parse_matcher_hooks(self, event: HookEvent, entry: Any, key_path: tuple[str, ...]) -> Iterator[Hook]:
         try:
             matcher, actions = _parse_matcher_entry(entry)
         except _InvalidHook as error:
@@ -95,7 +97,8 @@ class _HookParser:
     def _parse_hook(self, event: HookEvent, matcher: str, raw: Any, key_path: tuple[str, ...]) -> Hook:
         if not isinstance(raw, Mapping):
             raise _InvalidHook(
-                f'an object is expected, as {{"type": "command", "command": "…"}}, not {_describe_value(raw)}'
+                'an object is expected, as {"type": "command", "command": "…"}, '
+                f"not {_describe_json_value(raw)}"
             )
         kind = raw.get("type", "command")
         if not isinstance(kind, str) or kind not in _KEYS_BY_TYPE:
@@ -121,10 +124,10 @@ class _HookParser:
             origin=self._locate(key_path),
         )
         if background:
-            self._warn_about_background(hook, (*key_path, "asyncRewake" if wakes_agent else "async"))
+            self._warn_about_background_hook(hook, (*key_path, "asyncRewake" if wakes_agent else "async"))
         return hook
 
-    def _warn_about_background(self, hook: Hook, key_path: Sequence[str]) -> None:
+    def _warn_about_background_hook(self, hook: Hook, key_path: Sequence[str]) -> None:
         if hook.event == "SessionEnd":
             warning = "the session waits for it all the same, since nothing outlives it"
         elif hook.event in BLOCKING_EVENTS:
@@ -143,10 +146,12 @@ class _HookParser:
         return f"{self._locate(key_path)}: {'.'.join(key_path)}: {text}{end}"
 
 
-def parse_hooks(raw: Any, locate: KeyLocator, environ: Mapping[str, str] | None = None) -> ParsedHooks:
+def parse_hooks_setting(
+    raw: Any, locate: KeyLocator, environ: Mapping[str, str] | None = None
+) -> ParsedHooks:
     """Parse the value of `hooks`; headers may use variables of `environ`."""
     reader = _HookParser(locate, environ or {})
-    hooks = tuple(reader.parse_events(raw))
+    hooks = tuple(reader.parse_hooks_by_event(raw))
     return ParsedHooks(hooks=hooks, problems=tuple(reader.problems), warnings=tuple(reader.warnings))
 
 
@@ -158,22 +163,22 @@ def merge_parsed_hooks(parsed: Sequence[ParsedHooks]) -> ParsedHooks:
     )
 
 
-def parse_program_hooks(raw: Mapping[str, Any], origin: str) -> ParsedHooks:
+def parse_hooks_from_code(raw: Mapping[str, Any], origin: str) -> ParsedHooks:
     """Parse hooks given in code: functions, (matcher, function) pairs, and entries as in settings."""
     found: list[ParsedHooks] = []
     for event, entries in raw.items():
         if event not in HOOK_EVENTS or not isinstance(entries, Sequence) or isinstance(entries, str):
-            found.append(parse_hooks({event: entries}, lambda _: origin))
+            found.append(parse_hooks_setting({event: entries}, lambda _: origin))
         else:
-            found += [_parse_program_hook(event, entry, origin) for entry in entries]
+            found += [_parse_hook_from_code(event, entry, origin) for entry in entries]
     return merge_parsed_hooks(found)
 
 
-def _parse_program_hook(event: HookEvent, entry: Any, origin: str) -> ParsedHooks:
+def _parse_hook_from_code(event: HookEvent, entry: Any, origin: str) -> ParsedHooks:
     if isinstance(entry, Hook):
         return ParsedHooks(hooks=(entry,))
     if isinstance(entry, Mapping):
-        return parse_hooks({event: [entry]}, lambda _: origin)
+        return parse_hooks_setting({event: [entry]}, lambda _: origin)
     matcher, function = entry if isinstance(entry, tuple) and len(entry) == 2 else ("", entry)
     if not callable(function) or not isinstance(matcher, str) or not is_valid_hook_matcher(matcher):
         problem = f"{origin}: hooks.{event}: a function, or (matcher, function), is expected, not {entry!r}."
@@ -187,17 +192,18 @@ def _parse_program_hook(event: HookEvent, entry: Any, origin: str) -> ParsedHook
 def _parse_matcher_entry(entry: Any) -> tuple[str, Sequence[Any]]:
     if not isinstance(entry, Mapping):
         raise _InvalidHook(
-            f'an object is expected, as {{"matcher": "Bash", "hooks": […]}}, not {_describe_value(entry)}'
+            'an object is expected, as {"matcher": "Bash", "hooks": […]}, '
+            f"not {_describe_json_value(entry)}"
         )
     matcher, actions = entry.get("matcher", ""), entry.get("hooks")
     if matcher is None:
         matcher = ""
     if not isinstance(matcher, str):
-        raise _InvalidHook(f"a text is expected, not {_describe_value(matcher)}", "matcher")
+        raise _InvalidHook(f"a text is expected, not {_describe_json_value(matcher)}", "matcher")
     if not is_valid_hook_matcher(matcher):
         raise _InvalidHook(f"{matcher!r} is neither a name nor a regular expression", "matcher")
     if not isinstance(actions, Sequence) or isinstance(actions, str):
-        raise _InvalidHook(f"a list of hooks is expected, not {_describe_value(actions)}", "hooks")
+        raise _InvalidHook(f"a list of hooks is expected, not {_describe_json_value(actions)}", "hooks")
     return matcher, actions
 
 
@@ -257,7 +263,7 @@ def _expand_header_variables(text: str, variables: Mapping[str, str]) -> str:
 def _parse_hook_flag(raw: Mapping[str, Any], name: str) -> bool:
     value = raw.get(name, False)
     if not isinstance(value, bool):
-        raise _InvalidHook(f"true or false is expected, not {_describe_value(value)}", name)
+        raise _InvalidHook(f"true or false is expected, not {_describe_json_value(value)}", name)
     return value
 
 
@@ -271,7 +277,7 @@ def _parse_hook_timeout(event: HookEvent, value: Any) -> float:
     return float(value)
 
 
-def _describe_value(value: Any) -> str:
+def _describe_json_value(value: Any) -> str:
     match value:
         case None:
             return "nothing"

@@ -138,7 +138,7 @@ def parse_hook_output_json(event: HookEvent, raw: Any) -> HookDecision:
         decision_reason=truncate_hook_text(reason),
         updated_input=updated,
         context=truncate_hook_text(specific.additional_context or ""),
-        stop=_extract_stop_reason(output, specific),
+        stop=_extract_hook_stop_reason(output, specific),
         message=truncate_hook_text(output.system_message or ""),
         suppressed=output.suppress_output,
         output=specific.worktree_path or "",
@@ -157,7 +157,7 @@ def _extract_hook_permission(
     return None, ""
 
 
-def _extract_stop_reason(output: _HookOutput, specific: _EventSpecificHookOutput) -> str | None:
+def _extract_hook_stop_reason(output: _HookOutput, specific: _EventSpecificHookOutput) -> str | None:
     if not output.go_on:
         return truncate_hook_text(output.stop_reason or _NO_REASON)
     answer = specific.decision

@@ -30,12 +30,12 @@ def decode_json(raw: bytes) -> Any:
     try:
         return _decode_strict(raw)
     except (msgspec.DecodeError, UnicodeDecodeError):
-        return _decode_leniently(raw)
+        return _decode_json_leniently(raw)
     except RecursionError:
         raise ValueError("nested too deeply") from None
 
 
-def _decode_leniently(raw: bytes) -> Any:
+def _decode_json_leniently(raw: bytes) -> Any:
     """Decode with the json module, which accepts lone surrogates, other encodings, NaN and huge numbers."""
     import json
 

@@ -40,19 +40,26 @@ def get_authorized_mail_body(mail: MailMessage) -> MailBody | None:
 def _drop_unknown_permission_updates(value: Mapping[str, Any]) -> Mapping[str, Any]:
     """Drop unknown permission updates: dropping one grants less, never more."""
     if value.get("type") == "permission_request" and "permission_suggestions" in value:
-        return {**value, "permission_suggestions": _filter_known_updates(value["permission_suggestions"])}
+        return {
+            **value,
+            "permission_suggestions": _filter_known_permission_updates(value["permission_suggestions"]),
+        }
     response = value.get("response")
     if isinstance(response, Mapping) and "permission_updates" in response:
-        updates = _filter_known_updates(response["permission_updates"])
+        updates = _filter_known_permission_updates(response["permission_updates"])
         return {**value, "response": {**response, "permission_updates": updates}}
     return value
 
 
-def _filter_known_updates(updates: Any) -> Any:
-    return [each for each in updates if _is_known_update(each)] if isinstance(updates, list) else updates
+def _filter_known_permission_updates(updates: Any) -> Any:
+    return (
+        [each for each in updates if _is_known_permission_update(each)]
+        if isinstance(updates, list)
+        else updates
+    )
 
 
-def _is_known_update(update: Any) -> bool:
+def _is_known_permission_update(update: Any) -> bool:
     try:
         convert_to_schema(update, PermissionUpdate)  # type: ignore[arg-type]
     except msgspec.ValidationError:

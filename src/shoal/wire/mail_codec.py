@@ -65,7 +65,7 @@ def parse_inbox(content: bytes) -> ParsedInbox | InvalidFileContent:
     try:
         schemas, raws = _decode_forms(content), _decode_raws(content)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return _parse_entries_separately(content)
+        return _parse_inbox_entries_separately(content)
     occurrences: dict[str, int] = {}
     pairs = zip(schemas, raws, strict=True)
     return ParsedInbox(
@@ -75,7 +75,7 @@ def parse_inbox(content: bytes) -> ParsedInbox | InvalidFileContent:
     )
 
 
-def _parse_entries_separately(content: bytes) -> ParsedInbox | InvalidFileContent:
+def _parse_inbox_entries_separately(content: bytes) -> ParsedInbox | InvalidFileContent:
     values = parse_foreign_json(content)
     if isinstance(values, InvalidFileContent):
         return values
@@ -85,7 +85,7 @@ def _parse_entries_separately(content: bytes) -> ParsedInbox | InvalidFileConten
     entries: list[InboxEntry] = []
     rejected: list[RejectedFileEntry] = []
     for value, raw in zip(values, _split_inbox_entries(content, values), strict=True):
-        schema = _convert_entry(value, raw)
+        schema = _convert_inbox_entry(value, raw)
         if isinstance(schema, RejectedFileEntry):
             rejected.append(schema)
         else:
@@ -102,7 +102,7 @@ def _split_inbox_entries(content: bytes, values: list[Any]) -> list[bytes]:
 
 def parse_inbox_entry(raw: bytes) -> InboxEntry | RejectedFileEntry:
     """Parse a single entry, as archive and overflow files hold one per line."""
-    schema = _parse_entry_schema(raw)
+    schema = _parse_inbox_entry_schema(raw)
     return (
         schema
         if isinstance(schema, RejectedFileEntry)
@@ -110,13 +110,13 @@ def parse_inbox_entry(raw: bytes) -> InboxEntry | RejectedFileEntry:
     )
 
 
-def has_writer_given_id(entry: InboxEntry) -> bool:
+def has_mail_id_from_writer(entry: InboxEntry) -> bool:
     """Return True if the writer gave the entry an id."""
-    schema = _parse_entry_schema(entry.raw)
+    schema = _parse_inbox_entry_schema(entry.raw)
     return isinstance(schema, _InboxEntrySchema) and bool(schema.msg_id)
 
 
-def _parse_entry_schema(raw: bytes) -> _InboxEntrySchema | RejectedFileEntry:
+def _parse_inbox_entry_schema(raw: bytes) -> _InboxEntrySchema | RejectedFileEntry:
     try:
         return _decode_form(raw)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
@@ -124,7 +124,7 @@ def _parse_entry_schema(raw: bytes) -> _InboxEntrySchema | RejectedFileEntry:
     return (
         RejectedFileEntry(raw=raw, reason=value.reason)
         if isinstance(value, InvalidFileContent)
-        else _convert_entry(value, raw)
+        else _convert_inbox_entry(value, raw)
     )
 
 
@@ -171,7 +171,7 @@ def derive_mail_id(sender: str, timestamp: str, text: str, occurrence: int) -> s
 
 def _build_mail_message(schema: _InboxEntrySchema, occurrences: dict[str, int]) -> MailMessage:
     return MailMessage(
-        id=schema.msg_id or _derive_occurrence_id(schema, occurrences),
+        id=schema.msg_id or _derive_unique_mail_id(schema, occurrences),
         sender=schema.sender,
         text=schema.text,
         timestamp=schema.timestamp,
@@ -183,7 +183,7 @@ def _build_mail_message(schema: _InboxEntrySchema, occurrences: dict[str, int]) 
     )
 
 
-def _derive_occurrence_id(schema: _InboxEntrySchema, occurrences: dict[str, int]) -> str:
+def _derive_unique_mail_id(schema: _InboxEntrySchema, occurrences: dict[str, int]) -> str:
     first_id = derive_mail_id(schema.sender, schema.timestamp, schema.text, 0)
     occurrence = occurrences.get(first_id, 0)
     occurrences[first_id] = occurrence + 1
@@ -192,7 +192,7 @@ def _derive_occurrence_id(schema: _InboxEntrySchema, occurrences: dict[str, int]
     )
 
 
-def _convert_entry(value: Any, raw: bytes) -> _InboxEntrySchema | RejectedFileEntry:
+def _convert_inbox_entry(value: Any, raw: bytes) -> _InboxEntrySchema | RejectedFileEntry:
     try:
         return convert_to_schema(value, _InboxEntrySchema)
     except msgspec.ValidationError as error:

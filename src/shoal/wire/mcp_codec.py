@@ -62,17 +62,17 @@ def parse_mcp_servers(raw: Any, locate: Callable[[str], str]) -> ParsedMcpServer
 
 
 def parse_mcp_server(name: str, config: Any, origin: str) -> McpServerConfig:
-    """Parse one server; raise `InvalidServerConfig`."""
+    """Parse one server; raise `InvalidMcpServerConfig`."""
     if not name.strip() or len(name) > 200:
         raise InvalidMcpServerConfig("its name is empty or longer than 200 characters")
     if not isinstance(config, Mapping):
         raise InvalidMcpServerConfig("its configuration is no object")
     server_type = config.get("type", "stdio" if "command" in config else "http")
     if server_type == "stdio":
-        return McpServerConfig(name=name, connection=_parse_stdio_config(config), origin=origin)
+        return McpServerConfig(name=name, connection=_parse_mcp_stdio_config(config), origin=origin)
     if isinstance(server_type, str) and server_type in _TRANSPORTS:
         return McpServerConfig(
-            name=name, connection=_parse_http_config(config, _TRANSPORTS[server_type]), origin=origin
+            name=name, connection=_parse_mcp_http_config(config, _TRANSPORTS[server_type]), origin=origin
         )
     raise InvalidMcpServerConfig(f"its type is {server_type!r}, and only stdio, http and sse are known")
 
@@ -88,9 +88,9 @@ def expand_mcp_server_variables(server: McpServerConfig, env: Mapping[str, str])
     """Return the server with its variables expanded; raise `UnsetEnvironmentVariable`."""
 
     def expand_text(text: str) -> str:
-        return _VARIABLE.sub(lambda found: _lookup_variable(found[1], found[2], env), text)
+        return _VARIABLE.sub(lambda found: _lookup_environment_variable(found[1], found[2], env), text)
 
-    def expand_mapping(texts: Mapping[str, str]) -> dict[str, str]:
+    def expand_mapping_values(texts: Mapping[str, str]) -> dict[str, str]:
         return {key: expand_text(value) for key, value in texts.items()}
 
     match server.connection:
@@ -99,17 +99,17 @@ def expand_mcp_server_variables(server: McpServerConfig, env: Mapping[str, str])
                 program,
                 command=expand_text(program.command),
                 args=tuple(map(expand_text, program.args)),
-                env=expand_mapping(program.env),
+                env=expand_mapping_values(program.env),
                 cwd=None if program.cwd is None else expand_text(program.cwd),
             )
         case McpHttpConfig() as address:
             connection = replace(
-                address, url=expand_text(address.url), headers=expand_mapping(address.headers)
+                address, url=expand_text(address.url), headers=expand_mapping_values(address.headers)
             )
     return replace(server, connection=connection)
 
 
-def _lookup_variable(variable: str, default: str | None, env: Mapping[str, str]) -> str:
+def _lookup_environment_variable(variable: str, default: str | None, env: Mapping[str, str]) -> str:
     if env.get(variable):
         return env[variable]
     if default is not None:
@@ -119,7 +119,7 @@ def _lookup_variable(variable: str, default: str | None, env: Mapping[str, str])
     raise UnsetEnvironmentVariable(variable)
 
 
-def _parse_stdio_config(config: Mapping[str, Any]) -> McpStdioConfig:
+def _parse_mcp_stdio_config(config: Mapping[str, Any]) -> McpStdioConfig:
     command = config.get("command")
     if not isinstance(command, str) or not command.strip():
         raise InvalidMcpServerConfig("its command is missing or no text")
@@ -130,22 +130,22 @@ def _parse_stdio_config(config: Mapping[str, Any]) -> McpStdioConfig:
     if not isinstance(args, list | tuple) or not all(isinstance(word, str | int | float) for word in args):
         raise InvalidMcpServerConfig("its args are no list of texts")
     return McpStdioConfig(
-        command=command, args=tuple(map(str, args)), env=_parse_text_mapping(config, "env"), cwd=cwd
+        command=command, args=tuple(map(str, args)), env=_parse_string_mapping(config, "env"), cwd=cwd
     )
 
 
-def _parse_http_config(config: Mapping[str, Any], transport: str) -> McpHttpConfig:
+def _parse_mcp_http_config(config: Mapping[str, Any], transport: str) -> McpHttpConfig:
     url = config.get("url")
     if not isinstance(url, str) or not re.match(r"https?://|\$\{", url):
         raise InvalidMcpServerConfig("its url is missing or no http address")
     return McpHttpConfig(
         url=url,
-        headers=_parse_text_mapping(config, "headers"),
+        headers=_parse_string_mapping(config, "headers"),
         transport="sse" if transport == "sse" else "http",
     )
 
 
-def _parse_text_mapping(config: Mapping[str, Any], key: str) -> dict[str, str]:
+def _parse_string_mapping(config: Mapping[str, Any], key: str) -> dict[str, str]:
     texts = config.get(key) or {}
     if not isinstance(texts, Mapping) or not all(
         isinstance(value, str | int | float | bool) for value in texts.values()
@@ -157,7 +157,7 @@ def _parse_text_mapping(config: Mapping[str, Any], key: str) -> dict[str, str]:
 
 
 def parse_mcp_channel_message(params: Any) -> McpChannelMessage:
-    """Parse the params of `notifications/claude/channel`; raise `InvalidChannelMessage`.
+    """Parse the params of `notifications/claude/channel`; raise `InvalidMcpChannelMessage`.
 
     Invalid metadata is skipped.
     """

@@ -110,8 +110,8 @@ class AgentBudgetOpened(_MemberChannelMessage, frozen=True, tag="Opens"):
     limits: BudgetLimits
 
 
-class ReservationRequested(_MemberChannelMessage, frozen=True, tag="Holds"):
-    """Asks to reserve budget before a model request; answered by `GrantDecided`."""
+class BudgetReservationRequested(_MemberChannelMessage, frozen=True, tag="Holds"):
+    """Asks to reserve budget before a model request; answered by `BudgetGrantDecided`."""
 
     number: int
     agent: AgentId
@@ -120,7 +120,7 @@ class ReservationRequested(_MemberChannelMessage, frozen=True, tag="Holds"):
     max_tokens: int | None
 
 
-class ReservationSettled(_MemberChannelMessage, frozen=True, tag="Settles"):
+class BudgetReservationSettled(_MemberChannelMessage, frozen=True, tag="Settles"):
     """Reports the usage of a request, an attempt that may be billed (`billed`), or just its end."""
 
     number: int
@@ -129,7 +129,7 @@ class ReservationSettled(_MemberChannelMessage, frozen=True, tag="Settles"):
 
 
 class AgentSlotRequested(_MemberChannelMessage, frozen=True, tag="Enters"):
-    """Asks to start an agent; answered by `GrantDecided`."""
+    """Asks to start an agent; answered by `BudgetGrantDecided`."""
 
     number: int
     kind: str
@@ -142,13 +142,13 @@ class AgentSlotReleased(_MemberChannelMessage, frozen=True, tag="Leaves"):
     begun: bool
 
 
-class WorkSlotRequested(_MemberChannelMessage, frozen=True, tag="Works"):
-    """Asks to start working; answered by `GrantDecided` when the member may."""
+class MemberWorkSlotRequested(_MemberChannelMessage, frozen=True, tag="Works"):
+    """Asks to start working; answered by `BudgetGrantDecided` when the member may."""
 
     number: int
 
 
-class WorkSlotReleased(_MemberChannelMessage, frozen=True, tag="Rests"):
+class MemberWorkSlotReleased(_MemberChannelMessage, frozen=True, tag="Rests"):
     """The member stopped working, or stopped waiting to work."""
 
 
@@ -198,13 +198,13 @@ MessageFromMember: TypeAlias = (
     | MemberQuestionAsked
     | MemberQuestionWithdrawn
     | AgentBudgetOpened
-    | ReservationRequested
-    | ReservationSettled
+    | BudgetReservationRequested
+    | BudgetReservationSettled
     | AgentSlotRequested
     | AgentSlotReleased
     | SessionPermissionChanged
-    | WorkSlotRequested
-    | WorkSlotReleased
+    | MemberWorkSlotRequested
+    | MemberWorkSlotReleased
 )
 MessageFromLead: TypeAlias = (
     BudgetGrantDecided
@@ -223,13 +223,13 @@ def encode_member_channel_message(message: MessageFromMember | MessageFromLead) 
     return encode_json(message)
 
 
-def parse_member_message(message: bytes) -> MessageFromMember:
+def parse_message_from_member(message: bytes) -> MessageFromMember:
     """Parse a message of a member; raise ValueError if it is invalid."""
     parsed: MessageFromMember = decode_to_schema(message, _decode_from_member, MessageFromMember)
     return parsed
 
 
-def parse_lead_message(message: bytes) -> MessageFromLead:
+def parse_message_from_lead(message: bytes) -> MessageFromLead:
     """Parse a message of the lead; raise ValueError if it is invalid."""
     parsed: MessageFromLead = decode_to_schema(message, _decode_from_lead, MessageFromLead)
     return parsed

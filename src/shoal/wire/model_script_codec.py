@@ -73,7 +73,7 @@ class ScriptStep(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         blocks += [ToolUseBlock(id=call.id, name=call.name, input=call.input) for call in self.tools]
         return tuple(blocks)
 
-    def matches(self, context: ScriptMatchContext) -> bool:
+    def matches(self, context: ModelScriptMatchContext) -> bool:
         return (
             (self.at is None or self.at == context.answer_count())
             and (not self.system or self.system in context.system_prompt())
@@ -81,7 +81,7 @@ class ScriptStep(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
             and (not self.pattern or re.search(self.pattern, context.latest_input()) is not None)
         )
 
-    def substitute_pattern_groups(self, context: ScriptMatchContext) -> Self:
+    def substitute_pattern_groups(self, context: ModelScriptMatchContext) -> Self:
         """Return the step with the named groups of its pattern substituted."""
         found = re.search(self.pattern, context.latest_input()) if self.pattern else None
         groups = {} if found is None else found.groupdict("")
@@ -101,7 +101,7 @@ class ScriptStep(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         return replace(self, text=text, thinking=thinking, tools=tuple(tools))
 
 
-class ScriptMatchContext(Struct, frozen=True, kw_only=True):
+class ModelScriptMatchContext(Struct, frozen=True, kw_only=True):
     """Inputs for matching a step, computed on demand."""
 
     latest_input: Callable[[], str]
@@ -113,13 +113,13 @@ class ScriptMatchContext(Struct, frozen=True, kw_only=True):
 StepT = TypeVar("StepT", bound=ScriptStep)
 
 
-class RemainingScriptSteps(Generic[StepT]):
+class RemainingModelScriptSteps(Generic[StepT]):
     """Steps of a script that are not used up."""
 
     def __init__(self, steps: Iterable[StepT]) -> None:
         self._remaining = list(steps)
 
-    def take_matching(self, context: ScriptMatchContext) -> StepT | None:
+    def take_matching_step(self, context: ModelScriptMatchContext) -> StepT | None:
         for index, step in enumerate(self._remaining):
             if step.matches(context):
                 if not step.repeat:
@@ -152,7 +152,7 @@ def read_model_script_with_options(
     try:
         raw = decode(content)
         steps = raw.get("steps") if isinstance(raw, Mapping) else raw
-        script = tuple(msgspec.convert(step, kind) for step in _require_list(steps))
+        script = tuple(msgspec.convert(step, kind) for step in _require_step_list(steps))
         for step in script:
             re.compile(step.pattern)
         options = msgspec.convert(raw if isinstance(raw, Mapping) else {}, ModelScriptOptions)
@@ -161,7 +161,7 @@ def read_model_script_with_options(
     return script, options
 
 
-def _require_list(steps: object) -> list[object]:
+def _require_step_list(steps: object) -> list[object]:
     if not isinstance(steps, list):
         raise ValueError("it is neither a list of steps nor a mapping with `steps`")  # noqa: TRY004
     return steps

@@ -79,7 +79,7 @@ def format_agent_report(completion: AgentResult) -> str:
     )
 
 
-def format_retained_work(work: RetainedWorktreeWork) -> str:
+def format_retained_worktree_work(work: RetainedWorktreeWork) -> str:
     """Return where the work of an agent in a worktree is and how to merge it."""
     text = f"worktreePath: {work.path}"
     if work.branch:
@@ -113,26 +113,26 @@ def format_shell_notification(end: BackgroundShellResult) -> str:
     """Announce the end of a background command."""
     exit_code = "" if end.exit_code is None else f" (exit code {end.exit_code})"
     reason = f": {end.detail}" if end.detail else ""
-    summary = f"{_describe_command(end.facts)} {_STATUS_TEXT[end.status]}{exit_code}{reason}."
-    return _format_shell_notice(end.facts, end.status, summary, end.tail)
+    summary = f"{_describe_background_command(end.facts)} {_STATUS_TEXT[end.status]}{exit_code}{reason}."
+    return _format_shell_task_notification(end.facts, end.status, summary, end.tail)
 
 
-def format_stuck_shell(facts: BackgroundShell, tail: str) -> str:
+def format_stuck_shell_notification(facts: BackgroundShell, tail: str) -> str:
     summary = (
-        f"{_describe_command(facts)} seems to wait for an answer, and nothing can be typed there. "
+        f"{_describe_background_command(facts)} seems to wait for an answer, and nothing can be typed there. "
         "KillShell ends it; start it again with its answers as options."
     )
-    return _format_shell_notice(facts, "running", summary, tail)
+    return _format_shell_task_notification(facts, "running", summary, tail)
 
 
-def _describe_command(facts: BackgroundShell) -> str:
+def _describe_background_command(facts: BackgroundShell) -> str:
     command = facts.command.strip()
     if len(command) > _MAX_COMMAND_LENGTH:
         command = f"{command[:_MAX_COMMAND_LENGTH]}…"
     return f'Background command "{command}"'
 
 
-def _format_shell_notice(facts: BackgroundShell, status: str, summary: str, tail: str) -> str:
+def _format_shell_task_notification(facts: BackgroundShell, status: str, summary: str, tail: str) -> str:
     lines = [
         "<task-notification>",
         f"<task-id>{facts.shell}</task-id>",
@@ -185,14 +185,16 @@ def format_mcp_channel_message(server: str, push: McpChannelMessage) -> str:
     )
 
 
-def format_mcp_channel_overflow(server: str, count: int) -> str:
+def format_mcp_channel_drop_notice(server: str, count: int) -> str:
     noun = "message" if count == 1 else "messages"
     return (
         f"[{count:,} {noun} of the channel {escape_control_tags(server)} were dropped here: too many waited.]"
     )
 
 
-def format_late_permission(question: PermissionQuestion, answer: AllowAnswer, *, requester: str) -> str:
+def format_late_permission_notice(
+    question: PermissionQuestion, answer: AllowAnswer, *, requester: str
+) -> str:
     """Format the permission for an interrupted call; `requester` is empty if the reader made the call."""
     tool_input = question.input if answer.input is None else answer.input
     input_text = encode_json(tool_input).decode()

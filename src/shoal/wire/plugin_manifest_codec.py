@@ -35,7 +35,7 @@ class PluginManifest(Struct, frozen=True, kw_only=True):
     """Line and message."""
 
 
-def parse_json_object(text: str, path: Path) -> dict[str, Any]:
+def parse_settings_json_object(text: str, path: Path) -> dict[str, Any]:
     """Parse a JSON object; raise `SettingsError` with the line."""
     try:
         raw = decode_json(text.encode()) if text.strip() else {}
@@ -50,7 +50,7 @@ def parse_json_object(text: str, path: Path) -> dict[str, Any]:
 
 def parse_plugin_manifest(text: str, path: Path) -> PluginManifest:
     """Parse a manifest; raise `SettingsError` with the mistake and its line."""
-    raw = parse_json_object(text, path)
+    raw = parse_settings_json_object(text, path)
 
     def build_key_error(key: str, what: str) -> SettingsError:
         return _build_manifest_error(f"{key}: {what}", path, find_json_key_line(text, (key,)))

@@ -83,17 +83,18 @@ class TeamRosterFile(Struct, frozen=True, kw_only=True):
         old_entries = self.entries
         if old_entries is None:
             old_entries = {
-                _parse_entry_name(entry): entry for entry in _split_member_entries(fields.get("members"))
+                _parse_member_entry_name(entry): entry
+                for entry in _split_member_entries(fields.get("members"))
             }
         # Most members are unchanged, so their bytes are reused: a team may have a thousand.
         unchanged = {id(member) for member in self.team.members}
         entries = {
             member.name: old_entries[member.name]
             if id(member) in unchanged and member.name in old_entries
-            else _encode_member(member, old_entries.get(member.name))
+            else _encode_roster_member(member, old_entries.get(member.name))
             for member in team.members
         }
-        new_fields = _build_team_fields(
+        new_fields = _build_roster_json_fields(
             team, [*entries.values(), *(rejected.raw for rejected in self.rejected)]
         )
         if "name" in fields:
@@ -107,7 +108,8 @@ def encode_new_team_roster(team: TeamRoster) -> bytes:
     """Return the file content for a new team."""
     return indent_json(
         update_json_fields(
-            b"{}", _build_team_fields(team, [_encode_member(member, None) for member in team.members])
+            b"{}",
+            _build_roster_json_fields(team, [_encode_roster_member(member, None) for member in team.members]),
         )
     )
 
@@ -179,7 +181,7 @@ def _to_time_or_zero(number: float | None) -> int:
         return 0
 
 
-def _build_team_fields(team: TeamRoster, members: list[bytes]) -> dict[str, Any]:
+def _build_roster_json_fields(team: TeamRoster, members: list[bytes]) -> dict[str, Any]:
     return {
         "name": team.name,
         "description": team.description,
@@ -190,7 +192,7 @@ def _build_team_fields(team: TeamRoster, members: list[bytes]) -> dict[str, Any]
     }
 
 
-def _encode_member(member: RosterEntry, old_entry: bytes | None) -> bytes:
+def _encode_roster_member(member: RosterEntry, old_entry: bytes | None) -> bytes:
     fields = {
         "agentId": member.agent_id,
         "name": member.name,
@@ -218,7 +220,7 @@ def _split_member_entries(members: Any) -> list[bytes]:
         return [encode_json_exactly(entry) for entry in value] if isinstance(value, list) else []
 
 
-def _parse_entry_name(entry: bytes) -> Any:
+def _parse_member_entry_name(entry: bytes) -> Any:
     with suppress(msgspec.DecodeError, UnicodeDecodeError):
         return _decode_entry_name(entry).name
     value = parse_foreign_json(entry)

@@ -269,7 +269,9 @@ class SettingsDocument(Struct, frozen=True, kw_only=True):
         return f"{self.name}:{find_json_key_line(self.text, keys)}"
 
 
-def parse_settings(text: str, *, name: str, kind: SettingsSourceKind, path: Path | None) -> SettingsDocument:
+def parse_settings_document(
+    text: str, *, name: str, kind: SettingsSourceKind, path: Path | None
+) -> SettingsDocument:
     """Parse settings; raise `SettingsError` with the file, line and key of the first mistake."""
     try:
         raw = decode_json(text.encode()) if text.strip() else {}
@@ -280,11 +282,13 @@ def parse_settings(text: str, *, name: str, kind: SettingsSourceKind, path: Path
     if not isinstance(raw, dict):
         raise SettingsError(f"{name}:1: settings are a JSON object, {{…}}.", path=path, line=1)
     document = SettingsDocument(name=name, kind=kind, path=path, text=text, raw=raw)
-    convert_settings(document.raw, document)
+    convert_to_settings_schema(document.raw, document)
     return document
 
 
-def convert_settings(raw: Mapping[str, Any], document: SettingsDocument | None = None) -> SettingsSchema:
+def convert_to_settings_schema(
+    raw: Mapping[str, Any], document: SettingsDocument | None = None
+) -> SettingsSchema:
     try:
         return convert_to_schema(raw, SettingsSchema)
     except msgspec.ValidationError as error:
@@ -310,7 +314,7 @@ _MAX_REPORTED = 20
 _NAMED_SECTIONS = (("agent_type_limits", AgentLimitSettings), ("models", ModelSettings))
 
 
-def find_unknown_settings_keys(document: SettingsDocument) -> Iterator[str]:
+def describe_unknown_shoal_settings(document: SettingsDocument) -> Iterator[str]:
     """Yield a sentence for each unknown key under `shoal`."""
     sections: list[tuple[tuple[str, ...], type[Struct]]] = [(("shoal",), ShoalSettings)]
     sections += [(("shoal", key), kind) for key, kind in _NESTED_SECTIONS]
@@ -319,10 +323,10 @@ def find_unknown_settings_keys(document: SettingsDocument) -> Iterator[str]:
         sections += [(("shoal", key, name), kind) for name in names]
     for key_path, schema in sections:
         if has_settings_key(document, key_path):
-            yield from _describe_unknown_keys(document, key_path, schema.__struct_encode_fields__)
+            yield from _describe_unknown_settings_keys(document, key_path, schema.__struct_encode_fields__)
 
 
-def _describe_unknown_keys(
+def _describe_unknown_settings_keys(
     document: SettingsDocument, key_path: tuple[str, ...], known_keys: Sequence[str]
 ) -> Iterator[str]:
     section: Any = document.raw
@@ -348,20 +352,20 @@ def merge_settings_documents(documents: Sequence[SettingsDocument]) -> dict[str,
     """Merge all documents: mappings are merged, permission lists joined; for other values the first wins."""
     result: dict[str, Any] = {}
     for document in documents:
-        _merge_into(result, document.raw)
+        _merge_settings_into(result, document.raw)
     return result
 
 
-def _merge_into(target: dict[str, Any], raw: Mapping[str, Any], *, parent_key: str = "") -> None:
+def _merge_settings_into(target: dict[str, Any], raw: Mapping[str, Any], *, parent_key: str = "") -> None:
     for key, value in raw.items():
         current = target.get(key)
         if current is None:
             target[key] = value
             if isinstance(value, dict):
                 target[key] = {}
-                _merge_into(target[key], value, parent_key=key)
+                _merge_settings_into(target[key], value, parent_key=key)
         elif isinstance(current, dict) and isinstance(value, dict):
-            _merge_into(current, value, parent_key=key)
+            _merge_settings_into(current, value, parent_key=key)
         elif parent_key == "permissions" and key in _JOINED_LISTS and isinstance(value, list):
             target[key] = [*current, *(rule for rule in value if rule not in current)]
 

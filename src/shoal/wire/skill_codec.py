@@ -22,9 +22,9 @@ from shoal.wire.field_parsers import (
     InvalidFieldValue,
     describe_field_value,
     describe_unknown_field,
-    parse_flag_field,
+    parse_boolean_field,
     parse_text_field,
-    parse_tool_entries,
+    parse_tool_list_field,
 )
 from shoal.wire.front_matter import (
     FrontMatterDocument,
@@ -57,33 +57,33 @@ def parse_skill(text: str, source: DefinitionSource, *, name: str) -> ParsedSkil
     Raises `InvalidAgentDefinition` with file, line and field.
     """
     builder = _SkillBuilder(source, name)
-    page = builder.parse_page(text)
-    values = builder.parse_values(page.entries, "skill")
+    page = builder.parse_front_matter_page(text)
+    values = builder.parse_field_values(page.entries, "skill")
     if not values.get("description"):
         raise builder.build_error(
             "it is missing: say what the skill does and when to use it", 1, "description"
         )
-    builder.check_name(values, name)
-    builder.check_lengths(values)
+    builder.check_or_default_name(values, name)
+    builder.warn_about_long_fields(values)
     if not page.body:
         builder.add_warning(None, None, "there is no text below the front matter: it says nothing")
     return builder.build(text, page.body, values)
 
 
-def parse_command_file(text: str, source: DefinitionSource, *, name: str) -> ParsedSkill:
+def parse_slash_command_file(text: str, source: DefinitionSource, *, name: str) -> ParsedSkill:
     """Parse a command invoked by `name`; front matter is optional. Raises `InvalidAgentDefinition`."""
     builder = _SkillBuilder(source, name)
     first_line = next((line for line in text.removeprefix("\ufeff").splitlines() if line.strip()), "")
     if not first_line:
         raise builder.build_error("the file is empty", 1, None)
     page = (
-        builder.parse_page(text)
+        builder.parse_front_matter_page(text)
         if first_line.rstrip() == "---"
         else FrontMatterDocument(entries=(), body=text.strip())
     )
     if problem := find_skill_name_problem(name):
         raise builder.build_error(problem, None, None)
-    values = builder.parse_values(page.entries, "command")
+    values = builder.parse_field_values(page.entries, "command")
     if not page.body:
         raise builder.build_error("there is no text below the front matter: it says nothing", None, None)
     if not values.get("description"):
@@ -110,9 +110,9 @@ class _SkillBuilder:
         self._lines: dict[str, int] = {}
         self.warnings: list[str] = []
 
-    def parse_page(self, text: str) -> FrontMatterDocument:
+    def parse_front_matter_page(self, text: str) -> FrontMatterDocument:
         try:
-            page = parse_front_matter(_ARGUMENT_HINT.sub(_quote_hint, text, count=1), tuple(_FIELDS))
+            page = parse_front_matter(_ARGUMENT_HINT.sub(_quote_argument_hint, text, count=1), tuple(_FIELDS))
         except InvalidFrontMatter as error:
             raise self.build_error(error.what, error.line, error.key) from error
         for warning in page.warnings:
@@ -125,7 +125,7 @@ class _SkillBuilder:
     def add_warning(self, line: int | None, field: str | None, what: str) -> None:
         self.warnings.append(str(self._build_problem(what, line, field)))
 
-    def parse_values(self, entries: Iterable[FrontMatterEntry], kind: SkillKind) -> dict[str, Any]:
+    def parse_field_values(self, entries: Iterable[FrontMatterEntry], kind: SkillKind) -> dict[str, Any]:
         values: dict[str, Any] = {}
         for entry in entries:
             field = _FIELDS.get(entry.key)
@@ -140,7 +140,7 @@ class _SkillBuilder:
                 self._lines[attribute] = entry.line
         return values
 
-    def check_name(self, values: dict[str, Any], directory: str) -> None:
+    def check_or_default_name(self, values: dict[str, Any], directory: str) -> None:
         if "name" not in values:
             self.add_warning(1, "name", f"it is missing: the name of the directory, {directory!r}, is taken")
             values["name"] = directory
@@ -157,7 +157,7 @@ class _SkillBuilder:
             warning = f"other programs want it to be the name of the directory, {directory!r}"
             self.add_warning(self._lines.get("name"), "name", warning)
 
-    def check_lengths(self, values: dict[str, Any]) -> None:
+    def warn_about_long_fields(self, values: dict[str, Any]) -> None:
         limits = (("description", MAX_DESCRIPTION_LENGTH), ("compatibility", _MAX_COMPATIBILITY_LENGTH))
         for field, max_length in limits:
             if len(values.get(field, "")) > max_length:
@@ -180,22 +180,22 @@ def _parse_stripped_text(value: Any) -> str:
     return parse_text_field(value).strip()
 
 
-def _parse_name(value: Any) -> str:
+def _parse_skill_name(value: Any) -> str:
     return unicodedata.normalize("NFKC", _parse_stripped_text(value))
 
 
-def _quote_hint(hint: re.Match[str]) -> str:
+def _quote_argument_hint(hint: re.Match[str]) -> str:
     return hint[1] + json.dumps(hint[2].strip(), ensure_ascii=False)
 
 
-def _parse_mapping(value: Any) -> Mapping[str, str]:
+def _parse_string_mapping_field(value: Any) -> Mapping[str, str]:
     if not isinstance(value, Mapping):
         raise InvalidFieldValue(f"a mapping of keys to texts is expected, not {describe_field_value(value)}")
     return {str(key): each if isinstance(each, str) else str(each) for key, each in value.items()}
 
 
 def _parse_negated_flag(value: Any) -> bool:
-    return not parse_flag_field(value)
+    return not parse_boolean_field(value)
 
 
 def _parse_fork_context(value: Any) -> bool:
@@ -204,21 +204,21 @@ def _parse_fork_context(value: Any) -> bool:
     raise InvalidFieldValue(f"fork is expected, not {describe_field_value(value)}")
 
 
-def _parse_model(value: Any) -> str | None:
+def _parse_skill_model(value: Any) -> str | None:
     return None if value == INHERIT_MODEL else _parse_stripped_text(value) or None
 
 
 _FIELDS: dict[str, tuple[str, Callable[[Any], Any]]] = {
-    "name": ("name", _parse_name),
+    "name": ("name", _parse_skill_name),
     "description": ("description", _parse_stripped_text),
     "license": ("license", _parse_stripped_text),
     "compatibility": ("compatibility", _parse_stripped_text),
-    "metadata": ("metadata", _parse_mapping),
-    "allowed-tools": ("allowed_tools", parse_tool_entries),
+    "metadata": ("metadata", _parse_string_mapping_field),
+    "allowed-tools": ("allowed_tools", parse_tool_list_field),
     "context": ("forks", _parse_fork_context),
     "agent": ("agent", _parse_stripped_text),
-    "model": ("model", _parse_model),
+    "model": ("model", _parse_skill_model),
     "argument-hint": ("argument_hint", _parse_stripped_text),
     "disable-model-invocation": ("for_model", _parse_negated_flag),
-    "user-invocable": ("for_person", parse_flag_field),
+    "user-invocable": ("for_person", parse_boolean_field),
 }

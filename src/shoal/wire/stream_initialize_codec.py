@@ -28,25 +28,25 @@ class StreamInitializeRequest(Struct, frozen=True, kw_only=True):
     callbacks: tuple[HookCallbackRegistration, ...] = ()
 
 
-def parse_initialize_request(body: Mapping[str, Any]) -> StreamInitializeRequest:
+def parse_stream_initialize_request(body: Mapping[str, Any]) -> StreamInitializeRequest:
     """Parse the request body; raise `InvalidStreamLine`."""
     agents, hooks = body.get("agents"), body.get("hooks")
     if agents is not None and not isinstance(agents, Mapping):
         raise InvalidStreamLine('"agents" of initialize is an object of names and their fields')
     if hooks is not None and not isinstance(hooks, Mapping):
         raise InvalidStreamLine('"hooks" of initialize is an object of events')
-    return StreamInitializeRequest(agents=agents or None, callbacks=tuple(_parse_callbacks(hooks or {})))
+    return StreamInitializeRequest(agents=agents or None, callbacks=tuple(_parse_hook_callbacks(hooks or {})))
 
 
-def _parse_callbacks(hooks: Mapping[str, Any]) -> Iterator[HookCallbackRegistration]:
+def _parse_hook_callbacks(hooks: Mapping[str, Any]) -> Iterator[HookCallbackRegistration]:
     for event, entries in hooks.items():
         if entries is not None and not isinstance(entries, list):
             raise InvalidStreamLine(f"the hooks of {event} are a list")
         for entry in entries or ():
-            yield from _parse_callback_entry(event, entry)
+            yield from _parse_hook_callback_entry(event, entry)
 
 
-def _parse_callback_entry(event: str, entry: object) -> Iterator[HookCallbackRegistration]:
+def _parse_hook_callback_entry(event: str, entry: object) -> Iterator[HookCallbackRegistration]:
     if not isinstance(entry, Mapping) or not isinstance(entry.get("hookCallbackIds"), list):
         raise InvalidStreamLine(f'a hook of {event} needs "hookCallbackIds": the ids of its functions')
     matcher, seconds = entry.get("matcher"), entry.get("timeout")

@@ -53,10 +53,10 @@ class InvalidStreamLine(ShoalError):
 
 def parse_stream_input_line(line: bytes) -> StreamInputMessage:
     """Parse one input line; raise `InvalidStreamLine` with the mistake."""
-    raw = _parse_object(line)
+    raw = _parse_stream_json_object(line)
     match raw.get("type"):
         case "user":
-            return _parse_prompt(raw)
+            return _parse_stream_prompt(raw)
         case "control_request":
             request = raw.get("request")
             if not isinstance(request, Mapping) or not isinstance(request.get("subtype"), str):
@@ -65,7 +65,7 @@ def parse_stream_input_line(line: bytes) -> StreamInputMessage:
                 id=str(raw.get("request_id", "")), subtype=request["subtype"], body=request
             )
         case "control_response":
-            return _parse_control_response(raw.get("response"))
+            return _parse_stream_control_response(raw.get("response"))
         case str() as other:
             return IgnoredStreamLine(type=other)
         case _:
@@ -74,7 +74,7 @@ def parse_stream_input_line(line: bytes) -> StreamInputMessage:
             )
 
 
-def _parse_control_response(response: object) -> StreamControlResponse:
+def _parse_stream_control_response(response: object) -> StreamControlResponse:
     if not isinstance(response, Mapping) or not isinstance(response.get("request_id"), str):
         raise InvalidStreamLine('a control_response needs "response": {"request_id": …}')
     if response.get("subtype") == "error":
@@ -85,7 +85,7 @@ def _parse_control_response(response: object) -> StreamControlResponse:
     return StreamControlResponse(id=response["request_id"], body=body if isinstance(body, Mapping) else {})
 
 
-def _parse_object(line: bytes) -> Mapping[str, Any]:
+def _parse_stream_json_object(line: bytes) -> Mapping[str, Any]:
     try:
         raw = decode_json(line)
     except ValueError as error:
@@ -95,7 +95,7 @@ def _parse_object(line: bytes) -> Mapping[str, Any]:
     return raw
 
 
-def _parse_prompt(raw: Mapping[str, Any]) -> StreamPrompt:
+def _parse_stream_prompt(raw: Mapping[str, Any]) -> StreamPrompt:
     message = raw.get("message")
     if not isinstance(message, Mapping) or not isinstance(message.get("content"), str | list):
         raise InvalidStreamLine('a user line needs "message": {"role": "user", "content": text or blocks}')

@@ -163,7 +163,7 @@ def get_result_subtype(reason: TurnEndReason) -> ResultSubtype:
     return _SUBTYPES.get(reason, "error_during_execution")
 
 
-def build_model_usage(spent: Mapping[str, tuple[Usage, float]]) -> dict[str, ModelUsageTotals]:
+def build_model_usage_totals(spent: Mapping[str, tuple[Usage, float]]) -> dict[str, ModelUsageTotals]:
     return {
         model: ModelUsageTotals(
             input_tokens=usage.input_tokens,
@@ -181,14 +181,14 @@ def to_protocol_tool_names(names: Iterable[str]) -> tuple[str, ...]:
     return tuple("Task" if name == "Agent" else name for name in names)
 
 
-def build_message_line(
+def build_stream_message_line(
     added: MessageAdded, session: str, *, parent: str | None = None
 ) -> AssistantMessageLine | UserMessageLine:
     """Build the line for a message that entered the conversation, with its transcript id.
 
     `parent` is the call that started the agent of this conversation.
     """
-    content = [_encode_block(block) for block in added.message.content]
+    content = [_encode_content_block(block) for block in added.message.content]
     if added.message.role == "user":
         api_message = {"role": "user", "content": content}
         return UserMessageLine(
@@ -253,7 +253,7 @@ def build_control_cancel_request(request_id: str) -> dict[str, Any]:
     return {"type": "control_cancel_request", "request_id": request_id}
 
 
-def _encode_block(block: ContentBlock) -> Any:
+def _encode_content_block(block: ContentBlock) -> Any:
     raw = msgspec.to_builtins(block)
     if isinstance(block, ThinkingBlock):
         # Omitted elsewhere when empty, but readers of this protocol index into it.

@@ -34,7 +34,7 @@ class PartialMessageEncoder:
             yield from self._close_block()
             self._open_kind = kind
             yield self._open_block(_EMPTY_BLOCKS[kind])
-        yield self._build_delta({"type": f"{kind}_delta", kind: text})
+        yield self._build_block_delta({"type": f"{kind}_delta", kind: text})
 
     def discard_partial_message(self) -> tuple[()]:
         """Discard the state of an answer that was never completed."""
@@ -47,7 +47,7 @@ class PartialMessageEncoder:
         for block in added.message.content:
             if isinstance(block, ToolUseBlock):
                 yield self._open_block({"type": "tool_use", "id": block.id, "name": block.name, "input": {}})
-                yield self._build_delta(
+                yield self._build_block_delta(
                     {"type": "input_json_delta", "partial_json": encode_json(block.input).decode()}
                 )
                 yield {"type": "content_block_stop", "index": self._index}
@@ -75,5 +75,5 @@ class PartialMessageEncoder:
         self._index += 1
         return {"type": "content_block_start", "index": self._index, "content_block": block}
 
-    def _build_delta(self, delta: dict[str, Any]) -> dict[str, Any]:
+    def _build_block_delta(self, delta: dict[str, Any]) -> dict[str, Any]:
         return {"type": "content_block_delta", "index": self._index, "delta": delta}

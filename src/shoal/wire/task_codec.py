@@ -42,7 +42,7 @@ class TaskFile(Struct, frozen=True, kw_only=True):
 
     def encode_task(self, task: Task) -> bytes:
         """Encode the file with the new task; unknown fields keep their value and position."""
-        fields = _build_task_fields(task)
+        fields = _build_task_json_fields(task)
         if task.metadata == self.task.metadata:
             # Left unchanged: an explicit empty mapping stays, and so does the spelling of numbers.
             del fields["metadata"]
@@ -51,7 +51,7 @@ class TaskFile(Struct, frozen=True, kw_only=True):
 
 def encode_new_task(task: Task) -> bytes:
     """Return the file content for a new task."""
-    return update_json_fields(b"{}", _build_task_fields(task))
+    return update_json_fields(b"{}", _build_task_json_fields(task))
 
 
 def parse_task(content: bytes, expected: TaskId | None = None) -> TaskFile | InvalidFileContent | None:
@@ -107,7 +107,7 @@ def _parse_task_references(ids: list[str] | None) -> tuple[TaskId, ...]:
     return tuple(references)
 
 
-def _build_task_fields(task: Task) -> dict[str, Any]:
+def _build_task_json_fields(task: Task) -> dict[str, Any]:
     return {
         "id": task.id,
         "subject": task.subject,

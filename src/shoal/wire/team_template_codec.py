@@ -64,7 +64,7 @@ def _parse_markdown_template(
         ) from error
     lines: dict[FieldPath, int] = {(): 1}
     lines |= {(entry.key,): entry.line for entry in page.entries}
-    lines |= dict(_find_nested_lines(text))
+    lines |= dict(_find_front_matter_key_lines(text))
     raw: dict[str, Any] = {entry.key: entry.value for entry in page.entries if entry.value is not None}
     if "prompt" in raw:
         problem = TeamTemplateProblem(
@@ -76,7 +76,7 @@ def _parse_markdown_template(
     return {**raw, "prompt": page.body}, replace(origin, lines=lines)
 
 
-def _find_nested_lines(text: str) -> Iterator[tuple[FieldPath, int]]:
+def _find_front_matter_key_lines(text: str) -> Iterator[tuple[FieldPath, int]]:
     """Yield the line of every key in the front matter if all of it is valid YAML."""
     try:
         header, start, _ = split_front_matter(text)
@@ -84,10 +84,12 @@ def _find_nested_lines(text: str) -> Iterator[tuple[FieldPath, int]]:
     except InvalidFrontMatter:
         return
     if node is not None:
-        yield from _walk_node_lines(node, (), start)
+        yield from _walk_yaml_key_lines(node, (), start)
 
 
-def _walk_node_lines(node: yaml.Node, field_path: FieldPath, start: int) -> Iterator[tuple[FieldPath, int]]:
+def _walk_yaml_key_lines(
+    node: yaml.Node, field_path: FieldPath, start: int
+) -> Iterator[tuple[FieldPath, int]]:
     import yaml
 
     # A template has only two levels of lists and mappings: deeper keys get the line of their parent.
@@ -96,11 +98,11 @@ def _walk_node_lines(node: yaml.Node, field_path: FieldPath, start: int) -> Iter
     if isinstance(node, yaml.MappingNode):
         for key, value in node.value:
             yield (*field_path, str(key.value)), start + key.start_mark.line
-            yield from _walk_node_lines(value, (*field_path, str(key.value)), start)
+            yield from _walk_yaml_key_lines(value, (*field_path, str(key.value)), start)
     elif isinstance(node, yaml.SequenceNode):
         for number, item in enumerate(node.value):
             yield (*field_path, number), start + item.start_mark.line
-            yield from _walk_node_lines(item, (*field_path, number), start)
+            yield from _walk_yaml_key_lines(item, (*field_path, number), start)
 
 
 def _parse_toml_template(text: str, origin: TeamTemplateSource) -> tuple[dict[str, Any], TeamTemplateSource]:
@@ -115,10 +117,10 @@ def _parse_toml_template(text: str, origin: TeamTemplateSource) -> tuple[dict[st
         raise InvalidTeamTemplate(
             TeamTemplateProblem(what=f"it is not TOML: {error}", source=located_origin)
         ) from error
-    return raw, replace(origin, lines=lines | dict(_find_toml_lines(text)))
+    return raw, replace(origin, lines=lines | dict(_find_toml_key_lines(text)))
 
 
-def _find_toml_lines(text: str) -> Iterator[tuple[FieldPath, int]]:
+def _find_toml_key_lines(text: str) -> Iterator[tuple[FieldPath, int]]:
     """Yield the lines of the tables and their keys; the content of multi-line strings is skipped."""
     field_path: FieldPath = ()
     table_counts: dict[str, int] = {}

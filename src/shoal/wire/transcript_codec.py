@@ -49,9 +49,9 @@ class TranscriptEncoder:
             case TranscriptMessageEntry():
                 parent, body = entry.parent, _encode_message_entry(entry)
             case TranscriptCompactionMarker():
-                parent, body = None, _encode_compaction(entry)
+                parent, body = None, _encode_compaction_marker(entry)
             case TranscriptRewindMarker():
-                parent, body = entry.parent, _encode_rewind(entry)
+                parent, body = entry.parent, _encode_rewind_marker(entry)
         return b'{"parentUuid":%b%b%b,"uuid":%b,"timestamp":"%b"}\n' % (
             encode_json(parent),
             self._constant,
@@ -75,7 +75,7 @@ def _encode_message_entry(entry: TranscriptMessageEntry) -> bytes:
     return _ASSISTANT_PREFIX + encode_json(_ApiAssistantMessage.from_entry(entry, billing)) + request + flags
 
 
-def _encode_compaction(entry: TranscriptCompactionMarker) -> bytes:
+def _encode_compaction_marker(entry: TranscriptCompactionMarker) -> bytes:
     return b'"type":"system","subtype":"compact_boundary","logicalParentUuid":%b,%b' % (
         encode_json(entry.before),
         encode_json(
@@ -87,7 +87,7 @@ def _encode_compaction(entry: TranscriptCompactionMarker) -> bytes:
     )
 
 
-def _encode_rewind(entry: TranscriptRewindMarker) -> bytes:
+def _encode_rewind_marker(entry: TranscriptRewindMarker) -> bytes:
     return b'"type":"system","subtype":"shoal_rewind","content":"Conversation rewound","turn":%d' % entry.turn
 
 
@@ -152,7 +152,7 @@ def parse_transcript_line(line: bytes) -> TranscriptLine:
     raw = decode_json(line)
     if not isinstance(raw, dict):
         raise ValueError("not a JSON object")  # noqa: TRY004 - it is the content that is wrong
-    entry, left_out = _parse_entry(raw)
+    entry, left_out = _parse_transcript_entry(raw)
     return TranscriptLine(
         entry=entry,
         left_out=left_out,
@@ -163,7 +163,7 @@ def parse_transcript_line(line: bytes) -> TranscriptLine:
     )
 
 
-def _parse_entry(
+def _parse_transcript_entry(
     raw: RawEntry,
 ) -> tuple[
     TranscriptMessageEntry
@@ -180,9 +180,9 @@ def _parse_entry(
         if isinstance(entry_id, str) and kind in ("user", "assistant"):
             return _parse_message_entry(raw)
         if isinstance(entry_id, str) and kind == "system" and subtype == "compact_boundary":
-            return _parse_compaction(raw), ()
+            return _parse_compaction_marker(raw), ()
         if isinstance(entry_id, str) and kind == "system" and subtype == "shoal_rewind":
-            return _parse_rewind(raw), ()
+            return _parse_rewind_marker(raw), ()
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError):
         pass  # a line of a known type with an unknown layout
     name = "/".join(str(part) for part in (kind, subtype) if part is not None)
@@ -228,7 +228,7 @@ def _parse_reply_metadata(raw: RawEntry) -> ModelReplyMetadata | None:
 _USAGE_FIELDS = frozenset(Usage.__struct_fields__)
 
 
-def _parse_compaction(raw: RawEntry) -> TranscriptCompactionMarker:
+def _parse_compaction_marker(raw: RawEntry) -> TranscriptCompactionMarker:
     metadata = raw.get("compactMetadata") or {}
     return TranscriptCompactionMarker(
         id=EntryId(raw["uuid"]),
@@ -239,7 +239,7 @@ def _parse_compaction(raw: RawEntry) -> TranscriptCompactionMarker:
     )
 
 
-def _parse_rewind(raw: RawEntry) -> TranscriptRewindMarker:
+def _parse_rewind_marker(raw: RawEntry) -> TranscriptRewindMarker:
     return TranscriptRewindMarker(
         id=EntryId(raw["uuid"]),
         parent=_to_entry_id(raw.get("parentUuid")),

@@ -23,7 +23,7 @@ class TrustDecision(Struct, frozen=True, kw_only=True):
 
 def parse_trust_decision(content: bytes, project: str, file: str) -> TrustDecision | None:
     """Return the decision for a file, or None; raise `ValueError` if the content is not a trust file."""
-    entry = _get_projects(_parse_trust_file(content)).get(project, {}).get(file)
+    entry = _get_trust_by_project(_parse_trust_file(content)).get(project, {}).get(file)
     try:
         return None if entry is None else msgspec.convert(entry, TrustDecision)
     except msgspec.ValidationError as error:
@@ -35,7 +35,7 @@ def update_trust_decisions(
 ) -> bytes:
     """Return the content with these decisions for a project, None to remove one; the rest stays unchanged."""
     raw = _parse_trust_file(content)
-    projects = raw["projects"] = _get_projects(raw)
+    projects = raw["projects"] = _get_trust_by_project(raw)
     entry = projects.setdefault(project, {})
     for file, decision in decisions.items():
         if decision is None:
@@ -54,7 +54,7 @@ def update_trust_decisions(
 def remove_project_trust(content: bytes, project: str) -> bytes:
     """Return the content without decisions for a project."""
     raw = _parse_trust_file(content)
-    projects = raw["projects"] = _get_projects(raw)
+    projects = raw["projects"] = _get_trust_by_project(raw)
     projects.pop(project, None)
     return encode_json(raw) + b"\n"
 
@@ -66,7 +66,7 @@ def _parse_trust_file(content: bytes) -> dict[str, Any]:
     return raw
 
 
-def _get_projects(raw: dict[str, Any]) -> dict[str, dict[str, Any]]:
+def _get_trust_by_project(raw: dict[str, Any]) -> dict[str, dict[str, Any]]:
     projects = raw.get("projects", {})
     if not isinstance(projects, dict) or not all(isinstance(each, dict) for each in projects.values()):
         raise ValueError("projects is not an object of objects")

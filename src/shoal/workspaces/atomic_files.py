@@ -25,26 +25,26 @@ class ConcurrentWriteError(OSError):
         super().__init__("somebody else changed it just now. Nothing was written; read it again")
 
 
-def replace_file(
+def replace_file_atomically(
     path: Path, content: bytes, *, like: os.stat_result | None = None, mode: int | None = None
 ) -> None:
     """Replace whatever is at `path`, with `mode`; or only the file `like`, with its mode and owner.
 
     Raises `ConcurrentWriteError` if that file was changed or replaced.
     """
-    temporary = _write_temporary(path, content, like, mode)
+    temporary = _write_temporary_file(path, content, like, mode)
     try:
         if like is not None:
             _refuse_changed_file(path, like)
         temporary.rename(path)
     except BaseException:
-        _remove_temporary(temporary)
+        _remove_temporary_file(temporary)
         raise
 
 
-def create_file(path: Path, content: bytes, *, mode: int | None = None) -> None:
+def create_new_file_atomically(path: Path, content: bytes, *, mode: int | None = None) -> None:
     """Create a new file; raises FileExistsError if one appeared meanwhile."""
-    temporary = _write_temporary(path, content, None, mode)
+    temporary = _write_temporary_file(path, content, None, mode)
     try:
         path.hardlink_to(temporary)
     except OSError as error:
@@ -54,10 +54,10 @@ def create_file(path: Path, content: bytes, *, mode: int | None = None) -> None:
             raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(path)) from None
         temporary.rename(path)
     finally:
-        _remove_temporary(temporary)
+        _remove_temporary_file(temporary)
 
 
-def remove_abandoned_files(directory: Path) -> None:
+def remove_abandoned_temporary_files(directory: Path) -> None:
     """Remove temporary files that killed processes left in the directory."""
     with contextlib.suppress(OSError), os.scandir(directory) as entries:
         for entry in entries:
@@ -67,7 +67,7 @@ def remove_abandoned_files(directory: Path) -> None:
             age = time.time() - entry.stat(follow_symlinks=False).st_mtime
             # Check both: a process in another container has a different pid, and a clock can be set.
             if age > _ABANDONED_AGE and not _is_process_alive(int(found[1])):
-                _remove_temporary(Path(entry.path))
+                _remove_temporary_file(Path(entry.path))
 
 
 def _is_process_alive(pid: int) -> bool:
@@ -93,22 +93,22 @@ def _get_file_version(state: os.stat_result) -> tuple[int, ...]:
     return (state.st_dev, state.st_ino, state.st_size, state.st_mtime_ns)
 
 
-def _write_temporary(path: Path, content: bytes, like: os.stat_result | None, mode: int | None) -> Path:
-    temporary, descriptor = _create_temporary(path.parent)
+def _write_temporary_file(path: Path, content: bytes, like: os.stat_result | None, mode: int | None) -> Path:
+    temporary, descriptor = _create_temporary_file(path.parent)
     try:
         with os.fdopen(descriptor, "wb") as file:
             file.write(content)
             if like is not None:
-                _copy_ownership(descriptor, like)
+                _copy_owner_and_mode(descriptor, like)
             elif mode is not None:
                 os.fchmod(descriptor, mode)
     except BaseException:
-        _remove_temporary(temporary)
+        _remove_temporary_file(temporary)
         raise
     return temporary
 
 
-def _create_temporary(directory: Path) -> tuple[Path, int]:
+def _create_temporary_file(directory: Path) -> tuple[Path, int]:
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
     while True:
         # A short name: next to a file whose name has the maximum length, a longer one would fail.
@@ -119,7 +119,7 @@ def _create_temporary(directory: Path) -> tuple[Path, int]:
             continue
 
 
-def _copy_ownership(descriptor: int, like: os.stat_result) -> None:
+def _copy_owner_and_mode(descriptor: int, like: os.stat_result) -> None:
     current = os.fstat(descriptor)
     if (current.st_uid, current.st_gid) != (like.st_uid, like.st_gid):
         with contextlib.suppress(PermissionError):
@@ -127,6 +127,6 @@ def _copy_ownership(descriptor: int, like: os.stat_result) -> None:
     os.fchmod(descriptor, stat.S_IMODE(like.st_mode))
 
 
-def _remove_temporary(temporary: Path) -> None:
+def _remove_temporary_file(temporary: Path) -> None:
     with contextlib.suppress(OSError):
         temporary.unlink()

@@ -6,9 +6,9 @@ from pathlib import Path
 
 from shoal.core.errors import MergeConflict, WorktreeError
 from shoal.core.worktrees import MergedWorktree
-from shoal.workspaces.checkout import Checkout
+from shoal.workspaces.checkout import GitCheckout
 from shoal.workspaces.git_runner import GitDirectories, GitRunner
-from shoal.workspaces.worktree_changes import get_identity_settings
+from shoal.workspaces.worktree_changes import get_default_committer_settings
 
 _UNFINISHED_OPERATIONS = {
     "MERGE_HEAD": "merge",
@@ -19,7 +19,7 @@ _UNFINISHED_OPERATIONS = {
 }
 
 
-async def get_merge_branch(git: GitRunner, checkout: Checkout) -> str:
+async def get_merge_target_branch(git: GitRunner, checkout: GitCheckout) -> str:
     """Return the branch to merge into. Raises `WorktreeError` if the checkout cannot be merged into now."""
     result = await git.try_run("symbolic-ref", "--quiet", "--short", "HEAD", at=checkout.git_directories)
     if result.status != 0:
@@ -43,7 +43,7 @@ def refuse_unfinished_git_operation(entry: Path, tree: Path) -> None:
             )
 
 
-async def branch_contains_commits(git: GitRunner, checkout: Checkout, *commits: str) -> bool:
+async def branch_contains_commits(git: GitRunner, checkout: GitCheckout, *commits: str) -> bool:
     """Return True if the checkout's branch contains all of the commits."""
     result = await git.try_run(
         "rev-list", "--count", *commits, "--not", "HEAD", "--", at=checkout.git_directories
@@ -51,29 +51,29 @@ async def branch_contains_commits(git: GitRunner, checkout: Checkout, *commits: 
     return result.status == 0 and result.text == "0"
 
 
-async def merge_commit(
-    git: GitRunner, checkout: Checkout, name: str, commit: str, *, path: Path | None
+async def merge_commit_into_checkout(
+    git: GitRunner, checkout: GitCheckout, name: str, commit: str, *, path: Path | None
 ) -> MergedWorktree:
     """Merge a commit; conflicts can be resolved in `path`. Raises `MergeConflict` and `WorktreeError`."""
-    branch = await get_merge_branch(git, checkout)
+    branch = await get_merge_target_branch(git, checkout)
     location = checkout.git_directories
     count = int((await git("rev-list", "--count", f"HEAD..{commit}", "--", at=location)).text)
     files = (await git("diff", "--name-only", "-z", "--no-renames", f"HEAD...{commit}", at=location)).names
     if count:
-        await _refuse_conflicts(git, location, name, commit, branch, path)
+        await _refuse_merge_conflicts(git, location, name, commit, branch, path)
         # No hooks: one in the tree would come from the agent.
         arguments = ("merge", "--no-ff", "--no-edit", "--commit", "--no-squash", "--no-autostash", "--quiet")
-        settings = await get_identity_settings(git, checkout.common)
+        settings = await get_default_committer_settings(git, checkout.common)
         result = await git.try_run(
             *arguments, "-m", f"Merge the work of {name}", commit, at=location, settings=settings
         )
         if result.status != 0:
-            await _undo_merge(git, location, name, branch, path, result.error or result.text)
+            await _abort_merge_and_raise(git, location, name, branch, path, result.error or result.text)
     head = (await git("rev-parse", "HEAD", at=location)).text
     return MergedWorktree(name=name, into=branch, commit=head, commits=count, files=files)
 
 
-async def _refuse_conflicts(
+async def _refuse_merge_conflicts(
     git: GitRunner, location: GitDirectories, name: str, commit: str, branch: str, path: Path | None
 ) -> None:
     """Detect conflicts without touching the checkout, if git is recent enough."""
@@ -83,7 +83,7 @@ async def _refuse_conflicts(
         raise _build_merge_conflict(name, branch, result.names[1:], path)
 
 
-async def _undo_merge(
+async def _abort_merge_and_raise(
     git: GitRunner, location: GitDirectories, name: str, branch: str, path: Path | None, error: str
 ) -> None:
     """Undo a merge that stopped; if git refused to begin one, there is nothing to undo."""

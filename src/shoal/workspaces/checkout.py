@@ -15,7 +15,7 @@ _MAX_NAMES = 5
 """Maximum number of files named in a note."""
 
 
-class Checkout(Struct, frozen=True, kw_only=True):
+class GitCheckout(Struct, frozen=True, kw_only=True):
     top: Path
     common: Path
     """Directory of the repository, shared by all its working trees."""
@@ -29,7 +29,7 @@ class Checkout(Struct, frozen=True, kw_only=True):
         return GitDirectories(entry=self.entry, common=self.common, tree=self.top)
 
 
-async def find_checkout(git: GitRunner, directory: Path) -> Checkout:
+async def find_git_checkout(git: GitRunner, directory: Path) -> GitCheckout:
     """Find the checkout around a directory. Raises `WorktreeError` outside a git working tree."""
     arguments = ("--is-bare-repository", "--is-inside-work-tree", "--git-common-dir", "--git-dir")
     result = await git.try_run("rev-parse", *arguments, at=directory)
@@ -47,15 +47,15 @@ async def find_checkout(git: GitRunner, directory: Path) -> Checkout:
             f"{directory} is {description}: there is no checkout to work from. Start in a working tree of it."
         )
     lines = (await git("rev-parse", "--show-toplevel", "--show-prefix", at=directory)).text.split("\n")
-    return Checkout(
-        top=_resolve_path(Path(lines[0])),
-        common=_resolve_path(directory / common),
-        entry=_resolve_path(directory / entry),
+    return GitCheckout(
+        top=_resolve_real_path(Path(lines[0])),
+        common=_resolve_real_path(directory / common),
+        entry=_resolve_real_path(directory / entry),
         inside=lines[1].rstrip("/") if len(lines) > 1 else "",
     )
 
 
-async def get_head_commit(git: GitRunner, checkout: Checkout) -> str:
+async def get_head_commit(git: GitRunner, checkout: GitCheckout) -> str:
     result = await git.try_run(
         "rev-parse", "--verify", "--quiet", "HEAD^{commit}", at=checkout.git_directories
     )
@@ -67,7 +67,7 @@ async def get_head_commit(git: GitRunner, checkout: Checkout) -> str:
     return result.text
 
 
-async def describe_uncommitted_changes(git: GitRunner, checkout: Checkout) -> tuple[str, ...]:
+async def describe_uncommitted_changes(git: GitRunner, checkout: GitCheckout) -> tuple[str, ...]:
     """Describe to the agent the changes of the checkout that a worktree made from its HEAD lacks."""
     status = await git.try_run(
         "status", "--porcelain=v2", "-z", "--no-renames", "--untracked-files=normal",
@@ -95,25 +95,26 @@ def _format_uncommitted_notes(
     if changed:
         yield (
             f"The lead's checkout has changes that are not committed, and that are not in this worktree: "
-            f"{_join_names(changed)}."
+            f"{_join_names_with_limit(changed)}."
         )
     if submodules:
-        yield f"Submodules are empty in this worktree: {_join_names(submodules)}."
+        yield f"Submodules are empty in this worktree: {_join_names_with_limit(submodules)}."
     if dirty:
-        yield f"Changes the lead has in these submodules are not in it either: {_join_names(dirty)}."
+        names = _join_names_with_limit(dirty)
+        yield f"Changes the lead has in these submodules are not in it either: {names}."
 
 
-async def _list_submodules(git: GitRunner, checkout: Checkout) -> tuple[str, ...]:
+async def _list_submodules(git: GitRunner, checkout: GitCheckout) -> tuple[str, ...]:
     if not (checkout.top / ".gitmodules").exists():
         return ()
     result = await git.try_run("ls-files", "--stage", "-z", at=checkout.git_directories)
     return tuple(line.partition("\t")[2] for line in result.names if line.startswith("160000 "))
 
 
-def _resolve_path(path: Path) -> Path:
+def _resolve_real_path(path: Path) -> Path:
     return Path(os.path.realpath(path))
 
 
-def _join_names(names: list[str] | tuple[str, ...]) -> str:
+def _join_names_with_limit(names: list[str] | tuple[str, ...]) -> str:
     more = len(names) - _MAX_NAMES
     return ", ".join(names[:_MAX_NAMES]) + (f" and {more} more" if more > 0 else "")

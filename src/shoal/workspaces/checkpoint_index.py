@@ -15,7 +15,7 @@ from msgspec import Struct
 from shoal.workspaces.file_errors import build_file_error
 
 
-class CheckpointChange(Struct, frozen=True, kw_only=True):
+class CheckpointFileChange(Struct, frozen=True, kw_only=True):
     turn: int
     path: Path
     before: str | None
@@ -26,7 +26,7 @@ class CheckpointChange(Struct, frozen=True, kw_only=True):
     """Mode bits of the file before the change."""
 
 
-class _UndoMark(Struct, frozen=True, kw_only=True):
+class _CheckpointUndoMark(Struct, frozen=True, kw_only=True):
     undone: int
     replaced: dict[str, str | None]
 
@@ -45,7 +45,7 @@ class CheckpointIndex:
     def __init__(self, path: Path) -> None:
         self.path = path
 
-    def append_change(self, change: CheckpointChange) -> None:
+    def append_change(self, change: CheckpointFileChange) -> None:
         self._append_line(
             {
                 "turn": change.turn,
@@ -60,18 +60,18 @@ class CheckpointIndex:
         """Mark changes of these files from `turn` on as undone; `replaced` names what the undo removed."""
         self._append_line({"undone": turn, "replaced": {str(path): name for path, name in replaced.items()}})
 
-    def read_changes(self) -> list[CheckpointChange]:
+    def read_undoable_changes(self) -> list[CheckpointFileChange]:
         """Return the changes that are not undone, oldest first."""
-        live: list[CheckpointChange] = []
+        live: list[CheckpointFileChange] = []
         for line in self._read_lines():
             try:
                 if "undone" in line:
-                    undo_mark = msgspec.convert(line, _UndoMark)
+                    undo_mark = msgspec.convert(line, _CheckpointUndoMark)
                     live = [
                         c for c in live if c.turn < undo_mark.undone or str(c.path) not in undo_mark.replaced
                     ]
                 else:
-                    live.append(msgspec.convert(line, CheckpointChange, dec_hook=_decode_path))
+                    live.append(msgspec.convert(line, CheckpointFileChange, dec_hook=_decode_path))
             except (msgspec.ValidationError, UnicodeEncodeError):
                 continue
         return live

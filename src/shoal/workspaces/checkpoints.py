@@ -11,8 +11,8 @@ from typing import Literal
 
 from msgspec import Struct
 
-from shoal.workspaces.atomic_files import create_file, replace_file
-from shoal.workspaces.checkpoint_index import CheckpointChange, CheckpointIndex, create_private_directory
+from shoal.workspaces.atomic_files import create_new_file_atomically, replace_file_atomically
+from shoal.workspaces.checkpoint_index import CheckpointFileChange, CheckpointIndex, create_private_directory
 from shoal.workspaces.file_errors import build_file_error
 
 
@@ -26,21 +26,21 @@ class TurnFileChanges(Struct, frozen=True, kw_only=True):
     files: tuple[ChangedFile, ...]
 
 
-class SkippedFile(Struct, frozen=True, kw_only=True):
+class UnrestoredFile(Struct, frozen=True, kw_only=True):
     path: Path
     why: str
 
 
-class UndoReport(Struct, frozen=True, kw_only=True):
+class FileUndoReport(Struct, frozen=True, kw_only=True):
     """Result of an undo: restored files, removed files that the agent had created, and skipped files."""
 
     turn: int
     restored: tuple[Path, ...] = ()
     removed: tuple[Path, ...] = ()
-    left_alone: tuple[SkippedFile, ...] = ()
+    left_alone: tuple[UnrestoredFile, ...] = ()
 
 
-class _UndoBlocked(Exception):
+class _FileUndoBlocked(Exception):
     """The text says why a file is skipped."""
 
 
@@ -60,42 +60,43 @@ class CheckpointStore:
         The old content and then the index line are on disk when this returns, so a crash at any point leaves
         either nothing to undo or everything that undoing needs.
         """
-        change = CheckpointChange(
+        change = CheckpointFileChange(
             turn=turn,
             path=path,
             before=None if before is None else self._store_blob(before),
-            after=None if after is None else compute_digest(after),
+            after=None if after is None else compute_sha256_digest(after),
             mode=mode,
         )
         self._index.append_change(change)
 
-    def list_turns(self) -> tuple[TurnFileChanges, ...]:
+    def list_undoable_turns(self) -> tuple[TurnFileChanges, ...]:
         """Return the turns that can be undone, oldest first."""
-        by_turn: dict[int, dict[Path, list[CheckpointChange]]] = {}
-        for change in self._index.read_changes():
+        by_turn: dict[int, dict[Path, list[CheckpointFileChange]]] = {}
+        for change in self._index.read_undoable_changes():
             by_turn.setdefault(change.turn, {}).setdefault(change.path, []).append(change)
         return tuple(
             TurnFileChanges(
-                turn=turn, files=tuple(_summarize_file(path, changes) for path, changes in files.items())
+                turn=turn,
+                files=tuple(_summarize_file_changes(path, changes) for path, changes in files.items()),
             )
             for turn, files in sorted(by_turn.items())
         )
 
-    def undo_turn(self, turn: int) -> UndoReport:
+    def undo_from_turn(self, turn: int) -> FileUndoReport:
         """Restore all files to their state before `turn`, except those that somebody else changed since."""
-        by_path: dict[Path, list[CheckpointChange]] = {}
-        for change in self._index.read_changes():
+        by_path: dict[Path, list[CheckpointFileChange]] = {}
+        for change in self._index.read_undoable_changes():
             if change.turn >= turn:
                 by_path.setdefault(change.path, []).append(change)
         restored: list[Path] = []
         removed: list[Path] = []
-        left_alone: list[SkippedFile] = []
+        left_alone: list[UnrestoredFile] = []
         replaced: dict[Path, str | None] = {}
         for path, changes in reversed(by_path.items()):
             try:
                 old_digest, new_digest = self._restore_file(path, changes)
-            except _UndoBlocked as blocked:
-                left_alone.append(SkippedFile(path=path, why=str(blocked)))
+            except _FileUndoBlocked as blocked:
+                left_alone.append(UnrestoredFile(path=path, why=str(blocked)))
                 continue
             replaced[path] = old_digest
             if old_digest != new_digest:
@@ -105,29 +106,31 @@ class CheckpointStore:
                 self._index.mark_undone(turn, replaced)
             except OSError as error:
                 raise build_file_error("note the undo in", self._index.path, error) from None
-        return UndoReport(
+        return FileUndoReport(
             turn=turn, restored=tuple(restored), removed=tuple(removed), left_alone=tuple(left_alone)
         )
 
-    def _restore_file(self, path: Path, changes: Sequence[CheckpointChange]) -> tuple[str | None, str | None]:
+    def _restore_file(
+        self, path: Path, changes: Sequence[CheckpointFileChange]
+    ) -> tuple[str | None, str | None]:
         """Restore one file; return the digests of its content before and after."""
         content, state = _read_current_file(path)
-        current_digest = None if content is None else compute_digest(content)
+        current_digest = None if content is None else compute_sha256_digest(content)
         target_digest, mode = _trace_content_back(current_digest, changes)
         if target_digest != current_digest:
             if content is not None:
                 # Content that the undo removes can be recovered from the blobs.
                 self._store_blob(content)
-            self._write_content(path, target_digest, mode, state)
+            self._write_restored_content(path, target_digest, mode, state)
         if target_digest != changes[0].before:
-            raise _UndoBlocked(
+            raise _FileUndoBlocked(
                 "it was changed by somebody else since the agent changed it"
                 if target_digest == current_digest
                 else "it is back to what somebody else had made of it, and goes no further"
             )
         return current_digest, target_digest
 
-    def _write_content(
+    def _write_restored_content(
         self, path: Path, digest_name: str | None, mode: int | None, state: os.stat_result | None
     ) -> None:
         try:
@@ -136,40 +139,40 @@ class CheckpointStore:
                 return
             content = self._load_blob(digest_name)
             if state is not None:
-                replace_file(path, content, like=state)
+                replace_file_atomically(path, content, like=state)
                 if mode is not None and mode != stat.S_IMODE(state.st_mode):
                     path.chmod(mode)
             else:
                 path.parent.mkdir(parents=True, exist_ok=True)
-                create_file(path, content, mode=mode)
+                create_new_file_atomically(path, content, mode=mode)
         except OSError as error:
-            raise _UndoBlocked(str(build_file_error("bring back", path, error))) from None
+            raise _FileUndoBlocked(str(build_file_error("bring back", path, error))) from None
 
     def _store_blob(self, content: bytes) -> str:
-        name = compute_digest(content)
+        name = compute_sha256_digest(content)
         blob = self._blobs / name[:2] / name
         if not blob.exists():
             for directory in (self._directory, self._blobs, blob.parent):
                 create_private_directory(directory)
-            replace_file(blob, content, mode=0o600)
+            replace_file_atomically(blob, content, mode=0o600)
         return name
 
     def _load_blob(self, name: str) -> bytes:
         try:
             content = (self._blobs / name[:2] / name).read_bytes()
         except FileNotFoundError:
-            raise _UndoBlocked("its old content is no longer kept") from None
-        if compute_digest(content) != name:
-            raise _UndoBlocked("its kept old content is damaged")
+            raise _FileUndoBlocked("its old content is no longer kept") from None
+        if compute_sha256_digest(content) != name:
+            raise _FileUndoBlocked("its kept old content is damaged")
         return content
 
 
-def compute_digest(content: bytes) -> str:
+def compute_sha256_digest(content: bytes) -> str:
     return sha256(content).hexdigest()
 
 
 def _trace_content_back(
-    now: str | None, changes: Sequence[CheckpointChange]
+    now: str | None, changes: Sequence[CheckpointFileChange]
 ) -> tuple[str | None, int | None]:
     """Follow the agent's own changes back from `now` along an unbroken chain; return content and mode.
 
@@ -188,19 +191,19 @@ def _trace_content_back(
 
 def _read_current_file(path: Path) -> tuple[bytes | None, os.stat_result | None]:
     if os.path.realpath(path) != str(path):
-        raise _UndoBlocked("it, or a directory above it, has become a symbolic link")
+        raise _FileUndoBlocked("it, or a directory above it, has become a symbolic link")
     try:
         state = path.lstat()
         if not stat.S_ISREG(state.st_mode):
-            raise _UndoBlocked("it is no longer a regular file")
+            raise _FileUndoBlocked("it is no longer a regular file")
         return path.read_bytes(), state
     except (FileNotFoundError, NotADirectoryError):
         return None, None
     except OSError as error:
-        raise _UndoBlocked(str(build_file_error("read", path, error))) from None
+        raise _FileUndoBlocked(str(build_file_error("read", path, error))) from None
 
 
-def _summarize_file(path: Path, changes: Sequence[CheckpointChange]) -> ChangedFile:
+def _summarize_file_changes(path: Path, changes: Sequence[CheckpointFileChange]) -> ChangedFile:
     if changes[0].before is None:
         return ChangedFile(path=path, how="created")
     return ChangedFile(path=path, how="deleted" if changes[-1].after is None else "changed")

@@ -41,8 +41,8 @@ def open_locked_file(real: Path) -> BinaryIO:
     tries_left = _LOCK_TRIES
     while True:
         file = open_regular_file(real)
-        acquired = _try_lock(file)
-        if not tries_left or (acquired and _is_still_at(real, file)):
+        acquired = _try_flock_file(file)
+        if not tries_left or (acquired and _is_path_still_same_file(real, file)):
             return file
         file.close()
         tries_left -= 1
@@ -50,7 +50,7 @@ def open_locked_file(real: Path) -> BinaryIO:
             time.sleep(_LOCK_PAUSE)
 
 
-def _try_lock(file: BinaryIO) -> bool:
+def _try_flock_file(file: BinaryIO) -> bool:
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -60,7 +60,7 @@ def _try_lock(file: BinaryIO) -> bool:
     return True
 
 
-def _is_still_at(real: Path, file: BinaryIO) -> bool:
+def _is_path_still_same_file(real: Path, file: BinaryIO) -> bool:
     """Return True if the path still refers to the open file."""
     try:
         return os.path.samestat(real.stat(), os.fstat(file.fileno()))
@@ -68,12 +68,12 @@ def _is_still_at(real: Path, file: BinaryIO) -> bool:
         return False
 
 
-def read_file(real: Path) -> tuple[bytes, os.stat_result]:
+def read_whole_file(real: Path) -> tuple[bytes, os.stat_result]:
     with open_regular_file(real) as file:
-        return read_open_file(real, file)
+        return read_whole_open_file(real, file)
 
 
-def read_open_file(real: Path, file: BinaryIO) -> tuple[bytes, os.stat_result]:
+def read_whole_open_file(real: Path, file: BinaryIO) -> tuple[bytes, os.stat_result]:
     state = os.fstat(file.fileno())
     if state.st_size > MAX_WHOLE_SIZE:
         raise WorkspaceError(

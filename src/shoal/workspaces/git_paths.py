@@ -9,7 +9,7 @@ from pathlib import Path
 _MAX_LINE = 4096
 
 
-def iter_git_writable_paths(directory: Path) -> Iterator[Path]:
+def iter_paths_written_by_git_commit(directory: Path) -> Iterator[Path]:
     """Yield the paths outside the directory that a commit writes: the repository around or behind it."""
     for ancestor in (directory, *directory.parents):
         dot = ancestor / ".git"
@@ -17,9 +17,9 @@ def iter_git_writable_paths(directory: Path) -> Iterator[Path]:
             if ancestor != directory:
                 yield dot
             return
-        entry = _find_worktree_entry(dot)
+        entry = _find_git_worktree_entry(dot)
         if entry is not None:
-            common = _read_common_directory(entry)
+            common = _read_git_common_directory(entry)
             yield from (entry, common / "objects", common / "refs", common / "logs")
             return
 
@@ -31,29 +31,29 @@ def iter_git_control_paths(directory: Path) -> Iterator[Path]:
         if dot.is_dir():
             yield from (dot / "hooks", dot / "config", dot / "config.worktree")
             return
-        entry = _find_worktree_entry(dot)
+        entry = _find_git_worktree_entry(dot)
         if entry is not None:
             yield dot
             yield from (entry / name for name in ("gitdir", "commondir", "config.worktree"))
             return
 
 
-def read_head_commit(directory: Path) -> str | None:
+def read_head_commit_without_git(directory: Path) -> str | None:
     """Return the commit of the checkout around a directory from git's own files; None if that fails."""
     for ancestor in (directory, *directory.parents):
         dot = ancestor / ".git"
         if dot.exists():
-            entry = dot if dot.is_dir() else _find_worktree_entry(dot)
-            return None if entry is None else _read_commit(entry)
+            entry = dot if dot.is_dir() else _find_git_worktree_entry(dot)
+            return None if entry is None else _read_git_dir_head_commit(entry)
     return None
 
 
-def _read_commit(entry: Path) -> str | None:
+def _read_git_dir_head_commit(entry: Path) -> str | None:
     head = _read_first_line(entry / "HEAD")
     ref = head.removeprefix("ref: ")
     if ref == head:
         return head or None
-    common = _read_common_directory(entry) if (entry / "commondir").exists() else entry
+    common = _read_git_common_directory(entry) if (entry / "commondir").exists() else entry
     return (
         _read_first_line(entry / ref)
         or _read_first_line(common / ref)
@@ -69,7 +69,7 @@ def _find_packed_ref(path: Path, ref: str) -> str | None:
     return next((line.split(" ", 1)[0] for line in lines if line.endswith(f" {ref}")), None)
 
 
-def _find_worktree_entry(git_file: Path) -> Path | None:
+def _find_git_worktree_entry(git_file: Path) -> Path | None:
     """Return the `worktrees/NAME` directory in a worktree's .git file, if it refers back to the worktree."""
     gitdir = _read_first_line(git_file).removeprefix("gitdir: ")
     if not gitdir:
@@ -83,7 +83,7 @@ def _find_worktree_entry(git_file: Path) -> Path | None:
     )
 
 
-def _read_common_directory(entry: Path) -> Path:
+def _read_git_common_directory(entry: Path) -> Path:
     return Path(os.path.realpath(entry / (_read_first_line(entry / "commondir") or "../..")))
 
 

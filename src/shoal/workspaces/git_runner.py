@@ -34,7 +34,7 @@ _PASSED_VARIABLES = frozenset(
 )
 
 
-class GitResult(Struct, frozen=True):
+class GitCommandResult(Struct, frozen=True):
     """Output and exit status of a git command."""
 
     status: int
@@ -88,13 +88,13 @@ class GitRunner:
         self._timeout = timeout
         self._inherited_fds: tuple[int, ...] = ()
 
-    def pass_descriptors(self, *fds: int) -> None:
+    def set_inherited_descriptors(self, *fds: int) -> None:
         """Let every git process from now on inherit these descriptors, and with them their locks."""
         self._inherited_fds = fds
 
     async def __call__(
         self, *arguments: str, at: GitDirectories | Path, stdin: bytes = b"", settings: Sequence[str] = ()
-    ) -> GitResult:
+    ) -> GitCommandResult:
         """Run git. Raises `WorktreeError` if it fails."""
         result = await self.try_run(*arguments, at=at, stdin=stdin, settings=settings)
         if result.status != 0:
@@ -103,9 +103,9 @@ class GitRunner:
 
     async def try_run(
         self, *arguments: str, at: GitDirectories | Path, stdin: bytes = b"", settings: Sequence[str] = ()
-    ) -> GitResult:
+    ) -> GitCommandResult:
         """Run git and return any result. Raises `WorktreeError` if it cannot run or times out."""
-        cwd, variables = _resolve_location(at)
+        cwd, variables = _resolve_git_location(at)
         options = [part for setting in (*_SAFE_SETTINGS, *settings) for part in ("-c", setting)]
         try:
             process = await asyncio.create_subprocess_exec(
@@ -129,7 +129,7 @@ class GitRunner:
 
     async def _wait_for_exit(
         self, process: asyncio.subprocess.Process, command: str, stdin: bytes
-    ) -> GitResult:
+    ) -> GitCommandResult:
         try:
             async with self._clock.deadline(self._timeout):
                 out, err = await process.communicate(stdin)
@@ -138,10 +138,10 @@ class GitRunner:
         finally:
             if process.returncode is None:
                 await _stop_process(process)
-        return GitResult(process.returncode or 0, out, _parse_error(err))
+        return GitCommandResult(process.returncode or 0, out, _parse_git_error(err))
 
 
-def _resolve_location(at: GitDirectories | Path) -> tuple[Path, dict[str, str]]:
+def _resolve_git_location(at: GitDirectories | Path) -> tuple[Path, dict[str, str]]:
     return (at.tree, at.build_git_environment()) if isinstance(at, GitDirectories) else (at, {})
 
 
@@ -159,6 +159,6 @@ async def _stop_process(process: asyncio.subprocess.Process) -> None:
                 process.kill()
 
 
-def _parse_error(err: bytes) -> str:
+def _parse_git_error(err: bytes) -> str:
     lines = [line for line in os.fsdecode(err).splitlines() if line.strip() and not line.startswith("hint:")]
     return "\n".join(line.removeprefix("fatal: ").removeprefix("error: ") for line in lines).strip()

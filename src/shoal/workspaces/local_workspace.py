@@ -15,10 +15,19 @@ from msgspec import Struct
 
 from shoal.core.errors import WorkspaceError
 from shoal.core.filenames import escape_filename, unescape_filename
-from shoal.core.text_diffs import format_diff
-from shoal.workspaces.atomic_files import create_file, remove_abandoned_files, replace_file
+from shoal.core.text_diffs import format_unified_diff
+from shoal.workspaces.atomic_files import (
+    create_new_file_atomically,
+    remove_abandoned_temporary_files,
+    replace_file_atomically,
+)
 from shoal.workspaces.checkpoints import CheckpointStore
-from shoal.workspaces.file_access import open_locked_file, open_regular_file, read_file, read_open_file
+from shoal.workspaces.file_access import (
+    open_locked_file,
+    open_regular_file,
+    read_whole_file,
+    read_whole_open_file,
+)
 from shoal.workspaces.file_errors import build_file_error
 
 _MAX_CACHED_SIZE = 256 * 1024
@@ -27,7 +36,7 @@ _MAX_NAME_LENGTH = 255
 _MAX_PATH_LENGTH = 4096
 
 
-class _ReadState(Struct, frozen=True):
+class _FileReadState(Struct, frozen=True):
     """State of a file when it was read; has no digest if only parts of it were read."""
 
     digest: bytes | None
@@ -62,7 +71,7 @@ class LocalWorkspace:
         self._turn = 0
         self.write_guard: Callable[[Path], None] | None = None
         """Called before a file is written; raises `WorkspaceError` to refuse."""
-        self._read_states: dict[Path, _ReadState] = {}
+        self._read_states: dict[Path, _FileReadState] = {}
         self._contents: OrderedDict[Path, bytes] = OrderedDict()
         self._cleaned_directories: set[Path] = set()
         """Directories already cleared of temporary files left by killed processes."""
@@ -144,45 +153,45 @@ class LocalWorkspace:
         return Path(absolute)
 
     def read_file(self, path: Path) -> bytes:
-        real = _resolve_path(path)
-        content, state = read_file(real)
-        self._remember_content(real, content, state)
+        real = _resolve_real_path(path)
+        content, state = read_whole_file(real)
+        self._remember_read_content(real, content, state)
         return content
 
     def open_file(self, path: Path) -> BinaryIO:
-        real = _resolve_path(path)
+        real = _resolve_real_path(path)
         file = open_regular_file(real)
         state = os.fstat(file.fileno())
         read_state = self._read_states.get(real)
         if read_state is None or not read_state.is_unchanged(state):
-            self._read_states[real] = _ReadState(None, state.st_size, state.st_mtime_ns, state.st_ino)
+            self._read_states[real] = _FileReadState(None, state.st_size, state.st_mtime_ns, state.st_ino)
             self._contents.pop(real, None)
         return file
 
-    def read_for_change(self, path: Path, *, intended: bytes | None = None) -> bytes:
-        real = _resolve_path(path)
-        content, state = read_file(real)
-        self._refuse_stale(real, content, state, intended=intended)
+    def read_file_for_change(self, path: Path, *, intended: bytes | None = None) -> bytes:
+        real = _resolve_real_path(path)
+        content, state = read_whole_file(real)
+        self._refuse_unread_or_stale_file(real, content, state, intended=intended)
         return content
 
     def write_file(self, path: Path, content: bytes) -> None:
-        real = _resolve_path(path)
+        real = _resolve_real_path(path)
         if self.write_guard is not None:
             self.write_guard(real)
         if real.parent not in self._cleaned_directories:
             self._cleaned_directories.add(real.parent)
-            remove_abandoned_files(real.parent)
+            remove_abandoned_temporary_files(real.parent)
         if os.path.lexists(real):
             with open_locked_file(real) as file:
-                before, state = read_open_file(real, file)
-                self._refuse_stale(real, before, state, intended=content)
+                before, state = read_whole_open_file(real, file)
+                self._refuse_unread_or_stale_file(real, before, state, intended=content)
                 self._replace_file(real, before, content, state)
         else:
             self._create_file(real, content)
         if self._on_change is not None:
             self._on_change(self._turn, real)
         try:
-            self._remember_content(real, content, real.stat())
+            self._remember_read_content(real, content, real.stat())
         except OSError:
             self._forget_content(real)
 
@@ -190,7 +199,7 @@ class LocalWorkspace:
         try:
             real.parent.mkdir(parents=True, exist_ok=True)
             self._save_checkpoint(real, None, content, None)
-            create_file(real, content)
+            create_new_file_atomically(real, content)
         except FileExistsError as error:
             if real.exists():
                 raise WorkspaceError(
@@ -206,7 +215,7 @@ class LocalWorkspace:
             if not os.access(real, os.W_OK):
                 raise PermissionError(13, "the file is write-protected")
             self._save_checkpoint(real, before, content, stat.S_IMODE(state.st_mode))
-            replace_file(real, content, like=state)
+            replace_file_atomically(real, content, like=state)
         except OSError as error:
             raise build_file_error("write", real, error) from None
 
@@ -214,8 +223,8 @@ class LocalWorkspace:
         if self._checkpoints is not None:
             self._checkpoints.record_change(self._turn, real, before=before, after=after, mode=mode)
 
-    def _remember_content(self, real: Path, content: bytes, state: os.stat_result) -> None:
-        self._read_states[real] = _ReadState(
+    def _remember_read_content(self, real: Path, content: bytes, state: os.stat_result) -> None:
+        self._read_states[real] = _FileReadState(
             sha256(content).digest(), state.st_size, state.st_mtime_ns, state.st_ino
         )
         self._contents.pop(real, None)
@@ -228,7 +237,7 @@ class LocalWorkspace:
         self._read_states.pop(real, None)
         self._contents.pop(real, None)
 
-    def _refuse_stale(
+    def _refuse_unread_or_stale_file(
         self, real: Path, content: bytes, state: os.stat_result, *, intended: bytes | None
     ) -> None:
         read_state = self._read_states.get(real)
@@ -237,7 +246,7 @@ class LocalWorkspace:
                 f"{escape_filename(real)} exists and has not been read. Nothing was written; read it first."
             )
             if intended is not None:
-                message += f" What the write would change:\n{_format_difference(content, intended)}"
+                message += f" What the write would change:\n{_format_content_difference(content, intended)}"
             raise WorkspaceError(message)
         is_fresh = (
             read_state.is_unchanged(state)
@@ -252,15 +261,14 @@ class LocalWorkspace:
         )
         cached = self._contents.get(real)
         if cached is not None:
-            message += f" What has changed in it:\n{_format_difference(cached, content)}"
+            message += f" What has changed in it:\n{_format_content_difference(cached, content)}"
         elif intended is not None:
-            message += (
-                f" What the write would change in it as it is now:\n{_format_difference(content, intended)}"
-            )
+            difference = _format_content_difference(content, intended)
+            message += f" What the write would change in it as it is now:\n{difference}"
         raise WorkspaceError(message)
 
 
-def _resolve_path(path: Path) -> Path:
+def _resolve_real_path(path: Path) -> Path:
     try:
         return Path(os.path.realpath(path))
     except OSError as error:
@@ -271,7 +279,7 @@ def _resolve_path(path: Path) -> Path:
         ) from None
 
 
-def _format_difference(old: bytes, new: bytes) -> str:
+def _format_content_difference(old: bytes, new: bytes) -> str:
     if b"\0" in old[:8192] or b"\0" in new[:8192]:
         return f"(binary: {len(old):,} bytes became {len(new):,})"
-    return format_diff(old.decode(errors="replace"), new.decode(errors="replace"))
+    return format_unified_diff(old.decode(errors="replace"), new.decode(errors="replace"))

@@ -41,7 +41,7 @@ class WorktreeOwnerLease:
             self._fd = -1
 
 
-def is_lease_held(directory: Path, lease: str) -> bool:
+def is_worktree_lease_held(directory: Path, lease: str) -> bool:
     if _LEASE.fullmatch(lease) is None:
         return False
     try:
@@ -58,18 +58,18 @@ def is_lease_held(directory: Path, lease: str) -> bool:
     return False
 
 
-def remove_dead_leases(directory: Path) -> None:
+def remove_dead_worktree_leases(directory: Path) -> None:
     for path in directory.iterdir() if directory.is_dir() else ():
         with contextlib.suppress(OSError):
             # Only a lease that is being created can be without its lock while its holder lives.
             is_being_created = (
                 path.name.startswith(".") and time.time() - path.lstat().st_mtime < _CREATION_GRACE
             )
-            if not is_being_created and not is_lease_held(directory, path.name):
+            if not is_being_created and not is_worktree_lease_held(directory, path.name):
                 path.unlink()
 
 
-def get_process_start(pid: int) -> int:
+def get_process_start_ticks(pid: int) -> int:
     """Return the start time of a process in ticks since boot, or 0 if unknown."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_bytes()

@@ -17,7 +17,7 @@ LOCK_TIMEOUT = 300.0
 """Seconds; the holder has its own timeouts."""
 
 
-class RepositoryLock:
+class GitRepositoryLock:
     """Lock file in the repository, not in a home, because two homes may use one repository."""
 
     def __init__(self, common: Path, clock: Clock) -> None:
@@ -28,13 +28,13 @@ class RepositoryLock:
     @asynccontextmanager
     async def acquire(self) -> AsyncIterator[None]:
         async with self._turn:
-            fd = await self._open_locked()
+            fd = await self._open_locked_file()
             try:
                 yield
             finally:
                 os.close(fd)
 
-    async def _open_locked(self) -> int:
+    async def _open_locked_file(self) -> int:
         flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
         try:
             fd = os.open(self._path, flags, 0o600)
@@ -47,7 +47,7 @@ class RepositoryLock:
         return fd
 
     async def _wait_for_lock(self, fd: int) -> None:
-        wait = _LockWait(fd)
+        wait = _RepositoryLockWait(fd)
         # Not a thread of the loop's pool: all of those could wait here while the holder needs one.
         threading.Thread(target=wait.wait_for_lock, name="shoal-worktrees", daemon=True).start()
         try:
@@ -64,7 +64,7 @@ class RepositoryLock:
             raise WorktreeError(f"{self._path} cannot be locked: {reason}.") from error
 
 
-class _LockWait:
+class _RepositoryLockWait:
     """Pending flock on a descriptor, which this object owns until the lock is acquired."""
 
     def __init__(self, fd: int) -> None:
@@ -80,7 +80,7 @@ class _LockWait:
         except OSError as error:
             failure = error
         try:
-            self._loop.call_soon_threadsafe(self._set_result, failure)
+            self._loop.call_soon_threadsafe(self._set_lock_result, failure)
         except RuntimeError:  # the loop was closed meanwhile
             os.close(self._fd)
 
@@ -90,7 +90,7 @@ class _LockWait:
             return
         os.close(self._fd)
 
-    def _set_result(self, failure: OSError | None) -> None:
+    def _set_lock_result(self, failure: OSError | None) -> None:
         if self.acquired.cancelled():
             os.close(self._fd)
         elif failure is not None:

@@ -13,7 +13,7 @@ from shoal.core.filenames import escape_filename
 from shoal.core.worktrees import WorktreeRecord
 from shoal.workspaces.checkpoints import CheckpointStore
 from shoal.workspaces.local_workspace import LocalWorkspace
-from shoal.workspaces.worktree_changes import get_branch_prefix
+from shoal.workspaces.worktree_changes import get_agent_branch_prefix
 
 
 class Worktree(Struct, frozen=True, kw_only=True):
@@ -43,7 +43,7 @@ class Worktree(Struct, frozen=True, kw_only=True):
     def writable_paths(self) -> tuple[Path, ...]:
         """Paths that the agent's commands may write, as a commit needs; creates the branch directories."""
         ref_directories = (self.common / "refs/heads", self.common / "logs/refs/heads")
-        branches = [directory / get_branch_prefix(self.name) for directory in ref_directories]
+        branches = [directory / get_agent_branch_prefix(self.name) for directory in ref_directories]
         for directory in branches:
             # Packing the refs removes it while it is empty.
             directory.mkdir(parents=True, exist_ok=True)
@@ -99,7 +99,7 @@ class WorktreeWorkspace(LocalWorkspace):
 
     def grant_directory(self, directory: Path) -> None:
         """Grant a directory, unless it is in the lead's checkout, which the worktree replaces."""
-        if not _is_inside(Path(os.path.realpath(directory)), self._sealed_paths):
+        if not _is_inside_any(Path(os.path.realpath(directory)), self._sealed_paths):
             super().grant_directory(directory)
 
     def allow_writes(self, directory: Path) -> None:
@@ -109,21 +109,21 @@ class WorktreeWorkspace(LocalWorkspace):
     def contains_path(self, path: Path) -> bool:
         return super().contains_path(path) and self._can_write(path)
 
-    def read_for_change(self, path: Path, *, intended: bytes | None = None) -> bytes:
-        self._refuse_outside(path)
-        return super().read_for_change(path, intended=intended)
+    def read_file_for_change(self, path: Path, *, intended: bytes | None = None) -> bytes:
+        self._refuse_write_outside_worktree(path)
+        return super().read_file_for_change(path, intended=intended)
 
     def write_file(self, path: Path, content: bytes) -> None:
-        self._refuse_outside(path)
+        self._refuse_write_outside_worktree(path)
         super().write_file(path, content)
 
     def _can_write(self, path: Path) -> bool:
         real = Path(os.path.realpath(self.cwd / path))
-        if _is_inside(real, (self._worktree_path, *self._extra_writable)):
+        if _is_inside_any(real, (self._worktree_path, *self._extra_writable)):
             return True
-        return _is_inside(real, self.granted_directories) and not _is_inside(real, self._sealed_paths)
+        return _is_inside_any(real, self.granted_directories) and not _is_inside_any(real, self._sealed_paths)
 
-    def _refuse_outside(self, path: Path) -> None:
+    def _refuse_write_outside_worktree(self, path: Path) -> None:
         if self._can_write(path):
             return
         real, record = Path(os.path.realpath(self.cwd / path)), self._worktree.record
@@ -139,7 +139,7 @@ class WorktreeWorkspace(LocalWorkspace):
         )
 
 
-def _is_inside(path: Path, directories: Iterable[Path]) -> bool:
+def _is_inside_any(path: Path, directories: Iterable[Path]) -> bool:
     return any(path.is_relative_to(place) for place in directories)
 
 

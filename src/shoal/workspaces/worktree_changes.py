@@ -20,23 +20,23 @@ _MAX_SUBJECTS = 20
 _SUBMODULE_MODE = "160000"
 
 
-class _IndexListing(Struct, frozen=True, kw_only=True):
+class _GitIndexListing(Struct, frozen=True, kw_only=True):
     """Contents of the index: files whose changes git was told to ignore, and nested repositories."""
 
     hidden: tuple[str, ...]
     nested: tuple[str, ...]
 
 
-def get_branch_prefix(name: str) -> str:
+def get_agent_branch_prefix(name: str) -> str:
     """Return the prefix of all branches of an agent: a directory that a sandbox can grant."""
     return f"shoal/{name}"
 
 
-def get_kept_ref(name: str) -> str:
+def get_kept_worktree_ref(name: str) -> str:
     return f"{KEPT_REFS}/{name}"
 
 
-def find_worktree_entry(common: Path, path: Path) -> Path | None:
+def find_git_worktree_entry(common: Path, path: Path) -> Path | None:
     """Return the directory under the repository's `worktrees` that belongs to the worktree at `path`."""
     entries = common / "worktrees"
     for entry in sorted(entries.glob(f"{path.name}*")) if entries.is_dir() else ():
@@ -49,21 +49,21 @@ def find_worktree_entry(common: Path, path: Path) -> Path | None:
     return None
 
 
-async def locate_worktree(
+async def locate_worktree_git_directories(
     git: GitRunner, common: Path, record: WorktreeRecord, scratch: Path
 ) -> GitDirectories:
     """Return the location of the worktree; if git has forgotten it, with an index made from its branch."""
-    entry = find_worktree_entry(common, record.path)
+    entry = find_git_worktree_entry(common, record.path)
     if entry is not None and (entry / "index").exists():
         return GitDirectories(entry=entry, common=common, tree=record.path)
     location = GitDirectories(entry=entry or common, common=common, tree=record.path, index=scratch)
-    await git("read-tree", await find_worktree_tip(git, common, record), at=location)
+    await git("read-tree", await find_worktree_head_commit(git, common, record), at=location)
     return location
 
 
-async def find_worktree_tip(git: GitRunner, common: Path, record: WorktreeRecord) -> str:
+async def find_worktree_head_commit(git: GitRunner, common: Path, record: WorktreeRecord) -> str:
     """Return the commit that the worktree is on; otherwise that of its branch, or its base."""
-    entry = find_worktree_entry(common, record.path)
+    entry = find_git_worktree_entry(common, record.path)
     if entry is not None:
         location = GitDirectories(entry=entry, common=common, tree=common)
         result = await git.try_run("rev-parse", "--verify", "--quiet", "HEAD^{commit}", at=location)
@@ -83,8 +83,8 @@ async def collect_worktree_changes(
     git: GitRunner, common: Path, record: WorktreeRecord, directory: Path
 ) -> WorktreeChanges:
     """Collect the work without changing the worktree; `directory` is for a temporary index."""
-    head = await find_worktree_tip(git, common, record)
-    tips = [head, *await _list_other_tips(git, common, record)]
+    head = await find_worktree_head_commit(git, common, record)
+    tips = [head, *await _list_other_branch_tips(git, common, record)]
     log = ("log", "-z", "--format=%s", f"--max-count={_MAX_SUBJECTS}", *tips, "--not", record.base, "--")
     count = int(
         (
@@ -92,10 +92,10 @@ async def collect_worktree_changes(
         ).text
     )
     with _open_scratch_index(directory, record.name) as scratch:
-        uncommitted, changed_files, nested = await _list_differences(git, common, record, scratch)
+        uncommitted, changed_files, nested = await _list_worktree_differences(git, common, record, scratch)
     return WorktreeChanges(
         head=head,
-        tips=tuple(await _select_independent(git, common, tips)),
+        tips=tuple(await _select_independent_commits(git, common, tips)),
         commits=count,
         subjects=(await git(*log, at=_locate_repository(common))).names if count else (),
         files=tuple(sorted({*uncommitted, *changed_files})),
@@ -109,9 +109,11 @@ async def save_worktree_changes(
     git: GitRunner, common: Path, record: WorktreeRecord, work: WorktreeChanges, directory: Path
 ) -> str:
     """Save all work under the worktree's ref and return the ref; the worktree stays as it is."""
-    ref, location = get_kept_ref(record.name), _locate_repository(common)
+    ref, location = get_kept_worktree_ref(record.name), _locate_repository(common)
     kept_commit = (await git.try_run("rev-parse", "--verify", "--quiet", ref, at=location)).text
-    heads = await _select_independent(git, common, [*work.tips, *([kept_commit] if kept_commit else [])])
+    heads = await _select_independent_commits(
+        git, common, [*work.tips, *([kept_commit] if kept_commit else [])]
+    )
     if not work.uncommitted and len(heads) == 1:
         commit = heads[0]
     else:
@@ -121,7 +123,11 @@ async def save_worktree_changes(
             kept_commit and (await git("rev-parse", f"{kept_commit}^{{tree}}", at=location)).text == tree
         )
         is_already_kept = is_tree_kept and heads == [kept_commit]
-        commit = kept_commit if is_already_kept else await _create_commit(git, common, record, tree, heads)
+        commit = (
+            kept_commit
+            if is_already_kept
+            else await _create_uncommitted_work_commit(git, common, record, tree, heads)
+        )
     if commit != kept_commit:
         await git("update-ref", "-m", f"kept from {record.path}", ref, commit, kept_commit, at=location)
     return ref
@@ -136,9 +142,11 @@ async def commit_worktree_changes(
     with _open_scratch_index(directory, record.name) as scratch:
         tree = await _write_worktree_tree(git, common, record, work, scratch)
     commit = await _find_kept_commit(git, common, record, tree, work.head)
-    commit = commit or await _create_commit(git, common, record, tree, [work.head])
-    if find_worktree_entry(common, record.path) is not None and record.path.is_dir():
-        location = await locate_worktree(git, common, record, directory / f".{record.name}.index")
+    commit = commit or await _create_uncommitted_work_commit(git, common, record, tree, [work.head])
+    if find_git_worktree_entry(common, record.path) is not None and record.path.is_dir():
+        location = await locate_worktree_git_directories(
+            git, common, record, directory / f".{record.name}.index"
+        )
         await git(
             "update-ref", "-m", "commit: by Shoal, to be merged", "HEAD", commit, work.head, at=location
         )
@@ -150,13 +158,13 @@ async def _find_kept_commit(
     git: GitRunner, common: Path, record: WorktreeRecord, tree: str, head: str
 ) -> str | None:
     """Return the commit under the ref, if it is exactly this tree on top of this head."""
-    ref = get_kept_ref(record.name)
+    ref = get_kept_worktree_ref(record.name)
     result = await git.try_run("rev-parse", ref, f"{ref}^{{tree}}", f"{ref}^@", at=_locate_repository(common))
     commit, *details = result.text.split() or [""]
     return commit if result.status == 0 and details == [tree, head] else None
 
 
-async def get_identity_settings(git: GitRunner, common: Path) -> tuple[str, ...]:
+async def get_default_committer_settings(git: GitRunner, common: Path) -> tuple[str, ...]:
     """Return the committer settings: the user, if git knows them."""
     settings = []
     for key, value in (("user.name", "Shoal"), ("user.email", "shoal@localhost")):
@@ -165,7 +173,7 @@ async def get_identity_settings(git: GitRunner, common: Path) -> tuple[str, ...]
     return tuple(settings)
 
 
-async def _list_differences(
+async def _list_worktree_differences(
     git: GitRunner, common: Path, record: WorktreeRecord, scratch: Path
 ) -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]:
     """Return uncommitted files, tracked files that differ from the base, and nested repositories."""
@@ -175,13 +183,15 @@ async def _list_differences(
             (),
             (
                 await git(
-                    *changed, await find_worktree_tip(git, common, record), at=_locate_repository(common)
+                    *changed,
+                    await find_worktree_head_commit(git, common, record),
+                    at=_locate_repository(common),
                 )
             ).names,
             (),
         )
-    location = await locate_worktree(git, common, record, scratch)
-    index_listing = await _read_index(git, location)
+    location = await locate_worktree_git_directories(git, common, record, scratch)
+    index_listing = await _read_git_index(git, location)
     location = await _reveal_hidden_changes(git, location, index_listing, scratch)
     status = await git(
         "status", "--porcelain=v1", "-z", "--no-renames", "--untracked-files=all",
@@ -198,7 +208,7 @@ async def _list_differences(
     return uncommitted, changed_files, tuple(sorted({*index_listing.nested, *untracked_directories}))
 
 
-async def _read_index(git: GitRunner, location: GitDirectories) -> _IndexListing:
+async def _read_git_index(git: GitRunner, location: GitDirectories) -> _GitIndexListing:
     hidden, nested = [], []
     is_sparse = (await git.try_run("config", "--bool", "core.sparseCheckout", at=location)).text == "true"
     for line in (await git("ls-files", "-v", "--stage", "-z", at=location)).names:
@@ -206,29 +216,29 @@ async def _read_index(git: GitRunner, location: GitDirectories) -> _IndexListing
         tag, mode = details.split(" ")[:2]
         if tag.islower() or (tag == "S" and not is_sparse):
             hidden.append(name)
-        if mode == _SUBMODULE_MODE and _is_repository(location.tree / name):
+        if mode == _SUBMODULE_MODE and _is_git_repository(location.tree / name):
             nested.append(name)
-    return _IndexListing(hidden=tuple(hidden), nested=tuple(nested))
+    return _GitIndexListing(hidden=tuple(hidden), nested=tuple(nested))
 
 
-def _is_repository(directory: Path) -> bool:
+def _is_git_repository(directory: Path) -> bool:
     return os.path.lexists(directory / ".git")
 
 
 async def _reveal_hidden_changes(
-    git: GitRunner, location: GitDirectories, index_listing: _IndexListing, scratch: Path
+    git: GitRunner, location: GitDirectories, index_listing: _GitIndexListing, scratch: Path
 ) -> GitDirectories:
     """Return a location whose index hides no changes: `--assume-unchanged` must not lose work."""
     if not index_listing.hidden:
         return location
-    location = _copy_index(location, scratch)
+    location = _copy_git_index(location, scratch)
     names = b"".join(os.fsencode(name) + b"\0" for name in index_listing.hidden)
     for flag in ("--no-assume-unchanged", "--no-skip-worktree"):
         await git("update-index", flag, "-z", "--stdin", at=location, stdin=names)
     return location
 
 
-def _copy_index(location: GitDirectories, scratch: Path) -> GitDirectories:
+def _copy_git_index(location: GitDirectories, scratch: Path) -> GitDirectories:
     """Return the location with a writable index: a copy, unless it already has its own."""
     if location.index is not None:
         return location
@@ -245,9 +255,9 @@ async def _write_worktree_tree(
     """Write the worktree as a tree: tracked files, and untracked files that are not ignored."""
     if not record.path.is_dir():
         return (await git("rev-parse", f"{work.head}^{{tree}}", at=_locate_repository(common))).text
-    location = await locate_worktree(git, common, record, scratch)
-    index_listing = await _read_index(git, location)
-    location = await _reveal_hidden_changes(git, _copy_index(location, scratch), index_listing, scratch)
+    location = await locate_worktree_git_directories(git, common, record, scratch)
+    index_listing = await _read_git_index(git, location)
+    location = await _reveal_hidden_changes(git, _copy_git_index(location, scratch), index_listing, scratch)
     exclusions = [f":(exclude,literal,top){name}" for name in work.nested]
     await git(
         "add", "--all", "--sparse", "--", ".", *exclusions, at=location, settings=("core.safecrlf=false",)
@@ -255,12 +265,12 @@ async def _write_worktree_tree(
     return (await git("write-tree", at=location)).text
 
 
-async def _create_commit(
+async def _create_uncommitted_work_commit(
     git: GitRunner, common: Path, record: WorktreeRecord, tree: str, parents: Sequence[str]
 ) -> str:
     parent_arguments = [word for parent in parents for word in ("-p", parent)]
     message = f"Uncommitted work of {record.name}\n\nCommitted by Shoal as the agent had left it.\n"
-    settings = await get_identity_settings(git, common)
+    settings = await get_default_committer_settings(git, common)
     result = await git(
         "commit-tree",
         tree,
@@ -272,21 +282,21 @@ async def _create_commit(
     return result.text
 
 
-async def _list_other_tips(git: GitRunner, common: Path, record: WorktreeRecord) -> tuple[str, ...]:
+async def _list_other_branch_tips(git: GitRunner, common: Path, record: WorktreeRecord) -> tuple[str, ...]:
     """Return the commits of the agent's other branches, and of refs that only this worktree has."""
-    entry = find_worktree_entry(common, record.path)
+    entry = find_git_worktree_entry(common, record.path)
     location = GitDirectories(entry=entry or common, common=common, tree=common)
     own_refs = () if entry is None else ("refs/worktree", "refs/bisect", "refs/rewritten")
     refs = (
         "for-each-ref",
         "--format=%(objectname)",
-        f"refs/heads/{get_branch_prefix(record.name)}",
+        f"refs/heads/{get_agent_branch_prefix(record.name)}",
         *own_refs,
     )
     return tuple(dict.fromkeys((await git(*refs, at=location)).text.split()))
 
 
-async def _select_independent(git: GitRunner, common: Path, commits: Sequence[str]) -> list[str]:
+async def _select_independent_commits(git: GitRunner, common: Path, commits: Sequence[str]) -> list[str]:
     """Return the commits that no other one contains, in order."""
     distinct = list(dict.fromkeys(commits))
     if len(distinct) == 1:

@@ -16,13 +16,17 @@ from msgspec import structs
 from shoal.core.errors import WorktreeError
 from shoal.core.worktrees import WorktreeRecord, WorktreeState
 from shoal.wire.worktree_codec import encode_worktree_record, parse_worktree_record
-from shoal.workspaces.atomic_files import create_file, remove_abandoned_files, replace_file
+from shoal.workspaces.atomic_files import (
+    create_new_file_atomically,
+    remove_abandoned_temporary_files,
+    replace_file_atomically,
+)
 
 _ABANDONED_AGE = 60.0
 """Age in seconds after which a temporary index is no longer in use."""
 
 
-class WorktreeFiles:
+class WorktreeRecordStore:
     def __init__(self, directory: Path) -> None:
         self.directory = directory
 
@@ -35,7 +39,7 @@ class WorktreeFiles:
 
     def remove_temporary_files(self) -> None:
         """Remove temporary files left by killed processes."""
-        remove_abandoned_files(self.directory)
+        remove_abandoned_temporary_files(self.directory)
         for path in self.directory.glob(".agent-*.index"):
             with suppress(OSError):
                 if time.time() - path.lstat().st_mtime > _ABANDONED_AGE:
@@ -43,29 +47,33 @@ class WorktreeFiles:
 
     def refuse_taken_worktree(self, record: WorktreeRecord) -> None:
         if self._get_record_path(record.name).exists():
-            raise _build_taken_error(record)
+            raise _build_worktree_exists_error(record)
         if os.path.lexists(record.path):
             raise WorktreeError(f"{record.path} is in the way and is no worktree of ours. Move it away.")
 
     def create_record(self, record: WorktreeRecord) -> None:
         """Create the record before the worktree, so that every worktree has one."""
         try:
-            create_file(self._get_record_path(record.name), encode_worktree_record(record), mode=0o600)
+            create_new_file_atomically(
+                self._get_record_path(record.name), encode_worktree_record(record), mode=0o600
+            )
         except FileExistsError:
-            raise _build_taken_error(record) from None
+            raise _build_worktree_exists_error(record) from None
         except OSError as error:
-            raise build_write_error(self.directory, error) from error
+            raise build_worktree_storage_error(self.directory, error) from error
 
-    def set_state(self, record: WorktreeRecord, state: WorktreeState) -> WorktreeRecord:
+    def set_worktree_state(self, record: WorktreeRecord, state: WorktreeState) -> WorktreeRecord:
         record = structs.replace(record, state=state)
         self.save_record(record)
         return record
 
     def save_record(self, record: WorktreeRecord) -> None:
         try:
-            replace_file(self._get_record_path(record.name), encode_worktree_record(record), mode=0o600)
+            replace_file_atomically(
+                self._get_record_path(record.name), encode_worktree_record(record), mode=0o600
+            )
         except OSError as error:
-            raise build_write_error(self.directory, error) from error
+            raise build_worktree_storage_error(self.directory, error) from error
 
     def load_record(self, name: str) -> WorktreeRecord | None:
         try:
@@ -91,7 +99,7 @@ class WorktreeFiles:
         return self.directory / f"{name}.json"
 
 
-def is_agent_worktree(place: Path) -> bool:
+def is_in_agent_worktree(place: Path) -> bool:
     """Return True if the path is in a worktree of an agent, or in one that is not fully removed."""
     return any(
         path.with_name(f"{path.name}.json").is_file()
@@ -100,18 +108,18 @@ def is_agent_worktree(place: Path) -> bool:
     )
 
 
-def build_write_error(directory: Path, error: OSError) -> WorktreeError:
+def build_worktree_storage_error(directory: Path, error: OSError) -> WorktreeError:
     return WorktreeError(f"Worktrees cannot be kept in {directory}: {error.strerror or error}.")
 
 
-def _build_taken_error(record: WorktreeRecord) -> WorktreeError:
+def _build_worktree_exists_error(record: WorktreeRecord) -> WorktreeError:
     return WorktreeError(
         f"There is already a worktree {record.name} at {record.path}. "
         f"Look at it: shoal worktree show {record.name}"
     )
 
 
-def remove_tree(directory: Path) -> None:
+def remove_directory_tree(directory: Path) -> None:
     """Remove a directory with its contents, even if write-protected; links are not followed."""
     try:
         if directory.is_dir() and not directory.is_symlink():
@@ -130,16 +138,16 @@ def _retry_removal(act: Callable[..., Any], path: str, failure: Any) -> None:
     if not isinstance(error, PermissionError):
         raise error
     # Only if a mode changed: what cannot be removed for another reason is not retried forever.
-    changed = _make_writable(Path(path).parent)
+    changed = _make_directory_writable(Path(path).parent)
     if act in (os.open, os.scandir, os.rmdir):
-        if not _make_writable(Path(path)) and not changed:
+        if not _make_directory_writable(Path(path)) and not changed:
             raise error
         shutil.rmtree(path, onerror=_retry_removal)
     else:
         act(path)
 
 
-def _make_writable(directory: Path) -> bool:
+def _make_directory_writable(directory: Path) -> bool:
     """Give the owner all rights in the directory; return False if it had them."""
     if stat.S_IMODE(directory.lstat().st_mode) == stat.S_IRWXU:
         return False

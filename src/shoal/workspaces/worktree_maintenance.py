@@ -14,13 +14,17 @@ from shoal.core.worktrees import (
 )
 from shoal.workspaces.branch_merge import (
     branch_contains_commits,
-    get_merge_branch,
-    merge_commit,
+    get_merge_target_branch,
+    merge_commit_into_checkout,
     refuse_unfinished_git_operation,
 )
 from shoal.workspaces.git_runner import GitDirectories
-from shoal.workspaces.owner_lease import is_lease_held
-from shoal.workspaces.worktree_changes import commit_worktree_changes, find_worktree_entry, get_kept_ref
+from shoal.workspaces.owner_lease import is_worktree_lease_held
+from shoal.workspaces.worktree_changes import (
+    commit_worktree_changes,
+    find_git_worktree_entry,
+    get_kept_worktree_ref,
+)
 from shoal.workspaces.worktree_repository import WorktreeRepository, build_unknown_worktree_error
 
 _MAX_NAMES = 10
@@ -28,12 +32,14 @@ _MAX_NAMES = 10
 
 async def list_worktree_statuses(repository: WorktreeRepository) -> list[WorktreeStatus]:
     refs = await repository.list_kept_refs()
-    found = [await _collect_status(repository, record, refs) for record in repository.files.iter_records()]
+    found = [
+        await _collect_worktree_status(repository, record, refs) for record in repository.files.iter_records()
+    ]
     known_names = {each.name for each in found}
     return [
         *found,
         *[
-            await _collect_ref_status(repository, name, refs[name])
+            await _collect_kept_ref_status(repository, name, refs[name])
             for name in refs
             if name not in known_names
         ],
@@ -51,9 +57,9 @@ async def show_worktree(repository: WorktreeRepository, name: str) -> tuple[Work
             await repository.git("merge-base", "HEAD", refs[name], at=repository.checkout.git_directories)
         ).text
         result = await repository.git(*stat, base, refs[name], "--", at=repository.checkout.git_directories)
-        return await _collect_ref_status(repository, name, refs[name]), result.text
-    status = await _collect_status(repository, record, refs)
-    entry = find_worktree_entry(repository.checkout.common, record.path)
+        return await _collect_kept_ref_status(repository, name, refs[name]), result.text
+    status = await _collect_worktree_status(repository, record, refs)
+    entry = find_git_worktree_entry(repository.checkout.common, record.path)
     if entry is not None and record.path.is_dir():
         location = GitDirectories(entry=entry, common=repository.checkout.common, tree=record.path)
         lines = (await repository.git(*stat, record.base, "--", at=location)).text.splitlines()
@@ -67,17 +73,19 @@ async def show_worktree(repository: WorktreeRepository, name: str) -> tuple[Work
 
 async def merge_worktree(repository: WorktreeRepository, name: str) -> MergedWorktree:
     """Merge one worktree; the lock must be held."""
-    await get_merge_branch(repository.git, repository.checkout)
+    await get_merge_target_branch(repository.git, repository.checkout)
     record = repository.files.load_record(name)
     if record is None:
         commit = (await repository.list_kept_refs()).get(name)
         if commit is None:
             raise build_unknown_worktree_error(name)
-        merged = await merge_commit(repository.git, repository.checkout, name, commit, path=None)
+        merged = await merge_commit_into_checkout(
+            repository.git, repository.checkout, name, commit, path=None
+        )
         await _delete_merged_ref(repository, name, commit)
         return merged
-    record = repository.get_unused_record(name)
-    entry = find_worktree_entry(repository.checkout.common, record.path)
+    record = repository.get_unused_worktree_record(name)
+    entry = find_git_worktree_entry(repository.checkout.common, record.path)
     if entry is not None:
         refuse_unfinished_git_operation(entry, record.path)
     work = await repository.collect_changes(record)
@@ -86,7 +94,9 @@ async def merge_worktree(repository: WorktreeRepository, name: str) -> MergedWor
         await repository.save_changes(record, work)
     common, directory = repository.checkout.common, repository.files.directory
     commit = await commit_worktree_changes(repository.git, common, record, work, directory)
-    merged = await merge_commit(repository.git, repository.checkout, name, commit, path=record.path)
+    merged = await merge_commit_into_checkout(
+        repository.git, repository.checkout, name, commit, path=record.path
+    )
     await repository.remove_worktree(record)
     await _delete_merged_ref(repository, name, commit)
     return merged
@@ -94,7 +104,7 @@ async def merge_worktree(repository: WorktreeRepository, name: str) -> MergedWor
 
 async def remove_worktree(repository: WorktreeRepository, name: str, *, force: bool) -> RemovedWorktree:
     """Remove a worktree; the lock must be held."""
-    record = repository.get_unused_record(name)
+    record = repository.get_unused_worktree_record(name)
     if record.state in ("making", "removing"):
         return await repository.remove_worktree(record)
     work = await repository.collect_changes(record)
@@ -105,7 +115,7 @@ async def remove_worktree(repository: WorktreeRepository, name: str, *, force: b
     ref = await repository.save_changes(record, work)
     merged = await branch_contains_commits(repository.git, repository.checkout, ref)
     if not merged and not force:
-        raise WorktreeError(_format_unmerged_error(record, work))
+        raise WorktreeError(_format_unmerged_work_error(record, work))
     removed = await repository.remove_worktree(record)
     if merged:
         await _delete_merged_ref(repository, name, ref)
@@ -113,7 +123,7 @@ async def remove_worktree(repository: WorktreeRepository, name: str, *, force: b
     return replace(removed, ref=ref)
 
 
-async def _collect_status(
+async def _collect_worktree_status(
     repository: WorktreeRepository, record: WorktreeRecord, refs: dict[str, str]
 ) -> WorktreeStatus:
     ref = refs.get(record.name)
@@ -130,17 +140,17 @@ async def _collect_status(
     return WorktreeStatus(
         name=record.name,
         record=record,
-        alive=is_lease_held(repository.files.lease_directory, record.owner.lease),
+        alive=is_worktree_lease_held(repository.files.lease_directory, record.owner.lease),
         work=work,
         merged=merged,
-        ref=None if ref is None else get_kept_ref(record.name),
+        ref=None if ref is None else get_kept_worktree_ref(record.name),
         ref_commit=ref or "",
     )
 
 
-async def _collect_ref_status(repository: WorktreeRepository, name: str, commit: str) -> WorktreeStatus:
+async def _collect_kept_ref_status(repository: WorktreeRepository, name: str, commit: str) -> WorktreeStatus:
     merged = await branch_contains_commits(repository.git, repository.checkout, commit)
-    return WorktreeStatus(name=name, ref=get_kept_ref(name), ref_commit=commit, merged=merged)
+    return WorktreeStatus(name=name, ref=get_kept_worktree_ref(name), ref_commit=commit, merged=merged)
 
 
 async def _delete_merged_ref(repository: WorktreeRepository, name: str, merged: str) -> None:
@@ -156,7 +166,7 @@ async def _delete_merged_ref(repository: WorktreeRepository, name: str, merged: 
         await repository.git("rev-parse", f"{kept_commit}^{{tree}}", f"{merged}^{{tree}}", at=location)
     ).text.split()
     if not unmerged_commits or (unmerged_commits == [kept_commit] and trees[0] == trees[1]):
-        await repository.git("update-ref", "-d", get_kept_ref(name), kept_commit, at=location)
+        await repository.git("update-ref", "-d", get_kept_worktree_ref(name), kept_commit, at=location)
 
 
 def _refuse_nested_repositories(record: WorktreeRecord, work: WorktreeChanges) -> None:
@@ -167,7 +177,7 @@ def _refuse_nested_repositories(record: WorktreeRecord, work: WorktreeChanges) -
         )
 
 
-def _format_unmerged_error(record: WorktreeRecord, work: WorktreeChanges) -> str:
+def _format_unmerged_work_error(record: WorktreeRecord, work: WorktreeChanges) -> str:
     parts = []
     if work.commits:
         parts.append(f"{work.commits} commit{'' if work.commits == 1 else 's'}")
@@ -181,5 +191,5 @@ def _format_unmerged_error(record: WorktreeRecord, work: WorktreeChanges) -> str
     return (
         f"{record.name} holds work that is not merged: {contents}. "
         f"Merge it (shoal worktree merge {record.name}), or remove it with --force: "
-        f"it then stays under {get_kept_ref(record.name)}."
+        f"it then stays under {get_kept_worktree_ref(record.name)}."
     )

@@ -10,43 +10,45 @@ from msgspec import Struct
 
 from shoal.core.errors import WorktreeError
 from shoal.core.worktrees import RemovedWorktree, RetainedWorktree, WorktreeChanges, WorktreeRecord
-from shoal.workspaces.checkout import Checkout
+from shoal.workspaces.checkout import GitCheckout
 from shoal.workspaces.git_runner import GitRunner
-from shoal.workspaces.owner_lease import is_lease_held
-from shoal.workspaces.repository_lock import RepositoryLock
+from shoal.workspaces.owner_lease import is_worktree_lease_held
+from shoal.workspaces.repository_lock import GitRepositoryLock
 from shoal.workspaces.worktree_changes import (
     KEPT_REFS,
     collect_worktree_changes,
-    find_worktree_entry,
-    get_branch_prefix,
+    find_git_worktree_entry,
+    get_agent_branch_prefix,
     save_worktree_changes,
 )
-from shoal.workspaces.worktree_files import WorktreeFiles, remove_tree
+from shoal.workspaces.worktree_files import WorktreeRecordStore, remove_directory_tree
 
 
 class WorktreeRepository(Struct, frozen=True, kw_only=True):
     git: GitRunner
-    checkout: Checkout
-    files: WorktreeFiles
-    lock: RepositoryLock
+    checkout: GitCheckout
+    files: WorktreeRecordStore
+    lock: GitRepositoryLock
 
-    def get_record(self, name: str) -> WorktreeRecord:
+    def get_worktree_record(self, name: str) -> WorktreeRecord:
         record = self.files.load_record(name)
         if record is None:
             raise build_unknown_worktree_error(name)
         return record
 
-    def get_unused_record(self, name: str) -> WorktreeRecord:
+    def get_unused_worktree_record(self, name: str) -> WorktreeRecord:
         """Return the record of a worktree that no agent uses. Raises `WorktreeError`."""
-        record = self.get_record(name)
-        if self.is_in_use(record):
+        record = self.get_worktree_record(name)
+        if self.is_worktree_in_use(record):
             raise WorktreeError(
                 f"The agent of {name} is still at work (process {record.owner.pid}). Wait for it, or stop it."
             )
         return record
 
-    def is_in_use(self, record: WorktreeRecord) -> bool:
-        return record.state != "kept" and is_lease_held(self.files.lease_directory, record.owner.lease)
+    def is_worktree_in_use(self, record: WorktreeRecord) -> bool:
+        return record.state != "kept" and is_worktree_lease_held(
+            self.files.lease_directory, record.owner.lease
+        )
 
     async def collect_changes(self, record: WorktreeRecord) -> WorktreeChanges:
         return await collect_worktree_changes(self.git, self.checkout.common, record, self.files.directory)
@@ -54,11 +56,11 @@ class WorktreeRepository(Struct, frozen=True, kw_only=True):
     async def save_changes(self, record: WorktreeRecord, work: WorktreeChanges) -> str:
         return await save_worktree_changes(self.git, self.checkout.common, record, work, self.files.directory)
 
-    async def settle_worktree(self, record: WorktreeRecord) -> RetainedWorktree | RemovedWorktree:
+    async def remove_or_retain_worktree(self, record: WorktreeRecord) -> RetainedWorktree | RemovedWorktree:
         """Remove or keep a worktree whose agent is gone; the lock must be held."""
         if record.state in ("making", "removing"):
             return await self.remove_worktree(record)
-        found = await self.inspect_changes(record)
+        found = await self.collect_changes_or_retain(record)
         if isinstance(found, RetainedWorktree):
             return found
         return (
@@ -67,7 +69,7 @@ class WorktreeRepository(Struct, frozen=True, kw_only=True):
             else await self.retain_worktree(record, found)
         )
 
-    async def inspect_changes(self, record: WorktreeRecord) -> WorktreeChanges | RetainedWorktree:
+    async def collect_changes_or_retain(self, record: WorktreeRecord) -> WorktreeChanges | RetainedWorktree:
         """Return the work done in it; if git cannot tell, the worktree is kept as it is."""
         try:
             return await self.collect_changes(record)
@@ -86,18 +88,18 @@ class WorktreeRepository(Struct, frozen=True, kw_only=True):
     async def remove_worktree(self, record: WorktreeRecord) -> RemovedWorktree:
         """Remove the worktree with its branches; the lock must be held."""
         # First of all: after a crash in the middle, the remains must not be taken for work.
-        self.files.set_state(record, "removing")
+        self.files.set_worktree_state(record, "removing")
         common, name = self.checkout.common, record.name
-        entry = find_worktree_entry(common, record.path)
-        await asyncio.to_thread(remove_tree, record.path)
-        for each in (*([entry] if entry is not None else []), *_list_half_made_entries(common, name)):
-            await asyncio.to_thread(remove_tree, each)
-        refs = ("for-each-ref", "--format=delete %(refname)", f"refs/heads/{get_branch_prefix(name)}")
+        entry = find_git_worktree_entry(common, record.path)
+        await asyncio.to_thread(remove_directory_tree, record.path)
+        for each in (*([entry] if entry is not None else []), *_list_partial_worktree_entries(common, name)):
+            await asyncio.to_thread(remove_directory_tree, each)
+        refs = ("for-each-ref", "--format=delete %(refname)", f"refs/heads/{get_agent_branch_prefix(name)}")
         orders = (await self.git(*refs, at=self.checkout.git_directories)).out
         if orders:
             await self.git("update-ref", "--stdin", at=self.checkout.git_directories, stdin=orders)
         for kind in ("refs/heads", "logs/refs/heads"):
-            remove_tree(common / kind / get_branch_prefix(name))
+            remove_directory_tree(common / kind / get_agent_branch_prefix(name))
         self.files.delete_record(record)
         return RemovedWorktree(name=name)
 
@@ -112,7 +114,7 @@ class WorktreeRepository(Struct, frozen=True, kw_only=True):
     def _mark_retained(
         self, record: WorktreeRecord, work: WorktreeChanges | None, ref: str | None, note: str
     ) -> RetainedWorktree:
-        self.files.set_state(record, "kept")
+        self.files.set_worktree_state(record, "kept")
         return RetainedWorktree(
             name=record.name, path=record.path, branch=record.branch, ref=ref, work=work, note=note
         )
@@ -122,7 +124,7 @@ def build_unknown_worktree_error(name: str) -> WorktreeError:
     return WorktreeError(f"There is no worktree {name} of this repository. See: shoal worktree ls.")
 
 
-def _list_half_made_entries(common: Path, name: str) -> list[Path]:
+def _list_partial_worktree_entries(common: Path, name: str) -> list[Path]:
     """List entries left by a git that was killed while creating the worktree; they name no directory yet."""
     entries = common / "worktrees"
     return [

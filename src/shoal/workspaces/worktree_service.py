@@ -23,18 +23,23 @@ from shoal.core.worktrees import (
     WorktreeStatus,
 )
 from shoal.workspaces import worktree_maintenance
-from shoal.workspaces.checkout import Checkout, describe_uncommitted_changes, find_checkout, get_head_commit
+from shoal.workspaces.checkout import (
+    GitCheckout,
+    describe_uncommitted_changes,
+    find_git_checkout,
+    get_head_commit,
+)
 from shoal.workspaces.git_runner import GitDirectories, GitRunner
 from shoal.workspaces.owner_lease import (
     WorktreeOwnerLease,
-    get_process_start,
-    is_lease_held,
-    remove_dead_leases,
+    get_process_start_ticks,
+    is_worktree_lease_held,
+    remove_dead_worktree_leases,
 )
-from shoal.workspaces.repository_lock import RepositoryLock
+from shoal.workspaces.repository_lock import GitRepositoryLock
 from shoal.workspaces.worktree import Worktree
-from shoal.workspaces.worktree_changes import find_worktree_entry, get_branch_prefix
-from shoal.workspaces.worktree_files import WorktreeFiles, build_write_error
+from shoal.workspaces.worktree_changes import find_git_worktree_entry, get_agent_branch_prefix
+from shoal.workspaces.worktree_files import WorktreeRecordStore, build_worktree_storage_error
 from shoal.workspaces.worktree_repository import WorktreeRepository
 
 _ID_LENGTH = 8
@@ -77,7 +82,7 @@ class WorktreeService:
             # After a second cancellation it is left to be reaped.
             await asyncio.shield(self._discard_worktree(repository, record))
             raise
-        record = repository.files.set_state(record, "live")
+        record = repository.files.set_worktree_state(record, "live")
         if record.inside and not (record.path / record.inside).is_dir():
             notes = (*notes, f"{record.inside} is not in the commit: you start at the top of the worktree.")
         return Worktree(record=record, common=repository.checkout.common, entry=entry, notes=notes)
@@ -86,8 +91,8 @@ class WorktreeService:
         """Reopen a kept worktree for its agent. Raises `WorktreeError` if it is gone or in use."""
         repository = await self._open_repository()
         async with repository.lock.acquire():
-            record = repository.get_unused_record(name)
-            entry = find_worktree_entry(repository.checkout.common, record.path)
+            record = repository.get_unused_worktree_record(name)
+            entry = find_git_worktree_entry(repository.checkout.common, record.path)
             if entry is None or not record.path.is_dir() or record.state not in ("live", "kept"):
                 raise WorktreeError(f"The worktree {name} is no longer there to go on in.")
             record = replace(record, owner=self._get_worktree_owner(repository.files, session), state="live")
@@ -97,9 +102,9 @@ class WorktreeService:
     async def finish_worktree(self, worktree: Worktree) -> RetainedWorktree | RemovedWorktree:
         """Finish after the agent ended: remove an unchanged worktree with its branch, keep any other."""
         repository = await self._open_repository()
-        record = repository.get_record(worktree.name)
+        record = repository.get_worktree_record(worktree.name)
         # Inspected without the lock: nobody else touches a living owner's worktree.
-        found = await repository.inspect_changes(record)
+        found = await repository.collect_changes_or_retain(record)
         if isinstance(found, RetainedWorktree):
             return found
         if not found.is_empty:
@@ -107,34 +112,37 @@ class WorktreeService:
         async with repository.lock.acquire():
             return await repository.remove_worktree(record)
 
-    async def settle_abandoned(self, place: Path) -> RetainedWorktree | RemovedWorktree | None:
+    async def settle_abandoned_worktree_at(self, place: Path) -> RetainedWorktree | RemovedWorktree | None:
         """Settle the worktree of a dead owner that contains this path; None if there is none."""
         repository = await self._open_repository()
         async with repository.lock.acquire():
             for record in repository.files.iter_records():
-                if place.is_relative_to(record.path) and not repository.is_in_use(record):
-                    return await repository.settle_worktree(record)
+                if place.is_relative_to(record.path) and not repository.is_worktree_in_use(record):
+                    return await repository.remove_or_retain_worktree(record)
         return None
 
-    async def settle_session(
+    async def settle_session_worktrees(
         self, session: str, in_use: Collection[Path]
     ) -> list[RetainedWorktree | RemovedWorktree]:
         """Settle the worktrees of dead processes of a session, except where their agents may resume."""
         repository = await self._open_repository()
         async with repository.lock.acquire():
             return [
-                await repository.settle_worktree(record)
-                for record in _list_abandoned(repository)
+                await repository.remove_or_retain_worktree(record)
+                for record in _list_abandoned_worktrees(repository)
                 if record.owner.session == session
                 and not any(place.is_relative_to(record.path) for place in in_use)
             ]
 
-    async def reap_abandoned(self) -> list[RetainedWorktree | RemovedWorktree]:
+    async def reap_abandoned_worktrees(self) -> list[RetainedWorktree | RemovedWorktree]:
         """Settle the worktrees of dead owners: remove unchanged ones, keep all others under a ref."""
         repository = await self._open_repository()
         async with repository.lock.acquire():
-            settled = [await repository.settle_worktree(record) for record in _list_abandoned(repository)]
-            remove_dead_leases(repository.files.lease_directory)
+            settled = [
+                await repository.remove_or_retain_worktree(record)
+                for record in _list_abandoned_worktrees(repository)
+            ]
+            remove_dead_worktree_leases(repository.files.lease_directory)
             repository.files.remove_temporary_files()
         return settled
 
@@ -163,22 +171,24 @@ class WorktreeService:
     def close(self) -> None:
         """Give up ownership of all worktrees; unfinished ones are left to be reaped."""
         if self._lease is not None:
-            self._git.pass_descriptors()
+            self._git.set_inherited_descriptors()
             self._lease.release()
             self._lease = None
 
     async def _open_repository(self) -> WorktreeRepository:
         if self._repository is None:
-            return self._create_repository(await find_checkout(self._git, self._root))
+            return self._create_repository(await find_git_checkout(self._git, self._root))
         return self._repository
 
-    def _create_repository(self, checkout: Checkout) -> WorktreeRepository:
+    def _create_repository(self, checkout: GitCheckout) -> WorktreeRepository:
         """Create the repository object, unless a concurrent call did: all must share one lock."""
         if self._repository is None:
-            files = WorktreeFiles(
-                Path(os.path.realpath(self._home)) / "worktrees" / _get_directory_name(checkout.common)
+            files = WorktreeRecordStore(
+                Path(os.path.realpath(self._home))
+                / "worktrees"
+                / _get_repository_directory_name(checkout.common)
             )
-            lock = RepositoryLock(checkout.common, self._clock)
+            lock = GitRepositoryLock(checkout.common, self._clock)
             self._repository = WorktreeRepository(git=self._git, checkout=checkout, files=files, lock=lock)
         return self._repository
 
@@ -192,29 +202,31 @@ class WorktreeService:
             base=await get_head_commit(self._git, repository.checkout),
             owner=self._get_worktree_owner(repository.files, session),
             path=repository.files.get_worktree_path(name),
-            branch=f"{get_branch_prefix(name)}/work",
+            branch=f"{get_agent_branch_prefix(name)}/work",
             checkout=repository.checkout.top,
             inside=repository.checkout.inside,
             made_at=self._clock.now(),
         )
 
-    def _get_worktree_owner(self, files: WorktreeFiles, session: str) -> WorktreeOwner:
+    def _get_worktree_owner(self, files: WorktreeRecordStore, session: str) -> WorktreeOwner:
         if self._lease is None:
             try:
                 self._lease = WorktreeOwnerLease(files.lease_directory)
-                remove_dead_leases(files.lease_directory)
+                remove_dead_worktree_leases(files.lease_directory)
             except OSError as error:
-                raise build_write_error(files.directory, error) from error
+                raise build_worktree_storage_error(files.directory, error) from error
             # A git process that outlives us is one more reason not to reap what it creates.
-            self._git.pass_descriptors(self._lease.fileno)
+            self._git.set_inherited_descriptors(self._lease.fileno)
         pid = os.getpid()
-        return WorktreeOwner(pid=pid, started=get_process_start(pid), lease=self._lease.name, session=session)
+        return WorktreeOwner(
+            pid=pid, started=get_process_start_ticks(pid), lease=self._lease.name, session=session
+        )
 
     async def _check_out_worktree(self, repository: WorktreeRepository, record: WorktreeRecord) -> Path:
         arguments = ("worktree", "add", "--quiet", "--no-checkout", "-b", record.branch)
         async with repository.lock.acquire():
             await self._git(*arguments, str(record.path), record.base, at=repository.checkout.git_directories)
-        entry = find_worktree_entry(repository.checkout.common, record.path)
+        entry = find_git_worktree_entry(repository.checkout.common, record.path)
         if entry is None:
             raise WorktreeError(f"git made the worktree {record.path} and does not know it.")
         location = GitDirectories(entry=entry, common=repository.checkout.common, tree=record.path)
@@ -227,20 +239,20 @@ class WorktreeService:
             await repository.remove_worktree(record)
 
 
-def _get_directory_name(common: Path) -> str:
+def _get_repository_directory_name(common: Path) -> str:
     """Return a directory name with a hash: two repositories must never share a directory."""
     path = str(common.parent if common.name == ".git" else common)
     digest = sha256(os.fsencode(common)).hexdigest()[:8]
     return f"{slugify_project_path(path)[-_MAX_NAME_LENGTH:].lstrip('-')}-{digest}"
 
 
-def _list_abandoned(repository: WorktreeRepository) -> list[WorktreeRecord]:
+def _list_abandoned_worktrees(repository: WorktreeRepository) -> list[WorktreeRecord]:
     """Return the worktrees of dead owners that are not settled yet."""
     unsettled = [record for record in repository.files.iter_records() if record.state != "kept"]
     return [
         record
         for record in unsettled
-        if not is_lease_held(repository.files.lease_directory, record.owner.lease)
+        if not is_worktree_lease_held(repository.files.lease_directory, record.owner.lease)
     ]
 
 
@@ -250,11 +262,11 @@ async def _refuse_taken_branch(repository: WorktreeRepository, record: WorktreeR
     if (
         await repository.git(
             "for-each-ref",
-            f"refs/heads/{get_branch_prefix(record.name)}",
+            f"refs/heads/{get_agent_branch_prefix(record.name)}",
             at=repository.checkout.git_directories,
         )
     ).out:
         raise WorktreeError(
-            f"There is already a branch below {get_branch_prefix(record.name)}. Look at it: git branch "
-            f"--list '{get_branch_prefix(record.name)}*'"
+            f"There is already a branch below {get_agent_branch_prefix(record.name)}. Look at it: git branch "
+            f"--list '{get_agent_branch_prefix(record.name)}*'"
         )

@@ -111,10 +111,10 @@ def test_rules_that_do_not_match_a_command_match_no_part_of_it(pattern):
         analysis = analyze_shell_command(command)
         (rule,) = rules.rules
         matched = (
-            any(rule.match_command(part) != "no" for part in analysis.parts)
+            any(rule.match_as_forbidding_rule(part) != "no" for part in analysis.parts)
             or rule.is_exact_command(command)
-            or (analysis.trouble is not None and rule.can_match_text(command))
+            or (analysis.trouble is not None and rule.may_match_unparsed_command(command))
         )
         matches += matched
-        assert not (matched and rules.can_skip_command(command, analysis)), command
+        assert not (matched and rules.is_certain_no_match(command, analysis)), command
     assert matches

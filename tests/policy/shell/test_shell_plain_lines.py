@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from bash_trace import find_unanalyzed, trace_commands
 from shoal.policy.shell.command_analysis import analyze_shell_command
-from shoal.policy.shell.plain_lines import parse_plain_line
+from shoal.policy.shell.plain_lines import parse_plain_command_line
 
 _BARE = """
     cat grep sort tee rm git log cd find xargs env sudo time timeout sh bash eval exec nohup command test set
@@ -47,7 +47,7 @@ def _plain_lines(draw: st.DrawFn) -> str:
 
 def _analyze_with_parser(line):
     """Analyze with the parser: a line with a trailing blank means the same and is not plain."""
-    assert parse_plain_line(f"{line} ") is None
+    assert parse_plain_command_line(f"{line} ") is None
     return analyze_shell_command(f"{line} ")
 
 
@@ -81,7 +81,9 @@ def test_bash_runs_only_analyzed_commands_in_plain_lines(tmp_path, lines):
 @pytest.mark.spec("PRM-05")
 def test_the_fast_path_agrees_with_the_parser_on_the_corpora():
     lines = [
-        line for line in (*load_harmless(), *(line for _, line in load_bypasses())) if parse_plain_line(line)
+        line
+        for line in (*load_harmless(), *(line for _, line in load_bypasses()))
+        if parse_plain_command_line(line)
     ]
     assert len(lines) > 200
     assert [line for line in lines if analyze_shell_command(line) != _analyze_with_parser(line)] == []
@@ -98,4 +100,4 @@ def test_the_fast_path_agrees_with_the_parser_on_the_corpora():
 )
 def test_every_other_line_is_left_to_the_parser(line):
     signs = str.maketrans({"⏎": "\n", "⇥": "\t", "¦": "|"})
-    assert parse_plain_line(line.translate(signs)) is None
+    assert parse_plain_command_line(line.translate(signs)) is None

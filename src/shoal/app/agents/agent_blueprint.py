@@ -12,7 +12,7 @@ from shoal.agent.conversation import Conversation
 from shoal.app.agent_permissions import get_permission_engine
 from shoal.app.agents.member_setup import resolve_member_identity
 from shoal.app.agents.spawn_requests import parse_spawn_permission_mode
-from shoal.app.agents.tool_limits import build_stored_restrictions, lend_permissions
+from shoal.app.agents.tool_limits import build_stored_tool_restrictions, lend_permissions_to_new_agent
 from shoal.app.isolation.agent_workspace import AgentWorkspace
 from shoal.app.mcp.mcp_servers import AgentTools
 from shoal.app.skills.skill_invoker import PreloadedSkills
@@ -77,9 +77,9 @@ def build_agent_permissions(blueprint: AgentBlueprint) -> PermissionEngine:
         main_checkout=agent_workspace.main_checkout,
         stored=StoredToolRestrictions(only=facts.narrowed, never=facts.denied)
         if resumed
-        else build_stored_restrictions(blueprint.request),
+        else build_stored_tool_restrictions(blueprint.request),
     )
-    lend_permissions(permissions, blueprint.request, blueprint.preloaded)
+    lend_permissions_to_new_agent(permissions, blueprint.request, blueprint.preloaded)
     if not resumed:
         blueprint.facts = replace(
             facts, narrowed=permissions.restrictions.only, denied=permissions.restrictions.never
@@ -90,5 +90,5 @@ def build_agent_permissions(blueprint: AgentBlueprint) -> PermissionEngine:
     if agent_workspace.unreadable is not None and agent_workspace.sandbox is not None:
         sandbox = agent_workspace.sandbox
         agent_workspace.unreadable.list_paths = permissions.list_denied_paths
-        permissions.is_sandboxed = lambda _: sandbox.can_skip_asking
+        permissions.is_sandboxed = lambda _: sandbox.can_skip_permission_question
     return permissions

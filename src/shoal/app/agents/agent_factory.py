@@ -15,7 +15,7 @@ from shoal.app.agent_permissions import get_permission_engine
 from shoal.app.agents.agent_blueprint import AgentBlueprint, build_agent_identity, build_agent_permissions
 from shoal.app.agents.agent_factory_services import AgentFactoryServices
 from shoal.app.agents.agent_memory import AgentMemory
-from shoal.app.agents.agent_transcripts import StoredAgent
+from shoal.app.agents.agent_transcripts import RestoredAgentState
 from shoal.app.agents.member_setup import (
     build_agent_system_prompt,
     resolve_member_permission_mode,
@@ -24,7 +24,7 @@ from shoal.app.agents.member_setup import (
 from shoal.app.agents.spawn_requests import (
     FORK_DEFINITION,
     NESTED_FORK_REFUSAL,
-    build_first_prompt,
+    build_agent_first_prompt,
     change_agent_directory,
     format_qualified_model_name,
     parse_spawn_permission_mode,
@@ -32,8 +32,8 @@ from shoal.app.agents.spawn_requests import (
     require_valid_isolation,
     resolve_loop_limits,
 )
-from shoal.app.agents.tool_limits import limit_tools_to_request
-from shoal.app.hooks.agent_hooks import HookSubject, describe_hooks
+from shoal.app.agents.tool_limits import limit_tools_to_spawn_request
+from shoal.app.hooks.agent_hooks import HookSubject, describe_agent_hooks
 from shoal.app.isolation.agent_workspace import AgentWorkspace
 from shoal.app.mcp.mcp_servers import AgentTools
 from shoal.app.skills.skill_invoker import PreloadedSkills
@@ -57,12 +57,12 @@ from shoal.core.messages import Message
 from shoal.core.permissions import PermissionMode
 from shoal.core.ports import Model
 from shoal.policy.memory_directory import AgentMemoryDirectory
-from shoal.policy.mode_inheritance import get_fork_mode, narrow_child_mode
+from shoal.policy.mode_inheritance import get_fork_permission_mode, narrow_child_permission_mode
 from shoal.runs.prepared_agent import (
     AcceptanceCheck,
     AgentPreparationRequest,
     PreparedAgent,
-    TeammateAssignment,
+    TeammateMembership,
 )
 from shoal.runs.progress_monitor import ProgressMonitor
 from shoal.stores.files.subagent_files import SubagentMetadata
@@ -124,12 +124,12 @@ class AgentFactory:
         self._services = services
         self._toolset_cache = _ToolsetCache(services.lead_only_tools)
 
-    def agent_output_path(self, agent: AgentId) -> Path:
+    def get_agent_output_path(self, agent: AgentId) -> Path:
         return self._services.output_directory / f"{agent}.output"
 
     def create_progress_monitor(self, agent: AgentId) -> ProgressMonitor:
         return ProgressMonitor(
-            self.agent_output_path(agent),
+            self.get_agent_output_path(agent),
             self._services.publish_event,
             is_kept=self._services.transcripts.is_persistent,
         )
@@ -138,14 +138,14 @@ class AgentFactory:
         self, request: SpawnRequest, new_agent: AgentPreparationRequest
     ) -> PreparedAgent:
         parent = new_agent.parent
-        definition = self._find_definition(request.kind or "")
+        definition = self._find_agent_definition(request.kind or "")
         require_agent_start_allowed(parent, definition.name)
         require_valid_isolation(definition, request)
         agent_tools = await self._services.open_tools(definition, ())
         async with agent_tools.close_on_failure():
-            return await self._prepare_with_tools(request, new_agent, definition, agent_tools)
+            return await self._prepare_new_agent_with_tools(request, new_agent, definition, agent_tools)
 
-    async def _prepare_with_tools(
+    async def _prepare_new_agent_with_tools(
         self,
         request: SpawnRequest,
         new_agent: AgentPreparationRequest,
@@ -158,22 +158,24 @@ class AgentFactory:
             request=request,
             definition=definition,
             agent_tools=agent_tools,
-            toolset=limit_tools_to_request(
+            toolset=limit_tools_to_spawn_request(
                 toolset if memory is None else replace(toolset, names=memory.tools), request
             ),
             loop_limits=resolve_loop_limits(self._services.loop_limits, definition, request),
-            model=await self._resolve_model(new_agent.parent, request, definition),
+            model=await self._resolve_agent_model(new_agent.parent, request, definition),
             preloaded=self._services.preload_skills(definition),
             memory=memory,
         )
-        agent_workspace = await self._open_workspace(new_agent, request.isolation or definition.isolation)
+        agent_workspace = await self._allocate_agent_workspace(
+            new_agent, request.isolation or definition.isolation
+        )
         try:
-            return self._prepare_in_workspace(spawn_plan, new_agent, agent_workspace)
+            return self._prepare_new_agent_in_workspace(spawn_plan, new_agent, agent_workspace)
         except BaseException:
             await agent_workspace.finish()
             raise
 
-    def _prepare_in_workspace(
+    def _prepare_new_agent_in_workspace(
         self, spawn_plan: _SpawnPlan, new_agent: AgentPreparationRequest, agent_workspace: AgentWorkspace
     ) -> PreparedAgent:
         request, definition, assignment = spawn_plan.request, spawn_plan.definition, new_agent.assignment
@@ -196,7 +198,7 @@ class AgentFactory:
             if assignment is None
             else self._services.transcripts.read_last_entry_id(new_agent.agent),
         )
-        prompt = build_first_prompt(
+        prompt = build_agent_first_prompt(
             definition, request, agent_workspace.agent_notice, spawn_plan.preloaded.texts
         )
         return self._assemble_new_agent(spawn_plan, new_agent, agent_workspace, initial, prompt)
@@ -211,10 +213,12 @@ class AgentFactory:
         if branch is None:
             raise AgentRequestRefused("There is no reply yet after which a fork could begin.")
         if request.isolation is None:
-            agent_workspace = services.workspace_allocator.allocate_shared(new_agent)
+            agent_workspace = services.workspace_allocator.allocate_shared_workspace(new_agent)
             agent_workspace.workspace.copy_read_state(_get_local_workspace(parent))
         else:
-            agent_workspace = await services.workspace_allocator.allocate_worktree(new_agent, is_fork=True)
+            agent_workspace = await services.workspace_allocator.allocate_worktree_workspace(
+                new_agent, is_fork=True
+            )
         try:
             return self._build_forked_agent(request, new_agent, agent_workspace, branch)
         except BaseException:
@@ -243,7 +247,7 @@ class AgentFactory:
             model=parent.model,
         )
         initial = _InitialAgentState(
-            mode=get_fork_mode(permissions.mode),
+            mode=get_fork_permission_mode(permissions.mode),
             system=parent.system,
             color=parent.identity.color,
             background=True,
@@ -312,13 +316,13 @@ class AgentFactory:
             ),
         )
         prepared = self._build_prepared_agent(blueprint, prompt)
-        self._save_agent_facts(blueprint)
+        self._save_agent_metadata(blueprint)
         return prepared
 
     async def prepare_resumed_agent(self, new_agent: AgentPreparationRequest) -> PreparedAgent:
         stored = self._services.transcripts.load_agent(new_agent)
         facts = stored.facts
-        definition = FORK_DEFINITION if facts.fork_of else self._find_definition(facts.agent_type)
+        definition = FORK_DEFINITION if facts.fork_of else self._find_agent_definition(facts.agent_type)
         require_agent_start_allowed(new_agent.parent, definition.name)
         agent_tools = await self._services.open_tools(definition, facts.tools)
         async with agent_tools.close_on_failure():
@@ -327,7 +331,7 @@ class AgentFactory:
     async def _restore_agent_with_tools(
         self,
         new_agent: AgentPreparationRequest,
-        stored: StoredAgent,
+        stored: RestoredAgentState,
         definition: AgentDefinition,
         agent_tools: AgentTools,
     ) -> PreparedAgent:
@@ -345,16 +349,16 @@ class AgentFactory:
             loop_limits=resolve_loop_limits(
                 self._services.loop_limits, definition, request, facts.thinking_tokens
             ),
-            model=await self._resolve_model(new_agent.parent, request, definition),
+            model=await self._resolve_agent_model(new_agent.parent, request, definition),
         )
-        agent_workspace = await self._open_workspace(new_agent, facts.isolation, facts.worktree)
+        agent_workspace = await self._allocate_agent_workspace(new_agent, facts.isolation, facts.worktree)
         try:
             if facts.cwd and not facts.isolation:
                 change_agent_directory(facts.cwd, agent_workspace.workspace)
             blueprint = self._build_resumed_blueprint(spawn_plan, new_agent, agent_workspace, stored)
             prepared = self._build_prepared_agent(blueprint, None)
             if agent_workspace.name != facts.worktree:
-                self._save_agent_facts(blueprint)
+                self._save_agent_metadata(blueprint)
         except BaseException:
             await agent_workspace.finish()
             raise
@@ -370,11 +374,11 @@ class AgentFactory:
         spawn_plan: _SpawnPlan,
         new_agent: AgentPreparationRequest,
         agent_workspace: AgentWorkspace,
-        stored: StoredAgent,
+        stored: RestoredAgentState,
     ) -> AgentBlueprint:
         definition, permissions = spawn_plan.definition, get_permission_engine(new_agent.parent)
         facts = stored.facts
-        mode = narrow_child_mode(
+        mode = narrow_child_permission_mode(
             permissions.mode,
             parse_spawn_permission_mode(facts.mode),
             person_configured=definition.source.is_trusted and definition.permission_mode is not None,
@@ -398,17 +402,17 @@ class AgentFactory:
             conversation=stored.conversation,
         )
 
-    async def _open_workspace(
+    async def _allocate_agent_workspace(
         self, new_agent: AgentPreparationRequest, isolation: str | None, worktree: str = ""
     ) -> AgentWorkspace:
         allocator = self._services.workspace_allocator
         return (
-            await allocator.allocate_worktree(new_agent, worktree)
+            await allocator.allocate_worktree_workspace(new_agent, worktree)
             if isolation
-            else allocator.allocate_shared(new_agent)
+            else allocator.allocate_shared_workspace(new_agent)
         )
 
-    def _find_definition(self, kind: str) -> AgentDefinition:
+    def _find_agent_definition(self, kind: str) -> AgentDefinition:
         try:
             definition = self._services.find_definition(kind)
         except (UnknownAgentType, InvalidAgentDefinition) as error:
@@ -418,7 +422,7 @@ class AgentFactory:
         return definition
 
     def _resolve_toolset(
-        self, definition: AgentDefinition, assignment: TeammateAssignment | None, agent_tools: AgentTools
+        self, definition: AgentDefinition, assignment: TeammateMembership | None, agent_tools: AgentTools
     ) -> ToolSelection:
         toolset = self._toolset_cache.resolve_toolset(definition, agent_tools)
         if toolset.missing:
@@ -428,7 +432,7 @@ class AgentFactory:
             )
         return resolve_member_tools(toolset, assignment, agent_tools.tools)
 
-    async def _resolve_model(
+    async def _resolve_agent_model(
         self, parent: AgentRunner, request: SpawnRequest, definition: AgentDefinition
     ) -> Model:
         try:
@@ -438,8 +442,8 @@ class AgentFactory:
             raise AgentRequestRefused(f"The agent's model is not to be had: {error}") from error
         return model
 
-    def _save_agent_facts(self, blueprint: AgentBlueprint) -> None:
-        self._services.transcripts.save_agent_facts(blueprint.new_agent.agent, blueprint.facts)
+    def _save_agent_metadata(self, blueprint: AgentBlueprint) -> None:
+        self._services.transcripts.save_agent_metadata(blueprint.new_agent.agent, blueprint.facts)
 
     def _create_runner(self, blueprint: AgentBlueprint) -> AgentRunner:
         services, facts, parent = self._services, blueprint.facts, blueprint.new_agent.parent
@@ -482,7 +486,7 @@ class AgentFactory:
         )
 
     def _open_agent_budget(self, agent: AgentId, blueprint: AgentBlueprint) -> AgentBudget:
-        agent_budget = self._services.budget.agent_budget(
+        agent_budget = self._services.budget.get_or_create_agent_budget(
             agent, blueprint.facts.agent_type, BudgetLimits(max_usd=blueprint.definition.max_budget_usd)
         )
         try:
@@ -533,7 +537,7 @@ class AgentFactory:
                 worktree=str(blueprint.agent_workspace.workspace.root)
                 if blueprint.agent_workspace.name
                 else "",
-                hooks=describe_hooks(agent.hooks),
+                hooks=describe_agent_hooks(agent.hooks),
                 servers=list_mcp_servers_of_tools(blueprint.toolset.names),
                 skills=blueprint.definition.skills,
                 notes=blueprint.agent_workspace.notes,

@@ -82,7 +82,7 @@ def resolve_agent_memory(
     else:
         base, relative_path = (
             project,
-            f".claude/{_DIRECTORY_BY_SCOPE[definition.memory]}/{_escape_name(definition.name)}",
+            f".claude/{_DIRECTORY_BY_SCOPE[definition.memory]}/{_escape_colons_in_agent_name(definition.name)}",
         )
     directory = Path(os.path.realpath(base)) / relative_path
     if (real_path := os.path.realpath(directory)) != str(directory):
@@ -107,11 +107,11 @@ def resolve_agent_memory(
 def _build_memory_directory_name(definition: AgentDefinition, project: Path) -> str:
     """Return a name so that a project's agent shares no memory with a user agent of the same name."""
     if definition.source.kind != "project":
-        return _escape_name(definition.name)
+        return _escape_colons_in_agent_name(definition.name)
     digest = sha256(os.path.realpath(project).encode("utf-8", "surrogateescape")).hexdigest()
-    return f"{_escape_name(definition.name)},{digest[:8]}"
+    return f"{_escape_colons_in_agent_name(definition.name)},{digest[:8]}"
 
 
-def _escape_name(name: str) -> str:
+def _escape_colons_in_agent_name(name: str) -> str:
     # No agent name contains a comma, so that no other agent can have this directory.
     return name.replace(":", ",")

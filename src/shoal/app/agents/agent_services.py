@@ -22,10 +22,10 @@ from shoal.app.config.system_prompt import build_system_prompt
 from shoal.app.definitions.agent_catalog import AgentCatalog
 from shoal.app.hooks.agent_hooks import HookRegistry
 from shoal.app.isolation.agent_workspace import WorkspaceAllocator
-from shoal.app.mcp.mcp_servers import McpServers
+from shoal.app.mcp.mcp_servers import SessionMcpServers
 from shoal.app.models.child_model import choose_subagent_model
 from shoal.app.options import Options
-from shoal.app.run_access.session_messenger import SessionMessenger
+from shoal.app.run_access.session_messenger import CrossSessionMessenger
 from shoal.app.settings.settings import Settings
 from shoal.app.skills.knowledge import SkillsAndInstructions
 from shoal.app.teams.team_store import TeamStore
@@ -43,7 +43,7 @@ from shoal.policy.permission_engine import PermissionEngine
 from shoal.runs.agent_supervisor import AgentSupervisor
 from shoal.runs.inbox_queue import SharedInboxQueue
 from shoal.runs.spawn_policy import SpawnPolicy
-from shoal.stores.files.home_paths import write_atomically
+from shoal.stores.files.home_paths import write_file_atomically
 from shoal.team.member_host import MemberHost
 from shoal.team.session_teams import SessionTeams
 from shoal.tools.agent_list import format_agent_list
@@ -51,12 +51,12 @@ from shoal.tools.agent_tools import AgentToolOptions, build_agent_tools
 from shoal.tools.background_tools import build_background_tools
 from shoal.tools.plan_tools import AgentPlan
 from shoal.tools.schedule_tools import SCHEDULE_TOOLS
-from shoal.tools.shell_supervisor import ShellSupervisor
+from shoal.tools.shell_supervisor import BackgroundShellSupervisor
 from shoal.tools.structured_output_tool import STRUCTURED_OUTPUT
 from shoal.tools.team_tools import TEAM_TOOLS, build_team_tools
 
 
-class AgentServices(Struct, frozen=True, kw_only=True):
+class SubagentAndTeamServices(Struct, frozen=True, kw_only=True):
     """Session services that the agent supervisor and the team use."""
 
     options: Options
@@ -79,13 +79,13 @@ class AgentServices(Struct, frozen=True, kw_only=True):
     acceptance: AcceptanceCommandRunner
     launch_services: MemberLaunchServices
     knowledge: SkillsAndInstructions
-    servers: McpServers
+    servers: SessionMcpServers
     coordinator: bool = False
     assistant: bool = False
 
 
 def create_supervisor_and_teams(
-    services: AgentServices, tools: dict[str, Tool], shells: ShellSupervisor
+    services: SubagentAndTeamServices, tools: dict[str, Tool], shells: BackgroundShellSupervisor
 ) -> tuple[AgentSupervisor, SessionTeams | MemberHost]:
     """Create the supervisor and the teams; their tools are added to `tools`."""
     factory_services = _build_factory_services(services, tools, shells)
@@ -114,7 +114,7 @@ def create_supervisor_and_teams(
 
 
 def _build_factory_services(
-    services: AgentServices, tools: dict[str, Tool], shells: ShellSupervisor
+    services: SubagentAndTeamServices, tools: dict[str, Tool], shells: BackgroundShellSupervisor
 ) -> AgentFactoryServices:
     options, settings = services.options, services.settings
     return AgentFactoryServices(
@@ -123,7 +123,7 @@ def _build_factory_services(
         ),
         output_directory=services.directory / "tasks",
         find_definition=services.definitions.find,
-        resolve_model=_create_model_resolver(services),
+        resolve_model=_create_agent_model_resolver(services),
         build_system_prompt=cache(_create_system_prompt_builder(services)),
         preload_skills=services.knowledge.preload_agent_skills,
         resolve_memory=partial(
@@ -146,7 +146,7 @@ def _build_factory_services(
     )
 
 
-def _build_spawn_policy(services: AgentServices) -> SpawnPolicy:
+def _build_spawn_policy(services: SubagentAndTeamServices) -> SpawnPolicy:
     settings, attended = services.settings.own, services.options.attended
     # No forks unattended, where they would multiply unseen work, nor for a coordinator.
     forks = services.settings.are_forks_enabled and attended and not services.coordinator
@@ -163,7 +163,7 @@ def _build_spawn_policy(services: AgentServices) -> SpawnPolicy:
 
 
 def _build_agent_tools(
-    services: AgentServices, supervisor: AgentSupervisor, teams: SessionTeams | MemberHost
+    services: SubagentAndTeamServices, supervisor: AgentSupervisor, teams: SessionTeams | MemberHost
 ) -> Iterable[Tool]:
     policy = supervisor.policy
     options = AgentToolOptions(
@@ -173,7 +173,7 @@ def _build_agent_tools(
         cwd=services.settings.own.agent_cwd,
         teams=True,
     )
-    send_to_session = SessionMessenger(services.settings.home).send
+    send_to_session = CrossSessionMessenger(services.settings.home).send
     return build_agent_tools(
         supervisor,
         teams,
@@ -183,7 +183,7 @@ def _build_agent_tools(
     )
 
 
-def _create_system_prompt_builder(services: AgentServices) -> Callable[[str, Path, bool], str]:
+def _create_system_prompt_builder(services: SubagentAndTeamServices) -> Callable[[str, Path, bool], str]:
     def build_system_prompt_for_agent(prompt: str, cwd: Path, with_instructions: bool) -> str:  # noqa: FBT001 - the port's shape
         instructions = services.knowledge.instructions.text if with_instructions else ""
         return build_system_prompt(
@@ -233,41 +233,45 @@ def create_plan_registry(settings: Settings, ids: IdGenerator) -> AgentPlanRegis
             directory=settings.home / "plans",
             ids=ids,
             get_approver=lambda: settings.own.plan_approver,
-            write_file=write_atomically,
+            write_file=write_file_atomically,
         )
     )
 
 
 def _create_agent_cleanup(
-    services: AgentServices, shells: ShellSupervisor
+    services: SubagentAndTeamServices, shells: BackgroundShellSupervisor
 ) -> Callable[[AgentId], Awaitable[None]]:
     async def clean_up_agent(agent: AgentId) -> None:
         services.plan_registry.forget_plan(agent)
-        services.workspace_allocator.leases.release(agent)
+        services.workspace_allocator.leases.release_agent_leases(agent)
         await shells.stop_agent_shells(agent)
 
     return clean_up_agent
 
 
-def _create_model_resolver(
-    services: AgentServices,
+def _create_agent_model_resolver(
+    services: SubagentAndTeamServices,
 ) -> Callable[[AgentRunner, SpawnRequest, AgentDefinition], Awaitable[Model]]:
     models: dict[str, Model] = {}
 
     @lru_cache(maxsize=64)
-    def resolve_model_name(parent: ModelCard, call: str | None, definition: str | None) -> str | None:
+    def resolve_subagent_model_name(
+        parent: ModelCard, call: str | None, definition: str | None
+    ) -> str | None:
         return choose_subagent_model(services.settings, parent, call=call, definition=definition)
 
-    async def resolve_model(parent: AgentRunner, request: SpawnRequest, definition: AgentDefinition) -> Model:
+    async def resolve_agent_model(
+        parent: AgentRunner, request: SpawnRequest, definition: AgentDefinition
+    ) -> Model:
         if definition is FORK_DEFINITION:
             # A resumed fork keeps the model that it started with, whatever others get now.
             name = request.model
         else:
-            name = resolve_model_name(parent.model.card, request.model, definition.model)
+            name = resolve_subagent_model_name(parent.model.card, request.model, definition.model)
         if name in (None, parent.model.card.id, format_qualified_model_name(parent.model)):
             return parent.model
         if name not in models:
             models[name] = await services.choose_model(name)
         return models[name]
 
-    return resolve_model
+    return resolve_agent_model

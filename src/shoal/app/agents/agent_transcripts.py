@@ -18,14 +18,14 @@ from shoal.core.permissions import PermissionMode
 from shoal.core.ports import Transcript
 from shoal.runs.prepared_agent import AgentPreparationRequest
 from shoal.stores.files.file_transcript import FileTranscript
-from shoal.stores.files.home_paths import get_subagent_path
+from shoal.stores.files.home_paths import get_subagent_transcript_path
 from shoal.stores.files.session_files import read_session_transcript
 from shoal.stores.files.subagent_files import (
     SubagentMetadata,
-    load_subagent,
+    load_subagent_with_conversation,
     load_unstarted_subagent_metadata,
     store_subagent_metadata,
-    store_subagent_mode,
+    store_subagent_permission_mode,
 )
 from shoal.stores.memory_stores import NullTranscript
 from shoal.wire.transcript_codec import TranscriptEncoder
@@ -35,7 +35,7 @@ _SAFE_ID = re.compile(rf"[A-Za-z0-9]{{1,64}}|{_NAME}@{_NAME}")
 """Id of an agent or of a teammate."""
 
 
-class StoredAgent(Struct, frozen=True, kw_only=True):
+class RestoredAgentState(Struct, frozen=True, kw_only=True):
     """An agent as loaded from its transcript."""
 
     facts: SubagentMetadata
@@ -47,7 +47,7 @@ class StoredAgent(Struct, frozen=True, kw_only=True):
     """Ids of its calls that have their own result."""
 
 
-class _ArchivedAgent(Struct, frozen=True, kw_only=True):
+class _EndedAgentInMemory(Struct, frozen=True, kw_only=True):
     """An ended agent in memory: there may be thousands, and few are resumed."""
 
     facts: SubagentMetadata
@@ -63,7 +63,7 @@ class AgentTranscripts:
         self._durable = durable
         self._clock = clock
         self._ids = ids
-        self._in_memory: dict[AgentId, _ArchivedAgent] = {}
+        self._in_memory: dict[AgentId, _EndedAgentInMemory] = {}
 
     @property
     def is_persistent(self) -> bool:
@@ -72,7 +72,7 @@ class AgentTranscripts:
 
     def get_transcript_path(self, agent: AgentId) -> str:
         """Return the path of its transcript; empty if none is stored."""
-        return "" if self._directory is None else str(get_subagent_path(self._directory, agent))
+        return "" if self._directory is None else str(get_subagent_transcript_path(self._directory, agent))
 
     def open_transcript(self, new_agent: AgentPreparationRequest, facts: SubagentMetadata) -> Transcript:
         if self._directory is None:
@@ -83,7 +83,7 @@ class AgentTranscripts:
             version=shoal.__version__,
             agent=new_agent.agent,
         )
-        path = get_subagent_path(self._directory, new_agent.agent)
+        path = get_subagent_transcript_path(self._directory, new_agent.agent)
         return FileTranscript(path, encoder, durable=self._durable)
 
     def read_last_entry_id(self, agent: AgentId) -> str:
@@ -91,13 +91,16 @@ class AgentTranscripts:
         if self._directory is None:
             return ""
         try:
-            return read_session_transcript(get_subagent_path(self._directory, agent), agent).last or ""
+            return (
+                read_session_transcript(get_subagent_transcript_path(self._directory, agent), agent).last
+                or ""
+            )
         except StateFileError:
             return ""
 
-    def save_agent_facts(self, agent: AgentId, facts: SubagentMetadata) -> None:
+    def save_agent_metadata(self, agent: AgentId, facts: SubagentMetadata) -> None:
         if self._directory is not None:
-            store_subagent_metadata(get_subagent_path(self._directory, agent), facts)
+            store_subagent_metadata(get_subagent_transcript_path(self._directory, agent), facts)
 
     def archive_agent(self, agent: AgentId, facts: SubagentMetadata, conversation: Conversation) -> None:
         """Keep an ended agent in memory if it is not on disk, so that it can be resumed."""
@@ -108,34 +111,34 @@ class AgentTranscripts:
                 if facts.fork_of
                 else _encode_messages_if_possible(conversation.messages)
             )
-            self._in_memory[agent] = _ArchivedAgent(
+            self._in_memory[agent] = _EndedAgentInMemory(
                 facts=facts, messages=messages, last=conversation.last_entry
             )
 
     def save_approved_plan_mode(self, agent: AgentId, mode: PermissionMode) -> None:
         """Store the mode of an approved plan, so that a resumed agent need not plan again."""
         if self._directory is not None:
-            store_subagent_mode(get_subagent_path(self._directory, agent), mode)
+            store_subagent_permission_mode(get_subagent_transcript_path(self._directory, agent), mode)
 
-    def load_agent(self, new_agent: AgentPreparationRequest) -> StoredAgent:
+    def load_agent(self, new_agent: AgentPreparationRequest) -> RestoredAgentState:
         """Load an agent. Raises `AgentRequestRefused` if there is none or its transcript is unusable."""
         agent = new_agent.agent
         if self._directory is None:
             if agent not in self._in_memory:
                 raise AgentRequestRefused(_format_unknown_agent_error(agent))
-            return self._restore_archived(self._in_memory[agent])
-        path = get_subagent_path(self._directory, agent)
+            return self._restore_agent_from_memory(self._in_memory[agent])
+        path = get_subagent_transcript_path(self._directory, agent)
         if (
             new_agent.assignment is not None
             and (unstarted := load_unstarted_subagent_metadata(path)) is not None
         ):
             transcript = self.open_transcript(new_agent, unstarted)
             conversation = Conversation(transcript, self._clock, self._ids.derive_generator())
-            return StoredAgent(facts=unstarted, transcript=transcript, conversation=conversation)
+            return RestoredAgentState(facts=unstarted, transcript=transcript, conversation=conversation)
         if not _SAFE_ID.fullmatch(agent) or not path.exists():
             raise AgentRequestRefused(_format_unknown_agent_error(agent))
         try:
-            facts, loaded = load_subagent(path, agent)
+            facts, loaded = load_subagent_with_conversation(path, agent)
         except StateFileError as error:
             raise AgentRequestRefused(str(error)) from error
         if new_agent.assignment is None and loaded.last in (None, facts.fork_of or None):
@@ -145,12 +148,12 @@ class AgentTranscripts:
         if facts.after and loaded.last == facts.after:
             # All entries are from a former agent of that name.
             conversation = Conversation(transcript, self._clock, self._ids.derive_generator())
-            return StoredAgent(facts=facts, transcript=transcript, conversation=conversation)
+            return RestoredAgentState(facts=facts, transcript=transcript, conversation=conversation)
         conversation = Conversation(
             transcript, self._clock, self._ids.derive_generator(), messages=loaded.messages, last=loaded.last
         )
         conversation.add_interrupted_call_results()
-        return StoredAgent(
+        return RestoredAgentState(
             facts=facts,
             transcript=transcript,
             conversation=conversation,
@@ -158,9 +161,9 @@ class AgentTranscripts:
             answered=loaded.answered,
         )
 
-    def _restore_archived(self, archived: _ArchivedAgent) -> StoredAgent:
+    def _restore_agent_from_memory(self, archived: _EndedAgentInMemory) -> RestoredAgentState:
         messages, transcript = archived.messages, NullTranscript()
-        return StoredAgent(
+        return RestoredAgentState(
             facts=archived.facts,
             transcript=transcript,
             conversation=Conversation(

@@ -28,11 +28,11 @@ from shoal.core.permission_decisions import PermissionMode
 from shoal.core.ports import Model, ProcessLauncher
 from shoal.core.roster import BackendType, RosterEntry
 from shoal.team.remote_budget import BudgetLimitSet
-from shoal.tools.shell_supervisor import ShellSupervisor
+from shoal.tools.shell_supervisor import BackgroundShellSupervisor
 
 if TYPE_CHECKING:
     from shoal.agent.agent_runner import AgentRunner
-    from shoal.app.agents.agent_services import AgentServices
+    from shoal.app.agents.agent_services import SubagentAndTeamServices
 
 MEMBER_ENTRY_POINT = "shoal.app.session.member_main:main"
 PRELOADED_MODULES = ("shoal.app.session.warmup",)
@@ -46,7 +46,7 @@ class MemberLaunchServices(Struct, frozen=True, kw_only=True):
     """Model of the lead when the session was opened."""
     transcript: Path
     processes: ProcessLauncher
-    shells: ShellSupervisor
+    shells: BackgroundShellSupervisor
     note: Callable[[str], None]
     on_journal_line: Callable[[bytes], None]
     """Called with each line that a teammate in another process wrote to the journal."""
@@ -57,7 +57,7 @@ class MemberLaunchServices(Struct, frozen=True, kw_only=True):
 class BackendMemberLauncher:
     """Launches members; it chooses the backend for each one, because a person may have moved into tmux."""
 
-    def __init__(self, services: AgentServices, lead: Callable[[], AgentRunner]) -> None:
+    def __init__(self, services: SubagentAndTeamServices, lead: Callable[[], AgentRunner]) -> None:
         self._services = services
         self._lead = lead
         self._backend_pool = MemberBackendPool(services, lambda: lead().identity.session)
@@ -180,7 +180,7 @@ class BackendMemberLauncher:
                 trace=services.launch_services.find_trace_parent(AgentId(entry.agent_id), call),
                 run=str(services.directory),
                 transcript=str(services.launch_services.transcript),
-                snapshot=str(services.launch_services.shells.launcher.snapshot_path or ""),
+                snapshot=str(services.launch_services.shells.launcher.shell_snapshot_path or ""),
                 rules=_build_budget_limit_set(services.budget),
                 answered=permissions.answers.updates,
                 opened=build_inherited_options(

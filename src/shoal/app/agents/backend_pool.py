@@ -12,7 +12,7 @@ from shoal.core.member_backends import MemberBackend, MemberLaunchArgs, Terminal
 from shoal.core.roster import BackendType
 
 if TYPE_CHECKING:
-    from shoal.app.agents.agent_services import AgentServices
+    from shoal.app.agents.agent_services import SubagentAndTeamServices
 
 LOG_DIRECTORY = "members"
 
@@ -32,7 +32,7 @@ def choose_backend_type(settings: Settings, *, attended: bool, foreign: bool) ->
 class MemberBackendPool:
     """Backends of one session, created on first use; all start own teammates in the same way."""
 
-    def __init__(self, services: AgentServices, session: Callable[[], str]) -> None:
+    def __init__(self, services: SubagentAndTeamServices, session: Callable[[], str]) -> None:
         self._services = services
         self._session = session
         self._backends: dict[BackendType, MemberBackend] = {}
@@ -46,7 +46,7 @@ class MemberBackendPool:
         return self._backends[backend]
 
     async def explain_unavailable(self, backend: BackendType) -> str:
-        """Return the reason why a backend is unavailable; success is cached until `forget_checks`."""
+        """Return why a backend is unavailable; success is cached until `forget_availability_checks`."""
         if backend in self._usable:
             return ""
         reason = await self.get_backend(backend).explain_unavailable()

@@ -18,12 +18,12 @@ from shoal.core.permissions import (
     AddPermissionRulesSuggestion,
     SetPermissionModeSuggestion,
 )
-from shoal.team.lead_channel import LeadChannel
+from shoal.team.lead_channel import ChannelToLead
 from shoal.team.member_host import TeamMembership
 from shoal.team.remote_budget import BudgetLimitSet
 
 
-class InheritedOptions(Struct, frozen=True, kw_only=True):
+class InheritedMemberOptions(Struct, frozen=True, kw_only=True):
     """Options of the lead's session that its members inherit; the names are those of `Options`."""
 
     cwd: str
@@ -64,11 +64,11 @@ class MemberBootstrap(Struct, frozen=True, kw_only=True):
         AddPermissionRulesSuggestion | AddDirectoriesSuggestion | SetPermissionModeSuggestion, ...
     ]
     """Session-wide permissions that a person has granted so far."""
-    opened: InheritedOptions
+    opened: InheritedMemberOptions
     trace: str = ""
     """Parent of its trace in the lead's trace."""
 
-    def to_membership(self, channel: LeadChannel) -> TeamMembership:
+    def to_membership(self, channel: ChannelToLead) -> TeamMembership:
         return TeamMembership(
             name=self.name,
             team=self.team,
@@ -92,10 +92,10 @@ class MemberBootstrap(Struct, frozen=True, kw_only=True):
 
 def build_inherited_options(
     options: Options, *, cwd: Path, model: str | None, mode: PermissionMode, seed: int | None
-) -> InheritedOptions:
+) -> InheritedMemberOptions:
     """Build the options of a member's session from the current state of its lead's."""
     agents, sources = options.agents, options.setting_sources
-    return InheritedOptions(
+    return InheritedMemberOptions(
         cwd=str(cwd),
         model=model,
         mode=mode,

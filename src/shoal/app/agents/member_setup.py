@@ -10,9 +10,9 @@ from shoal.app.config.system_prompt import load_default_prompt
 from shoal.core.agent_definitions import AgentDefinition, ToolSelection
 from shoal.core.identity import AgentIdentity
 from shoal.core.permissions import PermissionMode
-from shoal.policy.mode_inheritance import is_wider_mode, narrow_child_mode
+from shoal.policy.mode_inheritance import is_wider_permission_mode, narrow_child_permission_mode
 from shoal.policy.permission_engine import PermissionEngine
-from shoal.runs.prepared_agent import TeammateAssignment
+from shoal.runs.prepared_agent import TeammateMembership
 from shoal.tools.team_tools import TEAM_TOOLS
 
 _MEMBER_TOOLS = ("SendMessage", "TaskCreate", "TaskGet", "TaskList", "TaskUpdate")
@@ -20,7 +20,7 @@ _MEMBER_TOOLS = ("SendMessage", "TaskCreate", "TaskGet", "TaskList", "TaskUpdate
 
 
 def resolve_member_identity(
-    identity: AgentIdentity, assignment: TeammateAssignment | None, mode: str
+    identity: AgentIdentity, assignment: TeammateMembership | None, mode: str
 ) -> AgentIdentity:
     """Return its identity in the team.
 
@@ -40,7 +40,7 @@ def resolve_member_identity(
 
 
 def resolve_member_tools(
-    toolset: ToolSelection, assignment: TeammateAssignment | None, offered: Iterable[str]
+    toolset: ToolSelection, assignment: TeammateMembership | None, offered: Iterable[str]
 ) -> ToolSelection:
     if assignment is None:
         return toolset
@@ -49,10 +49,10 @@ def resolve_member_tools(
 
 
 def resolve_member_permission_mode(
-    authority: PermissionEngine, definition: AgentDefinition, assignment: TeammateAssignment | None
+    authority: PermissionEngine, definition: AgentDefinition, assignment: TeammateMembership | None
 ) -> PermissionMode:
     requested_mode = None if assignment is None else assignment.mode
-    return narrow_child_mode(
+    return narrow_child_permission_mode(
         authority.mode,
         requested_mode or definition.permission_mode,
         person_configured=requested_mode is None and definition.source.is_trusted,
@@ -71,15 +71,15 @@ def resolve_launch_permission_mode(
     if requested_mode in (None, "plan"):
         # Planning first has its own flag; afterwards it has the lead's mode.
         return (
-            lead_mode if is_wider_mode("default", than=lead_mode) else None
+            lead_mode if is_wider_permission_mode("default", than=lead_mode) else None
         ), lead_mode == "bypassPermissions"
-    mode = narrow_child_mode(lead_mode, requested_mode, can_bypass=authority.can_bypass)
+    mode = narrow_child_permission_mode(lead_mode, requested_mode, can_bypass=authority.can_bypass)
     if mode == "bypassPermissions":
         return None, True
     return ("acceptEdits" if mode == "delegate" else mode), False
 
 
-def build_agent_system_prompt(definition: AgentDefinition, assignment: TeammateAssignment | None) -> str:
+def build_agent_system_prompt(definition: AgentDefinition, assignment: TeammateMembership | None) -> str:
     """Build its part of the system prompt; a teammate also gets the default prompt and the team section."""
     if assignment is None:
         return definition.prompt

@@ -48,7 +48,7 @@ def require_valid_isolation(definition: AgentDefinition, request: SpawnRequest) 
         )
 
 
-def build_first_prompt(
+def build_agent_first_prompt(
     definition: AgentDefinition, request: SpawnRequest, workspace_text: str, skill_texts: tuple[str, ...] = ()
 ) -> Message:
     """Build the first prompt; `skill_texts` are the texts of its preloaded skills."""

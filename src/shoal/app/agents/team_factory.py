@@ -21,11 +21,11 @@ from shoal.team.session_teams import SessionTeams
 from shoal.team.team_services import TeamServices
 
 if TYPE_CHECKING:
-    from shoal.app.agents.agent_services import AgentServices
+    from shoal.app.agents.agent_services import SubagentAndTeamServices
 
 
 def create_teams_or_member_host(
-    services: AgentServices, supervisor: AgentSupervisor, agent_factory: AgentPreparer
+    services: SubagentAndTeamServices, supervisor: AgentSupervisor, agent_factory: AgentPreparer
 ) -> SessionTeams | MemberHost:
     """Create the teams that the session leads or, in a teammate's process, the member host."""
     settings, membership = services.settings.own, services.options.membership
@@ -64,7 +64,7 @@ def create_teams_or_member_host(
     return teams
 
 
-def _emit_lead_note(services: AgentServices, text: str) -> None:
+def _emit_lead_note(services: SubagentAndTeamServices, text: str) -> None:
     with suppress(StateFileError):  # a full disk must not end the caller over a note
         services.emit(NoteAdded(agent=LEAD_ID, text=text))
 

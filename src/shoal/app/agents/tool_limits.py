@@ -18,7 +18,7 @@ from shoal.policy.permission_engine import PermissionEngine
 from shoal.policy.permission_rules import parse_permission_rule
 
 
-def limit_tools_to_request(toolset: ToolSelection, request: SpawnRequest) -> ToolSelection:
+def limit_tools_to_spawn_request(toolset: ToolSelection, request: SpawnRequest) -> ToolSelection:
     """Return the tools of the definition that the request allows. Raises `AgentRequestRefused`."""
     if not request.only_tools:
         return toolset
@@ -40,7 +40,7 @@ def limit_tools_to_request(toolset: ToolSelection, request: SpawnRequest) -> Too
     return replace(toolset, names=selection.names)
 
 
-def build_stored_restrictions(request: SpawnRequest | None) -> StoredToolRestrictions | None:
+def build_stored_tool_restrictions(request: SpawnRequest | None) -> StoredToolRestrictions | None:
     """Build the restriction that also applies to the agents it starts."""
     return (
         StoredToolRestrictions(only=(request.only_tools,))
@@ -49,13 +49,13 @@ def build_stored_restrictions(request: SpawnRequest | None) -> StoredToolRestric
     )
 
 
-def lend_permissions(
+def lend_permissions_to_new_agent(
     permissions: PermissionEngine, request: SpawnRequest | None, preloaded: PreloadedSkills
 ) -> None:
     """Lend permissions while the agent works; a resumed agent has to ask."""
     for directory in preloaded.directories:
         permissions.allow_reading(directory)
     if request is not None and request.lent:
-        permissions.grant_rules(
+        permissions.grant_allow_rules(
             (parse_permission_rule(entry, request.description) for entry in request.lent), lasting=True
         )

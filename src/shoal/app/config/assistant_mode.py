@@ -17,7 +17,7 @@ def is_assistant_mode(options: Options, settings: Settings) -> bool:
     return enabled
 
 
-def build_appended_prompt(options: Options, *, assistant: bool) -> str | None:
+def build_appended_system_prompt(options: Options, *, assistant: bool) -> str | None:
     """Build the text appended to the default prompt; None if there is none."""
     mode_prompt = (files("shoal.agent") / "prompts" / "assistant.md").read_text("utf-8") if assistant else ""
     return "\n\n".join(filter(None, (mode_prompt.strip(), options.append_system_prompt))) or None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from importlib.resources import files
 
-from shoal.app.config.tool_selection import remove_denied_tools, select_tools
+from shoal.app.config.tool_selection import remove_denied_tools, select_tools_by_name
 from shoal.app.options import Options
 from shoal.app.settings.settings import Settings
 from shoal.core.errors import SettingsError
@@ -37,11 +37,13 @@ def require_background_agents(settings: Settings, why: str) -> None:
 
 def select_lead_tools(options: Options, tools: dict[str, Tool], *, coordinator: bool) -> dict[str, Tool]:
     """Return the tools of the lead. Raises `SettingsError` for an unknown tool name."""
-    available = remove_denied_tools(select_tools(tools, options.available_tools), options.disallowed_tools)
+    available = remove_denied_tools(
+        select_tools_by_name(tools, options.available_tools), options.disallowed_tools
+    )
     return {name: tool for name, tool in available.items() if not coordinator or name in COORDINATOR_TOOLS}
 
 
-def load_replacement_prompt(options: Options, *, coordinator: bool) -> str | None:
+def load_replacement_system_prompt(options: Options, *, coordinator: bool) -> str | None:
     """Return the prompt that replaces the default prompt; None if there is none."""
     if options.system_prompt is not None or not coordinator:
         return options.system_prompt

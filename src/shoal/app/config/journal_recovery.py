@@ -8,9 +8,9 @@ from pathlib import Path
 from msgspec import Struct
 from msgspec.structs import replace
 
-from shoal.app.config.question_recovery import QuestionRecovery
+from shoal.app.config.question_recovery import PermissionQuestionRecovery
 from shoal.app.config.schedule_recovery import ScheduleRecovery
-from shoal.app.config.shell_recovery import ShellRecovery
+from shoal.app.config.shell_recovery import BackgroundShellRecovery
 from shoal.core.agents import AgentResult, RetainedWorktreeWork, WorkEvidence
 from shoal.core.budget import Budget
 from shoal.core.errors import SessionNotFound, StateFileError
@@ -36,25 +36,25 @@ from shoal.core.usage import Usage
 from shoal.runs.clock_scheduler import RecoveredSchedule
 from shoal.runs.run_outcome import build_agent_result_notification, find_last_assistant_text
 from shoal.runs.shell_notifier import build_shell_end_notification
-from shoal.runs.stored_report import store_report
+from shoal.runs.stored_report import excerpt_and_store_long_report
 from shoal.stores.files.file_journal import read_journal
 from shoal.stores.files.result_files import FileResultStore
 from shoal.stores.files.session_files import read_session_transcript
-from shoal.tools.shell_supervisor import ShellSupervisor
-from shoal.workspaces.worktree_files import is_agent_worktree
+from shoal.tools.shell_supervisor import BackgroundShellSupervisor
+from shoal.workspaces.worktree_files import is_in_agent_worktree
 
 CUT_OFF_DETAIL = "its process ended while it was at work; SendMessage lets it go on"
 CUT_OFF_AT_START_DETAIL = "its process ended before it had begun; start it again"
 
 
-class TranscriptDeliveries(Struct, frozen=True, kw_only=True):
+class LeadTranscriptDeliveries(Struct, frozen=True, kw_only=True):
     """Items and results that the lead's transcript contains."""
 
     delivered: frozenset[str]
     answered: frozenset[str]
 
 
-class RecoveredState(Struct, frozen=True, kw_only=True):
+class RecoveredSessionState(Struct, frozen=True, kw_only=True):
     turns: int
     pending: dict[AgentId, list[InboxItem]]
     """Pending items by recipient; those that other agents already have are known from their transcripts."""
@@ -93,13 +93,13 @@ class RecoveredState(Struct, frozen=True, kw_only=True):
                     build_agent_result_notification(completion), instead_of=item.instead_of
                 )
 
-    def continue_counters(self, budget: Budget, shells: ShellSupervisor) -> None:
+    def restore_agent_and_shell_counters(self, budget: Budget, shells: BackgroundShellSupervisor) -> None:
         """Continue the counters of agents and commands."""
-        budget.restore_started_count(self.agents_started)
+        budget.restore_started_agent_count(self.agents_started)
         shells.start_numbering_at(self.last_shell + 1)
 
 
-class RecoveryPaths(Struct, frozen=True, kw_only=True):
+class SessionRecoveryPaths(Struct, frozen=True, kw_only=True):
     journal: Path
     subagents: Path
     outputs: Path
@@ -108,10 +108,10 @@ class RecoveryPaths(Struct, frozen=True, kw_only=True):
 
 
 def recover_state_from_journal(
-    paths: RecoveryPaths, deliveries: TranscriptDeliveries, ids: IdGenerator
-) -> RecoveredState:
+    paths: SessionRecoveryPaths, deliveries: LeadTranscriptDeliveries, ids: IdGenerator
+) -> RecoveredSessionState:
     """Read the state from the journal without writing; the session writes what is missing."""
-    reader = _JournalStateReader()
+    reader = _SessionJournalReplayer()
     unknown_types: dict[str, None] = {}
     for record in read_journal(paths.journal):
         if isinstance(record.event, JournaledEvent):
@@ -119,7 +119,7 @@ def recover_state_from_journal(
         else:
             unknown_types[record.event.type] = None
     cut_off = tuple(
-        reader.build_cut_off_result(started, paths, ids) for started in reader.working_agents.values()
+        reader.build_cut_off_agent_result(started, paths, ids) for started in reader.working_agents.values()
     )
     completions = tuple(reader.completions.values())
     pending: dict[AgentId, list[InboxItem]] = {}
@@ -127,18 +127,18 @@ def recover_state_from_journal(
         if item.to != LEAD_ID or item.id not in deliveries.delivered:
             pending.setdefault(item.to, []).append(item)
     for completion in (*completions, *cut_off):
-        if not reader.is_result_known(completion, deliveries):
+        if not reader.was_agent_result_delivered(completion, deliveries):
             item = replace(
                 build_agent_result_notification(completion), instead_of=reader.find_reporting_call(completion)
             )
             pending.setdefault(completion.report_to, []).append(item)
-    lost_shells = tuple(reader.shells.build_end_events(ids))
+    lost_shells = tuple(reader.shells.build_missing_shell_end_events(ids))
     for shell_ended in (*reader.shells.end_events.values(), *lost_shells):
-        if not shell_ended.end.quiet and not reader.is_shell_end_known(shell_ended, deliveries):
+        if not shell_ended.end.quiet and not reader.was_agent_told_of_shell_end(shell_ended, deliveries):
             pending.setdefault(shell_ended.agent, []).append(
                 build_shell_end_notification(shell_ended.id, shell_ended.end)
             )
-    return RecoveredState(
+    return RecoveredSessionState(
         turns=reader.turns,
         pending=pending,
         completions=(*completions, *cut_off),
@@ -157,7 +157,7 @@ def recover_state_from_journal(
     )
 
 
-class _JournalStateReader:
+class _SessionJournalReplayer:
     def __init__(self) -> None:
         self.turns = self.started = 0
         self.working_agents: dict[AgentId, AgentStarted] = {}
@@ -166,9 +166,9 @@ class _JournalStateReader:
         self.active_members: dict[AgentId, AgentStarted] = {}
         self.idle_members: dict[AgentId, AgentStarted] = {}
         self._teammates: set[AgentId] = set()
-        self.shells = ShellRecovery()
+        self.shells = BackgroundShellRecovery()
         self.schedules = ScheduleRecovery()
-        self.questions = QuestionRecovery()
+        self.questions = PermissionQuestionRecovery()
         self._last_result_ids: dict[AgentId, str] = {}
         self._worktrees: dict[AgentId, Path] = {}
         self._notified_calls: dict[str, str] = {}
@@ -241,7 +241,7 @@ class _JournalStateReader:
             if (
                 agent not in self.working_agents
                 and agent in self._last_result_ids
-                and is_agent_worktree(worktree)
+                and is_in_agent_worktree(worktree)
             ):
                 yield self.completions[self._last_result_ids[agent]], worktree
 
@@ -254,7 +254,9 @@ class _JournalStateReader:
             if started.isolation:
                 yield Path(started.cwd)
 
-    def is_shell_end_known(self, end_event: BackgroundShellEnded, deliveries: TranscriptDeliveries) -> bool:
+    def was_agent_told_of_shell_end(
+        self, end_event: BackgroundShellEnded, deliveries: LeadTranscriptDeliveries
+    ) -> bool:
         """Return True if the agent of a command was notified of its end."""
         if end_event.agent != LEAD_ID:
             # What it got from its queue is known from its transcript when it is resumed.
@@ -264,7 +266,9 @@ class _JournalStateReader:
             or self._notified_calls.get(end_event.id, "") in deliveries.answered
         )
 
-    def is_result_known(self, completion: AgentResult, deliveries: TranscriptDeliveries) -> bool:
+    def was_agent_result_delivered(
+        self, completion: AgentResult, deliveries: LeadTranscriptDeliveries
+    ) -> bool:
         if completion.id in deliveries.delivered:
             return True
         return completion.report_to == LEAD_ID and self.find_reporting_call(completion) in deliveries.answered
@@ -275,8 +279,8 @@ class _JournalStateReader:
             "" if completion.background else completion.call
         )
 
-    def build_cut_off_result(
-        self, started: AgentStarted, paths: RecoveryPaths, ids: IdGenerator
+    def build_cut_off_agent_result(
+        self, started: AgentStarted, paths: SessionRecoveryPaths, ids: IdGenerator
     ) -> AgentResult:
         agent, result_id = started.agent, ids.new_short_id()
         try:
@@ -290,7 +294,7 @@ class _JournalStateReader:
             last_text, detail = "", CUT_OFF_AT_START_DETAIL
         except StateFileError:
             last_text, detail = "", CUT_OFF_DETAIL
-        report = store_report(
+        report = excerpt_and_store_long_report(
             last_text, agent, result_id, FileResultStore(paths.results), tokens=paths.report_tokens
         )
         return AgentResult(

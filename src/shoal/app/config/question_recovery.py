@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from shoal.core.events import JournaledEvent, QuestionAnswered, QuestionAsked, QueueItemAdded
 from shoal.core.questions import PermissionQuestion
-from shoal.runs.late_answers import question_id_from_item_id
+from shoal.runs.late_answers import parse_question_id_from_item_id
 from shoal.stores.files.question_files import is_run_ended_denial
 
 
-class QuestionRecovery:
+class PermissionQuestionRecovery:
     def __init__(self) -> None:
         self._asked: dict[str, PermissionQuestion] = {}
 
@@ -19,7 +19,7 @@ class QuestionRecovery:
             case QuestionAnswered(question=question_id, answer=answer) if not is_run_ended_denial(answer):
                 self._asked.pop(question_id, None)
             case QueueItemAdded(item=item):
-                self._asked.pop(question_id_from_item_id(item), None)
+                self._asked.pop(parse_question_id_from_item_id(item), None)
             case _:
                 pass
 

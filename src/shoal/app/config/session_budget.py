@@ -12,7 +12,7 @@ from shoal.app.options import Options
 from shoal.core.budget import Budget
 from shoal.core.events import BudgetThresholdReached
 from shoal.core.limits import AgentCaps, BudgetLimits
-from shoal.stores.files.usage_summary import summarize_usage
+from shoal.stores.files.usage_summary import summarize_journal_usage
 from shoal.wire.settings_codec import AgentLimitSettings, ShoalSettings
 
 
@@ -46,9 +46,9 @@ def create_session_budget(
     )
 
 
-def carry_over_spending(budget: Budget, journal: Path) -> None:
+def restore_spending_from_journal(budget: Budget, journal: Path) -> None:
     """Add the spending of earlier processes; the number of their agents comes from recovery."""
-    usage_summary = summarize_usage(journal)
+    usage_summary = summarize_journal_usage(journal)
     for (agent, model), spent in usage_summary.spent.items():
         budget.restore_spending(agent, usage_summary.get_agent(agent).kind, model, spent)
 

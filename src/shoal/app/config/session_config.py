@@ -26,7 +26,7 @@ from shoal.core.errors import SettingsError
 from shoal.core.ids import IdGenerator
 from shoal.core.ports import Model
 from shoal.models.placeholders import RecordingPlaceholders
-from shoal.stores.files.home_paths import get_subagents_directory
+from shoal.stores.files.home_paths import get_subagent_transcripts_directory
 from shoal.tools.structured_output_tool import StructuredOutputTool
 
 ModelChooser: TypeAlias = Callable[[str | Model | None], Awaitable[Model]]
@@ -54,7 +54,7 @@ class SessionConfig(Struct, frozen=True, kw_only=True):
     @property
     def agent_transcripts_directory(self) -> Path:
         """Directory of its agents' transcripts."""
-        return get_subagents_directory(self.history.transcript)
+        return get_subagent_transcripts_directory(self.history.transcript)
 
 
 def load_session_config(options: Options, exit_stack: AsyncExitStack) -> SessionConfig:

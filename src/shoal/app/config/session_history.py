@@ -10,7 +10,7 @@ from shoal.app.options import Options
 from shoal.core.errors import SessionNotFound, SettingsError, StateFileError
 from shoal.core.ids import EntryId, IdGenerator, SessionId, is_uuid
 from shoal.core.messages import Message
-from shoal.stores.files.home_paths import get_project_directory, get_run_directory, get_transcript_path
+from shoal.stores.files.home_paths import get_project_state_directory, get_run_directory, get_transcript_path
 from shoal.stores.files.pid_locks import SessionLock
 from shoal.stores.files.session_files import (
     find_latest_session,
@@ -48,11 +48,11 @@ def open_session_history(options: Options, home: Path, cwd: str, ids: IdGenerato
             directory=Path(membership.run_directory),
             lock=None,
         )
-    transcript = _find_earlier_transcript(options, home, cwd)
+    transcript = _find_transcript_to_resume(options, home, cwd)
     if transcript is None:
-        return _create_new_history(options, home, cwd, ids)
+        return _create_new_session_history(options, home, cwd, ids)
     if options.fork:
-        session = _parse_session_id(options) or ids.new_session_id()
+        session = _parse_session_id_option(options) or ids.new_session_id()
         transcript = fork_session(transcript, session, home=home, cwd=cwd)
     session = SessionId(transcript.stem)
     lock = SessionLock(home, session)
@@ -76,7 +76,7 @@ def open_session_history(options: Options, home: Path, cwd: str, ids: IdGenerato
     )
 
 
-def _find_earlier_transcript(options: Options, home: Path, cwd: str) -> Path | None:
+def _find_transcript_to_resume(options: Options, home: Path, cwd: str) -> Path | None:
     if options.resume is not None:
         return find_session_transcript(home, options.resume)
     if not options.continue_last:
@@ -84,13 +84,13 @@ def _find_earlier_transcript(options: Options, home: Path, cwd: str) -> Path | N
     latest = find_latest_session(home, cwd)
     if latest is None:
         raise SessionNotFound(
-            f"There is no session to continue in {cwd}.", path=get_project_directory(home, cwd)
+            f"There is no session to continue in {cwd}.", path=get_project_state_directory(home, cwd)
         )
     return get_transcript_path(home, cwd, latest)
 
 
-def _create_new_history(options: Options, home: Path, cwd: str, ids: IdGenerator) -> SessionHistory:
-    session = _parse_session_id(options) or ids.new_session_id()
+def _create_new_session_history(options: Options, home: Path, cwd: str, ids: IdGenerator) -> SessionHistory:
+    session = _parse_session_id_option(options) or ids.new_session_id()
     transcript = get_transcript_path(home, cwd, session)
     if options.persist and any((home / "projects").glob(f"*/{session}.jsonl")):
         raise StateFileError(
@@ -104,7 +104,7 @@ def _create_new_history(options: Options, home: Path, cwd: str, ids: IdGenerator
     )
 
 
-def _parse_session_id(options: Options) -> SessionId | None:
+def _parse_session_id_option(options: Options) -> SessionId | None:
     if options.session_id is None:
         return None
     if not is_uuid(options.session_id):

@@ -10,11 +10,11 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from shoal.agent.agent_runner import AgentRunner
-from shoal.agent.forks import ask_outside_conversation
+from shoal.agent.forks import ask_model_outside_conversation
 from shoal.core.control_tags import escape_control_tags
 from shoal.core.errors import ModelError, StateFileError
 from shoal.core.messages import Message, TextBlock, user_message
-from shoal.stores.files.home_paths import write_atomically
+from shoal.stores.files.home_paths import write_file_atomically
 from shoal.wire.notification_text import format_system_reminder
 
 MAX_CHARACTERS = 8_000
@@ -41,22 +41,22 @@ class SessionMemory:
     async def __call__(self, agent: AgentRunner, messages: list[Message]) -> str:
         """Update the notes at a compaction; return the text for the compacted conversation."""
         try:
-            await self.save_notes(agent, messages)
+            await self.write_notes_with_model(agent, messages)
         except (ModelError, StateFileError) as error:
             # The session needs the compaction to continue; outdated notes do no harm.
             self._note(f"The notes of this session could not be brought up to date: {error}")
-        return f"\n\n{_format_notes(text)}" if (text := self.read_notes()) else ""
+        return f"\n\n{_format_session_notes(text)}" if (text := self.read_notes()) else ""
 
-    async def save_notes(self, agent: AgentRunner, messages: list[Message] | None = None) -> bool:
-        """Save new notes; False if there were none. Raises `ModelError` and `StoreError`."""
+    async def write_notes_with_model(self, agent: AgentRunner, messages: list[Message] | None = None) -> bool:
+        """Save new notes; False if there were none. Raises `ModelError` and `StateFileError`."""
         directive = _load_remember_prompt() + (self.read_notes() or _NONE)
         notes = escape_control_tags(
-            await ask_outside_conversation(agent, directive, history=messages)
+            await ask_model_outside_conversation(agent, directive, history=messages)
         ).strip()
         if not notes:
             return False
         # Atomic: a crash leaves either the old or the new notes.
-        write_atomically(self.path, f"{notes[:MAX_CHARACTERS]}\n".encode())
+        write_file_atomically(self.path, f"{notes[:MAX_CHARACTERS]}\n".encode())
         return True
 
     def build_resume_message(self, interrupted: Message | None, history: Sequence[Message]) -> Message | None:
@@ -64,13 +64,13 @@ class SessionMemory:
         text = self.read_notes()
         if not text or not history or any(text in message.text for message in history):
             return interrupted
-        notes_message = user_message(format_system_reminder(_format_notes(text)))
+        notes_message = user_message(format_system_reminder(_format_session_notes(text)))
         if interrupted is None:
             return notes_message
         return replace(interrupted, content=(*interrupted.content, TextBlock(text=notes_message.text)))
 
 
-def _format_notes(text: str) -> str:
+def _format_session_notes(text: str) -> str:
     return f"{_HEAD}\n{text}"
 
 

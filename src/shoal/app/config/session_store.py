@@ -18,18 +18,18 @@ from shoal.wire.transcript_codec import TranscriptEncoder
 from shoal.workspaces.checkpoints import CheckpointStore
 
 
-class SessionStore(Struct, frozen=True, kw_only=True):
+class SessionFileStores(Struct, frozen=True, kw_only=True):
     directory: Path
     transcript: Transcript
     journal: Journal
     checkpoints: CheckpointStore
 
 
-def open_session_store(config: SessionConfig, exit_stack: AsyncExitStack) -> SessionStore:
+def open_session_file_stores(config: SessionConfig, exit_stack: AsyncExitStack) -> SessionFileStores:
     options, settings, history = config.options, config.settings, config.history
     if not options.persist:
         directory = Path(exit_stack.enter_context(tempfile.TemporaryDirectory(prefix="shoal-")))
-        return SessionStore(
+        return SessionFileStores(
             directory=directory,
             transcript=NullTranscript(),
             journal=MemoryJournal(options.clock),
@@ -43,7 +43,7 @@ def open_session_store(config: SessionConfig, exit_stack: AsyncExitStack) -> Ses
         history.directory / "journal.jsonl", options.clock, durable=durable, secrets=settings.secret_redactor
     )
     exit_stack.callback(journal.close)
-    return SessionStore(
+    return SessionFileStores(
         directory=history.directory,
         transcript=transcript,
         journal=journal,

@@ -11,7 +11,7 @@ from shoal.core.ids import IdGenerator
 PROCESS_ENDED = "the process of the session ended, and the command with it"
 
 
-class ShellRecovery:
+class BackgroundShellRecovery:
     def __init__(self) -> None:
         self.last_number = 0
         """Highest number in a shell name."""
@@ -30,7 +30,7 @@ class ShellRecovery:
             case _:
                 pass
 
-    def build_end_events(self, ids: IdGenerator) -> Iterator[BackgroundShellEnded]:
+    def build_missing_shell_end_events(self, ids: IdGenerator) -> Iterator[BackgroundShellEnded]:
         """Yield end events for commands without an end in the journal."""
         for facts in self._running.values():
             end = BackgroundShellResult(facts=facts, status="killed", detail=PROCESS_ENDED)

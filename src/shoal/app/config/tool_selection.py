@@ -7,19 +7,19 @@ from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
 from shoal.app.teams.team_store import TeamStore
-from shoal.core.agent_definitions import entry_matches_tool
+from shoal.core.agent_definitions import matches_tool_list_entry
 from shoal.core.errors import SettingsError
 from shoal.core.mcp_servers import MCP_PREFIX
 from shoal.core.tools import Tool
-from shoal.policy.permission_rules import parse_permission_rule, split_rule_list
-from shoal.tools.shell_supervisor import ShellSupervisor
+from shoal.policy.permission_rules import parse_permission_rule, split_permission_rule_list
+from shoal.tools.shell_supervisor import BackgroundShellSupervisor
 
 if TYPE_CHECKING:
     from shoal.tools.task_tools import AcceptanceRunner
 
 
 def build_session_tools(
-    shells: ShellSupervisor,
+    shells: BackgroundShellSupervisor,
     team_store: TeamStore,
     extra_tools: Sequence[Tool],
     accept: AcceptanceRunner | None = None,
@@ -50,7 +50,7 @@ def build_session_tools(
     return {tool.schema.name: tool for tool in tools}
 
 
-def select_tools(tools: dict[str, Tool], names: Sequence[str] | None) -> dict[str, Tool]:
+def select_tools_by_name(tools: dict[str, Tool], names: Sequence[str] | None) -> dict[str, Tool]:
     """Return the named tools. Raises `SettingsError` for an unknown name: the agent would lack a tool."""
     if names is None:
         return tools
@@ -61,7 +61,9 @@ def select_tools(tools: dict[str, Tool], names: Sequence[str] | None) -> dict[st
             suggestion = f" Is {matches[0]} meant?" if matches else f" There are {', '.join(tools)}."
             raise SettingsError(f"There is no tool named {name!r}.{suggestion}")
     return {
-        name: tool for name, tool in tools.items() if any(entry_matches_tool(each, name) for each in names)
+        name: tool
+        for name, tool in tools.items()
+        if any(matches_tool_list_entry(each, name) for each in names)
     }
 
 
@@ -76,12 +78,13 @@ def remove_denied_tools(tools: dict[str, Tool], denied: Sequence[str]) -> dict[s
     return {
         name: tool
         for name, tool in tools.items()
-        if name not in denied_names and not any(entry_matches_tool(each, name) for each in server_entries)
+        if name not in denied_names
+        and not any(matches_tool_list_entry(each, name) for each in server_entries)
     }
 
 
 def split_permission_rule_flags(flags: Sequence[str]) -> tuple[str, ...]:
-    return tuple(rule for flag in flags for rule in split_rule_list(flag))
+    return tuple(rule for flag in flags for rule in split_permission_rule_list(flag))
 
 
 def iter_unknown_rule_warnings(flags: Sequence[str], tools: dict[str, Tool]) -> Iterator[str]:

@@ -22,7 +22,7 @@ from shoal.stores.files.pid_locks import SessionLock
 from shoal.stores.files.session_files import read_session_transcript
 from shoal.stores.restored_conversation import restore_conversation
 from shoal.wire.transcript_codec import TranscriptEncoder, TranscriptLine, parse_transcript_line
-from shoal.workspaces.checkpoints import ChangedFile, CheckpointStore, UndoReport
+from shoal.workspaces.checkpoints import ChangedFile, CheckpointStore, FileUndoReport
 
 
 class NothingToUndo(ShoalError): ...
@@ -62,7 +62,7 @@ def get_checkpoints_directory(home: Path, session: SessionId) -> Path:
 
 
 def list_undoable_turns(journal: Path, checkpoints: CheckpointStore) -> tuple[UndoableTurn, ...]:
-    changed = {each.turn: each.files for each in checkpoints.list_turns()}
+    changed = {each.turn: each.files for each in checkpoints.list_undoable_turns()}
     started: dict[int, TurnStarted] = {}
     undone: set[int] = set()
     for record in read_journal(journal):
@@ -112,7 +112,7 @@ def read_transcript_lines(transcript: Path) -> Iterator[TranscriptLine]:
             yield parse_transcript_line(line)
 
 
-def build_turn_undone_event(report: UndoReport, *, conversation: bool) -> TurnUndone:
+def build_turn_undone_event(report: FileUndoReport, *, conversation: bool) -> TurnUndone:
     return TurnUndone(
         agent=LEAD_ID,
         turn=report.turn,
@@ -125,12 +125,12 @@ def build_turn_undone_event(report: UndoReport, *, conversation: bool) -> TurnUn
 
 def undo_closed_session(
     history: UndoHistory, turn: UndoableTurn, clock: Clock, *, conversation: bool
-) -> UndoReport:
+) -> FileUndoReport:
     """Undo a turn of a session that is not open here; the conversation only while nobody runs it."""
     lock = SessionLock(history.home, history.session) if conversation else None
     journal = FileJournal(history.journal_path, clock)
     try:
-        report = history.checkpoints.undo_turn(turn.turn)
+        report = history.checkpoints.undo_from_turn(turn.turn)
         if conversation:
             _rewind_transcript(history, turn, clock)
         journal.append(build_turn_undone_event(report, conversation=conversation))
@@ -160,14 +160,14 @@ def _rewind_transcript(history: UndoHistory, turn: UndoableTurn, clock: Clock) -
 
 def restore_before_turn(
     history: UndoHistory | None, agent: AgentRunner, turn: int | None, *, conversation: bool
-) -> UndoReport:
+) -> FileUndoReport:
     """Restore files to before a turn, optionally the agent's conversation. Raises `NothingToUndo`."""
     if history is None:
         raise NothingToUndo("This session keeps nothing on disk, so nothing can be brought back.")
     selected = select_undoable_turn(history.list_undoable_turns(), turn)
     # Read before any file is changed, so that a read error cannot leave it half done.
     messages = read_messages_at_entry(history.transcript, selected.after) if conversation else ()
-    report = history.checkpoints.undo_turn(selected.turn)
+    report = history.checkpoints.undo_from_turn(selected.turn)
     if conversation:
         agent.conversation.rewind_to_entry(selected.after, messages, turn=selected.turn)
         agent.reestimate_context_tokens()

@@ -17,7 +17,7 @@ from shoal.app.definitions.agent_files import (
     validate_agent_tool_rules,
 )
 from shoal.app.definitions.bundled_docs import find_bundled_docs_directory, find_bundled_docs_index
-from shoal.app.definitions.precedence_index import PrecedenceIndex
+from shoal.app.definitions.precedence_index import DefinitionPrecedenceIndex
 from shoal.app.definitions.project_directories import exclude_directory, iter_project_directories
 from shoal.app.settings.settings import MANAGED_FILES
 from shoal.core.agent_definitions import AgentDefinition, DefinitionProblem, DefinitionSource
@@ -58,7 +58,7 @@ class AgentCatalog:
 
     def __init__(self, sources: Sequence[AgentCatalogSource]) -> None:
         self._sources = tuple(sources)
-        self._indexed: PrecedenceIndex[AgentDefinition] | None = None
+        self._indexed: DefinitionPrecedenceIndex[AgentDefinition] | None = None
 
     def find(self, name: str) -> AgentDefinition:
         """Return a definition. Raises `UnknownAgentType`, or `InvalidAgentDefinition` for a bad file."""
@@ -70,14 +70,14 @@ class AgentCatalog:
             case DefinitionProblem():
                 raise InvalidAgentDefinition(found)
         available = [definition.name for definition in self.all()]
-        raise UnknownAgentType(name, available=available, similar=_find_close_names(name, available))
+        raise UnknownAgentType(name, available=available, similar=_find_similar_agent_names(name, available))
 
     def all(self) -> tuple[AgentDefinition, ...]:
         """Return the usable definitions, the strongest first; the same object while nothing changes."""
         self._refresh_index()
-        return self.list_cached()
+        return self.list_cached_definitions()
 
-    def list_cached(self) -> tuple[AgentDefinition, ...]:
+    def list_cached_definitions(self) -> tuple[AgentDefinition, ...]:
         """Return the definitions of the last refresh, without looking at the files again."""
         return (self._indexed or self._refresh_index()).usable
 
@@ -95,7 +95,7 @@ class AgentCatalog:
     def warnings(self) -> tuple[str, ...]:
         return tuple(self._refresh_index().warnings)
 
-    def describe_problems(self) -> tuple[str, ...]:
+    def describe_agent_file_problems(self) -> tuple[str, ...]:
         """Return a sentence about unusable agent files for the user, if there are any."""
         found = self.problems
         if not found:
@@ -103,10 +103,10 @@ class AgentCatalog:
         files = "One agent's file" if len(found) == 1 else f"{len(found)} files of agents"
         return (f"{files} cannot be used ({found[0]}). See `shoal agents validate`.",)
 
-    def _refresh_index(self) -> PrecedenceIndex[AgentDefinition]:
+    def _refresh_index(self) -> DefinitionPrecedenceIndex[AgentDefinition]:
         changed = [source.refresh() for source in self._sources]
         if self._indexed is None or any(changed):
-            self._indexed = PrecedenceIndex("agent")
+            self._indexed = DefinitionPrecedenceIndex("agent")
             for source in self._sources:
                 parsed = [each for each in source.results if isinstance(each, ParsedAgentDefinition)]
                 problems = [each for each in source.results if isinstance(each, DefinitionProblem)]
@@ -210,13 +210,13 @@ def _iter_managed_agent_directories(managed: Sequence[Path]) -> Iterator[Path]:
 def _make_agent_namespacer(
     namespace: str, complete: Callable[[str, AgentDefinition], AgentDefinition] | None
 ) -> Callable[[DefinitionResult], DefinitionResult]:
-    def add_namespace(found: DefinitionResult) -> DefinitionResult:
+    def add_plugin_namespace(found: DefinitionResult) -> DefinitionResult:
         if isinstance(found, DefinitionProblem):
             return replace(found, name=f"{namespace}:{found.name}")
         definition = replace(found.definition, name=f"{namespace}:{found.definition.name}")
         return replace(found, definition=definition if complete is None else complete(namespace, definition))
 
-    return add_namespace
+    return add_plugin_namespace
 
 
 def _fill_bundled_docs_paths(found: DefinitionResult) -> DefinitionResult:
@@ -228,7 +228,7 @@ def _fill_bundled_docs_paths(found: DefinitionResult) -> DefinitionResult:
     return replace(found, definition=replace(found.definition, prompt=prompt))
 
 
-def _find_close_names(name: str, names: Sequence[str]) -> list[str]:
+def _find_similar_agent_names(name: str, names: Sequence[str]) -> list[str]:
     lowered = name.casefold()
     equal_names = [each for each in names if lowered in (each.casefold(), each.casefold().rpartition(":")[2])]
     return equal_names or get_close_matches(name, names, n=2, cutoff=0.6)

@@ -24,7 +24,7 @@ MAX_FILE_BYTES = 1_000_000
 _MAX_FILES = 2_000
 
 
-class _CachedFile(Struct, Generic[Item], frozen=True):
+class _CachedDefinitionFile(Struct, Generic[Item], frozen=True):
     stamp: FileStamp
     found: Item | DefinitionProblem
 
@@ -54,21 +54,21 @@ class DefinitionFileCache(Generic[Item]):
         self._max_depth = max_depth
         self._fixed = is_fixed
         self._directories: dict[str, FileStamp] | None = None
-        self._files: dict[str, _CachedFile[Item]] = {}
+        self._files: dict[str, _CachedDefinitionFile[Item]] = {}
         self._paths: tuple[str, ...] = ()
         self._unreadable: tuple[DefinitionProblem, ...] = ()
 
     def refresh(self) -> bool:
         """Read changed files again; return True if any result differs from the last refresh."""
-        if self._is_unchanged():
+        if self._are_files_unchanged():
             return False
         before = self.results
         self._scan_tree()
-        loaded = {path: self._load_file(path) for path in self._paths}
+        loaded = {path: self._load_definition_file(path) for path in self._paths}
         self._files = {path: state for path, state in loaded.items() if state is not None}
         return self.results != before
 
-    def _is_unchanged(self) -> bool:
+    def _are_files_unchanged(self) -> bool:
         if self._directories is None or self._fixed:
             return self._directories is not None
         for path, stamp in self._directories.items():
@@ -105,16 +105,20 @@ class DefinitionFileCache(Generic[Item]):
             except FileNotFoundError:
                 continue
             except OSError as error:
-                problems.append(self._make_problem(directory, f"it cannot be read: {error.strerror}"))
+                problems.append(
+                    self._make_definition_problem(directory, f"it cannot be read: {error.strerror}")
+                )
         if len(paths) > _MAX_FILES:
             problems.append(
-                self._make_problem(str(self.root), f"there are {len(paths):,} files; {_MAX_FILES:,} are read")
+                self._make_definition_problem(
+                    str(self.root), f"there are {len(paths):,} files; {_MAX_FILES:,} are read"
+                )
             )
         self._directories = directories
         self._paths = tuple(sorted(paths)[:_MAX_FILES])
         self._unreadable = tuple(problems)
 
-    def _load_file(self, path: str) -> _CachedFile[Item] | None:
+    def _load_definition_file(self, path: str) -> _CachedDefinitionFile[Item] | None:
         """Return the file's cached or newly parsed result; None if the file has disappeared."""
         stamp = stamp_file(path)
         cached = self._files.get(path)
@@ -122,9 +126,9 @@ class DefinitionFileCache(Generic[Item]):
             return cached
         if not stamp.stat_fields and not os.path.islink(path):  # noqa: PTH114
             return None
-        return _CachedFile(stamp, self._read(Path(path)))
+        return _CachedDefinitionFile(stamp, self._read(Path(path)))
 
-    def _make_problem(self, path: str, what: str) -> DefinitionProblem:
+    def _make_definition_problem(self, path: str, what: str) -> DefinitionProblem:
         return _make_file_problem(Path(path), self._kind, what)
 
 

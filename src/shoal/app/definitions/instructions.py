@@ -42,7 +42,7 @@ class InstructionFile(Struct, frozen=True, kw_only=True):
     imported_by: Path | None = None
 
 
-class Instructions(Struct, frozen=True, kw_only=True):
+class LoadedInstructionFiles(Struct, frozen=True, kw_only=True):
     files: tuple[InstructionFile, ...] = ()
     notes: tuple[str, ...] = ()
     """Sentences about files that were left out, with the reason."""
@@ -59,7 +59,7 @@ class Instructions(Struct, frozen=True, kw_only=True):
 
 def load_instructions(
     *, cwd: Path, home: Path, is_hidden: Callable[[str], bool], max_chars: int = MAX_TOTAL_CHARS
-) -> Instructions:
+) -> LoadedInstructionFiles:
     """Read the files in the home, then from the repository root down to `cwd`.
 
     `is_hidden` returns True for real paths that agents may not read. `max_chars` can lower the usual limit.
@@ -71,11 +71,11 @@ def load_instructions(
         max_chars=min(max_chars, MAX_TOTAL_CHARS),
     )
     for name in _USER_FILE_NAMES:
-        reader.read_with_imports(home / name, "you")
+        reader.read_file_with_imports(home / name, "you")
     for directory in reversed([*iter_project_directories(cwd)]):
         for name in _PROJECT_FILE_NAMES:
-            reader.read_with_imports(directory / name, "project")
-    return reader.fit_to_limit()
+            reader.read_file_with_imports(directory / name, "project")
+    return reader.fit_files_to_size_limit()
 
 
 class _InstructionReader:
@@ -89,7 +89,7 @@ class _InstructionReader:
         self._files: list[InstructionFile] = []
         self._notes: list[str] = []
 
-    def read_with_imports(
+    def read_file_with_imports(
         self, path: Path, owner: str, *, imported_by: Path | None = None, depth: int = 0
     ) -> None:
         """Read a file and its imports. Each file is read once, which also ends import cycles."""
@@ -97,17 +97,17 @@ class _InstructionReader:
         if real in self._seen or not os.path.lexists(path):
             return
         self._seen.add(real)
-        if reason := self._explain_refusal(real, owner):
+        if reason := self._explain_file_refusal(real, owner):
             self._note_omission(path, reason)
             return
-        text = self._read_text(path)
+        text = self._read_instruction_text(path)
         if text is None or not text.strip():
             return
         self._files.append(
             InstructionFile(
                 path=path,
                 owner=owner,
-                text=self._truncate_text(path, text),
+                text=self._truncate_instruction_text(path, text),
                 size=len(text),
                 imported_by=imported_by,
             )
@@ -122,9 +122,9 @@ class _InstructionReader:
                     f"{escape_filename(path)} imports it, and imports lead {MAX_IMPORT_DEPTH} files deep",
                 )
             else:
-                self.read_with_imports(target, owner, imported_by=path, depth=depth + 1)
+                self.read_file_with_imports(target, owner, imported_by=path, depth=depth + 1)
 
-    def fit_to_limit(self) -> Instructions:
+    def fit_files_to_size_limit(self) -> LoadedInstructionFiles:
         remaining, included = self._max_chars, list[InstructionFile]()
         for file in reversed(self._files):
             if len(file.text) > remaining:
@@ -134,9 +134,9 @@ class _InstructionReader:
             else:
                 remaining -= len(file.text)
                 included.append(file)
-        return Instructions(files=tuple(reversed(included)), notes=tuple(self._notes))
+        return LoadedInstructionFiles(files=tuple(reversed(included)), notes=tuple(self._notes))
 
-    def _explain_refusal(self, real_path: str, owner: str) -> str:
+    def _explain_file_refusal(self, real_path: str, owner: str) -> str:
         if len(self._files) >= _MAX_FILES:
             return f"{_MAX_FILES} files are read at most"
         if self._is_hidden(real_path):
@@ -148,7 +148,7 @@ class _InstructionReader:
             return "it lies outside the project; only your own files may import it"
         return ""
 
-    def _read_text(self, path: Path) -> str | None:
+    def _read_instruction_text(self, path: Path) -> str | None:
         try:
             status = path.stat()
             if not stat.S_ISREG(status.st_mode):
@@ -170,7 +170,7 @@ class _InstructionReader:
             return None
         return text
 
-    def _truncate_text(self, path: Path, text: str) -> str:
+    def _truncate_instruction_text(self, path: Path, text: str) -> str:
         text, limit = escape_control_tags(text.strip()), self._max_file_chars
         if len(text) <= limit:
             return text

@@ -10,7 +10,7 @@ from typing import Any
 from shoal.core.errors import SettingsError
 from shoal.core.filenames import escape_filename
 from shoal.core.plugins import Plugin, PluginConfigFile, PluginProblem, PluginSourceKind
-from shoal.wire.plugin_manifest_codec import PluginManifest, parse_json_object, parse_plugin_manifest
+from shoal.wire.plugin_manifest_codec import PluginManifest, parse_plugin_manifest, parse_settings_json_object
 
 MANIFEST = Path(".claude-plugin/plugin.json")
 MAX_JSON_BYTES = 1_000_000
@@ -25,7 +25,7 @@ def read_plugin(directory: Path, *, offered: PluginSourceKind, origin: str) -> P
     path = root / MANIFEST
     try:
         manifest = parse_plugin_manifest(_read_plugin_text(root, path), path)
-        _refuse_escaping_links(root)
+        _refuse_links_leaving_plugin(root)
         return _build_plugin(root, manifest, offered=offered, origin=origin)
     except SettingsError as error:
         return PluginProblem(what=str(error), path=error.path or path, line=error.line, plugin=directory.name)
@@ -81,7 +81,7 @@ def _read_plugin_config(
         return None
     try:
         text = _read_plugin_text(root, path)
-        part = _select_plugin_config(parse_json_object(text, path), key, path)
+        part = _select_plugin_config(parse_settings_json_object(text, path), key, path)
     except SettingsError as error:
         faults.append(
             PluginProblem(what=str(error), path=path, line=error.line, plugin=manifest.name, fatal=False)
@@ -108,7 +108,7 @@ def resolve_plugin_path(root: Path, given: str, key: str) -> Path:
     return root / relative
 
 
-def _refuse_escaping_links(root: Path) -> None:
+def _refuse_links_leaving_plugin(root: Path) -> None:
     """Raise `SettingsError` if a symlink leaves the plug-in: foreign files would look like its own."""
     pending, entry_count = [root], 0
     while pending:

@@ -8,7 +8,7 @@ from typing import Generic, Protocol, TypeVar
 from shoal.core.agent_definitions import DefinitionProblem, DefinitionSource
 
 
-class _NamedItem(Protocol):
+class _NamedDefinition(Protocol):
     @property
     def name(self) -> str: ...
 
@@ -16,10 +16,10 @@ class _NamedItem(Protocol):
     def source(self) -> DefinitionSource: ...
 
 
-Item = TypeVar("Item", bound=_NamedItem)
+Item = TypeVar("Item", bound=_NamedDefinition)
 
 
-class PrecedenceIndex(Generic[Item]):
+class DefinitionPrecedenceIndex(Generic[Item]):
     """Filled source by source, the strongest first. `noun` names one item, such as "agent" or "skill"."""
 
     def __init__(self, noun: str) -> None:

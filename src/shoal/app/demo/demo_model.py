@@ -9,8 +9,8 @@ from importlib.resources import as_file, files
 from shoal.core.clock import SystemClock
 from shoal.core.model_requests import ModelRequest
 from shoal.core.usage import ModelCard, TokenPrice
-from shoal.models.scripted_model import ReplyLike, ScriptedModel, ScriptedReply, build_script_context
-from shoal.wire.model_script_codec import RemainingScriptSteps, ScriptStep, read_model_script
+from shoal.models.scripted_model import ReplyLike, ScriptedModel, ScriptedReply, build_script_match_context
+from shoal.wire.model_script_codec import RemainingModelScriptSteps, ScriptStep, read_model_script
 
 SECONDS_PER_WORD = 0.06
 DEMO_CARD = ModelCard(
@@ -32,12 +32,12 @@ class _InstantClock(SystemClock):
 def create_demo_model(agents: tuple[str, ...], *, fast: bool) -> ScriptedModel:
     """Create the model. `agents` are the agents that the script starts."""
     with as_file(files("shoal.app.demo") / "script.toml") as script:
-        steps = RemainingScriptSteps(read_model_script(script, ScriptStep))
+        steps = RemainingModelScriptSteps(read_model_script(script, ScriptStep))
 
     def reply_to_request(request: ModelRequest) -> ReplyLike:
-        step = steps.take_matching(build_script_context(request))
+        step = steps.take_matching_step(build_script_match_context(request))
         if step is None:
-            return _describe_finished_agents(request, agents)
+            return _compose_demo_lead_answer(request, agents)
         return ScriptedReply(content=step.content, delay=step.delay)
 
     if fast:
@@ -45,7 +45,7 @@ def create_demo_model(agents: tuple[str, ...], *, fast: bool) -> ScriptedModel:
     return ScriptedModel(reply_to_request, card=DEMO_CARD, pace=SECONDS_PER_WORD)
 
 
-def _describe_finished_agents(request: ModelRequest, agents: tuple[str, ...]) -> str:
+def _compose_demo_lead_answer(request: ModelRequest, agents: tuple[str, ...]) -> str:
     """Return the lead's answer to the notifications it has received so far."""
     statuses = {
         kind: status

@@ -70,12 +70,12 @@ def find_demo_project_changes(directory: Path) -> list[DemoFileChange]:
 
 
 def _iter_original_demo_files() -> Iterator[tuple[str, str]]:
-    yield from _iter_text_files(files("shoal.app.demo") / "project", "")
+    yield from _iter_demo_text_files(files("shoal.app.demo") / "project", "")
 
 
-def _iter_text_files(directory: Traversable, prefix: str) -> Iterator[tuple[str, str]]:
+def _iter_demo_text_files(directory: Traversable, prefix: str) -> Iterator[tuple[str, str]]:
     for entry in sorted(directory.iterdir(), key=lambda each: each.name):
         if entry.is_dir():
-            yield from _iter_text_files(entry, f"{prefix}{entry.name}/")
+            yield from _iter_demo_text_files(entry, f"{prefix}{entry.name}/")
         elif entry.name.endswith(_SUFFIX):
             yield prefix + entry.name.removesuffix(_SUFFIX), entry.read_text(encoding="utf-8")

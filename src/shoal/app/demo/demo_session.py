@@ -91,7 +91,7 @@ def _find_sandbox_problem(project: Path, environ: Mapping[str, str]) -> str:
     detected = detect_sandbox_driver(list_sandbox_drivers(environ.get("PATH", os.defpath)))
     if detected.driver is None:
         return "; ".join(detected.problems) or "there is none for this system"
-    unsupported = detected.driver.find_unsupported(
+    unsupported = detected.driver.find_unsupported_policy_part(
         SandboxPolicy(writable=(Path(tempfile.gettempdir()),), always_read_only=(project,))
     )
     return "" if unsupported is None else "; ".join((unsupported, *detected.problems))

@@ -7,14 +7,14 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from shoal.app.isolation.machine_checks import Diagnostic, DiagnosticState
+from shoal.app.isolation.machine_checks import DiagnosticState, DoctorDiagnostic
 from shoal.app.run_access.run_handle import RunHandle
 from shoal.core.errors import SessionNotFound
 from shoal.core.events import Event
 from shoal.stores.files.file_journal import read_journal
 
 
-class DoctorCase(Struct, frozen=True, kw_only=True):
+class DoctorContext(Struct, frozen=True, kw_only=True):
     cwd: Path
     home: Path
     environ: Mapping[str, str]
@@ -25,8 +25,8 @@ class DoctorCase(Struct, frozen=True, kw_only=True):
 
     def make_diagnostic(
         self, name: str, value: str, *, state: DiagnosticState = "ok", advice: str = ""
-    ) -> Diagnostic:
-        return Diagnostic(area=self.symptom, name=name, state=state, value=value, advice=advice)
+    ) -> DoctorDiagnostic:
+        return DoctorDiagnostic(area=self.symptom, name=name, state=state, value=value, advice=advice)
 
     @property
     def required_run(self) -> RunHandle:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import shoal
 from shoal.app.isolation import machine_checks
-from shoal.app.isolation.machine_checks import Diagnostic
+from shoal.app.isolation.machine_checks import DoctorDiagnostic
 from shoal.app.settings.settings import PROVIDER_KEYS, Settings, load_settings, resolve_shoal_home
 from shoal.core.errors import SettingsError, ShoalError
 
@@ -25,19 +25,19 @@ NO_MODEL_ADVICE = (
 
 def run_health_checks(
     environ: Mapping[str, str], cwd: Path, *, settings: str | None = None, model: str | None = None
-) -> list[Diagnostic]:
+) -> list[DoctorDiagnostic]:
     """Run all checks in the order of display. Nothing is changed, and no other machine is contacted."""
-    diagnostics = [*machine_checks.check_versions(shoal.__version__)]
+    diagnostics = [*machine_checks.check_shoal_and_python_versions(shoal.__version__)]
     try:
         loaded = load_settings(cwd=cwd, environ=environ, given=settings)
     except SettingsError as error:
         diagnostics += machine_checks.check_home_directory(
             resolve_shoal_home(environ, cwd), "the environment or the default"
         )
-        diagnostics.append(_describe_broken_settings(error))
+        diagnostics.append(_make_broken_settings_diagnostic(error))
     else:
         diagnostics += machine_checks.check_home_directory(loaded.home, loaded.find_setting_origin("home"))
-        diagnostics += _check_settings(loaded)
+        diagnostics += _diagnose_settings_files(loaded)
         diagnostics.append(_check_sandbox(loaded, cwd))
         diagnostics += _check_mcp_servers(loaded, cwd)
         diagnostics += asyncio.run(_check_models(loaded, model))
@@ -49,8 +49,8 @@ def run_health_checks(
     ]
 
 
-def _describe_broken_settings(error: SettingsError) -> Diagnostic:
-    return Diagnostic(
+def _make_broken_settings_diagnostic(error: SettingsError) -> DoctorDiagnostic:
+    return DoctorDiagnostic(
         area="settings",
         name="files",
         state="bad",
@@ -59,54 +59,54 @@ def _describe_broken_settings(error: SettingsError) -> Diagnostic:
     )
 
 
-def _check_settings(settings: Settings) -> Iterator[Diagnostic]:
+def _diagnose_settings_files(settings: Settings) -> Iterator[DoctorDiagnostic]:
     if not settings.documents:
-        yield Diagnostic(
+        yield DoctorDiagnostic(
             area="settings", name="files", state="none", value="no settings file; the defaults hold"
         )
     for document in settings.documents:
-        yield Diagnostic(area="settings", name="file", state="ok", value=document.name)
+        yield DoctorDiagnostic(area="settings", name="file", state="ok", value=document.name)
     for warning in settings.warnings:
-        yield Diagnostic(
+        yield DoctorDiagnostic(
             area="settings", name="problem", state="warn", value=warning, advice="Correct or remove the key."
         )
 
 
-def _check_sandbox(settings: Settings, cwd: Path) -> Diagnostic:
+def _check_sandbox(settings: Settings, cwd: Path) -> DoctorDiagnostic:
     from shoal.app.isolation.sandbox_policies import check_sandbox_settings, diagnose_sandbox
 
     try:
         check_sandbox_settings(settings, cwd)
     except SettingsError as error:
-        return Diagnostic(area="settings", name="sandbox", state="bad", value=str(error))
+        return DoctorDiagnostic(area="settings", name="sandbox", state="bad", value=str(error))
     state, value, advice = diagnose_sandbox(settings)
-    return Diagnostic(area="settings", name="sandbox", state=state, value=value, advice=advice)
+    return DoctorDiagnostic(area="settings", name="sandbox", state=state, value=value, advice=advice)
 
 
-def _check_mcp_servers(settings: Settings, cwd: Path) -> Iterator[Diagnostic]:
+def _check_mcp_servers(settings: Settings, cwd: Path) -> Iterator[DoctorDiagnostic]:
     from shoal.app.settings.mcp_files import load_mcp_servers
 
     found = load_mcp_servers(settings, cwd=cwd)
     if found.servers:
         names = ", ".join(server.name for server in found.servers)
-        yield Diagnostic(
+        yield DoctorDiagnostic(
             area="settings",
             name="MCP servers",
             state="ok",
             value=f"{names} (whether they answer: shoal mcp test)",
         )
     for problem in found.problems:
-        yield Diagnostic(area="settings", name="MCP server", state="warn", value=problem)
+        yield DoctorDiagnostic(area="settings", name="MCP server", state="warn", value=problem)
 
 
-async def _check_models(settings: Settings, model: str | None) -> list[Diagnostic]:
-    diagnostics = [_check_provider(name, settings) for name, keys in PROVIDER_KEYS.items() if keys]
+async def _check_models(settings: Settings, model: str | None) -> list[DoctorDiagnostic]:
+    diagnostics = [_diagnose_provider_key(name, settings) for name, keys in PROVIDER_KEYS.items() if keys]
     diagnostics.append(await _check_ollama(settings))
     diagnostics += await _check_chosen_model(settings, model)
     return diagnostics
 
 
-def _check_provider(provider: str, settings: Settings) -> Diagnostic:
+def _diagnose_provider_key(provider: str, settings: Settings) -> DoctorDiagnostic:
     from shoal.models.providers import PROVIDERS
 
     definition = PROVIDERS[provider]
@@ -121,26 +121,28 @@ def _check_provider(provider: str, settings: Settings) -> Diagnostic:
     )
     if keys:
         value = f"key from {' and '.join(keys)}, at {address}"
-        return Diagnostic(area="models", name=provider, state="ok", value=value)
+        return DoctorDiagnostic(area="models", name=provider, state="ok", value=value)
     if base_url:
         value = f"no key ({definition.key_variable}), at {address}"
-        return Diagnostic(area="models", name=provider, state="none", value=value)
-    return Diagnostic(area="models", name=provider, state="none", value=f"no key ({definition.key_variable})")
+        return DoctorDiagnostic(area="models", name=provider, state="none", value=value)
+    return DoctorDiagnostic(
+        area="models", name=provider, state="none", value=f"no key ({definition.key_variable})"
+    )
 
 
-async def _check_ollama(settings: Settings) -> Diagnostic:
+async def _check_ollama(settings: Settings) -> DoctorDiagnostic:
     from shoal.app.models.model_choice import resolve_ollama_url
     from shoal.models.providers import PROVIDERS, list_ollama_models
 
     url = resolve_ollama_url(settings) or PROVIDERS["ollama"].base_url
     names = await list_ollama_models(url)
     if not names:
-        return Diagnostic(area="models", name="ollama", state="none", value=f"no model found at {url}")
+        return DoctorDiagnostic(area="models", name="ollama", state="none", value=f"no model found at {url}")
     shown = ", ".join(names[:5]) + (" …" if len(names) > 5 else "")
-    return Diagnostic(area="models", name="ollama", state="ok", value=f"{shown} at {url}")
+    return DoctorDiagnostic(area="models", name="ollama", state="ok", value=f"{shown} at {url}")
 
 
-async def _check_chosen_model(settings: Settings, name: str | None) -> list[Diagnostic]:
+async def _check_chosen_model(settings: Settings, name: str | None) -> list[DoctorDiagnostic]:
     from shoal.app.models.model_choice import choose_model
     from shoal.core.clock import SystemClock
     from shoal.core.errors import NoModelConfigured, Unauthorized
@@ -152,21 +154,25 @@ async def _check_chosen_model(settings: Settings, name: str | None) -> list[Diag
         model = await choose_model(name, settings, SystemClock(), IdGenerator().random)
     except NoModelConfigured as error:
         return [
-            Diagnostic(area="models", name="model", state="bad", value=str(error), advice=NO_MODEL_ADVICE)
+            DoctorDiagnostic(
+                area="models", name="model", state="bad", value=str(error), advice=NO_MODEL_ADVICE
+            )
         ]
     except Unauthorized as error:
         advice = f"Set {PROVIDERS[error.provider].key_variable}."
-        return [Diagnostic(area="models", name="model", state="bad", value=str(error), advice=advice)]
+        return [DoctorDiagnostic(area="models", name="model", state="bad", value=str(error), advice=advice)]
     except ShoalError as error:
         advice = "Name another with --model, SHOAL_MODEL or the setting model."
         return [
-            Diagnostic(area="models", name="model", state="bad", value=f"{error} ({source})", advice=advice)
+            DoctorDiagnostic(
+                area="models", name="model", state="bad", value=f"{error} ({source})", advice=advice
+            )
         ]
     await model.aclose()
     return [_check_model_key(model.card, settings, source), _check_model_price(model.card)]
 
 
-def _check_model_key(card: ModelCard, settings: Settings, source: str) -> Diagnostic:
+def _check_model_key(card: ModelCard, settings: Settings, source: str) -> DoctorDiagnostic:
     """Report the model, and whether its provider has the key it needs."""
     from shoal.models.providers import PROVIDERS
 
@@ -174,10 +180,10 @@ def _check_model_key(card: ModelCard, settings: Settings, source: str) -> Diagno
     provider = card.provider.removesuffix("-responses")
     keys = PROVIDER_KEYS.get(provider, ())
     if not keys or any(getattr(settings.access, key) for key in keys):
-        return Diagnostic(area="models", name="model", state="ok", value=value)
+        return DoctorDiagnostic(area="models", name="model", state="ok", value=value)
     variable = PROVIDERS[card.provider].key_variable
     has_own_address = bool(getattr(settings.access, f"{provider}_base_url", None))
-    return Diagnostic(
+    return DoctorDiagnostic(
         area="models",
         name="model",
         state="warn" if has_own_address else "bad",
@@ -186,10 +192,10 @@ def _check_model_key(card: ModelCard, settings: Settings, source: str) -> Diagno
     )
 
 
-def _check_model_price(card: ModelCard) -> Diagnostic:
+def _check_model_price(card: ModelCard) -> DoctorDiagnostic:
     window = f"window {card.window // 1000}k tokens"
     if card.price is None:
-        return Diagnostic(
+        return DoctorDiagnostic(
             area="models",
             name="price",
             state="warn",
@@ -198,4 +204,4 @@ def _check_model_price(card: ModelCard) -> Diagnostic:
             f'{{"models": {{"{card.id}": {{"input": …, "output": …}}}}}}}} in dollars per million tokens.',
         )
     price = f"${card.price.input:g} in, ${card.price.output:g} out per million tokens; {window}"
-    return Diagnostic(area="models", name="price", state="ok", value=price)
+    return DoctorDiagnostic(area="models", name="price", state="ok", value=price)

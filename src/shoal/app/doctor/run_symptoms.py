@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from difflib import get_close_matches
 
-from shoal.app.doctor.doctor_case import DoctorCase
-from shoal.app.isolation.machine_checks import Diagnostic
+from shoal.app.doctor.doctor_case import DoctorContext
+from shoal.app.isolation.machine_checks import DoctorDiagnostic
 from shoal.app.run_view.run_view import RunView, build_run_view
 from shoal.app.run_view.view_rows import AgentRow
 from shoal.core.agents import AgentResult
@@ -25,14 +25,14 @@ from shoal.runs.agent_registry import LEAD_NAMES
 from shoal.stores.files.file_journal import read_journal
 
 
-def explain_result_not_seen(case: DoctorCase) -> Iterator[Diagnostic]:
+def explain_agent_result_not_seen(case: DoctorContext) -> Iterator[DoctorDiagnostic]:
     view = load_run_view(case)
     delivered = {
         event.completion for _, event in case.iter_run_events() if isinstance(event, NotificationDelivered)
     }
     completions = {e.agent: e.completion for _, e in case.iter_run_events() if isinstance(e, AgentEnded)}
     rows = [
-        row for row in view.iter_agents() if row.id != LEAD_ID and case.is_about_subject(row.id, row.name)
+        row for row in view.iter_agent_rows() if row.id != LEAD_ID and case.is_about_subject(row.id, row.name)
     ]
     if not rows:
         yield case.make_diagnostic(
@@ -48,7 +48,7 @@ def explain_result_not_seen(case: DoctorCase) -> Iterator[Diagnostic]:
             yield _explain_agent_result(case, row, completion, is_delivered=completion.id in delivered)
 
 
-def _explain_unfinished_agent(case: DoctorCase, row: AgentRow) -> Diagnostic:
+def _explain_unfinished_agent(case: DoctorContext, row: AgentRow) -> DoctorDiagnostic:
     if row.state == "waiting":
         advice = f"Answer it: shoal ask answer {row.question}"
         return case.make_diagnostic(
@@ -69,8 +69,8 @@ def _explain_unfinished_agent(case: DoctorCase, row: AgentRow) -> Diagnostic:
 
 
 def _explain_agent_result(
-    case: DoctorCase, row: AgentRow, completion: AgentResult, *, is_delivered: bool
-) -> Diagnostic:
+    case: DoctorContext, row: AgentRow, completion: AgentResult, *, is_delivered: bool
+) -> DoctorDiagnostic:
     path = completion.result or completion.output
     location = f" The whole of it ({completion.size} characters) is in {path}." if path else ""
     if not completion.text:
@@ -94,9 +94,9 @@ def _explain_agent_result(
     )
 
 
-def explain_recipient_not_found(case: DoctorCase) -> Iterator[Diagnostic]:
+def explain_recipient_not_found(case: DoctorContext) -> Iterator[DoctorDiagnostic]:
     view = load_run_view(case)
-    rows = {row.name: row for row in view.iter_agents()}
+    rows = {row.name: row for row in view.iter_agent_rows()}
     if not case.about:
         yield case.make_diagnostic("who", "name whom you wrote to: --about NAME", state="none")
     elif case.about in LEAD_NAMES:
@@ -107,8 +107,10 @@ def explain_recipient_not_found(case: DoctorCase) -> Iterator[Diagnostic]:
     yield case.make_diagnostic("those there", started or "nobody has started", state="ok" if rows else "none")
 
 
-def _explain_message_recipient(case: DoctorCase, view: RunView, rows: dict[str, AgentRow]) -> Diagnostic:
-    row = rows.get(case.about) or view.find_agent(AgentId(case.about))
+def _explain_message_recipient(
+    case: DoctorContext, view: RunView, rows: dict[str, AgentRow]
+) -> DoctorDiagnostic:
+    row = rows.get(case.about) or view.find_agent_row(AgentId(case.about))
     if row is None:
         close_names = get_close_matches(case.about, rows, n=1)
         advice = (
@@ -135,7 +137,7 @@ def _explain_message_recipient(case: DoctorCase, view: RunView, rows: dict[str, 
     )
 
 
-def explain_permission_unexpected(case: DoctorCase) -> Iterator[Diagnostic]:
+def explain_permission_unexpected(case: DoctorContext) -> Iterator[DoctorDiagnostic]:
     view = load_run_view(case)
     denied = [
         (at, e)
@@ -143,7 +145,7 @@ def explain_permission_unexpected(case: DoctorCase) -> Iterator[Diagnostic]:
         if isinstance(e, PermissionDenied) and case.is_about_subject(e.tool, e.agent)
     ]
     for _, event in denied[-10:]:
-        row = view.find_agent(event.agent)
+        row = view.find_agent_row(event.agent)
         subject = event.agent if row is None else f"{row.name} (mode {row.mode or 'default'})"
         advice = f"See what would be decided: shoal permissions explain {event.tool} '{{…}}'"
         yield case.make_diagnostic(
@@ -157,7 +159,7 @@ def explain_permission_unexpected(case: DoctorCase) -> Iterator[Diagnostic]:
             )
     if not denied:
         yield case.make_diagnostic("refusals", "nothing was refused in this run", state="none")
-    kinds = dict.fromkeys(row.kind for row in view.iter_agents() if row.id != LEAD_ID)
+    kinds = dict.fromkeys(row.kind for row in view.iter_agent_rows() if row.id != LEAD_ID)
     commands = (
         " and ".join(f"shoal agents show {kind} --permissions" for kind in kinds) or "shoal permissions ls"
     )
@@ -166,7 +168,7 @@ def explain_permission_unexpected(case: DoctorCase) -> Iterator[Diagnostic]:
     )
 
 
-def explain_wait_does_not_end(case: DoctorCase) -> Iterator[Diagnostic]:
+def explain_wait_does_not_end(case: DoctorContext) -> Iterator[DoctorDiagnostic]:
     view, now = load_run_view(case), SystemClock().now()
     is_live = case.required_run.is_live
     if not is_live:
@@ -179,7 +181,7 @@ def explain_wait_does_not_end(case: DoctorCase) -> Iterator[Diagnostic]:
         ago = format_duration((now - question.asked) / 1000)
         advice = f"Answer it: shoal ask answer {question.id}"
         yield case.make_diagnostic(question.name, f"asks a person, for {ago} now", state="bad", advice=advice)
-    for row in view.iter_agents():
+    for row in view.iter_agent_rows():
         if row.state == "working" and case.is_about_subject(row.id, row.name):
             yield _explain_working_agent(case, row, now)
     for task in view.tasks.values():
@@ -194,7 +196,7 @@ def explain_wait_does_not_end(case: DoctorCase) -> Iterator[Diagnostic]:
     yield from _explain_running_shells(case)
 
 
-def _explain_working_agent(case: DoctorCase, row: AgentRow, now: int) -> Diagnostic:
+def _explain_working_agent(case: DoctorContext, row: AgentRow, now: int) -> DoctorDiagnostic:
     silent_seconds = (now - row.heard) / 1000
     awaited = f" waits for {', '.join(row.waits_for)};" if row.waits_for else ""
     value = f"works:{awaited} {row.doing or 'thinking'}; last heard of {format_duration(silent_seconds)} ago"
@@ -205,7 +207,7 @@ def _explain_working_agent(case: DoctorCase, row: AgentRow, now: int) -> Diagnos
     return case.make_diagnostic(row.name, value, state="warn", advice=advice)
 
 
-def _explain_running_shells(case: DoctorCase) -> Iterator[Diagnostic]:
+def _explain_running_shells(case: DoctorContext) -> Iterator[DoctorDiagnostic]:
     ended = {
         event.end.facts.shell
         for _, event in case.iter_run_events()
@@ -222,7 +224,7 @@ def _explain_running_shells(case: DoctorCase) -> Iterator[Diagnostic]:
             )
 
 
-def load_run_view(case: DoctorCase) -> RunView:
+def load_run_view(case: DoctorContext) -> RunView:
     run = case.required_run
     view = build_run_view(read_journal(run.journal_path))
     if not run.is_live:

@@ -6,21 +6,21 @@ import asyncio
 from collections.abc import Iterator
 from difflib import get_close_matches
 
-from shoal.app.doctor.doctor_case import DoctorCase
-from shoal.app.isolation.machine_checks import Diagnostic
-from shoal.app.reports.agent_report import AgentReport, list_session_tools
+from shoal.app.doctor.doctor_case import DoctorContext
+from shoal.app.isolation.machine_checks import DoctorDiagnostic
+from shoal.app.reports.agent_report import AgentDefinitionInspector, list_session_tools
 from shoal.app.settings.settings import load_settings
 from shoal.app.skills.skill_catalog import load_skills
 from shoal.core.agent_definitions import AgentDefinition
 from shoal.core.errors import ShoalError
 from shoal.core.events import AgentStarted
-from shoal.core.skills import matches_skill_name
+from shoal.core.skills import is_full_or_unprefixed_skill_name
 from shoal.core.worktrees import WorktreeStatus
 
 
-def explain_tool_missing(case: DoctorCase) -> Iterator[Diagnostic]:
+def explain_tool_missing(case: DoctorContext) -> Iterator[DoctorDiagnostic]:
     offered = asyncio.run(list_session_tools(case.cwd))
-    report = AgentReport(case.cwd, offered=offered)
+    report = AgentDefinitionInspector(case.cwd, offered=offered)
     if not case.about:
         yield case.make_diagnostic("lead", f"has {', '.join(offered)}")
     elif case.about.startswith("mcp__"):
@@ -42,8 +42,8 @@ def explain_tool_missing(case: DoctorCase) -> Iterator[Diagnostic]:
 
 
 def _explain_agent_tools(
-    case: DoctorCase, report: AgentReport, definition: AgentDefinition
-) -> Iterator[Diagnostic]:
+    case: DoctorContext, report: AgentDefinitionInspector, definition: AgentDefinition
+) -> Iterator[DoctorDiagnostic]:
     tools, locate_field = report.resolve_tools(definition), definition.source.locate_field
     if tools.missing:
         location = locate_field("tools") or str(definition.source)
@@ -67,7 +67,7 @@ def _explain_agent_tools(
         yield case.make_diagnostic(definition.name, f"{case.about} is for the lead alone", state="none")
 
 
-def _explain_mcp_tool(case: DoctorCase) -> Diagnostic:
+def _explain_mcp_tool(case: DoctorContext) -> DoctorDiagnostic:
     from shoal.app.settings.mcp_files import load_mcp_servers
 
     server = case.about.split("__")[1]
@@ -83,7 +83,7 @@ def _explain_mcp_tool(case: DoctorCase) -> Diagnostic:
     return case.make_diagnostic(case.about, value, state="bad", advice=advice)
 
 
-def explain_fork_not_taken(case: DoctorCase) -> Iterator[Diagnostic]:
+def explain_fork_not_taken(case: DoctorContext) -> Iterator[DoctorDiagnostic]:
     settings = load_settings(cwd=case.cwd, environ=case.environ)
     if settings.are_forks_enabled:
         origin = settings.find_setting_origin("shoal.forks") if settings.own.forks else "the environment"
@@ -113,12 +113,16 @@ def explain_fork_not_taken(case: DoctorCase) -> Iterator[Diagnostic]:
         )
 
 
-def explain_command_not_forked(case: DoctorCase) -> Iterator[Diagnostic]:
+def explain_slash_command_not_forked(case: DoctorContext) -> Iterator[DoctorDiagnostic]:
     skills = load_skills(cwd=case.cwd, home=case.home)
     command_name = case.about.lstrip("/")
-    by_name = {skill.name: skill for skill in (*skills.list_for_user(), *skills.list_for_model())}
+    by_name = {
+        skill.name: skill for skill in (*skills.list_skills_for_user(), *skills.list_skills_for_model())
+    }
     found = [
-        skill for name, skill in by_name.items() if command_name and matches_skill_name(command_name, name)
+        skill
+        for name, skill in by_name.items()
+        if command_name and is_full_or_unprefixed_skill_name(command_name, name)
     ]
     for skill in found:
         location = skill.source.locate_field("forks") or str(skill.source)
@@ -135,7 +139,7 @@ def explain_command_not_forked(case: DoctorCase) -> Iterator[Diagnostic]:
                 state="bad",
                 advice=advice,
             )
-    for problem in skills.describe_problems():
+    for problem in skills.describe_skill_file_problems():
         yield case.make_diagnostic(
             "not used", problem, state="warn" if found else "bad", advice="Repair the file."
         )
@@ -152,7 +156,7 @@ def explain_command_not_forked(case: DoctorCase) -> Iterator[Diagnostic]:
         )
 
 
-def explain_worktree_not_cleaned(case: DoctorCase) -> Iterator[Diagnostic]:
+def explain_worktree_not_cleaned(case: DoctorContext) -> Iterator[DoctorDiagnostic]:
     from shoal.app.isolation.repository_worktrees import open_worktrees
     from shoal.core.clock import SystemClock
 
@@ -169,7 +173,7 @@ def explain_worktree_not_cleaned(case: DoctorCase) -> Iterator[Diagnostic]:
         yield case.make_diagnostic("worktrees", "none is left", state="ok")
 
 
-def _explain_worktree(case: DoctorCase, status: WorktreeStatus) -> Diagnostic:
+def _explain_worktree(case: DoctorContext, status: WorktreeStatus) -> DoctorDiagnostic:
     name, work = status.name, status.work
     merge_advice = f"Bring its work in: shoal worktree merge {name}"
     if status.alive:

@@ -6,15 +6,15 @@ from collections.abc import Callable, Iterator
 from typing import TypeAlias
 
 from shoal.app.doctor import run_symptoms, setup_symptoms
-from shoal.app.doctor.doctor_case import DoctorCase
-from shoal.app.isolation.machine_checks import Diagnostic
+from shoal.app.doctor.doctor_case import DoctorContext
+from shoal.app.isolation.machine_checks import DoctorDiagnostic
 
-SymptomCheck: TypeAlias = Callable[[DoctorCase], Iterator[Diagnostic]]
+SymptomCheck: TypeAlias = Callable[[DoctorContext], Iterator[DoctorDiagnostic]]
 
 SYMPTOMS: dict[str, tuple[str, SymptomCheck]] = {
     "result-not-seen": (
         "an agent ended and the lead knows nothing of it",
-        run_symptoms.explain_result_not_seen,
+        run_symptoms.explain_agent_result_not_seen,
     ),
     "recipient-not-found": (
         "a message does not reach whom it is for",
@@ -31,13 +31,13 @@ SYMPTOMS: dict[str, tuple[str, SymptomCheck]] = {
     ),
     "command-not-forked": (
         "a slash command runs in the lead instead of an agent",
-        setup_symptoms.explain_command_not_forked,
+        setup_symptoms.explain_slash_command_not_forked,
     ),
     "worktree-not-cleaned": ("a worktree is left behind", setup_symptoms.explain_worktree_not_cleaned),
     "wait-does-not-end": ("something waits and waits", run_symptoms.explain_wait_does_not_end),
 }
 
 
-def examine_symptom(case: DoctorCase) -> list[Diagnostic]:
+def examine_symptom(case: DoctorContext) -> list[DoctorDiagnostic]:
     """Return the diagnostics for the case. Raises `ShoalError` if it cannot be examined."""
     return list(SYMPTOMS[case.symptom][1](case))

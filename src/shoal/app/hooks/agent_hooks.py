@@ -9,7 +9,7 @@ from typing import Any
 from msgspec import Struct
 
 from shoal.app.definitions.agent_trust import is_agent_trusted
-from shoal.app.hooks.hook_sources import read_definition_hooks
+from shoal.app.hooks.hook_sources import read_agent_definition_hooks
 from shoal.app.settings.settings import Settings
 from shoal.core.agent_definitions import AgentDefinition
 from shoal.core.clock import Clock
@@ -20,8 +20,8 @@ from shoal.core.identity import AgentIdentity
 from shoal.core.ids import AgentId, SessionId
 from shoal.core.inbox_items import InboxItem
 from shoal.core.ports import ProcessLauncher, Workspace
-from shoal.policy.hooks.hook_matcher import select_hooks
-from shoal.policy.hooks.hook_process import HookEnvironment
+from shoal.policy.hooks.hook_matcher import select_matching_hooks
+from shoal.policy.hooks.hook_process import HookRunResources
 from shoal.policy.hooks.hook_runner import HookRunner
 from shoal.policy.permission_engine import PermissionEngine
 from shoal.runs.hook_notifier import HookNotifier
@@ -89,7 +89,7 @@ class HookRegistry:
                 f"{refusal}: it brings hooks, which a person has not trusted. They can, after "
                 "`shoal trust --show`, with `shoal trust`."
             )
-        found = read_definition_hooks(definition, self._settings)
+        found = read_agent_definition_hooks(definition, self._settings)
         if found.problems:
             raise AgentRequestRefused(f"{refusal}: its hooks cannot all be used. {found.problems[0]}")
         return found.hooks
@@ -117,8 +117,10 @@ class AgentHooks:
         return event in self._shared or event in self._own
 
     async def run_hooks(self, event: HookEvent, fields: Mapping[str, Any]) -> HookDecision:
-        input_fields = {**self._build_common_fields(event), **fields}
-        hooks = select_hooks((*self._shared.get(event, ()), *self._own.get(event, ())), event, input_fields)
+        input_fields = {**self._build_common_hook_fields(event), **fields}
+        hooks = select_matching_hooks(
+            (*self._shared.get(event, ()), *self._own.get(event, ())), event, input_fields
+        )
         if not hooks:
             return NO_DECISION
         subject = self._subject
@@ -126,7 +128,7 @@ class AgentHooks:
             event, hooks, input_fields, agent=subject.identity.agent, cwd=subject.workspace.cwd
         )
 
-    def _build_common_fields(self, event: HookEvent) -> dict[str, Any]:
+    def _build_common_hook_fields(self, event: HookEvent) -> dict[str, Any]:
         subject, identity = self._subject, self._subject.identity
         fields = {
             "session_id": self._session.session,
@@ -146,7 +148,7 @@ class AgentHooks:
         return fields
 
 
-def describe_hooks(hooks: HookDispatcher) -> tuple[str, ...]:
+def describe_agent_hooks(hooks: HookDispatcher) -> tuple[str, ...]:
     """Return a line for each hook of the agent, shown to whoever starts it."""
     if not isinstance(hooks, AgentHooks):
         return ()
@@ -162,4 +164,4 @@ def create_hook_runner(
 ) -> HookRunner:
     directories = {"CLAUDE_PROJECT_DIR": str(project), "SHOAL_PROJECT_DIR": str(project)}
     env = build_command_environment(settings.tool_environment) | directories
-    return HookRunner(HookEnvironment(processes=processes, clock=clock, env=env, root=project), emit)
+    return HookRunner(HookRunResources(processes=processes, clock=clock, env=env, root=project), emit)

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from shoal.app.settings.settings import Settings
 from shoal.core.agent_definitions import AgentDefinition
 from shoal.core.hooks import Hook
-from shoal.wire.hook_codec import ParsedHooks, merge_parsed_hooks, parse_hooks, parse_program_hooks
+from shoal.wire.hook_codec import ParsedHooks, merge_parsed_hooks, parse_hooks_from_code, parse_hooks_setting
 from shoal.wire.settings_codec import SettingsDocument
 
 _DISABLE_KEY = "disableAllHooks"
@@ -21,19 +21,19 @@ def load_configured_hooks(
 ) -> ParsedHooks:
     """Load the hooks of settings files, the strongest first, then of plug-ins, then of the program."""
     found = [
-        parse_hooks(document.raw["hooks"], document.locate_key, settings.environ)
+        parse_hooks_setting(document.raw["hooks"], document.locate_key, settings.environ)
         for document in (*settings.documents, *plugins)
-        if document.raw.get("hooks") and not _are_document_hooks_disabled(document, settings)
+        if document.raw.get("hooks") and not _are_settings_hooks_disabled(document, settings)
     ]
     if given:
-        found.append(parse_program_hooks(given, "shoal.open"))
+        found.append(parse_hooks_from_code(given, "shoal.open"))
     return merge_parsed_hooks(found)
 
 
-def read_definition_hooks(definition: AgentDefinition, settings: Settings) -> ParsedHooks:
+def read_agent_definition_hooks(definition: AgentDefinition, settings: Settings) -> ParsedHooks:
     """Return the hooks of a definition. Its `Stop` hooks become `SubagentStop` hooks."""
     location = definition.source.locate_field("hooks") or str(definition.source)
-    found = parse_hooks(definition.hooks, lambda _: location, settings.environ)
+    found = parse_hooks_setting(definition.hooks, lambda _: location, settings.environ)
     return replace(found, hooks=tuple(map(_convert_to_subagent_stop_hook, found.hooks)))
 
 
@@ -41,7 +41,7 @@ def _convert_to_subagent_stop_hook(hook: Hook) -> Hook:
     return replace(hook, event="SubagentStop") if hook.event == "Stop" else hook
 
 
-def _are_document_hooks_disabled(document: SettingsDocument, settings: Settings) -> bool:
+def _are_settings_hooks_disabled(document: SettingsDocument, settings: Settings) -> bool:
     """Return True if its hooks are off. A project cannot disable user hooks, nor a user managed ones."""
     disabling = [
         each for each in settings.documents if each.raw.get(_DISABLE_KEY) is True and each.is_user_controlled

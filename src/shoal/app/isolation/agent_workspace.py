@@ -21,7 +21,7 @@ from shoal.core.ids import AgentId
 from shoal.core.sandbox import Sandbox
 from shoal.core.worktrees import RemovedWorktree, RetainedWorktree
 from shoal.runs.prepared_agent import AgentPreparationRequest
-from shoal.workspaces.git_paths import read_head_commit
+from shoal.workspaces.git_paths import read_head_commit_without_git
 from shoal.workspaces.local_workspace import LocalWorkspace
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 _MAX_COMMITS = 50
 
 
-async def _retain_nothing() -> RetainedWorktreeWork | None:
+async def _retain_no_worktree_work() -> RetainedWorktreeWork | None:
     return None
 
 
@@ -55,7 +55,7 @@ class AgentWorkspace(Struct, frozen=True, kw_only=True):
     agent_notice: str = ""
     """Text about the workspace for the agent's prompt."""
     notes: tuple[str, ...] = ()
-    finish: Callable[[], Awaitable[RetainedWorktreeWork | None]] = _retain_nothing
+    finish: Callable[[], Awaitable[RetainedWorktreeWork | None]] = _retain_no_worktree_work
     grant_write: Callable[[Path], None] = lambda _: None
     """Lets its file tools write in a directory outside the workspace."""
     list_commits: Callable[[], Awaitable[tuple[str, ...]]]
@@ -85,7 +85,7 @@ class WorkspaceAllocator:
         """Repositories whose leftovers of dead processes were removed."""
         self.leases = FileLeases(settings.own.file_leases)
 
-    def allocate_shared(self, new_agent: AgentPreparationRequest) -> AgentWorkspace:
+    def allocate_shared_workspace(self, new_agent: AgentPreparationRequest) -> AgentWorkspace:
         """Return a separate view of the parent's files."""
         parent_workspace = new_agent.parent.environment.workspace
         assert isinstance(parent_workspace, LocalWorkspace)
@@ -100,7 +100,7 @@ class WorkspaceAllocator:
             list_commits=self._make_commit_lister(new_agent, workspace.root),
         )
 
-    async def allocate_worktree(
+    async def allocate_worktree_workspace(
         self, new_agent: AgentPreparationRequest, previous: str = "", *, is_fork: bool = False
     ) -> AgentWorkspace:
         """Return a new worktree, or the previous one. Raises `AgentRequestRefused` without isolation."""
@@ -113,7 +113,9 @@ class WorkspaceAllocator:
         try:
             external = await create_worktree_by_hook(new_agent, previous, self._clock.now())
             if external is None:
-                worktree, worktrees = await self._create_worktree(parent_workspace.root, new_agent, previous)
+                worktree, worktrees = await self._create_or_reopen_worktree(
+                    parent_workspace.root, new_agent, previous
+                )
             else:
                 worktree = external
             workspace = worktree.create_workspace(
@@ -123,7 +125,7 @@ class WorkspaceAllocator:
             )
             workspace.write_guard = self.leases.create_write_guard(new_agent.agent)
             unreadable = UnreadablePaths()
-            sandbox = await self._create_sandbox(new_agent, worktree, workspace, unreadable)
+            sandbox = await self._create_sandbox_for_worktree(new_agent, worktree, workspace, unreadable)
         except WorktreeError as error:
             raise AgentRequestRefused(
                 f"The agent was not started: it cannot have a worktree. {error}"
@@ -154,18 +156,20 @@ class WorkspaceAllocator:
     async def finish_orphaned_worktree(self, root: Path, path: Path) -> RetainedWorktreeWork | None:
         """Return the kept work of an agent whose process ended before its worktree was finished."""
         try:
-            settled = await self._get_worktrees(root).settle_abandoned(path)
+            settled = await self._get_worktree_service(root).settle_abandoned_worktree_at(path)
         except (WorktreeError, OSError) as error:
             self._note(f"The worktree {escape_filename(path)} is kept as it is: {error}")
             return RetainedWorktreeWork(path=str(path), branch="")
-        return _to_retained_work(settled) if isinstance(settled, RetainedWorktree) else None
+        return _to_retained_worktree_work(settled) if isinstance(settled, RetainedWorktree) else None
 
     async def finish_leftover_worktrees(self, root: Path, session: str, resuming: Collection[Path]) -> None:
         """Settle worktrees of dead processes of the session, except those whose agents may be resumed."""
         if not any((self._settings.home / "worktrees").glob("*/agent-*.json")):
             return
         try:
-            self._report_retained_worktrees(await self._get_worktrees(root).settle_session(session, resuming))
+            self._report_retained_worktrees(
+                await self._get_worktree_service(root).settle_session_worktrees(session, resuming)
+            )
         except (WorktreeError, OSError) as error:
             self._note(f"Not all that was made for agents could be taken away: {error}")
 
@@ -173,7 +177,7 @@ class WorkspaceAllocator:
         for worktrees in self._worktrees.values():
             worktrees.close()
 
-    def _get_worktrees(self, root: Path) -> WorktreeService:
+    def _get_worktree_service(self, root: Path) -> WorktreeService:
         if root not in self._worktrees:
             from shoal.app.isolation.repository_worktrees import open_worktrees
 
@@ -188,17 +192,17 @@ class WorkspaceAllocator:
         if worktrees in self._reaped:
             return
         self._reaped.append(worktrees)
-        self._report_retained_worktrees(await worktrees.reap_abandoned())
+        self._report_retained_worktrees(await worktrees.reap_abandoned_worktrees())
 
     def _report_retained_worktrees(self, settled: Sequence[RetainedWorktree | RemovedWorktree]) -> None:
         for worktree in settled:
             if isinstance(worktree, RetainedWorktree):
                 self._note(f"Work of an agent that was cut off is kept in {escape_filename(worktree.path)}.")
 
-    async def _create_worktree(
+    async def _create_or_reopen_worktree(
         self, root: Path, new_agent: AgentPreparationRequest, previous: str
     ) -> tuple[Worktree, WorktreeService]:
-        session, worktrees = new_agent.parent.identity.session, self._get_worktrees(root)
+        session, worktrees = new_agent.parent.identity.session, self._get_worktree_service(root)
         if previous:
             try:
                 return await worktrees.reopen_worktree(previous, session=session), worktrees
@@ -212,7 +216,7 @@ class WorkspaceAllocator:
             agent = sha256(f"{session} {agent} {new_agent.call} {previous}".encode()).hexdigest()[:16]
         return await worktrees.create_worktree(agent, session=session), worktrees
 
-    async def _create_sandbox(
+    async def _create_sandbox_for_worktree(
         self,
         new_agent: AgentPreparationRequest,
         worktree: Worktree,
@@ -231,7 +235,9 @@ class WorkspaceAllocator:
         from shoal.app.hooks.worktree_hooks import run_worktree_remove_hooks
 
         if worktree.record.branch:
-            await self._get_worktrees(new_agent.parent.environment.workspace.root).finish_worktree(worktree)
+            await self._get_worktree_service(new_agent.parent.environment.workspace.root).finish_worktree(
+                worktree
+            )
         else:
             await run_worktree_remove_hooks(new_agent, worktree.name, worktree.path)
 
@@ -248,7 +254,7 @@ class WorkspaceAllocator:
         if not isinstance(finished, RetainedWorktree):
             await run_worktree_remove_hooks(new_agent, worktree.name, worktree.path)
             return None
-        return _to_retained_work(finished)
+        return _to_retained_worktree_work(finished)
 
     def _make_file_change_handler(
         self, new_agent: AgentPreparationRequest, root: Path
@@ -269,13 +275,13 @@ class WorkspaceAllocator:
         start: list[str | None] = [base]
 
         def remember_head_commit() -> None:
-            start[0] = start[0] or read_head_commit(root)
+            start[0] = start[0] or read_head_commit_without_git(root)
 
         new_agent.monitor.before_shell = remember_head_commit
 
-        async def list_commits() -> tuple[str, ...]:
+        async def list_agent_commits() -> tuple[str, ...]:
             since = start[0]
-            if since is None or read_head_commit(root) == since:
+            if since is None or read_head_commit_without_git(root) == since:
                 return ()
             from shoal.workspaces.git_runner import GitRunner
 
@@ -286,10 +292,10 @@ class WorkspaceAllocator:
                 return ()
             return tuple(log.text.splitlines())
 
-        return list_commits
+        return list_agent_commits
 
 
-def _to_retained_work(retained: RetainedWorktree) -> RetainedWorktreeWork:
+def _to_retained_worktree_work(retained: RetainedWorktree) -> RetainedWorktreeWork:
     commits = 0 if retained.work is None else retained.work.commits
     return RetainedWorktreeWork(
         path=str(retained.path), branch=retained.branch, ref=retained.ref or "", commits=commits

@@ -10,7 +10,7 @@ from pathlib import Path
 from shoal.core.errors import SettingsError, WorkspaceError
 from shoal.core.filenames import escape_filename
 from shoal.core.ids import AgentId
-from shoal.policy.path_patterns import InvalidPathPattern, convert_path_pattern
+from shoal.policy.path_patterns import InvalidPathPattern, convert_path_pattern_to_regex
 
 
 class FileLeases:
@@ -31,7 +31,7 @@ class FileLeases:
     def create_write_guard(self, agent: AgentId) -> Callable[[Path], None]:
         """Return a check that raises `WorkspaceError` if this agent writes to a file another one holds."""
 
-        def check_write(path: Path) -> None:
+        def refuse_write_to_leased_file(path: Path) -> None:
             holder = self._holders.get(path, agent)
             if holder != agent:
                 raise WorkspaceError(
@@ -40,9 +40,9 @@ class FileLeases:
                     "Nothing was written. Wait for its end, or tell it with SendMessage what to change."
                 )
 
-        return check_write
+        return refuse_write_to_leased_file
 
-    def release(self, agent: AgentId) -> None:
+    def release_agent_leases(self, agent: AgentId) -> None:
         for path in [path for path, holder in self._holders.items() if holder == agent]:
             del self._holders[path]
 
@@ -50,7 +50,7 @@ class FileLeases:
         expressions = []
         for pattern in self._patterns:
             try:
-                expressions.append(f"(?:{convert_path_pattern(pattern, root)})")
+                expressions.append(f"(?:{convert_path_pattern_to_regex(pattern, root)})")
             except InvalidPathPattern as error:
                 raise SettingsError(f'The setting "file_leases" has {pattern!r}: {error}.') from error
         return re.compile("|".join(expressions), re.DOTALL)

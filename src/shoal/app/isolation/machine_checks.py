@@ -43,7 +43,7 @@ _INSTALLERS = (
 )
 
 
-class Diagnostic(Struct, frozen=True, kw_only=True):
+class DoctorDiagnostic(Struct, frozen=True, kw_only=True):
     area: str
     name: str
     state: DiagnosticState
@@ -52,24 +52,24 @@ class Diagnostic(Struct, frozen=True, kw_only=True):
     """Command or action; empty if nothing needs to be done."""
 
 
-def check_versions(shoal: str) -> Iterator[Diagnostic]:
-    yield Diagnostic(area="program", name="shoal", state="ok", value=shoal)
+def check_shoal_and_python_versions(shoal: str) -> Iterator[DoctorDiagnostic]:
+    yield DoctorDiagnostic(area="program", name="shoal", state="ok", value=shoal)
     is_supported = sys.version_info >= (3, 11)
-    yield Diagnostic(
+    yield DoctorDiagnostic(
         area="program",
         name="python",
         state="ok" if is_supported else "bad",
         value=f"{platform.python_version()} ({sys.executable})",
         advice="" if is_supported else "Install Python 3.11 or newer.",
     )
-    yield Diagnostic(
+    yield DoctorDiagnostic(
         area="program", name="system", state="ok", value=f"{platform.system()} {platform.release()}"
     )
 
 
-def check_home_directory(home: Path, source: str) -> Iterator[Diagnostic]:
+def check_home_directory(home: Path, source: str) -> Iterator[DoctorDiagnostic]:
     problem = _find_write_problem(home)
-    yield Diagnostic(
+    yield DoctorDiagnostic(
         area="home",
         name="directory",
         state="bad" if problem else "ok",
@@ -78,7 +78,7 @@ def check_home_directory(home: Path, source: str) -> Iterator[Diagnostic]:
     )
     kind = detect_file_system(home)
     is_network = kind in NETWORK_FILE_SYSTEMS | FUSE_NETWORK_FILE_SYSTEMS
-    yield Diagnostic(
+    yield DoctorDiagnostic(
         area="home",
         name="file system",
         state="warn" if is_network else "ok",
@@ -109,10 +109,10 @@ def _find_existing_parent(path: Path) -> Path:
     return next((parent for parent in (path, *path.parents) if parent.exists()), Path("/"))
 
 
-def _check_free_space(home: Path) -> Diagnostic:
+def _check_free_space(home: Path) -> DoctorDiagnostic:
     free = shutil.disk_usage(_find_existing_parent(home)).free
     state: DiagnosticState = "bad" if free < NO_SPACE_BYTES else "warn" if free < LOW_SPACE_BYTES else "ok"
-    return Diagnostic(
+    return DoctorDiagnostic(
         area="home",
         name="free space",
         state=state,
@@ -141,11 +141,11 @@ def detect_file_system(path: Path, mounts: str | None = None) -> str:
     return kind
 
 
-def check_external_programs(path: str | None = None) -> Iterator[Diagnostic]:
+def check_external_programs(path: str | None = None) -> Iterator[DoctorDiagnostic]:
     install_command = next((text for name, text in _INSTALLERS if shutil.which(name)), "install {}")
     for name, package, purpose in PROGRAMS:
         location = shutil.which(name, path=path)
-        yield Diagnostic(
+        yield DoctorDiagnostic(
             area="programs",
             name=name,
             state="ok" if location else "warn",
@@ -154,10 +154,10 @@ def check_external_programs(path: str | None = None) -> Iterator[Diagnostic]:
         )
 
 
-def check_optional_extras() -> Iterator[Diagnostic]:
+def check_optional_extras() -> Iterator[DoctorDiagnostic]:
     for extra, module, purpose in EXTRAS:
         is_installed = _is_importable(module)
-        yield Diagnostic(
+        yield DoctorDiagnostic(
             area="programs",
             name=f"shoal[{extra}]",
             state="ok" if is_installed else "warn",
@@ -175,15 +175,17 @@ def _is_importable(module: str) -> bool:
         return False
 
 
-def check_terminal(env: Mapping[str, str]) -> Iterator[Diagnostic]:
+def check_terminal(env: Mapping[str, str]) -> Iterator[DoctorDiagnostic]:
     if not sys.stdout.isatty():
-        yield Diagnostic(area="terminal", name="output", state="ok", value="not a terminal: plain lines")
+        yield DoctorDiagnostic(
+            area="terminal", name="output", state="ok", value="not a terminal: plain lines"
+        )
         return
     size = shutil.get_terminal_size()
     colours = "no colours (NO_COLOR)" if env.get("NO_COLOR") else "colours"
     kind = env.get("TERM", "")
     is_dumb = kind in ("", "dumb")
-    yield Diagnostic(
+    yield DoctorDiagnostic(
         area="terminal",
         name="output",
         state="warn" if is_dumb else "ok",
@@ -193,7 +195,7 @@ def check_terminal(env: Mapping[str, str]) -> Iterator[Diagnostic]:
     # In the full-screen UI another object replaces standard output.
     encoding_name = getattr(sys.stdout, "encoding", None) or getattr(sys.__stdout__, "encoding", None) or ""
     encoding = encoding_name.lower().replace("-", "")
-    yield Diagnostic(
+    yield DoctorDiagnostic(
         area="terminal",
         name="encoding",
         state="ok" if encoding == "utf8" else "warn",

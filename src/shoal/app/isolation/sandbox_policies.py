@@ -23,7 +23,7 @@ from shoal.core.errors import SettingsError, WorktreeError
 from shoal.core.sandbox import SandboxPolicy
 from shoal.tools.command_environment import is_provider_secret_variable
 from shoal.wire.settings_codec import SandboxSettings
-from shoal.workspaces.git_paths import iter_git_control_paths, iter_git_writable_paths
+from shoal.workspaces.git_paths import iter_git_control_paths, iter_paths_written_by_git_commit
 from shoal.workspaces.local_workspace import LocalWorkspace
 from shoal.workspaces.worktree import Worktree, WorktreeWorkspace
 
@@ -76,7 +76,9 @@ def build_sandbox_policy(
     preferences = settings.own.sandbox
     user_home = Path(environ.get("HOME") or "/")
     work = [workspace.root, *workspace.granted_directories]
-    named_writable = [_resolve_path(text, user_home, workspace.root) for text in preferences.writable]
+    named_writable = [
+        _resolve_sandbox_setting_path(text, user_home, workspace.root) for text in preferences.writable
+    ]
     if preferences.auto_allow:
         # No questions are asked, so a command must not be able to create the files that would allow it more.
         (workspace.root / ".claude").mkdir(exist_ok=True)
@@ -84,7 +86,7 @@ def build_sandbox_policy(
         writable=(
             *work,
             *_iter_temporary_directories(environ),
-            *iter_git_writable_paths(workspace.root),
+            *iter_paths_written_by_git_commit(workspace.root),
             *named_writable,
         ),
         read_only=(
@@ -97,7 +99,7 @@ def build_sandbox_policy(
             *_exclude_user_writable_paths(
                 (*_iter_secret_paths(settings, user_home), session_directory), named_writable
             ),
-            *(_resolve_path(text, user_home, workspace.root) for text in preferences.hidden),
+            *(_resolve_sandbox_setting_path(text, user_home, workspace.root) for text in preferences.hidden),
         ),
         hidden_if_possible=tuple(
             _filter_hideable_paths(
@@ -130,7 +132,7 @@ async def create_worktree_sandbox(
             insists=not is_weak or _is_sandbox_required(preferences),
             auto_allow=preferences.auto_allow,
         ),
-        get_policy=lambda: build_worktree_policy(
+        get_policy=lambda: build_worktree_sandbox_policy(
             settings, worktree, workspace, session_directory, list_unreadable()
         ),
         drivers=list_sandbox_drivers(settings.environ.get("PATH", os.defpath)),
@@ -146,7 +148,7 @@ async def create_worktree_sandbox(
     return sandbox
 
 
-def build_worktree_policy(
+def build_worktree_sandbox_policy(
     settings: Settings,
     worktree: Worktree,
     workspace: WorktreeWorkspace,
@@ -158,7 +160,9 @@ def build_worktree_policy(
         settings, settings.tool_environment, workspace, session_directory, unreadable
     )
     sealed = tuple(Path(os.path.realpath(path)) for path in worktree.sealed_paths)
-    writable = [path for path in policy.writable if not _is_inside(Path(os.path.realpath(path)), sealed)]
+    writable = [
+        path for path in policy.writable if not _is_inside_any_directory(Path(os.path.realpath(path)), sealed)
+    ]
     return replace(
         policy,
         writable=(*writable, *worktree.writable_paths),
@@ -186,7 +190,7 @@ def diagnose_sandbox(settings: Settings) -> tuple[DiagnosticState, str, str]:
             "Install bubblewrap." if is_required else "",
         )
     network = "network" if preferences.network else "no network"
-    if not preferences.network and detected.driver.find_unsupported(
+    if not preferences.network and detected.driver.find_unsupported_policy_part(
         SandboxPolicy(writable=(), network=False)
     ):
         return (
@@ -211,10 +215,10 @@ def check_sandbox_settings(settings: Settings, cwd: Path) -> list[str]:
                 raise SettingsError(
                     f"shoal.sandbox: {name} needs the sandbox that enabled: false turns off. Leave one out."
                 )
-    hidden = {_resolve_path(text, user_home, cwd): text for text in preferences.hidden}
+    hidden = {_resolve_sandbox_setting_path(text, user_home, cwd): text for text in preferences.hidden}
     notes = []
     for text in preferences.writable:
-        path = _resolve_path(text, user_home, cwd)
+        path = _resolve_sandbox_setting_path(text, user_home, cwd)
         if path in hidden:
             raise SettingsError(f"shoal.sandbox: {text} is both writable and hidden. Leave one out.")
         if not path.exists():
@@ -230,7 +234,7 @@ def check_sandbox_settings(settings: Settings, cwd: Path) -> list[str]:
     return notes
 
 
-def _is_inside(path: Path, directories: Sequence[Path]) -> bool:
+def _is_inside_any_directory(path: Path, directories: Sequence[Path]) -> bool:
     return any(path.is_relative_to(directory) for directory in directories)
 
 
@@ -239,7 +243,7 @@ def _is_sandbox_required(settings: SandboxSettings) -> bool:
     return settings.enabled is True or not settings.network or bool(settings.hidden)
 
 
-def _resolve_path(text: str, user_home: Path, project: Path) -> Path:
+def _resolve_sandbox_setting_path(text: str, user_home: Path, project: Path) -> Path:
     if text == "~" or text.startswith("~/"):
         return Path(os.path.realpath(user_home / text[2:]))
     return Path(os.path.realpath(project / text))

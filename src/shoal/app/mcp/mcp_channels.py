@@ -12,7 +12,7 @@ from shoal.core.events import MessageAuthor
 from shoal.core.inbox_items import InboxItem
 from shoal.core.mcp_servers import McpChannelMessage
 from shoal.core.messages import Message, user_message
-from shoal.wire.notification_text import format_mcp_channel_message, format_mcp_channel_overflow
+from shoal.wire.notification_text import format_mcp_channel_drop_notice, format_mcp_channel_message
 
 SERVER_PREFIX = "server:"
 MAX_WAITING = 50
@@ -44,7 +44,7 @@ class McpChannelSession(Protocol):
     def note(self, text: str) -> None: ...
 
 
-class McpChannels:
+class McpChannelMessageQueue:
     """Queue of pushed messages. Each message is journaled before it waits; dropped messages are counted."""
 
     def __init__(self, session: McpChannelSession, names: frozenset[str]) -> None:
@@ -53,15 +53,15 @@ class McpChannels:
         self._waiting: set[str] = set()
         self._dropped: Counter[str] = Counter()
 
-    def receive_push(self, server: str, push: McpChannelMessage) -> None:
+    def receive_pushed_message(self, server: str, push: McpChannelMessage) -> None:
         if len(self._waiting) >= MAX_WAITING:
-            self._drop_message(server)
+            self._count_dropped_message(server)
             return
         dropped = self._dropped.pop(server, 0)
         text = format_mcp_channel_message(server, push)
         if dropped:
-            text = f"{format_mcp_channel_overflow(server, dropped)}\n{text}"
-        self._queue_message(server, text, dropped + 1)
+            text = f"{format_mcp_channel_drop_notice(server, dropped)}\n{text}"
+        self._queue_channel_message(server, text, dropped + 1)
 
     def on_item_delivered(self, item: InboxItem) -> None:
         """Report the number of dropped messages once the lead has received all waiting ones."""
@@ -71,7 +71,7 @@ class McpChannels:
         if not self._waiting:
             dropped, self._dropped = self._dropped, Counter()
             for server, count in dropped.items():
-                self._queue_message(server, format_mcp_channel_overflow(server, count), count)
+                self._queue_channel_message(server, format_mcp_channel_drop_notice(server, count), count)
 
     def describe_missing_channels(self, servers: Iterable[str]) -> tuple[str, ...]:
         missing = sorted(self.names.difference(servers))
@@ -81,7 +81,7 @@ class McpChannels:
             for name in missing
         )
 
-    def _queue_message(self, server: str, text: str, message_count: int) -> None:
+    def _queue_channel_message(self, server: str, text: str, message_count: int) -> None:
         wakes = self._session.can_be_woken
         try:
             self._waiting.add(self._session.queue_message(user_message(text), by="runtime", wakes=wakes))
@@ -89,7 +89,7 @@ class McpChannels:
             # The journal cannot be written, which ends the turn elsewhere. The count is reported once it can.
             self._dropped[server] += message_count
 
-    def _drop_message(self, server: str) -> None:
+    def _count_dropped_message(self, server: str) -> None:
         self._dropped[server] += 1
         if self._dropped[server] == 1:
             with suppress(StateFileError):

@@ -12,7 +12,7 @@ from shoal.app.settings.settings import Settings
 from shoal.core.clock import Clock
 from shoal.core.errors import StateFileError
 from shoal.core.ports import ProcessLauncher
-from shoal.stores.files.home_paths import write_atomically
+from shoal.stores.files.home_paths import write_file_atomically
 from shoal.tools.mcp.client_context import McpClientContext
 
 
@@ -33,7 +33,7 @@ class McpTokenFile:
             ) from error
 
     def write(self, content: bytes) -> None:
-        write_atomically(self._path, content)
+        write_file_atomically(self._path, content)
 
 
 def open_mcp_token_file(home: Path, server: str, url: str) -> McpTokenFile:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 
-from shoal.app.mcp.mcp_servers import McpServers
+from shoal.app.mcp.mcp_servers import SessionMcpServers
 from shoal.core.mcp_servers import McpPrompt
 from shoal.core.skills import SlashPrompt
 
@@ -12,7 +12,7 @@ from shoal.core.skills import SlashPrompt
 class McpPromptCommands:
     """Prompt commands. Typed words fill the arguments in order; the last argument takes the rest."""
 
-    def __init__(self, servers: McpServers) -> None:
+    def __init__(self, servers: SessionMcpServers) -> None:
         self._servers = servers
 
     def list_prompts(self) -> tuple[SlashPrompt, ...]:

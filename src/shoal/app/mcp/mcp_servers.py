@@ -9,7 +9,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from shoal.app.mcp.mcp_channels import McpChannels
+from shoal.app.mcp.mcp_channels import McpChannelMessageQueue
 from shoal.app.settings.mcp_files import ConfiguredMcpServers
 from shoal.core.agent_definitions import AgentDefinition
 from shoal.core.errors import AgentRequestRefused
@@ -53,7 +53,7 @@ class AgentTools(Struct, frozen=True, kw_only=True):
             raise
 
 
-class McpServers:
+class SessionMcpServers:
     """Context manager entered by the session. `tools`, shared by every agent, grows as servers connect."""
 
     def __init__(
@@ -64,7 +64,7 @@ class McpServers:
         *,
         startup_wait: float,
         is_trusted: Callable[[AgentDefinition], bool],
-        channels: McpChannels | None = None,
+        channels: McpChannelMessageQueue | None = None,
     ) -> None:
         self.configured = configured
         self.channels = channels
@@ -86,7 +86,7 @@ class McpServers:
         self._started: float | None = None
         self._settled = False
 
-    async def __aenter__(self) -> McpServers:
+    async def __aenter__(self) -> SessionMcpServers:
         await self._group.__aenter__()
         return self
 
@@ -106,7 +106,8 @@ class McpServers:
             return
         self._started = self._clock.monotonic()
         self._servers += (
-            self._start_server(server, self._find_push_handler(server)) for server in self.configured.servers
+            self._start_server(server, self._find_channel_push_handler(server))
+            for server in self.configured.servers
         )
 
     async def wait_until_ready(self) -> None:
@@ -129,13 +130,13 @@ class McpServers:
         return (
             *(managed.status_info for managed in self._servers),
             *self.relayed_servers,
-            *(_make_unstarted_status(server, "pending", "") for server in unstarted),
+            *(_make_unstarted_server_status(server, "pending", "") for server in unstarted),
             *(
-                _make_unstarted_status(server, "disabled", DISABLED_REASON)
+                _make_unstarted_server_status(server, "disabled", DISABLED_REASON)
                 for server in self.configured.disabled
             ),
             *(
-                _make_unstarted_status(server, "disabled", UNTRUSTED_REASON)
+                _make_unstarted_server_status(server, "disabled", UNTRUSTED_REASON)
                 for server in self.configured.untrusted
             ),
         )
@@ -166,7 +167,7 @@ class McpServers:
         await self.wait_until_ready()
         own_servers: list[ManagedMcpServer] = []
         try:
-            own_servers += map(self._start_server, tuple(self._read_own_servers(definition)))
+            own_servers += map(self._start_server, tuple(self._read_agent_servers(definition)))
             self._agent_servers += own_servers
             await self._wait_for_required_servers(definition, names, own_servers)
         except BaseException:
@@ -180,7 +181,7 @@ class McpServers:
         ]
         extra_names = (
             *(tool.schema.name for managed in (*own_servers, *named_servers) for tool in managed.tools),
-            *(name for each in patterns for name in self._list_relayed_tool_names(each)),
+            *(name for each in patterns for name in self._list_driving_program_tool_names(each)),
         )
         if not own_servers:
             return AgentTools(tools=self._tools, extra_names=extra_names)
@@ -193,7 +194,7 @@ class McpServers:
             tools={**self._tools, **own_tools}, extra_names=extra_names, close=close_own_servers
         )
 
-    def _read_own_servers(self, definition: AgentDefinition) -> Iterable[McpServerConfig]:
+    def _read_agent_servers(self, definition: AgentDefinition) -> Iterable[McpServerConfig]:
         """Yield the servers that the definition itself describes."""
         agent, source = definition.name, definition.source
         for entry in definition.mcp_servers:
@@ -248,7 +249,7 @@ class McpServers:
             matching = [
                 managed for managed in servers if matches_mcp_server_pattern(entry, managed.server.name)
             ]
-            if self._list_relayed_tool_names(entry):
+            if self._list_driving_program_tool_names(entry):
                 continue
             if any(
                 managed.status == "connected" and (managed.tools or not needs_tools) for managed in matching
@@ -258,7 +259,7 @@ class McpServers:
                 found.append(f"{entry} ({self._explain_missing_server(entry, matching)})")
         return found
 
-    def _list_relayed_tool_names(self, entry: str) -> tuple[str, ...]:
+    def _list_driving_program_tool_names(self, entry: str) -> tuple[str, ...]:
         return tuple(
             name
             for each in self.relayed_servers
@@ -279,10 +280,16 @@ class McpServers:
                 return DISABLED_REASON
         return "no such server is configured; `shoal mcp ls` lists them"
 
-    def _find_push_handler(self, server: McpServerConfig) -> Callable[[str, McpChannelMessage], None] | None:
+    def _find_channel_push_handler(
+        self, server: McpServerConfig
+    ) -> Callable[[str, McpChannelMessage], None] | None:
         """Return the push handler of a session server; an agent's own server has none, whatever its name."""
         channels = self.channels
-        return channels.receive_push if channels is not None and server.name in channels.names else None
+        return (
+            channels.receive_pushed_message
+            if channels is not None and server.name in channels.names
+            else None
+        )
 
     def _start_server(
         self, server: McpServerConfig, on_push: Callable[[str, McpChannelMessage], None] | None = None
@@ -343,7 +350,7 @@ def _create_resource_tools(servers: Callable[[], Sequence[ManagedMcpServer]]) ->
 def _has_pending_tool(names: Sequence[str], servers: Sequence[ManagedMcpServer]) -> bool:
     """Return True if one of the tools may still appear."""
     return any(
-        managed.status == "pending" and f"{name}__".startswith(managed.server.prefix)
+        managed.status == "pending" and f"{name}__".startswith(managed.server.tool_name_prefix)
         for name in names
         for managed in servers
     )
@@ -356,7 +363,9 @@ def _format_missing_servers(definition: AgentDefinition, missing: Sequence[str],
     )
 
 
-def _make_unstarted_status(server: McpServerConfig, status: McpServerState, detail: str) -> McpServerStatus:
+def _make_unstarted_server_status(
+    server: McpServerConfig, status: McpServerState, detail: str
+) -> McpServerStatus:
     return McpServerStatus(
-        name=server.name, status=status, kind=server.kind, origin=server.origin, detail=detail
+        name=server.name, status=status, kind=server.transport_type, origin=server.origin, detail=detail
     )

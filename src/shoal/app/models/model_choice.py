@@ -98,7 +98,7 @@ async def _create_default_model(settings: Settings, clock: Clock, rng: Random) -
 def _create_model(name: str, settings: Settings, clock: Clock, rng: Random) -> Model:
     from shoal.models.catalogue import resolve_model
     from shoal.models.providers import create_model
-    from shoal.models.rate_limiter import RateLimiterRegistry, RetryingModel, RetryPolicy
+    from shoal.models.rate_limiter import ModelRetryPolicy, RateLimiterRegistry, RetryingModel
 
     shoal_settings = settings.own
     model_settings = {key: msgspec.to_builtins(value) for key, value in shoal_settings.models.items()}
@@ -113,7 +113,7 @@ def _create_model(name: str, settings: Settings, clock: Clock, rng: Random) -> M
     model = create_model(provider, card, access, clock=clock)
     if clock not in _limiters:
         _limiters[clock] = RateLimiterRegistry(
-            clock, rng, RetryPolicy(max_outage=shoal_settings.outage_patience)
+            clock, rng, ModelRetryPolicy(max_outage=shoal_settings.outage_patience)
         )
     limiter = _limiters[clock].get_limiter(provider, card.id, base_url=access.base_url or "")
     return RetryingModel(model, limiter, clock)
@@ -169,9 +169,9 @@ def _require_provider_key(provider: str, model: str, access: ProviderAccess) -> 
 
 
 def _build_http_deadlines(provider: str, settings: Settings) -> HttpDeadlines:
-    from shoal.models.providers import get_default_deadlines
+    from shoal.models.providers import get_default_http_deadlines
 
-    defaults = get_default_deadlines(provider)
+    defaults = get_default_http_deadlines(provider)
     total, gap = settings.own.request_deadline, settings.own.stream_gap
     return msgspec.structs.replace(defaults, total=total or defaults.total, gap=gap or defaults.gap)
 

@@ -103,7 +103,7 @@ async def _send_probe_request(model: Model, clock: Clock) -> ModelProbeResult:
         model=card.id,
         answered_as=reply.model,
         streamed=timer.first is not None,
-        called=_has_called_tool(reply),
+        called=_has_called_probe_tool(reply),
         first_seconds=(ended if timer.first is None else timer.first) - started,
         seconds=ended - started,
         usage=reply.usage,
@@ -112,6 +112,6 @@ async def _send_probe_request(model: Model, clock: Clock) -> ModelProbeResult:
     )
 
 
-def _has_called_tool(reply: ModelReply) -> bool:
+def _has_called_probe_tool(reply: ModelReply) -> bool:
     calls = reply.message.tool_uses
     return any(call.name == _REPORT.name and call.input.get("number") == 7 for call in calls)

@@ -75,11 +75,11 @@ def find_overriding_variables(settings: Settings, provider: str) -> tuple[str, .
 
 
 def _is_variable_set_elsewhere(settings: Settings, variable: str) -> bool:
-    variables = {**_merge_user_env(settings), **settings.environ}
+    variables = {**_merge_user_settings_env(settings), **settings.environ}
     return bool(variables.get(variable))
 
 
-def _merge_user_env(settings: Settings) -> dict[str, str]:
+def _merge_user_settings_env(settings: Settings) -> dict[str, str]:
     variables: dict[str, str] = {}
     for document in reversed(settings.documents):
         env = document.raw.get("env")
@@ -115,7 +115,7 @@ async def list_self_hosted_models(settings: Settings) -> list[str]:
 
 
 def save_provider_setup(settings: Settings, setup: ProviderSetup, model: str | None) -> None:
-    """Store the setup. Raises `StoreError` or `SettingsError`."""
+    """Store the setup. Raises `StateFileError` or `SettingsError`."""
     store_provider_credentials(settings.home, setup.provider, setup.variables)
     # Written second: a model without a provider key would only fail.
     if model is not None:

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from shoal.app.definitions.agent_catalog import AgentCatalog, load_agent_catalog, parse_agents_option
 from shoal.app.definitions.plugin_set import load_plugins
-from shoal.app.hooks.hook_sources import read_definition_hooks
+from shoal.app.hooks.hook_sources import read_agent_definition_hooks
 from shoal.app.reports import permission_report
 from shoal.core.agent_definitions import (
     INHERIT_MODEL,
@@ -21,12 +21,12 @@ from shoal.core.agent_definitions import (
     ToolSelection,
     select_definition_tools,
 )
-from shoal.policy.mode_inheritance import narrow_child_mode
+from shoal.policy.mode_inheritance import narrow_child_permission_mode
 
 _DEFAULT = "default"
 
 
-class AgentProperty(Struct, frozen=True, kw_only=True):
+class EffectiveAgentProperty(Struct, frozen=True, kw_only=True):
     """Effective property of an agent and its origin."""
 
     key: str
@@ -34,7 +34,7 @@ class AgentProperty(Struct, frozen=True, kw_only=True):
     origin: str
 
 
-class AgentReport:
+class AgentDefinitionInspector:
     def __init__(
         self,
         cwd: Path,
@@ -59,46 +59,50 @@ class AgentReport:
     def resolve_tools(self, definition: AgentDefinition) -> ToolSelection:
         return select_definition_tools(definition, self.offered)
 
-    def resolve_model(self, definition: AgentDefinition) -> AgentProperty:
+    def resolve_agent_model_property(self, definition: AgentDefinition) -> EffectiveAgentProperty:
         override = self.settings.subagent_model
         if override is not None:
-            return AgentProperty(
+            return EffectiveAgentProperty(
                 key="model", value=override, origin=self.settings.find_setting_origin("subagent_model")
             )
         origin = definition.source.locate_field("model") or _DEFAULT
-        return AgentProperty(key="model", value=definition.model or INHERIT_MODEL, origin=origin)
+        return EffectiveAgentProperty(key="model", value=definition.model or INHERIT_MODEL, origin=origin)
 
-    def iter_properties(self, definition: AgentDefinition) -> Iterator[AgentProperty]:
+    def iter_properties(self, definition: AgentDefinition) -> Iterator[EffectiveAgentProperty]:
         """Yield the properties that every agent has, then those that are set."""
         locate_field = definition.source.locate_field
         tools = self.resolve_tools(definition)
-        yield AgentProperty(
+        yield EffectiveAgentProperty(
             key="tools", value=tools.names, origin=locate_field("tools") or f"{_DEFAULT}: all"
         )
         if tools.only:
-            yield AgentProperty(key="only", value=tools.only, origin=locate_field("tools") or _DEFAULT)
+            yield EffectiveAgentProperty(
+                key="only", value=tools.only, origin=locate_field("tools") or _DEFAULT
+            )
         if definition.disallowed_tools:
             origin = locate_field("disallowed_tools") or _DEFAULT
-            yield AgentProperty(key="disallowedTools", value=definition.disallowed_tools, origin=origin)
+            yield EffectiveAgentProperty(
+                key="disallowedTools", value=definition.disallowed_tools, origin=origin
+            )
         if tools.missing:
-            yield AgentProperty(
+            yield EffectiveAgentProperty(
                 key="missing tools", value=tools.missing, origin=locate_field("tools") or _DEFAULT
             )
-        yield self.resolve_model(definition)
+        yield self.resolve_agent_model_property(definition)
         mode = definition.permission_mode or INHERIT_MODEL
-        yield AgentProperty(
+        yield EffectiveAgentProperty(
             key="permissionMode", value=mode, origin=locate_field("permission_mode") or _DEFAULT
         )
         for key, field in _SHOWN_FIELDS.items():
             if (location := locate_field(field)) is not None:
-                yield AgentProperty(key=key, value=getattr(definition, field), origin=location)
+                yield EffectiveAgentProperty(key=key, value=getattr(definition, field), origin=location)
 
     def build_permission_report(self, definition: AgentDefinition) -> permission_report.PermissionReport:
         """Report the permissions of the agent as a child of the lead."""
         lead = permission_report.build_lead_permission_report(self.settings, self.cwd)
         source, tools = definition.source, self.resolve_tools(definition)
         requested = definition.permission_mode
-        mode = narrow_child_mode(
+        mode = narrow_child_permission_mode(
             lead.mode, requested, person_configured=source.is_trusted, can_bypass=lead.may_skip
         )
         mode_location = source.locate_field("permission_mode")
@@ -138,7 +142,7 @@ class AgentReport:
         for definition in definitions:
             source = definition.source
             location = source.locate_field("hooks") or str(source)
-            for problem in read_definition_hooks(definition, self.settings).problems:
+            for problem in read_agent_definition_hooks(definition, self.settings).problems:
                 hook_path, _, what = problem.removeprefix(f"{location}: ").partition(": ")
                 field = f"{definition.name}.{hook_path}" if source.kind == "flag" else hook_path
                 line = source.lines.get("hooks") or None
@@ -148,7 +152,7 @@ class AgentReport:
 
     def find_hook_warnings(self, definitions: Sequence[AgentDefinition]) -> Iterator[str]:
         for definition in definitions:
-            yield from read_definition_hooks(definition, self.settings).warnings
+            yield from read_agent_definition_hooks(definition, self.settings).warnings
 
 
 _SHOWN_FIELDS = {

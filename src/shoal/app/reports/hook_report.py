@@ -10,10 +10,10 @@ from msgspec import Struct
 from shoal.app.definitions.agent_catalog import load_agent_catalog
 from shoal.app.definitions.agent_trust import is_agent_trusted
 from shoal.app.definitions.plugin_set import load_plugins
-from shoal.app.hooks.hook_sources import load_configured_hooks, read_definition_hooks
+from shoal.app.hooks.hook_sources import load_configured_hooks, read_agent_definition_hooks
 from shoal.app.settings.settings import Settings, load_settings
 from shoal.core.hooks import Hook, HookCallback, HookCommand, HookEvent, HookHttpPost
-from shoal.wire.hook_codec import ParsedHooks, parse_hooks
+from shoal.wire.hook_codec import ParsedHooks, parse_hooks_setting
 
 
 class HookRow(Struct, frozen=True, kw_only=True):
@@ -60,7 +60,9 @@ def build_hook_report(cwd: Path, *, given: str | None = None) -> HookReport:
     for definition in definitions.all():
         if definition.hooks:
             trusted = is_agent_trusted(settings.home, project, definition)
-            add_hook_rows(read_definition_hooks(definition, settings), agent=definition.name, trusted=trusted)
+            add_hook_rows(
+                read_agent_definition_hooks(definition, settings), agent=definition.name, trusted=trusted
+            )
     return HookReport(hooks=tuple(rows), problems=tuple(problems), warnings=tuple(warnings))
 
 
@@ -72,7 +74,7 @@ def make_hook_rows(hooks: Iterable[Hook]) -> tuple[HookRow, ...]:
 def _iter_untrusted_hooks(settings: Settings) -> Iterator[ParsedHooks]:
     for escalation in settings.untrusted_escalations:
         if escalation.keys == ("hooks",):
-            yield parse_hooks(escalation.value, escalation.document.locate_key, settings.environ)
+            yield parse_hooks_setting(escalation.value, escalation.document.locate_key, settings.environ)
 
 
 def _iter_hook_rows(hooks: Iterable[Hook], *, agent: str = "", trusted: bool = True) -> Iterator[HookRow]:
@@ -81,7 +83,7 @@ def _iter_hook_rows(hooks: Iterable[Hook], *, agent: str = "", trusted: bool = T
             event=hook.event,
             matcher=hook.matcher,
             type=_classify_hook(hook),
-            does=_describe_hook(hook),
+            does=_get_hook_command_or_name(hook),
             timeout=hook.seconds,
             background=hook.background,
             rewakes=hook.rewakes,
@@ -101,5 +103,5 @@ def _classify_hook(hook: Hook) -> str:
             return "function"
 
 
-def _describe_hook(hook: Hook) -> str:
+def _get_hook_command_or_name(hook: Hook) -> str:
     return hook.action.command if isinstance(hook.action, HookCommand) else hook.name

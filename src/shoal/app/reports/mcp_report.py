@@ -11,16 +11,16 @@ from msgspec.structs import replace
 
 from shoal.app.definitions.plugin_set import load_plugins
 from shoal.app.mcp.mcp_host import create_mcp_client_context, open_mcp_token_file
-from shoal.app.mcp.mcp_servers import DISABLED_REASON, UNTRUSTED_REASON, McpServers
+from shoal.app.mcp.mcp_servers import DISABLED_REASON, UNTRUSTED_REASON, SessionMcpServers
 from shoal.app.settings.mcp_files import (
     PROJECT_FILE,
     ConfiguredMcpServers,
-    change_mcp_server,
     load_mcp_servers,
+    set_or_remove_mcp_server,
 )
 from shoal.app.settings.settings import Settings, load_settings
 from shoal.app.settings.settings_listing import HIDDEN_VALUE, is_secret_variable_name
-from shoal.backends.guarded_processes import GuardedProcesses
+from shoal.backends.guarded_processes import GuardedProcessLauncher
 from shoal.core.clock import SystemClock
 from shoal.core.errors import MissingPackageExtra, SettingsError
 from shoal.core.mcp_servers import McpHttpConfig, McpServerConfig, McpServerStatus, McpStdioConfig
@@ -59,7 +59,7 @@ class McpServerAdmin:
         hint = f"There are: {names}." if names else "None is: add one with `shoal mcp add`."
         raise SettingsError(f"No MCP server named {name!r} is configured. {hint}")
 
-    def describe_server(self, server: McpServerConfig) -> dict[str, Any]:
+    def describe_server_without_secrets(self, server: McpServerConfig) -> dict[str, Any]:
         """Return its configuration without possible secrets."""
         match server.connection:
             case McpStdioConfig() as program:
@@ -82,7 +82,7 @@ class McpServerAdmin:
                     raise SettingsError(f"The MCP server {server.name} is not started: {reason}.")
             chosen = tuple(server for server, _ in found)
         clock = SystemClock()
-        processes = GuardedProcesses(clock)
+        processes = GuardedProcessLauncher(clock)
         try:
             with tempfile.TemporaryDirectory(prefix="shoal-") as logs:
                 host = create_mcp_client_context(
@@ -94,7 +94,7 @@ class McpServerAdmin:
                     note=lambda _: None,
                 )
                 probed = replace(self.configured, servers=chosen, disabled=(), untrusted=())
-                async with McpServers(
+                async with SessionMcpServers(
                     probed, host, {}, startup_wait=2 * CONNECT_TIMEOUT, is_trusted=lambda _: False
                 ) as servers:
                     await servers.wait_until_ready()
@@ -120,20 +120,20 @@ class McpServerAdmin:
         )
 
     def add_server(self, name: str, given: Mapping[str, Any], *, project: bool) -> tuple[Path, bool]:
-        """Return the file, and whether the server was in it. Raises `SettingsError` and `StoreError`."""
-        path = self._config_path(project=project)
+        """Return the file, and whether the server was in it. Raises `SettingsError` and `StateFileError`."""
+        path = self._get_mcp_config_path(project=project)
         try:
             server = parse_mcp_server(name, given, str(path))
         except InvalidMcpServerConfig as error:
             raise SettingsError(f"The MCP server {name} cannot be added: {error}.") from error
-        return path, change_mcp_server(path, name, server)
+        return path, set_or_remove_mcp_server(path, name, server)
 
     def remove_server(self, name: str, *, project: bool) -> Path | None:
         """Return the file it was in; None if there was none. Raises as `add_server` does."""
-        path = self._config_path(project=project)
-        return path if path.exists() and change_mcp_server(path, name, None) else None
+        path = self._get_mcp_config_path(project=project)
+        return path if path.exists() and set_or_remove_mcp_server(path, name, None) else None
 
-    def _config_path(self, *, project: bool) -> Path:
+    def _get_mcp_config_path(self, *, project: bool) -> Path:
         return self.cwd / PROJECT_FILE if project else self.settings.home / "settings.json"
 
 

@@ -17,7 +17,7 @@ LISTING_TIMEOUT = 2.0
 """Seconds a server has to list its models."""
 
 
-class ProviderRow(Struct, frozen=True, kw_only=True):
+class ModelProviderRow(Struct, frozen=True, kw_only=True):
     name: str
     address: str
     key: str | None
@@ -50,7 +50,7 @@ class ModelReport(Struct, frozen=True, kw_only=True):
     default: str | None
     """Configured model; None if the model is detected."""
     default_origin: str
-    providers: tuple[ProviderRow, ...]
+    providers: tuple[ModelProviderRow, ...]
     models: tuple[ModelRow, ...]
 
 
@@ -67,7 +67,7 @@ async def build_model_report(settings: Settings, *, within: float = LISTING_TIME
     )
 
 
-async def _query_provider_models(name: str, settings: Settings, timeout: float) -> ProviderRow:
+async def _query_provider_models(name: str, settings: Settings, timeout: float) -> ModelProviderRow:
     from shoal.models.providers import PROVIDERS, list_ollama_models, list_provider_models
 
     definition, access = PROVIDERS[name], build_provider_access(name, settings)
@@ -79,7 +79,7 @@ async def _query_provider_models(name: str, settings: Settings, timeout: float) 
         is_usable = offered is not None
     elif is_usable:
         offered = await list_provider_models(name, access, timeout=timeout)
-    return ProviderRow(
+    return ModelProviderRow(
         name=name,
         address=access.base_url or definition.base_url,
         key=" and ".join(keys) or None,
@@ -89,14 +89,16 @@ async def _query_provider_models(name: str, settings: Settings, timeout: float) 
     )
 
 
-def _iter_model_rows(settings: Settings, providers: Sequence[ProviderRow]) -> Iterator[ModelRow]:
-    from shoal.models.catalogue import get_model_aliases, list_known_models
+def _iter_model_rows(settings: Settings, providers: Sequence[ModelProviderRow]) -> Iterator[ModelRow]:
+    from shoal.models.catalogue import get_model_aliases, list_catalogue_model_ids
 
     custom_models = dict(_iter_custom_models(settings))
     chosen = _resolve_model_card(settings.model, settings)
     for row in providers:
         custom_names = [name for name, provider in custom_models.items() if provider == row.name]
-        names = dict.fromkeys((*list_known_models(row.name), *custom_names, *_select_listed_models(row)))
+        names = dict.fromkeys(
+            (*list_catalogue_model_ids(row.name), *custom_names, *_list_custom_server_models(row))
+        )
         if chosen is not None and chosen.provider.removesuffix("-responses") == row.name:
             names |= {chosen.id: None}
         aliases: dict[str, tuple[str, ...]] = {}
@@ -109,7 +111,7 @@ def _iter_model_rows(settings: Settings, providers: Sequence[ProviderRow]) -> It
                 yield _make_model_row(card, row, aliases.get(name, ()), is_default=is_default)
 
 
-def _select_listed_models(row: ProviderRow) -> tuple[str, ...]:
+def _list_custom_server_models(row: ModelProviderRow) -> tuple[str, ...]:
     """Return all models of a custom server, and none of a hosted provider, which has hundreds of others."""
     from shoal.models.providers import PROVIDERS
 
@@ -118,7 +120,7 @@ def _select_listed_models(row: ProviderRow) -> tuple[str, ...]:
 
 
 def _make_model_row(
-    card: ModelCard, provider: ProviderRow, aliases: tuple[str, ...], *, is_default: bool
+    card: ModelCard, provider: ModelProviderRow, aliases: tuple[str, ...], *, is_default: bool
 ) -> ModelRow:
     price = card.price
     return ModelRow(

@@ -92,15 +92,15 @@ def _make_plugin_row(plugin: Plugin, state: str, catalog: AgentCatalog | None) -
         version=plugin.version,
         description=plugin.description,
         agents=tuple(agents),
-        skills=tuple(_list_component_names(plugin.skills, "*/SKILL.md", prefix, by_directory=True)),
-        commands=tuple(_list_component_names(plugin.commands, "**/*.md", prefix)),
+        skills=tuple(_list_plugin_component_names(plugin.skills, "*/SKILL.md", prefix, by_directory=True)),
+        commands=tuple(_list_plugin_component_names(plugin.commands, "**/*.md", prefix)),
         hooks=() if plugin.hooks is None else tuple(plugin.hooks.raw),
         mcp_servers=() if plugin.servers is None else tuple(prefix + name for name in plugin.servers.raw),
         problems=tuple(map(str, plugin.faults)),
     )
 
 
-def _list_component_names(
+def _list_plugin_component_names(
     directories: Sequence[Path], pattern: str, prefix: str, *, by_directory: bool = False
 ) -> Iterator[str]:
     for directory in directories:

@@ -28,7 +28,7 @@ _STDERR_TAIL_CHARS = 2_000
 _POLL_SECONDS = 0.2
 
 
-class RunFlags(Struct, frozen=True, kw_only=True):
+class BackgroundRunFlags(Struct, frozen=True, kw_only=True):
     """Limits of the user for every run started here; a program that requests a run cannot raise them."""
 
     model: str | None = None
@@ -85,11 +85,18 @@ class BackgroundRunResult(Struct, frozen=True, kw_only=True):
     detail: str = ""
 
 
-class BackgroundRuns:
+class BackgroundRunManager:
     """Processes started here. `directory` holds the output of each."""
 
     def __init__(
-        self, home: Path, directory: Path, *, cwd: Path, flags: RunFlags, ids: IdGenerator, clock: Clock
+        self,
+        home: Path,
+        directory: Path,
+        *,
+        cwd: Path,
+        flags: BackgroundRunFlags,
+        ids: IdGenerator,
+        clock: Clock,
     ) -> None:
         self._home = home
         self._directory = directory
@@ -115,13 +122,15 @@ class BackgroundRuns:
     def is_running(self, id_: str) -> bool | None:
         """Return True while it runs; None if it was not started here."""
         process = self._processes.get(id_)
-        return _is_locked(self._get_file_path(id_, "out")) if process is None else process.poll() is None
+        return (
+            _is_locked(self._get_output_file_path(id_, "out")) if process is None else process.poll() is None
+        )
 
     def read_stderr_tail(self, id_: str) -> str:
         """Return the end of its standard error."""
         try:
             return (
-                self._get_file_path(id_, "err")
+                self._get_output_file_path(id_, "err")
                 .read_text(encoding="utf-8", errors="replace")[-_STDERR_TAIL_CHARS:]
                 .strip()
             )
@@ -163,7 +172,7 @@ class BackgroundRuns:
             return BackgroundRunResult(
                 id=id_, state="running", detail="It is still at work. Ask again later."
             )
-        output = self._read_output(id_)
+        output = self._read_run_output(id_)
         text = output.get("result")
         cost = output.get("total_cost_usd")
         return BackgroundRunResult(
@@ -195,11 +204,11 @@ class BackgroundRuns:
         if running >= self.flags.max_concurrent:
             raise AgentRequestRefused(f"{running} runs are at work already, and no more are started at once.")
         make_private_directory(self._directory)
-        self._get_file_path(id_, "prompt").write_text(prompt, encoding="utf-8")
+        self._get_output_file_path(id_, "prompt").write_text(prompt, encoding="utf-8")
         with (
-            self._get_file_path(id_, "prompt").open("rb") as stdin,
-            self._get_file_path(id_, "out").open("wb") as stdout,
-            self._get_file_path(id_, "err").open("wb") as stderr,
+            self._get_output_file_path(id_, "prompt").open("rb") as stdin,
+            self._get_output_file_path(id_, "out").open("wb") as stdout,
+            self._get_output_file_path(id_, "err").open("wb") as stderr,
         ):
             # The child inherits the lock, so it is held until the child ends, even if this process ends
             # first.
@@ -218,26 +227,26 @@ class BackgroundRuns:
         try:
             return find_run(self._home, id_)
         except SessionNotFound:
-            if id_ in self._processes or self._get_file_path(id_, "out").exists():
+            if id_ in self._processes or self._get_output_file_path(id_, "out").exists():
                 return None
             raise
 
     def _classify_run_end(self, id_: str, code: int | None) -> str:
         if code is not None:
             return "done" if code == 0 else "failed"
-        output = self._read_output(id_)
+        output = self._read_run_output(id_)
         if not output:
             return "died"
         return "failed" if output.get("is_error") else "done"
 
-    def _read_output(self, id_: str) -> dict[str, Any]:
+    def _read_run_output(self, id_: str) -> dict[str, Any]:
         try:
-            output = msgspec.json.decode(self._get_file_path(id_, "out").read_bytes())
+            output = msgspec.json.decode(self._get_output_file_path(id_, "out").read_bytes())
         except (OSError, msgspec.DecodeError):
             return {}
         return output if isinstance(output, dict) else {}
 
-    def _get_file_path(self, id_: str, suffix: str) -> Path:
+    def _get_output_file_path(self, id_: str, suffix: str) -> Path:
         if "/" in id_ or id_.startswith("."):
             raise SessionNotFound(f"{id_!r} names no run.", path=self._directory)
         return self._directory / f"{SessionId(id_)}.{suffix}"

@@ -8,11 +8,15 @@ from pathlib import Path
 from shoal.app.run_access.run_handle import RunHandle
 from shoal.core.errors import SessionNotFound
 from shoal.core.ids import LEAD_ID, AgentId
-from shoal.stores.files.home_paths import get_subagent_path, get_subagents_directory, get_transcript_path
+from shoal.stores.files.home_paths import (
+    get_subagent_transcript_path,
+    get_subagent_transcripts_directory,
+    get_transcript_path,
+)
 from shoal.stores.files.session_files import find_session_transcript
 
 
-def find_conversation_path(run: RunHandle, cwd: str, agent: AgentId) -> Path:
+def find_agent_transcript_path(run: RunHandle, cwd: str, agent: AgentId) -> Path:
     """Return the path. `cwd` is the start directory of the run. The file exists once there is a message."""
     path = get_transcript_path(run.home, cwd, run.session)
     if not path.exists():
@@ -20,4 +24,4 @@ def find_conversation_path(run: RunHandle, cwd: str, agent: AgentId) -> Path:
             path = find_session_transcript(run.home, run.session)
     if agent == LEAD_ID:
         return path
-    return get_subagent_path(get_subagents_directory(path), agent)
+    return get_subagent_transcript_path(get_subagent_transcripts_directory(path), agent)

@@ -46,7 +46,7 @@ def _iter_run_questions(home: Path, directory: Path, clock: Clock) -> Iterator[P
 
 
 def find_pending_question(questions: tuple[PendingQuestion, ...], start: str, home: Path) -> PendingQuestion:
-    """Return the question with this id or unique id prefix. Raises `StoreError`."""
+    """Return the question with this id or unique id prefix. Raises `StateFileError`."""
     found = [row for row in questions if row.question.id.startswith(start)]
     if len(found) == 1:
         return found[0]
@@ -65,7 +65,7 @@ def find_interrupted_question(home: Path, start: str, clock: Clock) -> PendingQu
     for path in (home / "shoal" / "runs").glob(f"*/questions/{escape(start)}*.json"):
         store, session = QuestionFiles(path.parent), SessionId(path.parent.parent.name)
         question = None if "." in path.stem else store.get(path.stem)
-        if isinstance(question, PermissionQuestion) and store.is_orphaned(question):
+        if isinstance(question, PermissionQuestion) and store.is_question_orphaned(question):
             seconds = max(0, (clock.now() - store.get_asked_time(question)) // 1000)
             live = is_session_running(home, session)
             found.append(
@@ -77,14 +77,14 @@ def find_interrupted_question(home: Path, start: str, clock: Clock) -> PendingQu
 
 
 def submit_late_answer(pending: PendingQuestion, answer: Answer) -> None:
-    """Submit a late answer. Raises `StoreError` if the run has ended, for a no, and after an earlier yes."""
+    """Submit a late answer. Raises `StateFileError` if the run has ended, for a no, or after a yes."""
     if not pending.live:
         raise create_run_ended_error(pending.session, pending.directory)
-    QuestionFiles(pending.directory).store_late_answer(pending.question.id, answer)
+    QuestionFiles(pending.directory).store_late_permission(pending.question.id, answer)
 
 
 def submit_question_answer(pending: PendingQuestion, answer: Answer) -> bool:
-    """Submit an answer; return False if another came first. Raises `StoreError` if nobody waits for it."""
+    """Submit an answer; return False if it is not the first. Raises `StateFileError` if nobody waits."""
     if not pending.live:
         raise create_run_ended_error(pending.session, pending.directory)
     return QuestionFiles(pending.directory).answer(pending.question.id, answer)

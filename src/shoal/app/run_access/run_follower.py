@@ -37,7 +37,7 @@ class RunFollower:
 
     async def __aenter__(self) -> RunFollower:
         await self._tasks.__aenter__()
-        await self._catch_up()
+        await self._apply_new_journal_events()
         self._follow_task = self._tasks.create_task(self._follow_journal())
         return self
 
@@ -51,7 +51,7 @@ class RunFollower:
         """True if nothing more comes, unless the run is resumed."""
         return not self.is_live or self.view.run.ended
 
-    async def iter_deltas(self, since: int = 0) -> AsyncIterator[ViewDelta]:
+    async def iter_view_deltas(self, since: int = 0) -> AsyncIterator[ViewDelta]:
         """Yield the changes since an offset, then every later change; one delta bundles simultaneous changes.
 
         The first delta comes at once, even without a change, because it tells whether the run is live.
@@ -60,7 +60,7 @@ class RunFollower:
         while True:
             change_event = self._change_event
             if self.view.offset > since or was_live != self.is_live:
-                delta = replace(self.view.delta_since(since), live=self.is_live)
+                delta = replace(self.view.get_delta_since(since), live=self.is_live)
                 since, was_live = delta.offset, delta.live
                 yield delta
                 await self._clock.sleep(DELTA_INTERVAL)
@@ -73,11 +73,11 @@ class RunFollower:
             while True:
                 await self._journal_changed.wait()
                 self._journal_changed.clear()
-                await self._catch_up()
+                await self._apply_new_journal_events()
         finally:
             watch.close()
 
-    async def _catch_up(self) -> None:
+    async def _apply_new_journal_events(self) -> None:
         before = self.view.offset, self.is_live
         # Read before the journal: what the last writer wrote before it ended is still read below.
         self.is_live = self.run.is_live

@@ -119,7 +119,7 @@ def find_run(home: Path, name: str) -> RunHandle:
     return RunHandle(session=SessionId(found[0]), home=home)
 
 
-def find_latest_run(home: Path, cwd: Path, name: str | None = None) -> RunHandle | None:
+def find_named_or_latest_run(home: Path, cwd: Path, name: str | None = None) -> RunHandle | None:
     """Return the run of that name, or the latest one started in this directory; None if there is none."""
     if name is not None:
         return find_run(home, name)
@@ -199,7 +199,7 @@ async def watch_run_events(run: RunHandle, clock: Clock) -> AsyncIterator[TimedE
         except StateFileError:
             break
         async with client:
-            subscription = _RunSubscription(offset, clock)
+            subscription = _RunEventSubscription(offset, clock)
             async for event in subscription.iter_events(client, run):
                 yield event
         if subscription.ended:
@@ -211,7 +211,7 @@ async def watch_run_events(run: RunHandle, clock: Clock) -> AsyncIterator[TimedE
         yield TimedEvent(at=recorded.at, event=recorded.event)
 
 
-class _RunSubscription:
+class _RunEventSubscription:
     """Events received over one connection, and the journal offset after them."""
 
     def __init__(self, offset: int, clock: Clock) -> None:

@@ -15,7 +15,7 @@ GRACE_SECONDS = 10.0
 """Seconds from SIGTERM to SIGKILL, and from SIGKILL to giving up."""
 
 
-async def end_run(run: RunHandle) -> None:
+async def stop_or_kill_run(run: RunHandle) -> None:
     """Stop a run: one that answers ends by itself, in its own time; any other is terminated.
 
     Raises a `ShoalError` if it has already ended or cannot be stopped from here.

@@ -15,7 +15,7 @@ _ID_CHARS = 8
 _MAX_LISTED = 10
 
 
-class SessionMessenger:
+class CrossSessionMessenger:
     def __init__(self, home: Path) -> None:
         self._home = home
 
@@ -26,7 +26,7 @@ class SessionMessenger:
                 "bridge: reaches sessions on other machines, and no bridge to one is configured. "
                 "uds:SESSION reaches a session of this machine."
             )
-        run = self._find_recipient(to.removeprefix(OTHER_SESSION_PREFIX), sender)
+        run = self._find_recipient_session(to.removeprefix(OTHER_SESSION_PREFIX), sender)
         relay = RelayAgentMessageCommand(
             sender=f"{sender.name}@{sender.session[:_ID_CHARS]}", text=text, summary=summary
         )
@@ -36,7 +36,7 @@ class SessionMessenger:
             raise AgentRequestRefused(f"The session {run.session} was not reached: {error}") from error
         return MessageDeliveryReceipt(to=LEAD_ID, name=f"The lead of session {run.session}", how="queued")
 
-    def _find_recipient(self, name: str, sender: AgentIdentity) -> RunHandle:
+    def _find_recipient_session(self, name: str, sender: AgentIdentity) -> RunHandle:
         if name and sender.session.startswith(name):
             raise AgentRequestRefused("That is your own session: write to `lead` to reach its lead.")
         live = [run for run in list_all_live_runs(self._home) if run.session != sender.session]

@@ -33,10 +33,10 @@ def describe_agent_activity(event: Event, calls: dict[str, str], previous: str) 
         case QuestionAnswered():
             return next(reversed(calls.values()), "thinking")
         case _:
-            return _describe_event(event) or previous
+            return _describe_activity_from_event(event) or previous
 
 
-def _describe_event(event: Event) -> str | None:
+def _describe_activity_from_event(event: Event) -> str | None:
     match event:
         case TextStreamed(kind="text"):
             return "answering"
@@ -45,9 +45,9 @@ def _describe_event(event: Event) -> str | None:
         case ModelRequestSent() | TextStreamed():
             return "thinking"
         case PartialReplyDiscarded(reason=reason, retry_in=retry_delay):
-            return _describe_retry(retry_delay, reason)
+            return _describe_model_retry(retry_delay, reason)
         case ModelRequestFailed(reason=reason, retry_in=retry_delay) if retry_delay is not None:
-            return _describe_retry(retry_delay, reason)
+            return _describe_model_retry(retry_delay, reason)
         case QuestionAsked():
             return "waiting for your answer"
         case RunFinished():
@@ -56,5 +56,5 @@ def _describe_event(event: Event) -> str | None:
             return None
 
 
-def _describe_retry(delay: float, reason: str) -> str:
+def _describe_model_retry(delay: float, reason: str) -> str:
     return f"asking again in {format_duration(delay)}: {to_one_line(reason)}"

@@ -54,7 +54,7 @@ class AgentStatus:
         self.priced = True
         self.question: Question | None = None
         self.completion: AgentResult | None = None
-        self.is_working = _starts_working(facts)
+        self.is_working = _is_working_from_start(facts)
         self.is_gone = False
         """True if the process ended without an end event of this agent."""
         self._calls: dict[str, str] = {}
@@ -108,7 +108,7 @@ class AgentStatus:
         # A message of the user is not a call, and programs know the agent by the call that first started it.
         self.start_event = replace(facts, call=facts.call or self.starting_call)
         self.background, self.completion, self.is_gone = facts.background, None, False
-        self.is_working = _starts_working(facts)
+        self.is_working = _is_working_from_start(facts)
         self.since = self.last_event_at = at
 
     def apply_event(self, event: Event, at: float) -> None:
@@ -188,14 +188,14 @@ class AgentStatusTable:
                 if not status.is_gone:
                     status.is_working, status.activity = False, ""
 
-    def iter_children(self) -> Iterator[AgentStatus]:
+    def iter_agents_except_lead(self) -> Iterator[AgentStatus]:
         return (each for each in self.all.values() if each.agent != LEAD_ID)
 
     def list_working_agents(self) -> list[AgentStatus]:
         """Return all working agents except the lead."""
-        return [each for each in self.iter_children() if each.is_live]
+        return [each for each in self.iter_agents_except_lead() if each.is_live]
 
-    def iter_tree(self) -> Iterator[AgentStatus]:
+    def iter_agents_in_tree_order(self) -> Iterator[AgentStatus]:
         """Yield the agents, each after its parent."""
         by_parent: dict[AgentId | None, list[AgentStatus]] = {}
         for status in self.all.values():
@@ -213,7 +213,7 @@ class AgentStatusTable:
         return str(agent) if status is None else status.display_name
 
 
-def _starts_working(facts: AgentStarted | None) -> bool:
+def _is_working_from_start(facts: AgentStarted | None) -> bool:
     """Return False for a member, which reports itself when it has work."""
     return facts is not None and not facts.team
 

@@ -6,7 +6,7 @@ from typing import TypeAlias
 
 from msgspec import Struct
 
-from shoal.app.run_view.change_table import ChangeTable
+from shoal.app.run_view.change_table import ChangeTrackingTable
 from shoal.app.run_view.view_rows import CostRow, SpendPoint
 from shoal.core.events import ModelRequestSettled
 from shoal.core.usage import CostTotals
@@ -31,8 +31,8 @@ _Key: TypeAlias = tuple[str, str, str, str]
 
 class CostTable:
     def __init__(self) -> None:
-        self.rows: ChangeTable[_Key, CostRow] = ChangeTable()
-        self.points: ChangeTable[int, SpendPoint] = ChangeTable()
+        self.rows: ChangeTrackingTable[_Key, CostRow] = ChangeTrackingTable()
+        self.points: ChangeTrackingTable[int, SpendPoint] = ChangeTrackingTable()
         self._spent: dict[_Key, CostTotals] = {}
         self._span = INITIAL_SPAN_MS
         self.usd = 0.0
@@ -60,7 +60,7 @@ class CostTable:
             self._merge_spend_points(offset)
 
     def _merge_spend_points(self, offset: int) -> None:
-        points, self.points = self.points, ChangeTable()
+        points, self.points = self.points, ChangeTrackingTable()
         self._span *= 2
         for point in points.values():
             start = point.at - point.at % self._span

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from shoal.app.run_view.bounded_table import BoundedTable
+from shoal.app.run_view.bounded_table import BoundedChangeTrackingTable
 from shoal.app.run_view.view_rows import MailRow
 from shoal.core.compact_id_set import CompactIdSet
 from shoal.core.events import MailPosted, MailTaken
@@ -18,7 +18,7 @@ def make_mail_row_key(team: str, to: str, mail: str) -> str:
     return f"{team}\n{to}\n{mail}"
 
 
-class MailTable(BoundedTable[MailRow]):
+class MailTable(BoundedChangeTrackingTable[MailRow]):
     """Mail keyed by inbox: messages of other programs may have the same id in several inboxes."""
 
     def __init__(self, max_rows: int = MAX_ROWS) -> None:

@@ -40,11 +40,11 @@ def _describe_mail_body(body: MailBody) -> str:
         case IdleNotificationMail() as idle:
             return _describe_idle_notice(idle)
         case ShutdownRequestMail(reason=reason):
-            return f"(asks to shut down{_format_reason(reason)})"
+            return f"(asks to shut down{_format_failure_reason(reason)})"
         case ShutdownApprovedMail():
             return "(shuts down)"
         case ShutdownRejectedMail(reason=reason):
-            return f"(does not shut down{_format_reason(reason)})"
+            return f"(does not shut down{_format_failure_reason(reason)})"
         case approval:
             return _describe_approval_mail(approval)
 
@@ -56,14 +56,14 @@ def _describe_approval_mail(
         case PermissionRequestMail(tool_name=tool, description=description):
             return f"(asks to run {tool}: {description})"
         case PermissionResponseMail(subtype=outcome, error=error):
-            return "(allowed)" if outcome == "success" else f"(not allowed{_format_reason(error)})"
+            return "(allowed)" if outcome == "success" else f"(not allowed{_format_failure_reason(error)})"
         case PlanApprovalRequestMail(plan_content=plan):
             return f"(presents a plan)\n{plan}"
         case PlanApprovalResponseMail(approved=approved, feedback=feedback):
             return (
                 "(the plan is approved)"
                 if approved
-                else f"(the plan is not approved{_format_reason(feedback)})"
+                else f"(the plan is not approved{_format_failure_reason(feedback)})"
             )
 
 
@@ -71,11 +71,11 @@ def _describe_idle_notice(body: IdleNotificationMail) -> str:
     reason = (
         ""
         if body.idle_reason == "available"
-        else f", {body.idle_reason}{_format_reason(body.failure_reason)}"
+        else f", {body.idle_reason}{_format_failure_reason(body.failure_reason)}"
     )
     completed = f", task #{body.completed_task_id} done" if body.completed_task_id else ""
     return f"(is idle{reason}{completed})\n{body.result or ''}".rstrip()
 
 
-def _format_reason(reason: str | None) -> str:
+def _format_failure_reason(reason: str | None) -> str:
     return f": {reason}" if reason else ""

@@ -12,12 +12,12 @@ from typing import Any
 from msgspec.structs import replace
 
 from shoal.app.run_view.agent_status import AgentStatus, AgentStatusTable
-from shoal.app.run_view.bounded_table import BoundedTable
-from shoal.app.run_view.change_table import ChangeTable
+from shoal.app.run_view.bounded_table import BoundedChangeTrackingTable
+from shoal.app.run_view.change_table import ChangeTrackingTable
 from shoal.app.run_view.cost_table import CostAttribution, CostTable
 from shoal.app.run_view.mail_table import MailTable
 from shoal.app.run_view.task_table import TaskTable
-from shoal.app.run_view.view_rows import AgentRow, NoteRow, QuestionRow, RunRow, TaskRow, ViewDelta
+from shoal.app.run_view.view_rows import AgentRow, NoteRow, QuestionRow, RunSummaryRow, TaskRow, ViewDelta
 from shoal.core.events import (
     PREVIEW_LENGTH,
     AgentEnded,
@@ -49,16 +49,16 @@ MAX_NOTES = MAX_QUESTIONS = 1_000
 
 class RunView:
     def __init__(self) -> None:
-        self.run = RunRow()
+        self.run = RunSummaryRow()
         self.statuses = AgentStatusTable()
         self.tasks = TaskTable()
         self.mail = MailTable()
-        self.questions: BoundedTable[QuestionRow] = BoundedTable(MAX_QUESTIONS)
+        self.questions: BoundedChangeTrackingTable[QuestionRow] = BoundedChangeTrackingTable(MAX_QUESTIONS)
         self.costs = CostTable()
-        self.notes: ChangeTable[int, NoteRow] = ChangeTable()
+        self.notes: ChangeTrackingTable[int, NoteRow] = ChangeTrackingTable()
         self.offset = 0
         """Offset of the next event."""
-        self._agents: ChangeTable[AgentId, AgentStatus] = ChangeTable()
+        self._agents: ChangeTrackingTable[AgentId, AgentStatus] = ChangeTrackingTable()
         self._names: dict[str, AgentId] = {"lead": LEAD_ID, LEAD_NAME: LEAD_ID}
         self._job_agents: dict[AgentId, list[AgentStatus]] = {}
         """Agents started for one job, by parent."""
@@ -84,18 +84,18 @@ class RunView:
 
     def mark_run_lost(self) -> None:
         """Mark the run as lost: no process works on it."""
-        self._touch_live_agents(self.offset)
+        self._mark_live_agents_changed(self.offset)
         self.statuses.mark_agents_lost()
-        self._withdraw_questions(self.offset)
+        self._close_open_questions(self.offset)
         self.offset += 1
 
     # Queries of the surfaces
 
-    def iter_agents(self) -> Iterator[AgentRow]:
+    def iter_agent_rows(self) -> Iterator[AgentRow]:
         """Yield the agents, each after its parent."""
-        return (self._make_agent_row(each) for each in self.statuses.iter_tree())
+        return (self._make_agent_row(each) for each in self.statuses.iter_agents_in_tree_order())
 
-    def find_agent(self, agent: AgentId) -> AgentRow | None:
+    def find_agent_row(self, agent: AgentId) -> AgentRow | None:
         status = self.statuses.all.get(agent)
         return None if status is None else self._make_agent_row(status)
 
@@ -103,7 +103,7 @@ class RunView:
         """Return the open questions, the oldest first."""
         return [row for row in self.questions.values() if not row.answered]
 
-    def delta_since(self, offset: int) -> ViewDelta:
+    def get_delta_since(self, offset: int) -> ViewDelta:
         """Return the changes by events at or after the offset."""
         return ViewDelta(
             since=offset,
@@ -136,23 +136,23 @@ class RunView:
                 self.mail.apply_event(event, at, offset)
             case _:
                 self._apply_agent_event(event, at, offset)
-        self._apply_run_event(event, at, offset)
+        self._update_run_row(event, at, offset)
 
-    def _touch_live_agents(self, offset: int) -> None:
+    def _mark_live_agents_changed(self, offset: int) -> None:
         """Mark the agents as changed that count as gone when no process works on the run."""
         for status in self.statuses.all.values():
             if status.is_live:
                 self._agents.mark_row_changed(status.agent, offset)
 
-    def _withdraw_questions(self, offset: int) -> None:
+    def _close_open_questions(self, offset: int) -> None:
         """Close the questions of a lost run. The next process of the run may still journal an answer."""
         for row in self.list_open_questions():
             self.questions.put_row(row.id, replace(row, answered=self._at), offset, is_settled=True)
 
     def _apply_agent_event(self, event: Event, at: int, offset: int) -> None:
         if isinstance(event, SessionStarted | SessionEnded):
-            self._touch_live_agents(offset)
-            self._withdraw_questions(offset)
+            self._mark_live_agents_changed(offset)
+            self._close_open_questions(offset)
         status = self.statuses.apply_event(event, at / 1000)
         if event.agent in self._agents:
             self._agents.mark_row_changed(event.agent, offset)
@@ -160,7 +160,7 @@ class RunView:
             self._agents.put(event.agent, status, offset)
         match event:
             case AgentStarted() | AgentMovedToBackground() | AgentEnded():
-                self._register_and_update_parent(event, status, offset)
+                self._register_agent_mark_parent_changed(event, status, offset)
             case QuestionAsked(question=question):
                 name = self.get_agent_name(event.agent)
                 row = QuestionRow(id=question.id, agent=event.agent, name=name, asked=at, question=question)
@@ -173,9 +173,9 @@ class RunView:
             case ModelRequestSettled():
                 self._add_request_cost(event, at, offset)
             case _:
-                self._note_event(event, at, offset)
+                self._add_note_for_event(event, at, offset)
 
-    def _register_and_update_parent(
+    def _register_agent_mark_parent_changed(
         self, event: AgentStarted | AgentMovedToBackground | AgentEnded, status: AgentStatus, offset: int
     ) -> None:
         """Register a started agent. Mark its parent as changed: it may wait for other agents now."""
@@ -198,7 +198,7 @@ class RunView:
         if task is not None:
             self.tasks.add_task_cost(task, event.cost_usd or 0.0, event.usage.total_tokens, offset)
 
-    def _note_event(self, event: Event, at: int, offset: int) -> None:
+    def _add_note_for_event(self, event: Event, at: int, offset: int) -> None:
         match event:
             case NoteAdded(text=text) if not self.statuses.is_repeated_note(event):
                 self._add_note(event.agent, "note", text, at, offset)
@@ -234,7 +234,7 @@ class RunView:
             if (agent := self.find_agent_by_name(name)) is not None:
                 self._agents.mark_row_changed(agent, offset)
 
-    def _apply_run_event(self, event: Event, at: int, offset: int) -> None:
+    def _update_run_row(self, event: Event, at: int, offset: int) -> None:
         run = self.run
         match event:
             case SessionStarted():
@@ -299,19 +299,19 @@ class RunView:
         jobs = self._job_agents.get(status.agent, ())
         waited = [each.display_name for each in jobs if each.is_live and not each.background]
         return tuple(
-            dict.fromkeys((*self.tasks.list_blocking_owners(name, _find_board_name(status)), *waited))
+            dict.fromkeys((*self.tasks.list_blocking_owners(name, _find_team_board_name(status)), *waited))
         )
 
     def _find_current_task(self, status: AgentStatus) -> TaskRow | None:
-        return self.tasks.find_current_task(self.get_agent_name(status.agent), _find_board_name(status))
+        return self.tasks.find_current_task(self.get_agent_name(status.agent), _find_team_board_name(status))
 
 
-def _find_board_name(status: AgentStatus) -> str:
+def _find_team_board_name(status: AgentStatus) -> str:
     """Return the team's board for a member, whose name is unique only there; else "", any board."""
     return "" if status.start_event is None else status.start_event.team
 
 
-def _start_run_row(run: RunRow, event: SessionStarted, at: int) -> RunRow:
+def _start_run_row(run: RunSummaryRow, event: SessionStarted, at: int) -> RunSummaryRow:
     return replace(
         run,
         session=event.session,
@@ -326,7 +326,7 @@ def _start_run_row(run: RunRow, event: SessionStarted, at: int) -> RunRow:
     )
 
 
-def _list_changed_rows(table: ChangeTable[Any, Any], offset: int) -> tuple[Any, ...]:
+def _list_changed_rows(table: ChangeTrackingTable[Any, Any], offset: int) -> tuple[Any, ...]:
     return tuple(table.get_row(key) for key in table.list_keys_changed_since(offset))
 
 

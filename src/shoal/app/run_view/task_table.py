@@ -7,7 +7,7 @@ from typing import TypeAlias
 
 from msgspec.structs import replace
 
-from shoal.app.run_view.change_table import ChangeTable
+from shoal.app.run_view.change_table import ChangeTrackingTable
 from shoal.app.run_view.view_rows import TaskRow
 from shoal.core.events import TaskChanged
 from shoal.core.names import LEAD_NAME
@@ -22,7 +22,7 @@ _Key: TypeAlias = tuple[str, str]
 
 class TaskTable:
     def __init__(self) -> None:
-        self._table: ChangeTable[_Key, TaskRow] = ChangeTable()
+        self._table: ChangeTrackingTable[_Key, TaskRow] = ChangeTrackingTable()
         self._in_progress: dict[str, dict[_Key, None]] = {}
         """Tasks in progress by owner, in the order of their start."""
         self._owned: dict[str, set[_Key]] = {}

@@ -7,7 +7,7 @@ from msgspec import Struct
 from shoal.core.questions import Answer, Question
 
 
-class RunRow(Struct, frozen=True, kw_only=True):
+class RunSummaryRow(Struct, frozen=True, kw_only=True):
     session: str = ""
     cwd: str = ""
     model: str = ""
@@ -153,7 +153,7 @@ class ViewDelta(Struct, frozen=True, kw_only=True):
     """Time of the last event in it."""
     live: bool = False
     """True if a process works on the run."""
-    run: RunRow | None = None
+    run: RunSummaryRow | None = None
     agents: tuple[AgentRow, ...] = ()
     tasks: tuple[TaskRow, ...] = ()
     letters: tuple[MailRow, ...] = ()

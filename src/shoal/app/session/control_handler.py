@@ -10,7 +10,7 @@ from shoal.core.errors import AgentRequestRefused
 from shoal.wire.control_codec import (
     InterruptTurnCommand,
     ListAgentsCommand,
-    MoveToBackgroundCommand,
+    MoveAgentsToBackgroundCommand,
     RelayAgentMessageCommand,
     RunControlCommand,
     SendUserTextCommand,
@@ -18,9 +18,9 @@ from shoal.wire.control_codec import (
     SetModelCommand,
     SetPermissionModeCommand,
     ShutDownMemberCommand,
+    StopAgentOrShellCommand,
     StopAgentsCommand,
     StopRunCommand,
-    StopTaskCommand,
 )
 
 if TYPE_CHECKING:
@@ -33,9 +33,9 @@ PERSON_ENDED_REASON = "the person ends it"
 async def handle_control_command(session: Session, command: RunControlCommand) -> Any:
     match command:
         case (
-            StopTaskCommand()
+            StopAgentOrShellCommand()
             | StopAgentsCommand()
-            | MoveToBackgroundCommand()
+            | MoveAgentsToBackgroundCommand()
             | ListAgentsCommand()
             | SendUserTextCommand()
         ):
@@ -43,7 +43,7 @@ async def handle_control_command(session: Session, command: RunControlCommand) -
         case ShutDownMemberCommand(name=name, reason=reason):
             return await _shut_down_member(session, name, reason)
         case RelayAgentMessageCommand(sender=sender, text=text, summary=summary):
-            session.relay_message(sender, text, summary)
+            session.queue_message_from_other_session(sender, text, summary)
             return {"queued": True}
         case InterruptTurnCommand(task_id=name):
             from shoal.app.session.session_changes import interrupt_agent
@@ -75,18 +75,18 @@ async def _shut_down_member(session: Session, name: str, reason: str) -> Any:
 
 async def _handle_agent_command(
     session: Session,
-    command: StopTaskCommand
+    command: StopAgentOrShellCommand
     | StopAgentsCommand
-    | MoveToBackgroundCommand
+    | MoveAgentsToBackgroundCommand
     | ListAgentsCommand
     | SendUserTextCommand,
 ) -> Any:
     match command:
-        case StopTaskCommand(task_id=task_id):
+        case StopAgentOrShellCommand(task_id=task_id):
             return {"stopped": task_id, "description": await session.stop_task(task_id)}
         case StopAgentsCommand():
             return {"stopped": (await session.stop_all()).ids}
-        case MoveToBackgroundCommand(task_id=task_id):
+        case MoveAgentsToBackgroundCommand(task_id=task_id):
             return {"moved": session.move_to_background(task_id)}
         case ListAgentsCommand():
             return {

@@ -34,11 +34,11 @@ class EventBus:
 
     def emit_event(self, event: JournaledEvent) -> None:
         """Publish an event from code that cannot await."""
-        self._record_event(event)
+        self._journal_and_distribute_event(event)
         if self._channel is not None:
             self._channel.force_put(event)
 
-    def publish_remote_line(self, line: bytes) -> None:
+    def publish_remote_journal_line(self, line: bytes) -> None:
         """Publish an event that a teammate in another process wrote to the journal."""
         _, event = parse_journal_line(line)
         if not isinstance(event, JournaledEvent):
@@ -54,13 +54,13 @@ class EventBus:
         self.emit_event(NoteAdded(agent=self.services.agent.identity.agent, text=text))
 
     async def publish_event(self, event: Event) -> None:
-        self._record_event(event)
+        self._journal_and_distribute_event(event)
         channel = self._channel
         # Fast path: there is usually room, and this runs dozens of times per round.
         if channel is not None and not channel.try_put(event):
             await channel.put(event)
 
-    def _record_event(self, event: Event) -> None:
+    def _journal_and_distribute_event(self, event: Event) -> None:
         # Journaled before anyone sees it, so that everything a surface has shown is stored.
         if isinstance(event, JournaledEvent):
             self.services.journal.append(event)

@@ -6,7 +6,7 @@ import signal
 from pathlib import Path
 
 from shoal.app.options import Options
-from shoal.app.session.member_main import end_member_on_signals, free_memory_when_idle
+from shoal.app.session.member_main import end_member_on_signals, trim_heap_when_member_idles
 from shoal.app.session.session import Session
 from shoal.core.agents import SpawnRequest
 from shoal.core.member_backends import MemberLaunchArgs
@@ -48,5 +48,5 @@ async def run_member_of_foreign_lead(session: Session) -> AgentRunOutcome:
     member_host = session.services.teams
     assert isinstance(member_host, MemberHost)
     end_member_on_signals(member_host, signal.SIGTERM, signal.SIGHUP)
-    free_memory_when_idle(session)
+    trim_heap_when_member_idles(session)
     return await member_host.run_member()

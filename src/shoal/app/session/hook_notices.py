@@ -19,10 +19,10 @@ def route_hook_notices(
     hooks: HookRegistry, supervisor: AgentSupervisor, teams: SessionTeams | MemberHost, session: Session
 ) -> None:
     def find_notice_recipient(notice: HookNotice) -> AgentId | None:
-        if notice.event == "SubagentStart" and not supervisor.has_started(notice.agent):
+        if notice.event == "SubagentStart" and not supervisor.has_agent_started(notice.agent):
             # It may not have started yet: the notice waits in its queue.
             return notice.agent
-        recipient = supervisor.find_item_recipient(notice.agent)
+        recipient = supervisor.find_inbox_item_recipient(notice.agent)
         # A teammate's process has a lead only nominally.
         return None if recipient == LEAD_ID and isinstance(teams, MemberHost) else recipient
 
@@ -36,4 +36,4 @@ def route_hook_notices(
     background = hooks.runner.background
     background.on_change = teams.notify_changed
     if isinstance(teams, MemberHost):
-        teams.has_pending_hooks = lambda: background.has_awaited
+        teams.has_pending_hooks = lambda: background.has_waking_hooks

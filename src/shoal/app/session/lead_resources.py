@@ -10,18 +10,18 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from shoal.app.config.session_config import SessionConfig
-from shoal.app.config.session_store import SessionStore
+from shoal.app.config.session_store import SessionFileStores
 from shoal.app.isolation.sandbox_policies import create_sandbox
 from shoal.app.options import Options
 from shoal.app.session.session_permissions import create_session_permissions
-from shoal.backends.guarded_processes import GuardedProcesses
+from shoal.backends.guarded_processes import GuardedProcessLauncher
 from shoal.core.events import FileChanged
 from shoal.core.filenames import escape_filename
 from shoal.core.ids import LEAD_ID
 from shoal.core.sandbox import Sandbox
 from shoal.policy.permission_engine import PermissionEngine
 from shoal.runs.question_broker import FileQuestionBroker
-from shoal.tools.shell_supervisor import ShellSupervisor
+from shoal.tools.shell_supervisor import BackgroundShellSupervisor
 from shoal.workspaces.local_workspace import LocalWorkspace
 
 if TYPE_CHECKING:
@@ -32,14 +32,14 @@ class LeadResources(Struct, frozen=True, kw_only=True):
     workspace: LocalWorkspace
     permissions: PermissionEngine
     question_broker: FileQuestionBroker
-    processes: GuardedProcesses
-    shells: ShellSupervisor
+    processes: GuardedProcessLauncher
+    shells: BackgroundShellSupervisor
     sandbox: Sandbox
     granted_directories: tuple[Path, ...]
 
 
 async def open_lead_resources(
-    config: SessionConfig, store: SessionStore, session: Session, exit_stack: AsyncExitStack
+    config: SessionConfig, store: SessionFileStores, session: Session, exit_stack: AsyncExitStack
 ) -> LeadResources:
     options, settings = config.options, config.settings
     granted = (*options.add_dirs, *settings.permission_rules.directories)
@@ -57,14 +57,14 @@ async def open_lead_resources(
         attended=options.attended,
         answer_timeout=settings.own.question_patience,
     )
-    processes = GuardedProcesses(options.clock)
+    processes = GuardedProcessLauncher(options.clock)
     exit_stack.push_async_callback(processes.aclose)
-    shells = ShellSupervisor(
+    shells = BackgroundShellSupervisor(
         processes=processes,
         clock=options.clock,
         home=settings.home,
         env=settings.tool_environment,
-        mark=_build_process_mark(options, store),
+        mark=_build_process_owner_mark(options, store),
         stuck_after=settings.own.stuck_after,
         note=session.note,
     )
@@ -73,7 +73,7 @@ async def open_lead_resources(
         settings, workspace, store.directory, session.note, permissions.list_denied_paths
     )
     shells.set_sandbox(sandbox)
-    permissions.is_sandboxed = lambda _: sandbox.can_skip_asking
+    permissions.is_sandboxed = lambda _: sandbox.can_skip_permission_question
     return LeadResources(
         workspace=workspace,
         permissions=permissions,
@@ -85,7 +85,7 @@ async def open_lead_resources(
     )
 
 
-def _build_process_mark(options: Options, store: SessionStore) -> str:
+def _build_process_owner_mark(options: Options, store: SessionFileStores) -> str:
     """Build a mark that successive processes of a session or teammate share, but no two at once."""
     membership = options.membership
     owner = f"{store.directory} {'' if membership is None else f'{membership.name}@{membership.team}'}"
@@ -93,8 +93,8 @@ def _build_process_mark(options: Options, store: SessionStore) -> str:
 
 
 async def _open_shell_supervisor(
-    shells: ShellSupervisor, options: Options, exit_stack: AsyncExitStack
-) -> ShellSupervisor:
+    shells: BackgroundShellSupervisor, options: Options, exit_stack: AsyncExitStack
+) -> BackgroundShellSupervisor:
     await exit_stack.enter_async_context(shells)
     if (membership := options.membership) is not None and membership.snapshot:
         shells.launcher.shared_snapshot = Path(membership.snapshot)

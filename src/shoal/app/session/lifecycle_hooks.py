@@ -14,7 +14,7 @@ from shoal.core.events import Event, QuestionAsked, RunFinished, TurnStarted
 from shoal.core.hooks import NO_DECISION, HookDecision, HookEvent
 from shoal.core.ids import LEAD_ID
 from shoal.core.questions import PermissionQuestion, PlanApprovalQuestion, Question
-from shoal.core.task_groups import exit_task_group
+from shoal.core.task_groups import exit_task_group_without_wrapping
 
 if TYPE_CHECKING:
     from shoal.agent.agent_runner import AgentRunner
@@ -48,7 +48,7 @@ class SessionLifecycleHooks:
     ) -> None:
         for task in self._running:
             task.cancel()
-        await exit_task_group(self._tasks, kind, error, trace)
+        await exit_task_group_without_wrapping(self._tasks, kind, error, trace)
 
     def launch_session_start_hooks(self, *, resumed: bool) -> None:
         """Start the SessionStart hooks; nobody waits for them before the first turn."""
@@ -56,7 +56,7 @@ class SessionLifecycleHooks:
         hooks = self._lead.hooks
         if hooks.has_hooks_for("SessionStart"):
             source = "resume" if resumed else self._options.begun
-            self._start_task = self._schedule_hook(
+            self._start_task = self._schedule_event_hooks(
                 "SessionStart", {"source": source, "model": self._lead.model.card.id}
             )
         if hooks.has_hooks_for("Notification"):
@@ -75,14 +75,14 @@ class SessionLifecycleHooks:
         for task in self._running:
             task.cancel()
         if self._has_started and self._lead.hooks.has_hooks_for("SessionEnd"):
-            await self._run_hook("SessionEnd", {"reason": self.end_reason}, delay=0)
+            await self._run_event_hooks("SessionEnd", {"reason": self.end_reason}, delay=0)
 
     def _on_event(self, event: Event) -> None:
         match event:
             case QuestionAsked(question=question) if (
                 self._session.services.question_broker.can_wait_for_person
             ):
-                self._schedule_hook("Notification", _describe_question(question))
+                self._schedule_event_hooks("Notification", _build_question_hook_fields(question))
             case TurnStarted() if self._idle_task is not None:
                 self._idle_task.cancel()
                 self._idle_task = None
@@ -92,17 +92,19 @@ class SessionLifecycleHooks:
                     "title": "Shoal",
                     "notification_type": "idle_prompt",
                 }
-                self._idle_task = self._schedule_hook("Notification", fields, delay=IDLE_DELAY)
+                self._idle_task = self._schedule_event_hooks("Notification", fields, delay=IDLE_DELAY)
 
-    def _schedule_hook(
+    def _schedule_event_hooks(
         self, event: HookEvent, fields: Mapping[str, Any], delay: float = 0.0
     ) -> asyncio.Task[HookDecision]:
-        task = self._tasks.create_task(self._run_hook(event, fields, delay))
+        task = self._tasks.create_task(self._run_event_hooks(event, fields, delay))
         self._running.add(task)
         task.add_done_callback(self._running.discard)
         return task
 
-    async def _run_hook(self, event: HookEvent, fields: Mapping[str, Any], delay: float) -> HookDecision:
+    async def _run_event_hooks(
+        self, event: HookEvent, fields: Mapping[str, Any], delay: float
+    ) -> HookDecision:
         if delay:
             await self._lead.clock.sleep(delay)
         try:
@@ -112,7 +114,7 @@ class SessionLifecycleHooks:
             return NO_DECISION
 
 
-def _describe_question(question: Question) -> dict[str, str]:
+def _build_question_hook_fields(question: Question) -> dict[str, str]:
     kind = "permission_prompt"
     match question:
         case PermissionQuestion(tool=tool):

@@ -15,7 +15,7 @@ from shoal.backends.socket_channel import SocketChannel
 from shoal.core.clock import SystemClock
 from shoal.core.errors import ShoalError
 from shoal.core.events import Event, JournaledEvent, MemberWentIdle
-from shoal.team.lead_channel import LeadChannel
+from shoal.team.lead_channel import ChannelToLead
 from shoal.team.member_host import MemberHost
 from shoal.wire.journal_codec import encode_journal_line
 from shoal.wire.member_channel_codec import MemberEventForwarded, MemberStartRefused
@@ -34,7 +34,7 @@ async def _run_member_process(fd: int) -> None:
     if message is None:
         return
     bootstrap, clock = decode_member_bootstrap(message), SystemClock()
-    lead_channel = LeadChannel(channel, bootstrap.rules, clock)
+    lead_channel = ChannelToLead(channel, bootstrap.rules, clock)
     try:
         async with Session(bootstrap.to_options(bootstrap.to_membership(lead_channel), clock)) as session:
             await _run_forked_member(session, bootstrap, lead_channel)
@@ -44,7 +44,7 @@ async def _run_member_process(fd: int) -> None:
     channel.close()
 
 
-async def _run_forked_member(session: Session, bootstrap: MemberBootstrap, channel: LeadChannel) -> None:
+async def _run_forked_member(session: Session, bootstrap: MemberBootstrap, channel: ChannelToLead) -> None:
     member_host, answers = session.services.teams, session.services.permissions.answers
     assert isinstance(member_host, MemberHost)
 
@@ -58,11 +58,11 @@ async def _run_forked_member(session: Session, bootstrap: MemberBootstrap, chann
             answers.add_answer(update)
     session.subscribe(forward_journaled_event)
     end_member_on_signals(member_host, signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
-    free_memory_when_idle(session)
+    trim_heap_when_member_idles(session)
     await member_host.run_member()
 
 
-def free_memory_when_idle(session: Session) -> None:
+def trim_heap_when_member_idles(session: Session) -> None:
     heap_trimmer, clock = HeapTrimmer(), session.agent.clock
 
     def trim_heap_on_idle(event: Event) -> None:

@@ -8,16 +8,16 @@ from shoal.core.events import AgentEnded, QuestionAnswered, WorktreeWorkRetained
 from shoal.core.ids import LEAD_ID
 from shoal.core.messages import ToolUseBlock, user_message
 from shoal.core.questions import AllowAnswer, PermissionQuestion
-from shoal.runs.late_answers import format_late_answer_id, resolve_answer_permission_updates
+from shoal.runs.late_answers import format_late_answer_item_id, resolve_answer_permission_updates
 from shoal.team.session_teams import SessionTeams
-from shoal.wire.notification_text import format_late_permission
+from shoal.wire.notification_text import format_late_permission_notice
 
 if TYPE_CHECKING:
-    from shoal.app.config.journal_recovery import RecoveredState
+    from shoal.app.config.journal_recovery import RecoveredSessionState
     from shoal.app.session.session import Session
 
 
-async def recover_session(session: Session, recovered: RecoveredState) -> None:
+async def recover_session(session: Session, recovered: RecoveredSessionState) -> None:
     """Journal the missing events first, then deliver the pending items."""
     services = session.services
     for completion in recovered.cut_off_results:
@@ -47,12 +47,12 @@ def _watch_late_answers(session: Session, questions: tuple[PermissionQuestion, .
     def on_late_answer(question: PermissionQuestion, answer: AllowAnswer) -> None:
         """Queue a late answer for the lead, which decides whether its agents continue."""
         asker = "" if question.agent == LEAD_ID else str(question.agent)
-        text = format_late_permission(question, answer, requester=asker)
+        text = format_late_permission_notice(question, answer, requester=asker)
         session.queue_message(
             user_message(text),
             by="runtime",
             mode="orphaned-permission",
-            identity=format_late_answer_id(question.id),
+            identity=format_late_answer_item_id(question.id),
         )
         call = ToolUseBlock(id=question.tool_use_id, name=question.tool, input=question.input)
         session.services.permissions.remember_permission_answer(

@@ -55,7 +55,7 @@ class RemoteRunController:
         return await send_control_command(self.run, command)
 
     def answer_question(self, question: str, answer: Answer) -> bool:
-        """Answer a question. Raises `StoreError` if the run has ended and nobody would read it."""
+        """Answer a question. Raises `StateFileError` if the run has ended and nobody would read it."""
         if not self.run.is_live:
             raise create_run_ended_error(self.run.session, self.run.directory)
         return QuestionFiles(self.run.directory / "questions").answer(question, answer)

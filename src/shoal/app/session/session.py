@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any
 from msgspec import structs
 
 from shoal.agent import compaction
-from shoal.agent.forks import ASIDE_PROMPT, NO_SUGGESTION, SUGGESTION_PROMPT, ask_outside_conversation
+from shoal.agent.forks import ASIDE_PROMPT, NO_SUGGESTION, SUGGESTION_PROMPT, ask_model_outside_conversation
 from shoal.agent.loop import LoopResult
 from shoal.app.options import Options
 from shoal.app.session import delegate_mode, person_notifier, session_cleanup, session_telemetry
 from shoal.app.session.event_bus import EventBus
 from shoal.app.session.recovery import recover_session
-from shoal.app.session.slash_commands import SlashInvocation
-from shoal.app.session.stopped_work import StoppedWork
+from shoal.app.session.slash_commands import SlashCommandInvocation
+from shoal.app.session.stopped_work import StoppedAgentsAndCommands
 from shoal.app.session.structured_output import run_structured_turn
 from shoal.app.session.turn import Turn
 from shoal.app.session.working_mode import LastWorkingPermissionMode
@@ -41,7 +41,7 @@ from shoal.core.ids import LEAD_ID, AgentId, SessionId
 from shoal.core.inbox_items import InboxItem
 from shoal.core.messages import Message, user_message
 from shoal.core.permission_decisions import PermissionMode
-from shoal.core.task_groups import exit_task_group, uncancel_current_task, wait_for_first_coroutine
+from shoal.core.task_groups import exit_task_group_without_wrapping, race_coroutines, uncancel_current_task
 from shoal.core.text_format import to_one_line
 from shoal.runs.agent_registry import LEAD_NAMES
 from shoal.runs.event_channel import EventChannel
@@ -50,7 +50,7 @@ from shoal.wire.notification_text import format_mail_message
 if TYPE_CHECKING:
     from shoal.agent.agent_runner import AgentRunner
     from shoal.app.config.undo_history import UndoableTurn
-    from shoal.workspaces.checkpoints import UndoReport
+    from shoal.workspaces.checkpoints import FileUndoReport
 
 GATHER_INTERVAL = 0.05
 """Maximum seconds between two arrivals that share one turn."""
@@ -100,8 +100,8 @@ class Session(EventBus):
             session_telemetry.attach_telemetry(self, self._exit, trace=self._options.trace)
             self._ids = self.agent.ids.derive_generator()
             self._tasks = await asyncio.TaskGroup().__aenter__()
-            self._exit.push_async_exit(self._exit_task_group)
-            await self._start_up()
+            self._exit.push_async_exit(self._exit_task_group_unwrapping_errors)
+            await self._publish_start_and_recover()
             if self._options.lead_channel is None:
                 person_notifier.attach_person_notifier(self, self._tasks)
                 self.services.servers.start()
@@ -118,31 +118,33 @@ class Session(EventBus):
             await self.services.teams.close()
             await self.services.supervisor.stop_all_agents(SESSION_ENDED_REASON)
             await self.services.shells.stop_all(SESSION_ENDED_REASON)
-            await self.services.hooks.runner.stop_background(SESSION_ENDED_REASON)
+            await self.services.hooks.runner.stop_background_hooks(SESSION_ENDED_REASON)
             await self.services.lifecycle_hooks.run_session_end_hooks()
             if self._options.lead_channel is None:
                 await self.publish_event(SessionEnded(agent=self.agent.identity.agent))
         finally:
             await self._exit.__aexit__(*exc)
 
-    async def _exit_task_group(self, kind: Any, error: BaseException | None, trace: Any) -> None:
+    async def _exit_task_group_unwrapping_errors(
+        self, kind: Any, error: BaseException | None, trace: Any
+    ) -> None:
         """Leave the task group and unwrap a single exception, which callers expect as it was raised."""
         try:
-            await exit_task_group(self._tasks, kind, error, trace)
+            await exit_task_group_without_wrapping(self._tasks, kind, error, trace)
         except BaseExceptionGroup as group:
             if len(group.exceptions) > 1:
                 raise
             raise group.exceptions[0] from None
 
-    def run(self, prompt: str | Message | SlashInvocation | None) -> Turn:
+    def run(self, prompt: str | Message | SlashCommandInvocation | None) -> Turn:
         """Start a turn and return its events. Without a prompt it handles the queued items."""
-        self._require_idle()
+        self._require_no_running_turn()
         message = user_message(prompt) if isinstance(prompt, str) else prompt
         channel = self._channel = EventChannel()
         task = self._running = self._tasks.create_task(self._run_turn(message, channel))
         return Turn(channel, task, self.interrupt)
 
-    def _require_idle(self) -> None:
+    def _require_no_running_turn(self) -> None:
         if self._running is not None:
             raise RuntimeError("a turn is running: wait for it, steer it or interrupt it")
 
@@ -164,11 +166,11 @@ class Session(EventBus):
         try:
             async with self.agent.clock.deadline(self._seconds_until_deadline()):
                 if not queue.count_waking_items(LEAD_ID):
-                    idle_waits = () if is_assistant and wait_for_input else (self._wait_until_idle(),)
-                    await wait_for_first_coroutine(
-                        self._tasks, *idle_waits, queue.wait_for_waking_item(LEAD_ID)
+                    idle_waits = (
+                        () if is_assistant and wait_for_input else (self._wait_until_agents_and_hooks_idle(),)
                     )
-                await self._wait_briefly_for_arrivals()
+                    await race_coroutines(self._tasks, *idle_waits, queue.wait_for_waking_item(LEAD_ID))
+                await self._wait_briefly_for_more_results()
         except TimeoutError:
             stopped = await self.services.teams.close()
             self.interrupted_agents = (*stopped, *await supervisor.stop_all_agents("the deadline has passed"))
@@ -179,11 +181,11 @@ class Session(EventBus):
     def _has_running_agents(self) -> bool:
         return self.services.supervisor.has_running_agents or self.services.teams.is_working
 
-    async def _wait_until_idle(self) -> None:
+    async def _wait_until_agents_and_hooks_idle(self) -> None:
         background = self.services.hooks.runner.background
         while True:
             await self.wait_agents_idle()
-            await background.wait_until_quiet()
+            await background.wait_until_no_waking_hooks()
             if not self._has_running_agents:
                 return
 
@@ -192,7 +194,7 @@ class Session(EventBus):
         """True if external input may start a turn: it must not keep a finished run alive."""
         return self.expects_input or self.services.assistant or self._has_running_agents
 
-    async def _wait_briefly_for_arrivals(self) -> None:
+    async def _wait_briefly_for_more_results(self) -> None:
         """Wait briefly so that agents that end together are reported in one turn."""
         queue, clock = self.services.queue, self.agent.clock
         deadline, seen_count = clock.monotonic() + GATHER_TIMEOUT, 0
@@ -202,13 +204,13 @@ class Session(EventBus):
             and clock.monotonic() < deadline
         ):
             seen_count = queue.count_waking_items(LEAD_ID)
-            await wait_for_first_coroutine(self._tasks, self.wait_agents_idle(), clock.sleep(GATHER_INTERVAL))
+            await race_coroutines(self._tasks, self.wait_agents_idle(), clock.sleep(GATHER_INTERVAL))
 
     def steer(self, message: str | Message) -> None:
         """Send a message to the working lead; it receives it at the next tool-round boundary."""
         self.queue_message(user_message(message) if isinstance(message, str) else message, by="person")
 
-    def relay_message(self, sender: str, text: str, summary: str) -> None:
+    def queue_message_from_other_session(self, sender: str, text: str, summary: str) -> None:
         """Queue a message from an agent of another session; it wakes the lead like its own agents do."""
         self.queue_message(user_message(format_mail_message(sender, text, summary=summary)), by="agent")
 
@@ -243,7 +245,7 @@ class Session(EventBus):
             self.emit_event(QueueItemWithdrawn(agent=LEAD_ID, item=item.id))
         return tuple(Message(role="user", content=item.content) for item in prompts)
 
-    def on_item_entered(self, item: InboxItem) -> None:
+    def on_item_entered_conversation(self, item: InboxItem) -> None:
         """Handle an item that has entered an agent's conversation."""
         if item.mode == "task-notification":
             self.emit_event(NotificationDelivered(agent=item.to, completion=item.id))
@@ -270,18 +272,18 @@ class Session(EventBus):
 
     async def compact(self, instructions: str = "") -> None:
         """Replace the conversation by a summary of itself."""
-        self._require_idle()
+        self._require_no_running_turn()
         await compaction.compact_conversation(self.agent, "manual", instructions=instructions)
 
     async def ask_side_question(self, question: str) -> str:
         """Return the lead's answer to a question that never enters its conversation, even while it works."""
-        return await ask_outside_conversation(self.agent, f"{ASIDE_PROMPT}\n{question}")
+        return await ask_model_outside_conversation(self.agent, f"{ASIDE_PROMPT}\n{question}")
 
     async def suggest_prompt(self) -> str:
         """Suggest the person's next prompt in one line; empty if there is no suggestion."""
         if not self.agent.conversation.messages:
             return ""
-        suggestion = to_one_line(await ask_outside_conversation(self.agent, SUGGESTION_PROMPT)).strip()
+        suggestion = to_one_line(await ask_model_outside_conversation(self.agent, SUGGESTION_PROMPT)).strip()
         return "" if suggestion.strip(".") == NO_SUGGESTION else suggestion
 
     async def set_model(self, name: str | None) -> None:
@@ -307,12 +309,12 @@ class Session(EventBus):
         """Return the turns that can be undone, oldest first; none if nothing is stored."""
         return () if self.services.undo_history is None else self.services.undo_history.list_undoable_turns()
 
-    async def undo(self, turn: int | None = None, *, conversation: bool = False) -> UndoReport:
+    async def undo(self, turn: int | None = None, *, conversation: bool = False) -> FileUndoReport:
         """Restore files, optionally the conversation, to before a turn (default: the last with changes)."""
         from shoal.app.session.session_changes import undo_turn
 
         if conversation:
-            self._require_idle()
+            self._require_no_running_turn()
         return await undo_turn(self, turn, conversation=conversation)
 
     def move_to_background(self, agent: str | None = None) -> tuple[AgentId, ...]:
@@ -333,11 +335,11 @@ class Session(EventBus):
         """Stop every agent except the lead; return those that were working."""
         return await self.services.supervisor.stop_all_agents(STOPPED_BY_PERSON_REASON)
 
-    async def stop_all(self) -> StoppedWork:
+    async def stop_all(self) -> StoppedAgentsAndCommands:
         """Stop every agent except the lead and every background command; the lead continues."""
         agents = await self.stop_agents()
         shells = await self.services.shells.stop_all(STOPPED_BY_PERSON_REASON)
-        return StoppedWork(agents=agents, commands=tuple(shell.facts for shell in shells))
+        return StoppedAgentsAndCommands(agents=agents, commands=tuple(shell.facts for shell in shells))
 
     async def send(self, to: str, text: str) -> MessageDeliveryReceipt:
         """Send a person's text to any agent. The lead receives it as steering, or in a new turn."""
@@ -367,7 +369,7 @@ class Session(EventBus):
             if not self._has_running_agents:
                 return
 
-    async def _start_up(self) -> None:
+    async def _publish_start_and_recover(self) -> None:
         services = self.services
         services.permissions.answers.on_answer = services.teams.share_permission_across_processes
         self.turn = services.turns_before
@@ -398,7 +400,7 @@ class Session(EventBus):
         if services.recovered is not None:
             await recover_session(self, services.recovered)
 
-    async def _run_turn(self, prompt: Message | SlashInvocation | None, channel: EventChannel) -> None:
+    async def _run_turn(self, prompt: Message | SlashCommandInvocation | None, channel: EventChannel) -> None:
         agent = self.agent
         budget = agent.budget.budget
         if prompt is not None:
@@ -441,7 +443,7 @@ class Session(EventBus):
             channel.close()
 
     async def _run_turn_to_result(
-        self, prompt: Message | SlashInvocation | None
+        self, prompt: Message | SlashCommandInvocation | None
     ) -> tuple[LoopResult, Exception | None]:
         """Run a turn; expected ends are values, anything else is a bug and is raised."""
         try:
@@ -466,22 +468,22 @@ class Session(EventBus):
             if not self._is_interrupted:
                 raise
             uncancel_current_task()
-            return self._close_open_calls(
+            return self._close_open_tool_calls(
                 LoopResult(reason="interrupted", detail="interrupted by the person")
             ), None
         except TimeoutError:
             limit = self._options.deadline or 0
-            return self._close_open_calls(
+            return self._close_open_tool_calls(
                 LoopResult(reason="deadline", detail=f"the deadline of {limit:g} s has passed")
             ), None
         except ModelError as error:
             # A provider may echo secrets of the request.
             error.args = (self.services.settings.secret_redactor.redact_text(str(error)),)
-            return self._close_open_calls(LoopResult(reason="model_error", detail=str(error))), error
+            return self._close_open_tool_calls(LoopResult(reason="model_error", detail=str(error))), error
         except StateFileError as error:
             return LoopResult(reason="store_error", detail=str(error)), error
 
-    def _close_open_calls(self, result: LoopResult) -> LoopResult:
+    def _close_open_tool_calls(self, result: LoopResult) -> LoopResult:
         """Give every open call a result, so that the conversation can continue."""
         try:
             self.services.supervisor.announce_missed_results(

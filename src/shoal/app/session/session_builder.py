@@ -12,20 +12,20 @@ from msgspec import Struct
 import shoal
 from shoal.agent.agent_runner import AgentEnvironment, AgentRunner
 from shoal.agent.conversation import Conversation
-from shoal.app.agents.agent_services import AgentServices, create_supervisor_and_teams
+from shoal.app.agents.agent_services import SubagentAndTeamServices, create_supervisor_and_teams
 from shoal.app.agents.backend_launcher import MemberLaunchServices
-from shoal.app.config.assistant_mode import build_appended_prompt
-from shoal.app.config.coordinator_mode import load_replacement_prompt, select_lead_tools
+from shoal.app.config.assistant_mode import build_appended_system_prompt
+from shoal.app.config.coordinator_mode import load_replacement_system_prompt, select_lead_tools
 from shoal.app.config.journal_recovery import (
-    RecoveredState,
-    RecoveryPaths,
-    TranscriptDeliveries,
+    LeadTranscriptDeliveries,
+    RecoveredSessionState,
+    SessionRecoveryPaths,
     recover_state_from_journal,
 )
 from shoal.app.config.session_config import ModelChooser, SessionConfig, load_session_config
 from shoal.app.config.session_history import SessionHistory
 from shoal.app.config.session_memory import SessionMemory
-from shoal.app.config.session_store import SessionStore
+from shoal.app.config.session_store import SessionFileStores
 from shoal.app.config.system_prompt import build_system_prompt
 from shoal.app.config.tool_selection import iter_unknown_rule_warnings
 from shoal.app.config.undo_history import UndoHistory
@@ -33,12 +33,12 @@ from shoal.app.definitions.agent_catalog import AgentCatalog
 from shoal.app.definitions.plugin_set import PluginSet
 from shoal.app.hooks.agent_hooks import HookRegistry, HookSubject
 from shoal.app.isolation.agent_workspace import WorkspaceAllocator
-from shoal.app.mcp.mcp_servers import McpServers
+from shoal.app.mcp.mcp_servers import SessionMcpServers
 from shoal.app.options import Options
 from shoal.app.session.control_handler import handle_control_command
 from shoal.app.session.hook_notices import route_hook_notices
 from shoal.app.session.lifecycle_hooks import SessionLifecycleHooks
-from shoal.app.session.shared_services import SharedServices, open_shared_services
+from shoal.app.session.shared_services import SharedSessionServices, open_shared_services
 from shoal.app.settings.settings import Settings
 from shoal.app.skills.knowledge import SkillsAndInstructions
 from shoal.app.teams.team_store import TeamStore
@@ -58,7 +58,7 @@ from shoal.stores.files.file_journal import FileJournal
 from shoal.stores.files.result_files import FileResultStore
 from shoal.team.member_host import MemberHost
 from shoal.team.session_teams import SessionTeams
-from shoal.tools.shell_supervisor import ShellSupervisor
+from shoal.tools.shell_supervisor import BackgroundShellSupervisor
 from shoal.tools.structured_output_tool import StructuredOutputTool
 from shoal.workspaces.local_workspace import LocalWorkspace
 
@@ -81,9 +81,9 @@ class SessionServices(Struct, kw_only=True):
     workspace_allocator: WorkspaceAllocator
     supervisor: AgentSupervisor
     teams: SessionTeams | MemberHost
-    shells: ShellSupervisor
+    shells: BackgroundShellSupervisor
     timetable: ClockScheduler
-    servers: McpServers
+    servers: SessionMcpServers
     team_store: TeamStore
     knowledge: SkillsAndInstructions
     journal: Journal
@@ -96,7 +96,7 @@ class SessionServices(Struct, kw_only=True):
     choose_model: ModelChooser
     resume_message: Message | None
     """Results for calls that an earlier process of this session left open, and its notes."""
-    recovered: RecoveredState | None
+    recovered: RecoveredSessionState | None
     """State that an earlier process of this session left unfinished."""
     assistant: bool
     """True if the session stays open when there is nothing to do."""
@@ -128,10 +128,12 @@ async def build_session_services(
     return await _assemble_session_services(config, shared, lead, supervisor, teams, session, exit_stack)
 
 
-def _build_agent_services(config: SessionConfig, services: SharedServices, session: Session) -> AgentServices:
+def _build_agent_services(
+    config: SessionConfig, services: SharedSessionServices, session: Session
+) -> SubagentAndTeamServices:
     """Build the services of the agent supervisor."""
     lead_resources = services.lead_resources
-    return AgentServices(
+    return SubagentAndTeamServices(
         options=config.options,
         settings=config.settings,
         definitions=config.definitions,
@@ -159,14 +161,14 @@ def _build_agent_services(config: SessionConfig, services: SharedServices, sessi
             processes=lead_resources.processes,
             shells=lead_resources.shells,
             note=session.note,
-            on_journal_line=session.publish_remote_line,
+            on_journal_line=session.publish_remote_journal_line,
             find_trace_parent=lambda agent, call: session.services.find_trace_parent(agent, call),  # noqa: PLW0108 - set later
         ),
         servers=services.servers,
     )
 
 
-def _create_lead(config: SessionConfig, services: SharedServices, session: Session) -> AgentRunner:
+def _create_lead(config: SessionConfig, services: SharedSessionServices, session: Session) -> AgentRunner:
     options, settings, lead_resources, identity = (
         config.options,
         config.settings,
@@ -180,9 +182,9 @@ def _create_lead(config: SessionConfig, services: SharedServices, session: Sessi
             cwd=config.cwd,
             clock=options.clock,
             granted_directories=lead_resources.granted_directories,
-            replacement=load_replacement_prompt(options, coordinator=config.coordinator),
+            replacement=load_replacement_system_prompt(options, coordinator=config.coordinator),
             instructions=services.knowledge.instructions.text,
-            appended=build_appended_prompt(options, assistant=config.assistant),
+            appended=build_appended_system_prompt(options, assistant=config.assistant),
         ),
         tools=_select_lead_tools(config, services),
         conversation=Conversation(
@@ -207,7 +209,7 @@ def _create_lead(config: SessionConfig, services: SharedServices, session: Sessi
                 identity=identity, workspace=lead_resources.workspace, permissions=lead_resources.permissions
             )
         ),
-        budget=services.budget.agent_budget(LEAD_ID, LEAD_KIND),
+        budget=services.budget.get_or_create_agent_budget(LEAD_ID, LEAD_KIND),
         inbox=services.queue.open_inbox(LEAD_ID),
         save_memory=_create_session_memory(config, services.store, session),
         emit=session.publish_event,
@@ -217,13 +219,13 @@ def _create_lead(config: SessionConfig, services: SharedServices, session: Sessi
     )
 
 
-def _select_lead_tools(config: SessionConfig, services: SharedServices) -> dict[str, Tool]:
+def _select_lead_tools(config: SessionConfig, services: SharedSessionServices) -> dict[str, Tool]:
     return select_lead_tools(config.options, services.tools, coordinator=config.coordinator)
 
 
 async def _assemble_session_services(
     config: SessionConfig,
-    services: SharedServices,
+    services: SharedSessionServices,
     lead: AgentRunner,
     supervisor: AgentSupervisor,
     teams: SessionTeams | MemberHost,
@@ -231,7 +233,7 @@ async def _assemble_session_services(
     exit_stack: AsyncExitStack,
 ) -> SessionServices:
     lead_resources = services.lead_resources
-    recovered = _recover_state(config, services)
+    recovered = _recover_session_state(config, services)
     return SessionServices(
         settings=config.settings,
         definitions=config.definitions,
@@ -268,7 +270,7 @@ async def _assemble_session_services(
     )
 
 
-def _collect_startup_notes(config: SessionConfig, services: SharedServices) -> tuple[str, ...]:
+def _collect_startup_notes(config: SessionConfig, services: SharedSessionServices) -> tuple[str, ...]:
     """Collect the notes for the person at the start of the session."""
     options = config.options
     return (
@@ -276,8 +278,8 @@ def _collect_startup_notes(config: SessionConfig, services: SharedServices) -> t
         *config.notes,
         *services.hooks.problems,
         *config.plugins.startup_notes,
-        *config.definitions.describe_problems(),
-        *services.knowledge.list_notices(),
+        *config.definitions.describe_agent_file_problems(),
+        *services.knowledge.list_skill_and_instruction_notices(),
         *services.servers.configured.problems,
         *services.servers.describe_missing_channels(),
         *iter_unknown_rule_warnings((*options.allowed_tools, *options.disallowed_tools), services.tools),
@@ -285,7 +287,7 @@ def _collect_startup_notes(config: SessionConfig, services: SharedServices) -> t
     )
 
 
-def _describe_unknown_events(recovered: RecoveredState | None) -> tuple[str, ...]:
+def _describe_unknown_events(recovered: RecoveredSessionState | None) -> tuple[str, ...]:
     """Return a sentence if the journal has events that another version wrote and this one cannot read."""
     if recovered is None or not recovered.unknown_event_types:
         return ()
@@ -293,21 +295,23 @@ def _describe_unknown_events(recovered: RecoveredState | None) -> tuple[str, ...
     return (f"Cannot read some events of the journal ({types}). The session goes on without them.",)
 
 
-def _recover_state(config: SessionConfig, services: SharedServices) -> RecoveredState | None:
+def _recover_session_state(
+    config: SessionConfig, services: SharedSessionServices
+) -> RecoveredSessionState | None:
     """Recover the state of an earlier process and continue its counters."""
     if not config.history.turns or not config.options.persist:
         return None
     directory, history = services.store.directory, config.history
-    paths = RecoveryPaths(
+    paths = SessionRecoveryPaths(
         journal=directory / "journal.jsonl",
         subagents=config.agent_transcripts_directory,
         outputs=directory / "tasks",
         results=directory / "results",
         report_tokens=config.settings.own.report_tokens,
     )
-    deliveries = TranscriptDeliveries(delivered=history.delivered, answered=history.answered)
+    deliveries = LeadTranscriptDeliveries(delivered=history.delivered, answered=history.answered)
     recovered = recover_state_from_journal(paths, deliveries, config.ids.derive_generator())
-    recovered.continue_counters(services.budget, services.lead_resources.shells)
+    recovered.restore_agent_and_shell_counters(services.budget, services.lead_resources.shells)
     return recovered
 
 
@@ -323,7 +327,7 @@ def _open_debug_log(config: SessionConfig, exit_stack: AsyncExitStack) -> DebugL
 
 
 async def _start_control_server(
-    config: SessionConfig, session: Session, store: SessionStore, exit_stack: AsyncExitStack
+    config: SessionConfig, session: Session, store: SessionFileStores, exit_stack: AsyncExitStack
 ) -> RunControlServer | None:
     if not config.options.persist or config.options.lead_channel is not None:
         return None
@@ -339,7 +343,7 @@ async def _start_control_server(
 
 
 def _create_session_memory(
-    config: SessionConfig, store: SessionStore, session: Session
+    config: SessionConfig, store: SessionFileStores, session: Session
 ) -> SessionMemory | None:
     options = config.options
     if not config.settings.own.session_memory or not options.persist or options.lead_channel is not None:

@@ -12,7 +12,7 @@ from shoal.runs.agent_registry import LEAD_NAMES
 
 if TYPE_CHECKING:
     from shoal.app.session.session import Session
-    from shoal.workspaces.checkpoints import UndoReport
+    from shoal.workspaces.checkpoints import FileUndoReport
 
 
 INTERRUPTED_REASON = "it was interrupted by the person; what is said to it now lets it go on"
@@ -38,7 +38,7 @@ def set_thinking_tokens(session: Session, tokens: int | None) -> None:
     session.agent.limits = replace(session.agent.limits, thinking_tokens=new_tokens)
 
 
-async def undo_turn(session: Session, turn: int | None, *, conversation: bool = False) -> UndoReport:
+async def undo_turn(session: Session, turn: int | None, *, conversation: bool = False) -> FileUndoReport:
     """Restore files to before a turn, optionally the conversation. Raises `NothingToUndo`."""
     report = undo_history.restore_before_turn(
         session.services.undo_history, session.agent, turn, conversation=conversation
@@ -47,7 +47,7 @@ async def undo_turn(session: Session, turn: int | None, *, conversation: bool = 
     return report
 
 
-async def rewind_files(session: Session, message_id: str) -> UndoReport:
+async def rewind_files_to_before_message(session: Session, message_id: str) -> FileUndoReport:
     """Restore files to before the turn that a message started. Raises `NothingToUndo`."""
     if session.services.undo_history is None:
         raise undo_history.NothingToUndo(

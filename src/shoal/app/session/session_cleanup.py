@@ -29,24 +29,28 @@ async def _remove_old_sessions(session: Session, session_ended: Event) -> None:
     settings, clock, debug_log = session.services.settings, session.agent.clock, session.services.debug_log
     deadline = clock.monotonic() + TIME_LIMIT
 
-    def run_cleanup() -> HomeCleanupResult | None:
-        from shoal.stores.files.home_cleanup import clean_home, is_cleanup_due, mark_cleanup_done
+    def run_home_cleanup_if_due() -> HomeCleanupResult | None:
+        from shoal.stores.files.home_cleanup import (
+            is_home_cleanup_due,
+            mark_home_cleanup_done,
+            remove_old_home_files,
+        )
 
         now = clock.now()
-        if settings.cleanup_period_days and not is_cleanup_due(settings.home, now=now):
+        if settings.cleanup_period_days and not is_home_cleanup_due(settings.home, now=now):
             return None
-        sweep_result = clean_home(
+        sweep_result = remove_old_home_files(
             settings.home,
             days=settings.cleanup_period_days,
             now=now,
             should_continue=lambda: not session_ended.is_set() and clock.monotonic() < deadline,
         )
         if sweep_result.finished:
-            mark_cleanup_done(settings.home, now=now)
+            mark_home_cleanup_done(settings.home, now=now)
         return sweep_result
 
     try:
-        result = await asyncio.to_thread(run_cleanup)
+        result = await asyncio.to_thread(run_home_cleanup_if_due)
         if result is None:
             return
         text = _format_cleanup_result(result, settings.cleanup_period_days)

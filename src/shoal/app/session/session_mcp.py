@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from shoal.app.definitions.agent_trust import is_agent_trusted
-from shoal.app.mcp.mcp_channels import McpChannels, parse_mcp_channel_names
+from shoal.app.mcp.mcp_channels import McpChannelMessageQueue, parse_mcp_channel_names
 from shoal.app.mcp.mcp_host import create_mcp_client_context
-from shoal.app.mcp.mcp_servers import McpServers
+from shoal.app.mcp.mcp_servers import SessionMcpServers
 from shoal.app.options import Options
 from shoal.app.settings.mcp_files import load_mcp_servers
 from shoal.app.settings.settings import Settings
@@ -38,14 +38,14 @@ def create_mcp_servers(
     directory: Path,
     session: Session,
     tools: dict[str, Tool],
-) -> McpServers:
+) -> SessionMcpServers:
     """Create the servers. Raises `SettingsError` for an unusable flag."""
     options, settings = config.options, config.settings
     logs = directory / "mcp"
     if options.lead_channel is not None:
         # One directory per process, because they write at the same time.
         logs /= str(os.getpid())
-    return McpServers(
+    return SessionMcpServers(
         load_mcp_servers(
             settings,
             options.mcp_config,
@@ -68,8 +68,10 @@ def create_mcp_servers(
     )
 
 
-def _create_mcp_channels(options: Options, settings: Settings, session: Session) -> McpChannels | None:
+def _create_mcp_channels(
+    options: Options, settings: Settings, session: Session
+) -> McpChannelMessageQueue | None:
     names = parse_mcp_channel_names(options.channels, "--channels")
     names |= parse_mcp_channel_names(settings.own.channels, "shoal.channels")
     # A teammate's process has no lead that could receive them.
-    return McpChannels(session, names) if names and options.lead_channel is None else None
+    return McpChannelMessageQueue(session, names) if names and options.lead_channel is None else None

@@ -12,21 +12,21 @@ from shoal.runs.clock_scheduler import ClockScheduler
 from shoal.runs.hook_notifier import HookNotifier
 from shoal.runs.inbox_queue import SharedInboxQueue
 from shoal.runs.shell_notifier import BackgroundShellNotifier
-from shoal.tools.shell_supervisor import ShellSupervisor
+from shoal.tools.shell_supervisor import BackgroundShellSupervisor
 
 if TYPE_CHECKING:
     from shoal.app.session.session import Session
 
 
-async def open_queue_and_scheduler(
+async def open_inbox_queue_and_scheduler(
     session: Session,
-    shells: ShellSupervisor,
+    shells: BackgroundShellSupervisor,
     hooks: HookRegistry,
     clock: Clock,
     ids: IdGenerator,
     exit_stack: AsyncExitStack,
 ) -> tuple[SharedInboxQueue, ClockScheduler]:
-    queue = SharedInboxQueue(session.on_item_entered)
+    queue = SharedInboxQueue(session.on_item_entered_conversation)
     notifier_ids = ids.derive_generator()
     shells.observer = BackgroundShellNotifier(queue, notifier_ids, session.emit_event)
     hooks.set_background_hook_notifier(HookNotifier(queue, notifier_ids, session.emit_event))

@@ -11,23 +11,23 @@ from shoal.agent.agent_runner import LoopLimits
 from shoal.app.agents.acceptance import AcceptanceCommandRunner
 from shoal.app.agents.agent_services import AgentPlanRegistry, create_plan_registry
 from shoal.app.config.session_budget import (
-    carry_over_spending,
     create_default_loop_limits,
     create_session_budget,
+    restore_spending_from_journal,
 )
 from shoal.app.config.session_config import ModelChooser, SessionConfig, create_model_chooser
-from shoal.app.config.session_store import SessionStore, open_session_store
+from shoal.app.config.session_store import SessionFileStores, open_session_file_stores
 from shoal.app.config.tool_selection import build_session_tools
 from shoal.app.config.unattended_rules import create_unattended_permission_check
 from shoal.app.hooks.agent_hooks import HookRegistry, create_hook_runner
 from shoal.app.hooks.hook_sources import load_configured_hooks
 from shoal.app.isolation.agent_workspace import WorkspaceAllocator
 from shoal.app.mcp.mcp_prompts import McpPromptCommands
-from shoal.app.mcp.mcp_servers import McpServers
+from shoal.app.mcp.mcp_servers import SessionMcpServers
 from shoal.app.session.lead_resources import LeadResources, open_lead_resources
-from shoal.app.session.session_knowledge import load_session_knowledge
+from shoal.app.session.session_knowledge import load_skills_and_instructions
 from shoal.app.session.session_mcp import create_mcp_servers
-from shoal.app.session.session_queue import open_queue_and_scheduler
+from shoal.app.session.session_queue import open_inbox_queue_and_scheduler
 from shoal.app.skills.knowledge import SkillsAndInstructions
 from shoal.app.teams.team_store import TeamStore
 from shoal.core.budget import Budget
@@ -45,13 +45,13 @@ if TYPE_CHECKING:
     from shoal.app.session.session import Session
 
 
-class SharedServices(Struct, frozen=True, kw_only=True):
+class SharedSessionServices(Struct, frozen=True, kw_only=True):
     identity: AgentIdentity
     """Identity of the lead."""
     choose_model: ModelChooser
     model: Model
     """Model of the lead when the session is opened."""
-    store: SessionStore
+    store: SessionFileStores
     lead_resources: LeadResources
     hooks: HookRegistry
     team_store: TeamStore
@@ -61,7 +61,7 @@ class SharedServices(Struct, frozen=True, kw_only=True):
     tools: dict[str, Tool]
     """Tools from which agents get their own."""
     acceptance: AcceptanceCommandRunner
-    servers: McpServers
+    servers: SessionMcpServers
     knowledge: SkillsAndInstructions
     budget: Budget
     loop_limits: LoopLimits
@@ -70,18 +70,18 @@ class SharedServices(Struct, frozen=True, kw_only=True):
 
 async def open_shared_services(
     config: SessionConfig, session: Session, exit_stack: AsyncExitStack
-) -> SharedServices:
+) -> SharedSessionServices:
     """Open the services; `exit_stack` closes them in reverse order. Raises `ShoalError`."""
     options, settings, ids = config.options, config.settings, config.ids
     choose_model = create_model_chooser(config, exit_stack)
     model = await choose_model(options.model)
-    store = open_session_store(config, exit_stack)
+    store = open_session_file_stores(config, exit_stack)
     identity = AgentIdentity(session=config.history.session, name=options.name, team=options.team)
     lead_resources = await open_lead_resources(config, store, session, exit_stack)
     hooks = _create_hook_registry(config, lead_resources, session)
     team_store = _open_team_store(config, store, session, exit_stack)
     plan_registry = create_plan_registry(settings, ids.derive_generator())
-    queue, scheduler = await open_queue_and_scheduler(
+    queue, scheduler = await open_inbox_queue_and_scheduler(
         session, lead_resources.shells, hooks, options.clock, ids, exit_stack
     )
     tools: dict[str, Tool] = {}
@@ -105,7 +105,7 @@ async def open_shared_services(
     lead_resources.question_broker.is_preapproved = create_unattended_permission_check(
         settings, lead_resources.workspace, tools, identity
     )
-    return SharedServices(
+    return SharedSessionServices(
         identity=identity,
         choose_model=choose_model,
         model=model,
@@ -119,7 +119,7 @@ async def open_shared_services(
         tools=tools,
         acceptance=acceptance,
         servers=servers,
-        knowledge=load_session_knowledge(
+        knowledge=load_skills_and_instructions(
             config,
             lead_resources,
             tools=tools,
@@ -127,7 +127,7 @@ async def open_shared_services(
             window=model.card.window,
             note=session.note,
         ),
-        budget=_open_budget(config, model, store, session),
+        budget=_open_session_budget(config, model, store, session),
         loop_limits=create_default_loop_limits(options, settings.own),
         workspace_allocator=_create_workspace_allocator(config, store, lead_resources, session, exit_stack),
     )
@@ -153,7 +153,7 @@ def _create_hook_registry(
 
 
 def _open_team_store(
-    config: SessionConfig, store: SessionStore, session: Session, exit_stack: AsyncExitStack
+    config: SessionConfig, store: SessionFileStores, session: Session, exit_stack: AsyncExitStack
 ) -> TeamStore:
     """Open boards and mail; without persistence they are in the session's temporary directory."""
     options = config.options
@@ -170,20 +170,22 @@ def _open_team_store(
     return team_store
 
 
-def _open_budget(config: SessionConfig, model: Model, store: SessionStore, session: Session) -> Budget:
+def _open_session_budget(
+    config: SessionConfig, model: Model, store: SessionFileStores, session: Session
+) -> Budget:
     """Open the budget of the whole tree, with the agent budget of its lead."""
     if (lead_channel := config.options.lead_channel) is not None:
         return lead_channel.budget
     budget = create_session_budget(config.options, config.settings.own, session.emit_event)
     if isinstance(store.journal, FileJournal):
-        carry_over_spending(budget, store.journal.path)
-    budget.agent_budget(LEAD_ID, LEAD_KIND).require_priced_model(model.card)
+        restore_spending_from_journal(budget, store.journal.path)
+    budget.get_or_create_agent_budget(LEAD_ID, LEAD_KIND).require_priced_model(model.card)
     return budget
 
 
 def _create_workspace_allocator(
     config: SessionConfig,
-    store: SessionStore,
+    store: SessionFileStores,
     lead_resources: LeadResources,
     session: Session,
     exit_stack: AsyncExitStack,

@@ -13,7 +13,7 @@ from shoal.core.control_tags import escape_control_tags
 from shoal.core.errors import BudgetError, ModelError, NoModelConfigured, SettingsError, ShoalError
 from shoal.core.mcp_servers import MCP_PREFIX
 from shoal.core.messages import Message, TextBlock, user_message
-from shoal.core.skills import Skill, SlashPrompt, matches_skill_name
+from shoal.core.skills import Skill, SlashPrompt, is_full_or_unprefixed_skill_name
 
 if TYPE_CHECKING:
     from shoal.app.session.session import Session
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 _COMMAND_PATTERN = re.compile(r"\s*/(\w[^\s/\\]*)(?:\s+(.*))?", re.DOTALL)
 
 
-class SlashInvocation(Struct, frozen=True, kw_only=True):
+class SlashCommandInvocation(Struct, frozen=True, kw_only=True):
     """A slash command with its arguments."""
 
     command: Skill | SlashPrompt
@@ -36,11 +36,15 @@ def is_slash_command(services: SessionServices, prompt: str | Message) -> bool:
     name, _ = _split_slash_command(prompt)
     if not name:
         return False
-    is_known = any(matches_skill_name(name, each.name) for each in services.knowledge.list_slash_commands())
+    is_known = any(
+        is_full_or_unprefixed_skill_name(name, each.name) for each in services.knowledge.list_slash_commands()
+    )
     return is_known or not os.path.lexists(f"/{name}")
 
 
-def parse_slash_command(services: SessionServices, prompt: str | Message) -> str | Message | SlashInvocation:
+def parse_slash_command(
+    services: SessionServices, prompt: str | Message
+) -> str | Message | SlashCommandInvocation:
     """Return the prompt, or the invocation of its command.
 
     Raises `UnknownSkill` or `InvalidAgentDefinition`.
@@ -52,7 +56,7 @@ def parse_slash_command(services: SessionServices, prompt: str | Message) -> str
     found = next((each for each in prompts if each.name == name), None)
     command = found or services.knowledge.skills.find_typed_skill(name)
     text = prompt if isinstance(prompt, str) else prompt.text
-    return SlashInvocation(command=command, arguments=arguments, text=text.strip())
+    return SlashCommandInvocation(command=command, arguments=arguments, text=text.strip())
 
 
 def _split_slash_command(prompt: str | Message) -> tuple[str, str]:
@@ -63,9 +67,9 @@ def _split_slash_command(prompt: str | Message) -> tuple[str, str]:
     return ("", "") if match is None else (match[1], (match[2] or "").strip())
 
 
-async def resolve_slash_prompt(
+async def parse_slash_command_when_ready(
     services: SessionServices, prompt: str | Message
-) -> str | Message | SlashInvocation:
+) -> str | Message | SlashCommandInvocation:
     """Parse a prompt, waiting first for the servers if it names a command of one."""
     text = prompt if isinstance(prompt, str) else prompt.text
     if text.lstrip().startswith(f"/{MCP_PREFIX}"):
@@ -73,12 +77,14 @@ async def resolve_slash_prompt(
     return parse_slash_command(services, prompt)
 
 
-async def run_prompt_or_command(session: Session, prompt: Message | SlashInvocation | None) -> LoopResult:
+async def run_prompt_or_slash_command(
+    session: Session, prompt: Message | SlashCommandInvocation | None
+) -> LoopResult:
     """Run one turn: add catalog changes, then run the prompt or the command."""
     agent, services = session.agent, session.services
     if changes := services.knowledge.catalog_changes.describe_new_changes(agent.tools):
         await agent.receive_message(user_message(changes), by="runtime")
-    if not isinstance(prompt, SlashInvocation):
+    if not isinstance(prompt, SlashCommandInvocation):
         return await run_agent_loop(agent, prompt)
     try:
         return await _run_slash_invocation(session, prompt)
@@ -87,7 +93,7 @@ async def run_prompt_or_command(session: Session, prompt: Message | SlashInvocat
         agent.permissions.drop_turn_permissions()
 
 
-async def _run_slash_invocation(session: Session, prompt: SlashInvocation) -> LoopResult:
+async def _run_slash_invocation(session: Session, prompt: SlashCommandInvocation) -> LoopResult:
     agent, services, command = session.agent, session.services, prompt.command
     if isinstance(command, Skill) and command.forks:
         return await _run_forked_skill(session, prompt, command)
@@ -107,13 +113,13 @@ async def _run_slash_invocation(session: Session, prompt: SlashInvocation) -> Lo
             command, prompt.arguments, agent
         )
     message = Message(
-        role="user", content=(TextBlock(text=_format_invocation(prompt)), TextBlock(text=command_text))
+        role="user", content=(TextBlock(text=_format_slash_invocation(prompt)), TextBlock(text=command_text))
     )
     model = command.model if isinstance(command, Skill) else None
     return (
         await run_agent_loop(agent, message)
         if model is None
-        else await _run_turn_with_model(session, model, message)
+        else await _run_turn_with_other_model(session, model, message)
     )
 
 
@@ -125,19 +131,19 @@ async def _fetch_mcp_prompt_text(services: SessionServices, name: str, arguments
     raise ShoalError("it is not offered any more")
 
 
-async def _run_forked_skill(session: Session, prompt: SlashInvocation, skill: Skill) -> LoopResult:
+async def _run_forked_skill(session: Session, prompt: SlashCommandInvocation, skill: Skill) -> LoopResult:
     """Run the skill in an agent; its report is the answer and is added to the lead's conversation."""
     output = await session.services.knowledge.invoker.start_typed_forking_skill(
         skill, prompt.arguments, session.agent
     )
     report = output.text
     stdout = f"<local-command-stdout>{escape_control_tags(report)}</local-command-stdout>"
-    text = f"{_format_invocation(prompt)}\n{stdout}"
+    text = f"{_format_slash_invocation(prompt)}\n{stdout}"
     await session.agent.receive_message(user_message(text), by="person")
     return LoopResult(reason="done", text=report, detail="it could not be done" if output.is_error else "")
 
 
-async def _run_turn_with_model(session: Session, name: str, message: Message) -> LoopResult:
+async def _run_turn_with_other_model(session: Session, name: str, message: Message) -> LoopResult:
     agent = session.agent
     previous_model = agent.model
     try:
@@ -155,7 +161,7 @@ async def _run_turn_with_model(session: Session, name: str, message: Message) ->
             agent.model = previous_model
 
 
-def _format_invocation(prompt: SlashInvocation) -> str:
+def _format_slash_invocation(prompt: SlashCommandInvocation) -> str:
     arguments = (
         f"\n<command-args>{escape_control_tags(prompt.arguments)}</command-args>" if prompt.arguments else ""
     )

@@ -8,7 +8,7 @@ from shoal.core.agents import AgentSnapshot
 from shoal.core.background_shells import BackgroundShell
 
 
-class StoppedWork(Struct, frozen=True, kw_only=True):
+class StoppedAgentsAndCommands(Struct, frozen=True, kw_only=True):
     """Agents and commands that were stopped."""
 
     agents: tuple[AgentSnapshot, ...]

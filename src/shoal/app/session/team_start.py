@@ -8,7 +8,7 @@ from msgspec import Struct
 
 from shoal.core.agents import SpawnRequest
 from shoal.core.errors import AgentRequestRefused
-from shoal.core.mail_envelopes import abbreviate_text
+from shoal.core.mail_envelopes import abbreviate_text_to_one_line
 from shoal.core.names import LEAD_NAME, AgentName, TaskId, TeamName, parse_agent_name
 from shoal.core.tasks import Task, TaskDraft, TaskUpdate
 from shoal.core.team_templates import TeamTemplate, TeamTemplateRole
@@ -45,7 +45,9 @@ async def start_team_from_template(
     team = await teams.create_led_team(name or template.name, description=f"{template.name}: {summary}")
     try:
         tasks = await _create_template_tasks(session, team.name, filled)
-        members = await teams.add_members([_build_spawn_request(*each, tasks) for each in filled.members])
+        members = await teams.add_members(
+            [_build_member_spawn_request(*each, tasks) for each in filled.members_with_roles]
+        )
         await _notify_task_owners(session, team.name, tasks)
     except BaseException:
         await teams.disband_team()
@@ -54,11 +56,11 @@ async def start_team_from_template(
     return StartedTeam(name=team.name, members=members, tasks=tasks, prompt=prompt)
 
 
-def _build_spawn_request(member: str, role: TeamTemplateRole, tasks: tuple[Task, ...]) -> SpawnRequest:
+def _build_member_spawn_request(member: str, role: TeamTemplateRole, tasks: tuple[Task, ...]) -> SpawnRequest:
     own_tasks = [task for task in tasks if task.owner == member]
-    board = "\n".join(_format_task(task) for task in own_tasks)
+    board = "\n".join(_format_task_line(task) for task in own_tasks)
     return SpawnRequest(
-        description=abbreviate_text(role.prompt),
+        description=abbreviate_text_to_one_line(role.prompt),
         prompt=f"{role.prompt.rstrip()}\n\n{_OWN_TASKS_TEXT}\n{board}" if own_tasks else role.prompt,
         kind=role.kind,
         model=role.model,
@@ -103,10 +105,10 @@ def build_lead_team_prompt(team: str, template: TeamTemplate, goal: str, tasks: 
     sections = [template.prompt] if template.prompt else []
     if goal:
         sections.append(f"The goal\n{goal}")
-    roster = "\n".join(_format_member(name, template) for name, _ in template.members)
+    roster = "\n".join(_format_member_line(name, template) for name, _ in template.members_with_roles)
     sections.append(f"Your team {team} is made and its members are at work; do not make it again.\n{roster}")
     if tasks:
-        board = "\n".join(_format_task(task) for task in tasks)
+        board = "\n".join(_format_task_line(task) for task in tasks)
         sections.append(
             "The board. Its order is kept for you: who owns a task is told when it can begin, and a task "
             f"without an owner is taken by whoever is free.\n{board}"
@@ -118,8 +120,8 @@ def build_lead_team_prompt(team: str, template: TeamTemplate, goal: str, tasks: 
     return "\n\n".join(sections)
 
 
-def _format_member(name: str, template: TeamTemplate) -> str:
-    role = next(role for member, role in template.members if member == name)
+def _format_member_line(name: str, template: TeamTemplate) -> str:
+    role = next(role for member, role in template.members_with_roles if member == name)
     facts = [
         role.kind or "",
         "only reads until its plan is approved" if role.mode == "plan" else role.mode or "",
@@ -130,7 +132,7 @@ def _format_member(name: str, template: TeamTemplate) -> str:
     return f"- {name} ({details})" if details else f"- {name}"
 
 
-def _format_task(task: Task) -> str:
+def _format_task_line(task: Task) -> str:
     owner = f" [{task.owner}]" if task.owner else ""
     blockers = f" (after {', '.join(f'#{each}' for each in task.blocked_by)})" if task.blocked_by else ""
     return f"- #{task.id} {task.subject}{owner}{blockers}"

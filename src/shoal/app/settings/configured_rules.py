@@ -17,7 +17,7 @@ from shoal.policy.permission_rules import (
     parse_permission_rule,
 )
 from shoal.wire.json_line_numbers import find_json_list_entry_lines
-from shoal.wire.settings_codec import SettingsDocument, convert_settings
+from shoal.wire.settings_codec import SettingsDocument, convert_to_settings_schema
 
 BEHAVIORS: tuple[RuleBehavior, ...] = ("allow", "ask", "deny")
 FLAGS: dict[RuleBehavior, str] = {"allow": "--allowedTools", "deny": "--disallowedTools"}
@@ -30,7 +30,7 @@ def load_permission_rules(documents: Sequence[SettingsDocument], cwd: Path) -> P
     for document in documents:
         if "permissions" not in document.raw:
             continue
-        permissions = convert_settings(document.raw).permissions
+        permissions = convert_to_settings_schema(document.raw).permissions
         document_rules: dict[str, Any] = {
             kind: _parse_document_rules(document, kind, getattr(permissions, kind)) for kind in BEHAVIORS
         }

@@ -49,7 +49,7 @@ def read_project_mcp_file(cwd: Path) -> tuple[tuple[SettingsDocument, ...], tupl
     except (OSError, UnicodeDecodeError) as error:
         return (), (f"{path} cannot be read, and none of its MCP servers is there: {error}.",)
     try:
-        servers = _parse_server_map(text, str(path))
+        servers = _parse_mcp_server_json(text, str(path))
     except SettingsError as error:
         return (), (f"{error} None of its MCP servers is there.",)
     # Nothing else in that file is a setting.
@@ -70,7 +70,7 @@ def load_mcp_servers(
     disabled: set[str] = set()
     if not strict:
         documents = sorted(settings.documents, key=lambda document: document.kind == "user")
-        sources += (_read_document_servers(document) for document in (*documents, *plugins))
+        sources += (_read_document_mcp_servers(document) for document in (*documents, *plugins))
         disabled = {name for document in settings.documents for name in _iter_disabled_server_names(document)}
     servers: dict[str, McpServerConfig] = {}
     problems: dict[str, str] = {}
@@ -81,13 +81,15 @@ def load_mcp_servers(
         for server in source.servers:
             if server.name not in problems:
                 servers.setdefault(server.name, server)
-    found, duplicates = _drop_duplicate_servers(servers.values())
+    found, duplicates = _drop_same_prefix_mcp_servers(servers.values())
     return ConfiguredMcpServers(
         servers=tuple(
-            server for server in found if server.name not in disabled or not _is_from_project(server)
+            server for server in found if server.name not in disabled or not _is_from_project_mcp_file(server)
         ),
-        disabled=tuple(server for server in found if server.name in disabled and _is_from_project(server)),
-        untrusted=() if strict else tuple(_iter_untrusted_servers(settings, servers)),
+        disabled=tuple(
+            server for server in found if server.name in disabled and _is_from_project_mcp_file(server)
+        ),
+        untrusted=() if strict else tuple(_iter_untrusted_mcp_servers(settings, servers)),
         problems=(*problems.values(), *duplicates),
     )
 
@@ -95,7 +97,7 @@ def load_mcp_servers(
 def collect_mcp_server_variables(documents: Sequence[SettingsDocument]) -> dict[str, str]:
     """Return the environment variables and headers that files give to servers, for redaction."""
     found: dict[str, str] = {}
-    for server in (each for document in documents for each in _read_document_servers(document).servers):
+    for server in (each for document in documents for each in _read_document_mcp_servers(document).servers):
         values = (
             server.connection.env
             if isinstance(server.connection, McpStdioConfig)
@@ -105,7 +107,7 @@ def collect_mcp_server_variables(documents: Sequence[SettingsDocument]) -> dict[
     return found
 
 
-def change_mcp_server(path: Path, name: str, server: McpServerConfig | None) -> bool:
+def set_or_remove_mcp_server(path: Path, name: str, server: McpServerConfig | None) -> bool:
     """Put a server into a file, or remove it with None; return whether it existed. Raises `SettingsError`."""
     from shoal.app.settings.settings_writer import edit_json_file
 
@@ -124,7 +126,7 @@ def change_mcp_server(path: Path, name: str, server: McpServerConfig | None) -> 
     return edit_json_file(path, edit_servers)
 
 
-def _parse_server_map(text: str, name: str) -> dict[str, Any]:
+def _parse_mcp_server_json(text: str, name: str) -> dict[str, Any]:
     try:
         raw = decode_json(text.encode()) if text.strip() else {}
     except ValueError as error:
@@ -152,11 +154,11 @@ def parse_mcp_config_option(given: str | Mapping[str, Any], cwd: Path) -> Parsed
             reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
             message = f"--mcp-config takes JSON or the path of a file, and {path} cannot be read: {reason}."
             raise SettingsError(message, path=path) from error
-    servers = _parse_server_map(text, name)
+    servers = _parse_mcp_server_json(text, name)
     return parse_mcp_servers(servers, lambda key: f"{name}:{find_json_key_line(text, ('mcpServers', key))}")
 
 
-def _read_document_servers(document: SettingsDocument) -> ParsedMcpServers:
+def _read_document_mcp_servers(document: SettingsDocument) -> ParsedMcpServers:
     return parse_mcp_servers(
         document.raw.get("mcpServers") or {}, lambda name: document.locate_key(("mcpServers", name))
     )
@@ -167,11 +169,11 @@ def _iter_disabled_server_names(document: SettingsDocument) -> Iterator[str]:
     yield from names if isinstance(names, list) else ()
 
 
-def _is_from_project(server: McpServerConfig) -> bool:
+def _is_from_project_mcp_file(server: McpServerConfig) -> bool:
     return f"{PROJECT_FILE}:" in server.origin
 
 
-def _iter_untrusted_servers(
+def _iter_untrusted_mcp_servers(
     settings: Settings, configured: Mapping[str, McpServerConfig]
 ) -> Iterator[McpServerConfig]:
     for escalation in settings.untrusted_escalations:
@@ -180,12 +182,12 @@ def _iter_untrusted_servers(
             yield from parse_mcp_servers(entry, lambda _, at=escalation: at.location).servers  # type: ignore[misc]
 
 
-def _drop_duplicate_servers(servers: Any) -> tuple[list[McpServerConfig], list[str]]:
+def _drop_same_prefix_mcp_servers(servers: Any) -> tuple[list[McpServerConfig], list[str]]:
     """Drop servers whose tool names would be the same as those of another server."""
     by_prefix: dict[str, McpServerConfig] = {}
     problems: list[str] = []
     for server in servers:
-        other = by_prefix.setdefault(server.prefix, server)
+        other = by_prefix.setdefault(server.tool_name_prefix, server)
         if other is not server:
             problems.append(
                 f"{server.origin}: the MCP server {server.name} is left out: the names of its tools would be "

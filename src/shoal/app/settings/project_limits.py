@@ -25,11 +25,11 @@ def find_limits_raised_by_project(own: ShoalSettings, person: ShoalSettings) -> 
             yield key
     if _has_higher_preview_threshold(own.fan_out_preview, person.fan_out_preview):
         yield "fan_out_preview"
-    if _has_higher_limit(own.agent_limits, person.agent_limits):
+    if _has_any_higher_agent_limit(own.agent_limits, person.agent_limits):
         yield "agent_limits"
     user_limits = person.agent_type_limits
     if any(
-        _has_higher_limit(limits, user_limits[kind])
+        _has_any_higher_agent_limit(limits, user_limits[kind])
         for kind, limits in own.agent_type_limits.items()
         if kind in user_limits
     ):
@@ -41,7 +41,7 @@ def _is_higher_limit(project_limit: float | None, user_limit: float | None) -> b
     return project_limit is not None and user_limit is not None and project_limit > user_limit
 
 
-def _has_higher_limit(project_limits: AgentLimitSettings, user_limits: AgentLimitSettings) -> bool:
+def _has_any_higher_agent_limit(project_limits: AgentLimitSettings, user_limits: AgentLimitSettings) -> bool:
     return any(
         _is_higher_limit(getattr(project_limits, key), getattr(user_limits, key))
         for key in user_limits.__struct_fields__

@@ -29,11 +29,11 @@ from shoal.wire.settings_codec import (
     SettingsSourceKind,
     ShoalSettings,
     WorktreeGuard,
-    convert_settings,
-    find_unknown_settings_keys,
+    convert_to_settings_schema,
+    describe_unknown_shoal_settings,
     has_settings_key,
     merge_settings_documents,
-    parse_settings,
+    parse_settings_document,
 )
 
 _MANAGED_BY_PLATFORM = {
@@ -133,7 +133,7 @@ class Settings(Struct, frozen=True, kw_only=True):
         for variable in variables:
             if self.environ.get(variable):
                 return f"${variable}"
-        for keys in _list_key_paths(key):
+        for keys in _list_setting_key_paths(key):
             found = [document for document in self.documents if has_settings_key(document, keys)]
             if key in _USER_ONLY_KEYS or (keys[0] == "env" and key in (*_ACCESS_VARIABLES, "subagent_model")):
                 found = [document for document in found if document.is_user_controlled]
@@ -149,11 +149,15 @@ class Settings(Struct, frozen=True, kw_only=True):
         """Return the proxy for a URL from the usual variables."""
         parts = urlsplit(url)
         host = parts.hostname or ""
-        if host in _LOOPBACK or _is_excluded_from_proxy(host, self._read_variable("no_proxy")):
+        if host in _LOOPBACK or _is_excluded_from_proxy(host, self._read_proxy_variable("no_proxy")):
             return None
-        return self._read_variable(f"{parts.scheme}_proxy") or self._read_variable("all_proxy") or None
+        return (
+            self._read_proxy_variable(f"{parts.scheme}_proxy")
+            or self._read_proxy_variable("all_proxy")
+            or None
+        )
 
-    def _read_variable(self, name: str) -> str:
+    def _read_proxy_variable(self, name: str) -> str:
         return self.environ.get(name) or self.environ.get(name.upper()) or ""
 
     @property
@@ -163,7 +167,7 @@ class Settings(Struct, frozen=True, kw_only=True):
         )
 
     @property
-    def hides_session_state(self) -> bool:
+    def hides_session_state_events(self) -> bool:
         """True if a library reads session state events that its program did not request."""
         reads_state, emits_state = (
             self.environ.get(name, "").lower() in _TRUE_VALUES for name in _SESSION_STATE_VARIABLES
@@ -232,7 +236,7 @@ _SWITCH_VALUES = {
 }
 
 
-def _list_key_paths(key: str) -> tuple[tuple[str, ...], ...]:
+def _list_setting_key_paths(key: str) -> tuple[tuple[str, ...], ...]:
     if key == "model":
         return (("shoal", "model"), *(("env", variable) for variable in _MODEL_VARIABLES), ("model",))
     if key == "subagent_model":
@@ -265,17 +269,17 @@ def load_settings(
     if documents != all_documents:
         load_permission_rules(all_documents, cwd)  # report a mistake whether it takes effect or not
     merged, trusted = (
-        convert_settings(merge_settings_documents(documents)),
+        convert_to_settings_schema(merge_settings_documents(documents)),
         merge_user_controlled_documents(documents),
     )
     # A project may come from anyone: it must not redirect requests, including keys, to its own address.
     provider_variables = {
-        **_to_text_values(trusted.env),
+        **_convert_env_values_to_text(trusted.env),
         **{name: value for name, value in environ.items() if value},
     }
     stored, credential_problems = _load_stored_credentials(home)
-    provider_variables |= _select_stored_variables(stored, provider_variables)
-    permissions, permission_warnings = _restrict_permissions(merged.permissions, trusted.permissions)
+    provider_variables |= _select_stored_provider_variables(stored, provider_variables)
+    permissions, permission_warnings = _ignore_project_bypass_mode(merged.permissions, trusted.permissions)
     own, shoal_warnings = _restrict_shoal_settings(merged.shoal, trusted.shoal, environ)
     return Settings(
         home=home,
@@ -288,18 +292,18 @@ def load_settings(
         or merged.model,
         subagent_model=_find_first_set_variable(_SUBAGENT_MODEL_VARIABLES, provider_variables),
         permissions=permissions,
-        env=_to_text_values(merged.env),
+        env=_convert_env_values_to_text(merged.env),
         # A project may come from anyone: it must not have the user's sessions removed.
         cleanup_period_days=trusted.cleanup_period_days,
         own=own,
         warnings=(
             *permission_warnings,
             *shoal_warnings,
-            *_warn_cleanup_period(merged.cleanup_period_days, trusted.cleanup_period_days),
+            *_warn_project_cleanup_period(merged.cleanup_period_days, trusted.cleanup_period_days),
             *trust.warnings,
             *credential_problems,
             *server_problems,
-            *(warning for document in documents for warning in find_unknown_settings_keys(document)),
+            *(warning for document in documents for warning in describe_unknown_shoal_settings(document)),
         ),
         environ=environ,
         documents=documents,
@@ -339,7 +343,7 @@ def _load_stored_credentials(home: Path) -> tuple[dict[str, dict[str, str]], tup
         return {}, (str(error),)
 
 
-def _select_stored_variables(
+def _select_stored_provider_variables(
     stored: Mapping[str, Mapping[str, str]], variables_in_use: Mapping[str, str]
 ) -> dict[str, str]:
     """Return stored variables of providers with no other setting: a key must not go to another address."""
@@ -360,7 +364,7 @@ def _read_boolean_variable(environ: Mapping[str, str], variables: Sequence[str],
     return default
 
 
-def _restrict_permissions(
+def _ignore_project_bypass_mode(
     merged: PermissionSettings, trusted: PermissionSettings
 ) -> tuple[PermissionSettings, tuple[str, ...]]:
     """Ignore `bypassPermissions` from a project: its files may come from anyone."""
@@ -391,7 +395,7 @@ def _restrict_sandbox(
     return restricted, (warning,) if loosens else ()
 
 
-def _warn_cleanup_period(merged: int, trusted: int) -> Iterator[str]:
+def _warn_project_cleanup_period(merged: int, trusted: int) -> Iterator[str]:
     if merged != trusted:
         yield "The project's settings say how long sessions are kept; only your own settings can. Not done."
 
@@ -427,7 +431,7 @@ def _read_settings_documents(
     for path, kind in files[: len(managed)]:
         yield from _read_settings_file(path, kind)
     if given is not None and given.lstrip().startswith("{"):
-        yield parse_settings(given, name="--settings", kind="command line", path=None)
+        yield parse_settings_document(given, name="--settings", kind="command line", path=None)
     for path, kind in files[len(managed) :]:
         yield from _read_settings_file(path, kind)
 
@@ -468,10 +472,10 @@ def _read_settings_file(path: Path, kind: SettingsSourceKind) -> Iterator[Settin
         raise SettingsError(f"The settings in {path} cannot be read: {error.strerror}.", path=path) from error
     except UnicodeDecodeError as error:
         raise SettingsError(f"The settings in {path} are not UTF-8 text.", path=path) from error
-    yield parse_settings(text, name=str(path), kind=kind, path=path)
+    yield parse_settings_document(text, name=str(path), kind=kind, path=path)
 
 
-def _to_text_values(env: Mapping[str, str | int | float | bool]) -> dict[str, str]:
+def _convert_env_values_to_text(env: Mapping[str, str | int | float | bool]) -> dict[str, str]:
     return {
         name: str(value).lower() if isinstance(value, bool) else str(value) for name, value in env.items()
     }

@@ -22,7 +22,7 @@ class SettingRow(Struct, frozen=True, kw_only=True):
     origin: str
 
 
-class TrustRow(SettingRow, frozen=True, kw_only=True):
+class EscalationTrustRow(SettingRow, frozen=True, kw_only=True):
     trust: TrustState
 
 
@@ -54,12 +54,14 @@ def list_setting_rows(settings: Settings) -> Iterator[SettingRow]:
             )
 
 
-def list_trust_rows(escalations: Sequence[PermissionEscalation]) -> Iterator[TrustRow]:
+def list_escalation_trust_rows(escalations: Sequence[PermissionEscalation]) -> Iterator[EscalationTrustRow]:
     """Yield the project settings that need the user's trust, with their trust state."""
     for escalation in escalations:
         is_hidden = escalation.keys[0] == "env" and is_secret_variable_name(escalation.keys[-1])
         value = HIDDEN_VALUE if is_hidden else escalation.value
-        yield TrustRow(key=escalation.key, value=value, origin=escalation.location, trust=escalation.trust)
+        yield EscalationTrustRow(
+            key=escalation.key, value=value, origin=escalation.location, trust=escalation.trust
+        )
 
 
 def _make_setting_row(settings: Settings, key: str, value: Any) -> SettingRow:

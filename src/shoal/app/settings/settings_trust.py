@@ -14,13 +14,13 @@ from msgspec.structs import replace
 from shoal.app.settings.project_limits import find_limits_raised_by_project
 from shoal.core.clock import SystemClock
 from shoal.core.errors import StateFileError
-from shoal.policy.mode_inheritance import is_wider_mode
+from shoal.policy.mode_inheritance import is_wider_permission_mode
 from shoal.stores.files.trust_file import ProjectTrustFile
 from shoal.wire.settings_codec import (
     SettingsDocument,
     SettingsSchema,
     ShoalSettings,
-    convert_settings,
+    convert_to_settings_schema,
     merge_settings_documents,
 )
 from shoal.wire.trust_codec import TrustDecision
@@ -88,7 +88,7 @@ def remove_untrusted_settings(
             for keys, value in parts
         )
         effective.append(
-            document if trust == "trusted" else _remove_keys(document, [keys for keys, _ in parts])
+            document if trust == "trusted" else _remove_document_keys(document, [keys for keys, _ in parts])
         )
     untrusted = [each for each in escalations if each.trust != "trusted"]
     return EffectiveSettingsDocuments(
@@ -99,7 +99,7 @@ def remove_untrusted_settings(
 
 
 def merge_user_controlled_documents(documents: Sequence[SettingsDocument]) -> SettingsSchema:
-    return convert_settings(
+    return convert_to_settings_schema(
         merge_settings_documents([document for document in documents if document.is_user_controlled])
     )
 
@@ -113,15 +113,15 @@ def find_escalating_settings(document: SettingsDocument, user: SettingsSchema) -
     Settings that a project can never set (skipping permissions, loosening the sandbox, provider addresses)
     are not included.
     """
-    settings, raw = convert_settings(document.raw), document.raw
+    settings, raw = convert_to_settings_schema(document.raw), document.raw
     found: list[tuple[str, ...]] = []
     found += [
         ("permissions", key)
         for key in ("allow", "additionalDirectories")
-        if _has_value(raw, "permissions", key)
+        if _has_nested_value(raw, "permissions", key)
     ]
     mode, user_mode = settings.permissions.default_mode, user.permissions.default_mode or "default"
-    if mode is not None and mode != "bypassPermissions" and is_wider_mode(mode, user_mode):
+    if mode is not None and mode != "bypassPermissions" and is_wider_permission_mode(mode, user_mode):
         found.append(("permissions", "defaultMode"))
     found += [("env", name) for name in settings.env]
     found += [("hooks",)] if raw.get("hooks") else []
@@ -134,7 +134,7 @@ def find_escalating_settings(document: SettingsDocument, user: SettingsSchema) -
     found += [
         ("shoal", key)
         for key in _iter_escalating_shoal_keys(settings.shoal, user.shoal)
-        if _is_key_set(raw, key)
+        if _is_shoal_key_set(raw, key)
     ]
     return tuple((keys, _get_nested_value(raw, keys)) for keys in found)
 
@@ -142,8 +142,8 @@ def find_escalating_settings(document: SettingsDocument, user: SettingsSchema) -
 def read_document_trust(
     file: ProjectTrustFile, project: Path, document: SettingsDocument, parts: _EscalatingParts
 ) -> TrustState:
-    """Return the stored trust. Raises `StoreError` if it cannot be read."""
-    decision = file.get_decision(project, _make_document_key(document))
+    """Return the stored trust. Raises `StateFileError` if it cannot be read."""
+    decision = file.get_trust_decision(project, _make_trust_document_key(document))
     if decision is None or decision.digest != _hash_escalating_settings(parts):
         return "unasked"
     return "trusted" if decision.trusted else "refused"
@@ -152,11 +152,11 @@ def read_document_trust(
 def save_trust_in_documents(
     home: Path, project: Path, documents: Sequence[SettingsDocument], user: SettingsSchema
 ) -> None:
-    """Store the user's trust in these project files in their current state. Raises `StoreError`."""
+    """Store the user's trust in these project files in their current state. Raises `StateFileError`."""
     parts_by_file = {
-        _make_document_key(document): find_escalating_settings(document, user) for document in documents
+        _make_trust_document_key(document): find_escalating_settings(document, user) for document in documents
     }
-    ProjectTrustFile(home).store_decisions(
+    ProjectTrustFile(home).store_trust_decisions(
         project,
         {name: _make_trust_decision(part, trusted=True) for name, part in parts_by_file.items() if part},
     )
@@ -171,19 +171,19 @@ def save_project_trust_decision(
 ) -> None:
     """Store the user's answer about the project's escalations: all of them, or those that were shown.
 
-    It applies to the values in these settings, even if the files have changed since. Raises `StoreError`.
+    It applies to the values in these settings, even if the files have changed since. Raises `StateFileError`.
     """
     parts: dict[str, _EscalatingParts] = {}
     for escalation in settings.escalations if escalations is None else escalations:
-        name = _make_document_key(escalation.document)
+        name = _make_trust_document_key(escalation.document)
         parts[name] = (*parts.get(name, ()), (escalation.keys, escalation.value))
     decisions = {name: _make_trust_decision(part, trusted=trusted) for name, part in parts.items()}
-    ProjectTrustFile(settings.home).store_decisions(project, decisions)
+    ProjectTrustFile(settings.home).store_trust_decisions(project, decisions)
 
 
 def forget_project_trust(home: Path, project: Path) -> None:
-    """Remove all answers about a project. Raises `StoreError`."""
-    ProjectTrustFile(home).remove_project(project)
+    """Remove all answers about a project. Raises `StateFileError`."""
+    ProjectTrustFile(home).remove_project_decisions(project)
 
 
 def _make_trust_decision(parts: _EscalatingParts, *, trusted: bool) -> TrustDecision:
@@ -202,11 +202,11 @@ def _iter_escalating_shoal_keys(project: ShoalSettings, user: ShoalSettings) -> 
     yield from find_limits_raised_by_project(project, user)
 
 
-def _has_value(raw: dict[str, Any], *keys: str) -> bool:
+def _has_nested_value(raw: dict[str, Any], *keys: str) -> bool:
     return bool(_get_nested_value(raw, keys))
 
 
-def _is_key_set(raw: dict[str, Any], key: str) -> bool:
+def _is_shoal_key_set(raw: dict[str, Any], key: str) -> bool:
     """Return True if the key is set, also to null, which matters for limits, but not to `{}`."""
     return bool((raw.get("shoal") or {}).get(key, {}) != {})
 
@@ -217,18 +217,18 @@ def _get_nested_value(raw: Any, keys: Sequence[str]) -> Any:
     return raw
 
 
-def _remove_keys(document: SettingsDocument, paths: Sequence[tuple[str, ...]]) -> SettingsDocument:
+def _remove_document_keys(document: SettingsDocument, paths: Sequence[tuple[str, ...]]) -> SettingsDocument:
     raw = document.raw
     for path in paths:
-        raw = _remove_key(raw, path)
+        raw = _remove_nested_key(raw, path)
     return replace(document, raw=raw)
 
 
-def _remove_key(raw: dict[str, Any], path: Sequence[str]) -> dict[str, Any]:
+def _remove_nested_key(raw: dict[str, Any], path: Sequence[str]) -> dict[str, Any]:
     first, *rest = path
     if not rest:
         return {key: value for key, value in raw.items() if key != first}
-    return {**raw, first: _remove_key(raw[first], rest)}
+    return {**raw, first: _remove_nested_key(raw[first], rest)}
 
 
 def _hash_escalating_settings(parts: _EscalatingParts) -> str:
@@ -238,7 +238,7 @@ def _hash_escalating_settings(parts: _EscalatingParts) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def _make_document_key(document: SettingsDocument) -> str:
+def _make_trust_document_key(document: SettingsDocument) -> str:
     if document.kind in ("agent", "plugin"):
         # Each of these files is trusted separately.
         return f"{document.kind}:{document.path}"

@@ -24,9 +24,9 @@ from shoal.core.permissions import (
     RuleDestination,
     SetPermissionModeSuggestion,
 )
-from shoal.stores.files.home_paths import write_atomically
+from shoal.stores.files.home_paths import write_file_atomically
 from shoal.stores.files.trust_file import ProjectTrustFile
-from shoal.wire.settings_codec import SettingsDocument, SettingsSourceKind, parse_settings
+from shoal.wire.settings_codec import SettingsDocument, SettingsSourceKind, parse_settings_document
 
 T = TypeVar("T")
 _FILE_NAMES: dict[RuleDestination, str] = {
@@ -45,7 +45,7 @@ def find_settings_path(destination: RuleDestination, settings: Settings, cwd: Pa
 def save_permission_answer(update: PermissionSuggestion, settings: Settings, cwd: Path) -> bool:
     """Save the user's answer in its settings file and trust what it adds.
 
-    Return False without a change if that file holds untrusted settings. Raises what `save_suggestion` does.
+    Return False, unchanged, if the file has untrusted settings. Raises like `save_permission_suggestion`.
     """
     path = find_settings_path(update.destination, settings, cwd)
     if path.parent == settings.home:
@@ -54,14 +54,14 @@ def save_permission_answer(update: PermissionSuggestion, settings: Settings, cwd
     kind: SettingsSourceKind = "local" if update.destination == "localSettings" else "project"
     user_settings = merge_user_controlled_documents(settings.documents)
 
-    def parse_document(text: str) -> SettingsDocument:
-        return parse_settings(text, name=str(path), kind=kind, path=path)
+    def parse_settings_text(text: str) -> SettingsDocument:
+        return parse_settings_document(text, name=str(path), kind=kind, path=path)
 
     def is_trusted_text(text: str) -> bool:
-        parts = find_escalating_settings(parse_document(text), user_settings)
+        parts = find_escalating_settings(parse_settings_text(text), user_settings)
         return (
             not parts
-            or read_document_trust(ProjectTrustFile(settings.home), cwd, parse_document(text), parts)
+            or read_document_trust(ProjectTrustFile(settings.home), cwd, parse_settings_text(text), parts)
             == "trusted"
         )
 
@@ -69,7 +69,7 @@ def save_permission_answer(update: PermissionSuggestion, settings: Settings, cwd
     if new_text is None:
         return False
     # Written second: a crash in between asks about the file again, and never trusts what is not in it.
-    save_trust_in_documents(settings.home, cwd, [parse_document(new_text)], user_settings)
+    save_trust_in_documents(settings.home, cwd, [parse_settings_text(new_text)], user_settings)
     return True
 
 
@@ -80,10 +80,10 @@ def save_permission_suggestion(
 
     Return the new content; None without a change if `is_allowed` rejects the old content.
 
-    Raises `SettingsError` if the file cannot be parsed, `StoreError` if it cannot be written.
+    Raises `SettingsError` if the file cannot be parsed, `StateFileError` if it cannot be written.
     """
-    file = _JsonFile(path)
-    raw = parse_settings(file.text, name=str(path), kind="user", path=path).raw
+    file = _EditableJsonFile(path)
+    raw = parse_settings_document(file.text, name=str(path), kind="user", path=path).raw
     if not is_allowed(file.text):
         return None
     _apply_permission_suggestion(raw, update)
@@ -91,9 +91,9 @@ def save_permission_suggestion(
 
 
 def save_default_model(name: str | None, path: Path) -> None:
-    """Set or, with None, remove the default model. Raises what `save_suggestion` does."""
-    file = _JsonFile(path)
-    raw = parse_settings(file.text, name=str(path), kind="user", path=path).raw
+    """Set or, with None, remove the default model. Raises what `save_permission_suggestion`."""
+    file = _EditableJsonFile(path)
+    raw = parse_settings_document(file.text, name=str(path), kind="user", path=path).raw
     shoal_settings = raw.setdefault("shoal", {})
     if name is not None:
         shoal_settings["model"] = name
@@ -116,9 +116,9 @@ def _apply_permission_suggestion(raw: dict[str, Any], update: PermissionSuggesti
 def edit_json_file(path: Path, edit: Callable[[dict[str, Any]], T]) -> T:
     """Let `edit` change the content of a JSON file; other content, indent and file mode stay.
 
-    Raises `SettingsError` if the file cannot be parsed, `StoreError` if it cannot be written.
+    Raises `SettingsError` if the file cannot be parsed, `StateFileError` if it cannot be written.
     """
-    file = _JsonFile(path)
+    file = _EditableJsonFile(path)
     try:
         raw = json.loads(file.text) if file.text.strip() else {}
     except ValueError as error:
@@ -135,7 +135,7 @@ def _append_missing_rules(permissions: dict[str, Any], key: str, new: list[str])
     entries.extend(each for each in new if each not in entries)
 
 
-class _JsonFile:
+class _EditableJsonFile:
     """JSON file of the user, with symlinks resolved: other content, indent and file mode stay."""
 
     def __init__(self, path: Path) -> None:
@@ -153,7 +153,7 @@ class _JsonFile:
     def write(self, raw: dict[str, Any]) -> str:
         """Write the content and return the new text."""
         text = json.dumps(raw, indent=_detect_indent(self.text), ensure_ascii=False) + "\n"
-        write_atomically(self._real_path, text.encode())
+        write_file_atomically(self._real_path, text.encode())
         if self._mode is not None:
             self._real_path.chmod(self._mode)
         return text

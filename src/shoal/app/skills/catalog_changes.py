@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 
 from shoal.app.definitions.agent_catalog import AgentCatalog
-from shoal.app.skills.skill_catalog import SkillLibrary
+from shoal.app.skills.skill_catalog import SkillAndCommandLibrary
 from shoal.core.agent_definitions import AgentDefinition
 from shoal.core.control_tags import escape_control_tags
 from shoal.core.skills import Skill
@@ -17,12 +17,12 @@ _MAX_LINES = 40
 _TOOLS = {"agents": "Agent", "skills": "Skill"}
 
 
-class CatalogChangeReporter:
+class AgentAndSkillChangeReporter:
     """Reports changes against the lists in the tool descriptions, which stay fixed for caching."""
 
-    def __init__(self, definitions: AgentCatalog, skills: SkillLibrary) -> None:
+    def __init__(self, definitions: AgentCatalog, skills: SkillAndCommandLibrary) -> None:
         self._agents = _CatalogDescriptionCache(definitions.all)
-        self._list_cached_agents = definitions.list_cached
+        self._list_cached_agents = definitions.list_cached_definitions
         self._skills = _CatalogDescriptionCache(skills.skills.all)
         self._initial = self._describe_catalogs()
         self._reported = self._initial
@@ -33,7 +33,7 @@ class CatalogChangeReporter:
         usable = {
             noun: descriptions for noun, descriptions in self._reported.items() if _TOOLS[noun] in tools
         }
-        return _format_changes(before, usable)
+        return _format_catalog_changes(before, usable)
 
     def describe_changes_since_start(self) -> str:
         """Return the changes for a new agent, which has read the lists of the session start.
@@ -44,7 +44,7 @@ class CatalogChangeReporter:
             "agents": self._agents.describe_items(self._list_cached_agents()),
             "skills": self._skills.refresh(),
         }
-        return _format_changes(self._initial, now)
+        return _format_catalog_changes(self._initial, now)
 
     def _describe_catalogs(self) -> dict[str, Mapping[str, str]]:
         return {"agents": self._agents.refresh(), "skills": self._skills.refresh()}
@@ -68,14 +68,18 @@ class _CatalogDescriptionCache:
         return self._descriptions
 
 
-def _format_changes(before: Mapping[str, Mapping[str, str]], now: Mapping[str, Mapping[str, str]]) -> str:
+def _format_catalog_changes(
+    before: Mapping[str, Mapping[str, str]], now: Mapping[str, Mapping[str, str]]
+) -> str:
     lines: list[str] = []
     for noun, current in now.items():
         previous = before[noun]
         if current is previous:
             continue
         new = [
-            f"- {name}: {_shorten_text(text)}" for name, text in current.items() if previous.get(name) != text
+            f"- {name}: {_shorten_description(text)}"
+            for name, text in current.items()
+            if previous.get(name) != text
         ]
         removed = [f"- {name}" for name in previous if name not in current]
         if new:
@@ -93,6 +97,6 @@ def _limit_lines(lines: list[str]) -> list[str]:
     )
 
 
-def _shorten_text(text: str) -> str:
+def _shorten_description(text: str) -> str:
     line = " ".join(text.split())
     return line if len(line) <= _MAX_DESCRIPTION_CHARS else f"{line[: _MAX_DESCRIPTION_CHARS - 1]}…"

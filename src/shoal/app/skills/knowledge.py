@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from shoal.app.definitions.instructions import Instructions
-from shoal.app.skills.catalog_changes import CatalogChangeReporter
-from shoal.app.skills.skill_catalog import SkillLibrary
+from shoal.app.definitions.instructions import LoadedInstructionFiles
+from shoal.app.skills.catalog_changes import AgentAndSkillChangeReporter
+from shoal.app.skills.skill_catalog import SkillAndCommandLibrary
 from shoal.app.skills.skill_invoker import PreloadedSkills, SkillInvoker
 from shoal.core.agent_definitions import AgentDefinition
 from shoal.core.skills import Skill, SlashPrompt, SlashPromptSource
@@ -15,10 +15,10 @@ from shoal.tools.skill_tool import build_skill_tool, format_skill_list
 
 
 class SkillsAndInstructions(Struct, kw_only=True):
-    skills: SkillLibrary
+    skills: SkillAndCommandLibrary
     invoker: SkillInvoker
-    catalog_changes: CatalogChangeReporter
-    instructions: Instructions
+    catalog_changes: AgentAndSkillChangeReporter
+    instructions: LoadedInstructionFiles
     prompts: list[SlashPromptSource] = []
     """Sources of additional commands."""
 
@@ -33,11 +33,13 @@ class SkillsAndInstructions(Struct, kw_only=True):
     def list_slash_commands(self) -> tuple[Skill | SlashPrompt, ...]:
         """Return everything the user can type as a slash command."""
         prompts = (each for source in self.prompts for each in source.list_prompts())
-        return (*self.skills.list_for_user(), *prompts)
+        return (*self.skills.list_skills_for_user(), *prompts)
 
     def create_skill_tool(self) -> Tool:
-        return build_skill_tool(self.invoker.invoke_skill, format_skill_list(self.skills.list_for_model()))
+        return build_skill_tool(
+            self.invoker.invoke_skill, format_skill_list(self.skills.list_skills_for_model())
+        )
 
-    def list_notices(self) -> tuple[str, ...]:
+    def list_skill_and_instruction_notices(self) -> tuple[str, ...]:
         """Return notices about unusable skills and omitted instructions."""
-        return (*self.skills.describe_problems(), *self.instructions.notes)
+        return (*self.skills.describe_skill_file_problems(), *self.instructions.notes)

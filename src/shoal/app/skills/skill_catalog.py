@@ -7,7 +7,7 @@ from difflib import get_close_matches
 from pathlib import Path
 
 from shoal.app.definitions.agent_files import DefinitionFileCache
-from shoal.app.definitions.precedence_index import PrecedenceIndex
+from shoal.app.definitions.precedence_index import DefinitionPrecedenceIndex
 from shoal.app.definitions.project_directories import exclude_directory, iter_project_directories
 from shoal.app.skills.skill_files import (
     SKILL_FILE_NAMES,
@@ -18,7 +18,7 @@ from shoal.app.skills.skill_files import (
 )
 from shoal.core.agent_definitions import DefinitionProblem
 from shoal.core.errors import InvalidAgentDefinition, UnknownSkill
-from shoal.core.skills import Skill, matches_skill_name
+from shoal.core.skills import Skill, is_full_or_unprefixed_skill_name
 from shoal.wire.skill_codec import ParsedSkill
 
 
@@ -28,7 +28,7 @@ class SkillCatalog:
     def __init__(self, noun: str, sources: Sequence[DefinitionFileCache[ParsedSkill]]) -> None:
         self._noun = noun
         self._sources = list(sources)
-        self._indexed: PrecedenceIndex[Skill] | None = None
+        self._indexed: DefinitionPrecedenceIndex[Skill] | None = None
 
     def add_source(self, source: DefinitionFileCache[ParsedSkill]) -> None:
         """Add a source that is weaker than all others."""
@@ -46,7 +46,7 @@ class SkillCatalog:
             case DefinitionProblem() as problem:
                 raise InvalidAgentDefinition(problem)
         available = [skill.name for skill in self.all()]
-        same_name = [each for each in available if matches_skill_name(name, each)]
+        same_name = [each for each in available if is_full_or_unprefixed_skill_name(name, each)]
         close = same_name or get_close_matches(name, available, n=2, cutoff=0.6)
         raise UnknownSkill(name, available=available, similar=close, noun=self._noun)
 
@@ -55,7 +55,7 @@ class SkillCatalog:
         by_name = self._refresh_index().by_name
         if name in by_name:
             return by_name[name]
-        matches = [skill for full, skill in by_name.items() if matches_skill_name(name, full)]
+        matches = [skill for full, skill in by_name.items() if is_full_or_unprefixed_skill_name(name, full)]
         return matches[0] if len(matches) == 1 else None
 
     def all(self) -> tuple[Skill, ...]:
@@ -74,10 +74,10 @@ class SkillCatalog:
     def shadowed(self) -> tuple[tuple[Skill, Skill | DefinitionProblem], ...]:
         return tuple(self._refresh_index().shadowed)
 
-    def _refresh_index(self) -> PrecedenceIndex[Skill]:
+    def _refresh_index(self) -> DefinitionPrecedenceIndex[Skill]:
         changed = [source.refresh() for source in self._sources]
         if self._indexed is None or any(changed):
-            self._indexed = PrecedenceIndex(self._noun)
+            self._indexed = DefinitionPrecedenceIndex(self._noun)
             seen: set[Path] = set()
             for source in self._sources:
                 parsed = [each for each in source.results if isinstance(each, ParsedSkill)]
@@ -92,7 +92,7 @@ class SkillCatalog:
         return self._indexed
 
 
-class SkillLibrary:
+class SkillAndCommandLibrary:
     """Skills and commands of a session."""
 
     def __init__(self, skills: SkillCatalog, commands: SkillCatalog) -> None:
@@ -108,10 +108,10 @@ class SkillLibrary:
         if commands is not None:
             self.commands.add_source(create_slash_command_cache(commands, "plugin", namespace))
 
-    def list_for_model(self) -> tuple[Skill, ...]:
+    def list_skills_for_model(self) -> tuple[Skill, ...]:
         return tuple(skill for skill in self.skills.all() if skill.for_model)
 
-    def list_for_user(self) -> tuple[Skill, ...]:
+    def list_skills_for_user(self) -> tuple[Skill, ...]:
         """Return all that can be typed, by name; a skill precedes a command of the same name."""
         by_name = {skill.name: skill for skill in self.commands.all()}
         by_name |= {skill.name: skill for skill in self.skills.all() if skill.for_person}
@@ -119,7 +119,7 @@ class SkillLibrary:
 
     def find_typed_skill(self, name: str) -> Skill:
         """Return what a typed `/name` means. Raises `UnknownSkill` and `InvalidAgentDefinition`."""
-        by_name = {skill.name: skill for skill in self.list_for_user()}
+        by_name = {skill.name: skill for skill in self.list_skills_for_user()}
         if name in by_name:
             return by_name[name]
         candidates = [
@@ -132,12 +132,12 @@ class SkillLibrary:
                 raise InvalidAgentDefinition(candidate)
             if candidate.kind == "command" or candidate.for_person:
                 return candidate
-        same_name = [each for each in by_name if matches_skill_name(name, each)]
+        same_name = [each for each in by_name if is_full_or_unprefixed_skill_name(name, each)]
         close = same_name or get_close_matches(name, by_name, n=2, cutoff=0.6)
         slashed = [[f"/{each}" for each in names] for names in (by_name, close)]
         raise UnknownSkill(f"/{name}", available=slashed[0], similar=slashed[1], noun="command")
 
-    def describe_problems(self) -> tuple[str, ...]:
+    def describe_skill_file_problems(self) -> tuple[str, ...]:
         """Return a sentence about unusable skill files for the user, if there are any."""
         found = (*self.skills.problems, *self.commands.problems)
         if not found:
@@ -146,7 +146,7 @@ class SkillLibrary:
         return (f"{files} cannot be used ({found[0]}). See `shoal skills validate`.",)
 
 
-def load_skills(*, cwd: Path, home: Path) -> SkillLibrary:
+def load_skills(*, cwd: Path, home: Path) -> SkillAndCommandLibrary:
     """Load the skills of the project, the nearest first, then the user's own."""
     user_skills, user_commands = home / "skills", home / "commands"
     directories = tuple(iter_project_directories(cwd))
@@ -154,7 +154,7 @@ def load_skills(*, cwd: Path, home: Path) -> SkillLibrary:
         directory / name / "skills" for directory in directories for name in (".claude", ".agents")
     ]
     command_directories = [directory / ".claude" / "commands" for directory in directories]
-    return SkillLibrary(
+    return SkillAndCommandLibrary(
         SkillCatalog(
             "skill",
             [
@@ -178,7 +178,7 @@ def load_skills(*, cwd: Path, home: Path) -> SkillLibrary:
     )
 
 
-def load_skills_from_paths(paths: Sequence[Path]) -> SkillLibrary:
+def load_skills_from_paths(paths: Sequence[Path]) -> SkillAndCommandLibrary:
     """Load skills from paths only: a skill, its directory, a directory of skills, or a command file."""
     skill_caches: list[DefinitionFileCache[ParsedSkill]] = []
     command_caches: list[DefinitionFileCache[ParsedSkill]] = []
@@ -190,7 +190,9 @@ def load_skills_from_paths(paths: Sequence[Path]) -> SkillLibrary:
             skill_caches.append(_create_named_skill_cache(directory, SKILL_FILE_NAMES, skill=True))
         else:
             command_caches.append(_create_named_skill_cache(path.parent, (path.name,), skill=False))
-    return SkillLibrary(SkillCatalog("skill", skill_caches), SkillCatalog("command", command_caches))
+    return SkillAndCommandLibrary(
+        SkillCatalog("skill", skill_caches), SkillCatalog("command", command_caches)
+    )
 
 
 def _create_named_skill_cache(

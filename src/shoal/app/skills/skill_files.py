@@ -12,7 +12,7 @@ from shoal.app.definitions.agent_files import DefinitionFileCache, read_definiti
 from shoal.core.agent_definitions import DefinitionProblem, DefinitionSource, DefinitionSourceKind
 from shoal.core.errors import InvalidAgentDefinition, SettingsError
 from shoal.policy.permission_rules import parse_permission_rule
-from shoal.wire.skill_codec import ParsedSkill, parse_command_file, parse_skill
+from shoal.wire.skill_codec import ParsedSkill, parse_skill, parse_slash_command_file
 
 SkillResult: TypeAlias = ParsedSkill | DefinitionProblem
 
@@ -63,7 +63,7 @@ def read_slash_command_file(
     if isinstance(text, DefinitionProblem):
         return replace(text, name=_add_plugin_namespace(namespace, name))
     return _parse_skill_file(
-        lambda source: parse_command_file(text, source, name=name), path, kind, namespace
+        lambda source: parse_slash_command_file(text, source, name=name), path, kind, namespace
     )
 
 

@@ -12,9 +12,9 @@ from shoal.agent.agent_runner import AgentRunner
 from shoal.agent.tool_calls import run_unrecorded_tool_call
 from shoal.app.agent_permissions import get_permission_engine
 from shoal.app.definitions.project_directories import iter_project_directories
-from shoal.app.skills.skill_catalog import SkillLibrary
+from shoal.app.skills.skill_catalog import SkillAndCommandLibrary
 from shoal.app.skills.skill_text import SkillTextPart, split_skill_body
-from shoal.app.skills.skill_trust import SkillTrust
+from shoal.app.skills.skill_trust import SkillTrustDecisions
 from shoal.core.agents import AgentResult, BackgroundAgentLaunch, SpawnRequest
 from shoal.core.control_tags import escape_control_tags
 from shoal.core.errors import AgentRequestRefused, InvalidAgentDefinition, UnknownSkill, WorkspaceError
@@ -22,7 +22,7 @@ from shoal.core.filenames import escape_filename
 from shoal.core.ids import AgentId
 from shoal.core.messages import ToolUseBlock
 from shoal.core.skills import Skill
-from shoal.core.tools import Tool, ToolContext, ToolOutput, error_output
+from shoal.core.tools import Tool, ToolContext, ToolOutput, create_tool_error_output
 from shoal.policy.permission_rules import ToolPermissionRule, parse_permission_rule
 from shoal.runs.agent_supervisor import AgentSupervisor
 from shoal.tools.agent_tools import format_agent_start_result
@@ -55,8 +55,8 @@ class SkillInvoker:
 
     def __init__(
         self,
-        skills: SkillLibrary,
-        trust: SkillTrust,
+        skills: SkillAndCommandLibrary,
+        trust: SkillTrustDecisions,
         *,
         tools: Mapping[str, Tool],
         cwd: Path,
@@ -73,9 +73,9 @@ class SkillInvoker:
         try:
             skill = self.skills.skills.find(name)
         except (UnknownSkill, InvalidAgentDefinition) as error:
-            return error_output(str(error))
+            return create_tool_error_output(str(error))
         if not skill.for_model:
-            return error_output(
+            return create_tool_error_output(
                 f"The skill {skill.name} is for people to call: type /{skill.name} at the prompt."
             )
         agent = self.supervisor.require_running_agent(AgentId(context.agent.agent))
@@ -85,7 +85,7 @@ class SkillInvoker:
                     await self.start_skill_agent(skill, arguments, agent, context)
                 )
             except AgentRequestRefused as refusal:
-                return error_output(str(refusal))
+                return create_tool_error_output(str(refusal))
         return ToolOutput(
             content=await self.render_skill_and_grant_tools(skill, arguments, agent),
             data={"skill": skill.name, "directory": str(skill.directory)},
@@ -104,7 +104,7 @@ class SkillInvoker:
                     await self.start_skill_agent(typed_skill, arguments, agent, context)
                 )
             except AgentRequestRefused as refusal:
-                return error_output(str(refusal))
+                return create_tool_error_output(str(refusal))
 
         call = ToolUseBlock(id=f"typed-{agent.ids.new_short_id()}", name="Skill", input={"skill": skill.name})
         return await run_unrecorded_tool_call(agent, call, start_skill)
@@ -113,7 +113,7 @@ class SkillInvoker:
         """Return the text of a skill, and grant its tools to this agent until its turn ends."""
         sections = [self._format_skill_heading(skill)] if skill.kind == "skill" else []
         granted = self._trust.list_granted_tools(skill)
-        get_permission_engine(agent).grant_rules(_parse_granted_rules(skill, granted))
+        get_permission_engine(agent).grant_allow_rules(_parse_granted_rules(skill, granted))
         self._allow_reading_directory(skill, agent)
         if skill.allowed_tools and not granted:
             untrusted = _UNTRUSTED.format(", ".join(skill.allowed_tools))
@@ -127,7 +127,7 @@ class SkillInvoker:
         """Start an agent for the skill with only the tools it allows. Raises `AgentRequestRefused`."""
         heading = f"{self._format_skill_heading(skill)}\n\n" if skill.kind == "skill" else ""
         granted = self._trust.list_granted_tools(skill)
-        with get_permission_engine(agent).grant_rules_temporarily(_parse_granted_rules(skill, granted)):
+        with get_permission_engine(agent).grant_allow_rules_temporarily(_parse_granted_rules(skill, granted)):
             body = await self._render_body(skill, arguments, agent)
         request = SpawnRequest(
             description=f"/{skill.name}",
@@ -166,7 +166,9 @@ class SkillInvoker:
             remaining -= piece.kind != "text"
             is_over_limit = remaining < 0 and piece.kind != "text"
             parts.append(
-                _format_omission(piece) if is_over_limit else await self._expand_skill_text_part(piece, agent)
+                _format_omitted_expansion(piece)
+                if is_over_limit
+                else await self._expand_skill_text_part(piece, agent)
             )
         return escape_control_tags("".join(parts))
 
@@ -176,7 +178,7 @@ class SkillInvoker:
                 return piece.text
             case "command":
                 arguments = {"command": piece.text, "timeout": COMMAND_TIMEOUT_MS}
-                return _truncate_text(await self._run_tool(agent, "Bash", arguments))
+                return _truncate_expansion(await self._run_unrecorded_tool(agent, "Bash", arguments))
             case "file":
                 return await self._expand_file_reference(piece.text, agent)
 
@@ -189,10 +191,10 @@ class SkillInvoker:
             is_file = False
         if not is_file:
             return f"@{path}"
-        content = await self._run_tool(agent, "Read", {"file_path": str(resolved)})
-        return f"{path}:\n{_truncate_text(content)}\n"
+        content = await self._run_unrecorded_tool(agent, "Read", {"file_path": str(resolved)})
+        return f"{path}:\n{_truncate_expansion(content)}\n"
 
-    async def _run_tool(self, agent: AgentRunner, tool: str, arguments: dict[str, object]) -> str:
+    async def _run_unrecorded_tool(self, agent: AgentRunner, tool: str, arguments: dict[str, object]) -> str:
         call = ToolUseBlock(id=f"typed-{agent.ids.new_short_id()}", name=tool, input=arguments)
         return (await run_unrecorded_tool_call(agent, call, self._tools[tool])).text
 
@@ -213,18 +215,18 @@ class SkillInvoker:
             return None
         real_path = os.path.realpath(skill.directory)
         is_in_project = f"{real_path}/".startswith(f"{self._root.rstrip('/')}/")
-        return Path(real_path) if is_in_project or self._trust.read_trust(skill) == "trusted" else None
+        return Path(real_path) if is_in_project or self._trust.read_skill_trust(skill) == "trusted" else None
 
 
 def _parse_granted_rules(skill: Skill, granted: Sequence[str]) -> list[ToolPermissionRule]:
     return [parse_permission_rule(entry, f"{skill.kind} {skill.name}") for entry in granted]
 
 
-def _format_omission(piece: SkillTextPart) -> str:
+def _format_omitted_expansion(piece: SkillTextPart) -> str:
     return f"[{piece.text}: left out, {_MAX_EXPANSIONS} commands and files are put in at most]"
 
 
-def _truncate_text(text: str) -> str:
+def _truncate_expansion(text: str) -> str:
     if len(text) <= _MAX_EXPANSION_CHARS:
         return text
     omitted = len(text) - _MAX_EXPANSION_CHARS

@@ -50,7 +50,7 @@ def fill_skill_arguments(text: str, arguments: str, variables: Mapping[str, str]
     """Fill in arguments: `$ARGUMENTS` is all of them, `$1` and `$ARGUMENTS[0]` the first word."""
     words = _split_arguments(arguments)
 
-    def replace_match(match: re.Match[str]) -> str:
+    def fill_placeholder_match(match: re.Match[str]) -> str:
         if match[3] is not None:
             return variables.get(match[3], match[0])
         if match[1] is None and match[2] is None:
@@ -58,7 +58,7 @@ def fill_skill_arguments(text: str, arguments: str, variables: Mapping[str, str]
         index = int(match[1]) if match[1] is not None else int(match[2]) - 1
         return words[index] if 0 <= index < len(words) else ""
 
-    return _ARGUMENT.sub(replace_match, text)
+    return _ARGUMENT.sub(fill_placeholder_match, text)
 
 
 def _split_arguments(arguments: str) -> list[str]:

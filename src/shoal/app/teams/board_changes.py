@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from shoal.app.teams.team_store import TeamStore
 from shoal.core.errors import TaskUpdateRefused, TeamStoreError
 from shoal.core.names import AgentName, TaskId, TeamName
-from shoal.core.tasks import Task, TaskDraft, TaskUpdate, find_startable_tasks
+from shoal.core.tasks import Task, TaskDraft, TaskUpdate, find_owned_tasks_unblocked_by
 
 
 async def add_board_task(
@@ -28,7 +28,7 @@ async def add_board_task(
         raise
 
 
-async def change_board_task(
+async def change_task_and_notify_owners(
     store: TeamStore, board: str, task: TaskId, change: TaskUpdate, *, by: AgentName
 ) -> Task:
     """Return the changed task. Notifies a new owner and the owners of tasks that waited for this one."""
@@ -45,7 +45,7 @@ async def change_board_task(
 
 async def _notify_unblocked_owners(store: TeamStore, board: str, completed: Task, by: AgentName) -> None:
     """Notify the owners of tasks that waited for this one: nobody else will claim those."""
-    for task in find_startable_tasks(
+    for task in find_owned_tasks_unblocked_by(
         completed.id, {each.id: each for each in await store.open_board(board).list_tasks()}
     ):
         if task.owner is not None:

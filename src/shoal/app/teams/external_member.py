@@ -24,7 +24,7 @@ MAX_BATCH_CHARS = 100_000
 """Maximum characters per batch of messages; a longer message comes alone."""
 
 
-class ExternalTeamIdentity(Struct, frozen=True, kw_only=True):
+class ExternalMemberIdentity(Struct, frozen=True, kw_only=True):
     """Name of the program in one team."""
 
     team: TeamName
@@ -35,7 +35,7 @@ class ExternalTeamIdentity(Struct, frozen=True, kw_only=True):
         return self.name == LEAD_NAME
 
 
-class VerifiedMail(Struct, frozen=True, kw_only=True):
+class MailWithSignatureVerdict(Struct, frozen=True, kw_only=True):
     mail: MailMessage
     verdict: SignatureVerdict
     kind: str
@@ -50,9 +50,9 @@ class ExternalMember:
         self._clock = clock
         self._ids = ids
         self._cwd = cwd
-        self._identities: dict[TeamName, ExternalTeamIdentity] = {}
-        self._locks: dict[ExternalTeamIdentity, ExternalMemberLock] = {}
-        self._unmarked: dict[ExternalTeamIdentity, tuple[str, ...]] = {}
+        self._identities: dict[TeamName, ExternalMemberIdentity] = {}
+        self._locks: dict[ExternalMemberIdentity, ExternalMemberLock] = {}
+        self._unmarked: dict[ExternalMemberIdentity, tuple[str, ...]] = {}
         self.session = ids.new_uuid()
         """Lead session id of the teams it creates."""
         self.attempts: dict[tuple[TeamName, TaskId], str] = {}
@@ -60,9 +60,9 @@ class ExternalMember:
 
     # Identity
 
-    async def join_team(self, team: str, name: str) -> ExternalTeamIdentity:
+    async def join_team(self, team: str, name: str) -> ExternalMemberIdentity:
         """Take over a member or the lead, or join as a new member. Raises `AgentRequestRefused`."""
-        identity = ExternalTeamIdentity(team=parse_team_name(team), name=parse_agent_name(name))
+        identity = ExternalMemberIdentity(team=parse_team_name(team), name=parse_agent_name(name))
         roster = await self.read_team(identity.team)
         entry = roster.find_member(identity.name)
         self._lock_inbox(identity)
@@ -78,7 +78,7 @@ class ExternalMember:
         await self._reclaim_tasks(identity)
         return identity
 
-    def get_identity(self, team: str | None) -> ExternalTeamIdentity:
+    def get_identity(self, team: str | None) -> ExternalMemberIdentity:
         """Return the identity in the named team, or in the only one. Raises `AgentRequestRefused`."""
         if team is None and len(self._identities) == 1:
             return next(iter(self._identities.values()))
@@ -93,7 +93,7 @@ class ExternalMember:
             )
         return identity
 
-    def list_identities(self) -> tuple[ExternalTeamIdentity, ...]:
+    def list_identities(self) -> tuple[ExternalMemberIdentity, ...]:
         return tuple(self._identities.values())
 
     # Teams
@@ -103,20 +103,20 @@ class ExternalMember:
         team = await self._store.rosters.create_team(
             parse_team_name(name), lead=lead, session=self.session, description=description
         )
-        identity = self._identities[team.name] = ExternalTeamIdentity(team=team.name, name=LEAD_NAME)
+        identity = self._identities[team.name] = ExternalMemberIdentity(team=team.name, name=LEAD_NAME)
         self._lock_inbox(identity)
         return team
 
     async def read_team(self, name: str) -> TeamRoster:
         """Return the team. Raises `TeamNotFound`."""
-        roster = await self._store.rosters.read_team(parse_team_name(name))
+        roster = await self._store.rosters.read_team_roster(parse_team_name(name))
         if roster is None:
             teams = ", ".join(await self._store.rosters.list_teams()) or "none"
             raise TeamNotFound(f"There is no team {name}. There are: {teams}.")
         return roster
 
-    async def delete_team(self, identity: ExternalTeamIdentity) -> None:
-        """Delete the team. Raises `TeamBusy` while a member works, `AgentRequestRefused` for non-leads."""
+    async def delete_team(self, identity: ExternalMemberIdentity) -> None:
+        """Delete the team. Raises `TeamHasActiveMembers`, and `AgentRequestRefused` for other members."""
         if not identity.is_lead:
             raise AgentRequestRefused(f"Only its lead deletes the team {identity.team}.")
         await self._store.rosters.delete_team(identity.team)
@@ -124,7 +124,7 @@ class ExternalMember:
         del self._identities[identity.team]
         self._locks.pop(identity).release()
 
-    async def add_member(self, identity: ExternalTeamIdentity, new_member: NewMember) -> RosterEntry:
+    async def add_member(self, identity: ExternalMemberIdentity, new_member: NewMember) -> RosterEntry:
         """Add a member that Shoal will run; its prompt is its first message."""
         if not identity.is_lead:
             raise AgentRequestRefused(f"Only its lead starts members of the team {identity.team}.")
@@ -138,7 +138,7 @@ class ExternalMember:
     # Mail
 
     async def send_mail(
-        self, identity: ExternalTeamIdentity, to: str, text: str, summary: str, *, fyi: bool = False
+        self, identity: ExternalMemberIdentity, to: str, text: str, summary: str, *, fyi: bool = False
     ) -> tuple[MailPostReceipt, ...]:
         team = await self.read_team(identity.team)
         others = [member.name for member in team.members if member.name != identity.name]
@@ -159,7 +159,7 @@ class ExternalMember:
                 raise AgentRequestRefused(f"{recipient} has no inbox in {team.name}: {error}") from error
         return tuple(receipts)
 
-    async def request_shutdown(self, identity: ExternalTeamIdentity, to: str, reason: str) -> str:
+    async def request_shutdown(self, identity: ExternalMemberIdentity, to: str, reason: str) -> str:
         """Ask a member to shut down; return the request id. The answer comes by mail."""
         if not identity.is_lead:
             raise AgentRequestRefused("Only the lead asks members to shut down.")
@@ -179,8 +179,8 @@ class ExternalMember:
         return body.request_id
 
     async def take_mail(
-        self, identity: ExternalTeamIdentity, *, wait: float, limit: int
-    ) -> tuple[VerifiedMail, ...]:
+        self, identity: ExternalMemberIdentity, *, wait: float, limit: int
+    ) -> tuple[MailWithSignatureVerdict, ...]:
         """Return the oldest unread mail; wait for some if there is none.
 
         Messages of the previous call are marked as read now, when the program shows that it is alive. A
@@ -207,9 +207,9 @@ class ExternalMember:
                     await self.remove_member(identity.team, message.mail.sender)
         return verified
 
-    def _verify_mail(self, identity: ExternalTeamIdentity, mail: MailMessage) -> VerifiedMail:
+    def _verify_mail(self, identity: ExternalMemberIdentity, mail: MailMessage) -> MailWithSignatureVerdict:
         body = get_authorized_mail_body(mail)
-        return VerifiedMail(
+        return MailWithSignatureVerdict(
             mail=mail,
             verdict=MailSigner(identity.team, self._store.read_signing_key(identity.team)).verify_mail(
                 mail, identity.name
@@ -219,7 +219,7 @@ class ExternalMember:
 
     def _create_mail(
         self,
-        identity: ExternalTeamIdentity,
+        identity: ExternalMemberIdentity,
         text: str,
         *,
         summary: str | None = None,
@@ -238,7 +238,7 @@ class ExternalMember:
 
     # Joining
 
-    def _lock_inbox(self, identity: ExternalTeamIdentity) -> None:
+    def _lock_inbox(self, identity: ExternalMemberIdentity) -> None:
         # An inbox has one reader.
         if identity not in self._locks:
             self._locks[identity] = ExternalMemberLock(self._store.home, identity.team, identity.name)
@@ -250,7 +250,7 @@ class ExternalMember:
                 f"stop it first: shoal team stop {team.name}"
             )
 
-    async def _add_to_roster(self, identity: ExternalTeamIdentity) -> None:
+    async def _add_to_roster(self, identity: ExternalMemberIdentity) -> None:
         new_member = NewMember(
             name=identity.name,
             agent_type=EXTERNAL_MEMBER_TYPE,
@@ -270,12 +270,12 @@ class ExternalMember:
         text = f"{identity.name}, another program, has joined the team and can be written to."
         await self.send_mail(identity, LEAD_NAME, text, "a guest joined", fyi=True)
 
-    async def _reclaim_tasks(self, identity: ExternalTeamIdentity) -> None:
+    async def _reclaim_tasks(self, identity: ExternalMemberIdentity) -> None:
         board = self._store.open_board(identity.team)
         for task_id in await board.reclaim_owner_tasks(identity.name):
             task = await board.get(task_id)
-            if task is not None and task.attempt is not None:
-                self.attempts[identity.team, task_id] = task.attempt
+            if task is not None and task.claim_attempt is not None:
+                self.attempts[identity.team, task_id] = task.claim_attempt
 
 
 def _limit_mail_batch(mail: tuple[MailMessage, ...]) -> tuple[MailMessage, ...]:

@@ -8,18 +8,24 @@ from typing import Any, Literal, TypeAlias
 from msgspec import UNSET, Struct, UnsetType
 
 from shoal.app.teams.board_changes import add_board_task
-from shoal.app.teams.external_member import ExternalMember, ExternalTeamIdentity
+from shoal.app.teams.external_member import ExternalMember, ExternalMemberIdentity
 from shoal.app.teams.team_store import TeamStore
 from shoal.core.errors import TaskUpdateRefused
 from shoal.core.names import AgentName, parse_agent_name, parse_task_id
-from shoal.core.tasks import Task, TaskDraft, TaskUpdate, find_startable_tasks, select_related_tasks
+from shoal.core.tasks import (
+    Task,
+    TaskDraft,
+    TaskUpdate,
+    find_owned_tasks_unblocked_by,
+    select_tasks_affected_by_completion,
+)
 from shoal.core.team_storage import TaskBoard
 from shoal.tools.task_format import explain_failed_claim, task_to_dict
 
 NewStatus: TypeAlias = Literal["pending", "in_progress", "completed", "deleted"]
 
 
-class TaskUpdateRequest(Struct, frozen=True, kw_only=True):
+class ExternalTaskUpdateRequest(Struct, frozen=True, kw_only=True):
     """Task update requested by the program; None leaves a field unchanged."""
 
     status: NewStatus | None = None
@@ -32,28 +38,28 @@ class TaskUpdateRequest(Struct, frozen=True, kw_only=True):
     attempt: str | None = None
 
 
-class ExternalTaskBoard:
+class ExternalMemberBoardAccess:
     def __init__(self, store: TeamStore, member: ExternalMember) -> None:
         self._store = store
         self._member = member
 
     async def create(
-        self, identity: ExternalTeamIdentity, draft: TaskDraft, blocked_by: Sequence[str] = ()
+        self, identity: ExternalMemberIdentity, draft: TaskDraft, blocked_by: Sequence[str] = ()
     ) -> Task:
         blockers = tuple(map(parse_task_id, blocked_by))
         return await add_board_task(self._store, identity.team, draft, blocked_by=blockers, by=identity.name)
 
-    async def list(self, identity: ExternalTeamIdentity) -> Sequence[Task]:
+    async def list(self, identity: ExternalMemberIdentity) -> Sequence[Task]:
         return await self._store.open_board(identity.team).list_tasks()
 
-    async def get(self, identity: ExternalTeamIdentity, task: str) -> Task:
+    async def get(self, identity: ExternalMemberIdentity, task: str) -> Task:
         found = await self._store.open_board(identity.team).get(parse_task_id(task))
         if found is None:
             raise TaskUpdateRefused(f"There is no task {task}. task_list shows the tasks there are.")
         return found
 
     async def update(
-        self, identity: ExternalTeamIdentity, task: str, request: TaskUpdateRequest
+        self, identity: ExternalMemberIdentity, task: str, request: ExternalTaskUpdateRequest
     ) -> tuple[Task, str | None]:
         """Return the task and the attempt id under which the program holds it. Starting a task claims it."""
         board, before = self._store.open_board(identity.team), await self.get(identity, task)
@@ -65,7 +71,9 @@ class ExternalTaskBoard:
         if is_claim:
             claim = await board.claim(before.id, by=identity.name)
             if not claim.success:
-                raise TaskUpdateRefused(explain_failed_claim(before.id, claim, await board.view_tasks()))
+                raise TaskUpdateRefused(
+                    explain_failed_claim(before.id, claim, await board.get_live_task_mapping())
+                )
             self._member.attempts[key] = claim.attempt or ""
         attempt = request.attempt or self._member.attempts.get(key)
         change = _to_task_update(request, attempt, claimed=is_claim)
@@ -76,11 +84,11 @@ class ExternalTaskBoard:
             raise TaskUpdateRefused("Nothing was given to change. Give a status, an owner, or another field.")
         if request.status not in (None, "in_progress"):
             self._member.attempts.pop(key, None)
-        await self._notify_owners(identity, board, before, after, request)
+        await self._notify_affected_owners(identity, board, before, after, request)
         return after, self._member.attempts.get(key)
 
     def _check_update_allowed(
-        self, identity: ExternalTeamIdentity, task: Task, request: TaskUpdateRequest
+        self, identity: ExternalMemberIdentity, task: Task, request: ExternalTaskUpdateRequest
     ) -> None:
         command = task.metadata.get("acceptance")
         if request.status == "completed" and isinstance(command, str):
@@ -95,23 +103,25 @@ class ExternalTaskBoard:
                 f"Write to {task.owner} or to the lead."
             )
 
-    async def _notify_owners(
+    async def _notify_affected_owners(
         self,
-        identity: ExternalTeamIdentity,
+        identity: ExternalMemberIdentity,
         board: TaskBoard,
         before: Task,
         after: Task,
-        request: TaskUpdateRequest,
+        request: ExternalTaskUpdateRequest,
     ) -> None:
         if after.owner not in (None, before.owner, identity.name):
             await self._store.post_assignment(identity.team, identity.name, after.owner, after)
         if request.status == "completed":
-            for task in find_startable_tasks(after.id, select_related_tasks(after, await board.view_tasks())):
+            for task in find_owned_tasks_unblocked_by(
+                after.id, select_tasks_affected_by_completion(after, await board.get_live_task_mapping())
+            ):
                 if task.owner not in (None, identity.name):
                     await self._store.post_assignment(identity.team, identity.name, task.owner, task)
 
 
-def _to_task_update(request: TaskUpdateRequest, attempt: str | None, *, claimed: bool) -> TaskUpdate:
+def _to_task_update(request: ExternalTaskUpdateRequest, attempt: str | None, *, claimed: bool) -> TaskUpdate:
     owner: AgentName | UnsetType | None = UNSET
     if request.owner is not None and not claimed:
         owner = parse_agent_name(request.owner) if request.owner.strip() else None

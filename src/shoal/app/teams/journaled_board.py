@@ -18,7 +18,7 @@ from shoal.core.events import JournaledEvent, TaskChanged
 from shoal.core.ids import LEAD_ID
 from shoal.core.names import AgentName, TaskId
 from shoal.core.packed_task_map import PackedTaskMap
-from shoal.core.tasks import ClaimResult, Task, TaskDraft, TaskUpdate
+from shoal.core.tasks import Task, TaskClaimResult, TaskDraft, TaskUpdate
 from shoal.stores.files.file_task_board import FileTaskBoard
 from shoal.stores.files.file_watch import DirectoryWatch
 
@@ -57,8 +57,8 @@ class JournaledTaskBoard:
     async def list_unfinished(self) -> Sequence[Task]:
         return await self._board.list_unfinished()
 
-    async def view_tasks(self) -> Mapping[TaskId, Task]:
-        return await self._board.view_tasks()
+    async def get_live_task_mapping(self) -> Mapping[TaskId, Task]:
+        return await self._board.get_live_task_mapping()
 
     async def update(self, task: TaskId, change: TaskUpdate, *, by: AgentName) -> tuple[Task, Task]:
         async with self._suspend_directory_check():
@@ -71,16 +71,16 @@ class JournaledTaskBoard:
                 self._emit_tasks_by_id((*change.add_blocks, *before.blocks))
         return before, after
 
-    async def claim(self, task: TaskId, *, by: AgentName) -> ClaimResult:
+    async def claim(self, task: TaskId, *, by: AgentName) -> TaskClaimResult:
         async with self._suspend_directory_check():
             claim = await self._board.claim(task, by=by)
-            self._emit_claim(claim)
+            self._emit_claimed_task(claim)
         return claim
 
-    async def claim_next(self, *, by: AgentName) -> ClaimResult | None:
+    async def claim_next(self, *, by: AgentName) -> TaskClaimResult | None:
         async with self._suspend_directory_check():
             claim = await self._board.claim_next(by=by)
-            self._emit_claim(claim)
+            self._emit_claimed_task(claim)
         return claim
 
     async def reclaim_owner_tasks(self, owner: AgentName) -> tuple[TaskId, ...]:
@@ -134,18 +134,20 @@ class JournaledTaskBoard:
         """Watch for changes by other processes, if the board exists."""
         if self._watch is None and not self._closed and self._directory.is_dir():
             self._watch = DirectoryWatch(
-                self._directory, self._schedule_check, on_poll=lambda: None, removals=True
+                self._directory, self._schedule_directory_check, on_poll=lambda: None, removals=True
             )
-            self._schedule_check()
+            self._schedule_directory_check()
 
-    def _schedule_check(self) -> None:
+    def _schedule_directory_check(self) -> None:
         if self._scheduled_check is None and not self._closed:
-            self._scheduled_check = asyncio.get_running_loop().call_later(CHECK_DELAY, self._check_directory)
+            self._scheduled_check = asyncio.get_running_loop().call_later(
+                CHECK_DELAY, self._emit_changes_in_directory
+            )
 
-    def _check_directory(self) -> None:
+    def _emit_changes_in_directory(self) -> None:
         self._scheduled_check = None
         if self._changes_running:
-            self._schedule_check()
+            self._schedule_directory_check()
             return
         with suppress(ShoalError):  # an unreadable board is checked again with its next change
             tasks = self._board.peek_tasks()
@@ -164,7 +166,7 @@ class JournaledTaskBoard:
             if (task := current.get(task_id)) is not None:
                 self._emit_task_changed(task)
 
-    def _emit_claim(self, claim: ClaimResult | None) -> None:
+    def _emit_claimed_task(self, claim: TaskClaimResult | None) -> None:
         if claim is not None and claim.success and claim.task is not None:
             self._emit_task_changed(claim.task)
 
@@ -181,17 +183,19 @@ class JournaledTaskBoard:
         )
         if self._emitted.get(task.id) == event:
             self._pending.discard(task.id)
-        elif self._emit_or_retry_later(task.id, event):
+        elif self._emit_or_mark_pending(task.id, event):
             self._emitted[task.id] = event
 
     def _emit_task_deleted(self, task: TaskId) -> None:
         last_event = self._emitted.get(task)
         if last_event is None:
             self._pending.discard(task)
-        elif self._emit_or_retry_later(task, replace(last_event, status="deleted", blocked_by=(), rank=None)):
+        elif self._emit_or_mark_pending(
+            task, replace(last_event, status="deleted", blocked_by=(), rank=None)
+        ):
             del self._emitted[task]
 
-    def _emit_or_retry_later(self, task: TaskId, event: TaskChanged) -> bool:
+    def _emit_or_mark_pending(self, task: TaskId, event: TaskChanged) -> bool:
         # The change is valid even if the journal is full.
         try:
             self._emit(event)

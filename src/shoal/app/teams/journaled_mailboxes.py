@@ -38,7 +38,7 @@ class JournaledMailboxes:
             self._previews[mail.id] = kind, preview
             if len(self._previews) > _MAX_PREVIEWS:
                 del self._previews[next(iter(self._previews))]
-        self._emit_event(
+        self._emit_mail_event(
             MailPosted(
                 agent=LEAD_ID,
                 team=self._team,
@@ -65,7 +65,7 @@ class JournaledMailboxes:
         for mail_id in ids:
             mail = taken.pop(mail_id, None)
             if mail is not None:
-                self._emit_event(self._make_taken_event(owner, mail))
+                self._emit_mail_event(self._make_taken_event(owner, mail))
 
     async def wait_for_mail(self, owner: AgentName, *, beyond: Container[str] = ()) -> None:
         self._local_owners.add(owner)
@@ -74,8 +74,8 @@ class JournaledMailboxes:
     def find_changed_inboxes(self, owners: Iterable[AgentName]) -> list[AgentName]:
         return self._mailboxes.find_changed_inboxes(owners)
 
-    def is_foreign(self, owner: AgentName) -> bool:
-        return self._mailboxes.is_foreign(owner)
+    def is_foreign_inbox(self, owner: AgentName) -> bool:
+        return self._mailboxes.is_foreign_inbox(owner)
 
     async def read_history(self, owner: AgentName) -> tuple[MailMessage, ...]:
         return await self._mailboxes.read_history(owner)
@@ -97,7 +97,7 @@ class JournaledMailboxes:
             posted=mail.timestamp,
         )
 
-    def _emit_event(self, event: MailPosted | MailTaken) -> None:
+    def _emit_mail_event(self, event: MailPosted | MailTaken) -> None:
         with suppress(StateFileError):  # it is posted or taken even if the journal is full
             self._emit(event)
 

@@ -22,9 +22,13 @@ from shoal.core.tasks import Task
 from shoal.core.usage import CostTotals
 from shoal.runs.run_outcome import find_last_assistant_text
 from shoal.stores.files.file_journal import read_journal
-from shoal.stores.files.home_paths import get_journal_path, get_subagent_path, get_subagents_directory
+from shoal.stores.files.home_paths import (
+    get_journal_path,
+    get_subagent_transcript_path,
+    get_subagent_transcripts_directory,
+)
 from shoal.stores.files.session_files import find_session_transcript, read_session_transcript
-from shoal.stores.files.usage_summary import summarize_usage
+from shoal.stores.files.usage_summary import summarize_journal_usage
 from shoal.wire.journal_codec import JournalRecord
 
 _CHANGE_ANSWER = re.compile(r"#(\d+) (\w+)")
@@ -74,7 +78,7 @@ class TeamExport(Struct, frozen=True, kw_only=True):
 async def export_team(store: TeamStore, home: Path, team: TeamRoster) -> TeamExport:
     journal = get_journal_path(home, SessionId(team.lead_session_id))
     records = tuple(read_journal(journal))
-    usage = summarize_usage(journal)
+    usage = summarize_journal_usage(journal)
     members = tuple(_collect_members(home, team, records))
     return TeamExport(
         team=team,
@@ -107,17 +111,17 @@ def _collect_members(
                 name=name, agent=agent, kind=event.kind, model=event.model, still=False
             )
     return [
-        replace(each, completion=results.get(each.agent), report=_read_report(home, team, each.agent))
+        replace(each, completion=results.get(each.agent), report=_read_member_report(home, team, each.agent))
         for each in found.values()
     ]
 
 
-def _read_report(home: Path, team: TeamRoster, agent: AgentId) -> str:
+def _read_member_report(home: Path, team: TeamRoster, agent: AgentId) -> str:
     """Return the last message; empty if there is none or the transcript is gone."""
     try:
         transcript = find_session_transcript(home, team.lead_session_id)
         if agent != LEAD_ID:
-            transcript = get_subagent_path(get_subagents_directory(transcript), agent)
+            transcript = get_subagent_transcript_path(get_subagent_transcripts_directory(transcript), agent)
         return find_last_assistant_text(
             read_session_transcript(transcript, "" if agent == LEAD_ID else agent).messages
         )

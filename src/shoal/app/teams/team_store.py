@@ -82,10 +82,10 @@ class TeamStore:
             board = FileTaskBoard(
                 self._home, name, clock=self._clock, ids=self._ids, report_problem=self._report
             )
-            self._boards[name] = self._wrap_journaled(board, name)
+            self._boards[name] = self._wrap_board_with_journaling(board, name)
         return self._boards[name]
 
-    def _wrap_journaled(self, board: FileTaskBoard, name: str) -> TaskBoard:
+    def _wrap_board_with_journaling(self, board: FileTaskBoard, name: str) -> TaskBoard:
         from shoal.app.teams.journaled_board import JournaledTaskBoard
 
         if self._emit is None or not self._journals_tasks:
@@ -110,12 +110,14 @@ class TeamStore:
 
     def read_signing_key(self, team: TeamName) -> bytes:
         from shoal.core.mail_signatures import KEY_SIZE
-        from shoal.stores.files.team_keys import load_team_key
+        from shoal.stores.files.team_keys import load_or_create_team_mail_key
 
         if team not in self._keys:
             kept = self._stores_keys
             self._keys[team] = (
-                load_team_key(self._home, parse_team_name(team)) if kept else os.urandom(KEY_SIZE)
+                load_or_create_team_mail_key(self._home, parse_team_name(team))
+                if kept
+                else os.urandom(KEY_SIZE)
             )
         return self._keys[team]
 

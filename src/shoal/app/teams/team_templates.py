@@ -16,7 +16,7 @@ from shoal.core.agent_definitions import DefinitionSourceKind
 from shoal.core.errors import InvalidAgentDefinition, InvalidTeamTemplate, SettingsError, UnknownAgentType
 from shoal.core.permission_decisions import PermissionMode
 from shoal.core.team_templates import TeamTemplate, TeamTemplateProblem, TeamTemplateSource
-from shoal.policy.mode_inheritance import is_wider_mode
+from shoal.policy.mode_inheritance import is_wider_permission_mode
 from shoal.wire.team_template_codec import parse_team_template
 
 SHIPPED_DIRECTORY = Path(__file__).with_name("shipped")
@@ -114,7 +114,7 @@ def _read_template_text(path: Path, origin: TeamTemplateSource) -> str:
         raise InvalidTeamTemplate(TeamTemplateProblem(what="it is not UTF-8 text", source=origin)) from error
 
 
-class TeamTemplateLimits(Struct, frozen=True, kw_only=True):
+class UserLimitsForTeamTemplate(Struct, frozen=True, kw_only=True):
     """Limits that the user sets for the session that would lead the team."""
 
     mode: PermissionMode
@@ -123,7 +123,7 @@ class TeamTemplateLimits(Struct, frozen=True, kw_only=True):
 
 
 def check_team_template(
-    template: TeamTemplate, definitions: AgentCatalog, limits: TeamTemplateLimits | None = None
+    template: TeamTemplate, definitions: AgentCatalog, limits: UserLimitsForTeamTemplate | None = None
 ) -> TeamTemplate:
     """Return the template if its agents exist and its limits hold. Raises `InvalidTeamTemplate`."""
     problem = next(_find_template_problems(template, definitions, limits), None)
@@ -133,7 +133,7 @@ def check_team_template(
 
 
 def _find_template_problems(
-    template: TeamTemplate, definitions: AgentCatalog, limits: TeamTemplateLimits | None
+    template: TeamTemplate, definitions: AgentCatalog, limits: UserLimitsForTeamTemplate | None
 ) -> Iterator[TeamTemplateProblem]:
     for number, role in enumerate(template.roles):
         if role.kind is None:
@@ -148,12 +148,12 @@ def _find_template_problems(
 
 
 def _find_limit_escalations(
-    template: TeamTemplate, limits: TeamTemplateLimits
+    template: TeamTemplate, limits: UserLimitsForTeamTemplate
 ) -> Iterator[TeamTemplateProblem]:
     """Yield what exceeds the limits: a project may come from anyone, so its templates only restrict."""
     alternative = "put the template into your own home if you trust it, or start it with the flag yourself"
     for number, role in enumerate(template.roles):
-        if role.mode is not None and is_wider_mode(role.mode, limits.mode):
+        if role.mode is not None and is_wider_permission_mode(role.mode, limits.mode):
             what = (
                 f"a project's template cannot ask for {role.mode} where the session has {limits.mode}; "
                 f"take it out, {alternative} (--permission-mode)"

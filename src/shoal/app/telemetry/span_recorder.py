@@ -207,7 +207,7 @@ class SpanRecorder:
         if agent_spans is not None:
             self._end_agent_spans(agent_spans, event.reason if event.reason == "failed" else "", event.detail)
 
-    def _on_request_sent(self, event: ModelRequestSent) -> None:
+    def _on_model_request_sent(self, event: ModelRequestSent) -> None:
         agent_spans = self._ensure_agent_span(event.agent, event.model)
         span = self._tracer.start_span(
             f"chat {event.model}",
@@ -222,7 +222,7 @@ class SpanRecorder:
         )
         agent_spans.requests[event.request] = span, event.model
 
-    def _on_request_settled(self, event: ModelRequestSettled) -> None:
+    def _on_model_request_settled(self, event: ModelRequestSettled) -> None:
         agent_spans = self._get_agent_spans(event.agent)
         span, model = agent_spans.requests.pop(event.request, (None, event.model))
         agent_spans.usage += event.usage
@@ -245,7 +245,7 @@ class SpanRecorder:
                 span.set_attribute("shoal.cost_usd", event.cost_usd)
             self._finish_span(span)
 
-    def _on_request_failed(self, event: ModelRequestFailed) -> None:
+    def _on_model_request_failed(self, event: ModelRequestFailed) -> None:
         span, _ = self._get_agent_spans(event.agent).requests.pop(event.request, (None, ""))
         if span is not None:
             span.set_attribute("shoal.retried", event.retry_in is not None)
@@ -282,7 +282,7 @@ class SpanRecorder:
             error = "tool_error" if event.is_error else ""
             self._finish_span(span, "permission_denied" if is_denied else error, event.preview)
 
-    def _on_tool_returned(self, event: ToolOutputReturned) -> None:
+    def _on_tool_output_returned(self, event: ToolOutputReturned) -> None:
         span = self._get_agent_spans(event.agent).calls.get(event.call)
         if span is not None:
             self._set_text_attribute(span, "gen_ai.tool.call.result", extract_tool_result_text(event.result))
@@ -291,7 +291,9 @@ class SpanRecorder:
         span = self._get_agent_spans(event.agent).span
         if span is not None and event.by in ("person", "agent", "model") and self._secrets is not None:
             direction = "output" if event.by == "model" else "input"
-            self._set_text_attribute(span, f"gen_ai.{direction}.messages", _encode_message(event.message))
+            self._set_text_attribute(
+                span, f"gen_ai.{direction}.messages", _encode_message_for_span(event.message)
+            )
 
     def _set_text_attribute(self, span: Span, name: str, text: str) -> None:
         """Set a text attribute, only if the user wants message contents recorded."""
@@ -312,7 +314,7 @@ def _build_usage_attributes(usage: Usage) -> SpanAttributes:
     }
 
 
-def _encode_message(message: Message) -> str:
+def _encode_message_for_span(message: Message) -> str:
     text = {"type": "text", "content": message.text}
     calls = [
         {"type": "tool_call", "id": use.id, "name": use.name, "arguments": use.input}
@@ -328,13 +330,13 @@ _HANDLERS: dict[type[Event], Callable[[SpanRecorder, Any], None]] = {
     AgentStarted: SpanRecorder._on_agent_started,
     AgentEnded: SpanRecorder._on_agent_ended,
     MemberWentIdle: SpanRecorder._on_member_went_idle,
-    ModelRequestSent: SpanRecorder._on_request_sent,
-    ModelRequestSettled: SpanRecorder._on_request_settled,
-    ModelRequestFailed: SpanRecorder._on_request_failed,
+    ModelRequestSent: SpanRecorder._on_model_request_sent,
+    ModelRequestSettled: SpanRecorder._on_model_request_settled,
+    ModelRequestFailed: SpanRecorder._on_model_request_failed,
     ToolStarted: SpanRecorder._on_tool_started,
     PermissionDenied: SpanRecorder._on_permission_denied,
     ToolFinished: SpanRecorder._on_tool_finished,
-    ToolOutputReturned: SpanRecorder._on_tool_returned,
+    ToolOutputReturned: SpanRecorder._on_tool_output_returned,
     MessageAdded: SpanRecorder._on_message_added,
     SessionEnded: SpanRecorder._on_session_ended,
 }

@@ -11,7 +11,7 @@ from typing import Literal, TypeAlias
 
 from msgspec.structs import replace
 
-from shoal.backends.sandbox.sandbox_driver import resolve_existing
+from shoal.backends.sandbox.sandbox_driver import resolve_existing_paths
 from shoal.core.ports import ProcessLaunch
 from shoal.core.sandbox import SandboxPolicy
 
@@ -55,16 +55,22 @@ class BubblewrapDriver:
     def __init__(self, path: str) -> None:
         self._path = path
 
-    def find_problem(self) -> str | None:
+    def explain_unavailable(self) -> str | None:
         return _probe_bubblewrap(self._path)[1]
 
-    def find_unsupported(self, policy: SandboxPolicy) -> str | None:
+    def find_unsupported_policy_part(self, policy: SandboxPolicy) -> str | None:
         return None
 
     def wrap_launch(self, launch: ProcessLaunch, policy: SandboxPolicy) -> ProcessLaunch:
         program = shutil.which("bwrap", path=self._path) or "bwrap"
         env = _probe_bubblewrap(self._path)[0]
-        argv = [program, *_BASE_MOUNTS, *_iter_run_mounts(), *_iter_privilege_arguments(), *_NAMESPACES]
+        argv = [
+            program,
+            *_BASE_MOUNTS,
+            *_iter_run_directory_mounts(),
+            *_iter_privilege_arguments(),
+            *_NAMESPACES,
+        ]
         if not policy.network:
             argv.append("--unshare-net")
         argv += build_mount_arguments(policy)
@@ -99,17 +105,17 @@ def build_mount_arguments(policy: SandboxPolicy) -> list[str]:
 
 
 def _map_path_access(policy: SandboxPolicy) -> dict[Path, PathAccess]:
-    writable = resolve_existing(policy.writable)
+    writable = resolve_existing_paths(policy.writable)
     views: dict[Path, PathAccess] = {}
-    for path in resolve_existing(policy.read_only):
+    for path in resolve_existing_paths(policy.read_only):
         views[path] = "kept"
-    for path in resolve_existing(policy.readable):
+    for path in resolve_existing_paths(policy.readable):
         views[path] = "shown"
     for path in writable:
         views[path] = "writable"
-    for path in resolve_existing(policy.always_read_only):
+    for path in resolve_existing_paths(policy.always_read_only):
         views[path] = "kept"
-    for path in resolve_existing((*policy.hidden, *policy.hidden_if_possible, *policy.hidden_sockets)):
+    for path in resolve_existing_paths((*policy.hidden, *policy.hidden_if_possible, *policy.hidden_sockets)):
         views[path] = "hidden"
     for path in [path for path, seen in views.items() if seen in ("kept", "hidden")]:
         for pinned in _iter_pinned_parents(path, views):
@@ -133,7 +139,7 @@ def _iter_pinned_parents(path: Path, views: dict[Path, PathAccess]) -> Iterator[
         parents.append(parent)
 
 
-def _iter_run_mounts() -> Iterator[str]:
+def _iter_run_directory_mounts() -> Iterator[str]:
     for path in _VISIBLE_RUN_PATHS:
         if os.path.exists(path):  # noqa: PTH110 - once per command
             yield from ("--ro-bind", path, path)
@@ -155,13 +161,13 @@ def _probe_bubblewrap(path: str) -> tuple[str | None, str | None]:
     if program is None:
         return None, "the program bwrap is not installed (package bubblewrap)"
     base = [program, *_BASE_MOUNTS, *_iter_privilege_arguments(), *_NAMESPACES, "--unshare-net", "--"]
-    if env is not None and _run_probe([*base, env, "--default-signal=TERM", "true"]) is None:
+    if env is not None and _run_bubblewrap_probe([*base, env, "--default-signal=TERM", "true"]) is None:
         return env, None
-    problem = _run_probe([*base, shutil.which("true", path=path) or "true"])
+    problem = _run_bubblewrap_probe([*base, shutil.which("true", path=path) or "true"])
     return None, problem
 
 
-def _run_probe(argv: list[str]) -> str | None:
+def _run_bubblewrap_probe(argv: list[str]) -> str | None:
     import subprocess
 
     try:

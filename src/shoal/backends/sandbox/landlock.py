@@ -9,7 +9,7 @@ from functools import cache
 from msgspec.structs import replace
 
 from shoal.backends.guardian import CONFINE_ARGUMENTS
-from shoal.backends.sandbox.sandbox_driver import is_inside_any, resolve_existing
+from shoal.backends.sandbox.sandbox_driver import is_inside_any_directory, resolve_existing_paths
 from shoal.core.ports import ProcessLaunch
 from shoal.core.sandbox import SandboxPolicy
 
@@ -25,25 +25,25 @@ class LandlockDriver:
     ends_all_processes = False
     blocks_sockets = False
 
-    def find_problem(self) -> str | None:
+    def explain_unavailable(self) -> str | None:
         return _probe_landlock()
 
-    def find_unsupported(self, policy: SandboxPolicy) -> str | None:
+    def find_unsupported_policy_part(self, policy: SandboxPolicy) -> str | None:
         if not policy.network:
             return "Landlock cannot cut a command off the network"
-        writable = resolve_existing(policy.writable)
-        for path in resolve_existing(policy.always_read_only):
-            if is_inside_any(path, writable):
+        writable = resolve_existing_paths(policy.writable)
+        for path in resolve_existing_paths(policy.always_read_only):
+            if is_inside_any_directory(path, writable):
                 return f"Landlock cannot keep {path} from being changed inside a writable directory"
-        for path in resolve_existing(policy.hidden):
-            if is_inside_any(path, writable):
+        for path in resolve_existing_paths(policy.hidden):
+            if is_inside_any_directory(path, writable):
                 return f"Landlock cannot hide {path}, which is inside a writable directory"
-            if any(is_inside_any(place, [path]) for place in writable):
+            if any(is_inside_any_directory(place, [path]) for place in writable):
                 return f"Landlock cannot hide {path}, which has a writable directory inside"
         return None
 
     def wrap_launch(self, launch: ProcessLaunch, policy: SandboxPolicy) -> ProcessLaunch:
-        writable, hidden = map(resolve_existing, (policy.writable, policy.hidden))
+        writable, hidden = map(resolve_existing_paths, (policy.writable, policy.hidden))
         arguments = (str(len(writable)), *map(str, writable), str(len(hidden)), *map(str, hidden))
         return replace(launch, argv=(*_LAUNCHER, *arguments, *launch.argv))
 

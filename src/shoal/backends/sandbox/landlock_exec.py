@@ -35,17 +35,17 @@ SHARED_DEVICES = ("/dev/pts", "/dev/shm")  # noqa: S108 - whose content is a pro
 libc = ctypes.CDLL(None, use_errno=True)
 
 
-class RulesetAttr(ctypes.Structure):
+class LandlockRulesetAttr(ctypes.Structure):
     _fields_ = (("fs", ctypes.c_uint64), ("net", ctypes.c_uint64), ("scoped", ctypes.c_uint64))
 
 
-class PathAttr(ctypes.Structure):
+class LandlockPathAttr(ctypes.Structure):
     _pack_ = 1
     _layout_ = "ms"
     _fields_ = (("allowed", ctypes.c_uint64), ("fd", ctypes.c_int32))
 
 
-def call_kernel(number: int, *arguments: object) -> int:
+def call_syscall(number: int, *arguments: object) -> int:
     result = int(libc.syscall(number, *arguments))
     if result < 0:
         raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
@@ -54,10 +54,10 @@ def call_kernel(number: int, *arguments: object) -> int:
 
 def get_landlock_version() -> int:
     """Return the Landlock version of the kernel; raises OSError if it has none."""
-    return call_kernel(CREATE, None, 0, 1)
+    return call_syscall(CREATE, None, 0, 1)
 
 
-def get_handled_rights(offered: int) -> int:
+def get_landlock_rights(offered: int) -> int:
     rights = ALL_OF_FIRST
     for min_version, right in ((2, REFER), (3, TRUNCATE), (5, DEVICE_CONTROL)):
         if offered >= min_version:
@@ -65,7 +65,7 @@ def get_handled_rights(offered: int) -> int:
     return rights
 
 
-def allow_path(ruleset: int, path: str, rights: int) -> None:
+def add_landlock_path_rule(ruleset: int, path: str, rights: int) -> None:
     try:
         fd = os.open(path, os.O_PATH | os.O_CLOEXEC | os.O_NOFOLLOW)
     except OSError:
@@ -73,8 +73,8 @@ def allow_path(ruleset: int, path: str, rights: int) -> None:
     try:
         if not stat.S_ISDIR(os.fstat(fd).st_mode):
             rights &= ON_FILES
-        attributes = PathAttr(rights, fd)
-        call_kernel(ADD, ruleset, BENEATH, ctypes.byref(attributes), 0)
+        attributes = LandlockPathAttr(rights, fd)
+        call_syscall(ADD, ruleset, BENEATH, ctypes.byref(attributes), 0)
     finally:
         os.close(fd)
 
@@ -94,21 +94,21 @@ def list_readable_paths(path: str, hidden: list[str]) -> list[str]:
     return [place for name in names for place in list_readable_paths(name, hidden)]
 
 
-def confine_process(writable: list[str], hidden: list[str]) -> None:
+def confine_process_with_landlock(writable: list[str], hidden: list[str]) -> None:
     version = get_landlock_version()
-    rights = get_handled_rights(version)
-    attributes = RulesetAttr(rights, 0, SCOPES if version >= 6 else 0)
+    rights = get_landlock_rights(version)
+    attributes = LandlockRulesetAttr(rights, 0, SCOPES if version >= 6 else 0)
     size = 24 if version >= 6 else 16 if version >= 4 else 8
-    ruleset = call_kernel(CREATE, ctypes.byref(attributes), size, 0)
-    allow_path(ruleset, "/", READ_DIR)
+    ruleset = call_syscall(CREATE, ctypes.byref(attributes), size, 0)
+    add_landlock_path_rule(ruleset, "/", READ_DIR)
     for path in list_readable_paths("/", [*hidden, "/dev"]):
-        allow_path(ruleset, path, EXECUTE | READ_FILE)
+        add_landlock_path_rule(ruleset, path, EXECUTE | READ_FILE)
     for path in DEVICES:
-        allow_path(ruleset, path, (WRITE_FILE | READ_FILE | DEVICE_CONTROL | TRUNCATE) & rights)
+        add_landlock_path_rule(ruleset, path, (WRITE_FILE | READ_FILE | DEVICE_CONTROL | TRUNCATE) & rights)
     for path in (*SHARED_DEVICES, *writable):
-        allow_path(ruleset, path, rights & ~MAKE_DEVICES)
+        add_landlock_path_rule(ruleset, path, rights & ~MAKE_DEVICES)
     libc.prctl(NO_NEW_PRIVILEGES, 1, 0, 0, 0)
-    call_kernel(RESTRICT, ruleset, 0)
+    call_syscall(RESTRICT, ruleset, 0)
     os.close(ruleset)
     if os.geteuid() == 0:
         for capability in range(64):
@@ -116,7 +116,7 @@ def confine_process(writable: list[str], hidden: list[str]) -> None:
                 libc.prctl(DROP_CAPABILITY, capability, 0, 0, 0)
 
 
-def split_counted(words: list[str]) -> tuple[list[str], list[str]]:
+def split_counted_words(words: list[str]) -> tuple[list[str], list[str]]:
     """Split off as many words as the first one says; return them and the rest."""
     end = 1 + int(words[0])
     return words[1:end], words[end:]
@@ -125,9 +125,9 @@ def split_counted(words: list[str]) -> tuple[list[str], list[str]]:
 def exec_confined(words: list[str], env: Mapping[str, str]) -> NoReturn:
     """Drop rights and execute the command, both given by the words."""
     try:
-        writable, remaining = split_counted(words)
-        hidden, command = split_counted(remaining)
-        confine_process(writable, hidden)
+        writable, remaining = split_counted_words(words)
+        hidden, command = split_counted_words(remaining)
+        confine_process_with_landlock(writable, hidden)
         libc.prctl(DEATH_SIGNAL, KILL, 0, 0, 0)
         # Python ignores these two, and a command would inherit that.
         libc.signal(PIPE_BROKEN, None)

@@ -32,21 +32,21 @@ class SandboxDriver(Protocol):
         """True if the end of a command ends every process that it started."""
         ...
 
-    def find_problem(self) -> str | None:
+    def explain_unavailable(self) -> str | None:
         """Return why it does not work on this machine and what to do, or None; checked once."""
         ...
 
-    def find_unsupported(self, policy: SandboxPolicy) -> str | None:
+    def find_unsupported_policy_part(self, policy: SandboxPolicy) -> str | None:
         """Return the part of the policy that it cannot enforce, or None."""
         ...
 
     def wrap_launch(self, launch: ProcessLaunch, policy: SandboxPolicy) -> ProcessLaunch: ...
 
 
-def resolve_existing(paths: Iterable[Path]) -> list[Path]:
+def resolve_existing_paths(paths: Iterable[Path]) -> list[Path]:
     """Return the existing paths with links followed, each once."""
     return list(dict.fromkeys(Path(os.path.realpath(path)) for path in paths if os.path.exists(path)))  # noqa: PTH110
 
 
-def is_inside_any(path: Path, places: Iterable[Path]) -> bool:
+def is_inside_any_directory(path: Path, places: Iterable[Path]) -> bool:
     return any(path.is_relative_to(place) for place in places)

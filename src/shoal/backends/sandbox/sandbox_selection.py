@@ -30,7 +30,7 @@ class SandboxPreferences(Struct, frozen=True, kw_only=True):
     auto_allow: bool = False
 
 
-class DetectedDriver(Struct, frozen=True, kw_only=True):
+class DetectedSandboxDriver(Struct, frozen=True, kw_only=True):
     """Driver that works here, and the problems of better ones."""
 
     driver: SandboxDriver | None
@@ -52,7 +52,7 @@ class SelectedSandbox:
         self._get_policy = get_policy
         self._drivers = drivers
         self._note = note
-        self._detected: DetectedDriver | None = None
+        self._detected: DetectedSandboxDriver | None = None
         self._selected: tuple[SandboxDriver | None] | None = None
         self._reported: set[str] = set()
 
@@ -66,7 +66,7 @@ class SelectedSandbox:
         return self._select_driver()[2]
 
     @property
-    def can_skip_asking(self) -> bool:
+    def can_skip_permission_question(self) -> bool:
         if not self._preferences.auto_allow:
             return False
         kind = self._get_driver()
@@ -115,12 +115,12 @@ class SelectedSandbox:
         found, policy = self._detect_driver(), self._get_policy()
         if found.driver is None:
             return None, policy, "; ".join(found.problems) or "there is none for this system"
-        unsupported = found.driver.find_unsupported(policy)
+        unsupported = found.driver.find_unsupported_policy_part(policy)
         if unsupported is not None:
             return None, policy, "; ".join((unsupported, *found.problems))
         return found.driver, policy, ""
 
-    def _detect_driver(self) -> DetectedDriver:
+    def _detect_driver(self) -> DetectedSandboxDriver:
         if self._detected is None:
             self._detected = detect_sandbox_driver(self._drivers)
         return self._detected
@@ -138,11 +138,11 @@ def list_sandbox_drivers(path: str) -> tuple[SandboxDriver, ...]:
     )
 
 
-def detect_sandbox_driver(drivers: Sequence[SandboxDriver]) -> DetectedDriver:
+def detect_sandbox_driver(drivers: Sequence[SandboxDriver]) -> DetectedSandboxDriver:
     problems: list[str] = []
     for kind in drivers:
-        problem = kind.find_problem()
+        problem = kind.explain_unavailable()
         if problem is None:
-            return DetectedDriver(driver=kind, problems=tuple(problems))
+            return DetectedSandboxDriver(driver=kind, problems=tuple(problems))
         problems.append(problem)
-    return DetectedDriver(driver=None, problems=tuple(problems))
+    return DetectedSandboxDriver(driver=None, problems=tuple(problems))

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from shoal.backends.sandbox.sandbox_driver import resolve_existing
+from shoal.backends.sandbox.sandbox_driver import resolve_existing_paths
 from shoal.core.ports import ProcessLaunch
 from shoal.core.sandbox import SandboxPolicy
 
@@ -32,10 +32,10 @@ class SeatbeltDriver:
     ends_all_processes = False
     blocks_sockets = True
 
-    def find_problem(self) -> str | None:
+    def explain_unavailable(self) -> str | None:
         return _probe_sandbox_exec()
 
-    def find_unsupported(self, policy: SandboxPolicy) -> str | None:
+    def find_unsupported_policy_part(self, policy: SandboxPolicy) -> str | None:
         return None
 
     def wrap_launch(self, launch: ProcessLaunch, policy: SandboxPolicy) -> ProcessLaunch:
@@ -48,7 +48,7 @@ def build_seatbelt_profile(policy: SandboxPolicy) -> str:
         "(version 1)",
         "(allow default)",
         "(deny file-write*)",
-        f"(allow file-write* {' '.join(f'(literal {_quote_text(device)})' for device in _DEVICES)})",
+        f"(allow file-write* {' '.join(f'(literal {_quote_seatbelt_text(device)})' for device in _DEVICES)})",
         '(allow file-write* (regex #"^/dev/ttys[0-9]+$"))',
         # A command may signal only its own processes, although it sees the pids of others.
         "(deny signal)",
@@ -56,29 +56,29 @@ def build_seatbelt_profile(policy: SandboxPolicy) -> str:
     ]
     if not policy.network:
         lines += ("(deny network*)",)
-    for path, rules in sorted(_build_rules(policy).items(), key=lambda each: len(each[0].parts)):
-        lines += (f"({rule} (subpath {_quote_text(str(path))}))" for rule in rules)
+    for path, rules in sorted(_build_seatbelt_rules(policy).items(), key=lambda each: len(each[0].parts)):
+        lines += (f"({rule} (subpath {_quote_seatbelt_text(str(path))}))" for rule in rules)
     return "\n".join(lines)
 
 
-def _build_rules(policy: SandboxPolicy) -> dict[Path, tuple[str, ...]]:
+def _build_seatbelt_rules(policy: SandboxPolicy) -> dict[Path, tuple[str, ...]]:
     """Return the rules for each path; a later list wins over an earlier one for the same path."""
     rules: dict[Path, tuple[str, ...]] = {}
-    _add_rules(rules, policy.read_only, "deny file-write*")
-    _add_rules(rules, policy.readable, "allow file-read*")
-    _add_rules(rules, policy.writable, "allow file-write*", "allow file-read*")
-    _add_rules(rules, policy.always_read_only, "deny file-write*")
+    _add_seatbelt_rules(rules, policy.read_only, "deny file-write*")
+    _add_seatbelt_rules(rules, policy.readable, "allow file-read*")
+    _add_seatbelt_rules(rules, policy.writable, "allow file-write*", "allow file-read*")
+    _add_seatbelt_rules(rules, policy.always_read_only, "deny file-write*")
     for hidden in (policy.hidden, policy.hidden_if_possible, policy.hidden_sockets):
-        _add_rules(rules, hidden, "deny file-read*", "deny file-write*", "deny network-outbound")
+        _add_seatbelt_rules(rules, hidden, "deny file-read*", "deny file-write*", "deny network-outbound")
     return rules
 
 
-def _add_rules(rules: dict[Path, tuple[str, ...]], paths: Iterable[Path], *operations: str) -> None:
-    for path in resolve_existing(paths):
+def _add_seatbelt_rules(rules: dict[Path, tuple[str, ...]], paths: Iterable[Path], *operations: str) -> None:
+    for path in resolve_existing_paths(paths):
         rules[path] = operations
 
 
-def _quote_text(text: str) -> str:
+def _quote_seatbelt_text(text: str) -> str:
     return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
 
 

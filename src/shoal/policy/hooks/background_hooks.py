@@ -7,7 +7,7 @@ from collections.abc import Callable, Coroutine
 from types import TracebackType
 from typing import Any, Generic, TypeVar
 
-from shoal.core.task_groups import exit_task_group
+from shoal.core.task_groups import exit_task_group_without_wrapping
 
 _Job = TypeVar("_Job")
 MAX_RUNNING = 16
@@ -15,14 +15,14 @@ MAX_QUEUED = 256
 """Number of hooks that may wait for a free slot."""
 
 
-def _ignore_change() -> None: ...
+def _ignore_waking_hooks_change() -> None: ...
 
 
 class BackgroundHooks(Generic[_Job]):
     """Runs background hooks for the life of the session; leaving the context stops those still running."""
 
     def __init__(self) -> None:
-        self.on_change: Callable[[], None] = _ignore_change
+        self.on_change: Callable[[], None] = _ignore_waking_hooks_change
         """Called when a hook whose result is awaited starts or ends."""
         self._tasks = asyncio.TaskGroup()
         self._open = False
@@ -42,7 +42,7 @@ class BackgroundHooks(Generic[_Job]):
         try:
             await self.stop_all()
         finally:
-            await exit_task_group(self._tasks, kind, error, trace)
+            await exit_task_group_without_wrapping(self._tasks, kind, error, trace)
 
     @property
     def is_open(self) -> bool:
@@ -59,24 +59,26 @@ class BackgroundHooks(Generic[_Job]):
         return self._open and len(self._running) < MAX_RUNNING
 
     @property
-    def has_awaited(self) -> bool:
+    def has_waking_hooks(self) -> bool:
         """True if a running hook may wake an agent."""
         return bool(self._awaited)
 
-    async def wait_until_quiet(self) -> None:
+    async def wait_until_no_waking_hooks(self) -> None:
         """Wait until no running hook can wake an agent."""
         while self._awaited:
             self._quiet = self._quiet or asyncio.Event()
             await self._quiet.wait()
 
-    def start_job(self, job: _Job, work: Callable[[], Coroutine[Any, Any, None]], *, awaited: bool) -> None:
+    def start_hook_job(
+        self, job: _Job, work: Callable[[], Coroutine[Any, Any, None]], *, awaited: bool
+    ) -> None:
         """Start a job; `stop_all` returns `job` if it is still running then."""
         task = self._tasks.create_task(self._run_in_slot(work))
         self._running[task] = job
         if awaited:
             self._awaited.add(task)
             self.on_change()
-        task.add_done_callback(self._on_done)
+        task.add_done_callback(self._on_hook_task_done)
 
     async def stop_all(self) -> tuple[_Job, ...]:
         """Stop all running and queued jobs and return them; no job starts afterwards."""
@@ -94,7 +96,7 @@ class BackgroundHooks(Generic[_Job]):
         async with self._slots:
             await work()
 
-    def _on_done(self, task: asyncio.Task[None]) -> None:
+    def _on_hook_task_done(self, task: asyncio.Task[None]) -> None:
         self._running.pop(task, None)
         if task not in self._awaited:
             return

@@ -12,7 +12,9 @@ from shoal.core.hooks import MATCHER_FIELDS, Hook, HookCallback, HookCommand, Ho
 _NAMES = re.compile(r"[\w-]+(\|[\w-]+)*")
 
 
-def select_hooks(hooks: Iterable[Hook], event: HookEvent, fields: Mapping[str, Any]) -> tuple[Hook, ...]:
+def select_matching_hooks(
+    hooks: Iterable[Hook], event: HookEvent, fields: Mapping[str, Any]
+) -> tuple[Hook, ...]:
     """Return the matching hooks in order.
 
     Of hooks that do exactly the same, only the first is kept, or one that blocks on failure if there is one.
@@ -21,7 +23,7 @@ def select_hooks(hooks: Iterable[Hook], event: HookEvent, fields: Mapping[str, A
     value = None if field is None else str(fields.get(field, ""))
     found: dict[object, Hook] = {}
     for hook in hooks:
-        if value is not None and not is_matcher_match(hook.matcher, value):
+        if value is not None and not is_hook_matcher_match(hook.matcher, value):
             continue
         earlier = found.setdefault(action_key := _get_hook_action_key(hook), hook)
         if hook.blocks_on_failure and not earlier.blocks_on_failure:
@@ -30,7 +32,7 @@ def select_hooks(hooks: Iterable[Hook], event: HookEvent, fields: Mapping[str, A
 
 
 @lru_cache(maxsize=1024)
-def is_matcher_match(matcher: str, value: str) -> bool:
+def is_hook_matcher_match(matcher: str, value: str) -> bool:
     """Match names as a whole, so `Edit` does not match `NotebookEdit`; expressions match anywhere."""
     if matcher in ("", "*"):
         return True

@@ -80,7 +80,7 @@ class _HookOutputPipe:
         os.close(self._reader)
 
 
-class HookEnvironment(Struct, frozen=True, kw_only=True):
+class HookRunResources(Struct, frozen=True, kw_only=True):
     """Resources that hooks run with."""
 
     processes: ProcessLauncher
@@ -102,8 +102,8 @@ class HookProcess:
         self._wait_timeout: asyncio.Timeout | None = None
         self.detach_request: AsyncHookRequest | None = None
         """Request in the first line to stop waiting for the command, or None."""
-        out.on_data = self._check_first_line
-        self._check_first_line()
+        out.on_data = self._check_for_detach_request
+        self._check_for_detach_request()
 
     async def wait_or_detach(self, seconds: float) -> HookCommandResult | None:
         """Wait for the command to end within `seconds`; return None if it asks to run in the background."""
@@ -124,7 +124,7 @@ class HookProcess:
             self._wait_timeout = None
         # Reads the remaining output, which may contain the first line.
         self._close_pipes()
-        return None if self._is_detached() else self._build_result(status)
+        return None if self._is_detached() else self._build_command_result(status)
 
     async def wait_for_exit(self, seconds: float) -> HookCommandResult:
         """Wait for the command to end, regardless of its first line."""
@@ -139,7 +139,7 @@ class HookProcess:
             raise
         finally:
             self._close_pipes()
-        return self._build_result(status)
+        return self._build_command_result(status)
 
     def _is_detached(self) -> bool:
         return self.detach_request is not None
@@ -149,9 +149,9 @@ class HookProcess:
             await self._process.stop(grace=_STOP_GRACE)
         finally:
             self._close_pipes()
-        return self._build_result(None)
+        return self._build_command_result(None)
 
-    def _build_result(self, status: int | None) -> HookCommandResult:
+    def _build_command_result(self, status: int | None) -> HookCommandResult:
         out = self._out.text
         line, _, rest = out.partition("\n")
         return HookCommandResult(
@@ -162,7 +162,7 @@ class HookProcess:
         self._out.close()
         self._err.close()
 
-    def _check_first_line(self) -> None:
+    def _check_for_detach_request(self) -> None:
         """Check the first line as it arrives."""
         if not self._checks_first_line:
             return
@@ -174,12 +174,12 @@ class HookProcess:
 
 
 async def start_hook_command(
-    command: str, data: bytes, *, cwd: Path, environment: HookEnvironment
+    command: str, data: bytes, *, cwd: Path, environment: HookRunResources
 ) -> HookProcess:
     """Start a hook command; its children end with the session at the latest. Raises `ProcessError`."""
     out, err = _HookOutputPipe(), _HookOutputPipe()
     try:
-        process = await _start_process(command, data, cwd, environment, (out.writer, err.writer))
+        process = await _start_hook_shell_process(command, data, cwd, environment, (out.writer, err.writer))
     except BaseException:
         out.close()
         err.close()
@@ -187,8 +187,8 @@ async def start_hook_command(
     return HookProcess(process, out, err, environment.clock)
 
 
-async def _start_process(
-    command: str, data: bytes, cwd: Path, environment: HookEnvironment, writers: tuple[int, int]
+async def _start_hook_shell_process(
+    command: str, data: bytes, cwd: Path, environment: HookRunResources, writers: tuple[int, int]
 ) -> Process:
     try:
         with _open_hook_input(data) as stdin:
@@ -212,17 +212,17 @@ def _open_hook_input(data: bytes) -> Iterator[int]:
     if hasattr(os, "memfd_create"):
         fd = os.memfd_create("hook", os.MFD_CLOEXEC)
         try:
-            _write_all(fd, data)
+            _write_all_and_rewind(fd, data)
             yield fd
         finally:
             os.close(fd)
         return
     with tempfile.TemporaryFile() as file:
-        _write_all(file.fileno(), data)
+        _write_all_and_rewind(file.fileno(), data)
         yield file.fileno()
 
 
-def _write_all(fd: int, data: bytes) -> None:
+def _write_all_and_rewind(fd: int, data: bytes) -> None:
     remaining = memoryview(data)
     while remaining:
         remaining = remaining[os.write(fd, remaining) :]

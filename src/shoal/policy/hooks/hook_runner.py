@@ -33,8 +33,8 @@ from shoal.core.ids import AgentId
 from shoal.policy.hooks.background_hooks import MAX_QUEUED, MAX_RUNNING, BackgroundHooks
 from shoal.policy.hooks.hook_process import (
     HookCommandResult,
-    HookEnvironment,
     HookProcess,
+    HookRunResources,
     start_hook_command,
 )
 from shoal.policy.hooks.http_hook import post_hook_event
@@ -77,7 +77,7 @@ class _HookDetached(Exception):
 class HookRunner:
     """Runs hooks for all agents of a session; `emit` records each run in the journal."""
 
-    def __init__(self, environment: HookEnvironment, emit: Callable[[JournaledEvent], None]) -> None:
+    def __init__(self, environment: HookRunResources, emit: Callable[[JournaledEvent], None]) -> None:
         self._environment = environment
         self._emit = emit
         self.background: BackgroundHooks[tuple[Hook, _HookInput]] = BackgroundHooks()
@@ -89,9 +89,9 @@ class HookRunner:
     ) -> HookDecision:
         started_at = self._environment.clock.monotonic()
         hook_input = _HookInput(
-            event=event, data=_encode_fields(fields), agent=agent, cwd=cwd, since=started_at
+            event=event, data=_encode_hook_fields(fields), agent=agent, cwd=cwd, since=started_at
         )
-        hooks = [hook for hook in hooks if not self._start_in_background(hook, hook_input)]
+        hooks = [hook for hook in hooks if not self._start_if_background_hook(hook, hook_input)]
         if not hooks:
             return NO_DECISION
         if len(hooks) == 1:
@@ -103,7 +103,7 @@ class HookRunner:
         verdicts = []
         for hook, result in zip(hooks, results, strict=True):
             if result is not None:
-                self._record_run(hook, hook_input, result)
+                self._record_hook_run(hook, hook_input, result)
                 verdicts.append(result.verdict)
         verdict = merge_hook_decisions(verdicts) if verdicts else NO_DECISION
         if verdict.message:
@@ -113,18 +113,20 @@ class HookRunner:
             return replace(verdict, blocked=None)
         return verdict
 
-    async def stop_background(self, why: str) -> None:
+    async def stop_background_hooks(self, why: str) -> None:
         """Stop all background hooks and record each one that was stopped."""
         for hook, hook_input in await self.background.stop_all():
             trouble = f"{why} before it had ended, and it was ended"
             result = _HookResult(trouble=trouble, milliseconds=self._measure_elapsed(hook_input))
             with suppress(StateFileError):  # the journal itself failed; its next writer reports that
-                self._record_run(hook, hook_input, result, background=True)
+                self._record_hook_run(hook, hook_input, result, background=True)
 
     async def _run_hook(self, hook: Hook, hook_input: _HookInput) -> _HookResult | None:
         """Run one hook; return None if it moved to the background."""
         try:
-            result = await self._run_guarded(hook_input, self._invoke_hook(hook, hook_input), hook.seconds)
+            result = await self._run_catching_hook_errors(
+                hook_input, self._invoke_hook(hook, hook_input), hook.seconds
+            )
         except _HookDetached:
             return None
         if result.trouble and hook.blocks_on_failure:
@@ -132,7 +134,7 @@ class HookRunner:
             result = replace(result, verdict=HookDecision(blocked=truncate_hook_text(reason)))
         return result
 
-    async def _run_guarded(
+    async def _run_catching_hook_errors(
         self, hook_input: _HookInput, invocation: Coroutine[Any, Any, _HookResult], seconds: float
     ) -> _HookResult:
         try:
@@ -158,9 +160,9 @@ class HookRunner:
                 )
                 command_result = await process.wait_or_detach(hook.seconds)
                 if command_result is not None:
-                    return _parse_command_result(hook.event, command_result)
+                    return _parse_hook_command_result(hook.event, command_result)
                 self._move_to_background(hook, hook_input, process)
-                result = _parse_command_result(hook.event, await process.wait_for_exit(hook.seconds))
+                result = _parse_hook_command_result(hook.event, await process.wait_for_exit(hook.seconds))
                 self._warn_ignored_decision(hook, hook_input, result)
                 return replace(result, verdict=_drop_hook_decision(result.verdict))
             case HookHttpPost() as to:
@@ -172,18 +174,18 @@ class HookRunner:
                 async with self._environment.clock.deadline(hook.seconds):
                     # A copy: changes made by the function must not affect the call.
                     returned = await _call_hook_function(function, decode_json(hook_input.data))
-                return _HookResult(verdict=_parse_function_result(hook.event, returned))
+                return _HookResult(verdict=_parse_hook_function_result(hook.event, returned))
 
-    def _start_in_background(self, hook: Hook, hook_input: _HookInput) -> bool:
+    def _start_if_background_hook(self, hook: Hook, hook_input: _HookInput) -> bool:
         """Start a background hook and return True; other hooks, and all at a session's end, are awaited."""
         if not hook.background or hook_input.event == "SessionEnd" or not self.background.is_open:
             return False
         if self.background.is_full:
             trouble = f"it was not run: {MAX_RUNNING} run in the background already, and {MAX_QUEUED} wait"
-            self._record_run(hook, hook_input, _HookResult(trouble=trouble), background=True)
+            self._record_hook_run(hook, hook_input, _HookResult(trouble=trouble), background=True)
         else:
-            work = partial(self._run_background, hook, hook_input, hook.seconds)
-            self.background.start_job((hook, hook_input), work, awaited=hook.rewakes)
+            work = partial(self._run_background_hook, hook, hook_input, hook.seconds)
+            self.background.start_hook_job((hook, hook_input), work, awaited=hook.rewakes)
         return True
 
     def _move_to_background(self, hook: Hook, hook_input: _HookInput, process: HookProcess) -> None:
@@ -191,18 +193,20 @@ class HookRunner:
         if hook_input.event == "SessionEnd" or not self.background.has_free_slot:
             return
         requested_seconds = None if process.detach_request is None else process.detach_request.seconds
-        work = partial(self._run_background, hook, hook_input, requested_seconds or hook.seconds, process)
-        self.background.start_job((hook, hook_input), work, awaited=hook.rewakes)
+        work = partial(
+            self._run_background_hook, hook, hook_input, requested_seconds or hook.seconds, process
+        )
+        self.background.start_hook_job((hook, hook_input), work, awaited=hook.rewakes)
         raise _HookDetached
 
-    async def _run_background(
+    async def _run_background_hook(
         self, hook: Hook, hook_input: _HookInput, seconds: float, process: HookProcess | None = None
     ) -> None:
-        result = await self._run_guarded(
-            hook_input, self._invoke_background(hook, hook_input, seconds, process), seconds
+        result = await self._run_catching_hook_errors(
+            hook_input, self._invoke_background_hook(hook, hook_input, seconds, process), seconds
         )
         with suppress(StateFileError):  # the journal itself failed; its next writer reports that
-            self._record_run(hook, hook_input, result, background=True)
+            self._record_hook_run(hook, hook_input, result, background=True)
             self._warn_ignored_decision(hook, hook_input, result)
             if result.verdict.message:
                 self._emit(NoteAdded(agent=hook_input.agent, text=result.verdict.message))
@@ -220,7 +224,7 @@ class HookRunner:
                 )
             )
 
-    async def _invoke_background(
+    async def _invoke_background_hook(
         self, hook: Hook, hook_input: _HookInput, seconds: float, process: HookProcess | None
     ) -> _HookResult:
         if not isinstance(hook.action, HookCommand):
@@ -235,7 +239,7 @@ class HookRunner:
                 truncate_hook_text(command_result.err.strip() or command_result.out.strip()) or _NO_REASON
             )
             return _HookResult(verdict=HookDecision(blocked=reason), wakes=True)
-        return _parse_command_result(hook.event, command_result)
+        return _parse_hook_command_result(hook.event, command_result)
 
     def _warn_ignored_decision(self, hook: Hook, hook_input: _HookInput, result: _HookResult) -> None:
         """Warn the user, who may rely on the decision of a background hook."""
@@ -244,7 +248,7 @@ class HookRunner:
             text = f"{hook_label} decided something, and that has no effect: it runs in the background."
             self._emit(NoteAdded(agent=hook_input.agent, text=text))
 
-    def _record_run(
+    def _record_hook_run(
         self, hook: Hook, hook_input: _HookInput, result: _HookResult, *, background: bool = False
     ) -> None:
         name = hook.name[:PREVIEW_LENGTH]
@@ -255,8 +259,8 @@ class HookRunner:
                 hook=name,
                 origin=hook.origin,
                 duration_ms=result.milliseconds,
-                verdict=_get_decision_label(result),
-                detail="" if result.verdict.suppressed else _get_result_detail(result)[:PREVIEW_LENGTH],
+                verdict=_get_hook_decision_label(result),
+                detail="" if result.verdict.suppressed else _get_hook_result_detail(result)[:PREVIEW_LENGTH],
                 background=background,
             )
         )
@@ -266,7 +270,7 @@ class HookRunner:
             self._emit(NoteAdded(agent=hook_input.agent, text=text))
 
 
-def _encode_fields(fields: Mapping[str, Any]) -> bytes:
+def _encode_hook_fields(fields: Mapping[str, Any]) -> bytes:
     """Encode the fields as JSON; a custom tool may have put any object into its result."""
     try:
         return encode_json(fields)
@@ -276,7 +280,7 @@ def _encode_fields(fields: Mapping[str, Any]) -> bytes:
         return json.dumps(to_builtins(fields, str_keys=True, enc_hook=str), default=str).encode()
 
 
-def _parse_command_result(event: HookEvent, command_result: HookCommandResult) -> _HookResult:
+def _parse_hook_command_result(event: HookEvent, command_result: HookCommandResult) -> _HookResult:
     error_text = truncate_hook_text(command_result.err.strip())
     if command_result.status is None:
         raise TimeoutError
@@ -300,7 +304,7 @@ async def _call_hook_function(function: Callable[[dict[str, Any]], Any], fields:
     return await returned if inspect.isawaitable(returned) else returned
 
 
-def _parse_function_result(event: HookEvent, returned: Any) -> HookDecision:
+def _parse_hook_function_result(event: HookEvent, returned: Any) -> HookDecision:
     match returned:
         case None:
             return NO_DECISION
@@ -321,7 +325,7 @@ def _drop_hook_decision(verdict: HookDecision) -> HookDecision:
     return HookDecision(context=verdict.context, message=verdict.message, suppressed=verdict.suppressed)
 
 
-def _get_decision_label(result: _HookResult) -> str:
+def _get_hook_decision_label(result: _HookResult) -> str:
     verdict = result.verdict
     if result.trouble:
         return "failed"
@@ -332,6 +336,6 @@ def _get_decision_label(result: _HookResult) -> str:
     return verdict.decision or "went on"
 
 
-def _get_result_detail(result: _HookResult) -> str:
+def _get_hook_result_detail(result: _HookResult) -> str:
     verdict = result.verdict
     return result.trouble or verdict.blocked or verdict.stop or verdict.decision_reason or verdict.context

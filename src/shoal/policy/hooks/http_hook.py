@@ -9,12 +9,12 @@ from shoal.core.hooks import HookHttpPost
 _MAX_BODY = 1 << 20
 
 
-class HookRequestError(ShoalError):
+class HookHttpRequestError(ShoalError):
     """The URL returned no usable response."""
 
 
 async def post_hook_event(target: HookHttpPost, data: bytes, *, seconds: float, clock: Clock) -> str:
-    """Return the response body, cut to the maximum size. Raises `HookRequestError` and `TimeoutError`."""
+    """Return the response body, cut to the maximum size. Raises `HookHttpRequestError` and `TimeoutError`."""
     import httpx
 
     headers = {"content-type": "application/json", **target.headers}
@@ -30,7 +30,7 @@ async def post_hook_event(target: HookHttpPost, data: bytes, *, seconds: float, 
                 if len(body) >= _MAX_BODY:
                     break
     except httpx.HTTPError as error:
-        raise HookRequestError(f"{type(error).__name__}: {error}") from error
+        raise HookHttpRequestError(f"{type(error).__name__}: {error}") from error
     if not response.is_success:
-        raise HookRequestError(f"it answered with status {response.status_code}")
+        raise HookHttpRequestError(f"it answered with status {response.status_code}")
     return body[:_MAX_BODY].decode(errors="replace")

@@ -18,7 +18,7 @@ __all__ = ["UNKNOWN_PATH", "ShellCommandAnalysis", "SimpleShellCommand", "analyz
 
 def analyze_shell_command(command: str) -> ShellCommandAnalysis:
     """Return what a shell command would run; accepts any text and sets `trouble` if it cannot be judged."""
-    walker_class, unjudgeable = _load_walker()
+    walker_class, unjudgeable = _load_syntax_walker()
     walker = walker_class()
     trouble: str | None = None
     try:
@@ -29,12 +29,12 @@ def analyze_shell_command(command: str) -> ShellCommandAnalysis:
         trouble = f"the analysis failed ({type(error).__name__})"
     parts = walker.parts
     if walker.functions:
-        parts = [_mark_shadowed(part, walker.functions) for part in parts]
+        parts = [_mark_shadowed_by_function(part, walker.functions) for part in parts]
     return ShellCommandAnalysis(parts=tuple(parts), trouble=trouble)
 
 
 @cache
-def _load_walker() -> tuple[type[ShellSyntaxWalker], type[UnjudgeableCommand]]:
+def _load_syntax_walker() -> tuple[type[ShellSyntaxWalker], type[UnjudgeableCommand]]:
     """Import on the first command: a session that runs none does not pay for the parser and its tables."""
     from shoal.policy.shell.shell_syntax import UnjudgeableCommand
     from shoal.policy.shell.syntax_walker import ShellSyntaxWalker
@@ -42,7 +42,7 @@ def _load_walker() -> tuple[type[ShellSyntaxWalker], type[UnjudgeableCommand]]:
     return ShellSyntaxWalker, UnjudgeableCommand
 
 
-def _mark_shadowed(part: SimpleShellCommand, functions: set[str]) -> SimpleShellCommand:
+def _mark_shadowed_by_function(part: SimpleShellCommand, functions: set[str]) -> SimpleShellCommand:
     """Mark a command whose name the command line itself defines as a function."""
     if part.words and part.words[0] in functions:
         reason = f"{part.words[0]} is defined by the command itself"

@@ -9,15 +9,15 @@ from msgspec.structs import replace
 
 from shoal.policy.shell.command_judge import judge_shell_command
 from shoal.policy.shell.known_commands import HARMLESS_VARIABLES, RESERVED_WORDS, STATE_CHANGING_BUILTINS
-from shoal.policy.shell.shell_directories import ShellDirectories
+from shoal.policy.shell.shell_directories import PossibleShellDirectories
 from shoal.policy.shell.shell_syntax import UnjudgeableCommand
 from shoal.policy.shell.shell_words import ShellWord
 from shoal.policy.shell.simple_commands import SimpleShellCommand
 from shoal.policy.shell.wrapper_commands import (
     SHELLS,
     WRAPPERS,
-    get_shell_script,
-    parse_find_commands,
+    get_shell_dash_c_script,
+    parse_find_exec_commands,
     unwrap_command,
 )
 
@@ -40,7 +40,7 @@ class FoundShellCommand(Struct, frozen=True, kw_only=True):
 
 class SyntaxWalkState(Protocol):
     parts: list[SimpleShellCommand]
-    directories: ShellDirectories
+    directories: PossibleShellDirectories
     repeated: int
     """Number of enclosing loops and functions, whose commands may run any number of times."""
     trapped: bool
@@ -75,7 +75,7 @@ def expand_found_command(found: FoundShellCommand, walk: SyntaxWalkState) -> Non
     elif name in SHELLS:
         _expand_shell_invocation(name, found, walk)
     elif name in ("eval", "trap"):
-        _expand_text(name, found, walk)
+        _expand_eval_or_trap_command(name, found, walk)
     else:
         _expand_plain_command(name, found, walk)
 
@@ -93,14 +93,14 @@ def _expand_plain_command(name: str, found: FoundShellCommand, walk: SyntaxWalkS
         when = "again and again" if walk.repeated else "under a trap, which runs later"
         raise UnjudgeableCommand(f"it changes the directory {when}")
     if name == "cd":
-        _change_directory(found, walk)
+        _expand_cd_command(found, walk)
         return
     if name in ("pushd", "popd", "chdir"):
-        walk.directories.change_directory(ShellWord(None))
+        walk.directories.add_cd_target(ShellWord(None))
     if name == "[[":
         _append_simple_command(found, walk, read_only=True, reason="it only compares")
         return
-    verdict = judge_shell_command(name, rest, moved=walk.directories.has_moved)
+    verdict = judge_shell_command(name, rest, moved=walk.directories.may_have_moved)
     if verdict.reads or verdict.writes:
         changes = walk.directories.resolve_paths(verdict.writes)
         found = FoundShellCommand(
@@ -116,14 +116,14 @@ def _expand_plain_command(name: str, found: FoundShellCommand, walk: SyntaxWalkS
         found, walk, read_only=verdict.read_only, reason=verdict.why, doubt=bool(verdict.doubt)
     )
     if name == "find":
-        for command in parse_find_commands(rest):
+        for command in parse_find_exec_commands(rest):
             expand_found_command(
                 FoundShellCommand(text=found.text, words=command, via=(*found.via, "find"), sets=found.sets),
                 walk,
             )
 
 
-def _change_directory(found: FoundShellCommand, walk: SyntaxWalkState) -> None:
+def _expand_cd_command(found: FoundShellCommand, walk: SyntaxWalkState) -> None:
     operands = [word for word in found.words[1:] if word.value not in ("-L", "-P", "--")]
     is_plain = len(operands) <= 1 and not any(word.many or word.may_be_flag for word in operands)
     reads = (
@@ -131,7 +131,7 @@ def _change_directory(found: FoundShellCommand, walk: SyntaxWalkState) -> None:
         if is_plain
         else walk.directories.resolve_paths((ShellWord(None),))
     )
-    walk.directories.change_directory((operands[0] if operands else None) if is_plain else ShellWord(None))
+    walk.directories.add_cd_target((operands[0] if operands else None) if is_plain else ShellWord(None))
     _append_simple_command(
         replace(found, reads=(*found.reads, *reads)),
         walk,
@@ -167,7 +167,7 @@ def _expand_wrapper_command(name: str, found: FoundShellCommand, walk: SyntaxWal
 
 
 def _expand_shell_invocation(name: str, found: FoundShellCommand, walk: SyntaxWalkState) -> None:
-    script = get_shell_script(found.words[1:])
+    script = get_shell_dash_c_script(found.words[1:])
     if script is None or script.value is None or found.sets:
         verdict = judge_shell_command(name, found.words[1:], moved=False)
         has_script_flag = any(_is_script_flag(word) for word in found.words[1:])
@@ -183,7 +183,7 @@ def _expand_shell_invocation(name: str, found: FoundShellCommand, walk: SyntaxWa
         return
     if found.reads or found.writes:
         _append_simple_command(replace(found, words=()), walk, read_only=True, reason="it redirects")
-    saved_directories = ShellDirectories(walk.directories.candidates)
+    saved_directories = PossibleShellDirectories(walk.directories.candidates)
     walk.walk_script(script.value, (*found.via, name))
     walk.directories = saved_directories
 
@@ -192,7 +192,7 @@ def _is_script_flag(word: ShellWord) -> bool:
     return word.value is None or (word.value.startswith("-") and "c" in word.value)
 
 
-def _expand_text(name: str, found: FoundShellCommand, walk: SyntaxWalkState) -> None:
+def _expand_eval_or_trap_command(name: str, found: FoundShellCommand, walk: SyntaxWalkState) -> None:
     rest = found.words[1:]
     values = [word.value for word in rest]
     if name == "trap":
@@ -226,8 +226,8 @@ def _append_unknown_command(name: str, found: FoundShellCommand, walk: SyntaxWal
 def _append_simple_command(
     found: FoundShellCommand, walk: SyntaxWalkState, *, read_only: bool, reason: str, doubt: bool = False
 ) -> None:
-    words = tuple([word.value if word.value is not None else _get_pattern_text(word) for word in found.words])
-    argv = None if doubt else _require_known(words)
+    words = tuple([word.value if word.value is not None else _get_glob_text(word) for word in found.words])
+    argv = None if doubt else _return_words_if_all_known(words)
     if found.sets:
         risky_variables = [name for name in found.sets if name not in HARMLESS_VARIABLES]
         if risky_variables:
@@ -247,10 +247,10 @@ def _append_simple_command(
     )
 
 
-def _require_known(words: tuple[str | None, ...]) -> tuple[str, ...] | None:
+def _return_words_if_all_known(words: tuple[str | None, ...]) -> tuple[str, ...] | None:
     return None if None in words else cast("tuple[str, ...]", words)
 
 
-def _get_pattern_text(word: ShellWord) -> str | None:
+def _get_glob_text(word: ShellWord) -> str | None:
     """Return a glob's own text if it can be neither a flag nor the command name."""
     return word.pattern if word.prefix and not word.may_be_flag else None

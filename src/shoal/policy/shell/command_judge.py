@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from shoal.policy.shell import program_judges
-from shoal.policy.shell.git_judge import is_flag_word, judge_git
+from shoal.policy.shell.git_judge import is_flag_word, judge_git_command
 from shoal.policy.shell.known_commands import (
     COPYING_COMMANDS,
     HELP_COMMANDS,
@@ -15,12 +15,12 @@ from shoal.policy.shell.known_commands import (
     VERSION_COMMANDS,
     WRITING_COMMANDS,
 )
-from shoal.policy.shell.readonly_table import load_readonly_table
+from shoal.policy.shell.readonly_table import load_readonly_command_table
 from shoal.policy.shell.readonly_usage import (
     CommandVerdict,
-    ReadOnlyUsage,
+    ReadOnlyCommandUsage,
+    build_not_proven_readonly_verdict,
     build_readonly_verdict,
-    build_unproven_verdict,
     judge_readonly_usage,
 )
 from shoal.policy.shell.shell_words import ShellWord
@@ -28,25 +28,27 @@ from shoal.policy.shell.shell_words import ShellWord
 
 def judge_shell_command(name: str, words: Sequence[ShellWord], *, moved: bool) -> CommandVerdict:
     """Return the verdict on a command, from its name and the words after it."""
-    if _is_self_description(name, words):
+    if _is_help_or_version_call(name, words):
         return build_readonly_verdict(f"{name} only tells of itself")
     if name == "git":
-        return _add_output_files(name, words, judge_git(words, moved=moved))
-    if (doubt := _find_program_flag(name, words)) is not None:
-        return build_unproven_verdict(doubt, doubt=doubt)
+        return _add_output_files_to_verdict(name, words, judge_git_command(words, moved=moved))
+    if (doubt := _find_program_running_flag(name, words)) is not None:
+        return build_not_proven_readonly_verdict(doubt, doubt=doubt)
     if (judge := program_judges.PROGRAM_JUDGES.get(name)) is not None:
-        return _add_output_files(name, words, judge(words))
+        return _add_output_files_to_verdict(name, words, judge(words))
     if name in WRITING_COMMANDS:
-        return _judge_writer(name, words)
-    reader = load_readonly_table().get(name)
+        return _judge_file_writing_command(name, words)
+    reader = load_readonly_command_table().get(name)
     if reader is None:
-        return _add_output_files(name, words, build_unproven_verdict(f"{name} is not known to only read"))
+        return _add_output_files_to_verdict(
+            name, words, build_not_proven_readonly_verdict(f"{name} is not known to only read")
+        )
     if name == "kubectl":
         return program_judges.judge_kubectl(words, reader)
-    return _add_output_files(name, words, judge_readonly_usage(name, words, reader))
+    return _add_output_files_to_verdict(name, words, judge_readonly_usage(name, words, reader))
 
 
-def _is_self_description(name: str, words: Sequence[ShellWord]) -> bool:
+def _is_help_or_version_call(name: str, words: Sequence[ShellWord]) -> bool:
     value = words[0].value if len(words) == 1 else None
     if value == "--help":
         return name in HELP_COMMANDS
@@ -57,7 +59,7 @@ def _is_self_description(name: str, words: Sequence[ShellWord]) -> bool:
     )
 
 
-def _find_program_flag(name: str, words: Sequence[ShellWord]) -> str | None:
+def _find_program_running_flag(name: str, words: Sequence[ShellWord]) -> str | None:
     flags = PROGRAM_FLAGS.get(name)
     if not flags:
         return None
@@ -70,11 +72,11 @@ def _find_program_flag(name: str, words: Sequence[ShellWord]) -> str | None:
     return None
 
 
-def _judge_writer(name: str, words: Sequence[ShellWord]) -> CommandVerdict:
+def _judge_file_writing_command(name: str, words: Sequence[ShellWord]) -> CommandVerdict:
     """Judge a writer: `tee` only writes its files, which are judged; the others remove or replace."""
-    verdict = judge_readonly_usage(name, words, ReadOnlyUsage(flags=WRITING_COMMANDS[name]))
+    verdict = judge_readonly_usage(name, words, ReadOnlyCommandUsage(flags=WRITING_COMMANDS[name]))
     if not verdict.read_only:
-        return build_unproven_verdict(
+        return build_not_proven_readonly_verdict(
             verdict.why, reads=_select_copied_files(name, words), writes=(ShellWord(None),)
         )
     files = verdict.reads
@@ -93,10 +95,14 @@ def _select_copied_files(name: str, words: Sequence[ShellWord]) -> tuple[ShellWo
     return tuple(word for word in words if word.value is None or not word.may_be_flag)
 
 
-def _add_output_files(name: str, words: Sequence[ShellWord], verdict: CommandVerdict) -> CommandVerdict:
+def _add_output_files_to_verdict(
+    name: str, words: Sequence[ShellWord], verdict: CommandVerdict
+) -> CommandVerdict:
     if name == "dd":
-        return build_unproven_verdict(
-            "dd writes files", reads=_find_operand("if=", words), writes=_find_operand("of=", words)
+        return build_not_proven_readonly_verdict(
+            "dd writes files",
+            reads=_find_key_value_operands("if=", words),
+            writes=_find_key_value_operands("of=", words),
         )
     flags = OUTPUT_FLAGS.get(name)
     if flags is None or verdict.read_only:
@@ -110,10 +116,12 @@ def _add_output_files(name: str, words: Sequence[ShellWord], verdict: CommandVer
             writes.append(ShellWord(value.partition("=")[2]))
         else:
             writes.append(words[index + 1] if index + 1 < len(words) and value in flags else ShellWord(None))
-    return build_unproven_verdict(verdict.why, reads=verdict.reads, writes=tuple(writes), doubt=verdict.doubt)
+    return build_not_proven_readonly_verdict(
+        verdict.why, reads=verdict.reads, writes=tuple(writes), doubt=verdict.doubt
+    )
 
 
-def _find_operand(key: str, words: Sequence[ShellWord]) -> tuple[ShellWord, ...]:
+def _find_key_value_operands(key: str, words: Sequence[ShellWord]) -> tuple[ShellWord, ...]:
     """Return the value of an operand such as `of=x`; an unknown word may be that operand."""
     matches = [word for word in words if (word.value or key).startswith(key)]
     return tuple(word if word.value is None else ShellWord(word.value.removeprefix(key)) for word in matches)

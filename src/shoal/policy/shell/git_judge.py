@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from shoal.policy.shell.readonly_table import load_readonly_table
-from shoal.policy.shell.readonly_usage import CommandVerdict, build_unproven_verdict, judge_readonly_usage
+from shoal.policy.shell.readonly_table import load_readonly_command_table
+from shoal.policy.shell.readonly_usage import (
+    CommandVerdict,
+    build_not_proven_readonly_verdict,
+    judge_readonly_usage,
+)
 from shoal.policy.shell.shell_words import ShellWord
 
 _PLAIN_FLAGS = frozenset(
@@ -47,19 +51,19 @@ _RUNNING_WORDS: dict[str, tuple[str, ...]] = {
 }
 
 
-def judge_git(words: Sequence[ShellWord], *, moved: bool) -> CommandVerdict:
+def judge_git_command(words: Sequence[ShellWord], *, moved: bool) -> CommandVerdict:
     """Judge the words after `git`; `moved` means that a `cd` came before, so another repository may apply."""
     index = 0
     while index < len(words) and words[index].value in _PLAIN_FLAGS:
         index += 1
     rest = words[index:]
     if doubt := _find_git_doubt(rest):
-        return build_unproven_verdict(doubt, doubt=doubt)
+        return build_not_proven_readonly_verdict(doubt, doubt=doubt)
     if moved:
-        return build_unproven_verdict("git obeys the settings of the directory it is in")
+        return build_not_proven_readonly_verdict("git obeys the settings of the directory it is in")
     if [word.value for word in rest[:2]] == ["remote", "show"] and not all(map(_is_plain_name, rest[2:])):
-        return build_unproven_verdict("git remote show asks the address it is given")
-    return judge_readonly_usage("git", rest, load_readonly_table()["git"])
+        return build_not_proven_readonly_verdict("git remote show asks the address it is given")
+    return judge_readonly_usage("git", rest, load_readonly_command_table()["git"])
 
 
 def _is_plain_name(word: ShellWord) -> bool:
@@ -74,7 +78,10 @@ def _find_git_doubt(words: Sequence[ShellWord]) -> str:
         return "the git command is only known when it runs"
     if first.startswith("-"):
         return f"git {first} sets what else git obeys" if first.startswith(_REDIRECTING_FLAGS) else ""
-    if first == "config" and not judge_readonly_usage("git", words, load_readonly_table()["git"]).read_only:
+    if (
+        first == "config"
+        and not judge_readonly_usage("git", words, load_readonly_command_table()["git"]).read_only
+    ):
         return "git config sets what git runs later"
     if first in _RUNNING_SUBCOMMANDS or any(
         word.value in _RUNNING_WORDS.get(first, ()) for word in words[1:]

@@ -42,7 +42,7 @@ class PlainCommandLine(Struct, frozen=True):
     target: str | None
 
 
-def parse_plain_line(text: str) -> PlainCommandLine | None:
+def parse_plain_command_line(text: str) -> PlainCommandLine | None:
     """Parse the line, or return None if it is not plain."""
     match = _LINE.fullmatch(text) if len(text) <= _MAX_LENGTH else None
     if match is None:
@@ -64,12 +64,12 @@ def parse_plain_line(text: str) -> PlainCommandLine | None:
         if ">" in words[-1]:  # stderr goes to stdout, or nowhere
             command_text = command_text[: -len(words.pop()) - 1]  # noqa: PLW2901
         commands.append(
-            _restore_quoted(words, quoted) if quoted and _QUOTE_MARK in words else (command_text, words)
+            _restore_quoted_words(words, quoted) if quoted and _QUOTE_MARK in words else (command_text, words)
         )
     return PlainCommandLine(commands, sign, target)
 
 
-def _restore_quoted(words: list[str], quoted: list[str]) -> tuple[str, list[str]]:
+def _restore_quoted_words(words: list[str], quoted: list[str]) -> tuple[str, list[str]]:
     """Return a command with its quoted words restored; they are taken from the front of `quoted`."""
     values: list[str] = []
     for index, word in enumerate(words):
@@ -81,9 +81,11 @@ def _restore_quoted(words: list[str], quoted: list[str]) -> tuple[str, list[str]
     return " ".join(words), values
 
 
-def add_plain_line(text: str, line: PlainCommandLine, via: tuple[str, ...], walk: SyntaxWalkState) -> None:
+def add_plain_line_commands(
+    text: str, line: PlainCommandLine, via: tuple[str, ...], walk: SyntaxWalkState
+) -> None:
     """Add the simple commands of a line, as the walk over its tree would."""
-    single_writes = _resolve_writes(line, walk) if len(line.commands) == 1 else ()
+    single_writes = _resolve_redirect_writes(line, walk) if len(line.commands) == 1 else ()
     for command, words in line.commands:
         expand_found_command(
             FoundShellCommand(
@@ -91,13 +93,13 @@ def add_plain_line(text: str, line: PlainCommandLine, via: tuple[str, ...], walk
             ),
             walk,
         )
-    if len(line.commands) > 1 and (writes := _resolve_writes(line, walk)):
+    if len(line.commands) > 1 and (writes := _resolve_redirect_writes(line, walk)):
         walk.parts.append(
             SimpleShellCommand(text=text, argv=(), via=via, writes=writes, read_only=True, why="it redirects")
         )
 
 
-def _resolve_writes(line: PlainCommandLine, walk: SyntaxWalkState) -> tuple[str, ...]:
+def _resolve_redirect_writes(line: PlainCommandLine, walk: SyntaxWalkState) -> tuple[str, ...]:
     if line.sign is None:
         return ()
     writes: list[ShellWord] = []

@@ -8,9 +8,9 @@ from collections.abc import Callable, Sequence
 from shoal.policy.shell.readonly_usage import (
     CommandVerdict,
     ParsedCommandOptions,
-    ReadOnlyUsage,
+    ReadOnlyCommandUsage,
+    build_not_proven_readonly_verdict,
     build_readonly_verdict,
-    build_unproven_verdict,
     judge_readonly_usage,
     parse_command_options,
 )
@@ -58,52 +58,52 @@ _FIND_TESTS = frozenset(
 def judge_awk(words: Sequence[ShellWord]) -> CommandVerdict:
     options = parse_command_options(words, _AWK_FLAGS)
     if options.refused:
-        return _build_refused_verdict("awk", options)
+        return _build_refused_flag_verdict("awk", options)
     if not options.operands or options.operands[0].value is None:
-        return build_unproven_verdict("the awk program is only known when it runs")
+        return build_not_proven_readonly_verdict("the awk program is only known when it runs")
     text = options.operands[0].value
     if _AWK_FORBIDDEN.search(text):
-        return build_unproven_verdict("the awk program may run commands or read files")
+        return build_not_proven_readonly_verdict("the awk program may run commands or read files")
     print_index = text.find("print")
     after_print = text[print_index:].replace("||", "") if print_index >= 0 else ""
     if ">" in after_print or "|" in after_print:
-        return build_unproven_verdict("the awk program may write files or run commands")
+        return build_not_proven_readonly_verdict("the awk program may write files or run commands")
     return build_readonly_verdict("awk only prints", reads=options.operands[1:])
 
 
-def _build_refused_verdict(name: str, options: ParsedCommandOptions) -> CommandVerdict:
-    return build_unproven_verdict(f"{name} with {options.refused} is not known to only read")
+def _build_refused_flag_verdict(name: str, options: ParsedCommandOptions) -> CommandVerdict:
+    return build_not_proven_readonly_verdict(f"{name} with {options.refused} is not known to only read")
 
 
 def judge_jq(words: Sequence[ShellWord]) -> CommandVerdict:
     """Judge jq: a program may import data from a directory that it names."""
     if any(word.value is None or _JQ_MODULE.search(word.value) for word in words):
-        return build_unproven_verdict("the jq program may read other files")
-    return judge_readonly_usage("jq", words, ReadOnlyUsage(operands="pattern"))
+        return build_not_proven_readonly_verdict("the jq program may read other files")
+    return judge_readonly_usage("jq", words, ReadOnlyCommandUsage(operands="pattern"))
 
 
 def judge_strings_program(words: Sequence[ShellWord]) -> CommandVerdict:
     """Judge strings: a word that begins with @ names a file with more arguments."""
     if any((word.value or word.prefix).startswith("@") for word in words):
-        return build_unproven_verdict("strings reads its arguments from a file here")
-    return judge_readonly_usage("strings", words, ReadOnlyUsage())
+        return build_not_proven_readonly_verdict("strings reads its arguments from a file here")
+    return judge_readonly_usage("strings", words, ReadOnlyCommandUsage())
 
 
 def judge_sed(words: Sequence[ShellWord]) -> CommandVerdict:
     options = parse_command_options(words, _SED_FLAGS)
     if options.refused:
-        return _build_refused_verdict("sed", options)
+        return _build_refused_flag_verdict("sed", options)
     scripts = options.get_option_values("-e", "--expression")
     reads = options.operands if scripts else options.operands[1:]
     for script in scripts or options.operands[:1] or (ShellWord(None),):
         if script.value is None:
-            return build_unproven_verdict("the sed script is only known when it runs")
-        if not _is_plain_sed(script.value):
-            return build_unproven_verdict("the sed script is not known to only print")
+            return build_not_proven_readonly_verdict("the sed script is only known when it runs")
+        if not _is_harmless_sed_script(script.value):
+            return build_not_proven_readonly_verdict("the sed script is not known to only print")
     return build_readonly_verdict("sed only prints", reads=reads)
 
 
-def _is_plain_sed(script: str) -> bool:
+def _is_harmless_sed_script(script: str) -> bool:
     position = 0
     while position < len(script):
         match = _SED_STEP.match(script, position)
@@ -129,18 +129,18 @@ def judge_find(words: Sequence[ShellWord]) -> CommandVerdict:
             end = find_exec_command_end(words, index)
             # The word may be the terminator of the command, and the next word an action of find.
             if any(inner.value is None for inner in words[index:end]):
-                return build_unproven_verdict("find with a word that is only known when it runs")
+                return build_not_proven_readonly_verdict("find with a word that is only known when it runs")
             index = end + 1
             continue
         if value is None:
-            is_one_value = not word.many and index >= 2 and _takes_find_value(words[index - 2].value)
+            is_one_value = not word.many and index >= 2 and _is_find_test_with_value(words[index - 2].value)
             if word.may_be_flag and not is_one_value:
-                return build_unproven_verdict("find with a word that is only known when it runs")
+                return build_not_proven_readonly_verdict("find with a word that is only known when it runs")
             if not expression:
                 start_paths.append(word)
         elif value.startswith("-") or value in ("(", ")", "!", ","):
-            if value not in _FIND_TESTS and not _is_find_value(words, index - 1):
-                return build_unproven_verdict(f"find with {value} is not known to only read")
+            if value not in _FIND_TESTS and not _is_find_test_value(words, index - 1):
+                return build_not_proven_readonly_verdict(f"find with {value} is not known to only read")
             expression = expression or value not in ("-H", "-L", "-P")
         elif not expression:
             start_paths.append(word)
@@ -156,16 +156,16 @@ _FIND_TESTS_WITHOUT_VALUE = frozenset(
 )
 
 
-def _takes_find_value(value: str | None) -> bool:
+def _is_find_test_with_value(value: str | None) -> bool:
     return value is not None and value in _FIND_TESTS and value not in _FIND_TESTS_WITHOUT_VALUE
 
 
-def _is_find_value(words: Sequence[ShellWord], index: int) -> bool:
+def _is_find_test_value(words: Sequence[ShellWord], index: int) -> bool:
     """Return True for a word like the -7 of `-mtime -7`; numbers only, so an action never counts."""
     value = words[index].value or ""
     return (
         index > 0
-        and _takes_find_value(words[index - 1].value)
+        and _is_find_test_with_value(words[index - 1].value)
         and re.fullmatch(r"[-+][0-9]+[a-zA-Z]?", value) is not None
     )
 
@@ -176,36 +176,36 @@ def judge_tar(words: Sequence[ShellWord]) -> CommandVerdict:
         rest = values[1:]
         if all(value is not None and not value.startswith("-") and ":" not in value for value in rest):
             return build_readonly_verdict("tar only lists", reads=(words[1],))
-    return build_unproven_verdict("tar is not known to only list here")
+    return build_not_proven_readonly_verdict("tar is not known to only list here")
 
 
 def judge_printf(words: Sequence[ShellWord]) -> CommandVerdict:
     """Judge printf: zsh evaluates what it prints as a number, so the numbers must be known."""
     if not words or words[0].value is None or words[0].value.startswith("-"):
-        return build_unproven_verdict("printf may set a variable here")
-    if _PRINTS_NUMBERS.search(words[0].value) and not all(map(_is_number, words[1:])):
-        return build_unproven_verdict("printf may evaluate what it prints")
+        return build_not_proven_readonly_verdict("printf may set a variable here")
+    if _PRINTS_NUMBERS.search(words[0].value) and not all(map(_is_number_word, words[1:])):
+        return build_not_proven_readonly_verdict("printf may evaluate what it prints")
     return build_readonly_verdict("printf only prints")
 
 
-def _is_number(word: ShellWord) -> bool:
+def _is_number_word(word: ShellWord) -> bool:
     return word.value is not None and _NUMBER.fullmatch(word.value) is not None
 
 
 def judge_numeric_builtin(words: Sequence[ShellWord]) -> CommandVerdict:
     """Judge exit and similar builtins: zsh evaluates their operand."""
-    if all(map(_is_number, words)):
+    if all(map(_is_number_word, words)):
         return build_readonly_verdict("it only ends something")
-    return build_unproven_verdict("it may evaluate its operand")
+    return build_not_proven_readonly_verdict("it may evaluate its operand")
 
 
 def judge_ps(words: Sequence[ShellWord]) -> CommandVerdict:
     """Judge ps: an `e` among the letters without a dash shows the environment, including keys."""
     options = parse_command_options(words, _PS_FLAGS)
     if options.refused:
-        return _build_refused_verdict("ps", options)
+        return _build_refused_flag_verdict("ps", options)
     if not all(re.fullmatch(r"[auxwfhjlv]+|[0-9,]+", word.value or "") for word in options.operands):
-        return build_unproven_verdict("ps may show the environment here")
+        return build_not_proven_readonly_verdict("ps may show the environment here")
     return build_readonly_verdict("ps only reads")
 
 
@@ -213,13 +213,13 @@ def judge_read_builtin(words: Sequence[ShellWord]) -> CommandVerdict:
     """Judge read: names must be plain lower case, since subscripts are evaluated and PATH has an effect."""
     options = parse_command_options(words, _READ_FLAGS)
     if options.refused:
-        return _build_refused_verdict("read", options)
-    if all(word.value is not None and is_own_variable(word.value) for word in options.operands):
+        return _build_refused_flag_verdict("read", options)
+    if all(word.value is not None and is_harmless_shell_variable(word.value) for word in options.operands):
         return build_readonly_verdict("read sets a variable of its own")
-    return build_unproven_verdict("read sets a variable that others may obey")
+    return build_not_proven_readonly_verdict("read sets a variable that others may obey")
 
 
-def is_own_variable(name: str) -> bool:
+def is_harmless_shell_variable(name: str) -> bool:
     """Return True if the command line made up this variable, so no program depends on it."""
     return (
         _NAME.fullmatch(name) is not None
@@ -233,24 +233,24 @@ def judge_set_builtin(words: Sequence[ShellWord]) -> CommandVerdict:
     values = [word.value for word in words]
     if values and all(v is not None and re.fullmatch(r"[-+][eux]*o?|pipefail", v) for v in values):
         return build_readonly_verdict("set changes how errors are handled")
-    return build_unproven_verdict("set may change how later words are read")
+    return build_not_proven_readonly_verdict("set may change how later words are read")
 
 
 def judge_test_builtin(words: Sequence[ShellWord]) -> CommandVerdict:
     """Judge test: -v evaluates the subscript in its operand, so every operator must be known."""
     values = [word.value for word in words if not word.many]
     if len(values) != len(words) or any(value in ("-v", "-R", "-o", "-a", "-t") for value in values):
-        return build_unproven_verdict("the test may evaluate its operands")
+        return build_not_proven_readonly_verdict("the test may evaluate its operands")
     if _COMPARES_NUMBERS.intersection(value for value in values if value is not None):
         numbers = [word for word in words if word.value not in _COMPARES_NUMBERS and word.value != "!"]
-        if not all(map(_is_number, numbers)):
-            return build_unproven_verdict("the test may evaluate its operands")
-    if not _has_known_operator(values):
-        return build_unproven_verdict("the test may evaluate its operands")
+        if not all(map(_is_number_word, numbers)):
+            return build_not_proven_readonly_verdict("the test may evaluate its operands")
+    if not _has_known_test_operator(values):
+        return build_not_proven_readonly_verdict("the test may evaluate its operands")
     return build_readonly_verdict("it only compares")
 
 
-def _has_known_operator(values: Sequence[str | None]) -> bool:
+def _has_known_test_operator(values: Sequence[str | None]) -> bool:
     """Return True if the operator is known; the number of words tells its position."""
     match values:
         case [] | [_]:
@@ -269,21 +269,21 @@ def judge_pager(words: Sequence[ShellWord]) -> CommandVerdict:
     if any(word.may_be_flag or (word.value or word.prefix).startswith("+") for word in words):
         flags = "-N -R -S -F -X -r -i -M -E -e -n -s"
         if any((word.value or word.prefix or "+").startswith("+") for word in words):
-            return build_unproven_verdict("a pager with + runs commands of its own")
-        return judge_readonly_usage("less", words, ReadOnlyUsage(flags=flags))
+            return build_not_proven_readonly_verdict("a pager with + runs commands of its own")
+        return judge_readonly_usage("less", words, ReadOnlyCommandUsage(flags=flags))
     return build_readonly_verdict("it only shows", reads=tuple(words))
 
 
 def judge_man(words: Sequence[ShellWord]) -> CommandVerdict:
     """Judge man: only pages by name, because a page given as a file is a program for the formatter."""
     if any(word.value is None or "/" in word.value for word in words):
-        return build_unproven_verdict("man may format a file here")
-    return judge_readonly_usage("man", words, ReadOnlyUsage(flags="-k -f -w -a -S:", operands="text"))
+        return build_not_proven_readonly_verdict("man may format a file here")
+    return judge_readonly_usage("man", words, ReadOnlyCommandUsage(flags="-k -f -w -a -S:", operands="text"))
 
 
-def judge_kubectl(words: Sequence[ShellWord], usage: ReadOnlyUsage) -> CommandVerdict:
+def judge_kubectl(words: Sequence[ShellWord], usage: ReadOnlyCommandUsage) -> CommandVerdict:
     if any(word.value is None or "secret" in word.value.lower() or "file" in word.value for word in words):
-        return build_unproven_verdict("kubectl may show secrets or files here")
+        return build_not_proven_readonly_verdict("kubectl may show secrets or files here")
     return judge_readonly_usage("kubectl", words, usage)
 
 

@@ -7,21 +7,21 @@ from functools import cache
 from pathlib import Path
 from typing import cast, get_args
 
-from shoal.policy.shell.readonly_usage import OperandKind, ReadOnlyUsage
+from shoal.policy.shell.readonly_usage import OperandKind, ReadOnlyCommandUsage
 
 _HEAD = re.compile(rf"(.+): ({'|'.join(get_args(OperandKind))})(?: needs (.+))?")
 
 
 @cache
-def load_readonly_table() -> dict[str, ReadOnlyUsage]:
+def load_readonly_command_table() -> dict[str, ReadOnlyCommandUsage]:
     """Return the commands of the table by name, with their subcommands inside."""
-    return parse_readonly_table(Path(__file__).with_name("readonly.txt").read_text(encoding="utf-8"))
+    return parse_readonly_command_table(Path(__file__).with_name("readonly.txt").read_text(encoding="utf-8"))
 
 
-def parse_readonly_table(text: str) -> dict[str, ReadOnlyUsage]:
+def parse_readonly_command_table(text: str) -> dict[str, ReadOnlyCommandUsage]:
     groups: dict[str, str] = {}
-    root = ReadOnlyUsage(subs={})
-    for head, body in _parse_table_entries(text):
+    root = ReadOnlyCommandUsage(subs={})
+    for head, body in _parse_readonly_table_entries(text):
         flags = " ".join(groups.get(flag, flag) for flag in body.split())
         if head.startswith("@"):
             groups[head] = flags
@@ -30,11 +30,13 @@ def parse_readonly_table(text: str) -> dict[str, ReadOnlyUsage]:
         if match is None:
             raise ValueError(f"readonly.txt: {head!r} does not say what its operands are.")
         for name in match[1].split(", "):
-            _add_table_entry(root, name.split(), match[2], None if flags == "*" else flags, match[3] or "")
+            _add_readonly_table_entry(
+                root, name.split(), match[2], None if flags == "*" else flags, match[3] or ""
+            )
     return root.subs
 
 
-def _parse_table_entries(text: str) -> list[tuple[str, str]]:
+def _parse_readonly_table_entries(text: str) -> list[tuple[str, str]]:
     """Parse entry heads, which may span several lines, and the indented lines under them."""
     entries: list[tuple[str, str]] = []
     open_head = ""
@@ -52,15 +54,15 @@ def _parse_table_entries(text: str) -> list[tuple[str, str]]:
     return entries
 
 
-def _add_table_entry(
-    root: ReadOnlyUsage, path: list[str], operands: str, flags: str | None, needs: str
+def _add_readonly_table_entry(
+    root: ReadOnlyCommandUsage, path: list[str], operands: str, flags: str | None, needs: str
 ) -> None:
     *parents, leaf = path
     parent = root
     for name in parents:
-        parent = parent.subs.setdefault(name, ReadOnlyUsage(alone=False))
+        parent = parent.subs.setdefault(name, ReadOnlyCommandUsage(alone=False))
     existing = parent.subs.get(leaf)
-    parent.subs[leaf] = ReadOnlyUsage(
+    parent.subs[leaf] = ReadOnlyCommandUsage(
         flags=flags,
         operands=cast("OperandKind", operands),
         needs=needs,

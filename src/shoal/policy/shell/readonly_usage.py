@@ -22,7 +22,7 @@ _POSSIBLE_PATTERN_FLAG = re.compile(r"-[^-].*[ef]|-[ef]|--reg|--file|--from")
 """Used where any flag is allowed; a long flag may be abbreviated."""
 
 
-class ReadOnlyUsage(Struct, frozen=True, kw_only=True):
+class ReadOnlyCommandUsage(Struct, frozen=True, kw_only=True):
     """Usage under which a command only reads.
 
     `flags` lists the allowed flags: `:` follows one that takes a value, `?` follows a one-letter flag whose
@@ -33,7 +33,7 @@ class ReadOnlyUsage(Struct, frozen=True, kw_only=True):
     flags: str | None = None
     operands: OperandKind = "paths"
     needs: str = ""
-    subs: dict[str, ReadOnlyUsage] = field(default_factory=dict)
+    subs: dict[str, ReadOnlyCommandUsage] = field(default_factory=dict)
     alone: bool = True
 
 
@@ -51,7 +51,7 @@ def build_readonly_verdict(why: str, *, reads: tuple[ShellWord, ...] = ()) -> Co
     return CommandVerdict(read_only=True, why=why, reads=reads)
 
 
-def build_unproven_verdict(
+def build_not_proven_readonly_verdict(
     why: str, *, reads: tuple[ShellWord, ...] = (), writes: tuple[ShellWord, ...] = (), doubt: str = ""
 ) -> CommandVerdict:
     return CommandVerdict(read_only=False, why=why, reads=reads, writes=writes, doubt=doubt)
@@ -73,7 +73,7 @@ class ParsedCommandOptions(Struct, frozen=True):
         return any(name in names for name, _ in self.flags)
 
 
-class _FlagTable(Struct, frozen=True):
+class _CommandFlagTable(Struct, frozen=True):
     bare: frozenset[str]
     valued: frozenset[str]
     attached: frozenset[str]
@@ -81,34 +81,38 @@ class _FlagTable(Struct, frozen=True):
 
 
 @cache
-def _parse_flag_table(text: str) -> _FlagTable:
+def _parse_command_flag_table(text: str) -> _CommandFlagTable:
     names = text.split()
-    return _FlagTable(
+    return _CommandFlagTable(
         frozenset(name for name in names if name[-1] not in ":?"),
         frozenset(name[:-1] for name in names if name[-1] == ":"),
         frozenset(name[:-1] for name in names if name[-1] == "?"),
     )
 
 
-def judge_readonly_usage(name: str, words: Sequence[ShellWord], usage: ReadOnlyUsage) -> CommandVerdict:
+def judge_readonly_usage(
+    name: str, words: Sequence[ShellWord], usage: ReadOnlyCommandUsage
+) -> CommandVerdict:
     """Return the verdict on the words after a command's name, given its read-only usage."""
     if words and usage.subs and (sub := words[0].value) is not None and sub in usage.subs:
         return judge_readonly_usage(f"{name} {sub}", words[1:], usage.subs[sub])
     if not usage.alone:
-        return build_unproven_verdict(f"{name} {(words and words[0].value) or '…'} is not known to only read")
+        return build_not_proven_readonly_verdict(
+            f"{name} {(words and words[0].value) or '…'} is not known to only read"
+        )
     if usage.flags is None:
         operands = [word for word in words if not word.may_be_flag or word.value is None]
         operands.extend(ShellWord(path) for word in words if (path := _extract_flag_path(word)))
-        return _judge_operands(name, operands, usage, gives_pattern=_can_give_pattern(words))
+        return _judge_readonly_operands(name, operands, usage, gives_pattern=_may_flag_supply_pattern(words))
     # A word after the file that looks like a flag may be the output file.
     options = parse_command_options(words, usage.flags, leading=usage.operands == "one")
     if options.refused:
-        return build_unproven_verdict(f"{name} with {options.refused} is not known to only read")
+        return build_not_proven_readonly_verdict(f"{name} with {options.refused} is not known to only read")
     if usage.needs and options.operands and not options.has_any_option(usage.needs.split()):
-        return build_unproven_verdict(
+        return build_not_proven_readonly_verdict(
             f"{name} with a name and without {usage.needs.split()[0]} changes something"
         )
-    return _judge_operands(
+    return _judge_readonly_operands(
         name, options.operands, usage, gives_pattern=options.has_any_option(_PATTERN_FLAGS)
     )
 
@@ -123,7 +127,7 @@ def _extract_flag_path(word: ShellWord) -> str:
     return path if len(path) > 1 else ""
 
 
-def _can_give_pattern(words: Sequence[ShellWord]) -> bool:
+def _may_flag_supply_pattern(words: Sequence[ShellWord]) -> bool:
     """Return True if a flag may supply the pattern, so that the first operand is a file too."""
     return any(_POSSIBLE_PATTERN_FLAG.match(word.value or "") for word in words)
 
@@ -132,7 +136,7 @@ def parse_command_options(
     words: Sequence[ShellWord], flags: str, *, leading: bool = False
 ) -> ParsedCommandOptions:
     """Parse flags and operands; with `leading`, flags are allowed only before the first operand."""
-    flag_table = _parse_flag_table(flags)
+    flag_table = _parse_command_flag_table(flags)
     found: list[tuple[str, ShellWord | None]] = []
     operands: list[ShellWord] = []
     index = 0
@@ -166,7 +170,7 @@ def parse_command_options(
     return ParsedCommandOptions(tuple(found), tuple(operands))
 
 
-def _parse_flag_word(value: str, flags: _FlagTable) -> list[tuple[str, ShellWord | None]] | None:
+def _parse_flag_word(value: str, flags: _CommandFlagTable) -> list[tuple[str, ShellWord | None]] | None:
     """Return the flags in one word with the values in it; None if one of them is not allowed."""
     name, equals, attached_value = value.partition("=")
     if name in flags.bare:
@@ -189,16 +193,16 @@ def _parse_flag_word(value: str, flags: _FlagTable) -> list[tuple[str, ShellWord
     return found
 
 
-def _judge_operands(
-    name: str, operands: Sequence[ShellWord], usage: ReadOnlyUsage, *, gives_pattern: bool
+def _judge_readonly_operands(
+    name: str, operands: Sequence[ShellWord], usage: ReadOnlyCommandUsage, *, gives_pattern: bool
 ) -> CommandVerdict:
     kind = usage.operands
     if kind == "one" and (len(operands) > 1 or any(word.many for word in operands)):
-        return build_unproven_verdict(f"{name} writes its second file")
+        return build_not_proven_readonly_verdict(f"{name} writes its second file")
     if kind == "plus" and any(not (word.value or word.prefix).startswith("+") for word in operands):
-        return build_unproven_verdict(f"{name} with an operand may change something")
+        return build_not_proven_readonly_verdict(f"{name} with an operand may change something")
     if kind == "none" and operands:
-        return build_unproven_verdict(f"{name} with an operand may change something")
+        return build_not_proven_readonly_verdict(f"{name} with an operand may change something")
     if kind in ("paths", "one") or (kind == "pattern" and gives_pattern):
         return build_readonly_verdict(f"{name} only reads", reads=tuple(operands))
     return build_readonly_verdict(

@@ -26,11 +26,11 @@ def parse_redirections(
     reads: list[ShellWord] = []
     writes: list[ShellWord] = []
     for node in nodes:
-        parse_redirection(node, source, words_of_node, reads, writes)
+        add_redirection_files(node, source, words_of_node, reads, writes)
     return reads, writes
 
 
-def parse_redirection(
+def add_redirection_files(
     node: Node,
     source: bytes,
     words_of_node: Callable[[Node], list[ShellWord]],
@@ -38,7 +38,7 @@ def parse_redirection(
     writes: list[ShellWord],
 ) -> None:
     """Add the file of a redirection to `reads` or `writes`."""
-    operator, *targets = _strip_descriptor(node, source)
+    operator, *targets = _strip_redirect_descriptor(node, source)
     kind = operator.type
     if kind in (">&-", "<&-") and not targets:
         return
@@ -60,7 +60,7 @@ def parse_redirection(
         add_redirect_target(kind, words[0], reads, writes)
 
 
-def _strip_descriptor(node: Node, source: bytes) -> list[Node]:
+def _strip_redirect_descriptor(node: Node, source: bytes) -> list[Node]:
     children = list(node.children)
     start = node.start_byte
     preceding = source[start - 1 : start] if start else b""

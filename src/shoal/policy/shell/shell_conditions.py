@@ -17,14 +17,14 @@ _COMPARISON_NODES = frozenset({"=", "==", "!=", "!", "test_operator"})
 _EVALUATING_OPERATORS = frozenset({"-v", "-R", "-eq", "-ne", "-lt", "-le", "-gt", "-ge"})
 
 
-def parse_test_words(
+def parse_shell_test_words(
     test: Node, source: bytes, words_of_node: Callable[[Node], list[ShellWord]]
 ) -> list[ShellWord]:
     first, *inner_nodes, last = test.children
     double = first.type == "[["
     if (first.type, last.type) not in (("[", "]"), ("[[", "]]")):
-        raise _build_test_error()
-    _check_blanks(test, source)
+        raise _build_shell_test_error()
+    _check_blanks_in_shell_test(test, source)
     words = [ShellWord("[[" if double else "test")]
     stack = inner_nodes[::-1]
     while stack:
@@ -40,11 +40,11 @@ def parse_test_words(
         elif kind in _COMPARISON_NODES and not (double and text in _EVALUATING_OPERATORS):
             words.append(ShellWord(text))
         elif not (double and kind in ("&&", "||")):
-            raise _build_test_error()
+            raise _build_shell_test_error()
     return words
 
 
-def _check_blanks(test: Node, source: bytes) -> None:
+def _check_blanks_in_shell_test(test: Node, source: bytes) -> None:
     """Check that blanks separate everything: in a test each token is a word."""
     offset = -1
     stack = [test]
@@ -55,12 +55,12 @@ def _check_blanks(test: Node, source: bytes) -> None:
             continue
         gap = source[offset : node.start_byte] if offset >= 0 else b" "
         if not gap or gap.strip(b" \t"):
-            raise _build_test_error()
+            raise _build_shell_test_error()
         offset = node.end_byte
     next_byte = source[offset : offset + 1]
     if next_byte and next_byte not in b" \t\n;&|()<>":
-        raise _build_test_error()
+        raise _build_shell_test_error()
 
 
-def _build_test_error() -> UnjudgeableCommand:
+def _build_shell_test_error() -> UnjudgeableCommand:
     return UnjudgeableCommand("the test is written in a way that is not judged")

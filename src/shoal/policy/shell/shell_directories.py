@@ -11,22 +11,22 @@ from shoal.policy.shell.simple_commands import UNKNOWN_PATH
 _MAX_DIRECTORIES = 6
 
 
-class ShellDirectories:
+class PossibleShellDirectories:
     """Directories the shell may be in; a `cd` adds one and never removes one, because it may fail."""
 
     def __init__(self, candidates: tuple[str, ...] = ("",)) -> None:
         self.candidates = candidates
 
     @property
-    def has_moved(self) -> bool:
+    def may_have_moved(self) -> bool:
         return self.candidates != ("",)
 
-    def change_directory(self, to: ShellWord | None) -> None:
+    def add_cd_target(self, to: ShellWord | None) -> None:
         target = str(Path.home()) if to is None else to.value
         if target is None or target == "-" or len(self.candidates) >= _MAX_DIRECTORIES:
             new: tuple[str, ...] = (UNKNOWN_PATH,)
         else:
-            new = tuple(_join_path(place, target) for place in self.candidates)
+            new = tuple(_join_directory_and_path(place, target) for place in self.candidates)
         self.candidates = tuple(dict.fromkeys((*self.candidates, *new)))
 
     def resolve_paths(self, words: Iterable[ShellWord]) -> tuple[str, ...]:
@@ -40,9 +40,9 @@ class ShellDirectories:
                 found[UNKNOWN_PATH] = None
             elif path:
                 for directory in self.candidates:
-                    found[_join_path(directory, path)] = None
+                    found[_join_directory_and_path(directory, path)] = None
         return tuple(found)
 
 
-def _join_path(directory: str, path: str) -> str:
+def _join_directory_and_path(directory: str, path: str) -> str:
     return f"{directory}/{path}" if directory and not path.startswith("/") else path

@@ -34,7 +34,7 @@ class UnjudgeableCommand(Exception):
 
 
 @cache
-def _load_parser() -> Parser:
+def _load_bash_parser() -> Parser:
     import tree_sitter
     import tree_sitter_bash
 
@@ -52,11 +52,11 @@ def parse_shell_command(command: str) -> tuple[Node, bytes]:
     if len(command) > MAX_SIGNS and sum(map(command.count, _SIGNS)) > MAX_SIGNS:
         raise UnjudgeableCommand(f"the command holds more than {MAX_SIGNS} signs of the shell")
     source = command.encode()
-    root = _load_parser().parse(source).root_node
+    root = _load_bash_parser().parse(source).root_node
     if root.has_error:
         raise UnjudgeableCommand("the command does not parse as bash")
     if _MARKED in source:
-        _check_placeholders(root, source)
+        _check_heredoc_placeholders(root, source)
     return root, source
 
 
@@ -104,7 +104,7 @@ def _split_heredoc_body(command: str, match: re.Match[str]) -> tuple[str, str]:
     raise UnjudgeableCommand("the here-document does not end")
 
 
-def _check_placeholders(root: Node, source: bytes) -> None:
+def _check_heredoc_placeholders(root: Node, source: bytes) -> None:
     """Check that every replaced here-document was in a position where bash accepts one."""
     expected_count = source.count(_MARKED)
     found = 0

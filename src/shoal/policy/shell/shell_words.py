@@ -78,7 +78,7 @@ def decode_shell_words(node: Node, source: bytes, nested: list[Node]) -> list[Sh
     if SIMPLE_WORD.fullmatch(text):
         return [ShellWord(text)]
     pieces = _ShellWordBuilder(source, nested)
-    pieces.add_node(node)
+    pieces.add_syntax_node(node)
     return list(pieces.build_words())
 
 
@@ -103,17 +103,17 @@ class _ShellWordBuilder:
         if self._stream and len(self._value) == 1:
             yield ShellWord(None, prefix=prefix, stream=True)
         elif bare.startswith("~") and self._starts_bare:
-            yield _expand_home(value, bare) if self._known else ShellWord(None, prefix="~")
+            yield _expand_tilde_word(value, bare) if self._known else ShellWord(None, prefix="~")
         elif bare.startswith("=") or "=~" in bare or ":~" in bare:
             yield ShellWord(None, prefix=re.split("[=:]", prefix, maxsplit=1)[0], many=self._many)
         elif self._known and (braces := _BRACES.search(bare)):
             yield from self._expand_braces(bare, prefix[: braces.start()])
         elif not self._known:
             yield ShellWord(
-                None, prefix=_cut_at_glob(prefix, bare), many=self._many or bool(_BRACES.search(bare))
+                None, prefix=_cut_prefix_at_glob(prefix, bare), many=self._many or bool(_BRACES.search(bare))
             )
         elif _GLOB.search(bare):
-            yield ShellWord(None, prefix=_cut_at_glob(prefix, bare), many=True, pattern=value)
+            yield ShellWord(None, prefix=_cut_prefix_at_glob(prefix, bare), many=True, pattern=value)
         else:
             yield ShellWord(value)
 
@@ -126,26 +126,26 @@ class _ShellWordBuilder:
             if value := match[1] + choice + match[3]:
                 yield ShellWord(value)
 
-    def add_node(self, node: Node) -> None:
+    def add_syntax_node(self, node: Node) -> None:
         kind = node.type
         text = self._source[node.start_byte : node.end_byte].decode()
         match kind:
             case "word" | "number" | "extglob_pattern" | "brace_expression" | "variable_name":
-                self._add_plain(text)
+                self._add_unquoted_text(text)
             case "raw_string":
                 if text[0] != "'" or text.find("'", 1) != len(text) - 1:
                     raise UnjudgeableCommand("a quoted text ends elsewhere than it seems")
-                self._add_quoted(text[1:-1])
+                self._add_quoted_text(text[1:-1])
             case "ansi_c_string":
-                self._add_quoted(_decode_ansi_quoting(text))
+                self._add_quoted_text(_decode_ansi_quoting(text))
             case "string":
-                self._add_string(node)
+                self._add_double_quoted_string(node)
             case "concatenation":
                 self._add_concatenation(node)
             case _:
                 self._add_expansion(node, kind, text, quoted=False)
 
-    def _add_plain(self, text: str) -> None:
+    def _add_unquoted_text(self, text: str) -> None:
         if not _WORD.fullmatch(text):
             raise UnjudgeableCommand("a word holds characters that are not judged")
         if not self._begun:
@@ -159,7 +159,7 @@ class _ShellWordBuilder:
             self._bare.append(text)
         self._value.append(text)
 
-    def _add_quoted(self, text: str) -> None:
+    def _add_quoted_text(self, text: str) -> None:
         self._begun = True
         self._value.append(text)
         self._bare.append(_QUOTED * len(text))
@@ -169,10 +169,10 @@ class _ShellWordBuilder:
         for child in node.children:
             if child.start_byte != position:
                 raise UnjudgeableCommand("a word has a gap in it")
-            self.add_node(child)
+            self.add_syntax_node(child)
             position = child.end_byte
 
-    def _add_string(self, node: Node) -> None:
+    def _add_double_quoted_string(self, node: Node) -> None:
         """Add a quoted string, including text between its children: the grammar has no nodes for blanks."""
         children = node.children
         if children[0].type != '"' or children[-1].type != '"' or len(children) < 2:
@@ -181,18 +181,18 @@ class _ShellWordBuilder:
         for child in children[1:-1]:
             if child.type in ("string_content", "$"):
                 continue
-            self._add_string_text(position, child.start_byte)
+            self._add_double_quoted_text(position, child.start_byte)
             self._add_expansion(
                 child, child.type, self._source[child.start_byte : child.end_byte].decode(), quoted=True
             )
             position = child.end_byte
-        self._add_string_text(position, children[-1].start_byte)
+        self._add_double_quoted_text(position, children[-1].start_byte)
 
-    def _add_string_text(self, start: int, end: int) -> None:
+    def _add_double_quoted_text(self, start: int, end: int) -> None:
         text = self._source[start:end].decode()
         if not _QUOTED_TEXT.fullmatch(text):
             raise UnjudgeableCommand("a quoted text holds characters that are not judged")
-        self._add_quoted(_QUOTED_ESCAPE.sub(r"\1", text) if "\\" in text else text)
+        self._add_quoted_text(_QUOTED_ESCAPE.sub(r"\1", text) if "\\" in text else text)
 
     def _add_expansion(self, node: Node, kind: str, text: str, *, quoted: bool) -> None:
         if kind in _SUBSTITUTIONS:
@@ -217,22 +217,24 @@ class _ShellWordBuilder:
         self._bare.append(_QUOTED)
 
 
-def _expand_home(value: str, bare: str) -> ShellWord:
+def _expand_tilde_word(value: str, bare: str) -> ShellWord:
     if _GLOB.search(bare) or _BRACES.search(bare):
         return ShellWord(
             None,
             prefix="/",
             many=True,
-            pattern=str(Path(value).expanduser()) if _is_own_home(value) else None,
+            pattern=str(Path(value).expanduser()) if _is_own_home_tilde(value) else None,
         )
-    return ShellWord(str(Path(value).expanduser())) if _is_own_home(value) else ShellWord(None, prefix="~")
+    return (
+        ShellWord(str(Path(value).expanduser())) if _is_own_home_tilde(value) else ShellWord(None, prefix="~")
+    )
 
 
-def _is_own_home(value: str) -> bool:
+def _is_own_home_tilde(value: str) -> bool:
     return value == "~" or value.startswith("~/")
 
 
-def _cut_at_glob(prefix: str, bare: str) -> str:
+def _cut_prefix_at_glob(prefix: str, bare: str) -> str:
     if bare == _QUOTED:
         return prefix
     glob = _GLOB.search(bare)

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 
 from shoal.policy.shell.command_expansion import FoundShellCommand, expand_found_command
 from shoal.policy.shell.known_commands import HARMLESS_VARIABLES
-from shoal.policy.shell.plain_lines import add_plain_line, parse_plain_line
-from shoal.policy.shell.program_judges import is_own_variable
-from shoal.policy.shell.redirections import parse_redirection, parse_redirections
-from shoal.policy.shell.shell_conditions import parse_test_words
-from shoal.policy.shell.shell_directories import ShellDirectories
+from shoal.policy.shell.plain_lines import add_plain_line_commands, parse_plain_command_line
+from shoal.policy.shell.program_judges import is_harmless_shell_variable
+from shoal.policy.shell.redirections import add_redirection_files, parse_redirections
+from shoal.policy.shell.shell_conditions import parse_shell_test_words
+from shoal.policy.shell.shell_directories import PossibleShellDirectories
 from shoal.policy.shell.shell_syntax import MAX_NESTING, UnjudgeableCommand, parse_shell_command
 from shoal.policy.shell.shell_words import (
     PLAIN_PATTERN,
@@ -48,10 +48,10 @@ _BEFORE_COMMENT = b" \t\n;&|()"
 class ShellSyntaxWalker:
     """Collects simple commands, functions and possible directories while walking a syntax tree."""
 
-    def __init__(self, directories: ShellDirectories | None = None) -> None:
+    def __init__(self, directories: PossibleShellDirectories | None = None) -> None:
         self.parts: list[SimpleShellCommand] = []
         self.functions: set[str] = set()
-        self.directories = directories or ShellDirectories()
+        self.directories = directories or PossibleShellDirectories()
         self._source = b""
         self.repeated = 0
         self.trapped = False
@@ -63,15 +63,15 @@ class ShellSyntaxWalker:
         outer = self._source, self._via
         self._enter_nesting_level()
         self._via = via
-        plain = parse_plain_line(text)
+        plain = parse_plain_command_line(text)
         if plain is None:
-            self._walk_parsed(text)
+            self._walk_parsed_script(text)
         else:
-            add_plain_line(text, plain, via, self)
+            add_plain_line_commands(text, plain, via, self)
         self._depth -= 1
         self._source, self._via = outer
 
-    def _walk_parsed(self, text: str) -> None:
+    def _walk_parsed_script(self, text: str) -> None:
         root, self._source = parse_shell_command(text)
         if root.type != "program":
             raise UnjudgeableCommand("the command does not parse as bash")
@@ -82,7 +82,7 @@ class ShellSyntaxWalker:
         if self._depth > MAX_NESTING:
             raise UnjudgeableCommand("the command is nested too deeply")
 
-    def _get_text(self, node: Node) -> str:
+    def _get_node_text(self, node: Node) -> str:
         return self._source[node.start_byte : node.end_byte].decode()
 
     # Statements
@@ -100,21 +100,23 @@ class ShellSyntaxWalker:
             handler(node)
             self._depth -= 1
         else:
-            raise UnjudgeableCommand(f"{self._get_text(node)[:60]!r} is a construct that is not judged")
+            raise UnjudgeableCommand(f"{self._get_node_text(node)[:60]!r} is a construct that is not judged")
 
     def _walk_container(self, node: Node) -> None:
         kind = node.type
-        saved_directories = ShellDirectories(self.directories.candidates) if kind == "subshell" else None
+        saved_directories = (
+            PossibleShellDirectories(self.directories.candidates) if kind == "subshell" else None
+        )
         old_repeated = self.repeated
         self.repeated = 0 if saved_directories else old_repeated + (kind == "while_statement")
-        self._walk_sequence(node.children, 0 if kind == "program" else node.start_byte)
+        self._walk_statement_sequence(node.children, 0 if kind == "program" else node.start_byte)
         self.repeated = old_repeated
         if saved_directories:
             self.directories = saved_directories
         if kind == "program" and not _BETWEEN_STATEMENTS.fullmatch(self._source, node.end_byte):
             raise UnjudgeableCommand("the command goes on after its end")
 
-    def _walk_sequence(self, children: list[Node], position: int, end: int | None = None) -> None:
+    def _walk_statement_sequence(self, children: list[Node], position: int, end: int | None = None) -> None:
         source = self._source
         for child in children:
             start = child.start_byte
@@ -127,14 +129,14 @@ class ShellSyntaxWalker:
             if child.is_named:
                 self._walk_statement(child)
             elif (kind := child.type) not in _ENDING_SIGNS and (
-                kind not in _TOKENS or not self._is_standalone(child)
+                kind not in _TOKENS or not self._is_standalone_reserved_word(child)
             ):
                 raise UnjudgeableCommand(f"{kind!r} is a construct that is not judged")
             position = child.end_byte
         if end is not None and not _BETWEEN_STATEMENTS.fullmatch(self._source, position, end):
             raise UnjudgeableCommand("the command holds text between its parts that is not judged")
 
-    def _is_standalone(self, token: Node) -> bool:
+    def _is_standalone_reserved_word(self, token: Node) -> bool:
         """Return True if bash reads a reserved word here, which requires that nothing touches it."""
         kind = token.type
         if kind in ("!", "{"):
@@ -152,7 +154,7 @@ class ShellSyntaxWalker:
             (before and before not in _BEFORE_COMMENT)
             or self._source[max(0, node.start_byte - 2) : node.start_byte] == b"\\\n"
             or after not in (b"", b"\n")
-            or "\n" in self._get_text(node)
+            or "\n" in self._get_node_text(node)
         ):
             raise UnjudgeableCommand("a comment ends elsewhere than it seems")
 
@@ -171,24 +173,24 @@ class ShellSyntaxWalker:
             else:
                 raise UnjudgeableCommand("a redirection stands where it is not judged")
         if body is not None and body.type == "command":
-            self._walk_command(body, *parse_redirections(redirects, self._source, self._decode_node))
+            self._walk_command(body, *parse_redirections(redirects, self._source, self._decode_node_words))
             return
         # The grammar binds a redirection to a whole list, bash to its last command: a `cd` in it comes first.
         if body is not None:
             self._walk_statement(body)
-        reads, writes = parse_redirections(redirects, self._source, self._decode_node)
+        reads, writes = parse_redirections(redirects, self._source, self._decode_node_words)
         if reads or writes:
-            self._append_readonly_part(
-                self._get_text(node),
+            self._append_readonly_command(
+                self._get_node_text(node),
                 self.directories.resolve_paths(reads),
                 self.directories.resolve_paths(writes),
                 "it redirects",
             )
 
     def _on_file_redirect(self, node: Node) -> None:
-        reads, writes = parse_redirections([node], self._source, self._decode_node)
-        self._append_readonly_part(
-            self._get_text(node),
+        reads, writes = parse_redirections([node], self._source, self._decode_node_words)
+        self._append_readonly_command(
+            self._get_node_text(node),
             self.directories.resolve_paths(reads),
             self.directories.resolve_paths(writes),
             "it redirects",
@@ -196,7 +198,7 @@ class ShellSyntaxWalker:
 
     def _on_for_statement(self, node: Node) -> None:
         children = node.children
-        if children[0].type != "for" or not is_own_variable(self._get_text(children[1])):
+        if children[0].type != "for" or not is_harmless_shell_variable(self._get_node_text(children[1])):
             raise UnjudgeableCommand("the loop sets a variable that others may obey")
         self._check_spacing(children)
         rest = list(children[2:])
@@ -204,16 +206,18 @@ class ShellSyntaxWalker:
         while rest and rest[0].type != "do_group":
             child = rest.pop(0)
             if child.type in WORD_NODE_TYPES:
-                self._decode_node(child)
+                self._decode_node_words(child)
             elif child.type not in ("in", ";", "\n"):
-                raise UnjudgeableCommand(f"{self._get_text(child)[:60]!r} is a construct that is not judged")
-        self._walk_sequence(rest, rest[0].start_byte if rest else node.end_byte)
+                raise UnjudgeableCommand(
+                    f"{self._get_node_text(child)[:60]!r} is a construct that is not judged"
+                )
+        self._walk_statement_sequence(rest, rest[0].start_byte if rest else node.end_byte)
         self.repeated -= 1
 
     def _on_case_statement(self, node: Node) -> None:
         children = node.children
         self._check_spacing(children)
-        self._decode_node(children[1])
+        self._decode_node_words(children[1])
         for child in children[2:]:
             if child.type == "case_item":
                 self._walk_case_item(child)
@@ -236,12 +240,12 @@ class ShellSyntaxWalker:
             child = children.pop(0)
             if children and self._source[child.end_byte : children[0].start_byte].strip(b" \t"):
                 raise UnjudgeableCommand("the case has a pattern that is not judged")
-            if child.type not in ("|", "(") and not PLAIN_PATTERN.fullmatch(self._get_text(child)):
+            if child.type not in ("|", "(") and not PLAIN_PATTERN.fullmatch(self._get_node_text(child)):
                 raise UnjudgeableCommand("the case has a pattern that is not judged")
-        self._walk_sequence(children, children[0].start_byte if children else node.end_byte)
+        self._walk_statement_sequence(children, children[0].start_byte if children else node.end_byte)
 
     def _on_function_definition(self, node: Node) -> None:
-        name = self._get_text(next(child for child in node.children if child.type == "word"))
+        name = self._get_node_text(next(child for child in node.children if child.type == "word"))
         if not SIMPLE_WORD.fullmatch(name):
             raise UnjudgeableCommand("the function has a name that is not judged")
         self.functions.add(name)
@@ -260,22 +264,25 @@ class ShellSyntaxWalker:
             self._walk_statement(child)
 
     def _on_variable_assignment(self, node: Node) -> None:
-        name = self._parse_assignment(node)
-        if not (is_own_variable(name) or name in HARMLESS_VARIABLES):
+        name = self._parse_variable_assignment(node)
+        if not (is_harmless_shell_variable(name) or name in HARMLESS_VARIABLES):
             raise UnjudgeableCommand(f"it sets {name}, which later commands may obey")
-        self._append_readonly_part(self._get_text(node), (), (), f"sets {name}")
+        self._append_readonly_command(self._get_node_text(node), (), (), f"sets {name}")
 
     def _on_declaration_command(self, node: Node) -> None:
         keyword, *arguments = node.children
         for child in arguments:
             is_harmless = (
-                child.type == "variable_assignment" and self._parse_assignment(child) in HARMLESS_VARIABLES
+                child.type == "variable_assignment"
+                and self._parse_variable_assignment(child) in HARMLESS_VARIABLES
             )
             if keyword.type != "export" or not is_harmless:
-                raise UnjudgeableCommand(f"{self._get_text(node)[:60]!r} changes what later commands obey")
-        self._append_readonly_part(self._get_text(node), (), (), "sets how things are shown")
+                raise UnjudgeableCommand(
+                    f"{self._get_node_text(node)[:60]!r} changes what later commands obey"
+                )
+        self._append_readonly_command(self._get_node_text(node), (), (), "sets how things are shown")
 
-    def _parse_assignment(self, node: Node) -> str:
+    def _parse_variable_assignment(self, node: Node) -> str:
         """Return the name that an assignment sets; walks the substitutions in its value."""
         name, equals, *value = node.children
         if (
@@ -289,15 +296,17 @@ class ShellSyntaxWalker:
         if value:
             if value[0].type not in WORD_NODE_TYPES:
                 raise UnjudgeableCommand("an assignment is written in a way that is not judged")
-            self._decode_node(value[0])
-        if not _VARIABLE_NAME.fullmatch(self._get_text(name)):
+            self._decode_node_words(value[0])
+        if not _VARIABLE_NAME.fullmatch(self._get_node_text(name)):
             raise UnjudgeableCommand("an assignment has a name that is none")
-        return self._get_text(name)
+        return self._get_node_text(name)
 
     # Simple commands
 
     def _on_test_command(self, node: Node) -> None:
-        self._expand_found_command(node, parse_test_words(node, self._source, self._decode_node), (), ())
+        self._expand_found_command(
+            node, parse_shell_test_words(node, self._source, self._decode_node_words), (), ()
+        )
 
     def _walk_command(self, node: Node, reads: list[ShellWord], writes: list[ShellWord]) -> None:
         words: list[ShellWord] = []
@@ -316,13 +325,15 @@ class ShellSyntaxWalker:
             if kind in WORD_NODE_TYPES or kind == "command_name":
                 if start == position and start != node.start_byte:
                     raise UnjudgeableCommand("two words of the command touch")
-                words.extend(self._decode_node(child.children[0] if kind == "command_name" else child))
+                words.extend(self._decode_node_words(child.children[0] if kind == "command_name" else child))
             elif kind == "variable_assignment":
-                sets.append(self._parse_assignment(child))
+                sets.append(self._parse_variable_assignment(child))
             elif kind in _REDIRECTS:
-                parse_redirection(child, source, self._decode_node, reads, writes)
+                add_redirection_files(child, source, self._decode_node_words, reads, writes)
             else:
-                raise UnjudgeableCommand(f"{self._get_text(child)[:60]!r} is a construct that is not judged")
+                raise UnjudgeableCommand(
+                    f"{self._get_node_text(child)[:60]!r} is a construct that is not judged"
+                )
             position = child.end_byte
         self._expand_found_command(node, words, reads, writes, tuple(sets))
 
@@ -336,7 +347,7 @@ class ShellSyntaxWalker:
     ) -> None:
         directories = self.directories
         found = FoundShellCommand(
-            text=self._get_text(node),
+            text=self._get_node_text(node),
             words=tuple(words),
             via=self._via,
             sets=sets,
@@ -345,7 +356,7 @@ class ShellSyntaxWalker:
         )
         expand_found_command(found, self)
 
-    def _append_readonly_part(
+    def _append_readonly_command(
         self, text: str, reads: tuple[str, ...], writes: tuple[str, ...], reason: str
     ) -> None:
         self.parts.append(
@@ -354,7 +365,7 @@ class ShellSyntaxWalker:
             )
         )
 
-    def _decode_node(self, node: Node) -> list[ShellWord]:
+    def _decode_node_words(self, node: Node) -> list[ShellWord]:
         nested: list[Node] = []
         words = decode_shell_words(node, self._source, nested)
         for inner in nested:
@@ -363,14 +374,14 @@ class ShellSyntaxWalker:
 
     def _walk_substitution(self, node: Node) -> None:
         children = node.children
-        text = self._get_text(node)
+        text = self._get_node_text(node)
         if text[0] == "`" and ("\\" in text or '"' in text or "`" in text[1:-1] or "#" in text):
             raise UnjudgeableCommand("a substitution in backticks is written in a way that is not judged")
         if children[0].type not in ("$(", "`", "<(", ">(") or children[-1].type not in (")", "`"):
             raise UnjudgeableCommand("a substitution is written in a way that is not judged")
         self._enter_nesting_level()
-        saved_state = ShellDirectories(self.directories.candidates), self.repeated
+        saved_state = PossibleShellDirectories(self.directories.candidates), self.repeated
         self.repeated = 0
-        self._walk_sequence(children[1:-1], children[0].end_byte, end=children[-1].start_byte)
+        self._walk_statement_sequence(children[1:-1], children[0].end_byte, end=children[-1].start_byte)
         self.directories, self.repeated = saved_state
         self._depth -= 1

@@ -11,7 +11,7 @@ from shoal.policy.shell.readonly_usage import ParsedCommandOptions, parse_comman
 from shoal.policy.shell.shell_words import ShellWord
 
 
-class WrapperCommand(Struct, frozen=True):
+class WrapperCommandSpec(Struct, frozen=True):
     """`operands` is the number of words before the command; `rights` is True if it runs as another user."""
 
     flags: str = ""
@@ -19,26 +19,26 @@ class WrapperCommand(Struct, frozen=True):
     rights: bool = False
 
 
-WRAPPERS: dict[str, WrapperCommand] = {
-    "time": WrapperCommand("-p"),
-    "nice": WrapperCommand("-n: --adjustment: -NUM"),
-    "nohup": WrapperCommand(),
-    "timeout": WrapperCommand(
+WRAPPERS: dict[str, WrapperCommandSpec] = {
+    "time": WrapperCommandSpec("-p"),
+    "nice": WrapperCommandSpec("-n: --adjustment: -NUM"),
+    "nohup": WrapperCommandSpec(),
+    "timeout": WrapperCommandSpec(
         "-k: --kill-after: -s: --signal: --foreground --preserve-status -v --verbose", 1
     ),
-    "gtimeout": WrapperCommand("-k: -s: --foreground", 1),
-    "command": WrapperCommand("-p"),
-    "builtin": WrapperCommand(),
-    "exec": WrapperCommand("-c -l"),
-    "setsid": WrapperCommand("-w -f -c --wait --fork"),
-    "stdbuf": WrapperCommand("-i: -o: -e: --input: --output: --error:"),
-    "ionice": WrapperCommand("-c: -n: -t --class: --classdata:"),
-    "unbuffer": WrapperCommand("-p"),
-    "caffeinate": WrapperCommand("-d -i -m -s -u"),
-    "env": WrapperCommand("-i -u: --unset: --ignore-environment -0 -"),
-    "sudo": WrapperCommand("-n -E -H -S -k -b -u: -g: --user: --group: --non-interactive", rights=True),
-    "doas": WrapperCommand("-n -u:", rights=True),
-    "xargs": WrapperCommand(
+    "gtimeout": WrapperCommandSpec("-k: -s: --foreground", 1),
+    "command": WrapperCommandSpec("-p"),
+    "builtin": WrapperCommandSpec(),
+    "exec": WrapperCommandSpec("-c -l"),
+    "setsid": WrapperCommandSpec("-w -f -c --wait --fork"),
+    "stdbuf": WrapperCommandSpec("-i: -o: -e: --input: --output: --error:"),
+    "ionice": WrapperCommandSpec("-c: -n: -t --class: --classdata:"),
+    "unbuffer": WrapperCommandSpec("-p"),
+    "caffeinate": WrapperCommandSpec("-d -i -m -s -u"),
+    "env": WrapperCommandSpec("-i -u: --unset: --ignore-environment -0 -"),
+    "sudo": WrapperCommandSpec("-n -E -H -S -k -b -u: -g: --user: --group: --non-interactive", rights=True),
+    "doas": WrapperCommandSpec("-n -u:", rights=True),
+    "xargs": WrapperCommandSpec(
         """-0 --null -r --no-run-if-empty -t --verbose -n: --max-args: -P: --max-procs: -I: -L: --max-lines
         -d: --delimiter: -s: --max-chars: -x --exit -E:"""
     ),
@@ -87,7 +87,7 @@ def _add_xargs_input(options: ParsedCommandOptions, rest: tuple[ShellWord, ...])
     mark = marks[-1].value
     if not mark:
         return (ShellWord(None, many=True), *rest)
-    replaced_words = tuple(replace_placeholder(word, mark, None) for word in rest)
+    replaced_words = tuple(replace_placeholder_in_word(word, mark, None) for word in rest)
     # Of these flags and -I, the last one wins.
     return (
         (*replaced_words, ShellWord(None, many=True))
@@ -96,7 +96,9 @@ def _add_xargs_input(options: ParsedCommandOptions, rest: tuple[ShellWord, ...])
     )
 
 
-def replace_placeholder(word: ShellWord, mark: str, pattern: str | None, *, many: bool = False) -> ShellWord:
+def replace_placeholder_in_word(
+    word: ShellWord, mark: str, pattern: str | None, *, many: bool = False
+) -> ShellWord:
     """Return the word with its mark replaced by something known only at run time."""
     if word.value is None or mark not in word.value:
         return word
@@ -106,7 +108,7 @@ def replace_placeholder(word: ShellWord, mark: str, pattern: str | None, *, many
     return ShellWord(None, prefix=word.value.partition(mark)[0], many=many)
 
 
-def parse_find_commands(words: Sequence[ShellWord]) -> list[tuple[ShellWord, ...]]:
+def parse_find_exec_commands(words: Sequence[ShellWord]) -> list[tuple[ShellWord, ...]]:
     """Return the commands of find's -exec and similar flags, with the found path in place of `{}`."""
     start_path = (
         words[0].value
@@ -125,7 +127,9 @@ def parse_find_commands(words: Sequence[ShellWord]) -> list[tuple[ShellWord, ...
         pattern = None if is_path_unknown else f"{start_path}/*"
         many = end < len(words) and words[end].value == "+"
         commands.append(
-            tuple(replace_placeholder(each, "{}", pattern, many=many) for each in words[index + 1 : end])
+            tuple(
+                replace_placeholder_in_word(each, "{}", pattern, many=many) for each in words[index + 1 : end]
+            )
         )
     return commands
 
@@ -139,7 +143,7 @@ def find_exec_command_end(words: Sequence[ShellWord], start: int) -> int:
     return len(words)
 
 
-def get_shell_script(words: Sequence[ShellWord]) -> ShellWord | None:
+def get_shell_dash_c_script(words: Sequence[ShellWord]) -> ShellWord | None:
     """Return the script of `sh -c`; None if there is none, or if other flags change how it is read."""
     for index, word in enumerate(words):
         value = word.value

@@ -15,7 +15,7 @@ _NOREPLACE, _EXCHANGE = 1, 2
 _UNSUPPORTED = frozenset({errno.ENOSYS, errno.EINVAL, errno.EOPNOTSUPP})
 
 
-def rename_if_free(source: int, name: str, target: int, new_name: str) -> bool | None:
+def rename_unless_target_exists(source: int, name: str, target: int, new_name: str) -> bool | None:
     """Rename and return True; False if the new name is taken. Raises FileNotFoundError without `name`."""
     try:
         return _call_renameat2(source, name, target, new_name, _NOREPLACE)
@@ -23,7 +23,7 @@ def rename_if_free(source: int, name: str, target: int, new_name: str) -> bool |
         return False
 
 
-def exchange_names(source: int, name: str, target: int, other_name: str) -> bool | None:
+def exchange_file_names(source: int, name: str, target: int, other_name: str) -> bool | None:
     """Exchange two names and return True. Raises FileNotFoundError if one is missing."""
     return _call_renameat2(source, name, target, other_name, _EXCHANGE)
 

@@ -10,7 +10,7 @@ from shoal.core.packed_task_map import PackedTaskMap
 from shoal.core.tasks import Task, find_open_blockers, sort_tasks_by_number
 
 
-class BoardIndex:
+class TaskBoardIndex:
     """Index updated task by task. `blocked_by` is authoritative; `blocks` follows from it."""
 
     def __init__(self) -> None:
@@ -42,7 +42,7 @@ class BoardIndex:
 
     def list_sorted_tasks(self) -> tuple[Task, ...]:
         if self._sorted is None:
-            self._sorted = tuple(self._tasks.list_by_number())
+            self._sorted = tuple(self._tasks.list_values_by_task_number())
         return self._sorted
 
     def list_unfinished(self) -> list[Task]:
@@ -57,38 +57,40 @@ class BoardIndex:
         if old == task:
             return
         self._sorted = None
-        self._record_change(task.id)
+        self._record_changed_task(task.id)
         if (
             old is not None
-            and _is_task_free(old)
-            and not (_is_task_free(task) and task.sort_key == old.sort_key)
+            and _is_task_pending_and_unowned(old)
+            and not (_is_task_pending_and_unowned(task) and task.sort_key == old.sort_key)
         ):
-            self._remove_candidate(old)
+            self._remove_claim_candidate(old)
         self._tasks[task.id] = task
         if task.blocked_by or old is not None:
-            self._update_dependants(task.id, old.blocked_by if old is not None else (), task.blocked_by)
+            self._update_dependants_of_blockers(
+                task.id, old.blocked_by if old is not None else (), task.blocked_by
+            )
         if task.status == "in_progress":
             self.in_progress.add(task.id)
         else:
             self.in_progress.discard(task.id)
-        if _is_task_free(task):
-            self._add_candidate(task)
+        if _is_task_pending_and_unowned(task):
+            self._add_claim_candidate(task)
         elif task.status == "completed":
-            self._add_dependants(task.id)
+            self._add_dependants_as_claim_candidates(task.id)
 
     def drop_task(self, task: TaskId) -> None:
         old = self._tasks.pop(task, None)
         if old is None:
             return
         self._sorted = None
-        self._record_change(task)
-        if _is_task_free(old):
-            self._remove_candidate(old)
-        self._update_dependants(task, old.blocked_by, ())
+        self._record_changed_task(task)
+        if _is_task_pending_and_unowned(old):
+            self._remove_claim_candidate(old)
+        self._update_dependants_of_blockers(task, old.blocked_by, ())
         self.in_progress.discard(task)
         self.inconsistent.discard(task)
         self.inconsistent.update(other for other in (*old.blocked_by, *old.blocks) if other in self._tasks)
-        self._add_dependants(task)
+        self._add_dependants_as_claim_candidates(task)
 
     def clear(self) -> None:
         changed_ids = None if self._changed_ids is None else self._changed_ids.union(self._tasks)
@@ -123,20 +125,20 @@ class BoardIndex:
                 elif name not in other.blocks:
                     self.inconsistent.add(blocker)
                 elif task.status == "completed":
-                    self._update_dependants(name, (blocker,), ())
+                    self._update_dependants_of_blockers(name, (blocker,), ())
             if any(other not in self._tasks for other in task.blocks):
                 self.inconsistent.add(name)
             if any(other not in task.blocks for other in self.get_dependants(name)):
                 self.inconsistent.add(name)
 
-    def _record_change(self, task: TaskId) -> None:
+    def _record_changed_task(self, task: TaskId) -> None:
         if self._changed_ids is not None:
             self._changed_ids.add(task)
 
     def _is_claimable(self, task: Task) -> bool:
-        return _is_task_free(task) and not find_open_blockers(task, self._tasks.unfinished)
+        return _is_task_pending_and_unowned(task) and not find_open_blockers(task, self._tasks.unfinished)
 
-    def _add_candidate(self, task: Task) -> None:
+    def _add_claim_candidate(self, task: Task) -> None:
         sort_key = task.sort_key
         if not self._candidates or self._candidates[-1] < sort_key:
             self._candidates.append(sort_key)
@@ -145,18 +147,20 @@ class BoardIndex:
         if self._candidates[index] != sort_key:
             self._candidates.insert(index, sort_key)
 
-    def _remove_candidate(self, task: Task) -> None:
+    def _remove_claim_candidate(self, task: Task) -> None:
         sort_key = task.sort_key
         index = bisect_left(self._candidates, sort_key)
         if index < len(self._candidates) and self._candidates[index] == sort_key:
             del self._candidates[index]
 
-    def _add_dependants(self, blocker: TaskId) -> None:
+    def _add_dependants_as_claim_candidates(self, blocker: TaskId) -> None:
         for name in self.get_dependants(blocker):
-            if (task := self._tasks.unfinished.get(name)) is not None and _is_task_free(task):
-                self._add_candidate(task)
+            if (task := self._tasks.unfinished.get(name)) is not None and _is_task_pending_and_unowned(task):
+                self._add_claim_candidate(task)
 
-    def _update_dependants(self, task: TaskId, before: Iterable[TaskId], after: Iterable[TaskId]) -> None:
+    def _update_dependants_of_blockers(
+        self, task: TaskId, before: Iterable[TaskId], after: Iterable[TaskId]
+    ) -> None:
         for blocker in set(before) - set(after):
             dependants = self._dependants.get(blocker, set())
             dependants.discard(task)
@@ -166,5 +170,5 @@ class BoardIndex:
             self._dependants.setdefault(blocker, set()).add(task)
 
 
-def _is_task_free(task: Task) -> bool:
+def _is_task_pending_and_unowned(task: Task) -> bool:
     return task.status == "pending" and task.owner is None

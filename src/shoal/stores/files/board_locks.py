@@ -9,8 +9,8 @@ from pathlib import Path
 from shoal.core.errors import LockUnavailable
 from shoal.core.names import TaskId
 from shoal.stores.files.directory_handle import DirectoryHandle
-from shoal.stores.files.foreign_lock import ForeignLock
-from shoal.stores.files.home_directories import open_home_directory
+from shoal.stores.files.foreign_lock import ForeignProgramLock
+from shoal.stores.files.home_directories import open_or_create_home_subdirectory
 from shoal.stores.files.shared_file_lock import LOCK_TIMEOUT, AsyncFlock, SharedFileLock
 
 LOCK_SLOTS = 64
@@ -18,11 +18,11 @@ LOCK_SLOTS = 64
 _BOARD_LOCK_FILE = ".lock"
 
 
-def get_lock_slot(task: TaskId) -> int:
+def get_task_lock_slot(task: TaskId) -> int:
     return int(task) % LOCK_SLOTS
 
 
-class BoardLocks:
+class TaskBoardLocks:
     """The list lock guards creation, removal and dependencies of tasks; a task lock every write of its file.
 
     Claims need only the task lock, so claims of different tasks do not wait for each other. Code that needs
@@ -61,37 +61,44 @@ class BoardLocks:
         self._open_lock_directory(directory)
         by_slot: dict[int, list[TaskId]] = {}
         for task in sorted(set(tasks), key=int):
-            by_slot.setdefault(get_lock_slot(task), []).append(task)
+            by_slot.setdefault(get_task_lock_slot(task), []).append(task)
         async with AsyncExitStack() as exit_stack:
             for slot, slot_tasks in sorted(by_slot.items()):
                 slot_lock = await exit_stack.enter_async_context(self._get_slot_lock(slot))
                 for task in slot_tasks:
-                    await self._lock_task_file(task, slot_lock.deadline, exit_stack)
+                    await self._acquire_foreign_task_lock(task, slot_lock.deadline, exit_stack)
             yield
 
     @asynccontextmanager
     async def try_lock_task(self, directory: DirectoryHandle, task: TaskId) -> AsyncIterator[bool]:
         """Lock one task without waiting; yield False if it is locked or another program changes the list."""
         self._open_lock_directory(directory)
-        slot_lock = self._get_slot_lock(get_lock_slot(task))
-        if directory.get_status(f"{_BOARD_LOCK_FILE}.lock") is not None or not await slot_lock.try_acquire():
+        slot_lock = self._get_slot_lock(get_task_lock_slot(task))
+        if (
+            directory.get_entry_stat(f"{_BOARD_LOCK_FILE}.lock") is not None
+            or not await slot_lock.try_acquire()
+        ):
             yield False
             return
         async with AsyncExitStack() as exit_stack:
             exit_stack.push_async_exit(slot_lock)
             try:
-                await self._lock_task_file(task, 0.0, exit_stack)
+                await self._acquire_foreign_task_lock(task, 0.0, exit_stack)
             except LockUnavailable:
                 yield False
             else:
                 yield True
 
-    async def _lock_task_file(self, task: TaskId, deadline: float, exit_stack: AsyncExitStack) -> None:
+    async def _acquire_foreign_task_lock(
+        self, task: TaskId, deadline: float, exit_stack: AsyncExitStack
+    ) -> None:
         assert self._task_directory is not None
         assert self._lock_directory is not None
         # One spare per flock: with a shared spare, lock directories would have to be created and removed.
-        spare_name = f"spare-of-slot-{get_lock_slot(task)}"
-        lock = ForeignLock(self._task_directory, f"{task}.json", self._lock_directory, spare=spare_name)
+        spare_name = f"spare-of-slot-{get_task_lock_slot(task)}"
+        lock = ForeignProgramLock(
+            self._task_directory, f"{task}.json", self._lock_directory, spare=spare_name
+        )
         await lock.acquire(deadline)
         exit_stack.callback(lock.release)
 
@@ -110,6 +117,6 @@ class BoardLocks:
             or self._task_directory is not directory
         ):
             self.close()
-            self._lock_directory = open_home_directory(self._home, "shoal", "tasks", self._name)
+            self._lock_directory = open_or_create_home_subdirectory(self._home, "shoal", "tasks", self._name)
             self._task_directory = directory
         return self._lock_directory

@@ -9,14 +9,14 @@ from msgspec import structs
 from shoal.core.names import TaskId
 from shoal.core.tasks import ATTEMPT_KEY, Task
 from shoal.stores.files.directory_handle import DirectoryHandle
-from shoal.stores.files.process_leases import ProcessLease, is_lease_alive
+from shoal.stores.files.process_leases import ProcessLease, is_process_lease_alive
 
 FOREIGN_TASK_TIMEOUT = 3600.0
 """Seconds without a write after which a task held by another program, without a lease, is abandoned."""
 
 
-def parse_lease_id(task: Task) -> str | None:
-    return None if task.attempt is None else task.attempt.partition("-")[0]
+def get_task_claim_lease_id(task: Task) -> str | None:
+    return None if task.claim_attempt is None else task.claim_attempt.partition("-")[0]
 
 
 def repair_task_dependencies(
@@ -52,13 +52,13 @@ def find_abandoned_tasks(
     for task in tasks:
         if task.status != "in_progress":
             continue
-        lease = parse_lease_id(task)
+        lease = get_task_claim_lease_id(task)
         if lease is None:
             if task.owner is not None and is_silent(task.id):
                 yield task
             continue
         if lease not in alive:
             directory = open_leases()
-            alive[lease] = directory is not None and is_lease_alive(directory, lease)
+            alive[lease] = directory is not None and is_process_lease_alive(directory, lease)
         if not alive[lease]:
             yield task

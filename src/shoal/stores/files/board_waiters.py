@@ -9,7 +9,7 @@ from itertools import islice
 from zlib import crc32
 
 from shoal.core.names import TaskId
-from shoal.stores.files.board_index import BoardIndex
+from shoal.stores.files.board_index import TaskBoardIndex
 
 _MIN_SPREAD, _MAX_SPREAD = 0.003, 0.05
 """Seconds over which processes that claim the same task are spread."""
@@ -61,7 +61,7 @@ class TaskClaimWaiters:
             if waiter in self._waiting:
                 self._waiting.remove(waiter)
 
-    def notify_claimable(self, index: BoardIndex) -> None:
+    def notify_claimable(self, index: TaskBoardIndex) -> None:
         """Wake one waiter for each newly claimable task."""
         if not self._waiting:
             self._announced.clear()

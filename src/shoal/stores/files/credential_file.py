@@ -9,8 +9,8 @@ from typing import Any
 import msgspec
 
 from shoal.core.errors import StateFileError
-from shoal.stores.files.flocks import lock_for_update
-from shoal.stores.files.home_paths import build_write_error, write_atomically
+from shoal.stores.files.flocks import lock_file_for_update
+from shoal.stores.files.home_paths import build_write_error, write_file_atomically
 from shoal.wire.json_codec import decode_json
 
 
@@ -19,7 +19,7 @@ def get_credentials_path(home: Path) -> Path:
 
 
 def load_provider_credentials(home: Path) -> dict[str, dict[str, str]]:
-    """Return the variables of each provider; raise `StoreError` without any content of the file."""
+    """Return the variables of each provider; raise `StateFileError` without any content of the file."""
     path = get_credentials_path(home)
     try:
         content = path.read_bytes()
@@ -36,15 +36,15 @@ def load_provider_credentials(home: Path) -> dict[str, dict[str, str]]:
 
 
 def store_provider_credentials(home: Path, provider: str, variables: Mapping[str, str] | None) -> None:
-    """Replace the stored variables of the provider; None removes them. Raises `StoreError`."""
+    """Replace the stored variables of the provider; None removes them. Raises `StateFileError`."""
     path = get_credentials_path(home)
-    with lock_for_update(path):
+    with lock_file_for_update(path):
         credentials: dict[str, Any] = load_provider_credentials(home)
         credentials.pop(provider, None)
         if variables is not None:
             credentials[provider] = dict(variables)
         if credentials:
-            write_atomically(path, msgspec.json.format(msgspec.json.encode(credentials)) + b"\n")
+            write_file_atomically(path, msgspec.json.format(msgspec.json.encode(credentials)) + b"\n")
             return
         try:
             path.unlink(missing_ok=True)

@@ -10,7 +10,7 @@ from shoal.core.clock import Clock, format_iso_time
 from shoal.core.events import Event
 from shoal.core.ids import SessionId
 from shoal.core.redaction import KEY_SHAPE_REDACTOR, SecretRedactor
-from shoal.stores.files.home_paths import build_write_error, check_file_name, make_private_directory
+from shoal.stores.files.home_paths import build_write_error, check_safe_file_name, make_private_directory
 from shoal.wire.json_codec import encode_json
 
 
@@ -22,7 +22,7 @@ class DebugLog:
     ) -> None:
         self._secrets = secrets
         make_private_directory(directory)
-        self.path = directory / f"{check_file_name(session, directory)}.txt"
+        self.path = directory / f"{check_safe_file_name(session, directory)}.txt"
         self._clock = clock
         try:
             self._file = self.path.open("ab", buffering=0)

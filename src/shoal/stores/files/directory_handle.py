@@ -10,7 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from shoal.core.errors import StateFileError
-from shoal.stores.files.atomic_rename import exchange_names
+from shoal.stores.files.atomic_rename import exchange_file_names
 from shoal.stores.files.exclusive_open import is_open_exclusively
 from shoal.stores.files.home_paths import build_write_error, make_private_directory, write_all_bytes
 
@@ -57,7 +57,7 @@ class DirectoryHandle:
 
     def open_or_create(self, *names: str) -> DirectoryHandle:
         """Open a subdirectory; create missing parts, accessible only to this user."""
-        found = self._open_below(names, create=True)
+        found = self._open_subdirectory(names, create=True)
         if found is None:
             raise StateFileError(
                 f"{self.path.joinpath(*names)} was removed while it was made.", path=self.path
@@ -65,16 +65,16 @@ class DirectoryHandle:
         return found
 
     def open_existing(self, *names: str) -> DirectoryHandle | None:
-        return self._open_below(names, create=False)
+        return self._open_subdirectory(names, create=False)
 
-    def _open_below(self, names: tuple[str, ...], *, create: bool) -> DirectoryHandle | None:
+    def _open_subdirectory(self, names: tuple[str, ...], *, create: bool) -> DirectoryHandle | None:
         directory = DirectoryHandle(self.path, os.dup(self.fd))
         for name in names:
             try:
                 if create:
                     with suppress(FileExistsError):
-                        os.mkdir(_check_plain_name(name), 0o700, dir_fd=directory.fd)
-                fd = os.open(_check_plain_name(name), _DIRECTORY_FLAGS, dir_fd=directory.fd)
+                        os.mkdir(_check_plain_file_name(name), 0o700, dir_fd=directory.fd)
+                fd = os.open(_check_plain_file_name(name), _DIRECTORY_FLAGS, dir_fd=directory.fd)
             except FileNotFoundError:
                 directory.close()
                 return None
@@ -89,7 +89,7 @@ class DirectoryHandle:
         """Return the file's descriptor. Raises FileNotFoundError if it is missing and not to be created;
         anything except a regular file is refused."""
         try:
-            fd = os.open(_check_plain_name(name), flags | _FILE_FLAGS, 0o600, dir_fd=self.fd)
+            fd = os.open(_check_plain_file_name(name), flags | _FILE_FLAGS, 0o600, dir_fd=self.fd)
         except FileNotFoundError:
             if flags & os.O_CREAT:
                 raise StateFileError(f"{self.path} was removed meanwhile.", path=self.path) from None
@@ -108,16 +108,16 @@ class DirectoryHandle:
         except FileNotFoundError:
             return None
         try:
-            return read_from_offset(fd, 0)
+            return read_fd_from_offset(fd, 0)
         finally:
             os.close(fd)
 
     def write_file(self, name: str, content: bytes, *, durable: bool = False) -> None:
         """Write in place, for files that nobody reads before they are moved."""
         fd = self.open_file(name, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
-        self._fill_file(fd, name, content, durable=durable)
+        self._write_content_and_close(fd, name, content, durable=durable)
 
-    def rewrite_file(self, name: str, content: bytes, *, durable: bool = False) -> None:
+    def rewrite_unshared_or_recreate_file(self, name: str, content: bytes, *, durable: bool = False) -> None:
         """Write into the existing file if nobody else has it open under any name, else into a new one.
 
         A new file for each change makes ext4 search for an inode among thousands of freed ones:
@@ -128,14 +128,16 @@ class DirectoryHandle:
             self.remove_file(name)
             self.write_file(name, content, durable=durable)
         else:
-            self._fill_file(fd, name, content, durable=durable)
+            self._write_content_and_close(fd, name, content, durable=durable)
 
-    def overwrite_file(self, name: str, content: bytes, *, durable: bool = False) -> None:
+    def overwrite_file_in_place(self, name: str, content: bytes, *, durable: bool = False) -> None:
         """Write in place, for a file of constant length that is so short that it is written completely or not
         at all, even if its writer is killed."""
-        self._fill_file(self.open_file(name, os.O_WRONLY | os.O_CREAT), name, content, durable=durable)
+        self._write_content_and_close(
+            self.open_file(name, os.O_WRONLY | os.O_CREAT), name, content, durable=durable
+        )
 
-    def _fill_file(self, fd: int, name: str, content: bytes, *, durable: bool) -> None:
+    def _write_content_and_close(self, fd: int, name: str, content: bytes, *, durable: bool) -> None:
         try:
             write_all_bytes(fd, content)
             # Truncated only afterwards: ext4 flushes a file that was truncated to zero when it is closed.
@@ -150,7 +152,7 @@ class DirectoryHandle:
     def _open_unshared(self, name: str) -> int | None:
         """Return the file open for writing if it exists and nobody else has it open or linked."""
         try:
-            fd = os.open(_check_plain_name(name), os.O_WRONLY | _FILE_FLAGS, dir_fd=self.fd)
+            fd = os.open(_check_plain_file_name(name), os.O_WRONLY | _FILE_FLAGS, dir_fd=self.fd)
         except OSError:
             return None
         if os.fstat(fd).st_nlink == 1 and is_open_exclusively(fd):
@@ -162,19 +164,24 @@ class DirectoryHandle:
         """Move the file atomically, replacing an existing one."""
         try:
             os.rename(
-                _check_plain_name(name), _check_plain_name(new_name), src_dir_fd=self.fd, dst_dir_fd=to.fd
+                _check_plain_file_name(name),
+                _check_plain_file_name(new_name),
+                src_dir_fd=self.fd,
+                dst_dir_fd=to.fd,
             )
         except OSError as error:
             raise build_write_error(to.path / new_name, error) from error
 
-    def swap_files(self, name: str, to: DirectoryHandle, other: str) -> None:
+    def swap_or_move_file(self, name: str, to: DirectoryHandle, other: str) -> None:
         """Exchange the two files if the system can, and leave the old one here; else `move_file`.
 
         An exchange is cheaper: a rename over a file makes ext4 flush the new one at once, which costs 10 to
         50 times as much and protects only from power loss. Callers that need that write durably.
         """
         try:
-            if exchange_names(self.fd, _check_plain_name(name), to.fd, _check_plain_name(other)):
+            if exchange_file_names(
+                self.fd, _check_plain_file_name(name), to.fd, _check_plain_file_name(other)
+            ):
                 return
         except FileNotFoundError:
             pass
@@ -191,12 +198,12 @@ class DirectoryHandle:
             self._remove_temporary(temporary)
             raise
 
-    def link_file(self, name: str, new_name: str) -> bool:
+    def add_hard_link(self, name: str, new_name: str) -> bool:
         """Add a second name to the file; return False if that name is taken."""
         try:
             os.link(
-                _check_plain_name(name),
-                _check_plain_name(new_name),
+                _check_plain_file_name(name),
+                _check_plain_file_name(new_name),
                 src_dir_fd=self.fd,
                 dst_dir_fd=self.fd,
                 follow_symlinks=False,
@@ -207,19 +214,19 @@ class DirectoryHandle:
             raise build_write_error(self.path / new_name, error) from error
         return True
 
-    def link_backup(self, name: str, backup_name: str) -> str:
+    def add_backup_hard_link(self, name: str, backup_name: str) -> str:
         """Add a unique second name to the file and return it: `backup_name`, with a number if it is taken."""
         free_name, number = backup_name, 1
-        while not self.link_file(name, free_name):
+        while not self.add_hard_link(name, free_name):
             number += 1
             free_name = f"{backup_name}-{number}"
         return free_name
 
-    def create_file(self, name: str, content: bytes) -> bool:
+    def create_file_if_missing(self, name: str, content: bytes) -> bool:
         """Create the file atomically; return False without a change if it exists."""
         temporary = self._write_temporary(name, content)
         try:
-            return self.link_file(temporary, name)
+            return self.add_hard_link(temporary, name)
         finally:
             self._remove_temporary(temporary)
 
@@ -240,7 +247,7 @@ class DirectoryHandle:
 
     def remove_file(self, name: str) -> bool:
         try:
-            os.unlink(_check_plain_name(name), dir_fd=self.fd)
+            os.unlink(_check_plain_file_name(name), dir_fd=self.fd)
         except FileNotFoundError:
             return False
         except OSError as error:
@@ -253,7 +260,7 @@ class DirectoryHandle:
         A link is removed, and never followed. `should_continue` is called before each file.
         """
         try:
-            return _remove_tree(_check_plain_name(name), self.fd, should_continue)
+            return _remove_tree(_check_plain_file_name(name), self.fd, should_continue)
         except (RecursionError, OSError):  # deeper than any tree of ours, or out of descriptors
             return False
 
@@ -262,13 +269,13 @@ class DirectoryHandle:
 
     def is_directory(self, name: str) -> bool:
         """Return True for a directory, not for a link to one."""
-        status = self.get_status(name)
+        status = self.get_entry_stat(name)
         return status is not None and stat.S_ISDIR(status.st_mode)
 
-    def get_status(self, name: str) -> os.stat_result | None:
+    def get_entry_stat(self, name: str) -> os.stat_result | None:
         """Return the status of the name itself, not of a link's target."""
         try:
-            return os.stat(_check_plain_name(name), dir_fd=self.fd, follow_symlinks=False)
+            return os.stat(_check_plain_file_name(name), dir_fd=self.fd, follow_symlinks=False)
         except FileNotFoundError:
             return None
 
@@ -304,7 +311,7 @@ def _try_remove(remove: Callable[..., None], name: str, parent_fd: int) -> bool:
     return True
 
 
-def read_from_offset(fd: int, offset: int) -> bytes:
+def read_fd_from_offset(fd: int, offset: int) -> bytes:
     """Return everything from the offset on."""
     parts = []
     while part := os.pread(fd, _CHUNK, offset):
@@ -313,7 +320,7 @@ def read_from_offset(fd: int, offset: int) -> bytes:
     return parts[0] if len(parts) == 1 else b"".join(parts)
 
 
-def _check_plain_name(name: str) -> str:
+def _check_plain_file_name(name: str) -> str:
     """Check a name again as a last defence; callers have checked it before."""
     if "/" in name or "\0" in name or name in ("", ".", ".."):
         raise StateFileError(f"{name[:80]!r} is not the name of a file.", path=Path())

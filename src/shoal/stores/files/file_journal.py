@@ -47,14 +47,14 @@ class FileJournal:
         line = self._secrets.redact_bytes(encode_journal_line(event, self._clock.now()))
         try:
             if self._unwritten:
-                self._write_unwritten()
+                self._write_unwritten_lines()
             self._append_line(line)
         except StateFileError:
             if isinstance(event, _END_EVENTS):
                 self._unwritten.append(line)
             raise
 
-    def _write_unwritten(self) -> None:
+    def _write_unwritten_lines(self) -> None:
         while self._unwritten:
             self._append_line(self._unwritten[0])
             self._unwritten.popleft()
@@ -84,7 +84,7 @@ class FileJournal:
 
     def close(self) -> None:
         with suppress(StateFileError):
-            self._write_unwritten()
+            self._write_unwritten_lines()
         fd, self._fd = self._fd, None
         if fd is not None:
             with suppress(OSError):
@@ -119,13 +119,13 @@ def read_journal(
             *lines, remainder = (remainder + chunk).split(b"\n")
             for line in lines:
                 end = offset + len(line) + 1
-                record = _parse_record(line, offset, end, report_problem)
+                record = _parse_journal_record(line, offset, end, report_problem)
                 if record is not None:
                     yield record
                 offset = end
 
 
-def _parse_record(
+def _parse_journal_record(
     line: bytes, offset: int, end: int, report_problem: ProblemReporter
 ) -> JournalRecord | None:
     try:

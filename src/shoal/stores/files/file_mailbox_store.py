@@ -12,7 +12,7 @@ from shoal.core.ids import IdGenerator
 from shoal.core.mail import MailMessage, MailPostReceipt
 from shoal.core.names import AgentName, TeamName, parse_agent_name, parse_team_name
 from shoal.stores.files.directory_handle import DirectoryHandle
-from shoal.stores.files.file_mailbox import FileMailbox, MailDirectories
+from shoal.stores.files.file_mailbox import FileMailbox, TeamMailDirectories
 from shoal.stores.files.file_watch import DirectoryWatch, FileWatch
 from shoal.stores.files.problem_reporter import ProblemReporter, ignore_problem
 from shoal.stores.files.shared_file_lock import LOCK_TIMEOUT
@@ -44,7 +44,7 @@ class FileMailboxStore:
         self._report_problem = report_problem
         self._lock_timeout = lock_timeout
         self._durable = durable
-        self._directories: MailDirectories | None = None
+        self._directories: TeamMailDirectories | None = None
         self._boxes: dict[str, FileMailbox] = {}
         self._cached_boxes: OrderedDict[str, FileMailbox] = OrderedDict()
         """Mailboxes with cached content, the most recent at the end."""
@@ -74,9 +74,11 @@ class FileMailboxStore:
         if self._watch is None or not self._watch.deliver_pending_events():
             return list(owners)
         mailboxes = self._boxes
-        return [owner for owner in owners if (box := mailboxes.get(owner)) is None or not box.is_idle]
+        return [
+            owner for owner in owners if (box := mailboxes.get(owner)) is None or not box.has_caught_up_waiter
+        ]
 
-    def is_foreign(self, owner: AgentName) -> bool:
+    def is_foreign_inbox(self, owner: AgentName) -> bool:
         return self._get_mailbox(owner).is_foreign
 
     async def read_history(self, owner: AgentName) -> tuple[MailMessage, ...]:
@@ -96,18 +98,21 @@ class FileMailboxStore:
     def _watch_inboxes(self, inboxes: DirectoryHandle, mailbox: FileMailbox) -> None:
         """Watch one file if only one inbox has a waiter, so that other mail wakes no member process."""
         old_watch = self._watch
-        if old_watch is None and inboxes.get_status(f"{mailbox.owner}.json") is not None:
+        if old_watch is None and inboxes.get_entry_stat(f"{mailbox.owner}.json") is not None:
             path = inboxes.path / f"{mailbox.owner}.json"
-            self._watch = FileWatch(path, mailbox.wake_waiters, on_poll=self._wake_some)
+            self._watch = FileWatch(path, mailbox.wake_waiters, on_poll=self._wake_next_mailboxes_in_turn)
         elif old_watch is None or isinstance(old_watch, FileWatch):
             self._watch = DirectoryWatch(
-                inboxes.path, self._wake_all, on_names=self._wake_named, on_poll=self._wake_some
+                inboxes.path,
+                self._wake_all_mail_waiters,
+                on_names=self._wake_waiters_of_changed_files,
+                on_poll=self._wake_next_mailboxes_in_turn,
             )
         if old_watch is not None and old_watch is not self._watch:
             old_watch.close()
-            self._wake_all()
+            self._wake_all_mail_waiters()
 
-    def _wake_named(self, names: set[str]) -> None:
+    def _wake_waiters_of_changed_files(self, names: set[str]) -> None:
         for name in names:
             if (
                 name.endswith(".json")
@@ -115,11 +120,11 @@ class FileMailboxStore:
             ):
                 mailbox.wake_waiters()
 
-    def _wake_all(self) -> None:
+    def _wake_all_mail_waiters(self) -> None:
         for mailbox in self._boxes.values():
             mailbox.wake_waiters()
 
-    def _wake_some(self) -> None:
+    def _wake_next_mailboxes_in_turn(self) -> None:
         """Wake some mailboxes in turn: checking a thousand at once would block everything else."""
         for _ in range(min(_MAX_POLLED, len(self._boxes))):
             name, mailbox = next(iter(self._boxes.items()))
@@ -132,7 +137,7 @@ class FileMailboxStore:
             raise TeamNotFound(f"The team {self._team} was deleted.")
         if self._directories is None:
             with DirectoryHandle.open_root(self._home) as root:
-                self._directories = MailDirectories.open_team(root, self._team)
+                self._directories = TeamMailDirectories.open_for_team(root, self._team)
         if name not in self._boxes:
             self._boxes[name] = FileMailbox(
                 self._directories,
@@ -147,5 +152,5 @@ class FileMailboxStore:
         mailbox.is_cached = True
         self._cached_boxes.move_to_end(name)
         if len(self._cached_boxes) > _MAX_CACHED:
-            self._cached_boxes.popitem(last=False)[1].drop_cache()
+            self._cached_boxes.popitem(last=False)[1].drop_cached_inbox()
         return mailbox

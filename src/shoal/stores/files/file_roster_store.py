@@ -14,10 +14,13 @@ from shoal.core.errors import InvalidName, TeamHasActiveMembers, TeamNotFound, T
 from shoal.core.names import LEAD_NAME, AgentName, TeamName, find_free_name, parse_safe_name
 from shoal.core.roster import NewMember, RosterEntry, TeamRoster, format_agent_id
 from shoal.stores.files.directory_handle import DirectoryHandle
-from shoal.stores.files.home_directories import find_home_directory, open_home_directory
+from shoal.stores.files.home_directories import (
+    open_existing_home_subdirectory,
+    open_or_create_home_subdirectory,
+)
 from shoal.stores.files.problem_reporter import ProblemReporter, ignore_problem
 from shoal.stores.files.shared_file_lock import LOCK_TIMEOUT, AsyncFlock, SharedFileLock
-from shoal.stores.files.team_keys import remove_team_key
+from shoal.stores.files.team_keys import remove_team_mail_key
 from shoal.wire.foreign_json import InvalidFileContent
 from shoal.wire.roster_codec import TeamRosterFile, encode_new_team_roster, parse_team_roster
 
@@ -28,7 +31,7 @@ _CREATING_MARKER = "making"
 """Marker in the same directory: without a roster the team was never created, and its name is free."""
 _SPAWN_COUNTER = "spawned"
 _STAGED_ROSTER = "roster.staged"
-"""File exchanged with the roster, which is cheaper than a rename; see `DirectoryHandle.swap_files`."""
+"""File exchanged with the roster, which is cheaper than a rename; see `DirectoryHandle.swap_or_move_file`."""
 _IMMUTABLE_FIELDS = frozenset({"agent_id", "joined_at"})
 
 
@@ -61,8 +64,8 @@ class FileRosterStore:
         leader: str | None = None,
     ) -> TeamRoster:
         requested_name = parse_safe_name(name)
-        async with self._lock_names():
-            self._remove_leftovers()
+        async with self._lock_team_names():
+            self._remove_leftover_team_files()
             free_name = TeamName(find_free_name(requested_name, self._list_taken_names()))
             now = self._clock.now()
             team = TeamRoster(
@@ -76,7 +79,7 @@ class FileRosterStore:
             self._create_team_files(team)
         return team
 
-    async def read_team(self, team: TeamName) -> TeamRoster | None:
+    async def read_team_roster(self, team: TeamName) -> TeamRoster | None:
         name = _check_team_name(team)
         directory = self._find_team_directory(name)
         if directory is None:
@@ -84,21 +87,21 @@ class FileRosterStore:
         with directory:
             found = self._read_roster(directory, name)
             if isinstance(found, InvalidFileContent):
-                return await self._reread_locked(directory, name)
+                return await self._reread_roster_under_lock(directory, name)
         return None if found is None else found.team
 
     async def list_teams(self) -> Sequence[TeamName]:
-        teams = find_home_directory(self._home, "teams")
+        teams = open_existing_home_subdirectory(self._home, "teams")
         if teams is None:
             return ()
         with teams:
-            names = [name for name in sorted(teams.list_names()) if _is_valid_name(name)]
-        return tuple(TeamName(name) for name in names if self._has_config(TeamName(name)))
+            names = [name for name in sorted(teams.list_names()) if _is_safe_name(name)]
+        return tuple(TeamName(name) for name in names if self._has_roster_file(TeamName(name)))
 
     async def add_member(self, team: TeamName, new_member: NewMember) -> RosterEntry:
         async with self._lock_roster(team) as (file, write):
             name = file.team.choose_member_name(new_member)
-            spawn_count = self._count_spawn(file.team)
+            spawn_count = self._increment_spawn_counter(file.team)
             member = new_member.to_teammate_entry(
                 name, file.team.name, at=self._clock.now(), spawned_before=spawn_count
             )
@@ -111,7 +114,9 @@ class FileRosterStore:
         async with self._lock_roster(team) as (file, write):
             old_entry = file.team.find_member(name)
             if old_entry is None:
-                raise TeamStoreError(f"There is no {name} in the team {team}. {_describe_members(file.team)}")
+                raise TeamStoreError(
+                    f"There is no {name} in the team {team}. {_format_member_list(file.team)}"
+                )
             new_entry = structs.replace(old_entry, **fields)
             if new_entry != old_entry:
                 members = (new_entry if member is old_entry else member for member in file.team.members)
@@ -122,7 +127,7 @@ class FileRosterStore:
         async with self._lock_roster(team) as (file, write):
             old_members = file.team.members
             new_members = tuple(
-                [_set_active(member, active=active.get(member.name)) for member in old_members]
+                [_set_member_active(member, active=active.get(member.name)) for member in old_members]
             )
             if any(new is not old for new, old in zip(new_members, old_members, strict=True)):
                 write(structs.replace(file.team, members=new_members))
@@ -136,7 +141,7 @@ class FileRosterStore:
         return True
 
     async def delete_team(self, team: TeamName) -> None:
-        async with self._lock_names():
+        async with self._lock_team_names():
             async with self._lock_roster(team) as (file, _):
                 active_members = [m.name for m in file.team.members if m.is_active and m.name != LEAD_NAME]
                 if active_members:
@@ -145,9 +150,9 @@ class FileRosterStore:
                         "Ask them to shut down first; when they have ended, delete it again."
                     )
                 # From here on the team is deleted, even if this process dies: the next one removes the rest.
-                with self._open_own_directory(file.team.name) as own_directory:
+                with self._open_private_team_directory(file.team.name) as own_directory:
                     own_directory.replace_file(_DELETING_MARKER, b"")
-            self._remove_team(file.team.name)
+            self._remove_team_files(file.team.name)
             self._cached_files.pop(file.team.name, None)
 
     async def aclose(self) -> None:
@@ -155,9 +160,9 @@ class FileRosterStore:
         self._cached_files.clear()
 
     @asynccontextmanager
-    async def _lock_names(self) -> AsyncIterator[None]:
+    async def _lock_team_names(self) -> AsyncIterator[None]:
         """Hold the lock that lets one process at a time create or remove teams."""
-        with open_home_directory(self._home, "shoal") as directory:
+        with open_or_create_home_subdirectory(self._home, "shoal") as directory:
             async with AsyncFlock(directory, "teams.lock", timeout=self._lock_timeout):
                 yield
 
@@ -169,41 +174,45 @@ class FileRosterStore:
         name = _check_team_name(team)
         directory = self._find_team_directory(name)
         if directory is None:
-            raise _build_not_found(team)
-        with directory, self._open_own_directory(name) as own_directory:
-            async with self._build_lock(own_directory, directory) as foreign_lock:
-                file = self._read_locked(directory, name)
+            raise _build_team_not_found(team)
+        with directory, self._open_private_team_directory(name) as own_directory:
+            async with self._build_roster_lock(own_directory, directory) as foreign_lock:
+                file = self._read_or_quarantine_roster(directory, name)
                 if file is None:
-                    raise _build_not_found(team)
+                    raise _build_team_not_found(team)
                 found = file
 
-                def write_team(changed: TeamRoster) -> None:
+                def write_changed_roster(changed: TeamRoster) -> None:
                     foreign_lock.confirm_held()
                     updated_file = found.replace_roster(changed)
-                    own_directory.rewrite_file(_STAGED_ROSTER, updated_file.content)
-                    own_directory.swap_files(_STAGED_ROSTER, directory, ROSTER_FILE)
+                    own_directory.rewrite_unshared_or_recreate_file(_STAGED_ROSTER, updated_file.content)
+                    own_directory.swap_or_move_file(_STAGED_ROSTER, directory, ROSTER_FILE)
                     self._cached_files[name] = updated_file
 
-                yield found, write_team
+                yield found, write_changed_roster
 
-    def _build_lock(self, own_directory: DirectoryHandle, directory: DirectoryHandle) -> SharedFileLock:
+    def _build_roster_lock(
+        self, own_directory: DirectoryHandle, directory: DirectoryHandle
+    ) -> SharedFileLock:
         return SharedFileLock(
             own_directory, "roster.lock", directory=directory, file=ROSTER_FILE, timeout=self._lock_timeout
         )
 
-    async def _reread_locked(self, directory: DirectoryHandle, name: TeamName) -> TeamRoster | None:
+    async def _reread_roster_under_lock(
+        self, directory: DirectoryHandle, name: TeamName
+    ) -> TeamRoster | None:
         """Read again under the lock: a partial file is normal while another program writes in place."""
-        with self._open_own_directory(name) as own_directory:
-            async with self._build_lock(own_directory, directory):
-                file = self._read_locked(directory, name)
+        with self._open_private_team_directory(name) as own_directory:
+            async with self._build_roster_lock(own_directory, directory):
+                file = self._read_or_quarantine_roster(directory, name)
         return None if file is None else file.team
 
-    def _read_locked(self, directory: DirectoryHandle, name: TeamName) -> TeamRosterFile | None:
+    def _read_or_quarantine_roster(self, directory: DirectoryHandle, name: TeamName) -> TeamRosterFile | None:
         found = self._read_roster(directory, name)
         if found is None:
             return None
         if isinstance(found, InvalidFileContent):
-            path = directory.path / directory.link_backup(
+            path = directory.path / directory.add_backup_hard_link(
                 ROSTER_FILE, f"{ROSTER_FILE}.corrupt-{self._clock.now()}"
             )
             directory.remove_file(ROSTER_FILE)
@@ -233,86 +242,94 @@ class FileRosterStore:
         return found
 
     def _create_team_files(self, team: TeamRoster) -> None:
-        with self._open_own_directory(team.name) as own_directory:
+        with self._open_private_team_directory(team.name) as own_directory:
             os.close(own_directory.open_file(_CREATING_MARKER, os.O_WRONLY | os.O_CREAT))
         # Mail signed by an earlier team of this name must not be valid for this one.
-        remove_team_key(self._home, team.name)
-        open_home_directory(self._home, "teams", team.name, "inboxes").close()
-        with open_home_directory(self._home, "tasks", team.name) as tasks:
+        remove_team_mail_key(self._home, team.name)
+        open_or_create_home_subdirectory(self._home, "teams", team.name, "inboxes").close()
+        with open_or_create_home_subdirectory(self._home, "tasks", team.name) as tasks:
             os.close(tasks.open_file(".lock", os.O_WRONLY | os.O_CREAT))
-        with open_home_directory(self._home, "teams", team.name) as directory:
+        with open_or_create_home_subdirectory(self._home, "teams", team.name) as directory:
             directory.replace_file(ROSTER_FILE, encode_new_team_roster(team))
-        with self._open_own_directory(team.name) as own_directory:
+        with self._open_private_team_directory(team.name) as own_directory:
             own_directory.remove_file(_CREATING_MARKER)
 
     def _list_taken_names(self) -> set[str]:
         """Return the names with a roster, files that another program is creating, tasks, or leftovers of a
         deleted team."""
-        return self._list_names("teams") | self._list_names("tasks") | self._list_names("shoal", "teams")
+        return (
+            self._list_home_subdirectory_names("teams")
+            | self._list_home_subdirectory_names("tasks")
+            | self._list_home_subdirectory_names("shoal", "teams")
+        )
 
-    def _list_names(self, *parts: str) -> set[str]:
-        directory = find_home_directory(self._home, *parts)
+    def _list_home_subdirectory_names(self, *parts: str) -> set[str]:
+        directory = open_existing_home_subdirectory(self._home, *parts)
         if directory is None:
             return set()
         with directory:
             return set(directory.list_names())
 
     def _find_team_directory(self, team: TeamName) -> DirectoryHandle | None:
-        if self._is_deleting(team):
+        if self._is_team_being_deleted(team):
             return None
-        return find_home_directory(self._home, "teams", team)
+        return open_existing_home_subdirectory(self._home, "teams", team)
 
-    def _has_config(self, team: TeamName) -> bool:
+    def _has_roster_file(self, team: TeamName) -> bool:
         directory = self._find_team_directory(team)
         if directory is None:
             return False
         with directory:
-            return directory.get_status(ROSTER_FILE) is not None
+            return directory.get_entry_stat(ROSTER_FILE) is not None
 
-    def _open_own_directory(self, team: TeamName) -> DirectoryHandle:
-        return open_home_directory(self._home, "shoal", "teams", team)
+    def _open_private_team_directory(self, team: TeamName) -> DirectoryHandle:
+        return open_or_create_home_subdirectory(self._home, "shoal", "teams", team)
 
-    def _is_deleting(self, team: TeamName) -> bool:
-        return self._has_marker(team, _DELETING_MARKER)
+    def _is_team_being_deleted(self, team: TeamName) -> bool:
+        return self._has_team_marker_file(team, _DELETING_MARKER)
 
-    def _has_marker(self, team: TeamName, marker: str) -> bool:
-        own_directory = find_home_directory(self._home, "shoal", "teams", team)
+    def _has_team_marker_file(self, team: TeamName, marker: str) -> bool:
+        own_directory = open_existing_home_subdirectory(self._home, "shoal", "teams", team)
         if own_directory is None:
             return False
         with own_directory:
-            return own_directory.get_status(marker) is not None
+            return own_directory.get_entry_stat(marker) is not None
 
-    def _count_spawn(self, team: TeamRoster) -> int:
+    def _increment_spawn_counter(self, team: TeamRoster) -> int:
         """Count a spawn and return the number of earlier ones, with members that left; it sets the colour."""
-        with self._open_own_directory(team.name) as own_directory:
+        with self._open_private_team_directory(team.name) as own_directory:
             content = (own_directory.read_file(_SPAWN_COUNTER) or b"").strip()
             member_count = sum(member.name != LEAD_NAME for member in team.members)
             earlier_spawns = max(member_count, int(content) if content.isdigit() and len(content) < 19 else 0)
-            own_directory.overwrite_file(_SPAWN_COUNTER, f"{earlier_spawns + 1:018d}".encode())
+            own_directory.overwrite_file_in_place(_SPAWN_COUNTER, f"{earlier_spawns + 1:018d}".encode())
         return earlier_spawns
 
-    def _remove_leftovers(self) -> None:
+    def _remove_leftover_team_files(self) -> None:
         """Remove leftovers of processes that died while they created or removed a team, and our files of
         teams that another program removed: their mail is not for the next team of that name.
 
         The caller holds the lock for creating and removing teams."""
-        existing_names = self._list_names("teams") | self._list_names("tasks")
-        for name in map(TeamName, filter(_is_valid_name, self._list_names("shoal", "teams"))):
-            is_creating = self._has_marker(name, _CREATING_MARKER)
-            is_incomplete = is_creating and not self._has_config(name)
-            if name not in existing_names or is_incomplete or self._is_deleting(name):
-                self._remove_team(name)
+        existing_names = self._list_home_subdirectory_names("teams") | self._list_home_subdirectory_names(
+            "tasks"
+        )
+        for name in map(
+            TeamName, filter(_is_safe_name, self._list_home_subdirectory_names("shoal", "teams"))
+        ):
+            is_creating = self._has_team_marker_file(name, _CREATING_MARKER)
+            is_incomplete = is_creating and not self._has_roster_file(name)
+            if name not in existing_names or is_incomplete or self._is_team_being_deleted(name):
+                self._remove_team_files(name)
             elif is_creating:
                 # Created, and only the marker is left: if its roster were lost later, the team would count as
                 # never created.
-                with self._open_own_directory(name) as own_directory:
+                with self._open_private_team_directory(name) as own_directory:
                     own_directory.remove_file(_CREATING_MARKER)
 
-    def _remove_team(self, team: TeamName) -> None:
-        remove_team_key(self._home, team)
+    def _remove_team_files(self, team: TeamName) -> None:
+        remove_team_mail_key(self._home, team)
         # Our directory last: its marker says that the rest must be removed.
         for parts in (("teams",), ("tasks",), ("shoal", "tasks"), ("shoal", "teams")):
-            directory = find_home_directory(self._home, *parts)
+            directory = open_existing_home_subdirectory(self._home, *parts)
             if directory is not None:
                 with directory:
                     if not directory.remove_tree(team):
@@ -322,7 +339,7 @@ class FileRosterStore:
                         return
 
 
-def _set_active(member: RosterEntry, *, active: bool | None) -> RosterEntry:
+def _set_member_active(member: RosterEntry, *, active: bool | None) -> RosterEntry:
     if active is None or active == member.is_active:
         return member
     return structs.replace(member, is_active=active)
@@ -332,16 +349,16 @@ def _check_team_name(team: TeamName) -> TeamName:
     return TeamName(parse_safe_name(team))
 
 
-def _is_valid_name(text: str) -> bool:
+def _is_safe_name(text: str) -> bool:
     try:
         return parse_safe_name(text) == text
     except InvalidName:
         return False
 
 
-def _build_not_found(team: TeamName) -> TeamNotFound:
+def _build_team_not_found(team: TeamName) -> TeamNotFound:
     return TeamNotFound(f"There is no team {team}. `shoal team ls` shows the teams.")
 
 
-def _describe_members(team: TeamRoster) -> str:
+def _format_member_list(team: TeamRoster) -> str:
     return f"Its members are: {', '.join(member.name for member in team.members)}."

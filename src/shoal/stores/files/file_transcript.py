@@ -10,7 +10,7 @@ from shoal.core.clock import format_iso_time
 from shoal.core.errors import StateFileError
 from shoal.core.transcript_entries import TranscriptEntry
 from shoal.stores.files.home_paths import build_write_error, open_private_file, write_all_bytes
-from shoal.stores.files.line_files import find_complete_end
+from shoal.stores.files.line_files import find_end_of_complete_lines
 from shoal.wire.json_codec import decode_json
 from shoal.wire.transcript_codec import TranscriptEncoder
 
@@ -62,7 +62,7 @@ class FileTranscript:
         except OSError as error:
             raise build_write_error(self.path, error) from error
         try:
-            self._complete_size = _repair_tail(fd, self.path, at)
+            self._complete_size = _repair_torn_transcript_end(fd, self.path, at)
         except OSError as error:
             os.close(fd)
             raise build_write_error(self.path, error) from error
@@ -70,14 +70,14 @@ class FileTranscript:
         return fd
 
 
-def _repair_tail(fd: int, path: Path, at: int) -> int:
+def _repair_torn_transcript_end(fd: int, path: Path, at: int) -> int:
     """Make the file end with a complete line and return its size. Torn bytes move to a separate file."""
     size = os.fstat(fd).st_size
-    start = find_complete_end(fd, size)
+    start = find_end_of_complete_lines(fd, size)
     if start == size:
         return size
     torn_bytes = os.pread(fd, size - start, start)
-    if is_complete_line(torn_bytes):
+    if is_complete_json_line(torn_bytes):
         return size + os.write(fd, b"\n")
     backup_path = path.with_name(f"{path.name}.torn-{format_iso_time(at).replace(':', '')}")
     backup_fd = os.open(backup_path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
@@ -89,7 +89,7 @@ def _repair_tail(fd: int, path: Path, at: int) -> int:
     return start
 
 
-def is_complete_line(line: bytes) -> bool:
+def is_complete_json_line(line: bytes) -> bool:
     """Return True if a last line without newline is otherwise complete."""
     try:
         return isinstance(decode_json(line), dict)

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from shoal.stores.files.inotify import DirectoryEvents, watch_directory
+from shoal.stores.files.inotify import DirectoryEvents, watch_directory_with_inotify
 
 SAFETY_INTERVAL = 1.0
 """Seconds between safety polls: an event can be lost, and network file systems send none."""
@@ -37,8 +37,10 @@ class DirectoryWatch:
         self._loop = asyncio.get_running_loop()
         self._path = directory
         self._events: DirectoryEvents | None = None
-        self._start_listening(_select_removal_flags if removals else _select_directory_flags)
-        self._timer = self._loop.call_later(self._poll_interval, self._poll_changes)
+        self._start_inotify_watch(
+            _select_inotify_flags_with_removal if removals else _select_directory_inotify_flags
+        )
+        self._timer = self._loop.call_later(self._poll_interval, self._run_periodic_poll)
 
     def close(self) -> None:
         self._timer.cancel()
@@ -52,7 +54,7 @@ class DirectoryWatch:
         return self._events is not None
 
     def _deliver_events(self) -> None:
-        names = set() if self._events is None else self._events.take_names()
+        names = set() if self._events is None else self._events.take_changed_names()
         # An event without a name is about the directory itself.
         if names and self._on_names is not None and "" not in names:
             self._on_names(names)
@@ -63,13 +65,13 @@ class DirectoryWatch:
     def _poll_interval(self) -> float:
         return POLL_INTERVAL if self._events is None else SAFETY_INTERVAL
 
-    def _start_listening(self, mask: Callable[[Any], Any]) -> None:
-        self._events = watch_directory(self._path, mask)
+    def _start_inotify_watch(self, mask: Callable[[Any], Any]) -> None:
+        self._events = watch_directory_with_inotify(self._path, mask)
         if self._events is not None:
             self._events.set_callback(self._deliver_events)
 
-    def _poll_changes(self) -> None:
-        self._timer = self._loop.call_later(self._poll_interval, self._poll_changes)
+    def _run_periodic_poll(self) -> None:
+        self._timer = self._loop.call_later(self._poll_interval, self._run_periodic_poll)
         if self._events is None:
             self._on_change()
         else:
@@ -82,34 +84,34 @@ class FileWatch(DirectoryWatch):
     def __init__(self, file: Path, on_change: Callable[[], None], *, on_poll: Callable[[], None]) -> None:
         super().__init__(file, on_change, on_poll=on_poll)
 
-    def _start_listening(self, mask: Callable[[Any], Any]) -> None:
-        super()._start_listening(_select_file_flags)
+    def _start_inotify_watch(self, mask: Callable[[Any], Any]) -> None:
+        super()._start_inotify_watch(_select_file_inotify_flags)
 
     def _deliver_events(self) -> None:
         old_events = self._events
-        if old_events is not None and old_events.take_names() != set():
+        if old_events is not None and old_events.take_changed_names() != set():
             # The new file is watched before anybody reads it, so that no change is missed.
-            self._start_listening(_select_file_flags)
+            self._start_inotify_watch(_select_file_inotify_flags)
             old_events.close()
             self._on_change()
 
-    def _poll_changes(self) -> None:
+    def _run_periodic_poll(self) -> None:
         if self._events is not None:
-            super()._poll_changes()
+            super()._run_periodic_poll()
             return
-        self._start_listening(_select_file_flags)
-        self._timer = self._loop.call_later(self._poll_interval, self._poll_changes)
+        self._start_inotify_watch(_select_file_inotify_flags)
+        self._timer = self._loop.call_later(self._poll_interval, self._run_periodic_poll)
         self._on_change()
 
 
-def _select_file_flags(flags: Any) -> Any:
+def _select_file_inotify_flags(flags: Any) -> Any:
     gone_flags = flags.MOVE_SELF | flags.DELETE_SELF | flags.ATTRIB
     return flags.MODIFY | flags.CLOSE_WRITE | gone_flags | flags.DONT_FOLLOW
 
 
-def _select_directory_flags(flags: Any) -> Any:
+def _select_directory_inotify_flags(flags: Any) -> Any:
     return flags.MODIFY | flags.CREATE | flags.MOVED_TO | flags.CLOSE_WRITE
 
 
-def _select_removal_flags(flags: Any) -> Any:
-    return _select_directory_flags(flags) | flags.DELETE | flags.MOVED_FROM
+def _select_inotify_flags_with_removal(flags: Any) -> Any:
+    return _select_directory_inotify_flags(flags) | flags.DELETE | flags.MOVED_FROM

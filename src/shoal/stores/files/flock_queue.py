@@ -36,7 +36,7 @@ class _FlockQueue:
         future = self._file[0].create_future()
         self._waiting[future] = fd
         if self._tried < 0:
-            self._start_attempt()
+            self._start_flock_attempt()
         return future
 
     def cancel(self, future: asyncio.Future[int]) -> None:
@@ -54,16 +54,16 @@ class _FlockQueue:
         except OSError as error:
             failure = error
         try:
-            self._file[0].call_soon_threadsafe(self._deliver_lock, acquired, failure)
+            self._file[0].call_soon_threadsafe(self._deliver_lock_to_waiter, acquired, failure)
         except RuntimeError:  # the loop was closed meanwhile
             self._threads.remove_queue(self._file)
             os.close(self._tried)
 
-    def _start_attempt(self) -> None:
+    def _start_flock_attempt(self) -> None:
         self._tried = next(iter(self._waiting.values()))
         self._threads.submit(self)
 
-    def _deliver_lock(self, acquired: bool, failure: OSError | None) -> None:  # noqa: FBT001 - the loop calls it so
+    def _deliver_lock_to_waiter(self, acquired: bool, failure: OSError | None) -> None:  # noqa: FBT001 - the loop calls it so
         fd, self._tried = self._tried, -1
         waiter = next(iter(self._waiting), None)
         if waiter is None or not (acquired or failure):
@@ -80,7 +80,7 @@ class _FlockQueue:
                 os.close(fd)
                 waiter.set_exception(failure)
         if self._waiting:
-            self._start_attempt()
+            self._start_flock_attempt()
         else:
             self._threads.remove_queue(self._file)
 
@@ -123,12 +123,12 @@ class _FlockThreadPool:
 _pool = _FlockThreadPool()
 
 
-def _reset_after_fork() -> None:
+def _reset_flock_pool_after_fork() -> None:
     global _pool  # noqa: PLW0603 - a forked child has none of its parent's threads
     _pool = _FlockThreadPool()
 
 
-os.register_at_fork(after_in_child=_reset_after_fork)
+os.register_at_fork(after_in_child=_reset_flock_pool_after_fork)
 
 
 async def acquire_flock(fd: int) -> int:

@@ -43,10 +43,10 @@ def is_flocked(fd: int) -> bool:
 
 
 @contextmanager
-def lock_for_update(path: Path) -> Iterator[None]:
+def lock_file_for_update(path: Path) -> Iterator[None]:
     """Hold the lock next to the file, so that one process at a time reads and replaces it.
 
-    Raises `StoreError` if another process does not release the lock.
+    Raises `StateFileError` if another process does not release the lock.
     """
     lock = path.with_suffix(".lock")
     try:

@@ -20,7 +20,7 @@ from shoal.core.names import TeamName
 from shoal.stores.files.directory_handle import DirectoryHandle
 from shoal.stores.files.file_roster_store import ROSTER_FILE
 from shoal.stores.files.flocks import try_flock
-from shoal.stores.files.home_directories import find_home_directory
+from shoal.stores.files.home_directories import open_existing_home_subdirectory
 from shoal.stores.files.home_paths import make_private_directory
 from shoal.stores.files.old_sessions import OldSessionRemover
 from shoal.stores.files.pid_locks import is_session_running
@@ -47,7 +47,7 @@ class HomeCleanupResult(Struct, frozen=True, kw_only=True):
     """False if it was stopped before everything was checked."""
 
 
-def is_cleanup_due(home: Path, *, now: int) -> bool:
+def is_home_cleanup_due(home: Path, *, now: int) -> bool:
     """Return True if a day has passed since the last complete cleanup, because a scan can take long."""
     try:
         age = now / 1000 - (home / _CLEANUP_MARKER).stat().st_mtime
@@ -56,7 +56,7 @@ def is_cleanup_due(home: Path, *, now: int) -> bool:
     return not 0 <= age < _DAY
 
 
-def mark_cleanup_done(home: Path, *, now: int) -> None:
+def mark_home_cleanup_done(home: Path, *, now: int) -> None:
     """Record that a cleanup completed. If that fails, the next session cleans up again, which is harmless."""
     with suppress(OSError, StateFileError):
         make_private_directory(home / "shoal")
@@ -64,7 +64,7 @@ def mark_cleanup_done(home: Path, *, now: int) -> None:
         os.utime(home / _CLEANUP_MARKER, (now / 1000, now / 1000), follow_symlinks=False)
 
 
-def clean_home(
+def remove_old_home_files(
     home: Path, *, days: int, now: int, should_continue: Callable[[], bool] = lambda: True
 ) -> HomeCleanupResult:
     """Remove files that are unchanged for this many days; `now` is in Unix milliseconds.
@@ -84,13 +84,13 @@ def clean_home(
 
     files = _OldFileRemover(home, cutoff, should_continue)
     sessions = collect_removed(
-        lambda: OldSessionRemover(home, cutoff, should_continue, problems.append).remove_sessions(
-            _find_leading_sessions(home)
+        lambda: OldSessionRemover(home, cutoff, should_continue, problems.append).remove_old_sessions(
+            _find_team_names_and_lead_sessions(home)
         )
     )
     logs, snapshots = (
-        collect_removed(lambda: files.remove_debug_logs(_find_leading_sessions(home))),
-        collect_removed(files.remove_snapshots),
+        collect_removed(lambda: files.remove_debug_logs(_find_team_names_and_lead_sessions(home))),
+        collect_removed(files.remove_shell_snapshots),
     )
     return HomeCleanupResult(
         sessions=tuple(map(SessionId, sessions)),
@@ -101,18 +101,18 @@ def clean_home(
     )
 
 
-def _find_leading_sessions(home: Path) -> set[str]:
+def _find_team_names_and_lead_sessions(home: Path) -> set[str]:
     """Return the sessions that lead existing teams, and the team names, which boards may have too.
 
-    Raises `StoreError` if a roster cannot be read.
+    Raises `StateFileError` if a roster cannot be read.
     """
     found: set[str] = set()
-    teams = find_home_directory(home, "teams")
+    teams = open_existing_home_subdirectory(home, "teams")
     if teams is None:
         return found
     with teams:
         for name in teams.list_names():
-            content = _read_roster(teams, name)
+            content = _read_roster_bytes(teams, name)
             roster = None if content is None else parse_team_roster(content, TeamName(name))
             if isinstance(roster, InvalidFileContent):
                 message = f"No session is removed: the roster of team {name} cannot be read: {roster.reason}."
@@ -122,7 +122,7 @@ def _find_leading_sessions(home: Path) -> set[str]:
     return found
 
 
-def _read_roster(teams: DirectoryHandle, name: str) -> bytes | None:
+def _read_roster_bytes(teams: DirectoryHandle, name: str) -> bytes | None:
     team = teams.open_existing(name) if teams.is_directory(name) else None
     if team is None:
         return None
@@ -140,7 +140,7 @@ class _OldFileRemover:
 
     def remove_debug_logs(self, kept_sessions: set[str]) -> Iterator[str]:
         """Remove old debug logs, except those of kept or running sessions."""
-        directory = find_home_directory(self._home, "debug")
+        directory = open_existing_home_subdirectory(self._home, "debug")
         if directory is None:
             return
         with directory:
@@ -148,14 +148,14 @@ class _OldFileRemover:
                 session = name.removesuffix(".txt")
                 if session == name or not is_uuid(session) or session in kept_sessions:
                     continue
-                if not is_session_running(self._home, SessionId(session)) and self._remove_if_old(
+                if not is_session_running(self._home, SessionId(session)) and self._remove_file_if_old(
                     directory, name, _is_debug_log
                 ):
                     yield name
-                    _remove_latest_link(directory, name)
+                    _remove_latest_log_link(directory, name)
 
-    def remove_snapshots(self) -> Iterator[str]:
-        directory = find_home_directory(self._home, "shell-snapshots")
+    def remove_shell_snapshots(self) -> Iterator[str]:
+        directory = open_existing_home_subdirectory(self._home, "shell-snapshots")
         if directory is None:
             return
         with directory:
@@ -163,12 +163,18 @@ class _OldFileRemover:
                 found = _SNAPSHOT.fullmatch(name)
                 if found is None:
                     continue
-                if self._remove_if_old(directory, name, _is_partial_snapshot if found[1] else _is_snapshot):
+                if self._remove_file_if_old(
+                    directory,
+                    name,
+                    _accept_partial_shell_snapshot if found[1] else _is_complete_shell_snapshot,
+                ):
                     yield name
 
-    def _remove_if_old(self, directory: DirectoryHandle, name: str, is_ours: Callable[[int], bool]) -> bool:
+    def _remove_file_if_old(
+        self, directory: DirectoryHandle, name: str, is_ours: Callable[[int], bool]
+    ) -> bool:
         """Remove the file if it is old, ours and unlocked; return True if it was removed."""
-        status = directory.get_status(name)
+        status = directory.get_entry_stat(name)
         if status is None or status.st_mtime >= self._before or not self._should_continue():
             return False
         try:
@@ -185,17 +191,17 @@ def _is_debug_log(fd: int) -> bool:
     return _LOG_LINE.match(os.pread(fd, 64, 0)) is not None
 
 
-def _is_snapshot(fd: int) -> bool:
+def _is_complete_shell_snapshot(fd: int) -> bool:
     size = os.fstat(fd).st_size
     return os.pread(fd, len(_SNAPSHOT_END), max(0, size - len(_SNAPSHOT_END))) == _SNAPSHOT_END
 
 
-def _is_partial_snapshot(_: int) -> bool:
+def _accept_partial_shell_snapshot(_: int) -> bool:
     """Return True: only Shoal uses this file name."""
     return True
 
 
-def _remove_latest_link(directory: DirectoryHandle, name: str) -> None:
+def _remove_latest_log_link(directory: DirectoryHandle, name: str) -> None:
     """Remove the link to the newest log if it points to this one."""
     try:
         if os.readlink("latest", dir_fd=directory.fd) == name:

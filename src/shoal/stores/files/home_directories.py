@@ -8,13 +8,13 @@ from shoal.stores.files.directory_handle import DirectoryHandle
 from shoal.stores.files.home_paths import build_write_error
 
 
-def open_home_directory(home: Path, *parts: str) -> DirectoryHandle:
+def open_or_create_home_subdirectory(home: Path, *parts: str) -> DirectoryHandle:
     """Open the directory; create missing parts."""
     with DirectoryHandle.open_root(home) as root:
         return root.open_or_create(*parts)
 
 
-def find_home_directory(home: Path, *parts: str) -> DirectoryHandle | None:
+def open_existing_home_subdirectory(home: Path, *parts: str) -> DirectoryHandle | None:
     """Open the directory; return None if it is missing."""
     try:
         if not home.is_dir():

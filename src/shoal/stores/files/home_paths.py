@@ -14,7 +14,7 @@ _SAFE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]{0,159}")
 """A member id is two names of up to 64 characters with a sign between them."""
 
 
-def get_project_directory(home: Path, cwd: str) -> Path:
+def get_project_state_directory(home: Path, cwd: str) -> Path:
     name = slugify_project_path(cwd)
     if len(name) > 200:
         # A file name has at most 255 bytes.
@@ -23,29 +23,29 @@ def get_project_directory(home: Path, cwd: str) -> Path:
 
 
 def get_transcript_path(home: Path, cwd: str, session: SessionId) -> Path:
-    return get_project_directory(home, cwd) / f"{check_file_name(session, home)}.jsonl"
+    return get_project_state_directory(home, cwd) / f"{check_safe_file_name(session, home)}.jsonl"
 
 
-def get_subagents_directory(transcript: Path) -> Path:
+def get_subagent_transcripts_directory(transcript: Path) -> Path:
     """Return the directory of a session's sub-agent transcripts."""
     return transcript.with_suffix("") / "subagents"
 
 
-def get_subagent_path(directory: Path, agent: AgentId) -> Path:
-    """Return the transcript path; `directory` comes from `get_subagents_directory`."""
-    return directory / f"agent-{check_file_name(agent, directory)}.jsonl"
+def get_subagent_transcript_path(directory: Path, agent: AgentId) -> Path:
+    """Return the transcript path; `directory` comes from `get_subagent_transcripts_directory`."""
+    return directory / f"agent-{check_safe_file_name(agent, directory)}.jsonl"
 
 
 def get_run_directory(home: Path, session: SessionId) -> Path:
     """Return a run's directory: `journal.jsonl`, `control.sock`, `lock`, `questions/` and `results/`."""
-    return home / "shoal" / "runs" / check_file_name(session, home)
+    return home / "shoal" / "runs" / check_safe_file_name(session, home)
 
 
 def get_journal_path(home: Path, session: SessionId) -> Path:
     return get_run_directory(home, session) / "journal.jsonl"
 
 
-def check_file_name(name: str, home: Path) -> str:
+def check_safe_file_name(name: str, home: Path) -> str:
     """Return the name if it is a safe file name, else raise; identifiers come from the command line too."""
     if not _SAFE_NAME.fullmatch(name) or ".." in name:
         raise StateFileError(f"{name!r} cannot be used as the name of a session or an agent.", path=home)
@@ -88,9 +88,9 @@ def write_all_bytes(fd: int, content: bytes) -> None:
         written += os.write(fd, content[written:])
 
 
-def write_atomically(path: Path, content: bytes) -> None:
+def write_file_atomically(path: Path, content: bytes) -> None:
     """Create or replace the file atomically: a reader sees the old content or the new, never a part."""
-    temporary = _write_temporary(path, content)
+    temporary = _write_temporary_file(path, content)
     try:
         temporary.replace(path)
     except OSError as error:
@@ -98,12 +98,12 @@ def write_atomically(path: Path, content: bytes) -> None:
         raise build_write_error(path, error) from error
 
 
-def create_private_file(path: Path, content: bytes) -> None:
+def create_or_replace_private_file(path: Path, content: bytes) -> None:
     """Create a file that nobody reads before this returns, without a temporary file."""
     try:
         fd = open_private_file(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC)
     except FileExistsError:
-        write_atomically(path, content)
+        write_file_atomically(path, content)
         return
     except OSError as error:
         raise build_write_error(path, error) from error
@@ -125,9 +125,9 @@ def open_private_file(path: Path, flags: int) -> int:
         return os.open(path, flags, 0o600)
 
 
-def create_atomically(path: Path, content: bytes) -> bool:
+def create_file_atomically(path: Path, content: bytes) -> bool:
     """Create the file atomically; return False without a change if it exists."""
-    temporary = _write_temporary(path, content)
+    temporary = _write_temporary_file(path, content)
     try:
         path.hardlink_to(temporary)
     except FileExistsError:
@@ -139,7 +139,7 @@ def create_atomically(path: Path, content: bytes) -> bool:
     return True
 
 
-def _write_temporary(path: Path, content: bytes) -> Path:
+def _write_temporary_file(path: Path, content: bytes) -> Path:
     make_private_directory(path.parent)
     # A leading dot and no known suffix: directory listings do not take it for a data file.
     temporary = path.with_name(f".{path.name[:200]}.tmp.{os.urandom(4).hex()}")

@@ -17,7 +17,7 @@ from shoal.wire.mail_codec import (
     ParsedInbox,
     encode_inbox,
     encode_updated_inbox_entry,
-    has_writer_given_id,
+    has_mail_id_from_writer,
     parse_inbox,
     parse_inbox_entry,
 )
@@ -47,7 +47,7 @@ class InboxFile(Struct, frozen=True, kw_only=True):
         return [entry for entry in self.entries if not entry.mail.read]
 
     @property
-    def remaining_room(self) -> tuple[int, int]:
+    def remaining_unread_capacity(self) -> tuple[int, int]:
         """Number of unread messages and bytes that still fit."""
         sizes = [len(entry.raw) for entry in self.entries if not entry.mail.read]
         count, size = MAX_UNREAD - len(sizes), MAX_UNREAD_BYTES - sum(sizes)
@@ -78,14 +78,17 @@ def build_inbox_file(entries: tuple[InboxEntry, ...]) -> InboxFile:
     return InboxFile(content=encode_inbox([entry.raw for entry in entries]), entries=entries)
 
 
-def mark_entries_read(entries: Iterable[InboxEntry], ids: Collection[str]) -> tuple[InboxEntry, ...]:
+def mark_inbox_entries_read(entries: Iterable[InboxEntry], ids: Collection[str]) -> tuple[InboxEntry, ...]:
     """Return the entries with these ids marked as read."""
     return tuple(
-        [_mark_entry_read(each) if each.mail.id in ids and not each.mail.read else each for each in entries]
+        [
+            _mark_inbox_entry_read(each) if each.mail.id in ids and not each.mail.read else each
+            for each in entries
+        ]
     )
 
 
-def split_archived_entries(
+def split_inbox_entries_to_archive(
     entries: tuple[InboxEntry, ...],
 ) -> tuple[tuple[InboxEntry, ...], tuple[InboxEntry, ...]]:
     """Return the entries that stay and the read ones that leave; only the latest few read entries stay."""
@@ -101,12 +104,12 @@ def split_archived_entries(
     return kept, archived
 
 
-def has_derived_id(entry: InboxEntry) -> bool:
+def has_derived_mail_id(entry: InboxEntry) -> bool:
     """Return True if the entry was written by a program that gives no ids."""
-    return entry.mail.id.startswith("made-") and not has_writer_given_id(entry)
+    return entry.mail.id.startswith("made-") and not has_mail_id_from_writer(entry)
 
 
-def assign_entry_id(entry: InboxEntry, identity: str) -> InboxEntry:
+def assign_inbox_entry_id(entry: InboxEntry, identity: str) -> InboxEntry:
     """Return the entry with a permanent id.
 
     An id derived from content alone would repeat if the same program sent the same text again after this
@@ -118,7 +121,7 @@ def assign_entry_id(entry: InboxEntry, identity: str) -> InboxEntry:
     )
 
 
-def to_single_line(raw: bytes) -> bytes:
+def to_single_line_entry(raw: bytes) -> bytes:
     """Return the entry on one line, for a line-based file; other programs may use several lines."""
     # In JSON a newline can only occur between tokens.
     return raw.replace(b"\n", b" ") if b"\n" in raw else raw
@@ -144,14 +147,14 @@ def recover_inbox_entries(content: bytes) -> ParsedInbox:
     return ParsedInbox(entries=tuple(entries))
 
 
-def _mark_entry_read(entry: InboxEntry) -> InboxEntry:
+def _mark_inbox_entry_read(entry: InboxEntry) -> InboxEntry:
     mail = msgspec.structs.replace(entry.mail, read=True)
     return InboxEntry(
-        mail=mail, raw=_mark_bytes_read(entry.raw) or encode_updated_inbox_entry(entry, read=True)
+        mail=mail, raw=_mark_raw_entry_read(entry.raw) or encode_updated_inbox_entry(entry, read=True)
     )
 
 
-def _mark_bytes_read(raw: bytes) -> bytes | None:
+def _mark_raw_entry_read(raw: bytes) -> bytes | None:
     """Mark the entry as read without parsing if possible, as for most entries, which we wrote; else None."""
     # Without a second brace or a bracket nothing is nested, and a quote inside a string has a backslash:
     # these bytes can only be the field itself.

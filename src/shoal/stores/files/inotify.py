@@ -28,9 +28,9 @@ class DirectoryEvents:
         self.mask = mask
         self.callback: Callable[[], None] | None = None
 
-    def take_names(self) -> set[str] | None:
+    def take_changed_names(self) -> set[str] | None:
         """Return the names since the last call, almost free if there are none; None if some were lost."""
-        self._source.read_events(requester=self)
+        self._source.read_and_distribute_events(requester=self)
         names, lost = self._names, self._lost
         self._names, self._lost = set(), False
         return None if lost else names
@@ -38,15 +38,15 @@ class DirectoryEvents:
     def set_callback(self, callback: Callable[[], None] | None) -> None:
         """Set the function that the running loop calls if there are names to take; None removes it."""
         self.callback = callback
-        self._source.update_listening()
+        self._source.update_loop_reader()
         if callback is not None and (self._names or self._lost):
-            asyncio.get_running_loop().call_soon(self.run_callback)
+            asyncio.get_running_loop().call_soon(self.run_callback_if_pending)
 
-    def run_callback(self) -> None:
+    def run_callback_if_pending(self) -> None:
         if self.callback is not None and (self._names or self._lost):
             self.callback()
 
-    def add_name(self, name: str, *, lost: bool) -> None:
+    def add_changed_name(self, name: str, *, lost: bool) -> None:
         self._names.add(name)
         self._lost = self._lost or lost
 
@@ -88,11 +88,11 @@ class _InotifyReader:
         self.close_if_unused()
 
     def close_if_unused(self) -> None:
-        self.update_listening()
+        self.update_loop_reader()
         if not self._watches:
             self._inotify.close()
 
-    def update_listening(self) -> None:
+    def update_loop_reader(self) -> None:
         is_needed = any(
             notices.callback is not None for sharing in self._watches.values() for notices in sharing
         )
@@ -105,25 +105,25 @@ class _InotifyReader:
             self._loop.remove_reader(self._inotify.fileno())
             self._loop = None
 
-    def read_events(self, *, requester: DirectoryEvents | None = None) -> None:
+    def read_and_distribute_events(self, *, requester: DirectoryEvents | None = None) -> None:
         """Distribute the available events. Callbacks of all but the requester are scheduled separately."""
         if self.is_closed:
             return
         from inotify_simple import parse_events
 
         changed: set[DirectoryEvents] = set()
-        while data := self._read_data():
+        while data := self._read_event_bytes():
             for event in parse_events(data):
-                for notices in self._match_watches(event):
-                    notices.add_name(event.name, lost=bool(event.mask & self._lost))
+                for notices in self._find_watches_for_event(event):
+                    notices.add_changed_name(event.name, lost=bool(event.mask & self._lost))
                     changed.add(notices)
             if len(data) < _BUFFER_SIZE // 2:
                 break
         for notices in changed:
             if self._loop is not None and notices is not requester and notices.callback is not None:
-                self._loop.call_soon(notices.run_callback)
+                self._loop.call_soon(notices.run_callback_if_pending)
 
-    def _match_watches(self, event: Any) -> Iterator[DirectoryEvents]:
+    def _find_watches_for_event(self, event: Any) -> Iterator[DirectoryEvents]:
         if event.wd == -1:
             for watchers in self._watches.values():
                 yield from watchers
@@ -133,9 +133,9 @@ class _InotifyReader:
                 yield notices
 
     def _on_readable(self) -> None:
-        self.read_events()
+        self.read_and_distribute_events()
 
-    def _read_data(self) -> bytes:
+    def _read_event_bytes(self) -> bytes:
         with suppress(BlockingIOError):
             return os.read(self._inotify.fileno(), _BUFFER_SIZE)
         return b""
@@ -144,7 +144,7 @@ class _InotifyReader:
 _readers: WeakKeyDictionary[asyncio.AbstractEventLoop, _InotifyReader] = WeakKeyDictionary()
 
 
-def watch_directory(directory: Path | str, mask: Callable[[Any], Any]) -> DirectoryEvents | None:
+def watch_directory_with_inotify(directory: Path | str, mask: Callable[[Any], Any]) -> DirectoryEvents | None:
     """Watch a directory; `mask` selects flags of `inotify_simple`. Returns None without event support."""
     if sys.platform != "linux":
         return None

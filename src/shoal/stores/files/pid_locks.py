@@ -22,9 +22,9 @@ class _PidLock:
     """Lock held from its creation until `release`, with the pid of its holder in the file."""
 
     def __init__(self, path: Path, describe_conflict: Callable[[str], str]) -> None:
-        """Take the lock; raise `StoreError` with `describe_conflict` if another process holds it."""
+        """Take the lock; raise `StateFileError` with `describe_conflict` if another process holds it."""
         self.path = path
-        self._fd: int | None = _acquire_lock(path, describe_conflict)
+        self._fd: int | None = _acquire_pid_lock(path, describe_conflict)
         try:
             os.ftruncate(self._fd, 0)
             os.pwrite(self._fd, f"{os.getpid()}\n".encode(), 0)
@@ -100,7 +100,7 @@ def find_session_pid(home: Path, session: SessionId) -> int | None:
     return None
 
 
-def _acquire_lock(path: Path, describe_conflict: Callable[[str], str]) -> int:
+def _acquire_pid_lock(path: Path, describe_conflict: Callable[[str], str]) -> int:
     for _ in range(_MAX_REOPENS):
         fd = _open_lock_file(path)
         # More than once, because `is_session_running` holds the lock for an instant.

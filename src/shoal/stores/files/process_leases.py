@@ -35,7 +35,7 @@ class ProcessLease:
             # Gets its name only once it is locked: nobody sees it unlocked while its holder lives.
             directory.move_file(temporary, directory, self.id)
         except (OSError, StateFileError) as error:
-            self.detach()
+            self.detach_in_forked_child()
             with suppress(StateFileError):
                 directory.remove_file(temporary)
             if isinstance(error, StateFileError):
@@ -50,9 +50,9 @@ class ProcessLease:
     def release(self) -> None:
         if self.is_held:
             self._directory.remove_file(self.id)
-        self.detach()
+        self.detach_in_forked_child()
 
-    def detach(self) -> None:
+    def detach_in_forked_child(self) -> None:
         """Close the descriptor in a forked child: the lease belongs to the parent and ends only with it."""
         fd, self._fd = self._fd, -1
         if fd >= 0:
@@ -62,16 +62,16 @@ class ProcessLease:
 _held_leases: WeakSet[ProcessLease] = WeakSet()
 
 
-def _detach_in_child() -> None:
+def _detach_leases_in_forked_child() -> None:
     for lease in list(_held_leases):
-        lease.detach()
+        lease.detach_in_forked_child()
     _held_leases.clear()
 
 
-os.register_at_fork(after_in_child=_detach_in_child)
+os.register_at_fork(after_in_child=_detach_leases_in_forked_child)
 
 
-def is_lease_alive(directory: DirectoryHandle, lease: str) -> bool:
+def is_process_lease_alive(directory: DirectoryHandle, lease: str) -> bool:
     """Return True if the lease holder is alive; remove a dead lease."""
     if _LEASE_ID.fullmatch(lease) is None:
         return False
@@ -88,14 +88,14 @@ def is_lease_alive(directory: DirectoryHandle, lease: str) -> bool:
     return False
 
 
-def remove_dead_leases(directory: DirectoryHandle) -> None:
+def remove_dead_process_leases(directory: DirectoryHandle) -> None:
     """Remove leases of dead processes: a bounded random sample, so that live leases do not hide them."""
     names = directory.list_names()
     for name in random.sample(names, min(len(names), _MAX_CHECKED)):
         if not name.startswith("."):
-            is_lease_alive(directory, name)
+            is_process_lease_alive(directory, name)
         elif (
-            status := directory.get_status(name)
+            status := directory.get_entry_stat(name)
         ) is not None and time.time() - status.st_mtime > _CREATION_GRACE:
             with suppress(StateFileError):
                 directory.remove_file(name)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from shoal.core.errors import StateFileError
 from shoal.core.questions import AllowAnswer, Answer, DenyAnswer, PermissionQuestion, Question
-from shoal.stores.files.home_paths import create_atomically, to_safe_file_name, write_atomically
+from shoal.stores.files.home_paths import create_file_atomically, to_safe_file_name, write_file_atomically
 from shoal.wire.question_codec import (
     encode_answer,
     encode_question,
@@ -37,14 +37,14 @@ class QuestionFiles:
 
     def store_question(self, question: Question) -> None:
         # An earlier answer under this id belonged to another call.
-        for path in (self._answer_path(question.id), self._late_path(question.id)):
+        for path in (self._answer_path(question.id), self._late_permission_path(question.id)):
             try:
                 path.unlink(missing_ok=True)
             except OSError as error:
                 raise StateFileError(
                     f"A question cannot be kept in {self.directory}: {error.strerror}.", path=path
                 ) from error
-        write_atomically(self._question_path(question.id), encode_question(question))
+        write_file_atomically(self._question_path(question.id), encode_question(question))
 
     def answer(self, question_id: str, answer: Answer) -> bool:
         """Store the answer and return True; return False if another answer came first."""
@@ -55,19 +55,19 @@ class QuestionFiles:
                 + _QUESTION_TEXT[str(question.__struct_config__.tag)],
                 path=self._question_path(question_id),
             )
-        return create_atomically(self._answer_path(question_id), encode_answer(answer))
+        return create_file_atomically(self._answer_path(question_id), encode_answer(answer))
 
     def settle_answer(self, question: Question, answer: Answer) -> Answer:
         """Store the answer and return the final one: this one, unless another came first."""
-        if create_atomically(self._answer_path(question.id), encode_answer(answer)):
+        if create_file_atomically(self._answer_path(question.id), encode_answer(answer)):
             return answer
         return self.read_answer(question) or answer
 
-    def store_late_answer(self, question_id: str, answer: Answer) -> None:
-        """Allow a call that was interrupted with its process. Raises `StoreError`; the first answer wins."""
+    def store_late_permission(self, question_id: str, answer: Answer) -> None:
+        """Allow a call that was interrupted; the first answer wins. Raises `StateFileError`."""
         question = self._require_question(question_id)
         path = self._question_path(question_id)
-        if not isinstance(question, PermissionQuestion) or not self.is_orphaned(question):
+        if not isinstance(question, PermissionQuestion) or not self.is_question_orphaned(question):
             raise StateFileError(
                 f"The question {question_id!r} was answered, or withdrawn: this answer comes too late.",
                 path=path,
@@ -78,19 +78,19 @@ class QuestionFiles:
                 "not run, and there is nothing left to deny.",
                 path=path,
             )
-        if not create_atomically(self._late_path(question_id), encode_answer(answer)):
+        if not create_file_atomically(self._late_permission_path(question_id), encode_answer(answer)):
             raise StateFileError(f"Somebody allowed {question_id!r} before; that counts once.", path=path)
 
-    def is_orphaned(self, question: PermissionQuestion) -> bool:
+    def is_question_orphaned(self, question: PermissionQuestion) -> bool:
         """Return True if the process that asked died before anybody answered."""
         return is_run_ended_denial(self.read_answer(question))
 
-    def read_late_answer(self, question: PermissionQuestion) -> AllowAnswer | None:
+    def read_late_permission(self, question: PermissionQuestion) -> AllowAnswer | None:
         """Return the permission that came after the asking process died, or that it did not receive."""
         answer = self.read_answer(question)
         if is_run_ended_denial(answer):
             try:
-                answer = parse_answer(self._late_path(question.id).read_bytes())
+                answer = parse_answer(self._late_permission_path(question.id).read_bytes())
             except (OSError, ValueError):
                 return None
         return answer if isinstance(answer, AllowAnswer) else None
@@ -162,7 +162,7 @@ class QuestionFiles:
     def _answer_path(self, question_id: str) -> Path:
         return self.directory / f"{to_safe_file_name(question_id)}.answer.json"
 
-    def _late_path(self, question_id: str) -> Path:
+    def _late_permission_path(self, question_id: str) -> Path:
         return self.directory / f"{to_safe_file_name(question_id)}.late.json"
 
 

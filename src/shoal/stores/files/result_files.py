@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import count
 from pathlib import Path
 
-from shoal.stores.files.home_paths import create_atomically, to_safe_file_name
+from shoal.stores.files.home_paths import create_file_atomically, to_safe_file_name
 
 
 class FileResultStore:
@@ -19,6 +19,6 @@ class FileResultStore:
             file_name = safe_path.name if number == 1 else f"{safe_path.stem}-{number}{safe_path.suffix}"
             path = self.directory / file_name
             # Checked first: otherwise finding a taken name costs a whole write.
-            if not path.exists() and create_atomically(path, content):
+            if not path.exists() and create_file_atomically(path, content):
                 return path
         raise AssertionError("count() does not end")

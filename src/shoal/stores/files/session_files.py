@@ -11,8 +11,12 @@ from msgspec import Struct, structs
 from shoal.core.errors import SessionNotFound, StateFileError
 from shoal.core.ids import EntryId, SessionId
 from shoal.core.transcript_entries import TranscriptMessageEntry
-from shoal.stores.files.file_transcript import is_complete_line
-from shoal.stores.files.home_paths import get_project_directory, get_transcript_path, write_atomically
+from shoal.stores.files.file_transcript import is_complete_json_line
+from shoal.stores.files.home_paths import (
+    get_project_state_directory,
+    get_transcript_path,
+    write_file_atomically,
+)
 from shoal.stores.restored_conversation import RestoredConversation, restore_conversation
 from shoal.wire.json_codec import decode_json, encode_json
 from shoal.wire.transcript_codec import TranscriptLine, TranscriptTitle, parse_transcript_line
@@ -44,16 +48,16 @@ def read_session_transcript(
     path: Path, agent: str = "", *, inherited: Sequence[TranscriptLine] = ()
 ) -> LoadedTranscript:
     """Read the conversation of the lead or of a sub-agent; read-only, because the session may be running."""
-    lines, notes = _parse_lines(_read_content(path))
+    lines, notes = _parse_transcript_lines(_read_transcript_bytes(path))
     conversation = restore_conversation(lines, agent, inherited=inherited)
     cwd = next((line.cwd for line in reversed(lines) if line.cwd), "")
     fields = structs.asdict(conversation) | {"notes": (*notes, *conversation.notes)}
     return LoadedTranscript(session=SessionId(path.stem), path=path, cwd=cwd, **fields)
 
 
-def read_transcript_until(path: Path, entry: EntryId, agent: str = "") -> tuple[TranscriptLine, ...]:
+def read_transcript_up_to_entry(path: Path, entry: EntryId, agent: str = "") -> tuple[TranscriptLine, ...]:
     """Return the lines up to an entry, for a fork that starts after it; empty if the entry is missing."""
-    lines, _ = _parse_lines(_read_content(path))
+    lines, _ = _parse_transcript_lines(_read_transcript_bytes(path))
     agent_lines = [line for line in lines if line.agent == agent]
     for index, line in enumerate(agent_lines):
         if not isinstance(line.entry, TranscriptTitle) and line.entry.id == entry:
@@ -61,7 +65,7 @@ def read_transcript_until(path: Path, entry: EntryId, agent: str = "") -> tuple[
     return ()
 
 
-def _read_content(path: Path) -> bytes:
+def _read_transcript_bytes(path: Path) -> bytes:
     try:
         return path.read_bytes()
     except FileNotFoundError:
@@ -70,11 +74,11 @@ def _read_content(path: Path) -> bytes:
         raise StateFileError(f"The session in {path} cannot be read: {error.strerror}.", path=path) from error
 
 
-def _parse_lines(content: bytes) -> tuple[list[TranscriptLine], list[str]]:
+def _parse_transcript_lines(content: bytes) -> tuple[list[TranscriptLine], list[str]]:
     lines: list[TranscriptLine] = []
     notes: list[str] = []
     *complete_lines, last_line = content.split(b"\n")
-    if last_line and is_complete_line(last_line):
+    if last_line and is_complete_json_line(last_line):
         complete_lines.append(last_line)
     elif last_line:
         notes.append(f"The last line was torn ({len(last_line)} bytes) and is dropped.")
@@ -93,9 +97,9 @@ def _parse_lines(content: bytes) -> tuple[list[TranscriptLine], list[str]]:
 
 def find_latest_session(home: Path, cwd: str) -> SessionId | None:
     """Return the last written session of this directory that has a message."""
-    for file in _sort_newest_first(_list_transcripts(get_project_directory(home, cwd))):
+    for file in _sort_files_newest_first(_list_project_transcripts(get_project_state_directory(home, cwd))):
         if file.stat().st_size > _PREVIEW_SIZE or any(
-            isinstance(e, TranscriptMessageEntry) for e in _read_first_entries(Path(file.path))
+            isinstance(e, TranscriptMessageEntry) for e in _read_first_transcript_entries(Path(file.path))
         ):
             return SessionId(Path(file.name).stem)
     return None
@@ -126,17 +130,19 @@ def list_sessions(
 ) -> tuple[SessionListEntry, ...]:
     """List sessions of one or all directories, newest first; only the start of each file is read."""
     files = (
-        _list_all_transcripts(home) if cwd is None else _list_transcripts(get_project_directory(home, cwd))
+        _list_all_transcripts(home)
+        if cwd is None
+        else _list_project_transcripts(get_project_state_directory(home, cwd))
     )
     return tuple(
         SessionListEntry(
             session=SessionId(Path(file.name).stem),
             path=Path(file.path),
-            prompt=_read_first_prompt(Path(file.path)),
+            prompt=_read_first_prompt_or_title(Path(file.path)),
             at=file.stat().st_mtime_ns // 1_000_000,
             size=file.stat().st_size,
         )
-        for file in _sort_newest_first(files)[:limit]
+        for file in _sort_files_newest_first(files)[:limit]
     )
 
 
@@ -145,8 +151,9 @@ def fork_session(path: Path, session: SessionId, *, home: Path, cwd: str) -> Pat
     target = get_transcript_path(home, cwd, session)
     if target.exists():
         raise StateFileError(f"There is already a session {session}: {target}.", path=target)
-    write_atomically(
-        target, b"".join(_rewrite_session_id(session, line) for line in _read_content(path).split(b"\n"))
+    write_file_atomically(
+        target,
+        b"".join(_rewrite_session_id(session, line) for line in _read_transcript_bytes(path).split(b"\n")),
     )
     return target
 
@@ -168,10 +175,10 @@ def _list_all_transcripts(home: Path) -> Iterator[os.DirEntry[str]]:
     except OSError:
         return
     for project in projects:
-        yield from _list_transcripts(Path(project.path))
+        yield from _list_project_transcripts(Path(project.path))
 
 
-def _list_transcripts(project: Path) -> Iterator[os.DirEntry[str]]:
+def _list_project_transcripts(project: Path) -> Iterator[os.DirEntry[str]]:
     try:
         entries = list(os.scandir(project))
     except OSError:
@@ -182,12 +189,12 @@ def _list_transcripts(project: Path) -> Iterator[os.DirEntry[str]]:
             yield entry
 
 
-def _sort_newest_first(files: Iterator[os.DirEntry[str]]) -> list[os.DirEntry[str]]:
-    existing = [file for file in files if _is_present(file)]
+def _sort_files_newest_first(files: Iterator[os.DirEntry[str]]) -> list[os.DirEntry[str]]:
+    existing = [file for file in files if _is_file_still_present(file)]
     return sorted(existing, key=lambda file: (-file.stat().st_mtime_ns, file.name))
 
 
-def _is_present(file: os.DirEntry[str]) -> bool:
+def _is_file_still_present(file: os.DirEntry[str]) -> bool:
     """Return True if the listed file still exists; this also caches its status."""
     try:
         file.stat()
@@ -196,7 +203,7 @@ def _is_present(file: os.DirEntry[str]) -> bool:
     return True
 
 
-def _read_first_entries(path: Path) -> Iterator[object]:
+def _read_first_transcript_entries(path: Path) -> Iterator[object]:
     try:
         with path.open("rb") as file:
             head = file.read(_PREVIEW_SIZE)
@@ -209,9 +216,9 @@ def _read_first_entries(path: Path) -> Iterator[object]:
             continue
 
 
-def _read_first_prompt(path: Path) -> str:
+def _read_first_prompt_or_title(path: Path) -> str:
     title = ""
-    for entry in _read_first_entries(path):
+    for entry in _read_first_transcript_entries(path):
         if isinstance(entry, TranscriptTitle):
             title = title or entry.text
         elif (

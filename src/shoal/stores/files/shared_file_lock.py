@@ -15,7 +15,7 @@ from shoal.core.errors import LockUnavailable
 from shoal.stores.files.directory_handle import DirectoryHandle
 from shoal.stores.files.flock_queue import acquire_flock
 from shoal.stores.files.flocks import try_flock
-from shoal.stores.files.foreign_lock import ForeignLock
+from shoal.stores.files.foreign_lock import ForeignProgramLock
 
 LOCK_TIMEOUT = 15.0
 """Seconds until a lock counts as unavailable; longer than a foreign lock takes to become stale."""
@@ -82,7 +82,7 @@ class AsyncFlock:
             self._queued -= 1
         try:
             while not self._try_flock_file():
-                fd = await acquire_flock(self._open_file())
+                fd = await acquire_flock(self._open_lock_file())
                 if self._is_still_linked(fd):
                     self._fd = fd
                     return
@@ -92,14 +92,14 @@ class AsyncFlock:
             raise
 
     def _try_flock_file(self) -> bool:
-        fd = self._open_file()
+        fd = self._open_lock_file()
         if try_flock(fd) and self._is_still_linked(fd):
             self._fd = fd
             return True
         os.close(fd)
         return False
 
-    def _open_file(self) -> int:
+    def _open_lock_file(self) -> int:
         return self._directory.open_file(self._name, os.O_RDWR | os.O_CREAT)
 
     def _is_still_linked(self, fd: int) -> bool:
@@ -110,7 +110,7 @@ class AsyncFlock:
 class SharedFileLock:
     """`async with lock:` holds both locks; raises LockUnavailable if they are not available in time.
 
-    `own` and `lock_foreign` can be taken separately if the second may not be needed.
+    `own` and `build_foreign_lock_context` can be taken separately if the second may not be needed.
     """
 
     __slots__ = ("_foreign", "_held", "own")
@@ -127,15 +127,15 @@ class SharedFileLock:
         """`name` is the flock file in `locks`; `file` in `directory` is shared with other programs."""
         self.own = AsyncFlock(locks, name, timeout=timeout)
         self._foreign = (directory, file, locks)
-        self._held: ForeignLock | None = None
+        self._held: ForeignProgramLock | None = None
 
-    def lock_foreign(self) -> _ForeignLockContext:
+    def build_foreign_lock_context(self) -> _ForeignProgramLockContext:
         """Return the context manager of the foreign lock; enter it while `own` is held."""
-        return _ForeignLockContext(ForeignLock(*self._foreign), self.own)
+        return _ForeignProgramLockContext(ForeignProgramLock(*self._foreign), self.own)
 
-    async def __aenter__(self) -> ForeignLock:
+    async def __aenter__(self) -> ForeignProgramLock:
         await self.own.__aenter__()
-        foreign_lock = ForeignLock(*self._foreign)
+        foreign_lock = ForeignProgramLock(*self._foreign)
         try:
             await foreign_lock.acquire(self.own.deadline)
         except BaseException:
@@ -153,14 +153,14 @@ class SharedFileLock:
         await self.own.__aexit__(kind, error, trace)
 
 
-class _ForeignLockContext:
+class _ForeignProgramLockContext:
     __slots__ = ("_lock", "_own")
 
-    def __init__(self, lock: ForeignLock, own: AsyncFlock) -> None:
+    def __init__(self, lock: ForeignProgramLock, own: AsyncFlock) -> None:
         self._lock = lock
         self._own = own
 
-    async def __aenter__(self) -> ForeignLock:
+    async def __aenter__(self) -> ForeignProgramLock:
         await self._lock.acquire(self._own.deadline)
         return self._lock
 

@@ -9,8 +9,16 @@ from msgspec import Struct
 
 from shoal.core.errors import SessionNotFound, StateFileError
 from shoal.core.ids import LEAD_ID, AgentId, EntryId
-from shoal.stores.files.home_paths import create_private_file, get_subagent_path, write_atomically
-from shoal.stores.files.session_files import LoadedTranscript, read_session_transcript, read_transcript_until
+from shoal.stores.files.home_paths import (
+    create_or_replace_private_file,
+    get_subagent_transcript_path,
+    write_file_atomically,
+)
+from shoal.stores.files.session_files import (
+    LoadedTranscript,
+    read_session_transcript,
+    read_transcript_up_to_entry,
+)
 from shoal.wire.transcript_codec import TranscriptLine
 
 
@@ -53,28 +61,30 @@ def get_subagent_metadata_path(transcript: Path) -> Path:
 
 def store_subagent_metadata(transcript: Path, metadata: SubagentMetadata) -> None:
     """Store the metadata before the transcript starts: after a crash, partial data has no agent."""
-    create_private_file(get_subagent_metadata_path(transcript), msgspec.json.encode(metadata))
+    create_or_replace_private_file(get_subagent_metadata_path(transcript), msgspec.json.encode(metadata))
 
 
-def store_subagent_mode(transcript: Path, mode: str) -> None:
-    """Store a permanent permission mode, so that a resumed agent keeps it. Raises `StoreError`."""
+def store_subagent_permission_mode(transcript: Path, mode: str) -> None:
+    """Store a permanent permission mode, so that a resumed agent keeps it. Raises `StateFileError`."""
     path = get_subagent_metadata_path(transcript)
     try:
-        _read_metadata(path)
+        _read_subagent_metadata(path)
         # The raw file content: unknown fields of other programs stay.
         raw = msgspec.json.decode(path.read_bytes())
     except (OSError, ValueError) as error:
         raise StateFileError(f"{path} cannot be read: {error}.", path=path) from error
-    write_atomically(path, msgspec.json.encode({**raw, "mode": mode}))
+    write_file_atomically(path, msgspec.json.encode({**raw, "mode": mode}))
 
 
-def load_subagent(transcript: Path, agent: AgentId) -> tuple[SubagentMetadata, LoadedTranscript]:
+def load_subagent_with_conversation(
+    transcript: Path, agent: AgentId
+) -> tuple[SubagentMetadata, LoadedTranscript]:
     """Load metadata and conversation.
 
-    Raises `SessionNotFound` if the transcript is gone, `StoreError` if it cannot be read.
+    Raises `SessionNotFound` if the transcript is gone, `StateFileError` if it cannot be read.
     """
     try:
-        metadata = _read_metadata(get_subagent_metadata_path(transcript))
+        metadata = _read_subagent_metadata(get_subagent_metadata_path(transcript))
     except FileNotFoundError:
         metadata = None
     except ValueError as error:
@@ -87,7 +97,9 @@ def load_subagent(transcript: Path, agent: AgentId) -> tuple[SubagentMetadata, L
             f"{get_subagent_metadata_path(transcript)} cannot be read: {error.strerror}.", path=transcript
         ) from error
     inherited = (
-        _read_inherited_lines(transcript, metadata) if metadata is not None and metadata.fork_of else ()
+        _read_lines_inherited_by_fork(transcript, metadata)
+        if metadata is not None and metadata.fork_of
+        else ()
     )
     try:
         loaded = read_session_transcript(transcript, agent, inherited=inherited)
@@ -104,12 +116,12 @@ def load_unstarted_subagent_metadata(transcript: Path) -> SubagentMetadata | Non
     if transcript.exists():
         return None
     try:
-        return _read_metadata(get_subagent_metadata_path(transcript))
+        return _read_subagent_metadata(get_subagent_metadata_path(transcript))
     except (OSError, ValueError):
         return None
 
 
-def _read_metadata(path: Path) -> SubagentMetadata:
+def _read_subagent_metadata(path: Path) -> SubagentMetadata:
     """Read the metadata file; raise OSError or ValueError."""
     content = path.read_bytes()
     try:
@@ -118,15 +130,15 @@ def _read_metadata(path: Path) -> SubagentMetadata:
         raise ValueError("nested too deeply") from None
 
 
-def _read_inherited_lines(transcript: Path, metadata: SubagentMetadata) -> tuple[TranscriptLine, ...]:
+def _read_lines_inherited_by_fork(transcript: Path, metadata: SubagentMetadata) -> tuple[TranscriptLine, ...]:
     """Return the parent's lines up to the fork; without them the fork cannot continue."""
     directory, parent = transcript.parent, AgentId(metadata.parent)
     if parent == LEAD_ID:
         path, agent = directory.parent.with_suffix(".jsonl"), ""
     else:
-        path, agent = get_subagent_path(directory, parent), parent
+        path, agent = get_subagent_transcript_path(directory, parent), parent
     try:
-        lines = read_transcript_until(path, EntryId(metadata.fork_of), agent)
+        lines = read_transcript_up_to_entry(path, EntryId(metadata.fork_of), agent)
     except SessionNotFound:
         lines = ()
     if not lines:

@@ -9,17 +9,20 @@ from shoal.core.errors import StateFileError
 from shoal.core.mail_signatures import KEY_SIZE
 from shoal.core.names import TeamName
 from shoal.stores.files.directory_handle import DirectoryHandle
-from shoal.stores.files.home_directories import find_home_directory, open_home_directory
+from shoal.stores.files.home_directories import (
+    open_existing_home_subdirectory,
+    open_or_create_home_subdirectory,
+)
 
 _KEY_DIRECTORY = ("shoal", "keys")
 
 
-def load_team_key(home: Path, team: TeamName) -> bytes:
+def load_or_create_team_mail_key(home: Path, team: TeamName) -> bytes:
     """Return the key of the team; create it if missing. Of two created at once the first wins."""
-    with open_home_directory(home, *_KEY_DIRECTORY) as keys:
+    with open_or_create_home_subdirectory(home, *_KEY_DIRECTORY) as keys:
         key = keys.read_file(team)
         if key is None:
-            _create_key(keys, team)
+            _create_team_mail_key(keys, team)
             key = keys.read_file(team)
         _remove_temporary_keys(keys, team)
     if key is None or len(key) != KEY_SIZE:
@@ -32,9 +35,9 @@ def load_team_key(home: Path, team: TeamName) -> bytes:
     return key
 
 
-def remove_team_key(home: Path, team: TeamName) -> None:
+def remove_team_mail_key(home: Path, team: TeamName) -> None:
     """Remove the key, and temporary files of a process that died while it created the key."""
-    keys = find_home_directory(home, *_KEY_DIRECTORY)
+    keys = open_existing_home_subdirectory(home, *_KEY_DIRECTORY)
     if keys is None:
         return
     with keys:
@@ -45,16 +48,16 @@ def remove_team_key(home: Path, team: TeamName) -> None:
 def _remove_temporary_keys(keys: DirectoryHandle, team: TeamName) -> None:
     """Remove temporary keys; a process that is creating a key finds the existing one."""
     for name in keys.list_names():
-        if name.startswith(_build_temporary_prefix(team)):
+        if name.startswith(_build_temporary_key_prefix(team)):
             keys.remove_file(name)
 
 
-def _create_key(keys: DirectoryHandle, team: TeamName) -> None:
+def _create_team_mail_key(keys: DirectoryHandle, team: TeamName) -> None:
     """Create the key atomically and durably: a partial key after a power cut would reject all mail."""
-    temporary = f"{_build_temporary_prefix(team)}{os.urandom(4).hex()}"
+    temporary = f"{_build_temporary_key_prefix(team)}{os.urandom(4).hex()}"
     keys.write_file(temporary, os.urandom(KEY_SIZE), durable=True)
     try:
-        keys.link_file(temporary, team)
+        keys.add_hard_link(temporary, team)
     except StateFileError:
         # Removed by another process, which has created a key.
         if keys.read_file(team) is None:
@@ -63,5 +66,5 @@ def _create_key(keys: DirectoryHandle, team: TeamName) -> None:
         keys.remove_file(temporary)
 
 
-def _build_temporary_prefix(team: TeamName) -> str:
+def _build_temporary_key_prefix(team: TeamName) -> str:
     return f".{team}.tmp."

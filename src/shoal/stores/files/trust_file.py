@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from shoal.core.errors import StateFileError
-from shoal.stores.files.flocks import lock_for_update
-from shoal.stores.files.home_paths import write_atomically
+from shoal.stores.files.flocks import lock_file_for_update
+from shoal.stores.files.home_paths import write_file_atomically
 from shoal.wire.trust_codec import (
     TrustDecision,
     parse_trust_decision,
@@ -23,30 +23,32 @@ class ProjectTrustFile:
     def __init__(self, home: Path) -> None:
         self.path = home / "shoal" / "trust.json"
 
-    def get_decision(self, project: Path, file: str) -> TrustDecision | None:
-        """Return the decision on a file, or None; raise `StoreError` if the trust file is invalid."""
+    def get_trust_decision(self, project: Path, file: str) -> TrustDecision | None:
+        """Return the decision on a file, or None; raise `StateFileError` if the trust file is invalid."""
         try:
-            return parse_trust_decision(self._read_content(), _get_project_key(project), file)
+            return parse_trust_decision(self._read_content(), _get_project_trust_key(project), file)
         except ValueError as error:
-            raise self._build_error(error) from error
+            raise self._build_invalid_file_error(error) from error
 
-    def store_decisions(self, project: Path, decisions: Mapping[str, TrustDecision | None]) -> None:
-        """Store decisions on files of a project, None to remove one. Raises `StoreError`."""
-        with lock_for_update(self.path):
+    def store_trust_decisions(self, project: Path, decisions: Mapping[str, TrustDecision | None]) -> None:
+        """Store decisions on files of a project, None to remove one. Raises `StateFileError`."""
+        with lock_file_for_update(self.path):
             try:
-                content = update_trust_decisions(self._read_content(), _get_project_key(project), decisions)
+                content = update_trust_decisions(
+                    self._read_content(), _get_project_trust_key(project), decisions
+                )
             except ValueError as error:
-                raise self._build_error(error) from error
-            write_atomically(self.path, content)
+                raise self._build_invalid_file_error(error) from error
+            write_file_atomically(self.path, content)
 
-    def remove_project(self, project: Path) -> None:
-        """Remove every decision on a project. Raises `StoreError`."""
-        with lock_for_update(self.path):
+    def remove_project_decisions(self, project: Path) -> None:
+        """Remove every decision on a project. Raises `StateFileError`."""
+        with lock_file_for_update(self.path):
             try:
-                content = remove_project_trust(self._read_content(), _get_project_key(project))
+                content = remove_project_trust(self._read_content(), _get_project_trust_key(project))
             except ValueError as error:
-                raise self._build_error(error) from error
-            write_atomically(self.path, content)
+                raise self._build_invalid_file_error(error) from error
+            write_file_atomically(self.path, content)
 
     def _read_content(self) -> bytes:
         try:
@@ -56,12 +58,12 @@ class ProjectTrustFile:
         except OSError as error:
             raise StateFileError(f"{self.path} cannot be read: {error.strerror}.", path=self.path) from error
 
-    def _build_error(self, error: ValueError) -> StateFileError:
+    def _build_invalid_file_error(self, error: ValueError) -> StateFileError:
         message = f"{self.path} cannot be understood ({error}). Repair it, or remove it to trust anew."
         return StateFileError(message, path=self.path)
 
 
-def _get_project_key(project: Path) -> str:
+def _get_project_trust_key(project: Path) -> str:
     """Return the real path; a path that is not valid text is stored as hex bytes."""
     real = os.path.realpath(project)
     try:

@@ -48,28 +48,30 @@ class UsageSummary(Struct, frozen=True, kw_only=True):
 
     @property
     def by_agent(self) -> dict[AgentId, CostTotals]:
-        return _sum_by_key((agent, spent) for (agent, _), spent in self.spent.items())
+        return _sum_costs_by_key((agent, spent) for (agent, _), spent in self.spent.items())
 
     @property
-    def by_kind(self) -> dict[str, CostTotals]:
-        return _sum_by_key((self.get_agent(agent).kind, spent) for (agent, _), spent in self.spent.items())
+    def by_agent_kind(self) -> dict[str, CostTotals]:
+        return _sum_costs_by_key(
+            (self.get_agent(agent).kind, spent) for (agent, _), spent in self.spent.items()
+        )
 
     @property
     def by_model(self) -> dict[str, CostTotals]:
-        return _sum_by_key((model, spent) for (_, model), spent in self.spent.items())
+        return _sum_costs_by_key((model, spent) for (_, model), spent in self.spent.items())
 
     def get_agent(self, agent: AgentId) -> SpendingAgent:
         return self.agents.get(agent) or SpendingAgent(kind=LEAD_KIND if agent == LEAD_ID else "")
 
 
-def _sum_by_key(parts: Iterable[tuple[_Key, CostTotals]]) -> dict[_Key, CostTotals]:
+def _sum_costs_by_key(parts: Iterable[tuple[_Key, CostTotals]]) -> dict[_Key, CostTotals]:
     sums: dict[_Key, CostTotals] = {}
     for key, spent in parts:
         sums[key] = sums.get(key, CostTotals()) + spent
     return sums
 
 
-def summarize_usage(journal: Path) -> UsageSummary:
+def summarize_journal_usage(journal: Path) -> UsageSummary:
     spent: dict[tuple[AgentId, str], CostTotals] = {}
     in_flight: dict[RequestId, UnsettledModelRequest] = {}
     unsettled: list[UnsettledModelRequest] = []
@@ -81,7 +83,7 @@ def summarize_usage(journal: Path) -> UsageSummary:
             case ModelRequestSent() as sent:
                 if sent.request in in_flight:
                     unsettled.append(in_flight[sent.request])
-                in_flight[sent.request] = _build_unsettled_request(sent, record)
+                in_flight[sent.request] = _build_unanswered_model_request(sent, record)
             case ModelRequestSettled() as settled:
                 in_flight.pop(settled.request, None)
                 key = (settled.agent, settled.model)
@@ -89,13 +91,13 @@ def summarize_usage(journal: Path) -> UsageSummary:
             case ModelRequestFailed() as failure:
                 sent_request = in_flight.pop(failure.request, None)
                 if failure.billed:
-                    unsettled.append(_build_failed_request(failure, sent_request, record))
+                    unsettled.append(_build_failed_model_request(failure, sent_request, record))
             case _:
                 pass
     return UsageSummary(spent=spent, unsettled=(*unsettled, *in_flight.values()), agents=workers)
 
 
-def _build_unsettled_request(event: ModelRequestSent, record: JournalRecord) -> UnsettledModelRequest:
+def _build_unanswered_model_request(event: ModelRequestSent, record: JournalRecord) -> UnsettledModelRequest:
     return UnsettledModelRequest(
         request=event.request,
         agent=event.agent,
@@ -114,7 +116,7 @@ def _to_cost_totals(event: ModelRequestSettled) -> CostTotals:
     )
 
 
-def _build_failed_request(
+def _build_failed_model_request(
     event: ModelRequestFailed, sent: UnsettledModelRequest | None, record: JournalRecord
 ) -> UnsettledModelRequest:
     return UnsettledModelRequest(

@@ -13,21 +13,21 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from shoal.core.ids import LEAD_ID
-from shoal.core.text_format import format_quantity, strip_terminal_codes
+from shoal.core.text_format import format_count_with_noun, strip_terminal_codes
 from shoal.surfaces.cli import exit_codes
 from shoal.surfaces.cli.cli_output import (
     TableCell,
     debug_option,
     json_option,
-    print_facts,
     print_json,
+    print_name_value_lines,
     print_table,
 )
 from shoal.surfaces.cli.flags import settings_option
 from shoal.surfaces.terminal.text_styles import DIM, apply_style, get_agent_style, has_colours
 
 if TYPE_CHECKING:
-    from shoal.app.reports.agent_report import AgentProperty, AgentReport
+    from shoal.app.reports.agent_report import AgentDefinitionInspector, EffectiveAgentProperty
     from shoal.core.agent_definitions import AgentDefinition, DefinitionProblem, DefinitionSource
 
 _DEFAULT_DESCRIPTION = "Say in a sentence what it does and when to use it."
@@ -46,17 +46,17 @@ def command() -> None:
 @settings_option
 @json_option
 @debug_option
-def list_agents(*, agents: str | None, settings: str | None, as_json: bool) -> int:
+def list_agent_definitions(*, agents: str | None, settings: str | None, as_json: bool) -> int:
     """List the agents that can be used here."""
     view = _load_agent_report(agents, settings)
     definitions = view.definitions.all()
     if as_json:
-        print_json([_definition_to_dict(view, definition) for definition in definitions])
+        print_json([_agent_definition_to_dict(view, definition) for definition in definitions])
         return exit_codes.OK
     rows = [
         (
             TableCell(definition.name, get_agent_style(definition.color)),
-            TableCell(view.resolve_model(definition).value),
+            TableCell(view.resolve_agent_model_property(definition).value),
             TableCell(str(len(view.resolve_tools(definition).names))),
             TableCell(definition.source.kind, DIM),
             TableCell(definition.description),
@@ -75,32 +75,34 @@ def list_agents(*, agents: str | None, settings: str | None, as_json: bool) -> i
 @settings_option
 @json_option
 @debug_option
-def show_agent(
+def show_agent_definition(
     *, name: str, permissions: bool, agents: str | None, settings: str | None, as_json: bool
 ) -> int:
     """Show what an agent comes down to here, and where each part comes from. `lead` is the one you talk to;
     of that one there are only --permissions to show."""
-    from shoal.surfaces.cli.permission_commands import print_permissions, show_permissions
+    from shoal.surfaces.cli.permission_commands import print_permission_report, show_lead_permissions
 
     if name == LEAD_ID:
-        show_permissions(settings, as_json=as_json)
+        show_lead_permissions(settings, as_json=as_json)
         return exit_codes.OK
     view = _load_agent_report(agents, settings)
-    definition = _find_definition(view, name)
+    definition = _find_agent_definition(view, name)
     if permissions:
-        print_permissions(view.build_permission_report(definition), as_json=as_json)
+        print_permission_report(view.build_permission_report(definition), as_json=as_json)
         return exit_codes.OK
     properties = tuple(view.iter_properties(definition))
     if as_json:
         fields = {fact.key: {"value": fact.value, "origin": fact.origin} for fact in properties}
-        print_json({**_definition_to_dict(view, definition), "fields": fields, "prompt": definition.prompt})
+        print_json(
+            {**_agent_definition_to_dict(view, definition), "fields": fields, "prompt": definition.prompt}
+        )
         return exit_codes.OK
     click.echo(
         apply_style(definition.name, get_agent_style(definition.color), colours=has_colours(sys.stdout))
         + "\n"
     )
     rows = _format_agent_fact_rows(properties, definition.source)
-    print_facts(
+    print_name_value_lines(
         [("description", definition.description), ("source", _format_agent_source(definition)), *rows]
     )
     click.echo(f"\n{strip_terminal_codes(definition.prompt)}")
@@ -112,7 +114,7 @@ def show_agent(
 @agents_option
 @json_option
 @debug_option
-def validate_agents(*, paths: Sequence[Path], agents: str | None, as_json: bool) -> int:
+def validate_agent_definitions(*, paths: Sequence[Path], agents: str | None, as_json: bool) -> int:
     """Check agents: files and directories, or all that are found from here. Exit code 1 where one cannot be
     used."""
     from shoal.app.definitions.agent_catalog import load_agents_from_paths
@@ -134,7 +136,7 @@ def validate_agents(*, paths: Sequence[Path], agents: str | None, as_json: bool)
         for line in (*map(str, problems), *(f"{text} (warning)" for text in warnings), *shadowed):
             click.echo(strip_terminal_codes(line))
         counts = (("agent", usable), ("problem", problems), ("warning", warnings))
-        click.echo(", ".join(format_quantity(len(things), word) for word, things in counts) + ".")
+        click.echo(", ".join(format_count_with_noun(len(things), word) for word, things in counts) + ".")
     return exit_codes.ERROR if problems else exit_codes.OK
 
 
@@ -174,14 +176,14 @@ def create_agent_file(*, name: str, user: bool, description: str) -> int:
     return exit_codes.OK
 
 
-def _load_agent_report(agents: str | None, settings: str | None) -> AgentReport:
-    from shoal.app.reports.agent_report import AgentReport, list_session_tools
+def _load_agent_report(agents: str | None, settings: str | None) -> AgentDefinitionInspector:
+    from shoal.app.reports.agent_report import AgentDefinitionInspector, list_session_tools
 
     offered_tools = asyncio.run(list_session_tools(Path.cwd(), settings))
-    return AgentReport(Path.cwd(), offered=offered_tools, settings=settings, agents=agents)
+    return AgentDefinitionInspector(Path.cwd(), offered=offered_tools, settings=settings, agents=agents)
 
 
-def _find_definition(view: AgentReport, name: str) -> AgentDefinition:
+def _find_agent_definition(view: AgentDefinitionInspector, name: str) -> AgentDefinition:
     from shoal.core.errors import UnknownAgentType
 
     try:
@@ -197,29 +199,29 @@ def _check_paths_exist(paths: Sequence[Path]) -> Sequence[Path]:
     return paths
 
 
-def _definition_to_dict(view: AgentReport, definition: AgentDefinition) -> dict[str, Any]:
+def _agent_definition_to_dict(view: AgentDefinitionInspector, definition: AgentDefinition) -> dict[str, Any]:
     return {
         "name": definition.name,
         "description": definition.description,
-        "model": view.resolve_model(definition).value,
+        "model": view.resolve_agent_model_property(definition).value,
         "tools": view.resolve_tools(definition).names,
         "color": definition.color,
-        "source": {"kind": definition.source.kind, "path": _format_source_path(definition.source)},
+        "source": {"kind": definition.source.kind, "path": _format_definition_source_path(definition.source)},
     }
 
 
 def _format_agent_fact_rows(
-    properties: Sequence[AgentProperty], source: DefinitionSource
+    properties: Sequence[EffectiveAgentProperty], source: DefinitionSource
 ) -> Iterator[tuple[str, str]]:
     """Format facts as rows; the agent's own file is named once above, so its origins show only the line."""
     for item in properties:
         yield (
             item.key,
-            f"{_format_property_value(item.value)}  ({item.origin.replace(f'{source}:', 'line ')})",
+            f"{_format_agent_property_value(item.value)}  ({item.origin.replace(f'{source}:', 'line ')})",
         )
 
 
-def _format_property_value(value: Any) -> str:
+def _format_agent_property_value(value: Any) -> str:
     if isinstance(value, str):
         return value
     if isinstance(value, tuple) and all(isinstance(item, str) for item in value):
@@ -232,13 +234,13 @@ def _format_agent_source(definition: AgentDefinition) -> str:
     return source.kind if source.path is None else f"{source.kind}, {source}"
 
 
-def _format_source_path(source: DefinitionSource) -> str | None:
+def _format_definition_source_path(source: DefinitionSource) -> str | None:
     return None if source.path is None else str(source.path)
 
 
 def _agent_problem_to_dict(problem: DefinitionProblem) -> dict[str, Any]:
     return {
-        "path": _format_source_path(problem.source),
+        "path": _format_definition_source_path(problem.source),
         "line": problem.line,
         "field": problem.field,
         "what": problem.what,
@@ -246,8 +248,8 @@ def _agent_problem_to_dict(problem: DefinitionProblem) -> dict[str, Any]:
     }
 
 
-def _print_agent_problems(view: AgentReport) -> None:
+def _print_agent_problems(view: AgentDefinitionInspector) -> None:
     from shoal.surfaces.terminal.user_messages import print_user_message
 
-    for problem in view.definitions.describe_problems():
+    for problem in view.definitions.describe_agent_file_problems():
         print_user_message(problem)

@@ -23,13 +23,15 @@ def command(ctx: click.Context, *, as_json: bool) -> int:
 
     Without a sub-command the open questions are listed.
     """
-    return ctx.invoke(list_questions, as_json=as_json) if ctx.invoked_subcommand is None else exit_codes.OK
+    return (
+        ctx.invoke(list_open_questions, as_json=as_json) if ctx.invoked_subcommand is None else exit_codes.OK
+    )
 
 
 @command.command("ls")
 @click.option("--all", "everything", is_flag=True, help="Also those of runs that have ended.")
 @click.option("--json", "as_json", is_flag=True, help="As a JSON array.")
-def list_questions(*, everything: bool = False, as_json: bool = False) -> int:
+def list_open_questions(*, everything: bool = False, as_json: bool = False) -> int:
     """List the open questions, the oldest first."""
     rows = [row for row in _load_open_questions() if row.live or everything]
     if as_json:
@@ -103,10 +105,10 @@ def answer_question(
     if not any(row.question.id.startswith(question) for row in rows):
         late = find_interrupted_question(find_process_shoal_home(), question, SystemClock())
     row = late or find_pending_question(rows, question, find_process_shoal_home())
-    given_answer = _build_answer(row.question, answer, reason, remember, choices)
+    given_answer = _build_question_answer(row.question, answer, reason, remember, choices)
     _reject_unused_answer_options(given_answer, reason, remember, choices)
     if changed is not None:
-        given_answer = _replace_tool_input(given_answer, changed)
+        given_answer = _replace_answer_tool_input(given_answer, changed)
     if late is not None:
         submit_late_answer(late, given_answer)
         click.echo(
@@ -131,7 +133,7 @@ def _load_open_questions() -> tuple[PendingQuestion, ...]:
     return list_pending_questions(find_process_shoal_home(), SystemClock())
 
 
-def _build_answer(
+def _build_question_answer(
     question: Question,
     answer: str | None,
     reason: str | None,
@@ -184,7 +186,7 @@ def _reject_unused_answer_options(
         raise click.UsageError(f"--for {remember} goes with a yes to a tool call.")
 
 
-def _replace_tool_input(answer: Answer, input_json: str) -> Answer:
+def _replace_answer_tool_input(answer: Answer, input_json: str) -> Answer:
     from msgspec.structs import replace
 
     from shoal.core.questions import AllowAnswer

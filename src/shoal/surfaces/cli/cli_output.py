@@ -60,7 +60,7 @@ def print_table(heads: Sequence[str], rows: Sequence[Sequence[TableCell]]) -> No
         sys.stdout.write("  ".join(parts).rstrip() + "\n")
 
 
-def print_facts(facts: Sequence[tuple[str, str]]) -> None:
+def print_name_value_lines(facts: Sequence[tuple[str, str]]) -> None:
     """Print a name and a value on each line; empty values are left out, and long text keeps its lines."""
     colours = has_colours(sys.stdout)
     size = max((len(name) for name, value in facts if value), default=0)

@@ -26,12 +26,12 @@ def show_settings(*, origin: bool, settings: str | None, as_json: bool) -> int:
     """Print every setting with its value. Managed settings beat --settings, which beat the local ones of the
     project, its own, and yours; permission rules of all of them are joined."""
     from shoal.app.settings.settings import load_settings
-    from shoal.app.settings.settings_listing import list_setting_rows, list_trust_rows
+    from shoal.app.settings.settings_listing import list_escalation_trust_rows, list_setting_rows
     from shoal.surfaces.terminal.user_messages import print_user_message
 
     loaded_settings = load_settings(cwd=Path.cwd().resolve(), given=settings)
     rows = tuple(list_setting_rows(loaded_settings))
-    untrusted = tuple(list_trust_rows(loaded_settings.untrusted_escalations))
+    untrusted = tuple(list_escalation_trust_rows(loaded_settings.untrusted_escalations))
     if as_json:
         values_by_key = {row.key: {"value": row.value, "origin": row.origin} for row in rows}
         print_json({"settings": values_by_key, "left_out": untrusted, "warnings": loaded_settings.warnings})

@@ -30,21 +30,26 @@ def command(*, session: str | None, as_json: bool) -> int:
     """
     from shoal.app.settings.settings import find_process_shoal_home
     from shoal.stores.files.home_paths import get_journal_path
-    from shoal.stores.files.usage_summary import summarize_usage
+    from shoal.stores.files.usage_summary import summarize_journal_usage
 
     home = find_process_shoal_home()
-    session_id = _find_session(home, session)
+    session_id = _find_session_or_latest(home, session)
     journal = get_journal_path(home, session_id)
-    ledger, by_task = summarize_usage(journal), _sum_cost_by_task(journal)
+    ledger, by_task = summarize_journal_usage(journal), _sum_cost_by_task(journal)
     if as_json:
         print_json({**_costs_to_dict(session_id, ledger), "by_task": by_task})
         return exit_codes.OK
     click.echo(f"session {session_id}")
     for (agent, model), totals in ledger.spent.items():
         click.echo(
-            f"  {_format_spending_agent(agent, ledger)}  {to_one_line(model)}  {_format_cost_totals(totals)}"
+            f"  {_format_agent_cost_label(agent, ledger)}  {to_one_line(model)}  "
+            f"{_format_cost_totals(totals)}"
         )
-    for group_name, group_totals in (("type", ledger.by_kind), ("task", by_task), ("model", ledger.by_model)):
+    for group_name, group_totals in (
+        ("type", ledger.by_agent_kind),
+        ("task", by_task),
+        ("model", ledger.by_model),
+    ):
         for name, totals in group_totals.items() if len(group_totals) > 1 else ():
             label = to_one_line(name) or _MISSING_LABELS[group_name]
             click.echo(f"  {group_name} {label}  {_format_cost_totals(totals)}")
@@ -82,7 +87,7 @@ def _sum_cost_by_task(journal: Path) -> dict[str, CostTotals]:
     return totals_by_task
 
 
-def _find_session(home: Path, start: str | None) -> SessionId:
+def _find_session_or_latest(home: Path, start: str | None) -> SessionId:
     from shoal.core.errors import SessionNotFound
     from shoal.core.ids import SessionId
     from shoal.stores.files.session_files import find_latest_session, find_session_transcript
@@ -95,7 +100,7 @@ def _find_session(home: Path, start: str | None) -> SessionId:
     return latest
 
 
-def _format_spending_agent(agent: AgentId, ledger: UsageSummary) -> str:
+def _format_agent_cost_label(agent: AgentId, ledger: UsageSummary) -> str:
     agent_record = ledger.get_agent(agent)
     if agent not in ledger.agents:
         return agent
@@ -104,7 +109,7 @@ def _format_spending_agent(agent: AgentId, ledger: UsageSummary) -> str:
 
 
 def _format_cost_totals(totals: CostTotals) -> str:
-    from shoal.core.text_format import format_dollars, format_quantity, format_token_count
+    from shoal.core.text_format import format_count_with_noun, format_dollars, format_token_count
 
     usage = totals.usage
     cache_note = (
@@ -121,7 +126,7 @@ def _format_cost_totals(totals: CostTotals) -> str:
         f"{format_token_count(usage.prompt_tokens)} tokens in{cache_note}, "
         f"{format_token_count(usage.output_tokens)} out"
     )
-    return f"{format_quantity(totals.requests, 'request')}, {tokens}, {price}"
+    return f"{format_count_with_noun(totals.requests, 'request')}, {tokens}, {price}"
 
 
 def _costs_to_dict(session: SessionId, ledger: UsageSummary) -> dict[str, object]:
@@ -133,7 +138,7 @@ def _costs_to_dict(session: SessionId, ledger: UsageSummary) -> dict[str, object
             for (agent, model), spent in ledger.spent.items()
         ],
         "by_agent": ledger.by_agent,
-        "by_type": ledger.by_kind,
+        "by_type": ledger.by_agent_kind,
         "by_model": ledger.by_model,
         "unsettled": ledger.unsettled,
     }

@@ -73,9 +73,9 @@ def _list_symptoms(*, as_json: bool) -> int:
 def _diagnose_symptom(symptom: str, session: str | None, about: str, *, as_json: bool) -> int:
     from difflib import get_close_matches
 
-    from shoal.app.doctor.doctor_case import DoctorCase
+    from shoal.app.doctor.doctor_case import DoctorContext
     from shoal.app.doctor.symptoms import SYMPTOMS, examine_symptom
-    from shoal.app.run_access.run_handle import find_latest_run
+    from shoal.app.run_access.run_handle import find_named_or_latest_run
     from shoal.app.settings.settings import resolve_shoal_home
 
     if symptom not in SYMPTOMS:
@@ -86,8 +86,8 @@ def _diagnose_symptom(symptom: str, session: str | None, about: str, *, as_json:
         )
     cwd = Path.cwd()
     home = resolve_shoal_home(os.environ, cwd)
-    run = find_latest_run(home, cwd, session)
-    case = DoctorCase(cwd=cwd, home=home, environ=os.environ, symptom=symptom, run=run, about=about)
+    run = find_named_or_latest_run(home, cwd, session)
+    case = DoctorContext(cwd=cwd, home=home, environ=os.environ, symptom=symptom, run=run, about=about)
     diagnostics = examine_symptom(case)
     has_findings = any(fact.state in ("bad", "warn") for fact in diagnostics)
     if as_json:

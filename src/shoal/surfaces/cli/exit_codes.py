@@ -35,7 +35,7 @@ HELP_ROWS = (
 )
 
 
-def exit_code_for_stop_reason(reason: TurnEndReason) -> int:
+def get_turn_end_exit_code(reason: TurnEndReason) -> int:
     return _CODES_BY_REASON.get(reason, ERROR)
 
 

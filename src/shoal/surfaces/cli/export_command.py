@@ -59,24 +59,24 @@ def render_run_export(run: RunHandle, *, html: bool) -> bytes:
 
 
 def save_export(path: Path, content: bytes) -> None:
-    from shoal.stores.files.home_paths import write_atomically
+    from shoal.stores.files.home_paths import write_file_atomically
 
     if not path.absolute().parent.is_dir():
         raise click.ClickException(f"{path} cannot be written: there is no directory {path.parent}.")
     try:
-        write_atomically(path.absolute(), content)
+        write_file_atomically(path.absolute(), content)
     except OSError as error:
         raise click.ClickException(f"{path} cannot be written: {error.strerror}.") from error
 
 
 def _find_run(session: str | None) -> RunHandle:
-    from shoal.app.run_access.run_handle import find_latest_run
+    from shoal.app.run_access.run_handle import find_named_or_latest_run
     from shoal.app.settings.settings import resolve_shoal_home
     from shoal.core.errors import SessionNotFound
 
     cwd = Path.cwd()
     home = resolve_shoal_home(os.environ, cwd)
-    run = find_latest_run(home, cwd, session)
+    run = find_named_or_latest_run(home, cwd, session)
     if run is None:
         raise SessionNotFound(f"There is no run in {cwd}. Name one: shoal export ID --html", path=home)
     return run

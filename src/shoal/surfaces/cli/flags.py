@@ -243,11 +243,13 @@ FLAG_SECTIONS: tuple[tuple[str, tuple[Option, ...]], ...] = (
 def parse_permission_rules(values: Sequence[str], flag: str) -> tuple[str, ...]:
     """Parse the rules of a flag here, so that an error can name the flag."""
     from shoal.core.errors import SettingsError
-    from shoal.policy.permission_rules import parse_permission_rule, split_rule_list
+    from shoal.policy.permission_rules import parse_permission_rule, split_permission_rule_list
 
     try:
         return tuple(
-            str(parse_permission_rule(rule, flag)) for value in values for rule in split_rule_list(value)
+            str(parse_permission_rule(rule, flag))
+            for value in values
+            for rule in split_permission_rule_list(value)
         )
     except SettingsError as error:
         raise click.BadParameter(str(error), param_hint=flag) from error
@@ -296,7 +298,7 @@ def check_mcp_config_flag(values: Sequence[str]) -> tuple[str, ...]:
     return tuple(values)
 
 
-def check_channels_flag(values: Sequence[str]) -> tuple[str, ...]:
+def check_mcp_channels_flag(values: Sequence[str]) -> tuple[str, ...]:
     """Check the values of `--channels` here, so that an error can name the flag."""
     if values:
         from shoal.app.mcp.mcp_channels import parse_mcp_channel_names
@@ -333,7 +335,7 @@ def options_from_flags(flag_values: Mapping[str, Any], *, attended: bool) -> Opt
         coordinator=flag_values["coordinator"] or None,
         mcp_config=check_mcp_config_flag(flag_values["mcp_config"]),
         strict_mcp_config=flag_values["strict_mcp_config"],
-        channels=check_channels_flag(flag_values["channels"]),
+        channels=check_mcp_channels_flag(flag_values["channels"]),
         assistant=flag_values["assistant"] or None,
         plugin_dirs=flag_values["plugin_dirs"],
         settings=flag_values["settings"],
@@ -341,7 +343,7 @@ def options_from_flags(flag_values: Mapping[str, Any], *, attended: bool) -> Opt
         attended=attended,
         persist=not flag_values["forget"],
         debug=flag_values["debug"],
-        **program_flags.build_program_options(flag_values),
+        **program_flags.build_option_fields_from_flags(flag_values),
     )
 
 
@@ -364,10 +366,10 @@ def check_flag_conflicts(flag_values: Mapping[str, Any], *, headless: bool) -> N
         )
     if flag_values["forget"] and is_resuming:
         raise click.UsageError("--no-session-persistence keeps nothing, so it cannot go on with a session.")
-    _check_output_formats(flag_values)
+    _check_output_format_conflicts(flag_values)
 
 
-def _check_output_formats(flag_values: Mapping[str, Any]) -> None:
+def _check_output_format_conflicts(flag_values: Mapping[str, Any]) -> None:
     if flag_values["assistant"] and flag_values["output_format"] == "json":
         raise click.UsageError(
             "--assistant stays open, and json is one result at the end: use text or stream-json."

@@ -13,7 +13,7 @@ from shoal.surfaces.cli.cli_output import debug_option, json_option, print_json
 from shoal.surfaces.cli.team_store_access import (
     PERSON,
     choose_team,
-    get_person_name,
+    get_person_agent_name,
     run_with_team_store,
     team_option,
 )
@@ -73,9 +73,9 @@ def send_mail(
     *, agent: str, text: str, summary: str | None, sender: str, team: str | None, as_json: bool
 ) -> int:
     """Send TEXT to AGENT. With `-` as TEXT it is read from standard input."""
-    from shoal.surfaces.cli.headless.stdin import read_text_to_send
+    from shoal.surfaces.cli.headless.stdin import read_text_argument_or_stdin
 
-    body = read_text_to_send(text)
+    body = read_text_argument_or_stdin(text)
 
     async def post_mail(store: TeamStore) -> MailPostReceipt:
         from shoal.core.clock import SystemClock, format_iso_time
@@ -87,7 +87,7 @@ def send_mail(
         name = parse_team_name(await choose_team(store, team))
         mail = MailMessage(
             id=IdGenerator().new_uuid(),
-            sender=get_person_name() if sender == PERSON else parse_agent_name(sender),
+            sender=get_person_agent_name() if sender == PERSON else parse_agent_name(sender),
             text=body,
             timestamp=format_iso_time(SystemClock().now()),
             summary=summary,

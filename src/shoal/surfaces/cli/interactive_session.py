@@ -14,7 +14,7 @@ from shoal.core.text_format import to_one_line
 from shoal.surfaces.cli.plain.input_prompt import InputPrompt, LiveInputPrompt, PlainInputPrompt
 from shoal.surfaces.cli.plain.plain_terminal import PlainTerminal
 from shoal.surfaces.terminal.screen import LiveScreen, TerminalScreen, open_terminal_screen
-from shoal.surfaces.terminal.slash_commands import list_command_completions
+from shoal.surfaces.terminal.slash_commands import list_slash_command_names
 from shoal.surfaces.terminal.text_styles import BOLD, DIM, YELLOW, truncate_text
 from shoal.surfaces.terminal.user_messages import describe_cut_off_agents
 
@@ -36,7 +36,7 @@ def run_interactive_session(
 ) -> int:
     """Run until the user ends it and return the exit code; without a terminal, announce and run headless."""
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
-        return _run_without_terminal(options, prompt)
+        return _run_headless_without_terminal(options, prompt)
     from shoal.app.settings.settings import resolve_shoal_home
     from shoal.surfaces.cli.setup_command import offer_model_setup
     from shoal.surfaces.cli.trust_command import ask_for_trust
@@ -55,7 +55,7 @@ def run_interactive_session(
     return asyncio.run(run_full_screen_sessions(options, prompt, home, prepare))
 
 
-def _run_without_terminal(options: Options, prompt: str | None) -> int:
+def _run_headless_without_terminal(options: Options, prompt: str | None) -> int:
     import click
 
     from shoal.surfaces.cli.headless.headless_run import HeadlessJob, run_headless
@@ -88,7 +88,7 @@ async def run_plain_terminal(
     """The running session."""
     if isinstance(screen, LiveScreen):
         input_prompt = LiveInputPrompt(
-            screen, home / "shoal" / "history", lambda: list_command_completions(now)
+            screen, home / "shoal" / "history", lambda: list_slash_command_names(now)
         )
     else:
         input_prompt = PlainInputPrompt(screen)

@@ -45,8 +45,8 @@ class SectionedHelpCommand(click.Command):
 
 
 def main() -> NoReturn:
-    _open_standard_streams()
-    code = run(sys.argv[1:])
+    _reopen_closed_standard_streams()
+    code = run_command_line(sys.argv[1:])
     try:
         sys.stdout.flush()
     except OSError as error:
@@ -54,7 +54,7 @@ def main() -> NoReturn:
     sys.exit(code)
 
 
-def _open_standard_streams() -> None:
+def _reopen_closed_standard_streams() -> None:
     """Open /dev/null for each standard stream that our parent closed.
 
     Otherwise the next opened file takes its number, and our output is written into it.
@@ -69,7 +69,7 @@ def _open_standard_streams() -> None:
     sys.stderr = sys.stderr or open(2, "w", encoding="utf-8", closefd=False)  # noqa: SIM115
 
 
-def run(arguments: Sequence[str]) -> int:
+def run_command_line(arguments: Sequence[str]) -> int:
     """Run a command line and return the exit code. Every error is reported as a sentence."""
     debug = "--debug" in arguments
     try:
@@ -78,11 +78,11 @@ def run(arguments: Sequence[str]) -> int:
     except click.UsageError as error:
         return _report_usage_error(error)
     except click.ClickException as error:
-        return _report_error(error.format_message(), exit_codes.ERROR)
+        return _print_error_and_return_code(error.format_message(), exit_codes.ERROR)
     except (click.Abort, KeyboardInterrupt):
         if sys.stderr.isatty():
             print(file=sys.stderr)  # the terminal has shown ^C at the cursor
-        return _report_error("Interrupted.", exit_codes.INTERRUPTED)
+        return _print_error_and_return_code("Interrupted.", exit_codes.INTERRUPTED)
     except BrokenPipeError:
         return _handle_broken_pipe()
     except Exception as error:
@@ -91,7 +91,7 @@ def run(arguments: Sequence[str]) -> int:
             raise
         from shoal.surfaces.terminal.user_messages import explain_error
 
-        return _report_error(explain_error(error), exit_codes.ERROR)
+        return _print_error_and_return_code(explain_error(error), exit_codes.ERROR)
     return code if isinstance(code, int) else exit_codes.OK
 
 
@@ -110,7 +110,7 @@ def _attach_examples(command: click.Command, command_path: str, examples: Sequen
 
 def _resolve_command(arguments: list[str]) -> tuple[click.Command, str, list[str]]:
     if arguments[:1] == ["help"]:
-        arguments = [*_check_command_exists(arguments[1:]), "--help"]
+        arguments = [*_check_help_command_exists(arguments[1:]), "--help"]
     if arguments and (subcommand := COMMANDS.get(arguments[0])):
         command: click.Command = import_module(subcommand.module).command
         _attach_examples(command, f"shoal {arguments[0]}", subcommand.examples)
@@ -126,7 +126,7 @@ def _resolve_command(arguments: list[str]) -> tuple[click.Command, str, list[str
     return root_command, "shoal", arguments
 
 
-def _check_command_exists(arguments: list[str]) -> list[str]:
+def _check_help_command_exists(arguments: list[str]) -> list[str]:
     """Check the arguments of `shoal help`, such as `team start`; a flag belongs to a run."""
     if arguments and not arguments[0].startswith("-") and arguments[0] not in COMMANDS:
         match = _suggest_command(arguments[0])
@@ -150,7 +150,7 @@ def _run_root_command(**flag_values: Any) -> int:
     )
     check_flag_conflicts(flag_values, headless=headless)
     if headless:
-        return _run_headless(flag_values, prompt)
+        return _run_headless_from_flags(flag_values, prompt)
     _reject_command_as_prompt(prompt)
     if flag_values["resume"] == PICK_SESSION:
         from shoal.surfaces.cli.session_command import pick_session
@@ -163,15 +163,15 @@ def _run_root_command(**flag_values: Any) -> int:
     )
 
 
-def _run_headless(flag_values: dict[str, Any], prompt: str | None) -> int:
+def _run_headless_from_flags(flag_values: dict[str, Any], prompt: str | None) -> int:
     from shoal.surfaces.cli.headless.headless_run import HeadlessJob, run_headless
     from shoal.surfaces.cli.headless.output_formats import HeadlessOutputOptions
-    from shoal.surfaces.cli.program_flags import split_relayed_servers
+    from shoal.surfaces.cli.program_flags import split_relayed_mcp_servers
 
     is_streaming = flag_values["input_format"] == "stream-json"
     if is_streaming and prompt is not None:
         raise click.UsageError("With --input-format stream-json prompts come from stdin: leave PROMPT out.")
-    relayed_servers, flag_values["mcp_config"] = split_relayed_servers(flag_values["mcp_config"])
+    relayed_servers, flag_values["mcp_config"] = split_relayed_mcp_servers(flag_values["mcp_config"])
     if relayed_servers and not is_streaming:
         raise click.UsageError("MCP servers of the type sdk need --input-format stream-json.")
     output_options = HeadlessOutputOptions(
@@ -186,7 +186,7 @@ def _run_headless(flag_values: dict[str, Any], prompt: str | None) -> int:
             options=options_from_flags(
                 flag_values, attended=flag_values["permission_prompt_tool"] is not None
             ),
-            prompt=None if is_streaming else _add_piped_input(prompt),
+            prompt=None if is_streaming else _require_prompt_or_piped_input(prompt),
             relayed_servers=relayed_servers,
             output=output_options,
             quiet=flag_values["quiet"],
@@ -196,7 +196,7 @@ def _run_headless(flag_values: dict[str, Any], prompt: str | None) -> int:
 
 
 def _parse_prompt(arguments: Sequence[str]) -> str | None:
-    from shoal.surfaces.cli.headless.stdin import decode_cli_argument
+    from shoal.surfaces.cli.headless.stdin import decode_prompt_argument
 
     if len(arguments) > 1:
         extra_words = " ".join(arguments[1:])
@@ -209,10 +209,10 @@ def _parse_prompt(arguments: Sequence[str]) -> str | None:
             f"The prompt is one argument, so put it in quotes; left over: {extra_words!r}. "
             'Lists also go in one argument: --allowedTools "Read,Edit".'
         )
-    return decode_cli_argument(arguments[0]) if arguments else None
+    return decode_prompt_argument(arguments[0]) if arguments else None
 
 
-def _add_piped_input(prompt: str | None) -> str:
+def _require_prompt_or_piped_input(prompt: str | None) -> str:
     from shoal.surfaces.cli.headless.stdin import append_piped_input
 
     full_prompt = append_piped_input(prompt)
@@ -277,12 +277,12 @@ def _report_usage_error(error: click.UsageError) -> int:
         and error.param.name == "session"
     ):
         text += " `shoal ps` lists the runs that are live, `shoal sessions` all of this directory."
-    _report_error(text, exit_codes.USAGE)
+    _print_error_and_return_code(text, exit_codes.USAGE)
     print(f"See `{command_path} --help`.", file=sys.stderr)
     return exit_codes.USAGE
 
 
-def _report_error(text: str, code: int) -> int:
+def _print_error_and_return_code(text: str, code: int) -> int:
     from shoal.surfaces.terminal.user_messages import print_user_message
 
     print_user_message(text)
@@ -290,15 +290,17 @@ def _report_error(text: str, code: int) -> int:
 
 
 def _handle_broken_pipe() -> int:
-    _detach_stdout()
+    _redirect_stdout_to_dev_null()
     return exit_codes.BROKEN_PIPE
 
 
 def _handle_output_error(error: OSError) -> int:
-    _detach_stdout()
-    return _report_error(f"Standard output cannot be written: {error.strerror}.", exit_codes.ERROR)
+    _redirect_stdout_to_dev_null()
+    return _print_error_and_return_code(
+        f"Standard output cannot be written: {error.strerror}.", exit_codes.ERROR
+    )
 
 
-def _detach_stdout() -> None:
+def _redirect_stdout_to_dev_null() -> None:
     # Otherwise the interpreter flushes again at its end, and complains.
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)

@@ -16,8 +16,8 @@ from shoal.surfaces.cli.cli_output import (
     TableCell,
     debug_option,
     json_option,
-    print_facts,
     print_json,
+    print_name_value_lines,
     print_table,
 )
 from shoal.surfaces.cli.mcp_serve_command import serve_mcp
@@ -55,15 +55,15 @@ command.add_command(serve_mcp)
 @debug_option
 def list_mcp_servers(*, mcp_config: Sequence[str], as_json: bool) -> int:
     """List the servers that are configured here. None is started: see `shoal mcp test`."""
-    view = _open_server_admin(mcp_config)
+    view = _open_mcp_server_admin(mcp_config)
     if as_json:
-        print_json([_server_to_dict(view, server, why) for server, why in view.list_servers()])
+        print_json([_mcp_server_to_dict(view, server, why) for server, why in view.list_servers()])
         return exit_codes.OK
     rows = [
         (
             TableCell(server.name),
-            TableCell(server.kind),
-            TableCell(_format_server_target(view, server)),
+            TableCell(server.transport_type),
+            TableCell(_format_mcp_server_target(view, server)),
             TableCell(why or "on", YELLOW if why else ""),
             TableCell(server.origin, DIM),
         )
@@ -73,7 +73,7 @@ def list_mcp_servers(*, mcp_config: Sequence[str], as_json: bool) -> int:
         print_table(("NAME", "KIND", "TARGET", "STATE", "ORIGIN"), rows)
     else:
         click.echo(NO_SERVERS)
-    _print_server_problems(view)
+    _print_mcp_config_problems(view)
     return exit_codes.OK
 
 
@@ -84,12 +84,12 @@ def list_mcp_servers(*, mcp_config: Sequence[str], as_json: bool) -> int:
 @debug_option
 def show_mcp_server(*, name: str, mcp_config: Sequence[str], as_json: bool) -> int:
     """Show how a server is configured."""
-    view = _open_server_admin(mcp_config)
-    row = _server_to_dict(view, *view.find_server(name))
+    view = _open_mcp_server_admin(mcp_config)
+    row = _mcp_server_to_dict(view, *view.find_server(name))
     if as_json:
         print_json(row)
     else:
-        print_facts([(key, _format_config_value(value)) for key, value in row.items()])
+        print_name_value_lines([(key, _format_mcp_config_value(value)) for key, value in row.items()])
     return exit_codes.OK
 
 
@@ -100,18 +100,18 @@ def show_mcp_server(*, name: str, mcp_config: Sequence[str], as_json: bool) -> i
 @debug_option
 def test_mcp_servers(*, names: Sequence[str], mcp_config: Sequence[str], as_json: bool) -> int:
     """Start servers, list what they have, and end them: all, or those that are named."""
-    view = _open_server_admin(mcp_config)
+    view = _open_mcp_server_admin(mcp_config)
     statuses = asyncio.run(view.probe_servers(names))
     if as_json:
         print_json(statuses)
     else:
         for server_status in statuses:
-            _print_server_status(server_status)
+            _print_mcp_server_status(server_status)
         if not statuses:
             click.echo(
                 "None is started here: `shoal mcp ls` says why." if view.list_servers() else NO_SERVERS
             )
-        _print_server_problems(view)
+        _print_mcp_config_problems(view)
     all_connected = all(status.status == "connected" for status in statuses)
     return exit_codes.OK if all_connected else exit_codes.ERROR
 
@@ -154,7 +154,7 @@ def add_mcp_server(
             "url": target,
             "headers": _parse_key_value_pairs(header, ":", "--header"),
         }
-    path, was_replaced = _open_server_admin(()).add_server(name, server_config, project=project)
+    path, was_replaced = _open_mcp_server_admin(()).add_server(name, server_config, project=project)
     click.echo(
         f"{'Replaced' if was_replaced else 'Added'} the MCP server {strip_terminal_codes(name)} in {path}."
     )
@@ -169,7 +169,7 @@ def add_mcp_server(
 @debug_option
 def remove_mcp_server(*, name: str, project: bool) -> int:
     """Remove a server from your settings, or from the project."""
-    path = _open_server_admin(()).remove_server(name, project=project)
+    path = _open_mcp_server_admin(()).remove_server(name, project=project)
     if path is None:
         settings_name = "the project's .mcp.json" if project else "your settings"
         raise click.ClickException(
@@ -198,7 +198,7 @@ def log_in_to_mcp_server(*, name: str, mcp_config: Sequence[str]) -> int:
         async with asyncio.timeout(LOGIN_TIMEOUT):
             return await view.log_in_to_server(name, open_login_page)
 
-    view = _open_server_admin(mcp_config)
+    view = _open_mcp_server_admin(mcp_config)
     try:
         tools = asyncio.run(log_in())
     except TimeoutError:
@@ -211,24 +211,26 @@ def log_in_to_mcp_server(*, name: str, mcp_config: Sequence[str]) -> int:
     return exit_codes.OK
 
 
-def _open_server_admin(mcp_config: Sequence[str]) -> McpServerAdmin:
+def _open_mcp_server_admin(mcp_config: Sequence[str]) -> McpServerAdmin:
     from shoal.app.reports.mcp_report import McpServerAdmin
 
     return McpServerAdmin(Path.cwd().resolve(), given=mcp_config)
 
 
-def _server_to_dict(view: McpServerAdmin, server: McpServerConfig, disabled_reason: str) -> dict[str, Any]:
+def _mcp_server_to_dict(
+    view: McpServerAdmin, server: McpServerConfig, disabled_reason: str
+) -> dict[str, Any]:
     return {
         "name": server.name,
-        "kind": server.kind,
+        "kind": server.transport_type,
         "enabled": not disabled_reason,
         "why_not": disabled_reason,
         "origin": server.origin,
-        **view.describe_server(server),
+        **view.describe_server_without_secrets(server),
     }
 
 
-def _format_config_value(value: Any) -> str:
+def _format_mcp_config_value(value: Any) -> str:
     match value:
         case bool():
             return "yes" if value else "no"
@@ -240,12 +242,12 @@ def _format_config_value(value: Any) -> str:
             return str(value or "")
 
 
-def _format_server_target(view: McpServerAdmin, server: McpServerConfig) -> str:
-    config = view.describe_server(server)
+def _format_mcp_server_target(view: McpServerAdmin, server: McpServerConfig) -> str:
+    config = view.describe_server_without_secrets(server)
     return config["url"] if "url" in config else " ".join((config["command"], *config["args"]))
 
 
-def _print_server_status(server: McpServerStatus) -> None:
+def _print_mcp_server_status(server: McpServerStatus) -> None:
     colours = has_colours(sys.stdout)
     state = apply_style(server.status, STATUS_STYLES[server.status], colours=colours)
     detail = strip_terminal_codes(server.detail)
@@ -256,7 +258,7 @@ def _print_server_status(server: McpServerStatus) -> None:
         click.echo(f"  /{strip_terminal_codes(name)}")
 
 
-def _print_server_problems(view: McpServerAdmin) -> None:
+def _print_mcp_config_problems(view: McpServerAdmin) -> None:
     from shoal.surfaces.terminal.user_messages import print_user_message
 
     for problem in view.configured.problems:

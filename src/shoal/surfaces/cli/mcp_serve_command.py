@@ -20,7 +20,7 @@ from shoal.surfaces.cli.flags import (
 )
 
 if TYPE_CHECKING:
-    from shoal.app.run_access.background_runs import RunFlags
+    from shoal.app.run_access.background_runs import BackgroundRunFlags
 
 INSTALL_COMMAND = "pip install 'shoal[mcp]'"
 
@@ -50,10 +50,10 @@ def serve_mcp(*, team: str | None, name: str | None, **given: Any) -> int:
     return exit_codes.OK
 
 
-def _build_run_flags(flag_values: dict[str, Any]) -> RunFlags:
-    from shoal.app.run_access.background_runs import RunFlags
+def _build_run_flags(flag_values: dict[str, Any]) -> BackgroundRunFlags:
+    from shoal.app.run_access.background_runs import BackgroundRunFlags
 
-    return RunFlags(
+    return BackgroundRunFlags(
         model=flag_values["model"],
         mode=flag_values["mode"],
         allowed=parse_permission_rules(flag_values["allowed"], "--allowedTools"),
@@ -66,8 +66,8 @@ def _build_run_flags(flag_values: dict[str, Any]) -> RunFlags:
     )
 
 
-async def _run_mcp_server(team: str | None, name: str | None, flags: RunFlags) -> None:
-    from shoal.app.run_access.background_runs import BackgroundRuns
+async def _run_mcp_server(team: str | None, name: str | None, flags: BackgroundRunFlags) -> None:
+    from shoal.app.run_access.background_runs import BackgroundRunManager
     from shoal.app.settings.settings import load_settings
     from shoal.app.teams.external_member import ExternalMember
     from shoal.app.teams.team_store import TeamStore
@@ -85,7 +85,7 @@ async def _run_mcp_server(team: str | None, name: str | None, flags: RunFlags) -
         if team is not None and name is not None:
             await external_member.join_team(team, name)
         runs_directory = settings.home / "shoal" / "mcp" / "runs"
-        runs = BackgroundRuns(settings.home, runs_directory, cwd=cwd, flags=flags, ids=ids, clock=clock)
+        runs = BackgroundRunManager(settings.home, runs_directory, cwd=cwd, flags=flags, ids=ids, clock=clock)
         model = flags.model or settings.model
         tools = McpTeamTools(team_store, external_member, runs, model=model, kind=SpawnPolicy().default_kind)
         await create_mcp_server(tools).run_stdio_async()

@@ -64,10 +64,10 @@ async def _serve_member(launch_args: MemberLaunchArgs) -> int:
 
 def _create_event_printer(screen: TerminalScreen) -> Callable[[Event], None]:
     from shoal.app.run_view.agent_status import AgentStatusTable
-    from shoal.surfaces.cli.plain.turn_printer import TurnPrinter
+    from shoal.surfaces.cli.plain.turn_printer import RunEventPrinter
 
     statuses, clock = AgentStatusTable(), SystemClock()
-    printer = TurnPrinter(screen, is_observer=True, statuses=statuses)
+    printer = RunEventPrinter(screen, is_observer=True, statuses=statuses)
 
     def print_event(event: Event) -> None:
         statuses.apply_event(event, clock.now() / 1000)

@@ -18,7 +18,7 @@ from shoal.surfaces.terminal.text_styles import BOLD, DIM, GREEN, apply_style, h
 
 if TYPE_CHECKING:
     from shoal.app.models.model_probe import ModelProbeResult
-    from shoal.app.reports.model_report import ModelReport, ModelRow, ProviderRow
+    from shoal.app.reports.model_report import ModelProviderRow, ModelReport, ModelRow
 
 
 @click.group("models")
@@ -42,7 +42,7 @@ def list_models(*, everything: bool, settings: str | None, as_json: bool) -> int
     if as_json:
         print_json(view)
         return exit_codes.OK
-    for line in format_models(view, everything=everything, colours=has_colours(sys.stdout)):
+    for line in format_model_report(view, everything=everything, colours=has_colours(sys.stdout)):
         click.echo(line)
     return exit_codes.OK
 
@@ -95,7 +95,7 @@ def format_probe_result(probe: ModelProbeResult, *, colours: bool) -> Iterator[s
     yield f"  {format_token_count(probe.usage.total_tokens)} tokens for {price}"
 
 
-def format_models(view: ModelReport, *, everything: bool, colours: bool) -> Iterator[str]:
+def format_model_report(view: ModelReport, *, everything: bool, colours: bool) -> Iterator[str]:
     yield apply_style("providers", BOLD, colours=colours)
     for provider in view.providers:
         name = apply_style(f"{provider.name:<10}", GREEN if provider.configured else DIM, colours=colours)
@@ -116,7 +116,7 @@ def format_models(view: ModelReport, *, everything: bool, colours: bool) -> Iter
         yield f"default: {strip_terminal_codes(view.default)} ({strip_terminal_codes(view.default_origin)})"
 
 
-def _format_provider(provider: ProviderRow) -> str:
+def _format_provider(provider: ModelProviderRow) -> str:
     address = strip_terminal_codes(provider.address)
     if not provider.configured:
         unavailable_reason = (

@@ -15,7 +15,11 @@ from shoal.core.text_format import strip_terminal_codes
 from shoal.surfaces.cli import exit_codes
 from shoal.surfaces.cli.cli_output import print_json
 from shoal.surfaces.cli.flags import settings_option
-from shoal.surfaces.terminal.listings import BEHAVIOR_STYLES, format_rule_lines, format_untrusted_rule_lines
+from shoal.surfaces.terminal.listings import (
+    BEHAVIOR_STYLES,
+    format_permission_report_lines,
+    format_untrusted_rule_lines,
+)
 from shoal.surfaces.terminal.text_styles import DIM, apply_style, has_colours, truncate_text
 
 if TYPE_CHECKING:
@@ -54,7 +58,7 @@ def explain_permission(*, mode: Any, settings: str | None, as_json: bool, tool: 
     from shoal.core.messages import ToolUseBlock
     from shoal.policy.permission_explanation import explain_permission_decision
 
-    call = ToolUseBlock(id="explain", name=tool, input=_parse_input_object(input_json))
+    call = ToolUseBlock(id="explain", name=tool, input=_parse_tool_input_argument(input_json))
     cwd = Path.cwd()
     loaded_settings = permission_report.load_project_settings(cwd, given=settings)
     explanation = explain_permission_decision(
@@ -80,15 +84,15 @@ def explain_permission(*, mode: Any, settings: str | None, as_json: bool, tool: 
 @click.option("--json", "as_json", is_flag=True, help="As one JSON object.")
 def list_permission_rules(*, settings: str | None, as_json: bool) -> int:
     """List the rules in force, the strongest first, with the file and line of each."""
-    show_permissions(settings, as_json=as_json)
+    show_lead_permissions(settings, as_json=as_json)
     return exit_codes.OK
 
 
-def show_permissions(settings: str | None, *, as_json: bool) -> None:
+def show_lead_permissions(settings: str | None, *, as_json: bool) -> None:
     from shoal.app.reports import permission_report
 
     cwd = Path.cwd()
-    print_permissions(
+    print_permission_report(
         permission_report.build_lead_permission_report(
             permission_report.load_project_settings(cwd, given=settings), cwd
         ),
@@ -96,11 +100,11 @@ def show_permissions(settings: str | None, *, as_json: bool) -> None:
     )
 
 
-def print_permissions(view: PermissionReport, *, as_json: bool) -> None:
+def print_permission_report(view: PermissionReport, *, as_json: bool) -> None:
     if as_json:
         print_json(view)
         return
-    for line in format_rule_lines(view, colours=has_colours(sys.stdout)):
+    for line in format_permission_report_lines(view, colours=has_colours(sys.stdout)):
         click.echo(line)
 
 
@@ -121,7 +125,7 @@ def _warn_unknown_tool(tool: str, cwd: Path, settings: str | None) -> None:
         )
 
 
-def _parse_input_object(text: str) -> dict[str, Any]:
+def _parse_tool_input_argument(text: str) -> dict[str, Any]:
     from shoal.wire.json_codec import decode_json
 
     if text == "-":

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from shoal.core.text_format import format_quantity, strip_terminal_codes
+from shoal.core.text_format import format_count_with_noun, strip_terminal_codes
 from shoal.surfaces.cli import exit_codes
 from shoal.surfaces.cli.cli_output import TableCell, debug_option, json_option, print_json, print_table
 from shoal.surfaces.cli.flags import plugin_dirs_option
@@ -91,7 +91,7 @@ def validate_plugins(*, paths: Sequence[Path], as_json: bool) -> int:
         ):
             click.echo(strip_terminal_codes(line))
         counts = ((len(checked_plugins.plugins), "plug-in"), (len(checked_plugins.problems), "problem"))
-        click.echo(", ".join(format_quantity(number, word) for number, word in counts) + ".")
+        click.echo(", ".join(format_count_with_noun(number, word) for number, word in counts) + ".")
     return exit_codes.ERROR if checked_plugins.problems else exit_codes.OK
 
 
@@ -103,5 +103,5 @@ def _format_plugin_contents(row: PluginRow) -> str:
         (row.hooks, "hook"),
         (row.mcp_servers, "server"),
     )
-    counts = (format_quantity(len(things), word) for things, word in parts if things)
+    counts = (format_count_with_noun(len(things), word) for things, word in parts if things)
     return ", ".join(counts) or "-"

@@ -53,7 +53,7 @@ SETTINGS_FLAGS = (
 )
 
 
-def build_program_options(flag_values: Mapping[str, Any]) -> dict[str, Any]:
+def build_option_fields_from_flags(flag_values: Mapping[str, Any]) -> dict[str, Any]:
     """Build fields of `Options`. An unusable value raises a `BadParameter` that names the flag."""
     return {
         "system_prompt": _read_text_flag(flag_values, "system_prompt"),
@@ -131,22 +131,22 @@ def _parse_setting_sources(value: str | None) -> tuple[str, ...] | None:
     return names
 
 
-def split_relayed_servers(values: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+def split_relayed_mcp_servers(values: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Split `--mcp-config` into the names of servers in the driving program, and the remaining values."""
     from shoal.wire.json_codec import encode_json
 
     names: list[str] = []
     rest: list[str] = []
     for value in values:
-        servers = _parse_inline_servers(value)
-        relayed_names = [name for name, each in servers.items() if _is_relayed_server(each)]
+        servers = _parse_inline_mcp_servers(value)
+        relayed_names = [name for name, each in servers.items() if _is_relayed_mcp_server(each)]
         others = {name: each for name, each in servers.items() if name not in relayed_names}
         names += relayed_names
         rest.append(encode_json({"mcpServers": others}).decode() if relayed_names else value)
     return tuple(names), tuple(rest)
 
 
-def _parse_inline_servers(value: str) -> Mapping[str, Any]:
+def _parse_inline_mcp_servers(value: str) -> Mapping[str, Any]:
     """Parse the servers of an inline JSON value: a file cannot name a server that lives in a program."""
     from shoal.wire.json_codec import decode_json
 
@@ -158,5 +158,5 @@ def _parse_inline_servers(value: str) -> Mapping[str, Any]:
     return servers if isinstance(servers, dict) else {}
 
 
-def _is_relayed_server(server: object) -> bool:
+def _is_relayed_mcp_server(server: object) -> bool:
     return isinstance(server, Mapping) and server.get("type") == "sdk"

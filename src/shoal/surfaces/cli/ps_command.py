@@ -24,12 +24,12 @@ def command(*, session: str | None, as_json: bool) -> int:
     from shoal.core.clock import SystemClock
 
     now = SystemClock().now() / 1000
-    statuses_by_run = [(run, load_agent_statuses(run)) for run in _choose_runs(session)]
+    statuses_by_run = [(run, load_agent_statuses(run)) for run in _find_requested_or_live_runs(session)]
     if as_json:
         rows = [
             agent_status_to_dict(run, each, now)
             for run, statuses in statuses_by_run
-            for each in statuses.iter_tree()
+            for each in statuses.iter_agents_in_tree_order()
         ]
         print_json(rows)
     elif statuses_by_run:
@@ -40,7 +40,7 @@ def command(*, session: str | None, as_json: bool) -> int:
     return exit_codes.OK
 
 
-def _choose_runs(session: str | None) -> list[RunHandle]:
+def _find_requested_or_live_runs(session: str | None) -> list[RunHandle]:
     import os
     from pathlib import Path
 
@@ -92,7 +92,7 @@ def _print_run_agents(run: RunHandle, statuses: AgentStatusTable, now: float) ->
 
     colours = has_colours(sys.stdout)
     click.echo(apply_style(f"session {run.session}", BOLD, colours=colours))
-    for status in statuses.iter_tree():
+    for status in statuses.iter_agents_in_tree_order():
         indent = "  " * (status.depth + 1)
         dot = apply_style("●", get_agent_style(status.color), colours=colours)
         click.echo(f"{indent}{dot} {status.display_name}  {truncate_text(to_one_line(status.task), 70)}")

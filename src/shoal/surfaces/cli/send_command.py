@@ -23,11 +23,11 @@ def command(*, session: str, agent: str, text: str, as_json: bool) -> int:
 
     from shoal.app.run_access.run_handle import find_run, send_control_command
     from shoal.app.settings.settings import find_process_shoal_home
-    from shoal.surfaces.cli.headless.stdin import read_text_to_send
+    from shoal.surfaces.cli.headless.stdin import read_text_argument_or_stdin
     from shoal.surfaces.terminal.user_messages import describe_message_delivery
     from shoal.wire.control_codec import SendUserTextCommand
 
-    body = read_text_to_send(text)
+    body = read_text_argument_or_stdin(text)
     delivery = asyncio.run(
         send_control_command(
             find_run(find_process_shoal_home(), session), SendUserTextCommand(to=agent, text=body)

@@ -157,9 +157,9 @@ def _apply_provider_setup(
 
     new_settings = provider_setup.apply_provider_setup(settings, setup_request)
     name = provider_setup.qualify_model_name(
-        model or _choose_model(new_settings, setup_request, interactive=interactive), setup_request
+        model or _choose_default_model(new_settings, setup_request, interactive=interactive), setup_request
     )
-    is_usable = not run_test or _can_use_model(new_settings, name)
+    is_usable = not run_test or _probe_model_and_report(new_settings, name)
     if not is_usable and not (interactive and click.confirm("Keep it anyway?", default=False)):
         click.echo("Nothing was kept.")
         return exit_codes.ERROR
@@ -174,7 +174,7 @@ def _apply_provider_setup(
     return exit_codes.OK
 
 
-def _can_use_model(settings: Settings, name: str | None) -> bool:
+def _probe_model_and_report(settings: Settings, name: str | None) -> bool:
     from shoal.app.models.model_probe import probe_model
     from shoal.core.clock import SystemClock
     from shoal.core.errors import ShoalError
@@ -193,7 +193,9 @@ def _can_use_model(settings: Settings, name: str | None) -> bool:
     return True
 
 
-def _choose_model(settings: Settings, setup_request: ProviderSetup, *, interactive: bool) -> str | None:
+def _choose_default_model(
+    settings: Settings, setup_request: ProviderSetup, *, interactive: bool
+) -> str | None:
     """Return the model to use if none is named; None leaves the choice to discovery."""
     from shoal.app.models import provider_setup
 

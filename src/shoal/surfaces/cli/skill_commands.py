@@ -8,21 +8,21 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from shoal.core.text_format import format_quantity, strip_terminal_codes
+from shoal.core.text_format import format_count_with_noun, strip_terminal_codes
 from shoal.surfaces.cli import exit_codes
 from shoal.surfaces.cli.cli_output import (
     TableCell,
     debug_option,
     json_option,
-    print_facts,
     print_json,
+    print_name_value_lines,
     print_table,
 )
 from shoal.surfaces.terminal.text_styles import DIM
 
 if TYPE_CHECKING:
-    from shoal.app.skills.skill_catalog import SkillLibrary
-    from shoal.app.skills.skill_trust import SkillTrust
+    from shoal.app.skills.skill_catalog import SkillAndCommandLibrary
+    from shoal.app.skills.skill_trust import SkillTrustDecisions
     from shoal.core.agent_definitions import DefinitionProblem
     from shoal.core.skills import Skill
 
@@ -40,8 +40,8 @@ def list_skills(*, as_json: bool) -> int:
     """List the skills and commands that can be used here."""
     from shoal.surfaces.terminal.user_messages import print_user_message
 
-    catalog, trust = _load_skills()
-    all_skills = _list_all_skills(catalog)
+    catalog, trust = _load_skills_and_trust()
+    all_skills = _list_skills_and_commands(catalog)
     if as_json:
         print_json([_skill_to_dict(skill, trust) for skill in all_skills])
         return exit_codes.OK
@@ -59,7 +59,7 @@ def list_skills(*, as_json: bool) -> int:
         print_table(("NAME", "KIND", "FOR", "SOURCE", "DESCRIPTION"), rows)
     else:
         click.echo("There are no skills or commands here. A skill is a file .claude/skills/NAME/SKILL.md.")
-    for problem in catalog.describe_problems():
+    for problem in catalog.describe_skill_file_problems():
         print_user_message(problem)
     return exit_codes.OK
 
@@ -70,13 +70,13 @@ def list_skills(*, as_json: bool) -> int:
 @debug_option
 def show_skill(*, name: str, as_json: bool) -> int:
     """Show what a skill or command comes down to here, and what it says."""
-    catalog, trust = _load_skills()
-    skill = _find_skill(catalog, name)
+    catalog, trust = _load_skills_and_trust()
+    skill = _find_skill_or_command(catalog, name)
     if as_json:
         print_json({**_skill_to_dict(skill, trust), "body": skill.body})
         return exit_codes.OK
     click.echo(f"{strip_terminal_codes(skill.name)}\n")
-    print_facts([*_format_skill_facts(skill, trust)])
+    print_name_value_lines([*_format_skill_facts(skill, trust)])
     click.echo(f"\n{strip_terminal_codes(skill.body)}")
     return exit_codes.OK
 
@@ -93,7 +93,7 @@ def validate_skills(*, paths: Sequence[Path], as_json: bool) -> int:
     for path in paths:
         if not path.exists():
             raise click.UsageError(f"There is no file or directory {str(path)!r}.")
-    catalog = load_skills_from_paths(paths) if paths else _load_skills()[0]
+    catalog = load_skills_from_paths(paths) if paths else _load_skills_and_trust()[0]
     skill_sets = (catalog.skills, catalog.commands)
     problems = sorted((problem for each in skill_sets for problem in each.problems), key=str)
     warnings = [text for each in skill_sets for text in each.warnings]
@@ -116,24 +116,24 @@ def validate_skills(*, paths: Sequence[Path], as_json: bool) -> int:
         counted_nouns = zip(
             (*counts, len(problems), len(warnings)), ("skill", "command", "problem", "warning"), strict=True
         )
-        click.echo(", ".join(format_quantity(number, word) for number, word in counted_nouns) + ".")
+        click.echo(", ".join(format_count_with_noun(number, word) for number, word in counted_nouns) + ".")
     return exit_codes.ERROR if problems else exit_codes.OK
 
 
-def _load_skills() -> tuple[SkillLibrary, SkillTrust]:
+def _load_skills_and_trust() -> tuple[SkillAndCommandLibrary, SkillTrustDecisions]:
     from shoal.app.settings.settings import find_process_shoal_home
     from shoal.app.skills.skill_catalog import load_skills
-    from shoal.app.skills.skill_trust import SkillTrust
+    from shoal.app.skills.skill_trust import SkillTrustDecisions
 
     cwd, home = Path.cwd().resolve(), find_process_shoal_home()
-    return load_skills(cwd=cwd, home=home), SkillTrust(home, cwd)
+    return load_skills(cwd=cwd, home=home), SkillTrustDecisions(home, cwd)
 
 
-def _list_all_skills(skills: SkillLibrary) -> tuple[Skill, ...]:
+def _list_skills_and_commands(skills: SkillAndCommandLibrary) -> tuple[Skill, ...]:
     return (*skills.skills.all(), *skills.commands.all())
 
 
-def _find_skill(skills: SkillLibrary, name: str) -> Skill:
+def _find_skill_or_command(skills: SkillAndCommandLibrary, name: str) -> Skill:
     from shoal.core.agent_definitions import DefinitionProblem
     from shoal.core.errors import InvalidAgentDefinition, UnknownSkill
 
@@ -158,14 +158,14 @@ def _format_skill_audience(skill: Skill) -> str:
     return "both" if skill.for_person else "agents"
 
 
-def _skill_to_dict(skill: Skill, trust: SkillTrust) -> dict[str, Any]:
+def _skill_to_dict(skill: Skill, trust: SkillTrustDecisions) -> dict[str, Any]:
     return {
         "name": skill.name,
         "kind": skill.kind,
         "description": skill.description,
         "source": {"kind": skill.source.kind, "path": str(skill.source.path)},
         "allowed_tools": skill.allowed_tools,
-        "trust": trust.read_trust(skill),
+        "trust": trust.read_skill_trust(skill),
         "context": "fork" if skill.forks else "inline",
         "agent": skill.agent,
         "model": skill.model,
@@ -178,7 +178,7 @@ def _skill_to_dict(skill: Skill, trust: SkillTrust) -> dict[str, Any]:
     }
 
 
-def _format_skill_facts(skill: Skill, trust: SkillTrust) -> Iterator[tuple[str, str]]:
+def _format_skill_facts(skill: Skill, trust: SkillTrustDecisions) -> Iterator[tuple[str, str]]:
     yield "description", skill.description
     yield "source", f"{skill.source.kind}, {skill.source}"
     yield (
@@ -186,7 +186,9 @@ def _format_skill_facts(skill: Skill, trust: SkillTrust) -> Iterator[tuple[str, 
         {"you": "you", "agents": "agents", "both": "you and agents"}[_format_skill_audience(skill)],
     )
     if skill.allowed_tools:
-        state = "" if trust.read_trust(skill) == "trusted" else "  (not trusted: see `shoal trust --show`)"
+        state = (
+            "" if trust.read_skill_trust(skill) == "trusted" else "  (not trusted: see `shoal trust --show`)"
+        )
         yield "allowed-tools", ", ".join(skill.allowed_tools) + state
     if skill.forks:
         yield "context", f"fork, as {skill.agent or 'general-purpose'}"

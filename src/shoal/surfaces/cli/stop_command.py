@@ -49,15 +49,15 @@ def command(*, session: str, agent: str | None, as_json: bool) -> int:
 
 async def _stop_run_or_agent(run: RunHandle, agent: str | None) -> tuple[str, list[Any]]:
     from shoal.app.run_access.run_handle import send_control_command
-    from shoal.app.run_access.run_termination import end_run
-    from shoal.wire.control_codec import StopAgentsCommand, StopTaskCommand
+    from shoal.app.run_access.run_termination import stop_or_kill_run
+    from shoal.wire.control_codec import StopAgentOrShellCommand, StopAgentsCommand
 
     match agent:
         case None:
-            await end_run(run)
+            await stop_or_kill_run(run)
             return run.session, ["lead"]
         case "all":
             return run.session, (await send_control_command(run, StopAgentsCommand()))["stopped"]
         case _:
-            await send_control_command(run, StopTaskCommand(task_id=agent))
+            await send_control_command(run, StopAgentOrShellCommand(task_id=agent))
             return run.session, [agent]

@@ -12,13 +12,13 @@ from shoal.surfaces.cli.cli_output import (
     TableCell,
     debug_option,
     json_option,
-    print_facts,
     print_json,
+    print_name_value_lines,
     print_table,
 )
 from shoal.surfaces.cli.team_store_access import (
-    choose_board,
-    get_person_name,
+    choose_task_board,
+    get_person_agent_name,
     run_with_team_store,
     team_option,
 )
@@ -48,11 +48,11 @@ def command() -> None:
 @click.option("--open", "only_open", is_flag=True, help="Only what is not completed.")
 @json_option
 @debug_option
-def list_tasks(*, team: str | None, session: str | None, only_open: bool, as_json: bool) -> int:
+def list_board_tasks(*, team: str | None, session: str | None, only_open: bool, as_json: bool) -> int:
     """List the tasks."""
 
     async def load_tasks(store: TeamStore) -> tuple[str, Sequence[Task]]:
-        name = await choose_board(store, team, session)
+        name = await choose_task_board(store, team, session)
         return name, await store.open_board(name).list_tasks()
 
     name, all_tasks = run_with_team_store(load_tasks)
@@ -72,14 +72,14 @@ def list_tasks(*, team: str | None, session: str | None, only_open: bool, as_jso
 @session_option
 @json_option
 @debug_option
-def show_task(*, task: str, team: str | None, session: str | None, as_json: bool) -> int:
+def show_board_task(*, task: str, team: str | None, session: str | None, as_json: bool) -> int:
     """Show one task with everything it holds."""
 
     async def find_task(store: TeamStore) -> Task:
         from shoal.core.errors import TaskUpdateRefused
         from shoal.core.names import parse_task_id
 
-        name = await choose_board(store, team, session)
+        name = await choose_task_board(store, team, session)
         board_task = await store.open_board(name).get(parse_task_id(task))
         if board_task is None:
             raise TaskUpdateRefused(
@@ -119,10 +119,10 @@ def add_board_task(
         from shoal.core.names import parse_task_id
         from shoal.core.tasks import TaskDraft
 
-        name = await choose_board(store, team, session)
+        name = await choose_task_board(store, team, session)
         draft = TaskDraft(subject=subject, description=description, active_form=active_form)
         blocker_ids = tuple(map(parse_task_id, blocked_by))
-        return await add_board_task(store, name, draft, blocked_by=blocker_ids, by=get_person_name())
+        return await add_board_task(store, name, draft, blocked_by=blocker_ids, by=get_person_agent_name())
 
     task = run_with_team_store(create_task)
     if as_json:
@@ -146,19 +146,21 @@ def add_board_task(
 @session_option
 @json_option
 @debug_option
-def update_task(*, task: str, team: str | None, session: str | None, as_json: bool, **given: Any) -> int:
+def update_board_task(
+    *, task: str, team: str | None, session: str | None, as_json: bool, **given: Any
+) -> int:
     """Change a task. What an agent does with it meanwhile is not lost: every change is made under locks."""
 
-    async def apply_change(store: TeamStore) -> Task:
-        from shoal.app.teams.board_changes import change_board_task
+    async def apply_task_update(store: TeamStore) -> Task:
+        from shoal.app.teams.board_changes import change_task_and_notify_owners
         from shoal.core.names import parse_task_id
 
-        name = await choose_board(store, team, session)
-        return await change_board_task(
-            store, name, parse_task_id(task), _build_task_update(given), by=get_person_name()
+        name = await choose_task_board(store, team, session)
+        return await change_task_and_notify_owners(
+            store, name, parse_task_id(task), _build_task_update(given), by=get_person_agent_name()
         )
 
-    updated_task = run_with_team_store(apply_change)
+    updated_task = run_with_team_store(apply_task_update)
     if given["status"] == "deleted":
         click.echo(f"Task {updated_task.id} is deleted.") if not as_json else print_json(
             {"deleted": updated_task.id}
@@ -179,27 +181,27 @@ def _build_task_update(flag_values: dict[str, Any]) -> TaskUpdate:
     from shoal.core.names import parse_agent_name, parse_task_id
     from shoal.core.tasks import TaskUpdate
 
-    def value_or_unset(name: str) -> Any:
+    def get_flag_or_unset(name: str) -> Any:
         return UNSET if flag_values[name] is None else flag_values[name]
 
     owner = flag_values["owner"]
     _check_task_subject(flag_values["subject"])
     change = TaskUpdate(
-        subject=value_or_unset("subject"),
-        description=value_or_unset("description"),
-        active_form=value_or_unset("active_form"),
-        status=value_or_unset("status"),
+        subject=get_flag_or_unset("subject"),
+        description=get_flag_or_unset("description"),
+        active_form=get_flag_or_unset("active_form"),
+        status=get_flag_or_unset("status"),
         owner=UNSET if owner is None else parse_agent_name(owner) if owner.strip() else None,
         add_blocks=tuple(map(parse_task_id, flag_values["blocks"])),
         add_blocked_by=tuple(map(parse_task_id, flag_values["blocked_by"])),
-        metadata=_parse_metadata(flag_values["metadata"]),
+        metadata=_parse_task_metadata(flag_values["metadata"]),
     )
     if change == TaskUpdate():
         raise click.UsageError("There is nothing to change. Give --status, --owner or another option.")
     return change
 
 
-def _parse_metadata(text: str | None) -> dict[str, Any]:
+def _parse_task_metadata(text: str | None) -> dict[str, Any]:
     from shoal.wire.json_codec import decode_json
 
     try:
@@ -239,7 +241,7 @@ def _print_task(task: Task, *, as_json: bool) -> None:
     from shoal.wire.json_codec import encode_json
 
     metadata = get_visible_task_metadata(task)
-    print_facts(
+    print_name_value_lines(
         (
             ("task", task.id),
             ("subject", task.subject),

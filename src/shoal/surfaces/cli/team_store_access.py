@@ -28,7 +28,7 @@ def run_with_team_store(work: Callable[[TeamStore], Awaitable[ResultT]]) -> Resu
     from shoal.core.ids import IdGenerator
     from shoal.surfaces.terminal.user_messages import print_user_message
 
-    async def run_work() -> ResultT:
+    async def run_work_and_close_store() -> ResultT:
         team_store = TeamStore(
             find_process_shoal_home(), clock=SystemClock(), ids=IdGenerator(), report=print_user_message
         )
@@ -37,10 +37,10 @@ def run_with_team_store(work: Callable[[TeamStore], Awaitable[ResultT]]) -> Resu
         finally:
             await team_store.aclose()
 
-    return asyncio.run(run_work())
+    return asyncio.run(run_work_and_close_store())
 
 
-def get_person_name() -> AgentName:
+def get_person_agent_name() -> AgentName:
     from shoal.core.names import AgentName
 
     return AgentName(PERSON)
@@ -56,25 +56,27 @@ async def choose_team(
     if requested is not None:
         name = parse_team_name(requested)
         if name not in teams:
-            raise click.UsageError(f"There is no team {name}. {_describe_teams(teams)}")
+            raise click.UsageError(f"There is no team {name}. {_format_available_teams_hint(teams)}")
         return name
     if len(teams) != 1:
-        raise click.UsageError(f"Which team? {_describe_teams(teams)} {hint if teams else ''}".rstrip())
+        raise click.UsageError(
+            f"Which team? {_format_available_teams_hint(teams)} {hint if teams else ''}".rstrip()
+        )
     return teams[0]
 
 
-async def choose_board(store: TeamStore, team: str | None, session: str | None) -> str:
+async def choose_task_board(store: TeamStore, team: str | None, session: str | None) -> str:
     """Return the board of the team or session; if neither is named, the only team's or latest session's."""
     if team is not None and session is not None:
         raise click.UsageError("--team and --session name two different boards: give one of them.")
     if session is not None:
-        return _find_session_board(session)
+        return _find_session_board_name(session)
     if team is not None or await store.rosters.list_teams():
         return await choose_team(store, team)
-    return _find_session_board(None)
+    return _find_session_board_name(None)
 
 
-def _find_session_board(requested: str | None) -> str:
+def _find_session_board_name(requested: str | None) -> str:
     from shoal.app.settings.settings import find_process_shoal_home
     from shoal.stores.files.session_files import find_latest_session, find_session_transcript
 
@@ -89,7 +91,7 @@ def _find_session_board(requested: str | None) -> str:
     return latest
 
 
-def _describe_teams(teams: Sequence[str]) -> str:
+def _format_available_teams_hint(teams: Sequence[str]) -> str:
     if teams:
         return f"There are: {', '.join(teams)}."
     return 'There are no teams yet. Start one: shoal team start review "the last commit"'

@@ -17,8 +17,8 @@ from shoal.surfaces.terminal.text_styles import BOLD, DIM, GREEN, YELLOW, apply_
 
 if TYPE_CHECKING:
     from shoal.app.options import Options
-    from shoal.app.settings.settings_listing import TrustRow
-    from shoal.app.skills.skill_trust import SkillTrust
+    from shoal.app.settings.settings_listing import EscalationTrustRow
+    from shoal.app.skills.skill_trust import SkillTrustDecisions
     from shoal.core.skills import Skill
 
 
@@ -37,7 +37,7 @@ def command(*, show: bool, revoke: bool, as_json: bool) -> int:
     from shoal.app.definitions.plugin_set import load_plugins
     from shoal.app.settings import settings_trust
     from shoal.app.settings.settings import load_settings
-    from shoal.app.settings.settings_listing import list_trust_rows
+    from shoal.app.settings.settings_listing import list_escalation_trust_rows
 
     if show and revoke:
         raise click.UsageError("--show changes nothing and --revoke does: give one of them.")
@@ -47,7 +47,7 @@ def command(*, show: bool, revoke: bool, as_json: bool) -> int:
     settings = load_settings(cwd=project)
     escalations = (*find_project_escalations(settings, project), *load_plugins(settings, project).escalations)
     skills, skill_trust = _load_escalating_skills(settings.home, project)
-    rows = (*list_trust_rows(escalations), *skill_trust.list_trust_rows(skills))
+    rows = (*list_escalation_trust_rows(escalations), *skill_trust.list_skill_trust_rows(skills))
     if as_json:
         print_json({"project": str(project), "settings": tuple(rows)})
     elif not revoke:
@@ -69,21 +69,22 @@ def ask_for_trust(options: Options) -> None:
     from shoal.app.definitions.plugin_set import load_plugins
     from shoal.app.settings import settings_trust
     from shoal.app.settings.settings import load_settings
-    from shoal.app.settings.settings_listing import list_trust_rows
+    from shoal.app.settings.settings_listing import list_escalation_trust_rows
 
     project = (options.cwd or Path.cwd()).expanduser().resolve()
     settings = load_settings(cwd=project, given=options.settings)
     escalations = (*find_project_escalations(settings, project), *load_plugins(settings, project).escalations)
     new = [each for each in escalations if each.trust == "unasked"]
     skills, skill_trust = _load_escalating_skills(settings.home, project)
-    skills = tuple(skill for skill in skills if skill_trust.read_trust(skill) == "unasked")
+    skills = tuple(skill for skill in skills if skill_trust.read_skill_trust(skill) == "unasked")
     if not new and not skills:
         return
     click.echo(
         f"The settings of {strip_terminal_codes(str(project))} would allow its agents more than yours do:"
     )
     for line in format_trust_rows(
-        (*list_trust_rows(new), *skill_trust.list_trust_rows(skills)), colours=has_colours(sys.stdout)
+        (*list_escalation_trust_rows(new), *skill_trust.list_skill_trust_rows(skills)),
+        colours=has_colours(sys.stdout),
     ):
         click.echo(line)
     trusted = click.confirm("Trust these settings, until they change?", default=False)
@@ -92,15 +93,15 @@ def ask_for_trust(options: Options) -> None:
     skill_trust.save_decisions(skills, trusted=trusted)
 
 
-def _load_escalating_skills(home: Path, project: Path) -> tuple[tuple[Skill, ...], SkillTrust]:
+def _load_escalating_skills(home: Path, project: Path) -> tuple[tuple[Skill, ...], SkillTrustDecisions]:
     """Load the project's skills that would allow something."""
     from shoal.app.skills.skill_catalog import load_skills
-    from shoal.app.skills.skill_trust import SkillTrust, find_escalating_skills
+    from shoal.app.skills.skill_trust import SkillTrustDecisions, find_escalating_skills
 
-    return find_escalating_skills(load_skills(cwd=project, home=home)), SkillTrust(home, project)
+    return find_escalating_skills(load_skills(cwd=project, home=home)), SkillTrustDecisions(home, project)
 
 
-def format_trust_rows(rows: Iterable[TrustRow], *, colours: bool) -> Iterator[str]:
+def format_trust_rows(rows: Iterable[EscalationTrustRow], *, colours: bool) -> Iterator[str]:
     is_empty = True
     for row in rows:
         is_empty = False

@@ -16,7 +16,7 @@ from shoal.surfaces.terminal.text_styles import BOLD, DIM, apply_style, has_colo
 
 if TYPE_CHECKING:
     from shoal.app.config.undo_history import UndoableTurn, UndoHistory
-    from shoal.workspaces.checkpoints import UndoReport
+    from shoal.workspaces.checkpoints import FileUndoReport
 
 _MAX_FILES_SHOWN = 6
 
@@ -52,9 +52,9 @@ def command(
         print_json(_undo_report_to_dict(report, history, conversation=conversation))
     else:
         for line, style in format_undo_lines(report, Path.cwd()):
-            _print_line(line, style)
+            _print_styled_line(line, style)
         if conversation:
-            _print_line(
+            _print_styled_line(
                 f"The conversation is back before turn {chosen_turn.turn}: shoal --resume {history.session}"
             )
     return 0
@@ -107,19 +107,19 @@ def _print_turns(turns: tuple[UndoableTurn, ...], *, as_json: bool) -> None:
     for turn in turns:
         _print_turn(turn)
     if not turns:
-        _print_line("This session has no turns.", DIM)
+        _print_styled_line("This session has no turns.", DIM)
 
 
 def _print_turn(turn: UndoableTurn) -> None:
-    _print_line(f"turn {turn.turn}  {truncate_text(to_one_line(turn.prompt), 60)}", BOLD)
+    _print_styled_line(f"turn {turn.turn}  {truncate_text(to_one_line(turn.prompt), 60)}", BOLD)
     for file in turn.files[:_MAX_FILES_SHOWN]:
-        _print_line(f"    {file.how:<8} {format_path_for_user(file.path, Path.cwd())}")
+        _print_styled_line(f"    {file.how:<8} {format_path_for_user(file.path, Path.cwd())}")
     if len(turn.files) > _MAX_FILES_SHOWN:
-        _print_line(f"    … and {len(turn.files) - _MAX_FILES_SHOWN} more", DIM)
+        _print_styled_line(f"    … and {len(turn.files) - _MAX_FILES_SHOWN} more", DIM)
 
 
 def _undo_report_to_dict(
-    report: UndoReport, history: UndoHistory, *, conversation: bool
+    report: FileUndoReport, history: UndoHistory, *, conversation: bool
 ) -> dict[str, object]:
     return {
         "session": history.session,
@@ -131,5 +131,5 @@ def _undo_report_to_dict(
     }
 
 
-def _print_line(text: str, style: str = "") -> None:
+def _print_styled_line(text: str, style: str = "") -> None:
     sys.stdout.write(apply_style(text, style, colours=has_colours(sys.stdout)) + "\n")

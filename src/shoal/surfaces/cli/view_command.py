@@ -15,7 +15,7 @@ from shoal.core.ids import LEAD_ID
 from shoal.core.text_format import to_one_line
 from shoal.stores.files.file_journal import follow_journal, read_journal
 from shoal.surfaces.cli import exit_codes
-from shoal.surfaces.cli.plain.agent_view_printer import AgentViewPrinter, TranscriptTail
+from shoal.surfaces.cli.plain.agent_view_printer import SingleAgentEventPrinter, TranscriptTail
 from shoal.surfaces.cli.plain.input_prompt import (
     InputClosed,
     InterruptPressed,
@@ -49,7 +49,9 @@ def command(*, session: str, agent: str, leave: bool) -> int:
     view = AgentViewer(run, agent, screen, exits_with_agent=leave or not is_terminal)
     # A live run may still start this agent; an ended run never will.
     if not run.is_live and not view.has_agent():
-        names = ", ".join(dict.fromkeys(each.display_name for each in load_agent_statuses(run).iter_tree()))
+        names = ", ".join(
+            dict.fromkeys(each.display_name for each in load_agent_statuses(run).iter_agents_in_tree_order())
+        )
         raise click.ClickException(
             f"The run {run.session[:8]} has ended, and had no agent {agent!r}. It had: {names}."
         )
@@ -66,7 +68,7 @@ class AgentViewer:
         self._run = run
         self._screen = screen
         self._exits_with_agent = exits_with_agent
-        self._printer = AgentViewPrinter(agent, screen)
+        self._printer = SingleAgentEventPrinter(agent, screen)
         self._prompt: LiveInputPrompt | PlainInputPrompt | None = None
         self._cwd = ""
         self._unsent: deque[str] = deque()
@@ -86,21 +88,24 @@ class AgentViewer:
         self._prompt.open()
         try:
             async with asyncio.TaskGroup() as group:
-                tasks = [group.create_task(self.follow_agent()), group.create_task(self._send_typed())]
-                status = await self._read_inputs(self._prompt)
+                tasks = [
+                    group.create_task(self.follow_agent()),
+                    group.create_task(self._send_typed_messages()),
+                ]
+                status = await self._read_typed_messages(self._prompt)
                 for task in tasks:
                     task.cancel()
             return status
         finally:
             self._prompt.close()
 
-    async def _read_inputs(self, prompt: LiveInputPrompt | PlainInputPrompt) -> int:
+    async def _read_typed_messages(self, prompt: LiveInputPrompt | PlainInputPrompt) -> int:
         while True:
             match await prompt.read_input():
                 case LineEntered(text=text) if text.strip():
                     self._unsent.append(text)
                     self._input_ready.set()
-                    prompt.set_status_rows(self._render_unsent)
+                    prompt.set_status_rows(self._render_unsent_messages)
                 case InputClosed(status=status) if status:
                     return status
                 case InterruptPressed() | InputClosed():
@@ -122,12 +127,12 @@ class AgentViewer:
                 if isinstance(record.event, AgentStarted):
                     self._printer.agent = record.event.agent
         for record in pending_records:
-            self._print_event(record)
+            self._print_journal_record(record)
         if not pending_records:
             self._printer.print_note(f"{self._printer.name} has not started yet", YELLOW)
         async for record in follow_journal(journal, offset, is_running=lambda: self._run.is_live):
             if self._is_about_agent(record):
-                self._print_event(record)
+                self._print_journal_record(record)
             if self._is_over:
                 break
         else:
@@ -141,14 +146,14 @@ class AgentViewer:
             self._cwd = self._cwd or event.cwd
         return isinstance(event, Event) and self._printer.is_about_agent(event)
 
-    def _print_event(self, record: JournalRecord) -> None:
+    def _print_journal_record(self, record: JournalRecord) -> None:
         event, printer = record.event, self._printer
         assert isinstance(event, Event)
         if printer.transcript is None:
-            from shoal.app.run_access.conversation_path import find_conversation_path
+            from shoal.app.run_access.conversation_path import find_agent_transcript_path
 
             agent = LEAD_ID if printer.agent == LEAD_ID else event.agent
-            printer.transcript = TranscriptTail(find_conversation_path(self._run, self._cwd, agent))
+            printer.transcript = TranscriptTail(find_agent_transcript_path(self._run, self._cwd, agent))
         stage_before = printer.stage
         printer.print_event(event, record.at)
         if stage_before in (printer.stage, "awaited"):
@@ -168,11 +173,11 @@ class AgentViewer:
         if self._prompt is not None:
             self._prompt.wake_reader()
 
-    def _render_unsent(self, columns: int) -> list[str]:
+    def _render_unsent_messages(self, columns: int) -> list[str]:
         rows = [truncate_text(f"  on its way: {to_one_line(text)}", columns) for text in self._unsent]
         return [apply_style(row, DIM, colours=self._screen.colours) for row in rows]
 
-    async def _send_typed(self) -> None:
+    async def _send_typed_messages(self) -> None:
         """Send typed messages one after the other; a slow run does not block typing."""
         while True:
             await self._input_ready.wait()

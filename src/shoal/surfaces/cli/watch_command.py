@@ -28,8 +28,8 @@ from shoal.core.ids import LEAD_ID
 from shoal.core.text_format import format_dollars, format_token_count, to_one_line
 from shoal.core.usage import Usage
 from shoal.surfaces.cli.headless.progress_display import LiveStatusRows
-from shoal.surfaces.cli.plain.agent_rows import format_detailed_rows
-from shoal.surfaces.cli.plain.turn_printer import TurnPrinter
+from shoal.surfaces.cli.plain.agent_rows import format_detailed_agent_rows
+from shoal.surfaces.cli.plain.turn_printer import RunEventPrinter
 from shoal.surfaces.terminal.event_text import mark_truncated_preview
 from shoal.surfaces.terminal.screen import TerminalScreen, open_terminal_screen
 from shoal.surfaces.terminal.text_styles import BOLD, DIM, YELLOW, apply_style, truncate_at_word
@@ -55,14 +55,14 @@ _TASK_MARKS = {"pending": "☐", "in_progress": "◐", "completed": "☑", "dele
     help="The live view as JSON: a line has the rows of agents, tasks, mail, questions, costs that changed.",
 )
 def command(*, session: str | None, as_json: bool, frames: bool) -> int:
-    run = _choose_run(session)
+    run = _find_requested_or_live_run(session)
     if run is None:
         return 1
     try:
         asyncio.run(
             print_view_deltas_as_json(run)
             if frames
-            else print_events_as_json(run)
+            else print_run_events_as_json(run)
             if as_json
             else _print_run(run)
         )
@@ -71,7 +71,7 @@ def command(*, session: str | None, as_json: bool, frames: bool) -> int:
     return 0
 
 
-def _choose_run(session: str | None) -> RunHandle | None:
+def _find_requested_or_live_run(session: str | None) -> RunHandle | None:
     from shoal.app.run_access.run_handle import find_run, list_live_runs_in_directory
     from shoal.app.settings.settings import resolve_shoal_home
 
@@ -102,7 +102,7 @@ def _describe_no_live_run(home: Path, cwd: Path) -> str:
     return "\n".join(lines)
 
 
-async def print_events_as_json(run: RunHandle) -> None:
+async def print_run_events_as_json(run: RunHandle) -> None:
     from shoal.app.run_access.run_handle import watch_run_events
     from shoal.wire.json_codec import encode_json
 
@@ -116,7 +116,7 @@ async def print_view_deltas_as_json(run: RunHandle) -> None:
     from shoal.wire.json_codec import encode_json
 
     async with RunFollower(run, SystemClock()) as follower:
-        async for delta in follower.iter_deltas():
+        async for delta in follower.iter_view_deltas():
             sys.stdout.buffer.write(encode_json(delta) + b"\n")
             sys.stdout.buffer.flush()
             if follower.is_over and delta.offset == follower.view.offset:
@@ -145,7 +145,7 @@ class _RunWatchPrinter:
         self._session = session
         self._clock = clock
         self._statuses = AgentStatusTable()
-        self._printer = TurnPrinter(screen, is_observer=True, statuses=self._statuses)
+        self._printer = RunEventPrinter(screen, is_observer=True, statuses=self._statuses)
         self._live = live
         self._activity = TurnActivity(clock)
         self._in_turn = False
@@ -214,17 +214,24 @@ class _RunWatchPrinter:
 
     def _update_live_rows(self, *, is_active: bool) -> None:
         if is_active and self._live and self._rows is None:
-            self._rows = LiveStatusRows(self._screen, self._render_rows)
+            self._rows = LiveStatusRows(self._screen, self._render_status_rows)
         elif not is_active and self._rows is not None:
             self._rows.close()
             self._rows = None
 
-    def _render_rows(self, columns: int) -> list[str]:
+    def _render_status_rows(self, columns: int) -> list[str]:
         colours = self._screen.colours
         lead = (
             [apply_style(self._activity.format_activity_line(columns), DIM, colours=colours)]
             if self._in_turn
             else []
         )
-        agents = [each for each in self._statuses.iter_tree() if each.agent != LEAD_ID and each.is_live]
-        return [*lead, *format_detailed_rows(agents, self._clock.now() / 1000, columns, colours=colours)]
+        agents = [
+            each
+            for each in self._statuses.iter_agents_in_tree_order()
+            if each.agent != LEAD_ID and each.is_live
+        ]
+        return [
+            *lead,
+            *format_detailed_agent_rows(agents, self._clock.now() / 1000, columns, colours=colours),
+        ]

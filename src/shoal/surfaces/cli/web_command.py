@@ -43,9 +43,9 @@ def command(*, port: int, host: str, token: str | None, opens: bool, as_json: bo
 
         raise MissingPackageExtra("The web view", "web")
     from shoal.app.settings.settings import find_process_shoal_home
-    from shoal.surfaces.web.web_server import WebServerAddress, is_loopback
+    from shoal.surfaces.web.web_server import WebServerAddress, is_loopback_host
 
-    if token is None and not is_loopback(host):
+    if token is None and not is_loopback_host(host):
         raise click.UsageError(
             f"With --host {host} others can reach the server, so it needs a --token of your choice."
         )
@@ -60,12 +60,14 @@ def command(*, port: int, host: str, token: str | None, opens: bool, as_json: bo
         )
     ticket = secrets.token_urlsafe(24) if opens else ""
     address = WebServerAddress(host=host, port=port, token=token or secrets.token_urlsafe(24), ticket=ticket)
-    asyncio.run(_serve_web(home, address, open_browser=opens, as_json=as_json))
+    asyncio.run(_serve_web_until_signal(home, address, open_browser=opens, as_json=as_json))
     return exit_codes.OK
 
 
-async def _serve_web(home: Path, endpoint: WebServerAddress, *, open_browser: bool, as_json: bool) -> None:
-    from shoal.surfaces.web.web_server import serve_web
+async def _serve_web_until_signal(
+    home: Path, endpoint: WebServerAddress, *, open_browser: bool, as_json: bool
+) -> None:
+    from shoal.surfaces.web.web_server import serve_web_view
 
     stop_event = asyncio.Event()
     loop = asyncio.get_running_loop()
@@ -74,7 +76,7 @@ async def _serve_web(home: Path, endpoint: WebServerAddress, *, open_browser: bo
         if signal.getsignal(number) != signal.SIG_IGN:
             loop.add_signal_handler(number, stop_event.set)
 
-    def announce_address(address: str) -> None:
+    def announce_address_and_open_browser(address: str) -> None:
         if as_json:
             print_json({"url": address, "token": endpoint.token})
         else:
@@ -83,4 +85,4 @@ async def _serve_web(home: Path, endpoint: WebServerAddress, *, open_browser: bo
             # Process arguments are visible to every user of the machine, so the token stays out of them.
             click.launch(f"{address.partition('?')[0]}?ticket={endpoint.ticket}")
 
-    await serve_web(home, endpoint, on_ready=announce_address, ended=stop_event)
+    await serve_web_view(home, endpoint, on_ready=announce_address_and_open_browser, ended=stop_event)

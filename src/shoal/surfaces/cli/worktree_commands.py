@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from shoal.core.text_format import format_quantity, strip_terminal_codes
+from shoal.core.text_format import format_count_with_noun, strip_terminal_codes
 from shoal.surfaces.cli import exit_codes
 from shoal.surfaces.cli.cli_output import (
     TableCell,
     debug_option,
     json_option,
-    print_facts,
     print_json,
+    print_name_value_lines,
     print_table,
 )
 from shoal.surfaces.terminal.listings import format_time_since
@@ -41,7 +41,7 @@ def command() -> None:
 @debug_option
 def list_worktrees(*, as_json: bool) -> int:
     """List the worktrees of this repository, and work that is kept under a ref alone."""
-    statuses = _run_with_worktrees(lambda worktrees: worktrees.list_worktrees())
+    statuses = _run_with_worktree_service(lambda worktrees: worktrees.list_worktrees())
     if as_json:
         print_json([_worktree_to_dict(each) for each in statuses])
     elif statuses:
@@ -58,14 +58,14 @@ def list_worktrees(*, as_json: bool) -> int:
 @debug_option
 def show_worktree(*, name: str, as_json: bool) -> int:
     """Show what was done in one, file by file."""
-    status, diff_stat = _run_with_worktrees(
+    status, diff_stat = _run_with_worktree_service(
         lambda worktrees: worktrees.show_worktree(_to_worktree_name(name))
     )
     if as_json:
         print_json({**_worktree_to_dict(status), "stat": diff_stat})
         return exit_codes.OK
     record, work = status.record, status.work
-    print_facts(
+    print_name_value_lines(
         (
             ("worktree", status.name),
             ("state", _build_worktree_state_cell(status).text),
@@ -99,7 +99,7 @@ def merge_worktree(*, name: str, as_json: bool) -> int:
 
     Where it conflicts, nothing is changed and the files are named. Hooks are not run.
     """
-    result = _run_with_worktrees(lambda worktrees: worktrees.merge_worktree(_to_worktree_name(name)))
+    result = _run_with_worktree_service(lambda worktrees: worktrees.merge_worktree(_to_worktree_name(name)))
     if as_json:
         print_json(
             {
@@ -112,8 +112,8 @@ def merge_worktree(*, name: str, as_json: bool) -> int:
         )
     elif result.commits:
         click.echo(
-            f"Merged {result.name} into {result.into}: {format_quantity(result.commits, 'commit')}, "
-            f"{format_quantity(len(result.files), 'file')}. The worktree is removed."
+            f"Merged {result.name} into {result.into}: {format_count_with_noun(result.commits, 'commit')}, "
+            f"{format_count_with_noun(len(result.files), 'file')}. The worktree is removed."
         )
     else:
         click.echo(f"{result.into} holds all of {result.name} already. The worktree is removed.")
@@ -127,7 +127,7 @@ def merge_worktree(*, name: str, as_json: bool) -> int:
 @debug_option
 def remove_worktree(*, name: str, force: bool, as_json: bool) -> int:
     """Remove one with its branch. Refused while it holds work that is not merged."""
-    removal = _run_with_worktrees(
+    removal = _run_with_worktree_service(
         lambda worktrees: worktrees.remove_worktree(_to_worktree_name(name), force=force)
     )
     if as_json:
@@ -146,9 +146,9 @@ def remove_worktree(*, name: str, force: bool, as_json: bool) -> int:
 @command.command("reap", short_help="Clear up after processes that died.")
 @json_option
 @debug_option
-def reap_worktrees(*, as_json: bool) -> int:
+def reap_abandoned_worktrees(*, as_json: bool) -> int:
     """Clear up after processes that died: unchanged worktrees go, all others are kept."""
-    reap_results = _run_with_worktrees(lambda worktrees: worktrees.reap_abandoned())
+    reap_results = _run_with_worktree_service(lambda worktrees: worktrees.reap_abandoned_worktrees())
     if as_json:
         print_json([_reap_result_to_dict(each) for each in reap_results])
         return exit_codes.OK
@@ -164,18 +164,18 @@ def reap_worktrees(*, as_json: bool) -> int:
     return exit_codes.OK
 
 
-def _run_with_worktrees(work: Callable[[WorktreeService], Awaitable[ResultT]]) -> ResultT:
+def _run_with_worktree_service(work: Callable[[WorktreeService], Awaitable[ResultT]]) -> ResultT:
     from shoal.app.isolation.repository_worktrees import open_worktrees
     from shoal.app.settings.settings import find_process_shoal_home
     from shoal.core.clock import SystemClock
 
-    async def run_work() -> ResultT:
+    async def run_work_with_service() -> ResultT:
         clock = SystemClock()
         return await work(
             open_worktrees(Path.cwd(), home=find_process_shoal_home(), environ=os.environ, clock=clock)
         )
 
-    return asyncio.run(run_work())
+    return asyncio.run(run_work_with_service())
 
 
 def _to_worktree_name(name: str) -> str:

@@ -11,9 +11,13 @@ from mcp.server.mcpserver.exceptions import ToolError
 from pydantic import Field
 
 import shoal
-from shoal.app.run_access.background_runs import BackgroundRuns
-from shoal.app.teams.external_member import ExternalMember, ExternalTeamIdentity, VerifiedMail
-from shoal.app.teams.external_task_board import ExternalTaskBoard, TaskUpdateRequest, encode_task_with_attempt
+from shoal.app.run_access.background_runs import BackgroundRunManager
+from shoal.app.teams.external_member import ExternalMember, ExternalMemberIdentity, MailWithSignatureVerdict
+from shoal.app.teams.external_task_board import (
+    ExternalMemberBoardAccess,
+    ExternalTaskUpdateRequest,
+    encode_task_with_attempt,
+)
 from shoal.app.teams.team_store import TeamStore
 from shoal.core.errors import AgentRequestRefused, ShoalError
 from shoal.core.ids import AgentId
@@ -42,7 +46,7 @@ _INSTRUCTIONS = (
 )
 
 
-def report_tool_errors(work: Callable[Given, Awaitable[Data]]) -> Callable[Given, Awaitable[Data]]:
+def convert_errors_to_tool_errors(work: Callable[Given, Awaitable[Data]]) -> Callable[Given, Awaitable[Data]]:
     """Report a `ShoalError` to the client as a failed call with its message."""
 
     @wraps(work)
@@ -62,14 +66,14 @@ class McpTeamTools:
         self,
         team_store: TeamStore,
         external_member: ExternalMember,
-        runs: BackgroundRuns,
+        runs: BackgroundRunManager,
         *,
         model: str | None,
         kind: str,
     ) -> None:
         self._team_store = team_store
         self._external_member = external_member
-        self._tasks = ExternalTaskBoard(team_store, external_member)
+        self._tasks = ExternalMemberBoardAccess(team_store, external_member)
         self._runs = runs
         self._model = model
         self._kind = kind
@@ -78,7 +82,7 @@ class McpTeamTools:
 
     async def team_create(self, name: _Text, description: str = "") -> Data:
         """Make a team that you lead. A name that is taken gets a number."""
-        return self._team_data(await self._external_member.create_team(name, description or None))
+        return self._team_roster_to_dict(await self._external_member.create_team(name, description or None))
 
     async def team_list(self) -> Data:
         """List the teams there are, and who you are in yours."""
@@ -96,7 +100,7 @@ class McpTeamTools:
         roster = await self._external_member.read_team(name)
         tasks = await self._team_store.open_board(roster.name).list_tasks()
         open_tasks = sum(task.status != "completed" for task in tasks)
-        return {**self._team_data(roster), "tasks": {"all": len(tasks), "open": open_tasks}}
+        return {**self._team_roster_to_dict(roster), "tasks": {"all": len(tasks), "open": open_tasks}}
 
     async def team_delete(self, team: _TeamName = None) -> Data:
         """Delete a team that you lead, with its mail and tasks. Refused while a member is at work: ask it to
@@ -132,7 +136,7 @@ class McpTeamTools:
         waits for is completed."""
         all_tasks = await self._tasks.list(self._external_member.get_identity(team))
         matching_tasks = [task for task in all_tasks if status in (None, task.status)]
-        rows = [_summarize_task(encode_task_with_attempt(task)) for task in matching_tasks[:MOST_TASKS]]
+        rows = [_drop_task_details(encode_task_with_attempt(task)) for task in matching_tasks[:MOST_TASKS]]
         return {"tasks": rows, "left_out": max(0, len(matching_tasks) - MOST_TASKS)}
 
     async def task_get(self, task: str, team: _TeamName = None) -> Data:
@@ -160,7 +164,7 @@ class McpTeamTools:
         """Change a task. Set it in_progress when you begin: that claims it for you under an attempt, and
         fails if another has it. Set it completed when it is wholly done. A change of status under an attempt
         that no longer holds the task is refused."""
-        update_request = TaskUpdateRequest(
+        update_request = ExternalTaskUpdateRequest(
             status=status,
             owner=owner,
             subject=subject,
@@ -205,7 +209,7 @@ class McpTeamTools:
         messages = await self._external_member.take_mail(
             self._external_member.get_identity(team), wait=wait_seconds, limit=limit
         )
-        return {"messages": [_mail_data(message) for message in messages]}
+        return {"messages": [_verified_mail_to_dict(message) for message in messages]}
 
     # Runs
 
@@ -253,7 +257,7 @@ class McpTeamTools:
 
     async def _start_member(
         self,
-        identity: ExternalTeamIdentity,
+        identity: ExternalMemberIdentity,
         name: str,
         prompt: str,
         kind: str | None,
@@ -313,18 +317,18 @@ class McpTeamTools:
             }
         return {"id": id_, "state": "running", "working": bool(member.is_active)}
 
-    def _team_data(self, team: TeamRoster) -> Data:
+    def _team_roster_to_dict(self, team: TeamRoster) -> Data:
         own_names = {identity.team: identity.name for identity in self._external_member.list_identities()}
         return {
             "name": team.name,
             "description": team.description,
             "you": own_names.get(team.name),
-            "members": [_member_data(each) for each in team.members[:MOST_MEMBERS]],
+            "members": [_roster_entry_to_dict(each) for each in team.members[:MOST_MEMBERS]],
             "members_left_out": max(0, len(team.members) - MOST_MEMBERS),
         }
 
 
-def _member_data(member: RosterEntry) -> Data:
+def _roster_entry_to_dict(member: RosterEntry) -> Data:
     return {
         "name": member.name,
         "type": member.agent_type,
@@ -333,11 +337,11 @@ def _member_data(member: RosterEntry) -> Data:
     }
 
 
-def _summarize_task(task: Data) -> Data:
+def _drop_task_details(task: Data) -> Data:
     return {key: value for key, value in task.items() if key not in ("description", "metadata")}
 
 
-def _mail_data(verified_mail: VerifiedMail) -> Data:
+def _verified_mail_to_dict(verified_mail: MailWithSignatureVerdict) -> Data:
     mail = verified_mail.mail
     return {
         "id": mail.id,
@@ -368,5 +372,5 @@ def create_mcp_server(tools: McpTeamTools) -> MCPServer[Any]:
         "shoal", instructions=_INSTRUCTIONS, version=shoal.__version__, log_level="ERROR"
     )
     for name in TOOLS:
-        server.add_tool(report_tool_errors(getattr(tools, name)), name=name)
+        server.add_tool(convert_errors_to_tool_errors(getattr(tools, name)), name=name)
     return server

@@ -16,7 +16,7 @@ from shoal.core.messages import (
 from shoal.core.text_format import strip_terminal_codes
 
 
-def render_markdown(messages: Sequence[Message], session: str) -> Iterator[str]:
+def render_conversation_markdown(messages: Sequence[Message], session: str) -> Iterator[str]:
     yield f"# Session {session}\n"
     speaker = ""
     for message in messages:

@@ -19,7 +19,7 @@ from shoal.core.events import (
     TurnUndone,
     WorktreeWorkRetained,
 )
-from shoal.core.text_format import format_duration, format_quantity, format_token_count, to_one_line
+from shoal.core.text_format import format_count_with_noun, format_duration, format_token_count, to_one_line
 from shoal.surfaces.terminal.text_styles import DIM, YELLOW, keep_whole_words, truncate_text
 from shoal.surfaces.terminal.user_messages import describe_budget_warning
 
@@ -46,7 +46,7 @@ def describe_notice_event(event: Event) -> tuple[str, str] | None:
             return None
 
 
-def describe_agent_event(event: Event, status: AgentStatus) -> str | None:
+def describe_background_agent_event(event: Event, status: AgentStatus) -> str | None:
     """Describe the start or end of a background agent. The tool call describes a foreground agent.
 
     Work left in a worktree is described for both.
@@ -72,7 +72,7 @@ def describe_agent_event(event: Event, status: AgentStatus) -> str | None:
 
 def describe_agent_completion(result: AgentResult) -> str:
     """Describe how the agent ended and its usage."""
-    calls = format_quantity(result.evidence.tool_calls, "tool call")
+    calls = format_count_with_noun(result.evidence.tool_calls, "tool call")
     outcome = "was stopped" if result.status == "killed" else result.status
     detail = f", {truncate_text(to_one_line(result.detail), _WIDEST)}" if result.detail else ""
     duration = format_duration(result.duration_ms / 1000)

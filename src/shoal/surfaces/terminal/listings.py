@@ -14,11 +14,11 @@ from shoal.core.text_format import strip_terminal_codes, to_one_line
 from shoal.surfaces.terminal.text_styles import BOLD, DIM, GREEN, RED, YELLOW, apply_style, truncate_text
 
 if TYPE_CHECKING:
-    from shoal.app.isolation.machine_checks import Diagnostic
+    from shoal.app.isolation.machine_checks import DoctorDiagnostic
     from shoal.app.reports.hook_report import HookRow
     from shoal.app.reports.permission_report import PermissionReport, PermissionRuleRow
     from shoal.stores.files.session_files import SessionListEntry
-    from shoal.workspaces.checkpoints import UndoReport
+    from shoal.workspaces.checkpoints import FileUndoReport
 
 BEHAVIOR_STYLES = {"allow": GREEN, "ask": YELLOW, "deny": RED}
 """Style of each permission decision."""
@@ -55,7 +55,7 @@ def format_time_since(at: int) -> str:
     return f"{seconds // size} {unit}"
 
 
-def format_undo_lines(report: UndoReport, root: Path) -> Iterator[tuple[str, str]]:
+def format_undo_lines(report: FileUndoReport, root: Path) -> Iterator[tuple[str, str]]:
     """Yield lines with their styles that describe an undo."""
     for path in report.restored:
         yield f"restored    {format_path_for_user(path, root)}", GREEN
@@ -89,7 +89,7 @@ def format_hook_lines(hooks: Iterable[HookRow], *, colours: bool) -> Iterator[st
         yield "What is not trusted is not run. See it with `shoal trust --show`, trust it with `shoal trust`."
 
 
-def format_rule_lines(report: PermissionReport, *, colours: bool) -> Iterator[str]:
+def format_permission_report_lines(report: PermissionReport, *, colours: bool) -> Iterator[str]:
     yield f"{apply_style('mode', BOLD, colours=colours)}  {report.mode}  ({report.mode_source})"
     yield apply_style("directories", BOLD, colours=colours)
     yield from (f"  {strip_terminal_codes(directory)}" for directory in report.directories)
@@ -114,7 +114,7 @@ def format_untrusted_rule_lines(left_out: Sequence[PermissionRuleRow]) -> Iterat
 
 
 def format_diagnostic_lines(
-    diagnostics: Sequence[Diagnostic], *, colours: bool, summary: str | None = None
+    diagnostics: Sequence[DoctorDiagnostic], *, colours: bool, summary: str | None = None
 ) -> Iterator[str]:
     width = max((len(fact.name) for fact in diagnostics), default=0)
     for area, group in groupby(diagnostics, key=lambda fact: fact.area):
@@ -131,7 +131,7 @@ def format_diagnostic_lines(
     yield _summarize_diagnostics(diagnostics) if summary is None else summary
 
 
-def _summarize_diagnostics(diagnostics: Sequence[Diagnostic]) -> str:
+def _summarize_diagnostics(diagnostics: Sequence[DoctorDiagnostic]) -> str:
     errors = [
         f"{fact.area}: {strip_terminal_codes(fact.name)}" for fact in diagnostics if fact.state == "bad"
     ]

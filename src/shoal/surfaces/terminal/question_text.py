@@ -75,7 +75,7 @@ def describe_permission_suggestion(suggestion: PermissionSuggestion) -> str:
             return f"mode {mode}"
 
 
-def format_input_value(value: Any) -> str:
+def format_tool_input_value(value: Any) -> str:
     return strip_terminal_codes(
         value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
     )

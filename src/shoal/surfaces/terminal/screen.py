@@ -60,7 +60,7 @@ class PlainScreen:
     columns = 80
 
     def __init__(self, stream: TextIO) -> None:
-        self._stream = _replace_unencodable(stream)
+        self._stream = _replace_unencodable_on_write(stream)
         self._in_line = False
 
     def write(self, text: str, style: str = "") -> None:
@@ -90,7 +90,7 @@ class LiveScreen:
     live = True
 
     def __init__(self, stream: TextIO) -> None:
-        self._stream = _replace_unencodable(stream)
+        self._stream = _replace_unencodable_on_write(stream)
         self.colours = has_colours(stream)
         self._line: list[tuple[str, str]] = []
         self._rows: Sequence[str] = ()
@@ -108,11 +108,11 @@ class LiveScreen:
         complete_lines: list[str] = []
         *ended_pieces, rest = strip_terminal_codes(text).split("\n")
         for piece in ended_pieces:
-            self._append_text(piece, style, complete_lines)
+            self._append_text_wrapping_lines(piece, style, complete_lines)
             complete_lines.append(self._style_line(self._line))
             self._line = []
-        self._append_text(rest, style, complete_lines)
-        self._draw_rows(complete_lines)
+        self._append_text_wrapping_lines(rest, style, complete_lines)
+        self._redraw_line_and_bottom_rows(complete_lines)
 
     def end_line(self) -> None:
         if self._line:
@@ -120,15 +120,15 @@ class LiveScreen:
 
     def erase_line(self) -> None:
         self._line = []
-        self._draw_rows(())
+        self._redraw_line_and_bottom_rows(())
 
     def set_bottom_rows(self, rows: Sequence[str], cursor: tuple[int, int] | None = None) -> None:
         if (rows, cursor) != (self._rows, self._cursor):
             self._rows, self._cursor = rows, cursor
-            self._draw_rows(())
+            self._redraw_line_and_bottom_rows(())
 
     def redraw(self) -> None:
-        self._draw_rows(())
+        self._redraw_line_and_bottom_rows(())
 
     def close(self) -> None:
         self.end_line()
@@ -140,7 +140,7 @@ class LiveScreen:
         except OSError:
             return 80
 
-    def _append_text(self, text: str, style: str, complete_lines: list[str]) -> None:
+    def _append_text_wrapping_lines(self, text: str, style: str, complete_lines: list[str]) -> None:
         """Append to the line; move rows that are full to `whole`."""
         if not text:
             return
@@ -164,13 +164,18 @@ class LiveScreen:
     def _style_line(self, line: list[tuple[str, str]]) -> str:
         return "".join(apply_style(text, style, colours=self.colours) for style, text in line)
 
-    def _draw_rows(self, complete_lines: Sequence[str]) -> None:
+    def _redraw_line_and_bottom_rows(self, complete_lines: Sequence[str]) -> None:
         rows = [self._style_line(self._line)] if self._line else []
         widths = [measure_text_width("".join(text for _, text in self._line))] if self._line else []
         first_bottom_row = len(rows)
         rows.extend(self._rows)
         widths.extend(measure_text_width(strip_terminal_codes(row)) for row in self._rows)
-        out = ["\x1b[?2026h", self._move_to_first_row(), "\x1b[J", *(f"{row}\n" for row in complete_lines)]
+        out = [
+            "\x1b[?2026h",
+            self._format_move_to_first_row(),
+            "\x1b[J",
+            *(f"{row}\n" for row in complete_lines),
+        ]
         out.append("\n".join(rows))
         cursor_row = max(len(rows) - 1, 0)
         if self._cursor is not None:
@@ -183,7 +188,7 @@ class LiveScreen:
         self._stream.write("".join(out))
         self._stream.flush()
 
-    def _move_to_first_row(self) -> str:
+    def _format_move_to_first_row(self) -> str:
         # If the terminal became narrower, it has wrapped the rows that no longer fit.
         size = self._get_columns()
         rows_above = sum(max(1, -(-columns // size)) for columns in self._drawn[: self._cursor_row])
@@ -217,7 +222,7 @@ def _slice_line(line: list[tuple[str, str]], start: int, end: int) -> list[tuple
     return out
 
 
-def _replace_unencodable(stream: TextIO) -> TextIO:
+def _replace_unencodable_on_write(stream: TextIO) -> TextIO:
     """Let the stream write a question mark for a character it cannot encode."""
     reconfigure = getattr(stream, "reconfigure", None)
     if reconfigure is not None:

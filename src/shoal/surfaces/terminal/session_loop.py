@@ -44,7 +44,7 @@ async def run_terminal_sessions(
     while True:
         async with Session(options) as session:
             controller = await open_terminal(session)
-            outcome = await controller.run_until_left(
+            outcome = await controller.run_until_user_leaves(
                 prompt if prepare_prompt is None else await prepare_prompt(session)
             )
             session.services.lifecycle_hooks.end_reason = (

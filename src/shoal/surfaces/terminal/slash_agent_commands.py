@@ -24,32 +24,32 @@ _LAST = 4_000
 async def manage_agents(controller: TerminalController, argument: str) -> None:
     match argument.split(maxsplit=2):
         case []:
-            _list_agents(controller)
+            _print_agents_and_shells(controller)
         case ["stop", "all"]:
             stopped_agents = await controller.session.stop_all()
             controller.notices.write_note(
                 f"Stopped: {join_names(stopped_agents.ids)}." if stopped_agents.ids else "Nothing is at work."
             )
         case ["stop", task]:
-            stopped_task = await controller.session.stop_task(_resolve_agent(controller, task))
+            stopped_task = await controller.session.stop_task(_resolve_agent_prefix(controller, task))
             controller.notices.write_note(f"Stopped {task}: {to_one_line(stopped_task)}")
         case ["show", agent]:
-            _show_agent(controller, _resolve_agent(controller, agent))
+            _print_agent_output_tail(controller, _resolve_agent_prefix(controller, agent))
         case ["background", *agent_argument]:
             moved_agents = controller.session.move_to_background(
-                _resolve_agent(controller, agent_argument[0]) if agent_argument else None
+                _resolve_agent_prefix(controller, agent_argument[0]) if agent_argument else None
             )
             if not moved_agents:
                 controller.notices.write_note("No agent is waited for.", YELLOW)
         case ["send", agent, text]:
-            delivery = await controller.session.send(_resolve_agent(controller, agent), text)
+            delivery = await controller.session.send(_resolve_agent_prefix(controller, agent), text)
             controller.notices.write_note(describe_message_delivery(delivery.name, delivery.how))
         case _:
             controller.notices.write_note(f"Say one of these: {USAGE}", YELLOW)
 
 
-def _list_agents(controller: TerminalController) -> None:
-    statuses = list(controller.statuses.iter_children())
+def _print_agents_and_shells(controller: TerminalController) -> None:
+    statuses = list(controller.statuses.iter_agents_except_lead())
     shells = [
         shell for shell in controller.session.services.shells.list_shells() if shell.status == "running"
     ]
@@ -57,7 +57,7 @@ def _list_agents(controller: TerminalController) -> None:
         controller.notices.write_note("No agent has been started.")
         return
     with controller.notices.open_notice_block() as write:
-        for status in (each for each in controller.statuses.iter_tree() if each in statuses):
+        for status in (each for each in controller.statuses.iter_agents_in_tree_order() if each in statuses):
             _write_agent_rows(write, status, controller.now)
         for shell in shells:
             write(f"  $ {shell.id}  {to_one_line(shell.command)}\n", DIM)
@@ -82,8 +82,8 @@ def _get_agent_duration(status: AgentStatus) -> float:
     return status.completion.duration_ms / 1000 if status.completion else 0.0
 
 
-def _show_agent(controller: TerminalController, agent: str) -> None:
-    snapshot = _find_agent(controller, agent)
+def _print_agent_output_tail(controller: TerminalController, agent: str) -> None:
+    snapshot = _find_agent_snapshot(controller, agent)
     text = _read_file_tail(Path(snapshot.output)) if snapshot.output else ""
     with controller.notices.open_notice_block() as write:
         write(f"  {snapshot.output}  {snapshot.status}, {format_duration(snapshot.seconds)}\n", DIM)
@@ -102,14 +102,14 @@ def _read_file_tail(path: Path) -> str:
     return text if size <= _LAST else f"… {text.split(chr(10), 1)[-1]}"
 
 
-def _find_agent(controller: TerminalController, agent: str) -> AgentSnapshot:
+def _find_agent_snapshot(controller: TerminalController, agent: str) -> AgentSnapshot:
     for snapshot in controller.session.services.supervisor.list_agents():
         if agent in (snapshot.agent, snapshot.name):
             return snapshot
     raise AgentRequestRefused(f"There is no agent {agent!r} in this session. /agents lists them.")
 
 
-def _resolve_agent(controller: TerminalController, prefix: str) -> str:
+def _resolve_agent_prefix(controller: TerminalController, prefix: str) -> str:
     """Resolve a name, an id, or a unique prefix of an id."""
     snapshots = controller.session.services.supervisor.list_agents()
     if any(prefix in (each.agent, each.name) for each in snapshots):

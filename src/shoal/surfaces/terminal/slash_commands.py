@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
-from shoal.app.session.slash_commands import SlashInvocation
+from shoal.app.session.slash_commands import SlashCommandInvocation
 from shoal.core.errors import InvalidAgentDefinition, UnknownSkill
 from shoal.core.skills import Skill, SlashPrompt
 from shoal.core.text_format import format_dollars, format_token_count, to_one_line
@@ -38,7 +38,7 @@ def is_slash_command(text: str) -> bool:
     return word.startswith("/") and "/" not in word[1:] and "\n" not in text.strip()
 
 
-def find_slash_command(text: str, session: Session) -> SlashCommand | SlashInvocation | str:
+def find_slash_command(text: str, session: Session) -> SlashCommand | SlashCommandInvocation | str:
     """Return the terminal's or the session's command, or an error message for the person."""
     from shoal.app.session.slash_commands import parse_slash_command
 
@@ -52,13 +52,13 @@ def find_slash_command(text: str, session: Session) -> SlashCommand | SlashInvoc
         return str(parse_error)
     except UnknownSkill:
         invocation = text
-    if isinstance(invocation, SlashInvocation):
+    if isinstance(invocation, SlashCommandInvocation):
         return invocation
-    matches = get_close_matches(word, list_command_completions([session]), n=1)
+    matches = get_close_matches(word, list_slash_command_names([session]), n=1)
     return f"There is no command {word}. {f'Did you mean {matches[0]}? ' if matches else ''}/help lists them."
 
 
-def list_command_completions(sessions: Sequence[Session]) -> list[str]:
+def list_slash_command_names(sessions: Sequence[Session]) -> list[str]:
     """List the command names that can be typed, of the terminal and of the session."""
     skill_commands = [
         f"/{each.name}" for session in sessions for each in session.services.knowledge.list_slash_commands()
@@ -75,7 +75,7 @@ def describe_slash_commands(session: Session) -> list[tuple[str, str]]:
     return [*((command.name, command.help) for command in COMMANDS), *skill_commands]
 
 
-def parse_command_argument(text: str) -> str:
+def parse_slash_command_argument(text: str) -> str:
     return text.partition(" ")[2].strip()
 
 
@@ -87,19 +87,20 @@ async def _show_help(controller: TerminalController, _: str) -> None:
         for skill in controller.session.services.knowledge.list_slash_commands():
             write(f"  {f'/{skill.name} {skill.argument_hint}'.strip():<19} ", BOLD)
             write(
-                f"{truncate_text(to_one_line(skill.description), 70)}{_format_command_source(skill)}\n", DIM
+                f"{truncate_text(to_one_line(skill.description), 70)}{_format_skill_source_note(skill)}\n",
+                DIM,
             )
         for line in controller.key_help:
             write(f"  {line}\n", DIM)
 
 
-async def _suggest_prompt(controller: TerminalController, _: str) -> None:
+async def _show_prompt_suggestion(controller: TerminalController, _: str) -> None:
     suggestion = await controller.session.suggest_prompt()
     with controller.notices.open_notice_block() as write:
         write(f"  ↳ {suggestion or 'There is nothing to propose yet.'}\n", "" if suggestion else DIM)
 
 
-def _format_command_source(command: Skill | SlashPrompt) -> str:
+def _format_skill_source_note(command: Skill | SlashPrompt) -> str:
     return f" ({command.source.kind})" if isinstance(command, Skill) else ""
 
 
@@ -126,7 +127,7 @@ async def _compact_conversation(controller: TerminalController, instructions: st
         controller.notices.write_note("The conversation goes on from a summary of itself.")
 
 
-async def _show_notes(controller: TerminalController, action: str) -> None:
+async def _show_session_notes(controller: TerminalController, action: str) -> None:
     from shoal.app.config.session_memory import SessionMemory
 
     session_memory = controller.session.agent.save_memory
@@ -134,7 +135,7 @@ async def _show_notes(controller: TerminalController, action: str) -> None:
         controller.notices.write_note("This session keeps no notes: the setting shoal.session_memory is off.")
     elif action == "save":
         controller.start_turn_activity().current_activity = "writing its notes"
-        saved_notes = await session_memory.save_notes(controller.session.agent)
+        saved_notes = await session_memory.write_notes_with_model(controller.session.agent)
         controller.notices.write_note(
             f"The notes are in {session_memory.path}." if saved_notes else "It had nothing to note."
         )
@@ -185,7 +186,7 @@ async def _rewind_turn(controller: TerminalController, turn: str) -> None:
     if turn not in turns_by_number:
         controller.notices.write_note(f"There is no turn {turn}. /rewind lists them.", YELLOW)
         return
-    reply = await controller.ask_line("The conversation too? y/n")
+    reply = await controller.ask_user_for_line("The conversation too? y/n")
     report = await controller.session.undo(
         turns_by_number[turn], conversation=reply.strip().lower().startswith("y")
     )
@@ -199,10 +200,10 @@ async def _show_skills(controller: TerminalController, _: str) -> None:
     show_skills(controller)
 
 
-async def _show_memory(controller: TerminalController, _: str) -> None:
-    from shoal.surfaces.terminal.slash_skill_commands import show_memory
+async def _show_instruction_files(controller: TerminalController, _: str) -> None:
+    from shoal.surfaces.terminal.slash_skill_commands import show_instruction_files
 
-    show_memory(controller)
+    show_instruction_files(controller)
 
 
 async def _show_hooks(controller: TerminalController, _: str) -> None:
@@ -224,22 +225,22 @@ async def _show_mcp_servers(controller: TerminalController, _: str) -> None:
         controller.notices.write_note("No MCP server is configured. Add one with: shoal mcp add NAME COMMAND")
 
 
-def _lazy_handler(module: str, name: str) -> SlashHandler:
+def _make_lazy_slash_handler(module: str, name: str) -> SlashHandler:
     """Return a handler that imports its module when the command runs."""
 
-    async def run_handler(controller: TerminalController, argument: str) -> None:
+    async def import_and_run_handler(controller: TerminalController, argument: str) -> None:
         command: SlashHandler = getattr(import_module(f"shoal.surfaces.terminal.{module}"), name)
         await command(controller, argument)
 
-    return run_handler
+    return import_and_run_handler
 
 
 async def _clear_session(controller: TerminalController, _: str) -> None:
-    controller.finish("cleared")
+    controller.finish_with_outcome("cleared")
 
 
 async def _exit_terminal(controller: TerminalController, _: str) -> None:
-    controller.finish()
+    controller.finish_with_outcome()
 
 
 def _make_slash_command(
@@ -253,47 +254,55 @@ def _make_slash_command(
 COMMANDS = (
     _make_slash_command("/help", "this list", _show_help),
     _make_slash_command("/btw QUESTION", "ask beside the work", _ask_side_question),
-    _make_slash_command("/suggest", "what you may want to say next", _suggest_prompt),
+    _make_slash_command("/suggest", "what you may want to say next", _show_prompt_suggestion),
     _make_slash_command(
         "/agents [stop ID]",
         "who is at work; also stop all, show, send, background",
-        _lazy_handler("slash_agent_commands", "manage_agents"),
+        _make_lazy_slash_handler("slash_agent_commands", "manage_agents"),
     ),
-    _make_slash_command("/tasks", "the task board", _lazy_handler("slash_session_commands", "show_tasks")),
-    _make_slash_command("/team", "who is in the team", _lazy_handler("slash_session_commands", "show_team")),
-    _make_slash_command("/skills", "what agents can look up", _show_skills),
-    _make_slash_command("/memory", "the files with instructions", _show_memory),
     _make_slash_command(
-        "/to NAME|lead", "talk to a teammate", _lazy_handler("slash_team_commands", "choose_addressee")
+        "/tasks", "the task board", _make_lazy_slash_handler("slash_session_commands", "show_tasks")
+    ),
+    _make_slash_command(
+        "/team", "who is in the team", _make_lazy_slash_handler("slash_session_commands", "show_team")
+    ),
+    _make_slash_command("/skills", "what agents can look up", _show_skills),
+    _make_slash_command("/memory", "the files with instructions", _show_instruction_files),
+    _make_slash_command(
+        "/to NAME|lead",
+        "talk to a teammate",
+        _make_lazy_slash_handler("slash_team_commands", "choose_addressee"),
     ),
     _make_slash_command(
         "/delegate [on|off]",
         "let the lead only give work out",
-        _lazy_handler("slash_team_commands", "set_delegate_mode"),
+        _make_lazy_slash_handler("slash_team_commands", "set_delegate_mode"),
     ),
     _make_slash_command("/compact [WISH]", "go on from a summary", _compact_conversation, during_turn=False),
-    _make_slash_command("/notes [save]", "the session's own notes", _show_notes, during_turn=False),
+    _make_slash_command("/notes [save]", "the session's own notes", _show_session_notes, during_turn=False),
     _make_slash_command("/cost", "spent since the session was opened", _show_cost),
     _make_slash_command(
         "/permissions [MODE]",
         "what agents may do",
-        _lazy_handler("slash_session_commands", "show_permissions"),
+        _make_lazy_slash_handler("slash_session_commands", "show_permissions"),
     ),
     _make_slash_command("/hooks", "the hooks there are", _show_hooks),
     _make_slash_command("/mcp", "the MCP servers and how they stand", _show_mcp_servers),
-    _make_slash_command("/doctor", "check the set-up", _lazy_handler("slash_session_commands", "run_doctor")),
+    _make_slash_command(
+        "/doctor", "check the set-up", _make_lazy_slash_handler("slash_session_commands", "run_doctor")
+    ),
     _make_slash_command("/model [NAME]", "the model, or another one", _switch_model, during_turn=False),
     _make_slash_command(
         "/export [FILE]",
         "write the conversation down",
-        _lazy_handler("slash_session_commands", "export_conversation"),
+        _make_lazy_slash_handler("slash_session_commands", "export_conversation"),
         during_turn=False,
     ),
     _make_slash_command("/rewind [TURN]", "go back to before a turn", _rewind_turn, during_turn=False),
     _make_slash_command(
         "/resume [ID]",
         "go on with another session",
-        _lazy_handler("slash_session_commands", "resume_session"),
+        _make_lazy_slash_handler("slash_session_commands", "resume_session"),
         during_turn=False,
     ),
     _make_slash_command("/clear", "start a new session", _clear_session, during_turn=False),

@@ -10,7 +10,11 @@ from typing import TYPE_CHECKING, get_args
 from shoal.core.errors import ShoalError
 from shoal.core.ids import SessionId
 from shoal.core.text_format import format_dollars, format_token_count, to_one_line
-from shoal.surfaces.terminal.listings import format_diagnostic_lines, format_rule_lines, format_session_lines
+from shoal.surfaces.terminal.listings import (
+    format_diagnostic_lines,
+    format_permission_report_lines,
+    format_session_lines,
+)
 from shoal.surfaces.terminal.status_text import describe_agent_activity
 from shoal.surfaces.terminal.text_styles import BOLD, DIM, GREEN, RED, YELLOW, get_agent_style
 
@@ -24,7 +28,7 @@ _MARKS = {"completed": ("✓", GREEN), "in_progress": ("▸", YELLOW), "pending"
 async def show_tasks(controller: TerminalController, _: str) -> None:
     """Show the team's board, or the session's if there is no team."""
     parts = controller.session.services
-    name = _get_team_name(controller) or controller.session.id
+    name = _get_led_team_name(controller) or controller.session.id
     tasks = list(await parts.team_store.open_board(name).list_tasks())
     if not tasks:
         controller.notices.write_note(
@@ -37,16 +41,16 @@ async def show_tasks(controller: TerminalController, _: str) -> None:
             mark, style = _MARKS.get(task.status, ("?", ""))
             write(f"  {mark} ", style)
             write(f"#{task.id} {to_one_line(task.subject)}")
-            write(f"{_describe_task(task, open_ids)}\n", DIM)
+            write(f"{_describe_task_owner_and_blockers(task, open_ids)}\n", DIM)
 
 
-def _describe_task(task: Task, open_ids: set[str]) -> str:
+def _describe_task_owner_and_blockers(task: Task, open_ids: set[str]) -> str:
     blockers = [f"#{each}" for each in task.blocked_by if each in open_ids]
     notes = (to_one_line(task.owner or ""), f"waits for {', '.join(blockers)}" if blockers else "")
     return "".join(f"  {word}" for word in notes if word)
 
 
-def _get_team_name(controller: TerminalController) -> str:
+def _get_led_team_name(controller: TerminalController) -> str:
     from shoal.team.session_teams import SessionTeams
 
     teams = controller.session.services.teams
@@ -55,10 +59,10 @@ def _get_team_name(controller: TerminalController) -> str:
 
 async def show_team(controller: TerminalController, _: str) -> None:
     """Show the members of the team and their activity."""
-    name = _get_team_name(controller)
+    name = _get_led_team_name(controller)
     members = [
         each
-        for each in controller.statuses.iter_tree()
+        for each in controller.statuses.iter_agents_in_tree_order()
         if each.start_event is not None and each.start_event.team
     ]
     if not name and not members:
@@ -97,7 +101,9 @@ async def show_permissions(controller: TerminalController, mode: str) -> None:
         controller.notices.write_note(f"The mode is {modes[mode.lower()]}.")
         return
     with controller.notices.open_notice_block() as write:
-        for line in format_rule_lines(build_session_permission_report(controller.session), colours=False):
+        for line in format_permission_report_lines(
+            build_session_permission_report(controller.session), colours=False
+        ):
             write(f"  {line}\n")
 
 
@@ -135,15 +141,15 @@ async def resume_session(controller: TerminalController, name: str) -> None:
         )
     else:
         controller.resume_session = session
-        controller.finish("resumed")
+        controller.finish_with_outcome("resumed")
 
 
 async def export_conversation(controller: TerminalController, name: str) -> None:
     """Write the conversation to a Markdown file; never overwrite a file."""
-    from shoal.surfaces.terminal.conversation_markdown import render_markdown
+    from shoal.surfaces.terminal.conversation_markdown import render_conversation_markdown
 
     session = controller.session
-    text = "\n".join(render_markdown(session.agent.conversation.messages, str(session.id)))
+    text = "\n".join(render_conversation_markdown(session.agent.conversation.messages, str(session.id)))
     path = session.services.workspace.root / (name or f"shoal-{session.id[:8]}.md")
     try:
         await asyncio.to_thread(_write_new_file, path, text)

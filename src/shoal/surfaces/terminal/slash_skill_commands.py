@@ -29,7 +29,7 @@ def show_skills(controller: TerminalController) -> None:
             write(f"  {to_one_line(str(problem))}\n", YELLOW)
 
 
-def show_memory(controller: TerminalController) -> None:
+def show_instruction_files(controller: TerminalController) -> None:
     instructions = controller.session.services.knowledge.instructions
     if not instructions.files and not instructions.notes:
         controller.notices.write_note("No file tells agents how to work here. CLAUDE.md or AGENTS.md would.")

@@ -59,7 +59,7 @@ def parse_mention(session: Session, text: str) -> tuple[Addressee, str] | None:
     return next(((each, rest.strip()) for each in addressees if name in (each.name, each.agent)), None)
 
 
-def suggest_addressee(session: Session, text: str) -> str:
+def suggest_addressee_correction(session: Session, text: str) -> str:
     """Return a correction for `@nmae text`, which would go to the lead; empty if no name is close."""
     word, _, rest = text.partition(" ")
     name = word[1:].removesuffix(":")

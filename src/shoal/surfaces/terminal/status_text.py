@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from shoal.app.run_view.agent_status import AgentStatus
-from shoal.core.text_format import format_duration, format_quantity, format_token_count, to_one_line
+from shoal.core.text_format import format_count_with_noun, format_duration, format_token_count, to_one_line
 from shoal.surfaces.terminal.question_text import describe_question
 
 
@@ -15,5 +15,5 @@ def describe_agent_activity(status: AgentStatus) -> str:
 
 def format_agent_usage(status: AgentStatus, now: float) -> str:
     duration = format_duration(max(now - status.since, 0.0))
-    calls = format_quantity(status.tool_calls, "call")
+    calls = format_count_with_noun(status.tool_calls, "call")
     return f"{calls} · {format_token_count(status.tokens)} tokens · {duration}"

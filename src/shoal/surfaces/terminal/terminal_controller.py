@@ -9,7 +9,7 @@ from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
 
 from shoal.app.run_view.agent_status import AgentStatusTable
-from shoal.app.session.slash_commands import SlashInvocation, is_slash_command
+from shoal.app.session.slash_commands import SlashCommandInvocation, is_slash_command
 from shoal.core.errors import ShoalError
 from shoal.core.events import Event
 from shoal.core.ids import LEAD_ID
@@ -17,7 +17,7 @@ from shoal.core.messages import Message, TextBlock, user_message
 from shoal.core.text_format import to_one_line
 from shoal.surfaces.terminal import slash_commands
 from shoal.surfaces.terminal.event_feed import EventFeed
-from shoal.surfaces.terminal.slash_team_commands import Addressee, parse_mention, suggest_addressee
+from shoal.surfaces.terminal.slash_team_commands import Addressee, parse_mention, suggest_addressee_correction
 from shoal.surfaces.terminal.text_styles import RED, YELLOW, truncate_text
 from shoal.surfaces.terminal.turn_activity import TurnActivity
 
@@ -87,16 +87,16 @@ class TerminalController(ABC):
     # Display and input: implemented by subclasses
 
     @abstractmethod
-    async def run_until_left(self, first: str | None = None) -> TerminalOutcome:
+    async def run_until_user_leaves(self, first: str | None = None) -> TerminalOutcome:
         """Run until the person leaves."""
 
     @abstractmethod
-    async def ask_line(self, label: str) -> str:
+    async def ask_user_for_line(self, label: str) -> str:
         """Return the next typed line as the answer to a question of the program."""
 
     @abstractmethod
-    def schedule_catch_up(self) -> None:
-        """Schedule `catch_up`, now or soon, because something happened."""
+    def schedule_event_processing(self) -> None:
+        """Schedule `process_queued_events`, now or soon, because something happened."""
 
     @abstractmethod
     def show_event(self, event: Event) -> None: ...
@@ -110,7 +110,7 @@ class TerminalController(ABC):
         """Put an unsent message back into the input, where the person can edit and submit it."""
 
     @abstractmethod
-    def clear_line(self) -> None: ...
+    def clear_input_line(self) -> None: ...
 
     @abstractmethod
     def wake_input(self) -> None:
@@ -121,7 +121,7 @@ class TerminalController(ABC):
         """True if a turn may start by itself."""
         return self._current_work is None
 
-    def update_idle(self) -> None:
+    def update_idle_state(self) -> None:
         if self.can_start_turn:
             self._idle.set()
         else:
@@ -144,22 +144,22 @@ class TerminalController(ABC):
     def start_tasks(self, tasks: asyncio.TaskGroup, first: str | None) -> list[asyncio.Task[None]]:
         """Start the background tasks and submit the first prompt. The caller cancels the returned tasks."""
         self._tasks = tasks
-        self.update_idle()
+        self.update_idle_state()
         if first and is_slash_command(self.session.services, first):
             self.echo_user_prompt(first)
             self._run_slash_command(first)
         elif first:
             self._start_prompt_turn(user_message(first))
-        background = (self._watch_for_stop(), self._follow_events(), self._run_queued_turns())
+        background = (self._finish_on_stop_request(), self._follow_events(), self._run_queued_turns())
         return [tasks.create_task(each) for each in background]
 
-    def cancel_tasks(self) -> None:
+    def cancel_running_work(self) -> None:
         for aside_task in self._aside_tasks:
             aside_task.cancel()
         if self._current_work is not None:
             self._current_work.cancel()
 
-    def finish(self, outcome: TerminalOutcome = "ended") -> None:
+    def finish_with_outcome(self, outcome: TerminalOutcome = "ended") -> None:
         self.outcome = outcome
         self.wake_input()
 
@@ -174,14 +174,14 @@ class TerminalController(ABC):
         elif (mention := parse_mention(self.session, text)) is not None:
             self.echo_typed_input(text)
             self.run_alongside_work(self._send_to_addressee(*mention))
-        elif suggestion := suggest_addressee(self.session, text):
+        elif suggestion := suggest_addressee_correction(self.session, text):
             self.echo_typed_input(text)
             self.notices.write_note(suggestion, YELLOW)
         elif self.addressee is not None:
             self.echo_typed_input(text)
             self.run_alongside_work(self._send_to_addressee(self.addressee, text))
         elif self._current_work is not None:
-            self._steer_turn(message)
+            self._steer_or_queue_message(message)
         else:
             self.echo_typed_input(text)
             self._start_work(self._run_turn(self.session.run(message)))
@@ -193,23 +193,23 @@ class TerminalController(ABC):
             self.notices.write_note(
                 "You talk to the lead." if addressee is None else f"You talk to {addressee.name}."
             )
-            self.update_idle()
+            self.update_idle_state()
 
     def handle_interrupt(self, line: str) -> None:
         """Handle Ctrl-C with this text in the input line."""
         if line:
             # The line may hold input restored from a stopped turn: clearing it must not end the program.
-            self.clear_line()
+            self.clear_input_line()
             return
         now = self._clock.monotonic()
         if now - self._interrupted_at <= SECOND_INTERRUPT_SECONDS:
-            self.finish()
+            self.finish_with_outcome()
             return
         self._interrupted_at = now
-        if not self.stop_turn():
+        if not self.interrupt_current_work():
             self.notices.write_note("Ctrl-C again ends Shoal.")
 
-    def stop_turn(self) -> bool:
+    def interrupt_current_work(self) -> bool:
         """Stop the current work; return False if there is none."""
         if self._current_work is None:
             return False
@@ -219,27 +219,27 @@ class TerminalController(ABC):
 
     def run_alongside_work(self, work: Coroutine[Any, Any, None]) -> None:
         """Run it next to the current work."""
-        aside_task = self._tasks.create_task(self._report_errors(work))
+        aside_task = self._tasks.create_task(self._run_reporting_shoal_errors(work))
         self._aside_tasks.add(aside_task)
         aside_task.add_done_callback(self._aside_tasks.discard)
 
     def start_turn_activity(self) -> TurnActivity:
         """Show the activity of the current work until it ends."""
         activity = self.activity = TurnActivity(self._clock)
-        self.update_idle()
+        self.update_idle_state()
         return activity
 
-    def catch_up(self) -> None:
+    def process_queued_events(self) -> None:
         for event in self.feed.drain():
             if self.activity is not None:
                 self.activity.apply_event(event)
             self.show_event(event)
-        self.update_idle()
+        self.update_idle_state()
 
     async def _follow_events(self) -> None:
-        """Schedule `catch_up` for events that arrive while nobody reads a turn."""
+        """Schedule `process_queued_events` for events that arrive while nobody reads a turn."""
         while True:
-            self.schedule_catch_up()
+            self.schedule_event_processing()
             await self.feed.wait_for_events()
 
     async def _run_queued_turns(self) -> None:
@@ -247,15 +247,15 @@ class TerminalController(ABC):
         while not self._is_past_deadline:
             await self._idle.wait()
             await self.session.services.queue.wait_for_waking_item(LEAD_ID)
-            self.update_idle()
+            self.update_idle_state()
             if self._idle.is_set():
                 self._start_work(self._run_next_turn())
 
-    async def _watch_for_stop(self) -> None:
+    async def _finish_on_stop_request(self) -> None:
         """Finish when another process stops the run through its control socket."""
         await self.session.stop_requested.wait()
         self.notices.write_note("stopped from outside", YELLOW)
-        self.finish()
+        self.finish_with_outcome()
 
     async def _send_to_addressee(self, addressee: Addressee, text: str) -> None:
         try:
@@ -270,7 +270,7 @@ class TerminalController(ABC):
         self.echo_user_prompt(message.text)
         self._start_work(self._run_turn(self.session.run(message)))
 
-    def _steer_turn(self, message: Message) -> None:
+    def _steer_or_queue_message(self, message: Message) -> None:
         if self.session.is_busy:
             self.session.steer(message)
             short_text = _shorten_text(message.text)
@@ -283,12 +283,12 @@ class TerminalController(ABC):
         command = slash_commands.find_slash_command(text, self.session)
         if isinstance(command, str):
             self.notices.write_note(command, RED)
-        elif isinstance(command, SlashInvocation):
+        elif isinstance(command, SlashCommandInvocation):
             self._run_slash_invocation(command)
         elif command.during_turn:
             self.run_alongside_work(
-                self._contain_faults(
-                    command.name, command.run(self, slash_commands.parse_command_argument(text))
+                self._run_reporting_faults(
+                    command.name, command.run(self, slash_commands.parse_slash_command_argument(text))
                 )
             )
         elif self._current_work is not None:
@@ -297,12 +297,12 @@ class TerminalController(ABC):
             )
         else:
             self._start_work(
-                self._contain_faults(
-                    command.name, command.run(self, slash_commands.parse_command_argument(text))
+                self._run_reporting_faults(
+                    command.name, command.run(self, slash_commands.parse_slash_command_argument(text))
                 )
             )
 
-    def _run_slash_invocation(self, command: SlashInvocation) -> None:
+    def _run_slash_invocation(self, command: SlashCommandInvocation) -> None:
         if self._current_work is not None:
             name = command.command.name
             self.notices.write_note(f"/{name} has to wait until the agent is done: Ctrl-C stops it.", YELLOW)
@@ -315,13 +315,13 @@ class TerminalController(ABC):
 
     def _start_work(self, work: Coroutine[Any, Any, None]) -> None:
         self._was_interrupted = False
-        self._current_work = self._tasks.create_task(self._report_errors(work))
+        self._current_work = self._tasks.create_task(self._run_reporting_shoal_errors(work))
         self._current_work.add_done_callback(self._handle_work_done)
-        self.update_idle()
+        self.update_idle_state()
 
     def _handle_work_done(self, task: asyncio.Task[None]) -> None:
         self._current_work = self.activity = None
-        self.catch_up()
+        self.process_queued_events()
         self._submit_leftover_input()
 
     def _submit_leftover_input(self) -> None:
@@ -339,7 +339,7 @@ class TerminalController(ABC):
         else:
             self._start_prompt_turn(message)
 
-    async def _contain_faults(self, name: str, work: Coroutine[Any, Any, None]) -> None:
+    async def _run_reporting_faults(self, name: str, work: Coroutine[Any, Any, None]) -> None:
         try:
             await work
         except ShoalError:
@@ -348,7 +348,7 @@ class TerminalController(ABC):
             reason = to_one_line(f"{type(error).__name__}: {error}")
             self.notices.write_note(f"✗ {name} failed, and everything else goes on: {reason}", RED)
 
-    async def _report_errors(self, work: Coroutine[Any, Any, None]) -> None:
+    async def _run_reporting_shoal_errors(self, work: Coroutine[Any, Any, None]) -> None:
         try:
             await work
         except ShoalError as error:
@@ -368,8 +368,8 @@ class TerminalController(ABC):
         self.start_turn_activity()
         # Reading the turn keeps its agents from running far ahead of what is shown.
         async for _ in turn:
-            self.schedule_catch_up()
-        self.schedule_catch_up()
+            self.schedule_event_processing()
+        self.schedule_event_processing()
 
 
 def join_messages(messages: Sequence[Message]) -> Message:

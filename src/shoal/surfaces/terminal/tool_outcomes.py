@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from shoal.core.text_format import format_quantity, format_token_count, to_one_line
+from shoal.core.text_format import format_count_with_noun, format_token_count, to_one_line
 from shoal.surfaces.terminal.text_styles import BOLD, DIM, GREEN, RED
 
 _STEPS = {"pending": ("☐", DIM), "in_progress": ("▸", BOLD), "completed": ("☑", DIM)}
@@ -22,15 +22,15 @@ def describe_tool_outcome(tool: str, text: str, data: Any, *, is_error: bool) ->
         return f"✗ {to_one_line(_get_first_line(text))}", RED
     if isinstance(facts.get("added"), int):
         return f"+{facts['added']} −{facts.get('removed', 0)}", GREEN
-    return _describe_success(tool, text, facts)
+    return _describe_tool_success(tool, text, facts)
 
 
-def _describe_success(tool: str, text: str, data: Mapping[str, Any]) -> tuple[str, str]:
+def _describe_tool_success(tool: str, text: str, data: Mapping[str, Any]) -> tuple[str, str]:
     match tool:
         case "Edit" | "Write" | "NotebookEdit":
             return "changed", GREEN
         case "Read":
-            return format_quantity(_count_lines(text), "line"), DIM
+            return format_count_with_noun(_count_lines(text), "line"), DIM
         case "Grep" | "Glob" if isinstance(data.get("count"), int):
             return f"{data['count'] or 'nothing'} found", DIM
         case "TodoWrite" if isinstance(data.get("todos"), list):
@@ -50,7 +50,7 @@ def _describe_agent_result(data: Mapping[str, Any], status: str) -> tuple[str, s
     if status == "teammate_spawned":
         return f"→ {data.get('name', 'it')} has joined {data.get('team_name', 'the team')}", GREEN
     calls, tokens = int(data.get("totalToolUseCount") or 0), int(data.get("totalTokens") or 0)
-    usage = f"{format_quantity(calls, 'call')} · {format_token_count(tokens)} tokens"
+    usage = f"{format_count_with_noun(calls, 'call')} · {format_token_count(tokens)} tokens"
     return (f"→ done · {usage}", GREEN) if status == "completed" else (f"✗ {status} · {usage}", RED)
 
 
@@ -72,11 +72,11 @@ def _describe_command_result(text: str, data: Mapping[str, Any], *, is_error: bo
     status = data.get("exit_code")
     if not isinstance(status, int):
         return (f"✗ {to_one_line(_get_first_line(text))}", RED) if is_error else ("→ exit 0", GREEN)
-    last = _get_last_line(text)
+    last = _get_last_output_line(text)
     return f"→ exit {status}{f' · {last}' if last else ''}", GREEN if status == 0 else RED
 
 
-def _get_last_line(text: str) -> str:
+def _get_last_output_line(text: str) -> str:
     """Return the last line of the command's output. The tool appends its own notes in brackets."""
     lines = [line for line in text.strip().split("\n") if not _NOTE.fullmatch(line.strip())]
     last = to_one_line(lines[-1]) if lines else ""

@@ -14,8 +14,8 @@ from shoal.core.events import BudgetThresholdReached, RunFinished
 from shoal.core.limits import LimitKind, format_limit_amount
 from shoal.core.questions import PermissionQuestion
 from shoal.core.text_format import (
+    format_count_with_noun,
     format_duration,
-    format_quantity,
     format_token_count,
     strip_terminal_codes,
     to_one_line,
@@ -135,7 +135,7 @@ def describe_stopped_agents(stopped: Sequence[AgentSnapshot]) -> str:
     """List the agents that were stopped early, with their progress."""
     lines = ["Stopped before they were done:" if len(stopped) > 1 else "Stopped before it was done:"]
     for snapshot in stopped:
-        calls = format_quantity(snapshot.tool_calls, "tool call")
+        calls = format_count_with_noun(snapshot.tool_calls, "tool call")
         lines.append(
             f"  {snapshot.agent}  {to_one_line(snapshot.name or snapshot.kind)}: "
             f"{truncate_text(to_one_line(snapshot.description), 60)} "

@@ -69,15 +69,15 @@ class AnswerScreen(ModalScreen[bool | None]):
 
     def compose(self) -> ComposeResult:
         with Vertical(classes="answer") as box:
-            yield self._create_form()
-        agent = self.run_view.find_agent(AgentId(self.row.agent)) if self.run_view is not None else None
+            yield self._create_question_form()
+        agent = self.run_view.find_agent_row(AgentId(self.row.agent)) if self.run_view is not None else None
         name = (
             to_one_line(self.row.name),
             f"bold {get_agent_colour(agent.color if agent is not None else '')}",
         )
-        box.border_title = build_clean_line(("? ", ASKS), name, (f" {_describe_request(self.row)}", ""))
+        box.border_title = build_clean_line(("? ", ASKS), name, (f" {_describe_agent_request(self.row)}", ""))
 
-    def _create_form(self) -> QuestionForm:
+    def _create_question_form(self) -> QuestionForm:
         match self.row.question:
             case PermissionQuestion() as permission_question:
                 return PermissionForm(permission_question)
@@ -95,11 +95,11 @@ class AnswerScreen(ModalScreen[bool | None]):
     def on_mount(self) -> None:
         if self._is_unprompted:
             self.form.disabled = True
-            self._quiet_timer = self.set_timer(QUIET, self._enable_keys)
+            self._quiet_timer = self.set_timer(QUIET, self._enable_form)
         else:
-            self._enable_keys()
+            self._enable_form()
 
-    def _enable_keys(self) -> None:
+    def _enable_form(self) -> None:
         self.form.disabled = False
         self.form.focus_options()
         self.ready.set()
@@ -130,13 +130,13 @@ class AnswerScreen(ModalScreen[bool | None]):
             notify_user(self, f"Somebody answered {self.row.name} first; this answer is dropped.", "warning")
         self._dismiss_screen(was_accepted=was_accepted)
 
-    def close_if_answered(self) -> None:
+    def close_if_answered_elsewhere(self) -> None:
         """Close the screen if another surface answered. Called when the run view changed."""
         row = self.run_view.questions.get(self.row.id) if self.run_view is not None else None
         if row is not None and row.answered:
-            self.close_overtaken(row)
+            self.close_settled_elsewhere(row)
 
-    def close_overtaken(self, row: QuestionRow) -> None:
+    def close_settled_elsewhere(self, row: QuestionRow) -> None:
         """Close the screen because another surface answered or the run ended."""
         if not self._is_closed:
             if row.answer is None:
@@ -163,7 +163,7 @@ def open_answer_screen(panel: Panel, row: QuestionRow) -> None:
         panel.app.push_screen(AnswerScreen(now, panel.controller, run_view=panel.run_view))
 
 
-def _describe_request(row: QuestionRow) -> str:
+def _describe_agent_request(row: QuestionRow) -> str:
     match row.question:
         case PermissionQuestion(tool=tool):
             return f"wants to run {to_one_line(tool)}"

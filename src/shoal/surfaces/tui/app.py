@@ -28,8 +28,8 @@ from shoal.surfaces.tui.completions import (
     CompletionProposal,
     PartialWord,
     list_project_files,
-    match_proposals,
     propose_mentions,
+    rank_matching_proposals,
 )
 from shoal.surfaces.tui.composer import Composer, ProposalList
 from shoal.surfaces.tui.conversation_view import ConversationView
@@ -150,7 +150,7 @@ class ShoalApp(App[None]):
         """Schedule a draw."""
         if not self._due and self.is_running:
             self._due = True
-            self.set_timer(PACE, self._draw_later)
+            self.set_timer(PACE, self._queue_draw)
 
     @property
     def has_pending_draw(self) -> bool:
@@ -158,15 +158,15 @@ class ShoalApp(App[None]):
         return self._due or self._drawing
 
     @property
-    def unsent(self) -> tuple[str, ...]:
+    def unsent_texts(self) -> tuple[str, ...]:
         """Texts typed that no run has accepted."""
         return (*self._pending_texts, self.composer.full_text)
 
-    def is_unsent(self, text: str) -> bool:
+    def is_unsent_text(self, text: str) -> bool:
         """Return True if the text was submitted and waits for a run that accepts it."""
         return text in self._pending_texts
 
-    def _draw_later(self) -> None:
+    def _queue_draw(self) -> None:
         # On the view's own message pump: keys go through the app's and do not wait for drawing.
         self.view.call_later(self._draw_run)
 
@@ -178,7 +178,7 @@ class ShoalApp(App[None]):
         self._drawing = True
         self.draw_count += 1
         try:
-            run_client.catch_up()
+            run_client.process_queued_events()
             if run_client.is_open and self._leave_status is not None:
                 run_client.leave_run(self._leave_status)
             await self._send_pending_texts()
@@ -200,7 +200,7 @@ class ShoalApp(App[None]):
     # Questions
 
     @property
-    def is_asking(self) -> bool:
+    def is_person_answering(self) -> bool:
         """True if the person is answering a question."""
         return self._awaited_answer is not None or any(
             isinstance(each, AnswerScreen) for each in self.screen_stack
@@ -249,7 +249,7 @@ class ShoalApp(App[None]):
         for marked_mode in ("acceptEdits", "plan", "bypassPermissions"):
             line.set_class(mode == marked_mode, f"-{marked_mode}")
         if self._awaited_answer is None:
-            row = run_client.presenter.run_view.find_agent(run_client.viewed)
+            row = run_client.presenter.run_view.find_agent_row(run_client.viewed)
             recipient_note = "" if row is None or run_client.viewed == LEAD_ID else f" to {row.name} "
             line.border_title = recipient_note
 
@@ -257,13 +257,13 @@ class ShoalApp(App[None]):
         self._update_head_and_foot_lines()
 
     @property
-    def _open_client(self) -> RunClient | None:
+    def _client_if_open(self) -> RunClient | None:
         return self.run_client if self.run_client is not None and self.run_client.is_open else None
 
     # Input
 
     @on(Composer.TextEntered)
-    async def _submit_entered(self, event: Composer.TextEntered) -> None:
+    async def _submit_entered_text(self, event: Composer.TextEntered) -> None:
         if self._awaited_answer is not None:
             if not self._awaited_answer.done():
                 self._awaited_answer.set_result(event.text)
@@ -276,9 +276,9 @@ class ShoalApp(App[None]):
     async def _send_pending_texts(self) -> None:
         """Send the submitted texts in order, as soon as the run accepts them."""
         while self._pending_texts and self.run_client is not None and self.run_client.is_open:
-            await self._send_text(self.run_client, self._pending_texts.pop(0))
+            await self._send_prompt_text(self.run_client, self._pending_texts.pop(0))
 
-    async def _send_text(self, run_client: RunClient, text: str) -> None:
+    async def _send_prompt_text(self, run_client: RunClient, text: str) -> None:
         message, warnings = build_prompt_message(text, run_client.root, images=run_client.takes_images)
         for warning in warnings:
             run_client.presenter.get_conversation(run_client.viewed).timeline.add_remark(warning, YELLOW)
@@ -303,7 +303,7 @@ class ShoalApp(App[None]):
                 line.remove_class("-asks")
                 composer.set_text(self._draft)
 
-    def restore_text(self, text: str) -> None:
+    def restore_text_to_draft(self, text: str) -> None:
         """Put the text before the draft; if a question is open, before the draft that returns after it."""
         if self._awaited_answer is not None:
             self._draft = prepend_to_draft(text, self._draft)
@@ -318,11 +318,11 @@ class ShoalApp(App[None]):
         if run_client is None:
             return ()
         if word.kind == "command":
-            return match_proposals(word.typed, run_client.list_commands())
+            return rank_matching_proposals(word.typed, run_client.list_command_proposals())
         if self._files is None:
             self._files = []
             self.run_worker(self._load_project_files(run_client), exclusive=True, group="files")
-        return propose_mentions(word.typed, self._files, run_client.list_agents())
+        return propose_mentions(word.typed, self._files, run_client.list_agent_proposals())
 
     async def _load_project_files(self, run_client: RunClient) -> None:
         self._files = await asyncio.to_thread(list_project_files, run_client.root)
@@ -340,7 +340,7 @@ class ShoalApp(App[None]):
         elif self._awaited_answer is not None:
             # A cancelled question cancels the command that asked it.
             self._awaited_answer.cancel()
-        elif (run_client := self._open_client) is not None:
+        elif (run_client := self._client_if_open) is not None:
             run_client.handle_interrupt(composer.text)
         else:
             self.leave_run(130)
@@ -365,7 +365,7 @@ class ShoalApp(App[None]):
         """Leave the innermost thing: a panel, a turn, or an agent's conversation."""
         if self.side_panel.shown_panel and not self.composer.has_focus:
             self.close_panel()
-        elif (run_client := self._open_client) is None or run_client.stop_turn():
+        elif (run_client := self._client_if_open) is None or run_client.interrupt_current_work():
             pass
         elif run_client.viewed != LEAD_ID:
             self.action_lead()
@@ -373,17 +373,17 @@ class ShoalApp(App[None]):
             self.close_panel()
 
     def action_next_mode(self) -> None:
-        if (run_client := self._open_client) is not None:
-            run_client.cycle_mode()
+        if (run_client := self._client_if_open) is not None:
+            run_client.cycle_permission_mode()
 
     def action_to_background(self) -> None:
-        if (run_client := self._open_client) is None or not run_client.move_to_background():
+        if (run_client := self._client_if_open) is None or not run_client.move_to_background():
             self.composer.action_cursor_left()
 
     def action_help(self) -> None:
         from shoal.core.messages import user_message
 
-        if (run_client := self._open_client) is not None:
+        if (run_client := self._client_if_open) is not None:
             run_client.submit_message(user_message("/help"))
 
     def action_panel(self, name: str) -> None:
@@ -404,7 +404,7 @@ class ShoalApp(App[None]):
         return len(self.screen_stack) == 1 or action in _ALWAYS
 
     @on(Panel.CloseRequested)
-    def _close_left_panel(self) -> None:
+    def _close_panel_on_request(self) -> None:
         if self.side_panel.shown_panel:
             self.close_panel()
 
@@ -418,7 +418,7 @@ class ShoalApp(App[None]):
         self.view_agent(LEAD_ID, "lead")
 
     def view_agent(self, agent: AgentId, name: str) -> None:
-        if (run_client := self._open_client) is not None:
+        if (run_client := self._client_if_open) is not None:
             run_client.view_agent(agent, name)
             self.composer.focus()
             self.schedule_draw()

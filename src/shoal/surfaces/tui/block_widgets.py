@@ -14,10 +14,10 @@ from textual.events import Click
 from textual.widget import Widget
 from textual.widgets import Markdown, Static
 
-from shoal.core.text_diffs import format_diff
+from shoal.core.text_diffs import format_unified_diff
 from shoal.core.text_format import (
+    format_count_with_noun,
     format_duration,
-    format_quantity,
     format_token_count,
     strip_terminal_codes,
     to_one_line,
@@ -43,42 +43,42 @@ _CHANGES_FILES = ("Edit", "Write", "NotebookEdit", "MultiEdit")
 
 def create_block_widget(
     block: ConversationItem,
-) -> PromptBlock | AnswerBlock | ThoughtBlock | CallBlock | RemarkBlock:
+) -> PromptWidget | AnswerWidget | ThinkingWidget | ToolCallWidget | RemarkWidget:
     match block:
         case PromptItem():
-            return PromptBlock(block)
+            return PromptWidget(block)
         case AnswerItem(thinking=True):
-            return ThoughtBlock(block)
+            return ThinkingWidget(block)
         case AnswerItem():
-            return AnswerBlock(block)
+            return AnswerWidget(block)
         case ToolCallItem():
-            return CallBlock(block)
+            return ToolCallWidget(block)
         case RemarkItem():
-            return RemarkBlock(block)
+            return RemarkWidget(block)
 
 
-def to_rich_text(text: str, style: str) -> Text:
+def convert_ansi_styled_to_rich_text(text: str, style: str) -> Text:
     """Convert a style of the plain terminal, which is an ANSI code, to Rich text."""
     return Text.from_ansi(f"\x1b[{style}m{text}\x1b[0m", end="") if style else Text(text, end="")
 
 
-class PromptBlock(Static):
+class PromptWidget(Static):
     """A message to the agent."""
 
     def __init__(self, block: PromptItem) -> None:
-        super().__init__(_build_prompt_text(block), classes="prompt")
+        super().__init__(_build_prompt_table(block), classes="prompt")
         self.set_class(bool(block.sender), "-letter")
 
-    async def show(self, block: ConversationItem) -> None:
+    async def show_item(self, block: ConversationItem) -> None:
         assert isinstance(block, PromptItem)
-        self.update(_build_prompt_text(block))
+        self.update(_build_prompt_table(block))
 
 
-def _build_prompt_text(block: PromptItem) -> Table:
+def _build_prompt_table(block: PromptItem) -> Table:
     """Put the sender before the text, with the text indented on every line."""
     text = Text(block.text)
     if block.images:
-        text.append(f"\n[{format_quantity(block.images, 'image')}]", "dim")
+        text.append(f"\n[{format_count_with_noun(block.images, 'image')}]", "dim")
     rows = Table.grid(padding=(0, 1, 0, 0))
     rows.add_column(no_wrap=True)
     rows.add_column(ratio=1)
@@ -86,18 +86,18 @@ def _build_prompt_text(block: PromptItem) -> Table:
     return rows
 
 
-class AnswerBlock(Markdown):
+class AnswerWidget(Markdown):
     """The agent's answer; grows while it is streamed."""
 
     def __init__(self, block: AnswerItem) -> None:
-        self._shown = _format_answer(block)
+        self._shown = _format_answer_markdown(block)
         super().__init__(
             self._shown, classes="answer", open_links=False, parser_factory=_create_markdown_parser
         )
 
-    async def show(self, block: ConversationItem) -> None:
+    async def show_item(self, block: ConversationItem) -> None:
         assert isinstance(block, AnswerItem)
-        old_text, self._shown = self._shown, _format_answer(block)
+        old_text, self._shown = self._shown, _format_answer_markdown(block)
         if self._shown == old_text:
             return
         if old_text and self._shown.startswith(old_text):
@@ -106,7 +106,7 @@ class AnswerBlock(Markdown):
             await self.update(self._shown)
 
 
-def _format_answer(block: AnswerItem) -> str:
+def _format_answer_markdown(block: AnswerItem) -> str:
     return f"{block.text}\n\n*(broken off)*" if block.is_broken_off else block.text
 
 
@@ -115,7 +115,7 @@ def _create_markdown_parser() -> MarkdownIt:
     return MarkdownIt("gfm-like", {"linkify": False})
 
 
-class CollapsibleBlock(Widget):
+class CollapsibleWidget(Widget):
     """A line that unfolds. Its body is drawn only when unfolded."""
 
     can_focus = True
@@ -141,13 +141,13 @@ class CollapsibleBlock(Widget):
     def render_body(self) -> Text:
         raise NotImplementedError
 
-    def render_folded(self) -> Text | None:
+    def render_folded_body(self) -> Text | None:
         """Return what is shown below the heading while folded."""
         return None
 
     def redraw(self) -> None:
         self._title.update(self.render_heading())
-        body = self.render_body() if self.is_unfolded else self.render_folded()
+        body = self.render_body() if self.is_unfolded else self.render_folded_body()
         self._body_widget.display = body is not None
         self._body_widget.update(body or "")
 
@@ -164,14 +164,14 @@ class CollapsibleBlock(Widget):
         self.set_unfolded(on=not self.is_unfolded)
 
 
-class ThoughtBlock(CollapsibleBlock):
+class ThinkingWidget(CollapsibleWidget):
     """The model's thinking, folded to its first line."""
 
     def __init__(self, block: AnswerItem) -> None:
         super().__init__("thought")
         self._block = block
 
-    async def show(self, block: ConversationItem) -> None:
+    async def show_item(self, block: ConversationItem) -> None:
         assert isinstance(block, AnswerItem)
         self._block = block
         self.redraw()
@@ -188,14 +188,14 @@ class ThoughtBlock(CollapsibleBlock):
         return Text(self._block.text.strip(), "italic dim")
 
 
-class CallBlock(CollapsibleBlock):
+class ToolCallWidget(CollapsibleWidget):
     """One tool call: the call and its result in one line; input, output and diff below."""
 
     def __init__(self, block: ToolCallItem) -> None:
         super().__init__("call")
         self._block = block
 
-    async def show(self, block: ConversationItem) -> None:
+    async def show_item(self, block: ConversationItem) -> None:
         assert isinstance(block, ToolCallItem)
         self._block = block
         self.redraw()
@@ -226,7 +226,7 @@ class CallBlock(CollapsibleBlock):
             text.append(f" {preview if len(preview) <= text_width else preview[: text_width - 1] + '…'}")
         if outcome:
             text.append("  ")
-            text.append_text(to_rich_text(outcome, outcome_style))
+            text.append_text(convert_ansi_styled_to_rich_text(outcome, outcome_style))
         text.append(duration, "dim")
         return text
 
@@ -236,7 +236,7 @@ class CallBlock(CollapsibleBlock):
     def render_body(self) -> Text:
         return Text("\n").join(_build_call_detail_lines(self._block))
 
-    def render_folded(self) -> Text | None:
+    def render_folded_body(self) -> Text | None:
         """Return the first lines of the diff."""
         lines = None if self._block.is_error else _build_call_diff_lines(self._block)
         if lines is None:
@@ -266,7 +266,7 @@ def _build_call_detail_lines(call: ToolCallItem) -> Iterator[Text]:
             text = strip_terminal_codes(value if isinstance(value, str) else str(value))
             yield Text.assemble((f"{to_one_line(key)}: ", "dim"), _truncate_output_text(text))
     for line, style in format_todo_lines(call.data):
-        yield to_rich_text(line, style)
+        yield convert_ansi_styled_to_rich_text(line, style)
     if call.text and (diff is None or call.is_error):
         if tool_input:
             yield Text()
@@ -292,19 +292,19 @@ def _build_call_diff_lines(call: ToolCallItem) -> list[Text] | None:
     if not isinstance(old, str) or not isinstance(new, str):
         return None
     lines = [Text(to_one_line(call.preview), "dim")]
-    for line in strip_terminal_codes(format_diff(old, new)).split("\n"):
+    for line in strip_terminal_codes(format_unified_diff(old, new)).split("\n"):
         style = {"+": "green", "-": "red", "@": "cyan"}.get(line[:1], "")
         lines.append(Text(line, style))
     return lines
 
 
-class RemarkBlock(Static):
+class RemarkWidget(Static):
     """Shoal's own remark."""
 
     def __init__(self, block: RemarkItem) -> None:
         super().__init__(_build_remark_text(block), classes="remark")
 
-    async def show(self, block: ConversationItem) -> None:
+    async def show_item(self, block: ConversationItem) -> None:
         assert isinstance(block, RemarkItem)
         self.update(_build_remark_text(block))
 
@@ -312,6 +312,6 @@ class RemarkBlock(Static):
 def _build_remark_text(block: RemarkItem) -> Text:
     text = Text()
     for piece_text, style in block.pieces:
-        text.append_text(to_rich_text(piece_text, style))
+        text.append_text(convert_ansi_styled_to_rich_text(piece_text, style))
     text.rstrip()
     return text

@@ -25,7 +25,7 @@ class ChoicesForm(QuestionForm):
         """Labels marked so far in a multiple choice."""
 
     @property
-    def _choice(self) -> MultipleChoice:
+    def _current_choice(self) -> MultipleChoice:
         return self.question.choices[self._choice_index]
 
     def compose_body(self) -> Iterator[Widget]:
@@ -34,13 +34,13 @@ class ChoicesForm(QuestionForm):
     def show_options(self, *, at: int = 0) -> None:
         number, total = self._choice_index + 1, len(self.question.choices)
         progress = f"{number} of {total} · " if total > 1 else ""
-        head = build_clean_line((f"{progress}{to_one_line(self._choice.header)}", MUTED))
-        question_text = Content.styled(strip_terminal_codes(self._choice.question), "bold")
+        head = build_clean_line((f"{progress}{to_one_line(self._current_choice.header)}", MUTED))
+        question_text = Content.styled(strip_terminal_codes(self._current_choice.question), "bold")
         self.query_one(".choice", Static).update(Content("\n").join([head, question_text]))
         super().show_options(at=at)
 
     def list_options(self) -> list[AnswerOption]:
-        choice = self._choice
+        choice = self._current_choice
         labels = [each.label for each in choice.options]
         custom_answers = [each for each in self._marked if each not in labels]
         answer_options: list[AnswerOption] = []
@@ -51,7 +51,9 @@ class ChoicesForm(QuestionForm):
             option_line = build_clean_line((mark, ""), (to_one_line(label), ""), (description_part, MUTED))
             answer_options.append(
                 AnswerOption(
-                    str(number) if number < 10 else "·", option_line, partial(self._choose_label, label)
+                    str(number) if number < 10 else "·",
+                    option_line,
+                    partial(self._choose_or_toggle_label, label),
                 )
             )
         answer_options.append(AnswerOption("o", Content("In your own words"), self._ask_own_answer))
@@ -59,19 +61,23 @@ class ChoicesForm(QuestionForm):
             answer_options.append(AnswerOption("d", Content("Done"), self._finish_choice))
         if self._choice_index:
             answer_options.append(
-                AnswerOption("b", build_clean_line(("Back to the one before", MUTED)), self._go_back)
+                AnswerOption(
+                    "b", build_clean_line(("Back to the one before", MUTED)), self._go_to_previous_choice
+                )
             )
         answer_options.append(
-            AnswerOption("n", build_clean_line(("Do not answer, and say why", MUTED)), self.ask_reason)
+            AnswerOption(
+                "n", build_clean_line(("Do not answer, and say why", MUTED)), self.ask_reason_and_deny
+            )
         )
         return answer_options
 
-    def _choose_label(self, label: str) -> None:
-        if not self._choice.multi_select:
+    def _choose_or_toggle_label(self, label: str) -> None:
+        if not self._current_choice.multi_select:
             self._record_answer(label)
             return
         self._marked.remove(label) if label in self._marked else self._marked.append(label)
-        labels = [each.label for each in self._choice.options]
+        labels = [each.label for each in self._current_choice.options]
         self.show_options(at=labels.index(label) if label in labels else 0)
         self.focus_options()
 
@@ -79,7 +85,7 @@ class ChoicesForm(QuestionForm):
         if not self._marked:
             self.show_error("Mark one with Space, or take n to answer none of them.")
         else:
-            labels = [each.label for each in self._choice.options]
+            labels = [each.label for each in self._current_choice.options]
             chosen_labels = [each for each in labels if each in self._marked]
             self._record_answer(
                 ", ".join([*chosen_labels, *(each for each in self._marked if each not in labels)])
@@ -91,7 +97,7 @@ class ChoicesForm(QuestionForm):
     def _take_own_answer(self, text: str) -> None:
         if not text:
             return
-        if self._choice.multi_select:
+        if self._current_choice.multi_select:
             self._marked.append(text)
             self.show_options()
             self.focus_options()
@@ -99,13 +105,13 @@ class ChoicesForm(QuestionForm):
             self._record_answer(text)
 
     def _record_answer(self, answer: str) -> None:
-        self._answers[self._choice.question] = answer
+        self._answers[self._current_choice.question] = answer
         if self._choice_index + 1 == len(self.question.choices):
             self.submit_answer(ChoiceAnswer(answers=self._answers))
             return
         self._go_to_choice(self._choice_index + 1)
 
-    def _go_back(self) -> None:
+    def _go_to_previous_choice(self) -> None:
         self._go_to_choice(self._choice_index - 1)
 
     def _go_to_choice(self, choice_index: int) -> None:

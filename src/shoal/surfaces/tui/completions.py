@@ -41,7 +41,7 @@ def find_partial_word(before: str, *, first_line: bool) -> PartialWord | None:
     return None
 
 
-def match_proposals(typed: str, proposals: Iterable[CompletionProposal]) -> list[CompletionProposal]:
+def rank_matching_proposals(typed: str, proposals: Iterable[CompletionProposal]) -> list[CompletionProposal]:
     """Return the proposals that contain the letters in this order, best first."""
     ranked: list[tuple[int, int, str, CompletionProposal]] = []
     lowered = typed.lower()
@@ -91,4 +91,4 @@ def propose_mentions(
     typed: str, files: Sequence[str], agents: Sequence[CompletionProposal]
 ) -> list[CompletionProposal]:
     all_proposals = [*agents, *(CompletionProposal(f"@{path}") for path in files)]
-    return match_proposals(f"@{typed}", all_proposals)
+    return rank_matching_proposals(f"@{typed}", all_proposals)

@@ -140,11 +140,11 @@ class ConversationTimeline:
         changed, self._changed = self._changed, {}
         return [changed[number] for number in sorted(changed)]
 
-    def has_entry(self, entry: str) -> bool:
+    def has_shown_entry(self, entry: str) -> bool:
         return entry in self._shown_entries
 
     @property
-    def is_long(self) -> bool:
+    def has_too_many_items(self) -> bool:
         return len(self.items) >= MAX_ITEMS + _STEP
 
     def drop_oldest_items(self) -> int:
@@ -155,7 +155,7 @@ class ConversationTimeline:
             (at for at in range(excess, 0, -1) if self.items[at].number in self._entry_starts), 0
         )
         if not cut_index:
-            return self._drop_remarks(excess)
+            return self._drop_oldest_remarks(excess)
         dropped, self.items = self.items[:cut_index], self.items[cut_index:]
         for block in dropped:
             self._changed.pop(block.number, None)
@@ -167,7 +167,7 @@ class ConversationTimeline:
         self._shown_entries = dict.fromkeys(shown_entries[shown_entries.index(self.first_entry) :])
         return cut_index
 
-    def _drop_remarks(self, excess: int) -> int:
+    def _drop_oldest_remarks(self, excess: int) -> int:
         """Drop the remarks among the first items: a long turn of many agents has thousands in one entry."""
         dropped = [block for block in self.items[:excess] if isinstance(block, RemarkItem)]
         for block in dropped:
@@ -189,7 +189,7 @@ class ConversationTimeline:
             case TextStreamed(kind="tool_input"):
                 pass
             case TextStreamed(kind=kind, text=text):
-                self._stream_text(text, thinking=kind == "thinking")
+                self._append_streamed_text(text, thinking=kind == "thinking")
             case MessageAdded(entry=entry, message=message, by=author):
                 self.add_message(entry, message, by=author)
             case ToolStarted() | ToolProgressed() | ToolOutputReturned() | ToolFinished():
@@ -201,7 +201,7 @@ class ConversationTimeline:
         self, event: ToolStarted | ToolProgressed | ToolOutputReturned | ToolFinished
     ) -> None:
         tool = "" if isinstance(event, ToolProgressed) else event.tool
-        call = self._get_tool_call_item(event.call, tool)
+        call = self._get_or_add_tool_call_item(event.call, tool)
         match event:
             case ToolStarted(preview=call_text):
                 call.preview, call.running = self._strip_project_root(call_text), not call.done
@@ -222,9 +222,9 @@ class ConversationTimeline:
             case QuestionAsked(question=question):
                 self.add_question(question)
             case QuestionAnswered(question=question_id, answer=answer):
-                self.add_answer(question_id, describe_answer(answer) or "no")
+                self.append_answer_to_question(question_id, describe_answer(answer) or "no")
             case RunFinished():
-                self._apply_finished(event)
+                self._apply_run_finished(event)
             case MemberWentIdle(reason=reason, detail=detail) if reason != "available":
                 self.add_remark(f"idle: {reason} {to_one_line(detail)}".rstrip(), YELLOW)
             case _:
@@ -241,16 +241,16 @@ class ConversationTimeline:
         assert isinstance(last, RemarkItem)
         self._open_questions[question.id] = last
 
-    def add_answer(self, question: str, text: str) -> None:
+    def append_answer_to_question(self, question: str, text: str) -> None:
         """Append the answer to its question."""
         if (remark := self._open_questions.pop(question, None)) is not None:
             question_line = remark.pieces[0][0]
             remark.pieces = [(f"{question_line}  ", DIM), (text, DIM)]
             self._mark_item_changed(remark)
 
-    def _apply_finished(self, event: RunFinished) -> None:
+    def _apply_run_finished(self, event: RunFinished) -> None:
         text = describe_turn_end(event) or ""
-        self._close_streaming()
+        self._close_streamed_items()
         for call in self._calls.values():
             if call.running:
                 call.running, call.done, call.is_error = False, True, True
@@ -292,10 +292,10 @@ class ConversationTimeline:
             case TranscriptCompactionMarker(id=ident, tokens_before=tokens) if (
                 ident not in self._shown_entries
             ):
-                self._mark_shown(ident, first_item=self._last_number + 1)
+                self._mark_entry_shown(ident, first_item=self._last_number + 1)
                 self.add_remark(f"the conversation goes on from a summary of itself ({tokens} tokens before)")
             case TranscriptRewindMarker(id=ident, turn=turn) if ident not in self._shown_entries:
-                self._mark_shown(ident, first_item=self._last_number + 1)
+                self._mark_entry_shown(ident, first_item=self._last_number + 1)
                 self.add_remark(f"the conversation went back to before turn {turn}")
             case _:
                 pass
@@ -307,17 +307,17 @@ class ConversationTimeline:
         first = self._last_number + 1
         if message.role == "assistant":
             first = self._streaming[0].number if self._streaming else first
-            self._settle_answer(message.content)
+            self._replace_streamed_answer(message.content)
         else:
-            self._close_streaming()
+            self._close_streamed_items()
             for block in message.content:
                 if isinstance(block, ToolResultBlock):
                     self._apply_tool_result(block)
             if text := message.text:
                 self._add_user_text(text, message, by)
-        self._mark_shown(entry, first_item=first if first <= self._last_number else None)
+        self._mark_entry_shown(entry, first_item=first if first <= self._last_number else None)
 
-    def _mark_shown(self, entry: str, *, first_item: int | None) -> None:
+    def _mark_entry_shown(self, entry: str, *, first_item: int | None) -> None:
         """Mark the entry as shown; `first_item` is its first item, if it has any."""
         self._shown_entries[entry] = None
         if first_item is not None:
@@ -368,17 +368,17 @@ class ConversationTimeline:
                 return
         self._append_item(PromptItem(self._next_item_number(), user_text, images=image_count))
 
-    def _settle_answer(self, content: tuple[Any, ...]) -> None:
+    def _replace_streamed_answer(self, content: tuple[Any, ...]) -> None:
         """Replace the streamed text with the complete answer."""
         streamed, self._streaming = self._streaming, []
         for block in content:
             match block:
                 case ThinkingBlock(thinking=text):
-                    self._settle_streamed_text(streamed, text, is_thinking=True)
+                    self._replace_streamed_text(streamed, text, is_thinking=True)
                 case TextBlock(text=text):
-                    self._settle_streamed_text(streamed, text, is_thinking=False)
+                    self._replace_streamed_text(streamed, text, is_thinking=False)
                 case ToolUseBlock(id=call_id, name=name, input=tool_input):
-                    call = self._get_tool_call_item(call_id, name)
+                    call = self._get_or_add_tool_call_item(call_id, name)
                     call.input = tool_input
                     call.preview = call.preview or self._strip_project_root(preview_tool_call(block))
                     self._mark_item_changed(call)
@@ -388,7 +388,7 @@ class ConversationTimeline:
             rest.is_open = False
             self._mark_item_changed(rest)
 
-    def _settle_streamed_text(self, streamed: list[AnswerItem], text: str, *, is_thinking: bool) -> None:
+    def _replace_streamed_text(self, streamed: list[AnswerItem], text: str, *, is_thinking: bool) -> None:
         text = strip_terminal_codes(text).strip("\n")
         match = next((each for each in streamed if each.thinking == is_thinking), None)
         if match is not None:
@@ -407,7 +407,7 @@ class ConversationTimeline:
             call.running, call.done = False, True
             self._mark_item_changed(call)
 
-    def _stream_text(self, text: str, *, thinking: bool) -> None:
+    def _append_streamed_text(self, text: str, *, thinking: bool) -> None:
         text = strip_terminal_codes(text)
         opened = self._streaming[-1] if self._streaming else None
         if opened is not None and opened.thinking == thinking:
@@ -421,16 +421,16 @@ class ConversationTimeline:
     def _break_off_answer(self) -> None:
         for block in self._streaming:
             block.is_broken_off = True
-        self._close_streaming()
+        self._close_streamed_items()
 
-    def _close_streaming(self) -> None:
+    def _close_streamed_items(self) -> None:
         """Close the streamed items: what follows belongs to another answer."""
         open_items, self._streaming = self._streaming, []
         for block in open_items:
             block.is_open = False
             self._mark_item_changed(block)
 
-    def _get_tool_call_item(self, call_id: str, tool: str) -> ToolCallItem:
+    def _get_or_add_tool_call_item(self, call_id: str, tool: str) -> ToolCallItem:
         call = self._calls.get(call_id)
         if call is None:
             call = self._calls[call_id] = ToolCallItem(

@@ -10,7 +10,7 @@ from textual.containers import VerticalScroll
 from textual.events import Click
 from textual.widgets import Static
 
-from shoal.surfaces.tui.block_widgets import CallBlock, CollapsibleBlock, create_block_widget
+from shoal.surfaces.tui.block_widgets import CollapsibleWidget, ToolCallWidget, create_block_widget
 from shoal.surfaces.tui.conversation_timeline import ConversationItem
 from shoal.surfaces.tui.run_presenter import AgentConversation
 
@@ -20,7 +20,7 @@ STEP = 60
 """Blocks that are mounted or removed at once."""
 
 
-class EarlierMarker(Static):
+class EarlierBlocksMarker(Static):
     """Marker at the start of a truncated conversation; a click loads earlier blocks."""
 
     def on_click(self, event: Click) -> None:
@@ -69,7 +69,7 @@ class ConversationView(VerticalScroll):
             with self.app.batch_update():
                 await self.remove_children()
                 await self._update_earlier_marker()
-                await self.mount_all(self._create_widgets(blocks[self._first :]))
+                await self.mount_all(self._create_block_widgets(blocks[self._first :]))
             self.anchor()
 
     async def draw_changes(self) -> None:
@@ -81,14 +81,14 @@ class ConversationView(VerticalScroll):
             for block in self._conversation.timeline.drain_changes():
                 widget = self._widgets.get(block.number)
                 if widget is not None:
-                    await widget.show(block)  # type: ignore[attr-defined]
-                elif self._is_newer(block):
+                    await widget.show_item(block)  # type: ignore[attr-defined]
+                elif self._is_newer_than_mounted(block):
                     new_items.append(block)
             if new_items:
                 with self.app.batch_update():
-                    await self.mount_all(self._create_widgets(new_items))
+                    await self.mount_all(self._create_block_widgets(new_items))
                     if self.is_following:
-                        await self._drop_oldest_blocks()
+                        await self._unmount_oldest_blocks()
 
     async def show_earlier_blocks(self) -> None:
         """Mount earlier blocks; the scroll position stays."""
@@ -96,7 +96,7 @@ class ConversationView(VerticalScroll):
             conversation = self._conversation
             if conversation is None:
                 return
-            if self._first == 0 and conversation.has_older:
+            if self._first == 0 and conversation.has_older_entries:
                 count_before = len(conversation.timeline.items)
                 conversation.load_older_entries()
                 self._first = len(conversation.timeline.items) - count_before
@@ -110,24 +110,25 @@ class ConversationView(VerticalScroll):
             with self.app.batch_update():
                 await self._update_earlier_marker()
                 await self.mount_all(
-                    self._create_widgets(older_items), before=1 if self.query(EarlierMarker) else 0
+                    self._create_block_widgets(older_items),
+                    before=1 if self.query(EarlierBlocksMarker) else 0,
                 )
             self.call_after_refresh(
                 lambda: self.scroll_to(y=self.virtual_size.height - height, animate=False)
             )
 
-    def _create_widgets(self, blocks: list[ConversationItem]) -> list[Static]:
+    def _create_block_widgets(self, blocks: list[ConversationItem]) -> list[Static]:
         widgets = []
         for block in blocks:
             widget = self._widgets[block.number] = create_block_widget(block)
             widgets.append(widget)
         return widgets  # type: ignore[return-value]
 
-    def _is_newer(self, block: ConversationItem) -> bool:
+    def _is_newer_than_mounted(self, block: ConversationItem) -> bool:
         """Return True if it comes after the mounted blocks; a removed block is not mounted again."""
         return not self._widgets or block.number > max(self._widgets)
 
-    async def _drop_oldest_blocks(self) -> None:
+    async def _unmount_oldest_blocks(self) -> None:
         """Remove the oldest blocks of a long conversation while the view follows the end."""
         if len(self._widgets) <= MOUNTED + STEP:
             return
@@ -140,11 +141,13 @@ class ConversationView(VerticalScroll):
         await self._update_earlier_marker()
 
     async def _update_earlier_marker(self) -> None:
-        has_earlier = self._conversation is not None and (self._first > 0 or self._conversation.has_older)
-        markers = self.query(EarlierMarker)
+        has_earlier = self._conversation is not None and (
+            self._first > 0 or self._conversation.has_older_entries
+        )
+        markers = self.query(EarlierBlocksMarker)
         if has_earlier and not markers:
             await self.mount(
-                EarlierMarker("▴ earlier: Home or a click", classes="earlier"),
+                EarlierBlocksMarker("▴ earlier: Home or a click", classes="earlier"),
                 before=0 if self.children else None,
             )
         elif not has_earlier and markers:
@@ -162,7 +165,7 @@ class ConversationView(VerticalScroll):
 
     def toggle_all_calls(self) -> None:
         """Unfold every call, or fold all if one is unfolded."""
-        calls = list(self.query(CallBlock))
+        calls = list(self.query(ToolCallWidget))
         unfold = not any(call.is_unfolded for call in calls)
         with self.app.batch_update():
             for call in calls:
@@ -170,7 +173,7 @@ class ConversationView(VerticalScroll):
 
     def focus_next_block(self, by: int) -> None:
         """Move the focus to the next collapsible block."""
-        blocks = list(self.query(CollapsibleBlock))
+        blocks = list(self.query(CollapsibleWidget))
         if not blocks:
             return
         focused_index = next((i for i, fold in enumerate(blocks) if fold.has_focus), None)

@@ -45,27 +45,27 @@ async def run_full_screen_sessions(
     app = ShoalApp(home / "shoal" / "history")
     ended_sessions: list[tuple[Session, Sequence[AgentSnapshot]]] = []
 
-    async def open_terminal(session: Session) -> LocalRunClient:
-        return await attach_session(app, session)
+    async def attach_opened_session(session: Session) -> LocalRunClient:
+        return await attach_session_to_app(app, session)
 
-    async def run_until_ended() -> int:
+    async def run_sessions_and_exit_app() -> int:
         try:
             return await run_terminal_sessions(
                 options,
                 prompt,
                 prepare_prompt,
-                open_terminal=open_terminal,
+                open_terminal=attach_opened_session,
                 on_session_end=lambda *ended: ended_sessions.append(ended),
             )
         finally:
             app.exit()
 
     try:
-        status = await run_app_with_coroutine(app, run_until_ended)
+        status = await run_app_with_coroutine(app, run_sessions_and_exit_app)
     finally:
         if app.fault is not None and not options.debug:
             session = app.run_client.session if isinstance(app.run_client, LocalRunClient) else None
-            report_local_crash(app.fault, session, app.unsent, persisted=options.persist)
+            report_local_crash(app.fault, session, app.unsent_texts, persisted=options.persist)
     if app.fault is not None and options.debug:
         raise app.fault
     screen = open_terminal_screen(sys.stdout)
@@ -78,9 +78,9 @@ async def run_full_screen_sessions(
 async def run_attached_full_screen(run: RunHandle, home: Path) -> int:
     """Show a run of another process until the person leaves; return the exit status."""
     app = ShoalApp(home / "shoal" / "history")
-    app.theme = choose_theme(None, os.environ)
+    app.theme = choose_textual_theme(None, os.environ)
 
-    async def run_until_ended() -> int:
+    async def show_run_and_exit_app() -> int:
         try:
             run_client = RemoteRunClient(run, SystemClock(), app)
             await app.attach_run(run_client)
@@ -88,9 +88,9 @@ async def run_attached_full_screen(run: RunHandle, home: Path) -> int:
         finally:
             app.exit()
 
-    status = await run_app_with_coroutine(app, run_until_ended)
+    status = await run_app_with_coroutine(app, show_run_and_exit_app)
     if app.fault is not None:
-        report_attached_crash(app.fault, run, app.unsent)
+        report_attached_crash(app.fault, run, app.unsent_texts)
         return status
     screen = open_terminal_screen(sys.stdout)
     if run.is_live:
@@ -99,10 +99,10 @@ async def run_attached_full_screen(run: RunHandle, home: Path) -> int:
     return status
 
 
-async def attach_session(app: ShoalApp, session: Session) -> LocalRunClient:
+async def attach_session_to_app(app: ShoalApp, session: Session) -> LocalRunClient:
     """Show this session in the app from now on."""
     run_client = LocalRunClient(session, app)
-    app.theme = choose_theme(session.services.settings.own.theme, os.environ)
+    app.theme = choose_textual_theme(session.services.settings.own.theme, os.environ)
     if not session.agent.conversation.messages:
         run_client.notices.write_note("/help lists the commands, F2 shows the agents, Ctrl-D ends.")
     for note in session.notes:
@@ -114,7 +114,7 @@ async def attach_session(app: ShoalApp, session: Session) -> LocalRunClient:
     return run_client
 
 
-def choose_theme(setting: str | None, environ: Mapping[str, str]) -> str:
+def choose_textual_theme(setting: str | None, environ: Mapping[str, str]) -> str:
     """Return Textual's theme name; terminals announce a light background in COLORFGBG."""
     background = "light" if environ.get("COLORFGBG", "").rpartition(";")[2] in _LIGHT else "dark"
     return f"ansi-{background}" if setting == "ansi" else f"textual-{setting or background}"

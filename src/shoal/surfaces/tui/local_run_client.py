@@ -36,18 +36,18 @@ class PromptInput(Protocol):
     """Input line of the terminal."""
 
     @property
-    def is_asking(self) -> bool:
+    def is_person_answering(self) -> bool:
         """True if the person is answering a question."""
         ...
 
     async def ask_line(self, label: str) -> str: ...
 
-    def restore_text(self, text: str) -> None: ...
+    def restore_text_to_draft(self, text: str) -> None: ...
 
     def clear_line(self) -> None: ...
 
 
-class ConversationNotices:
+class ConversationNoticeWriter:
     """Writes notices into the conversation that is shown."""
 
     def __init__(self, run_client: LocalRunClient) -> None:
@@ -85,7 +85,7 @@ class LocalRunClient(TerminalController):
     )
 
     def __init__(self, session: Session, prompt_input: PromptInput) -> None:
-        run_view = create_session_view(session)
+        run_view = create_session_run_view(session)
         super().__init__(session, run_view.statuses)
         self._prompt_input = prompt_input
         self._leave_event = asyncio.Event()
@@ -94,11 +94,11 @@ class LocalRunClient(TerminalController):
         clock, cwd = session.agent.clock, str(session.services.workspace.root)
         self.presenter = RunPresenter(run_view, LocalRunController(session), clock, cwd)
         self.presenter.get_conversation(LEAD_ID)
-        self.notices = ConversationNotices(self)
+        self.notices = ConversationNoticeWriter(self)
 
     # Implementation of the controller's abstract methods
 
-    async def run_until_left(self, first: str | None = None) -> TerminalOutcome:
+    async def run_until_user_leaves(self, first: str | None = None) -> TerminalOutcome:
         async with asyncio.TaskGroup() as tasks:
             background_tasks = self.start_tasks(tasks, first)
             self.is_open = True
@@ -107,19 +107,19 @@ class LocalRunClient(TerminalController):
             self.is_open = False
             for task in background_tasks:
                 task.cancel()
-            self.cancel_tasks()
+            self.cancel_running_work()
         self.feed.close()
         assert self.outcome is not None
         return self.outcome
 
     @property
     def can_start_turn(self) -> bool:
-        return super().can_start_turn and not self._prompt_input.is_asking
+        return super().can_start_turn and not self._prompt_input.is_person_answering
 
-    async def ask_line(self, label: str) -> str:
+    async def ask_user_for_line(self, label: str) -> str:
         return await self._prompt_input.ask_line(label)
 
-    def schedule_catch_up(self) -> None:
+    def schedule_event_processing(self) -> None:
         self.presenter.request_draw()
 
     def show_event(self, event: Event) -> None:
@@ -133,9 +133,9 @@ class LocalRunClient(TerminalController):
         self.presenter.request_draw()
 
     def restore_unsent_message(self, message: Message) -> None:
-        self._prompt_input.restore_text(message.text)
+        self._prompt_input.restore_text_to_draft(message.text)
 
-    def clear_line(self) -> None:
+    def clear_input_line(self) -> None:
         self._prompt_input.clear_line()
 
     def wake_input(self) -> None:
@@ -171,10 +171,10 @@ class LocalRunClient(TerminalController):
             *([context_usage] if context_usage else ()),
         ]
 
-    def list_commands(self) -> list[CompletionProposal]:
+    def list_command_proposals(self) -> list[CompletionProposal]:
         return [CompletionProposal(name, about) for name, about in describe_slash_commands(self.session)]
 
-    def list_agents(self) -> list[CompletionProposal]:
+    def list_agent_proposals(self) -> list[CompletionProposal]:
         return [CompletionProposal(f"@{each.name}", "agent") for each in list_addressees(self.session)]
 
     def submit_message(self, message: Message) -> None:
@@ -185,10 +185,10 @@ class LocalRunClient(TerminalController):
         self.addressee = None if agent == LEAD_ID else Addressee(agent, name)
         self.presenter.request_draw()
 
-    def stop_turn(self) -> bool:
+    def interrupt_current_work(self) -> bool:
         if self.viewed == LEAD_ID:
-            return super().stop_turn()
-        row = self.presenter.run_view.find_agent(self.viewed)
+            return super().interrupt_current_work()
+        row = self.presenter.run_view.find_agent_row(self.viewed)
         if row is None or row.state not in ("working", "waiting"):
             return False
         self.run_alongside_work(self._interrupt_agent(self.viewed))
@@ -202,7 +202,7 @@ class LocalRunClient(TerminalController):
     def move_to_background(self) -> bool:
         return bool(self.session.move_to_background())
 
-    def cycle_mode(self) -> None:
+    def cycle_permission_mode(self) -> None:
         permissions = self.session.services.permissions
         try:
             self.session.set_mode(self._modes.next_mode(permissions.mode, may_skip=permissions.can_bypass))
@@ -211,10 +211,10 @@ class LocalRunClient(TerminalController):
 
     def leave_run(self, status: int = 0) -> None:
         self.status = status
-        self.finish()
+        self.finish_with_outcome()
 
 
-def create_session_view(session: Session) -> RunView:
+def create_session_run_view(session: Session) -> RunView:
     """Return the current view of the run; nothing may be awaited before events are applied to it."""
     journal = session.services.journal
     if isinstance(journal, FileJournal):

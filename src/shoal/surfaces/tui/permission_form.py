@@ -16,7 +16,7 @@ from shoal.core.questions import AllowAnswer, PermissionQuestion
 from shoal.core.text_format import strip_control_characters, strip_terminal_codes, to_one_line
 from shoal.surfaces.terminal.question_text import (
     describe_permission_suggestion,
-    format_input_value,
+    format_tool_input_value,
     list_remember_options,
 )
 from shoal.surfaces.tui.panels.cells import BAD, GOOD, MUTED, build_clean_line
@@ -42,7 +42,7 @@ class PermissionForm(QuestionForm):
         yield Static(build_clean_line((to_one_line(self.question.reason), MUTED)), markup=False)
         yield Static(Content("\n").join([Content(""), *render_tool_input(self.question)]), markup=False)
 
-    def compose_extra(self) -> Iterator[Widget]:
+    def compose_hidden_widgets(self) -> Iterator[Widget]:
         yield TextArea(tab_behavior="focus")
 
     def list_options(self) -> list[AnswerOption]:
@@ -65,8 +65,10 @@ class PermissionForm(QuestionForm):
             answer_options.append(
                 AnswerOption("p", option_line, lambda: self.submit_answer(AllowAnswer(remember="settings")))
             )
-        answer_options.append(AnswerOption("e", Content("Change it first"), self._edit_input))
-        answer_options.append(AnswerOption("n", Content("Do not allow it, and say why"), self.ask_reason))
+        answer_options.append(AnswerOption("e", Content("Change it first"), self._open_tool_input_editor))
+        answer_options.append(
+            AnswerOption("n", Content("Do not allow it, and say why"), self.ask_reason_and_deny)
+        )
         return answer_options
 
     # Changed input
@@ -75,18 +77,18 @@ class PermissionForm(QuestionForm):
     def _is_shell_command(self) -> bool:
         return self.question.tool == "Bash" and isinstance(self.question.input.get("command"), str)
 
-    def _edit_input(self) -> None:
+    def _open_tool_input_editor(self) -> None:
         editor = self.query_one(TextArea)
         tool_input = self.question.input
         editor.text = strip_control_characters(
-            tool_input["command"] if self._is_shell_command else _format_json(tool_input)
+            tool_input["command"] if self._is_shell_command else _format_tool_input_json(tool_input)
         )
         editor.move_cursor(editor.document.end)
         input_label = "The command" if self._is_shell_command else "The input, as JSON"
         label = self.query_one(".form--label", Static)
         label.update(build_clean_line((f"{input_label}, to be allowed once as it stands here:", MUTED)))
-        self._show_only(editor, label)
-        self._reserve_lines(12)
+        self._show_only_widgets(editor, label)
+        self._limit_question_body_height(12)
         self.show_key_hint("ctrl+s allow it so · esc back")
         editor.focus()
 
@@ -104,13 +106,13 @@ class PermissionForm(QuestionForm):
     def _parse_changed_input(self, text: str) -> dict[str, Any]:
         """Parse the edited input. Raises ValueError with a message for the person."""
         if not self._is_shell_command:
-            return parse_edited_input(text, self.question.input)
+            return parse_edited_tool_input(text, self.question.input)
         if not text.strip():
             raise ValueError("There is no command. Write one, or go back with esc and do not allow it.")
         return {**self.question.input, "command": text}
 
 
-def parse_edited_input(text: str, before: Mapping[str, Any]) -> dict[str, Any]:
+def parse_edited_tool_input(text: str, before: Mapping[str, Any]) -> dict[str, Any]:
     """Parse the edited input of a call. Raises ValueError with a message for the person."""
     try:
         edited = json.loads(text)
@@ -146,7 +148,7 @@ def _describe_json_type(value: Any) -> str:
             return "null"
 
 
-def _format_json(tool_input: Mapping[str, Any]) -> str:
+def _format_tool_input_json(tool_input: Mapping[str, Any]) -> str:
     return json.dumps(tool_input, indent=2, ensure_ascii=False, default=str)
 
 
@@ -154,24 +156,24 @@ def render_tool_input(question: PermissionQuestion) -> list[Content]:
     """Return all lines of the input that would run."""
     lines: list[Content] = []
     for key, value in question.input.items():
-        text = format_input_value(value)
+        text = format_tool_input_value(value)
         mark, style = _CHANGES.get(key, ("", "")) if question.tool == "Edit" else ("", "")
         if question.tool == "Bash" and key == "command":
             lines += [
                 build_clean_line(("$ " if not at else "  ", MUTED), (each, "bold"))
-                for at, each in _iter_lines(text)
+                for at, each in _iter_truncated_lines(text)
             ]
         elif mark:
-            lines += [Content.styled(f"{mark}{each}", style) for _, each in _iter_lines(text)]
+            lines += [Content.styled(f"{mark}{each}", style) for _, each in _iter_truncated_lines(text)]
         elif "\n" in text:
             lines.append(build_clean_line((f"{key}:", MUTED)))
-            lines += [Content(f"  {each}") for _, each in _iter_lines(text)]
+            lines += [Content(f"  {each}") for _, each in _iter_truncated_lines(text)]
         else:
             lines.append(build_clean_line((f"{key}: ", MUTED), (_truncate_line(text), "")))
     return lines
 
 
-def _iter_lines(text: str) -> Iterator[tuple[int, str]]:
+def _iter_truncated_lines(text: str) -> Iterator[tuple[int, str]]:
     lines = strip_terminal_codes(text).removesuffix("\n").split("\n")
     yield from enumerate(map(_truncate_line, lines[:MOST_LINES]))
     if len(lines) > MOST_LINES:

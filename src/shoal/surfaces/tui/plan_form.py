@@ -16,7 +16,7 @@ from shoal.core.questions import PlanApprovalAnswer, PlanApprovalQuestion
 from shoal.core.text_diffs import count_changed_lines
 from shoal.core.text_format import strip_terminal_codes, to_one_line
 from shoal.surfaces.tui.panels.cells import BAD, GOOD, MUTED, Part, build_clean_line, fit_cell
-from shoal.surfaces.tui.panels.dialogs import PickScreen
+from shoal.surfaces.tui.panels.dialogs import NamePickerScreen
 from shoal.surfaces.tui.question_form import AnswerOption, QuestionForm
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ class PlanForm(QuestionForm):
         self.shows_diff = False
 
     def compose_body(self) -> Iterator[Widget]:
-        yield Static(Content("\n").join(self._summary_lines()), markup=False)
+        yield Static(Content("\n").join(self._build_plan_summary_lines()), markup=False)
         # The model wrote the links, so none is opened from here.
         yield Markdown(strip_terminal_codes(self.question.plan), open_links=False)
         yield PlanDiff(self.earlier or "", self.question.plan)
@@ -72,7 +72,7 @@ class PlanForm(QuestionForm):
     def on_mount(self) -> None:
         self.query_one(PlanDiff).display = False
 
-    def _summary_lines(self) -> Iterator[Content]:
+    def _build_plan_summary_lines(self) -> Iterator[Content]:
         yield build_clean_line((to_one_line(self.question.path), MUTED))
         if self.earlier is not None:
             added, removed = count_changed_lines(self.earlier, self.question.plan)
@@ -92,7 +92,7 @@ class PlanForm(QuestionForm):
             AnswerOption(
                 "e", Content("Approve it, and accept its edits"), lambda: self._approve_plan("acceptEdits")
             ),
-            AnswerOption("m", Content("Approve it in another mode"), self._pick_mode),
+            AnswerOption("m", Content("Approve it in another mode"), self._pick_mode_and_approve),
             AnswerOption("n", Content("Reject it, and say what to change"), self._reject_plan),
         ]
         if self.earlier is not None:
@@ -107,7 +107,7 @@ class PlanForm(QuestionForm):
     def _approve_plan(self, mode: PermissionMode | None = None) -> None:
         self.submit_answer(PlanApprovalAnswer(digest=self.question.digest, mode=mode))
 
-    def _pick_mode(self) -> None:
+    def _pick_mode_and_approve(self) -> None:
         names = [(mode, build_clean_line((f"{mode:<18} ", "bold"), (words, MUTED))) for mode, words in _MODES]
 
         def approve_in_mode(name: str | None) -> None:
@@ -115,10 +115,12 @@ class PlanForm(QuestionForm):
                 if mode == name:
                     self._approve_plan(mode)
 
-        self.app.push_screen(PickScreen("In which mode does it carry the plan out?", names), approve_in_mode)
+        self.app.push_screen(
+            NamePickerScreen("In which mode does it carry the plan out?", names), approve_in_mode
+        )
 
     def _reject_plan(self) -> None:
-        self.ask_reason("What is to be different? The agent reads it. ⏎ sends it, also empty.")
+        self.ask_reason_and_deny("What is to be different? The agent reads it. ⏎ sends it, also empty.")
 
     def _toggle_diff(self) -> None:
         self.shows_diff = not self.shows_diff
@@ -142,14 +144,14 @@ class PlanDiff(Static):
             return
         is_side_by_side = width >= SIDE_BY_SIDE
         lines = (
-            side_by_side_diff(self._old, self._new, width)
+            build_side_by_side_plan_diff(self._old, self._new, width)
             if is_side_by_side
-            else unified_diff(self._old, self._new)
+            else build_unified_plan_diff(self._old, self._new)
         )
         self.update(Content("\n").join(lines))
 
 
-def unified_diff(old: list[str], new: list[str]) -> list[Content]:
+def build_unified_plan_diff(old: list[str], new: list[str]) -> list[Content]:
     """Return a unified diff that includes all unchanged lines."""
     lines: list[Content] = []
     for kind, i1, i2, j1, j2 in _compute_diff_opcodes(old, new):
@@ -161,7 +163,7 @@ def unified_diff(old: list[str], new: list[str]) -> list[Content]:
     return lines
 
 
-def side_by_side_diff(old: list[str], new: list[str], width: int) -> list[Content]:
+def build_side_by_side_plan_diff(old: list[str], new: list[str], width: int) -> list[Content]:
     """Return the diff with the old version on the left; lines too long for their half are wrapped."""
     half_width = (width - 3) // 2
     lines = [Content.styled(f"{'before':<{half_width}} │ now", MUTED)]

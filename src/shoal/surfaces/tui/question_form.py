@@ -77,14 +77,14 @@ class QuestionForm(Vertical):
         yield AnswerOptionList(markup=False)
         yield Static(classes="form--label", markup=False)
         yield Input()
-        yield from self.compose_extra()
+        yield from self.compose_hidden_widgets()
         yield Static(classes="form--error", markup=False)
 
     def compose_body(self) -> Iterator[Widget]:
         """Yield the widgets to read."""
         raise NotImplementedError
 
-    def compose_extra(self) -> Iterator[Widget]:
+    def compose_hidden_widgets(self) -> Iterator[Widget]:
         """Yield further widgets, hidden at first."""
         yield from ()
 
@@ -113,8 +113,8 @@ class QuestionForm(Vertical):
                 Option(build_clean_line((f"{answer_option.key}  ", f"bold {MUTED}"), answer_option.label))
             )
         option_list.highlighted = at
-        self._show_only(option_list)
-        self._reserve_lines(len(self._shown_options) + 1)
+        self._show_only_widgets(option_list)
+        self._limit_question_body_height(len(self._shown_options) + 1)
         self.show_key_hint("⏎ or the letter · PgUp PgDn scroll · esc later")
 
     def on_option_list_option_selected(self, event: OptionList.OptionSelected) -> None:
@@ -138,12 +138,14 @@ class QuestionForm(Vertical):
         self._text_callback = callback
         entry = self.query_one(Input)
         entry.value = ""
-        self._show_only(entry, self.query_one(".form--label"))
-        self._reserve_lines(6)
+        self._show_only_widgets(entry, self.query_one(".form--label"))
+        self._limit_question_body_height(6)
         self.show_key_hint("⏎ send · esc back")
         entry.focus()
 
-    def ask_reason(self, label: str = "Why not? The agent reads it. ⏎ sends it, also empty.") -> None:
+    def ask_reason_and_deny(
+        self, label: str = "Why not? The agent reads it. ⏎ sends it, also empty."
+    ) -> None:
         self.ask_text(
             label, lambda words: self.submit_answer(DenyAnswer(reason=words or DEFAULT_DENIAL_REASON))
         )
@@ -172,14 +174,14 @@ class QuestionForm(Vertical):
             self.parent.border_subtitle = Content(keys)
 
     def on_resize(self) -> None:
-        self._reserve_lines(self._reserved_lines)
+        self._limit_question_body_height(self._reserved_lines)
 
-    def _reserve_lines(self, lines: int) -> None:
+    def _limit_question_body_height(self, lines: int) -> None:
         """Limit the height of the text, so that it never hides the options."""
         self._reserved_lines = lines
         body = self.query_one(".form--body")
         body.styles.max_height = max(3, self.screen.size.height * 96 // 100 - 2 - lines)
 
-    def _show_only(self, *shown_widgets: Widget) -> None:
+    def _show_only_widgets(self, *shown_widgets: Widget) -> None:
         for widget in (*self.query("AnswerOptionList, Input, TextArea, .form--label, .form--error"),):
             widget.display = widget in shown_widgets

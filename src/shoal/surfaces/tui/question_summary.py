@@ -16,7 +16,7 @@ from shoal.core.questions import (
     Question,
 )
 from shoal.core.text_format import to_one_line
-from shoal.surfaces.terminal.question_text import format_input_value
+from shoal.surfaces.terminal.question_text import format_tool_input_value
 
 _HELD = {"once": "once", "session": "for the session", "settings": "always"}
 
@@ -25,7 +25,7 @@ def summarize_question(question: Question) -> str:
     """Summarise the question in one line, the most important part first."""
     match question:
         case PermissionQuestion(tool=tool, input=tool_input):
-            return to_one_line(f"{tool}: {_summarize_input(tool_input)}")
+            return to_one_line(f"{tool}: {_summarize_tool_input(tool_input)}")
         case ChoiceQuestion(choices=choices):
             return to_one_line(" / ".join(choice.question for choice in choices))
         case PlanApprovalQuestion(plan=plan):
@@ -49,9 +49,9 @@ def summarize_answer(answer: Answer | None) -> str:
             return "approved" + (f", in the mode {mode}" if mode else "")
 
 
-def _summarize_input(tool_input: dict[str, Any]) -> str:
+def _summarize_tool_input(tool_input: dict[str, Any]) -> str:
     """Return the most informative value, such as a command or a path; else all values."""
     for key in ("command", "file_path", "notebook_path", "url", "path", "pattern"):
         if isinstance(tool_input.get(key), str):
             return str(tool_input[key])
-    return ", ".join(f"{key}: {format_input_value(value)}" for key, value in tool_input.items())
+    return ", ".join(f"{key}: {format_tool_input_value(value)}" for key, value in tool_input.items())

@@ -26,7 +26,7 @@ from shoal.surfaces.tui.mode_cycle import PermissionModeCycle
 from shoal.surfaces.tui.run_presenter import RunPresenter
 from shoal.wire.control_codec import (
     InterruptTurnCommand,
-    MoveToBackgroundCommand,
+    MoveAgentsToBackgroundCommand,
     RunControlCommand,
     SendUserTextCommand,
     SetDelegateModeCommand,
@@ -72,7 +72,7 @@ class RemoteRunClient:
         """Run until the person leaves; return the exit status."""
         async with asyncio.TaskGroup() as tasks:
             self._tasks = tasks
-            watch_task = tasks.create_task(self._watch_run())
+            watch_task = tasks.create_task(self._queue_run_events())
             self.is_open = True
             self.presenter.request_draw()
             await self._leave_event.wait()
@@ -80,7 +80,7 @@ class RemoteRunClient:
             watch_task.cancel()
         return self.status
 
-    async def _watch_run(self) -> None:
+    async def _queue_run_events(self) -> None:
         number = 0
         async for timed_event in watch_run_events(self.run, self._clock):
             self._queue.append(timed_event)
@@ -91,7 +91,7 @@ class RemoteRunClient:
         self.is_ended = True
         self._add_note(f"The run has ended. Go on with it: shoal --resume {self.run.session}", YELLOW)
 
-    def catch_up(self) -> None:
+    def process_queued_events(self) -> None:
         has_past_events = False
         while self._queue:
             timed_event = self._queue.popleft()
@@ -105,7 +105,7 @@ class RemoteRunClient:
             # No agent runs any more, and nobody receives an answer.
             self._is_marked_lost = True
             self.presenter.run_view.mark_run_lost()
-        row = self.presenter.run_view.find_agent(LEAD_ID)
+        row = self.presenter.run_view.find_agent_row(LEAD_ID)
         if has_past_events and row is not None and row.state in ("working", "waiting"):
             self.presenter.get_conversation(LEAD_ID).timeline.mark_calls_running()
 
@@ -113,7 +113,7 @@ class RemoteRunClient:
 
     @property
     def activity_text(self) -> str:
-        row = self.presenter.run_view.find_agent(self.viewed)
+        row = self.presenter.run_view.find_agent_row(self.viewed)
         if row is None or self.is_ended or row.state not in ("working", "waiting"):
             return ""
         return f"{row.name} · {to_one_line(row.doing) or 'at work'}"
@@ -122,11 +122,11 @@ class RemoteRunClient:
     def footer_facts(self) -> Sequence[str]:
         return ["ended" if self.is_ended else "attached"]
 
-    def list_commands(self) -> list[CompletionProposal]:
+    def list_command_proposals(self) -> list[CompletionProposal]:
         return [CompletionProposal(name, about) for name, about in _COMMANDS.items()]
 
-    def list_agents(self) -> list[CompletionProposal]:
-        rows = self.presenter.run_view.iter_agents()
+    def list_agent_proposals(self) -> list[CompletionProposal]:
+        rows = self.presenter.run_view.iter_agent_rows()
         return [
             CompletionProposal(f"@{row.name}", to_one_line(row.task)) for row in rows if row.id != LEAD_ID
         ]
@@ -136,7 +136,7 @@ class RemoteRunClient:
     def submit_message(self, message: Message) -> None:
         text = message.text.strip()
         if slash_commands.is_slash_command(text):
-            self._run_command(text)
+            self._run_slash_command(text)
             return
         recipient, body = str(self.viewed), text
         if text.startswith("@"):
@@ -147,10 +147,10 @@ class RemoteRunClient:
         # A message to another agent appears in that agent's conversation.
         is_awaited = recipient == self.viewed
         self.presenter.get_conversation(self.viewed).timeline.add_prompt(text, is_awaited=is_awaited)
-        self._send_command(SendUserTextCommand(to=recipient, text=body), "")
+        self._send_command_in_background(SendUserTextCommand(to=recipient, text=body), "")
         self.presenter.request_draw()
 
-    def _run_command(self, text: str) -> None:
+    def _run_slash_command(self, text: str) -> None:
         command_name, _, rest = text.partition(" ")
         rest = rest.strip()
         modes = {each.lower(): each for each in get_args(PermissionMode)}
@@ -161,12 +161,14 @@ class RemoteRunClient:
                 costs = self.presenter.run_view.costs
                 self._add_note(f"{format_dollars(costs.usd)} · {format_token_count(costs.tokens)} tokens")
             case "/model" if rest:
-                self._send_command(SetModelCommand(model=rest), f"The model is {rest}.")
+                self._send_command_in_background(SetModelCommand(model=rest), f"The model is {rest}.")
             case "/permissions" if rest.lower() in modes:
                 mode = modes[rest.lower()]
-                self._send_command(SetPermissionModeCommand(mode=mode), f"The mode is {mode}.")
+                self._send_command_in_background(SetPermissionModeCommand(mode=mode), f"The mode is {mode}.")
             case "/delegate" if rest in ("on", "off"):
-                self._send_command(SetDelegateModeCommand(on=rest == "on"), f"Delegate mode is {rest}.")
+                self._send_command_in_background(
+                    SetDelegateModeCommand(on=rest == "on"), f"Delegate mode is {rest}."
+                )
             case _:
                 if command_name not in _COMMANDS:
                     self._add_note(
@@ -179,11 +181,13 @@ class RemoteRunClient:
         self.viewed = agent
         self.presenter.request_draw()
 
-    def stop_turn(self) -> bool:
-        row = self.presenter.run_view.find_agent(self.viewed)
+    def interrupt_current_work(self) -> bool:
+        row = self.presenter.run_view.find_agent_row(self.viewed)
         if self.is_ended or row is None or row.state not in ("working", "waiting"):
             return False
-        self._send_command(InterruptTurnCommand(task_id="" if self.viewed == LEAD_ID else self.viewed), "")
+        self._send_command_in_background(
+            InterruptTurnCommand(task_id="" if self.viewed == LEAD_ID else self.viewed), ""
+        )
         return True
 
     def handle_interrupt(self, line: str) -> None:
@@ -195,24 +199,24 @@ class RemoteRunClient:
     def move_to_background(self) -> bool:
         if not any(not each.background for each in self.presenter.run_view.statuses.list_working_agents()):
             return False
-        self._send_command(MoveToBackgroundCommand(), "")
+        self._send_command_in_background(MoveAgentsToBackgroundCommand(), "")
         return True
 
-    def cycle_mode(self) -> None:
+    def cycle_permission_mode(self) -> None:
         modes: tuple[PermissionMode, ...] = get_args(PermissionMode)
         now: PermissionMode = next(
             (mode for mode in modes if mode == self.presenter.run_view.run.mode), "default"
         )
-        self._send_command(SetPermissionModeCommand(mode=self._modes.next_mode(now)), "")
+        self._send_command_in_background(SetPermissionModeCommand(mode=self._modes.next_mode(now)), "")
 
     def leave_run(self, status: int = 0) -> None:
         self.status = status
         self._leave_event.set()
 
-    def _send_command(self, command: RunControlCommand, success_note: str) -> None:
-        self._tasks.create_task(self._await_command(command, success_note))
+    def _send_command_in_background(self, command: RunControlCommand, success_note: str) -> None:
+        self._tasks.create_task(self._send_command_and_note_result(command, success_note))
 
-    async def _await_command(self, command: RunControlCommand, success_note: str) -> None:
+    async def _send_command_and_note_result(self, command: RunControlCommand, success_note: str) -> None:
         try:
             await self.presenter.controller.send_command(command)
         except ShoalError as error:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from shoal.app.run_access.conversation_path import find_conversation_path
+from shoal.app.run_access.conversation_path import find_agent_transcript_path
 from shoal.app.run_view.run_view import RunView
 from shoal.app.session.run_controller import RunController
 from shoal.core.clock import Clock
@@ -19,7 +19,7 @@ from shoal.core.events import (
     ToolFinished,
 )
 from shoal.core.ids import LEAD_ID, AgentId
-from shoal.surfaces.terminal.event_text import describe_agent_event
+from shoal.surfaces.terminal.event_text import describe_background_agent_event
 from shoal.surfaces.terminal.question_text import describe_answer
 from shoal.surfaces.terminal.text_styles import get_agent_style
 from shoal.surfaces.tui.conversation_timeline import ConversationTimeline
@@ -40,35 +40,35 @@ class AgentConversation:
         """True while a view shows it: then the view decides when items are dropped."""
         self._has_whole_messages = False
         """True if whole messages arrive as events, so that the transcript need not be read."""
-        self.read_new_entries()
+        self.add_new_transcript_entries()
 
-    def read_new_entries(self) -> None:
+    def add_new_transcript_entries(self) -> None:
         for entry in self._transcript.read_new_entries():
             self.timeline.add_transcript_entry(entry)
 
     def apply_event(self, event: Event) -> None:
         self._has_whole_messages = self._has_whole_messages or isinstance(event, MessageAdded)
         if isinstance(event, AssistantReplied):
-            is_known = self.timeline.has_entry(event.entry)
+            is_known = self.timeline.has_shown_entry(event.entry)
         else:
             is_known = self._has_whole_messages or not isinstance(event, _WRITTEN)
         if not is_known:
-            self.read_new_entries()
+            self.add_new_transcript_entries()
         self.timeline.apply_event(event)
         if not self.is_shown:
             self.drop_oldest_items()
 
     def drop_oldest_items(self) -> int:
         """Drop the oldest items of a long conversation and return their number."""
-        if not self.timeline.is_long:
+        if not self.timeline.has_too_many_items:
             return 0
         # Everything written so far is shown: if read again, dropped entries would count as new.
-        self._transcript.skip_new_entries() if self._has_whole_messages else self.read_new_entries()
+        self._transcript.skip_new_entries() if self._has_whole_messages else self.add_new_transcript_entries()
         return self.timeline.drop_oldest_items()
 
     @property
-    def has_older(self) -> bool:
-        return bool(self.timeline.first_entry) or self._transcript.has_older
+    def has_older_entries(self) -> bool:
+        return bool(self.timeline.first_entry) or self._transcript.has_older_entries
 
     def load_older_entries(self) -> None:
         if self.timeline.first_entry:
@@ -91,11 +91,11 @@ class RunPresenter:
     def get_conversation(self, agent: AgentId = LEAD_ID) -> AgentConversation:
         conversation = self._conversations.get(agent)
         if conversation is None:
-            path = find_conversation_path(self.controller.run, self.cwd, agent)
+            path = find_agent_transcript_path(self.controller.run, self.cwd, agent)
             conversation = self._conversations[agent] = AgentConversation(
                 agent, TranscriptPager(path), self.cwd
             )
-            row = self.run_view.find_agent(agent)
+            row = self.run_view.find_agent_row(agent)
             if row is not None and row.state in ("working", "waiting"):
                 conversation.timeline.mark_calls_running()
         return conversation
@@ -122,7 +122,7 @@ class RunPresenter:
             case QuestionAsked(question=question):
                 lead_timeline.add_question(question, status.display_name)
             case QuestionAnswered(question=question_id, answer=answer):
-                lead_timeline.add_answer(question_id, describe_answer(answer) or "no")
+                lead_timeline.append_answer_to_question(question_id, describe_answer(answer) or "no")
             case _:
-                if (text := describe_agent_event(event, status)) is not None:
+                if (text := describe_background_agent_event(event, status)) is not None:
                     lead_timeline.add_remark_pieces([("● ", get_agent_style(status.color)), (text, "")])

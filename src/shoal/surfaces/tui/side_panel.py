@@ -51,13 +51,13 @@ class SidePanel(Vertical):
 
     def show_panel(self, name: str) -> None:
         """Show this panel and focus it."""
-        self._set_panel(name)
+        self._set_shown_panel(name)
         self.focus_panel()
 
     def close(self) -> None:
-        self._set_panel("")
+        self._set_shown_panel("")
 
-    def _set_panel(self, name: str) -> None:
+    def _set_shown_panel(self, name: str) -> None:
         self._shown = name
         for panel_name, panel in self._panels.items():
             panel.display = panel_name == name

@@ -26,17 +26,17 @@ class TranscriptPager:
         self._rest = b""
 
     @property
-    def has_older(self) -> bool:
+    def has_older_entries(self) -> bool:
         return bool(self._start)
 
     def read_new_entries(self) -> list[TranscriptEntry]:
         """Return the entries written since the last read; at the first read, the last part of the file."""
         if self._start is None:
             return self._read_last_entries()
-        data = self._read_bytes(self._end, None)
+        data = self._read_file_range(self._end, None)
         self._end += len(data)
         *lines, self._rest = (self._rest + data).split(b"\n")
-        return _parse_entries(lines)
+        return _parse_transcript_entries(lines)
 
     def skip_new_entries(self) -> None:
         """Skip the entries written since the last read."""
@@ -50,7 +50,7 @@ class TranscriptPager:
         while start:
             data, start = self._read_lines_before(start)
             for line in data.split(b"\n"):
-                if any(each.id == entry for each in _parse_entries([line])):
+                if any(each.id == entry for each in _parse_transcript_entries([line])):
                     self._start = start
                     return
                 start += len(line) + 1
@@ -63,7 +63,7 @@ class TranscriptPager:
             return []
         data, start = self._read_lines_before(self._start)
         self._start = start
-        return _parse_entries(data.split(b"\n"))
+        return _parse_transcript_entries(data.split(b"\n"))
 
     def _read_last_entries(self) -> list[TranscriptEntry]:
         try:
@@ -73,14 +73,14 @@ class TranscriptPager:
         data, self._start = self._read_lines_before(size)
         self._end = size
         *lines, self._rest = data.split(b"\n")
-        return _parse_entries(lines)
+        return _parse_transcript_entries(lines)
 
     def _read_lines_before(self, end: int) -> tuple[bytes, int]:
         """Return whole lines before an offset, and the offset of the first."""
         span = CHUNK
         while True:
             start = max(0, end - span)
-            data = self._read_bytes(start, end)
+            data = self._read_file_range(start, end)
             if start == 0:
                 return data, 0
             newline_index = data.find(b"\n")
@@ -88,7 +88,7 @@ class TranscriptPager:
                 return data[newline_index + 1 :], start + newline_index + 1
             span *= 2
 
-    def _read_bytes(self, start: int, end: int | None) -> bytes:
+    def _read_file_range(self, start: int, end: int | None) -> bytes:
         try:
             with self._path.open("rb") as file:
                 file.seek(start)
@@ -97,7 +97,7 @@ class TranscriptPager:
             return b""
 
 
-def _parse_entries(lines: list[bytes]) -> list[TranscriptEntry]:
+def _parse_transcript_entries(lines: list[bytes]) -> list[TranscriptEntry]:
     entries: list[TranscriptEntry] = []
     for line in lines:
         if not line.strip():

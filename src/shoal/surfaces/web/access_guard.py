@@ -18,7 +18,7 @@ from starlette.requests import cookie_parser
 from starlette.responses import PlainTextResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from shoal.surfaces.web.json_replies import json_reply
+from shoal.surfaces.web.json_replies import build_json_reply
 
 SAFE = frozenset({"GET", "HEAD"})
 _POLICY = (
@@ -47,7 +47,7 @@ class WebAccessPolicy(Struct, frozen=True, kw_only=True):
     """True if it listens on every interface, so that any IP address may be its own."""
 
     @property
-    def cookie(self) -> str:
+    def cookie_name(self) -> str:
         return f"shoal_{self.port}"
 
     def is_own_host_name(self, host: str) -> bool:
@@ -83,7 +83,7 @@ class WebAccessGuard:
         if scope["type"] != "http":
             return
 
-        async def send_safely(message: Message) -> None:
+        async def send_with_security_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
                 headers = [*message["headers"], *_RAW_HEADERS]
                 if all(name.lower() != b"cache-control" for name, _ in headers):
@@ -92,23 +92,23 @@ class WebAccessGuard:
                 message["headers"] = headers
             await send(message)
 
-        reply = self._check_request(scope)
-        await (self._app if reply is None else reply)(scope, receive, send_safely)
+        reply = self._build_refusal_or_redirect(scope)
+        await (self._app if reply is None else reply)(scope, receive, send_with_security_headers)
 
-    def _check_request(self, scope: Scope) -> Response | None:
+    def _build_refusal_or_redirect(self, scope: Scope) -> Response | None:
         """Return the reply that ends the request here; None lets it through."""
         headers, query = Headers(scope=scope), QueryParams(scope["query_string"])
         path: str = scope["path"]
-        refusal = self._find_refusal(scope["method"], headers, query, path)
+        refusal = self._find_refusal_reason(scope["method"], headers, query, path)
         if refusal:
             if path.startswith("/api"):
-                return json_reply({"error": refusal}, 403)
+                return build_json_reply({"error": refusal}, 403)
             return PlainTextResponse(refusal + "\n", 403, {"Cache-Control": "no-store"})
         if path == "/" and ("token" in query or "ticket" in query):
             return self._redirect_without_token(query)
         return None
 
-    def _find_refusal(self, method: str, headers: Headers, query: QueryParams, path: str) -> str:
+    def _find_refusal_reason(self, method: str, headers: Headers, query: QueryParams, path: str) -> str:
         host, origin = headers.get("host", ""), headers.get("origin")
         if not self._policy.is_own_host_name(host):
             return f"{host!r} is not a name of this server."
@@ -123,7 +123,7 @@ class WebAccessGuard:
         is_program = scheme.lower() == "bearer" and self._policy.is_valid_token(bearer.strip())
         if not is_program and not self._redeem_ticket(query, path):
             given_token = query.get("token") or cookie_parser(headers.get("cookie", "")).get(
-                self._policy.cookie, ""
+                self._policy.cookie_name, ""
             )
             if not self._policy.is_valid_token(given_token):
                 return f"The token is missing or wrong. {ADDRESS}"
@@ -143,5 +143,5 @@ class WebAccessGuard:
         kept_params = [(key, value) for key, value in query.multi_items() if key not in ("token", "ticket")]
         rest = urlencode(kept_params)
         reply = RedirectResponse(f"/?{rest}" if rest else "/", 303, {"Cache-Control": "no-store"})
-        reply.set_cookie(self._policy.cookie, self._policy.token, httponly=True, samesite="strict")
+        reply.set_cookie(self._policy.cookie_name, self._policy.token, httponly=True, samesite="strict")
         return reply

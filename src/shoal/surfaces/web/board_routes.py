@@ -9,10 +9,15 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from shoal.app.run_access.run_handle import RunHandle
-from shoal.app.teams.board_changes import add_board_task, change_board_task
+from shoal.app.teams.board_changes import add_board_task, change_task_and_notify_owners
 from shoal.core.names import USER_NAME, AgentName, parse_agent_name, parse_safe_name, parse_task_id
 from shoal.core.tasks import RANK_KEY, Task, TaskDraft, TaskUpdate
-from shoal.surfaces.web.json_replies import WebRequestRefused, decode_request_body, get_path_param, json_reply
+from shoal.surfaces.web.json_replies import (
+    WebRequestRefused,
+    build_json_reply,
+    decode_request_body,
+    get_path_param,
+)
 from shoal.surfaces.web.web_context import WebContext
 from shoal.tools.task_format import task_to_dict
 
@@ -45,7 +50,7 @@ class BoardRoutes:
             self._runs.find_run(get_path_param(request, "session")),
             await decode_request_body(request, NewTaskRequestBody),
         )
-        board = await self._find_board(run, new_task.board, to_change=True)
+        board = await self._require_board_of_run(run, new_task.board, to_change=True)
         if not new_task.subject.strip():
             raise WebRequestRefused(400, "A task needs a subject.")
         draft = TaskDraft(subject=new_task.subject, description=new_task.description)
@@ -53,34 +58,34 @@ class BoardRoutes:
         blocked_by = tuple(map(parse_task_id, new_task.blocked_by))
         task = await add_board_task(self._team_store, board, draft, blocked_by=blocked_by, by=USER_NAME)
         if owner is not None:
-            task = await change_board_task(
+            task = await change_task_and_notify_owners(
                 self._team_store, board, task.id, TaskUpdate(owner=owner), by=USER_NAME
             )
-        return json_reply({"ok": True, "task": _task_to_json(task)}, 201)
+        return build_json_reply({"ok": True, "task": _task_to_json(task)}, 201)
 
     async def patch_task(self, request: Request) -> Response:
         run, change_request = (
             self._runs.find_run(get_path_param(request, "session")),
             await decode_request_body(request, TaskChangeRequestBody),
         )
-        board = await self._find_board(run, get_path_param(request, "board"), to_change=True)
+        board = await self._require_board_of_run(run, get_path_param(request, "board"), to_change=True)
         task = parse_task_id(get_path_param(request, "task"))
-        updated_task = await change_board_task(
+        updated_task = await change_task_and_notify_owners(
             self._team_store, board, task, _build_task_update(change_request), by=USER_NAME
         )
-        return json_reply({"ok": True, "task": _task_to_json(updated_task)})
+        return build_json_reply({"ok": True, "task": _task_to_json(updated_task)})
 
     async def get_task(self, request: Request) -> Response:
         run = self._runs.find_run(get_path_param(request, "session"))
-        board = await self._find_board(run, get_path_param(request, "board"))
+        board = await self._require_board_of_run(run, get_path_param(request, "board"))
         task = await self._team_store.open_board(board).get(parse_task_id(get_path_param(request, "task")))
         if task is None:
             raise WebRequestRefused(404, f"The board {board} has no such task.")
-        return json_reply(_task_to_json(task))
+        return build_json_reply(_task_to_json(task))
 
-    async def _find_board(self, run: RunHandle, name: str, *, to_change: bool = False) -> str:
+    async def _require_board_of_run(self, run: RunHandle, name: str, *, to_change: bool = False) -> str:
         """Return the board's name if it is the run's own or that of one of its teams."""
-        board, facts = parse_safe_name(name), await self._runs.get_facts(run)
+        board, facts = parse_safe_name(name), await self._runs.get_run_facts(run)
         if board not in (run.session, *facts.teams, *facts.boards):
             raise WebRequestRefused(404, f"The run has no board {board}.")
         if to_change and not run.is_live:

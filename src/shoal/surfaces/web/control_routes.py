@@ -18,21 +18,21 @@ from shoal.core.questions import Answer, DenyAnswer, PlanApprovalAnswer
 from shoal.stores.files.question_files import QuestionFiles
 from shoal.surfaces.web.json_replies import (
     WebRequestRefused,
+    build_json_reply,
     decode_request_body,
     get_path_param,
-    json_reply,
-    read_raw_body,
+    read_bounded_request_body,
 )
 from shoal.surfaces.web.web_context import WebContext
 from shoal.wire.control_codec import (
     InterruptTurnCommand,
-    MoveToBackgroundCommand,
+    MoveAgentsToBackgroundCommand,
     RunControlCommand,
     SendUserTextCommand,
     SetPermissionModeCommand,
     ShutDownMemberCommand,
+    StopAgentOrShellCommand,
     StopRunCommand,
-    StopTaskCommand,
 )
 from shoal.wire.question_codec import is_matching_answer_type, parse_answer
 
@@ -46,7 +46,7 @@ class TargetAgentRequestBody(Struct, frozen=True, kw_only=True, forbid_unknown_f
     agent: str
 
 
-class SetModeRequestBody(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class SetPermissionModeRequestBody(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     mode: PermissionMode
 
 
@@ -66,44 +66,51 @@ class ControlRoutes:
         )
         if not send_request.text.strip():
             raise WebRequestRefused(400, "There is nothing to say.")
-        return await _send_run_command(run, SendUserTextCommand(to=send_request.to, text=send_request.text))
+        return await _send_command_and_reply(
+            run, SendUserTextCommand(to=send_request.to, text=send_request.text)
+        )
 
     async def interrupt_agent(self, request: Request) -> Response:
-        run, agent = await self._find_target(request)
-        return await _send_run_command(run, InterruptTurnCommand(task_id="" if agent == LEAD_ID else agent))
+        run, agent = await self._find_target_agent(request)
+        return await _send_command_and_reply(
+            run, InterruptTurnCommand(task_id="" if agent == LEAD_ID else agent)
+        )
 
     async def stop_agent(self, request: Request) -> Response:
         """Ask a teammate to shut down; end any other agent; stopping the lead ends the run."""
-        run, agent = await self._find_target(request)
-        _, agent_facts = await self._runs.get_agent(run, agent)
+        run, agent = await self._find_target_agent(request)
+        _, agent_facts = await self._runs.get_agent_facts(run, agent)
         if agent == LEAD_ID:
-            return await _send_run_command(run, StopRunCommand())
-        return await _send_run_command(
+            return await _send_command_and_reply(run, StopRunCommand())
+        return await _send_command_and_reply(
             run,
             ShutDownMemberCommand(name=agent_facts.name)
             if agent_facts.team
-            else StopTaskCommand(task_id=agent),
+            else StopAgentOrShellCommand(task_id=agent),
         )
 
     async def kill_agent(self, request: Request) -> Response:
-        run, agent = await self._find_target(request)
+        run, agent = await self._find_target_agent(request)
         if agent == LEAD_ID:
             raise WebRequestRefused(400, "The lead is not killed: stop it, and the run ends.")
-        return await _send_run_command(run, StopTaskCommand(task_id=agent))
+        return await _send_command_and_reply(run, StopAgentOrShellCommand(task_id=agent))
 
-    async def move_to_background(self, request: Request) -> Response:
-        run, agent = await self._find_target(request)
-        return await _send_run_command(run, MoveToBackgroundCommand(task_id=agent))
+    async def move_agent_to_background(self, request: Request) -> Response:
+        run, agent = await self._find_target_agent(request)
+        return await _send_command_and_reply(run, MoveAgentsToBackgroundCommand(task_id=agent))
 
-    async def set_mode(self, request: Request) -> Response:
+    async def set_permission_mode(self, request: Request) -> Response:
         run = self._find_run(request)
-        return await _send_run_command(
-            run, SetPermissionModeCommand(mode=(await decode_request_body(request, SetModeRequestBody)).mode)
+        return await _send_command_and_reply(
+            run,
+            SetPermissionModeCommand(
+                mode=(await decode_request_body(request, SetPermissionModeRequestBody)).mode
+            ),
         )
 
     async def answer_question(self, request: Request) -> Response:
         run, question_id = self._find_run(request), get_path_param(request, "question")
-        answer = _decode_person_answer(await read_raw_body(request))
+        answer = _decode_person_answer(await read_bounded_request_body(request))
         question = QuestionFiles(run.directory / "questions").get(question_id)
         if question is None:
             raise WebRequestRefused(404, "There is no such question: it was withdrawn.")
@@ -113,11 +120,11 @@ class ControlRoutes:
             raise WebRequestRefused(
                 409, "The run that asked this has ended, so nobody would hear the answer."
             )
-        return json_reply({"stands": RemoteRunController(run).answer_question(question_id, answer)})
+        return build_json_reply({"stands": RemoteRunController(run).answer_question(question_id, answer)})
 
-    async def _find_target(self, request: Request) -> tuple[RunHandle, str]:
+    async def _find_target_agent(self, request: Request) -> tuple[RunHandle, str]:
         run, target = self._find_run(request), await decode_request_body(request, TargetAgentRequestBody)
-        agent, _ = await self._runs.get_agent(run, target.agent)
+        agent, _ = await self._runs.get_agent_facts(run, target.agent)
         return run, agent
 
 
@@ -130,6 +137,6 @@ def _decode_person_answer(raw: bytes) -> Answer:
     return replace(answer, by="person") if isinstance(answer, DenyAnswer | PlanApprovalAnswer) else answer
 
 
-async def _send_run_command(run: RunHandle, command: RunControlCommand) -> Response:
+async def _send_command_and_reply(run: RunHandle, command: RunControlCommand) -> Response:
     command_result: Any = await RemoteRunController(run).send_command(command)
-    return json_reply({"ok": True, **(command_result if isinstance(command_result, dict) else {})})
+    return build_json_reply({"ok": True, **(command_result if isinstance(command_result, dict) else {})})

@@ -18,7 +18,7 @@ from shoal.core.messages import (
     ToolUseBlock,
     extract_tool_result_text,
 )
-from shoal.core.text_diffs import format_diff
+from shoal.core.text_diffs import format_unified_diff
 from shoal.core.transcript_entries import (
     TranscriptCompactionMarker,
     TranscriptMessageEntry,
@@ -46,8 +46,8 @@ def render_transcript_entry(
     role, author = "system", "runtime"
     match entry:
         case TranscriptMessageEntry(message=message):
-            role, author = str(message.role), _get_speaker(entry)
-            render = _render_with_mail if author == "agent" else _render_without_mail
+            role, author = str(message.role), _get_entry_author(entry)
+            render = _render_block_splitting_mail if author == "agent" else _render_block_without_mail
             blocks = [each for block in message.content for each in render(block, whole=whole)]
         case TranscriptCompactionMarker(tokens_before=tokens):
             blocks = [{"type": "text", "text": f"The conversation was compacted ({tokens:,} tokens)."}]
@@ -56,26 +56,26 @@ def render_transcript_entry(
     return {"n": number, "at": entry.at, "role": role, "by": author, "blocks": blocks}
 
 
-def _render_without_mail(block: ContentBlock, *, whole: bool) -> Iterator[RenderedBlock]:
+def _render_block_without_mail(block: ContentBlock, *, whole: bool) -> Iterator[RenderedBlock]:
     yield _render_content_block(block, whole=whole)
 
 
-def _render_with_mail(block: ContentBlock, *, whole: bool) -> Iterator[RenderedBlock]:
+def _render_block_splitting_mail(block: ContentBlock, *, whole: bool) -> Iterator[RenderedBlock]:
     """Yield each mail message as a block of its own, so that none can imitate another or its sender."""
     if not isinstance(block, TextBlock):
         yield _render_content_block(block, whole=whole)
         return
     end = 0
     for mail_match in MAIL_MESSAGE_PATTERN.finditer(block.text):
-        yield from _render_text(block.text[end : mail_match.start()], whole=whole)
+        yield from _render_nonblank_text(block.text[end : mail_match.start()], whole=whole)
         yield _render_mail(mail_match, whole=whole)
         end = mail_match.end()
-    yield from _render_text(block.text[end:], whole=whole)
+    yield from _render_nonblank_text(block.text[end:], whole=whole)
 
 
-def _render_text(text: str, *, whole: bool) -> Iterator[RenderedBlock]:
+def _render_nonblank_text(text: str, *, whole: bool) -> Iterator[RenderedBlock]:
     if text.strip():
-        yield {"type": "text", **_truncate_text(text.strip(), whole=whole)}
+        yield {"type": "text", **_build_truncated_text_fields(text.strip(), whole=whole)}
 
 
 def _render_mail(mail_match: re.Match[str], *, whole: bool) -> RenderedBlock:
@@ -85,11 +85,11 @@ def _render_mail(mail_match: re.Match[str], *, whole: bool) -> RenderedBlock:
         "sender": mail_match["sender"],
         "verified": 'verified="no"' not in mail_match["about"],
         "summary": unescape(summary[2]) if summary else "",
-        **_truncate_text(mail_match["words"], whole=whole),
+        **_build_truncated_text_fields(mail_match["words"], whole=whole),
     }
 
 
-def _get_speaker(entry: TranscriptMessageEntry) -> str:
+def _get_entry_author(entry: TranscriptMessageEntry) -> str:
     """Return who wrote the entry."""
     if entry.message.role == "assistant":
         return "model"
@@ -103,9 +103,9 @@ def _get_speaker(entry: TranscriptMessageEntry) -> str:
 def _render_content_block(block: ContentBlock, *, whole: bool) -> RenderedBlock:
     match block:
         case TextBlock(text=text):
-            return {"type": "text", **_truncate_text(text, whole=whole)}
+            return {"type": "text", **_build_truncated_text_fields(text, whole=whole)}
         case ThinkingBlock(thinking=text):
-            return {"type": "thinking", **_truncate_text(text, whole=whole)}
+            return {"type": "thinking", **_build_truncated_text_fields(text, whole=whole)}
         case RedactedThinkingBlock():
             return {"type": "thinking", "text": "(kept secret by the provider)"}
         case ImageBlock():
@@ -113,11 +113,11 @@ def _render_content_block(block: ContentBlock, *, whole: bool) -> RenderedBlock:
         case ToolUseBlock():
             return _render_tool_call(block, whole=whole)
         case ToolResultBlock(tool_use_id=call, is_error=is_error):
-            truncated = _truncate_text(extract_tool_result_text(block), whole=whole)
+            truncated = _build_truncated_text_fields(extract_tool_result_text(block), whole=whole)
             return {"type": "tool_result", "tool_use_id": call, "is_error": is_error, **truncated}
 
 
-def _truncate_text(text: str, *, whole: bool) -> RenderedBlock:
+def _build_truncated_text_fields(text: str, *, whole: bool) -> RenderedBlock:
     """Truncate the text; `cut` is its full length."""
     if whole or len(text) <= LONG:
         return {"text": text}
@@ -137,36 +137,36 @@ def _render_image(block: ImageBlock, *, whole: bool) -> RenderedBlock:
 
 def _render_tool_call(block: ToolUseBlock, *, whole: bool) -> RenderedBlock:
     rendered: RenderedBlock = {"type": "tool_use", "id": block.id, "name": block.name}
-    if (edit_diff := _diff_edit(block.name, block.input)) is not None:
+    if (edit_diff := _format_edit_call_diff(block.name, block.input)) is not None:
         rendered["diff"] = edit_diff
     length = 0 if whole else len(encode_json(block.input))
     if length <= LONG:
         return {**rendered, "input": block.input}
-    return {**rendered, "input": _shorten_value(block.input), "cut": length}
+    return {**rendered, "input": _shorten_json_value(block.input), "cut": length}
 
 
-def _shorten_value(value: Any) -> Any:
+def _shorten_json_value(value: Any) -> Any:
     """Truncate each long text and each long list in the value."""
     match value:
         case str():
             return value if len(value) <= LONG // 4 else value[: LONG // 4] + "…"
         case Mapping():
-            return {str(key): _shorten_value(each) for key, each in list(value.items())[:50]}
+            return {str(key): _shorten_json_value(each) for key, each in list(value.items())[:50]}
         case list() | tuple():
-            return [_shorten_value(each) for each in value[:50]]
+            return [_shorten_json_value(each) for each in value[:50]]
         case _:
             return value
 
 
-def _diff_edit(tool: str, tool_input: Mapping[str, Any]) -> str | None:
+def _format_edit_call_diff(tool: str, tool_input: Mapping[str, Any]) -> str | None:
     """Return the diff of a call that edits a file, as far as its input shows."""
     match tool, tool_input:
         case "Edit", {"old_string": str(old), "new_string": str(new)}:
-            return format_diff(old, new)
+            return format_unified_diff(old, new)
         case "MultiEdit", {"edits": [*edits]}:
-            parts = (_diff_edit("Edit", each) for each in edits if isinstance(each, Mapping))
+            parts = (_format_edit_call_diff("Edit", each) for each in edits if isinstance(each, Mapping))
             return "\n".join(part for part in parts if part)
         case "Write", {"content": str(new)}:
-            return format_diff("", new) if new else ""
+            return format_unified_diff("", new) if new else ""
         case _:
             return None

@@ -56,27 +56,27 @@ class ServerSentEventStream(Response):
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         async with self._context as events:
             await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
-            writer = _StreamWriter(send)
-            await writer.write_part(_FIRST)
+            writer = _EventStreamWriter(send)
+            await writer.write_body_chunk(_FIRST)
             try:
                 async with asyncio.TaskGroup() as tasks:
                     for source in events.sources:
                         tasks.create_task(writer.write_source_events(source))
                     tasks.create_task(writer.send_heartbeats())
-                    tasks.create_task(_wait_for_disconnect(receive))
+                    tasks.create_task(_raise_on_client_disconnect(receive))
                     for end in events.end_events:
-                        tasks.create_task(_wait_for_end(end))
+                        tasks.create_task(_raise_when_end_event_set(end))
             except* _StreamEnded:
                 pass
         await send({"type": "http.response.body", "body": b""})
 
 
-class _StreamWriter:
+class _EventStreamWriter:
     def __init__(self, send: Send) -> None:
         self._send = send
         self._write_lock = asyncio.Lock()
 
-    async def write_part(self, part: bytes) -> None:
+    async def write_body_chunk(self, part: bytes) -> None:
         async with self._write_lock:
             await self._send({"type": "http.response.body", "body": part, "more_body": True})
 
@@ -84,20 +84,20 @@ class _StreamWriter:
         # Closed here, not by the garbage collector: it may hold a connection to a run.
         async with aclosing(source):
             async for part in source:
-                await self.write_part(part)
+                await self.write_body_chunk(part)
 
     async def send_heartbeats(self) -> None:
         while True:
             await asyncio.sleep(HEARTBEAT)
-            await self.write_part(_BEAT)
+            await self.write_body_chunk(_BEAT)
 
 
-async def _wait_for_disconnect(receive: Receive) -> None:
+async def _raise_on_client_disconnect(receive: Receive) -> None:
     while (await receive())["type"] != "http.disconnect":
         pass
     raise _StreamEnded
 
 
-async def _wait_for_end(end: asyncio.Event) -> None:
+async def _raise_when_end_event_set(end: asyncio.Event) -> None:
     await end.wait()
     raise _StreamEnded

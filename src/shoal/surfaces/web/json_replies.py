@@ -25,20 +25,20 @@ class WebRequestRefused(Exception):
         self.status = status
 
 
-def json_reply(value: object, status: int = 200) -> Response:
+def build_json_reply(value: object, status: int = 200) -> Response:
     return Response(encode_json(value), status, {"Cache-Control": "no-store"}, "application/json")
 
 
 def reply_to_refusal(_: Request, error: Exception) -> Response:
     """Reply to an exception that was raised on purpose."""
-    return json_reply({"error": str(error)}, _get_status_code(error))
+    return build_json_reply({"error": str(error)}, _get_error_status_code(error))
 
 
 def reply_to_server_error(_: Request, error: Exception) -> Response:
-    return json_reply({"error": f"The server failed: {type(error).__name__}: {error}"}, 500)
+    return build_json_reply({"error": f"The server failed: {type(error).__name__}: {error}"}, 500)
 
 
-def _get_status_code(error: Exception) -> int:
+def _get_error_status_code(error: Exception) -> int:
     match error:
         case WebRequestRefused(status=status):
             return status
@@ -55,12 +55,12 @@ def _get_status_code(error: Exception) -> int:
 async def decode_request_body(request: Request, kind: type[_Value]) -> _Value:
     """Decode the request's JSON as that type."""
     try:
-        return msgspec.json.decode(await read_raw_body(request), type=kind)
+        return msgspec.json.decode(await read_bounded_request_body(request), type=kind)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise WebRequestRefused(400, f"The request cannot be understood: {error}.") from error
 
 
-async def read_raw_body(request: Request) -> bytes:
+async def read_bounded_request_body(request: Request) -> bytes:
     parts: list[bytes] = []
     size = 0
     async for part in request.stream():
@@ -71,7 +71,7 @@ async def read_raw_body(request: Request) -> bytes:
     return b"".join(parts)
 
 
-def get_query_number(request: Request, name: str, default: int, *, least: int, most: int) -> int:
+def get_bounded_query_number(request: Request, name: str, default: int, *, least: int, most: int) -> int:
     """Return a number from the query, within its bounds."""
     raw_value = request.query_params.get(name)
     if not raw_value:

@@ -63,12 +63,12 @@ class LiveAgentStream:
 
     @property
     def sources(self) -> tuple[EventSource, ...]:
-        return self._stream_deltas(), self._stream_growth()
+        return self._stream_live_deltas(), self._stream_transcript_growth()
 
-    async def _stream_growth(self) -> EventSource:
+    async def _stream_transcript_growth(self) -> EventSource:
         """Yield the transcript's length when it changed: it is written before the journal reports it."""
         total = -1
-        async for delta in self._follower.iter_deltas(self._follower.view.offset):
+        async for delta in self._follower.iter_view_deltas(self._follower.view.offset):
             if total >= 0 and all(row.id != self._agent for row in delta.agents):
                 continue
             now = await self._transcripts.count_lines(self._run, self._agent)
@@ -76,9 +76,9 @@ class LiveAgentStream:
                 total = now
                 yield encode_server_sent_event(TranscriptGrown(total=total), kind="entry")
 
-    async def _stream_deltas(self) -> EventSource:
+    async def _stream_live_deltas(self) -> EventSource:
         while True:
-            await self._wait_until_live()
+            await self._wait_until_run_live()
             try:
                 async with await RunControlClient.open(self._run.directory / "control.sock") as client:
                     await client.send_command(SubscribeToEventsCommand())
@@ -90,7 +90,7 @@ class LiveAgentStream:
             # Its process ended, or this reader was too slow for it.
             await self._clock.sleep(RETRY_SECONDS)
 
-    async def _wait_until_live(self) -> None:
-        async for delta in self._follower.iter_deltas(self._follower.view.offset):
+    async def _wait_until_run_live(self) -> None:
+        async for delta in self._follower.iter_view_deltas(self._follower.view.offset):
             if delta.live:
                 return

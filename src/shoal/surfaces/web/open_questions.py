@@ -35,7 +35,7 @@ async def list_run_open_questions(runs: RunIndex, run: RunHandle) -> list[OpenQu
     store = QuestionFiles(run.directory / "questions")
     if not (open_questions := store.list_open_questions()) or not run.is_live:
         return []
-    facts = await runs.get_facts(run)
+    facts = await runs.get_run_facts(run)
     agents = facts.agents
     return [
         OpenQuestionRow(
@@ -66,23 +66,28 @@ class OpenQuestionWatcher:
 
     async def list_questions(self) -> list[OpenQuestionRow]:
         """Return the open questions, oldest first."""
-        return _sort_questions(await self._read_runs(await asyncio.to_thread(self._list_run_names)))
+        return _merge_and_sort_questions(
+            await self._read_questions_of_runs(await asyncio.to_thread(self._list_runs_with_questions))
+        )
 
     @asynccontextmanager
     async def watch_question_lists(self) -> AsyncIterator[AsyncIterator[list[OpenQuestionRow]]]:
         """Yield the whole list, now and whenever it changes."""
         if self._watch is None:
-            self._changed_runs, self._watch = None, RunDirectoryWatcher(self._runs.home, self._handle_change)
+            self._changed_runs, self._watch = (
+                None,
+                RunDirectoryWatcher(self._runs.home, self._handle_run_change),
+            )
         self._viewers += 1
         try:
-            yield self._iter_lists()
+            yield self._iter_question_lists()
         finally:
             self._viewers -= 1
             if not self._viewers:
                 self._watch.close()
                 self._watch = None
 
-    async def watch_changes(self) -> AsyncIterator[None]:
+    async def watch_run_changes(self) -> AsyncIterator[None]:
         """Yield whenever a run started, ended, asked or was answered, while there are viewers."""
         change_event = self._change_event
         while True:
@@ -91,31 +96,33 @@ class OpenQuestionWatcher:
             change_event = self._change_event
             yield
 
-    async def _iter_lists(self) -> AsyncIterator[list[OpenQuestionRow]]:
+    async def _iter_question_lists(self) -> AsyncIterator[list[OpenQuestionRow]]:
         last_rows: list[OpenQuestionRow] | None = None
         while True:
             change_event = self._change_event
-            await self._refresh_changed_runs()
-            now = _sort_questions(self._by_run)
+            await self._refresh_questions_of_changed_runs()
+            now = _merge_and_sort_questions(self._by_run)
             if now != last_rows:
                 last_rows = now
                 yield now
             await change_event.wait()
             await asyncio.sleep(BATCH_SECONDS)
 
-    async def _refresh_changed_runs(self) -> None:
+    async def _refresh_questions_of_changed_runs(self) -> None:
         async with self._refresh_lock:
             changed_runs, self._changed_runs = self._changed_runs, set()
             try:
                 if changed_runs is None:
-                    self._by_run = await self._read_runs(await asyncio.to_thread(self._list_run_names))
+                    self._by_run = await self._read_questions_of_runs(
+                        await asyncio.to_thread(self._list_runs_with_questions)
+                    )
                 else:
-                    self._by_run |= await self._read_runs(changed_runs)
+                    self._by_run |= await self._read_questions_of_runs(changed_runs)
             except BaseException:
                 self._mark_changed_runs(changed_runs)  # this page is gone; the next refresh reads them
                 raise
 
-    async def _read_runs(self, names: Iterable[str]) -> dict[str, list[OpenQuestionRow]]:
+    async def _read_questions_of_runs(self, names: Iterable[str]) -> dict[str, list[OpenQuestionRow]]:
         home = self._runs.home
         return {
             name: await list_run_open_questions(self._runs, RunHandle(session=SessionId(name), home=home))
@@ -127,16 +134,16 @@ class OpenQuestionWatcher:
             None if changed_runs is None or self._changed_runs is None else self._changed_runs | changed_runs
         )
 
-    def _handle_change(self, changed_runs: set[str] | None) -> None:
+    def _handle_run_change(self, changed_runs: set[str] | None) -> None:
         self._mark_changed_runs(changed_runs)
         change_event, self._change_event = self._change_event, asyncio.Event()
         change_event.set()
 
-    def _list_run_names(self) -> list[str]:
+    def _list_runs_with_questions(self) -> list[str]:
         """List the runs that ever asked a question."""
         return [path.parent.name for path in (self._runs.home / "shoal" / "runs").glob("*/questions")]
 
 
-def _sort_questions(by_run: dict[str, list[OpenQuestionRow]]) -> list[OpenQuestionRow]:
+def _merge_and_sort_questions(by_run: dict[str, list[OpenQuestionRow]]) -> list[OpenQuestionRow]:
     rows = [line for lines in by_run.values() for line in lines]
     return sorted(rows, key=lambda line: (line.asked, line.id))

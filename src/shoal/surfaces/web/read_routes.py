@@ -21,7 +21,12 @@ from shoal.surfaces.web.event_stream import (
     ServerSentEventStream,
     encode_server_sent_event,
 )
-from shoal.surfaces.web.json_replies import WebRequestRefused, get_path_param, get_query_number, json_reply
+from shoal.surfaces.web.json_replies import (
+    WebRequestRefused,
+    build_json_reply,
+    get_bounded_query_number,
+    get_path_param,
+)
 from shoal.surfaces.web.live_agent_stream import LiveAgentStream
 from shoal.surfaces.web.run_replay import iter_replay_frames
 from shoal.surfaces.web.web_context import WebContext
@@ -40,21 +45,21 @@ class ReadRoutes:
     def _find_run(self, request: Request) -> RunHandle:
         return self._runs.find_run(get_path_param(request, "session"))
 
-    async def _find_agent(self, request: Request) -> tuple[RunHandle, AgentId]:
+    async def _find_run_and_agent(self, request: Request) -> tuple[RunHandle, AgentId]:
         run = self._find_run(request)
-        agent, _ = await self._runs.get_agent(run, get_path_param(request, "agent"))
+        agent, _ = await self._runs.get_agent_facts(run, get_path_param(request, "agent"))
         return run, agent
 
     async def list_runs(self, request: Request) -> Response:
-        limit = get_query_number(request, "limit", 100, least=1, most=MOST_RUNS)
-        return json_reply(await self._runs.list_runs(limit, request.query_params.get("before", "")))
+        limit = get_bounded_query_number(request, "limit", 100, least=1, most=MOST_RUNS)
+        return build_json_reply(await self._runs.list_runs(limit, request.query_params.get("before", "")))
 
     async def stream_view_deltas(self, request: Request) -> Response:
         since, run = _parse_since_offset(request), self._find_run(request)
-        return ServerSentEventStream(self._open_view_deltas(run, since))
+        return ServerSentEventStream(self._open_view_delta_sources(run, since))
 
     @asynccontextmanager
-    async def _open_view_deltas(self, run: RunHandle, since: int) -> AsyncIterator[EventStreamSources]:
+    async def _open_view_delta_sources(self, run: RunHandle, since: int) -> AsyncIterator[EventStreamSources]:
         async with self._context.run_views.acquire_follower(run) as shared_view:
             yield EventStreamSources(
                 (_stream_view_deltas(shared_view.follower, since),),
@@ -64,7 +69,7 @@ class ReadRoutes:
     async def get_replay(self, request: Request) -> Response:
         run, max_frames = (
             self._find_run(request),
-            get_query_number(request, "frames", 400, least=1, most=MOST_STEPS),
+            get_bounded_query_number(request, "frames", 400, least=1, most=MOST_STEPS),
         )
 
         def encode_replay() -> bytes:
@@ -74,31 +79,33 @@ class ReadRoutes:
         return Response(content, 200, {"Cache-Control": "no-store"}, "application/json")
 
     async def get_transcript(self, request: Request) -> Response:
-        run, agent = await self._find_agent(request)
-        after = get_query_number(request, "after", 0, least=-1, most=1 << 40)
-        limit = get_query_number(request, "limit", 200, least=1, most=MOST_ENTRIES)
-        return json_reply(await self._context.transcripts.read_page(run, agent, after, limit))
+        run, agent = await self._find_run_and_agent(request)
+        after = get_bounded_query_number(request, "after", 0, least=-1, most=1 << 40)
+        limit = get_bounded_query_number(request, "limit", 200, least=1, most=MOST_ENTRIES)
+        return build_json_reply(await self._context.transcripts.read_page(run, agent, after, limit))
 
     async def get_transcript_entry(self, request: Request) -> Response:
-        run, agent = await self._find_agent(request)
-        return json_reply(
+        run, agent = await self._find_run_and_agent(request)
+        return build_json_reply(
             await self._context.transcripts.read_entry(run, agent, get_path_param(request, "n"))
         )
 
     async def stream_live_agent(self, request: Request) -> Response:
-        run, agent = await self._find_agent(request)
-        return ServerSentEventStream(self._open_live_agent(run, agent))
+        run, agent = await self._find_run_and_agent(request)
+        return ServerSentEventStream(self._open_live_agent_sources(run, agent))
 
     @asynccontextmanager
-    async def _open_live_agent(self, run: RunHandle, agent: AgentId) -> AsyncIterator[EventStreamSources]:
+    async def _open_live_agent_sources(
+        self, run: RunHandle, agent: AgentId
+    ) -> AsyncIterator[EventStreamSources]:
         context = self._context
         async with context.run_views.acquire_follower(run) as shared_view:
             live_stream = LiveAgentStream(run, agent, shared_view, context.transcripts, context.clock)
             yield EventStreamSources(live_stream.sources, (shared_view.broken, context.stopping))
 
-    async def get_mail(self, request: Request) -> Response:
+    async def get_mail_message(self, request: Request) -> Response:
         """Return the whole mail message from its recipient's inbox, and as text for a person."""
-        run, facts = self._find_run(request), await self._runs.get_facts(self._find_run(request))
+        run, facts = self._find_run(request), await self._runs.get_run_facts(self._find_run(request))
         team, recipient = (
             parse_team_name(get_path_param(request, "team")),
             parse_agent_name(get_path_param(request, "to")),
@@ -112,21 +119,23 @@ class ReadRoutes:
         message = next((mail for mail in stored_mail if mail.id == get_path_param(request, "letter")), None)
         if message is None:
             raise WebRequestRefused(404, "The message is no longer stored.")
-        return json_reply({"id": message.id, "text": message.text, "words": format_mail(message)})
+        return build_json_reply({"id": message.id, "text": message.text, "words": format_mail(message)})
 
     async def list_questions(self, _: Request) -> Response:
-        return json_reply(await self._context.questions.list_questions())
+        return build_json_reply(await self._context.questions.list_questions())
 
     async def stream_questions(self, _: Request) -> Response:
-        return ServerSentEventStream(self._open_question_lists())
+        return ServerSentEventStream(self._open_question_list_sources())
 
     @asynccontextmanager
-    async def _open_question_lists(self) -> AsyncIterator[EventStreamSources]:
+    async def _open_question_list_sources(self) -> AsyncIterator[EventStreamSources]:
         """Also signal that the list of runs changed: a page has few connections."""
         questions = self._context.questions
         async with questions.watch_question_lists() as lists:
             question_events = (encode_server_sent_event(each) async for each in lists)
-            run_events = (encode_server_sent_event({}, kind="runs") async for _ in questions.watch_changes())
+            run_events = (
+                encode_server_sent_event({}, kind="runs") async for _ in questions.watch_run_changes()
+            )
             yield EventStreamSources((question_events, run_events), (self._context.stopping,))
 
 
@@ -141,5 +150,5 @@ def _parse_since_offset(request: Request) -> int:
 async def _stream_view_deltas(follower: RunFollower, since: int) -> EventSource:
     # One less: a lost run counts as an event, which another server does not number.
     start = max(0, since - 1) if since <= follower.view.offset + 1 else 0
-    async for delta in follower.iter_deltas(start):
+    async for delta in follower.iter_view_deltas(start):
         yield encode_server_sent_event(delta, event_id=delta.offset)

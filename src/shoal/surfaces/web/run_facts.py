@@ -59,7 +59,7 @@ class RunFacts:
         """By question: the plan that the same agent presented before."""
         self._plans: dict[AgentId, str] = {}
 
-    def read_new_events(self, journal: Path) -> None:
+    def read_new_journal_events(self, journal: Path) -> None:
         """Read up to the last whole line; a journal that became shorter is a new one."""
         try:
             size = journal.stat().st_size
@@ -74,11 +74,11 @@ class RunFacts:
                     complete_lines, mark, rest = (rest + chunk).rpartition(b"\n")
                     self.offset += len(complete_lines) + len(mark)
                     for line in _LINE.findall(complete_lines):
-                        self._apply_line(line)
+                        self._apply_journal_line(line)
         except OSError:
             return  # deleted, or not there yet
 
-    def _apply_line(self, line: bytes) -> None:
+    def _apply_journal_line(self, line: bytes) -> None:
         try:
             time, event = parse_journal_line(line)
         except ValueError:

@@ -13,7 +13,7 @@ from msgspec import Struct
 from shoal.app.run_access.run_handle import RunHandle
 from shoal.core.errors import StateFileError
 from shoal.core.ids import AgentId, SessionId
-from shoal.stores.files.home_paths import check_file_name
+from shoal.stores.files.home_paths import check_safe_file_name
 from shoal.stores.files.question_files import QuestionFiles
 from shoal.surfaces.web.json_replies import WebRequestRefused
 from shoal.surfaces.web.run_facts import AgentFacts, RunFacts
@@ -44,23 +44,23 @@ class RunIndex:
         self._reading = asyncio.Lock()
 
     def find_run(self, session: str) -> RunHandle:
-        """Raises `RequestRefused` if there is no such run."""
+        """Raises `WebRequestRefused` if there is no such run."""
         try:
-            run = RunHandle(session=SessionId(check_file_name(session, self.home)), home=self.home)
+            run = RunHandle(session=SessionId(check_safe_file_name(session, self.home)), home=self.home)
         except StateFileError:
             raise WebRequestRefused(400, f"{session[:80]!r} is not the id of a session.") from None
         if not run.directory.is_dir():
             raise WebRequestRefused(404, f"There is no run of the session {session}.")
         return run
 
-    async def get_facts(self, run: RunHandle) -> RunFacts:
+    async def get_run_facts(self, run: RunHandle) -> RunFacts:
         """Return the run's facts, up to date."""
         async with self._reading:
-            return await asyncio.to_thread(self._load_facts, run)
+            return await asyncio.to_thread(self._load_run_facts, run)
 
-    async def get_agent(self, run: RunHandle, agent: str) -> tuple[AgentId, AgentFacts]:
-        """Return the agent by id. Raises `RequestRefused` if the run has no such agent."""
-        agent_facts = (await self.get_facts(run)).agents.get(AgentId(agent))
+    async def get_agent_facts(self, run: RunHandle, agent: str) -> tuple[AgentId, AgentFacts]:
+        """Return the agent by id. Raises `WebRequestRefused` if the run has no such agent."""
+        agent_facts = (await self.get_run_facts(run)).agents.get(AgentId(agent))
         if agent_facts is None:
             raise WebRequestRefused(404, f"The run has no agent {agent[:80]!r}.")
         return AgentId(agent), agent_facts
@@ -68,9 +68,9 @@ class RunIndex:
     async def list_runs(self, limit: int, before: str) -> list[RunListRow]:
         """List the runs after `before`: the session of the last row, or a time in milliseconds."""
         async with self._reading:
-            return await asyncio.to_thread(self._list_runs, limit, before)
+            return await asyncio.to_thread(self._list_runs_blocking, limit, before)
 
-    def _list_runs(self, limit: int, before: str) -> list[RunListRow]:
+    def _list_runs_blocking(self, limit: int, before: str) -> list[RunListRow]:
         rows = sorted(self._iter_journals(), reverse=True)
         if before.isdecimal():
             rows = [row for row in rows if row[0] < int(before)]
@@ -78,7 +78,7 @@ class RunIndex:
             names = [name for _, name in rows]
             rows = rows[names.index(before) + 1 :] if before in names else []
         return [
-            self._build_row(RunHandle(session=SessionId(name), home=self.home), at)
+            self._build_run_list_row(RunHandle(session=SessionId(name), home=self.home), at)
             for at, name in rows[:limit]
         ]
 
@@ -99,8 +99,8 @@ class RunIndex:
                 continue  # it has no journal yet
             yield modified_at // 1_000_000, entry.name
 
-    def _build_row(self, run: RunHandle, last: int) -> RunListRow:
-        facts, is_live = self._load_facts(run), run.is_live
+    def _build_run_list_row(self, run: RunHandle, last: int) -> RunListRow:
+        facts, is_live = self._load_run_facts(run), run.is_live
         return RunListRow(
             session=run.session,
             cwd=facts.cwd,
@@ -116,10 +116,10 @@ class RunIndex:
             questions=len(QuestionFiles(run.directory / "questions").list_open_questions()) if is_live else 0,
         )
 
-    def _load_facts(self, run: RunHandle) -> RunFacts:
+    def _load_run_facts(self, run: RunHandle) -> RunFacts:
         facts = self._facts.setdefault(run.session, RunFacts())
         self._facts.move_to_end(run.session)
         if len(self._facts) > MOST_KEPT:
             self._facts.popitem(last=False)
-        facts.read_new_events(run.journal_path)
+        facts.read_new_journal_events(run.journal_path)
         return facts

@@ -11,7 +11,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from shoal.app.run_access.conversation_path import find_conversation_path
+from shoal.app.run_access.conversation_path import find_agent_transcript_path
 from shoal.app.run_access.run_handle import RunHandle
 from shoal.app.run_view.run_view import build_run_view
 from shoal.core.ids import LEAD_ID, AgentId
@@ -54,10 +54,10 @@ style-src {style}; base-uri 'none'; form-action 'none'">
 def export_run_data(run: RunHandle) -> dict[str, Any]:
     """Return everything stored about a run as data: the run, its replay frames, and its transcripts."""
     run_view = build_run_view(read_journal(run.journal_path))
-    agents = [AgentId(row.id) for row in run_view.iter_agents()] or [LEAD_ID]
+    agents = [AgentId(row.id) for row in run_view.iter_agent_rows()] or [LEAD_ID]
     cwd = run_view.run.cwd
     entries_by_agent = {
-        agent: _read_entries(find_conversation_path(run, cwd, agent), agent) for agent in agents
+        agent: _read_rendered_entries(find_agent_transcript_path(run, cwd, agent), agent) for agent in agents
     }
     return {
         "run": run_view.run,
@@ -85,7 +85,7 @@ def render_run_page(run: RunHandle, secrets: SecretRedactor) -> bytes:
     ).encode()
 
 
-def _read_entries(path: Path, agent: AgentId) -> list[dict[str, Any]]:
+def _read_rendered_entries(path: Path, agent: AgentId) -> list[dict[str, Any]]:
     try:
         lines = path.read_bytes().split(b"\n")
     except OSError:

@@ -24,13 +24,13 @@ def iter_replay_frames(run: RunHandle, most: int) -> Iterator[ViewDelta]:
     for record in read_journal(run.journal_path):
         # Yielded when the next one begins: the last frame also contains the effect of a lost process.
         if record_count == size and most > 1:
-            yield replace(run_view.delta_since(sent_offset), live=True)
+            yield replace(run_view.get_delta_since(sent_offset), live=True)
             sent_offset, record_count, most = run_view.offset, 0, most - 1
         run_view.apply_recorded_event(record)
         record_count += 1
     if not is_live and not run_view.run.ended:
         run_view.mark_run_lost()
-    yield replace(run_view.delta_since(sent_offset), live=is_live)
+    yield replace(run_view.get_delta_since(sent_offset), live=is_live)
 
 
 def _count_lines(path: Path) -> int:

@@ -37,10 +37,10 @@ class RunFollowerPool:
         self._follow_tasks: set[asyncio.Task[None]] = set()
 
     @property
-    def sessions(self) -> tuple[SessionId, ...]:
+    def followed_sessions(self) -> tuple[SessionId, ...]:
         return tuple(self._views)
 
-    def cancel_all(self) -> None:
+    def cancel_all_followers(self) -> None:
         for task in self._follow_tasks:
             task.cancel()
 

@@ -37,10 +37,10 @@ class RunDirectoryWatcher:
         self._is_complete = self._inotify is not None and self._watch_all_directories()
         if self._inotify is not None:
             self._loop.add_reader(self._inotify.fileno(), self._read_inotify_events)
-        self._timer = self._loop.call_later(self._pause, self._poll_runs)
+        self._timer = self._loop.call_later(self._poll_interval, self._poll_runs)
 
     @property
-    def _pause(self) -> float:
+    def _poll_interval(self) -> float:
         return SAFETY_SECONDS if self._is_complete else POLL_SECONDS
 
     def close(self) -> None:
@@ -53,7 +53,7 @@ class RunDirectoryWatcher:
     def _poll_runs(self) -> None:
         if self._inotify is not None and not self._is_complete:
             self._is_complete = self._watch_all_directories()
-        self._timer = self._loop.call_later(self._pause, self._poll_runs)
+        self._timer = self._loop.call_later(self._poll_interval, self._poll_runs)
         self._on_changed(None)
 
     def _watch_all_directories(self) -> bool:

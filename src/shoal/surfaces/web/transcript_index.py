@@ -10,7 +10,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from shoal.app.run_access.conversation_path import find_conversation_path
+from shoal.app.run_access.conversation_path import find_agent_transcript_path
 from shoal.app.run_access.run_handle import RunHandle
 from shoal.core.ids import LEAD_ID, AgentId
 from shoal.core.transcript_entries import (
@@ -67,13 +67,15 @@ class TranscriptLineIndex:
         total = len(self)
         start = max(0, total - limit) if after < 0 else min(after, total)
         end = min(total, start + limit)
-        return TranscriptPage(entries=self._read_entries(start, end), next=end, total=total)
+        return TranscriptPage(entries=self._read_rendered_entries(start, end), next=end, total=total)
 
     def read_entry(self, number: int) -> dict[str, Any] | None:
-        entries = self._read_entries(number, number + 1, whole=True) if 0 <= number < len(self) else []
+        entries = (
+            self._read_rendered_entries(number, number + 1, whole=True) if 0 <= number < len(self) else []
+        )
         return entries[0] if entries else None
 
-    def _read_entries(self, start: int, end: int, *, whole: bool = False) -> list[dict[str, Any]]:
+    def _read_rendered_entries(self, start: int, end: int, *, whole: bool = False) -> list[dict[str, Any]]:
         if start >= end:
             return []
         with self.path.open("rb") as file:
@@ -103,12 +105,12 @@ class TranscriptReader:
         self._reading = asyncio.Lock()
 
     async def read_page(self, run: RunHandle, agent: AgentId, after: int, limit: int) -> TranscriptPage:
-        lines = await self._get_lines(run, agent)
+        lines = await self._get_line_index(run, agent)
         async with self._reading:
             return await asyncio.to_thread(lines.read_page, after, limit)
 
     async def read_entry(self, run: RunHandle, agent: AgentId, number: int) -> dict[str, Any]:
-        lines = await self._get_lines(run, agent)
+        lines = await self._get_line_index(run, agent)
         async with self._reading:
             entry = await asyncio.to_thread(lines.read_entry, number)
         if entry is None:
@@ -116,11 +118,11 @@ class TranscriptReader:
         return entry
 
     async def count_lines(self, run: RunHandle, agent: AgentId) -> int:
-        return len(await self._get_lines(run, agent))
+        return len(await self._get_line_index(run, agent))
 
-    async def _get_lines(self, run: RunHandle, agent: AgentId) -> TranscriptLineIndex:
-        facts = await self._runs.get_facts(run)
-        path = await asyncio.to_thread(find_conversation_path, run, facts.cwd, agent)
+    async def _get_line_index(self, run: RunHandle, agent: AgentId) -> TranscriptLineIndex:
+        facts = await self._runs.get_run_facts(run)
+        path = await asyncio.to_thread(find_agent_transcript_path, run, facts.cwd, agent)
         lines = self._lines.setdefault(path, TranscriptLineIndex(path, "" if agent == LEAD_ID else agent))
         self._lines.move_to_end(path)
         if len(self._lines) > MOST_KEPT:

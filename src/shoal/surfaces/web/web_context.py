@@ -35,6 +35,6 @@ class WebContext:
 
     async def __aexit__(self, *_: object) -> None:
         self.stopping.set()
-        self.run_views.cancel_all()
+        self.run_views.cancel_all_followers()
         await self._tasks.__aexit__(None, None, None)
         await self.team_store.aclose()

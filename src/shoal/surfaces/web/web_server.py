@@ -59,13 +59,13 @@ class _WebServer(uvicorn.Server):
         await super().shutdown(sockets)
 
 
-async def serve_web(
+async def serve_web_view(
     home: Path, address: WebServerAddress, *, on_ready: Callable[[str], None], ended: asyncio.Event
 ) -> None:
     """Serve until `ended` is set; `on_ready` is called with the URL."""
-    listener = _open_listener(address)
+    listener = _open_listening_socket(address)
     port = listener.getsockname()[1]
-    names = () if is_loopback(address.host) else (address.host.lower(), socket.gethostname().lower())
+    names = () if is_loopback_host(address.host) else (address.host.lower(), socket.gethostname().lower())
     tickets = {address.ticket} if address.ticket else set()
     policy = WebAccessPolicy(
         token=address.token,
@@ -88,17 +88,17 @@ async def serve_web(
             server = _WebServer(config, context, lambda: on_ready(address.build_url(port)))
             async with asyncio.TaskGroup() as tasks:
                 serve_task = tasks.create_task(server.serve(sockets=[listener]))
-                stop_task = tasks.create_task(_stop_when_set(server, ended))
+                stop_task = tasks.create_task(_stop_server_when_set(server, ended))
                 await serve_task
                 stop_task.cancel()
 
 
-async def _stop_when_set(server: uvicorn.Server, stop_event: asyncio.Event) -> None:
+async def _stop_server_when_set(server: uvicorn.Server, stop_event: asyncio.Event) -> None:
     await stop_event.wait()
     server.should_exit = True
 
 
-def _open_listener(address: WebServerAddress) -> socket.socket:
+def _open_listening_socket(address: WebServerAddress) -> socket.socket:
     family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
     listener = socket.socket(family, socket.SOCK_STREAM)
     try:
@@ -114,7 +114,7 @@ def _open_listener(address: WebServerAddress) -> socket.socket:
     return listener
 
 
-def is_loopback(host: str) -> bool:
+def is_loopback_host(host: str) -> bool:
     """Return True if only this machine can reach the host."""
     try:
         return ip_address(host).is_loopback

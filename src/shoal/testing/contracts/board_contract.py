@@ -24,7 +24,7 @@ async def create_tasks(board: TaskBoard, count: int) -> list[TaskId]:
     return [(await board.create(TaskDraft(subject=f"task {n}", description=""))).id for n in range(count)]
 
 
-async def get_task(board: TaskBoard, task: TaskId) -> Task:
+async def get_existing_task(board: TaskBoard, task: TaskId) -> Task:
     found_task = await board.get(task)
     assert found_task is not None
     return found_task
@@ -38,7 +38,7 @@ async def set_task_status(
 
 
 @RULES.add_rule("TSK-01")
-async def a_new_task_holds_what_was_given(open_store: StoreOpener[TaskBoard]) -> None:
+async def new_task_keeps_its_draft_fields(open_store: StoreOpener[TaskBoard]) -> None:
     draft = TaskDraft(subject="Mend", description="the\nroof ä", active_form="Mending", metadata={"a": [1]})
     async with open_store_handles(open_store, 2) as (board, other):
         task = await board.create(draft)
@@ -81,17 +81,17 @@ async def tasks_are_listed_by_number(open_store: StoreOpener[TaskBoard]) -> None
 
 
 @RULES.add_rule()
-async def a_look_finds_what_a_list_does_through_any_door(open_store: StoreOpener[TaskBoard]) -> None:
+async def view_tasks_matches_list_tasks(open_store: StoreOpener[TaskBoard]) -> None:
     async with open_store_handles(open_store, 2) as (board, other):
-        assert not await board.view_tasks()
+        assert not await board.get_live_task_mapping()
         first, second = await create_tasks(other, 2)
         await board.delete(first)
-        assert list((await other.view_tasks()).values()) == list(await other.list_tasks())
-        assert list(await board.view_tasks()) == [second]
+        assert list((await other.get_live_task_mapping()).values()) == list(await other.list_tasks())
+        assert list(await board.get_live_task_mapping()) == [second]
 
 
 @RULES.add_rule()
-async def what_is_unfinished_is_what_is_not_completed(open_store: StoreOpener[TaskBoard]) -> None:
+async def list_unfinished_omits_completed_tasks(open_store: StoreOpener[TaskBoard]) -> None:
     async with open_store_handles(open_store, 2) as (board, other):
         first, started, done, again = await create_tasks(board, 4)
         for task in (done, again):
@@ -126,10 +126,10 @@ async def the_legal_moves_are_made_and_a_completed_task_cannot_be_begun(
         (task,) = await create_tasks(board, 1)
         for status in ("in_progress", "completed", "pending", "completed", "pending", "in_progress"):
             assert (await set_task_status(board, task, status)).status == status
-            assert (await get_task(board, task)).status == status
+            assert (await get_existing_task(board, task)).status == status
         await set_task_status(board, task, "completed")
         assert task in await expect_refusal(set_task_status(board, task, "in_progress"), TaskUpdateRefused)
-        assert (await get_task(board, task)).status == "completed"
+        assert (await get_existing_task(board, task)).status == "completed"
 
 
 @RULES.add_rule("TSK-02")
@@ -154,8 +154,8 @@ async def others_drop_their_references_to_a_deleted_task(open_store: StoreOpener
         first, middle, last = await create_tasks(board, 3)
         await board.update(middle, TaskUpdate(add_blocked_by=(first,), add_blocks=(last,)), by=ANN)
         await board.delete(middle)
-        assert (await get_task(other, first)).blocks == ()
-        assert (await get_task(other, last)).blocked_by == ()
+        assert (await get_existing_task(other, first)).blocks == ()
+        assert (await get_existing_task(other, last)).blocked_by == ()
 
 
 @RULES.add_rule("TSK-02")
@@ -166,12 +166,12 @@ async def completed_tasks_drop_their_references_to_a_deleted_one(open_store: Sto
         for task in (first, middle, last):
             await set_task_status(board, task, "completed")
         await board.delete(middle)
-        assert (await get_task(other, first)).blocks == ()
-        assert (await get_task(other, last)).blocked_by == ()
+        assert (await get_existing_task(other, first)).blocks == ()
+        assert (await get_existing_task(other, last)).blocked_by == ()
 
 
 @RULES.add_rule("TSK-03")
-async def a_task_that_is_open_again_waits_for_what_it_waited_for(open_store: StoreOpener[TaskBoard]) -> None:
+async def reopened_task_keeps_its_blockers(open_store: StoreOpener[TaskBoard]) -> None:
     async with open_store_handles(open_store, 2) as (board, other):
         first, last = await create_tasks(board, 2)
         await board.update(last, TaskUpdate(add_blocked_by=(first,)), by=ANN)
@@ -195,8 +195,8 @@ async def both_sides_of_a_dependency_are_kept_in_step(open_store: StoreOpener[Ta
         for _ in range(2):  # repeating it changes nothing
             _, after = await board.update(b, TaskUpdate(add_blocked_by=(a,), add_blocks=(c,)), by=ANN)
             assert (after.blocked_by, after.blocks) == ((a,), (c,))
-        assert (await get_task(other, a)).blocks == (b,)
-        assert (await get_task(other, c)).blocked_by == (b,)
+        assert (await get_existing_task(other, a)).blocks == (b,)
+        assert (await get_existing_task(other, c)).blocked_by == (b,)
 
 
 @RULES.add_rule("TSK-03")
@@ -233,7 +233,7 @@ async def dependencies_added_at_the_same_time_are_all_there(open_store: StoreOpe
                 for n, task in enumerate(rest)
             )
         )
-        assert sorted((await get_task(boards[0], first)).blocks) == sorted(rest)
+        assert sorted((await get_existing_task(boards[0], first)).blocks) == sorted(rest)
         assert all(task.blocked_by == (first,) for task in await boards[1].list_tasks() if task.id != first)
 
 
@@ -260,12 +260,12 @@ async def metadata_cannot_be_used_to_take_a_task_over(open_store: StoreOpener[Ta
         claim = await board.claim(task, by=ANN)
         await board.update(task, TaskUpdate(metadata={ATTEMPT_KEY: "mine", "note": 1}), by=BOB)
         await board.update(task, TaskUpdate(metadata={ATTEMPT_KEY: None}), by=BOB)
-        after = await get_task(board, task)
-        assert (after.attempt, after.metadata["note"]) == (claim.attempt, 1)
+        after = await get_existing_task(board, task)
+        assert (after.claim_attempt, after.metadata["note"]) == (claim.attempt, 1)
 
 
 @RULES.add_rule("TSK-12")
-async def an_unknown_id_is_not_found_and_says_so(open_store: StoreOpener[TaskBoard]) -> None:
+async def unknown_task_id_is_reported(open_store: StoreOpener[TaskBoard]) -> None:
     async with open_store() as board:
         await create_tasks(board, 1)
         assert await board.get(TaskId("7")) is None
@@ -280,7 +280,7 @@ async def an_unknown_id_is_not_found_and_says_so(open_store: StoreOpener[TaskBoa
 
 
 @RULES.add_rule()
-async def what_cannot_be_an_id_finds_nothing_and_changes_nothing(open_store: StoreOpener[TaskBoard]) -> None:
+async def invalid_task_id_changes_nothing(open_store: StoreOpener[TaskBoard]) -> None:
     async with open_store() as board:
         await create_tasks(board, 1)
         before = list(await board.list_tasks())

@@ -6,9 +6,9 @@ import asyncio
 
 from shoal.core.errors import TaskUpdateRefused
 from shoal.core.names import AgentName
-from shoal.core.tasks import TaskUpdate, extract_stable_attempt_part
+from shoal.core.tasks import TaskUpdate, extract_stable_claim_attempt_part
 from shoal.core.team_storage import TaskBoard
-from shoal.testing.contracts.board_contract import ANN, BOB, create_tasks, get_task, set_task_status
+from shoal.testing.contracts.board_contract import ANN, BOB, create_tasks, get_existing_task, set_task_status
 from shoal.testing.contracts.contract_rules import (
     WAKE_SECONDS,
     ContractRules,
@@ -23,7 +23,7 @@ RULES = ContractRules()
 
 
 @RULES.add_rule("TSK-04")
-async def the_lowest_number_that_waits_for_nothing_is_claimed_next(
+async def claim_next_takes_lowest_unblocked_task(
     open_store: StoreOpener[TaskBoard],
 ) -> None:
     async with open_store() as board:
@@ -46,7 +46,7 @@ async def the_lowest_number_that_waits_for_nothing_is_claimed_next(
 
 
 @RULES.add_rule("TSK-04")
-async def a_blocker_that_is_completed_or_gone_holds_nothing_up(open_store: StoreOpener[TaskBoard]) -> None:
+async def finished_or_deleted_task_blocks_none(open_store: StoreOpener[TaskBoard]) -> None:
     async with open_store() as board:
         done, deleted, task = await create_tasks(board, 3)
         await board.update(task, TaskUpdate(add_blocked_by=(done, deleted)), by=ANN)
@@ -70,24 +70,24 @@ async def a_claim_sets_the_owner_and_begins_the_task(open_store: StoreOpener[Tas
 
 
 @RULES.add_rule("TSK-05")
-async def an_owner_holds_again_what_it_held_and_nothing_else(open_store: StoreOpener[TaskBoard]) -> None:
+async def owner_reclaims_only_its_own_open_tasks(open_store: StoreOpener[TaskBoard]) -> None:
     async with open_store() as board:
         mine, done, others_task, _ = await create_tasks(board, 4)
         for task, owner in ((mine, ANN), (done, ANN), (others_task, BOB)):
             assert (await board.claim(task, by=owner)).success
         await set_task_status(board, done, "completed")
-        before = (await get_task(board, mine)).attempt
+        before = (await get_existing_task(board, mine)).claim_attempt
         assert await board.reclaim_owner_tasks(ANN) == (mine,)
-        assert extract_stable_attempt_part(before)
-        assert extract_stable_attempt_part(
-            (await get_task(board, mine)).attempt
-        ) == extract_stable_attempt_part(before)
-        assert (await get_task(board, mine)).owner == ANN
-        assert (await get_task(board, others_task)).owner == BOB
+        assert extract_stable_claim_attempt_part(before)
+        assert extract_stable_claim_attempt_part(
+            (await get_existing_task(board, mine)).claim_attempt
+        ) == extract_stable_claim_attempt_part(before)
+        assert (await get_existing_task(board, mine)).owner == ANN
+        assert (await get_existing_task(board, others_task)).owner == BOB
 
 
 @RULES.add_rule("TSK-05")
-async def refusals_are_checked_in_their_order(open_store: StoreOpener[TaskBoard]) -> None:
+async def claim_refusals_have_a_fixed_order(open_store: StoreOpener[TaskBoard]) -> None:
     async with open_store() as board:
         blocker, task = await create_tasks(board, 2)
         await board.update(task, TaskUpdate(add_blocked_by=(blocker,)), by=ANN)
@@ -123,11 +123,11 @@ async def of_many_claimants_exactly_one_wins(open_store: StoreOpener[TaskBoard])
             )
             assert [claim.reason for claim in claims].count("already_claimed") == 23
             (winner,) = (n for n, claim in enumerate(claims) if claim.success)
-            assert (await get_task(boards[0], task)).owner == f"agent-{winner}"
+            assert (await get_existing_task(boards[0], task)).owner == f"agent-{winner}"
 
 
 @RULES.add_rule("TSK-05")
-async def claimants_who_take_the_next_task_each_get_another(open_store: StoreOpener[TaskBoard]) -> None:
+async def concurrent_claim_next_gets_other_tasks(open_store: StoreOpener[TaskBoard]) -> None:
     claimed: list[str] = []
 
     async def claim_and_complete(board: TaskBoard, agent: AgentName) -> None:
@@ -147,7 +147,7 @@ async def claimants_who_take_the_next_task_each_get_another(open_store: StoreOpe
 
 
 @RULES.add_rule()
-async def a_task_given_back_can_be_claimed_and_its_old_attempt_is_stale(
+async def released_task_makes_old_attempt_stale(
     open_store: StoreOpener[TaskBoard],
 ) -> None:
     async with open_store() as board:
@@ -155,15 +155,19 @@ async def a_task_given_back_can_be_claimed_and_its_old_attempt_is_stale(
         first_claim = await board.claim(task, by=ANN)
         assert first_claim.attempt
         assert await board.release(task, attempt=first_claim.attempt)
-        released_task = await get_task(board, task)
-        assert (released_task.status, released_task.owner, released_task.attempt) == ("pending", None, None)
+        released_task = await get_existing_task(board, task)
+        assert (released_task.status, released_task.owner, released_task.claim_attempt) == (
+            "pending",
+            None,
+            None,
+        )
         assert not await board.release(task, attempt=first_claim.attempt)
         second_claim = await board.claim(task, by=BOB)
         assert second_claim.success
         assert not await board.release(task, attempt=first_claim.attempt)
         stale = TaskUpdate(status="completed", attempt=first_claim.attempt)
         await expect_refusal(board.update(task, stale, by=ANN), TaskUpdateRefused)
-        assert (await get_task(board, task)).owner == BOB
+        assert (await get_existing_task(board, task)).owner == BOB
         _, done = await board.update(
             task, TaskUpdate(status="completed", attempt=second_claim.attempt), by=BOB
         )
@@ -171,7 +175,7 @@ async def a_task_given_back_can_be_claimed_and_its_old_attempt_is_stale(
 
 
 @RULES.add_rule()
-async def what_a_gone_member_had_claimed_is_pending_again(open_store: StoreOpener[TaskBoard]) -> None:
+async def released_owner_tasks_are_pending_again(open_store: StoreOpener[TaskBoard]) -> None:
     async with open_store_handles(open_store, 2) as (board, other):
         started, done, of_bob, free = await create_tasks(board, 4)
         await board.claim(started, by=ANN)
@@ -190,7 +194,7 @@ async def what_a_gone_member_had_claimed_is_pending_again(open_store: StoreOpene
 
 
 @RULES.add_rule()
-async def waiting_ends_at_once_where_something_can_be_claimed(open_store: StoreOpener[TaskBoard]) -> None:
+async def wait_ends_at_once_if_task_is_claimable(open_store: StoreOpener[TaskBoard]) -> None:
     async with open_store() as board:
         await create_tasks(board, 1)
         for _ in range(2):
@@ -198,7 +202,7 @@ async def waiting_ends_at_once_where_something_can_be_claimed(open_store: StoreO
 
 
 @RULES.add_rule("TSK-06")
-async def whatever_makes_a_task_claimable_wakes_who_waits(open_store: StoreOpener[TaskBoard]) -> None:
+async def claimable_task_wakes_a_waiter(open_store: StoreOpener[TaskBoard]) -> None:
     async with open_store_handles(open_store, 2) as (board, other):
         blocker, task = await create_tasks(board, 2)
         await board.update(task, TaskUpdate(add_blocked_by=(blocker,)), by=ANN)
@@ -226,7 +230,7 @@ async def whatever_makes_a_task_claimable_wakes_who_waits(open_store: StoreOpene
 
 
 @RULES.add_rule("TSK-06")
-async def as_many_are_woken_as_tasks_were_unblocked(open_store: StoreOpener[TaskBoard]) -> None:
+async def one_waiter_wakes_per_unblocked_task(open_store: StoreOpener[TaskBoard]) -> None:
     async with open_store() as board:
         blocker, *blocked = await create_tasks(board, 3)
         for task in blocked:
@@ -243,7 +247,7 @@ async def as_many_are_woken_as_tasks_were_unblocked(open_store: StoreOpener[Task
 
 
 @RULES.add_rule()
-async def a_wait_given_up_harms_no_other(open_store: StoreOpener[TaskBoard]) -> None:
+async def cancelled_claim_wait_harms_no_other(open_store: StoreOpener[TaskBoard]) -> None:
     async with open_store() as board, asyncio.TaskGroup() as group:
         cancelled_wait, other_wait = (group.create_task(board.wait_for_claimable()) for _ in range(2))
         await list_unfinished_asyncio_tasks(cancelled_wait, other_wait)

@@ -29,7 +29,7 @@ def _make_mail(mail_id: str, *, sender: AgentName = BOB, text: str = "") -> Mail
     return MailMessage(id=mail_id, sender=sender, text=text or f"text of {mail_id}", timestamp=_AT)
 
 
-def _list_ids(mails: tuple[MailMessage, ...]) -> list[str]:
+def _list_mail_ids(mails: tuple[MailMessage, ...]) -> list[str]:
     return [mail.id for mail in mails]
 
 
@@ -40,7 +40,7 @@ async def mail_is_taken_in_the_order_of_its_posts(open_store: StoreOpener[Mailbo
         for n in range(5):
             receipt = await mailboxes.post(ANN, _make_mail(f"m{n}"))
             assert receipt.id == f"m{n}"
-        assert _list_ids(await mailboxes.take_unread(ANN)) == ["m0", "m1", "m2", "m3", "m4"]
+        assert _list_mail_ids(await mailboxes.take_unread(ANN)) == ["m0", "m1", "m2", "m3", "m4"]
 
 
 @RULES.add_rule("BOX-01")
@@ -76,19 +76,19 @@ async def every_field_of_a_message_is_kept(open_store: StoreOpener[MailboxStore]
 
 
 @RULES.add_rule()
-async def marking_some_leaves_the_others_in_order(open_store: StoreOpener[MailboxStore]) -> None:
+async def marking_some_mail_read_keeps_order(open_store: StoreOpener[MailboxStore]) -> None:
     async with open_store() as mailboxes:
         await mailboxes.open_inbox(ANN)
         for n in range(5):
             await mailboxes.post(ANN, _make_mail(f"m{n}"))
         await mailboxes.mark_read(ANN, {"m3", "m1"})
-        assert _list_ids(await mailboxes.take_unread(ANN)) == ["m0", "m2", "m4"]
+        assert _list_mail_ids(await mailboxes.take_unread(ANN)) == ["m0", "m2", "m4"]
         await mailboxes.post(ANN, _make_mail("m5"))
-        assert _list_ids(await mailboxes.take_unread(ANN)) == ["m0", "m2", "m4", "m5"]
+        assert _list_mail_ids(await mailboxes.take_unread(ANN)) == ["m0", "m2", "m4", "m5"]
 
 
 @RULES.add_rule()
-async def marking_again_or_what_is_not_there_changes_nothing(open_store: StoreOpener[MailboxStore]) -> None:
+async def marking_read_or_unknown_mail_is_no_op(open_store: StoreOpener[MailboxStore]) -> None:
     async with open_store() as mailboxes:
         await mailboxes.open_inbox(ANN)
         for mail_id in ("m0", "m1"):
@@ -96,21 +96,21 @@ async def marking_again_or_what_is_not_there_changes_nothing(open_store: StoreOp
         for _ in range(2):
             await mailboxes.mark_read(ANN, ["m0", "never posted"])
         await mailboxes.mark_read(ANN, [])
-        assert _list_ids(await mailboxes.take_unread(ANN)) == ["m1"]
-        assert _list_ids(await mailboxes.read_history(ANN)) == ["m0", "m1"]
+        assert _list_mail_ids(await mailboxes.take_unread(ANN)) == ["m1"]
+        assert _list_mail_ids(await mailboxes.read_history(ANN)) == ["m0", "m1"]
 
 
 @RULES.add_rule()
-async def the_oldest_come_first_when_only_some_are_taken(open_store: StoreOpener[MailboxStore]) -> None:
+async def limited_take_returns_oldest_mail(open_store: StoreOpener[MailboxStore]) -> None:
     async with open_store() as mailboxes:
         await mailboxes.open_inbox(ANN)
         for n in range(5):
             await mailboxes.post(ANN, _make_mail(f"m{n}"))
-        assert _list_ids(await mailboxes.take_unread(ANN, limit=2)) == ["m0", "m1"]
+        assert _list_mail_ids(await mailboxes.take_unread(ANN, limit=2)) == ["m0", "m1"]
 
 
 @RULES.add_rule("BOX-01")
-async def nothing_of_much_mail_is_lost(open_store: StoreOpener[MailboxStore]) -> None:
+async def large_mail_backlog_is_not_lost(open_store: StoreOpener[MailboxStore]) -> None:
     """More mail than one batch holds arrives batch by batch in order, and the history has all of it."""
     expected_ids = [f"m{n}" for n in range(300)]
     taken_ids: list[str] = []
@@ -119,14 +119,14 @@ async def nothing_of_much_mail_is_lost(open_store: StoreOpener[MailboxStore]) ->
         for mail_id in expected_ids:
             await mailboxes.post(ANN, _make_mail(mail_id))
         while batch := await mailboxes.take_unread(ANN):
-            taken_ids += _list_ids(batch)
-            await mailboxes.mark_read(ANN, _list_ids(batch))
+            taken_ids += _list_mail_ids(batch)
+            await mailboxes.mark_read(ANN, _list_mail_ids(batch))
         assert taken_ids == expected_ids
-        assert _list_ids(await mailboxes.read_history(ANN)) == expected_ids
+        assert _list_mail_ids(await mailboxes.read_history(ANN)) == expected_ids
 
 
 @RULES.add_rule()
-async def a_foreign_owner_s_mail_is_never_kept_behind(open_store: StoreOpener[MailboxStore]) -> None:
+async def foreign_inbox_mail_is_never_held_back(open_store: StoreOpener[MailboxStore]) -> None:
     async with open_store() as mailboxes:
         await mailboxes.open_inbox(ANN, foreign=True)
         delivery_states = {(await mailboxes.post(ANN, _make_mail(f"m{n}"))).standing for n in range(200)}
@@ -135,29 +135,29 @@ async def a_foreign_owner_s_mail_is_never_kept_behind(open_store: StoreOpener[Ma
 
 
 @RULES.add_rule()
-async def who_is_run_by_another_program_is_known_until_it_is_not(
+async def inbox_foreign_flag_can_be_changed(
     open_store: StoreOpener[MailboxStore],
 ) -> None:
     async with open_store_handles(open_store, 2) as (mailboxes, others):
         await mailboxes.open_inbox(ANN, foreign=True)
         await mailboxes.open_inbox(BOB)
-        assert (others.is_foreign(ANN), others.is_foreign(BOB)) == (True, False)
+        assert (others.is_foreign_inbox(ANN), others.is_foreign_inbox(BOB)) == (True, False)
         await mailboxes.open_inbox(ANN)
-        assert not others.is_foreign(ANN)
+        assert not others.is_foreign_inbox(ANN)
 
 
 @RULES.add_rule()
-async def each_inbox_is_its_owner_s_alone(open_store: StoreOpener[MailboxStore]) -> None:
+async def inboxes_of_owners_are_separate(open_store: StoreOpener[MailboxStore]) -> None:
     async with open_store() as mailboxes:
         await run_calls_concurrently(mailboxes.open_inbox(ANN), mailboxes.open_inbox(BOB))
         await mailboxes.post(ANN, _make_mail("m0"))
         assert await mailboxes.take_unread(BOB) == ()
         await mailboxes.mark_read(BOB, ["m0"])
-        assert _list_ids(await mailboxes.take_unread(ANN)) == ["m0"]
+        assert _list_mail_ids(await mailboxes.take_unread(ANN)) == ["m0"]
 
 
 @RULES.add_rule()
-async def what_cannot_be_a_name_has_no_inbox(open_store: StoreOpener[MailboxStore]) -> None:
+async def invalid_name_gets_no_inbox(open_store: StoreOpener[MailboxStore]) -> None:
     async with open_store() as mailboxes:
         for invalid_name in ("", "../ann", "a/b", ".", "nul\0", "x" * 65):
             await expect_refusal(mailboxes.post(AgentName(invalid_name), _make_mail("m0")), InvalidName)
@@ -165,7 +165,7 @@ async def what_cannot_be_a_name_has_no_inbox(open_store: StoreOpener[MailboxStor
 
 
 @RULES.add_rule()
-async def a_post_to_one_without_inbox_is_refused(open_store: StoreOpener[MailboxStore]) -> None:
+async def post_without_inbox_is_refused(open_store: StoreOpener[MailboxStore]) -> None:
     async with open_store() as mailboxes:
         await mailboxes.open_inbox(ANN)
         for _ in range(2):
@@ -180,7 +180,7 @@ async def a_post_to_one_without_inbox_is_refused(open_store: StoreOpener[Mailbox
 async def the_lead_s_inbox_is_made_by_the_first_message_to_it(open_store: StoreOpener[MailboxStore]) -> None:
     async with open_store_handles(open_store, 2) as (mailboxes, lead):
         await mailboxes.post(LEAD_NAME, _make_mail("m0"))
-        assert _list_ids(await lead.take_unread(LEAD_NAME)) == ["m0"]
+        assert _list_mail_ids(await lead.take_unread(LEAD_NAME)) == ["m0"]
 
 
 @RULES.add_rule()
@@ -190,11 +190,11 @@ async def opening_an_inbox_again_keeps_its_mail(open_store: StoreOpener[MailboxS
         await mailboxes.post(ANN, _make_mail("m0"))
     async with open_store() as mailboxes:
         await mailboxes.open_inbox(ANN)
-        assert _list_ids(await mailboxes.take_unread(ANN)) == ["m0"]
+        assert _list_mail_ids(await mailboxes.take_unread(ANN)) == ["m0"]
 
 
 @RULES.add_rule()
-async def waiting_ends_at_once_where_mail_is_unread(open_store: StoreOpener[MailboxStore]) -> None:
+async def wait_ends_at_once_if_mail_is_unread(open_store: StoreOpener[MailboxStore]) -> None:
     async with open_store() as mailboxes:
         await mailboxes.open_inbox(ANN)
         await mailboxes.post(ANN, _make_mail("m0"))
@@ -204,7 +204,7 @@ async def waiting_ends_at_once_where_mail_is_unread(open_store: StoreOpener[Mail
 
 
 @RULES.add_rule()
-async def waiting_passes_over_the_mail_that_is_known(open_store: StoreOpener[MailboxStore]) -> None:
+async def wait_for_mail_ignores_known_mail(open_store: StoreOpener[MailboxStore]) -> None:
     async with open_store() as mailboxes:
         await mailboxes.open_inbox(ANN)
         await mailboxes.post(ANN, _make_mail("m0"))
@@ -220,7 +220,7 @@ async def waiting_passes_over_the_mail_that_is_known(open_store: StoreOpener[Mai
 
 
 @RULES.add_rule("BOX-04")
-async def what_waits_behind_known_mail_is_told_of_when_that_is_marked(
+async def marking_known_mail_reveals_queued_mail(
     open_store: StoreOpener[MailboxStore],
 ) -> None:
     expected_ids = [f"m{n}" for n in range(300)]
@@ -238,7 +238,7 @@ async def what_waits_behind_known_mail_is_told_of_when_that_is_marked(
                     await mailboxes.mark_read(ANN, taken_ids)
                 new_ids = [
                     ident
-                    for ident in _list_ids(await mailboxes.take_unread(ANN, limit=1000))
+                    for ident in _list_mail_ids(await mailboxes.take_unread(ANN, limit=1000))
                     if ident not in known_ids
                 ]
                 known_ids.update(new_ids)
@@ -247,7 +247,7 @@ async def what_waits_behind_known_mail_is_told_of_when_that_is_marked(
 
 
 @RULES.add_rule()
-async def a_post_wakes_who_waits_through_any_door(open_store: StoreOpener[MailboxStore]) -> None:
+async def post_from_any_handle_wakes_a_waiter(open_store: StoreOpener[MailboxStore]) -> None:
     async with open_store_handles(open_store, 2) as (mailboxes, others):
         await mailboxes.open_inbox(ANN)
         for n, writer in enumerate((mailboxes, others)):
@@ -255,12 +255,12 @@ async def a_post_wakes_who_waits_through_any_door(open_store: StoreOpener[Mailbo
                 waiting = group.create_task(mailboxes.wait_for_mail(ANN))
                 assert await list_unfinished_asyncio_tasks(waiting)
                 await writer.post(ANN, _make_mail(f"m{n}"))
-            assert _list_ids(await mailboxes.take_unread(ANN)) == [f"m{n}"]
+            assert _list_mail_ids(await mailboxes.take_unread(ANN)) == [f"m{n}"]
             await mailboxes.mark_read(ANN, [f"m{n}"])
 
 
 @RULES.add_rule()
-async def an_inbox_with_mail_that_nobody_has_seen_is_never_called_still(
+async def unseen_mail_marks_inbox_as_changed(
     open_store: StoreOpener[MailboxStore],
 ) -> None:
     async with open_store_handles(open_store, 2) as (mailboxes, others):
@@ -277,7 +277,7 @@ async def an_inbox_with_mail_that_nobody_has_seen_is_never_called_still(
 
 
 @RULES.add_rule()
-async def a_wait_given_up_harms_no_other(open_store: StoreOpener[MailboxStore]) -> None:
+async def cancelled_mail_wait_harms_no_other(open_store: StoreOpener[MailboxStore]) -> None:
     async with open_store() as mailboxes:
         await mailboxes.open_inbox(ANN)
         async with asyncio.TaskGroup() as group:
@@ -286,7 +286,7 @@ async def a_wait_given_up_harms_no_other(open_store: StoreOpener[MailboxStore]) 
             cancelled_wait.cancel()
             await mailboxes.post(ANN, _make_mail("m0"))
             await other_wait
-        assert _list_ids(await mailboxes.take_unread(ANN)) == ["m0"]
+        assert _list_mail_ids(await mailboxes.take_unread(ANN)) == ["m0"]
 
 
 @RULES.add_rule()
@@ -303,7 +303,7 @@ async def many_writers_and_one_reader_lose_double_and_reorder_nothing(
     async def take_all(mailboxes: MailboxStore) -> None:
         while len(taken_ids) < writers * mails_per_writer:
             await mailboxes.wait_for_mail(ANN)
-            batch = _list_ids(await mailboxes.take_unread(ANN))
+            batch = _list_mail_ids(await mailboxes.take_unread(ANN))
             taken_ids.extend(batch)
             await mailboxes.mark_read(ANN, batch)
 
@@ -312,7 +312,7 @@ async def many_writers_and_one_reader_lose_double_and_reorder_nothing(
         writing = [post_all(stores[writer % 3], writer) for writer in range(writers)]
         await run_calls_concurrently(take_all(stores[0]), *writing)
         assert await stores[1].take_unread(ANN) == ()
-        assert sorted(_list_ids(await stores[2].read_history(ANN))) == sorted(taken_ids)
+        assert sorted(_list_mail_ids(await stores[2].read_history(ANN))) == sorted(taken_ids)
     for writer in range(writers):
         ids_of_writer = [ident for ident in taken_ids if ident.startswith(f"{writer}-")]
         assert ids_of_writer == [f"{writer}-{n}" for n in range(mails_per_writer)]

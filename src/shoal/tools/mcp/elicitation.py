@@ -31,7 +31,9 @@ async def handle_mcp_elicitation(
     prompt = f"The MCP server {managed.server.name} asks: {params.message}"
     fields: dict[str, Mapping[str, Any]] = {}
     if isinstance(params, mcp_types.ElicitRequestURLParams):
-        choices = [_build_confirmation(f"{prompt} Open {params.url} yourself, and say when that is done.")]
+        choices = [
+            _build_confirmation_choice(f"{prompt} Open {params.url} yourself, and say when that is done.")
+        ]
     else:
         schema = params.requested_schema
         properties = schema.get("properties", {})
@@ -43,10 +45,10 @@ async def handle_mcp_elicitation(
             _build_field_choice(prompt, name, field, required=name in required)
             for name, field in fields.items()
         ]
-        choices = _disambiguate_choices(choices, fields) or [_build_confirmation(prompt)]
+        choices = _disambiguate_choices(choices, fields) or [_build_confirmation_choice(prompt)]
     call.suspend_deadline()
     try:
-        answer = await call.context.question_broker.ask_person(
+        answer = await call.context.question_broker.ask_person_or_deny(
             ChoiceQuestion(id=call.next_question_id(), agent=call.context.agent.agent, choices=tuple(choices))
         )
     finally:
@@ -54,7 +56,7 @@ async def handle_mcp_elicitation(
     return _build_elicit_result(answer, choices, fields)
 
 
-def _build_confirmation(question: str) -> MultipleChoice:
+def _build_confirmation_choice(question: str) -> MultipleChoice:
     options = (ChoiceOption(label=_GO_ON), ChoiceOption(label=_DECLINE))
     return MultipleChoice(question=question, header="MCP", options=options)
 
@@ -64,7 +66,7 @@ def _build_field_choice(
 ) -> MultipleChoice:
     title = str(field.get("title") or name)
     description = f" ({field['description']})" if isinstance(field.get("description"), str) else ""
-    options = [ChoiceOption(label=label) for label in _list_labels(field)]
+    options = [ChoiceOption(label=label) for label in _list_field_choice_labels(field)]
     if not options and field.get("default") is not None:
         options.append(ChoiceOption(label=str(field["default"])))
     if not required:
@@ -87,14 +89,14 @@ def _disambiguate_choices(choices: list[MultipleChoice], names: Iterable[str]) -
     ]
 
 
-def _list_labels(field: Mapping[str, Any]) -> Iterator[str]:
+def _list_field_choice_labels(field: Mapping[str, Any]) -> Iterator[str]:
     if field.get("type") == "boolean":
         yield from (_YES, _NO)
     item_schema = field.get("items") if field.get("type") == "array" else field
-    yield from _map_labels_to_values(item_schema).keys() if isinstance(item_schema, Mapping) else ()
+    yield from _map_choice_labels_to_values(item_schema).keys() if isinstance(item_schema, Mapping) else ()
 
 
-def _map_labels_to_values(field: Mapping[str, Any]) -> dict[str, str]:
+def _map_choice_labels_to_values(field: Mapping[str, Any]) -> dict[str, str]:
     """Return the allowed values by label."""
     for key in ("oneOf", "anyOf"):
         if isinstance(field.get(key), list):
@@ -138,7 +140,7 @@ def _parse_field_value(text: str, field: Mapping[str, Any]) -> _FieldValue:
         case "number":
             return float(text)
         case "array":
-            values_by_label = _map_labels_to_values(field.get("items") or {})
+            values_by_label = _map_choice_labels_to_values(field.get("items") or {})
             return [values_by_label.get(part.strip(), part.strip()) for part in text.split(",")]
         case _:
-            return _map_labels_to_values(field).get(text, text)
+            return _map_choice_labels_to_values(field).get(text, text)

@@ -18,7 +18,7 @@ from shoal.core.mcp_servers import (
     McpServerStatus,
     McpStdioConfig,
 )
-from shoal.core.tools import ProgressCallback, ToolContext, ToolOutput, error_output
+from shoal.core.tools import ProgressCallback, ToolContext, ToolOutput, create_tool_error_output
 from shoal.tools.mcp.client_context import (
     MAX_DEADLINE_FACTOR,
     ActiveMcpCall,
@@ -78,7 +78,7 @@ class ManagedMcpServer:
         return McpServerStatus(
             name=self.server.name,
             status=self.status,
-            kind=self.server.kind,
+            kind=self.server.transport_type,
             origin=self.server.origin,
             detail=self.detail,
             version=self.features.version,
@@ -99,11 +99,11 @@ class ManagedMcpServer:
             self._set_status("needs-auth", f"it needs a login: run `shoal mcp login {name}`")
             self.client_context.note(f"The MCP server {name} needs a login. Run: shoal mcp login {name}")
         except (InvalidMcpServerConfig, ShoalError) as error:
-            self._set_failed(str(error).removesuffix("."))
+            self._set_failed_status(str(error).removesuffix("."))
         except TimeoutError:
-            self._set_failed(f"it did not come up within {CONNECT_TIMEOUT:g} s")
+            self._set_failed_status(f"it did not come up within {CONNECT_TIMEOUT:g} s")
         except Exception as error:  # noqa: BLE001 - a failing server must not affect the others
-            self._set_failed(_describe_error(error))
+            self._set_failed_status(_describe_innermost_error(error))
         finally:
             self._connection = None
             if self.status == "pending":
@@ -167,7 +167,7 @@ class ManagedMcpServer:
     async def call_tool(self, tool: str, arguments: Mapping[str, Any], context: ToolContext) -> ToolOutput:
         async def call_on_connection(connection: McpConnection, call: ActiveMcpCall) -> ToolOutput:
             return await connection.call_tool(
-                tool, arguments, context, _throttle_progress(call, context.report_progress)
+                tool, arguments, context, _build_throttled_progress_reporter(call, context.report_progress)
             )
 
         return await self.run_on_connection(f"The call of {tool}", context, call_on_connection)
@@ -188,16 +188,16 @@ class ManagedMcpServer:
                     output: ToolOutput = await work(connection, call)
                     return output
         except TimeoutError:
-            return error_output(
+            return create_tool_error_output(
                 f"{what} was not answered by the MCP server {name} within {seconds:g} s and was cancelled. "
                 "The setting shoal.mcp_deadline allows more."
             )
         except McpConnectionLost as error:
             if connection is not None and connection is self._connection:
                 self.mark_connection_lost(str(error))
-            return error_output(f"{what} failed: {self._describe_connection_loss(str(error))}")
+            return create_tool_error_output(f"{what} failed: {self._describe_connection_loss(str(error))}")
         except McpRequestRefused as refusal:
-            return error_output(f"{what} was refused by the MCP server {name}: {refusal}")
+            return create_tool_error_output(f"{what} was refused by the MCP server {name}: {refusal}")
 
     async def _run_with_restarts(self, sdk: ModuleType, server: McpServerConfig) -> None:
         restarts_left = MAX_RESTARTS
@@ -238,7 +238,7 @@ class ManagedMcpServer:
         except Exception as error:
             if not has_connected:
                 raise self._explain_start_failure(error) from error
-            self._loss_reason = self._loss_reason or _describe_error(error)
+            self._loss_reason = self._loss_reason or _describe_innermost_error(error)
         finally:
             self._connection = None
         self._loss_reason = self._loss_reason or "its connection closed"
@@ -248,7 +248,7 @@ class ManagedMcpServer:
             return error
         if isinstance(error, ShoalError) and not isinstance(error, McpConnectionLost):
             return error
-        return McpConnectionLost(self._loss_reason or _describe_error(error))
+        return McpConnectionLost(self._loss_reason or _describe_innermost_error(error))
 
     def _set_features(self, features: McpServerFeatures) -> None:
         self.features = features
@@ -262,7 +262,7 @@ class ManagedMcpServer:
         event.set()
         self._on_change()
 
-    def _set_failed(self, reason: str) -> None:
+    def _set_failed_status(self, reason: str) -> None:
         log_hint = ""
         if (
             isinstance(self.server.connection, McpStdioConfig)
@@ -277,7 +277,7 @@ class ManagedMcpServer:
 
     @property
     def log_path(self) -> Path:
-        return self.client_context.logs / f"{self.server.prefix[5:-2]}.log"
+        return self.client_context.logs / f"{self.server.tool_name_prefix[5:-2]}.log"
 
     async def wait_for_connection(self) -> McpConnection:
         while self.status == "pending":
@@ -311,7 +311,7 @@ class ManagedMcpServer:
 
 
 def _import_sdk_connection() -> ModuleType:
-    """Import the module that uses the SDK, which takes a second. Raises `MissingExtra`."""
+    """Import the module that uses the SDK, which takes a second. Raises `MissingPackageExtra`."""
     try:
         from shoal.tools.mcp import sdk_connection
     except ModuleNotFoundError as error:
@@ -321,7 +321,7 @@ def _import_sdk_connection() -> ModuleType:
     return sdk_connection
 
 
-def _throttle_progress(call: ActiveMcpCall, report: ProgressCallback) -> Callable[[str], Any]:
+def _build_throttled_progress_reporter(call: ActiveMcpCall, report: ProgressCallback) -> Callable[[str], Any]:
     """Report only the newest progress, so that a fast server cannot fill a queue."""
     newest: str | None = None
     is_reporting = False
@@ -343,7 +343,7 @@ def _throttle_progress(call: ActiveMcpCall, report: ProgressCallback) -> Callabl
     return report_latest
 
 
-def _describe_error(error: BaseException) -> str:
+def _describe_innermost_error(error: BaseException) -> str:
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
     return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__

@@ -22,7 +22,7 @@ _PAGE_TEMPLATE = "<!doctype html><meta charset=utf-8><title>Shoal</title><p>{}</
 MAX_REQUEST_BYTES = 1 << 14
 
 
-class OAuthTokenStorage(TokenStorage):
+class McpOAuthTokenStorage(TokenStorage):
     """OAuth token storage that also keeps expiry time and renewal metadata, which the SDK drops."""
 
     def __init__(self, tokens: McpTokenStore) -> None:
@@ -37,9 +37,9 @@ class OAuthTokenStorage(TokenStorage):
         seconds = tokens.expires_in
         metadata = None if self.context is None else self.context.oauth_metadata
         self._update_stored_fields(
-            tokens=_dump_model(tokens),
+            tokens=_dump_pydantic_model(tokens),
             expires_at=None if seconds is None else time.time() + seconds,
-            metadata=None if metadata is None else _dump_model(metadata),
+            metadata=None if metadata is None else _dump_pydantic_model(metadata),
         )
 
     async def get_client_info(self) -> OAuthClientInformationFull | None:
@@ -47,7 +47,7 @@ class OAuthTokenStorage(TokenStorage):
         return None if stored is None else OAuthClientInformationFull.model_validate(stored)
 
     async def set_client_info(self, client_info: OAuthClientInformationFull) -> None:
-        self._update_stored_fields(client=_dump_model(client_info))
+        self._update_stored_fields(client=_dump_pydantic_model(client_info))
 
     def restore_oauth_context(self, context: OAuthContext) -> None:
         """Restore what the session that logged in knew."""
@@ -67,11 +67,11 @@ class OAuthTokenStorage(TokenStorage):
         self._tokens.write(encode_json({**self.read_stored_fields(), **fields}))
 
 
-def _dump_model(value: BaseModel) -> dict[str, Any]:
+def _dump_pydantic_model(value: BaseModel) -> dict[str, Any]:
     return value.model_dump(mode="json", exclude_none=True)
 
 
-def create_oauth_provider(
+def create_mcp_oauth_provider(
     url: str,
     tokens: McpTokenStore,
     *,
@@ -90,7 +90,7 @@ def create_oauth_provider(
     async def refuse_callback() -> AuthorizationCodeResult:
         raise McpLoginRequired
 
-    storage = OAuthTokenStorage(tokens)
+    storage = McpOAuthTokenStorage(tokens)
     provider = OAuthClientProvider(
         server_url=url,
         client_metadata=OAuthClientMetadata.model_validate(
@@ -110,7 +110,7 @@ def create_oauth_provider(
     return provider
 
 
-class OAuthCallbackServer:
+class McpOAuthCallbackServer:
     """Loopback HTTP server that receives the browser's redirect after a login."""
 
     def __init__(self) -> None:
@@ -118,7 +118,7 @@ class OAuthCallbackServer:
             asyncio.get_running_loop().create_future()
         )
 
-    async def __aenter__(self) -> OAuthCallbackServer:
+    async def __aenter__(self) -> McpOAuthCallbackServer:
         self._server = await asyncio.start_server(
             self._serve_request, "127.0.0.1", 0, limit=MAX_REQUEST_BYTES
         )

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from msgspec import Meta
 
-from shoal.core.tools import Tool, ToolContext, ToolOutput, error_output
+from shoal.core.tools import Tool, ToolContext, ToolOutput, create_tool_error_output
 from shoal.tools.function_tool import tool
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ def build_mcp_resource_tools(get_servers: Callable[[], Sequence[ManagedMcpServer
             if managed.features.resources and server in ("", managed.server.name)
         ]
         if not servers:
-            return _describe_unknown_server(server, get_servers())
+            return _report_unknown_resource_server(server, get_servers())
         resources: list[dict[str, Any]] = []
         errors: list[str] = []
         for managed in servers:
@@ -62,7 +62,7 @@ def build_mcp_resource_tools(get_servers: Callable[[], Sequence[ManagedMcpServer
         """Read one resource of an MCP server."""
         managed = next((each for each in get_servers() if each.server.name == server), None)
         if managed is None or not managed.features.resources:
-            return _describe_unknown_server(server, get_servers())
+            return _report_unknown_resource_server(server, get_servers())
 
         async def read_on_connection(connection: McpConnection, _: ActiveMcpCall) -> ToolOutput:
             return await connection.read_resource(uri, context)
@@ -72,7 +72,7 @@ def build_mcp_resource_tools(get_servers: Callable[[], Sequence[ManagedMcpServer
     return list_resources, read_resource
 
 
-def _describe_unknown_server(server: str, servers: Sequence[ManagedMcpServer]) -> ToolOutput:
+def _report_unknown_resource_server(server: str, servers: Sequence[ManagedMcpServer]) -> ToolOutput:
     names = [managed.server.name for managed in servers if managed.features.resources]
     hint = f"There are: {', '.join(names)}." if names else "No server has any."
-    return error_output(f"There is no MCP server {server!r} with resources. {hint}")
+    return create_tool_error_output(f"There is no MCP server {server!r} with resources. {hint}")

@@ -28,7 +28,7 @@ def convert_mcp_call_result(result: mcp_types.CallToolResult, context: ToolConte
     if data is not None and not result.content:
         blocks = (TextBlock(text=json.dumps(data, ensure_ascii=False, indent=1)),)
     return ToolOutput(
-        content=_simplify_blocks(blocks),
+        content=_simplify_single_text_block(blocks),
         is_error=bool(result.is_error),
         data=None if data is None else {"structured": data},
     )
@@ -38,11 +38,13 @@ def convert_mcp_resource_result(result: mcp_types.ReadResourceResult, context: T
     converter = _McpContentConverter(context.results, context.call_id)
     embedded = [mcp_types.EmbeddedResource(type="resource", resource=each) for each in result.contents]
     return ToolOutput(
-        content=_simplify_blocks(converter.convert_blocks(embedded)) or "The resource is empty."
+        content=_simplify_single_text_block(converter.convert_blocks(embedded)) or "The resource is empty."
     )
 
 
-def _simplify_blocks(blocks: tuple[TextBlock | ImageBlock, ...]) -> str | tuple[TextBlock | ImageBlock, ...]:
+def _simplify_single_text_block(
+    blocks: tuple[TextBlock | ImageBlock, ...],
+) -> str | tuple[TextBlock | ImageBlock, ...]:
     first = blocks[0] if len(blocks) == 1 else None
     return first.text if isinstance(first, TextBlock) else blocks or ""
 
@@ -90,19 +92,21 @@ class _McpContentConverter:
             case mcp_types.TextContent(text=text):
                 return TextBlock(text=text)
             case mcp_types.ImageContent(data=data, mime_type=media_type):
-                return self._convert_bytes(data, media_type)
+                return self._convert_base64_content(data, media_type)
             case mcp_types.AudioContent(data=data, mime_type=media_type):
-                return self._convert_bytes(data, media_type)
+                return self._convert_base64_content(data, media_type)
             case mcp_types.EmbeddedResource(resource=mcp_types.TextResourceContents() as resource):
                 return TextBlock(text=f"[{resource.uri}]\n{resource.text}")
             case mcp_types.EmbeddedResource(resource=mcp_types.BlobResourceContents() as resource):
-                return self._convert_bytes(resource.blob, resource.mime_type or "application/octet-stream")
+                return self._convert_base64_content(
+                    resource.blob, resource.mime_type or "application/octet-stream"
+                )
             case mcp_types.ResourceLink():
                 return TextBlock(text=_format_resource_link(block))
             case _:
                 return TextBlock(text=f"[content of a kind that is not known: {type(block).__name__}]")
 
-    def _convert_bytes(self, data: str, media_type: str) -> TextBlock | ImageBlock:
+    def _convert_base64_content(self, data: str, media_type: str) -> TextBlock | ImageBlock:
         if (
             media_type.startswith("image/")
             and self._images < MAX_IMAGES

@@ -35,7 +35,7 @@ from shoal.tools.mcp.client_context import (
 from shoal.tools.mcp.elicitation import handle_mcp_elicitation
 from shoal.tools.mcp.filtering_transport import McpToolFilterTransport
 from shoal.tools.mcp.http_transport import open_mcp_http_transport
-from shoal.tools.mcp.oauth import OAuthCallbackServer, create_oauth_provider
+from shoal.tools.mcp.oauth import McpOAuthCallbackServer, create_mcp_oauth_provider
 from shoal.tools.mcp.push_receiver import CHANNEL_CAPABILITY, McpPushReceiver
 from shoal.tools.mcp.result_content import (
     convert_mcp_call_result,
@@ -77,7 +77,7 @@ async def open_mcp_connection(
     else:
         transport = open_mcp_http_transport(
             server.connection,
-            auth=_create_auth(server, server.connection, managed),
+            auth=_create_mcp_http_auth(server, server.connection, managed),
             on_error_status=error_statuses.append,
         )
 
@@ -106,19 +106,19 @@ async def open_mcp_connection(
             push_receiver.release_buffered_pushes(
                 declared=CHANNEL_CAPABILITY in (client.server_capabilities.experimental or {})
             )
-            group.start_soon(_listen_for_changes, client, change_watcher)
+            group.start_soon(_listen_for_mcp_list_changes, client, change_watcher)
             yield McpConnection(client, server)
             group.cancel_scope.cancel()
     except Exception as error:
-        if 401 in error_statuses or _contains_error(error, McpLoginRequired):
+        if 401 in error_statuses or _contains_error_type(error, McpLoginRequired):
             raise McpLoginRequired from error
         raise _unwrap_exception_group(error) from error
 
 
-def _create_auth(server: McpServerConfig, config: McpHttpConfig, managed: ManagedMcpServer) -> Any:
+def _create_mcp_http_auth(server: McpServerConfig, config: McpHttpConfig, managed: ManagedMcpServer) -> Any:
     if any(name.lower() == "authorization" for name in config.headers):
         return None
-    return create_oauth_provider(config.url, managed.client_context.tokens(server.name, config.url))
+    return create_mcp_oauth_provider(config.url, managed.client_context.tokens(server.name, config.url))
 
 
 async def log_in_to_mcp_server(
@@ -126,8 +126,8 @@ async def log_in_to_mcp_server(
 ) -> tuple[str, ...]:
     """Run the login; `show_url` gives the user the address to open. Return the names of the tools."""
     tokens.write(b"")  # an older registration has another redirect URL
-    async with OAuthCallbackServer() as callback_server:
-        auth = create_oauth_provider(
+    async with McpOAuthCallbackServer() as callback_server:
+        auth = create_mcp_oauth_provider(
             address.url,
             tokens,
             redirect_url=callback_server.url,
@@ -153,7 +153,7 @@ class McpConnection:
         names = {format_mcp_tool_name(self._server.name, prompt.name): prompt for prompt in prompts}
         return McpServerFeatures(
             tools=tools,
-            prompts=tuple(_convert_prompt(name, prompt) for name, prompt in names.items()),
+            prompts=tuple(_convert_mcp_prompt(name, prompt) for name, prompt in names.items()),
             prompt_names={name: prompt.name for name, prompt in names.items()},
             resources=capabilities.resources is not None,
             version=self._client.protocol_version,
@@ -171,45 +171,45 @@ class McpConnection:
             amount = f"{progress:g} of {total:g}" if total else f"{progress:g}"
             await on_progress(f"{amount}: {message[:500]}" if message else amount)
 
-        result = await _await_translating_errors(
+        result = await _await_translating_mcp_errors(
             self._client.call_tool(tool, dict(arguments), progress_callback=report_progress)
         )
         return convert_mcp_call_result(result, context)
 
     async def get_prompt(self, name: str, arguments: Mapping[str, str]) -> str:
         return format_mcp_prompt_result(
-            await _await_translating_errors(self._client.get_prompt(name, dict(arguments)))
+            await _await_translating_mcp_errors(self._client.get_prompt(name, dict(arguments)))
         )
 
     async def list_resources(self) -> list[dict[str, Any]]:
         found: list[dict[str, Any]] = []
-        async for page in _iter_pages(self._client.list_resources):
-            found += (_convert_resource(each) for each in page.resources)
+        async for page in _iter_mcp_list_pages(self._client.list_resources):
+            found += (_convert_mcp_resource(each) for each in page.resources)
         return found
 
     async def read_resource(self, uri: str, context: ToolContext) -> ToolOutput:
         return convert_mcp_resource_result(
-            await _await_translating_errors(self._client.read_resource(uri)), context
+            await _await_translating_mcp_errors(self._client.read_resource(uri)), context
         )
 
     async def _list_tools(self) -> tuple[tuple[ListedMcpTool, ...], tuple[str, ...]]:
         listed: dict[str, ListedMcpTool] = {}
         notes: list[str] = []
-        async with aclosing(_iter_pages(self._client.list_tools)) as pages:
+        async with aclosing(_iter_mcp_list_pages(self._client.list_tools)) as pages:
             async for page in pages:
                 for tool in page.tools:
                     name = format_mcp_tool_name(self._server.name, tool.name)
-                    if (problem := _check_tool_limits(listed, name, tool)) is not None:
+                    if (problem := _find_mcp_tool_limit_problem(listed, name, tool)) is not None:
                         notes.append(problem)
                     else:
-                        listed[name] = _convert_tool(name, tool)
+                        listed[name] = _convert_mcp_tool(name, tool)
                 if len(listed) >= MAX_TOOLS:
                     break
         return tuple(listed.values()), tuple(notes[:10])
 
     async def _list_prompts(self) -> list[mcp_types.Prompt]:
         found: list[mcp_types.Prompt] = []
-        async for page in _iter_pages(self._client.list_prompts):
+        async for page in _iter_mcp_list_pages(self._client.list_prompts):
             found += page.prompts
         return found[:MAX_TOOLS]
 
@@ -242,7 +242,7 @@ class _McpListChangeWatcher:
             self._refreshing = False
 
 
-async def _listen_for_changes(client: Client, change_watcher: _McpListChangeWatcher) -> None:
+async def _listen_for_mcp_list_changes(client: Client, change_watcher: _McpListChangeWatcher) -> None:
     """Listen for change events of newer servers; without them the tools stay as they are."""
     capabilities = client.server_capabilities
     reports_changes = bool(
@@ -259,18 +259,18 @@ async def _listen_for_changes(client: Client, change_watcher: _McpListChangeWatc
         return
 
 
-async def _iter_pages(list_page: Callable[..., Awaitable[Page]]) -> AsyncGenerator[Page, None]:
+async def _iter_mcp_list_pages(list_page: Callable[..., Awaitable[Page]]) -> AsyncGenerator[Page, None]:
     """Yield the pages of a list, up to a limit."""
     cursor: str | None = None
     for _ in range(MAX_PAGES):
-        page = await _await_translating_errors(list_page(cursor=cursor))
+        page = await _await_translating_mcp_errors(list_page(cursor=cursor))
         yield page
         cursor = page.next_cursor
         if cursor is None:
             return
 
 
-async def _await_translating_errors(request: Awaitable[T]) -> T:
+async def _await_translating_mcp_errors(request: Awaitable[T]) -> T:
     try:
         return await request
     except MCPError as error:
@@ -287,7 +287,9 @@ async def _await_translating_errors(request: Awaitable[T]) -> T:
         raise McpRequestRefused(str(error)) from error
 
 
-def _check_tool_limits(listed: Mapping[str, ListedMcpTool], name: str, tool: mcp_types.Tool) -> str | None:
+def _find_mcp_tool_limit_problem(
+    listed: Mapping[str, ListedMcpTool], name: str, tool: mcp_types.Tool
+) -> str | None:
     if name in listed:
         other = listed[name].name
         return f"its tool {tool.name!r} is left out: {other!r} has the same name here, {name}."
@@ -301,7 +303,7 @@ def _check_tool_limits(listed: Mapping[str, ListedMcpTool], name: str, tool: mcp
     return None
 
 
-def _convert_tool(name: str, tool: mcp_types.Tool) -> ListedMcpTool:
+def _convert_mcp_tool(name: str, tool: mcp_types.Tool) -> ListedMcpTool:
     description = tool.description or tool.title or f"The tool {tool.name}."
     return ListedMcpTool(
         name=tool.name,
@@ -314,7 +316,7 @@ def _convert_tool(name: str, tool: mcp_types.Tool) -> ListedMcpTool:
     )
 
 
-def _convert_prompt(name: str, prompt: mcp_types.Prompt) -> McpPrompt:
+def _convert_mcp_prompt(name: str, prompt: mcp_types.Prompt) -> McpPrompt:
     return McpPrompt(
         name=name,
         description=prompt.description or prompt.title or "",
@@ -329,7 +331,7 @@ def _convert_prompt(name: str, prompt: mcp_types.Prompt) -> McpPrompt:
     )
 
 
-def _convert_resource(resource: mcp_types.Resource) -> dict[str, Any]:
+def _convert_mcp_resource(resource: mcp_types.Resource) -> dict[str, Any]:
     fields = {
         "uri": str(resource.uri),
         "name": resource.name,
@@ -345,7 +347,9 @@ def _unwrap_exception_group(error: Exception) -> Exception:
     return error
 
 
-def _contains_error(error: BaseException, kind: type[BaseException]) -> bool:
+def _contains_error_type(error: BaseException, kind: type[BaseException]) -> bool:
     if isinstance(error, BaseExceptionGroup):
-        return any(_contains_error(each, kind) for each in error.exceptions)
-    return isinstance(error, kind) or (error.__cause__ is not None and _contains_error(error.__cause__, kind))
+        return any(_contains_error_type(each, kind) for each in error.exceptions)
+    return isinstance(error, kind) or (
+        error.__cause__ is not None and _contains_error_type(error.__cause__, kind)
+    )

@@ -62,7 +62,11 @@ class McpStdioTransport:
         self._group = await asyncio.TaskGroup().__aenter__()
         self._tasks = [
             self._group.create_task(work)
-            for work in (self._read_output(), self._write_input(), self._log_standard_error())
+            for work in (
+                self._read_standard_output(),
+                self._write_standard_input(),
+                self._log_standard_error(),
+            )
         ]
         return incoming, outgoing
 
@@ -72,7 +76,7 @@ class McpStdioTransport:
         self._is_closing = True
         self._stdin.close()
         try:
-            await self._wait_for_exit()
+            await self._wait_for_exit_or_stop()
         finally:
             for task in self._tasks:
                 task.cancel()
@@ -81,7 +85,7 @@ class McpStdioTransport:
                 pipe.close()
             self._close_streams()
 
-    async def _wait_for_exit(self) -> None:
+    async def _wait_for_exit_or_stop(self) -> None:
         try:
             async with self._client_context.clock.deadline(EXIT_TIMEOUT):
                 await self._process.wait()
@@ -97,7 +101,7 @@ class McpStdioTransport:
 
     async def _start_process(self) -> None:
         client_context, program = self._client_context, self._program
-        cwd = _resolve_directory(client_context.root, program.cwd)
+        cwd = _resolve_server_directory(client_context.root, program.cwd)
         pipes = [os.pipe() for _ in range(3)]
         (stdin, to_stdin), (from_stdout, stdout), (from_stderr, stderr) = pipes
         own_descriptors = [to_stdin, from_stdout, from_stderr]
@@ -134,17 +138,17 @@ class McpStdioTransport:
         with ExitStack() as cleanup:
             self._stdin, _ = await loop.connect_write_pipe(lambda: self._flow_control, stdin)
             cleanup.callback(self._stdin.abort)
-            self._stdout, self._stdout_pipe = await _open_reader(stdout)
+            self._stdout, self._stdout_pipe = await _open_pipe_reader(stdout)
             cleanup.callback(self._stdout_pipe.close)
-            self._stderr, self._stderr_pipe = await _open_reader(stderr)
+            self._stderr, self._stderr_pipe = await _open_pipe_reader(stderr)
             cleanup.pop_all()
 
-    async def _read_output(self) -> None:
+    async def _read_standard_output(self) -> None:
         try:
             reason = await self._read_messages()
             if not self._is_closing:
                 # Before waiting callers learn that no answer will come, so that they get the reason.
-                self._on_ended(reason or await self._describe_exit())
+                self._on_ended(reason or await self._describe_program_exit())
         except (anyio.BrokenResourceError, anyio.ClosedResourceError):
             pass  # the receiver is closed
         finally:
@@ -184,7 +188,7 @@ class McpStdioTransport:
         if not is_ignored_mcp_notification(message):
             await self._incoming.send(SessionMessage(message))
 
-    async def _describe_exit(self) -> str:
+    async def _describe_program_exit(self) -> str:
         try:
             async with self._client_context.clock.deadline(EXIT_TIMEOUT):
                 status = await self._process.wait()
@@ -192,7 +196,7 @@ class McpStdioTransport:
             return "it closed its standard output"
         return f"exit status {status}" if status >= 0 else f"signal {-status}"
 
-    async def _write_input(self) -> None:
+    async def _write_standard_input(self) -> None:
         try:
             async for item in self._outgoing:
                 text = item.message.model_dump_json(by_alias=True, exclude_unset=True)
@@ -221,7 +225,7 @@ class McpStdioTransport:
                 logged = MAX_LOG_BYTES
 
 
-def _resolve_directory(root: Path, path: str | None) -> Path:
+def _resolve_server_directory(root: Path, path: str | None) -> Path:
     return root / Path(path or ".").expanduser()
 
 
@@ -249,7 +253,7 @@ class _StdinFlowControl(asyncio.BaseProtocol):
             raise BrokenPipeError
 
 
-async def _open_reader(pipe: FileIO) -> tuple[asyncio.StreamReader, asyncio.ReadTransport]:
+async def _open_pipe_reader(pipe: FileIO) -> tuple[asyncio.StreamReader, asyncio.ReadTransport]:
     reader = asyncio.StreamReader(limit=CHUNK)
     transport, _ = await asyncio.get_running_loop().connect_read_pipe(
         lambda: asyncio.StreamReaderProtocol(reader), pipe

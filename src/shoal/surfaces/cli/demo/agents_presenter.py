@@ -26,7 +26,7 @@ from shoal.surfaces.cli.demo.demo_narrator import DemoNarrator
 from shoal.surfaces.cli.headless.progress_display import LiveStatusRows
 from shoal.surfaces.cli.plain.agent_rows import format_agent_rows
 from shoal.surfaces.terminal.event_feed import EventFeed, run_prompt_to_end
-from shoal.surfaces.terminal.event_text import describe_agent_event
+from shoal.surfaces.terminal.event_text import describe_background_agent_event
 from shoal.surfaces.terminal.screen import TerminalScreen
 from shoal.surfaces.terminal.text_styles import (
     DIM,
@@ -42,7 +42,7 @@ _NAME_WIDTH = 6
 """Columns of the longest name, so that the calls of agents line up."""
 
 
-class _AgentCall(Struct):
+class _DemoAgentToolCall(Struct):
     preview: str
     outcome: str = ""
     style: str = ""
@@ -61,7 +61,7 @@ class AgentsDemoPresenter:
         # The agent's own line reports its start.
         self._narrator = DemoNarrator(screen, self._statuses, silent_tools=frozenset({"Agent"}))
         self._activity = TurnActivity(self._clock)
-        self._calls: dict[str, _AgentCall] = {}
+        self._calls: dict[str, _DemoAgentToolCall] = {}
         self.worktree_directories: set[Path] = set()
         """Directories that contain the agents' worktrees."""
         self.completions: list[AgentResult] = []
@@ -71,7 +71,7 @@ class AgentsDemoPresenter:
         return self._clock.monotonic() - self._started_at
 
     async def run(self, task: str) -> RunFinished:
-        rows = LiveStatusRows(self._screen, self._render_rows)
+        rows = LiveStatusRows(self._screen, self._render_status_rows)
         try:
             async with asyncio.TaskGroup() as group:
                 event_task = group.create_task(self._present_events())
@@ -104,7 +104,7 @@ class AgentsDemoPresenter:
             case AgentEnded(completion=completion):
                 self.completions.append(completion)
             case ToolStarted(call=call, tool=tool, preview=preview):
-                self._calls[call] = _AgentCall(f"{tool} {to_one_line(preview)}")
+                self._calls[call] = _DemoAgentToolCall(f"{tool} {to_one_line(preview)}")
             case ToolOutputReturned(call=call, tool=tool, result=result, data=data) if call in self._calls:
                 tool_call = self._calls[call]
                 tool_call.outcome, tool_call.style = describe_tool_outcome(
@@ -114,10 +114,10 @@ class AgentsDemoPresenter:
                 self._print_call(status, self._calls.pop(call))
             case _:
                 pass
-        if (text := describe_agent_event(event, status)) is not None:
+        if (text := describe_background_agent_event(event, status)) is not None:
             self._narrator.add_line(("● ", get_agent_style(status.color)), (text, ""))
 
-    def _print_call(self, status: AgentStatus, call: _AgentCall) -> None:
+    def _print_call(self, status: AgentStatus, call: _DemoAgentToolCall) -> None:
         name_part, style = f"{status.display_name:<{_NAME_WIDTH}} ", get_agent_style(status.color)
         available_width = max(
             self._screen.columns - 2 - measure_text_width(name_part) - 2 - measure_text_width(call.outcome),
@@ -126,7 +126,7 @@ class AgentsDemoPresenter:
         preview = (truncate_text(call.preview, available_width), DIM)
         self._narrator.add_line(("● ", style), (name_part, style), preview, (f"  {call.outcome}", call.style))
 
-    def _render_rows(self, columns: int) -> list[str]:
+    def _render_status_rows(self, columns: int) -> list[str]:
         colours = self._screen.colours
         lead = (
             [apply_style(self._activity.format_activity_line(columns), DIM, colours=colours)]

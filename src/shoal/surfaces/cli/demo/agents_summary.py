@@ -12,9 +12,9 @@ from msgspec import Struct
 
 from shoal.surfaces.cli.demo.summary_rows import (
     PRICES,
-    find_clone_command,
-    format_cost_and_duration,
-    print_summary_row,
+    find_shoal_command_in_clone,
+    format_usage_columns,
+    print_demo_summary_row,
     print_test_result_row,
     run_project_tests,
 )
@@ -107,9 +107,9 @@ def print_agents_summary(screen: TerminalScreen, result: AgentsDemoResult) -> in
 def _print_costs(screen: TerminalScreen, result: AgentsDemoResult) -> None:
     from shoal.app.demo.demo_session import AGENTS
     from shoal.core.ids import LEAD_ID
-    from shoal.stores.files.usage_summary import summarize_usage
+    from shoal.stores.files.usage_summary import summarize_journal_usage
 
-    ledger = summarize_usage(result.journal)
+    ledger = summarize_journal_usage(result.journal)
     screen.write("\nWhat it cost", BOLD)
     screen.write(PRICES, DIM)
     screen.write(f"  {'':8}requests   tokens     cost     time\n", DIM)
@@ -120,29 +120,34 @@ def _print_costs(screen: TerminalScreen, result: AgentsDemoResult) -> None:
         if agent in completions:
             completion = completions[agent]
             subject = "".join(completion.evidence.commits[:1]).partition(" ")[2]
-            screen.write(format_cost_and_duration(totals, completion.duration_ms / 1000))
+            screen.write(format_usage_columns(totals, completion.duration_ms / 1000))
             screen.write(truncate_text(f"  {subject}", max(screen.columns - 45, 0)) + "\n", DIM)
         else:
-            screen.write(f"{format_cost_and_duration(totals)}\n")
-    screen.write(f"  {'in all':8}{format_cost_and_duration(ledger.total, result.seconds)}\n", BOLD)
+            screen.write(f"{format_usage_columns(totals)}\n")
+    screen.write(f"  {'in all':8}{format_usage_columns(ledger.total, result.seconds)}\n", BOLD)
 
 
 def _print_next_steps(screen: TerminalScreen, result: AgentsDemoResult) -> None:
-    clone_command = find_clone_command()
+    clone_command = find_shoal_command_in_clone()
     if result.kept:
         project, home = shlex.quote(str(result.project)), shlex.quote(str(result.home))
-        print_summary_row(screen, "project", str(result.project))
-        print_summary_row(screen, "record", str(result.transcript))
-        print_summary_row(screen, "next", f"cd {project} && git log --graph --oneline", BOLD)
-        print_summary_row(
-            screen, "", f"SHOAL_HOME={home} {find_clone_command(absolute=True) or 'shoal'} cost", BOLD
+        print_demo_summary_row(screen, "project", str(result.project))
+        print_demo_summary_row(screen, "record", str(result.transcript))
+        print_demo_summary_row(screen, "next", f"cd {project} && git log --graph --oneline", BOLD)
+        print_demo_summary_row(
+            screen,
+            "",
+            f"SHOAL_HOME={home} {find_shoal_command_in_clone(absolute=True) or 'shoal'} cost",
+            BOLD,
         )
         return
     if result.home.is_relative_to(result.project.parent):
-        print_summary_row(screen, "record", "four transcripts and a journal, now removed (--keep keeps them)")
+        print_demo_summary_row(
+            screen, "record", "four transcripts and a journal, now removed (--keep keeps them)"
+        )
     else:
-        print_summary_row(screen, "record", str(result.transcript))
-    print_summary_row(
+        print_demo_summary_row(screen, "record", str(result.transcript))
+    print_demo_summary_row(
         screen,
         "next",
         f"{clone_command or 'shoal'} doctor",
@@ -150,8 +155,8 @@ def _print_next_steps(screen: TerminalScreen, result: AgentsDemoResult) -> None:
         "  which model can be used here, and what to type",
     )
     if clone_command is None:
-        print_summary_row(screen, "", 'shoal "fix the tests"', BOLD, "  the same, in a project of yours")
+        print_demo_summary_row(screen, "", 'shoal "fix the tests"', BOLD, "  the same, in a project of yours")
     else:
-        print_summary_row(
+        print_demo_summary_row(
             screen, "", "pip install .", BOLD, '  then, in a project of yours: shoal "fix the tests"'
         )

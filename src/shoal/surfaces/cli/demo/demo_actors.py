@@ -63,7 +63,7 @@ class MemberProcessKiller:
         self._pause = pause
         self._calls = 0
         self._target_ready = asyncio.Event()
-        self._unwatch = session.subscribe(self._on_event)
+        self._unwatch = session.subscribe(self._track_target_activity)
 
     async def kill_target_once_working(self) -> MemberProcessKill | None:
         """Kill the target's process once it is at work; return None if it has no process."""
@@ -77,7 +77,7 @@ class MemberProcessKiller:
         os.kill(pid, signal.SIGKILL)
         return MemberProcessKill(name=self._target.name, pid=pid, at=clock.monotonic())
 
-    def _on_event(self, event: Event) -> None:
+    def _track_target_activity(self, event: Event) -> None:
         if event.agent.partition("@")[0] != self._target.name:
             return
         if isinstance(event, ToolFinished):

@@ -32,9 +32,9 @@ if TYPE_CHECKING:
 @click.option("--home", type=click.Path(path_type=Path), help="Keep the transcripts in this home.")
 def command(*, what: str, fast: bool, keep: bool, home: Path | None) -> int:
     if what == "tutorial":
-        from shoal.surfaces.cli.demo.tutorial_setup import create_tutorial
+        from shoal.surfaces.cli.demo.tutorial_setup import create_tutorial_and_print_steps
 
-        return create_tutorial()
+        return create_tutorial_and_print_steps()
     screen = open_terminal_screen(sys.stdout)
     signals = SignalHandler()
     try:

@@ -18,7 +18,7 @@ from shoal.core.events import (
     ToolStarted,
 )
 from shoal.core.text_format import to_one_line
-from shoal.surfaces.cli.plain.turn_printer import TurnPrinter
+from shoal.surfaces.cli.plain.turn_printer import RunEventPrinter
 from shoal.surfaces.terminal.screen import TerminalScreen
 from shoal.surfaces.terminal.text_styles import RED
 
@@ -30,7 +30,7 @@ class DemoNarrator:
         self, screen: TerminalScreen, statuses: AgentStatusTable, *, silent_tools: frozenset[str]
     ) -> None:
         self._screen = screen
-        self._printer = TurnPrinter(screen, statuses=statuses)
+        self._printer = RunEventPrinter(screen, statuses=statuses)
         self._silent_tools = silent_tools
         self._seen_notes: set[str] = set()
         self._is_streaming = self._needs_blank_line = self._is_question_open = False
@@ -46,7 +46,7 @@ class DemoNarrator:
                 if tool in self._silent_tools:
                     return
                 self._needs_blank_line = self._needs_blank_line and not isinstance(event, ToolStarted)
-            case NoteAdded(text=text) if not self._is_new_note(text):
+            case NoteAdded(text=text) if not self._is_first_note_on_subject(text):
                 return
             case TextStreamed(kind="text"):
                 self._is_streaming = self._needs_blank_line = True
@@ -78,7 +78,7 @@ class DemoNarrator:
             self._is_question_open, self._needs_blank_line = False, True
             self._write_held_lines()
 
-    def _is_new_note(self, text: str) -> bool:
+    def _is_first_note_on_subject(self, text: str) -> bool:
         # Each agent's sandbox reports the same about this machine, with a reason for its own directory.
         subject = text.partition(":")[0]
         is_known = subject in self._seen_notes

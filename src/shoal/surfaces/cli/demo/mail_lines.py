@@ -37,7 +37,7 @@ def _format_mail_body(message: DeliveredMail) -> tuple[str, str] | None:
             # Among plain texts only first prompts have no summary.
             return None if message.mail.summary is None else (to_one_line(message.mail.text), "")
         case PlanApprovalRequestMail() | PermissionRequestMail():
-            return _format_request(message.body), YELLOW
+            return _format_request_mail(message.body), YELLOW
         case PlanApprovalResponseMail(approved=approved, feedback=rejection):
             return ("your plan is approved", GREEN) if approved else (f"change your plan: {rejection}", RED)
         case PermissionResponseMail(subtype=subtype, error=rejection):
@@ -50,7 +50,7 @@ def _format_mail_body(message: DeliveredMail) -> tuple[str, str] | None:
             return None
 
 
-def _format_request(body: PlanApprovalRequestMail | PermissionRequestMail) -> str:
+def _format_request_mail(body: PlanApprovalRequestMail | PermissionRequestMail) -> str:
     if isinstance(body, PlanApprovalRequestMail):
         return f"my plan: {to_one_line(body.plan_content)}"
     return f"may {body.tool_name} run?"

@@ -35,20 +35,20 @@ def run_project_tests(project: Path) -> DemoTestResult:
 
 def print_test_result_row(screen: TerminalScreen, tests: DemoTestResult, *, good: bool) -> None:
     if tests.passed and good:
-        print_summary_row(screen, "tests", f"all {tests.number} pass", BOLD_GREEN)
+        print_demo_summary_row(screen, "tests", f"all {tests.number} pass", BOLD_GREEN)
     else:
-        print_summary_row(
+        print_demo_summary_row(
             screen, "tests", "pass, but not all went as it should" if tests.passed else "still fail", BOLD_RED
         )
 
 
-def format_cost_and_duration(spent: CostTotals, duration: float | None = None) -> str:
+def format_usage_columns(spent: CostTotals, duration: float | None = None) -> str:
     time = "" if duration is None else format_duration(duration)
     tokens = format_token_count(spent.usage.total_tokens)
     return f"{spent.requests:>8} {tokens:>8} {format_dollars(spent.usd):>8} {time:>8}".rstrip()
 
 
-def find_clone_command(*, absolute: bool = False) -> str | None:
+def find_shoal_command_in_clone(*, absolute: bool = False) -> str | None:
     """Return the program as typed in a clone, where `make demo` runs one that is not on PATH; else None."""
     program_path = Path(sys.argv[0])
     if program_path.is_absolute() or program_path.name != "shoal" or len(program_path.parts) < 2:
@@ -56,7 +56,7 @@ def find_clone_command(*, absolute: bool = False) -> str | None:
     return str(program_path.absolute() if absolute else program_path)
 
 
-def print_summary_row(
+def print_demo_summary_row(
     screen: TerminalScreen, name: str, text: str, style: str = "", remark: str = ""
 ) -> None:
     screen.write(f"{name:<9}", DIM)

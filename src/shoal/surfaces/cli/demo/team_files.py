@@ -62,7 +62,7 @@ class DemoTeamFiles:
     async def aclose(self) -> None:
         await self._store.aclose()
 
-    def read_transitions(self) -> list[TaskTransition]:
+    def read_task_transitions(self) -> list[TaskTransition]:
         tasks_before = {task.id: task for task in self.tasks}
         self.tasks = self._read_tasks() if self.team else ()
         transitions: list[TaskTransition] = []

@@ -37,8 +37,8 @@ from shoal.surfaces.cli.demo.team_files import DemoTeamFiles, TaskTransition
 from shoal.surfaces.cli.demo.team_rows import (
     DemoMemberRow,
     describe_member_state,
-    format_board_line,
-    format_team_rows,
+    format_demo_member_rows,
+    format_task_board_line,
 )
 from shoal.surfaces.cli.headless.progress_display import LiveStatusRows
 from shoal.surfaces.terminal.event_feed import EventFeed, run_prompt_to_end
@@ -100,13 +100,13 @@ class TeamDemoPresenter:
         return self._demo_user.answered_count
 
     async def run(self, task: str) -> RunFinished:
-        rows = LiveStatusRows(self._screen, self._render_rows)
+        rows = LiveStatusRows(self._screen, self._render_status_rows)
         try:
             async with asyncio.TaskGroup() as group:
                 coroutines = [
                     self._present_events(),
                     self._demo_user.approve_all_questions(),
-                    self._kill_target(),
+                    self._kill_member_and_announce(),
                 ]
                 others = [group.create_task(act) for act in coroutines]
                 finished = await run_prompt_to_end(self._session, task)
@@ -118,7 +118,7 @@ class TeamDemoPresenter:
             self._feed.close()
         return finished
 
-    async def _kill_target(self) -> None:
+    async def _kill_member_and_announce(self) -> None:
         kill = self._kill = await self._killer.kill_target_once_working()
         if kill is not None:
             announcement = f"The demo kills the process of {kill.name} while it works."
@@ -143,8 +143,8 @@ class TeamDemoPresenter:
                 await self._present_lead_event(event)
             else:
                 self._present_member_event(event, status)
-        for transition in self.files.read_transitions():
-            self._print_transition(transition)
+        for transition in self.files.read_task_transitions():
+            self._print_task_transition(transition)
 
     async def _present_lead_event(self, event: Event) -> None:
         death_match = _DEATH_NOTE.match(event.text) if isinstance(event, NoteAdded) else None
@@ -157,7 +157,7 @@ class TeamDemoPresenter:
                 self.files.team = self._session.agent.identity.team or ""
             case ToolStarted(tool="Agent") if not self._is_board_shown:
                 self._is_board_shown = True
-                self.files.read_transitions()
+                self.files.read_task_transitions()
                 self._print_board()
             case _:
                 pass
@@ -208,14 +208,14 @@ class TeamDemoPresenter:
         seconds = self._clock.monotonic() - kill.at
         self.restart = MemberProcessRestart(kill=kill, pid=pid, seconds=seconds)
         self._add_member_line(status, (f"died: {restart_mode}", RED))
-        self.files.read_transitions()
+        self.files.read_task_transitions()
         held_tasks = [f"#{task.id}" for task in self.files.tasks if self._is_task_held_by(task, kill.name)]
         kept_state = " and ".join(("its history", *held_tasks))
         self._add_member_line(
             status, (f"goes on in process {pid} after {format_duration(seconds)}, with {kept_state}", BOLD)
         )
 
-    def _print_transition(self, transition: TaskTransition) -> None:
+    def _print_task_transition(self, transition: TaskTransition) -> None:
         task, status = transition.task, self._find_member_status(transition.task.owner or "")
         task_title = f"#{task.id} {task.subject}"
         if status is None:
@@ -242,7 +242,9 @@ class TeamDemoPresenter:
             self._narrator.add_line((" " * _INDENT, ""), (line, style))
 
     def _find_member_status(self, name: str) -> AgentStatus | None:
-        return next((each for each in self.statuses.iter_children() if each.display_name == name), None)
+        return next(
+            (each for each in self.statuses.iter_agents_except_lead() if each.display_name == name), None
+        )
 
     def _find_member_style(self, name: str) -> str:
         status = self._find_member_status(name)
@@ -251,7 +253,7 @@ class TeamDemoPresenter:
     def _is_task_held_by(self, task: Task, name: str) -> bool:
         return task.owner == name and task.status == "in_progress"
 
-    def _render_rows(self, columns: int) -> list[str]:
+    def _render_status_rows(self, columns: int) -> list[str]:
         colours, rows = self._screen.colours, list[DemoMemberRow]()
         for status in sorted(
             self.statuses.all.values(), key=lambda each: (each.agent != LEAD_ID, each.display_name)
@@ -267,10 +269,10 @@ class TeamDemoPresenter:
             rows.append(DemoMemberRow(status=status, state=state, style=style, task=task))
         usd = sum(it.usd for it in self.statuses.all.values())
         totals = f"{format_dollars(usd)} · {self.elapsed_seconds:.0f} s"
-        board_line = format_board_line(
+        board_line = format_task_board_line(
             self.files.team or "no team yet", self.files.tasks, totals, columns, colours=colours
         )
-        return ["", board_line, *format_team_rows(rows, columns, colours=colours)]
+        return ["", board_line, *format_demo_member_rows(rows, columns, colours=colours)]
 
 
 def _format_tool_outcome(event: ToolFinished) -> tuple[str, str]:

@@ -51,7 +51,7 @@ def describe_member_state(status: AgentStatus, *, dead: bool, has_task: bool) ->
     return ("waits", YELLOW) if has_task else ("idle", DIM)
 
 
-def format_team_rows(rows: Sequence[DemoMemberRow], columns: int, *, colours: bool) -> list[str]:
+def format_demo_member_rows(rows: Sequence[DemoMemberRow], columns: int, *, colours: bool) -> list[str]:
     return [_format_member_row(row, columns, colours=colours) for row in rows]
 
 
@@ -84,7 +84,9 @@ def _format_member_row(row: DemoMemberRow, columns: int, *, colours: bool) -> st
     )
 
 
-def format_board_line(team: str, tasks: Sequence[Task], totals: str, columns: int, *, colours: bool) -> str:
+def format_task_board_line(
+    team: str, tasks: Sequence[Task], totals: str, columns: int, *, colours: bool
+) -> str:
     """Format the line above the rows: a mark and number for each task, and the run's totals so far."""
     board = {task.id: task for task in tasks}
     marks = [

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from shoal.core.text_format import format_duration, format_quantity
+from shoal.core.text_format import format_count_with_noun, format_duration
 from shoal.surfaces.cli.demo.demo_workspace import DemoWorkspace
 from shoal.surfaces.cli.demo.summary_rows import (
     PRICES,
-    find_clone_command,
-    format_cost_and_duration,
-    print_summary_row,
+    find_shoal_command_in_clone,
+    format_usage_columns,
+    print_demo_summary_row,
     print_test_result_row,
     run_project_tests,
 )
@@ -49,7 +49,7 @@ class TeamDemoResult(Struct, frozen=True, kw_only=True):
         return self.finished.reason == "done" and is_board_done and self.restart is not None
 
     def find_member_style(self, name: str) -> str:
-        statuses = [each for each in self.statuses.iter_children() if each.display_name == name]
+        statuses = [each for each in self.statuses.iter_agents_except_lead() if each.display_name == name]
         return get_agent_style(statuses[0].color) if statuses else BOLD
 
 
@@ -65,11 +65,11 @@ def print_team_summary(screen: TerminalScreen, result: TeamDemoResult) -> int:
     """Print the summary and return the exit code; facts come from the board, inboxes and journal on disk."""
     tests = run_project_tests(result.workspace.project)
     passed = tests.passed and result.has_succeeded
-    _print_board(screen, result)
+    _print_task_board(screen, result)
     _print_costs(screen, result)
     screen.write("\n")
     print_test_result_row(screen, tests, good=passed)
-    _print_mail(screen, result)
+    _print_mail_counts(screen, result)
     _print_process_kill(screen, result)
     _print_next_steps(screen, result)
     if not passed:
@@ -77,7 +77,7 @@ def print_team_summary(screen: TerminalScreen, result: TeamDemoResult) -> int:
     return 0 if passed else 1
 
 
-def _print_board(screen: TerminalScreen, result: TeamDemoResult) -> None:
+def _print_task_board(screen: TerminalScreen, result: TeamDemoResult) -> None:
     screen.write(f"\nThe board of {result.team}\n" if result.team else "\nNo team was made\n", BOLD)
     for task in result.tasks:
         mark, style = ("✓", GREEN) if task.status == "completed" else ("✗", RED)
@@ -89,9 +89,9 @@ def _print_board(screen: TerminalScreen, result: TeamDemoResult) -> None:
 
 def _print_costs(screen: TerminalScreen, result: TeamDemoResult) -> None:
     from shoal.core.ids import LEAD_ID
-    from shoal.stores.files.usage_summary import summarize_usage
+    from shoal.stores.files.usage_summary import summarize_journal_usage
 
-    ledger = summarize_usage(result.journal)
+    ledger = summarize_journal_usage(result.journal)
     screen.write("\nWhat it cost", BOLD)
     screen.write(PRICES, DIM)
     screen.write(f"  {'':8}requests   tokens     cost     time\n", DIM)
@@ -100,9 +100,9 @@ def _print_costs(screen: TerminalScreen, result: TeamDemoResult) -> None:
     ]
     for name, agent, totals in sorted(cost_rows, key=lambda each: (each[1] != LEAD_ID, each[0])):
         screen.write(f"  {name:8}", result.find_member_style(name))
-        screen.write(format_cost_and_duration(totals, _compute_agent_lifetime(result, agent)))
-        screen.write(f"{_format_cut_requests(ledger, agent)}\n", YELLOW)
-    screen.write(f"  {'in all':8}{format_cost_and_duration(ledger.total, result.seconds)}\n", BOLD)
+        screen.write(format_usage_columns(totals, _compute_agent_lifetime(result, agent)))
+        screen.write(f"{_format_cut_off_request_count(ledger, agent)}\n", YELLOW)
+    screen.write(f"  {'in all':8}{format_usage_columns(ledger.total, result.seconds)}\n", BOLD)
 
 
 def _compute_agent_lifetime(result: TeamDemoResult, agent: AgentId) -> float | None:
@@ -110,59 +110,62 @@ def _compute_agent_lifetime(result: TeamDemoResult, agent: AgentId) -> float | N
     return None if status is None or status.completion is None else status.completion.duration_ms / 1000
 
 
-def _format_cut_requests(ledger: UsageSummary, agent: AgentId) -> str:
+def _format_cut_off_request_count(ledger: UsageSummary, agent: AgentId) -> str:
     cut_requests = sum(each.agent == agent for each in ledger.unsettled)
-    return f"  and {format_quantity(cut_requests, 'request')} cut off" if cut_requests else ""
+    return f"  and {format_count_with_noun(cut_requests, 'request')} cut off" if cut_requests else ""
 
 
-def _print_mail(screen: TerminalScreen, result: TeamDemoResult) -> None:
+def _print_mail_counts(screen: TerminalScreen, result: TeamDemoResult) -> None:
     from shoal.core.names import LEAD_NAME
 
     to_lead = sum(message.to == LEAD_NAME for message in result.mail)
     from_lead = sum(message.mail.sender == LEAD_NAME for message in result.mail)
     between = len(result.mail) - to_lead - from_lead
     counts = f"{from_lead} from the lead, {to_lead} to it, {between} between teammates"
-    print_summary_row(screen, "mail", f"{len(result.mail)} messages: {counts}")
+    print_demo_summary_row(screen, "mail", f"{len(result.mail)} messages: {counts}")
 
 
 def _print_process_kill(screen: TerminalScreen, result: TeamDemoResult) -> None:
     if result.restart is None:
-        print_summary_row(screen, "killed", "nobody went on in another process", RED)
+        print_demo_summary_row(screen, "killed", "nobody went on in another process", RED)
         return
     restart = result.restart
     restart_note = f"process {restart.pid} went on after {format_duration(restart.seconds)}"
-    print_summary_row(screen, "killed", f"process {restart.kill.pid} of {restart.kill.name}; {restart_note}")
+    print_demo_summary_row(
+        screen, "killed", f"process {restart.kill.pid} of {restart.kill.name}; {restart_note}"
+    )
 
 
 def _print_next_steps(screen: TerminalScreen, result: TeamDemoResult) -> None:
     workspace = result.workspace
     if workspace.keep:
-        command = (
-            f"SHOAL_HOME={shlex.quote(str(workspace.home))} {find_clone_command(absolute=True) or 'shoal'}"
-        )
-        print_summary_row(screen, "project", str(workspace.project))
-        print_summary_row(screen, "next", f"{command} task ls", BOLD)
-        print_summary_row(screen, "", f"{command} inbox show ben --all", BOLD)
-        print_summary_row(screen, "", f"{command} cost {result.journal.parent.name[:8]}", BOLD)
+        shoal = find_shoal_command_in_clone(absolute=True) or "shoal"
+        command = f"SHOAL_HOME={shlex.quote(str(workspace.home))} {shoal}"
+        print_demo_summary_row(screen, "project", str(workspace.project))
+        print_demo_summary_row(screen, "next", f"{command} task ls", BOLD)
+        print_demo_summary_row(screen, "", f"{command} inbox show ben --all", BOLD)
+        print_demo_summary_row(screen, "", f"{command} cost {result.journal.parent.name[:8]}", BOLD)
         return
-    command = find_clone_command() or "shoal"
+    command = find_shoal_command_in_clone() or "shoal"
     if workspace.uses_given_home:
-        print_summary_row(screen, "record", str(result.journal.parent))
+        print_demo_summary_row(screen, "record", str(result.journal.parent))
     else:
-        print_summary_row(
+        print_demo_summary_row(
             screen,
             "record",
             "transcripts, journal, mail and board, now removed (--keep keeps them)",
         )
-    print_summary_row(
+    print_demo_summary_row(
         screen, "next", f"{command} demo agents", BOLD, "  three agents side by side, in git worktrees"
     )
-    print_summary_row(
+    print_demo_summary_row(
         screen, "", f"{command} doctor", BOLD, "  which model can be used here, and what to type"
     )
-    if find_clone_command() is None:
-        print_summary_row(
+    if find_shoal_command_in_clone() is None:
+        print_demo_summary_row(
             screen, "", 'shoal "make a team and fix the tests"', BOLD, "  in a project of yours"
         )
     else:
-        print_summary_row(screen, "", "pip install .", BOLD, '  then: shoal "make a team and fix the tests"')
+        print_demo_summary_row(
+            screen, "", "pip install .", BOLD, '  then: shoal "make a team and fix the tests"'
+        )

@@ -12,7 +12,7 @@ from shoal.app.demo.tutorial_project import SCRIPT_FILE, create_tutorial_project
 DIRECTORY = "shoal-tutorial"
 
 
-def create_tutorial() -> int:
+def create_tutorial_and_print_steps() -> int:
     try:
         create_tutorial_project(Path(DIRECTORY))
     except FileExistsError:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from shoal.core.hooks import HOOK_EVENTS, Hook, HookCallback, HookDecision, HookEvent
-from shoal.surfaces.cli.headless.driving_program import DrivingProgram
+from shoal.surfaces.cli.headless.driving_program import DrivingProgramConnection
 from shoal.wire.stream_initialize_codec import HookCallbackRegistration
 from shoal.wire.stream_input_codec import InvalidStreamLine
 
@@ -16,16 +16,16 @@ _EXTRA_TIMEOUT = 5.0
 
 
 def build_callback_hooks(
-    program: DrivingProgram, registrations: Sequence[HookCallbackRegistration]
+    program: DrivingProgramConnection, registrations: Sequence[HookCallbackRegistration]
 ) -> dict[str, list[Hook]]:
-    """Build the hooks by event, as session options expect them. Raises `BadLine` for an unknown event."""
+    """Build the hooks by event, as options expect them. Raises `InvalidStreamLine` for an unknown event."""
     hooks: dict[str, list[Hook]] = {}
     for registration in registrations:
         hooks.setdefault(registration.event, []).append(_build_callback_hook(program, registration))
     return hooks
 
 
-def _build_callback_hook(program: DrivingProgram, registration: HookCallbackRegistration) -> Hook:
+def _build_callback_hook(program: DrivingProgramConnection, registration: HookCallbackRegistration) -> Hook:
     async def request_hook_decision(fields: dict[str, Any]) -> Any:
         request = {
             "subtype": "hook_callback",
@@ -34,7 +34,7 @@ def _build_callback_hook(program: DrivingProgram, registration: HookCallbackRegi
             "tool_use_id": fields.get("tool_use_id"),
         }
         try:
-            return await program.send_request(request, timeout=registration.seconds)
+            return await program.send_control_request(request, timeout=registration.seconds)
         except TimeoutError:
             # A hook that did not answer has not agreed.
             return HookDecision(

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, TypeAlias, get_args
 
 from shoal.app.session.session import Session
-from shoal.app.session.session_changes import rewind_files, set_thinking_tokens
+from shoal.app.session.session_changes import rewind_files_to_before_message, set_thinking_tokens
 from shoal.core.agent_definitions import INHERIT_MODEL, AgentDefinition
 from shoal.core.permission_decisions import PermissionMode
 from shoal.core.skills import Skill, SlashPrompt
@@ -32,7 +32,9 @@ def build_initialize_response(session: Session) -> dict[str, Any]:
         "commands": [
             _slash_command_to_dict(each) for each in session.services.knowledge.list_slash_commands()
         ],
-        "agents": [_agent_to_dict(definition) for definition in session.services.definitions.all()],
+        "agents": [
+            _agent_definition_to_dict(definition) for definition in session.services.definitions.all()
+        ],
         "output_style": "default",
         "available_output_styles": ["default"],
         "models": [],
@@ -77,7 +79,7 @@ async def _set_model(session: Session, body: _RequestBody) -> _ResponseBody:
     return None
 
 
-async def _set_thinking(session: Session, body: _RequestBody) -> _ResponseBody:
+async def _set_max_thinking_tokens(session: Session, body: _RequestBody) -> _ResponseBody:
     tokens = body.get("max_thinking_tokens")
     if tokens is not None and (isinstance(tokens, bool) or not isinstance(tokens, int) or tokens < 0):
         raise InvalidStreamLine('it needs "max_thinking_tokens": a number, or null for the usual')
@@ -98,7 +100,7 @@ async def _stop_task(session: Session, body: _RequestBody) -> _ResponseBody:
     return None
 
 
-async def _move_to_background(session: Session, body: _RequestBody) -> _ResponseBody:
+async def _move_tasks_to_background(session: Session, body: _RequestBody) -> _ResponseBody:
     task = body.get("task_id")
     return {"moved": list(session.move_to_background(None if task is None else _parse_task_id(task)))}
 
@@ -127,7 +129,7 @@ async def _rewind_files(session: Session, body: _RequestBody) -> _ResponseBody:
         raise InvalidStreamLine(
             'it needs "user_message_id": the uuid of something that was said to the agent'
         )
-    report = await rewind_files(session, message_id)
+    report = await rewind_files_to_before_message(session, message_id)
     changed_paths = [str(path) for path in (*report.restored, *report.removed)]
     return {"canRewind": True, "filesChanged": changed_paths}
 
@@ -137,10 +139,10 @@ _HANDLERS: dict[str, Callable[[Session, _RequestBody], Awaitable[_ResponseBody]]
     "interrupt": _handle_interrupt,
     "set_permission_mode": _set_permission_mode,
     "set_model": _set_model,
-    "set_max_thinking_tokens": _set_thinking,
+    "set_max_thinking_tokens": _set_max_thinking_tokens,
     "set_delegate": _set_delegate,
     "stop_task": _stop_task,
-    "background_task": _move_to_background,
+    "background_task": _move_tasks_to_background,
     "get_context_usage": _get_context_usage,
     "mcp_status": _list_mcp_statuses,
     "rewind_files": _rewind_files,
@@ -153,7 +155,7 @@ def _parse_task_id(name: object) -> str:
     return name
 
 
-def _agent_to_dict(definition: AgentDefinition) -> dict[str, str]:
+def _agent_definition_to_dict(definition: AgentDefinition) -> dict[str, str]:
     model = definition.model or INHERIT_MODEL
     return {"name": definition.name, "description": definition.description, "model": model}
 

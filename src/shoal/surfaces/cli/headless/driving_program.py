@@ -23,7 +23,7 @@ from shoal.wire.stream_input_codec import (
 from shoal.wire.stream_output_codec import build_control_cancel_request, build_control_request
 
 
-class MissingProgramAnswer(ShoalError):
+class MissingControlResponse(ShoalError):
     """Raised if the program gave no usable answer to a request."""
 
 
@@ -34,7 +34,7 @@ class ProgramInputLine(Struct, frozen=True, kw_only=True):
     content: StreamInputMessage | InvalidStreamLine
 
 
-class DrivingProgram:
+class DrivingProgramConnection:
     """Reads from the moment it is entered, so that requests can be sent before the session exists."""
 
     def __init__(self, send: Callable[[object], Awaitable[None]], clock: Clock) -> None:
@@ -50,7 +50,7 @@ class DrivingProgram:
         self.has_hung_up = False
         """True if the program will send nothing more."""
 
-    async def __aenter__(self) -> DrivingProgram:
+    async def __aenter__(self) -> DrivingProgramConnection:
         await self._group.__aenter__()
         self._tasks = (
             self._group.create_task(self._read_lines()),
@@ -71,7 +71,7 @@ class DrivingProgram:
         return self._lines.popleft() if self._lines else None
 
     async def take_initialize_request(self) -> StreamControlRequest | None:
-        """Take the `initialize` request if it is the first line; every other line is left for `next_line`."""
+        """Take an `initialize` request on the first line; leave any other line for `next_input_line`."""
         await self._wait_for_input()
         first = self._lines[0].content if self._lines else None
         if not isinstance(first, StreamControlRequest) or first.subtype != "initialize":
@@ -79,15 +79,15 @@ class DrivingProgram:
         self._lines.popleft()
         return first
 
-    async def send_request(
+    async def send_control_request(
         self, request: Mapping[str, Any], *, timeout: float | None = None
     ) -> Mapping[str, Any]:
         """Send a request and return its answer.
 
-        Raises `NoProgramAnswer`, and `TimeoutError` after `timeout` seconds; the request is then cancelled.
+        Raises `MissingControlResponse`; `TimeoutError` after `timeout` seconds, which cancels the request.
         """
         if self.has_hung_up:
-            raise MissingProgramAnswer("the program that drives this run has hung up")
+            raise MissingControlResponse("the program that drives this run has hung up")
         name = f"ask_{next(self._numbers)}"
         answer: asyncio.Future[StreamControlResponse] = asyncio.get_running_loop().create_future()
         self._pending_requests[name] = answer
@@ -103,7 +103,7 @@ class DrivingProgram:
             if not answer.done() or answer.cancelled():
                 self._cancelled_requests.put_nowait(name)
         if response.error:
-            raise MissingProgramAnswer(response.error)
+            raise MissingControlResponse(response.error)
         return response.body
 
     async def _wait_for_input(self) -> None:
@@ -116,14 +116,16 @@ class DrivingProgram:
         async for line in stdin.read_lines_from_descriptor():
             number += 1
             if line.strip():
-                self._dispatch_line(ProgramInputLine(number=number, content=_parse_stream_line(line)))
+                self._dispatch_input_line(
+                    ProgramInputLine(number=number, content=_parse_stream_line_or_error(line))
+                )
         self.has_hung_up = True
         self._input_ready.set()
         for answer in self._pending_requests.values():
             if not answer.done():
-                answer.set_exception(MissingProgramAnswer("the program that drives this run has hung up"))
+                answer.set_exception(MissingControlResponse("the program that drives this run has hung up"))
 
-    def _dispatch_line(self, line: ProgramInputLine) -> None:
+    def _dispatch_input_line(self, line: ProgramInputLine) -> None:
         if (
             isinstance(line.content, StreamControlResponse)
             and (answer := self._pending_requests.get(line.content.id)) is not None
@@ -140,7 +142,7 @@ class DrivingProgram:
             await self._send(build_control_cancel_request(await self._cancelled_requests.get()))
 
 
-def _parse_stream_line(line: bytes) -> StreamInputMessage | InvalidStreamLine:
+def _parse_stream_line_or_error(line: bytes) -> StreamInputMessage | InvalidStreamLine:
     try:
         return parse_stream_input_line(line)
     except InvalidStreamLine as error:

@@ -13,7 +13,7 @@ from msgspec import Struct
 from shoal.app.options import Options
 from shoal.app.run_view.agent_status import AgentStatusTable
 from shoal.app.session.session import Session
-from shoal.app.session.slash_commands import resolve_slash_prompt
+from shoal.app.session.slash_commands import parse_slash_command_when_ready
 from shoal.app.session.turn import Turn
 from shoal.core.agents import AgentSnapshot
 from shoal.core.errors import InvalidAgentDefinition, ShoalError, UnknownSkill
@@ -41,7 +41,7 @@ from shoal.surfaces.terminal.event_feed import EventFeed
 from shoal.surfaces.terminal.user_messages import print_user_message
 
 if TYPE_CHECKING:
-    from shoal.surfaces.cli.headless.driving_program import DrivingProgram
+    from shoal.surfaces.cli.headless.driving_program import DrivingProgramConnection
     from shoal.surfaces.cli.headless.stream_initialization import StreamInitialization
     from shoal.surfaces.cli.headless.stream_input import StreamJsonInput
 
@@ -86,38 +86,40 @@ async def _run_job(job: HeadlessJob, signals: SignalHandler) -> int:
         async with Session(job.options) as session:
             return await _HeadlessRun(job, session, output, signals).run_turns()
     except (ShoalError, OSError, ExceptionGroup) as error:
-        return await _report_failure(user_messages.unwrap_error_group(error), output, debug=job.options.debug)
+        return await _report_run_failure(
+            user_messages.unwrap_error_group(error), output, debug=job.options.debug
+        )
 
 
 async def _run_stream_json_job(job: HeadlessJob, output: StreamJsonOutput, signals: SignalHandler) -> int:
-    from shoal.surfaces.cli.headless.driving_program import DrivingProgram
-    from shoal.surfaces.cli.headless.stream_initialization import initialize_stream
+    from shoal.surfaces.cli.headless.driving_program import DrivingProgramConnection
+    from shoal.surfaces.cli.headless.stream_initialization import process_initialize_request
 
-    async with DrivingProgram(output.send_line, job.options.clock) as program:
-        initialization = await initialize_stream(program, output, job.options, job.relayed_servers)
+    async with DrivingProgramConnection(output.send_line, job.options.clock) as program:
+        initialization = await process_initialize_request(program, output, job.options, job.relayed_servers)
         async with Session(initialization.options) as session:
-            initialization.register_relayed_servers(session)
+            initialization.register_relayed_mcp_servers(session)
             return await _HeadlessRun(
-                job, session, output, signals, ProgramConnection(program, initialization)
+                job, session, output, signals, InitializedDrivingProgram(program, initialization)
             ).run_turns()
 
 
-async def _report_failure(error: BaseException, output: HeadlessOutput, *, debug: bool) -> int:
+async def _report_run_failure(error: BaseException, output: HeadlessOutput, *, debug: bool) -> int:
     match error:
         case StdoutReaderGone():
             return exit_codes.BROKEN_PIPE
         case ShoalError() | OSError() if not debug:
             explanation = user_messages.explain_error(error)
             print_user_message(explanation)
-            await output.report_failure(explanation)
-            await output.close()
+            await output.report_run_failure(explanation)
+            await output.write_pending_result()
             return exit_codes.ERROR
         case _:
             raise error
 
 
-class ProgramConnection(NamedTuple):
-    program: DrivingProgram
+class InitializedDrivingProgram(NamedTuple):
+    program: DrivingProgramConnection
     initialization: StreamInitialization
 
 
@@ -128,7 +130,7 @@ class _HeadlessRun:
         session: Session,
         output: HeadlessOutput,
         signals: SignalHandler,
-        connection: ProgramConnection | None = None,
+        connection: InitializedDrivingProgram | None = None,
     ) -> None:
         self._job = job
         self._connection = connection
@@ -159,7 +161,9 @@ class _HeadlessRun:
                     group.create_task(self._wake_when_stopped()),
                 )
                 if self._connection is None:
-                    prompt = await resolve_slash_prompt(self._session.services, await self._resolve_prompt())
+                    prompt = await parse_slash_command_when_ready(
+                        self._session.services, await self._prepare_initial_prompt()
+                    )
                     await self._run_turn(self._session.run(prompt))
                     while (
                         self._can_run_another_turn
@@ -180,21 +184,21 @@ class _HeadlessRun:
                 )
             )
             if self._stopped_agents:
-                await self._output.report_incomplete(
+                await self._output.report_incomplete_result(
                     user_messages.describe_stopped_agents(self._stopped_agents)
                 )
-            await self._output.close()
+            await self._output.write_pending_result()
             raise
-        await self._output.close()
+        await self._output.write_pending_result()
         if self._signals.received:
             return self._signals.exit_code
         return (
-            exit_codes.exit_code_for_stop_reason(self._reason)
+            exit_codes.get_turn_end_exit_code(self._reason)
             or (exit_codes.STOPPED if self._stopped_agents else exit_codes.OK)
             or (exit_codes.ERROR if lost_lines else exit_codes.OK)
         )
 
-    async def _resolve_prompt(self) -> str:
+    async def _prepare_initial_prompt(self) -> str:
         prepare_prompt = self._job.prepare
         return (self._job.prompt or "") if prepare_prompt is None else await prepare_prompt(self._session)
 
@@ -235,7 +239,9 @@ class _HeadlessRun:
             await asyncio.wait([turn_task])
         return None if turn_task.cancelled() else turn_task.result()
 
-    async def _run_turns_from_stdin(self, connection: ProgramConnection, group: asyncio.TaskGroup) -> int:
+    async def _run_turns_from_stdin(
+        self, connection: InitializedDrivingProgram, group: asyncio.TaskGroup
+    ) -> int:
         """Run the turns and return the number of unusable input lines."""
         from shoal.surfaces.cli.headless.question_forwarder import QuestionForwarder
         from shoal.surfaces.cli.headless.stream_input import StreamJsonInput
@@ -246,38 +252,43 @@ class _HeadlessRun:
         if connection.initialization.initialize_request is not None:
             await source.answer_initialize(connection.initialization.initialize_request)
         reader_tasks = [
-            group.create_task(source.read_program_lines(connection.program)),
+            group.create_task(source.process_input_lines(connection.program)),
             group.create_task(source.close_when_stopped()),
         ]
         if forwarder is not None:
             reader_tasks.append(group.create_task(forwarder.forward_questions()))
-        while not self._signals.received and (turn := await self._next_turn_from(source, group)) is not None:
-            await self._run_turn(turn, source.show_event)
-            source.end_turn()
+        while (
+            not self._signals.received
+            and (turn := await self._next_turn_from_stdin(source, group)) is not None
+        ):
+            await self._run_turn(turn, source.track_lead_event)
+            source.mark_turn_ended()
         for task in reader_tasks:
             task.cancel()
         return source.bad_lines
 
-    async def _next_turn_from(self, source: StreamJsonInput, group: asyncio.TaskGroup) -> Turn | None:
+    async def _next_turn_from_stdin(self, source: StreamJsonInput, group: asyncio.TaskGroup) -> Turn | None:
         """Return the turn for the next prompt or, while none waits, for an arrival; None at the end."""
         while True:
             if (prompt := source.take_prompt()) is not None:
                 try:
-                    return self._session.run(await resolve_slash_prompt(self._session.services, prompt))
+                    return self._session.run(
+                        await parse_slash_command_when_ready(self._session.services, prompt)
+                    )
                 except (UnknownSkill, InvalidAgentDefinition) as error:
                     print_user_message(str(error))
-                    await self._output.report_failure(str(error))
+                    await self._output.report_run_failure(str(error))
                     continue
             await self._report_idle_if_quiet()
             if source.is_closed:
                 can_continue = self._reason in ("done", "interrupted")
                 return await self._wait_for_next_turn(group) if can_continue else None
             turn_task = group.create_task(self._session.next_turn(wait_for_input=True))
-            turn = await self._wait_for_turn(turn_task, lambda: source.is_ready)
+            turn = await self._wait_for_turn(turn_task, lambda: source.has_prompt_or_is_closed)
             if turn is not None or self._session.interrupted_agents:
                 return turn
             waking_count = self._session.services.queue.count_waking_items(LEAD_ID)
-            if not source.is_ready and (
+            if not source.has_prompt_or_is_closed and (
                 waking_count or (self._is_assistant and self._session.is_past_deadline)
             ):
                 # The deadline has passed: waiting prompts get no turn.
@@ -292,7 +303,7 @@ class _HeadlessRun:
                 await self._process_events(show_event, on_event)
                 if isinstance(event, RunFinished):
                     finished = event
-        await self._finish_turn(finished)
+        await self._report_turn_end(finished)
         await self._report_idle_if_quiet()
 
     async def _report_idle_if_quiet(self) -> None:
@@ -313,7 +324,7 @@ class _HeadlessRun:
             if on_event is not None:
                 on_event(event)
             if not isinstance(event, RunFinished):
-                await self._output.write_event(event)
+                await self._output.handle_event(event)
 
     async def _stop_remaining_work(self) -> None:
         """Stop everything that still runs, and report what was stopped before it was done."""
@@ -332,7 +343,9 @@ class _HeadlessRun:
                 lambda event: show_event(event) if isinstance(event, WorktreeWorkRetained) else None
             )
         if self._stopped_agents:
-            await self._output.report_incomplete(user_messages.describe_stopped_agents(self._stopped_agents))
+            await self._output.report_incomplete_result(
+                user_messages.describe_stopped_agents(self._stopped_agents)
+            )
         await self._output.report_idle()
 
     def _report_stopped_agents(self, stopped_agents: tuple[AgentSnapshot, ...]) -> None:
@@ -369,7 +382,7 @@ class _HeadlessRun:
         finally:
             progress.close()
 
-    async def _finish_turn(self, finished: RunFinished) -> None:
+    async def _report_turn_end(self, finished: RunFinished) -> None:
         self._reason = finished.reason
         if finished.reason != "done":
             print_user_message(user_messages.describe_turn_end(finished))
@@ -386,14 +399,14 @@ class _HeadlessRun:
 
     def _format_turn_cost(self, finished: RunFinished) -> str:
         from shoal.core.text_format import (
+            format_count_with_noun,
             format_dollars,
             format_duration,
-            format_quantity,
             format_token_count,
         )
 
         cost_parts = (
-            format_quantity(finished.requests, "request"),
+            format_count_with_noun(finished.requests, "request"),
             f"{format_token_count(finished.usage.prompt_tokens)} tokens in",
             f"{format_token_count(finished.usage.output_tokens)} out",
             format_dollars(finished.cost_usd),

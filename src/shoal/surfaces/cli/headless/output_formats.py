@@ -48,7 +48,7 @@ class HeadlessOutput(Protocol):
         """Begin a turn."""
         ...
 
-    async def write_event(self, event: Event) -> None: ...
+    async def handle_event(self, event: Event) -> None: ...
 
     async def end_turn(self, finished: RunFinished) -> None:
         """End the turn."""
@@ -58,15 +58,15 @@ class HeadlessOutput(Protocol):
         """Report that no turn runs, no agent works, and nothing waits."""
         ...
 
-    async def report_incomplete(self, why: str) -> None:
+    async def report_incomplete_result(self, why: str) -> None:
         """Report that agents were stopped before they were done: the last result is incomplete."""
         ...
 
-    async def report_failure(self, why: str) -> None:
+    async def report_run_failure(self, why: str) -> None:
         """Report that there will be no turn."""
         ...
 
-    async def close(self) -> None: ...
+    async def write_pending_result(self) -> None: ...
 
 
 class HeadlessOutputOptions(Struct, frozen=True, kw_only=True):
@@ -83,14 +83,14 @@ class HeadlessOutputOptions(Struct, frozen=True, kw_only=True):
 def create_headless_output(options: HeadlessOutputOptions, stdout: StdoutWriter) -> HeadlessOutput:
     match options.format:
         case "text":
-            return TextOutput(stdout)
+            return TextResultOutput(stdout)
         case "json":
             return JsonResultOutput(stdout)
         case "stream-json":
             return StreamJsonOutput(stdout, options)
 
 
-class TextOutput:
+class TextResultOutput:
     """Writes the text of the last turn that has any; for an assistant, of each turn. Errors go to stderr."""
 
     def __init__(self, stdout: StdoutWriter) -> None:
@@ -103,20 +103,20 @@ class TextOutput:
 
     async def begin_turn(self, session: Session) -> None: ...
 
-    async def write_event(self, event: Event) -> None: ...
+    async def handle_event(self, event: Event) -> None: ...
 
     async def end_turn(self, finished: RunFinished) -> None:
         self._text = finished.text or self._text
         if self._prints_each_turn:
-            await self.close()
+            await self.write_pending_result()
 
     async def report_idle(self) -> None: ...
 
-    async def report_incomplete(self, why: str) -> None: ...
+    async def report_incomplete_result(self, why: str) -> None: ...
 
-    async def report_failure(self, why: str) -> None: ...
+    async def report_run_failure(self, why: str) -> None: ...
 
-    async def close(self) -> None:
+    async def write_pending_result(self) -> None:
         text, self._text = self._text, ""
         if text:
             # A program gets every byte; a terminal gets no control sequences.
@@ -126,7 +126,7 @@ class TextOutput:
 
 
 class _TurnResultBuilder:
-    """Collects what the result reports about a turn besides its `Finished`, including background agents."""
+    """Collects what the result reports besides the `RunFinished` event, including background agents."""
 
     def __init__(self, session: Session) -> None:
         self.session = session
@@ -163,7 +163,7 @@ class _TurnResultBuilder:
             session_id=self.session.id,
             total_cost_usd=finished.cost_usd,
             usage=finished.usage,
-            model_usage=stream_output_codec.build_model_usage(
+            model_usage=stream_output_codec.build_model_usage_totals(
                 self.session.agent.budget.budget.spending_by_model
             ),
             permission_denials=self.denials,
@@ -216,7 +216,7 @@ class JsonResultOutput:
 
     async def begin_turn(self, session: Session) -> None: ...
 
-    async def write_event(self, event: Event) -> None:
+    async def handle_event(self, event: Event) -> None:
         assert self._turn is not None
         self._turn.record_event(event)
 
@@ -228,14 +228,14 @@ class JsonResultOutput:
 
     async def report_idle(self) -> None: ...
 
-    async def report_incomplete(self, why: str) -> None:
+    async def report_incomplete_result(self, why: str) -> None:
         if self._result is not None:
             self._result = _mark_result_incomplete(self._result, why)
 
-    async def report_failure(self, why: str) -> None:
+    async def report_run_failure(self, why: str) -> None:
         self._result = _build_failure_result(why)
 
-    async def close(self) -> None:
+    async def write_pending_result(self) -> None:
         if self._result is not None:
             result, self._result = self._result, None
             await self._stdout.write(encode_json(result) + b"\n")
@@ -263,7 +263,7 @@ class StreamJsonOutput:
         await self.send_session_state("running")
         await self.send_line(_build_init_line(session))
 
-    async def write_event(self, event: Event) -> None:
+    async def handle_event(self, event: Event) -> None:
         assert self._turn is not None
         self._turn.record_event(event)
         session = self._turn.session.id
@@ -272,9 +272,9 @@ class StreamJsonOutput:
             case MessageAdded():
                 if event.message.role == "assistant":
                     await self._write_partial_message(event, status)
-                if self._is_event_shown(event):
+                if self._is_message_event_shown(event):
                     await self.send_line(
-                        stream_output_codec.build_message_line(
+                        stream_output_codec.build_stream_message_line(
                             event, session, parent=status.starting_call or None
                         )
                     )
@@ -304,15 +304,15 @@ class StreamJsonOutput:
     async def report_idle(self) -> None:
         await self.send_session_state("idle")
 
-    async def report_incomplete(self, why: str) -> None:
+    async def report_incomplete_result(self, why: str) -> None:
         """Send one more result: the turn's own result was sent before the run was cut short."""
         if self._result is not None:
             await self.send_line(_mark_result_incomplete(self._result, why))
 
-    async def report_failure(self, why: str) -> None:
+    async def report_run_failure(self, why: str) -> None:
         await self.send_line(_build_failure_result(why))
 
-    async def close(self) -> None: ...
+    async def write_pending_result(self) -> None: ...
 
     async def _write_partial_message(
         self, event: TextStreamed | ModelRequestSent | MessageAdded, status: AgentStatus
@@ -339,7 +339,7 @@ class StreamJsonOutput:
             )
             await self.send_line(line)
 
-    def _is_event_shown(self, event: MessageAdded) -> bool:
+    def _is_message_event_shown(self, event: MessageAdded) -> bool:
         # The caller's own messages are replayed only on request.
         if event.message.role == "assistant" or self._options.replay_user_messages:
             return True
@@ -355,7 +355,7 @@ class StreamJsonOutput:
                     state=state,
                     session_id=session.id,
                     uuid=str(uuid.uuid4()),
-                    sdk_host_only=session.services.settings.hides_session_state or UNSET,
+                    sdk_host_only=session.services.settings.hides_session_state_events or UNSET,
                 )
             )
 

@@ -23,7 +23,7 @@ from shoal.core.ids import LEAD_ID
 from shoal.core.questions import Question
 from shoal.core.text_format import format_duration, to_one_line
 from shoal.surfaces.cli.plain.agent_rows import format_agent_rows
-from shoal.surfaces.terminal.event_text import describe_agent_event
+from shoal.surfaces.terminal.event_text import describe_background_agent_event
 from shoal.surfaces.terminal.question_text import describe_question
 from shoal.surfaces.terminal.screen import LiveScreen, PlainScreen, TerminalScreen
 from shoal.surfaces.terminal.text_styles import DIM, apply_style, is_live_terminal, truncate_text
@@ -81,7 +81,7 @@ class _LiveProgressDisplay:
         self._activity = TurnActivity(clock)
         self._in_turn = False
         self._rows = (
-            LiveStatusRows(self._screen, self._render_rows) if statuses.list_working_agents() else None
+            LiveStatusRows(self._screen, self._render_status_rows) if statuses.list_working_agents() else None
         )
 
     def show_event(self, event: Event) -> None:
@@ -93,14 +93,14 @@ class _LiveProgressDisplay:
         self._activity.apply_event(event)
         self._in_turn = self._in_turn or event.agent == LEAD_ID
         if self._rows is None:
-            self._rows = LiveStatusRows(self._screen, self._render_rows)
+            self._rows = LiveStatusRows(self._screen, self._render_status_rows)
 
     def close(self) -> None:
         if self._rows is not None:
             self._rows.close()
         self._screen.close()
 
-    def _render_rows(self, columns: int) -> list[str]:
+    def _render_status_rows(self, columns: int) -> list[str]:
         colours = self._screen.colours
         agents = format_agent_rows(
             self._statuses.list_working_agents(), self._clock.monotonic(), columns, colours=colours
@@ -138,12 +138,12 @@ def _format_progress_event(
     if statuses.is_repeated_note(event):
         return None
     status = statuses.all.get(event.agent)
-    if status is not None and (text := describe_agent_event(event, status)) is not None:
+    if status is not None and (text := describe_background_agent_event(event, status)) is not None:
         return text
     text = (
         _format_open_question(event.question)
         if questions_stay_open and isinstance(event, QuestionAsked)
-        else _format_progress(event)
+        else _format_event_progress(event)
     )
     return (
         text if text is None or event.agent == LEAD_ID else f"{statuses.get_agent_name(event.agent)}: {text}"
@@ -154,7 +154,7 @@ def _format_open_question(question: Question) -> str:
     return f"waits for an answer: {describe_question(question)} See it with: shoal ask show {question.id}"
 
 
-def _format_progress(event: Event) -> str | None:
+def _format_event_progress(event: Event) -> str | None:
     match event:
         case ToolStarted(tool=tool, preview=preview):
             return f"{tool} {truncate_text(to_one_line(preview), _MAX_PREVIEW_WIDTH)}".rstrip()

@@ -58,10 +58,10 @@ class QuestionForwarder:
                     agent=asking_agent,
                 )
                 await self._output.send_line(line)
-                group.create_task(self._await_question_settlement(question))
+                group.create_task(self._cancel_if_answered_elsewhere(question))
 
     def deliver_program_answer(self, response: StreamControlResponse) -> None:
-        """Pass on an answer. Raises `AlreadyAnswered` or `StoreError` if it does not count."""
+        """Pass on an answer. Raises `QuestionAlreadyAnswered` or `StateFileError` if it does not count."""
         question = self._open.pop(response.id, None)
         if question is None:
             late_question = self._broker.late_answers.find_permission_question(response.id)
@@ -70,7 +70,7 @@ class QuestionForwarder:
                 if late_question is None
                 else _parse_program_answer(late_question, response)
             )
-            self._broker.late_answers.submit_answer(response.id, answer)
+            self._broker.late_answers.submit_late_answer(response.id, answer)
         elif not self._broker.submit_answer(question.id, _parse_program_answer(question, response)):
             raise QuestionAlreadyAnswered(question.id)
 
@@ -82,7 +82,7 @@ class QuestionForwarder:
             self._broker.submit_answer(question.id, denial)
         self._open.clear()
 
-    async def _await_question_settlement(self, question: Question) -> None:
+    async def _cancel_if_answered_elsewhere(self, question: Question) -> None:
         await self._broker.wait_for_answer(question.id)
         if self._open.pop(question.id, None) is not None:
             await self._output.send_line(build_control_cancel_request(question.id))

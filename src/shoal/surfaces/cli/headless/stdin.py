@@ -35,7 +35,7 @@ def read_prompt_from_stdin() -> str:
     parts = []
     while part := os.read(0, CHUNK_SIZE):
         parts.append(part)
-    return decode_text(b"".join(parts), "Standard input")
+    return decode_utf8_with_warning(b"".join(parts), "Standard input")
 
 
 def append_piped_input(prompt: str | None) -> str:
@@ -44,7 +44,7 @@ def append_piped_input(prompt: str | None) -> str:
     return "\n\n".join(part for part in parts if part.strip())
 
 
-def decode_text(raw: bytes, what: str) -> str:
+def decode_utf8_with_warning(raw: bytes, what: str) -> str:
     try:
         return raw.decode()
     except UnicodeDecodeError as error:
@@ -54,14 +54,18 @@ def decode_text(raw: bytes, what: str) -> str:
         return raw.decode(errors="replace")
 
 
-def decode_cli_argument(argument: str) -> str:
+def decode_prompt_argument(argument: str) -> str:
     """Decode an argument: the system passes bytes, which need not be UTF-8."""
-    return decode_text(os.fsencode(argument), "The prompt")
+    return decode_utf8_with_warning(os.fsencode(argument), "The prompt")
 
 
-def read_text_to_send(argument: str) -> str:
+def read_text_argument_or_stdin(argument: str) -> str:
     """Return the text that a command sends: its argument, or with `-` all of standard input."""
-    text = read_prompt_from_stdin() if argument == "-" else decode_text(os.fsencode(argument), "The text")
+    text = (
+        read_prompt_from_stdin()
+        if argument == "-"
+        else decode_utf8_with_warning(os.fsencode(argument), "The text")
+    )
     if not text.strip():
         raise click.UsageError("There is no text to send.")
     return text

@@ -16,10 +16,10 @@ from shoal.app.options import Options
 from shoal.core.errors import SettingsError, ShoalError
 from shoal.core.mcp_servers import McpServerStatus
 from shoal.surfaces.cli.headless.callback_hooks import build_callback_hooks
-from shoal.surfaces.cli.headless.driving_program import DrivingProgram
+from shoal.surfaces.cli.headless.driving_program import DrivingProgramConnection
 from shoal.surfaces.cli.headless.output_formats import StreamJsonOutput
-from shoal.tools.relayed_mcp import RelayedMcpServer, RelayedMcpTool
-from shoal.wire.stream_initialize_codec import StreamInitializeRequest, parse_initialize_request
+from shoal.tools.relayed_mcp import DrivingProgramMcpServer, RelayedMcpTool
+from shoal.wire.stream_initialize_codec import StreamInitializeRequest, parse_stream_initialize_request
 from shoal.wire.stream_input_codec import StreamControlRequest
 from shoal.wire.stream_output_codec import build_control_error_response
 
@@ -37,27 +37,27 @@ class StreamInitialization(Struct, frozen=True, kw_only=True):
     servers: tuple[McpServerStatus, ...] = ()
     tools: tuple[RelayedMcpTool, ...] = ()
 
-    def register_relayed_servers(self, session: Session) -> None:
+    def register_relayed_mcp_servers(self, session: Session) -> None:
         """Register the program's servers with the session, and apply its settings to their tools."""
         session.services.servers.relayed_servers = self.servers
         for tool in self.tools:
             tool.deadline = session.services.settings.own.mcp_deadline
 
 
-async def initialize_stream(
-    program: DrivingProgram, output: StreamJsonOutput, options: Options, servers: Sequence[str] = ()
+async def process_initialize_request(
+    program: DrivingProgramConnection, output: StreamJsonOutput, options: Options, servers: Sequence[str] = ()
 ) -> StreamInitialization:
     """Read the `initialize` request; one that cannot be met is refused, and the next one counts."""
     while (initialize_request := await program.take_initialize_request()) is not None:
         try:
             options = _apply_initialize_request(
-                options, parse_initialize_request(initialize_request.body), program
+                options, parse_stream_initialize_request(initialize_request.body), program
             )
             break
         except ShoalError as error:
             await output.send_line(build_control_error_response(initialize_request.id, str(error)))
     async with asyncio.TaskGroup() as group:
-        opened = [group.create_task(_open_relayed_server(program, name, options)) for name in servers]
+        opened = [group.create_task(_open_relayed_mcp_server(program, name, options)) for name in servers]
     tools = tuple(tool for task in opened for tool in task.result()[1])
     if options.available_tools is not None:
         # `available_tools` restricts the tools of Shoal; the tools of the program are always included.
@@ -72,7 +72,7 @@ async def initialize_stream(
 
 
 def _apply_initialize_request(
-    options: Options, request: StreamInitializeRequest, program: DrivingProgram
+    options: Options, request: StreamInitializeRequest, program: DrivingProgramConnection
 ) -> Options:
     if request.callbacks:
         options = replace(options, hooks=build_callback_hooks(program, request.callbacks))
@@ -84,19 +84,19 @@ def _apply_initialize_request(
     return options
 
 
-async def _open_relayed_server(
-    program: DrivingProgram, name: str, options: Options
+async def _open_relayed_mcp_server(
+    program: DrivingProgramConnection, name: str, options: Options
 ) -> tuple[McpServerStatus, tuple[RelayedMcpTool, ...]]:
     """Open a server of the program and return its status and tools; a failure affects no other server."""
 
     async def exchange_mcp_message(server: str, message: Mapping[str, Any]) -> Mapping[str, Any]:
-        answer = await program.send_request(
+        answer = await program.send_control_request(
             {"subtype": "mcp_message", "server_name": server, "message": message}
         )
         response = answer.get("mcp_response")
         return response if isinstance(response, Mapping) else {}
 
-    server = RelayedMcpServer(name, exchange_mcp_message, version=shoal.__version__)
+    server = DrivingProgramMcpServer(name, exchange_mcp_message, version=shoal.__version__)
     status = McpServerStatus(name=name, status="connected", kind="sdk", origin="the driving program")
     try:
         async with options.clock.deadline(OPEN_TIMEOUT):

@@ -12,7 +12,7 @@ from shoal.core.events import AssistantReplied, Event, ModelRequestSent
 from shoal.core.ids import LEAD_ID
 from shoal.core.messages import Message, TextBlock
 from shoal.surfaces.cli.headless.control_requests import build_initialize_response, handle_control_request
-from shoal.surfaces.cli.headless.driving_program import DrivingProgram, ProgramInputLine
+from shoal.surfaces.cli.headless.driving_program import DrivingProgramConnection, ProgramInputLine
 from shoal.surfaces.cli.headless.output_formats import StreamJsonOutput
 from shoal.surfaces.cli.headless.question_forwarder import QuestionForwarder
 from shoal.surfaces.terminal.user_messages import join_names, print_user_message
@@ -52,10 +52,10 @@ class StreamJsonInput:
         self._in_tools = False
         self.bad_lines = 0
 
-    async def read_program_lines(self, program: DrivingProgram) -> None:
+    async def process_input_lines(self, program: DrivingProgramConnection) -> None:
         """Read lines until the program hangs up."""
         while (line := await program.next_input_line()) is not None:
-            await self._handle_line(line)
+            await self._handle_input_line(line)
         self.close()
 
     def close(self) -> None:
@@ -72,7 +72,7 @@ class StreamJsonInput:
         self.close()
 
     @property
-    def is_ready(self) -> bool:
+    def has_prompt_or_is_closed(self) -> bool:
         """True if a prompt waits, or if none will ever come."""
         return bool(self._waiting) or self.is_closed
 
@@ -84,7 +84,7 @@ class StreamJsonInput:
             )
         return self._waiting.popleft() if self._waiting else None
 
-    def show_event(self, event: Event) -> None:
+    def track_lead_event(self, event: Event) -> None:
         match event:
             case AssistantReplied(tool_uses=calls, agent=agent) if agent == LEAD_ID:
                 self._in_tools = calls > 0
@@ -94,7 +94,7 @@ class StreamJsonInput:
             case _:
                 pass
 
-    def end_turn(self) -> None:
+    def mark_turn_ended(self) -> None:
         self._in_tools = False
 
     def _steer_waiting_prompts(self) -> None:
@@ -107,7 +107,7 @@ class StreamJsonInput:
         """Return False for a command: it gets its own turn."""
         return _is_text_only(message) and not is_slash_command(self._session.services, message)
 
-    async def _handle_line(self, line: ProgramInputLine) -> None:
+    async def _handle_input_line(self, line: ProgramInputLine) -> None:
         match line.content:
             case StreamPrompt(message=message, left_out=skipped):
                 if skipped:
@@ -118,7 +118,7 @@ class StreamJsonInput:
                 self._steer_waiting_prompts()
                 self._on_change()
             case StreamControlRequest() as control_request:
-                await self.handle_control_request(control_request)
+                await self.answer_control_request(control_request)
             case StreamControlResponse(id=question) as response:
                 if self._forwarder is None:
                     print_user_message(f"line {line.number} of stdin answers {question!r}, which is not open")
@@ -135,7 +135,7 @@ class StreamJsonInput:
             case IgnoredStreamLine():
                 pass
 
-    async def handle_control_request(self, control: StreamControlRequest) -> None:
+    async def answer_control_request(self, control: StreamControlRequest) -> None:
         try:
             line = build_control_success_response(
                 control.id, await handle_control_request(self._session, control.subtype, control.body)

@@ -33,7 +33,7 @@ def format_agent_rows(agents: Sequence[AgentStatus], now: float, columns: int, *
     return rows
 
 
-def format_detailed_rows(
+def format_detailed_agent_rows(
     agents: Sequence[AgentStatus], now: float, columns: int, *, colours: bool
 ) -> list[str]:
     """Format two rows for each agent, with its model, its cost and the time since its last event."""

@@ -25,7 +25,7 @@ from shoal.core.events import (
 from shoal.core.ids import LEAD_ID, AgentId, EntryId
 from shoal.core.text_format import to_one_line
 from shoal.core.transcript_entries import TranscriptMessageEntry
-from shoal.surfaces.cli.plain.turn_printer import TurnPrinter
+from shoal.surfaces.cli.plain.turn_printer import RunEventPrinter
 from shoal.surfaces.terminal.screen import TerminalScreen
 from shoal.surfaces.terminal.text_styles import BOLD, BOLD_CYAN, DIM, RED, YELLOW, get_agent_style
 from shoal.wire.notification_text import MAIL_MESSAGE_PATTERN
@@ -81,13 +81,13 @@ class TranscriptTail:
                 self._waiting.append(entry)
 
 
-class AgentViewPrinter:
+class SingleAgentEventPrinter:
     """Prints every event of the run that is about one agent."""
 
     def __init__(self, target: str, screen: TerminalScreen) -> None:
         self._target = target
         self._screen = screen
-        self._printer = TurnPrinter(screen, is_observer=True)
+        self._printer = RunEventPrinter(screen, is_observer=True)
         self.transcript: TranscriptTail | None = None
         self.stage: ViewStage = "awaited"
         self.agent = LEAD_ID if target in ("lead", "team-lead") else AgentId(target)
@@ -104,7 +104,7 @@ class AgentViewPrinter:
         """Print an event about the agent, recorded at this time."""
         match event:
             case AgentStarted():
-                self._print_start(event)
+                self._print_agent_start(event)
             case SessionStarted(model=model, cwd=cwd):
                 self.stage = "there"
                 self._print_header("lead", f"{model} · {cwd}", None)
@@ -116,12 +116,12 @@ class AgentViewPrinter:
                     self._print_incoming_message(text)
             case AssistantReplied(entry=entry, preview=preview):
                 full_answer = None if self.transcript is None else self.transcript.take_answer(entry)
-                self._print_as_lead(
+                self._print_event_as_lead(
                     TextStreamed(
                         agent=LEAD_ID, kind="text", text=preview if full_answer is None else full_answer
                     )
                 )
-                self._print_as_lead(event)
+                self._print_event_as_lead(event)
             case _:
                 self._print_agent_state(event)
 
@@ -133,21 +133,21 @@ class AgentViewPrinter:
             case MemberWoken():
                 self._printer.write_note("● at work", DIM)
             case QuestionAsked(question=question):
-                self._print_as_lead(event)
+                self._print_event_as_lead(event)
                 self._printer.write_note(f"answer it with: shoal ask answer {question.id}", DIM)
             case QueueItemAdded():
                 pass  # printed when the agent reads it
             case _:
-                self._print_as_lead(event)
+                self._print_event_as_lead(event)
 
     def print_note(self, text: str, style: str = DIM) -> None:
         self._printer.write_note(text, style)
 
-    def _print_as_lead(self, event: Event) -> None:
+    def _print_event_as_lead(self, event: Event) -> None:
         # The printer knows a single speaker, which it calls the lead.
         self._printer.print_event(replace(event, agent=LEAD_ID))
 
-    def _print_start(self, event: AgentStarted) -> None:
+    def _print_agent_start(self, event: AgentStarted) -> None:
         is_restart, self.agent, self.stage = self.stage != "awaited", event.agent, "there"
         self.name = to_one_line(event.name or event.kind)
         if is_restart:

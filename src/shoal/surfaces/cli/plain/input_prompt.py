@@ -66,7 +66,7 @@ _KEY_INPUTS: dict[str, PromptInput] = {
 """Keys that do not edit the line."""
 
 
-def _move_nothing() -> bool:
+def _ignore_background_key() -> bool:
     return False
 
 
@@ -90,7 +90,7 @@ class InputPrompt(Protocol):
         """Set the rows above the prompt; they are redrawn ten times a second while they are set."""
         ...
 
-    def set_label(self, text: str) -> None:
+    def set_prompt_label(self, text: str) -> None:
         """Set the text before the line while no question is open: the recipient and the active mode."""
         ...
 
@@ -100,7 +100,7 @@ class InputPrompt(Protocol):
 
     def end_question(self) -> None: ...
 
-    def clear_line(self) -> None:
+    def clear_input_line(self) -> None:
         """Drop the half-typed text."""
         ...
 
@@ -127,7 +127,7 @@ class LiveInputPrompt:
         self._draft = ""
         self._question = self._label = ""
         self._status: Callable[[int], Sequence[str]] | None = None
-        self.on_background_key = _move_nothing
+        self.on_background_key = _ignore_background_key
         self._next_draw: asyncio.TimerHandle | None = None
 
     def open(self) -> None:
@@ -152,7 +152,7 @@ class LiveInputPrompt:
         self._status = rows
         self._redraw_periodically() if rows is not None else self._draw_prompt()
 
-    def set_label(self, text: str) -> None:
+    def set_prompt_label(self, text: str) -> None:
         if text != self._label:
             self._label = text
             self._draw_prompt()
@@ -170,7 +170,7 @@ class LiveInputPrompt:
             self._line.set_text(self._draft)
             self._draw_prompt()
 
-    def clear_line(self) -> None:
+    def clear_input_line(self) -> None:
         self._line.set_text("")
         self._draw_prompt()
 
@@ -243,14 +243,14 @@ class PlainInputPrompt:
 
     def __init__(self, screen: TerminalScreen) -> None:
         self._screen = screen
-        self.on_background_key = _move_nothing
+        self.on_background_key = _ignore_background_key
         self._inputs: asyncio.Queue[PromptInput] = asyncio.Queue()
         self._rest = b""
         self._draft = ""
 
     def open(self) -> None:
         loop = asyncio.get_running_loop()
-        loop.add_reader(sys.stdin.fileno(), self._on_readable)
+        loop.add_reader(sys.stdin.fileno(), self._read_typed_lines)
         loop.add_signal_handler(signal.SIGINT, self._inputs.put_nowait, InterruptPressed(""))
         for number in (signal.SIGTERM, signal.SIGHUP):
             loop.add_signal_handler(number, self._inputs.put_nowait, InputClosed(128 + number))
@@ -271,7 +271,7 @@ class PlainInputPrompt:
     def set_status_rows(self, rows: Callable[[int], Sequence[str]] | None) -> None:
         """Do nothing: there is no room for rows."""
 
-    def set_label(self, text: str) -> None:
+    def set_prompt_label(self, text: str) -> None:
         """Do nothing: there is no room for a label, and changes are reported as notes."""
 
     def begin_question(self, question: str) -> None:
@@ -281,14 +281,14 @@ class PlainInputPrompt:
     def end_question(self) -> None:
         """Do nothing: no line was put aside."""
 
-    def clear_line(self) -> None:
+    def clear_input_line(self) -> None:
         self._draft = ""
 
     def prepend_to_draft(self, text: str) -> None:
         self._screen.end_line()
         self._screen.write(f"Not said: {text}\n")
 
-    def _on_readable(self) -> None:
+    def _read_typed_lines(self) -> None:
         try:
             data = os.read(sys.stdin.fileno(), 65_536)
         except OSError:

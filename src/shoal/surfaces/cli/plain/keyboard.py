@@ -35,7 +35,7 @@ class RawModeKeyboard:
     def open(self) -> None:
         self._loop = asyncio.get_running_loop()
         self._enter_raw_mode()
-        self._loop.add_reader(self._fd, self._on_readable)
+        self._loop.add_reader(self._fd, self._read_key_presses)
         # Ctrl-C arrives as a key; this handles an interrupt that another process sends.
         self._loop.add_signal_handler(signal.SIGINT, self._on_press, NamedKey("interrupt"))
         self._loop.add_signal_handler(signal.SIGTERM, self._on_press, NamedKey("terminated"))
@@ -69,7 +69,7 @@ class RawModeKeyboard:
             termios.tcsetattr(self._fd, termios.TCSADRAIN, self._saved_mode)
             self._saved_mode = None
 
-    def _on_readable(self) -> None:
+    def _read_key_presses(self) -> None:
         try:
             data = os.read(self._fd, 65_536)
         except BlockingIOError:

@@ -12,7 +12,11 @@ from shoal.core.events import AssistantReplied, Event, MessageAdded, QuestionAns
 from shoal.core.ids import LEAD_ID, AgentId, EntryId
 from shoal.core.messages import Message, user_message
 from shoal.core.text_format import strip_terminal_codes, to_one_line
-from shoal.stores.files.home_paths import get_subagent_path, get_subagents_directory, get_transcript_path
+from shoal.stores.files.home_paths import (
+    get_subagent_transcript_path,
+    get_subagent_transcripts_directory,
+    get_transcript_path,
+)
 from shoal.surfaces.cli.plain.agent_rows import format_agent_rows
 from shoal.surfaces.cli.plain.agent_view_printer import TranscriptTail
 from shoal.surfaces.cli.plain.input_prompt import (
@@ -27,10 +31,10 @@ from shoal.surfaces.cli.plain.input_prompt import (
 )
 from shoal.surfaces.cli.plain.question_dialog import QuestionDialog
 from shoal.surfaces.cli.plain.question_queue import QuestionQueue
-from shoal.surfaces.cli.plain.turn_printer import TurnPrinter
+from shoal.surfaces.cli.plain.turn_printer import RunEventPrinter
 from shoal.surfaces.terminal import slash_commands
 from shoal.surfaces.terminal.screen import TerminalScreen
-from shoal.surfaces.terminal.slash_team_commands import parse_mention, suggest_addressee
+from shoal.surfaces.terminal.slash_team_commands import parse_mention, suggest_addressee_correction
 from shoal.surfaces.terminal.terminal_controller import TerminalController, TerminalOutcome
 from shoal.surfaces.terminal.text_styles import BOLD_CYAN, DIM, RED, apply_style, truncate_text
 
@@ -51,10 +55,10 @@ class PlainTerminal(TerminalController):
         """Create the terminal; `statuses` holds the agents of the session's earlier runs."""
         super().__init__(session, statuses)
         self.screen = screen
-        self._printer = TurnPrinter(screen, statuses=self.statuses)
+        self._printer = RunEventPrinter(screen, statuses=self.statuses)
         self.notices = self._printer
         self._prompt = prompt
-        self._prompt.on_background_key = self._move_to_background
+        self._prompt.on_background_key = self._move_agents_to_background
         self._questions = QuestionQueue(
             prompt, lambda asking: asking.show(screen), lambda: self._pending_answer is None
         )
@@ -63,7 +67,7 @@ class PlainTerminal(TerminalController):
         """Last answer that was printed in full."""
         self._has_status = False
 
-    async def run_until_left(self, first: str | None = None) -> TerminalOutcome:
+    async def run_until_user_leaves(self, first: str | None = None) -> TerminalOutcome:
         async with asyncio.TaskGroup() as tasks:
             background_tasks = [*self.start_tasks(tasks, first), tasks.create_task(self._queue_questions())]
             while self.outcome is None:
@@ -71,39 +75,39 @@ class PlainTerminal(TerminalController):
             for task in background_tasks:
                 task.cancel()
             self._prompt.end_question()
-            self.cancel_tasks()
+            self.cancel_running_work()
         self.feed.close()
         self._prompt.set_status_rows(None)
         return self.outcome
 
-    def schedule_catch_up(self) -> None:
-        self.catch_up()
+    def schedule_event_processing(self) -> None:
+        self.process_queued_events()
 
     async def _queue_questions(self) -> None:
         """Queue the questions of every agent, whether the lead works or not."""
         async for question in self.session.services.question_broker.watch_questions():
-            self.catch_up()
+            self.process_queued_events()
             asker = "" if question.agent == LEAD_ID else self.statuses.describe_agent(question.agent)
             self._questions.add(QuestionDialog(question, asker))
-            self.update_idle()
+            self.update_idle_state()
 
     @property
     def can_start_turn(self) -> bool:
         return super().can_start_turn and not self._questions and self._pending_answer is None
 
-    def update_idle(self) -> None:
-        super().update_idle()
+    def update_idle_state(self) -> None:
+        super().update_idle_state()
         modes = (
             "delegate" if is_in_delegate_mode(self.session) else "",
             f"to {self.addressee.name}" if self.addressee else "",
         )
-        self._prompt.set_label(" · ".join(filter(None, modes)))
+        self._prompt.set_prompt_label(" · ".join(filter(None, modes)))
         is_shown = self.activity is not None or bool(self.statuses.list_working_agents())
         if is_shown != self._has_status:
             self._has_status = is_shown
-            self._prompt.set_status_rows(self._render_rows if is_shown else None)
+            self._prompt.set_status_rows(self._render_status_rows if is_shown else None)
 
-    def _render_rows(self, columns: int) -> list[str]:
+    def _render_status_rows(self, columns: int) -> list[str]:
         """Render the lead, each awaited agent, and the number of background agents."""
         colours = self.screen.colours
         working = self.statuses.list_working_agents()
@@ -116,39 +120,39 @@ class PlainTerminal(TerminalController):
         rows = [apply_style(row, DIM, colours=colours) for row in rows]
         return [*rows[:1], *format_agent_rows(foreground, self.now, columns, colours=colours), *rows[1:]]
 
-    def _move_to_background(self) -> bool:
+    def _move_agents_to_background(self) -> bool:
         return bool(self.session.move_to_background())
 
     def wake_input(self) -> None:
         self._prompt.wake_reader()
 
-    def clear_line(self) -> None:
-        self._prompt.clear_line()
+    def clear_input_line(self) -> None:
+        self._prompt.clear_input_line()
 
     def restore_unsent_message(self, message: Message) -> None:
         self._prompt.prepend_to_draft(message.text)
 
-    async def ask_line(self, label: str) -> str:
+    async def ask_user_for_line(self, label: str) -> str:
         self._pending_answer = asyncio.get_running_loop().create_future()
-        self.update_idle()
+        self.update_idle_state()
         self._prompt.begin_question(label)
         try:
             return await self._pending_answer
         finally:
             self._pending_answer = None
             self._prompt.end_question()
-            self.update_idle()
+            self.update_idle_state()
             self._questions.show_first()
 
     def _handle_input(self, prompt_input: PromptInput) -> None:
         match prompt_input:
             case InputClosed(status=status):
                 self.status = status
-                self.finish()
+                self.finish_with_outcome()
             case InterruptPressed(line=line):
                 self.handle_interrupt(line)
             case LineEntered(text=text):
-                self._handle_line(text)
+                self._handle_entered_line(text)
             case EscapePressed():
                 self.set_addressee(None)
             case ShiftTabPressed():
@@ -156,21 +160,21 @@ class PlainTerminal(TerminalController):
             case PromptWoken():
                 pass
 
-    def _handle_line(self, text: str) -> None:
+    def _handle_entered_line(self, text: str) -> None:
         if self._pending_answer is not None:
             if not self._pending_answer.done():
                 self._pending_answer.set_result(text)
-        elif (dialog := self._questions.first) is not None and not self._is_meant_for_others(text):
+        elif (dialog := self._questions.first) is not None and not self._is_command_or_teammate_message(text):
             self._answer_question(dialog, text)
         elif text.strip():
             self.submit_input(user_message(text))
 
-    def _is_meant_for_others(self, text: str) -> bool:
+    def _is_command_or_teammate_message(self, text: str) -> bool:
         """Return True for a command or a message to a teammate, which never answers an open question."""
         if not text.strip():
             return False
         is_for_teammate = parse_mention(self.session, text) is not None or bool(
-            suggest_addressee(self.session, text)
+            suggest_addressee_correction(self.session, text)
         )
         return is_for_teammate or slash_commands.is_slash_command(text)
 
@@ -191,7 +195,7 @@ class PlainTerminal(TerminalController):
             case AssistantReplied(agent=agent, entry=entry, preview=preview) if (
                 entry != self._last_shown_entry
             ):
-                self._print_agent_text(agent, self._read_full_text(agent, entry) or preview)
+                self._print_agent_text(agent, self._read_full_reply_text(agent, entry) or preview)
             case _:
                 pass
 
@@ -202,15 +206,15 @@ class PlainTerminal(TerminalController):
                 self.screen.write(f"{self.addressee.name}: ", BOLD_CYAN)
                 self.screen.write(text.strip().replace("\n", "\n  ") + "\n")
 
-    def _read_full_text(self, agent: AgentId, entry: EntryId) -> str | None:
+    def _read_full_reply_text(self, agent: AgentId, entry: EntryId) -> str | None:
         """Read the full text from the transcript: other processes send a preview after writing it there."""
         if self.addressee is None or self.addressee.agent != agent:
             return None
         parts = self.session.services
         transcript = get_transcript_path(parts.settings.home, str(parts.workspace.root), self.session.id)
-        return TranscriptTail(get_subagent_path(get_subagents_directory(transcript), agent)).take_answer(
-            entry
-        )
+        return TranscriptTail(
+            get_subagent_transcript_path(get_subagent_transcripts_directory(transcript), agent)
+        ).take_answer(entry)
 
     def _answer_question(self, dialog: QuestionDialog, text: str) -> None:
         self.echo_typed_input(text)
@@ -226,7 +230,7 @@ class PlainTerminal(TerminalController):
 
     def _remove_question(self, question: str) -> None:
         self._questions.remove_question(question)
-        self.update_idle()
+        self.update_idle_state()
 
     def echo_typed_input(self, text: str) -> None:
         if not self._prompt.echoes_input:

@@ -22,7 +22,7 @@ from shoal.core.text_format import strip_terminal_codes
 from shoal.surfaces.terminal.question_text import (
     DEFAULT_DENIAL_REASON,
     describe_permission_suggestion,
-    format_input_value,
+    format_tool_input_value,
     list_remember_options,
 )
 from shoal.surfaces.terminal.screen import TerminalScreen
@@ -49,10 +49,10 @@ def show_permission_question(screen: TerminalScreen, question: PermissionQuestio
             f"{truncate_text(describe_permission_suggestion(suggestion), _MAX_WIDTH)}\n",
             DIM,
         )
-    screen.write(f"  y once · {_format_session_choice(question.rule)}n no · or say why not\n", DIM)
+    screen.write(f"  y once · {_format_allow_for_session_option(question.rule)}n no · or say why not\n", DIM)
 
 
-def _format_session_choice(rule: str) -> str:
+def _format_allow_for_session_option(rule: str) -> str:
     if not rule:
         return ""
     can_be_shown = len(rule) <= _MAX_RULE_WIDTH and rule.isprintable()
@@ -63,19 +63,19 @@ def format_tool_input(tool: str, tool_input: Mapping[str, Any]) -> list[tuple[st
     """Format the whole input of a call as lines with their styles, cut to a readable length."""
     lines: list[tuple[str, str]] = []
     for key, value in tool_input.items():
-        text = format_input_value(value)
+        text = format_tool_input_value(value)
         mark, style = _CHANGE_MARKS.get(key, ("", "")) if tool == "Edit" else ("", "")
         if mark:
-            lines.extend((f"{mark} {line}", style) for line in _split_lines(text))
+            lines.extend((f"{mark} {line}", style) for line in _split_and_truncate_lines(text))
         elif "\n" in text:
             lines.append((f"{key}:", ""))
-            lines.extend((f"  {line}", "") for line in _split_lines(text))
+            lines.extend((f"  {line}", "") for line in _split_and_truncate_lines(text))
         else:
             lines.append((f"{key}: {truncate_text(text, _MAX_WIDTH)}", ""))
     return lines
 
 
-def _split_lines(text: str) -> list[str]:
+def _split_and_truncate_lines(text: str) -> list[str]:
     """Split a text into lines; a cut is marked with the full length."""
     lines = text.removesuffix("\n").split("\n")
     shown_lines = [truncate_text(line, _MAX_WIDTH) for line in lines[:_MAX_LINES]]
@@ -166,14 +166,14 @@ class QuestionDialog:
         self._answers: dict[str, str] = {}
 
     @property
-    def label(self) -> str:
+    def prompt_label(self) -> str:
         match self.question:
             case PermissionQuestion():
                 return "allow?"
             case PlanApprovalQuestion():
                 return "approve?"
             case ChoiceQuestion() as choice_question:
-                return f"{self._next_choice(choice_question).header}?"
+                return f"{self._next_unanswered_choice(choice_question).header}?"
 
     def show(self, screen: TerminalScreen) -> None:
         match self.question:
@@ -182,7 +182,7 @@ class QuestionDialog:
             case PlanApprovalQuestion() as plan:
                 show_plan_question(screen, plan, self._asker)
             case ChoiceQuestion() as choice_question:
-                show_multiple_choice(screen, self._next_choice(choice_question), self._asker)
+                show_multiple_choice(screen, self._next_unanswered_choice(choice_question), self._asker)
 
     def parse_answer_line(self, line: str) -> Answer | None:
         """Return the answer once the question is fully answered; None while more input is needed."""
@@ -190,7 +190,7 @@ class QuestionDialog:
             return parse_permission_answer(self.question, line)
         if isinstance(self.question, PlanApprovalQuestion):
             return parse_plan_approval(self.question, line)
-        choice = self._next_choice(self.question)
+        choice = self._next_unanswered_choice(self.question)
         answer_text = parse_choice_answer(choice, line)
         if answer_text is None:
             return None
@@ -198,5 +198,5 @@ class QuestionDialog:
         is_complete = len(self._answers) >= len({each.question for each in self.question.choices})
         return ChoiceAnswer(answers=self._answers) if is_complete else None
 
-    def _next_choice(self, question: ChoiceQuestion) -> MultipleChoice:
+    def _next_unanswered_choice(self, question: ChoiceQuestion) -> MultipleChoice:
         return next((c for c in question.choices if c.question not in self._answers), question.choices[-1])

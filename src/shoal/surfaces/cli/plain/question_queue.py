@@ -39,7 +39,7 @@ class QuestionQueue:
         """Show the first question, if there is one and it may be shown."""
         if self._waiting and self._can_show():
             self._show_question(self._waiting[0])
-            self._prompt.begin_question(self._waiting[0].label)
+            self._prompt.begin_question(self._waiting[0].prompt_label)
 
     def remove_question(self, question: str) -> None:
         """Remove a question that was answered here or on another surface."""

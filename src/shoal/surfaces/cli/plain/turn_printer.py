@@ -33,7 +33,7 @@ from shoal.core.questions import (
 )
 from shoal.core.text_format import format_duration, to_one_line
 from shoal.surfaces.terminal.event_text import (
-    describe_agent_event,
+    describe_background_agent_event,
     describe_notice_event,
     mark_truncated_preview,
 )
@@ -71,7 +71,7 @@ class _OpenToolCall(Struct):
     data: Any = None
 
 
-class TurnPrinter:
+class RunEventPrinter:
     """Prints every event of a run, live or from its journal, which has only previews."""
 
     def __init__(
@@ -94,25 +94,25 @@ class TurnPrinter:
 
     def print_event(self, event: Event) -> None:
         if event.agent != LEAD_ID:
-            self._print_agent_event(event)
+            self._print_sub_agent_event(event)
             return
         match event:
             case TextStreamed(kind="tool_input"):
                 pass
             case TextStreamed(kind=kind, text=text):
-                self._print_text(kind, text)
+                self._print_streamed_text(kind, text)
             case ToolStarted():
-                self._start_tool_call(event)
+                self._print_tool_call_start(event)
             case ToolOutputReturned(call=call, result=result, data=data) if call in self._calls:
                 self._calls[call].text, self._calls[call].data = extract_tool_result_text(result), data
             case ToolFinished():
-                self._finish_tool_call(event)
+                self._print_tool_call_end(event)
             case AssistantReplied(preview=preview):
-                self._finish_text(preview)
+                self._finish_reply_text(preview)
             case _:
                 self._print_other_event(event)
 
-    def _print_agent_event(self, event: Event) -> None:
+    def _print_sub_agent_event(self, event: Event) -> None:
         """Print an agent's starts, ends and questions, one line each; its text is never printed here."""
         status = self._statuses.all.get(event.agent) or AgentStatus(event.agent, 0.0)
         match event:
@@ -130,7 +130,7 @@ class TurnPrinter:
             ) is not None:
                 self.write_note(*notice)
             case _:
-                if (description := describe_agent_event(event, status)) is not None:
+                if (description := describe_background_agent_event(event, status)) is not None:
                     with self.open_notice_block():
                         self._screen.write("● ", get_agent_style(status.color))
                         self._screen.write(f"{description}\n")
@@ -146,16 +146,16 @@ class TurnPrinter:
         open_call = self._open_call
         if open_call is not None:
             self._screen.erase_line()
-        self._reset_line()
+        self._end_line_and_reset_state()
         yield self._screen.write
         self._screen.end_line()
         if open_call is not None and self._screen.live:
-            self._begin_call_line(open_call)
+            self._begin_tool_call_line(open_call)
 
     def _print_other_event(self, event: Event) -> None:
         match event:
             case TurnStarted(prompt=prompt) if self._is_observer and prompt.strip():
-                self._reset_line()
+                self._end_line_and_reset_state()
                 self._screen.write("\n› ", BOLD_CYAN)
                 self._screen.write(f"{mark_truncated_preview(prompt).strip()}\n", BOLD)
             case TurnEnded(reason=reason, detail=detail) if self._is_observer:
@@ -168,7 +168,7 @@ class TurnPrinter:
                 if (answer_text := describe_answer(answer)) is not None:
                     self.write_note(answer_text)
                 if self._calls:
-                    self._begin_call_line(next(iter(self._calls)))
+                    self._begin_tool_call_line(next(iter(self._calls)))
             case PartialReplyDiscarded() | ModelRequestFailed(retry_in=None):
                 self._mark_answer_broken_off()
         if (notice := describe_notice_event(event)) is not None:
@@ -182,22 +182,22 @@ class TurnPrinter:
         if self._is_observer:
             self.write_note(f"? waits for an answer: {describe_question(question)}", YELLOW)
 
-    def _print_text(self, kind: str, text: str) -> None:
+    def _print_streamed_text(self, kind: str, text: str) -> None:
         if self._text_kind != kind or self._is_answer_complete:
             text = text.lstrip("\n")
             if not text:
                 return
-            self._reset_line()
+            self._end_line_and_reset_state()
             self._screen.write("\n")
             self._text_kind = kind
             self._is_answer_complete = False
         self._has_streamed = True
         self._screen.write(text, ITALIC_DIM if kind == "thinking" else "")
 
-    def _finish_text(self, preview: str) -> None:
+    def _finish_reply_text(self, preview: str) -> None:
         """Finish a text; from a journal, which has no deltas, the preview is all there is to print."""
         if not self._has_streamed and preview:
-            self._print_text("text", mark_truncated_preview(preview))
+            self._print_streamed_text("text", mark_truncated_preview(preview))
         self._has_streamed = False
         self._is_answer_complete = True
 
@@ -206,16 +206,16 @@ class TurnPrinter:
             self._screen.write(" [broken off]", DIM)
         self._has_streamed = False
 
-    def _start_tool_call(self, event: ToolStarted) -> None:
+    def _print_tool_call_start(self, event: ToolStarted) -> None:
         preview = "" if event.tool in _TOOLS_WITHOUT_PREVIEW else to_one_line(event.preview)
         self._calls[event.call] = _OpenToolCall(event.tool, preview)
         if self._open_call is None:
-            self._begin_call_line(event.call)
+            self._begin_tool_call_line(event.call)
 
-    def _begin_call_line(self, call: str) -> None:
+    def _begin_tool_call_line(self, call: str) -> None:
         tool_call = self._calls[call]
         was_streaming = self._text_kind is not None
-        self._reset_line()
+        self._end_line_and_reset_state()
         if was_streaming:
             self._screen.write("\n")
         self._screen.write("● ", CYAN)
@@ -229,13 +229,13 @@ class TurnPrinter:
         self._open_width = 3 + measure_text_width(tool_call.tool) + measure_text_width(preview)
         self._open_call = call
 
-    def _finish_tool_call(self, event: ToolFinished) -> None:
+    def _print_tool_call_end(self, event: ToolFinished) -> None:
         tool_call = self._calls.get(event.call)
         if tool_call is None:
             return
         if self._open_call != event.call:
-            self._reset_line()
-            self._begin_call_line(event.call)
+            self._end_line_and_reset_state()
+            self._begin_tool_call_line(event.call)
         outcome, style = describe_tool_outcome(
             tool_call.tool, tool_call.text or event.preview, tool_call.data, is_error=event.is_error
         )
@@ -250,10 +250,10 @@ class TurnPrinter:
         del self._calls[event.call]
         self._open_call = None
         if self._calls:
-            self._begin_call_line(next(iter(self._calls)))
+            self._begin_tool_call_line(next(iter(self._calls)))
 
     def _print_turn_end(self, reason: str, text: str) -> None:
-        self._reset_line()
+        self._end_line_and_reset_state()
         self._calls.clear()
         if reason == "done":
             if text:
@@ -263,7 +263,7 @@ class TurnPrinter:
         else:
             self.write_note(f"✗ {text or reason}", RED)
 
-    def _reset_line(self) -> None:
+    def _end_line_and_reset_state(self) -> None:
         self._screen.end_line()
         self._text_kind = None
         self._open_call = None

@@ -13,7 +13,7 @@ import click
 from shoal.surfaces.cli import exit_codes
 from shoal.surfaces.cli.cli_output import debug_option
 from shoal.surfaces.cli.team_store_access import run_with_team_store
-from shoal.surfaces.cli.teams.team_overview import find_active_team, find_team_run
+from shoal.surfaces.cli.teams.team_overview import find_named_or_running_team, find_team_run
 
 if TYPE_CHECKING:
     from shoal.app.teams.team_store import TeamStore
@@ -35,7 +35,7 @@ def attach_to_team(*, name: str | None, panes: bool, as_json: bool) -> int:
     """
 
     async def load_team(store: TeamStore) -> TeamRoster:
-        return await find_active_team(store, name)
+        return await find_named_or_running_team(store, name)
 
     team = run_with_team_store(load_team)
     run = find_team_run(team)
@@ -47,10 +47,10 @@ def attach_to_team(*, name: str | None, panes: bool, as_json: bool) -> int:
             f"See what it did: shoal watch {run.session}"
         )
     if as_json:
-        from shoal.surfaces.cli.watch_command import print_events_as_json
+        from shoal.surfaces.cli.watch_command import print_run_events_as_json
 
         try:
-            asyncio.run(print_events_as_json(run))
+            asyncio.run(print_run_events_as_json(run))
         except KeyboardInterrupt:
             return exit_codes.INTERRUPTED
         return exit_codes.OK

@@ -16,8 +16,8 @@ from shoal.surfaces.cli.cli_output import (
     TableCell,
     debug_option,
     json_option,
-    print_facts,
     print_json,
+    print_name_value_lines,
     print_table,
 )
 from shoal.surfaces.cli.team_store_access import run_with_team_store
@@ -26,12 +26,12 @@ from shoal.surfaces.cli.teams.team_control_commands import resume_command, send_
 from shoal.surfaces.cli.teams.team_export_command import export_team_data
 from shoal.surfaces.cli.teams.team_overview import (
     build_team_overview,
-    find_active_team,
-    find_team,
+    find_named_or_only_team,
+    find_named_or_running_team,
     team_overview_to_dict,
 )
 from shoal.surfaces.cli.teams.team_start_command import start_command
-from shoal.surfaces.cli.teams.template_commands import list_templates, template_group
+from shoal.surfaces.cli.teams.template_commands import list_team_templates, template_group
 from shoal.surfaces.terminal.text_styles import (
     CYAN,
     DIM,
@@ -75,7 +75,7 @@ for part in (
     attach_to_team,
     export_team_data,
     start_command,
-    list_templates,
+    list_team_templates,
     template_group,
 ):
     command.add_command(part)
@@ -88,7 +88,7 @@ def list_teams(*, as_json: bool) -> int:
     """List the teams, whether their leads are alive, and what they cost."""
 
     async def load_all_overviews(store: TeamStore) -> list[TeamOverview]:
-        rosters = [await store.rosters.read_team(name) for name in await store.rosters.list_teams()]
+        rosters = [await store.rosters.read_team_roster(name) for name in await store.rosters.list_teams()]
         return [await build_team_overview(store, team) for team in rosters if team is not None]
 
     overviews = run_with_team_store(load_all_overviews)
@@ -109,20 +109,20 @@ def show_team(*, name: str | None, as_json: bool) -> int:
     """Show a team: each member with what it does and what it took, and the board."""
 
     async def load_team_overview(store: TeamStore) -> TeamOverview:
-        return await build_team_overview(store, await find_active_team(store, name))
+        return await build_team_overview(store, await find_named_or_running_team(store, name))
 
     view = run_with_team_store(load_team_overview)
     if as_json:
         print_json(team_overview_to_dict(view))
         return exit_codes.OK
-    print_facts(
+    print_name_value_lines(
         (
             ("team", view.team.name),
             ("description", view.team.description or ""),
-            ("created", _format_time(view.team.created_at)),
-            ("lead", _describe_lead(view)),
+            ("created", _format_local_time(view.team.created_at)),
+            ("lead", _describe_lead_state(view)),
             ("session", view.session),
-            ("board", _describe_board(view)),
+            ("board", _describe_board_progress(view)),
             ("cost", f"{format_dollars(view.usd)} · {format_token_count(view.tokens)} tokens"),
         )
     )
@@ -144,7 +144,7 @@ def remove_team(*, name: str | None, yes: bool, force: bool, as_json: bool) -> i
     """Remove a team with its mail and its tasks, for good. Refused while its lead is alive."""
 
     async def confirm_and_remove(store: TeamStore) -> str:
-        team = await find_team(store, name)
+        team = await find_named_or_only_team(store, name)
         if not yes and not as_json and not _confirm_removal(team):
             return ""
         await _delete_team(store, team, force=force)
@@ -199,11 +199,11 @@ def _print_teams(overviews: Sequence[TeamOverview]) -> None:
         (
             TableCell(view.team.name, CYAN),
             TableCell(view.lead, _LEAD_STYLES[view.lead]),
-            TableCell(*_format_number(view.count_members("working", "waiting"), GREEN)),
-            TableCell(*_format_number(view.count_members("idle", "cut off"), "")),
+            TableCell(*_style_nonzero_number(view.count_members("working", "waiting"), GREEN)),
+            TableCell(*_style_nonzero_number(view.count_members("idle", "cut off"), "")),
             TableCell(f"{view.open_task_count} open", "" if view.open_task_count else DIM),
             TableCell(format_dollars(view.usd)),
-            TableCell(_format_time(view.team.created_at, "%m-%d %H:%M")),
+            TableCell(_format_local_time(view.team.created_at, "%m-%d %H:%M")),
             TableCell(view.team.description or ""),
         )
         for view in overviews
@@ -251,11 +251,11 @@ def _print_member(overview: MemberOverview) -> None:
         click.echo(apply_style(truncate_text(question_line, columns), YELLOW, colours=colours))
 
 
-def _format_number(value: int, style: str) -> tuple[str, str]:
+def _style_nonzero_number(value: int, style: str) -> tuple[str, str]:
     return str(value), style if value else DIM
 
 
-def _describe_lead(view: TeamOverview) -> str:
+def _describe_lead_state(view: TeamOverview) -> str:
     match view.lead:
         case "alive":
             return "alive"
@@ -265,7 +265,7 @@ def _describe_lead(view: TeamOverview) -> str:
             return f"died without a word; go on with: shoal team resume {view.team.name}"
 
 
-def _describe_board(view: TeamOverview) -> str:
+def _describe_board_progress(view: TeamOverview) -> str:
     if not view.tasks:
         return "no tasks"
     completed = len(view.tasks) - view.open_task_count
@@ -273,5 +273,5 @@ def _describe_board(view: TeamOverview) -> str:
     return f"{completed} of {len(view.tasks)} tasks done, {in_progress} under way"
 
 
-def _format_time(ms: int, form: str = "%Y-%m-%d %H:%M") -> str:
+def _format_local_time(ms: int, form: str = "%Y-%m-%d %H:%M") -> str:
     return datetime.fromtimestamp(ms / 1000).astimezone().strftime(form) if ms else "-"

@@ -13,11 +13,11 @@ import click
 from shoal.surfaces.cli import exit_codes
 from shoal.surfaces.cli.cli_output import debug_option, json_option, print_json
 from shoal.surfaces.cli.run_launch import RUN_FLAGS, run_session_with_flags
-from shoal.surfaces.cli.team_store_access import get_person_name, run_with_team_store
+from shoal.surfaces.cli.team_store_access import get_person_agent_name, run_with_team_store
 from shoal.surfaces.cli.teams.team_overview import (
-    find_active_team,
+    find_named_or_only_team,
+    find_named_or_running_team,
     find_only_running_team,
-    find_team,
     find_team_run,
 )
 
@@ -44,13 +44,13 @@ def send_to_team(*, words: tuple[str, ...], as_json: bool) -> int:
     it waits in the inbox and is heard when the team is resumed. With `-` as TEXT it is read from standard
     input.
     """
-    from shoal.surfaces.cli.headless.stdin import read_text_to_send
+    from shoal.surfaces.cli.headless.stdin import read_text_argument_or_stdin
 
     name, member, text = _parse_send_arguments(words)
-    body = read_text_to_send(text)
+    body = read_text_argument_or_stdin(text)
 
     async def send_to_members(store: TeamStore) -> tuple[TeamRoster, list[dict[str, Any]]]:
-        team = await find_active_team(store, name)
+        team = await find_named_or_running_team(store, name)
         return team, [
             await deliver_user_message(store, team, to, body) for to in resolve_recipients(team, member)
         ]
@@ -114,7 +114,7 @@ async def deliver_user_message(
         }
     mail = MailMessage(
         id=IdGenerator().new_uuid(),
-        sender=get_person_name(),
+        sender=get_person_agent_name(),
         text=text,
         timestamp=format_iso_time(SystemClock().now()),
     )
@@ -137,7 +137,7 @@ def stop_team(*, words: tuple[str, ...], now: bool, as_json: bool) -> int:
 
     async def stop_team_or_member(store: TeamStore) -> tuple[TeamRoster, list[str]]:
         name, member = await _parse_stop_arguments(store, words)
-        team = await find_active_team(store, name)
+        team = await find_named_or_running_team(store, name)
         run = find_team_run(team)
         if not run.is_live:
             raise click.ClickException(
@@ -175,14 +175,14 @@ async def _parse_stop_arguments(
 async def _stop_member(run: RunHandle, member: AgentName, *, now: bool) -> str:
     from shoal.app.run_access.run_handle import send_control_command
     from shoal.core.names import LEAD_NAME
-    from shoal.wire.control_codec import ShutDownMemberCommand, StopTaskCommand
+    from shoal.wire.control_codec import ShutDownMemberCommand, StopAgentOrShellCommand
 
     if member == LEAD_NAME:
         raise click.UsageError("The lead ends with its team: leave MEMBER out to end them all.")
     if not now:
         _print_shutdown_notice(member)
     await send_control_command(
-        run, StopTaskCommand(task_id=member) if now else ShutDownMemberCommand(name=member)
+        run, StopAgentOrShellCommand(task_id=member) if now else ShutDownMemberCommand(name=member)
     )
     return member
 
@@ -193,7 +193,7 @@ def _print_shutdown_notice(names: str) -> None:
 
 async def _stop_whole_team(team: TeamRoster, run: RunHandle, *, now: bool) -> list[str]:
     from shoal.app.run_access.run_handle import send_control_command
-    from shoal.app.run_access.run_termination import end_run
+    from shoal.app.run_access.run_termination import stop_or_kill_run
     from shoal.core.errors import ShoalError
     from shoal.core.names import LEAD_NAME
     from shoal.wire.control_codec import ShutDownMemberCommand
@@ -207,7 +207,7 @@ async def _stop_whole_team(team: TeamRoster, run: RunHandle, *, now: bool) -> li
             if isinstance(outcome, BaseException) and not isinstance(outcome, ShoalError):
                 raise outcome
     try:
-        await end_run(run)
+        await stop_or_kill_run(run)
     except ShoalError:
         if run.is_live:
             raise
@@ -237,7 +237,7 @@ async def _wait_until_run_ended(run: RunHandle) -> None:
 
 def _resume_team(name: str | None, prompt: str | None, **flag_values: Any) -> int:
     async def load_team(store: TeamStore) -> TeamRoster:
-        return await find_team(store, name)
+        return await find_named_or_only_team(store, name)
 
     team = run_with_team_store(load_team)
     run = find_team_run(team)
@@ -248,8 +248,8 @@ def _resume_team(name: str | None, prompt: str | None, **flag_values: Any) -> in
         )
     _check_lead_started(team, run)
     _enter_team_directory(team)
-    _report_mode_change(team, run, flag_values)
-    model = flag_values["model"] or _find_lead_model(team, run)
+    _report_mode_not_carried_over(team, run, flag_values)
+    model = flag_values["model"] or _find_requested_lead_model(team, run)
     return run_session_with_flags(
         {**flag_values, "model": model}, prompt=prompt, headless=prompt is not None, resume=run.session
     )
@@ -280,7 +280,7 @@ def _enter_team_directory(team: TeamRoster) -> None:
     os.chdir(cwd)
 
 
-def _find_lead_model(team: TeamRoster, run: RunHandle) -> str | None:
+def _find_requested_lead_model(team: TeamRoster, run: RunHandle) -> str | None:
     """Return the model that a flag named when the lead was started."""
     from shoal.app.run_access.run_handle import read_requested_model
     from shoal.surfaces.terminal.user_messages import print_user_message
@@ -293,7 +293,7 @@ def _find_lead_model(team: TeamRoster, run: RunHandle) -> str | None:
     return name or None
 
 
-def _report_mode_change(team: TeamRoster, run: RunHandle, flag_values: Mapping[str, Any]) -> None:
+def _report_mode_not_carried_over(team: TeamRoster, run: RunHandle, flag_values: Mapping[str, Any]) -> None:
     """Report that the mode is not carried over: the person who chose it may not be present now."""
     if flag_values["mode"] or flag_values["skip_permissions"]:
         return

@@ -15,7 +15,11 @@ from shoal.core.text_format import format_dollars, format_token_count, strip_ter
 from shoal.surfaces.cli import exit_codes
 from shoal.surfaces.cli.cli_output import debug_option, print_json
 from shoal.surfaces.cli.team_store_access import run_with_team_store
-from shoal.surfaces.cli.teams.team_overview import build_team_overview, find_team, team_overview_to_dict
+from shoal.surfaces.cli.teams.team_overview import (
+    build_team_overview,
+    find_named_or_only_team,
+    team_overview_to_dict,
+)
 
 if TYPE_CHECKING:
     from shoal.app.teams.team_export import TeamExport
@@ -40,24 +44,24 @@ def export_team_data(*, name: str | None, output: Path | None, form: str, as_jso
     from shoal.app.teams.team_export import export_team
 
     async def load_team_export(store: TeamStore) -> tuple[TeamOverview, TeamExport]:
-        team = await find_team(store, name)
+        team = await find_named_or_only_team(store, name)
         return await build_team_overview(store, team), await export_team(
             store, find_process_shoal_home(), team
         )
 
     view, team_export = run_with_team_store(load_team_export)
     text = (
-        "\n".join(_render_markdown(view, team_export)) + "\n"
+        "\n".join(_render_team_export_markdown(view, team_export)) + "\n"
         if form == "md"
-        else _render_json(view, team_export)
+        else _render_team_export_json(view, team_export)
     )
     if output is None:
         sys.stdout.write(text)
         return exit_codes.OK
-    from shoal.stores.files.home_paths import write_atomically
+    from shoal.stores.files.home_paths import write_file_atomically
 
     try:
-        write_atomically(output.absolute(), text.encode("utf-8", "surrogatepass"))
+        write_file_atomically(output.absolute(), text.encode("utf-8", "surrogatepass"))
     except OSError as error:
         raise click.ClickException(f"{output} cannot be written: {error.strerror}.") from error
     if as_json:
@@ -67,7 +71,7 @@ def export_team_data(*, name: str | None, output: Path | None, form: str, as_jso
     return exit_codes.OK
 
 
-def _render_json(view: TeamOverview, team_export: TeamExport) -> str:
+def _render_team_export_json(view: TeamOverview, team_export: TeamExport) -> str:
     from shoal.app.teams.team_export import encode_team_export
     from shoal.wire.json_codec import encode_json
 
@@ -77,13 +81,13 @@ def _render_json(view: TeamOverview, team_export: TeamExport) -> str:
     )
 
 
-def _render_markdown(view: TeamOverview, team_export: TeamExport) -> Iterator[str]:
+def _render_team_export_markdown(view: TeamOverview, team_export: TeamExport) -> Iterator[str]:
     team = team_export.team
     yield f"# The team {team.name}\n"
     if team.description:
         yield f"{strip_terminal_codes(team.description)}\n"
     yield (
-        f"Made {_format_time(team.created_at)}, led by session `{team.lead_session_id}`; "
+        f"Made {_format_utc_time(team.created_at)}, led by session `{team.lead_session_id}`; "
         f"its lead: {view.lead}."
     )
     yield f"{format_token_count(team_export.total.usage.total_tokens)} tokens, {format_dollars(view.usd)}.\n"
@@ -97,7 +101,7 @@ def _render_markdown(view: TeamOverview, team_export: TeamExport) -> Iterator[st
         state = states[person.name].state if person.name in states else "left the team"
         yield f"| {person.name} | {person.kind} | {person.model} | {state} | {tokens} | {cost} |"
     yield "\n## Tasks\n"
-    yield from _render_tasks(team_export)
+    yield from _render_task_list_markdown(team_export)
     yield "\n## Last reports\n"
     for person in team_export.people:
         if person.report:
@@ -113,7 +117,7 @@ def _render_markdown(view: TeamOverview, team_export: TeamExport) -> Iterator[st
         )
 
 
-def _render_tasks(team_export: TeamExport) -> Iterator[str]:
+def _render_task_list_markdown(team_export: TeamExport) -> Iterator[str]:
     if not team_export.tasks:
         yield "None."
     for task in team_export.tasks:
@@ -125,8 +129,8 @@ def _render_tasks(team_export: TeamExport) -> Iterator[str]:
         status = task.status.replace("_", " ")
         yield f"- [{mark}] #{task.id} {strip_terminal_codes(task.subject)}{owner}: {status}{blockers_note}"
         for change in team_export.changes.get(task.id, ()):
-            yield f"  - {_format_time(change.at)} {change.by}: {change.status or 'changed'}"
+            yield f"  - {_format_utc_time(change.at)} {change.by}: {change.status or 'changed'}"
 
 
-def _format_time(ms: int) -> str:
+def _format_utc_time(ms: int) -> str:
     return datetime.fromtimestamp(ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")

@@ -63,23 +63,23 @@ class TeamOverview(Struct, frozen=True, kw_only=True):
         return self.run.session
 
 
-async def find_active_team(store: TeamStore, name: str | None) -> TeamRoster:
-    """Find a team as `find_team` does; among several teams choose the only running one."""
-    return await find_team(store, name or await find_only_running_team(store))
+async def find_named_or_running_team(store: TeamStore, name: str | None) -> TeamRoster:
+    """Find a team as `find_named_or_only_team` does; among several teams choose the only running one."""
+    return await find_named_or_only_team(store, name or await find_only_running_team(store))
 
 
 async def find_only_running_team(store: TeamStore) -> str | None:
-    teams = [await store.rosters.read_team(name) for name in await store.rosters.list_teams()]
+    teams = [await store.rosters.read_team_roster(name) for name in await store.rosters.list_teams()]
     running_names = [team.name for team in teams if team is not None and find_team_run(team).is_live]
     return running_names[0] if len(running_names) == 1 else None
 
 
-async def find_team(store: TeamStore, name: str | None) -> TeamRoster:
+async def find_named_or_only_team(store: TeamStore, name: str | None) -> TeamRoster:
     from shoal.core.errors import TeamNotFound
     from shoal.core.names import TeamName
 
     team_name = TeamName(await choose_team(store, name, hint="Name one."))
-    team = await store.rosters.read_team(team_name)
+    team = await store.rosters.read_team_roster(team_name)
     if team is None:
         raise TeamNotFound(f"The team {team_name} is gone. `shoal team ls` lists those there are.")
     return team
@@ -90,7 +90,7 @@ async def build_team_overview(store: TeamStore, team: TeamRoster) -> TeamOvervie
     from shoal.core.names import LEAD_NAME
 
     run = find_team_run(team)
-    statuses, lead = _load_statuses(run)
+    statuses, lead = _load_agent_statuses_and_lead_state(run)
     tasks = tuple(await store.open_board(team.name).list_tasks())
     now = SystemClock().now() / 1000
     members = [
@@ -120,7 +120,7 @@ def find_team_run(team: TeamRoster) -> RunHandle:
     return RunHandle(session=SessionId(team.lead_session_id), home=find_process_shoal_home())
 
 
-def _load_statuses(run: RunHandle) -> tuple[AgentStatusTable, LeadState]:
+def _load_agent_statuses_and_lead_state(run: RunHandle) -> tuple[AgentStatusTable, LeadState]:
     """Load the statuses from the run's journal, which is read once because it may be long."""
     from shoal.app.run_view.agent_status import AgentStatusTable
     from shoal.core.events import Event, SessionEnded

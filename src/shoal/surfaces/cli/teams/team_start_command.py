@@ -12,7 +12,7 @@ import click
 
 from shoal.core.text_format import strip_terminal_codes
 from shoal.surfaces.cli import exit_codes
-from shoal.surfaces.cli.cli_output import TableCell, print_facts, print_json, print_table
+from shoal.surfaces.cli.cli_output import TableCell, print_json, print_name_value_lines, print_table
 from shoal.surfaces.cli.flags import parse_session_uuid
 from shoal.surfaces.cli.run_launch import RUN_FLAGS, run_session_with_flags
 from shoal.surfaces.terminal.text_styles import BOLD, DIM, YELLOW, apply_style, has_colours
@@ -20,7 +20,7 @@ from shoal.surfaces.terminal.text_styles import BOLD, DIM, YELLOW, apply_style, 
 if TYPE_CHECKING:
     from shoal.app.options import Options
     from shoal.app.session.session import Session
-    from shoal.app.teams.team_templates import TeamTemplateLimits
+    from shoal.app.teams.team_templates import UserLimitsForTeamTemplate
     from shoal.core.team_templates import TeamTemplate, TeamTemplateRole
 
 
@@ -33,7 +33,7 @@ def _start_team(template: str, goal: str | None, **flag_values: Any) -> int:
     )
     is_headless = flag_values.pop("print_") or not (sys.stdin.isatty() and sys.stdout.isatty())
     goal = _read_goal(team_template, goal)
-    _check_template(team_template, flag_values)
+    _check_team_template(team_template, flag_values)
     if dry_run:
         _print_team_plan(team_template, goal, name or team_template.name, flag_values, as_json=as_json)
         return exit_codes.OK
@@ -88,10 +88,12 @@ def find_team_template(name: str) -> TeamTemplate:
 
 
 def _read_goal(template: TeamTemplate, argument: str | None) -> str:
-    from shoal.surfaces.cli.headless.stdin import decode_text, read_prompt_from_stdin
+    from shoal.surfaces.cli.headless.stdin import decode_utf8_with_warning, read_prompt_from_stdin
 
     goal = (
-        read_prompt_from_stdin() if argument == "-" else decode_text(os.fsencode(argument or ""), "The goal")
+        read_prompt_from_stdin()
+        if argument == "-"
+        else decode_utf8_with_warning(os.fsencode(argument or ""), "The goal")
     ).strip()
     if template.needs_goal and not goal:
         raise click.UsageError(
@@ -101,7 +103,7 @@ def _read_goal(template: TeamTemplate, argument: str | None) -> str:
     return goal
 
 
-def _check_template(template: TeamTemplate, flag_values: dict[str, Any]) -> None:
+def _check_team_template(template: TeamTemplate, flag_values: dict[str, Any]) -> None:
     """Check, before anything starts, that the agents exist and that the template stays within the limits."""
     from shoal.app.definitions.agent_catalog import load_agent_catalog, parse_agents_option
     from shoal.app.definitions.plugin_set import load_plugins
@@ -131,14 +133,16 @@ def _check_template(template: TeamTemplate, flag_values: dict[str, Any]) -> None
         )
 
 
-def _resolve_template_limits(flag_values: dict[str, Any], mode: Any, own_settings: Any) -> TeamTemplateLimits:
+def _resolve_template_limits(
+    flag_values: dict[str, Any], mode: Any, own_settings: Any
+) -> UserLimitsForTeamTemplate:
     """Return the limits; a flag of the user overrides the settings."""
-    from shoal.app.teams.team_templates import TeamTemplateLimits
+    from shoal.app.teams.team_templates import UserLimitsForTeamTemplate
 
     if flag_values["skip_permissions"]:
         mode = "bypassPermissions"
     usd, tokens = flag_values["max_budget_usd"], flag_values["max_total_tokens"]
-    return TeamTemplateLimits(
+    return UserLimitsForTeamTemplate(
         mode=flag_values["mode"] or mode,
         max_usd=None if usd else own_settings.max_budget_usd,
         max_tokens=None if tokens else own_settings.max_total_tokens,
@@ -163,7 +167,7 @@ def _apply_template_budget(options: Options, template: TeamTemplate) -> Options:
 def _create_team_preparer(
     template: TeamTemplate, goal: str, name: str | None
 ) -> Callable[[Session], Awaitable[str]]:
-    async def prepare_team(session: Session) -> str:
+    async def start_team_and_get_prompt(session: Session) -> str:
         from shoal.app.session.team_start import start_team_from_template
 
         started_team = await start_team_from_template(session, template, goal, name=name or "")
@@ -172,7 +176,7 @@ def _create_team_preparer(
         )
         return started_team.prompt
 
-    return prepare_team
+    return start_team_and_get_prompt
 
 
 def _print_team_plan(
@@ -191,14 +195,17 @@ def _print_team_plan(
                 "team": name,
                 "template": template.name,
                 "source": str(template.source),
-                "members": [_member_to_dict(member, role) for member, role in filled_template.members],
+                "members": [
+                    _template_member_to_dict(member, role)
+                    for member, role in filled_template.members_with_roles
+                ],
                 "tasks": tasks,
                 "budget": {"usd": usd, "tokens": tokens},
                 "prompt": prompt,
             }
         )
         return
-    print_facts(
+    print_name_value_lines(
         (
             ("team", name),
             ("template", f"{template.name}  ({template.source.kind}, {template.source})"),
@@ -220,7 +227,7 @@ def format_budget_limits(usd: float | None, tokens: int | None) -> str:
     return ", ".join(filter(None, amounts))
 
 
-def _member_to_dict(member: str, role: TeamTemplateRole) -> dict[str, Any]:
+def _template_member_to_dict(member: str, role: TeamTemplateRole) -> dict[str, Any]:
     return {
         "name": member,
         "type": role.kind,
@@ -250,6 +257,6 @@ def print_template_roles(template: TeamTemplate) -> None:
             TableCell(role.isolation or "-"),
             TableCell(" ".join(role.prompt.split())),
         )
-        for member, role in template.members
+        for member, role in template.members_with_roles
     ]
     print_table(("MEMBER", "TYPE", "MODEL", "MODE", "ISOLATION", "PROMPT"), rows)

@@ -35,7 +35,7 @@ from shoal.surfaces.cli.plain.input_prompt import (
 )
 from shoal.surfaces.cli.plain.question_dialog import QuestionDialog
 from shoal.surfaces.cli.plain.question_queue import QuestionQueue
-from shoal.surfaces.cli.plain.turn_printer import TurnPrinter
+from shoal.surfaces.cli.plain.turn_printer import RunEventPrinter
 from shoal.surfaces.terminal.screen import LiveScreen, TerminalScreen, open_terminal_screen
 from shoal.surfaces.terminal.text_styles import (
     BOLD,
@@ -83,7 +83,7 @@ class _TeamTerminal:
         self._prompt = prompt
         self._clock: Clock = SystemClock()
         self._statuses = AgentStatusTable()
-        self._printer = TurnPrinter(screen, is_observer=True, statuses=self._statuses)
+        self._printer = RunEventPrinter(screen, is_observer=True, statuses=self._statuses)
         self._questions = QuestionQueue(prompt, self._show_question, lambda: self._replay_done)
         self._run_ended = self._has_left = False
         self._replay_done = False
@@ -108,14 +108,14 @@ class _TeamTerminal:
         from shoal.app.run_access.run_handle import watch_run_events
         from shoal.stores.files.file_journal import read_journal
 
-        self._prompt.set_status_rows(self._render_rows)
+        self._prompt.set_status_rows(self._render_status_rows)
         past_count = sum(1 for _ in read_journal(self._run.journal_path))
         number = 0
         if not past_count:
             self._finish_replay()
         async for timed_event in watch_run_events(self._run, self._clock):
             number += 1
-            self._handle_event(timed_event, is_shown=number > past_count - REPLAYED_EVENTS)
+            self._handle_run_event(timed_event, is_shown=number > past_count - REPLAYED_EVENTS)
             if number == past_count:
                 self._finish_replay()
         self._run_ended = True
@@ -126,7 +126,7 @@ class _TeamTerminal:
         self._replay_done = True
         self._questions.show_first()
 
-    def _handle_event(self, timed_event: TimedEvent, *, is_shown: bool) -> None:
+    def _handle_run_event(self, timed_event: TimedEvent, *, is_shown: bool) -> None:
         event = timed_event.event
         if not isinstance(event, Event):
             return
@@ -166,7 +166,7 @@ class _TeamTerminal:
                 f"{truncate_text(text, max(self._screen.columns - len(status.display_name) - 3, 20))}\n", DIM
             )
 
-    def _render_rows(self, columns: int) -> list[str]:
+    def _render_status_rows(self, columns: int) -> list[str]:
         """Render every agent, working or not, with the totals of the team."""
         all_statuses = list(self._statuses.all.values())
         usd = sum(each.usd for each in all_statuses) if all(each.priced for each in all_statuses) else None
@@ -175,7 +175,7 @@ class _TeamTerminal:
         head = (
             f"{self._team.name} · {format_token_count(tokens)} tokens · {format_dollars(usd)}{questions_note}"
         )
-        unfinished = [each for each in self._statuses.iter_tree() if each.completion is None]
+        unfinished = [each for each in self._statuses.iter_agents_in_tree_order() if each.completion is None]
         colours = self._screen.colours
         rows = format_agent_rows(unfinished, self._clock.now() / 1000, columns, colours=colours)
         return [apply_style(truncate_text(head, columns), DIM, colours=colours), *rows]
@@ -186,7 +186,7 @@ class _TeamTerminal:
                 self._has_left, self._status = True, status
             case InterruptPressed(line=line):
                 if line:
-                    self._prompt.clear_line()
+                    self._prompt.clear_input_line()
                 else:
                     self._has_left = True
             case LineEntered(text=text) if text.strip():
@@ -195,11 +195,11 @@ class _TeamTerminal:
                 if (dialog := self._questions.first) is not None and not text.startswith("@"):
                     self._answer_question(dialog, text)
                 else:
-                    tasks.create_task(self._send_message(text.strip()))
+                    tasks.create_task(self._send_message_to_member(text.strip()))
             case LineEntered() | PromptWoken():
                 pass
 
-    async def _send_message(self, text: str) -> None:
+    async def _send_message_to_member(self, text: str) -> None:
         import click
 
         from shoal.app.run_access.run_handle import send_control_command
@@ -227,7 +227,7 @@ class _TeamTerminal:
 
         team_store = TeamStore(self._run.home, clock=self._clock, ids=IdGenerator())
         try:
-            return await team_store.rosters.read_team(self._team.name) or self._team
+            return await team_store.rosters.read_team_roster(self._team.name) or self._team
         finally:
             await team_store.aclose()
 

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from shoal.core.text_format import format_quantity, strip_terminal_codes
+from shoal.core.text_format import format_count_with_noun, strip_terminal_codes
 from shoal.surfaces.cli import exit_codes
 from shoal.surfaces.cli.cli_output import (
     TableCell,
     debug_option,
     json_option,
-    print_facts,
     print_json,
+    print_name_value_lines,
     print_table,
 )
 from shoal.surfaces.terminal.text_styles import CYAN, DIM, RED
@@ -68,16 +68,16 @@ the result.
 @click.command("templates", short_help="List the team templates.")
 @json_option
 @debug_option
-def list_templates(*, as_json: bool) -> int:
+def list_team_templates(*, as_json: bool) -> int:
     """List the team templates: the project's, your own, and those that come with Shoal."""
-    catalog = _load_templates()
+    catalog = _load_team_templates()
     if as_json:
         print_json([_template_summary_to_dict(each) for each in catalog.effective])
         return exit_codes.OK
     rows = [
         (
             TableCell(each.name, CYAN),
-            TableCell("-" if each.template is None else str(len(each.template.members))),
+            TableCell("-" if each.template is None else str(len(each.template.members_with_roles))),
             TableCell("-" if each.template is None else str(len(each.template.tasks))),
             TableCell(each.origin.kind, DIM),
             TableCell(f"cannot be used: {each.problem}", RED)
@@ -100,7 +100,7 @@ def template_group() -> None:
 @click.argument("name")
 @json_option
 @debug_option
-def show_template(*, name: str, as_json: bool) -> int:
+def show_team_template(*, name: str, as_json: bool) -> int:
     """Show a template: its roles, its tasks, and what the lead is told."""
     from shoal.surfaces.cli.teams.team_start_command import (
         find_team_template,
@@ -113,7 +113,7 @@ def show_template(*, name: str, as_json: bool) -> int:
     if as_json:
         print_json(_template_to_dict(template))
         return exit_codes.OK
-    print_facts(
+    print_name_value_lines(
         (
             ("template", template.name),
             ("description", template.description),
@@ -138,26 +138,27 @@ def show_template(*, name: str, as_json: bool) -> int:
 @click.argument("paths", nargs=-1, metavar="[PATH]...", type=click.Path(path_type=Path))
 @json_option
 @debug_option
-def validate_templates(*, paths: Sequence[Path], as_json: bool) -> int:
+def validate_team_templates(*, paths: Sequence[Path], as_json: bool) -> int:
     """Check templates: these files, or all that are found from here. Exit code 1 where one cannot be used."""
     from shoal.app.teams.team_templates import read_team_template_file
 
     for path in paths:
         if not path.is_file():
             raise click.UsageError(f"There is no file {str(path)!r}.")
-    entries = [read_team_template_file(path) for path in paths] if paths else [*_load_templates().all]
+    entries = [read_team_template_file(path) for path in paths] if paths else [*_load_team_templates().all]
     all_problems = [problem for each in entries if (problem := _find_template_problem(each)) is not None]
     shadowed = [
         f"{each.origin}: not used, {each.hidden_by} comes first" for each in entries if each.hidden_by
     ]
     if as_json:
-        problems = [_problem_to_dict(each) for each in all_problems]
+        problems = [_template_problem_to_dict(each) for each in all_problems]
         print_json({"templates": len(entries), "problems": problems, "shadowed": shadowed})
     else:
         for line in (*map(str, all_problems), *shadowed):
             click.echo(strip_terminal_codes(line))
         click.echo(
-            f"{format_quantity(len(entries), 'template')}, {format_quantity(len(all_problems), 'problem')}."
+            f"{format_count_with_noun(len(entries), 'template')}, "
+            f"{format_count_with_noun(len(all_problems), 'problem')}."
         )
     return exit_codes.ERROR if all_problems else exit_codes.OK
 
@@ -167,7 +168,7 @@ def validate_templates(*, paths: Sequence[Path], as_json: bool) -> int:
 @click.option("--user", is_flag=True, help="For you in every project, instead of for this project.")
 @json_option
 @debug_option
-def create_template_file(*, name: str, user: bool, as_json: bool) -> int:
+def create_team_template_file(*, name: str, user: bool, as_json: bool) -> int:
     """Write the file of a new template, with every field explained, for you to change."""
     from shoal.app.settings.settings import find_process_shoal_home
     from shoal.core.names import parse_team_name
@@ -187,7 +188,7 @@ def create_template_file(*, name: str, user: bool, as_json: bool) -> int:
     return exit_codes.OK
 
 
-def _load_templates() -> TeamTemplateCatalog:
+def _load_team_templates() -> TeamTemplateCatalog:
     from shoal.app.settings.settings import find_process_shoal_home
     from shoal.app.teams.team_templates import load_team_templates
 
@@ -215,7 +216,10 @@ def _find_template_problem(entry: TeamTemplateEntry) -> TeamTemplateProblem | No
 def _template_summary_to_dict(entry: TeamTemplateEntry) -> dict[str, Any]:
     data = {"name": entry.name, "source": {"kind": entry.origin.kind, "path": str(entry.origin.path)}}
     if entry.template is None:
-        return {**data, "problem": None if entry.problem is None else _problem_to_dict(entry.problem)}
+        return {
+            **data,
+            "problem": None if entry.problem is None else _template_problem_to_dict(entry.problem),
+        }
     return {**data, **_template_to_dict(entry.template)}
 
 
@@ -225,7 +229,7 @@ def _template_to_dict(team_template: TeamTemplate) -> dict[str, Any]:
         "description": team_template.description,
         "source": {"kind": team_template.source.kind, "path": str(team_template.source.path)},
         "roles": [
-            {"name": role.name, "members": role.members, "type": role.kind, "model": role.model}
+            {"name": role.name, "members": role.role_member_names, "type": role.kind, "model": role.model}
             | {"mode": role.mode, "isolation": role.isolation, "prompt": role.prompt}
             for role in team_template.roles
         ],
@@ -235,7 +239,7 @@ def _template_to_dict(team_template: TeamTemplate) -> dict[str, Any]:
     }
 
 
-def _problem_to_dict(problem: TeamTemplateProblem) -> dict[str, Any]:
+def _template_problem_to_dict(problem: TeamTemplateProblem) -> dict[str, Any]:
     return {
         "path": str(problem.source.path),
         "line": problem.line,

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from textual.content import Content
 
 from shoal.app.run_view.view_rows import AgentRow, QuestionRow
-from shoal.core.text_format import format_dollars, format_quantity, format_token_count, to_one_line
+from shoal.core.text_format import format_count_with_noun, format_dollars, format_token_count, to_one_line
 from shoal.surfaces.tui.panels.cells import (
     ASKS,
     BAD,
@@ -51,12 +51,12 @@ _BOTH = 46
 """Width from which on the task and the current activity have a column each."""
 
 
-def _choose_columns(width: int) -> tuple[tuple[TableColumn, ...], int]:
+def _choose_agent_columns(width: int) -> tuple[tuple[TableColumn, ...], int]:
     return fit_columns(width, _COLUMNS, max(14, min(24, width // 3)))
 
 
-def build_agent_title_line(width: int) -> Content:
-    columns, rest = _choose_columns(width)
+def build_agent_column_titles(width: int) -> Content:
+    columns, rest = _choose_agent_columns(width)
     cells = [fit_cell(Content(each.title), each.width, right=each.right) for each in columns]
     last = (
         Content("task")
@@ -75,13 +75,13 @@ def build_agent_title_line(width: int) -> Content:
 def build_agent_line(
     row: AgentRow, *, depth: int, now: int, width: int, question: QuestionRow | None
 ) -> Content:
-    columns, rest = _choose_columns(width)
+    columns, rest = _choose_agent_columns(width)
     row_cells = _build_agent_cells(row, depth, now)
     cells = [fit_cell(row_cells[each.name], each.width, right=each.right) for each in columns]
     work_line = join_cells(
         [
             *cells[: _count_leading_columns(columns)],
-            fit_cell(_describe_work(row, question, rest), rest),
+            fit_cell(_describe_task_and_activity(row, question, rest), rest),
             *cells[_count_leading_columns(columns) :],
         ]
     )
@@ -101,24 +101,24 @@ def _build_agent_cells(row: AgentRow, depth: int, now: int) -> dict[str, Content
         "mark": build_clean_line(mark),
         "name": build_clean_line((indent, MUTED), name),
         "state": build_clean_line((_WORDS.get(row.state, row.state), mark[1])),
-        "model": build_clean_line((shorten_model(row.model), MUTED)),
-        "age": build_clean_line((format_last_heard(row, now), MUTED)),
+        "model": build_clean_line((shorten_model_name(row.model), MUTED)),
+        "age": build_clean_line((format_time_since_last_heard(row, now), MUTED)),
         "tokens": build_clean_line((format_token_count(row.tokens) if row.tokens else "–", "")),
         "cost": build_clean_line((format_cost(row.usd, priced=row.priced), "")),
     }
 
 
-def format_last_heard(row: AgentRow, now: int) -> str:
+def format_time_since_last_heard(row: AgentRow, now: int) -> str:
     return format_short_age(now - row.heard)
 
 
-def shorten_model(model: str) -> str:
+def shorten_model_name(model: str) -> str:
     """Return the model without its provider, which most agents share."""
     return to_one_line(model).rpartition(":")[2].removeprefix("claude-")
 
 
-def _describe_work(row: AgentRow, question: QuestionRow | None, width: int) -> Content:
-    task, activity = build_clean_line((to_one_line(row.task), "")), _describe_activity(row, question)
+def _describe_task_and_activity(row: AgentRow, question: QuestionRow | None, width: int) -> Content:
+    task, activity = build_clean_line((to_one_line(row.task), "")), _describe_agent_activity(row, question)
     if width >= _BOTH:
         return join_cells([fit_cell(task, width * 2 // 5), activity])
     if question is not None:
@@ -129,7 +129,7 @@ def _describe_work(row: AgentRow, question: QuestionRow | None, width: int) -> C
     return build_clean_line(task.truncate(available_width, ellipsis=True), (" · ", MUTED), activity)
 
 
-def _describe_activity(row: AgentRow, question: QuestionRow | None) -> Content:
+def _describe_agent_activity(row: AgentRow, question: QuestionRow | None) -> Content:
     """Describe its activity, whom it waits for, or why it ended."""
     if question is not None:
         return build_clean_line((f"? {summarize_question(question.question)}", ASKS))
@@ -142,15 +142,15 @@ def _describe_activity(row: AgentRow, question: QuestionRow | None) -> Content:
 
 def build_agent_detail_lines(row: AgentRow, question: QuestionRow | None, now: int) -> list[Content]:
     """Return all facts about one agent in three lines."""
-    usage = f"{format_token_count(row.tokens)} tokens in {format_quantity(row.requests, 'request')}"
+    usage = f"{format_token_count(row.tokens)} tokens in {format_count_with_noun(row.requests, 'request')}"
     cost = f"{format_dollars(row.usd)}{'' if row.priced else ' and what has no price'}"
     facts = [
         _WORDS.get(row.state, row.state),
-        shorten_model(row.model),
+        shorten_model_name(row.model),
         f"heard {format_short_age(now - row.heard)} ago",
         usage,
         cost,
-        format_quantity(row.tool_calls, "tool call"),
+        format_count_with_noun(row.tool_calls, "tool call"),
         "in the background" if row.background and row.state not in ENDED else "",
         row.kind if row.kind != row.name else "",
         f"team {row.team}" if row.team else "",

@@ -13,13 +13,13 @@ from textual.widgets import Static
 
 from shoal.app.run_view.view_rows import AgentRow, QuestionRow, ViewDelta
 from shoal.core.ids import LEAD_ID
-from shoal.core.text_format import format_dollars, format_quantity
+from shoal.core.text_format import format_count_with_noun, format_dollars
 from shoal.surfaces.tui.panels.agent_lines import (
     ENDED,
+    build_agent_column_titles,
     build_agent_detail_lines,
     build_agent_line,
-    build_agent_title_line,
-    format_last_heard,
+    format_time_since_last_heard,
 )
 from shoal.surfaces.tui.panels.cells import ASKS, GOOD, MUTED, Part, build_clean_line
 from shoal.surfaces.tui.panels.dialogs import ConfirmScreen
@@ -28,10 +28,10 @@ from shoal.surfaces.tui.panels.panel import notify_user
 from shoal.surfaces.tui.panels.row_list import RowEntry, RowList
 from shoal.wire.control_codec import (
     InterruptTurnCommand,
-    MoveToBackgroundCommand,
+    MoveAgentsToBackgroundCommand,
     RunControlCommand,
     ShutDownMemberCommand,
-    StopTaskCommand,
+    StopAgentOrShellCommand,
 )
 
 _FOLD = "ended agents"
@@ -70,7 +70,7 @@ class AgentsPanel(ListPanel):
         self._unfolded = False
 
     @property
-    def current(self) -> AgentRow | None:
+    def current_agent(self) -> AgentRow | None:
         """Agent at the cursor."""
         return self._agents.get(str(self.rows.cursor))
 
@@ -92,17 +92,17 @@ class AgentsPanel(ListPanel):
     def _arrange_rows(self) -> None:
         live_entries: list[RowEntry] = []
         ended_entries: list[RowEntry] = []
-        for status in self.run_view.statuses.iter_tree():
+        for status in self.run_view.statuses.iter_agents_in_tree_order():
             row = self._agents.get(status.agent)
             if row is not None:
-                self._update_depth(row)
+                self._update_row_depth(row)
                 (ended_entries if row.state in ENDED else live_entries).append(RowEntry(row.id))
         if ended_entries:
             self.rows.invalidate_row(_FOLD)
             live_entries.append(RowEntry(_FOLD))
         self.rows.set_entries([*live_entries, *(ended_entries if self._unfolded else ())])
 
-    def _update_depth(self, row: AgentRow) -> None:
+    def _update_row_depth(self, row: AgentRow) -> None:
         """Set the row's depth: the number of its ancestors that are shown above it."""
         depth, parent = 0, self._agents.get(row.parent)
         seen_ids = {row.id}
@@ -116,19 +116,21 @@ class AgentsPanel(ListPanel):
 
     def draw_row(self, key: Hashable, width: int) -> list[Content]:
         if key == _FOLD:
-            return [self._build_fold_line()]
+            return [self._build_ended_agents_line()]
         row, now = self._agents[str(key)], self.clock.now()
-        self._ages[row.id] = format_last_heard(row, now)
+        self._ages[row.id] = format_time_since_last_heard(row, now)
         depth = self._depths.get(row.id, 0)
-        return [build_agent_line(row, depth=depth, now=now, width=width, question=self._find_question(row))]
+        return [
+            build_agent_line(row, depth=depth, now=now, width=width, question=self._find_agent_question(row))
+        ]
 
-    def _build_fold_line(self) -> Content:
+    def _build_ended_agents_line(self) -> Content:
         ended_count = sum(row.state in ENDED for row in self._agents.values())
         failed_count = sum(row.state in ("failed", "gone") for row in self._agents.values())
         summary = f"{ended_count} ended" + (f", {failed_count} of them not well" if failed_count else "")
         return build_clean_line((f"{'▾' if self._unfolded else '▸'} {summary}", MUTED))
 
-    def _find_question(self, row: AgentRow) -> QuestionRow | None:
+    def _find_agent_question(self, row: AgentRow) -> QuestionRow | None:
         return self.run_view.questions.get(row.question) if row.question else None
 
     def _update_head(self) -> None:
@@ -139,17 +141,19 @@ class AgentsPanel(ListPanel):
                 parts.append((f"  {number} {state}", style))
         costs = self.run_view.costs
         unpriced_note = (
-            "" if not costs.unpriced else f" and {format_quantity(costs.unpriced, 'request')} without a price"
+            ""
+            if not costs.unpriced
+            else f" and {format_count_with_noun(costs.unpriced, 'request')} without a price"
         )
         parts.append((f"  {format_dollars(costs.usd)}{unpriced_note}", MUTED))
         self.set_panel_head(build_clean_line(*parts))
 
     def show_detail(self) -> None:
-        row, detail = self.current, self.query_one(".panel--detail", Static)
+        row, detail = self.current_agent, self.query_one(".panel--detail", Static)
         if row is None:
             detail.update("", layout=False)
             return
-        lines = build_agent_detail_lines(row, self._find_question(row), self.clock.now())
+        lines = build_agent_detail_lines(row, self._find_agent_question(row), self.clock.now())
         detail.update(Content("\n").join(lines), layout=False)
 
     def refresh_ages(self) -> None:
@@ -157,14 +161,17 @@ class AgentsPanel(ListPanel):
         now = self.clock.now()
         for key in self.rows.list_visible_keys() if self._shown else ():
             row = self._agents.get(str(key))
-            if row is not None and self._ages.get(row.id) not in (None, format_last_heard(row, now)):
+            if row is not None and self._ages.get(row.id) not in (
+                None,
+                format_time_since_last_heard(row, now),
+            ):
                 self.rows.invalidate_row(row.id)
                 if key == self.rows.cursor:
                     self.show_detail()
 
     def on_resize(self) -> None:
         width = self.rows.scrollable_content_region.width or self.size.width - 2
-        self.query_one(".panel--titles", Static).update(build_agent_title_line(width), layout=False)
+        self.query_one(".panel--titles", Static).update(build_agent_column_titles(width), layout=False)
 
     # Keys
 
@@ -180,71 +187,73 @@ class AgentsPanel(ListPanel):
         self._arrange_rows()
 
     def action_interrupt(self) -> None:
-        for row in self._iter_actionable_rows():
+        for row in self._yield_current_row_if_actionable():
             command = (
                 InterruptTurnCommand()
                 if row.id == LEAD_ID
                 else InterruptTurnCommand(task_id=_get_command_target(row))
             )
-            self.send_command(command, partial(_describe_interrupt, row))
+            self.send_run_command(command, partial(_describe_interrupt_result, row))
 
     def action_background(self) -> None:
-        for row in self._iter_actionable_rows():
+        for row in self._yield_current_row_if_actionable():
             if row.id == LEAD_ID:
                 notify_user(self, "Nobody waits for the lead: choose one of its agents.", "warning")
                 return
-            self.send_command(
-                MoveToBackgroundCommand(task_id=row.id), partial(_describe_background_move, row)
+            self.send_run_command(
+                MoveAgentsToBackgroundCommand(task_id=row.id), partial(_describe_background_move_result, row)
             )
 
     def action_stop(self) -> None:
-        for row in self._iter_actionable_rows(exclude_lead=True):
+        for row in self._yield_current_row_if_actionable(exclude_lead=True):
             explanation = (
                 "It is asked to finish, and ended when its grace is over."
                 if row.team
                 else "Its work so far is told to the one that started it."
             )
-            self._confirm_action(
+            self._confirm_and_run_action(
                 f"Stop {row.name}?", f"{row.task}\n\n{explanation}", "stop it", partial(self._stop_agent, row)
             )
 
-    def _confirm_action(self, title: str, text: str, confirm_label: str, action: Callable[[], None]) -> None:
+    def _confirm_and_run_action(
+        self, title: str, text: str, confirm_label: str, action: Callable[[], None]
+    ) -> None:
         self.app.push_screen(
             ConfirmScreen(title, text, yes=confirm_label), lambda sure: action() if sure else None
         )
 
     def _stop_agent(self, row: AgentRow) -> None:
         command: RunControlCommand = (
-            ShutDownMemberCommand(name=row.name) if row.team else StopTaskCommand(task_id=row.id)
+            ShutDownMemberCommand(name=row.name) if row.team else StopAgentOrShellCommand(task_id=row.id)
         )
         if row.team:
             notify_user(self, f"{row.name} is asked to shut down.")
-        self.send_command(command, lambda _: f"{row.name} has ended.")
+        self.send_run_command(command, lambda _: f"{row.name} has ended.")
 
     def action_kill(self) -> None:
-        for row in self._iter_actionable_rows(exclude_lead=True):
+        for row in self._yield_current_row_if_actionable(exclude_lead=True):
             explanation = "It is ended at once, in the middle of what it does. What it did so far is kept."
-            self._confirm_action(
+            self._confirm_and_run_action(
                 f"Kill {row.name}?", f"{row.task}\n\n{explanation}", "kill it", partial(self._kill_agent, row)
             )
 
     def _kill_agent(self, row: AgentRow) -> None:
-        self.send_command(
-            StopTaskCommand(task_id=_get_command_target(row)), lambda _: f"{row.name} is killed."
+        self.send_run_command(
+            StopAgentOrShellCommand(task_id=_get_command_target(row)), lambda _: f"{row.name} is killed."
         )
 
     def action_answer(self) -> None:
         from shoal.surfaces.tui.answer_screen import open_answer_screen
 
-        for row in self._iter_actionable_rows():
-            question = self._find_question(row)
+        for row in self._yield_current_row_if_actionable():
+            question = self._find_agent_question(row)
             if question is None:
                 notify_user(self, f"{row.name} asks nothing.")
             else:
                 open_answer_screen(self, question)
 
-    def _iter_actionable_rows(self, *, exclude_lead: bool = False) -> Iterator[AgentRow]:
-        row = self.current
+    def _yield_current_row_if_actionable(self, *, exclude_lead: bool = False) -> Iterator[AgentRow]:
+        row = self.current_agent
         if row is None:
             return
         if exclude_lead and row.id == LEAD_ID:
@@ -264,12 +273,12 @@ def _get_command_target(row: AgentRow) -> str:
     return row.name if row.team else row.id
 
 
-def _describe_interrupt(row: AgentRow, answer: Any) -> str:
+def _describe_interrupt_result(row: AgentRow, answer: Any) -> str:
     was_interrupted = isinstance(answer, dict) and answer.get("interrupted")
     return f"{row.name}'s turn is interrupted." if was_interrupted else f"{row.name} is in no turn now."
 
 
-def _describe_background_move(row: AgentRow, answer: Any) -> str:
+def _describe_background_move_result(row: AgentRow, answer: Any) -> str:
     if isinstance(answer, dict) and answer.get("moved"):
         return f"{row.name} goes on in the background."
     return f"Nobody waits for {row.name}: it is in the background already."

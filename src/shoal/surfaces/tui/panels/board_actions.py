@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from shoal.app.run_view.view_rows import TaskRow
-from shoal.app.teams.board_changes import add_board_task, change_board_task
+from shoal.app.teams.board_changes import add_board_task, change_task_and_notify_owners
 from shoal.app.teams.team_store import TeamStore
 from shoal.core.names import LEAD_NAME, USER_NAME, parse_agent_name, parse_task_id
 from shoal.core.tasks import RANK_KEY, Task, TaskDraft, TaskUpdate
 
 
-def task_sort_key(row: TaskRow) -> tuple[float, int]:
+def get_task_sort_key(row: TaskRow) -> tuple[float, int]:
     """Return the sort key; of two claimable tasks the lower one is claimed first."""
     number = int(row.id) if row.id.isdigit() else 0
     return (number if row.rank is None else row.rank, number)
@@ -24,10 +24,10 @@ def compute_moved_rank(order: Sequence[TaskRow], row: TaskRow, by: int) -> float
     if not 0 <= new_index < len(order):
         return None
     next_index = new_index + by
-    neighbor_rank = task_sort_key(order[new_index])[0]
+    neighbor_rank = get_task_sort_key(order[new_index])[0]
     if not 0 <= next_index < len(order):
         return neighbor_rank + by
-    return (neighbor_rank + task_sort_key(order[next_index])[0]) / 2
+    return (neighbor_rank + get_task_sort_key(order[next_index])[0]) / 2
 
 
 async def add_task_to_board(
@@ -43,7 +43,7 @@ async def add_task_to_board(
 async def assign_task_owner(team_store: TeamStore, row: TaskRow, owner: str) -> Task:
     """Assign the task to an agent, who is notified; an empty name unassigns it. Raises `TeamStoreError`."""
     name = parse_agent_name(LEAD_NAME if owner == "lead" else owner) if owner else None
-    return await change_board_task(
+    return await change_task_and_notify_owners(
         team_store, row.board, parse_task_id(row.id), TaskUpdate(owner=name), by=USER_NAME
     )
 

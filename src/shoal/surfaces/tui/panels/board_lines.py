@@ -35,12 +35,12 @@ def build_owner_part(run_view: RunView, owner: str) -> Part:
     if not owner:
         return ("", MUTED)
     agent = run_view.find_agent_by_name(owner)
-    row = None if agent is None else run_view.find_agent(agent)
+    row = None if agent is None else run_view.find_agent_row(agent)
     owner_name = "lead" if owner == LEAD_NAME else owner
     return (to_one_line(owner_name), get_agent_colour(row.color if row is not None else ""))
 
 
-def describe_blockers(run_view: RunView, row: TaskRow) -> str:
+def describe_open_blockers(run_view: RunView, row: TaskRow) -> str:
     blockers = run_view.tasks.list_open_blockers(row)
     return f"waits for {', '.join(f'#{each.id}' for each in blockers)}" if blockers else ""
 
@@ -49,7 +49,7 @@ def build_task_card(run_view: RunView, row: TaskRow, width: int) -> list[Content
     subject = build_clean_line(
         (f"#{row.id} ", MUTED), (to_one_line(row.subject), MUTED if row.status == "completed" else "")
     )
-    parts = [build_owner_part(run_view, row.owner), (describe_blockers(run_view, row), ASKS)]
+    parts = [build_owner_part(run_view, row.owner), (describe_open_blockers(run_view, row), ASKS)]
     if row.usd or row.tokens:
         parts.append((format_cost(row.usd) if row.usd else f"{format_token_count(row.tokens)} tokens", MUTED))
     facts = [build_clean_line(part) for part in parts if part[0]] or [
@@ -61,7 +61,7 @@ def build_task_card(run_view: RunView, row: TaskRow, width: int) -> list[Content
 
 def build_task_list_line(run_view: RunView, row: TaskRow, width: int) -> list[Content]:
     subject = build_clean_line((to_one_line(row.subject), MUTED if row.status == "completed" else ""))
-    blockers_text = describe_blockers(run_view, row)
+    blockers_text = describe_open_blockers(run_view, row)
     cost = format_cost(row.usd) if row.usd else ""
     rest = max(10, width - 2 - 5 - 13 - 9)
     subject_part = build_clean_line(

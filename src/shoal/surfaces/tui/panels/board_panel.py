@@ -15,7 +15,7 @@ from textual.widgets import Static
 from shoal.app.run_view.view_rows import TaskRow, ViewDelta
 from shoal.core.names import parse_safe_name, parse_task_id
 from shoal.surfaces.tui.panels import board_actions
-from shoal.surfaces.tui.panels.board_actions import task_sort_key
+from shoal.surfaces.tui.panels.board_actions import get_task_sort_key
 from shoal.surfaces.tui.panels.board_lines import (
     CARD,
     MARKS,
@@ -24,10 +24,10 @@ from shoal.surfaces.tui.panels.board_lines import (
     build_task_card,
     build_task_details,
     build_task_list_line,
-    describe_blockers,
+    describe_open_blockers,
 )
 from shoal.surfaces.tui.panels.cells import ASKS, MUTED, Part, build_clean_line
-from shoal.surfaces.tui.panels.dialogs import PickScreen, ReadScreen, TaskDraftScreen
+from shoal.surfaces.tui.panels.dialogs import NamePickerScreen, ScrollableTextScreen, TaskDraftScreen
 from shoal.surfaces.tui.panels.panel import KeyHints, Panel, notify_user
 from shoal.surfaces.tui.panels.row_list import RowEntry, RowList
 
@@ -73,8 +73,8 @@ class BoardPanel(Panel):
             for status in STATUSES:
                 with Vertical(classes="board--column", id=f"column-{status}"):
                     yield Static(classes="board--title", markup=False)
-                    yield RowList(self._draw_card, id=f"rows-{status}")
-        yield RowList(self._draw_line, id="board-list")
+                    yield RowList(self._draw_task_card, id=f"rows-{status}")
+        yield RowList(self._draw_task_list_line, id="board-list")
         yield KeyHints(self.HINTS)
 
     def on_mount(self) -> None:
@@ -114,7 +114,7 @@ class BoardPanel(Panel):
         return self
 
     @property
-    def current(self) -> TaskRow | None:
+    def current_task(self) -> TaskRow | None:
         key = self.rows.cursor
         return self._tasks.get(key) if isinstance(key, tuple) else None
 
@@ -153,7 +153,7 @@ class BoardPanel(Panel):
                 self._invalidate_task(row)
         if is_first:
             for rows in (*self._get_column_lists(), self.query_one("#board-list", RowList)):
-                rows.invalidate_all()
+                rows.invalidate_all_rows()
         self._arrange_tasks()
 
     def _invalidate_task(self, row: TaskRow) -> None:
@@ -168,7 +168,7 @@ class BoardPanel(Panel):
     def _arrange_tasks(self) -> None:
         rows_by_status: dict[str, list[TaskRow]] = {status: [] for status in STATUSES}
         ranked_rows = [self._apply_pending_rank(row) for row in self._tasks.values()]
-        for row in sorted(ranked_rows, key=lambda row: (row.board, task_sort_key(row))):
+        for row in sorted(ranked_rows, key=lambda row: (row.board, get_task_sort_key(row))):
             rows_by_status.get(row.status, rows_by_status["pending"]).append(row)
         rows_by_status["completed"].sort(key=lambda row: -row.changed)
         if self._wide:
@@ -211,7 +211,7 @@ class BoardPanel(Panel):
             completed_count = len(rows_by_status["completed"])
             parts.append((f"  {completed_count} of {len(self._tasks)} completed", MUTED))
             blocked_count = sum(
-                bool(describe_blockers(self.run_view, row)) for row in rows_by_status["pending"]
+                bool(describe_open_blockers(self.run_view, row)) for row in rows_by_status["pending"]
             )
             if blocked_count:
                 parts.append((f"  {blocked_count} waiting for others", ASKS))
@@ -220,11 +220,11 @@ class BoardPanel(Panel):
             parts.append((f"  boards {', '.join(boards)}", MUTED))
         self.set_panel_head(build_clean_line(*parts))
 
-    def _draw_card(self, key: Hashable, width: int) -> list[Content]:
+    def _draw_task_card(self, key: Hashable, width: int) -> list[Content]:
         row = self._tasks.get(key) if isinstance(key, tuple) else None
         return [] if row is None else build_task_card(self.run_view, row, width)
 
-    def _draw_line(self, key: Hashable, width: int) -> list[Content]:
+    def _draw_task_list_line(self, key: Hashable, width: int) -> list[Content]:
         if not isinstance(key, tuple):
             count = sum(row.status == key for row in self._tasks.values())
             title = build_clean_line((STATUSES[str(key)], "bold"), (f"  {count}", MUTED))
@@ -244,21 +244,21 @@ class BoardPanel(Panel):
 
     def on_row_list_row_chosen(self, message: RowList.RowChosen) -> None:
         message.stop()
-        row = self.current
+        row = self.current_task
         if row is None:
             return
 
-        async def show_task() -> str:
+        async def show_task_details() -> str:
             task = await self.team_store.open_board(row.board).get(parse_task_id(row.id))
             body = build_task_details(self.run_view, row, task, self.clock.now())
-            await self.app.push_screen(ReadScreen(f"#{row.id} {row.subject}", body))
+            await self.app.push_screen(ScrollableTextScreen(f"#{row.id} {row.subject}", body))
             return ""
 
-        self.run_action_in_background(show_task)
+        self.run_action_in_background(show_task_details)
 
-    def choose_board(self) -> str:
+    def choose_board_for_new_task(self) -> str:
         """Return the board for a new task: of the task at the cursor, of the team, or of the session."""
-        if (row := self.current) is not None:
+        if (row := self.current_task) is not None:
             return row.board
         run = self.run_view.run
         return parse_safe_name(
@@ -266,9 +266,9 @@ class BoardPanel(Panel):
         )
 
     def action_add(self) -> None:
-        board = self.choose_board()
+        board = self.choose_board_for_new_task()
 
-        def add_drafted(draft: tuple[str, str, str] | None) -> None:
+        def add_drafted_task(draft: tuple[str, str, str] | None) -> None:
             if draft is None:
                 return
             subject, description, blocked_by = draft
@@ -277,17 +277,17 @@ class BoardPanel(Panel):
                 task = await board_actions.add_task_to_board(
                     self.team_store, board, subject, description, blocked_by.split()
                 )
-                return self._add_resume_note(f"Task #{task.id} is on the board.")
+                return self._append_note_if_run_ended(f"Task #{task.id} is on the board.")
 
             self.run_action_in_background(add_task)
 
-        self.app.push_screen(TaskDraftScreen(board), add_drafted)
+        self.app.push_screen(TaskDraftScreen(board), add_drafted_task)
 
     def action_assign(self) -> None:
-        if (row := self.current) is None:
+        if (row := self.current_task) is None:
             return
         members = [
-            each for each in self.run_view.iter_agents() if each.team == row.board or each.name == "lead"
+            each for each in self.run_view.iter_agent_rows() if each.team == row.board or each.name == "lead"
         ]
         names = [("", build_clean_line(("nobody", MUTED)))]
         names += [
@@ -298,22 +298,24 @@ class BoardPanel(Panel):
             for each in members
         ]
 
-        def assign_picked(owner: str | None) -> None:
+        def assign_to_picked_owner(owner: str | None) -> None:
             if owner is None:
                 return
 
             async def assign_task() -> str:
                 await board_actions.assign_task_owner(self.team_store, row, owner)
-                return self._add_resume_note(
+                return self._append_note_if_run_ended(
                     f"Task #{row.id} is {owner}'s now." if owner else f"Task #{row.id} is nobody's now."
                 )
 
             self.run_action_in_background(assign_task)
 
-        self.app.push_screen(PickScreen(f"Who does #{row.id} {row.subject}?", names), assign_picked)
+        self.app.push_screen(
+            NamePickerScreen(f"Who does #{row.id} {row.subject}?", names), assign_to_picked_owner
+        )
 
     def action_rank(self, by: int) -> None:
-        row = self.current
+        row = self.current_task
         if row is None:
             return
         if row.status != "pending":
@@ -326,7 +328,7 @@ class BoardPanel(Panel):
             for each in self._tasks.values()
             if each.status == "pending" and each.board == row.board
         )
-        rank = board_actions.compute_moved_rank(sorted(rows, key=task_sort_key), row, by)
+        rank = board_actions.compute_moved_rank(sorted(rows, key=get_task_sort_key), row, by)
         if rank is None:
             return
         key = (row.board, row.id)
@@ -341,11 +343,11 @@ class BoardPanel(Panel):
                     self._ranks.pop(key) if old_rank is None else self._ranks.update({key: old_rank})
                     self._arrange_tasks()
                 raise
-            return self._add_resume_note("")
+            return self._append_note_if_run_ended("")
 
         self.run_action_in_background(save_rank)
 
-    def _add_resume_note(self, text: str) -> str:
+    def _append_note_if_run_ended(self, text: str) -> str:
         """Append a note if the run is not live: it journals nothing, so the view does not show the change."""
         if self.controller.run.is_live:
             return text

@@ -59,14 +59,16 @@ def format_cost(usd: float, *, priced: bool = True) -> str:
 def build_clean_line(*parts: Part | Content) -> Content:
     """Build one line; control codes in text written by models or programs are removed."""
     contents = [
-        part if isinstance(part, Content) else Content.styled(_clean_part(part[0]), part[1])
+        part
+        if isinstance(part, Content)
+        else Content.styled(_clean_text_keeping_edge_blanks(part[0]), part[1])
         for part in parts
         if part
     ]
     return Content("").join(contents)
 
 
-def _clean_part(text: str) -> str:
+def _clean_text_keeping_edge_blanks(text: str) -> str:
     """Like `to_one_line`, but keep the blanks at both ends."""
     if text.isprintable():
         return text

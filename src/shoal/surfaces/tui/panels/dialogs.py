@@ -34,7 +34,7 @@ _CSS = """
 """
 
 
-def set_titles(widget: Vertical, title: str, keys: str) -> Vertical:
+def set_border_titles(widget: Vertical, title: str, keys: str) -> Vertical:
     """Set title and key hints as content, because Textual would parse strings as markup."""
     widget.border_title = Content(to_one_line(title))
     widget.border_subtitle = Content(keys)
@@ -55,14 +55,14 @@ class ConfirmScreen(ModalScreen[bool]):
         self._heading, self._text, self._yes = title, text, yes
 
     def compose(self) -> ComposeResult:
-        with set_titles(Vertical(classes="dialog"), self._heading, f"y {self._yes} · n no"):
+        with set_border_titles(Vertical(classes="dialog"), self._heading, f"y {self._yes} · n no"):
             yield Static(strip_terminal_codes(self._text), markup=False)
 
 
-class ReadScreen(ModalScreen[None]):
+class ScrollableTextScreen(ModalScreen[None]):
     """Scrollable text."""
 
-    DEFAULT_CSS = f"ReadScreen {{ {_CSS} }}"
+    DEFAULT_CSS = f"ScrollableTextScreen {{ {_CSS} }}"
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape,q,enter", "dismiss", "Close")]
 
     def __init__(self, title: str, body: Content) -> None:
@@ -70,7 +70,7 @@ class ReadScreen(ModalScreen[None]):
         self._heading, self._body = title, body
 
     def compose(self) -> ComposeResult:
-        box = set_titles(Vertical(classes="dialog"), self._heading, "↑↓ scroll · esc close")
+        box = set_border_titles(Vertical(classes="dialog"), self._heading, "↑↓ scroll · esc close")
         with box, VerticalScroll(classes="dialog--body"):
             yield Static(self._body, markup=False)
 
@@ -78,10 +78,10 @@ class ReadScreen(ModalScreen[None]):
         self.query_one(VerticalScroll).focus()
 
 
-class PickScreen(ModalScreen[str | None]):
+class NamePickerScreen(ModalScreen[str | None]):
     """Pick one of several names, filtered by typing a part of it."""
 
-    DEFAULT_CSS = f"PickScreen {{ {_CSS} }}"
+    DEFAULT_CSS = f"NamePickerScreen {{ {_CSS} }}"
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape", "dismiss(None)", "Leave"),
         Binding("down", "move('down')", "Down", show=False),
@@ -93,7 +93,9 @@ class PickScreen(ModalScreen[str | None]):
         self._heading, self._names = title, tuple(names)
 
     def compose(self) -> ComposeResult:
-        with set_titles(Vertical(classes="dialog"), self._heading, "type to find · ⏎ choose · esc leave"):
+        with set_border_titles(
+            Vertical(classes="dialog"), self._heading, "type to find · ⏎ choose · esc leave"
+        ):
             yield Input(placeholder="find")
             yield OptionList(markup=False)
 
@@ -139,7 +141,7 @@ class TaskDraftScreen(ModalScreen[tuple[str, str, str] | None]):
 
     def compose(self) -> ComposeResult:
         keys = "tab next · ⏎ or ctrl+s put it on the board · esc leave"
-        with set_titles(Vertical(classes="dialog"), f"New task on {self._board}", keys):
+        with set_border_titles(Vertical(classes="dialog"), f"New task on {self._board}", keys):
             yield Static("What is to be done", classes="dialog--label")
             yield Input(id="subject")
             yield Static("What belongs to it", classes="dialog--label")

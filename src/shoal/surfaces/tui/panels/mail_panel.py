@@ -12,10 +12,10 @@ from shoal.app.run_view.mail_table import make_mail_row_key
 from shoal.app.run_view.mail_text import format_mail
 from shoal.app.run_view.view_rows import MailRow, ViewDelta
 from shoal.core.names import LEAD_NAME, parse_agent_name
-from shoal.core.text_format import format_quantity, strip_terminal_codes, to_one_line
+from shoal.core.text_format import format_count_with_noun, strip_terminal_codes, to_one_line
 from shoal.surfaces.tui.panels.board_lines import build_owner_part, format_time_of_day
 from shoal.surfaces.tui.panels.cells import ASKS, MUTED, Part, build_clean_line, fit_cell, join_cells
-from shoal.surfaces.tui.panels.dialogs import PickScreen, ReadScreen
+from shoal.surfaces.tui.panels.dialogs import NamePickerScreen, ScrollableTextScreen
 from shoal.surfaces.tui.panels.list_panel import ListPanel
 from shoal.surfaces.tui.panels.row_list import RowEntry, RowList
 
@@ -53,13 +53,13 @@ class MailPanel(ListPanel):
             self.rows.invalidate_row(key)
             if (route_width := self._format_mail_route(row).cell_length) > self._widest:
                 self._widest = route_width
-                self.rows.invalidate_all()
+                self.rows.invalidate_all_rows()
         if is_first:
             self._arrange_rows()
         self._update_head()
 
     def _arrange_rows(self) -> None:
-        is_following = self.rows.is_at_end
+        is_following = self.rows.is_cursor_at_end
         rows_by_key = {
             make_mail_row_key(row.team, row.to, row.id): row for row in self.run_view.mail.values()
         }
@@ -109,7 +109,10 @@ class MailPanel(ListPanel):
     def _update_head(self) -> None:
         mail_rows = self.run_view.mail
         unread = mail_rows.unread
-        parts: list[Part] = [("Mail", "bold"), (f"  {format_quantity(mail_rows.total, 'message')}", MUTED)]
+        parts: list[Part] = [
+            ("Mail", "bold"),
+            (f"  {format_count_with_noun(mail_rows.total, 'message')}", MUTED),
+        ]
         if unread:
             parts.append((f"  {unread} not read yet", ASKS))
         if self._filter_member:
@@ -129,20 +132,22 @@ class MailPanel(ListPanel):
             return
 
         async def show_mail() -> str:
-            text = await self._read_full_text(row)
-            await self.app.push_screen(ReadScreen(f"{row.sender} → {row.to}", self._format_mail(row, text)))
+            text = await self._read_full_mail_text(row)
+            await self.app.push_screen(
+                ScrollableTextScreen(f"{row.sender} → {row.to}", self._format_mail_details(row, text))
+            )
             return ""
 
         self.run_action_in_background(show_mail)
 
-    async def _read_full_text(self, row: MailRow) -> str | None:
+    async def _read_full_mail_text(self, row: MailRow) -> str | None:
         """Read the whole text from the inbox; None if it is not there, or the team is gone."""
         if not (self.controller.run.home / "teams" / row.team).is_dir():
             return None
         history = await self.team_store.open_mailboxes(row.team).read_history(parse_agent_name(row.to))
         return next((format_mail(mail) for mail in history if mail.id == row.id), None)
 
-    def _format_mail(self, row: MailRow, text: str | None) -> Content:
+    def _format_mail_details(self, row: MailRow, text: str | None) -> Content:
         read_note = f"read {format_time_of_day(row.taken)}" if row.taken else "not read yet"
         facts = [
             f"posted {format_time_of_day(row.posted)}",
@@ -176,7 +181,7 @@ class MailPanel(ListPanel):
                 self._arrange_rows()
                 self._update_head()
 
-        self.app.push_screen(PickScreen("Whose mail?", member_choices), filter_by_member)
+        self.app.push_screen(NamePickerScreen("Whose mail?", member_choices), filter_by_member)
 
     def action_unread(self) -> None:
         self._only_unread = not self._only_unread

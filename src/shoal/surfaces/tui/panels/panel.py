@@ -37,7 +37,7 @@ class KeyHints(Static):
         super().__init__(classes="panel--hints", markup=False)
         self._keys = keys.split(_BETWEEN)
 
-    def _wrap_keys(self, width: int) -> list[str]:
+    def _wrap_key_hints(self, width: int) -> list[str]:
         lines = [""]
         for key in self._keys:
             extended_line = f"{lines[-1]}{_BETWEEN}{key}" if lines[-1] else key
@@ -48,10 +48,10 @@ class KeyHints(Static):
         return lines
 
     def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
-        return len(self._wrap_keys(width))
+        return len(self._wrap_key_hints(width))
 
     def render(self) -> Content:
-        return Content("\n".join(self._wrap_keys(self.content_size.width)))
+        return Content("\n".join(self._wrap_key_hints(self.content_size.width)))
 
 
 class Panel(Vertical):
@@ -106,16 +106,16 @@ class Panel(Vertical):
             return
         self._is_stale, self._is_paused = False, True
         self.set_timer(PACE, self._end_refresh_pause)
-        self._apply_changes()
+        self._apply_view_changes()
 
     @property
     def is_up_to_date(self) -> bool:
         """True if every change is drawn."""
         return not self._is_paused and not self._is_stale
 
-    def _apply_changes(self) -> None:
+    def _apply_view_changes(self) -> None:
         self.refresh_count += 1
-        delta = self.run_view.delta_since(self._seen_offset)
+        delta = self.run_view.get_delta_since(self._seen_offset)
         self._seen_offset = delta.offset
         self.apply_delta(delta, is_first=self._is_new)
         self._is_new = False
@@ -141,13 +141,13 @@ class Panel(Vertical):
 
     # Commands
 
-    def send_command(self, command: RunControlCommand, describe: Callable[[Any], str]) -> None:
+    def send_run_command(self, command: RunControlCommand, describe: Callable[[Any], str]) -> None:
         """Send the command and notify the person of its result."""
 
-        async def send_and_describe() -> str:
+        async def send_command_and_describe() -> str:
             return describe(await self.controller.send_command(command))
 
-        self.run_action_in_background(send_and_describe)
+        self.run_action_in_background(send_command_and_describe)
 
     def run_action_in_background(self, action: Callable[[], Awaitable[str]]) -> None:
         """Run it in the background; notify the person of the returned text or of the error."""

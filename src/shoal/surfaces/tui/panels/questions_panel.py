@@ -24,7 +24,7 @@ from shoal.surfaces.tui.panels.cells import (
     get_agent_colour,
     join_cells,
 )
-from shoal.surfaces.tui.panels.dialogs import ReadScreen
+from shoal.surfaces.tui.panels.dialogs import ScrollableTextScreen
 from shoal.surfaces.tui.panels.list_panel import ListPanel
 from shoal.surfaces.tui.panels.row_list import RowEntry, RowList
 from shoal.surfaces.tui.question_summary import summarize_answer, summarize_question
@@ -74,7 +74,7 @@ class QuestionsPanel(ListPanel):
         """Close the screen of a question that was answered; the first answer counts."""
         for screen in self.app.screen_stack:
             if isinstance(screen, AnswerScreen) and screen.row.id == row.id:
-                screen.close_overtaken(row)
+                screen.close_settled_elsewhere(row)
 
     def _arrange_rows(self) -> None:
         open_rows = self.run_view.list_open_questions()
@@ -112,7 +112,7 @@ class QuestionsPanel(ListPanel):
         return [join_cells([mark, time_part, agent_cell, summary_part]).truncate(width, ellipsis=True)]
 
     def _build_agent_part(self, row: QuestionRow) -> Part:
-        agent = self.run_view.find_agent(AgentId(row.agent))
+        agent = self.run_view.find_agent_row(AgentId(row.agent))
         return (row.name, get_agent_colour(agent.color if agent is not None else ""))
 
     def show_detail(self) -> None:
@@ -146,7 +146,7 @@ class QuestionsPanel(ListPanel):
                     build_clean_line((summarize_answer(row.answer), "bold")),
                 ]
             )
-            self.app.push_screen(ReadScreen(f"{row.name} asked", detail))
+            self.app.push_screen(ScrollableTextScreen(f"{row.name} asked", detail))
         else:
             open_answer_screen(self, row)
 

@@ -97,7 +97,7 @@ class RowList(ScrollView, can_focus=True):
         self._lines = {key: drawn for key, drawn in self._lines.items() if key in self._index_by_key}
         self.virtual_size = Size(self.scrollable_content_region.width, top)
         if self.cursor not in self._index_by_key:
-            self._set_cursor(self._nearest_selectable(old_index))
+            self._set_cursor(self._find_nearest_selectable_row(old_index))
         elif self._index_by_key[self.cursor] != old_index:
             self._scroll_to_cursor()
         self.refresh()
@@ -105,10 +105,10 @@ class RowList(ScrollView, can_focus=True):
     def invalidate_row(self, key: Hashable) -> None:
         """Mark the row as changed."""
         self._lines.pop(key, None)
-        if (index := self._index_by_key.get(key)) is not None and self._is_visible(index):
+        if (index := self._index_by_key.get(key)) is not None and self._is_row_visible(index):
             self.refresh_lines(self._tops[index], self._entries[index].height)
 
-    def invalidate_all(self) -> None:
+    def invalidate_all_rows(self) -> None:
         self._lines.clear()
         self.refresh()
 
@@ -117,12 +117,12 @@ class RowList(ScrollView, can_focus=True):
             self._set_cursor(self._index_by_key[key])
 
     @property
-    def is_at_end(self) -> bool:
+    def is_cursor_at_end(self) -> bool:
         return not self._entries or self.cursor == self._entries[-1].key
 
     def list_visible_keys(self) -> list[Hashable]:
         """Return the keys of the visible rows."""
-        first, last = self._visible_range()
+        first, last = self._get_visible_line_range()
         start = max(0, bisect_right(self._tops, first) - 1)
         return [
             entry.key
@@ -130,17 +130,17 @@ class RowList(ScrollView, can_focus=True):
             if top < last
         ]
 
-    def _visible_range(self) -> tuple[int, int]:
+    def _get_visible_line_range(self) -> tuple[int, int]:
         top = self.scroll_offset.y
         return top, top + self.scrollable_content_region.height
 
-    def _is_visible(self, index: int) -> bool:
-        first, last = self._visible_range()
+    def _is_row_visible(self, index: int) -> bool:
+        first, last = self._get_visible_line_range()
         return self._tops[index] < last and self._tops[index] + self._entries[index].height > first
 
     # Cursor
 
-    def _nearest_selectable(self, index: int) -> int | None:
+    def _find_nearest_selectable_row(self, index: int) -> int | None:
         """Return the index of the nearest selectable row, after the index or before it."""
         count = len(self._entries)
         order = [*range(min(index, count), count), *range(min(index, count) - 1, -1, -1)]
@@ -161,7 +161,7 @@ class RowList(ScrollView, can_focus=True):
         if (index := self._index_by_key.get(self.cursor)) is None:
             return
         top = (
-            0 if index == self._nearest_selectable(0) else self._tops[index]
+            0 if index == self._find_nearest_selectable_row(0) else self._tops[index]
         )  # include the heading above the first row
         region = Region(0, top, 1, self._tops[index] + self._entries[index].height - top)
         self.scroll_to_region(region, animate=False, force=True, immediate=True)
@@ -178,7 +178,7 @@ class RowList(ScrollView, can_focus=True):
         if index is None:
             return
         line = self._tops[index] + by * max(1, self.scrollable_content_region.height - 1)
-        self._set_cursor(self._nearest_selectable(max(0, bisect_right(self._tops, line) - 1)))
+        self._set_cursor(self._find_nearest_selectable_row(max(0, bisect_right(self._tops, line) - 1)))
 
     def action_edge(self, which: int) -> None:
         selectable_indexes = [index for index, entry in enumerate(self._entries) if entry.selectable]
@@ -221,7 +221,7 @@ class RowList(ScrollView, can_focus=True):
         if index < 0 or line - self._tops[index] >= self._entries[index].height:
             return Strip.blank(width, row_style.rich_style)
         entry = self._entries[index]
-        lines = self._get_lines(entry, width)
+        lines = self._get_row_lines(entry, width)
         line_in_entry = line - self._tops[index]
         style = self.get_visual_style("rows--row", "rows--cursor") if entry.key == self.cursor else row_style
         if line_in_entry >= len(lines):
@@ -229,7 +229,7 @@ class RowList(ScrollView, can_focus=True):
         [strip] = Visual.to_strips(self, lines[line_in_entry] or Content(" "), width, 1, style)
         return strip.extend_cell_length(width, style.rich_style)
 
-    def _get_lines(self, entry: RowEntry, width: int) -> Sequence[Content]:
+    def _get_row_lines(self, entry: RowEntry, width: int) -> Sequence[Content]:
         cached_lines = self._lines.get(entry.key)
         if cached_lines is None or cached_lines[0] != width:
             self.draw_count += 1
