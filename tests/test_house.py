@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from docstring_references import find_dead_references
 from name_figures import is_bare_participle, is_gerund, measure_names
 
 ROOT = Path(__file__).parents[1]
@@ -148,3 +149,15 @@ def test_the_glossary_names_classes_that_exist():
     )
     assert named
     assert named - defined - {"Tool"} == set()
+
+
+def test_docstrings_name_only_things_that_exist():
+    assert find_dead_references(MODULES) == []
+
+
+def test_a_docstring_that_names_a_renamed_class_is_found(tmp_path: Path):
+    module = tmp_path / "module.py"
+    module.write_text(
+        'class Kept:\n    """Like `Kept` and `OldName`; reads `old_field`, not `thisField`."""\n'
+    )
+    assert find_dead_references([module]) == [f"{module}:2: `OldName`", f"{module}:2: `old_field`"]

@@ -30,7 +30,7 @@ EMPTY_INBOX = b"[]\n"
 
 
 class _InboxEntrySchema(Struct, rename={"sender": "from"}, gc=False):
-    """The early 2026 format lacks `msg_id` and the later `msgV`, `type`, `lead_sig`; only the id matters."""
+    """The early 2026 format lacks `msg_id` and the later `msgV`, `type` and signature; only the id counts."""
 
     sender: AgentName
     text: str
