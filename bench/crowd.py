@@ -23,7 +23,7 @@ from bench.instant_model import FINAL_TEXT, AddTool, InstantModel
 from bench.stopwatch import Stopwatch, TimeSpent
 from shoal.app.session.session import Session
 from shoal.core.messages import Message, TextBlock, ToolUseBlock
-from shoal.core.model_requests import DeltaListener, ModelAttemptStarted, ModelReply, ModelRequest
+from shoal.core.model_requests import DeltaListener, ModelAttemptStartedDelta, ModelReply, ModelRequest
 from shoal.core.usage import ModelCard, Usage
 
 _CHILD_PROMPT = "Add one, as often as you were told."
@@ -46,7 +46,7 @@ class CrowdModel:
     async def generate_reply(self, request: ModelRequest, on_delta: DeltaListener) -> ModelReply:
         if request.messages[0].text == _CHILD_PROMPT:
             return await self._child_model.generate_reply(request, on_delta)
-        await on_delta(ModelAttemptStarted())
+        await on_delta(ModelAttemptStartedDelta())
         agents = next(self._waves)
         calls = [self._make_agent_call() for _ in range(agents)]
         message = Message(role="assistant", content=tuple(calls) or (TextBlock(text=FINAL_TEXT),))

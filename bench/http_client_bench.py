@@ -28,10 +28,10 @@ from bench.stopwatch import TimeSpent, to_milliseconds
 from shoal.core.clock import SystemClock
 from shoal.core.ports import Model
 from shoal.core.usage import ModelCard
-from shoal.models.chat_api import ChatApiModel
-from shoal.models.chat_body import ChatServerDialect
+from shoal.models.chat_api import ChatCompletionsApiModel
+from shoal.models.chat_body import ChatCompletionsApiDialect
 from shoal.models.messages_api import MessagesApiModel
-from shoal.models.model_endpoint import ChunkHandler, HttpDeadlines
+from shoal.models.model_endpoint import ChunkHandler, ProviderHttpTimeouts
 from shoal.models.model_errors import ModelRequestTarget
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ class _OtherEndpoint:
     def __init__(self, target: ModelRequestTarget) -> None:
         self.target = target
         self._clock = SystemClock()
-        self._deadlines = HttpDeadlines()
+        self._deadlines = ProviderHttpTimeouts()
 
     async def post_request(self, body: bytes, on_chunk: ChunkHandler) -> None:
         async with self._clock.deadline(self._deadlines.total):
@@ -111,7 +111,7 @@ def _create_model(kind: type[HttpxEndpoint | HttpcoreEndpoint], api: str, base: 
     model = (
         MessagesApiModel(card, endpoint)
         if api == "messages"
-        else ChatApiModel(card, endpoint, ChatServerDialect())
+        else ChatCompletionsApiModel(card, endpoint, ChatCompletionsApiDialect())
     )
     return add_retries(model)
 

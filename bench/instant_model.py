@@ -5,20 +5,20 @@ from __future__ import annotations
 from shoal.core.messages import Message, TextBlock, ToolUseBlock
 from shoal.core.model_requests import (
     DeltaListener,
-    ModelAttemptStarted,
+    ModelAttemptStartedDelta,
     ModelReply,
     ModelRequest,
     TextDelta,
-    ToolInputDelta,
+    ToolInputProgressDelta,
 )
 from shoal.core.usage import ModelCard, TokenPrice, Usage
 from shoal.tools.function_tool import FunctionTool, tool
 
 FINAL_TEXT = "all done"
 CALL_TEXT = "I add one to the number."
-_ATTEMPT_STARTED = ModelAttemptStarted()
+_ATTEMPT_STARTED = ModelAttemptStartedDelta()
 _TEXT_DELTA = TextDelta(CALL_TEXT)
-_INPUT_DELTA = ToolInputDelta("add", 16)
+_INPUT_DELTA = ToolInputProgressDelta("add", 16)
 _USAGE = Usage(input_tokens=100, output_tokens=10)
 
 

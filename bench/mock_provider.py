@@ -22,8 +22,8 @@ from bench.child_process import SOURCES
 from bench.instant_model import CALL_TEXT, FINAL_TEXT
 from shoal.core.messages import TextBlock, ToolUseBlock
 from shoal.core.usage import Usage
-from shoal.testing.chat_format import MockChatFormat
-from shoal.testing.messages_format import MockMessagesFormat
+from shoal.testing.chat_format import MockChatCompletionsApiFormat
+from shoal.testing.messages_format import MockMessagesApiFormat
 from shoal.testing.mock_replies import DelayedReplyFault, MockReply, SlowStreamFault
 from shoal.testing.servers import MockServer, run_mock_server
 
@@ -63,7 +63,7 @@ def _make_agent_calls(number: int, prompt: str) -> tuple[ToolUseBlock, ...]:
 
 
 async def serve_provider(api: str) -> None:
-    wire_format = MockMessagesFormat() if api == "messages" else MockChatFormat()
+    wire_format = MockMessagesApiFormat() if api == "messages" else MockChatCompletionsApiFormat()
     server = MockServer(wire_format, choose_reply, strict=False, keep_requests=False)
     async with run_mock_server(server):
         print(server.url, flush=True)

@@ -17,7 +17,7 @@ from shoal.backends.guarded_processes import GuardedProcessLauncher
 from shoal.backends.sandbox.sandbox_driver import SandboxDriver
 from shoal.backends.sandbox.sandbox_selection import list_sandbox_drivers
 from shoal.core.clock import SystemClock
-from shoal.core.ports import ProcessLaunch
+from shoal.core.ports import ProcessLaunchSpec
 from shoal.core.sandbox import SandboxPolicy
 
 _HIDDEN_PATHS = (".ssh", ".aws", ".gnupg", ".config/gh", ".netrc")
@@ -68,7 +68,7 @@ async def time_sandboxes(drivers: Sequence[SandboxDriver], rounds: int = 40) -> 
         for name in _HIDDEN_PATHS:
             (home / name).mkdir(parents=True)
         null_fd = os.open(os.devnull, os.O_WRONLY)
-        plain = ProcessLaunch(
+        plain = ProcessLaunchSpec(
             argv=("/bin/sh", "-c", "exit 0"),
             cwd=project,
             env=dict(os.environ),
@@ -82,7 +82,7 @@ async def time_sandboxes(drivers: Sequence[SandboxDriver], rounds: int = 40) -> 
         )
         (project / "work/.git/hooks").mkdir(parents=True)
 
-        async def time_launch(launch: ProcessLaunch) -> float:
+        async def time_launch(launch: ProcessLaunchSpec) -> float:
             started = time.perf_counter()
             status = await (await processes.start_process(launch)).wait()
             assert status == 0, launch

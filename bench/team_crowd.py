@@ -26,7 +26,7 @@ from shoal.app.session.session import Session
 from shoal.app.session.turn import Turn
 from shoal.core.events import RunFinished
 from shoal.core.messages import Message, TextBlock, ToolResultBlock, ToolUseBlock
-from shoal.core.model_requests import DeltaListener, ModelAttemptStarted, ModelReply, ModelRequest
+from shoal.core.model_requests import DeltaListener, ModelAttemptStartedDelta, ModelReply, ModelRequest
 from shoal.core.usage import ModelCard, TokenPrice, Usage
 from shoal.tools.function_tool import FunctionTool, tool
 
@@ -65,7 +65,7 @@ class TeamModel:
         )
 
     async def generate_reply(self, request: ModelRequest, on_delta: DeltaListener) -> ModelReply:
-        await on_delta(ModelAttemptStarted())
+        await on_delta(ModelAttemptStartedDelta())
         content = (
             self._reply_as_member(request) if _MEMBER.search(request.system) else self._reply_as_lead(request)
         )

@@ -26,7 +26,7 @@ from shoal.core.messages import TextBlock, ToolUseBlock
 from shoal.core.names import AgentName, TeamName
 from shoal.core.usage import Usage
 from shoal.stores.files.file_mailbox_store import FileMailboxStore
-from shoal.testing.messages_format import MockMessagesFormat
+from shoal.testing.messages_format import MockMessagesApiFormat
 from shoal.testing.mock_replies import MockReply
 from shoal.testing.servers import MockServer, run_mock_server
 
@@ -88,7 +88,7 @@ async def main(team: str, members: int) -> None:
     ids = IdGenerator()
     provider = TeamProvider(team, members)
     mailboxes = FileMailboxStore(Path(os.environ["SHOAL_HOME"]), TeamName(team), clock=SystemClock(), ids=ids)
-    server = MockServer(MockMessagesFormat(), provider.choose_reply, strict=False, keep_requests=False)
+    server = MockServer(MockMessagesApiFormat(), provider.choose_reply, strict=False, keep_requests=False)
     async with run_mock_server(server):
         print(server.url, flush=True)
         print(json.dumps(await provider.all_started), flush=True)

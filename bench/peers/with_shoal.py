@@ -15,7 +15,7 @@ from bench.bench_session import run_prompt, use_empty_home
 from bench.http_bench import create_retrying_model
 from bench.instant_model import InstantModel
 from shoal.core.messages import Message, TextBlock, ToolResultBlock, ToolUseBlock, extract_tool_result_text
-from shoal.core.model_requests import DeltaListener, ModelAttemptStarted, ModelReply, ModelRequest
+from shoal.core.model_requests import DeltaListener, ModelAttemptStartedDelta, ModelReply, ModelRequest
 from shoal.core.usage import Usage
 from shoal.tools.function_tool import tool
 
@@ -61,7 +61,7 @@ class DelegatingModel:
     async def generate_reply(self, request: ModelRequest, on_delta: DeltaListener) -> ModelReply:
         if request.messages[0].text.startswith(CHILD):
             return await self._child_model.generate_reply(request, on_delta)
-        await on_delta(ModelAttemptStarted())
+        await on_delta(ModelAttemptStartedDelta())
         last = request.messages[-1]
         results = [block for block in last.content if isinstance(block, ToolResultBlock)]
         self.seen = sum(FINAL in extract_tool_result_text(block) for block in results)
@@ -101,7 +101,7 @@ class HistoryModel:
         self._told = 0
 
     async def generate_reply(self, request: ModelRequest, on_delta: DeltaListener) -> ModelReply:
-        await on_delta(ModelAttemptStarted())
+        await on_delta(ModelAttemptStartedDelta())
         done = len(request.messages) // 2
         self._told += 1
         text = TextBlock(text=history(self._told)[done][1])

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from importlib import import_module
 
 import click
 
 from reference_pages.doc_text import format_code, format_sentence, render_page, render_table
 from shoal.surfaces.cli import exit_codes
-from shoal.surfaces.cli.command_registry import COMMANDS, SubCommand
+from shoal.surfaces.cli.command_registry import COMMANDS, LazySubCommandEntry, load_subcommand
 from shoal.surfaces.cli.flags import FLAG_SECTIONS
 from shoal.surfaces.cli.main import EXAMPLES, root_command
 
@@ -23,8 +22,7 @@ _COMMON = frozenset({"--debug", "--help"})
 
 def build_flags_page() -> str:
     commands = [
-        _render_command(f"shoal {name}", import_module(sub.module).command, sub)
-        for name, sub in COMMANDS.items()
+        _render_command(f"shoal {name}", load_subcommand(sub.module), sub) for name, sub in COMMANDS.items()
     ]
     codes = render_table(
         ("code", "meaning"), [(format_code(number), words) for number, words in exit_codes.HELP_ROWS]
@@ -43,7 +41,7 @@ def _render_run() -> str:
     return "\n\n".join(parts)
 
 
-def _render_command(name: str, command: click.Command, sub: SubCommand) -> str:
+def _render_command(name: str, command: click.Command, sub: LazySubCommandEntry) -> str:
     return "\n\n".join(_render_parts(name, command, sub.examples, "##"))
 
 

@@ -26,9 +26,9 @@ from shoal.core.hooks import (
 )
 from shoal.wire.hook_output_codec import (
     MAX_TEXT_LENGTH,
-    _EventSpecificHookOutput,
-    _HookOutput,
-    _HookPermissionAnswer,
+    _EventSpecificHookOutputSchema,
+    _HookOutputSchema,
+    _HookPermissionAnswerSchema,
 )
 
 _OPENING = f"""
@@ -74,11 +74,11 @@ def build_hooks_page() -> str:
     )
     answers = [
         _ANSWER.strip(),
-        _render_fields(_HookOutput),
+        _render_fields(_HookOutputSchema),
         "### `hookSpecificOutput`",
-        _render_fields(_EventSpecificHookOutput),
+        _render_fields(_EventSpecificHookOutputSchema),
     ]
-    answers += ["### `hookSpecificOutput.decision`", _render_fields(_HookPermissionAnswer)]
+    answers += ["### `hookSpecificOutput.decision`", _render_fields(_HookPermissionAnswerSchema)]
     return render_page(
         "Hooks", _OPENING, overview, common, *(_render_event(name) for name in HOOK_EVENTS), *answers
     )

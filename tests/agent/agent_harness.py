@@ -27,7 +27,7 @@ from shoal.core.tools import Tool, build_hide_nothing_filter
 from shoal.core.transcript_entries import TranscriptEntry
 from shoal.models.scripted_model import ScriptedModel
 from shoal.runs.inbox_queue import SharedInboxQueue
-from shoal.stores.memory_stores import MemoryJournal
+from shoal.stores.memory_stores import InMemoryJournal
 from shoal.workspaces.local_workspace import LocalWorkspace
 
 
@@ -90,7 +90,7 @@ class RecordingResultStore:
 class AgentHarness(Struct, kw_only=True):
     agent: AgentRunner
     transcript: RecordingTranscript
-    journal: MemoryJournal
+    journal: InMemoryJournal
     results: RecordingResultStore
     queue: SharedInboxQueue
     events: list[Event]
@@ -122,7 +122,7 @@ def create_harness(
 ) -> AgentHarness:
     clock = clock or SystemClock()
     ids = IdGenerator(seed)
-    transcript, journal, results = RecordingTranscript(), MemoryJournal(clock), RecordingResultStore()
+    transcript, journal, results = RecordingTranscript(), InMemoryJournal(clock), RecordingResultStore()
     queue, heard = SharedInboxQueue(), []
     model = model or ScriptedModel(script, clock=clock)
 

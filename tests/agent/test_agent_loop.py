@@ -20,7 +20,7 @@ from shoal.agent.agent_runner import LoopLimits
 from shoal.agent.conversation import Conversation
 from shoal.agent.loop import run_agent_loop
 from shoal.agent.tool_calls import preview_tool_call
-from shoal.backends.sandbox.sandbox_selection import SandboxPreferences, SelectedSandbox
+from shoal.backends.sandbox.sandbox_selection import DriverSelectingSandbox, SandboxPreferences
 from shoal.core.errors import BudgetError, StateFileError
 from shoal.core.events import (
     PREVIEW_LENGTH,
@@ -49,10 +49,10 @@ from shoal.core.messages import (
 )
 from shoal.core.model_requests import (
     DeltaListener,
-    ModelAttemptStarted,
+    ModelAttemptStartedDelta,
     ModelReply,
     ModelRequest,
-    ModelRetryScheduled,
+    ModelRetryScheduledDelta,
     TextDelta,
 )
 from shoal.core.permission_decisions import AskDecision, DenyDecision
@@ -111,7 +111,7 @@ async def test_tools_get_the_workspace_and_sandbox_of_their_agent() -> None:
         return "seen"
 
     harness = create_harness([make_call("look"), "done"], tools=[look])
-    own = SelectedSandbox(
+    own = DriverSelectingSandbox(
         SandboxPreferences(), get_policy=lambda: SandboxPolicy(writable=()), drivers=(), note=print
     )
     harness.agent.environment = msgspec.structs.replace(harness.agent.environment, sandbox=own)
@@ -507,10 +507,12 @@ class Flaky:
     card = SCRIPTED_CARD
 
     async def generate_reply(self, request: ModelRequest, on_delta: DeltaListener) -> ModelReply:
-        await on_delta(ModelAttemptStarted())
+        await on_delta(ModelAttemptStartedDelta())
         await on_delta(TextDelta("half an ans"))
-        await on_delta(ModelRetryScheduled(reason="the stream was cut", delay=1.0, attempt=1, billed=True))
-        await on_delta(ModelAttemptStarted())
+        await on_delta(
+            ModelRetryScheduledDelta(reason="the stream was cut", delay=1.0, attempt=1, billed=True)
+        )
+        await on_delta(ModelAttemptStartedDelta())
         await on_delta(TextDelta("whole"))
         message = Message(role="assistant", content=(TextBlock(text="whole"),))
         return ModelReply(message=message, usage=Usage(output_tokens=3), stop_reason="end_turn", model="m")

@@ -18,10 +18,10 @@ from shoal.core.limits import BudgetLimits
 from shoal.core.messages import TextBlock, ToolResultBlock, ToolUseBlock
 from shoal.core.model_requests import (
     DeltaListener,
-    ModelAttemptStarted,
+    ModelAttemptStartedDelta,
     ModelReply,
     ModelRequest,
-    ModelRetryScheduled,
+    ModelRetryScheduledDelta,
 )
 from shoal.core.usage import ModelCard, TokenPrice, Usage
 from shoal.models.scripted_model import ScriptedModel, ScriptedReply
@@ -201,9 +201,9 @@ class Cut:
     card = CARD
 
     async def generate_reply(self, request: ModelRequest, on_delta: DeltaListener) -> ModelReply:
-        await on_delta(ModelAttemptStarted())
-        await on_delta(ModelRetryScheduled(reason="cut", delay=0.0, attempt=1, billed=True))
-        await on_delta(ModelAttemptStarted())
+        await on_delta(ModelAttemptStartedDelta())
+        await on_delta(ModelRetryScheduledDelta(reason="cut", delay=0.0, attempt=1, billed=True))
+        await on_delta(ModelAttemptStartedDelta())
         raise StreamCut("cut", provider="x")
 
     async def aclose(self) -> None: ...

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from shoal.app.definitions.agent_catalog import AgentCatalog, load_agent_catalog, parse_agents_option
-from shoal.app.definitions.agent_files import MAX_FILE_BYTES, AgentDefinitionFiles
+from shoal.app.definitions.agent_files import MAX_FILE_BYTES, AgentDefinitionFileCache
 from shoal.core.agent_definitions import AgentDefinition
 from shoal.core.errors import InvalidAgentDefinition, UnknownAgentType
 
@@ -195,7 +195,7 @@ def test_new_and_removed_files_and_directories_are_seen_at_the_next_lookup(place
 
 def test_unchanged_files_are_not_read_again(places: DefinitionPlaces, monkeypatch: pytest.MonkeyPatch):
     path = places.write(places.near, "a.md", format_definition("a"))
-    folder = AgentDefinitionFiles(places.near, "project")
+    folder = AgentDefinitionFileCache(places.near, "project")
     advance_clock(path, monkeypatch)
     assert folder.refresh()
     (first,) = folder.results
@@ -208,7 +208,7 @@ def test_recently_written_files_are_read_again(places: DefinitionPlaces, monkeyp
     path = places.write(places.near, "a.md", format_definition("a"))
     now = path.stat().st_ctime_ns
     monkeypatch.setattr("time.time_ns", lambda: now)
-    folder = AgentDefinitionFiles(places.near, "project")
+    folder = AgentDefinitionFileCache(places.near, "project")
     folder.refresh()
     (first,) = folder.results
     assert not folder.refresh()

@@ -15,7 +15,7 @@ from shoal.core.events import PermissionDenied
 from shoal.core.messages import ToolResultBlock, extract_tool_result_text
 from shoal.core.model_requests import ModelRequest
 from shoal.runs.control_client import RunControlClient
-from shoal.wire.control_codec import SetDelegateModeCommand
+from shoal.wire.control_codec import SetDelegateModeControlCommand
 from team_scripts import get_home, get_last_result, open_session, script_team, send_message, spawn_member
 
 TOUCH = call_tool("Bash", command="touch by-the-lead")
@@ -130,7 +130,7 @@ async def test_delegate_mode_is_toggled_mid_turn_from_another_process_without_a_
         turn = session.run("Begin.")
         await gate.wait_until_reached()
         async with await RunControlClient.open(socket) as client:
-            assert await client.send_command(SetDelegateModeCommand(on=True)) == {"on": True}
+            assert await client.send_command(SetDelegateModeControlCommand(on=True)) == {"on": True}
         gate.is_open.set()
         text = [event async for event in turn][-1].text  # type: ignore[union-attr]
         assert text.startswith("Bash was not run")

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import shoal
-from shoal.app.settings.live_settings import LiveSettings
+from shoal.app.settings.live_settings import AutoReloadingSettings
 from shoal.app.settings.settings import load_settings
 from shoal.app.settings.settings_trust import save_project_trust_decision
 from shoal.app.settings.settings_writer import find_settings_path, save_permission_suggestion
@@ -19,7 +19,7 @@ from shoal.core.events import NoteAdded, ToolOutputReturned
 from shoal.core.messages import ToolUseBlock
 from shoal.core.model_requests import ModelRequest
 from shoal.core.permissions import (
-    AddDirectoriesSuggestion,
+    AddDirectoriesPermissionSuggestion,
     AddPermissionRulesSuggestion,
     SetPermissionModeSuggestion,
     SuggestedPermissionRule,
@@ -38,7 +38,7 @@ class WatchedSettings:
     def __init__(self, project: Path) -> None:
         self.notes: list[str] = []
         self.file = project / ".claude" / "settings.json"
-        self.live = LiveSettings(load_settings(cwd=project), cwd=project, note=self.notes.append)
+        self.live = AutoReloadingSettings(load_settings(cwd=project), cwd=project, note=self.notes.append)
 
     def list_denied(self) -> list[str]:
         return [str(rule) for rule in self.live.load_rules(fresh=True).deny]
@@ -94,7 +94,7 @@ def test_a_broken_change_is_reported_once_and_the_last_good_values_stay(
 
 @pytest.mark.spec("PRM-02")
 def test_flags_of_the_run_override_changed_files(project: Path) -> None:
-    live = LiveSettings(
+    live = AutoReloadingSettings(
         load_settings(cwd=project), cwd=project, allow=["Read"], deny=["Bash(rm:*)"], note=lambda _: None
     )
     (project / ".claude" / "settings.json").write_text('{"permissions": {"allow": ["Edit"]}}')
@@ -169,7 +169,7 @@ def test_a_saved_rule_is_added_and_the_rest_of_the_file_is_unchanged(project: Pa
     save_permission_suggestion(RULE, file)
     save_permission_suggestion(RULE, file)
     save_permission_suggestion(
-        AddDirectoriesSuggestion(directories=("/x",), destination="localSettings"), file
+        AddDirectoriesPermissionSuggestion(directories=("/x",), destination="localSettings"), file
     )
     save_permission_suggestion(
         SetPermissionModeSuggestion(mode="acceptEdits", destination="localSettings"), file

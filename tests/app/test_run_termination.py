@@ -18,7 +18,7 @@ from shoal.core.events import SessionStarted
 from shoal.core.ids import LEAD_ID, SessionId
 from shoal.runs.unix_sockets import connect_unix_socket
 from shoal.stores.files.pid_locks import SessionLock, find_session_pid
-from shoal.wire.control_codec import GetRunStatusCommand
+from shoal.wire.control_codec import GetRunStatusControlCommand
 from shoal.wire.journal_codec import encode_journal_line
 
 SESSION = SessionId("11111111-2222-4333-8444-555555555555")
@@ -77,7 +77,7 @@ async def test_a_run_with_a_full_connection_backlog_is_ended(tmp_path: Path, bef
     async with start_unresponsive_run(tmp_path, "deaf") as (run, process):
         waiting = [connect_unix_socket(run.directory / "control.sock") for _ in range(before)]
         with pytest.raises(RunUnresponsive, match="does not answer"):
-            await send_control_command(run, GetRunStatusCommand(), patience=0.2)
+            await send_control_command(run, GetRunStatusControlCommand(), patience=0.2)
         await stop_or_kill_run(run)
         assert await process.wait() == -9
         for each in waiting:

@@ -14,7 +14,7 @@ from agent_scripts import call_tool, run_all_turns
 from shoal.app.run_access.run_follower import RunFollower
 from shoal.app.run_access.run_handle import RunHandle
 from shoal.app.run_view import run_view as pictures
-from shoal.app.run_view.mail_table import MailTable
+from shoal.app.run_view.mail_table import RunViewMailState
 from shoal.app.run_view.run_view import RunView, build_run_view
 from shoal.app.run_view.view_rows import ViewDelta
 from shoal.app.session.run_controller import LocalRunController, RemoteRunController
@@ -43,7 +43,7 @@ from shoal.core.tasks import RANK_KEY, TaskDraft, TaskUpdate
 from shoal.core.usage import Usage
 from shoal.stores.files.file_journal import read_journal
 from shoal.testing import FakeClock
-from shoal.wire.control_codec import InterruptTurnCommand
+from shoal.wire.control_codec import InterruptTurnControlCommand
 from team_scripts import get_home, open_session, read_inbox, script_team, send_message, spawn_member
 
 _KEYS = {
@@ -240,9 +240,9 @@ async def test_an_interrupted_member_stays_alive(tmp_path: Path) -> None:
         async with asyncio.timeout(20):
             await begun.wait()
             run = RunHandle(session=session.id, home=get_home())
-            assert await RemoteRunController(run).send_command(InterruptTurnCommand(task_id="ann")) == {
-                "interrupted": True
-            }
+            assert await RemoteRunController(run).send_command(
+                InterruptTurnControlCommand(task_id="ann")
+            ) == {"interrupted": True}
             await rested.wait()
         assert not await interrupt_agent(session, "ann")
         assert [(each.name, each.state) for each in session.services.teams.list_members()] == [
@@ -388,7 +388,7 @@ def test_one_mail_id_in_two_inboxes_is_two_mail_rows() -> None:
 
 
 def test_the_oldest_mail_of_a_long_run_is_dropped_but_still_counted() -> None:
-    letters = MailTable(max_rows=3)
+    letters = RunViewMailState(max_rows=3)
     for number in range(6):
         letters.apply_event(make_mail_posted(str(number)), number + 1, number)
         if number != 1:
@@ -401,7 +401,7 @@ def test_the_oldest_mail_of_a_long_run_is_dropped_but_still_counted() -> None:
 
 
 def test_untaken_mail_is_dropped_too_and_counted_when_it_is_taken() -> None:
-    letters = MailTable(max_rows=2)
+    letters = RunViewMailState(max_rows=2)
     for number in range(4):
         letters.apply_event(make_mail_posted(str(number)), number, number)
     assert ([row.id for row in letters.values()], letters.total, letters.unread) == (["2", "3"], 4, 4)

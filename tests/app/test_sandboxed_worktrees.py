@@ -17,10 +17,10 @@ from shoal.app.isolation.repository_worktrees import open_worktrees
 from shoal.app.isolation.sandbox_policies import create_worktree_sandbox
 from shoal.app.settings.settings import Settings, load_settings
 from shoal.backends.guarded_processes import GuardedProcessLauncher
-from shoal.backends.sandbox.landlock import LandlockDriver
+from shoal.backends.sandbox.landlock import LandlockSandboxDriver
 from shoal.core.clock import SystemClock
 from shoal.core.errors import WorkspaceError, WorktreeError
-from shoal.core.ports import ProcessLaunch
+from shoal.core.ports import ProcessLaunchSpec
 from shoal.core.sandbox import Sandbox
 from shoal.core.worktrees import RetainedWorktree
 from shoal.workspaces.worktree import Worktree
@@ -48,7 +48,7 @@ class WorktreeAgent:
 
     async def run_command(self, command: str) -> tuple[int, str]:
         read, write = os.pipe()
-        launch = ProcessLaunch(
+        launch = ProcessLaunchSpec(
             argv=("/bin/bash", "-c", command),
             cwd=self.workspace.cwd,
             env=self.settings.tool_environment,
@@ -239,7 +239,7 @@ async def test_without_a_sandbox_a_worktree_agent_needs_the_weaker_guard_to_be_a
 async def test_landlock_confines_an_agent_if_the_checkout_is_not_in_a_writable_directory(
     agent: WorktreeAgent, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    if why := LandlockDriver().explain_unavailable():
+    if why := LandlockSandboxDriver().explain_unavailable():
         pytest.skip(why)
     programs, temporary = tmp_path / "bin", tmp_path / "tmp"
     programs.mkdir()

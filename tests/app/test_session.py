@@ -15,7 +15,7 @@ from msgspec import structs
 import shoal
 from agent_scripts import read_events
 from process_search import find_processes_in
-from shoal.app.config.undo_history import NothingToUndo
+from shoal.app.config.undo_history import NothingToUndoError
 from shoal.app.session.session_changes import rewind_files_to_before_message
 from shoal.core.errors import (
     BudgetError,
@@ -508,5 +508,5 @@ async def test_a_prompt_suggestion_leaves_no_trace_in_the_conversation(tmp_path:
 
 async def test_undo_before_the_first_turn_has_nothing_to_restore(tmp_path: Path) -> None:
     async with shoal.open(cwd=tmp_path, model=ScriptedModel([])) as session:
-        with pytest.raises(NothingToUndo, match="'no-such-message'"):
+        with pytest.raises(NothingToUndoError, match="'no-such-message'"):
             await rewind_files_to_before_message(session, "no-such-message")

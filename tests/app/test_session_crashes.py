@@ -107,7 +107,7 @@ async def test_a_session_killed_at_any_point_resumes_from_its_last_complete_line
 async def test_a_request_cut_by_a_crash_is_listed_as_unsettled(tmp_path: Path) -> None:
     script = """
         import asyncio, os, sys, shoal
-        from shoal.core.model_requests import ModelAttemptStarted
+        from shoal.core.model_requests import ModelAttemptStartedDelta
         from shoal.core.messages import Message, TextBlock
         from shoal.core.model_requests import ModelReply
         from shoal.core.usage import ModelCard, TokenPrice, Usage

@@ -13,7 +13,7 @@ from shoal.core.clock import SystemClock
 from shoal.core.errors import BudgetExhausted
 from shoal.core.events import AgentStarted, BudgetThresholdReached, ModelRequestSettled
 from shoal.core.ids import LEAD_ID, AgentId, RequestId
-from shoal.core.limits import AgentCaps, BudgetLimits, BudgetRefusal
+from shoal.core.limits import AgentCountLimits, BudgetLimits, BudgetRefusal
 from shoal.core.messages import TextBlock, ToolUseBlock
 from shoal.core.usage import ModelCard, TokenPrice, Usage
 from shoal.models.scripted_model import ScriptedModel, ScriptedReply
@@ -50,7 +50,7 @@ async def test_limits_come_from_settings_and_flags_override_them(tmp_path: Path)
     ) as session:
         budget = session.agent.budget.budget
     assert budget.limits == BudgetLimits(max_usd=7.0, max_tokens=2_000, max_requests=3, max_seconds=60)
-    assert budget.agent_caps == AgentCaps(max_depth=1, max_concurrent=2, max_total=6)
+    assert budget.agent_caps == AgentCountLimits(max_depth=1, max_concurrent=2, max_total=6)
     assert budget.per_agent == BudgetLimits(max_usd=1)
     assert budget.per_type == {"Explore": BudgetLimits(max_requests=2)}
 

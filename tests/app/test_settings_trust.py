@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 import shoal
-from shoal.app.settings.live_settings import LiveSettings
+from shoal.app.settings.live_settings import AutoReloadingSettings
 from shoal.app.settings.settings import Settings, load_settings
 from shoal.app.settings.settings_trust import forget_project_trust, save_project_trust_decision
 from shoal.app.settings.settings_writer import save_permission_answer
@@ -224,7 +224,7 @@ def test_a_saved_answer_applies_while_another_project_file_is_untrusted(clone: C
 def test_a_running_session_notices_granted_and_revoked_trust(clone: Clone) -> None:
     clone.file.write_text(json.dumps(HOSTILE))
     notes: list[str] = []
-    live = LiveSettings(clone.load(), cwd=clone.root, note=notes.append)
+    live = AutoReloadingSettings(clone.load(), cwd=clone.root, note=notes.append)
     assert live.load_rules(fresh=True).allow == ()
     clone.trust()
     assert live.load_rules(fresh=True).allow

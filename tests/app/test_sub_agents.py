@@ -22,7 +22,7 @@ from session_helpers import (
     open_session,
 )
 from shoal.agent.conversation import Conversation
-from shoal.app.agents.agent_transcripts import AgentTranscripts
+from shoal.app.agents.agent_transcripts import AgentTranscriptStore
 from shoal.core.events import (
     AgentEnded,
     AgentMovedToBackground,
@@ -490,7 +490,7 @@ def test_an_in_memory_agent_with_deeply_nested_content_is_still_stored() -> None
         deep = {"in": deep}
     messages = [Message(role="assistant", content=(call_tool("Nothing", "n1", **deep),))]
     conversation = Conversation(NullTranscript(), clock, ids, messages=messages)
-    files = AgentTranscripts(None, durable=False, clock=clock, ids=ids)
+    files = AgentTranscriptStore(None, durable=False, clock=clock, ids=ids)
     files.archive_agent(AgentId("a1"), SubagentMetadata(agent_type="general-purpose"), conversation)
 
 

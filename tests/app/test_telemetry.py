@@ -28,7 +28,7 @@ from session_helpers import collect_events, open_session
 from shoal.app.session.session_telemetry import is_content_capture_enabled, is_telemetry_enabled
 from shoal.app.settings.settings import load_settings
 from shoal.app.telemetry.otlp_export import TelemetryPipeline
-from shoal.app.telemetry.span_recorder import SpanRecorder
+from shoal.app.telemetry.span_recorder import TelemetrySpanRecorder
 from shoal.core.errors import BadRequest
 from shoal.core.messages import Message, TextBlock
 from shoal.core.model_requests import ModelReply
@@ -49,7 +49,7 @@ class RecordedTelemetry:
         meters = MeterProvider(metric_readers=[self._reader], shutdown_on_exit=False)
         exports = TelemetryPipeline(tracing.get_tracer("test"), meters.get_meter("test"))
         given = {"provider": lambda _: "scripted", **more}
-        self.teller = SpanRecorder(
+        self.teller = TelemetrySpanRecorder(
             exports,
             session=session.id,
             lead=session.agent.identity,

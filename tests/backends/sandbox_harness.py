@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from shoal.backends.guarded_processes import GuardedProcess, GuardedProcessLauncher
 from shoal.backends.sandbox.sandbox_driver import SandboxDriver
-from shoal.core.ports import ProcessLaunch
+from shoal.core.ports import ProcessLaunchSpec
 from shoal.core.sandbox import SandboxPolicy
 
 TIMEOUT = 10.0
@@ -35,8 +35,8 @@ class SandboxHarness:
     def change_policy(self, **fields: object) -> None:
         self.policy = replace(self.policy, **fields)
 
-    def build_launch(self, command: str, output: int = 1) -> ProcessLaunch:
-        plain = ProcessLaunch(
+    def build_launch(self, command: str, output: int = 1) -> ProcessLaunchSpec:
+        plain = ProcessLaunchSpec(
             argv=("/bin/bash", "-c", command),
             cwd=self.project,
             env={"PATH": os.environ["PATH"], "HOME": str(self.home)},

@@ -179,7 +179,7 @@ import asyncio, json, os, sys
 from pathlib import Path
 from shoal.backends.process_backend import ProcessBackend
 from shoal.backends.guarded_processes import GuardedProcessLauncher
-from shoal.core.member_backends import MemberLaunchArgs, MemberLaunch
+from shoal.core.member_backends import MemberLaunchArgs, MemberProcessLaunchSpec
 from shoal.core.clock import SystemClock
 
 place, order = Path(sys.argv[1]), sys.argv[2]
@@ -194,7 +194,7 @@ async def main():
         launch_args = MemberLaunchArgs(
             agent=name + "@crew", name=name, team="crew", color=None, session="s", kind="k", model="m"
         )
-        launch = MemberLaunch(
+        launch = MemberProcessLaunchSpec(
             launch_args=launch_args, cwd=place, env=dict(os.environ), bootstrap=order.encode()
         )
         members.append(await backend.spawn_member(launch))

@@ -14,7 +14,7 @@ from process_helpers import is_running
 from shoal.backends.guarded_processes import GuardedProcess, GuardedProcessLauncher
 from shoal.core.clock import Deadline, SystemClock
 from shoal.core.errors import ProcessError
-from shoal.core.ports import ProcessLaunch
+from shoal.core.ports import ProcessLaunchSpec
 
 ENV = {"PATH": os.environ["PATH"]}
 
@@ -41,7 +41,7 @@ async def start_piped(
     read, write = os.pipe()
     try:
         process = await processes.start_process(
-            ProcessLaunch(argv=argv, cwd=cwd, env=env, stdout=write, stderr=write)
+            ProcessLaunchSpec(argv=argv, cwd=cwd, env=env, stdout=write, stderr=write)
         )
     except BaseException:
         os.close(read)
@@ -129,7 +129,7 @@ async def test_a_failed_start_of_a_process_says_why(
 ) -> None:
     with pytest.raises(ProcessError, match=says):
         await processes.start_process(
-            ProcessLaunch(**{"cwd": Path("/"), "env": ENV, "stdout": 1, "stderr": 2, **launch})  # type: ignore[arg-type]
+            ProcessLaunchSpec(**{"cwd": Path("/"), "env": ENV, "stdout": 1, "stderr": 2, **launch})  # type: ignore[arg-type]
         )
     assert await (await start_piped(processes, "true")).process.wait() == 0
 
@@ -191,7 +191,7 @@ async def test_a_cancelled_start_leaves_no_process(processes: GuardedProcessLaun
     read, write = os.pipe()
     starting = asyncio.ensure_future(
         processes.start_process(
-            ProcessLaunch(argv=["sleep", "1000"], cwd=tmp_path, env=ENV, stdout=write, stderr=write)
+            ProcessLaunchSpec(argv=["sleep", "1000"], cwd=tmp_path, env=ENV, stdout=write, stderr=write)
         )
     )
     await asyncio.sleep(0)

@@ -18,7 +18,7 @@ import asyncio, os, sys
 from pathlib import Path
 from shoal.backends.guarded_processes import GuardedProcessLauncher
 from shoal.core.clock import SystemClock
-from shoal.core.ports import ProcessLaunch
+from shoal.core.ports import ProcessLaunchSpec
 
 FAMILY = sys.argv[1]
 
@@ -26,7 +26,7 @@ async def main():
     processes = GuardedProcessLauncher(SystemClock())
     held = os.open(sys.argv[2], os.O_WRONLY)
     for _ in range(3):
-        await processes.start_process(ProcessLaunch(
+        await processes.start_process(ProcessLaunchSpec(
             argv=["bash", "-c", FAMILY], cwd=Path("/"), env=dict(os.environ), stdout=held, stderr=held
         ))
     os.close(held)

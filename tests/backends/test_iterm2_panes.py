@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 from process_helpers import wait_for_pane_exit
 
-from shoal.backends.iterm2_panes import Iterm2Panes
+from shoal.backends.iterm2_panes import Iterm2PaneManager
 from shoal.core.clock import SystemClock
 from shoal.core.errors import ProcessError
 from shoal.core.member_backends import PaneExit, PaneSpec
@@ -46,8 +46,8 @@ def environ(tmp_path: Path) -> Iterator[dict[str, str]]:
 
 
 @pytest.fixture
-async def panes(environ: dict[str, str]) -> AsyncIterator[Iterm2Panes]:
-    made = Iterm2Panes(environ, SystemClock())
+async def panes(environ: dict[str, str]) -> AsyncIterator[Iterm2PaneManager]:
+    made = Iterm2PaneManager(environ, SystemClock())
     yield made
     await made.aclose()
 
@@ -62,7 +62,7 @@ def make_spec(root: Path, name: str, *argv: str, split: bool = True) -> PaneSpec
 
 @pytest.mark.spec("BCK-04")
 async def test_a_command_runs_in_a_split_pane_and_its_exit_is_reported(
-    panes: Iterm2Panes, tmp_path: Path
+    panes: Iterm2PaneManager, tmp_path: Path
 ) -> None:
     assert panes.type == "iterm2"
     assert await panes.explain_unavailable() == ""
@@ -87,7 +87,7 @@ async def test_a_command_runs_in_a_split_pane_and_its_exit_is_reported(
 
 @pytest.mark.spec("BCK-04", "USR-20")
 async def test_several_panes_start_in_slow_shells_and_only_own_panes_are_closed(
-    panes: Iterm2Panes, tmp_path: Path
+    panes: Iterm2PaneManager, tmp_path: Path
 ) -> None:
     wanted = [make_spec(tmp_path, f"m{number}", "sleep", "600") for number in range(4)]
     opened = await asyncio.gather(*map(panes.open_pane, wanted))
@@ -117,8 +117,8 @@ async def test_several_panes_start_in_slow_shells_and_only_own_panes_are_closed(
 @pytest.mark.spec("BCK-04")
 async def test_iterm2_panes_need_iterm2_and_the_it2_program(environ: dict[str, str], tmp_path: Path) -> None:
     elsewhere = {name: value for name, value in environ.items() if not name.startswith(("TERM_P", "ITERM"))}
-    assert "This is not iTerm2" in await Iterm2Panes(elsewhere, SystemClock()).explain_unavailable()
-    without = Iterm2Panes({**environ, "PATH": os.environ["PATH"]}, SystemClock())
+    assert "This is not iTerm2" in await Iterm2PaneManager(elsewhere, SystemClock()).explain_unavailable()
+    without = Iterm2PaneManager({**environ, "PATH": os.environ["PATH"]}, SystemClock())
     assert "pip install it2" in await without.explain_unavailable()
     with pytest.raises(ProcessError):
         await without.open_pane(make_spec(tmp_path, "alice", "true"))
@@ -127,14 +127,14 @@ async def test_iterm2_panes_need_iterm2_and_the_it2_program(environ: dict[str, s
 async def test_an_error_of_it2_is_reported(environ: dict[str, str], tmp_path: Path) -> None:
     it2 = tmp_path / "bin" / "it2"
     it2.write_text("#!/bin/sh\necho 'Error: the Python API is off' >&2\nexit 2\n")
-    panes = Iterm2Panes(environ, SystemClock())
+    panes = Iterm2PaneManager(environ, SystemClock())
     with pytest.raises(ProcessError, match="it2 session split failed: Error: the Python API is off"):
         await panes.open_pane(make_spec(tmp_path, "alice", "true"))
 
 
 @pytest.mark.spec("BCK-04")
 async def test_a_pane_whose_script_cannot_be_written_is_closed_again(
-    panes: Iterm2Panes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    panes: Iterm2PaneManager, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "nowhere"))
     with pytest.raises(ProcessError, match=r"The script of alice cannot be written: .*nowhere"):

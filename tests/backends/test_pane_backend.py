@@ -17,11 +17,11 @@ from process_helpers import is_running, wait_for_member_exit
 from shoal.backends.guarded_processes import GuardedProcessLauncher
 from shoal.backends.pane_backend import PaneBackend
 from shoal.backends.process_backend import ProcessBackend
-from shoal.backends.tmux_panes import TmuxPanes
+from shoal.backends.tmux_panes import TmuxPaneManager
 from shoal.core.clock import SystemClock
 from shoal.core.errors import ProcessError
 from shoal.core.ids import AgentId
-from shoal.core.member_backends import MemberBackend, MemberLaunch, MemberLaunchArgs, MemberProcess
+from shoal.core.member_backends import MemberBackend, MemberLaunchArgs, MemberProcess, MemberProcessLaunchSpec
 from shoal.core.names import parse_agent_name, parse_team_name
 from shoal.wire.launch_args_codec import build_member_launch_flags
 from tmux_server import WAITING_PROGRAM, TmuxServer
@@ -42,7 +42,7 @@ sys.exit(int(input("status? ")))
 
 def make_pane_launch(
     cwd: Path, name: str = "alice", *, program: tuple[str, ...] = (), split: bool = True
-) -> MemberLaunch:
+) -> MemberProcessLaunchSpec:
     launch_args = MemberLaunchArgs(
         agent=AgentId(f"{name}@roof"),
         name=parse_agent_name(name),
@@ -54,7 +54,7 @@ def make_pane_launch(
     )
     env = {"PATH": os.environ["PATH"], "TERM": "dumb", "TMUX_PANE": "%999", "ANTHROPIC_API_KEY": "secret"}
     brief = json.dumps({"do": "wait"}).encode()
-    return MemberLaunch(
+    return MemberProcessLaunchSpec(
         launch_args=launch_args, cwd=cwd, env=env, bootstrap=brief, program=program, split=split
     )
 
@@ -65,7 +65,7 @@ async def open_backend(
 ) -> AsyncIterator[PaneBackend]:
     clock = SystemClock()
     processes = GuardedProcessLauncher(clock)
-    panes = TmuxPanes(environ, processes, clock, session_name="shoal-11111111")
+    panes = TmuxPaneManager(environ, processes, clock, session_name="shoal-11111111")
     members = ProcessBackend(processes, clock, entry="forked_entry:main", log_directory=root / "logs")
     backend = PaneBackend(
         panes,

@@ -21,7 +21,7 @@ from shoal.backends.process_backend import ForkedMemberProcess, ProcessBackend
 from shoal.core.clock import SystemClock
 from shoal.core.errors import ProcessError
 from shoal.core.ids import AgentId
-from shoal.core.member_backends import MemberBackend, MemberLaunch, MemberLaunchArgs, MemberProcess
+from shoal.core.member_backends import MemberBackend, MemberLaunchArgs, MemberProcess, MemberProcessLaunchSpec
 from shoal.core.names import parse_agent_name, parse_team_name
 
 ENV = {"PATH": os.environ["PATH"]}
@@ -44,7 +44,7 @@ def make_launch(
     env: dict[str, str] = ENV,
     program: tuple[str, ...] = (),
     **brief: Any,
-) -> MemberLaunch:
+) -> MemberProcessLaunchSpec:
     launch_args = MemberLaunchArgs(
         agent=AgentId(f"{name}@crew"),
         name=parse_agent_name(name),
@@ -54,7 +54,7 @@ def make_launch(
         kind="worker",
         model="m",
     )
-    return MemberLaunch(
+    return MemberProcessLaunchSpec(
         launch_args=launch_args, cwd=cwd, env=env, bootstrap=json.dumps(brief).encode(), program=program
     )
 
@@ -65,7 +65,7 @@ async def receive_member_message(member: MemberProcess) -> bytes | None:
         return await member.channel.receive()
 
 
-async def describe_child(backend: ProcessBackend, launch: MemberLaunch) -> dict[str, Any]:
+async def describe_child(backend: ProcessBackend, launch: MemberProcessLaunchSpec) -> dict[str, Any]:
     member = await backend.spawn_member(launch)
     description: dict[str, Any] = json.loads(await receive_member_message(member) or b"{}")
     assert await wait_for_member_exit(member) == "it ended with status 0"

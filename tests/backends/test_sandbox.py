@@ -14,8 +14,8 @@ from sandbox_harness import TIMEOUT, SandboxHarness
 
 from process_search import find_processes_in
 from shoal.backends.guarded_processes import GuardedProcessLauncher
-from shoal.backends.sandbox.bubblewrap import BubblewrapDriver
-from shoal.backends.sandbox.landlock import LandlockDriver
+from shoal.backends.sandbox.bubblewrap import BubblewrapSandboxDriver
+from shoal.backends.sandbox.landlock import LandlockSandboxDriver
 
 
 @pytest.fixture
@@ -25,13 +25,13 @@ def plain_harness(tmp_path: Path, processes: GuardedProcessLauncher) -> SandboxH
 
 @pytest.fixture
 def bubblewrap_harness(tmp_path: Path, processes: GuardedProcessLauncher) -> SandboxHarness:
-    driver = BubblewrapDriver(os.environ["PATH"])
+    driver = BubblewrapSandboxDriver(os.environ["PATH"])
     assert driver.explain_unavailable() is None
     return SandboxHarness(tmp_path / "confined", processes, driver)
 
 
-def find_landlock_driver() -> LandlockDriver:
-    driver = LandlockDriver()
+def find_landlock_driver() -> LandlockSandboxDriver:
+    driver = LandlockSandboxDriver()
     if problem := driver.explain_unavailable():
         pytest.skip(problem)
     return driver
@@ -41,7 +41,9 @@ def find_landlock_driver() -> LandlockDriver:
 def harness(
     request: pytest.FixtureRequest, tmp_path: Path, processes: GuardedProcessLauncher
 ) -> SandboxHarness:
-    driver = BubblewrapDriver(os.environ["PATH"]) if request.param == "bwrap" else find_landlock_driver()
+    driver = (
+        BubblewrapSandboxDriver(os.environ["PATH"]) if request.param == "bwrap" else find_landlock_driver()
+    )
     return SandboxHarness(tmp_path / "confined", processes, driver)
 
 
@@ -302,7 +304,7 @@ async def test_the_guardian_applies_landlock_without_another_interpreter(
 
 
 def test_landlock_names_what_it_cannot_enforce(plain_harness: SandboxHarness) -> None:
-    driver, confines = LandlockDriver(), plain_harness.policy
+    driver, confines = LandlockSandboxDriver(), plain_harness.policy
     assert driver.find_unsupported_policy_part(confines) is None
     plain_harness.change_policy(network=False)
     assert "network" in str(driver.find_unsupported_policy_part(plain_harness.policy))

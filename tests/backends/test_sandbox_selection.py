@@ -6,39 +6,39 @@ from pathlib import Path
 
 import pytest
 
-from shoal.backends.sandbox.bubblewrap import BubblewrapDriver, explain_bubblewrap_error
-from shoal.backends.sandbox.landlock import LandlockDriver
+from shoal.backends.sandbox.bubblewrap import BubblewrapSandboxDriver, explain_bubblewrap_error
+from shoal.backends.sandbox.landlock import LandlockSandboxDriver
 from shoal.backends.sandbox.sandbox_driver import SandboxDriver
 from shoal.backends.sandbox.sandbox_selection import (
+    DriverSelectingSandbox,
     SandboxPreferences,
-    SelectedSandbox,
     detect_sandbox_driver,
 )
-from shoal.backends.sandbox.seatbelt import SeatbeltDriver, build_seatbelt_profile
+from shoal.backends.sandbox.seatbelt import SeatbeltSandboxDriver, build_seatbelt_profile
 from shoal.core.errors import ProcessError
-from shoal.core.ports import ProcessLaunch
+from shoal.core.ports import ProcessLaunchSpec
 from shoal.core.sandbox import Sandbox, SandboxPolicy
 
 
-def write_failing_bwrap(directory: Path, said: str) -> BubblewrapDriver:
+def write_failing_bwrap(directory: Path, said: str) -> BubblewrapSandboxDriver:
     """Write a bubblewrap that fails as on machines that forbid it."""
     program = directory / "bwrap"
     program.write_text(f"#!/bin/sh\necho 'bwrap: {said}' >&2\nexit 1\n")
     program.chmod(0o755)
-    return BubblewrapDriver(f"{directory}:/usr/bin:/bin")
+    return BubblewrapSandboxDriver(f"{directory}:/usr/bin:/bin")
 
 
 def select_sandbox(
     *kinds: SandboxDriver, policy: SandboxPolicy, notes: list[str], **wish: bool
-) -> SelectedSandbox:
-    return SelectedSandbox(
+) -> DriverSelectingSandbox:
+    return DriverSelectingSandbox(
         SandboxPreferences(**wish), get_policy=lambda: policy, drivers=kinds, note=notes.append
     )
 
 
 @pytest.fixture
-def launch(tmp_path: Path) -> ProcessLaunch:
-    return ProcessLaunch(argv=("/bin/true",), cwd=tmp_path, env={}, stdout=1, stderr=2)
+def launch(tmp_path: Path) -> ProcessLaunchSpec:
+    return ProcessLaunchSpec(argv=("/bin/true",), cwd=tmp_path, env={}, stdout=1, stderr=2)
 
 
 @pytest.fixture
@@ -47,7 +47,7 @@ def policy(tmp_path: Path) -> SandboxPolicy:
 
 
 def test_without_a_working_sandbox_one_note_gives_the_reason_and_commands_run_unconfined(
-    tmp_path: Path, launch: ProcessLaunch, policy: SandboxPolicy
+    tmp_path: Path, launch: ProcessLaunchSpec, policy: SandboxPolicy
 ) -> None:
     notes: list[str] = []
     box: Sandbox = select_sandbox(
@@ -64,9 +64,9 @@ def test_without_a_working_sandbox_one_note_gives_the_reason_and_commands_run_un
 
 
 def test_a_required_sandbox_that_is_missing_is_refused_with_advice(
-    tmp_path: Path, launch: ProcessLaunch, policy: SandboxPolicy
+    tmp_path: Path, launch: ProcessLaunchSpec, policy: SandboxPolicy
 ) -> None:
-    box = select_sandbox(BubblewrapDriver(str(tmp_path)), policy=policy, notes=[], insists=True)
+    box = select_sandbox(BubblewrapSandboxDriver(str(tmp_path)), policy=policy, notes=[], insists=True)
     with pytest.raises(
         ProcessError, match=r"bwrap is not installed \(package bubblewrap\).*\"enabled\": false"
     ):
@@ -74,13 +74,13 @@ def test_a_required_sandbox_that_is_missing_is_refused_with_advice(
 
 
 def test_a_policy_without_network_is_refused_if_it_cannot_be_enforced(
-    launch: ProcessLaunch, tmp_path: Path
+    launch: ProcessLaunchSpec, tmp_path: Path
 ) -> None:
-    if trouble := LandlockDriver().explain_unavailable():
+    if trouble := LandlockSandboxDriver().explain_unavailable():
         pytest.skip(trouble)
     cut = SandboxPolicy(writable=(tmp_path,), network=False)
     box = select_sandbox(
-        BubblewrapDriver(str(tmp_path)), LandlockDriver(), policy=cut, notes=[], insists=True
+        BubblewrapSandboxDriver(str(tmp_path)), LandlockSandboxDriver(), policy=cut, notes=[], insists=True
     )
     assert not box.is_active
     with pytest.raises(ProcessError, match=r"Landlock cannot cut .* bwrap is not installed"):
@@ -88,13 +88,17 @@ def test_a_policy_without_network_is_refused_if_it_cannot_be_enforced(
 
 
 def test_a_fallback_sandbox_notes_its_gaps_and_does_not_skip_questions(
-    tmp_path: Path, launch: ProcessLaunch, policy: SandboxPolicy
+    tmp_path: Path, launch: ProcessLaunchSpec, policy: SandboxPolicy
 ) -> None:
-    if trouble := LandlockDriver().explain_unavailable():
+    if trouble := LandlockSandboxDriver().explain_unavailable():
         pytest.skip(trouble)
     notes: list[str] = []
     box = select_sandbox(
-        BubblewrapDriver(str(tmp_path)), LandlockDriver(), policy=policy, notes=notes, auto_allow=True
+        BubblewrapSandboxDriver(str(tmp_path)),
+        LandlockSandboxDriver(),
+        policy=policy,
+        notes=notes,
+        auto_allow=True,
     )
     assert box.is_active
     assert not box.can_skip_permission_question
@@ -107,7 +111,7 @@ def test_a_fallback_sandbox_notes_its_gaps_and_does_not_skip_questions(
 
 @pytest.mark.needs("bwrap")
 def test_a_sandbox_skips_questions_only_with_auto_allow(policy: SandboxPolicy) -> None:
-    kind = BubblewrapDriver("/usr/bin:/bin")
+    kind = BubblewrapSandboxDriver("/usr/bin:/bin")
     assert not select_sandbox(kind, policy=policy, notes=[]).can_skip_permission_question
     assert select_sandbox(kind, policy=policy, notes=[], auto_allow=True).can_skip_permission_question
     assert not select_sandbox(
@@ -116,7 +120,7 @@ def test_a_sandbox_skips_questions_only_with_auto_allow(policy: SandboxPolicy) -
 
 
 def test_a_disabled_sandbox_is_neither_probed_nor_noted(
-    tmp_path: Path, launch: ProcessLaunch, policy: SandboxPolicy
+    tmp_path: Path, launch: ProcessLaunchSpec, policy: SandboxPolicy
 ) -> None:
     tried = tmp_path / "tried"
     kind = write_failing_bwrap(tmp_path, f"' > {tried}; echo '")
@@ -134,7 +138,7 @@ def test_a_driver_is_probed_once(tmp_path: Path) -> None:
     program.write_text(f"#!/bin/sh\necho tried >> {log}\nexit 0\n")
     program.chmod(0o755)
     for _ in range(3):
-        assert detect_sandbox_driver([BubblewrapDriver(f"{tmp_path}:/usr/bin:/bin")]).problems == ()
+        assert detect_sandbox_driver([BubblewrapSandboxDriver(f"{tmp_path}:/usr/bin:/bin")]).problems == ()
     assert log.read_text() == "tried\n"
 
 
@@ -180,8 +184,8 @@ def test_the_macos_profile_lists_inner_paths_after_outer_ones(tmp_path: Path) ->
     )
     assert "absent" not in text
     assert text.count("(") == text.count(")")
-    wrapped = SeatbeltDriver().wrap_launch(
-        ProcessLaunch(argv=("sh", "-c", "x"), cwd=project, env={}, stdout=1, stderr=2),
+    wrapped = SeatbeltSandboxDriver().wrap_launch(
+        ProcessLaunchSpec(argv=("sh", "-c", "x"), cwd=project, env={}, stdout=1, stderr=2),
         SandboxPolicy(writable=()),
     )
     assert wrapped.argv[:2] == ("/usr/bin/sandbox-exec", "-p")

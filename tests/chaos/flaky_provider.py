@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from shoal.core.messages import ToolUseBlock
 from shoal.core.model_requests import ModelRequest
 from shoal.models.scripted_model import ReplyLike
-from shoal.testing.messages_format import MockMessagesFormat
+from shoal.testing.messages_format import MockMessagesApiFormat
 from shoal.testing.mock_replies import (
     AnyFault,
     ConnectionResetFault,
@@ -43,7 +43,7 @@ class FlakyProvider:
         self.failures_left = 0
         self.failure_count = 0
         self.is_reachable = True
-        self._server = MockServer(MockMessagesFormat(), self._choose_reply, keep_requests=False)
+        self._server = MockServer(MockMessagesApiFormat(), self._choose_reply, keep_requests=False)
         self._loop = asyncio.new_event_loop()
 
     @property

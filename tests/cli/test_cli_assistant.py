@@ -16,7 +16,11 @@ from shoal.core.events import QueueItemAdded
 from shoal.runs.control_client import RunControlClient
 from shoal.testing import messages_server
 from shoal.testing.mock_replies import DelayedReplyFault, make_tool_call
-from shoal.wire.control_codec import SendUserTextCommand, StopRunCommand, SubscribeToEventsCommand
+from shoal.wire.control_codec import (
+    SendUserTextControlCommand,
+    StopRunControlCommand,
+    SubscribeToEventsControlCommand,
+)
 
 TAKEN_WITHIN = 1.0
 """Seconds that are promised."""
@@ -27,7 +31,7 @@ async def open_control_client(driver: StreamDriver) -> RunControlClient:
     init = next(line for line in driver.received_lines if line.get("subtype") == "init")
     home = Path(os.environ["SHOAL_HOME"])
     client = await RunControlClient.open(home / "shoal" / "runs" / init["session_id"] / "control.sock")
-    await client.send_command(SubscribeToEventsCommand())
+    await client.send_command(SubscribeToEventsControlCommand())
     return client
 
 
@@ -92,9 +96,9 @@ async def test_an_assistant_run_stays_open_until_it_is_stopped(shoal: ShoalProgr
                 assert await process.stdout.readline() == b"first\n"
                 (socket,) = (Path(os.environ["SHOAL_HOME"]) / "shoal" / "runs").glob("*/control.sock")
                 async with await RunControlClient.open(socket) as client:
-                    await client.send_command(SendUserTextCommand(to="lead", text="still there?"))
+                    await client.send_command(SendUserTextControlCommand(to="lead", text="still there?"))
                     assert await process.stdout.readline() == b"second\n"
-                    await client.send_command(StopRunCommand())
+                    await client.send_command(StopRunControlCommand())
                 assert await process.wait() == 0
     assert json.dumps(server.requests[1].body["messages"][-1]).count("still there?") == 1
 

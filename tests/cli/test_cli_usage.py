@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from importlib import import_module
 
 import click
 import pytest
@@ -12,7 +11,7 @@ from click.testing import CliRunner
 from shoal_process import ShoalProgram
 
 from shoal.surfaces.cli import flags
-from shoal.surfaces.cli.command_registry import COMMANDS
+from shoal.surfaces.cli.command_registry import COMMANDS, load_subcommand
 from shoal.surfaces.cli.main import root_command, run_command_line
 
 
@@ -50,7 +49,7 @@ def test_an_invalid_flag_value_names_the_flag_once(
 
 
 def _parts() -> list[tuple[str, str]]:
-    commands = ((name, import_module(sub.module).command) for name, sub in COMMANDS.items())
+    commands = ((name, load_subcommand(sub.module)) for name, sub in COMMANDS.items())
     return [
         (name, part) for name, each in commands if isinstance(each, click.Group) for part in each.commands
     ]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from shoal.app.run_view.agent_status import AgentStatusTable
+from shoal.app.run_view.agent_status import RunViewAgentsState
 from shoal.core.agents import AgentResult
 from shoal.core.events import (
     AgentEnded,
@@ -73,8 +73,8 @@ def make_settled_request(agent: AgentId, cost: float | None) -> ModelRequestSett
     )
 
 
-def apply_events(*events: Event) -> AgentStatusTable:
-    statuses = AgentStatusTable()
+def apply_events(*events: Event) -> RunViewAgentsState:
+    statuses = RunViewAgentsState()
     for at, event in enumerate(events):
         statuses.apply_event(event, float(at))
     return statuses
@@ -130,7 +130,7 @@ def test_agents_of_a_dead_process_are_gone_when_the_session_restarts() -> None:
 
 
 def test_a_member_is_working_after_waking_and_idle_otherwise() -> None:
-    statuses = AgentStatusTable()
+    statuses = RunViewAgentsState()
     member = replace(make_agent_start(JOE), team="roof")
     assert statuses.apply_event(member, 1).state == "idle"
     assert statuses.apply_event(MemberWoken(agent=JOE), 2).state == "working"
@@ -169,7 +169,7 @@ def test_a_row_is_never_wider_than_the_screen(columns: int) -> None:
 
 @pytest.mark.parametrize(("color", "code"), [("pink", "38;5;213"), ("#ff8800", "38;2;255;136;0")])
 def test_a_row_has_the_colour_of_its_agent(color: str, code: str) -> None:
-    statuses = AgentStatusTable()
+    statuses = RunViewAgentsState()
     statuses.apply_event(replace(make_agent_start(JOE), color=color), 0.0)
     [row] = format_agent_rows(statuses.list_working_agents(), 0.0, 80, colours=True)
     assert f"\x1b[{code}m●" in row
@@ -192,6 +192,6 @@ def test_a_note_repeated_by_every_agent_is_shown_once() -> None:
 
 
 def test_a_member_started_in_an_earlier_run_is_shown_by_name() -> None:
-    statuses = AgentStatusTable()
+    statuses = RunViewAgentsState()
     statuses.apply_event(MemberWoken(agent=AgentId("checker@repair")), 0.0)
     assert statuses.get_agent_name(AgentId("checker@repair")) == "checker"

@@ -14,10 +14,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shoal.surfaces.cli.plain.input_prompt import InputClosed, PlainInputPrompt, PromptWoken
-from shoal.surfaces.cli.plain.key_decoder import KeyDecoder, KeyPress, NamedKey, PastedText, TypedText
-from shoal.surfaces.cli.plain.line_editor import LineEditor
+from shoal.surfaces.cli.plain.key_decoder import (
+    KeyPress,
+    NamedKeyPress,
+    PastedText,
+    TerminalKeyDecoder,
+    TypedText,
+)
+from shoal.surfaces.cli.plain.line_editor import TerminalLineEditor
 from shoal.surfaces.terminal.prompt_history import append_prompt_history, read_prompt_history
-from shoal.surfaces.terminal.screen import PlainScreen
+from shoal.surfaces.terminal.screen import PlainTerminalScreen
 from shoal.surfaces.terminal.text_styles import measure_text_width
 
 
@@ -25,7 +31,7 @@ async def test_the_end_of_input_is_reported_once(monkeypatch: pytest.MonkeyPatch
     leader, follower = os.openpty()
     with os.fdopen(follower) as stdin:
         monkeypatch.setattr(sys, "stdin", stdin)
-        prompt = PlainInputPrompt(PlainScreen(io.StringIO()))
+        prompt = PlainInputPrompt(PlainTerminalScreen(io.StringIO()))
         prompt.open()
         try:
             os.close(leader)
@@ -39,11 +45,11 @@ async def test_the_end_of_input_is_reported_once(monkeypatch: pytest.MonkeyPatch
 
 
 def decode_presses(data: bytes) -> list[KeyPress]:
-    return list(KeyDecoder().decode_key_presses(data))
+    return list(TerminalKeyDecoder().decode_key_presses(data))
 
 
-def type_keys(data: bytes, line: LineEditor | None = None) -> tuple[LineEditor, list[str]]:
-    line = LineEditor() if line is None else line
+def type_keys(data: bytes, line: TerminalLineEditor | None = None) -> tuple[TerminalLineEditor, list[str]]:
+    line = TerminalLineEditor() if line is None else line
     entered = [text for press in decode_presses(data) if (text := line.handle_key_press(press)) is not None]
     return line, entered
 
@@ -51,16 +57,16 @@ def type_keys(data: bytes, line: LineEditor | None = None) -> tuple[LineEditor, 
 def test_keys_are_distinguished_from_text() -> None:
     assert decode_presses(b"ab\x1b[D\x7f\r") == [
         TypedText("ab"),
-        NamedKey("left"),
-        NamedKey("backspace"),
-        NamedKey("enter"),
+        NamedKeyPress("left"),
+        NamedKeyPress("backspace"),
+        NamedKeyPress("enter"),
     ]
 
 
 @given(st.integers(min_value=1, max_value=40))
 def test_a_sequence_cut_at_any_byte_means_the_same(cut: int) -> None:
     data = "é\x1b[1;5Cx\x1b[200~a\r\nb\x1b[201~\x1bOHfin".encode()
-    keys = KeyDecoder()
+    keys = TerminalKeyDecoder()
     together = [*keys.decode_key_presses(data[:cut]), *keys.decode_key_presses(data[cut:])]
     assert join_typed_text(together) == join_typed_text(decode_presses(data))
 
@@ -104,7 +110,7 @@ def test_kill_keys_delete_a_word_or_the_rest_of_the_line() -> None:
 
 
 def test_history_is_recalled_and_the_draft_comes_back() -> None:
-    line = LineEditor(["first", "second"])
+    line = TerminalLineEditor(["first", "second"])
     type_keys(b"draft\x1b[A\x1b[A", line)
     assert line.text == "first"
     type_keys(b"\x1b[A\x1b[B\x1b[B", line)
@@ -112,14 +118,14 @@ def test_history_is_recalled_and_the_draft_comes_back() -> None:
 
 
 def test_the_up_key_moves_between_lines_before_it_recalls_history() -> None:
-    line = LineEditor(["old"])
+    line = TerminalLineEditor(["old"])
     type_keys(b"\x1b[200~abc\ndef\x1b[201~\x1b[AX", line)
     assert line.text == "abcX\ndef"
 
 
 @given(st.text(alphabet="ab 界\né", max_size=80), st.integers(min_value=4, max_value=20))
 def test_rows_hold_the_whole_text_and_never_more_than_fits(text: str, columns: int) -> None:
-    line = LineEditor()
+    line = TerminalLineEditor()
     line.set_text(text)
     rows, (row, column) = line.lay_out_rows("› ", columns)
     assert all(measure_text_width(each) <= columns for each in rows)

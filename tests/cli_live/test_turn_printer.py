@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from cli_live.pty_terminal import EmulatedScreen, PtyTerminal, build_environment
-from shoal.app.run_view.agent_status import AgentStatusTable
+from shoal.app.run_view.agent_status import RunViewAgentsState
 from shoal.core.clock import SystemClock
 from shoal.core.events import (
     PREVIEW_LENGTH,
@@ -48,9 +48,9 @@ from shoal.core.questions import (
 )
 from shoal.core.usage import Usage
 from shoal.surfaces.cli.headless.progress_display import create_progress_display
-from shoal.surfaces.cli.plain.question_dialog import QuestionDialog, format_tool_input
+from shoal.surfaces.cli.plain.question_dialog import TerminalQuestionDialog, format_tool_input
 from shoal.surfaces.cli.plain.turn_printer import RunEventPrinter
-from shoal.surfaces.terminal.screen import LiveScreen, PlainScreen
+from shoal.surfaces.terminal.screen import LiveTerminalScreen, PlainTerminalScreen
 from shoal.surfaces.terminal.text_styles import measure_text_width, truncate_at_word
 from shoal.surfaces.terminal.tool_outcomes import describe_tool_outcome
 from shoal.surfaces.terminal.turn_activity import TurnActivity
@@ -82,7 +82,7 @@ def make_tool_finish(call: str, tool: str, preview: str = "", *, is_error: bool 
 
 def print_events(*events: Event, is_observer: bool = False) -> str:
     stream = io.StringIO()
-    printer = RunEventPrinter(PlainScreen(stream), is_observer=is_observer)
+    printer = RunEventPrinter(PlainTerminalScreen(stream), is_observer=is_observer)
     for event in events:
         printer.print_event(event)
     return stream.getvalue()
@@ -272,7 +272,7 @@ def draw_on_terminal(*events: Event) -> EmulatedScreen:
     """Print the events on a real terminal device of 80 columns, and return its screen."""
     leader, follower = pty.openpty()
     with os.fdopen(follower, "w", encoding="utf-8") as stream, os.fdopen(leader, "rb", buffering=0) as read:
-        printer = RunEventPrinter(LiveScreen(stream))
+        printer = RunEventPrinter(LiveTerminalScreen(stream))
         for event in events:
             printer.print_event(event)
         stream.write(LAST)
@@ -337,7 +337,7 @@ def test_the_live_line_shows_activity_and_usage_within_its_width() -> None:
 
 def test_progress_in_a_pipe_is_plain_lines() -> None:
     stream = io.StringIO()
-    progress = create_progress_display(stream, SystemClock(), AgentStatusTable())
+    progress = create_progress_display(stream, SystemClock(), RunViewAgentsState())
     for event in (
         make_text("words are not progress"),
         make_tool_start("a", "Bash", "make\nall"),
@@ -360,9 +360,9 @@ sys.path.insert(0, {str(Path(__file__).parents[1])!r})
 from cli_live.test_turn_printer import make_tool_start
 from shoal.core.clock import SystemClock
 from shoal.surfaces.cli.headless.progress_display import create_progress_display
-from shoal.app.run_view.agent_status import AgentStatusTable
+from shoal.app.run_view.agent_status import RunViewAgentsState
 async def main():
-    progress = create_progress_display(sys.stderr, SystemClock(), AgentStatusTable())
+    progress = create_progress_display(sys.stderr, SystemClock(), RunViewAgentsState())
     for number in range(2000):
         progress.show_event(make_tool_start("a", "Bash", f"step {{number}}"))
     enough = asyncio.Event()
@@ -409,7 +409,7 @@ def test_a_question_offers_what_can_be_answered_in_one_row(rule: str, offered: s
     question = PermissionQuestion(
         id="q", agent=LEAD_ID, tool_use_id="a", tool="Bash", input={}, reason="why", rule=rule
     )
-    QuestionDialog(question).show(PlainScreen(stream))
+    TerminalQuestionDialog(question).show(PlainTerminalScreen(stream))
     assert stream.getvalue().splitlines()[-1] == offered
     assert len(offered) < 80
 
@@ -428,20 +428,20 @@ def test_a_permission_is_answered_by_a_letter_or_a_reason(line: str, answer: Any
     question = PermissionQuestion(
         id="q", agent=LEAD_ID, tool_use_id="a", tool="Bash", input={}, reason="why", rule="Bash(git mv:*)"
     )
-    assert QuestionDialog(question).parse_answer_line(line) == answer
+    assert TerminalQuestionDialog(question).parse_answer_line(line) == answer
 
 
 @pytest.mark.parametrize("line", ["a", "s"])
 def test_remembering_without_a_rule_is_not_accepted(line: str) -> None:
     question = PermissionQuestion(id="q", agent=LEAD_ID, tool_use_id="a", tool="Bash", input={}, reason="why")
-    assert QuestionDialog(question).parse_answer_line(line) is None
+    assert TerminalQuestionDialog(question).parse_answer_line(line) is None
 
 
 def test_choices_are_answered_one_after_the_other_by_numbers_or_words() -> None:
     options = (ChoiceOption(label="red"), ChoiceOption(label="blue"))
     first = MultipleChoice(question="Which?", header="Colour", options=options)
     second = MultipleChoice(question="Which ones?", header="Colours", options=options, multi_select=True)
-    asking = QuestionDialog(ChoiceQuestion(id="q", agent=LEAD_ID, choices=(first, second)))
+    asking = TerminalQuestionDialog(ChoiceQuestion(id="q", agent=LEAD_ID, choices=(first, second)))
     assert asking.prompt_label == "Colour?"
     assert asking.parse_answer_line("1, 2") is None
     assert asking.parse_answer_line("3") is None

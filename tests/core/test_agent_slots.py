@@ -7,11 +7,11 @@ import asyncio
 import pytest
 
 from shoal.core.budget import Budget
-from shoal.core.limits import AgentCaps, AgentSlot, BudgetLimits, BudgetRefusal
+from shoal.core.limits import AgentCountLimits, AgentSlot, BudgetLimits, BudgetRefusal
 
 
 def create_budget(places: int | None) -> Budget:
-    return Budget(BudgetLimits(), AgentCaps(max_concurrent=places))
+    return Budget(BudgetLimits(), AgentCountLimits(max_concurrent=places))
 
 
 def open_idle_slot(budget: Budget) -> AgentSlot:
@@ -91,7 +91,7 @@ async def test_a_slot_closed_while_it_waits_frees_its_place(given: bool) -> None
 
 
 def test_an_idle_slot_counts_for_the_other_caps() -> None:
-    budget = Budget(BudgetLimits(), AgentCaps(max_concurrent=1, max_total=2, max_depth=1))
+    budget = Budget(BudgetLimits(), AgentCountLimits(max_concurrent=1, max_total=2, max_depth=1))
     assert isinstance(budget.open_agent_slot("x", 1, idle=True), AgentSlot)
     assert isinstance(deep := budget.open_agent_slot("x", 2, idle=True), BudgetRefusal)
     assert isinstance(budget.open_agent_slot("x", 1, idle=True), AgentSlot)

@@ -9,7 +9,7 @@ import pytest
 
 from shoal.core.mail_bodies import (
     IdleNotificationMail,
-    PermissionGrant,
+    MailedPermissionGrant,
     PermissionRequestMail,
     PermissionResponseMail,
     PlanApprovalRequestMail,
@@ -30,7 +30,7 @@ AT = "2026-02-13T10:13:23.516Z"
 LEAD_ONLY = [
     ShutdownRequestMail(request_id="r", sender="team-lead", timestamp=AT),
     PlanApprovalResponseMail(request_id="r", approved=True, timestamp=AT),
-    PermissionResponseMail(request_id="r", subtype="success", response=PermissionGrant()),
+    PermissionResponseMail(request_id="r", subtype="success", response=MailedPermissionGrant()),
 ]
 MEMBER_BODIES = [
     IdleNotificationMail(sender="ann", timestamp=AT, idle_reason="available"),

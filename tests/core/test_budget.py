@@ -11,8 +11,8 @@ from shoal.core.budget import Budget
 from shoal.core.errors import BudgetError
 from shoal.core.events import BudgetThresholdReached
 from shoal.core.ids import LEAD_ID, AgentId
-from shoal.core.limits import AgentCaps, AgentSlot, BudgetLimits, BudgetMeter, BudgetRefusal
-from shoal.core.usage import CostTotals, LongPromptPrice, ModelCard, TokenPrice, Usage
+from shoal.core.limits import AgentCountLimits, AgentSlot, BudgetLimits, BudgetMeter, BudgetRefusal
+from shoal.core.usage import LongPromptPrice, ModelCard, TokenPrice, Usage, UsageAndCostTotals
 from shoal.testing import FakeClock
 
 CARD = ModelCard(id="m", provider="x", price=TokenPrice(input=10.0, output=50.0, cache_read=1.0))
@@ -290,11 +290,11 @@ async def test_time_is_limited_for_the_session_and_for_one_agent() -> None:
 def test_spending_of_earlier_processes_counts() -> None:
     warnings: list[BudgetThresholdReached] = []
     budget = Budget(
-        BudgetLimits(max_usd=1.0, max_requests=5), AgentCaps(max_total=2), on_warning=warnings.append
+        BudgetLimits(max_usd=1.0, max_requests=5), AgentCountLimits(max_total=2), on_warning=warnings.append
     )
-    budget.restore_spending(LEAD_ID, "lead", "m", CostTotals(usage=ASKED, usd=0.9, requests=3))
+    budget.restore_spending(LEAD_ID, "lead", "m", UsageAndCostTotals(usage=ASKED, usd=0.9, requests=3))
     budget.restore_spending(
-        make_agent_id(1), "x", "m", CostTotals(usage=ASKED, usd=0.05, requests=1, unpriced=1)
+        make_agent_id(1), "x", "m", UsageAndCostTotals(usage=ASKED, usd=0.05, requests=1, unpriced=1)
     )
     budget.restore_started_agent_count(1)
     assert (budget.usd, budget.usage) == (pytest.approx(0.95), ASKED + ASKED)
@@ -309,12 +309,12 @@ def test_spending_of_earlier_processes_counts() -> None:
 @pytest.mark.parametrize(
     ("caps", "passed", "limit"),
     [
-        (AgentCaps(max_concurrent=20), 20, "concurrent"),
-        (AgentCaps(max_concurrent=None, max_total=7), 7, "total"),
-        (AgentCaps(max_depth=1, max_concurrent=None), 50, "depth"),
+        (AgentCountLimits(max_concurrent=20), 20, "concurrent"),
+        (AgentCountLimits(max_concurrent=None, max_total=7), 7, "total"),
+        (AgentCountLimits(max_depth=1, max_concurrent=None), 50, "depth"),
     ],
 )
-def test_a_hundred_concurrent_spawns_exceed_no_cap(caps: AgentCaps, passed: int, limit: str) -> None:
+def test_a_hundred_concurrent_spawns_exceed_no_cap(caps: AgentCountLimits, passed: int, limit: str) -> None:
     budget = Budget(BudgetLimits(), caps)
     spawned = [budget.open_agent_slot("x", 1 + number % 2) for number in range(100)]
     started = [got for got in spawned if isinstance(got, AgentSlot)]
@@ -328,7 +328,7 @@ def test_a_hundred_concurrent_spawns_exceed_no_cap(caps: AgentCaps, passed: int,
 
 
 def test_an_agent_that_failed_to_start_does_not_count_as_started() -> None:
-    budget = Budget(BudgetLimits(), AgentCaps(max_total=1))
+    budget = Budget(BudgetLimits(), AgentCountLimits(max_total=1))
     for again in (False, True, False):
         counted = budget.open_agent_slot("x", 1, is_resumed=again)
         assert isinstance(counted, AgentSlot)

@@ -20,16 +20,16 @@ from shoal.core.mail_bodies import (
     TaskAssignmentMail,
 )
 from shoal.core.mail_envelopes import (
-    MailEnvelopeFields,
+    MailEnvelopeFieldPresence,
     abbreviate_text_to_one_line,
     fit_mail_to_kind,
     get_envelope_fields_of_mail_kind,
 )
 
-NEITHER = MailEnvelopeFields(summary=False, color=False)
-SUMMARY = MailEnvelopeFields(summary=True, color=False)
-COLOR = MailEnvelopeFields(summary=False, color=True)
-BOTH = MailEnvelopeFields(summary=True, color=True)
+NEITHER = MailEnvelopeFieldPresence(summary=False, color=False)
+SUMMARY = MailEnvelopeFieldPresence(summary=True, color=False)
+COLOR = MailEnvelopeFieldPresence(summary=False, color=True)
+BOTH = MailEnvelopeFieldPresence(summary=True, color=True)
 
 MATRIX = [
     ("lead", "prompt", NEITHER),

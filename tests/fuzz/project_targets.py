@@ -9,7 +9,7 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
-from shoal.app.definitions.agent_files import AgentDefinitionFiles, DefinitionFileCache
+from shoal.app.definitions.agent_files import AgentDefinitionFileCache, DefinitionFileCache
 from shoal.app.definitions.instructions import load_instructions
 from shoal.app.definitions.plugin_files import read_plugin
 from shoal.app.hooks.hook_sources import load_configured_hooks, read_agent_definition_hooks
@@ -87,7 +87,7 @@ def _check_broken_file(
 
 def _check_agents(home: Path, project: Path, data: bytes) -> None:
     root = project / ".claude" / "agents"
-    files = AgentDefinitionFiles(root, "project")
+    files = AgentDefinitionFileCache(root, "project")
     _check_broken_file(
         files, root / "x.md", root / "beside.md", data, seed_documents.get_seeds("definition")[1]
     )

@@ -32,13 +32,13 @@ from shoal.stores.files.session_files import read_session_transcript
 from shoal.stores.files.subagent_files import load_subagent_with_conversation, store_subagent_permission_mode
 from shoal.wire.foreign_json import InvalidFileContent, RejectedFileEntry
 from shoal.wire.mail_codec import (
-    ParsedInbox,
+    ParsedMailInboxFile,
     encode_inbox,
     encode_inbox_entry,
     parse_inbox,
     parse_inbox_entry,
 )
-from shoal.wire.task_codec import TaskFile, parse_task
+from shoal.wire.task_codec import ParsedTaskFile, parse_task
 from shoal.workspaces.checkpoint_index import CheckpointFileChange as Changed
 from shoal.workspaces.checkpoint_index import CheckpointIndex
 
@@ -74,7 +74,7 @@ async def _check_inbox(home: Path, data: bytes) -> None:
         (directory / "bob.json").write_bytes(encode_inbox([encode_inbox_entry(_make_mail("beside"))]))
         taken = await boxes.take_unread(ANN, limit=1_000)
         read = parse_inbox(data)
-        if isinstance(read, ParsedInbox):
+        if isinstance(read, ParsedMailInboxFile):
             wanted = [entry.mail.text for entry in read.entries if not entry.mail.read]
             assert [mail.text for mail in taken] == wanted
         if isinstance(read, InvalidFileContent) or read.rejected:
@@ -105,13 +105,13 @@ async def _check_task(home: Path, data: bytes) -> None:
         read = parse_task(data, TaskId("7"))
         found = {task.id: task for task in await board.list_tasks()}
         assert found.pop(beside.id) == beside
-        assert bool(found) == isinstance(read, TaskFile)
+        assert bool(found) == isinstance(read, ParsedTaskFile)
         if isinstance(read, InvalidFileContent):
             assert any(str(path) in report for report in reports)
-        elif isinstance(read, TaskFile):
+        elif isinstance(read, ParsedTaskFile):
             assert found[TaskId("7")].subject == read.task.subject
         await board.update(beside.id, TaskUpdate(description="more"), by=ANN)
-        if not isinstance(read, TaskFile):
+        if not isinstance(read, ParsedTaskFile):
             assert path.read_bytes() == data
         claim = await board.claim_next(by=ANN)
         assert claim is not None

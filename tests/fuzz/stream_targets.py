@@ -15,18 +15,18 @@ from shoal.core.messages import TextBlock, ThinkingBlock, ToolUseBlock, user_mes
 from shoal.core.model_requests import ModelReply, StreamDelta, TextDelta
 from shoal.core.usage import Usage
 from shoal.models import model_errors
-from shoal.models.chat_stream import ChatReplyAssembler
-from shoal.models.http_parser import HttpResponseHead, HttpResponseParser, MalformedHttpResponse
-from shoal.models.messages_stream import MessagesReplyAssembler
+from shoal.models.chat_stream import ChatCompletionsReplyAssembler
+from shoal.models.http_parser import HttpResponseHead, HttpResponseParser, MalformedHttpResponseError
+from shoal.models.messages_stream import MessagesApiReplyAssembler
 from shoal.models.provider_json import decode_json, encode_json
 from shoal.models.reply_stream import ReplyStreamReader
-from shoal.models.responses_stream import ResponsesReplyAssembler
+from shoal.models.responses_stream import ResponsesApiReplyAssembler
 from shoal.models.sse_parser import SseParser
 from shoal.models.tool_emulation import parse_emulated_reply
-from shoal.testing.chat_format import MockChatFormat
-from shoal.testing.messages_format import MockMessagesFormat
+from shoal.testing.chat_format import MockChatCompletionsApiFormat
+from shoal.testing.messages_format import MockMessagesApiFormat
 from shoal.testing.mock_replies import MockReply
-from shoal.testing.responses_format import MockResponsesFormat
+from shoal.testing.responses_format import MockResponsesApiFormat
 
 from .fuzz_target import FuzzTarget
 
@@ -103,8 +103,8 @@ def _feed_response(chunks: list[bytes]) -> object:
     try:
         for chunk in chunks:
             body += response.feed(chunk)
-    except MalformedHttpResponse:
-        return MalformedHttpResponse
+    except MalformedHttpResponseError:
+        return MalformedHttpResponseError
     return response.head, body, response.handle_connection_end()
 
 
@@ -173,22 +173,22 @@ TARGETS = (
     ),
     FuzzTarget(
         "messages-stream",
-        _check_any_chunks(lambda: MessagesReplyAssembler(REQUEST_TARGET)),
+        _check_any_chunks(lambda: MessagesApiReplyAssembler(REQUEST_TARGET)),
         (),
-        (_encode_stream(MockMessagesFormat()), _ERROR),
+        (_encode_stream(MockMessagesApiFormat()), _ERROR),
     ),
     FuzzTarget(
         "chat-stream",
-        _check_any_chunks(lambda: ChatReplyAssembler(REQUEST_TARGET, HISTORY)),
+        _check_any_chunks(lambda: ChatCompletionsReplyAssembler(REQUEST_TARGET, HISTORY)),
         (),
-        (_encode_stream(MockChatFormat()), b'data: {"error":{"message":"no"}}\n\n'),
+        (_encode_stream(MockChatCompletionsApiFormat()), b'data: {"error":{"message":"no"}}\n\n'),
     ),
     FuzzTarget(
         "responses-stream",
-        _check_any_chunks(lambda: ResponsesReplyAssembler(REQUEST_TARGET, HISTORY)),
+        _check_any_chunks(lambda: ResponsesApiReplyAssembler(REQUEST_TARGET, HISTORY)),
         (),
         (
-            _encode_stream(MockResponsesFormat()),
+            _encode_stream(MockResponsesApiFormat()),
             b'data: {"type":"response.failed","response":{"error":{"code":"x"}}}\n\n',
         ),
     ),

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shoal.policy.command_rules import ShellCommandRule
-from shoal.policy.path_patterns import InvalidPathPattern, convert_path_pattern_to_regex
+from shoal.policy.path_patterns import InvalidPathPatternError, convert_path_pattern_to_regex
 from shoal.policy.permission_rules import parse_permission_rule
 from shoal.policy.shell.command_analysis import SimpleShellCommand
 
@@ -39,7 +39,7 @@ def _in_every_way(pattern: str) -> str:
 def test_a_glob_pattern_matches_like_an_exhaustive_search(pattern: str, paths: list[str]) -> None:
     try:
         expression = convert_path_pattern_to_regex(pattern, "/p")
-    except InvalidPathPattern as refusal:
+    except InvalidPathPatternError as refusal:
         assert "more than once" in str(refusal)  # noqa: PT017 - it is the only reason here
         return
     for path in paths:

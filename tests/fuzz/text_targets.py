@@ -91,7 +91,7 @@ def _read_toml_script(data: bytes) -> object:
 def _read_script(data: bytes, ending: str) -> object:
     path = _create_directory() / f"script.{ending}"
     path.write_bytes(data)
-    return model_script_codec.read_model_script_with_options(path, model_script_codec.ScriptStep)
+    return model_script_codec.read_model_script_with_options(path, model_script_codec.ModelScriptStep)
 
 
 def _parse_cron(data: bytes) -> cron.CronExpression:
@@ -204,7 +204,7 @@ _NOTEBOOK = (
     b'"image/png":"aGk="}}]}]}'
 )
 _UNSEEDED = (
-    FuzzTarget("page", _read_page, (front_matter.InvalidFrontMatter,), check_value=_check_plain),
+    FuzzTarget("page", _read_page, (front_matter.InvalidFrontMatterError,), check_value=_check_plain),
     FuzzTarget("definition", _read_definition, (InvalidAgentDefinition,)),
     FuzzTarget(
         "skill",
@@ -253,7 +253,9 @@ _OTHERS = (
         (b"Bash(git log:*),Read(./src/**/[a-z]*.py) WebFetch(domain:x.y)", b"Bash(* a * b)"),
         _check_rules,
     ),
-    FuzzTarget("globs", _check_glob, (glob_patterns.InvalidGlob,), (b"src/**/*.{py,[ch]}", b"**/a/**/b/**")),
+    FuzzTarget(
+        "globs", _check_glob, (glob_patterns.InvalidGlobError,), (b"src/**/*.{py,[ch]}", b"**/a/**/b/**")
+    ),
     FuzzTarget(
         "schema",
         _check_schema,

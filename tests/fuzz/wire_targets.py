@@ -61,7 +61,7 @@ def _check_inbox(inbox: Any) -> None:
         return
     mails = [entry.mail for entry in inbox.entries]
     again = mail_codec.parse_inbox(mail_codec.encode_inbox(entry.raw for entry in inbox.entries))
-    assert isinstance(again, mail_codec.ParsedInbox)
+    assert isinstance(again, mail_codec.ParsedMailInboxFile)
     assert not again.rejected
     assert [entry.mail for entry in again.entries] == mails
     for entry in inbox.entries:
@@ -72,30 +72,30 @@ def _check_entry(entry: Any) -> None:
     if isinstance(entry, foreign_json.RejectedFileEntry):
         return
     settled = mail_codec.parse_inbox_entry(mail_codec.encode_updated_inbox_entry(entry, read=True))
-    assert isinstance(settled, mail_codec.InboxEntry)
+    assert isinstance(settled, mail_codec.MailInboxFileEntry)
     assert settled.mail == msgspec.structs.replace(entry.mail, read=True)
     posted = mail_codec.parse_inbox_entry(mail_codec.encode_inbox_entry(entry.mail))
-    assert isinstance(posted, mail_codec.InboxEntry)
+    assert isinstance(posted, mail_codec.MailInboxFileEntry)
     assert posted.mail == entry.mail
 
 
 def _check_task(file: Any) -> None:
-    if isinstance(file, task_codec.TaskFile):
+    if isinstance(file, task_codec.ParsedTaskFile):
         for written in (file.encode_task(file.task), task_codec.encode_new_task(file.task)):
             again = task_codec.parse_task(written, TaskId(file.task.id))
-            assert isinstance(again, task_codec.TaskFile)
+            assert isinstance(again, task_codec.ParsedTaskFile)
             # JSON has no NaN or infinity: a new file leaves them out.
             assert json_codec.encode_json(again.task) == json_codec.encode_json(file.task)
 
 
 def _check_team(file: Any) -> None:
-    if isinstance(file, roster_codec.TeamRosterFile):
+    if isinstance(file, roster_codec.ParsedTeamRosterFile):
         for written in (
             file.encode_changed_roster(file.team),
             roster_codec.encode_new_team_roster(file.team),
         ):
             again = roster_codec.parse_team_roster(written, TEAM)
-            assert isinstance(again, roster_codec.TeamRosterFile)
+            assert isinstance(again, roster_codec.ParsedTeamRosterFile)
             assert again.team == file.team
 
 
@@ -117,7 +117,7 @@ def _check_hook_output(data: bytes) -> None:
     for event in HOOK_EVENTS:
         try:
             hook_output_codec.parse_hook_output_text(event, text)
-        except hook_output_codec.InvalidHookOutput:
+        except hook_output_codec.InvalidHookOutputError:
             continue
 
 
@@ -133,7 +133,7 @@ def _check_servers(found: mcp_codec.ParsedMcpServers) -> None:
         )
         try:
             mcp_codec.expand_mcp_server_variables(server, {"HOME": "/home/x", "EMPTY": ""})
-        except mcp_codec.UnsetEnvironmentVariable:
+        except mcp_codec.UnsetMcpConfigVariableError:
             continue
 
 
@@ -217,10 +217,10 @@ def _check_control_message(read: Any) -> None:
 
 
 def _check_initialize(line: Any) -> None:
-    if isinstance(line, stream_input_codec.StreamControlRequest):
+    if isinstance(line, stream_input_codec.ControlRequestInputStreamLine):
         try:
             stream_initialize_codec.parse_stream_initialize_request(line.body)
-        except stream_input_codec.InvalidStreamLine:
+        except stream_input_codec.InvalidInputStreamLineError:
             return
 
 
@@ -249,14 +249,14 @@ _UNSEEDED = (
     FuzzTarget(
         "control-request",
         control_codec.parse_control_request,
-        (control_codec.InvalidControlRequest,),
+        (control_codec.InvalidControlRequestError,),
         check_value=_check_control_message,
     ),
     FuzzTarget("control-told", control_codec.parse_control_output, _VALUE_ERRORS),
     FuzzTarget(
         "stream-json",
         stream_input_codec.parse_stream_input_line,
-        (stream_input_codec.InvalidStreamLine,),
+        (stream_input_codec.InvalidInputStreamLineError,),
         check_value=_check_initialize,
     ),
     FuzzTarget("hook-output", _check_hook_output),

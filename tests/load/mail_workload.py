@@ -15,7 +15,7 @@ from collections.abc import Sequence
 
 from shoal.agent.compaction import COMPACTION_PROMPT, SUMMARY_OPENING
 from shoal.core.messages import Message, TextBlock, ToolUseBlock
-from shoal.core.model_requests import DeltaListener, ModelAttemptStarted, ModelReply, ModelRequest
+from shoal.core.model_requests import DeltaListener, ModelAttemptStartedDelta, ModelReply, ModelRequest
 from shoal.core.usage import ModelCard, TokenPrice, Usage
 
 TEAM = "crowd"
@@ -195,7 +195,7 @@ class MailWorkloadModel:
         self._workload = workload
 
     async def generate_reply(self, request: ModelRequest, on_delta: DeltaListener) -> ModelReply:
-        await on_delta(ModelAttemptStarted())
+        await on_delta(ModelAttemptStartedDelta())
         content = tuple(await self._workload.choose_reply(request))
         calls = any(isinstance(block, ToolUseBlock) for block in content)
         return ModelReply(

@@ -20,7 +20,7 @@ from shoal.core.errors import SettingsError
 from shoal.core.events import MessageAdded, QueueItemAdded
 from shoal.core.ids import LEAD_ID
 from shoal.core.model_requests import ModelRequest
-from shoal.wire.mcp_codec import MAX_MESSAGE_LENGTH, InvalidMcpChannelMessage, parse_mcp_channel_message
+from shoal.wire.mcp_codec import MAX_MESSAGE_LENGTH, InvalidMcpChannelMessageError, parse_mcp_channel_message
 
 pytestmark = pytest.mark.needs("mcp")
 NAMED = {"channels": ["server:chat"]}
@@ -146,7 +146,7 @@ async def test_a_long_push_is_cut_and_one_without_text_is_dropped(tmp_path: Path
 
 @pytest.mark.parametrize("params", [None, [], "text", {}, {"content": None}, {"content": ["x"]}])
 def test_an_invalid_push_is_refused(params: Any) -> None:
-    with pytest.raises(InvalidMcpChannelMessage):
+    with pytest.raises(InvalidMcpChannelMessageError):
         parse_mcp_channel_message(params)
 
 

@@ -30,7 +30,7 @@ from shoal.core.errors import SettingsError
 from shoal.core.mcp_servers import McpHttpConfig, McpStdioConfig, format_mcp_tool_name, format_mcp_tool_prefix
 from shoal.core.messages import ToolResultBlock, extract_tool_result_text
 from shoal.wire.mcp_codec import (
-    UnsetEnvironmentVariable,
+    UnsetMcpConfigVariableError,
     encode_mcp_server,
     expand_mcp_server_variables,
     parse_mcp_server,
@@ -69,7 +69,7 @@ def test_variables_are_expanded_from_the_environment() -> None:
     web = parse_mcp_server(
         "w", {"url": "https://x/${P}", "headers": {"Authorization": "Bearer ${T}"}}, "here"
     )
-    with pytest.raises(UnsetEnvironmentVariable, match="P, which is not set"):
+    with pytest.raises(UnsetMcpConfigVariableError, match="P, which is not set"):
         expand_mcp_server_variables(web, {"T": "t"})
     assert expand_mcp_server_variables(web, {"T": "t", "P": "p"}).connection == McpHttpConfig(
         url="https://x/p", headers={"Authorization": "Bearer t"}

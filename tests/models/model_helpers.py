@@ -14,7 +14,7 @@ from shoal.core.messages import Message, user_message
 from shoal.core.model_requests import ModelRequest, StreamDelta, ToolSchema
 from shoal.core.ports import Model
 from shoal.models.catalogue import get_model_card
-from shoal.models.model_endpoint import HttpDeadlines
+from shoal.models.model_endpoint import ProviderHttpTimeouts
 from shoal.models.providers import ProviderAccess, create_model
 
 READ_SCHEMA = ToolSchema(
@@ -52,7 +52,7 @@ def _create_model(
     url: str,
     *,
     clock: Clock | None = None,
-    deadlines: HttpDeadlines | None = None,
+    deadlines: ProviderHttpTimeouts | None = None,
     card: Any = None,
     api_key: str | None = "sk-test",
     **access: Any,

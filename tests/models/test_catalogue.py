@@ -21,7 +21,7 @@ from shoal.models.catalogue import (
     resolve_model,
     suggest_similar_model_names,
 )
-from shoal.models.chat_api import ChatApiModel
+from shoal.models.chat_api import ChatCompletionsApiModel
 from shoal.models.messages_api import MessagesApiModel
 from shoal.models.providers import ProviderAccess, create_model, list_ollama_models
 from shoal.models.responses_api import ResponsesApiModel
@@ -146,10 +146,10 @@ def test_the_model_version_is_read_from_the_name(model: str, version: tuple[int,
 def test_each_provider_gets_its_type_of_model() -> None:
     for provider, kind in {
         "anthropic": MessagesApiModel,
-        "openai": ChatApiModel,
+        "openai": ChatCompletionsApiModel,
         "openai-responses": ResponsesApiModel,
-        "openrouter": ChatApiModel,
-        "ollama": ChatApiModel,
+        "openrouter": ChatCompletionsApiModel,
+        "ollama": ChatCompletionsApiModel,
     }.items():
         card = get_model_card(provider, "m")
         model = create_model(provider, card, ProviderAccess(), clock=SystemClock())

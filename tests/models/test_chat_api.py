@@ -31,19 +31,19 @@ from shoal.core.messages import (
     user_message,
 )
 from shoal.core.model_requests import (
-    ModelAttemptStarted,
+    ModelAttemptStartedDelta,
     ModelReply,
     TextDelta,
     ThinkingDelta,
-    ToolInputDelta,
+    ToolInputProgressDelta,
     ignore_stream_delta,
 )
 from shoal.core.usage import Usage
 from shoal.models.catalogue import get_model_card
-from shoal.models.chat_body import ChatServerDialect, build_chat_body, select_chat_dialect
+from shoal.models.chat_body import ChatCompletionsApiDialect, build_chat_body, select_chat_dialect
 from shoal.models.provider_json import encode_json
 from shoal.testing import MockReply, chat_server, make_tool_call
-from shoal.testing.chat_format import MockChatFormat
+from shoal.testing.chat_format import MockChatCompletionsApiFormat
 from shoal.testing.mock_replies import BrokenToolJsonFault, CutStreamFault, HttpErrorFault, StreamErrorFault
 
 CARD = get_model_card("openai", "gpt-4.1")
@@ -51,10 +51,12 @@ PNG = ImageBlock(source=Base64ImageSource(media_type="image/png", data="iVBORw0K
 
 
 def build_chat_request_body(
-    *messages: Message | str, dialect: ChatServerDialect | None = None, **fields: Any
+    *messages: Message | str, dialect: ChatCompletionsApiDialect | None = None, **fields: Any
 ) -> dict[str, Any]:
     return json.loads(
-        encode_json(build_chat_body(make_request(*messages, **fields), CARD, dialect or ChatServerDialect()))
+        encode_json(
+            build_chat_body(make_request(*messages, **fields), CARD, dialect or ChatCompletionsApiDialect())
+        )
     )
 
 
@@ -87,10 +89,10 @@ async def test_a_reply_carries_text_reasoning_and_parallel_calls() -> None:
         await model.aclose()
     assert reply.message.content == content
     assert reply.stop_reason == "tool_use"
-    assert recorder.deltas[0] == ModelAttemptStarted()
+    assert recorder.deltas[0] == ModelAttemptStartedDelta()
     assert recorder.join_text(TextDelta) == "I look at both. 🐎"
     assert recorder.join_text(ThinkingDelta) == "Both at once, then."
-    assert recorder.list_deltas(ToolInputDelta)[-1].name == "Grep"
+    assert recorder.list_deltas(ToolInputProgressDelta)[-1].name == "Grep"
 
 
 @pytest.mark.spec("USR-19")
@@ -153,7 +155,9 @@ async def test_a_stream_cut_anywhere_raises_stream_cut_and_returns_no_partial_re
         ToolUseBlock(id="call_12345", name="Read", input={"path": "abcdef"}),
     )
     asked = {"stream_options": {"include_usage": True}}
-    total = len(MockChatFormat().encode_stream_events(MockReply(content=content), asked, 1, Usage()))
+    total = len(
+        MockChatCompletionsApiFormat().encode_stream_events(MockReply(content=content), asked, 1, Usage())
+    )
     # Once reason and usage are there, only the end mark is missing, and nothing of the reply is.
     cuts = total - 1 if how == "clean" else total
     minds = [
@@ -353,7 +357,9 @@ def test_the_request_prefix_has_the_same_bytes_in_every_turn() -> None:
         Message(role="user", content=(ToolResultBlock(tool_use_id="c1", content="text"),)),
     ]
     short, long = (
-        encode_json(build_chat_body(make_request(*turns[:n], tools=[READ_SCHEMA]), CARD, ChatServerDialect()))
+        encode_json(
+            build_chat_body(make_request(*turns[:n], tools=[READ_SCHEMA]), CARD, ChatCompletionsApiDialect())
+        )
         for n in (1, 3)
     )
     assert long.startswith(short.removesuffix(b"]}"))
@@ -420,7 +426,7 @@ def test_sibling_requests_share_the_bytes_before_their_last_message() -> None:
             build_chat_body(
                 make_request(*make_conversation_ending_with(words), tools=[READ_SCHEMA], system="Be brief."),
                 CARD,
-                ChatServerDialect(),
+                ChatCompletionsApiDialect(),
             )
         )
         for words in ("do A", "do B")
@@ -448,7 +454,7 @@ def test_cache_marks_are_placed_as_in_the_messages_api() -> None:
 def test_an_empty_result_gets_no_cache_mark() -> None:
     nothing = Message(role="user", content=(ToolResultBlock(tool_use_id="t1", content=""),))
     call = Message(role="assistant", content=(ToolUseBlock(id="t1", name="Read", input={}),))
-    sent = build_chat_request_body("Go.", call, nothing, dialect=ChatServerDialect(cache_marks=True))[
+    sent = build_chat_request_body("Go.", call, nothing, dialect=ChatCompletionsApiDialect(cache_marks=True))[
         "messages"
     ]
     assert sent[-1]["content"] == ""

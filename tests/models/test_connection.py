@@ -23,12 +23,12 @@ from model_helpers import (
 )
 
 from shoal.core.errors import BadRequest, ConnectionLost
-from shoal.core.model_requests import ModelAttemptStarted, StreamDelta, TextDelta, ignore_stream_delta
+from shoal.core.model_requests import ModelAttemptStartedDelta, StreamDelta, TextDelta, ignore_stream_delta
 from shoal.models.catalogue import get_model_card
-from shoal.models.http_connection import HttpConnection, get_tls_context
+from shoal.models.http_connection import ProviderHttpConnection, get_tls_context
 from shoal.models.providers import ProviderAccess, create_model, list_provider_models
 from shoal.testing import FakeClock, MockServer, messages_server
-from shoal.testing.messages_format import MockMessagesFormat
+from shoal.testing.messages_format import MockMessagesApiFormat
 from shoal.testing.mock_replies import ConnectionResetFault, StaleConnectionFault
 from shoal.testing.servers import run_mock_server
 
@@ -134,7 +134,7 @@ async def test_a_connection_closed_by_the_server_is_not_reused() -> None:
         model = create_anthropic_model(server.url)
         await model.generate_reply(make_request("Hi."), ignore_stream_delta)
         port = int(server.url.rpartition(":")[2])
-    async with run_mock_server(MockServer(MockMessagesFormat(), ["Two."]), port=port):
+    async with run_mock_server(MockServer(MockMessagesApiFormat(), ["Two."]), port=port):
         assert (await model.generate_reply(make_request("Hi."), ignore_stream_delta)).message.text == "Two."
         await model.aclose()
 
@@ -145,7 +145,7 @@ async def test_a_dead_kept_alive_connection_causes_no_failure() -> None:
         await model.generate_reply(make_request("Hi."), recorder)
         assert (await model.generate_reply(make_request("Hi."), recorder)).message.text == "Two."
         await model.aclose()
-    assert len(recorder.list_deltas(ModelAttemptStarted)) == 2
+    assert len(recorder.list_deltas(ModelAttemptStartedDelta)) == 2
 
 
 async def test_a_new_connection_that_dies_is_a_failure() -> None:
@@ -220,7 +220,7 @@ async def test_a_slow_reader_applies_back_pressure_to_the_server() -> None:
 
 
 async def test_the_end_of_a_stream_wakes_a_waiting_reader() -> None:
-    connection = HttpConnection()
+    connection = ProviderHttpConnection()
     reading = asyncio.ensure_future(connection.read_bytes())
     await asyncio.sleep(0)
     connection.connection_lost(None)

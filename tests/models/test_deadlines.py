@@ -18,8 +18,8 @@ from model_helpers import (
 )
 
 from shoal.core.errors import BadReply, ConnectionLost, StreamStalled
-from shoal.core.model_requests import ModelAttemptStarted, StreamDelta, TextDelta, ignore_stream_delta
-from shoal.models.model_endpoint import HttpDeadlines
+from shoal.core.model_requests import ModelAttemptStartedDelta, StreamDelta, TextDelta, ignore_stream_delta
+from shoal.models.model_endpoint import ProviderHttpTimeouts
 from shoal.testing import FakeClock, MockReply, messages_server
 from shoal.testing.mock_replies import (
     DelayedReplyFault,
@@ -29,7 +29,7 @@ from shoal.testing.mock_replies import (
     TextBlock,
 )
 
-SHORT = HttpDeadlines(connect=5, first_byte=30, gap=20, total=100)
+SHORT = ProviderHttpTimeouts(connect=5, first_byte=30, gap=20, total=100)
 GREETING = TextBlock(text="A greeting of some length.")
 
 
@@ -132,7 +132,7 @@ async def test_a_connection_that_is_not_accepted_ends_at_its_deadline() -> None:
                 one.setblocking(False)
                 one.connect_ex(address)
             model = create_anthropic_model(
-                f"http://127.0.0.1:{address[1]}", deadlines=HttpDeadlines(connect=0.2, first_byte=30)
+                f"http://127.0.0.1:{address[1]}", deadlines=ProviderHttpTimeouts(connect=0.2, first_byte=30)
             )
             with pytest.raises(ConnectionLost, match=r"within 0\.2 s"):
                 await asyncio.wait_for(model.generate_reply(make_request("Hi."), ignore_stream_delta), 30)
@@ -190,7 +190,7 @@ async def test_a_listener_is_notified_before_a_request_is_sent() -> None:
         seen: list[int] = []
 
         async def hear(delta: StreamDelta) -> None:
-            if isinstance(delta, ModelAttemptStarted):
+            if isinstance(delta, ModelAttemptStartedDelta):
                 seen.append(server.request_count)
 
         model = create_anthropic_model(server.url)

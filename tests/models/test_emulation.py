@@ -18,7 +18,7 @@ from shoal.core.messages import (
     ToolUseBlock,
     user_message,
 )
-from shoal.core.model_requests import ModelAttemptStarted, ModelReply, TextDelta, ignore_stream_delta
+from shoal.core.model_requests import ModelAttemptStartedDelta, ModelReply, TextDelta, ignore_stream_delta
 from shoal.core.usage import ModelCard, Usage
 from shoal.models.tool_emulation import (
     build_emulated_reply_schema,
@@ -95,7 +95,7 @@ async def test_a_server_without_tool_support_is_emulated_after_its_first_error(w
         await model.aclose()
         assert server.request_count == 3
     assert [reply.message.text for reply in replies] == ["Hi.", "Hi."]
-    assert len(recorder.list_deltas(ModelAttemptStarted)) == 3
+    assert len(recorder.list_deltas(ModelAttemptStartedDelta)) == 3
 
 
 @pytest.mark.parametrize(

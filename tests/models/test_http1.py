@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shoal.models.http_parser import HttpResponseParser, MalformedHttpResponse
-from shoal.models.sse_parser import SseEventTooLong, SseParser
+from shoal.models.http_parser import HttpResponseParser, MalformedHttpResponseError
+from shoal.models.sse_parser import SseEventTooLongError, SseParser
 
 BODY = b"data: one\r\n\r\ndata: two\n\n" + bytes(range(256))
 CHUNKED = (
@@ -68,7 +68,7 @@ def test_headers_of_the_same_name_are_joined() -> None:
     ],
 )
 def test_input_that_is_not_http_is_refused(raw: bytes) -> None:
-    with pytest.raises(MalformedHttpResponse):
+    with pytest.raises(MalformedHttpResponseError):
         HttpResponseParser().feed(raw)
 
 
@@ -91,7 +91,7 @@ def test_an_endless_line_is_refused_without_buffering_it() -> None:
     events = SseParser(limit=1 << 20)
     for _ in range(10):
         events.feed(b"x" * 100_000)
-    with pytest.raises(SseEventTooLong):
+    with pytest.raises(SseEventTooLongError):
         events.feed(b"x" * 100_000)
 
 
@@ -99,5 +99,5 @@ def test_an_endless_event_is_refused() -> None:
     events = SseParser(limit=1 << 20)
     for _ in range(10):
         events.feed(b"data: " + b"x" * 100_000 + b"\n")
-    with pytest.raises(SseEventTooLong):
+    with pytest.raises(SseEventTooLongError):
         events.feed(b"data: " + b"x" * 100_000 + b"\n")

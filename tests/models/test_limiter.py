@@ -24,10 +24,10 @@ from shoal.core.errors import (
 from shoal.core.messages import Message, TextBlock, ToolUseBlock
 from shoal.core.model_requests import (
     DeltaListener,
-    ModelAttemptStarted,
+    ModelAttemptStartedDelta,
     ModelReply,
     ModelRequest,
-    ModelRetryScheduled,
+    ModelRetryScheduledDelta,
     TextDelta,
     ignore_stream_delta,
 )
@@ -68,7 +68,7 @@ class FakeProvider:
         self.peak_requests: dict[int, int] = {}
 
     async def generate_reply(self, _: ModelRequest, on_delta: DeltaListener) -> ModelReply:
-        await on_delta(ModelAttemptStarted())
+        await on_delta(ModelAttemptStartedDelta())
         now = self._clock.monotonic()
         self.request_times.append(now)
         self.active_requests += 1
@@ -169,7 +169,7 @@ async def test_all_requests_obey_the_wait_that_a_provider_asks_for() -> None:
         await advance_until_done(clock, agents)
     assert len(provider.request_times) == 3
     assert all(at >= 45.1 for at in provider.request_times[1:])
-    assert recorder.list_deltas(ModelRetryScheduled)[0].delay >= 45
+    assert recorder.list_deltas(ModelRetryScheduledDelta)[0].delay >= 45
 
 
 async def test_backoff_delays_double_up_to_a_limit_with_jitter() -> None:
@@ -193,14 +193,14 @@ async def test_a_listener_is_notified_of_each_attempt_and_each_retry() -> None:
         await advance_until_done(clock, [agent])
     kinds = [type(delta) for delta in recorder.deltas]
     assert kinds == [
-        ModelAttemptStarted,
-        ModelRetryScheduled,
-        ModelAttemptStarted,
-        ModelRetryScheduled,
-        ModelAttemptStarted,
+        ModelAttemptStartedDelta,
+        ModelRetryScheduledDelta,
+        ModelAttemptStartedDelta,
+        ModelRetryScheduledDelta,
+        ModelAttemptStartedDelta,
         TextDelta,
     ]
-    waits = recorder.list_deltas(ModelRetryScheduled)
+    waits = recorder.list_deltas(ModelRetryScheduledDelta)
     assert [(wait.attempt, wait.reason, wait.billed) for wait in waits] == [
         (1, "cut", True),
         (2, "busy", False),
@@ -395,12 +395,12 @@ async def test_a_tool_call_cut_in_the_stream_is_retried_over_http_and_returned_c
         )
         for attempt in range(1, len(script)):
             await server.wait_for_requests(attempt)
-            await recorder.wait_for_deltas(ModelRetryScheduled, attempt)
-            await clock.advance(recorder.list_deltas(ModelRetryScheduled)[-1].delay + 0.01)
+            await recorder.wait_for_deltas(ModelRetryScheduledDelta, attempt)
+            await clock.advance(recorder.list_deltas(ModelRetryScheduledDelta)[-1].delay + 0.01)
         assert (await asyncio.wait_for(reply, 30)).message.content == whole.content
         await inner.aclose()
-    assert len(recorder.list_deltas(ModelAttemptStarted)) == len(script)
-    assert [wait.billed for wait in recorder.list_deltas(ModelRetryScheduled)] == [
+    assert len(recorder.list_deltas(ModelAttemptStartedDelta)) == len(script)
+    assert [wait.billed for wait in recorder.list_deltas(ModelRetryScheduledDelta)] == [
         False,
         False,
         False,

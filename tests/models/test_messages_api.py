@@ -41,10 +41,10 @@ from shoal.core.messages import (
     user_message,
 )
 from shoal.core.model_requests import (
-    ModelAttemptStarted,
+    ModelAttemptStartedDelta,
     TextDelta,
     ThinkingDelta,
-    ToolInputDelta,
+    ToolInputProgressDelta,
     ignore_stream_delta,
 )
 from shoal.core.usage import Usage
@@ -52,7 +52,7 @@ from shoal.models.catalogue import get_model_card
 from shoal.models.messages_api import build_messages_body
 from shoal.models.provider_json import encode_json
 from shoal.testing import MockReply, make_tool_call, messages_server
-from shoal.testing.messages_format import MockMessagesFormat
+from shoal.testing.messages_format import MockMessagesApiFormat
 from shoal.testing.mock_replies import (
     BrokenToolJsonFault,
     CutStreamFault,
@@ -88,10 +88,10 @@ async def test_a_reply_has_all_its_blocks_and_streams_as_it_arrives() -> None:
         await model.aclose()
     assert reply.message.content == content
     assert reply.stop_reason == "tool_use"
-    assert recorder.deltas[0] == ModelAttemptStarted()
+    assert recorder.deltas[0] == ModelAttemptStartedDelta()
     assert recorder.join_text(TextDelta) == "I read both files. Žluťoučký 🐎"
     assert recorder.join_text(ThinkingDelta) == "Two files, side by side."
-    assert {delta.name for delta in recorder.list_deltas(ToolInputDelta)} <= {"Read", "Grep"}
+    assert {delta.name for delta in recorder.list_deltas(ToolInputProgressDelta)} <= {"Read", "Grep"}
 
 
 @pytest.mark.spec("USR-19")
@@ -140,7 +140,7 @@ async def test_a_stream_cut_anywhere_raises_stream_cut_and_returns_no_partial_re
     answer = MockReply(
         content=(TextBlock(text="Reading now."), ToolUseBlock(id="t1", name="Read", input={"path": "abcdef"}))
     )
-    cuts = len(MockMessagesFormat().encode_stream_events(answer, {}, 1, Usage()))
+    cuts = len(MockMessagesApiFormat().encode_stream_events(answer, {}, 1, Usage()))
     minds = [
         MockReply(content=answer.content, faults=(CutStreamFault(after=after, how=how),))
         for after in range(cuts)

@@ -20,7 +20,7 @@ from shoal.core.errors import ContextTooLong
 from shoal.core.messages import Message, ToolResultBlock, ToolUseBlock, user_message
 from shoal.core.model_requests import (
     DeltaListener,
-    ModelAttemptStarted,
+    ModelAttemptStartedDelta,
     ModelReply,
     ModelRequest,
     StreamDelta,
@@ -172,7 +172,7 @@ async def test_a_plain_reply_of_the_real_server_is_read(ask: Ask):
     first = await ask(request, collect_delta)
     again = await ask(request)
     assert first.message.text == again.message.text != ""
-    assert deltas[0] == ModelAttemptStarted()
+    assert deltas[0] == ModelAttemptStartedDelta()
     assert "".join(d.text for d in deltas if isinstance(d, TextDelta)) == first.message.text
     assert first.model == "smollm2"
     assert first.stop_reason in ("max_tokens", "end_turn")

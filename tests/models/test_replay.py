@@ -11,9 +11,9 @@ import pytest
 from shoal.core.errors import ReplayMismatch, SettingsError, StateFileError
 from shoal.core.messages import Message, TextBlock, ThinkingBlock, ToolResultBlock, ToolUseBlock, user_message
 from shoal.core.model_requests import (
-    ModelAttemptStarted,
+    ModelAttemptStartedDelta,
     ModelRequest,
-    ModelRetryScheduled,
+    ModelRetryScheduledDelta,
     TextDelta,
     ToolSchema,
 )
@@ -79,9 +79,9 @@ async def test_deltas_of_a_failed_attempt_are_not_replayed(tmp_path):
 
         async def generate_reply(self, request, on_delta):
             inner = ScriptedModel(["Whole answer."], card=CARD)
-            await on_delta(ModelAttemptStarted())
+            await on_delta(ModelAttemptStartedDelta())
             await on_delta(TextDelta("Who"))
-            await on_delta(ModelRetryScheduled(reason="cut", delay=0, attempt=1, billed=True))
+            await on_delta(ModelRetryScheduledDelta(reason="cut", delay=0, attempt=1, billed=True))
             return await inner.generate_reply(request, on_delta)
 
         async def aclose(self): ...
@@ -95,7 +95,7 @@ async def test_deltas_of_a_failed_attempt_are_not_replayed(tmp_path):
         played.append(delta)
 
     await ReplayModel(tmp_path / "run.jsonl").generate_reply(make_tool_request("hello"), collect_delta)
-    assert played == [ModelAttemptStarted(), TextDelta("Whole answer.")]
+    assert played == [ModelAttemptStartedDelta(), TextDelta("Whole answer.")]
 
 
 async def test_requests_are_matched_by_content_in_any_order(tmp_path):

@@ -25,7 +25,7 @@ from shoal.core.messages import (
 )
 from shoal.core.model_requests import ModelRequest
 from shoal.models.catalogue import get_model_card
-from shoal.models.chat_body import ChatServerDialect
+from shoal.models.chat_body import ChatCompletionsApiDialect
 from shoal.models.chat_body import build_chat_body as chat_body
 from shoal.models.messages_api import build_messages_body as messages_body
 from shoal.models.provider_json import encode_json
@@ -128,9 +128,9 @@ def test_chat_bodies_fit_the_official_types() -> None:
     from openai.types.chat.completion_create_params import CompletionCreateParamsStreaming
 
     for dialect in (
-        ChatServerDialect(),
-        ChatServerDialect(limit="max_completion_tokens", thinking="effort"),
-        ChatServerDialect(limit="max_completion_tokens", tools_forbid_thinking=True),
+        ChatCompletionsApiDialect(),
+        ChatCompletionsApiDialect(limit="max_completion_tokens", thinking="effort"),
+        ChatCompletionsApiDialect(limit="max_completion_tokens", tools_forbid_thinking=True),
     ):
         for request in conversations():
             body = chat_body(request, get_model_card("openai", "gpt-5.5"), dialect)
@@ -160,7 +160,9 @@ def test_emulated_bodies_fit_the_official_types() -> None:
 
     for request in conversations():
         body = chat_body(
-            emulate_tools_in_prompt(request), get_model_card("openai", "gpt-6.1-sol"), ChatServerDialect()
+            emulate_tools_in_prompt(request),
+            get_model_card("openai", "gpt-6.1-sol"),
+            ChatCompletionsApiDialect(),
         )
         body["response_format"] = build_emulated_reply_schema(request.tools or [READ_SCHEMA])
         matches_type(CompletionCreateParamsStreaming, body)

@@ -34,26 +34,26 @@ from shoal.core.messages import (
     user_message,
 )
 from shoal.core.model_requests import (
-    ModelAttemptStarted,
+    ModelAttemptStartedDelta,
     ModelReply,
-    ModelRetryScheduled,
+    ModelRetryScheduledDelta,
     TextDelta,
     ThinkingDelta,
-    ToolInputDelta,
+    ToolInputProgressDelta,
     ignore_stream_delta,
 )
 from shoal.core.usage import ModelCard, Usage
 from shoal.models.catalogue import get_model_card, resolve_model
-from shoal.models.chat_api import ChatApiModel
+from shoal.models.chat_api import ChatCompletionsApiModel
 from shoal.models.chat_body import build_chat_body as chat_body
 from shoal.models.chat_body import select_chat_dialect as chat_dialect
 from shoal.models.messages_api import build_messages_body as messages_body
-from shoal.models.model_endpoint import HttpDeadlines
+from shoal.models.model_endpoint import ProviderHttpTimeouts
 from shoal.models.provider_json import encode_json
 from shoal.models.providers import ProviderAccess, create_model
 from shoal.models.rate_limiter import RateLimiter, RetryingModel
 from shoal.models.responses_api import ResponsesApiModel
-from shoal.models.responses_body import ResponsesServerDialect, build_responses_body, select_responses_dialect
+from shoal.models.responses_body import ResponsesApiDialect, build_responses_body, select_responses_dialect
 from shoal.testing import FakeClock, MockReply, make_tool_call, responses_server
 from shoal.testing.mock_replies import (
     BrokenToolJsonFault,
@@ -62,7 +62,7 @@ from shoal.testing.mock_replies import (
     StalledStreamFault,
     StreamErrorFault,
 )
-from shoal.testing.responses_format import MockResponsesFormat
+from shoal.testing.responses_format import MockResponsesApiFormat
 
 CARD = get_model_card("openai", "gpt-6-sol")
 HOME = "https://api.openai.com/v1"
@@ -71,10 +71,10 @@ SIGNED = "openai-responses:rs_1:blob"
 
 
 def build_responses_request_body(
-    *messages: Message | str, dialect: ResponsesServerDialect | None = None, unread: Any = (), **fields: Any
+    *messages: Message | str, dialect: ResponsesApiDialect | None = None, unread: Any = (), **fields: Any
 ) -> dict[str, Any]:
     made = build_responses_body(
-        make_request(*messages, **fields), CARD, dialect or ResponsesServerDialect(), unreadable=unread
+        make_request(*messages, **fields), CARD, dialect or ResponsesApiDialect(), unreadable=unread
     )
     return json.loads(encode_json(made))
 
@@ -112,10 +112,10 @@ async def test_a_reply_carries_reasoning_text_and_parallel_calls_in_their_order(
     assert reply.stop_reason == "tool_use"
     assert reply.usage == usage
     assert reply.counted
-    assert recorder.deltas[0] == ModelAttemptStarted()
+    assert recorder.deltas[0] == ModelAttemptStartedDelta()
     assert recorder.join_text(TextDelta) == "I look at both. 🐎"
     assert recorder.join_text(ThinkingDelta) == "Both at once, then."
-    assert recorder.list_deltas(ToolInputDelta)[-1].name == "Grep"
+    assert recorder.list_deltas(ToolInputProgressDelta)[-1].name == "Grep"
 
 
 async def test_encrypted_reasoning_is_sent_back_unchanged_and_storage_is_off() -> None:
@@ -354,7 +354,7 @@ async def test_a_stream_cut_anywhere_raises_stream_cut_and_returns_no_partial_re
         TextBlock(text="Reading now."),
         ToolUseBlock(id="call_12345", name="Read", input={"path": "abcdef"}),
     )
-    total = len(MockResponsesFormat().encode_stream_events(MockReply(content=content), {}, 1, Usage()))
+    total = len(MockResponsesApiFormat().encode_stream_events(MockReply(content=content), {}, 1, Usage()))
     minds = [
         MockReply(content=content, faults=(CutStreamFault(after=after, how=how),)) for after in range(total)
     ]
@@ -424,10 +424,10 @@ async def test_tool_arguments_that_are_not_json_are_kept_as_received() -> None:
     [
         ("gpt-6-sol", None, ResponsesApiModel),
         ("gpt-6.1-sol-2026-10-01", None, ResponsesApiModel),
-        ("gpt-7-nova", None, ChatApiModel),
-        ("gpt-4.1", None, ChatApiModel),
+        ("gpt-7-nova", None, ChatCompletionsApiModel),
+        ("gpt-4.1", None, ChatCompletionsApiModel),
         ("gpt-6-sol", "https://me.openai.azure.com/openai/v1", ResponsesApiModel),
-        ("gpt-6-sol", "http://localhost:8000/v1", ChatApiModel),
+        ("gpt-6-sol", "http://localhost:8000/v1", ChatCompletionsApiModel),
         ("openai-responses:tiny", "http://localhost:8000/v1", ResponsesApiModel),
         ("openai-responses:gpt-4.1", None, ResponsesApiModel),
     ],
@@ -439,7 +439,7 @@ def test_the_api_is_chosen_by_model_and_provider(name: str, base: str | None, ki
 
 
 def test_a_person_chooses_the_api_of_a_model() -> None:
-    for api, kind in (("responses", ResponsesApiModel), ("chat", ChatApiModel)):
+    for api, kind in (("responses", ResponsesApiModel), ("chat", ChatCompletionsApiModel)):
         provider, _, card = resolve_model("openai:gpt-6-sol", models={"gpt-6-sol": {"api": api}})
         for base in (None, "http://localhost:8000/v1"):
             assert isinstance(
@@ -474,7 +474,7 @@ async def test_a_silent_stream_ends_at_the_gap_deadline_and_is_retried_by_the_li
         content=(TextBlock(text="A greeting of some length."),), faults=(StalledStreamFault(after=6),)
     )
     async with responses_server([stalled, ["words", StreamErrorFault(after=3)], "At last."]) as server:
-        deadlines = HttpDeadlines(connect=5, first_byte=30, gap=20, total=100)
+        deadlines = ProviderHttpTimeouts(connect=5, first_byte=30, gap=20, total=100)
         inner, recorder = (
             create_responses_model(server.url, clock=clock, deadlines=deadlines),
             DeltaRecorder(),
@@ -484,10 +484,10 @@ async def test_a_silent_stream_ends_at_the_gap_deadline_and_is_retried_by_the_li
         await recorder.wait_for_deltas(TextDelta)
         await clock.advance(20.5)
         for failures in (1, 2):
-            await recorder.wait_for_deltas(ModelRetryScheduled, failures)
+            await recorder.wait_for_deltas(ModelRetryScheduledDelta, failures)
             await clock.advance(5)
         assert (await asyncio.wait_for(reply, 30)).message.text == "At last."
         await model.aclose()
-    assert [retry.billed for retry in recorder.list_deltas(ModelRetryScheduled)] == [True, True]
-    assert "nothing for 20 s" in recorder.list_deltas(ModelRetryScheduled)[0].reason
-    assert "Overloaded" in recorder.list_deltas(ModelRetryScheduled)[1].reason
+    assert [retry.billed for retry in recorder.list_deltas(ModelRetryScheduledDelta)] == [True, True]
+    assert "nothing for 20 s" in recorder.list_deltas(ModelRetryScheduledDelta)[0].reason
+    assert "Overloaded" in recorder.list_deltas(ModelRetryScheduledDelta)[1].reason

@@ -13,13 +13,13 @@ from model_helpers import make_request
 from shoal.core.errors import ModelError, RateLimited, SettingsError
 from shoal.core.messages import Message, TextBlock, ThinkingBlock, ToolResultBlock, ToolUseBlock, user_message
 from shoal.core.model_requests import (
-    ModelAttemptStarted,
+    ModelAttemptStartedDelta,
     ModelReply,
     ModelRequest,
     StreamDelta,
     TextDelta,
     ThinkingDelta,
-    ToolInputDelta,
+    ToolInputProgressDelta,
     ToolSchema,
 )
 from shoal.core.usage import Usage
@@ -82,7 +82,7 @@ async def test_a_scripted_error_is_raised_after_the_request_started():
 
     with pytest.raises(RateLimited):
         await model.generate_reply(make_request("?"), collect_delta)
-    assert deltas == [ModelAttemptStarted()]
+    assert deltas == [ModelAttemptStartedDelta()]
     assert (await model.generate_reply(make_request("?"))).message.text == "then"
 
 
@@ -91,10 +91,10 @@ async def test_streamed_deltas_add_up_to_the_reply():
     said = (ThinkingBlock(thinking="Let me see."), TextBlock(text=text), TextBlock(text=" "), READ)
     for pace in (0.0, 1e-9):
         reply, deltas = await collect_reply(ScriptedModel([said], pace=pace), make_request("?"))
-        assert deltas[0] == ModelAttemptStarted()
+        assert deltas[0] == ModelAttemptStartedDelta()
         assert "".join(d.text for d in deltas if isinstance(d, TextDelta)) == text + " "
         assert "".join(d.text for d in deltas if isinstance(d, ThinkingDelta)) == "Let me see."
-        assert [d.name for d in deltas if isinstance(d, ToolInputDelta)] == ["Read"]
+        assert [d.name for d in deltas if isinstance(d, ToolInputProgressDelta)] == ["Read"]
         assert reply.message.content[1].text == text
 
 

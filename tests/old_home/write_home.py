@@ -46,10 +46,10 @@ from shoal.core.ids import LEAD_ID, IdGenerator, SessionId  # noqa: E402
 from shoal.core.mail import MailMessage  # noqa: E402
 from shoal.core.model_requests import (  # noqa: E402
     DeltaListener,
-    ModelAttemptStarted,
+    ModelAttemptStartedDelta,
     ModelReply,
     ModelRequest,
-    ModelRetryScheduled,
+    ModelRetryScheduledDelta,
     ignore_stream_delta,
 )
 from shoal.core.names import AgentName, TaskId  # noqa: E402
@@ -85,9 +85,9 @@ class FlakyModel(ScriptedModel):
     ) -> ModelReply:
         if not self.has_failed:
             self.has_failed = True
-            await on_delta(ModelAttemptStarted())
+            await on_delta(ModelAttemptStartedDelta())
             await on_delta(
-                ModelRetryScheduled(reason="the stream was cut", delay=0.1, attempt=1, billed=True)
+                ModelRetryScheduledDelta(reason="the stream was cut", delay=0.1, attempt=1, billed=True)
             )
         return await super().generate_reply(request, on_delta)
 

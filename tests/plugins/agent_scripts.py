@@ -14,7 +14,7 @@ from shoal.core.messages import ToolUseBlock
 from shoal.core.model_requests import ModelRequest
 from shoal.models.scripted_model import ReplyLike, ScriptedModel
 from shoal.stores.files.file_journal import FileJournal, read_journal
-from shoal.stores.memory_stores import MemoryJournal
+from shoal.stores.memory_stores import InMemoryJournal
 from shoal.tools.function_tool import FunctionTool, tool
 
 _call_numbers = count(1)
@@ -96,7 +96,7 @@ async def run_all_turns(session: Session, prompt: str | None = "lead") -> str:
 def read_events(session: Session) -> list[Event]:
     """Return all events in the session's journal, in and between its turns."""
     journal = session.services.journal
-    if isinstance(journal, MemoryJournal):
+    if isinstance(journal, InMemoryJournal):
         return list(journal.events)
     assert isinstance(journal, FileJournal)
     return [each.event for each in read_journal(journal.path) if isinstance(each.event, Event)]

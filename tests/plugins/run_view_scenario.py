@@ -40,7 +40,7 @@ from shoal.core.ids import LEAD_ID, AgentId, RequestId, SessionId
 from shoal.core.questions import Answer, Question
 from shoal.core.usage import Usage
 from shoal.surfaces.tui.answer_screen import AnswerScreen
-from shoal.surfaces.tui.panels.panel import Panel
+from shoal.surfaces.tui.panels.panel import TuiPanel
 from shoal.surfaces.tui.panels.questions_panel import QuestionsPanel
 from shoal.testing import FakeClock
 from shoal.wire.control_codec import RunControlCommand
@@ -180,7 +180,7 @@ class PanelsApp(App[None]):
     def on_agents_panel_agent_chosen(self, message: Any) -> None:
         self.posted_messages.append(message)
 
-    def on_panel_close_requested(self, message: Any) -> None:
+    def on_tui_panel_close_requested(self, message: Any) -> None:
         self.posted_messages.append(message)
 
     def notify(self, message: str, **options: Any) -> None:
@@ -202,7 +202,7 @@ async def wait_until(pilot: Pilot[Any], condition: Callable[[], object], *, time
 
 @asynccontextmanager
 async def show_live_panel(
-    session: shoal.Session, kind: type[Panel], *, remote: bool = False, size: tuple[int, int] = (120, 40)
+    session: shoal.Session, kind: type[TuiPanel], *, remote: bool = False, size: tuple[int, int] = (120, 40)
 ) -> AsyncIterator[tuple[Any, Pilot[None]]]:
     """Show a panel on a run of this process, following its journal, controlled from here or remotely."""
     run = RunHandle(session=session.id, home=session.services.settings.home)
@@ -215,7 +215,7 @@ async def show_live_panel(
             watching.cancel()
 
 
-async def _follow_run(panel: Panel, follower: RunFollower) -> None:
+async def _follow_run(panel: TuiPanel, follower: RunFollower) -> None:
     async for _ in follower.iter_view_deltas():
         panel.request_refresh()
         for screen in panel.app.screen_stack:

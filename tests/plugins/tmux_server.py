@@ -15,7 +15,7 @@ from tempfile import mkdtemp
 import pytest
 
 from shoal.backends.guarded_processes import GuardedProcessLauncher
-from shoal.backends.tmux_panes import TmuxPanes
+from shoal.backends.tmux_panes import TmuxPaneManager
 from shoal.core.clock import SystemClock
 from shoal.core.member_backends import PaneSpec
 
@@ -105,10 +105,10 @@ class TmuxServer:
 @asynccontextmanager
 async def open_panes(
     environ: dict[str, str], *, session_name: str = "shoal-12345678", socket: str | None = None
-) -> AsyncIterator[TmuxPanes]:
+) -> AsyncIterator[TmuxPaneManager]:
     clock = SystemClock()
     processes = GuardedProcessLauncher(clock)
-    panes = TmuxPanes(environ, processes, clock, session_name=session_name, socket=socket)
+    panes = TmuxPaneManager(environ, processes, clock, session_name=session_name, socket=socket)
     try:
         yield panes
     finally:

@@ -13,7 +13,7 @@ from textual.pilot import Pilot
 import shoal
 from shoal.surfaces.tui.app import ShoalApp
 from shoal.surfaces.tui.launch import attach_session_to_app
-from shoal.surfaces.tui.local_run_client import LocalRunClient
+from shoal.surfaces.tui.local_run_client import TuiLocalRunClient
 from tui_snapshots import render_text
 
 TIMEOUT = 20.0
@@ -66,7 +66,7 @@ class LocalTuiDriver(TuiDriver):
     """Drives the app on an open session of this process."""
 
     def __init__(
-        self, pilot: Pilot[None], app: ShoalApp, session: shoal.Session, client: LocalRunClient
+        self, pilot: Pilot[None], app: ShoalApp, session: shoal.Session, client: TuiLocalRunClient
     ) -> None:
         super().__init__(pilot, app)
         self.session = session

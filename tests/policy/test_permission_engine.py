@@ -19,7 +19,7 @@ from permission_helpers import (
 from shoal.core.errors import SettingsError
 from shoal.core.permission_decisions import AllowDecision, AskDecision, DenyDecision
 from shoal.core.permissions import (
-    AddDirectoriesSuggestion,
+    AddDirectoriesPermissionSuggestion,
     AddPermissionRulesSuggestion,
     PermissionMode,
     SetPermissionModeSuggestion,
@@ -393,16 +393,18 @@ def test_a_question_suggests_rules_that_would_avoid_it(tmp_path: Path) -> None:
     assert suggestions("Read", file_path="/etc/hostname") == (
         AddPermissionRulesSuggestion(rules=etc, destination="session"),
         AddPermissionRulesSuggestion(rules=etc, destination="localSettings"),
-        AddDirectoriesSuggestion(directories=("/etc",), destination="session"),
+        AddDirectoriesPermissionSuggestion(directories=("/etc",), destination="session"),
     )
-    assert suggestions("Grep", pattern="x", path="/etc")[-1] == AddDirectoriesSuggestion(
+    assert suggestions("Grep", pattern="x", path="/etc")[-1] == AddDirectoriesPermissionSuggestion(
         directories=("/etc",)
     )
-    assert suggestions("Write", file_path="/srv/a/b.txt")[-1] == AddDirectoriesSuggestion(
+    assert suggestions("Write", file_path="/srv/a/b.txt")[-1] == AddDirectoriesPermissionSuggestion(
         directories=("/srv/a",)
     )
     for top in (suggestions("Read", file_path="/vmlinuz"), suggestions("Glob", pattern="*", path="/")):
-        assert not any(isinstance(each, AddDirectoriesSuggestion) for each in top), "never the whole disk"
+        assert not any(isinstance(each, AddDirectoriesPermissionSuggestion) for each in top), (
+            "never the whole disk"
+        )
     whole, parts = suggestions("Bash", command="git add x && git commit -m y | make")
     assert isinstance(whole, AddPermissionRulesSuggestion)
     assert isinstance(parts, AddPermissionRulesSuggestion)
@@ -446,7 +448,9 @@ def test_an_accepted_directory_suggestion_allows_only_that_directory(tmp_path: P
     rules = create_engine(project, "acceptEdits")
     asked = decide_call(rules, "Read", file_path=str(other / "a"))
     assert isinstance(asked, AskDecision)
-    (suggested,) = [each for each in asked.suggestions if isinstance(each, AddDirectoriesSuggestion)]
+    (suggested,) = [
+        each for each in asked.suggestions if isinstance(each, AddDirectoriesPermissionSuggestion)
+    ]
     rules.apply_permission_update(suggested)
     for name in ("Read", "Write"):
         assert name_decision(decide_call(rules, name, file_path=str(other / "b"))) == "allow"
@@ -462,7 +466,7 @@ def test_permission_updates_in_an_answer_are_applied(tmp_path: Path) -> None:
         make_tool_use("Read", file_path=str(other)),
         AllowAnswer(
             updates=(
-                AddDirectoriesSuggestion(directories=(str(other),)),
+                AddDirectoriesPermissionSuggestion(directories=(str(other),)),
                 AddPermissionRulesSuggestion(
                     rules=(SuggestedPermissionRule(tool_name="Bash", rule_content="make:*"),), behavior="deny"
                 ),

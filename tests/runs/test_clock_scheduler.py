@@ -11,7 +11,7 @@ from shoal.core.errors import InvalidCronExpression, ScheduleRefused
 from shoal.core.events import JournaledEvent, QueueItemAdded, ScheduleCreated, ScheduleEnded
 from shoal.core.ids import LEAD_ID, IdGenerator
 from shoal.core.messages import TextBlock
-from shoal.runs.clock_scheduler import ClockScheduler, RecoveredSchedule
+from shoal.runs.clock_scheduler import CronPromptScheduler, RecoveredSchedule
 from shoal.runs.inbox_queue import SharedInboxQueue
 from shoal.testing import FakeClock
 
@@ -25,7 +25,7 @@ class SchedulerHarness:
         self.clock = clock or FakeClock()
         self.queue = SharedInboxQueue()
         self.events: list[JournaledEvent] = []
-        self.scheduler = ClockScheduler(
+        self.scheduler = CronPromptScheduler(
             queue=self.queue, clock=self.clock, ids=IdGenerator(1), emit=self.events.append
         )
 

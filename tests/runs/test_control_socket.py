@@ -28,13 +28,13 @@ from shoal.runs.control_client import RunControlClient
 from shoal.runs.control_server import MAX_LINE_BYTES, RunControlServer
 from shoal.wire.control_codec import (
     EventSubscriptionGap,
-    GetRunStatusCommand,
-    InterruptTurnCommand,
+    GetRunStatusControlCommand,
+    InterruptTurnControlCommand,
     RunControlCommand,
-    SetModelCommand,
-    SetPermissionModeCommand,
-    StopRunCommand,
-    SubscribeToEventsCommand,
+    SetModelControlCommand,
+    SetPermissionModeControlCommand,
+    StopRunControlCommand,
+    SubscribeToEventsControlCommand,
 )
 
 
@@ -55,11 +55,11 @@ class Run:
     async def handle(self, command: RunControlCommand) -> Any:
         self.commands.append(command)
         match command:
-            case GetRunStatusCommand():
+            case GetRunStatusControlCommand():
                 return {"turn": 3}
-            case SetModelCommand(model="broken"):
+            case SetModelControlCommand(model="broken"):
                 raise RuntimeError("no such thing")
-            case SetModelCommand():
+            case SetModelControlCommand():
                 raise ShoalError(f"{command.model} is not offered")
         return None
 
@@ -85,18 +85,22 @@ async def open_raw_connection(path: Path) -> tuple[asyncio.StreamReader, asyncio
 
 async def test_commands_are_answered_and_refusals_carry_their_reason(run: Run):
     async with await RunControlClient.open(run.server.path) as client:
-        assert await client.send_command(GetRunStatusCommand()) == {"turn": 3}
-        for command in (InterruptTurnCommand(), SetPermissionModeCommand(mode="plan"), StopRunCommand()):
+        assert await client.send_command(GetRunStatusControlCommand()) == {"turn": 3}
+        for command in (
+            InterruptTurnControlCommand(),
+            SetPermissionModeControlCommand(mode="plan"),
+            StopRunControlCommand(),
+        ):
             assert await client.send_command(command) is None
         with pytest.raises(ShoalError, match="x is not offered"):
-            await client.send_command(SetModelCommand(model="x"))
+            await client.send_command(SetModelControlCommand(model="x"))
         with pytest.raises(ShoalError, match="RuntimeError: no such thing"):
-            await client.send_command(SetModelCommand(model="broken"))
-        assert await client.send_command(GetRunStatusCommand()) == {"turn": 3}
+            await client.send_command(SetModelControlCommand(model="broken"))
+        assert await client.send_command(GetRunStatusControlCommand()) == {"turn": 3}
     assert run.commands[1:4] == [
-        InterruptTurnCommand(),
-        SetPermissionModeCommand(mode="plan"),
-        StopRunCommand(),
+        InterruptTurnControlCommand(),
+        SetPermissionModeControlCommand(mode="plan"),
+        StopRunControlCommand(),
     ]
 
 
@@ -137,7 +141,7 @@ async def test_a_subscriber_gets_every_typed_event_until_the_run_ends(tmp_path: 
         async with run.server:
             client = await RunControlClient.open(run.server.path)
             run.tell(make_note("before"))
-            assert await client.send_command(SubscribeToEventsCommand()) == {"offset": 80}
+            assert await client.send_command(SubscribeToEventsControlCommand()) == {"offset": 80}
             for event in published:
                 run.tell(event)
         received = [event async for event in client.read_events()]
@@ -149,7 +153,7 @@ async def test_a_subscriber_gets_every_typed_event_until_the_run_ends(tmp_path: 
 
 async def test_a_run_result_with_an_exception_can_be_published(run: Run):
     async with await RunControlClient.open(run.server.path) as client:
-        await client.send_command(SubscribeToEventsCommand())
+        await client.send_command(SubscribeToEventsControlCommand())
         run.tell(
             RunFinished(
                 agent=LEAD_ID,
@@ -169,16 +173,16 @@ async def test_a_run_result_with_an_exception_can_be_published(run: Run):
 
 async def test_an_event_longer_than_the_command_limit_arrives_whole(run: Run):
     async with await RunControlClient.open(run.server.path) as client:
-        await client.send_command(SubscribeToEventsCommand())
+        await client.send_command(SubscribeToEventsControlCommand())
         run.tell(make_note("x" * 6_000_000))
         assert await anext(client.read_events()) == make_note("x" * 6_000_000)
 
 
 async def test_events_received_while_waiting_for_an_answer_are_not_lost(run: Run):
     async with await RunControlClient.open(run.server.path) as client:
-        await client.send_command(SubscribeToEventsCommand())
+        await client.send_command(SubscribeToEventsControlCommand())
         run.tell(make_note("one"))
-        assert await client.send_command(GetRunStatusCommand()) == {"turn": 3}
+        assert await client.send_command(GetRunStatusControlCommand()) == {"turn": 3}
         assert await anext(client.read_events()) == make_note("one")
 
 
@@ -225,8 +229,8 @@ async def test_garbage_is_answered_with_an_error_and_the_connection_stays_open(r
 async def test_a_subscriber_that_does_not_read_is_cut_off_with_a_resume_offset(run: Run):
     idle = await RunControlClient.open(run.server.path)
     eager = await RunControlClient.open(run.server.path)
-    await idle.send_command(SubscribeToEventsCommand())
-    await eager.send_command(SubscribeToEventsCommand())
+    await idle.send_command(SubscribeToEventsControlCommand())
+    await eager.send_command(SubscribeToEventsControlCommand())
     async with eager, idle:
         for number in range(30):
             run.tell(make_note(f"{number} " + "x" * 400_000), size=100)
@@ -248,7 +252,7 @@ async def test_the_resume_offset_is_correct_when_answers_are_queued_too(run: Run
     await reader.readuntil(b"\n")
     run.tell(make_note("x" * 1_000_000), size=100)
     asked = b'{"type":"control_request","request_id":"r","request":{"subtype":"status"}}\n'
-    while run.commands.count(GetRunStatusCommand()) < 3:
+    while run.commands.count(GetRunStatusControlCommand()) < 3:
         writer.write(asked)
         await asyncio.sleep(0)
     for _ in range(8):
@@ -260,7 +264,7 @@ async def test_the_resume_offset_is_correct_when_answers_are_queued_too(run: Run
 
 async def test_a_slow_subscriber_loses_text_deltas_first(run: Run):
     async with await RunControlClient.open(run.server.path) as client:
-        await client.send_command(SubscribeToEventsCommand())
+        await client.send_command(SubscribeToEventsControlCommand())
         for _ in range(500):
             run.tell(TextStreamed(agent=LEAD_ID, kind="text", text="x" * 10_000))
         run.tell(make_note("kept"))
@@ -282,7 +286,7 @@ async def test_a_client_that_disconnects_does_not_disturb_the_run(run: Run):
         run.tell(make_note("x"))
         await asyncio.sleep(0)
     async with await RunControlClient.open(run.server.path) as client:
-        assert await client.send_command(GetRunStatusCommand()) == {"turn": 3}
+        assert await client.send_command(GetRunStatusControlCommand()) == {"turn": 3}
 
 
 async def test_exceptions_of_the_run_reach_the_caller_unchanged(tmp_path: Path):
@@ -290,7 +294,7 @@ async def test_exceptions_of_the_run_reach_the_caller_unchanged(tmp_path: Path):
 
     async def serve():
         async with run.server, await RunControlClient.open(run.server.path) as client:
-            await client.send_command(SubscribeToEventsCommand())
+            await client.send_command(SubscribeToEventsControlCommand())
             raise StateFileError("full", path=tmp_path)
 
     with pytest.raises(StateFileError, match="full"):
@@ -309,7 +313,7 @@ async def test_a_cancelled_run_closes_its_socket_and_stays_cancelled(tmp_path: P
         task = tasks.create_task(serve())
         await asyncio.sleep(0)
         client = await RunControlClient.open(run.server.path)
-        await client.send_command(SubscribeToEventsCommand())
+        await client.send_command(SubscribeToEventsControlCommand())
         task.cancel()
         assert [event async for event in client.read_events()] == []
         await client.__aexit__()
@@ -327,7 +331,7 @@ async def test_the_socket_of_a_dead_run_is_replaced_and_that_of_a_live_one_is_no
             async with Run(path).server:
                 pass
         async with await RunControlClient.open(path) as client:
-            assert await client.send_command(GetRunStatusCommand()) == {"turn": 3}
+            assert await client.send_command(GetRunStatusControlCommand()) == {"turn": 3}
 
 
 async def test_a_path_too_long_for_a_socket_works(tmp_path: Path):
@@ -339,7 +343,7 @@ async def test_a_path_too_long_for_a_socket_works(tmp_path: Path):
         async with Run(path).server:
             assert stat.S_IMODE(path.stat().st_mode) == 0o600
             async with await RunControlClient.open(path) as client:
-                assert await client.send_command(GetRunStatusCommand()) == {"turn": 3}
+                assert await client.send_command(GetRunStatusControlCommand()) == {"turn": 3}
         assert not path.exists()
     await asyncio.sleep(0)
     assert len(list(os.scandir("/proc/self/fd"))) == fds

@@ -8,7 +8,7 @@ import pytest
 
 from agent_scripts import call_tool, run_all_turns, spawn_agent
 from session_helpers import list_agent_starts, list_lead_results, map_agent_results, open_session
-from shoal.app.skills.skill_trust import SkillTrustDecisions
+from shoal.app.skills.skill_trust import SkillTrustDecisionStore
 from shoal.core.agents import ResolvedAgentSettings
 from shoal.core.events import Event, ToolOutputReturned
 from skill_helpers import RecordingScript, join_conversation, write_command, write_skill
@@ -90,7 +90,7 @@ async def test_allowed_tools_of_a_trusted_skill_apply_until_the_turn_ends(
     async with open_session(project, script.model, skip_permissions=False) as session:
         skill = session.services.knowledge.skills.skills.find("toucher")
         if source == "trusted project":
-            SkillTrustDecisions(home, project).save_decisions([skill], trusted=True)
+            SkillTrustDecisionStore(home, project).save_decisions([skill], trusted=True)
         await run_all_turns(session)
         await run_all_turns(session, "lead once more")
     before, skill_result, during, other_command, after = list_lead_results(session)
@@ -106,7 +106,7 @@ async def test_allowed_tools_of_a_trusted_skill_apply_until_the_turn_ends(
 async def test_trust_in_a_skill_ends_when_its_file_changes(project: Path, home: Path) -> None:
     path = write_skill(project / ".claude" / "skills", "toucher", allowed_tools="Bash")
     async with open_session(project, RecordingScript(lead=["x"]).model) as session:
-        catalogue, trust = session.services.knowledge.skills.skills, SkillTrustDecisions(home, project)
+        catalogue, trust = session.services.knowledge.skills.skills, SkillTrustDecisionStore(home, project)
         trust.save_decisions([catalogue.find("toucher")], trusted=True)
         assert trust.list_granted_tools(catalogue.find("toucher")) == ("Bash",)
         path.write_text(path.read_text() + "And remove everything.\n")

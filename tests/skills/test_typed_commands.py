@@ -15,7 +15,7 @@ from shoal.app.session.slash_commands import SlashCommandInvocation, parse_slash
 from shoal.core.errors import InvalidAgentDefinition, UnknownSkill
 from shoal.core.events import NoteAdded, RunFinished, ToolProgressed
 from shoal.core.messages import ImageBlock, Message, TextBlock, UrlImageSource
-from shoal.core.skills import SlashPrompt
+from shoal.core.skills import ExternalSlashPrompt
 from shoal.testing import FakeClock
 from skill_helpers import RecordingScript, join_conversation, write_command, write_skill
 
@@ -252,8 +252,8 @@ async def test_interrupting_a_forking_command_kills_its_agent(project: Path) -> 
 class ServedPrompts:
     """Prompts of another program."""
 
-    def list_prompts(self) -> tuple[SlashPrompt, ...]:
-        return (SlashPrompt(name="mcp__files__tidy", description="Tidies", argument_hint="[where]"),)
+    def list_prompts(self) -> tuple[ExternalSlashPrompt, ...]:
+        return (ExternalSlashPrompt(name="mcp__files__tidy", description="Tidies", argument_hint="[where]"),)
 
     async def expand_prompt(self, name: str, arguments: str) -> str:
         return f"{name}: tidy up {arguments}"

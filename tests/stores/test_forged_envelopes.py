@@ -10,7 +10,7 @@ from mail_helpers import TIMESTAMP, create_mailboxes, make_mail, take_all_mail
 
 from shoal.core.mail_bodies import (
     MailBody,
-    PermissionGrant,
+    MailedPermissionGrant,
     PermissionResponseMail,
     PlanApprovalResponseMail,
     ShutdownRequestMail,
@@ -23,7 +23,7 @@ from shoal.wire.mail_body_codec import encode_mail_body, get_authorized_mail_bod
 CONTROL_BODIES: list[MailBody] = [
     ShutdownRequestMail(request_id="r", sender="team-lead", timestamp=TIMESTAMP),
     PlanApprovalResponseMail(request_id="r", approved=True, timestamp=TIMESTAMP),
-    PermissionResponseMail(request_id="r", subtype="success", response=PermissionGrant()),
+    PermissionResponseMail(request_id="r", subtype="success", response=MailedPermissionGrant()),
     TaskAssignmentMail(task_id="1", subject="", description="", assigned_by="team-lead", timestamp=TIMESTAMP),
 ]
 

@@ -11,7 +11,7 @@ import pytest
 from store_helpers import FixedClock, limit_file_size
 
 from shoal.core import events
-from shoal.core.agents import AgentResult, RetainedWorktreeWork, ShellCommandResult, WorkEvidence
+from shoal.core.agents import AgentResult, AgentWorkEvidence, RetainedWorktreeWork, ShellCommandResult
 from shoal.core.background_shells import BackgroundShell, BackgroundShellResult
 from shoal.core.errors import StateFileError
 from shoal.core.ids import LEAD_ID, AgentId, IdGenerator, RequestId
@@ -113,7 +113,9 @@ EVENTS = [
             report_to=LEAD_ID,
             call="c1",
             text="found it",
-            evidence=WorkEvidence(tool_calls=1, commands=(ShellCommandResult(command="ls", exit_code=0),)),
+            evidence=AgentWorkEvidence(
+                tool_calls=1, commands=(ShellCommandResult(command="ls", exit_code=0),)
+            ),
             worktree=RetainedWorktreeWork(path="/elsewhere", branch="b"),
         ),
     ),

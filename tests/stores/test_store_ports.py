@@ -13,7 +13,7 @@ from shoal.stores.files.file_journal import FileJournal, read_journal
 from shoal.stores.files.file_transcript import FileTranscript
 from shoal.stores.files.result_files import FileResultStore
 from shoal.stores.files.session_files import read_session_transcript
-from shoal.stores.memory_stores import MemoryJournal
+from shoal.stores.memory_stores import InMemoryJournal
 from shoal.wire.transcript_codec import TranscriptEncoder
 
 
@@ -40,7 +40,7 @@ def test_a_transcript_keeps_messages_in_order(durable, tmp_path):
 @pytest.mark.parametrize("kind", ["memory", "file", "durable file"])
 def test_a_journal_keeps_events_with_their_time(kind, tmp_path, clock):
     path = tmp_path / "journal.jsonl"
-    memory = MemoryJournal(clock)
+    memory = InMemoryJournal(clock)
     store: Journal = memory if kind == "memory" else FileJournal(path, clock, durable="durable" in kind)
     events = [NoteAdded(agent=LEAD_ID, text=f"{n}") for n in range(3)]
     expected = []
@@ -56,7 +56,7 @@ def test_a_journal_keeps_events_with_their_time(kind, tmp_path, clock):
 
 
 def test_a_memory_journal_keeps_only_the_latest_events(clock):
-    journal = MemoryJournal(clock, max_events=3)
+    journal = InMemoryJournal(clock, max_events=3)
     for n in range(5):
         journal.append(NoteAdded(agent=LEAD_ID, text=f"{n}"))
     assert [event.text for event in journal.events if isinstance(event, NoteAdded)] == ["2", "3", "4"]

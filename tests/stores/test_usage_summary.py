@@ -7,7 +7,7 @@ import pytest
 
 from shoal.core.events import AgentStarted, ModelRequestFailed, ModelRequestSent, ModelRequestSettled
 from shoal.core.ids import LEAD_ID, AgentId, RequestId
-from shoal.core.usage import CostTotals, Usage
+from shoal.core.usage import Usage, UsageAndCostTotals
 from shoal.stores.files.file_journal import FileJournal
 from shoal.stores.files.usage_summary import SpendingAgent, summarize_journal_usage
 
@@ -55,7 +55,7 @@ def test_totals_per_agent_and_model_match_the_reported_usage(path, clock):
         journal.append(event)
     summary = summarize_journal_usage(path)
     assert set(summary.spent) == {(LEAD_ID, "m"), (WORKER, "m"), (LEAD_ID, "n")}
-    assert summary.spent[LEAD_ID, "m"] == CostTotals(
+    assert summary.spent[LEAD_ID, "m"] == UsageAndCostTotals(
         requests=2,
         usage=Usage(
             input_tokens=11,
@@ -92,7 +92,7 @@ def test_totals_by_agent_type_and_model_each_add_up_to_the_total(path, clock):
         journal.append(event)
     summary = summarize_journal_usage(path)
     for sums in (summary.by_agent, summary.by_agent_kind, summary.by_model):
-        assert sum(sums.values(), CostTotals()) == summary.total
+        assert sum(sums.values(), UsageAndCostTotals()) == summary.total
     assert {kind: spent.usage.input_tokens for kind, spent in summary.by_agent_kind.items()} == {
         "lead": 1,
         "Explore": 1_110,
@@ -125,7 +125,7 @@ def test_a_failed_request_is_listed_only_if_it_may_have_cost_something(path, clo
 
 
 def test_a_missing_journal_gives_an_empty_summary(path):
-    assert summarize_journal_usage(path).total == CostTotals()
+    assert summarize_journal_usage(path).total == UsageAndCostTotals()
 
 
 KILLED_SCRIPT = """
@@ -133,7 +133,7 @@ import sys
 from pathlib import Path
 from shoal.core.clock import SystemClock
 from shoal.core.events import ModelRequestSent, ModelRequestSettled
-from shoal.core.usage import CostTotals, Usage
+from shoal.core.usage import UsageAndCostTotals, Usage
 from shoal.stores.files.file_journal import FileJournal
 journal = FileJournal(Path(sys.argv[1]), SystemClock())
 journal.append(ModelRequestSent(agent="lead", request="r1", model="m"))

@@ -44,7 +44,7 @@ from shoal.core.questions import (
     PlanApprovalQuestion,
     Question,
 )
-from shoal.core.teams import TeammateStatus
+from shoal.core.teams import TeammateStatusSnapshot
 from shoal.testing.mock_replies import RequestBody
 from team_scripts import get_home, read_inbox, read_team_config, send_message, spawn_member
 
@@ -92,7 +92,7 @@ async def run_with_answer(session: shoal.Session, answer: Callable[[Any], Answer
     return asking.result()
 
 
-def find_member(session: shoal.Session, name: str) -> TeammateStatus:
+def find_member(session: shoal.Session, name: str) -> TeammateStatusSnapshot:
     return next(each for each in session.services.teams.list_members() if each.name == name)
 
 

@@ -11,7 +11,7 @@ import pytest
 from agent_scripts import ToolGate, call_tool, read_events, run_all_turns
 from shoal.app.session.session import Session
 from shoal.core.events import MemberWentIdle
-from shoal.core.model_requests import ModelAttemptStarted, ModelReply, ModelRequest, TextDelta
+from shoal.core.model_requests import ModelAttemptStartedDelta, ModelReply, ModelRequest, TextDelta
 from shoal.models.scripted_model import ScriptedModel
 from shoal.testing import FakeClock
 from team_scripts import (
@@ -44,7 +44,7 @@ class StallingModel(ScriptedModel):
         said = sum(message.role == "assistant" for message in request.messages)
         if find_speaker(request) == "ann" and self._times and said >= self._said:
             self._times -= 1
-            await on_delta(ModelAttemptStarted())
+            await on_delta(ModelAttemptStartedDelta())
             self.hangs.set()
             while True:
                 await self.word.wait()

@@ -18,7 +18,7 @@ from shoal.core.names import LEAD_NAME, AgentName, TaskId, TeamName
 from shoal.core.packed_task_map import PackedTaskMap
 from shoal.core.roster import TeamRoster
 from shoal.core.tasks import Task
-from shoal.core.teams import TeammateStatus
+from shoal.core.teams import TeammateStatusSnapshot
 from shoal.core.usage import ModelCard, TokenPrice
 from shoal.models.scripted_model import ScriptedModel
 from shoal.team.team_briefing import MAX_MEMBERS, MAX_TASKS, build_team_briefing
@@ -188,7 +188,7 @@ def test_the_briefing_of_a_big_team_and_board_is_bounded() -> None:
         members=(),
     )
     members = [
-        TeammateStatus(
+        TeammateStatusSnapshot(
             agent=AgentId(f"m{n}@crew"),
             name=AgentName(f"m{n}"),
             kind="general-purpose",

@@ -86,12 +86,14 @@ async def test_every_event_matches_its_official_type():
     from openai.types.responses import ResponseStreamEvent
     from pydantic import TypeAdapter
 
-    from shoal.testing.responses_format import MockResponsesFormat
+    from shoal.testing.responses_format import MockResponsesApiFormat
 
     adapter = TypeAdapter(ResponseStreamEvent)
     refused = MockReply(content=(TextBlock(text="I cannot help with that."),), stop_reason="refusal")
     for answer in (FULL, refused, MockReply(content=FULL.content, stop_reason="max_tokens")):
-        for event in MockResponsesFormat().encode_stream_events(answer, make_responses_request(), 1, USAGE):
+        for event in MockResponsesApiFormat().encode_stream_events(
+            answer, make_responses_request(), 1, USAGE
+        ):
             adapter.validate_json(event.partition(b"data: ")[2])
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from msgspec.structs import replace
 from shell_workbench import get_text, open_workbench
 
-from shoal.core.ports import ProcessLaunch
+from shoal.core.ports import ProcessLaunchSpec
 
 
 class NamedSandbox:
@@ -22,7 +22,7 @@ class NamedSandbox:
 
     async def detect_availability(self) -> None: ...
 
-    def wrap_launch(self, launch: ProcessLaunch) -> ProcessLaunch:
+    def wrap_launch(self, launch: ProcessLaunchSpec) -> ProcessLaunchSpec:
         return replace(launch, env={**launch.env, "HELD_BY": self.name})
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from tool_bench import ToolBench
 
-from shoal.tools.glob_patterns import InvalidGlob, compile_glob
+from shoal.tools.glob_patterns import InvalidGlobError, compile_glob
 from shoal.tools.glob_tool import glob_tool
 from shoal.tools.grep_tool import grep_tool
 
@@ -39,7 +39,7 @@ def test_glob_patterns_match_paths(pattern, fits, does_not):
 
 
 def test_an_exponential_glob_pattern_is_refused_or_fast():
-    with pytest.raises(InvalidGlob, match="choices"):
+    with pytest.raises(InvalidGlobError, match="choices"):
         compile_glob("{a,b}" * 30)
     assert not compile_glob("*a" * 30 + "b")("a" * 250)
     assert not compile_glob("**/a/" * 30 + "b")("a/" * 200 + "c")

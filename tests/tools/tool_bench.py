@@ -11,7 +11,7 @@ from typing import Any
 from shoal.core.clock import SystemClock
 from shoal.core.identity import AgentIdentity
 from shoal.core.ids import IdGenerator, SessionId
-from shoal.core.ports import ProcessLaunch
+from shoal.core.ports import ProcessLaunchSpec
 from shoal.core.tools import Tool, ToolContext, ToolOutput
 from shoal.workspaces.checkpoints import CheckpointStore
 from shoal.workspaces.local_workspace import LocalWorkspace
@@ -38,7 +38,7 @@ class PlainProcessLauncher:
         self.started: list[StartedProcess] = []
         self.has_started = asyncio.Event()
 
-    async def start_process(self, launch: ProcessLaunch) -> StartedProcess:
+    async def start_process(self, launch: ProcessLaunchSpec) -> StartedProcess:
         process = await asyncio.create_subprocess_exec(
             *launch.argv,
             cwd=launch.cwd,

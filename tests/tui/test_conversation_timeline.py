@@ -5,15 +5,19 @@ from __future__ import annotations
 from shoal.core.events import MessageAdded, PartialReplyDiscarded, TextStreamed
 from shoal.core.ids import LEAD_ID, EntryId
 from shoal.core.messages import Message, TextBlock, ThinkingBlock
-from shoal.surfaces.tui.conversation_timeline import AnswerItem, ConversationTimeline
+from shoal.surfaces.tui.conversation_timeline import ConversationTimelineState, TimelineAgentTextItem
 
 
-def list_answers(timeline: ConversationTimeline) -> list[tuple[str, bool]]:
-    return [(block.text, block.is_broken_off) for block in timeline.items if isinstance(block, AnswerItem)]
+def list_answers(timeline: ConversationTimelineState) -> list[tuple[str, bool]]:
+    return [
+        (block.text, block.is_broken_off)
+        for block in timeline.items
+        if isinstance(block, TimelineAgentTextItem)
+    ]
 
 
 def test_a_streamed_answer_and_its_message_are_one_block() -> None:
-    timeline = ConversationTimeline()
+    timeline = ConversationTimelineState()
     timeline.apply_event(TextStreamed(agent=LEAD_ID, kind="thinking", text="hm"))
     timeline.apply_event(TextStreamed(agent=LEAD_ID, kind="text", text="one "))
     for number in range(9):
@@ -28,7 +32,7 @@ def test_a_streamed_answer_and_its_message_are_one_block() -> None:
 
 
 def test_a_discarded_answer_is_marked_as_broken_off() -> None:
-    timeline = ConversationTimeline()
+    timeline = ConversationTimelineState()
     timeline.apply_event(TextStreamed(agent=LEAD_ID, kind="text", text="half"))
     for number in range(9):
         timeline.add_remark(f"agent {number} starts")

@@ -14,13 +14,13 @@ from shoal.models.scripted_model import ScriptedModel
 from shoal.surfaces.tui.block_widgets import PromptWidget
 from shoal.surfaces.tui.conversation_timeline import (
     MAX_ITEMS,
-    AnswerItem,
     ConversationItem,
-    ConversationTimeline,
-    ToolCallItem,
+    ConversationTimelineState,
+    TimelineAgentTextItem,
+    TimelineToolCallItem,
 )
-from shoal.surfaces.tui.run_presenter import AgentConversation
-from shoal.surfaces.tui.transcript_pager import TranscriptPager
+from shoal.surfaces.tui.run_presenter import TuiAgentConversation
+from shoal.surfaces.tui.transcript_pager import PagedTranscriptReader
 from shoal.wire.transcript_codec import TranscriptEncoder
 from tui_driver import drive_tui
 
@@ -34,7 +34,7 @@ class LongConversation:
         self._path = path
         self._live = live
         self._encoder = TranscriptEncoder(session=SessionId("s"), cwd="/", version="1")
-        self.conversation = AgentConversation(LEAD_ID, TranscriptPager(path), "")
+        self.conversation = TuiAgentConversation(LEAD_ID, PagedTranscriptReader(path), "")
         self.peak_items = 0
 
     def run_rounds(self, rounds: int) -> None:
@@ -63,9 +63,9 @@ class LongConversation:
 
 def get_item_text(block: ConversationItem) -> str:
     match block:
-        case AnswerItem(text=text):
+        case TimelineAgentTextItem(text=text):
             return text
-        case ToolCallItem(text=text, done=True):
+        case TimelineToolCallItem(text=text, done=True):
             return text
         case _:
             return f"unfinished: {block}"
@@ -94,7 +94,7 @@ def test_a_shown_conversation_is_not_trimmed(tmp_path: Path) -> None:
 
 
 def test_the_oldest_of_thousands_of_remarks_are_dropped() -> None:
-    timeline = ConversationTimeline()
+    timeline = ConversationTimelineState()
     timeline.add_message("e", Message(role="user", content=(TextBlock(text="go"),)))
     for number in range(3 * MAX_ITEMS):
         timeline.add_remark(f"agent {number} starts")

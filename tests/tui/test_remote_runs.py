@@ -22,7 +22,7 @@ from shoal.stores.files.file_journal import FileJournal
 from shoal.stores.files.pid_locks import SessionLock
 from shoal.surfaces.tui.answer_screen import AnswerScreen
 from shoal.surfaces.tui.app import ShoalApp
-from shoal.surfaces.tui.remote_run_client import RemoteRunClient
+from shoal.surfaces.tui.remote_run_client import TuiRemoteRunClient
 from team_scripts import get_home
 from tui.tui_helpers import wait_for_question
 from tui_driver import TuiDriver
@@ -38,7 +38,7 @@ async def attach_to_session(root: Path, session: shoal.Session) -> AsyncIterator
 async def attach_to_run(root: Path, run: RunHandle) -> AsyncIterator[TuiDriver]:
     app = ShoalApp(root / "history")
     async with app.run_test(size=(80, 30)) as pilot:
-        client = RemoteRunClient(run, SystemClock(), app)
+        client = TuiRemoteRunClient(run, SystemClock(), app)
         await app.attach_run(client)
         client_task = asyncio.create_task(client.run_until_left())
         try:

@@ -12,7 +12,7 @@ from agent_scripts import call_tool
 from shoal.models.scripted_model import ScriptedModel
 from shoal.surfaces.tui.app import ShoalApp
 from shoal.surfaces.tui.block_widgets import AnswerWidget
-from shoal.surfaces.tui.conversation_timeline import AnswerItem
+from shoal.surfaces.tui.conversation_timeline import TimelineAgentTextItem
 from tui.tui_helpers import wait_for_question
 from tui_driver import TuiDriver, drive_tui
 
@@ -74,7 +74,7 @@ async def test_the_app_removes_terminal_codes_from_every_widget(tmp_path: Path) 
 
 
 async def test_a_broken_off_answer_is_marked_once_however_often_it_is_drawn(tmp_path: Path) -> None:
-    item = AnswerItem(1, "half a sent", is_broken_off=True)
+    item = TimelineAgentTextItem(1, "half a sent", is_broken_off=True)
     app = ShoalApp(tmp_path / "history")
     async with app.run_test(size=(80, 24)) as pilot:
         at = TuiDriver(pilot, app)

@@ -15,7 +15,7 @@ from shoal.core.ids import LEAD_ID
 from shoal.surfaces.tui.panels.agents_panel import AgentsPanel
 from shoal.surfaces.tui.panels.board_panel import BoardPanel
 from shoal.surfaces.tui.panels.mail_panel import MailPanel
-from shoal.surfaces.tui.panels.panel import Panel
+from shoal.surfaces.tui.panels.panel import TuiPanel
 from shoal.surfaces.tui.panels.questions_panel import QuestionsPanel
 from tui_snapshots import assert_matches_snapshot, render_text
 
@@ -38,7 +38,7 @@ async def test_the_agents_panel_matches_the_snapshot(
 @pytest.mark.parametrize("kind", [AgentsPanel, BoardPanel, MailPanel, QuestionsPanel])
 @pytest.mark.parametrize("columns", [120, 57, 40])
 async def test_every_key_of_a_panel_is_listed_at_any_width(
-    kind: type[Panel], columns: int, controller: EndedRunController
+    kind: type[TuiPanel], columns: int, controller: EndedRunController
 ) -> None:
     async with PanelsApp(kind(RunView(), controller)).run_test(size=(columns, 24)) as pilot:
         await pilot.resize_terminal(columns + 1, 24)
@@ -183,7 +183,7 @@ async def test_a_hidden_panel_draws_nothing_and_is_current_when_shown(controller
 
 @pytest.mark.parametrize("kind", [AgentsPanel, BoardPanel, MailPanel, QuestionsPanel])
 async def test_a_panel_of_an_empty_run_is_empty_and_accepts_keys(
-    kind: type[Panel], controller: EndedRunController
+    kind: type[TuiPanel], controller: EndedRunController
 ) -> None:
     panel = kind(RunView(), controller)
     async with PanelsApp(panel).run_test(size=(80, 24)) as pilot:

@@ -16,7 +16,7 @@ from parser_scenario import (
 from textual.widgets import TextArea
 
 from run_view_scenario import EndedRunController, PanelsApp, RunViewScenario, count_open_questions, wait_until
-from shoal.app.run_view.view_rows import QuestionRow
+from shoal.app.run_view.view_rows import RunViewQuestionRow
 from shoal.core.ids import AgentId
 from shoal.core.questions import (
     AllowAnswer,
@@ -72,8 +72,8 @@ async def assert_answers(tmp_path: Path, question: Question, cases: Cases) -> No
             controller.answers.clear()
 
 
-def make_question_row(question: Question) -> QuestionRow:
-    return QuestionRow(
+def make_question_row(question: Question) -> RunViewQuestionRow:
+    return RunViewQuestionRow(
         id=question.id, agent=question.agent, name=str(question.agent), asked=0, question=question
     )
 

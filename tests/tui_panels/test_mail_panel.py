@@ -10,7 +10,7 @@ from parser_scenario import build_parser_scenario
 
 from agent_scripts import ToolGate, call_tool, run_all_turns
 from run_view_scenario import EndedRunController, PanelsApp, RunViewScenario, show_live_panel, wait_until
-from shoal.app.run_view.mail_table import MailTable
+from shoal.app.run_view.mail_table import RunViewMailState
 from shoal.core.events import MailPosted
 from shoal.core.ids import LEAD_ID
 from shoal.surfaces.tui.panels import mail_panel
@@ -93,7 +93,7 @@ async def test_messages_dropped_from_the_run_view_are_counted(
 ) -> None:
     monkeypatch.setattr(mail_panel, "MOST", 10)
     scenario = RunViewScenario()
-    scenario.run_view.mail = MailTable(max_rows=15)
+    scenario.run_view.mail = RunViewMailState(max_rows=15)
     for number in range(25):
         scenario.post_mail("ada", "bob", f"message {number}.")
     panel = MailPanel(scenario.run_view, controller, clock=scenario.clock)

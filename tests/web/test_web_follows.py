@@ -16,8 +16,8 @@ from shoal.core.questions import PermissionQuestion
 from shoal.stores.files.file_journal import FileJournal
 from shoal.stores.files.pid_locks import SessionLock
 from shoal.stores.files.question_files import QuestionFiles
-from shoal.surfaces.web.open_questions import OpenQuestionWatcher
-from shoal.surfaces.web.run_index import RunIndex
+from shoal.surfaces.web.open_questions import WebOpenQuestionWatcher
+from shoal.surfaces.web.run_index import WebRunIndex
 from shoal.surfaces.web.run_view_cache import LINGER, RunFollowerPool
 from shoal.testing import FakeClock
 from team_scripts import get_home
@@ -123,8 +123,8 @@ async def test_a_question_reaches_the_other_page_when_one_page_disconnects() -> 
     run, journal = create_run()
     journal.close()
     lock = SessionLock(get_home(), SESSION)
-    runs = RunIndex(get_home())
-    questions = OpenQuestionWatcher(runs)
+    runs = WebRunIndex(get_home())
+    questions = WebOpenQuestionWatcher(runs)
     async with questions.watch_question_lists() as leaving, questions.watch_question_lists() as staying:
         assert (await anext(leaving), await anext(staying)) == ([], [])
         async with runs._reading:  # as if a long journal were being read

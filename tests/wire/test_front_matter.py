@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from shoal.wire.front_matter import (
     MAX_HEADER_LENGTH,
     FrontMatterDocument,
-    InvalidFrontMatter,
+    InvalidFrontMatterError,
     parse_front_matter,
 )
 
@@ -27,8 +27,8 @@ def parse_values(header: str) -> dict[str, Any]:
     return {entry.key: entry.value for entry in parse_page(header).entries}
 
 
-def get_error(text: str) -> InvalidFrontMatter:
-    with pytest.raises(InvalidFrontMatter) as error:
+def get_error(text: str) -> InvalidFrontMatterError:
+    with pytest.raises(InvalidFrontMatterError) as error:
         parse_front_matter(text, KNOWN)
     return error.value
 
@@ -171,7 +171,7 @@ def test_the_fast_parser_agrees_with_yaml(pairs: list[tuple[str, str]]):
     lines = [f"{key}: {value}" for key, value in pairs]
     try:
         found = parse_page("\n".join(lines))
-    except InvalidFrontMatter:
+    except InvalidFrontMatterError:
         return
     if found.warnings or any("\n" in line or "\r" in line or "---" in line for line in lines):
         return

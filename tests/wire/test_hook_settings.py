@@ -14,16 +14,16 @@ from shoal.core.hooks import (
     DEFAULT_HOOK_SECONDS,
     MAX_HOOK_SECONDS,
     SESSION_END_HOOK_SECONDS,
-    HookCallback,
-    HookCommand,
     HookDecision,
-    HookHttpPost,
+    HttpPostHookAction,
+    PythonCallbackHookAction,
+    ShellCommandHookAction,
 )
 from shoal.wire.hook_codec import ParsedHooks, parse_hooks_from_code, parse_hooks_setting
 from shoal.wire.hook_output_codec import (
     MAX_TEXT_LENGTH,
-    AsyncHookRequest,
-    InvalidHookOutput,
+    HookContinueInBackgroundRequest,
+    InvalidHookOutputError,
     parse_async_hook_request,
     parse_hook_output_json,
     parse_hook_output_text,
@@ -56,10 +56,10 @@ def test_the_documented_form_is_read_with_the_location_of_each_hook() -> None:
     assert (first.event, first.matcher, first.action, first.seconds) == (
         "PreToolUse",
         "Bash|Edit",
-        HookCommand(command="./check.sh"),
+        ShellCommandHookAction(command="./check.sh"),
         5.0,
     )
-    assert second.action == HookHttpPost(url="https://example.org/x", headers={"A": "b"})
+    assert second.action == HttpPostHookAction(url="https://example.org/x", headers={"A": "b"})
     assert (second.seconds, third.seconds) == (DEFAULT_HOOK_SECONDS, SESSION_END_HOOK_SECONDS)
     assert (first.origin, second.origin, third.origin) == ("s.json:7", "s.json:12", "s.json:25")
 
@@ -103,7 +103,7 @@ def test_an_error_is_reported_with_its_line(raw: Any, line: int, why: str) -> No
 
 def test_valid_hooks_next_to_an_invalid_one_are_used() -> None:
     found = parse_settings({"Stop": [{"hooks": [{"type": "odd"}, COMMAND]}, 5], "Nonsense": 1})
-    assert [hook.action for hook in found.hooks] == [HookCommand(command="x")]
+    assert [hook.action for hook in found.hooks] == [ShellCommandHookAction(command="x")]
     assert len(found.problems) == 3
 
 
@@ -138,12 +138,15 @@ def test_background_hooks_are_read_and_unsupported_options_are_reported() -> Non
 @pytest.mark.parametrize(
     ("line", "expected"),
     [
-        ('{"async": true}', AsyncHookRequest()),
-        (' {"async":true,"asyncTimeout":15000} ', AsyncHookRequest(seconds=15.0)),
-        ('{"async": true, "asyncTimeout": 1e300}', AsyncHookRequest(seconds=MAX_HOOK_SECONDS)),
-        (f'{{"async": true, "asyncTimeout": {10**400}}}', AsyncHookRequest(seconds=MAX_HOOK_SECONDS)),
-        ('{"async": true, "asyncTimeout": -1}', AsyncHookRequest()),
-        ('{"async": true, "asyncTimeout": "9"}', AsyncHookRequest()),
+        ('{"async": true}', HookContinueInBackgroundRequest()),
+        (' {"async":true,"asyncTimeout":15000} ', HookContinueInBackgroundRequest(seconds=15.0)),
+        ('{"async": true, "asyncTimeout": 1e300}', HookContinueInBackgroundRequest(seconds=MAX_HOOK_SECONDS)),
+        (
+            f'{{"async": true, "asyncTimeout": {10**400}}}',
+            HookContinueInBackgroundRequest(seconds=MAX_HOOK_SECONDS),
+        ),
+        ('{"async": true, "asyncTimeout": -1}', HookContinueInBackgroundRequest()),
+        ('{"async": true, "asyncTimeout": "9"}', HookContinueInBackgroundRequest()),
         ('{"async": false}', None),
         ('{"async": 1}', None),
         ('["async"]', None),
@@ -152,7 +155,7 @@ def test_background_hooks_are_read_and_unsupported_options_are_reported() -> Non
     ],
 )
 def test_the_first_output_line_can_make_a_hook_asynchronous(
-    line: str, expected: AsyncHookRequest | None
+    line: str, expected: HookContinueInBackgroundRequest | None
 ) -> None:
     assert parse_async_hook_request(line) == expected
 
@@ -161,7 +164,7 @@ def test_headers_expand_only_the_allowed_variables() -> None:
     headers = {"A": "Bearer $KEY", "B": "${KEY}/$OTHER"}
     hook = {"type": "http", "url": "http://x", "headers": headers, "allowedEnvVars": ["KEY"]}
     (found,) = parse_settings({"Stop": [{"hooks": [hook]}]}, KEY="k", OTHER="o").hooks
-    assert found.action == HookHttpPost(url="http://x", headers={"A": "Bearer k", "B": "k/"})
+    assert found.action == HttpPostHookAction(url="http://x", headers={"A": "Bearer k", "B": "k/"})
 
 
 def test_hooks_from_python_are_functions_pairs_or_entries() -> None:
@@ -169,9 +172,9 @@ def test_hooks_from_python_are_functions_pairs_or_entries() -> None:
         {"PreToolUse": [print, ("Bash", len), {"hooks": [COMMAND]}, 7, ("(", len)]}, "here"
     )
     assert [(hook.matcher, hook.action) for hook in found.hooks] == [
-        ("", HookCallback(function=print)),
-        ("Bash", HookCallback(function=len)),
-        ("", HookCommand(command="x")),
+        ("", PythonCallbackHookAction(function=print)),
+        ("Bash", PythonCallbackHookAction(function=len)),
+        ("", ShellCommandHookAction(command="x")),
     ]
     assert len(found.problems) == 2
 
@@ -193,7 +196,7 @@ def test_any_hook_setting_is_read_or_reported(raw: Any) -> None:
 @given(values)
 def test_any_hook_output_is_read_or_refused(raw: Any) -> None:
     for answer in (raw, {"hookSpecificOutput": raw}, {"hookSpecificOutput": {"decision": raw}}):
-        with suppress(InvalidHookOutput):
+        with suppress(InvalidHookOutputError):
             assert isinstance(parse_hook_output_json("PermissionRequest", answer), HookDecision)
 
 

@@ -13,8 +13,8 @@ from json_values import few_examples, make_unknown_fields, texts, values
 from shoal.core.mail import MailMessage
 from shoal.wire.foreign_json import InvalidFileContent, RejectedFileEntry
 from shoal.wire.mail_codec import (
-    InboxEntry,
-    ParsedInbox,
+    MailInboxFileEntry,
+    ParsedMailInboxFile,
     derive_mail_id,
     encode_inbox,
     encode_inbox_entry,
@@ -40,9 +40,9 @@ mails = st.builds(
 )
 
 
-def parse_content(content) -> ParsedInbox:
+def parse_content(content) -> ParsedMailInboxFile:
     found = parse_inbox(content if isinstance(content, bytes) else json.dumps(content).encode())
-    assert isinstance(found, ParsedInbox), found
+    assert isinstance(found, ParsedMailInboxFile), found
     return found
 
 
@@ -147,8 +147,8 @@ def test_invalid_content_is_refused_with_a_reason(content):
 @few_examples
 @given(st.binary(max_size=60) | st.lists(values, max_size=3).map(lambda value: json.dumps(value).encode()))
 def test_no_content_crashes_the_parser(content):
-    assert isinstance(parse_inbox(content), ParsedInbox | InvalidFileContent)
-    assert isinstance(parse_inbox_entry(content), InboxEntry | RejectedFileEntry)
+    assert isinstance(parse_inbox(content), ParsedMailInboxFile | InvalidFileContent)
+    assert isinstance(parse_inbox_entry(content), MailInboxFileEntry | RejectedFileEntry)
 
 
 def test_an_entry_is_one_line():

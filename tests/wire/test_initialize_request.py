@@ -8,7 +8,7 @@ import pytest
 
 from shoal.core.hooks import MAX_HOOK_SECONDS
 from shoal.wire.stream_initialize_codec import StreamInitializeRequest, parse_stream_initialize_request
-from shoal.wire.stream_input_codec import InvalidStreamLine
+from shoal.wire.stream_input_codec import InvalidInputStreamLineError
 
 
 def parse_callbacks(entries: Any) -> StreamInitializeRequest:
@@ -33,12 +33,12 @@ def test_an_event_without_callbacks_registers_no_hook():
 
 @pytest.mark.parametrize("entries", [{"hookCallbackIds": ["f"]}, "f", 1])
 def test_callbacks_that_are_not_a_list_are_refused(entries: Any):
-    with pytest.raises(InvalidStreamLine, match="PreToolUse"):
+    with pytest.raises(InvalidInputStreamLineError, match="PreToolUse"):
         parse_callbacks(entries)
 
 
 def test_an_invalid_matcher_expression_is_refused():
-    with pytest.raises(InvalidStreamLine, match="matcher"):
+    with pytest.raises(InvalidInputStreamLineError, match="matcher"):
         parse_callbacks([{"matcher": "[", "hookCallbackIds": ["f"]}])
 
 

@@ -11,16 +11,16 @@ from json_values import few_examples, texts, values
 
 from shoal.core.mail import MailMessage
 from shoal.core.mail_bodies import (
-    AddDirectoriesUpdate,
-    AddPermissionRulesUpdate,
     IdleNotificationMail,
+    MailedAddDirectoriesUpdate,
+    MailedAddPermissionRulesUpdate,
+    MailedPermissionGrant,
     MailedPermissionRule,
-    PermissionGrant,
+    MailedSetPermissionModeUpdate,
     PermissionRequestMail,
     PermissionResponseMail,
     PlanApprovalRequestMail,
     PlanApprovalResponseMail,
-    SetPermissionModeUpdate,
     ShutdownApprovedMail,
     ShutdownRejectedMail,
     ShutdownRequestMail,
@@ -43,9 +43,9 @@ SUGGESTIONS = [
     },
 ]
 UPDATES = (
-    AddDirectoriesUpdate(directories=("/tmp", "/tmp/x"), destination="session"),
-    SetPermissionModeUpdate(mode="acceptEdits", destination="session"),
-    AddPermissionRulesUpdate(
+    MailedAddDirectoriesUpdate(directories=("/tmp", "/tmp/x"), destination="session"),
+    MailedSetPermissionModeUpdate(mode="acceptEdits", destination="session"),
+    MailedAddPermissionRulesUpdate(
         rules=(
             MailedPermissionRule(tool_name="Read", rule_content="//tmp/**"),
             MailedPermissionRule(tool_name="Glob"),
@@ -208,7 +208,9 @@ BODIES = {
             PermissionResponseMail(
                 request_id=PERMISSION,
                 subtype="success",
-                response=PermissionGrant(updated_input={"command": "true"}, permission_updates=UPDATES[:1]),
+                response=MailedPermissionGrant(
+                    updated_input={"command": "true"}, permission_updates=UPDATES[:1]
+                ),
             ),
             {
                 "type": "permission_response",

@@ -26,40 +26,40 @@ from shoal.app.agents.member_bootstrap import InheritedMemberOptions, MemberBoot
 from shoal.app.isolation.machine_checks import DoctorDiagnostic
 from shoal.app.models.model_probe import ModelProbeResult
 from shoal.app.reports.agent_report import EffectiveAgentProperty
-from shoal.app.reports.hook_report import HookReport, HookRow
-from shoal.app.reports.model_report import ModelProviderRow, ModelReport, ModelRow
-from shoal.app.reports.permission_report import PermissionReport, PermissionRuleRow
-from shoal.app.reports.plugin_report import PluginRow
+from shoal.app.reports.hook_report import HookReport, HookReportRow
+from shoal.app.reports.model_report import ModelProviderReportRow, ModelReport, ModelReportRow
+from shoal.app.reports.permission_report import PermissionReport, PermissionRuleReportRow
+from shoal.app.reports.plugin_report import PluginReportRow
 from shoal.app.run_access.background_runs import BackgroundRunResult, BackgroundRunStatus
 from shoal.app.run_view.view_rows import (
-    AgentRow,
-    CostRow,
-    MailRow,
-    NoteRow,
-    QuestionRow,
-    RunSummaryRow,
-    SpendPoint,
-    TaskRow,
+    CumulativeSpendPoint,
+    RunViewAgentRow,
+    RunViewCostRow,
+    RunViewMailRow,
+    RunViewNoteRow,
+    RunViewQuestionRow,
+    RunViewSummaryRow,
+    RunViewTaskRow,
     ViewDelta,
 )
-from shoal.app.settings.settings_listing import EscalationTrustRow, SettingRow
+from shoal.app.settings.settings_listing import EffectiveSettingRow, EscalationTrustRow
 from shoal.app.teams.team_export import ExportedMember, ExportedTaskChange
 from shoal.core.agent_definitions import DefinitionProblem, DefinitionSource
 from shoal.core.agents import (
+    AgentMessageDeliveryReceipt,
     AgentResult,
-    AgentSnapshot,
-    MessageDeliveryReceipt,
+    AgentStatusSnapshot,
+    AgentWorkEvidence,
     ResolvedAgentSettings,
     RetainedWorktreeWork,
     ShellCommandResult,
     SpawnRequest,
-    WorkEvidence,
 )
 from shoal.core.background_shells import BackgroundShell, BackgroundShellResult
 from shoal.core.errors import ModelError
 from shoal.core.events import JournaledEvent, LiveEvent
 from shoal.core.limits import BudgetLimits, BudgetRefusal
-from shoal.core.mail_bodies import MailedPermissionRule, PermissionGrant, PermissionUpdate, _MailBody
+from shoal.core.mail_bodies import MailedPermissionGrant, MailedPermissionRule, PermissionUpdate, _MailBody
 from shoal.core.mcp_servers import McpServerStatus
 from shoal.core.messages import Base64ImageSource, BaseContentBlock, Message, UrlImageSource
 from shoal.core.model_requests import ModelReply, ModelRequest, ToolSchema
@@ -67,28 +67,28 @@ from shoal.core.permissions import PermissionSuggestion, SuggestedPermissionRule
 from shoal.core.questions import Answer, ChoiceOption, MultipleChoice, Question
 from shoal.core.schedules import Schedule
 from shoal.core.team_templates import TeamTemplateProblem, TeamTemplateSource
-from shoal.core.usage import CostTotals, LongPromptPrice, ModelCard, TokenPrice, Usage
-from shoal.core.worktrees import WorktreeOwner, WorktreeRecord
+from shoal.core.usage import LongPromptPrice, ModelCard, TokenPrice, Usage, UsageAndCostTotals
+from shoal.core.worktrees import WorktreeOwnerProcess, WorktreeRecord
 from shoal.models.catalogue import LongPromptPriceEntry, ModelCatalogueEntry, _ModelCatalogueData
 from shoal.models.replay_model import RecordedModelExchange
-from shoal.policy.permission_explanation import PermissionExplanation, SimpleCommandExplanation
+from shoal.policy.permission_explanation import PermissionExplanation, ShellCommandPartExplanation
 from shoal.stores.files.subagent_files import SubagentMetadata
-from shoal.surfaces.mcp.mcp_server import TOOLS, McpTeamTools
+from shoal.surfaces.mcp.mcp_server import TOOLS, TeamMcpServerTools
 from shoal.surfaces.web.board_routes import NewTaskRequestBody, TaskChangeRequestBody
 from shoal.surfaces.web.control_routes import (
     SendMessageRequestBody,
     SetPermissionModeRequestBody,
     TargetAgentRequestBody,
 )
-from shoal.surfaces.web.live_agent_stream import LiveAgentDelta, TranscriptGrown
-from shoal.surfaces.web.open_questions import OpenQuestionRow
-from shoal.surfaces.web.run_index import RunListRow
-from shoal.surfaces.web.transcript_index import TranscriptPage
+from shoal.surfaces.web.live_agent_stream import LiveAgentDeltaPayload, TranscriptGrownPayload
+from shoal.surfaces.web.open_questions import WebOpenQuestionRow
+from shoal.surfaces.web.run_index import WebRunListRow
+from shoal.surfaces.web.transcript_index import WebTranscriptPage
 from shoal.team.remote_budget import BudgetLimitSet
 from shoal.testing.mock_replies import ReplyFault
 from shoal.testing.scripted_server import MockServerScriptStep
 from shoal.tools.message_tool import _StructuredMessage
-from shoal.tools.plan_tools import PlannedToolUse
+from shoal.tools.plan_tools import PlannedToolUseInput
 from shoal.tools.question_tool import UserQuestionInput, UserQuestionOptionInput
 from shoal.tools.todo_tool import TodoItem
 from shoal.wire import (
@@ -100,10 +100,10 @@ from shoal.wire import (
     transcript_codec,
 )
 from shoal.wire.control_codec import EventSubscriptionGap, RunControlCommand, RunControlResponse
-from shoal.wire.journal_codec import _JournalLineTimestamp
+from shoal.wire.journal_codec import _JournalLineTimestampSchema
 from shoal.wire.member_channel_codec import MessageFromLead, MessageFromMember
-from shoal.wire.model_script_codec import ModelScriptOptions, ScriptedToolCall, ScriptStep
-from shoal.wire.stream_output_codec import ModelUsageTotals, PermissionDenial, StreamOutputLine
+from shoal.wire.model_script_codec import ModelScriptOptions, ModelScriptStep, ScriptedToolCall
+from shoal.wire.stream_output_codec import ModelUsageTotals, OutputStreamLine, RunResultPermissionDenial
 from shoal.wire.stream_task_codec import AgentTaskUsage
 from shoal.wire.trust_codec import TrustDecision
 from shoal.workspaces.checkpoint_index import CheckpointFileChange, _CheckpointUndoMark
@@ -159,11 +159,11 @@ def _group_by_subtype(kinds: Iterable[Kind]) -> dict[str, Kind]:
 
 FORMATS: dict[str, Mapping[str, Kind]] = {
     "journal": _group_by_tag(_find_leaf_classes(JournaledEvent)),
-    "journal line": {"stamp": _JournalLineTimestamp},
+    "journal line": {"stamp": _JournalLineTimestampSchema},
     "live events": _group_by_tag(_find_leaf_classes(LiveEvent)),
     "event parts": {
         "completion": AgentResult,
-        "evidence": WorkEvidence,
+        "evidence": AgentWorkEvidence,
         "command": ShellCommandResult,
         "kept work": RetainedWorktreeWork,
         "schedule": Schedule,
@@ -175,8 +175,8 @@ FORMATS: dict[str, Mapping[str, Kind]] = {
     "control answers": {
         "response": RunControlResponse,
         "gap": EventSubscriptionGap,
-        "agent": AgentSnapshot,
-        "delivery": MessageDeliveryReceipt,
+        "agent": AgentStatusSnapshot,
+        "delivery": AgentMessageDeliveryReceipt,
     },
     "member protocol, up": _group_by_tag(get_args(MessageFromMember)),
     "member protocol, down": _group_by_tag(get_args(MessageFromLead)),
@@ -199,10 +199,10 @@ FORMATS: dict[str, Mapping[str, Kind]] = {
     "content blocks": _group_by_tag(_find_leaf_classes(BaseContentBlock)),
     "image sources": _group_by_tag((Base64ImageSource, UrlImageSource)),
     "transcript": {"message": Message, "answer": transcript_codec._ApiAssistantMessage},
-    "mail": {"message": mail_codec._InboxEntrySchema},
+    "mail": {"message": mail_codec._MailInboxEntrySchema},
     "mail bodies": _group_by_tag(_find_leaf_classes(_MailBody)),
     "mail body updates": _group_by_tag(get_args(PermissionUpdate)),
-    "mail body parts": {"granted": PermissionGrant, "rule": MailedPermissionRule},
+    "mail body parts": {"granted": MailedPermissionGrant, "rule": MailedPermissionRule},
     "team file": {
         "team": roster_codec._RosterFileSchema,
         "whole": roster_codec._RosterWithValidMembersSchema,
@@ -211,7 +211,7 @@ FORMATS: dict[str, Mapping[str, Kind]] = {
     "tasks": {"task": task_codec._TaskSchema},
     "sub-agents": {"meta": SubagentMetadata},
     "checkpoints": {"change": CheckpointFileChange, "undone": _CheckpointUndoMark},
-    "worktrees": {"record": WorktreeRecord, "owner": WorktreeOwner},
+    "worktrees": {"record": WorktreeRecord, "owner": WorktreeOwnerProcess},
     "trust": {"decision": TrustDecision},
     "settings": {
         "document": settings_codec.SettingsSchema,
@@ -223,33 +223,33 @@ FORMATS: dict[str, Mapping[str, Kind]] = {
         "model": settings_codec.ModelSettings,
     },
     "hook output": {
-        "output": hook_output_codec._HookOutput,
-        "specific": hook_output_codec._EventSpecificHookOutput,
-        "answer": hook_output_codec._HookPermissionAnswer,
+        "output": hook_output_codec._HookOutputSchema,
+        "specific": hook_output_codec._EventSpecificHookOutputSchema,
+        "answer": hook_output_codec._HookPermissionAnswerSchema,
     },
-    "stream-json": _group_by_subtype(_find_leaf_classes(StreamOutputLine)),
+    "stream-json": _group_by_subtype(_find_leaf_classes(OutputStreamLine)),
     "stream-json parts": {
         "model usage": ModelUsageTotals,
-        "denial": PermissionDenial,
+        "denial": RunResultPermissionDenial,
         "task usage": AgentTaskUsage,
     },
     "run view": {
         "frame": ViewDelta,
-        "run": RunSummaryRow,
-        "agent": AgentRow,
-        "task": TaskRow,
-        "letter": MailRow,
-        "question": QuestionRow,
-        "cost": CostRow,
-        "spend": SpendPoint,
-        "note": NoteRow,
+        "run": RunViewSummaryRow,
+        "agent": RunViewAgentRow,
+        "task": RunViewTaskRow,
+        "letter": RunViewMailRow,
+        "question": RunViewQuestionRow,
+        "cost": RunViewCostRow,
+        "spend": CumulativeSpendPoint,
+        "note": RunViewNoteRow,
     },
     "web": {
-        "run": RunListRow,
-        "question": OpenQuestionRow,
-        "transcript": TranscriptPage,
-        "delta": LiveAgentDelta,
-        "grown": TranscriptGrown,
+        "run": WebRunListRow,
+        "question": WebOpenQuestionRow,
+        "transcript": WebTranscriptPage,
+        "delta": LiveAgentDeltaPayload,
+        "grown": TranscriptGrownPayload,
         "new task": NewTaskRequestBody,
         "task change": TaskChangeRequestBody,
         "new mode": SetPermissionModeRequestBody,
@@ -263,23 +263,23 @@ FORMATS: dict[str, Mapping[str, Kind]] = {
         "definition source": DefinitionSource,
         "template problem": TeamTemplateProblem,
         "template origin": TeamTemplateSource,
-        "setting": SettingRow,
+        "setting": EffectiveSettingRow,
         "setting with trust": EscalationTrustRow,
         "hooks": HookReport,
-        "hook": HookRow,
+        "hook": HookReportRow,
         "models": ModelReport,
-        "model": ModelRow,
-        "provider": ModelProviderRow,
+        "model": ModelReportRow,
+        "provider": ModelProviderReportRow,
         "model trial": ModelProbeResult,
         "permissions": PermissionReport,
-        "permission rule": PermissionRuleRow,
+        "permission rule": PermissionRuleReportRow,
         "explanation": PermissionExplanation,
-        "explained part": SimpleCommandExplanation,
-        "plugin": PluginRow,
+        "explained part": ShellCommandPartExplanation,
+        "plugin": PluginReportRow,
         "mcp server": McpServerStatus,
         "team person": ExportedMember,
         "team task change": ExportedTaskChange,
-        "spent": CostTotals,
+        "spent": UsageAndCostTotals,
         "undo": FileUndoReport,
         "undo, turn": TurnFileChanges,
         "undo, file": ChangedFile,
@@ -290,7 +290,7 @@ FORMATS: dict[str, Mapping[str, Kind]] = {
         "question": UserQuestionInput,
         "question option": UserQuestionOptionInput,
         "todo": TodoItem,
-        "plan prompt": PlannedToolUse,
+        "plan prompt": PlannedToolUseInput,
     },
     "tool input messages": _group_by_tag(get_args(_StructuredMessage)),
     "recordings": {
@@ -300,7 +300,7 @@ FORMATS: dict[str, Mapping[str, Kind]] = {
         "tool": ToolSchema,
     },
     "scripts": {
-        "step": ScriptStep,
+        "step": ModelScriptStep,
         "server step": MockServerScriptStep,
         "call": ScriptedToolCall,
         "voice": ModelScriptOptions,
@@ -365,7 +365,7 @@ def _list_tool_inputs() -> dict[str, list[str]]:
 
 
 def _list_mcp_inputs() -> dict[str, list[str]]:
-    return {name: list(signature(getattr(McpTeamTools, name)).parameters)[1:] for name in TOOLS}
+    return {name: list(signature(getattr(TeamMcpServerTools, name)).parameters)[1:] for name in TOOLS}
 
 
 def _find_error_names(base: type[ModelError]) -> Iterator[str]:

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from shoal.core.roster import RosterEntry, TeamRoster
 from shoal.wire.foreign_json import InvalidFileContent
-from shoal.wire.roster_codec import TeamRosterFile, encode_new_team_roster, parse_team_roster
+from shoal.wire.roster_codec import ParsedTeamRosterFile, encode_new_team_roster, parse_team_roster
 
 LEAD = {
     "agentId": "team-lead@t",
@@ -75,9 +75,9 @@ teams = st.builds(
 )
 
 
-def parse_content(content, name="t") -> TeamRosterFile:
+def parse_content(content, name="t") -> ParsedTeamRosterFile:
     found = parse_team_roster(content if isinstance(content, bytes) else json.dumps(content).encode(), name)
-    assert isinstance(found, TeamRosterFile), found
+    assert isinstance(found, ParsedTeamRosterFile), found
     return found
 
 
@@ -196,4 +196,4 @@ def test_invalid_content_is_refused_with_a_reason(content):
 @few_examples
 @given(st.binary(max_size=60) | values.map(lambda value: json.dumps({"members": value}).encode()))
 def test_no_content_crashes_the_parser(content):
-    assert isinstance(parse_team_roster(content, "t"), TeamRosterFile | InvalidFileContent)
+    assert isinstance(parse_team_roster(content, "t"), ParsedTeamRosterFile | InvalidFileContent)

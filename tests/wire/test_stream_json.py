@@ -19,17 +19,17 @@ from shoal.core.messages import (
 from shoal.core.usage import Usage
 from shoal.wire.json_codec import encode_json
 from shoal.wire.stream_input_codec import (
-    IgnoredStreamLine,
-    InvalidStreamLine,
-    StreamControlRequest,
-    StreamControlResponse,
-    StreamPrompt,
+    ControlRequestInputStreamLine,
+    ControlResponseInputStreamLine,
+    IgnoredInputStreamLine,
+    InvalidInputStreamLineError,
+    UserPromptInputStreamLine,
     parse_stream_input_line,
 )
 from shoal.wire.stream_output_codec import (
-    PermissionDenial,
-    RunResultLine,
-    SessionInitLine,
+    RunResultPermissionDenial,
+    RunResultStreamLine,
+    SessionInitStreamLine,
     build_control_cancel_request,
     build_control_error_response,
     build_control_success_response,
@@ -111,7 +111,7 @@ def test_a_tool_result_is_a_user_line() -> None:
 
 
 def test_the_init_line_has_the_documented_fields() -> None:
-    init = SessionInitLine(
+    init = SessionInitStreamLine(
         cwd="/p",
         session_id="s",
         tools=("Read",),
@@ -128,7 +128,7 @@ def test_the_init_line_has_the_documented_fields() -> None:
 
 
 def test_a_result_line_has_every_field_even_if_empty() -> None:
-    result = RunResultLine(
+    result = RunResultStreamLine(
         subtype="success",
         is_error=False,
         duration_ms=5,
@@ -140,7 +140,7 @@ def test_a_result_line_has_every_field_even_if_empty() -> None:
         usage=Usage(input_tokens=7),
         model_usage=build_model_usage_totals({"m": (Usage(input_tokens=7, output_tokens=1), 0.5)}),
         permission_denials=[
-            PermissionDenial(tool_name="Bash", tool_use_id="t", tool_input={"command": "ls"})
+            RunResultPermissionDenial(tool_name="Bash", tool_use_id="t", tool_input={"command": "ls"})
         ],
         uuid="u",
     )
@@ -190,13 +190,13 @@ def test_a_user_line_with_text_or_blocks_is_a_prompt() -> None:
     line = (
         b'{"type":"user","message":{"role":"user","content":"go"},"session_id":"","parent_tool_use_id":null}'
     )
-    assert parse_stream_input_line(line) == StreamPrompt(
+    assert parse_stream_input_line(line) == UserPromptInputStreamLine(
         message=Message(role="user", content=(TextBlock(text="go"),))
     )
     blocks = (
         b'{"type":"user","message":{"role":"user","content":[{"type":"text","text":"go"},{"type":"odd"}]}}'
     )
-    assert parse_stream_input_line(blocks) == StreamPrompt(
+    assert parse_stream_input_line(blocks) == UserPromptInputStreamLine(
         message=Message(role="user", content=(TextBlock(text="go"),)), left_out=("odd",)
     )
 
@@ -205,8 +205,10 @@ def test_control_requests_are_distinguished_from_other_lines() -> None:
     control = parse_stream_input_line(
         b'{"type":"control_request","request_id":"r","request":{"subtype":"interrupt"}}'
     )
-    assert control == StreamControlRequest(id="r", subtype="interrupt", body={"subtype": "interrupt"})
-    assert parse_stream_input_line(b'{"type":"keep_alive"}') == IgnoredStreamLine(type="keep_alive")
+    assert control == ControlRequestInputStreamLine(
+        id="r", subtype="interrupt", body={"subtype": "interrupt"}
+    )
+    assert parse_stream_input_line(b'{"type":"keep_alive"}') == IgnoredInputStreamLine(type="keep_alive")
 
 
 def test_a_permission_request_and_its_responses() -> None:
@@ -224,9 +226,9 @@ def test_a_permission_request_and_its_responses() -> None:
     yes = b'{"subtype":"success","request_id":"q1","response":{"behavior":"allow"}}'
     assert parse_stream_input_line(
         b'{"type":"control_response","response":%b}' % yes
-    ) == StreamControlResponse(id="q1", body={"behavior": "allow"})
+    ) == ControlResponseInputStreamLine(id="q1", body={"behavior": "allow"})
     failed = b'{"type":"control_response","response":{"subtype":"error","request_id":"q1","error":"gone"}}'
-    assert parse_stream_input_line(failed) == StreamControlResponse(id="q1", error="gone")
+    assert parse_stream_input_line(failed) == ControlResponseInputStreamLine(id="q1", error="gone")
 
 
 @pytest.mark.parametrize(
@@ -245,5 +247,5 @@ def test_a_permission_request_and_its_responses() -> None:
     ],
 )
 def test_an_invalid_line_is_refused_with_the_reason(line: bytes, complaint: str) -> None:
-    with pytest.raises(InvalidStreamLine, match=complaint):
+    with pytest.raises(InvalidInputStreamLineError, match=complaint):
         parse_stream_input_line(line)

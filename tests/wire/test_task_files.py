@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from shoal.core.tasks import ATTEMPT_KEY, Task
 from shoal.wire.foreign_json import InvalidFileContent
-from shoal.wire.task_codec import TaskFile, encode_new_task, parse_task
+from shoal.wire.task_codec import ParsedTaskFile, encode_new_task, parse_task
 
 KNOWN = (
     "id",
@@ -52,9 +52,9 @@ tasks = st.builds(
 )
 
 
-def parse_task_file(content) -> TaskFile:
+def parse_task_file(content) -> ParsedTaskFile:
     found = parse_task(content if isinstance(content, bytes) else json.dumps(content).encode())
-    assert isinstance(found, TaskFile), found
+    assert isinstance(found, ParsedTaskFile), found
     return found
 
 
@@ -186,13 +186,13 @@ def test_invalid_content_is_refused_with_a_reason(content):
 @few_examples
 @given(st.binary(max_size=60) | values.map(lambda value: json.dumps(value).encode()))
 def test_no_content_crashes_the_parser(content):
-    assert parse_task(content) is None or isinstance(parse_task(content), TaskFile | InvalidFileContent)
+    assert parse_task(content) is None or isinstance(parse_task(content), ParsedTaskFile | InvalidFileContent)
 
 
 @pytest.mark.spec("TSK-12")
 def test_a_file_whose_task_id_differs_from_its_name_is_invalid():
     content = json.dumps(FULL).encode()
-    assert isinstance(parse_task(content, "7"), TaskFile)
+    assert isinstance(parse_task(content, "7"), ParsedTaskFile)
     found = parse_task(content, "8")
     assert isinstance(found, InvalidFileContent)
     assert "'7'" in found.reason

@@ -28,7 +28,7 @@ from shoal.core.transcript_entries import (
 from shoal.core.usage import Usage
 from shoal.wire.transcript_codec import (
     TranscriptEncoder,
-    TranscriptTitle,
+    TranscriptTitleEntry,
     UnknownTranscriptEntry,
     parse_transcript_line,
 )
@@ -241,7 +241,7 @@ def test_an_unknown_line_stays_in_the_parent_chain(line):
 def test_a_summary_line_is_a_title():
     assert parse_transcript_line(
         b'{"type":"summary","summary":"Fix it","leafUuid":"e"}'
-    ).entry == TranscriptTitle(text="Fix it")
+    ).entry == TranscriptTitleEntry(text="Fix it")
 
 
 @pytest.mark.parametrize("line", [b"", b"nonsense", b"[1]", b"\xff\xfe", b'{"a":', b"[" * 100_000])

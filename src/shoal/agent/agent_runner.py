@@ -69,7 +69,7 @@ class LoopLimits(Struct, frozen=True, kw_only=True):
     thinking_tokens: int = 0
 
 
-class ToolRestriction(Struct, frozen=True, kw_only=True):
+class TemporaryToolRestriction(Struct, frozen=True, kw_only=True):
     """Temporary restriction to some tools, while the model still sees all of them."""
 
     tools: frozenset[str]
@@ -102,7 +102,7 @@ class AgentRunner(Struct, kw_only=True):
     api_seconds: float = 0.0
     reply_count: int = 0
     """Number of replies of the model."""
-    tool_restriction: ToolRestriction | None = None
+    tool_restriction: TemporaryToolRestriction | None = None
     build_briefing: Callable[[], Awaitable[str]] | None = None
     """Builds the text that is repeated after each compaction, whatever the summary leaves out."""
     save_memory: Callable[[AgentRunner, list[Message]], Awaitable[str]] | None = None

@@ -17,14 +17,14 @@ from shoal.core.events import (
 from shoal.core.ids import RequestId
 from shoal.core.limits import BudgetRefusal
 from shoal.core.model_requests import (
-    ModelAttemptStarted,
+    ModelAttemptStartedDelta,
     ModelReply,
     ModelRequest,
-    ModelRetryScheduled,
+    ModelRetryScheduledDelta,
     StreamDelta,
     TextDelta,
     ThinkingDelta,
-    ToolInputDelta,
+    ToolInputProgressDelta,
 )
 
 
@@ -43,21 +43,21 @@ class _ModelStreamListener:
     async def handle_delta(self, delta: StreamDelta) -> None:
         agent_id, emit = self.agent.identity.agent, self.agent.emit
         match delta:
-            case TextDelta() | ThinkingDelta() | ToolInputDelta() if not self.emits_stream:
+            case TextDelta() | ThinkingDelta() | ToolInputProgressDelta() if not self.emits_stream:
                 pass
             case TextDelta(text):
                 await emit(TextStreamed(agent=agent_id, kind="text", text=text))
             case ThinkingDelta(text):
                 await emit(TextStreamed(agent=agent_id, kind="thinking", text=text))
-            case ToolInputDelta(name, _):
+            case ToolInputProgressDelta(name, _):
                 await emit(TextStreamed(agent=agent_id, kind="tool_input", text=name))
-            case ModelAttemptStarted():
+            case ModelAttemptStartedDelta():
                 self.request = self.agent.ids.new_request_id()
                 self.started_at = self.agent.clock.monotonic()
                 await emit(
                     ModelRequestSent(agent=agent_id, request=self.request, model=self.agent.model.card.id)
                 )
-            case ModelRetryScheduled(reason=reason, delay=delay, attempt=attempt, billed=billed):
+            case ModelRetryScheduledDelta(reason=reason, delay=delay, attempt=attempt, billed=billed):
                 await self.report_request_failure(reason, billed=billed, retry_in=delay)
                 await emit(
                     PartialReplyDiscarded(agent=agent_id, reason=reason, retry_in=delay, attempt=attempt)

@@ -19,7 +19,7 @@ from shoal.backends.guarded_processes import GuardedProcess, dispatch_guardian_m
 from shoal.backends.order_channel import GuardianOrderChannel, redecode_as_utf8
 from shoal.core.clock import Clock
 from shoal.core.errors import ProcessError
-from shoal.core.ports import Process, ProcessLaunch, ProcessLauncher
+from shoal.core.ports import ChildProcessHandle, ProcessLauncher, ProcessLaunchSpec
 
 FORK_TIMEOUT = 30.0
 """Seconds to fork a child, including the server's imports; a loaded machine takes a few."""
@@ -44,7 +44,9 @@ class ForkedChildSpec(Struct, frozen=True, kw_only=True):
 class ForkServerClient:
     """Handle of one fork server, from its start to its end."""
 
-    def __init__(self, process: Process, end: socket.socket, clock: Clock, log: ChildProcessLog) -> None:
+    def __init__(
+        self, process: ChildProcessHandle, end: socket.socket, clock: Clock, log: ChildProcessLog
+    ) -> None:
         self._process = process
         self._clock = clock
         self._log = log
@@ -124,11 +126,13 @@ async def start_fork_server(
     return ForkServerClient(process, own_end, clock, log)
 
 
-def _build_fork_server_launch(entry: str, preload: Sequence[str], control: int, log: int) -> ProcessLaunch:
+def _build_fork_server_launch(
+    entry: str, preload: Sequence[str], control: int, log: int
+) -> ProcessLaunchSpec:
     # It can import what we can, from the same places; -P excludes the directory it runs in.
     path = os.pathsep.join(place for place in sys.path if Path(place).is_absolute())
     interpreter_env = {name: os.environ[name] for name in INTERPRETER_VARIABLES if name in os.environ}
-    return ProcessLaunch(
+    return ProcessLaunchSpec(
         argv=[sys.executable, "-P", "-u", "-X", "utf8", "-m", "shoal.backends.fork_server", entry, *preload],
         cwd=Path("/"),
         env={**interpreter_env, "PYTHONPATH": path},

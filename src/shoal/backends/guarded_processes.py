@@ -13,7 +13,7 @@ from shoal.backends.guardian_client import ProcessGuardianClient
 from shoal.backends.order_channel import redecode_as_utf8
 from shoal.core.clock import Clock
 from shoal.core.errors import ProcessError
-from shoal.core.ports import ProcessLaunch
+from shoal.core.ports import ProcessLaunchSpec
 
 GUARDIAN_LOST = (
     "The guardian process was killed, and every program it ran was ended with it. "
@@ -123,7 +123,7 @@ class GuardedProcessLauncher:
             else None
         )
 
-    async def start_process(self, launch: ProcessLaunch) -> GuardedProcess:
+    async def start_process(self, launch: ProcessLaunchSpec) -> GuardedProcess:
         link = self._get_or_start_guardian()
         self._last = identity = self._last + 1
 
@@ -201,7 +201,7 @@ def kill_process_trees(leaders: list[int]) -> None:
     send_signals(signal.SIGKILL, groups=leaders, pids=list(stopped))
 
 
-def _send_spawn_order(guardian: ProcessGuardianClient, identity: int, launch: ProcessLaunch) -> None:
+def _send_spawn_order(guardian: ProcessGuardianClient, identity: int, launch: ProcessLaunchSpec) -> None:
     order = {
         "spawn": identity,
         "argv": [redecode_as_utf8(word) for word in launch.argv],

@@ -35,7 +35,7 @@ CONFINE_ARGUMENTS = ["-I", "-S", "-E", "-X", "utf8", f"{HERE}/sandbox/landlock_e
 """Arguments with which an interpreter confines a command; the guardian is already an interpreter."""
 
 
-class LeadDisconnected(Exception):
+class LeadDisconnectedError(Exception):
     """The socket is closed: the session ended or died."""
 
 
@@ -65,7 +65,7 @@ class ProcessGuardian:
                     self._reap_children()
                 if self._lead.fileno() in ready:
                     self._receive_orders()
-        except LeadDisconnected:
+        except LeadDisconnectedError:
             self._end_all_processes()
 
     def start_process(self, order: dict[str, Any], fds: list[int]) -> int:
@@ -86,9 +86,9 @@ class ProcessGuardian:
         try:
             data, fds, _, _ = socket.recv_fds(self._lead, 1 << 18, self.descriptors)
         except OSError as error:
-            raise LeadDisconnected from error
+            raise LeadDisconnectedError from error
         if not data:
-            raise LeadDisconnected
+            raise LeadDisconnectedError
         for fd in fds:
             os.set_inheritable(fd, False)  # noqa: FBT003
         # Descriptors arrive with the first bytes of their order, and orders in sequence: both queues match.
@@ -105,7 +105,7 @@ class ProcessGuardian:
         try:
             self._lead.sendall(json.dumps(message).encode() + b"\n")
         except OSError as error:
-            raise LeadDisconnected from error
+            raise LeadDisconnectedError from error
 
     def _spawn_process(self, order: dict[str, Any]) -> None:
         fds = [self._descriptors.popleft() for _ in range(self.descriptors)]
@@ -180,7 +180,7 @@ class ProcessGuardian:
             try:
                 if not self._reap_children():
                     return False
-            except LeadDisconnected:  # the lead is gone; go on reaping
+            except LeadDisconnectedError:  # the lead is gone; go on reaping
                 continue
             remaining = deadline - time.monotonic()
             if remaining <= 0 or not select.select([self._wake], [], [], remaining)[0]:

@@ -82,7 +82,7 @@ class _Iterm2PaneState:
             os.close(fd)
 
 
-class Iterm2Panes:
+class Iterm2PaneManager:
     type: BackendType = "iterm2"
 
     def __init__(self, environ: Mapping[str, str], clock: Clock) -> None:

@@ -14,9 +14,9 @@ from shoal.core.member_backends import (
     AGENT_ENVIRONMENT_MARKS,
     MemberBackend,
     MemberChannel,
-    MemberLaunch,
     MemberLaunchArgs,
     MemberProcess,
+    MemberProcessLaunchSpec,
     PaneExit,
     PaneSpec,
     TerminalMultiplexer,
@@ -71,7 +71,7 @@ class MemberProcessWithPane:
                 await self._panes.close_pane(self._pane)
 
 
-class ForeignMemberProcess:
+class ForeignMemberPaneProcess:
     """Foreign program that lives exactly as long as its pane."""
 
     channel: MemberChannel | None = None
@@ -149,13 +149,15 @@ class PaneBackend:
     async def start_setup(self) -> None:
         await self._members.start_setup()
 
-    async def spawn_member(self, launch: MemberLaunch) -> MemberProcessWithPane | ForeignMemberProcess:
+    async def spawn_member(
+        self, launch: MemberProcessLaunchSpec
+    ) -> MemberProcessWithPane | ForeignMemberPaneProcess:
         if launch.program:
             argv = (*launch.program, *build_member_launch_flags(launch.launch_args))
             pane = await self._panes.open_pane(
                 _build_pane_spec(launch, argv, {**launch.env, **AGENT_ENVIRONMENT_MARKS})
             )
-            return ForeignMemberProcess(self._panes, pane, self._clock)
+            return ForeignMemberPaneProcess(self._panes, pane, self._clock)
         process = await self._members.spawn_member(launch)
         try:
             return MemberProcessWithPane(process, self._panes, await self._open_viewer_pane(launch))
@@ -166,7 +168,7 @@ class PaneBackend:
     def is_process_alive(self, process: MemberProcess) -> bool:
         if isinstance(process, MemberProcessWithPane):
             return self._members.is_process_alive(process.inner)
-        return isinstance(process, ForeignMemberProcess) and not process.gone
+        return isinstance(process, ForeignMemberPaneProcess) and not process.gone
 
     async def aclose(self) -> None:
         for watcher in self._watchers:
@@ -180,7 +182,7 @@ class PaneBackend:
             with suppress(ProcessError):
                 await self._panes.aclose()
 
-    async def _open_viewer_pane(self, launch: MemberLaunch) -> str:
+    async def _open_viewer_pane(self, launch: MemberProcessLaunchSpec) -> str:
         """Open a pane for a member and return its id, or an empty text: the member runs without one."""
         name = launch.launch_args.name
         try:
@@ -210,7 +212,9 @@ class PaneBackend:
             self._note(f"The view of {name} in its pane failed: {describe_pane_exit(end)}. {name} works on.")
 
 
-def _build_pane_spec(launch: MemberLaunch, argv: tuple[str, ...], env: Mapping[str, str]) -> PaneSpec:
+def _build_pane_spec(
+    launch: MemberProcessLaunchSpec, argv: tuple[str, ...], env: Mapping[str, str]
+) -> PaneSpec:
     return PaneSpec(
         title=launch.launch_args.name,
         color=launch.launch_args.color,

@@ -14,7 +14,7 @@ from shoal.backends.guarded_processes import GuardedProcess
 from shoal.backends.socket_channel import SocketChannel
 from shoal.core.clock import Clock
 from shoal.core.errors import ProcessError
-from shoal.core.member_backends import MemberLaunch, MemberProcess
+from shoal.core.member_backends import MemberProcess, MemberProcessLaunchSpec
 from shoal.core.ports import ProcessLauncher
 from shoal.core.roster import BackendType
 
@@ -103,7 +103,7 @@ class ProcessBackend:
         """Start the fork server before the first spawn, without waiting for its imports."""
         await self._get_or_start_fork_server()
 
-    async def spawn_member(self, launch: MemberLaunch) -> ForkedMemberProcess:
+    async def spawn_member(self, launch: MemberProcessLaunchSpec) -> ForkedMemberProcess:
         name = launch.launch_args.name
         if launch.program:
             raise ProcessError(f"{name} is not one of ours: {launch.program[0]} runs in a pane alone.")

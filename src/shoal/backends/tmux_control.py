@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from shoal.core.clock import Clock
 from shoal.core.errors import ProcessError
-from shoal.core.ports import ProcessLaunch, ProcessLauncher
+from shoal.core.ports import ProcessLauncher, ProcessLaunchSpec
 
 REPLY_TIMEOUT = 10.0
 """Seconds for tmux to reply to a command; it usually takes a millisecond."""
@@ -49,17 +49,17 @@ class TmuxCommandError(ProcessError):
     """tmux replied to a command with an error."""
 
 
-class TmuxDisconnected(ProcessError):
+class TmuxDisconnectedError(ProcessError):
     """The client ended before the reply: the server is gone, or detached the client."""
 
 
-class TmuxReply(Struct, frozen=True):
+class TmuxCommandReply(Struct, frozen=True):
     lines: tuple[str, ...]
     refused: bool = False
     lost: bool = False
 
 
-ReplyHandler: TypeAlias = Callable[[TmuxReply], None]
+ReplyHandler: TypeAlias = Callable[[TmuxCommandReply], None]
 
 
 class TmuxControlClient:
@@ -104,7 +104,7 @@ class TmuxControlClient:
         """Start a client; `words` are tmux, the server, and the command that attaches to a session."""
         child_stdin, input_end = os.pipe()
         output_end, child_stdout = os.pipe()
-        launch = ProcessLaunch(
+        launch = ProcessLaunchSpec(
             argv=("sh", "-c", _CLIENT_SCRIPT, "sh", owner, *words),
             cwd=Path("/"),
             env=env,
@@ -132,7 +132,7 @@ class TmuxControlClient:
         async with self._clock.deadline(REPLY_TIMEOUT):
             await self._attached.wait()
         if not self.is_alive:
-            raise TmuxDisconnected(self.last_error or _GONE)
+            raise TmuxDisconnectedError(self.last_error or _GONE)
 
     async def wait_until_disconnected(self) -> None:
         await self._gone.wait()
@@ -150,16 +150,16 @@ class TmuxControlClient:
 
         `on_late_reply` is called with a reply that arrives after the wait has ended.
         """
-        future: asyncio.Future[TmuxReply] = self._loop.create_future()
+        future: asyncio.Future[TmuxCommandReply] = self._loop.create_future()
 
-        def receive_reply(answer: TmuxReply) -> None:
+        def receive_reply(answer: TmuxCommandReply) -> None:
             if not future.done():
                 future.set_result(answer)
             elif on_late_reply is not None:
                 on_late_reply(answer)
 
         if not self.is_alive:
-            raise TmuxDisconnected(_GONE)
+            raise TmuxDisconnectedError(_GONE)
         self.send_command(words, receive_reply)
         try:
             async with self._clock.deadline(REPLY_TIMEOUT):
@@ -171,7 +171,7 @@ class TmuxControlClient:
                 on_late_reply(future.result())  # the reply arrived at that moment
             raise
         if answer.lost:
-            raise TmuxDisconnected(self.last_error or _GONE)
+            raise TmuxDisconnectedError(self.last_error or _GONE)
         if answer.refused:
             raise TmuxCommandError(
                 f"tmux refuses {words[0]}: {' '.join(answer.lines) or 'no reason is told'}."
@@ -222,7 +222,7 @@ class TmuxControlClient:
             self._block = None
             # The last digit is 1 for our own commands: hooks and the start of the client have replies too.
             if reply_id.endswith(" 1") and self._reply_handlers:
-                self._reply_handlers.popleft()(TmuxReply(tuple(reply_lines), refused=kind == "%error"))
+                self._reply_handlers.popleft()(TmuxCommandReply(tuple(reply_lines), refused=kind == "%error"))
         elif kind == "%begin":
             self._block = rest, []
         elif kind.startswith("%"):
@@ -244,10 +244,10 @@ class TmuxControlClient:
         os.close(self._output_fd)
         os.close(self._input_fd)
         while self._reply_handlers:
-            self._reply_handlers.popleft()(TmuxReply((), refused=True, lost=True))
+            self._reply_handlers.popleft()(TmuxCommandReply((), refused=True, lost=True))
 
 
-def _ignore_tmux_reply(_: TmuxReply) -> None: ...
+def _ignore_tmux_reply(_: TmuxCommandReply) -> None: ...
 
 
 def quote_tmux_word(word: str) -> str:

@@ -18,7 +18,7 @@ _TMUX_COLORS = frozenset({"blue", "green", "yellow", "cyan", "red"})
 _BORDER_FORMAT = "#{?@shoal_owner,#[fg=#{@shoal_color}#,bold] #{@shoal_name} #[default],}"
 
 
-class TmuxPaneRow(Struct, frozen=True, kw_only=True):
+class ListedTmuxPane(Struct, frozen=True, kw_only=True):
     """Pane as tmux lists it; the panes of a window are listed from the top left."""
 
     pane: str
@@ -31,14 +31,14 @@ class TmuxPaneRow(Struct, frozen=True, kw_only=True):
     owner: str
 
 
-def parse_tmux_pane_rows(lines: Sequence[str]) -> list[TmuxPaneRow]:
+def parse_tmux_pane_rows(lines: Sequence[str]) -> list[ListedTmuxPane]:
     """Return each pane once: sessions may share windows."""
     return list({row.pane: row for row in map(_parse_tmux_pane_row, lines)}.values())
 
 
-def _parse_tmux_pane_row(line: str) -> TmuxPaneRow:
+def _parse_tmux_pane_row(line: str) -> ListedTmuxPane:
     pane, window, dead, zoomed, width, height, owner = line.split(" ", 6)
-    return TmuxPaneRow(
+    return ListedTmuxPane(
         pane=pane,
         window=window,
         dead=dead == "1",
@@ -49,7 +49,7 @@ def _parse_tmux_pane_row(line: str) -> TmuxPaneRow:
     )
 
 
-def get_pane_capacity(lead: TmuxPaneRow) -> int:
+def get_pane_capacity(lead: ListedTmuxPane) -> int:
     """Return how many readable panes fit next to the lead."""
     return max(1, min(MAX_PANES, lead.height // _MIN_ROWS))
 
@@ -61,7 +61,7 @@ def to_tmux_color(color: str | None) -> str:
 
 
 def build_tmux_layout_commands(
-    rows: Sequence[TmuxPaneRow], lead: str, owner: str, lead_percent: int
+    rows: Sequence[ListedTmuxPane], lead: str, owner: str, lead_percent: int
 ) -> list[tuple[str, ...]]:
     """Lay out one window: the lead keeps more than half, and the user's panes stay where they are."""
     own_panes = [row.pane for row in rows if row.owner == owner]

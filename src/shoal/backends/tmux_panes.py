@@ -11,11 +11,16 @@ from contextlib import suppress
 from secrets import token_hex
 
 from shoal.backends.program_runner import ProgramRunResult, run_program
-from shoal.backends.tmux_control import TmuxCommandError, TmuxControlClient, TmuxDisconnected, TmuxReply
+from shoal.backends.tmux_control import (
+    TmuxCommandError,
+    TmuxCommandReply,
+    TmuxControlClient,
+    TmuxDisconnectedError,
+)
 from shoal.backends.tmux_layout import (
     MAX_PANES,
+    ListedTmuxPane,
     SavedTmuxWindowOptions,
-    TmuxPaneRow,
     build_tmux_layout_commands,
     get_pane_capacity,
     parse_tmux_pane_rows,
@@ -72,7 +77,7 @@ class _TmuxPaneState:
             self.gone.set()
 
 
-class TmuxPanes:
+class TmuxPaneManager:
     """`socket` names a separate server; without it, the server of $TMUX or else `shoal` is used."""
 
     type: BackendType = "tmux"
@@ -205,7 +210,7 @@ class TmuxPanes:
                 self._update_panes(
                     await self._list_pane_rows(await self._connect_client(create_session=False))
                 )
-            except TmuxDisconnected:
+            except TmuxDisconnectedError:
                 continue
             except ProcessError:
                 self._mark_all_panes_gone()
@@ -252,7 +257,7 @@ class TmuxPanes:
             )
             try:
                 await control.wait_until_attached()
-            except (TmuxDisconnected, TimeoutError) as error:
+            except (TmuxDisconnectedError, TimeoutError) as error:
                 raise ProcessError(f"tmux does not let a client in: {error}") from error
             control.send_command(_SUBSCRIBE_DEATHS)
             return control
@@ -278,7 +283,7 @@ class TmuxPanes:
             raise ProcessError(f"tmux has no session {self._session} any more.")
         return f"={self._session}"
 
-    async def _list_pane_rows(self, control: TmuxControlClient) -> list[TmuxPaneRow]:
+    async def _list_pane_rows(self, control: TmuxControlClient) -> list[ListedTmuxPane]:
         return parse_tmux_pane_rows(await control.run_command("list-panes", "-a", "-F", _ROW_FORMAT))
 
     async def _create_pane(self, control: TmuxControlClient, pane: PaneSpec) -> str:
@@ -300,7 +305,7 @@ class TmuxPanes:
                 await self._kill_unfinished_pane(control, placeholder)
                 raise
 
-        def kill_late_pane(answer: TmuxReply) -> None:
+        def kill_late_pane(answer: TmuxCommandReply) -> None:
             if not answer.refused:
                 control.send_command(("kill-pane", "-t", answer.lines[0].split()[0]))
 
@@ -337,7 +342,7 @@ class TmuxPanes:
             self._windows[window] = self._next_window_number()
         return description
 
-    def _list_split_targets(self, rows: list[TmuxPaneRow]) -> list[tuple[str, list[str]]]:
+    def _list_split_targets(self, rows: list[ListedTmuxPane]) -> list[tuple[str, list[str]]]:
         """Return the panes that may be split, best first, and how: next to the lead, then in our windows."""
         found: list[tuple[str, list[str]]] = []
         lead = next((row for row in rows if row.pane == self._lead), None)
@@ -392,14 +397,14 @@ class TmuxPanes:
         self._refreshing, self._refresh_again = True, False
         self._control.send_command(("list-panes", "-a", "-F", _ROW_FORMAT), self._on_panes_listed)
 
-    def _on_panes_listed(self, answer: TmuxReply) -> None:
+    def _on_panes_listed(self, answer: TmuxCommandReply) -> None:
         self._refreshing = False
         if not answer.refused:
             self._update_panes(parse_tmux_pane_rows(answer.lines))
         if self._refresh_again and self._control is not None and self._control.is_alive:
             self._on_tmux_notification("%layout-change")
 
-    def _update_panes(self, rows: list[TmuxPaneRow]) -> None:
+    def _update_panes(self, rows: list[ListedTmuxPane]) -> None:
         """Detect panes that are gone, and lay out their windows again."""
         control = self._control
         present_panes = {row.pane for row in rows if row.owner == self._owner}
@@ -424,7 +429,7 @@ class TmuxPanes:
                 control.send_command(words)
 
     def _request_exit_status(self, control: TmuxControlClient, pane: str, state: _TmuxPaneState) -> None:
-        def record_exit_status(answer: TmuxReply) -> None:
+        def record_exit_status(answer: TmuxCommandReply) -> None:
             state.record_exit(PaneExit(status=_parse_pane_exit_status("".join(answer.lines))))
 
         state.status_client = control
@@ -433,7 +438,7 @@ class TmuxPanes:
         )
         control.send_command(("set-option", "-s", "-q", "-u", _get_exit_status_option_name(pane)))
 
-    def _build_window_layout_commands(self, rows: list[TmuxPaneRow]) -> list[tuple[str, ...]]:
+    def _build_window_layout_commands(self, rows: list[ListedTmuxPane]) -> list[tuple[str, ...]]:
         found: list[tuple[str, ...]] = []
         for window in list(self._untidy_windows):
             window_rows = [row for row in rows if row.window == window]

@@ -19,7 +19,7 @@ from shoal.core.limits import (
     create_budget_meters,
     format_limit_amount,
 )
-from shoal.core.usage import CostTotals, LongPromptPrice, ModelCard, TokenPrice, Usage
+from shoal.core.usage import LongPromptPrice, ModelCard, TokenPrice, Usage, UsageAndCostTotals
 
 if TYPE_CHECKING:
     from shoal.core.budget import Budget
@@ -66,7 +66,7 @@ class AgentModelSpending:
         else:
             self.usd += cost
 
-    def add_earlier_spending(self, spent: CostTotals) -> None:
+    def add_earlier_spending(self, spent: UsageAndCostTotals) -> None:
         self.add_request_usage(spent.usage, spent.usd)
         self.requests += spent.requests - 1
         self.unpriced += spent.unpriced
@@ -302,7 +302,7 @@ class AgentBudget:
         self._charge_meters(reservation.usd, reservation.tokens, 1)
         self._emit_due_warnings()
 
-    def restore_spending(self, model: str, spent: CostTotals) -> None:
+    def restore_spending(self, model: str, spent: UsageAndCostTotals) -> None:
         """Add what earlier processes of the session spent, without repeating their warnings."""
         self.tallies.setdefault(model, AgentModelSpending()).add_earlier_spending(spent)
         self.budget.usd += spent.usd

@@ -50,7 +50,7 @@ class ShellCommandResult(Struct, frozen=True, kw_only=True, gc=False):
     exit_code: int | None
 
 
-class WorkEvidence(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
+class AgentWorkEvidence(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """Evidence for an agent's report, as the runtime observed it."""
 
     tool_calls: int = 0
@@ -101,7 +101,7 @@ class AgentResult(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=Fals
     usage: Usage = Usage()
     requests: int = 0
     duration_ms: int = 0
-    evidence: WorkEvidence = WorkEvidence()
+    evidence: AgentWorkEvidence = AgentWorkEvidence()
     one_shot: bool = False
     worktree: RetainedWorktreeWork | None = None
 
@@ -127,7 +127,7 @@ class ResolvedAgentSettings(Struct, frozen=True, kw_only=True):
     notes: tuple[str, ...] = ()
 
 
-class BackgroundAgentLaunch(Struct, frozen=True, kw_only=True):
+class BackgroundAgentLaunchResult(Struct, frozen=True, kw_only=True):
     """Agent that runs in the background; a notification reports its end."""
 
     agent: AgentId
@@ -140,7 +140,7 @@ class BackgroundAgentLaunch(Struct, frozen=True, kw_only=True):
     """True if the caller waited for it until now."""
 
 
-class AgentSnapshot(Struct, frozen=True, kw_only=True):
+class AgentStatusSnapshot(Struct, frozen=True, kw_only=True):
     """Status of an agent at one moment."""
 
     agent: AgentId
@@ -158,7 +158,7 @@ class AgentSnapshot(Struct, frozen=True, kw_only=True):
     output: str = ""
 
 
-class MessageDeliveryReceipt(Struct, frozen=True, kw_only=True):
+class AgentMessageDeliveryReceipt(Struct, frozen=True, kw_only=True):
     """Delivery of a message: a running agent gets it at its next step, an ended one is resumed."""
 
     to: AgentId
@@ -172,23 +172,23 @@ class AgentOperations(Protocol):
 
     async def start_agent(
         self, request: SpawnRequest, context: ToolContext
-    ) -> AgentResult | BackgroundAgentLaunch: ...
+    ) -> AgentResult | BackgroundAgentLaunchResult: ...
 
     async def send_message(
         self, to: str, text: str, summary: str, context: ToolContext
-    ) -> tuple[MessageDeliveryReceipt, ...]:
+    ) -> tuple[AgentMessageDeliveryReceipt, ...]:
         """Send to a name, an id, or all running agents (`*`)."""
         ...
 
-    async def poll_agent(self, agent: str, *, seconds: float, context: ToolContext) -> AgentSnapshot:
+    async def poll_agent(self, agent: str, *, seconds: float, context: ToolContext) -> AgentStatusSnapshot:
         """Return its status after waiting at most `seconds` for its end.
 
         A caller that sees the end this way gets no notification.
         """
         ...
 
-    async def stop_agent(self, agent: str, context: ToolContext) -> AgentSnapshot: ...
+    async def stop_agent(self, agent: str, context: ToolContext) -> AgentStatusSnapshot: ...
 
-    def list_agents(self) -> tuple[AgentSnapshot, ...]:
+    def list_agents(self) -> tuple[AgentStatusSnapshot, ...]:
         """Return all agents ever started, in order."""
         ...

@@ -23,15 +23,15 @@ from shoal.core.events import BudgetThresholdReached
 from shoal.core.ids import LEAD_ID, AgentId
 from shoal.core.limits import (
     NO_LIMITS,
-    AgentCaps,
     AgentCountLimiter,
+    AgentCountLimits,
     AgentSlot,
     BudgetLimits,
     BudgetMeter,
     BudgetRefusal,
     create_budget_meters,
 )
-from shoal.core.usage import CostTotals, ModelCard, Usage
+from shoal.core.usage import ModelCard, Usage, UsageAndCostTotals
 
 
 def _ignore_budget_warning(_: BudgetThresholdReached) -> None: ...
@@ -43,7 +43,7 @@ class Budget:
     def __init__(
         self,
         limits: BudgetLimits,
-        caps: AgentCaps | None = None,
+        caps: AgentCountLimits | None = None,
         *,
         per_agent: BudgetLimits | None = None,
         per_type: Mapping[str, BudgetLimits] | None = None,
@@ -66,7 +66,7 @@ class Budget:
         self.waiting: deque[asyncio.Future[None]] = deque()
         """Requests that can be sent only if others in flight turn out cheaper."""
         self._on_warning = on_warning
-        self._gate = AgentCountLimiter(caps or AgentCaps())
+        self._gate = AgentCountLimiter(caps or AgentCountLimits())
         self._agent_budgets: dict[AgentId, AgentBudget] = {}
         self._type_meters: dict[str, tuple[BudgetMeter, ...]] = {}
         self._started = self.clock.monotonic()
@@ -155,7 +155,7 @@ class Budget:
         self._gate.close_slot(slot, was_started=was_started)
 
     @property
-    def agent_caps(self) -> AgentCaps:
+    def agent_caps(self) -> AgentCountLimits:
         return self._gate.caps
 
     @property
@@ -168,7 +168,7 @@ class Budget:
         """Number of agents ever started, without the lead."""
         return self._gate.total
 
-    def restore_spending(self, agent: AgentId, kind: str, model: str, spent: CostTotals) -> None:
+    def restore_spending(self, agent: AgentId, kind: str, model: str, spent: UsageAndCostTotals) -> None:
         """Add what an agent spent on a model in earlier processes of this session."""
         agent_budget = self._agent_budgets.get(agent) or self.get_or_create_agent_budget(agent, kind)
         agent_budget.restore_spending(model, spent)

@@ -16,7 +16,7 @@ _SEARCH_LIMIT = timedelta(days=8 * 366)
 """A leap day may be eight years away."""
 
 
-class _CronField(Struct, frozen=True, kw_only=True):
+class _CronFieldSpec(Struct, frozen=True, kw_only=True):
     name: str
     lowest: int
     highest: int
@@ -25,11 +25,11 @@ class _CronField(Struct, frozen=True, kw_only=True):
 
 
 _FIELDS = (
-    _CronField(name="minute", lowest=0, highest=59),
-    _CronField(name="hour", lowest=0, highest=23),
-    _CronField(name="day of month", lowest=1, highest=31),
-    _CronField(name="month", lowest=1, highest=12, names=_MONTHS),
-    _CronField(name="day of week", lowest=0, highest=7, names=_DAYS),
+    _CronFieldSpec(name="minute", lowest=0, highest=59),
+    _CronFieldSpec(name="hour", lowest=0, highest=23),
+    _CronFieldSpec(name="day of month", lowest=1, highest=31),
+    _CronFieldSpec(name="month", lowest=1, highest=12, names=_MONTHS),
+    _CronFieldSpec(name="day of week", lowest=0, highest=7, names=_DAYS),
 )
 
 
@@ -106,11 +106,11 @@ def parse_cron(text: str) -> CronExpression:
     )
 
 
-def _parse_cron_field(word: str, field: _CronField) -> frozenset[int]:
+def _parse_cron_field(word: str, field: _CronFieldSpec) -> frozenset[int]:
     return frozenset(value for part in word.split(",") for value in _parse_cron_list_item(part, field))
 
 
-def _parse_cron_list_item(part: str, field: _CronField) -> range:
+def _parse_cron_list_item(part: str, field: _CronFieldSpec) -> range:
     span, slash, step_text = part.partition("/")
     step = _parse_cron_number(step_text, field, part) if slash else 1
     if step < 1:
@@ -126,7 +126,7 @@ def _parse_cron_list_item(part: str, field: _CronField) -> range:
     return range(first, last + 1, step)
 
 
-def _parse_cron_value(text: str, field: _CronField, part: str) -> int:
+def _parse_cron_value(text: str, field: _CronFieldSpec, part: str) -> int:
     if text.lower() in field.names:
         return field.names.index(text.lower()) + field.lowest
     value = _parse_cron_number(text, field, part)
@@ -135,11 +135,11 @@ def _parse_cron_value(text: str, field: _CronField, part: str) -> int:
     return value
 
 
-def _parse_cron_number(text: str, field: _CronField, part: str) -> int:
+def _parse_cron_number(text: str, field: _CronFieldSpec, part: str) -> int:
     if not (text.isascii() and text.isdigit() and len(text) <= 4):
         raise _build_cron_field_error(part, field, f"{text!r} is no number")
     return int(text)
 
 
-def _build_cron_field_error(part: str, field: _CronField, problem: str) -> InvalidCronExpression:
+def _build_cron_field_error(part: str, field: _CronFieldSpec, problem: str) -> InvalidCronExpression:
     return InvalidCronExpression(f"The field {field.name} cannot be {part!r}: {problem}.", field=field.name)

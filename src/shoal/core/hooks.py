@@ -61,26 +61,26 @@ SESSION_END_HOOK_SECONDS = 5.0
 """Default timeout of a hook at the end of a session."""
 
 
-class HookCommand(Struct, frozen=True, kw_only=True):
+class ShellCommandHookAction(Struct, frozen=True, kw_only=True):
     """Shell command that gets the event as JSON on its standard input."""
 
     command: str
 
 
-class HookHttpPost(Struct, frozen=True, kw_only=True):
+class HttpPostHookAction(Struct, frozen=True, kw_only=True):
     """URL that the event is posted to."""
 
     url: str
     headers: Mapping[str, str] = {}
 
 
-class HookCallback(Struct, frozen=True, kw_only=True):
+class PythonCallbackHookAction(Struct, frozen=True, kw_only=True):
     """Function of the program that opened the session; it may be async."""
 
     function: Callable[[dict[str, Any]], Any]
 
 
-HookAction: TypeAlias = HookCommand | HookHttpPost | HookCallback
+HookAction: TypeAlias = ShellCommandHookAction | HttpPostHookAction | PythonCallbackHookAction
 
 
 class Hook(Struct, frozen=True, kw_only=True):
@@ -101,11 +101,11 @@ class Hook(Struct, frozen=True, kw_only=True):
     @property
     def name(self) -> str:
         match self.action:
-            case HookCommand(command=command):
+            case ShellCommandHookAction(command=command):
                 return " ".join(command.split())
-            case HookHttpPost(url=url):
+            case HttpPostHookAction(url=url):
                 return url
-            case HookCallback(function=function):
+            case PythonCallbackHookAction(function=function):
                 return getattr(function, "__qualname__", None) or type(function).__name__
 
 
@@ -140,7 +140,7 @@ class HookDecision(Struct, frozen=True, kw_only=True):
 NO_DECISION = HookDecision()
 
 
-class HookNotice(Struct, frozen=True, kw_only=True):
+class BackgroundHookNotice(Struct, frozen=True, kw_only=True):
     """Output of a background hook for the agent whose event it ran on."""
 
     agent: AgentId
@@ -155,11 +155,11 @@ class HookNotice(Struct, frozen=True, kw_only=True):
 class HookNoticeSink(Protocol):
     """Delivers hook notices to agents."""
 
-    def deliver_notice(self, notice: HookNotice) -> None: ...
+    def deliver_notice(self, notice: BackgroundHookNotice) -> None: ...
 
 
 class NullHookNoticeSink:
-    def deliver_notice(self, notice: HookNotice) -> None: ...
+    def deliver_notice(self, notice: BackgroundHookNotice) -> None: ...
 
 
 _Value = TypeVar("_Value")

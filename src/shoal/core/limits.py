@@ -46,7 +46,7 @@ def _lower_limit(one: _Number | None, other: _Number | None) -> _Number | None:
     return min(one, other)
 
 
-class AgentCaps(Struct, frozen=True, kw_only=True):
+class AgentCountLimits(Struct, frozen=True, kw_only=True):
     """Limits on the number of agents besides the lead. None means any number."""
 
     max_depth: int = 3
@@ -83,7 +83,7 @@ class AgentCountLimiter:
 
     __slots__ = ("_waiting", "caps", "running", "total")
 
-    def __init__(self, caps: AgentCaps) -> None:
+    def __init__(self, caps: AgentCountLimits) -> None:
         self.caps = caps
         self.running = 0
         self.total = 0

@@ -123,12 +123,12 @@ class PlanApprovalResponseMail(
             raise ValueError("a rejected plan changes no permission mode")
 
 
-class AddDirectoriesUpdate(Struct, frozen=True, kw_only=True, tag_field="type", tag="addDirectories"):
+class MailedAddDirectoriesUpdate(Struct, frozen=True, kw_only=True, tag_field="type", tag="addDirectories"):
     directories: tuple[str, ...]
     destination: str
 
 
-class SetPermissionModeUpdate(Struct, frozen=True, kw_only=True, tag_field="type", tag="setMode"):
+class MailedSetPermissionModeUpdate(Struct, frozen=True, kw_only=True, tag_field="type", tag="setMode"):
     mode: PermissionMode
     destination: str
 
@@ -138,13 +138,15 @@ class MailedPermissionRule(Struct, frozen=True, kw_only=True, omit_defaults=True
     rule_content: str | None = None
 
 
-class AddPermissionRulesUpdate(Struct, frozen=True, kw_only=True, tag_field="type", tag="addRules"):
+class MailedAddPermissionRulesUpdate(Struct, frozen=True, kw_only=True, tag_field="type", tag="addRules"):
     rules: tuple[MailedPermissionRule, ...]
     behavior: Literal["allow", "deny", "ask"]
     destination: str
 
 
-PermissionUpdate: TypeAlias = AddDirectoriesUpdate | SetPermissionModeUpdate | AddPermissionRulesUpdate
+PermissionUpdate: TypeAlias = (
+    MailedAddDirectoriesUpdate | MailedSetPermissionModeUpdate | MailedAddPermissionRulesUpdate
+)
 """Permission change beyond the one call that a request suggests or an answer grants."""
 
 
@@ -163,7 +165,7 @@ class PermissionRequestMail(_MailBody, frozen=True, omit_defaults=False, tag="pe
             raise ValueError("agent_id is not a bare name")
 
 
-class PermissionGrant(Struct, frozen=True, kw_only=True):
+class MailedPermissionGrant(Struct, frozen=True, kw_only=True):
     """Granted permission. Without `updated_input` the call runs unchanged."""
 
     updated_input: dict[str, Any] | UnsetType = UNSET
@@ -175,7 +177,7 @@ class PermissionResponseMail(_MailBody, frozen=True, tag="permission_response"):
 
     request_id: str
     subtype: Literal["success", "error"]
-    response: PermissionGrant | None = None
+    response: MailedPermissionGrant | None = None
     error: str | None = None
 
     def __post_init__(self) -> None:

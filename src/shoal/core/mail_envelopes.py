@@ -25,20 +25,20 @@ EnvelopeKind: TypeAlias = Literal["prompt", "message", "broadcast", "notice"] | 
 """A member's first prompt, a message to one or to all, a notice of the runtime, or a protocol body."""
 
 
-class MailEnvelopeFields(Struct, frozen=True):
+class MailEnvelopeFieldPresence(Struct, frozen=True):
     summary: bool
     color: bool
 
 
-def get_envelope_fields_of_mail_kind(kind: EnvelopeKind, *, from_lead: bool) -> MailEnvelopeFields:
+def get_envelope_fields_of_mail_kind(kind: EnvelopeKind, *, from_lead: bool) -> MailEnvelopeFieldPresence:
     """Return the fields of a kind. The lead has no color. Only messages have a summary, so a message that
     looks like a body can be recognized."""
     if kind in {"message", "broadcast"}:
-        return MailEnvelopeFields(summary=True, color=not from_lead)
+        return MailEnvelopeFieldPresence(summary=True, color=not from_lead)
     if kind in _COLORED_KINDS:
-        return MailEnvelopeFields(summary=False, color=not from_lead)
+        return MailEnvelopeFieldPresence(summary=False, color=not from_lead)
     if kind in _BARE_KINDS:
-        return MailEnvelopeFields(summary=False, color=False)
+        return MailEnvelopeFieldPresence(summary=False, color=False)
     raise ValueError(f"{kind!r} is no kind of envelope")
 
 

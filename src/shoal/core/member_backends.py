@@ -44,7 +44,7 @@ class MemberLaunchArgs(Struct, frozen=True, kw_only=True):
     plugin_dirs: tuple[str, ...] = ()
 
 
-class MemberLaunch(Struct, frozen=True, kw_only=True):
+class MemberProcessLaunchSpec(Struct, frozen=True, kw_only=True):
     """Everything needed to start a teammate process."""
 
     launch_args: MemberLaunchArgs
@@ -111,7 +111,7 @@ class MemberBackend(Protocol):
         """Begin the setup that the first teammate would have to wait for, without waiting for it."""
         ...
 
-    async def spawn_member(self, launch: MemberLaunch) -> MemberProcess: ...
+    async def spawn_member(self, launch: MemberProcessLaunchSpec) -> MemberProcess: ...
 
     def is_process_alive(self, process: MemberProcess) -> bool: ...
 

@@ -48,7 +48,7 @@ class ModelReply(Struct, frozen=True, kw_only=True, gc=False):
     """False if the provider reported no usage: the zeros are not a count, and the request is unsettled."""
 
 
-class ModelAttemptStarted(Struct, frozen=True, gc=False):
+class ModelAttemptStartedDelta(Struct, frozen=True, gc=False):
     """An attempt is about to be sent; from here on it may cost something."""
 
 
@@ -60,14 +60,14 @@ class ThinkingDelta(Struct, frozen=True, gc=False):
     text: str
 
 
-class ToolInputDelta(Struct, frozen=True, gc=False):
+class ToolInputProgressDelta(Struct, frozen=True, gc=False):
     """Part of a tool call; for progress only, the call never runs before it is complete."""
 
     name: str
     size: int
 
 
-class ModelRetryScheduled(Struct, frozen=True, kw_only=True, gc=False):
+class ModelRetryScheduledDelta(Struct, frozen=True, kw_only=True, gc=False):
     """An attempt failed and another follows: discard what was streamed so far."""
 
     reason: str
@@ -77,7 +77,7 @@ class ModelRetryScheduled(Struct, frozen=True, kw_only=True, gc=False):
 
 
 StreamDelta: TypeAlias = (
-    ModelAttemptStarted | TextDelta | ThinkingDelta | ToolInputDelta | ModelRetryScheduled
+    ModelAttemptStartedDelta | TextDelta | ThinkingDelta | ToolInputProgressDelta | ModelRetryScheduledDelta
 )
 DeltaListener: TypeAlias = Callable[[StreamDelta], Awaitable[None]]
 

@@ -29,7 +29,9 @@ class AddPermissionRulesSuggestion(Struct, frozen=True, kw_only=True, tag_field=
     destination: RuleDestination = "session"
 
 
-class AddDirectoriesSuggestion(Struct, frozen=True, kw_only=True, tag_field="type", tag="addDirectories"):
+class AddDirectoriesPermissionSuggestion(
+    Struct, frozen=True, kw_only=True, tag_field="type", tag="addDirectories"
+):
     directories: tuple[str, ...]
     destination: RuleDestination = "session"
 
@@ -40,7 +42,7 @@ class SetPermissionModeSuggestion(Struct, frozen=True, kw_only=True, tag_field="
 
 
 PermissionSuggestion: TypeAlias = (
-    AddPermissionRulesSuggestion | AddDirectoriesSuggestion | SetPermissionModeSuggestion
+    AddPermissionRulesSuggestion | AddDirectoriesPermissionSuggestion | SetPermissionModeSuggestion
 )
 
 

@@ -25,7 +25,7 @@ class Model(Protocol):
     def card(self) -> ModelCard: ...
 
     async def generate_reply(self, request: ModelRequest, on_delta: DeltaListener) -> ModelReply:
-        """Return the complete reply. `on_delta` gets `ModelAttemptStarted` before each attempt, then deltas.
+        """Return the complete reply. `on_delta` gets a `ModelAttemptStartedDelta` before each attempt.
 
         Raises a `ModelError`. A partially received tool call is never part of a reply.
         """
@@ -147,7 +147,7 @@ class Workspace(Protocol):
     def set_checkpoint_turn(self, turn: int) -> None: ...
 
 
-class Process(Protocol):
+class ChildProcessHandle(Protocol):
     @property
     def pid(self) -> int: ...
 
@@ -160,7 +160,7 @@ class Process(Protocol):
         ...
 
 
-class ProcessLaunch(Struct, frozen=True, kw_only=True):
+class ProcessLaunchSpec(Struct, frozen=True, kw_only=True):
     argv: Sequence[str]
     cwd: Path
     env: Mapping[str, str]
@@ -173,6 +173,6 @@ class ProcessLaunch(Struct, frozen=True, kw_only=True):
 class ProcessLauncher(Protocol):
     """Starts processes that cannot outlive the session, even if it crashes."""
 
-    async def start_process(self, launch: ProcessLaunch) -> Process: ...
+    async def start_process(self, launch: ProcessLaunchSpec) -> ChildProcessHandle: ...
 
     async def aclose(self) -> None: ...

@@ -7,7 +7,7 @@ from typing import Protocol
 
 from msgspec import Struct
 
-from shoal.core.ports import ProcessLaunch
+from shoal.core.ports import ProcessLaunchSpec
 
 
 class SandboxPolicy(Struct, frozen=True, kw_only=True):
@@ -53,7 +53,7 @@ class Sandbox(Protocol):
         """Detect availability without blocking the event loop."""
         ...
 
-    def wrap_launch(self, launch: ProcessLaunch) -> ProcessLaunch:
+    def wrap_launch(self, launch: ProcessLaunchSpec) -> ProcessLaunchSpec:
         """Return the confined launch; unchanged if the sandbox is optional and unavailable.
 
         Raises `ProcessError` if the requested policy cannot be enforced.

@@ -48,7 +48,7 @@ class Skill(Struct, frozen=True, kw_only=True):
         return self.source.path.parent
 
 
-class SlashPrompt(Struct, frozen=True, kw_only=True):
+class ExternalSlashPrompt(Struct, frozen=True, kw_only=True):
     """Prompt of another program that a person can invoke by typing `/name`."""
 
     name: str
@@ -56,10 +56,10 @@ class SlashPrompt(Struct, frozen=True, kw_only=True):
     argument_hint: str = ""
 
 
-class SlashPromptSource(Protocol):
+class ExternalSlashPromptSource(Protocol):
     """Source of slash prompts, such as the MCP servers of a session: `mcp__server__prompt`."""
 
-    def list_prompts(self) -> tuple[SlashPrompt, ...]: ...
+    def list_prompts(self) -> tuple[ExternalSlashPrompt, ...]: ...
 
     async def expand_prompt(self, name: str, arguments: str) -> str:
         """Return the text of the prompt. Raises a `ShoalError`."""

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 MemberState: TypeAlias = Literal["created", "running", "idle", "shutdown"]
 
 
-class SpawnedTeammate(Struct, frozen=True, kw_only=True):
+class TeammateSpawnResult(Struct, frozen=True, kw_only=True):
     """Teammate that has joined; its prompt is the first message in its inbox."""
 
     teammate: AgentId
@@ -30,7 +30,7 @@ class SpawnedTeammate(Struct, frozen=True, kw_only=True):
     resolved: ResolvedAgentSettings
 
 
-class PostedTeamMessage(Struct, frozen=True, kw_only=True):
+class TeamMessagePostReceipt(Struct, frozen=True, kw_only=True):
     """Message that is in an inbox."""
 
     sender: AgentName
@@ -40,7 +40,7 @@ class PostedTeamMessage(Struct, frozen=True, kw_only=True):
     standing: MailDeliveryState
 
 
-class TeammateStatus(Struct, frozen=True, kw_only=True):
+class TeammateStatusSnapshot(Struct, frozen=True, kw_only=True):
     """Current status of a member."""
 
     agent: AgentId
@@ -68,13 +68,13 @@ class TeamOperations(Protocol):
         """Delete the team and end its idle members. A working member prevents the deletion."""
         ...
 
-    async def spawn_teammate(self, request: SpawnRequest, context: ToolContext) -> SpawnedTeammate | None:
+    async def spawn_teammate(self, request: SpawnRequest, context: ToolContext) -> TeammateSpawnResult | None:
         """Start a teammate; return None if the request is not for a teammate."""
         ...
 
     async def send_message(
         self, to: str, text: str, summary: str, context: ToolContext, *, fyi: bool = False
-    ) -> tuple[PostedTeamMessage, ...] | None:
+    ) -> tuple[TeamMessagePostReceipt, ...] | None:
         """Send to a member, the lead or everybody (`*`). An `fyi` message wakes nobody.
 
         Returns None if no team is concerned.
@@ -97,4 +97,4 @@ class TeamOperations(Protocol):
         """Stop a member immediately; return False if no member has that name."""
         ...
 
-    def list_members(self) -> tuple[TeammateStatus, ...]: ...
+    def list_members(self) -> tuple[TeammateStatusSnapshot, ...]: ...

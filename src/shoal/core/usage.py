@@ -41,7 +41,7 @@ class Usage(Struct, frozen=True, kw_only=True, gc=False):
         return self.prompt_tokens + self.output_tokens
 
 
-class CostTotals(Struct, frozen=True, kw_only=True):
+class UsageAndCostTotals(Struct, frozen=True, kw_only=True):
     """Total usage and cost of several requests."""
 
     requests: int = 0
@@ -50,8 +50,8 @@ class CostTotals(Struct, frozen=True, kw_only=True):
     unpriced: int = 0
     """Requests of unknown price; `usd` excludes them."""
 
-    def __add__(self, other: CostTotals) -> CostTotals:
-        return CostTotals(
+    def __add__(self, other: UsageAndCostTotals) -> UsageAndCostTotals:
+        return UsageAndCostTotals(
             requests=self.requests + other.requests,
             usage=self.usage + other.usage,
             usd=self.usd + other.usd,

@@ -11,7 +11,7 @@ WorktreeState: TypeAlias = Literal["making", "live", "kept", "removing"]
 """State after a crash: `making` holds no work yet, `removing` holds none that is not stored elsewhere."""
 
 
-class WorktreeOwner(Struct, frozen=True, kw_only=True):
+class WorktreeOwnerProcess(Struct, frozen=True, kw_only=True):
     """Process that created the worktree. `lease` names the file it keeps locked while it runs."""
 
     pid: int
@@ -26,7 +26,7 @@ class WorktreeRecord(Struct, frozen=True, kw_only=True):
 
     name: str
     agent: str
-    owner: WorktreeOwner
+    owner: WorktreeOwnerProcess
     path: Path
     branch: str
     base: str

@@ -51,7 +51,7 @@ class _ModelCatalogueData(Struct, frozen=True, kw_only=True):
     models: dict[str, dict[str, ModelCatalogueEntry]]
 
 
-class ResolvedModel(NamedTuple):
+class ResolvedModelReference(NamedTuple):
     provider: str
     id: str
     card: ModelCard
@@ -69,7 +69,7 @@ def resolve_model(
     provider: str | None = None,
     models: Mapping[str, Any] | None = None,
     aliases: Mapping[str, str] | None = None,
-) -> ResolvedModel:
+) -> ResolvedModelReference:
     """Return the model for `provider:name`, an id or an alias.
 
     `provider` resolves a bare alias, and is the default for a name that implies no provider. `models` and
@@ -84,7 +84,9 @@ def resolve_model(
         model = _find_model_aliases(chosen_provider).get(model, model)
     if chosen_provider is None or not model:
         raise _build_unknown_model_error(name, overrides)
-    return ResolvedModel(chosen_provider, model, get_model_card(chosen_provider, model, overrides=overrides))
+    return ResolvedModelReference(
+        chosen_provider, model, get_model_card(chosen_provider, model, overrides=overrides)
+    )
 
 
 def list_equivalent_model_names(card: ModelCard) -> set[str]:

@@ -10,15 +10,15 @@ from shoal.core.errors import BadRequest, ServerFault
 from shoal.core.messages import TextBlock
 from shoal.core.model_requests import (
     DeltaListener,
-    ModelAttemptStarted,
+    ModelAttemptStartedDelta,
     ModelReply,
     ModelRequest,
     StreamDelta,
     TextDelta,
 )
 from shoal.core.usage import ModelCard
-from shoal.models.chat_body import ChatServerDialect, build_chat_body
-from shoal.models.chat_stream import ChatReplyAssembler
+from shoal.models.chat_body import ChatCompletionsApiDialect, build_chat_body
+from shoal.models.chat_stream import ChatCompletionsReplyAssembler
 from shoal.models.model_endpoint import ModelEndpoint
 from shoal.models.provider_json import encode_json
 from shoal.models.reply_stream import ReplyStreamReader
@@ -36,13 +36,13 @@ _NO_TOOLS = (
 _REASONING_REQUIRED = r"(?i)(?:missing|required|must).{0,80}reasoning_content"
 
 
-class ChatApiModel:
+class ChatCompletionsApiModel:
     """Model behind Chat Completions. Adapts to what a server's errors say it accepts.
 
     Tools are emulated for a server without tool support; reasoning is sent back to one that requires it.
     """
 
-    def __init__(self, card: ModelCard, endpoint: ModelEndpoint, dialect: ChatServerDialect) -> None:
+    def __init__(self, card: ModelCard, endpoint: ModelEndpoint, dialect: ChatCompletionsApiDialect) -> None:
         self._card = card
         self._endpoint = endpoint
         self._dialect = dialect
@@ -74,9 +74,9 @@ class ChatApiModel:
         return False
 
     async def _send_request(self, body: bytes, request: ModelRequest, on_delta: DeltaListener) -> ModelReply:
-        assembler = ChatReplyAssembler(self._endpoint.target, request.messages)
+        assembler = ChatCompletionsReplyAssembler(self._endpoint.target, request.messages)
         reader = ReplyStreamReader(self._endpoint.target, assembler, on_delta)
-        await on_delta(ModelAttemptStarted())
+        await on_delta(ModelAttemptStartedDelta())
         await self._endpoint.post_request(body, reader.feed)
         return assembler.build_reply()
 

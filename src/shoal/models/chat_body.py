@@ -27,7 +27,7 @@ from shoal.models.request_turns import group_messages_into_turns, prepare_openai
 _EFFORTS = ((4_000, "low"), (16_000, "medium"))
 
 
-class ChatServerDialect(Struct, frozen=True, kw_only=True):
+class ChatCompletionsApiDialect(Struct, frozen=True, kw_only=True):
     """Differences between servers of this API."""
 
     limit: Literal["max_tokens", "max_completion_tokens"] = "max_tokens"
@@ -43,21 +43,23 @@ class ChatServerDialect(Struct, frozen=True, kw_only=True):
     """The cache holds only marked prefixes; elsewhere it holds every prefix."""
 
 
-def select_chat_dialect(provider: str, model: str, base_url: str) -> ChatServerDialect:
+def select_chat_dialect(provider: str, model: str, base_url: str) -> ChatCompletionsApiDialect:
     if provider == "openrouter":
-        return ChatServerDialect(thinking="budget", cache_marks=model.startswith("anthropic/"))
+        return ChatCompletionsApiDialect(thinking="budget", cache_marks=model.startswith("anthropic/"))
     if not is_openai_url(base_url):
         # A small local model may never stop; a hosted one has its own limit.
-        return ChatServerDialect(always_limited=is_local_url(base_url))
+        return ChatCompletionsApiDialect(always_limited=is_local_url(base_url))
     version = parse_model_version(model)
-    return ChatServerDialect(
+    return ChatCompletionsApiDialect(
         limit="max_completion_tokens",
         thinking="effort" if version >= (5, 0) or model.startswith("o") else "unsaid",
         tools_forbid_thinking=version >= (5, 4),
     )
 
 
-def build_chat_body(request: ModelRequest, card: ModelCard, dialect: ChatServerDialect) -> dict[str, Any]:
+def build_chat_body(
+    request: ModelRequest, card: ModelCard, dialect: ChatCompletionsApiDialect
+) -> dict[str, Any]:
     body: dict[str, Any] = {
         "model": card.id,
         "stream": True,
@@ -115,7 +117,7 @@ def _add_cache_breakpoints(messages: list[dict[str, Any]]) -> None:
 
 
 def _build_length_and_thinking_fields(
-    request: ModelRequest, card: ModelCard, dialect: ChatServerDialect
+    request: ModelRequest, card: ModelCard, dialect: ChatCompletionsApiDialect
 ) -> dict[str, Any]:
     limits: dict[str, Any] = {}
     if request.max_tokens is not None or dialect.always_limited:

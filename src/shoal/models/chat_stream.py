@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from shoal.core.messages import ContentBlock, Message, TextBlock, ThinkingBlock, ToolUseBlock
-from shoal.core.model_requests import ModelReply, StopReason, TextDelta, ThinkingDelta, ToolInputDelta
+from shoal.core.model_requests import ModelReply, StopReason, TextDelta, ThinkingDelta, ToolInputProgressDelta
 from shoal.core.usage import Usage
 from shoal.models.messages_stream import parse_tool_input_json
 from shoal.models.model_errors import ModelRequestTarget, build_stream_event_error
@@ -37,7 +37,7 @@ class _PartialToolCall:
         self.size = 0
 
 
-class ChatReplyAssembler(ReplyAssembler):
+class ChatCompletionsReplyAssembler(ReplyAssembler):
     def __init__(self, target: ModelRequestTarget, history: Sequence[Message]) -> None:
         super().__init__(target)
         self._history = history
@@ -95,7 +95,7 @@ class ChatReplyAssembler(ReplyAssembler):
             arguments = encode_json(arguments).decode()
         call.arguments.append(arguments)
         call.size += len(arguments)
-        self.deltas.append(ToolInputDelta(name=call.name, size=call.size))
+        self.deltas.append(ToolInputProgressDelta(name=call.name, size=call.size))
 
     def _find_or_open_tool_call(self, part: Mapping[str, Any], name: str) -> _PartialToolCall:
         """Return the call that the part continues, or a new one."""

@@ -7,7 +7,7 @@ from shoal.core.model_requests import (
     DeltaListener,
     ModelReply,
     ModelRequest,
-    ModelRetryScheduled,
+    ModelRetryScheduledDelta,
     StreamDelta,
 )
 from shoal.core.ports import Model
@@ -21,7 +21,7 @@ class _PrimaryModelFailureLimitReached(Exception):
     """The primary model has failed often enough."""
 
 
-class FallbackModel:
+class ModelWithFallback:
     """Switches once and stays: building up a second cache costs more than it saves."""
 
     def __init__(self, primary: Model, fallback: Model) -> None:
@@ -36,7 +36,7 @@ class FallbackModel:
     async def generate_reply(self, request: ModelRequest, on_delta: DeltaListener) -> ModelReply:
         async def forward_delta_until_limit(delta: StreamDelta) -> None:
             await on_delta(delta)
-            if isinstance(delta, ModelRetryScheduled) and delta.attempt >= MAX_FAILURES:
+            if isinstance(delta, ModelRetryScheduledDelta) and delta.attempt >= MAX_FAILURES:
                 raise _PrimaryModelFailureLimitReached
 
         if not self._switched:

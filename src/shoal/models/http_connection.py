@@ -25,7 +25,7 @@ _IDLE_SECONDS = 60.0
 """A connection idle for longer is not assumed to be alive."""
 
 
-class HttpConnection(asyncio.Protocol):
+class ProviderHttpConnection(asyncio.Protocol):
     """One connection; `read` returns the received bytes, b"" at the end."""
 
     def __init__(self) -> None:
@@ -106,7 +106,7 @@ class HttpConnection(asyncio.Protocol):
             self._transport.abort()
 
 
-class HttpConnectionPool:
+class ProviderHttpConnectionPool:
     """Pool of idle connections to one scheme, host and port, possibly through a proxy."""
 
     def __init__(self, url: SplitResult, clock: Clock, *, proxy: str | None = None) -> None:
@@ -117,9 +117,9 @@ class HttpConnectionPool:
         self._port = url.port or (443 if self._uses_tls else 80)
         self._proxy = _parse_proxy_url(proxy) if proxy else None
         self._clock = clock
-        self._idle: list[HttpConnection] = []
+        self._idle: list[ProviderHttpConnection] = []
 
-    async def acquire(self, *, timeout: float) -> HttpConnection:
+    async def acquire(self, *, timeout: float) -> ProviderHttpConnection:
         """Return a connection for one request; `release` it after. Raises OSError, including TimeoutError."""
         idle = self._take_idle_connection()
         if idle is not None:
@@ -127,7 +127,7 @@ class HttpConnectionPool:
         async with self._clock.deadline(timeout):
             return await self._open_connection()
 
-    def release(self, connection: HttpConnection) -> None:
+    def release(self, connection: ProviderHttpConnection) -> None:
         if connection.response_finished and connection.is_reusable:
             connection.response_finished = False
             connection.is_reused = True
@@ -137,7 +137,7 @@ class HttpConnectionPool:
         else:
             connection.close()
 
-    def _take_idle_connection(self) -> HttpConnection | None:
+    def _take_idle_connection(self) -> ProviderHttpConnection | None:
         min_idle_since = self._clock.monotonic() - _IDLE_SECONDS
         while self._idle and (self._idle[0].idle_since < min_idle_since or not self._idle[0].is_reusable):
             self._idle.pop(0).close()
@@ -148,11 +148,11 @@ class HttpConnectionPool:
             connection.close()
         return None
 
-    async def _open_connection(self) -> HttpConnection:
+    async def _open_connection(self) -> ProviderHttpConnection:
         loop = asyncio.get_running_loop()
         if self._proxy is None:
             _, connection = await loop.create_connection(
-                HttpConnection,
+                ProviderHttpConnection,
                 self._host,
                 self._port,
                 ssl=get_tls_context() if self._uses_tls else None,
@@ -160,7 +160,7 @@ class HttpConnectionPool:
             )
             return connection
         _, connection = await loop.create_connection(
-            HttpConnection, self._proxy.hostname or "", self._proxy.port or 8080
+            ProviderHttpConnection, self._proxy.hostname or "", self._proxy.port or 8080
         )
         try:
             await self._open_proxy_tunnel(connection)
@@ -171,7 +171,7 @@ class HttpConnectionPool:
             raise
         return connection
 
-    async def _open_proxy_tunnel(self, connection: HttpConnection) -> None:
+    async def _open_proxy_tunnel(self, connection: ProviderHttpConnection) -> None:
         """Open a tunnel through the proxy, for plain http as well."""
         assert self._proxy is not None
         target = f"{self._host}:{self._port}"

@@ -13,7 +13,7 @@ _MAX_LENGTH_DIGITS = 18
 _HEXADECIMAL = re.compile(rb"[0-9A-Fa-f]{1,16}")
 
 
-class MalformedHttpResponse(Exception):
+class MalformedHttpResponseError(Exception):
     """The server does not speak valid HTTP/1.1."""
 
 
@@ -67,9 +67,9 @@ class HttpResponseParser:
             text, blank_line, rest = data.partition(b"\r\n\r\n")
             if not blank_line:
                 if len(data) > _MAX_HEAD_BYTES:
-                    raise MalformedHttpResponse("the head of the response does not end")
+                    raise MalformedHttpResponseError("the head of the response does not end")
                 if data and not b"HTTP/1.".startswith(data[:7]):
-                    raise MalformedHttpResponse(f"it begins with {data[:40]!r}")
+                    raise MalformedHttpResponseError(f"it begins with {data[:40]!r}")
                 self._pending = data
                 return b""
             head = _parse_http_response_head(text)
@@ -93,7 +93,7 @@ class HttpResponseParser:
         # A proxy that repeats the header sends "12, 12".
         digits = length.split(",")[0].strip()
         if not digits.isascii() or not digits.isdigit() or len(digits) > _MAX_LENGTH_DIGITS:
-            raise MalformedHttpResponse(f"its length is {length!r}")
+            raise MalformedHttpResponseError(f"its length is {length!r}")
         self._remaining = int(digits)
         self.is_complete = self._remaining == 0
 
@@ -117,7 +117,7 @@ class HttpResponseParser:
                 end = data.find(b"\r\n", position)
                 if end < 0:
                     if len(data) - position > _MAX_LINE_BYTES:
-                        raise MalformedHttpResponse("a chunk's size does not end")
+                        raise MalformedHttpResponseError("a chunk's size does not end")
                     self._pending = data[position:]
                     break
                 self._parse_chunk_size_line(data[position:end])
@@ -131,7 +131,7 @@ class HttpResponseParser:
         digits = line.split(b";")[0].strip()
         # A sign would lead back to this line forever.
         if _HEXADECIMAL.fullmatch(digits) is None:
-            raise MalformedHttpResponse(f"{line[:40]!r} is not the size of a chunk")
+            raise MalformedHttpResponseError(f"{line[:40]!r} is not the size of a chunk")
         size = int(digits, 16)
         if size == 0:
             self._in_trailers = True
@@ -144,7 +144,7 @@ def _parse_http_response_head(text: bytes) -> HttpResponseHead:
     version, _, rest = status_line.partition(" ")
     code = rest[:3]
     if not version.startswith("HTTP/1.") or not (code.isascii() and code.isdigit()):
-        raise MalformedHttpResponse(f"it begins with {status_line[:40]!r}")
+        raise MalformedHttpResponseError(f"it begins with {status_line[:40]!r}")
     headers: dict[str, str] = {}
     for line in lines:
         name, _, value = line.partition(":")

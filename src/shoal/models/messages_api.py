@@ -8,10 +8,10 @@ from typing import Any
 import msgspec
 
 from shoal.core.messages import ContentBlock, ImageBlock, TextBlock, ThinkingBlock, ToolResultBlock
-from shoal.core.model_requests import DeltaListener, ModelAttemptStarted, ModelReply, ModelRequest
+from shoal.core.model_requests import DeltaListener, ModelAttemptStartedDelta, ModelReply, ModelRequest
 from shoal.core.usage import ModelCard
 from shoal.models.catalogue import parse_model_version
-from shoal.models.messages_stream import MessagesReplyAssembler
+from shoal.models.messages_stream import MessagesApiReplyAssembler
 from shoal.models.model_endpoint import ModelEndpoint
 from shoal.models.provider_json import encode_json
 from shoal.models.reasoning_items import has_reasoning_item
@@ -35,9 +35,9 @@ class MessagesApiModel:
 
     async def generate_reply(self, request: ModelRequest, on_delta: DeltaListener) -> ModelReply:
         body = encode_json(build_messages_body(request, self._card))
-        assembler = MessagesReplyAssembler(self._endpoint.target)
+        assembler = MessagesApiReplyAssembler(self._endpoint.target)
         reader = ReplyStreamReader(self._endpoint.target, assembler, on_delta)
-        await on_delta(ModelAttemptStarted())
+        await on_delta(ModelAttemptStartedDelta())
         await self._endpoint.post_request(body, reader.feed)
         return assembler.build_reply()
 

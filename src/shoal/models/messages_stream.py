@@ -14,7 +14,7 @@ from shoal.core.messages import (
     ThinkingBlock,
     ToolUseBlock,
 )
-from shoal.core.model_requests import ModelReply, StopReason, TextDelta, ThinkingDelta, ToolInputDelta
+from shoal.core.model_requests import ModelReply, StopReason, TextDelta, ThinkingDelta, ToolInputProgressDelta
 from shoal.core.usage import Usage
 from shoal.models.model_errors import ModelRequestTarget, build_stream_event_error
 from shoal.models.provider_json import decode_json, parse_token_count, require_text_or_none
@@ -51,7 +51,7 @@ class _PartialContentBlock:
         self.size = 0
 
 
-class MessagesReplyAssembler(ReplyAssembler):
+class MessagesApiReplyAssembler(ReplyAssembler):
     def __init__(self, target: ModelRequestTarget) -> None:
         super().__init__(target)
         self._parts: dict[int, _PartialContentBlock] = {}
@@ -97,7 +97,7 @@ class MessagesReplyAssembler(ReplyAssembler):
         elif part.kind == "thinking" and first.get("thinking"):
             self._add_delta(part, {"type": "thinking_delta", "thinking": first["thinking"]})
         elif part.kind == "tool_use":
-            self.deltas.append(ToolInputDelta(name=first["name"], size=0))
+            self.deltas.append(ToolInputProgressDelta(name=first["name"], size=0))
 
     def _add_delta(self, part: _PartialContentBlock, delta: Mapping[str, Any]) -> None:
         match delta.get("type"):
@@ -108,7 +108,7 @@ class MessagesReplyAssembler(ReplyAssembler):
                 part.pieces.append(require_text_or_none(delta["partial_json"]))
                 part.size += len(part.pieces[-1])
                 if part.kind == "tool_use":
-                    self.deltas.append(ToolInputDelta(name=part.start["name"], size=part.size))
+                    self.deltas.append(ToolInputProgressDelta(name=part.start["name"], size=part.size))
             case "thinking_delta":
                 part.pieces.append(require_text_or_none(delta["thinking"]))
                 self.deltas.append(ThinkingDelta(part.pieces[-1]))

@@ -11,8 +11,8 @@ from msgspec import Struct
 
 from shoal.core.clock import Clock
 from shoal.core.errors import BadReply, BadRequest, ConnectionLost, ModelError, StreamCut, StreamStalled
-from shoal.models.http_connection import HttpConnection, HttpConnectionPool
-from shoal.models.http_parser import HttpResponseHead, HttpResponseParser, MalformedHttpResponse
+from shoal.models.http_connection import ProviderHttpConnection, ProviderHttpConnectionPool
+from shoal.models.http_parser import HttpResponseHead, HttpResponseParser, MalformedHttpResponseError
 from shoal.models.model_errors import ModelRequestTarget, build_model_response_error, build_non_stream_error
 from shoal.models.provider_json import decode_json
 
@@ -27,7 +27,7 @@ ChunkHandler: TypeAlias = Callable[[bytes], Awaitable[bool]]
 """Receives the bytes that arrived; returns True once the answer is complete."""
 
 
-class HttpDeadlines(Struct, frozen=True, kw_only=True):
+class ProviderHttpTimeouts(Struct, frozen=True, kw_only=True):
     """Deadlines in seconds. `gap` is the longest silence inside a stream; a ping ends a silence."""
 
     connect: float = 15.0
@@ -49,12 +49,12 @@ class ModelEndpoint:
         *,
         headers: Mapping[str, str],
         clock: Clock,
-        deadlines: HttpDeadlines,
+        deadlines: ProviderHttpTimeouts,
         proxy: str | None = None,
     ) -> None:
         url = urlsplit(target.url)
         try:
-            self._pool = HttpConnectionPool(url, clock, proxy=proxy)
+            self._pool = ProviderHttpConnectionPool(url, clock, proxy=proxy)
             head = _build_http_request_head(url, headers)
         except ValueError as error:
             raise target.build_error(BadRequest, f"A request cannot be made: {error}.") from error
@@ -89,12 +89,12 @@ class ModelEndpoint:
         try:
             connection.write_bytes(b"%s%d\r\n\r\n" % (self._head, len(body)), body)
             await self._read_response(connection, on_chunk)
-        except MalformedHttpResponse as error:
+        except MalformedHttpResponseError as error:
             raise self._build_endpoint_error(BadReply, f"does not answer in HTTP/1.1: {error}") from error
         finally:
             self._pool.release(connection)
 
-    async def _acquire_connection(self) -> HttpConnection:
+    async def _acquire_connection(self) -> ProviderHttpConnection:
         try:
             return await self._pool.acquire(timeout=self._deadlines.connect)
         except TimeoutError:
@@ -113,7 +113,7 @@ class ModelEndpoint:
             reason = os.strerror(error.errno) if isinstance(error, ConnectionError) and error.errno else error
             raise self._build_endpoint_error(ConnectionLost, f"cannot be reached: {reason}") from error
 
-    async def _read_response(self, connection: HttpConnection, on_chunk: ChunkHandler) -> None:
+    async def _read_response(self, connection: ProviderHttpConnection, on_chunk: ChunkHandler) -> None:
         response = HttpResponseParser()
         content = b""
         has_started = False
@@ -152,7 +152,7 @@ class ModelEndpoint:
         await self._drain_response(connection, response, response.head)
 
     async def _drain_response(
-        self, connection: HttpConnection, response: HttpResponseParser, head: HttpResponseHead
+        self, connection: ProviderHttpConnection, response: HttpResponseParser, head: HttpResponseHead
     ) -> None:
         """Read to the end of the response, so that the connection can be reused; failures are ignored."""
         try:
@@ -162,12 +162,16 @@ class ModelEndpoint:
                 if not data:
                     return
                 response.feed(data)
-        except (TimeoutError, MalformedHttpResponse):
+        except (TimeoutError, MalformedHttpResponseError):
             return
         connection.response_finished = head.keep_alive
 
     async def _read_error_response(
-        self, connection: HttpConnection, response: HttpResponseParser, head: HttpResponseHead, content: bytes
+        self,
+        connection: ProviderHttpConnection,
+        response: HttpResponseParser,
+        head: HttpResponseHead,
+        content: bytes,
     ) -> ModelError:
         body = bytearray(content)
         try:
@@ -181,13 +185,13 @@ class ModelEndpoint:
         connection.response_finished = response.is_complete and head.keep_alive
         try:
             text = _create_decompressor(head)(bytes(body))
-        except MalformedHttpResponse:
+        except MalformedHttpResponseError:
             text = b""
         if head.status == 200:
             return build_non_stream_error(self.target, head, text)
         return build_model_response_error(self.target, head, text, now_ms=self._clock.now())
 
-    async def _read_chunk_with_timeout(self, connection: HttpConnection, timeout: float) -> bytes:
+    async def _read_chunk_with_timeout(self, connection: ProviderHttpConnection, timeout: float) -> bytes:
         # The deadline covers only the read: a slow consumer is not the provider's silence.
         try:
             async with self._clock.deadline(timeout):
@@ -214,7 +218,7 @@ async def fetch_json_or_none(
     parts = urlsplit(url)
     header_lines = [f"{name}: {value}" for name, value in (headers or {}).items()]
     try:
-        pool = HttpConnectionPool(parts, clock, proxy=proxy)
+        pool = ProviderHttpConnectionPool(parts, clock, proxy=proxy)
         async with clock.deadline(timeout):
             connection = await pool.acquire(timeout=timeout)
             try:
@@ -228,11 +232,11 @@ async def fetch_json_or_none(
                 return await _read_json_response_or_none(connection)
             finally:
                 connection.close()
-    except (OSError, ValueError, MalformedHttpResponse):
+    except (OSError, ValueError, MalformedHttpResponseError):
         return None
 
 
-async def _read_json_response_or_none(connection: HttpConnection) -> Any:
+async def _read_json_response_or_none(connection: ProviderHttpConnection) -> Any:
     response, body = HttpResponseParser(), bytearray()
     while not response.is_complete and len(body) < _MAX_JSON_BYTES:
         data = await connection.read_bytes()
@@ -276,7 +280,7 @@ def _create_decompressor(head: HttpResponseHead) -> Callable[[bytes], bytes]:
     if encoding in ("identity", ""):
         return bytes
     if encoding not in ("gzip", "deflate"):
-        raise MalformedHttpResponse(f"its content is encoded with {encoding!r}, which was not asked for")
+        raise MalformedHttpResponseError(f"its content is encoded with {encoding!r}, which was not asked for")
     import zlib
 
     decompress_chunk = zlib.decompressobj(wbits=47).decompress  # 47: detects gzip or zlib
@@ -285,6 +289,6 @@ def _create_decompressor(head: HttpResponseHead) -> Callable[[bytes], bytes]:
         try:
             return decompress_chunk(data)
         except zlib.error as error:
-            raise MalformedHttpResponse(f"its content is not the {encoding} it says: {error}") from error
+            raise MalformedHttpResponseError(f"its content is not the {encoding} it says: {error}") from error
 
     return decompress

@@ -15,7 +15,7 @@ _MIN_CHARACTERS = 4
 """Characters; shorter texts occur by chance."""
 
 
-class RecordingPlaceholders:
+class RecordingPlaceholderReplacer:
     def __init__(self, real: Mapping[str, str], secrets: SecretRedactor = KEY_SHAPE_REDACTOR) -> None:
         """`real` maps each name to its text in this run, as in `{"cwd": "/home/me/project"}`.
 
@@ -41,7 +41,7 @@ class RecordingPlaceholders:
         return json
 
 
-NO_PLACEHOLDERS = RecordingPlaceholders({})
+NO_PLACEHOLDERS = RecordingPlaceholderReplacer({})
 
 
 def _encode_json_string_content(text: str) -> bytes:

@@ -13,7 +13,7 @@ from shoal.core.errors import UnknownModel
 from shoal.core.ports import Model
 from shoal.core.usage import ModelCard
 from shoal.models import catalogue
-from shoal.models.model_endpoint import HttpDeadlines, ModelEndpoint, fetch_json_or_none
+from shoal.models.model_endpoint import ModelEndpoint, ProviderHttpTimeouts, fetch_json_or_none
 from shoal.models.model_errors import ModelRequestTarget
 
 _USER_AGENT_HEADER = {"User-Agent": "shoal"}
@@ -21,26 +21,28 @@ _MESSAGES_VERSION = "2023-06-01"
 _PATHS = {"messages": "/messages", "chat": "/chat/completions", "responses": "/responses"}
 
 
-class ProviderInfo(Struct, frozen=True, kw_only=True):
+class ModelProviderInfo(Struct, frozen=True, kw_only=True):
     api: Literal["messages", "chat", "responses"]
     base_url: str
     key_variable: str = ""
 
 
-PROVIDERS: Mapping[str, ProviderInfo] = {
-    "anthropic": ProviderInfo(
+PROVIDERS: Mapping[str, ModelProviderInfo] = {
+    "anthropic": ModelProviderInfo(
         api="messages",
         base_url="https://api.anthropic.com",
         key_variable="ANTHROPIC_API_KEY or ANTHROPIC_AUTH_TOKEN",
     ),
-    "openai": ProviderInfo(api="chat", base_url="https://api.openai.com/v1", key_variable="OPENAI_API_KEY"),
-    "openai-responses": ProviderInfo(
+    "openai": ModelProviderInfo(
+        api="chat", base_url="https://api.openai.com/v1", key_variable="OPENAI_API_KEY"
+    ),
+    "openai-responses": ModelProviderInfo(
         api="responses", base_url="https://api.openai.com/v1", key_variable="OPENAI_API_KEY"
     ),
-    "openrouter": ProviderInfo(
+    "openrouter": ModelProviderInfo(
         api="chat", base_url="https://openrouter.ai/api/v1", key_variable="OPENROUTER_API_KEY"
     ),
-    "ollama": ProviderInfo(api="chat", base_url="http://127.0.0.1:11434/v1"),
+    "ollama": ModelProviderInfo(api="chat", base_url="http://127.0.0.1:11434/v1"),
 }
 assert set(PROVIDERS) == set(catalogue.PROVIDERS)
 
@@ -52,7 +54,7 @@ class ProviderAccess(Struct, frozen=True, kw_only=True):
     api_key: str | None = None
     auth_token: str | None = None
     proxy: str | None = None
-    deadlines: HttpDeadlines | None = None
+    deadlines: ProviderHttpTimeouts | None = None
     betas: tuple[str, ...] = ()
     """Beta flags of the Messages API; not sent to other providers."""
 
@@ -97,17 +99,19 @@ def _create_api_model(api: str, card: ModelCard, endpoint: ModelEndpoint, base_u
         return responses_api.ResponsesApiModel(
             card, endpoint, responses_body.select_responses_dialect(card.id, base_url)
         )
-    from shoal.models.chat_api import ChatApiModel
+    from shoal.models.chat_api import ChatCompletionsApiModel
     from shoal.models.chat_body import select_chat_dialect
 
-    return ChatApiModel(card, endpoint, select_chat_dialect(endpoint.target.provider, card.id, base_url))
+    return ChatCompletionsApiModel(
+        card, endpoint, select_chat_dialect(endpoint.target.provider, card.id, base_url)
+    )
 
 
-def get_default_http_deadlines(provider: str) -> HttpDeadlines:
+def get_default_http_deadlines(provider: str) -> ProviderHttpTimeouts:
     if provider == "anthropic":  # which sends pings
-        return HttpDeadlines()
+        return ProviderHttpTimeouts()
     # No byte arrives while a model reasons, or while a local server loads it or reads a long prompt.
-    return HttpDeadlines(first_byte=900.0, gap=600.0)
+    return ProviderHttpTimeouts(first_byte=900.0, gap=600.0)
 
 
 def _build_provider_headers(api: str, access: ProviderAccess) -> dict[str, str]:

@@ -12,10 +12,10 @@ from shoal.core.clock import Clock
 from shoal.core.errors import ModelError, RateLimited, StreamCut, StreamStalled, TransientModelError
 from shoal.core.model_requests import (
     DeltaListener,
-    ModelAttemptStarted,
+    ModelAttemptStartedDelta,
     ModelReply,
     ModelRequest,
-    ModelRetryScheduled,
+    ModelRetryScheduledDelta,
     StreamDelta,
 )
 from shoal.core.ports import Model
@@ -205,7 +205,9 @@ class RetryingModel:
             if now + delay > retry_deadline:
                 raise failure
             await on_delta(
-                ModelRetryScheduled(reason=str(failure), delay=delay, attempt=failures, billed=failure.billed)
+                ModelRetryScheduledDelta(
+                    reason=str(failure), delay=delay, attempt=failures, billed=failure.billed
+                )
             )
             await self._clock.sleep(delay)
 
@@ -219,7 +221,7 @@ class RetryingModel:
         slot = await self._acquire_slot_before_deadline(failure, retry_deadline)
 
         async def forward_delta_and_report_answer(delta: StreamDelta) -> None:
-            if not slot.is_answered and not isinstance(delta, ModelAttemptStarted):
+            if not slot.is_answered and not isinstance(delta, ModelAttemptStartedDelta):
                 self._limiter.report_answer_started(slot)
             await on_delta(delta)
 

@@ -13,24 +13,24 @@ from shoal.core.messages import ThinkingBlock
 _SIGNATURE_PREFIX = "openai-responses:"
 
 
-class ReasoningItem(NamedTuple):
+class EncryptedReasoningItem(NamedTuple):
     """Encrypted reasoning item of the Responses API."""
 
     id: str
     content: str
 
 
-def encode_reasoning_signature(item: ReasoningItem) -> str:
+def encode_reasoning_signature(item: EncryptedReasoningItem) -> str:
     """Encode the item as the signature of a thinking block."""
     return f"{_SIGNATURE_PREFIX}{item.id}:{item.content}"
 
 
-def decode_reasoning_signature(block: ThinkingBlock) -> ReasoningItem | None:
+def decode_reasoning_signature(block: ThinkingBlock) -> EncryptedReasoningItem | None:
     """Return the item if the block came from the Responses API."""
     if not block.signature.startswith(_SIGNATURE_PREFIX):
         return None
     name, _, content = block.signature[len(_SIGNATURE_PREFIX) :].partition(":")
-    return ReasoningItem(name, content)
+    return EncryptedReasoningItem(name, content)
 
 
 def has_reasoning_item(block: ThinkingBlock) -> bool:

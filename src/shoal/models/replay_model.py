@@ -21,18 +21,18 @@ from shoal.core.errors import ReplayMismatch, SettingsError, StateFileError
 from shoal.core.messages import TextBlock, ThinkingBlock, ToolUseBlock
 from shoal.core.model_requests import (
     DeltaListener,
-    ModelAttemptStarted,
+    ModelAttemptStartedDelta,
     ModelReply,
     ModelRequest,
     StreamDelta,
     TextDelta,
     ThinkingDelta,
-    ToolInputDelta,
+    ToolInputProgressDelta,
     ignore_stream_delta,
 )
 from shoal.core.ports import Model
 from shoal.core.usage import ModelCard
-from shoal.models.placeholders import NO_PLACEHOLDERS, RecordingPlaceholders
+from shoal.models.placeholders import NO_PLACEHOLDERS, RecordingPlaceholderReplacer
 
 _encode_deterministic = msgspec.json.Encoder(order="deterministic").encode
 # Replies keep their key order, so that a replayed run writes the same bytes as the recorded one.
@@ -74,7 +74,7 @@ class RecordingModel:
     """Appends every complete exchange of another model to a file, which may exist."""
 
     def __init__(
-        self, inner: Model, path: Path, placeholders: RecordingPlaceholders = NO_PLACEHOLDERS
+        self, inner: Model, path: Path, placeholders: RecordingPlaceholderReplacer = NO_PLACEHOLDERS
     ) -> None:
         self._inner = inner
         self._path = path
@@ -101,7 +101,7 @@ class RecordingModel:
             match delta:
                 case TextDelta() if delta.text:
                     delta_sizes.append(len(delta.text))
-                case ModelAttemptStarted():
+                case ModelAttemptStartedDelta():
                     # A new attempt starts: deltas of an earlier one do not count.
                     delta_sizes.clear()
             await on_delta(delta)
@@ -138,7 +138,7 @@ class RecordingModel:
 class ReplayModel:
     """Replays the recorded reply to the same request; equal requests are answered in recorded order."""
 
-    def __init__(self, path: Path, placeholders: RecordingPlaceholders = NO_PLACEHOLDERS) -> None:
+    def __init__(self, path: Path, placeholders: RecordingPlaceholderReplacer = NO_PLACEHOLDERS) -> None:
         self._path = path
         self._placeholders = placeholders
         self._exchanges = read_model_recording(path)
@@ -159,7 +159,7 @@ class ReplayModel:
             raise self._build_mismatch_error(encoded, was_recorded=exchanges is not None)
         exchange = exchanges.popleft()
         reply = msgspec.json.decode(self._placeholders.restore_values(bytes(exchange.reply)), type=ModelReply)
-        await on_delta(ModelAttemptStarted())
+        await on_delta(ModelAttemptStartedDelta())
         if on_delta is not ignore_stream_delta:
             for delta in _split_reply_into_deltas(reply, exchange.heard):
                 await on_delta(delta)
@@ -222,7 +222,7 @@ def _split_reply_into_deltas(reply: ModelReply, delta_sizes: Sequence[int]) -> I
             case ThinkingBlock():
                 yield ThinkingDelta(block.thinking)
             case ToolUseBlock():
-                yield ToolInputDelta(block.name, len(msgspec.json.encode(block.input)))
+                yield ToolInputProgressDelta(block.name, len(msgspec.json.encode(block.input)))
             case TextBlock():
                 start = 0
                 while start < len(block.text):

@@ -6,11 +6,17 @@ from collections.abc import Iterable
 from typing import Any
 
 from shoal.core.errors import BadReply
-from shoal.core.model_requests import DeltaListener, StreamDelta, TextDelta, ThinkingDelta, ToolInputDelta
+from shoal.core.model_requests import (
+    DeltaListener,
+    StreamDelta,
+    TextDelta,
+    ThinkingDelta,
+    ToolInputProgressDelta,
+)
 from shoal.models.model_errors import ModelRequestTarget
 from shoal.models.provider_json import decode_json
 from shoal.models.reply_assembler import ReplyAssembler
-from shoal.models.sse_parser import SseEventTooLong, SseParser
+from shoal.models.sse_parser import SseEventTooLongError, SseParser
 
 _REPLY_LIMIT = 64 << 20
 """Bytes of a stream; a longer reply is a runaway."""
@@ -51,7 +57,7 @@ class ReplyStreamReader:
         try:
             if self._size <= _REPLY_LIMIT:
                 return self._parser.feed(chunk)
-        except SseEventTooLong as error:
+        except SseEventTooLongError as error:
             what = str(error)
         raise self._target.build_error(BadReply, f"{self._target.provider} sent {what}.")
 
@@ -83,7 +89,7 @@ def _join_same_kind_deltas(run: list[StreamDelta]) -> StreamDelta:
             return TextDelta("".join(d.text for d in run if isinstance(d, TextDelta)))
         case ThinkingDelta():
             return ThinkingDelta("".join(d.text for d in run if isinstance(d, ThinkingDelta)))
-        case ToolInputDelta():
+        case ToolInputProgressDelta():
             return run[-1]
         case _:
             return run[-1]

@@ -8,14 +8,14 @@ from msgspec import structs
 
 from shoal.core.errors import BadRequest
 from shoal.core.messages import ThinkingBlock
-from shoal.core.model_requests import DeltaListener, ModelAttemptStarted, ModelReply, ModelRequest
+from shoal.core.model_requests import DeltaListener, ModelAttemptStartedDelta, ModelReply, ModelRequest
 from shoal.core.usage import ModelCard
 from shoal.models.model_endpoint import ModelEndpoint
 from shoal.models.provider_json import encode_json
 from shoal.models.reasoning_items import has_reasoning_item
 from shoal.models.reply_stream import ReplyStreamReader
-from shoal.models.responses_body import ResponsesServerDialect, build_responses_body
-from shoal.models.responses_stream import ResponsesReplyAssembler
+from shoal.models.responses_body import ResponsesApiDialect, build_responses_body
+from shoal.models.responses_stream import ResponsesApiReplyAssembler
 
 _CANNOT_DECRYPT = r"(?i)invalid_encrypted_content|encrypted content.{0,80}(?:could not|cannot|can't)"
 """Reasoning of another account, or too old."""
@@ -29,7 +29,7 @@ _NO_REASONING = r"(?i)reasoning.{0,20}(?:is|are)? ?not supported|reasoning\.effo
 class ResponsesApiModel:
     """Model behind the Responses API. Adapts to what a server's errors say it accepts."""
 
-    def __init__(self, card: ModelCard, endpoint: ModelEndpoint, dialect: ResponsesServerDialect) -> None:
+    def __init__(self, card: ModelCard, endpoint: ModelEndpoint, dialect: ResponsesApiDialect) -> None:
         self._card = card
         self._endpoint = endpoint
         self._dialect = dialect
@@ -51,9 +51,9 @@ class ResponsesApiModel:
                     raise
 
     async def _send_request(self, body: bytes, request: ModelRequest, on_delta: DeltaListener) -> ModelReply:
-        assembler = ResponsesReplyAssembler(self._endpoint.target, request.messages)
+        assembler = ResponsesApiReplyAssembler(self._endpoint.target, request.messages)
         reader = ReplyStreamReader(self._endpoint.target, assembler, on_delta)
-        await on_delta(ModelAttemptStarted())
+        await on_delta(ModelAttemptStartedDelta())
         await self._endpoint.post_request(body, reader.feed)
         return assembler.build_reply()
 

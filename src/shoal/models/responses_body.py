@@ -29,7 +29,7 @@ _EFFORTS = ((4_000, "low"), (16_000, "medium"), (32_000, "high"))
 _MIN_OUTPUT_TOKENS = 16
 
 
-class ResponsesServerDialect(Struct, frozen=True, kw_only=True):
+class ResponsesApiDialect(Struct, frozen=True, kw_only=True):
     """Differences between models and servers of this API."""
 
     reasoning_effort: bool = True
@@ -45,12 +45,12 @@ class ResponsesServerDialect(Struct, frozen=True, kw_only=True):
     always_limited: bool = False
 
 
-def select_responses_dialect(model: str, base_url: str) -> ResponsesServerDialect:
+def select_responses_dialect(model: str, base_url: str) -> ResponsesApiDialect:
     version = parse_model_version(model)
     if not is_openai_url(base_url):
-        return ResponsesServerDialect(always_limited=is_local_url(base_url))
+        return ResponsesApiDialect(always_limited=is_local_url(base_url))
     can_reason = version >= (5, 0) or bool(re.match(r"o\d", model))
-    return ResponsesServerDialect(
+    return ResponsesApiDialect(
         reasoning_effort=can_reason,
         max_effort="xhigh" if version >= (5, 2) else "high",
         encrypted_reasoning=can_reason,
@@ -61,7 +61,7 @@ def select_responses_dialect(model: str, base_url: str) -> ResponsesServerDialec
 def build_responses_body(
     request: ModelRequest,
     card: ModelCard,
-    dialect: ResponsesServerDialect,
+    dialect: ResponsesApiDialect,
     *,
     unreadable: Container[str] = (),
 ) -> dict[str, Any]:
@@ -102,7 +102,7 @@ def build_responses_body(
 
 
 def _build_length_and_thinking_fields(
-    request: ModelRequest, card: ModelCard, dialect: ResponsesServerDialect
+    request: ModelRequest, card: ModelCard, dialect: ResponsesApiDialect
 ) -> dict[str, Any]:
     limits: dict[str, Any] = {}
     if request.max_tokens is not None or dialect.always_limited:

@@ -6,13 +6,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from shoal.core.messages import ContentBlock, Message, TextBlock, ThinkingBlock, ToolUseBlock
-from shoal.core.model_requests import ModelReply, StopReason, TextDelta, ThinkingDelta, ToolInputDelta
+from shoal.core.model_requests import ModelReply, StopReason, TextDelta, ThinkingDelta, ToolInputProgressDelta
 from shoal.core.usage import Usage
 from shoal.models.chat_stream import assign_tool_call_ids
 from shoal.models.messages_stream import parse_tool_input_json
 from shoal.models.model_errors import PARSE_ERRORS, ModelRequestTarget, build_stream_event_error
 from shoal.models.provider_json import parse_token_count, require_text_or_none
-from shoal.models.reasoning_items import ReasoningItem, encode_reasoning_signature
+from shoal.models.reasoning_items import EncryptedReasoningItem, encode_reasoning_signature
 from shoal.models.reply_assembler import ReplyAssembler
 
 _TEXT_EVENTS = ("response.output_text.delta", "response.refusal.delta")
@@ -22,7 +22,7 @@ _PARAGRAPH_BREAK = "\n\n"
 """Separates the paragraphs of a summary, which arrive as separate parts."""
 
 
-class ResponsesReplyAssembler(ReplyAssembler):
+class ResponsesApiReplyAssembler(ReplyAssembler):
     def __init__(self, target: ModelRequestTarget, history: Sequence[Message]) -> None:
         super().__init__(target)
         self._history = history
@@ -60,7 +60,9 @@ class ResponsesReplyAssembler(ReplyAssembler):
     def _add_call_arguments_delta(self, index: int, arguments: str) -> None:
         self._sizes[index] = self._sizes.get(index, 0) + len(arguments)
         self.deltas.append(
-            ToolInputDelta(name=require_text_or_none(self._items[index]["name"]), size=self._sizes[index])
+            ToolInputProgressDelta(
+                name=require_text_or_none(self._items[index]["name"]), size=self._sizes[index]
+            )
         )
 
     def build_reply(self) -> ModelReply:
@@ -126,7 +128,9 @@ def _build_thinking_blocks(item: Mapping[str, Any]) -> list[ThinkingBlock]:
     if not thinking and not encrypted:
         return []
     signature = (
-        encode_reasoning_signature(ReasoningItem(item.get("id") or "", encrypted)) if encrypted else ""
+        encode_reasoning_signature(EncryptedReasoningItem(item.get("id") or "", encrypted))
+        if encrypted
+        else ""
     )
     return [ThinkingBlock(thinking=thinking, signature=signature)]
 

@@ -30,27 +30,27 @@ from shoal.core.messages import (
 )
 from shoal.core.model_requests import (
     DeltaListener,
-    ModelAttemptStarted,
+    ModelAttemptStartedDelta,
     ModelReply,
     ModelRequest,
     StopReason,
     TextDelta,
     ThinkingDelta,
-    ToolInputDelta,
+    ToolInputProgressDelta,
     ignore_stream_delta,
 )
 from shoal.core.usage import ModelCard, TokenPrice, Usage
 from shoal.wire.model_script_codec import (
     ModelScriptMatchContext,
+    ModelScriptStep,
     RemainingModelScriptSteps,
-    ScriptStep,
     read_model_script_with_options,
 )
 
 SCRIPTED_CARD = ModelCard(id="scripted", provider="scripted", price=TokenPrice(input=0.0, output=0.0))
 _WORD = re.compile(r"\S+\s*|\s+")
 _CLAUSE = re.compile(r"(?:\S+\s*){1,16}|\s+")
-_ATTEMPT_STARTED = ModelAttemptStarted()
+_ATTEMPT_STARTED = ModelAttemptStartedDelta()
 _IMAGE_TOKENS = 1_500
 _MAX_CACHED_CONVERSATIONS = 256
 """Number of conversations whose size is cached."""
@@ -89,12 +89,12 @@ class ScriptedModel:
         self._pace = pace
         self._reply_count = 0
         self._call_count = 0
-        self._prompt_sizes = _PromptSizeEstimator()
+        self._prompt_sizes = _PromptTokenEstimator()
 
     @classmethod
     def from_file(cls, path: Path, *, clock: Clock | None = None, pace: float | None = None) -> ScriptedModel:
         """Load a script; its own pace is the default. Raises `SettingsError` if it cannot be used."""
-        script, options = read_model_script_with_options(path, ScriptStep)
+        script, options = read_model_script_with_options(path, ModelScriptStep)
         steps, card = RemainingModelScriptSteps(script), structs.replace(SCRIPTED_CARD, price=options.price)
 
         def choose_reply(request: ModelRequest) -> ReplyLike:
@@ -196,7 +196,7 @@ class ScriptedModel:
                         await on_delta(ThinkingDelta(chunk))
                 case ToolUseBlock():
                     await self._wait_pace()
-                    await on_delta(ToolInputDelta(block.name, len(msgspec.json.encode(block.input))))
+                    await on_delta(ToolInputProgressDelta(block.name, len(msgspec.json.encode(block.input))))
 
     def _split_text_into_deltas(self, text: str) -> list[str]:
         return (_WORD if self._pace else _CLAUSE).findall(text)
@@ -206,7 +206,7 @@ class ScriptedModel:
             await self._clock.sleep(self._pace)
 
 
-class _PromptSizeEstimator:
+class _PromptTokenEstimator:
     """Estimates prompt sizes. A conversation only grows, so each request measures only its new messages."""
 
     def __init__(self) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 
-class SseEventTooLong(Exception):
+class SseEventTooLongError(Exception):
     """A line or an event exceeds the limit."""
 
 
@@ -41,7 +41,7 @@ class SseParser:
     def _buffer_incomplete_line(self, part: bytes) -> None:
         self._rest += part
         if len(self._rest) > self._limit:
-            raise SseEventTooLong(f"a line of more than {self._limit >> 20} MB")
+            raise SseEventTooLongError(f"a line of more than {self._limit >> 20} MB")
 
     def _parse_lines(self, lines: list[bytes]) -> list[bytes]:
         events: list[bytes] = []
@@ -56,6 +56,6 @@ class SseParser:
             if field == b"data":
                 self._size += len(value)
                 if self._size > self._limit:
-                    raise SseEventTooLong(f"an event of more than {self._limit >> 20} MB")
+                    raise SseEventTooLongError(f"an event of more than {self._limit >> 20} MB")
                 self._data.append(value.removeprefix(b" "))
         return events

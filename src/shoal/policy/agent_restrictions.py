@@ -21,7 +21,7 @@ from shoal.policy.permission_rules import (
     get_file_tool_call_path,
     parse_permission_rule,
 )
-from shoal.policy.rule_tables import FilePathRules, is_tool_argument_pattern_match
+from shoal.policy.rule_tables import FilePathPermissionRules, is_tool_argument_pattern_match
 from shoal.policy.shell.command_analysis import analyze_shell_command
 
 DEFINITION_SOURCE = "its definition"
@@ -128,7 +128,7 @@ class ToolPatternRestriction:
             rules = tuple(map(ShellCommandRule, tool_rules))
             return lambda call, _: _is_command_covered_by_rules(call.input.get("command"), rules)
         if tool in FILE_TOOLS:
-            table = FilePathRules(tool_rules, self._roots)
+            table = FilePathPermissionRules(tool_rules, self._roots)
             return lambda _, path: table.find_match(path) is not None
         return lambda call, _: any(
             is_tool_argument_pattern_match(rule.tool, rule.pattern or "", call.input, forbids=False)

@@ -10,7 +10,7 @@ _PIECE = re.compile(r"\*\*/|/\*\*$|\*\*|\*|\?|\[[!^]?\]?[^\]/]*\]|\[|\\.|.", re.
 _ANY_DEPTH = ("**/", "**")
 
 
-class InvalidPathPattern(ValueError):
+class InvalidPathPatternError(ValueError):
     """The text says what is wrong, without the pattern."""
 
 
@@ -40,7 +40,7 @@ def _build_path_regex(pieces: list[str]) -> str:
         groups[-1].append(piece)
     parts = []
     if sum(after[0] == "**/" and bool(group) and group[-1] != "/" for group, after in pairwise(groups)) > 1:
-        raise InvalidPathPattern("`**/` stands in the middle of names more than once; write `/**/`")
+        raise InvalidPathPatternError("`**/` stands in the middle of names more than once; write `/**/`")
     for group, next_group in zip(groups, [*groups[1:], [""]], strict=True):
         # Before `**/`, this holds only at the end of a name.
         is_atomic = next_group[0] == "**" or (next_group[0] == "**/" and group[-1:] == ["/"])
@@ -74,7 +74,7 @@ def find_path_pattern_anchor(pattern: str, base: str) -> tuple[str, bool]:
 def _split_pattern_base(pattern: str, base: str) -> tuple[str, str, bool]:
     """Return the base directory, the rest of the pattern, and True if it applies to the base only."""
     if pattern.startswith("!"):
-        raise InvalidPathPattern("a rule cannot be turned round with `!`; write it into another list")
+        raise InvalidPathPatternError("a rule cannot be turned round with `!`; write it into another list")
     if pattern == "~" or pattern.startswith("~/"):
         base, pattern = str(Path.home()), pattern[2:]
         anchored = True
@@ -85,7 +85,7 @@ def _split_pattern_base(pattern: str, base: str) -> tuple[str, str, bool]:
         anchored = "/" in pattern.rstrip("/")
         pattern = pattern.removeprefix("./").removeprefix("/")
     if ".." in pattern.split("/"):
-        raise InvalidPathPattern("`..` has no meaning in it; write an absolute path with // in front")
+        raise InvalidPathPatternError("`..` has no meaning in it; write an absolute path with // in front")
     return base.rstrip("/"), pattern.rstrip("/"), anchored
 
 
@@ -102,7 +102,7 @@ def _translate_pattern_piece_to_regex(piece: str) -> str:
         case "?":
             return "[^/]"
         case "[":
-            raise InvalidPathPattern("a `[` is not closed")
+            raise InvalidPathPatternError("a `[` is not closed")
     if len(piece) > 1 and piece[0] == "[":
         return _translate_character_set_to_regex(piece)
     return re.escape(piece[1:] if len(piece) > 1 else piece)
@@ -118,5 +118,5 @@ def _translate_character_set_to_regex(piece: str) -> str:
     try:
         re.compile(expression)
     except re.error as error:
-        raise InvalidPathPattern(f"the characters {piece} are not a set: {error}") from error
+        raise InvalidPathPatternError(f"the characters {piece} are not a set: {error}") from error
     return expression

@@ -51,7 +51,7 @@ class PathResolver:
     def expand_path_wildcards(self, path: str) -> Iterator[str]:
         """Yield the real paths that the wildcards in a word match now; none without wildcards.
 
-        Raises `TooManyDirectoryEntries` if expanding them takes too long.
+        Raises `TooManyDirectoryEntriesError` if expanding them takes too long.
         """
         if GLOB.search(path):
             yield from expand_path_wildcards(path if path.startswith("/") else self._get_cwd_prefix() + path)

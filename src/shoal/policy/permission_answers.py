@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from shoal.core.permissions import (
-    AddDirectoriesSuggestion,
+    AddDirectoriesPermissionSuggestion,
     AddPermissionRulesSuggestion,
     PermissionSuggestion,
     SetPermissionModeSuggestion,
@@ -42,7 +42,7 @@ class RememberedPermissionAnswers:
             case AddPermissionRulesSuggestion(rules=rules, behavior=behavior):
                 new = tuple(parse_permission_rule(str(rule), SESSION_SOURCE) for rule in rules)
                 self.rules[behavior] = (*self.rules[behavior], *new)
-            case AddDirectoriesSuggestion(directories=directories):
+            case AddDirectoriesPermissionSuggestion(directories=directories):
                 self.directories = (*self.directories, *(Path(each).expanduser() for each in directories))
             case SetPermissionModeSuggestion():
                 return  # each agent has its own mode

@@ -39,16 +39,16 @@ from shoal.policy.permission_rules import (
     EDIT_ACCEPTING_MODES,
     FILE_TOOLS,
     READ_TOOLS,
-    FixedPermissionRules,
+    AgentDenialRuleProvider,
+    FixedPermissionRuleProvider,
+    PermissionRuleProvider,
     PermissionRuleSet,
-    PermissionRuleSource,
-    RulesWithAgentDenials,
     ToolPermissionRule,
     get_file_tool_call_path,
     parse_permission_rule,
 )
 from shoal.policy.rule_tables import FilePermissionRuleTable, PermissionRuleTables
-from shoal.policy.shell_policy import KEYS_REFUSAL, ShellCommandPolicy, SimpleCommandDecision
+from shoal.policy.shell_policy import KEYS_REFUSAL, ShellCommandPartDecision, ShellCommandPermissionDecider
 
 HARMLESS_TOOLS = frozenset(
     {"TodoWrite", "AskUserQuestion", "EnterPlanMode", "ExitPlanMode", "BashOutput", "KillShell", "ToolSearch"}
@@ -82,14 +82,14 @@ class PermissionEngine:
         workspace: Workspace,
         *,
         mode: PermissionMode = "default",
-        rules: PermissionRuleSource | PermissionRuleSet | None = None,
+        rules: PermissionRuleProvider | PermissionRuleSet | None = None,
         readable: Iterable[Path] = (),
         home: Path | None = None,
         answers: RememberedPermissionAnswers | None = None,
         can_bypass: bool = False,
     ) -> None:
         if rules is None or isinstance(rules, PermissionRuleSet):
-            rules = FixedPermissionRules(rules or PermissionRuleSet())
+            rules = FixedPermissionRuleProvider(rules or PermissionRuleSet())
         self._rule_source = rules
         self._rules_unchanged = False
         self._workspace = workspace
@@ -102,7 +102,7 @@ class PermissionEngine:
         self._tables_key: tuple[PermissionRuleSet | None, int] = (None, -1)
         self._turn_rules: tuple[ToolPermissionRule, ...] = ()
         self._lasting_rules: tuple[ToolPermissionRule, ...] = ()
-        self._shell = ShellCommandPolicy(self._paths)
+        self._shell = ShellCommandPermissionDecider(self._paths)
         self._restrictions = AgentRestrictions()
         self._denied_tools: tuple[str, ...] = ()
         self._guard: AgentRestrictionGuard | None = None
@@ -162,7 +162,7 @@ class PermissionEngine:
         child = PermissionEngine(
             workspace,
             mode=mode,
-            rules=RulesWithAgentDenials(self._rule_source, denied_rules)
+            rules=AgentDenialRuleProvider(self._rule_source, denied_rules)
             if denied_rules
             else self._rule_source,
             readable=self._readable_directories,
@@ -265,7 +265,7 @@ class PermissionEngine:
         """Return the existing paths that deny rules make unreadable."""
         return tuple(map(Path, self._load_rule_tables().denied_files.iter_unreadable_paths()))
 
-    def decide_command_parts(self, command: str) -> tuple[SimpleCommandDecision, ...]:
+    def decide_command_parts(self, command: str) -> tuple[ShellCommandPartDecision, ...]:
         """Decide a shell command part by part, for display."""
         return self._shell.decide_command_parts(command, self._load_rule_tables(), self.mode)
 

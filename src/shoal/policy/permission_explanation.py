@@ -10,10 +10,10 @@ from shoal.core.messages import ToolUseBlock
 from shoal.core.permission_decisions import AllowDecision, AskDecision, DenyDecision, PermissionDecision
 from shoal.core.permissions import PermissionMode, PermissionSuggestion, RuleBehavior
 from shoal.policy.permission_engine import PermissionEngine
-from shoal.policy.shell_policy import SimpleCommandDecision
+from shoal.policy.shell_policy import ShellCommandPartDecision
 
 
-class SimpleCommandExplanation(Struct, frozen=True, kw_only=True):
+class ShellCommandPartExplanation(Struct, frozen=True, kw_only=True):
     """Decision about one simple command of a shell command."""
 
     text: str
@@ -31,14 +31,14 @@ class PermissionExplanation(Struct, frozen=True, kw_only=True):
     reason: str
     rule: str | None = None
     source: str | None = None
-    parts: tuple[SimpleCommandExplanation, ...] = ()
+    parts: tuple[ShellCommandPartExplanation, ...] = ()
     suggestions: tuple[PermissionSuggestion, ...] = ()
 
 
 def explain_permission_decision(permissions: PermissionEngine, call: ToolUseBlock) -> PermissionExplanation:
     decision = permissions.decide_tool_call(call, None, AgentIdentity(session=SessionId("none")))
     command = call.input.get("command")
-    part_decisions: tuple[SimpleCommandDecision, ...] = ()
+    part_decisions: tuple[ShellCommandPartDecision, ...] = ()
     if call.name == "Bash" and isinstance(command, str):
         part_decisions = permissions.decide_command_parts(command)
     return PermissionExplanation(
@@ -63,8 +63,8 @@ def get_decision_behavior(decision: PermissionDecision) -> RuleBehavior:
             return "deny"
 
 
-def _explain_simple_command(part_decision: SimpleCommandDecision) -> SimpleCommandExplanation:
-    return SimpleCommandExplanation(
+def _explain_simple_command(part_decision: ShellCommandPartDecision) -> ShellCommandPartExplanation:
+    return ShellCommandPartExplanation(
         text=part_decision.part.text,
         decision=part_decision.verdict,
         reason=part_decision.reason,

@@ -12,8 +12,8 @@ from msgspec.structs import replace
 from shoal.core.errors import SettingsError
 from shoal.core.messages import ToolUseBlock
 from shoal.core.permissions import PermissionMode
-from shoal.policy.path_patterns import InvalidPathPattern, convert_path_pattern_to_regex
-from shoal.wire.field_parsers import InvalidFieldValue, split_comma_separated_text
+from shoal.policy.path_patterns import InvalidPathPatternError, convert_path_pattern_to_regex
+from shoal.wire.field_parsers import InvalidFrontMatterFieldError, split_comma_separated_text
 
 READ_TOOLS = frozenset({"Read", "Glob", "Grep"})
 EDIT_TOOLS = frozenset({"Write", "Edit", "NotebookEdit"})
@@ -65,7 +65,7 @@ class PermissionRuleSet(Struct, frozen=True, kw_only=True):
     directories: tuple[Path, ...] = ()
 
 
-class PermissionRuleSource(Protocol):
+class PermissionRuleProvider(Protocol):
     """Rules that may change while a session runs."""
 
     def load_rules(self, *, fresh: bool) -> PermissionRuleSet:
@@ -73,10 +73,10 @@ class PermissionRuleSource(Protocol):
         ...
 
 
-class RulesWithAgentDenials:
+class AgentDenialRuleProvider:
     """Rules of a session plus the tools that one agent's definition denies."""
 
-    def __init__(self, rules: PermissionRuleSource, denied: tuple[ToolPermissionRule, ...]) -> None:
+    def __init__(self, rules: PermissionRuleProvider, denied: tuple[ToolPermissionRule, ...]) -> None:
         self._rules = rules
         self._denied = denied
         self._cached: tuple[PermissionRuleSet, PermissionRuleSet] | None = None
@@ -88,7 +88,7 @@ class RulesWithAgentDenials:
         return self._cached[1]
 
 
-class FixedPermissionRules(Struct, frozen=True):
+class FixedPermissionRuleProvider(Struct, frozen=True):
     """Rules that never change."""
 
     rule_set: PermissionRuleSet
@@ -120,7 +120,7 @@ def _find_rule_pattern_error(tool: str, pattern: str) -> str | None:
     if tool in READ_TOOLS | EDIT_TOOLS:
         try:
             convert_path_pattern_to_regex(pattern, "/")
-        except InvalidPathPattern as problem:
+        except InvalidPathPatternError as problem:
             return str(problem)
     if tool == "Bash" and ":*" in pattern.removesuffix(":*"):
         return "`:*` stands at its end alone, as in Bash(git log:*)"
@@ -148,7 +148,7 @@ def split_permission_rule_list(text: str) -> list[str]:
     """Split a flag's value into rules at commas or blanks outside parentheses."""
     try:
         return list(split_comma_separated_text(text, split_whitespace=True))
-    except InvalidFieldValue:
+    except InvalidFrontMatterFieldError:
         # A rule without half of its pattern would apply to every use of the tool.
         message = f"The parentheses in {text!r} do not match: write Tool or Tool(pattern)."
         raise SettingsError(message) from None

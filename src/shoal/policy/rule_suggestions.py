@@ -7,7 +7,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from shoal.core.permissions import (
-    AddDirectoriesSuggestion,
+    AddDirectoriesPermissionSuggestion,
     AddPermissionRulesSuggestion,
     PermissionSuggestion,
     SetPermissionModeSuggestion,
@@ -118,7 +118,7 @@ def _suggest_permission_rule(rule: SuggestedPermissionRule) -> tuple[PermissionS
 
 def _suggest_working_directory(path: str) -> tuple[PermissionSuggestion, ...]:
     """Suggest working in the directory too, for the session; never suggests the root directory."""
-    return (AddDirectoriesSuggestion(directories=(path,)),) if path.strip("/") else ()
+    return (AddDirectoriesPermissionSuggestion(directories=(path,)),) if path.strip("/") else ()
 
 
 def _build_simple_command_rule(part: SimpleShellCommand) -> SuggestedPermissionRule:

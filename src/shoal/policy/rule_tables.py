@@ -16,7 +16,7 @@ from shoal.policy.permission_rules import EDIT_TOOLS, READ_TOOLS, PermissionRule
 from shoal.policy.unreadable_files import UnreadableFileRules
 
 
-class FilePathRules:
+class FilePathPermissionRules:
     """Rules of one strength for one file tool; usually a single match shows that no rule applies."""
 
     def __init__(self, rules: Iterable[ToolPermissionRule], roots: Sequence[str]) -> None:
@@ -54,8 +54,10 @@ class FilePermissionRuleTable:
     """Rules about one tool that reads or changes a file."""
 
     def __init__(self, rule_set: PermissionRuleSet, tools: frozenset[str], roots: Sequence[str]) -> None:
-        def build_path_rules(rules: Sequence[ToolPermissionRule], roots: Sequence[str]) -> FilePathRules:
-            return FilePathRules(
+        def build_path_rules(
+            rules: Sequence[ToolPermissionRule], roots: Sequence[str]
+        ) -> FilePathPermissionRules:
+            return FilePathPermissionRules(
                 [rule for rule in rules if any(rule.applies_to_tool(name) for name in tools)], roots
             )
 

@@ -27,7 +27,7 @@ from shoal.policy.unreadable_files import (
     iter_possible_read_paths,
     list_searched_directories,
 )
-from shoal.policy.wildcards import GLOB, TooManyDirectoryEntries
+from shoal.policy.wildcards import GLOB, TooManyDirectoryEntriesError
 
 _TOO_WIDE = "its wildcards stand for more files than can be looked through"
 KEYS_REFUSAL = "that file holds keys of Shoal itself, which no tool may reach."
@@ -38,7 +38,7 @@ _ACCEPTED_WRITERS = frozenset({"mkdir", "touch"})
 _NULL_DEVICES = frozenset({"/dev/null", "/dev/stdout", "/dev/stderr", "/dev/tty"})
 
 
-class SimpleCommandDecision(Struct, frozen=True, kw_only=True):
+class ShellCommandPartDecision(Struct, frozen=True, kw_only=True):
     part: SimpleShellCommand
     verdict: RuleBehavior
     reason: str
@@ -47,12 +47,12 @@ class SimpleCommandDecision(Struct, frozen=True, kw_only=True):
     """True if it writes a protected file, which no rule could cover."""
 
 
-class _WriteObjection(Struct, frozen=True):
+class _FileWriteObjection(Struct, frozen=True):
     why: str
     guarded: bool = False
 
 
-class ShellCommandPolicy:
+class ShellCommandPermissionDecider:
     def __init__(self, paths: PathResolver) -> None:
         self._paths = paths
         self._resolved: dict[str, tuple[str, bool]] = {}
@@ -89,7 +89,7 @@ class ShellCommandPolicy:
 
     def decide_command_parts(
         self, command: str, tables: PermissionRuleTables, mode: PermissionMode
-    ) -> tuple[SimpleCommandDecision, ...]:
+    ) -> tuple[ShellCommandPartDecision, ...]:
         if "\0" in command or len(command) > MAX_COMMAND_LENGTH:
             return ()
         self._resolved.clear()
@@ -117,7 +117,7 @@ class ShellCommandPolicy:
 
     def _find_rule_objection(
         self, command: str, analysis: ShellCommandAnalysis, tables: PermissionRuleTables
-    ) -> SimpleCommandDecision | None:
+    ) -> ShellCommandPartDecision | None:
         """Return the decision of a deny rule, or else an ask rule, about any part; a possible match asks."""
         doubt = self._check_shoal_key_access(analysis.parts)
         if doubt is not None and doubt.verdict == "deny":
@@ -149,7 +149,7 @@ class ShellCommandPolicy:
 
     def _check_files_against_rules(
         self, part: SimpleShellCommand, tables: PermissionRuleTables
-    ) -> SimpleCommandDecision | None:
+    ) -> ShellCommandPartDecision | None:
         doubt = None
         for paths, table in ((part.reads, tables.shell_read_rules), (part.writes, tables.shell_write_rules)):
             for path in paths:
@@ -161,7 +161,7 @@ class ShellCommandPolicy:
 
     def _check_searched_files(
         self, part: SimpleShellCommand, tables: PermissionRuleTables
-    ) -> SimpleCommandDecision | None:
+    ) -> ShellCommandPartDecision | None:
         """Check files it may read: in directories, by wildcards, through git, or as an unknown command."""
         table = tables.shell_read_rules
         if table.forbids_nothing:
@@ -170,7 +170,7 @@ class ShellCommandPolicy:
             rule = self._find_unreadable_rule_below(directory, tables)
             if rule is not None:
                 reason = f"the rule {rule} ({rule.source}) is about files there, which Grep would leave out"
-                return SimpleCommandDecision(part=part, verdict="ask", reason=reason, rule=rule)
+                return ShellCommandPartDecision(part=part, verdict="ask", reason=reason, rule=rule)
         for path in part.reads:
             if (rule := self._find_wildcard_rule(path, table)) is not None:
                 return _build_rule_decision("ask", part, rule, is_doubtful=True)
@@ -190,17 +190,17 @@ class ShellCommandPolicy:
                 for real in self._paths.expand_path_wildcards(path)
             )
             return next(filter(None, found), None)
-        except TooManyDirectoryEntries:
+        except TooManyDirectoryEntriesError:
             return table.deny.first_patterned_rule or table.ask.first_patterned_rule
 
-    def _check_shoal_key_access(self, parts: Iterable[SimpleShellCommand]) -> SimpleCommandDecision | None:
-        doubt: SimpleCommandDecision | None = None
+    def _check_shoal_key_access(self, parts: Iterable[SimpleShellCommand]) -> ShellCommandPartDecision | None:
+        doubt: ShellCommandPartDecision | None = None
         for part in parts:
             try:
                 if any(map(self._may_be_shoal_key_path, (*part.reads, *part.writes))):
-                    return SimpleCommandDecision(part=part, verdict="deny", reason=KEYS_REFUSAL)
-            except TooManyDirectoryEntries:
-                doubt = doubt or SimpleCommandDecision(part=part, verdict="ask", reason=_TOO_WIDE)
+                    return ShellCommandPartDecision(part=part, verdict="deny", reason=KEYS_REFUSAL)
+            except TooManyDirectoryEntriesError:
+                doubt = doubt or ShellCommandPartDecision(part=part, verdict="ask", reason=_TOO_WIDE)
         return doubt
 
     def _may_be_shoal_key_path(self, path: str) -> bool:
@@ -232,7 +232,7 @@ class ShellCommandPolicy:
 
     def _check_file_against_rules(
         self, part: SimpleShellCommand, path: str, table: FilePermissionRuleTable
-    ) -> SimpleCommandDecision | None:
+    ) -> ShellCommandPartDecision | None:
         if path.startswith(UNKNOWN_PATH):
             possible_rule = table.deny.first_patterned_rule or table.ask.first_patterned_rule
             return (
@@ -290,27 +290,27 @@ class ShellCommandPolicy:
 
     def _decide_simple_command(
         self, part: SimpleShellCommand, tables: PermissionRuleTables, mode: PermissionMode
-    ) -> SimpleCommandDecision:
+    ) -> ShellCommandPartDecision:
         """Decide if a part may run: it only reads, or a rule covers it; the same applies to its files."""
         rule = None if mode == "plan" else _find_covering_rule(tables.shell_command_rules.allow.rules, part)
         if rule is None and not part.read_only:
             writer = part.argv is not None and part.argv[0] in _ACCEPTED_WRITERS and not part.via
             if not (mode in EDIT_ACCEPTING_MODES and writer and part.writes):
-                return SimpleCommandDecision(
+                return ShellCommandPartDecision(
                     part=part, verdict="ask", reason=_format_simple_command_reason(part)
                 )
         for path in part.writes:
             if path not in _NULL_DEVICES and (
                 objection := self._find_write_objection(part, path, rule, tables, mode)
             ):
-                return SimpleCommandDecision(
+                return ShellCommandPartDecision(
                     part=part, verdict="ask", reason=objection.why, guarded=objection.guarded
                 )
         if rule is None:
             for path in part.reads:
                 if path not in _NULL_DEVICES and (read_objection := self._find_read_objection(path, tables)):
-                    return SimpleCommandDecision(part=part, verdict="ask", reason=read_objection)
-            return SimpleCommandDecision(part=part, verdict="allow", reason=part.why or "it only reads")
+                    return ShellCommandPartDecision(part=part, verdict="ask", reason=read_objection)
+            return ShellCommandPartDecision(part=part, verdict="allow", reason=part.why or "it only reads")
         return _build_rule_decision("allow", part, rule)
 
     def _find_write_objection(
@@ -320,22 +320,22 @@ class ShellCommandPolicy:
         rule: ToolPermissionRule | None,
         tables: PermissionRuleTables,
         mode: PermissionMode,
-    ) -> _WriteObjection | None:
+    ) -> _FileWriteObjection | None:
         try:
             real, _ = self._resolve_path(path)
         except WorkspaceError as error:
-            return _WriteObjection(str(error))
+            return _FileWriteObjection(str(error))
         if self._paths.is_change_guarded(real):
-            return _WriteObjection(_PROTECTED.format(escape_filename(path)), guarded=True)
+            return _FileWriteObjection(_PROTECTED.format(escape_filename(path)), guarded=True)
         if mode != "plan" and tables.shell_write_rules.allow.find_match(real):
             return None
         if not self._paths.is_inside_workspace(real):
-            return _WriteObjection(f"it writes {escape_filename(path)}, outside the working directories")
+            return _FileWriteObjection(f"it writes {escape_filename(path)}, outside the working directories")
         # A rule about `rm` covers the files that `rm` removes, not the target of a redirection.
         by_rule = rule is not None and path in part.changes and _is_command_argument(part, path)
         if by_rule or mode in EDIT_ACCEPTING_MODES:
             return None
-        return _WriteObjection(f"it writes {escape_filename(path)}")
+        return _FileWriteObjection(f"it writes {escape_filename(path)}")
 
     def _find_read_objection(self, path: str, tables: PermissionRuleTables) -> str | None:
         try:
@@ -359,8 +359,8 @@ _PROTECTED = "it writes {}, which is protected: it decides what programs do, or 
 
 def _match_forbidding_rule(
     verdict: RuleBehavior, rule: ShellCommandRule, command: str, analysis: ShellCommandAnalysis
-) -> SimpleCommandDecision | None:
-    doubt: SimpleCommandDecision | None = None
+) -> ShellCommandPartDecision | None:
+    doubt: ShellCommandPartDecision | None = None
     for part in analysis.parts:
         match rule.match_as_forbidding_rule(part):
             case "yes":
@@ -389,7 +389,7 @@ def _find_covering_rule(
 
 def _build_rule_decision(
     verdict: RuleBehavior, part: SimpleShellCommand, rule: ToolPermissionRule, *, is_doubtful: bool = False
-) -> SimpleCommandDecision:
+) -> ShellCommandPartDecision:
     rule_text = f"the rule {rule} ({rule.source})"
     reason = {
         "allow": rule_text,
@@ -398,10 +398,10 @@ def _build_rule_decision(
         else f"{rule_text} asks first",
         "deny": f"{rule_text} forbids it.",
     }[verdict]
-    return SimpleCommandDecision(part=part, verdict=verdict, reason=reason, rule=rule)
+    return ShellCommandPartDecision(part=part, verdict=verdict, reason=reason, rule=rule)
 
 
-def _to_permission_decision(decision: SimpleCommandDecision) -> PermissionDecision:
+def _to_permission_decision(decision: ShellCommandPartDecision) -> PermissionDecision:
     rule = None if decision.rule is None else str(decision.rule)
     source = None if decision.rule is None else decision.rule.source
     match decision.verdict:

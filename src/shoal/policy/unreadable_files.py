@@ -11,7 +11,7 @@ from msgspec import Struct
 from shoal.policy.path_patterns import convert_path_pattern_to_regex, find_path_pattern_anchor
 from shoal.policy.permission_rules import ToolPermissionRule
 from shoal.policy.shell.simple_commands import SimpleShellCommand
-from shoal.policy.wildcards import GLOB, MAX_ENTRIES, TooManyDirectoryEntries
+from shoal.policy.wildcards import GLOB, MAX_ENTRIES, TooManyDirectoryEntriesError
 
 WORKING_DIRECTORY = ""
 """The directory that a command runs in, which a preceding `cd` may have changed."""
@@ -46,7 +46,7 @@ class UnreadableFileRules:
             try:
                 if next(_iter_matching_paths(start, pattern.expression, MAX_ENTRIES), None) is not None:
                     return pattern.rule
-            except TooManyDirectoryEntries:
+            except TooManyDirectoryEntriesError:
                 return pattern.rule
         return None
 
@@ -58,7 +58,7 @@ class UnreadableFileRules:
                 continue
             try:
                 yield from _iter_matching_paths(pattern.anchor, pattern.expression, _MAX_HIDDEN)
-            except TooManyDirectoryEntries:
+            except TooManyDirectoryEntriesError:
                 continue
 
 
@@ -131,7 +131,7 @@ def _iter_matching_paths(start: str, expression: re.Pattern[str], limit: int) ->
         for entry in _list_directory_entries(pending.pop()):
             entry_count += 1
             if entry_count > limit:
-                raise TooManyDirectoryEntries
+                raise TooManyDirectoryEntriesError
             real = os.path.realpath(entry.path) if entry.is_symlink() else entry.path
             if expression.fullmatch(real):
                 yield real

@@ -13,18 +13,18 @@ GLOB = re.compile(r"[*?\[]")
 _NAMED_CLASS = re.compile(r"\[[^/]*?\[[:=.][^/]*\]")
 
 
-class TooManyDirectoryEntries(Exception):
+class TooManyDirectoryEntriesError(Exception):
     """There are more entries than can be checked before a command."""
 
 
 def expand_path_wildcards(pattern: str) -> Iterator[str]:
     """Return the real paths that an absolute pattern matches; `**` is any number of directories, as in zsh.
 
-    Raises `TooManyDirectoryEntries`.
+    Raises `TooManyDirectoryEntriesError`.
     """
     # A negated set may also be written `[^…]`; a named class becomes any character.
     steps = [step for step in _NAMED_CLASS.sub("?", pattern).replace("[^", "[!").split("/") if step]
-    scanner = _DirectoryScanner()
+    scanner = _BoundedDirectoryScanner()
     paths: list[str] = [""]
     for step in steps:
         if step == "**":
@@ -43,7 +43,7 @@ def expand_path_wildcards(pattern: str) -> Iterator[str]:
     return (_resolve_real_path(place) for place in paths if os.path.lexists(place))
 
 
-class _DirectoryScanner:
+class _BoundedDirectoryScanner:
     """Lists directories and counts the entries."""
 
     def __init__(self) -> None:
@@ -56,7 +56,7 @@ class _DirectoryScanner:
                 for entry in entries:
                     self._count += 1
                     if self._count > MAX_ENTRIES:
-                        raise TooManyDirectoryEntries
+                        raise TooManyDirectoryEntriesError
                     found.append(entry)
         except OSError:
             return found

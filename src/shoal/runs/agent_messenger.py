@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 from shoal.agent.agent_runner import AgentRunner
-from shoal.core.agents import MessageDeliveryReceipt
+from shoal.core.agents import AgentMessageDeliveryReceipt
 from shoal.core.errors import AgentRequestRefused
 from shoal.core.events import JournaledEvent, QueueItemAdded
 from shoal.core.ids import LEAD_ID, AgentId, IdGenerator
@@ -53,7 +53,7 @@ class AgentMessenger:
 
     async def send_message(
         self, to: str, text: str, *, summary: str, sender: AgentRunner, call: str
-    ) -> tuple[MessageDeliveryReceipt, ...]:
+    ) -> tuple[AgentMessageDeliveryReceipt, ...]:
         """Send an agent's message to another, or to all running agents."""
         identity = sender.identity
         message_text = format_mail_message(identity.name, text, summary=summary, color=identity.color)
@@ -70,7 +70,7 @@ class AgentMessenger:
         ]
         return tuple([await self._deliver_inbox_item(item, message_text, sender, call) for item in items])
 
-    async def send_user_message(self, to: str, text: str, lead: AgentRunner) -> MessageDeliveryReceipt:
+    async def send_user_message(self, to: str, text: str, lead: AgentRunner) -> AgentMessageDeliveryReceipt:
         """Send a person's message."""
         item = InboxItem(
             id=self._ids.new_short_id(),
@@ -82,13 +82,13 @@ class AgentMessenger:
 
     async def _deliver_inbox_item(
         self, item: InboxItem, text: str, sender: AgentRunner, call: str
-    ) -> MessageDeliveryReceipt:
+    ) -> AgentMessageDeliveryReceipt:
         to = item.to
         run = self._registry.get_run(to)
         if to == LEAD_ID or to in self._resuming or (run is not None and run.completion is None):
             self._enqueue_inbox_item(item, text)
             name = "lead" if to == LEAD_ID else run.facts.name if run else ""
-            return MessageDeliveryReceipt(to=to, name=name or to, how="queued")
+            return AgentMessageDeliveryReceipt(to=to, name=name or to, how="queued")
         return await self._resume_agent_with_item(item, text, sender, call)
 
     def _enqueue_inbox_item(self, item: InboxItem, text: str) -> None:
@@ -97,7 +97,7 @@ class AgentMessenger:
 
     async def _resume_agent_with_item(
         self, item: InboxItem, text: str, parent: AgentRunner, call: str
-    ) -> MessageDeliveryReceipt:
+    ) -> AgentMessageDeliveryReceipt:
         agent = item.to
 
         def enqueue_pending_and_new_items(outfit: PreparedAgent) -> None:
@@ -120,6 +120,6 @@ class AgentMessenger:
         finally:
             self._resuming.discard(agent)
         assert run.monitor is not None
-        return MessageDeliveryReceipt(
+        return AgentMessageDeliveryReceipt(
             to=agent, name=run.facts.name or agent, how="resumed", output=str(run.monitor.output)
         )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from shoal.core.agents import AgentResult, AgentSnapshot
+from shoal.core.agents import AgentResult, AgentStatusSnapshot
 from shoal.core.errors import AgentRequestRefused
 from shoal.core.ids import LEAD_ID, AgentId
 from shoal.runs.agent_run import AgentRun
@@ -111,5 +111,5 @@ class AgentRegistry:
             ancestors.append(agent)
         return tuple(ancestors)
 
-    def take_agent_snapshots(self, now: float) -> tuple[AgentSnapshot, ...]:
+    def take_agent_snapshots(self, now: float) -> tuple[AgentStatusSnapshot, ...]:
         return tuple(run.take_snapshot(now) for run in self._runs.values())

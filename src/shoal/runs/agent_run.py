@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from shoal.core.agents import AgentResult, AgentRunStatus, AgentSnapshot
+from shoal.core.agents import AgentResult, AgentRunStatus, AgentStatusSnapshot
 from shoal.core.events import AgentStarted
 from shoal.core.ids import AgentId
 
@@ -108,9 +108,9 @@ class AgentRun:
         self._changed = self._changed or asyncio.Event()
         await self._changed.wait()
 
-    def take_snapshot(self, now: float) -> AgentSnapshot:
+    def take_snapshot(self, now: float) -> AgentStatusSnapshot:
         completion, monitor = self.completion, self.monitor
-        return AgentSnapshot(
+        return AgentStatusSnapshot(
             agent=self.id,
             kind=self.facts.kind,
             name=self.facts.name,

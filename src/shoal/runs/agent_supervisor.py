@@ -13,10 +13,10 @@ from msgspec.structs import replace
 from shoal.agent.agent_runner import AgentRunner
 from shoal.agent.forks import FORK_KIND, PROGRESS_PROMPT, ask_model_outside_conversation
 from shoal.core.agents import (
+    AgentMessageDeliveryReceipt,
     AgentResult,
-    AgentSnapshot,
-    BackgroundAgentLaunch,
-    MessageDeliveryReceipt,
+    AgentStatusSnapshot,
+    BackgroundAgentLaunchResult,
     SpawnRequest,
 )
 from shoal.core.budget import Budget
@@ -115,7 +115,7 @@ class AgentSupervisor:
 
     async def start_agent(
         self, request: SpawnRequest, context: ToolContext
-    ) -> AgentResult | BackgroundAgentLaunch:
+    ) -> AgentResult | BackgroundAgentLaunchResult:
         parent = self.require_running_agent(context.agent.agent)
         _refuse_nested_teammate(parent.identity, request)
         await self._approval.require_approval(parent, context)
@@ -154,13 +154,13 @@ class AgentSupervisor:
 
     async def send_message(
         self, to: str, text: str, summary: str, context: ToolContext
-    ) -> tuple[MessageDeliveryReceipt, ...]:
+    ) -> tuple[AgentMessageDeliveryReceipt, ...]:
         sender = self.require_running_agent(context.agent.agent)
         return await self._messenger.send_message(
             to, text, summary=summary, sender=sender, call=context.call_id
         )
 
-    async def poll_agent(self, agent: str, *, seconds: float, context: ToolContext) -> AgentSnapshot:
+    async def poll_agent(self, agent: str, *, seconds: float, context: ToolContext) -> AgentStatusSnapshot:
         run, caller = self._registry.find_run(agent), context.agent.agent
         if seconds > 0 and run.completion is None:
             if run.id == caller:
@@ -175,12 +175,12 @@ class AgentSupervisor:
             self._withdraw_end_notification(run, run.completion, context)
         return run.take_snapshot(self._clock.monotonic())
 
-    async def stop_agent(self, agent: str, context: ToolContext) -> AgentSnapshot:
+    async def stop_agent(self, agent: str, context: ToolContext) -> AgentStatusSnapshot:
         if self._registry.find_run(agent).id == context.agent.agent:
             raise AgentRequestRefused("You cannot stop yourself: end with your report.")
         return await self.stop_running_agent(agent, f"it was stopped by {context.agent.name}")
 
-    async def stop_running_agent(self, agent: str, why: str) -> AgentSnapshot:
+    async def stop_running_agent(self, agent: str, why: str) -> AgentStatusSnapshot:
         """Stop an agent. Raises `AgentRequestRefused` if it does not exist or is not running."""
         run = self._registry.find_run(agent)
         if run.completion is not None:
@@ -188,7 +188,7 @@ class AgentSupervisor:
         await self._stop_run(run, why)
         return run.take_snapshot(self._clock.monotonic())
 
-    async def send_user_message(self, to: str, text: str) -> MessageDeliveryReceipt:
+    async def send_user_message(self, to: str, text: str) -> AgentMessageDeliveryReceipt:
         """Send a person's message; an ended agent is resumed with it and reports to the lead."""
         assert self._lead is not None
         return await self._messenger.send_user_message(to, text, self._lead)
@@ -197,7 +197,7 @@ class AgentSupervisor:
         for run in self._registry.list_running_children(parent):
             await self._stop_run(run, why)
 
-    async def stop_all_agents(self, why: str) -> tuple[AgentSnapshot, ...]:
+    async def stop_all_agents(self, why: str) -> tuple[AgentStatusSnapshot, ...]:
         """Stop all running agents and return them."""
         running = self._registry.list_running_agents()
         async with asyncio.TaskGroup() as task_group:
@@ -205,7 +205,7 @@ class AgentSupervisor:
                 task_group.create_task(self._stop_run(run, why))
         return tuple(run.take_snapshot(self._clock.monotonic()) for run in running)
 
-    def list_agents(self) -> tuple[AgentSnapshot, ...]:
+    def list_agents(self) -> tuple[AgentStatusSnapshot, ...]:
         return self._registry.take_agent_snapshots(self._clock.monotonic())
 
     async def ask_agent_for_progress(self, agent: str) -> str:
@@ -403,7 +403,7 @@ class AgentSupervisor:
 
     async def _wait_for_run(
         self, run: AgentRun, request: SpawnRequest, prepared: PreparedAgent
-    ) -> AgentResult | BackgroundAgentLaunch:
+    ) -> AgentResult | BackgroundAgentLaunchResult:
         try:
             await self._wait_or_move_to_background(run)
         except asyncio.CancelledError:
@@ -436,8 +436,8 @@ class AgentSupervisor:
 
     def _build_background_launch(
         self, run: AgentRun, prompt: str, prepared: PreparedAgent
-    ) -> BackgroundAgentLaunch:
-        return BackgroundAgentLaunch(
+    ) -> BackgroundAgentLaunchResult:
+        return BackgroundAgentLaunchResult(
             agent=run.id,
             name=run.facts.name,
             description=run.facts.description,

@@ -39,7 +39,7 @@ class _ActiveSchedule:
         self.last_item = ""
 
 
-class ClockScheduler:
+class CronPromptScheduler:
     """Context manager for the length of a session; without schedules nothing runs."""
 
     def __init__(
@@ -59,7 +59,7 @@ class ClockScheduler:
         self._clock_task: asyncio.Task[None] | None = None
         self._changed = asyncio.Event()
 
-    async def __aenter__(self) -> ClockScheduler:
+    async def __aenter__(self) -> CronPromptScheduler:
         await self._tasks.__aenter__()
         return self
 

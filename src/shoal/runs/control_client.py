@@ -66,7 +66,7 @@ class RunControlClient:
         await self._send_request(request_id, encode_steering_message(message, request_id))
 
     async def read_events(self) -> AsyncIterator[Event | EventSubscriptionGap | UnknownJournalEvent]:
-        """Yield events after `SubscribeToEventsCommand`; the last may be an `EventSubscriptionGap`."""
+        """Yield events after `SubscribeToEventsControlCommand`; the last may be an `EventSubscriptionGap`."""
         while True:
             while self._received:
                 yield self._received.popleft()

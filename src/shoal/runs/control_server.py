@@ -14,10 +14,10 @@ from shoal.core.events import Event, TextStreamed, ToolProgressed
 from shoal.core.messages import Message
 from shoal.runs.unix_sockets import open_unix_listener
 from shoal.wire.control_codec import (
-    InvalidControlRequest,
+    InvalidControlRequestError,
     RunControlCommand,
     RunControlRequest,
-    SubscribeToEventsCommand,
+    SubscribeToEventsControlCommand,
     encode_control_error,
     encode_control_success,
     encode_event_for_subscriber,
@@ -54,7 +54,7 @@ class RunControlServer:
         self._steer = steer
         self._position = position
         self._published_offset = 0
-        self._clients: set[_RunControlConnection] = set()
+        self._clients: set[_RunControlServerConnection] = set()
         self._serving: set[asyncio.Task[None]] = set()
         self._tasks = asyncio.TaskGroup()
         self._accepting: asyncio.Task[None] | None = None
@@ -113,14 +113,14 @@ class RunControlServer:
     async def _serve_connection(self, connection: socket.socket) -> None:
         try:
             reader, writer = await asyncio.open_unix_connection(sock=connection, limit=MAX_LINE_BYTES)
-            await self._exchange_with_client(reader, _RunControlConnection(writer))
+            await self._exchange_with_client(reader, _RunControlServerConnection(writer))
         except Exception:  # noqa: BLE001 - a disconnecting client must not end the run
             return
         finally:
             connection.close()
 
     async def _exchange_with_client(
-        self, reader: asyncio.StreamReader, client: _RunControlConnection
+        self, reader: asyncio.StreamReader, client: _RunControlServerConnection
     ) -> None:
         self._clients.add(client)
         try:
@@ -133,7 +133,7 @@ class RunControlServer:
             client.abort()
 
     async def _read_and_answer_requests(
-        self, reader: asyncio.StreamReader, client: _RunControlConnection
+        self, reader: asyncio.StreamReader, client: _RunControlServerConnection
     ) -> None:
         try:
             while line := await _read_bounded_line(reader):
@@ -141,12 +141,12 @@ class RunControlServer:
         finally:
             client.finish_sending()
 
-    async def _answer_request_line(self, line: bytes, client: _RunControlConnection) -> bytes:
+    async def _answer_request_line(self, line: bytes, client: _RunControlServerConnection) -> bytes:
         if len(line) >= MAX_LINE_BYTES:
             return encode_control_error("", f"a line may have {MAX_LINE_BYTES} bytes")
         try:
             request = parse_control_request(line)
-        except InvalidControlRequest as error:
+        except InvalidControlRequestError as error:
             return encode_control_error(error.request_id, str(error))
         try:
             if isinstance(request, RunControlRequest):
@@ -160,8 +160,8 @@ class RunControlServer:
             return encode_control_error(request.request_id, f"{type(error).__name__}: {error}")
         return encode_control_success(request.request_id, None) if request.request_id else b""
 
-    async def _execute_command(self, command: RunControlCommand, client: _RunControlConnection) -> Any:
-        if not isinstance(command, SubscribeToEventsCommand):
+    async def _execute_command(self, command: RunControlCommand, client: _RunControlServerConnection) -> Any:
+        if not isinstance(command, SubscribeToEventsControlCommand):
             return await self._handle(command)
         if not any(other.subscribed for other in self._clients):
             self._published_offset = self._position()
@@ -169,7 +169,7 @@ class RunControlServer:
         return {"offset": self._published_offset}
 
 
-class _RunControlConnection:
+class _RunControlServerConnection:
     """Bounded send queue of one connection."""
 
     def __init__(self, writer: asyncio.StreamWriter) -> None:

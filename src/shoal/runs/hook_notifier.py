@@ -7,7 +7,7 @@ from contextlib import suppress
 
 from shoal.core.errors import StateFileError
 from shoal.core.events import JournaledEvent, NoteAdded, QueueItemAdded
-from shoal.core.hooks import MAX_WAKES_IN_A_ROW, STOP_EVENTS, HookNotice
+from shoal.core.hooks import MAX_WAKES_IN_A_ROW, STOP_EVENTS, BackgroundHookNotice
 from shoal.core.ids import AgentId, IdGenerator
 from shoal.core.inbox_items import InboxItem
 from shoal.core.messages import TextBlock
@@ -28,11 +28,11 @@ class HookNotifier:
         """Ids of the notices that wait in the queue."""
         self._wake_counts: dict[AgentId, int] = {}
         """Times that hooks woke an agent since its last other item."""
-        self.find_recipient: Callable[[HookNotice], AgentId | None] = lambda notice: notice.agent
+        self.find_recipient: Callable[[BackgroundHookNotice], AgentId | None] = lambda notice: notice.agent
         """Finds the recipient: the agent, or another if it has ended; None if there is none."""
         self.is_idle: Callable[[AgentId], bool] = lambda _: True
 
-    def deliver_notice(self, notice: HookNotice) -> None:
+    def deliver_notice(self, notice: BackgroundHookNotice) -> None:
         recipient = self.find_recipient(notice)
         if recipient is None:
             self._emit_note(
@@ -71,7 +71,7 @@ class HookNotifier:
         """Reset the count, because the agent got input that is not from a hook."""
         self._wake_counts.pop(agent, None)
 
-    def _can_wake_agent(self, to: AgentId, notice: HookNotice) -> bool:
+    def _can_wake_agent(self, to: AgentId, notice: BackgroundHookNotice) -> bool:
         if notice.event not in STOP_EVENTS and not self.is_idle(to):
             return True
         wake_count = self._wake_counts[to] = self._wake_counts.get(to, 0) + 1

@@ -112,8 +112,8 @@ class SharedInboxQueue:
             agent_queue.item_added.clear()
             await agent_queue.item_added.wait()
 
-    def open_inbox(self, to: AgentId) -> QueueAgentInbox:
-        return QueueAgentInbox(self, to)
+    def open_inbox(self, to: AgentId) -> QueueBackedAgentInbox:
+        return QueueBackedAgentInbox(self, to)
 
 
 def _get_priority_index(item: InboxItem) -> int:
@@ -128,7 +128,7 @@ def _insert_by_rank(items: deque[InboxItem], item: InboxItem) -> None:
     items.insert(index, item)
 
 
-class QueueAgentInbox:
+class QueueBackedAgentInbox:
     """Inbox of one agent on the queue."""
 
     __slots__ = ("_queue", "_to")

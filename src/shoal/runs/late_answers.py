@@ -45,7 +45,7 @@ def resolve_answer_permission_updates(
     )
 
 
-class LatePermissionAnswers:
+class LatePermissionApprovalTracker:
     """Late approvals. They run nothing: `on_answer` notifies the agent, and the same call is not asked again.
 
     This holds for one call and for the lifetime of this process.

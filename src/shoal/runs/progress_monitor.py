@@ -10,7 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from shoal.core.agents import ShellCommandResult, WorkEvidence
+from shoal.core.agents import AgentWorkEvidence, ShellCommandResult
 from shoal.core.events import (
     Event,
     MessageAdded,
@@ -137,8 +137,8 @@ class ProgressMonitor:
     def set_commits(self, commits: tuple[str, ...]) -> None:
         self._commits = commits
 
-    def collect_evidence(self, acceptance: ShellCommandResult | None = None) -> WorkEvidence:
-        return WorkEvidence(
+    def collect_evidence(self, acceptance: ShellCommandResult | None = None) -> AgentWorkEvidence:
+        return AgentWorkEvidence(
             tool_calls=self._calls,
             failed_calls=self._failed,
             files=tuple(self._files),

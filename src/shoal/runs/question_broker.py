@@ -19,7 +19,7 @@ from shoal.core.questions import (
     PlanApprovalQuestion,
     Question,
 )
-from shoal.runs.late_answers import LatePermissionAnswers
+from shoal.runs.late_answers import LatePermissionApprovalTracker
 from shoal.stores.files.file_watch import DirectoryWatch
 from shoal.stores.files.question_files import RUN_ENDED_REASON, QuestionFiles
 
@@ -55,7 +55,7 @@ class FileQuestionBroker:
         self.attended = attended
         self.answer_timeout = answer_timeout
         self._questions = QuestionFiles(directory)
-        self.late_answers = LatePermissionAnswers(self._questions)
+        self.late_answers = LatePermissionApprovalTracker(self._questions)
         self._clock = clock
         self._emit = emit
         self._pending: dict[str, _PendingQuestion] = {}

@@ -17,7 +17,7 @@ class NullTranscript:
     def close(self) -> None: ...
 
 
-class MemoryJournal:
+class InMemoryJournal:
     """Newest events of a run; bounded, so that a long run does not grow without limit."""
 
     def __init__(self, clock: Clock, max_events: int = 1_000) -> None:

@@ -17,7 +17,7 @@ from shoal.core.transcript_entries import (
     TranscriptRewindMarker,
 )
 from shoal.core.usage import Usage
-from shoal.wire.transcript_codec import TranscriptLine, TranscriptTitle, UnknownTranscriptEntry
+from shoal.wire.transcript_codec import ParsedTranscriptLine, TranscriptTitleEntry, UnknownTranscriptEntry
 
 
 class RestoredPrompt(Struct, frozen=True, kw_only=True):
@@ -50,23 +50,23 @@ class RestoredConversation(Struct, frozen=True, kw_only=True):
 
 
 def restore_conversation(
-    lines: Sequence[TranscriptLine], agent: str = "", *, inherited: Sequence[TranscriptLine] = ()
+    lines: Sequence[ParsedTranscriptLine], agent: str = "", *, inherited: Sequence[ParsedTranscriptLine] = ()
 ) -> RestoredConversation:
     """Restore the conversation of the lead or of a sub-agent; a fork continues after `inherited`."""
     agent_lines = [line for line in lines if line.agent == agent]
     entries_by_id = {
         line.entry.id: line.entry
         for line in (*inherited, *agent_lines)
-        if not isinstance(line.entry, TranscriptTitle)
+        if not isinstance(line.entry, TranscriptTitleEntry)
     }
     links = [
         line.entry
         for line in agent_lines
-        if not isinstance(line.entry, TranscriptTitle) and line.entry.id is not None
+        if not isinstance(line.entry, TranscriptTitleEntry) and line.entry.id is not None
     ]
     all_messages = [entry for entry in links if isinstance(entry, TranscriptMessageEntry)]
     last = links[-1].id if links else None
-    if not links and inherited and not isinstance(inherited[-1].entry, TranscriptTitle):
+    if not links and inherited and not isinstance(inherited[-1].entry, TranscriptTitleEntry):
         last = inherited[-1].entry.id
     chain, is_broken = _build_entry_chain(entries_by_id, last)
     inherited_messages = [line.entry for line in inherited if isinstance(line.entry, TranscriptMessageEntry)]
@@ -252,7 +252,7 @@ def _collect_reply_billing(entries: Iterable[TranscriptMessageEntry]) -> list[Mo
     return list(by_reply.values())
 
 
-def _describe_skipped_transcript_parts(lines: Iterable[TranscriptLine]) -> list[str]:
+def _describe_skipped_transcript_parts(lines: Iterable[ParsedTranscriptLine]) -> list[str]:
     kinds: Counter[str] = Counter()
     for line in lines:
         if isinstance(line.entry, UnknownTranscriptEntry):

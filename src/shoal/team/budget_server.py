@@ -11,29 +11,29 @@ from shoal.core.budget import Budget
 from shoal.core.ids import AgentId
 from shoal.core.limits import NO_LIMITS, AgentSlot, BudgetRefusal
 from shoal.wire.member_channel_codec import (
-    AgentBudgetOpened,
-    AgentSlotReleased,
-    AgentSlotRequested,
-    BudgetGrantDecided,
-    BudgetReservationRequested,
-    BudgetReservationSettled,
-    MemberWorkSlotReleased,
-    MemberWorkSlotRequested,
+    AgentBudgetOpenedMessage,
+    AgentSlotReleasedMessage,
+    AgentSlotRequestedMessage,
+    BudgetGrantDecidedMessage,
+    BudgetReservationRequestedMessage,
+    BudgetReservationSettledMessage,
+    MemberWorkSlotReleasedMessage,
+    MemberWorkSlotRequestedMessage,
     MessageFromLead,
 )
 
 BudgetMessage: TypeAlias = (
-    AgentBudgetOpened
-    | BudgetReservationRequested
-    | BudgetReservationSettled
-    | AgentSlotRequested
-    | AgentSlotReleased
-    | MemberWorkSlotRequested
-    | MemberWorkSlotReleased
+    AgentBudgetOpenedMessage
+    | BudgetReservationRequestedMessage
+    | BudgetReservationSettledMessage
+    | AgentSlotRequestedMessage
+    | AgentSlotReleasedMessage
+    | MemberWorkSlotRequestedMessage
+    | MemberWorkSlotReleasedMessage
 )
 
 
-class BudgetServer:
+class MemberBudgetServer:
     """Budget server of one process; its unsettled reservations count as spent when it is gone."""
 
     def __init__(self, budget: Budget, send: Callable[[MessageFromLead], None]) -> None:
@@ -49,38 +49,38 @@ class BudgetServer:
 
     def handle_budget_message(self, request: BudgetMessage, tasks: asyncio.TaskGroup) -> None:
         match request:
-            case AgentBudgetOpened(agent=agent, kind=kind, limits=limits):
+            case AgentBudgetOpenedMessage(agent=agent, kind=kind, limits=limits):
                 self._agent_budgets[agent] = self._budget.get_or_create_agent_budget(agent, kind, limits)
-            case BudgetReservationRequested():
+            case BudgetReservationRequestedMessage():
                 # It may have to wait until other reservations are settled.
                 task = tasks.create_task(self._reserve_budget_and_reply(request))
                 self._reserve_tasks.add(task)
                 task.add_done_callback(self._reserve_tasks.discard)
-            case BudgetReservationSettled(number=number):
+            case BudgetReservationSettledMessage(number=number):
                 if (reserved := self._reservations.get(number)) is not None:
                     self._settle_reservation(request, *reserved)
-            case AgentSlotRequested():
+            case AgentSlotRequestedMessage():
                 self._open_agent_slot_and_reply(request)
-            case AgentSlotReleased(number=number, begun=was_started):
+            case AgentSlotReleasedMessage(number=number, begun=was_started):
                 if (slot := self._slots.pop(number, None)) is not None:
                     self._budget.close_agent_slot(slot, was_started=was_started)
-            case MemberWorkSlotRequested(number=number):
+            case MemberWorkSlotRequestedMessage(number=number):
                 self._slot_task = tasks.create_task(self._grant_work_slot(number))
-            case MemberWorkSlotReleased():
+            case MemberWorkSlotReleasedMessage():
                 self._release_work_slot()
 
-    def _open_agent_slot_and_reply(self, request: AgentSlotRequested) -> None:
+    def _open_agent_slot_and_reply(self, request: AgentSlotRequestedMessage) -> None:
         slot = self._budget.open_agent_slot(request.kind, request.depth, is_resumed=request.again)
         if isinstance(slot, BudgetRefusal):
-            self._send(BudgetGrantDecided(number=request.number, refusal=slot))
+            self._send(BudgetGrantDecidedMessage(number=request.number, refusal=slot))
         else:
             self._slots[request.number] = slot
-            self._send(BudgetGrantDecided(number=request.number))
+            self._send(BudgetGrantDecidedMessage(number=request.number))
 
     async def _grant_work_slot(self, number: int) -> None:
         if self.member_slot is not None:
             await self._budget.activate_agent_slot(self.member_slot)
-        self._send(BudgetGrantDecided(number=number))
+        self._send(BudgetGrantDecidedMessage(number=number))
 
     def _release_work_slot(self) -> None:
         task, self._slot_task = self._slot_task, None
@@ -89,7 +89,7 @@ class BudgetServer:
         if self.member_slot is not None:
             self._budget.deactivate_agent_slot(self.member_slot)
 
-    async def _reserve_budget_and_reply(self, request: BudgetReservationRequested) -> None:
+    async def _reserve_budget_and_reply(self, request: BudgetReservationRequestedMessage) -> None:
         agent_budget = self._agent_budgets.get(request.agent) or self._budget.get_or_create_agent_budget(
             request.agent, "", NO_LIMITS
         )
@@ -97,13 +97,16 @@ class BudgetServer:
             request.card, request.prompt_tokens, request.max_tokens
         )
         if isinstance(reservation, BudgetRefusal):
-            self._send(BudgetGrantDecided(number=request.number, refusal=reservation))
+            self._send(BudgetGrantDecidedMessage(number=request.number, refusal=reservation))
         else:
             self._reservations[request.number] = (agent_budget, reservation)
-            self._send(BudgetGrantDecided(number=request.number))
+            self._send(BudgetGrantDecidedMessage(number=request.number))
 
     def _settle_reservation(
-        self, request: BudgetReservationSettled, agent_budget: AgentBudget, reservation: BudgetReservation
+        self,
+        request: BudgetReservationSettledMessage,
+        agent_budget: AgentBudget,
+        reservation: BudgetReservation,
     ) -> None:
         if request.billed:
             agent_budget.write_off(reservation)
@@ -114,7 +117,7 @@ class BudgetServer:
         else:
             agent_budget.settle(reservation, request.usage)
 
-    def cancel_pending_grants(self) -> None:
+    def cancel_waiting_budget_requests(self) -> None:
         """Cancel pending grants that nobody receives any more."""
         self._release_work_slot()
         for task in tuple(self._reserve_tasks):

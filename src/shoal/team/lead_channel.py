@@ -9,8 +9,8 @@ from shoal.core.member_backends import MemberChannel
 from shoal.team.question_channel import RemoteQuestionBroker
 from shoal.team.remote_budget import BudgetLimitSet, RemoteBudget
 from shoal.wire.member_channel_codec import (
-    BudgetGrantDecided,
-    MemberQuestionAnswered,
+    BudgetGrantDecidedMessage,
+    MemberQuestionAnsweredMessage,
     MessageFromLead,
     MessageFromMember,
     encode_member_channel_message,
@@ -31,9 +31,9 @@ class ChannelToLead:
         """Receive until the lead is gone; `handle_message` gets everything that is not an answer."""
         while (message := await self._channel.receive()) is not None:
             match parse_message_from_lead(message):
-                case BudgetGrantDecided() as grant:
+                case BudgetGrantDecidedMessage() as grant:
                     self.budget.resolve_grant(grant)
-                case MemberQuestionAnswered() as answer:
+                case MemberQuestionAnsweredMessage() as answer:
                     self.question_broker.resolve_pending_question(answer)
                 case other:
                     handle_message(other)

@@ -31,7 +31,7 @@ from shoal.core.questions import (
 )
 from shoal.team.mail_authentication import InboundMail
 from shoal.team.mail_question_broker import build_permission_response, permission_suggestions_from_updates
-from shoal.team.mail_sender import MailSender
+from shoal.team.mail_sender import TeamMailPoster
 from shoal.team.rendered_mail import render_idle_notice, render_mail, render_mail_text
 from shoal.team.team_services import TeamServices
 from shoal.tools.plan_tools import compute_plan_digest
@@ -40,7 +40,7 @@ _PAUSE = 1.0
 """Seconds before a failed write of an answer is retried."""
 
 
-class LeadInboxHost(Protocol):
+class LeadInboxTeamInterface(Protocol):
     """Parts of the team that the lead's inbox needs."""
 
     def is_member_waiting_for_answer(self, name: AgentName, request: str, mail: str) -> bool:
@@ -72,7 +72,11 @@ class LeadInbox:
     """Holds idle notices until other mail wakes the lead or the team is quiet."""
 
     def __init__(
-        self, services: TeamServices, mail_sender: MailSender, host: LeadInboxHost, tasks: asyncio.TaskGroup
+        self,
+        services: TeamServices,
+        mail_sender: TeamMailPoster,
+        host: LeadInboxTeamInterface,
+        tasks: asyncio.TaskGroup,
     ) -> None:
         self._services = services
         self._mail_sender = mail_sender

@@ -31,16 +31,16 @@ from shoal.core.questions import PermissionQuestion
 from shoal.core.task_groups import uncancel_current_task
 from shoal.core.tasks import Task, extract_stable_claim_attempt_part
 from shoal.core.team_storage import TaskBoard
-from shoal.core.teams import MemberState, TeammateStatus
+from shoal.core.teams import MemberState, TeammateStatusSnapshot
 from shoal.runs.prepared_agent import PreparedAgent
 from shoal.runs.run_outcome import AgentRunOutcome, find_last_assistant_text, outcome_from_loop_result
 from shoal.runs.stored_report import excerpt_and_store_long_report
 from shoal.team.mail_authentication import InboundMail
 from shoal.team.mail_question_broker import MailQuestionBroker
-from shoal.team.mail_sender import MailSender
+from shoal.team.mail_sender import TeamMailPoster
 from shoal.team.member_protocol import MemberObserver
 from shoal.team.rendered_mail import RenderedMail, render_claimed_task, render_mail, render_mail_text
-from shoal.team.stall_detector import MemberStallDetector, MemberStalled
+from shoal.team.stall_detector import MemberStallDetector, MemberStalledError
 from shoal.team.team_prompts import TURN_RESTARTED_TEXT
 from shoal.team.team_services import TeamServices
 from shoal.wire.notification_text import format_late_permission_notice
@@ -57,7 +57,7 @@ class LocalMember:
         slot: AgentSlot | None,
         *,
         question_broker: MailQuestionBroker,
-        mail_sender: MailSender,
+        mail_sender: TeamMailPoster,
         board: TaskBoard,
         observer: MemberObserver,
     ) -> None:
@@ -125,9 +125,9 @@ class LocalMember:
     async def clean_up(self) -> RetainedWorktreeWork | None:
         return await self.prepared.clean_up()
 
-    def to_teammate_status(self) -> TeammateStatus:
+    def to_teammate_status(self) -> TeammateStatusSnapshot:
         identity = self.agent.identity
-        return TeammateStatus(
+        return TeammateStatusSnapshot(
             agent=self.id,
             name=self.name,
             kind=identity.kind,
@@ -305,7 +305,7 @@ class LocalMember:
             )
         except StateFileError:
             raise
-        except (ShoalError, MemberStalled) as error:
+        except (ShoalError, MemberStalledError) as error:
             self._close_interrupted_tool_calls()
             outcome = AgentRunOutcome(status="failed", text=self.last_assistant_text, detail=str(error))
         finally:
@@ -340,11 +340,11 @@ class LocalMember:
         return result
 
     async def _run_turn_with_stall_retry(self, prompt: Message | None) -> LoopResult:
-        """Run a turn, restarted once from its history. Raises `MemberStalled` at the second stall."""
+        """Run a turn, restarted once from its history. Raises `MemberStalledError` at the second stall."""
         try:
             async with self._stall_detector.watch_turn_for_stall():
                 return await run_agent_loop(self.agent, prompt, by="runtime")
-        except MemberStalled as error:
+        except MemberStalledError as error:
             self._close_interrupted_tool_calls()
             self._services.note(f"{self.name} has stalled, and its turn is begun again: {error}.")
             restart_notice = RenderedMail(rank=0, by="runtime", text=TURN_RESTARTED_TEXT)

@@ -68,7 +68,7 @@ class MailSenderAuthenticator:
         return get_authorized_mail_body(mail) if self.is_trusted(mail, to) else None
 
 
-class ForeignMemberNames:
+class ForeignMemberNameLookup:
     """Container of the member names that foreign programs run, as our own files mark them."""
 
     def __init__(self, boxes: MailboxStore) -> None:

@@ -10,7 +10,7 @@ import msgspec
 from msgspec import UNSET, Struct
 
 from shoal.core.mail_bodies import (
-    PermissionGrant,
+    MailedPermissionGrant,
     PermissionRequestMail,
     PermissionResponseMail,
     PermissionUpdate,
@@ -32,7 +32,7 @@ from shoal.core.questions import (
     PlanApprovalQuestion,
     Question,
 )
-from shoal.team.mail_sender import MailSender
+from shoal.team.mail_sender import TeamMailPoster
 
 
 class _MailedQuestion(Struct, eq=False):
@@ -51,7 +51,7 @@ class MailQuestionBroker:
         self,
         name: AgentName,
         team: TeamName,
-        mail_sender: MailSender,
+        mail_sender: TeamMailPoster,
         person: QuestionBroker,
         on_withdrawn: Callable[[str], None],
     ) -> None:
@@ -164,7 +164,7 @@ def build_permission_response(request: PermissionRequestMail, answer: Answer) ->
             return PermissionResponseMail(
                 request_id=request.request_id,
                 subtype="success",
-                response=PermissionGrant(
+                response=MailedPermissionGrant(
                     updated_input=UNSET if changed_input is None else changed_input,
                     permission_updates=permission_updates_from_suggestions(updates),
                 ),

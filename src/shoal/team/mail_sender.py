@@ -15,7 +15,7 @@ from shoal.core.team_storage import MailboxStore
 from shoal.wire.mail_body_codec import encode_mail_body, get_authorized_mail_body
 
 
-class MailSender:
+class TeamMailPoster:
     """`colors` are the members' colors by name; the lead has none. Without a `seal` nothing is signed."""
 
     def __init__(

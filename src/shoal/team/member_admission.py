@@ -14,7 +14,7 @@ from shoal.core.limits import AgentSlot
 from shoal.core.names import AgentName, TaskId
 from shoal.core.roster import RosterEntry
 from shoal.core.team_storage import TaskBoard
-from shoal.core.teams import SpawnedTeammate
+from shoal.core.teams import TeammateSpawnResult
 from shoal.runs.prepared_agent import PreparedAgent
 from shoal.team.local_member import LocalMember
 from shoal.team.mail_question_broker import MailQuestionBroker
@@ -37,9 +37,9 @@ class AdmittedMember(Struct, frozen=True, kw_only=True):
     """Ids of the items that its transcript already contains."""
 
     @property
-    def spawned_teammate(self) -> SpawnedTeammate:
+    def spawned_teammate(self) -> TeammateSpawnResult:
         member = self.member
-        return SpawnedTeammate(
+        return TeammateSpawnResult(
             teammate=member.id,
             name=self.entry.name,
             team=self.entry.team,
@@ -48,7 +48,7 @@ class AdmittedMember(Struct, frozen=True, kw_only=True):
         )
 
 
-class MemberAdmissionHost(Protocol):
+class MemberAdmissionTeamInterface(Protocol):
     """Parts of the team that admission needs."""
 
     def create_question_broker(self, name: AgentName) -> MailQuestionBroker: ...
@@ -62,7 +62,11 @@ class MemberAdmissionHost(Protocol):
 
 class MemberAdmission:
     def __init__(
-        self, services: TeamServices, registrar: MemberRegistrar, board: TaskBoard, host: MemberAdmissionHost
+        self,
+        services: TeamServices,
+        registrar: MemberRegistrar,
+        board: TaskBoard,
+        host: MemberAdmissionTeamInterface,
     ) -> None:
         self._services = services
         self._registrar = registrar

@@ -10,7 +10,12 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from shoal.agent.agent_runner import AgentRunner
-from shoal.core.agents import AgentSnapshot, MessageDeliveryReceipt, RetainedWorktreeWork, SpawnRequest
+from shoal.core.agents import (
+    AgentMessageDeliveryReceipt,
+    AgentStatusSnapshot,
+    RetainedWorktreeWork,
+    SpawnRequest,
+)
 from shoal.core.errors import AgentRequestRefused, ShoalError, StateFileError, TeamStoreError
 from shoal.core.ids import AgentId
 from shoal.core.inbox_items import InboxItem
@@ -21,15 +26,15 @@ from shoal.core.names import LEAD_NAME, USER_NAME, AgentName, TeamName
 from shoal.core.permissions import PermissionMode, PermissionSuggestion
 from shoal.core.roster import RosterEntry, TeamRoster
 from shoal.core.team_storage import TaskBoard
-from shoal.core.teams import TeammateStatus
+from shoal.core.teams import TeammateStatusSnapshot
 from shoal.runs.run_outcome import AgentRunOutcome
 from shoal.runs.start_hooks import add_subagent_start_hook_context
 from shoal.team.lead_channel import ChannelToLead
 from shoal.team.local_member import LocalMember
-from shoal.team.mail_authentication import ForeignMemberNames, MailSenderAuthenticator
+from shoal.team.mail_authentication import ForeignMemberNameLookup, MailSenderAuthenticator
 from shoal.team.mail_pump import MailPump
 from shoal.team.mail_question_broker import MailQuestionBroker
-from shoal.team.mail_sender import MailSender
+from shoal.team.mail_sender import TeamMailPoster
 from shoal.team.mail_verifier import MailVerifier
 from shoal.team.member_recovery import continue_resumed_member
 from shoal.team.member_registrar import MemberRegistrar, attach_progress_monitor
@@ -39,19 +44,19 @@ from shoal.team.roster_activity import RosterActivityWriter
 from shoal.team.team_briefing import build_team_briefing, teammate_statuses_from_roster
 from shoal.team.team_services import TeamServices
 from shoal.wire.member_channel_codec import (
-    BudgetGrantDecided,
-    MailRequestWithdrawn,
-    MemberInterruptRequested,
-    MemberLeft,
-    MemberPing,
-    MemberPong,
-    MemberQuestionAnswered,
-    MemberReady,
-    MemberShutdownAgreed,
-    MemberStateReported,
-    MemberStopRequested,
+    BudgetGrantDecidedMessage,
+    MailRequestWithdrawnMessage,
+    MemberInterruptRequestedMessage,
+    MemberLeftMessage,
+    MemberPingMessage,
+    MemberPongMessage,
+    MemberQuestionAnsweredMessage,
+    MemberReadyMessage,
+    MemberShutdownAgreedMessage,
+    MemberStateReportedMessage,
+    MemberStopRequestedMessage,
     MessageFromLead,
-    SessionPermissionChanged,
+    SessionPermissionChangedMessage,
 )
 
 LEAD_GONE = "its lead is gone"
@@ -93,7 +98,7 @@ class MemberHost(MemberTeamOperations):
         """Returns True if hooks are running that may wake the member."""
         self._run_task: asyncio.Task[AgentRunOutcome] | None = None
         self._leaving = asyncio.Event()
-        self._last_status: MemberStateReported | None = None
+        self._last_status: MemberStateReportedMessage | None = None
         self._task_group: asyncio.TaskGroup | None = None
         self._mail_pump = MailPump(
             services.store.open_mailboxes(membership.team),
@@ -109,7 +114,7 @@ class MemberHost(MemberTeamOperations):
         trusted = (
             (LEAD_NAME,)
             if self._key is None
-            else ForeignMemberNames(services.store.open_mailboxes(membership.team))
+            else ForeignMemberNameLookup(services.store.open_mailboxes(membership.team))
         )
         self._authenticator = MailSenderAuthenticator(
             membership.team, self._key, trusted=trusted, policy=services.trust_unsigned
@@ -128,7 +133,7 @@ class MemberHost(MemberTeamOperations):
     async def run_member(self) -> AgentRunOutcome:
         """Run the member to its end. Raises `AgentRequestRefused` if it cannot be created."""
         team, entry = await self._read_own_roster_entry()
-        self.mail_sender = MailSender(
+        self.mail_sender = TeamMailPoster(
             self._services.store.open_mailboxes(team.name),
             {each.name: each.color for each in team.members},
             clock=self._services.clock,
@@ -138,7 +143,7 @@ class MemberHost(MemberTeamOperations):
         member = self._member = await self._create_member(team, entry)
         if self._channel is not None:
             prompt = "" if member.prepared.prompt is None else member.prepared.prompt.text
-            ready = MemberReady(
+            ready = MemberReadyMessage(
                 started=member.agent_started_event, resolved=member.prepared.resolved, prompt=prompt
             )
             self._channel.send_message(ready)
@@ -179,7 +184,7 @@ class MemberHost(MemberTeamOperations):
     def share_permission_across_processes(self, update: PermissionSuggestion) -> None:
         """Send a session-wide permission to the lead."""
         if self._channel is not None:
-            self._channel.send_message(SessionPermissionChanged(update=update))
+            self._channel.send_message(SessionPermissionChangedMessage(update=update))
 
     # Observer of the member
 
@@ -195,7 +200,9 @@ class MemberHost(MemberTeamOperations):
         if member is None or self._channel is None:
             return
         state = "running" if member.state == "idle" and self._has_work(member) else member.state
-        status = MemberStateReported(state=state, claiming=member.is_claiming, claims=member.claims_tasks)
+        status = MemberStateReportedMessage(
+            state=state, claiming=member.is_claiming, claims=member.claims_tasks
+        )
         if status != self._last_status:
             self._last_status = status
             self._channel.send_message(status)
@@ -217,7 +224,7 @@ class MemberHost(MemberTeamOperations):
         if approve:
             self.approved_request = shutdown_request
             if self._channel is not None:
-                self._channel.send_message(MemberShutdownAgreed(request=shutdown_request.request_id))
+                self._channel.send_message(MemberShutdownAgreedMessage(request=shutdown_request.request_id))
             self.request_member_end("it shut down as it was asked to")
             # This is the member's own tool call and ends with it: its model must not be called after this.
             await asyncio.Event().wait()
@@ -245,7 +252,7 @@ class MemberHost(MemberTeamOperations):
     def is_working(self) -> bool:
         return self._member is not None and self._member.is_busy
 
-    def list_members(self) -> tuple[TeammateStatus, ...]:
+    def list_members(self) -> tuple[TeammateStatusSnapshot, ...]:
         if self._last_roster is not None:
             return teammate_statuses_from_roster(self._last_roster)
         return () if self._member is None else (self._member.to_teammate_status(),)
@@ -253,16 +260,16 @@ class MemberHost(MemberTeamOperations):
     async def wait_until_idle(self) -> None:
         return
 
-    async def close(self) -> tuple[AgentSnapshot, ...]:
+    async def close(self) -> tuple[AgentStatusSnapshot, ...]:
         return ()
 
-    async def send_user_message(self, to: str, text: str) -> MessageDeliveryReceipt | None:
+    async def send_user_message(self, to: str, text: str) -> AgentMessageDeliveryReceipt | None:
         """Deliver a person's text to the member; None if it has another name."""
         member = self._member
         if member is None or to not in (member.name, member.id):
             return None
         await self.mail_sender.post_text(USER_NAME, member.name, text, kind="notice")
-        return MessageDeliveryReceipt(to=member.id, name=member.name, how="queued")
+        return AgentMessageDeliveryReceipt(to=member.id, name=member.name, how="queued")
 
     def interrupt_member(self, name: str) -> bool | None:
         member, run_task = self._member, self._run_task
@@ -338,7 +345,7 @@ class MemberHost(MemberTeamOperations):
 
     def _send_request_withdrawal(self, request: str) -> None:
         if self._channel is not None:
-            self._channel.send_message(MailRequestWithdrawn(request=request))
+            self._channel.send_message(MailRequestWithdrawnMessage(request=request))
 
     async def _listen_to_lead(self, channel: ChannelToLead) -> None:
         await channel.dispatch_received_messages(self._handle_lead_message)
@@ -350,15 +357,15 @@ class MemberHost(MemberTeamOperations):
         assert run_task is not None
         assert self._task_group is not None
         match message:
-            case MemberPing(number=number):
+            case MemberPingMessage(number=number):
                 self._task_group.create_task(self._send_pong(member, number))
-            case SessionPermissionChanged(update=update):
+            case SessionPermissionChangedMessage(update=update):
                 self._services.apply_permission_update(update)
-            case MemberInterruptRequested():
+            case MemberInterruptRequestedMessage():
                 member.interrupt_turn(run_task)
-            case MemberStopRequested(why=reason, stays=resumable):
+            case MemberStopRequestedMessage(why=reason, stays=resumable):
                 self.request_member_end(reason, resumable=resumable)
-            case BudgetGrantDecided() | MemberQuestionAnswered():
+            case BudgetGrantDecidedMessage() | MemberQuestionAnsweredMessage():
                 return
 
     async def _send_pong(self, member: LocalMember, number: int) -> None:
@@ -368,7 +375,7 @@ class MemberHost(MemberTeamOperations):
             or await self._mail_pump.has_undelivered_mail()
         )
         if self._channel is not None:
-            self._channel.send_message(MemberPong(number=number, busy=busy))
+            self._channel.send_message(MemberPongMessage(number=number, busy=busy))
 
     def _has_work(self, member: LocalMember) -> bool:
         is_working = member.state in ("running", "created") or member.is_claiming
@@ -394,7 +401,7 @@ class MemberHost(MemberTeamOperations):
         self, member: LocalMember, outcome: AgentRunOutcome, work: RetainedWorktreeWork | None
     ) -> None:
         if self._channel is not None:
-            end_message = MemberLeft(
+            end_message = MemberLeftMessage(
                 status=outcome.status, text=outcome.text, detail=outcome.detail, work=work
             )
             self._channel.send_message(end_message)

@@ -35,7 +35,7 @@ class MemberLauncher(Protocol):
     async def aclose(self) -> None: ...
 
 
-class InProcessMemberLauncher:
+class NullMemberLauncher:
     """Launcher of a session whose teammates all run in the lead's process."""
 
     async def prepare_backend(self) -> None:

@@ -9,7 +9,7 @@ from shoal.core.events import AgentStarted
 from shoal.core.ids import AgentId
 from shoal.core.mail_bodies import ShutdownRequestMail
 from shoal.core.names import AgentName
-from shoal.core.teams import MemberState, TeammateStatus
+from shoal.core.teams import MemberState, TeammateStatusSnapshot
 from shoal.runs.run_outcome import AgentRunOutcome
 
 
@@ -46,7 +46,7 @@ class Member(Protocol):
         """Return True if a member that is not busy here is also idle where it runs and has no mail."""
         ...
 
-    def to_teammate_status(self) -> TeammateStatus: ...
+    def to_teammate_status(self) -> TeammateStatusSnapshot: ...
 
     def is_waiting_for_answer(self, request: str, mail: str) -> bool:
         """Return True if it may still wait for the answer to a request; `mail` is its mail id if known."""

@@ -20,7 +20,7 @@ from shoal.runs.progress_monitor import ProgressMonitor
 from shoal.runs.start_hooks import add_subagent_start_hook_context
 from shoal.team.mail_authentication import MailSenderAuthenticator
 from shoal.team.mail_question_broker import MailQuestionBroker
-from shoal.team.mail_sender import MailSender
+from shoal.team.mail_sender import TeamMailPoster
 from shoal.team.remote_member import RemoteMember
 from shoal.team.team_prompts import build_team_prompt_section
 from shoal.team.team_services import TeamServices
@@ -66,7 +66,7 @@ class MemberRegistrar:
         self,
         services: TeamServices,
         team: TeamRoster,
-        mail_sender: MailSender,
+        mail_sender: TeamMailPoster,
         authenticator: MailSenderAuthenticator,
     ) -> None:
         self._services = services

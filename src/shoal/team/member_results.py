@@ -4,7 +4,13 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from shoal.core.agents import AgentEndStatus, AgentResult, AgentSnapshot, RetainedWorktreeWork, WorkEvidence
+from shoal.core.agents import (
+    AgentEndStatus,
+    AgentResult,
+    AgentStatusSnapshot,
+    AgentWorkEvidence,
+    RetainedWorktreeWork,
+)
 from shoal.core.events import AgentEnded, AgentStarted
 from shoal.core.ids import AgentId
 from shoal.core.inbox_items import InboxItem
@@ -63,7 +69,7 @@ def build_member_result(
         output="" if monitor is None else str(monitor.output),
         usage=Usage() if monitor is None else monitor.usage,
         requests=0 if monitor is None else monitor.requests,
-        evidence=WorkEvidence() if monitor is None else monitor.collect_evidence(),
+        evidence=AgentWorkEvidence() if monitor is None else monitor.collect_evidence(),
     )
 
 
@@ -123,9 +129,9 @@ def find_member_progress_monitor(handle: MemberHandle) -> ProgressMonitor | None
             return None
 
 
-def build_member_snapshot(services: TeamServices, handle: MemberHandle) -> AgentSnapshot:
+def build_member_snapshot(services: TeamServices, handle: MemberHandle) -> AgentStatusSnapshot:
     started, monitor = handle.member.agent_started_event, find_member_progress_monitor(handle)
-    return AgentSnapshot(
+    return AgentStatusSnapshot(
         agent=handle.member.id,
         kind=started.kind,
         name=handle.member.name,

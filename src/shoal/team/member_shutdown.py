@@ -15,7 +15,7 @@ from shoal.core.names import LEAD_NAME, AgentName, TeamName
 from shoal.core.team_storage import TaskBoard
 from shoal.runs.run_outcome import AgentRunOutcome
 from shoal.team.lead_inbox import LeadInbox
-from shoal.team.mail_sender import MailSender
+from shoal.team.mail_sender import TeamMailPoster
 from shoal.team.member_handle import MemberHandle
 from shoal.team.member_protocol import Member
 from shoal.team.member_results import (
@@ -37,7 +37,7 @@ class MemberShutdown:
     """Part of the team supervisor that ends members."""
 
     name: TeamName
-    mail_sender: MailSender
+    mail_sender: TeamMailPoster
     _services: TeamServices
     _tasks: asyncio.TaskGroup
     _board: TaskBoard

@@ -7,11 +7,11 @@ from shoal.core.errors import AgentRequestRefused
 from shoal.core.mail_bodies import ShutdownRequestMail, format_peer_message_summary
 from shoal.core.names import LEAD_NAME, AgentName, TeamName
 from shoal.core.roster import TeamRoster
-from shoal.core.teams import PostedTeamMessage, SpawnedTeammate
+from shoal.core.teams import TeammateSpawnResult, TeamMessagePostReceipt
 from shoal.core.tools import ToolContext
 from shoal.runs.agent_registry import LEAD_NAMES
 from shoal.team.local_member import LocalMember
-from shoal.team.mail_sender import MailSender
+from shoal.team.mail_sender import TeamMailPoster
 from shoal.team.team_services import TeamServices
 
 _LEAD_ONLY = "Only the lead of the team can do that: ask team-lead."
@@ -20,7 +20,7 @@ _LEAD_ONLY = "Only the lead of the team can do that: ask team-lead."
 class MemberTeamOperations:
     """Team operations of a member; it reads the roster on each call."""
 
-    mail_sender: MailSender
+    mail_sender: TeamMailPoster
     _member: LocalMember | None
 
     def __init__(self, services: TeamServices, team: TeamName) -> None:
@@ -44,12 +44,12 @@ class MemberTeamOperations:
     async def delete_team(self, context: ToolContext) -> TeamName:
         raise AgentRequestRefused("Only the lead deletes its team.")
 
-    async def spawn_teammate(self, request: SpawnRequest, context: ToolContext) -> SpawnedTeammate | None:
+    async def spawn_teammate(self, request: SpawnRequest, context: ToolContext) -> TeammateSpawnResult | None:
         return None
 
     async def send_message(
         self, to: str, text: str, summary: str, context: ToolContext, *, fyi: bool = False
-    ) -> tuple[PostedTeamMessage, ...] | None:
+    ) -> tuple[TeamMessagePostReceipt, ...] | None:
         if not context.agent.is_teammate:
             return None
         team = await self._read_roster()
@@ -101,10 +101,10 @@ class MemberTeamOperations:
 
     async def _post_message(
         self, team: TeamRoster, sender: AgentName, to: AgentName, text: str, summary: str, *, fyi: bool
-    ) -> PostedTeamMessage:
+    ) -> TeamMessagePostReceipt:
         receipt = await self.mail_sender.post_text(sender, to, text, summary=summary, fyi=fyi)
         if self._member is not None and to != LEAD_NAME:
             self._member.last_message_summary = format_peer_message_summary(to, summary)
         entry = team.find_member(to)
         color = None if entry is None else entry.color
-        return PostedTeamMessage(sender=sender, to=to, color=color, standing=receipt.standing)
+        return TeamMessagePostReceipt(sender=sender, to=to, color=color, standing=receipt.standing)

@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Container, Iterator
 from msgspec.structs import replace
 
 from shoal.agent.agent_runner import AgentRunner
-from shoal.core.agents import AgentSnapshot, MessageDeliveryReceipt, SpawnRequest
+from shoal.core.agents import AgentMessageDeliveryReceipt, AgentStatusSnapshot, SpawnRequest
 from shoal.core.errors import AgentRequestRefused
 from shoal.core.events import AgentStarted
 from shoal.core.identity import AgentIdentity
@@ -21,10 +21,10 @@ from shoal.core.inbox_items import InboxItem
 from shoal.core.names import LEAD_NAME, AgentName, TeamName
 from shoal.core.permission_decisions import PermissionMode
 from shoal.core.roster import TeamRoster
-from shoal.core.teams import PostedTeamMessage, SpawnedTeammate, TeammateStatus
+from shoal.core.teams import TeammateSpawnResult, TeammateStatusSnapshot, TeamMessagePostReceipt
 from shoal.core.tools import ToolContext
 from shoal.team.local_member import LocalMember
-from shoal.team.member_launcher import InProcessMemberLauncher
+from shoal.team.member_launcher import NullMemberLauncher
 from shoal.team.session_teams import SessionTeams
 from shoal.team.team_services import TeamServices
 
@@ -79,7 +79,7 @@ class NestedTeams(SessionTeams):
             )
         return await super().delete_team(context)
 
-    async def spawn_teammate(self, request: SpawnRequest, context: ToolContext) -> SpawnedTeammate | None:
+    async def spawn_teammate(self, request: SpawnRequest, context: ToolContext) -> TeammateSpawnResult | None:
         nested = self._nested_teams.get(context.agent.agent)
         return await (
             super().spawn_teammate(request, context)
@@ -115,7 +115,7 @@ class NestedTeams(SessionTeams):
 
     async def send_message(
         self, to: str, text: str, summary: str, context: ToolContext, *, fyi: bool = False
-    ) -> tuple[PostedTeamMessage, ...] | None:
+    ) -> tuple[TeamMessagePostReceipt, ...] | None:
         """Send to a member of the sender's own team first; `*` is the team that the sender leads."""
         nested, parent_teams = (
             self._nested_teams.get(context.agent.agent),
@@ -136,7 +136,7 @@ class NestedTeams(SessionTeams):
         else:
             await parent_teams.answer_shutdown_request(request, reason, approve=approve, context=context)
 
-    def list_members(self) -> tuple[TeammateStatus, ...]:
+    def list_members(self) -> tuple[TeammateStatusSnapshot, ...]:
         return (
             *super().list_members(),
             *(each for below in self._nested_teams.values() for each in below.list_members()),
@@ -160,7 +160,7 @@ class NestedTeams(SessionTeams):
         for nested in self._nested_teams.values():
             nested.on_item_entered(item)
 
-    async def send_user_message(self, to: str, text: str) -> MessageDeliveryReceipt | None:
+    async def send_user_message(self, to: str, text: str) -> AgentMessageDeliveryReceipt | None:
         nested = self._find_nested_teams_with_member(to)
         return await (
             super().send_user_message(to, text) if nested is None else nested.send_user_message(to, text)
@@ -244,7 +244,7 @@ class NestedTeams(SessionTeams):
             lead=lambda: agent,
             mode=lambda: self._mode_of(agent),
             creates_implicit_teams=lambda: False,
-            launcher=InProcessMemberLauncher(),
+            launcher=NullMemberLauncher(),
             on_changed=parent_teams.notify_changed,
             allows_nested_teams=depth < self._depth,
         )
@@ -263,7 +263,7 @@ class NestedTeams(SessionTeams):
         nested = self._nested_teams.get(agent)
         return nested is not None and nested.is_working
 
-    async def close(self) -> tuple[AgentSnapshot, ...]:
+    async def close(self) -> tuple[AgentStatusSnapshot, ...]:
         self._is_closing = True
         return await super().close()
 

@@ -8,9 +8,9 @@ from collections.abc import Callable
 from shoal.core.questions import Answer, Question
 from shoal.team.team_services import TeamServices
 from shoal.wire.member_channel_codec import (
-    MemberQuestionAnswered,
-    MemberQuestionAsked,
-    MemberQuestionWithdrawn,
+    MemberQuestionAnsweredMessage,
+    MemberQuestionAskedMessage,
+    MemberQuestionWithdrawnMessage,
     MessageFromLead,
     MessageFromMember,
 )
@@ -25,9 +25,9 @@ class MemberQuestionServer:
         self._open_questions: dict[str, asyncio.Task[None]] = {}
 
     def handle_question_message(
-        self, message: MemberQuestionAsked | MemberQuestionWithdrawn, tasks: asyncio.TaskGroup
+        self, message: MemberQuestionAskedMessage | MemberQuestionWithdrawnMessage, tasks: asyncio.TaskGroup
     ) -> None:
-        if isinstance(message, MemberQuestionWithdrawn):
+        if isinstance(message, MemberQuestionWithdrawnMessage):
             self._withdraw_question(message.question)
         else:
             self._open_questions[message.question.id] = tasks.create_task(
@@ -45,7 +45,7 @@ class MemberQuestionServer:
     async def _ask_person_and_reply(self, question: Question) -> None:
         answer = await self._services.ask_person_or_deny(question)
         self._open_questions.pop(question.id, None)
-        self._send(MemberQuestionAnswered(question=question.id, answer=answer))
+        self._send(MemberQuestionAnsweredMessage(question=question.id, answer=answer))
 
 
 class RemoteQuestionBroker:
@@ -57,17 +57,17 @@ class RemoteQuestionBroker:
 
     async def ask_person_or_deny(self, question: Question) -> Answer:
         future = self._pending[question.id] = asyncio.get_running_loop().create_future()
-        self._send(MemberQuestionAsked(question=question))
+        self._send(MemberQuestionAskedMessage(question=question))
         try:
             answer: Answer = await future
         except asyncio.CancelledError:
-            self._send(MemberQuestionWithdrawn(question=question.id))
+            self._send(MemberQuestionWithdrawnMessage(question=question.id))
             raise
         finally:
             del self._pending[question.id]
         return answer
 
-    def resolve_pending_question(self, message: MemberQuestionAnswered) -> None:
+    def resolve_pending_question(self, message: MemberQuestionAnsweredMessage) -> None:
         future = self._pending.get(message.question)
         if future is not None and not future.done():
             future.set_result(message.answer)

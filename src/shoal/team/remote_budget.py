@@ -14,14 +14,14 @@ from shoal.core.ids import AgentId
 from shoal.core.limits import NO_LIMITS, AgentSlot, BudgetLimits, BudgetMeter, BudgetRefusal
 from shoal.core.usage import ModelCard, Usage
 from shoal.wire.member_channel_codec import (
-    AgentBudgetOpened,
-    AgentSlotReleased,
-    AgentSlotRequested,
-    BudgetGrantDecided,
-    BudgetReservationRequested,
-    BudgetReservationSettled,
-    MemberWorkSlotReleased,
-    MemberWorkSlotRequested,
+    AgentBudgetOpenedMessage,
+    AgentSlotReleasedMessage,
+    AgentSlotRequestedMessage,
+    BudgetGrantDecidedMessage,
+    BudgetReservationRequestedMessage,
+    BudgetReservationSettledMessage,
+    MemberWorkSlotReleasedMessage,
+    MemberWorkSlotRequestedMessage,
     MessageFromMember,
 )
 
@@ -64,7 +64,7 @@ class RemoteBudget(Budget):
     def get_or_create_agent_budget(
         self, agent: AgentId, kind: str, limits: BudgetLimits | None = None
     ) -> AgentBudget:
-        self._send(AgentBudgetOpened(agent=agent, kind=kind, limits=limits or NO_LIMITS))
+        self._send(AgentBudgetOpenedMessage(agent=agent, kind=kind, limits=limits or NO_LIMITS))
         found_budget = self._agent_budgets.get(agent)
         time_limits = _keep_only_time_limit((limits or NO_LIMITS).tighten_with(self.per_agent))
         if found_budget is None:
@@ -86,31 +86,31 @@ class RemoteBudget(Budget):
         self, kind: str, depth: int, *, is_resumed: bool = False
     ) -> AgentSlot | BudgetRefusal:
         number, grant = self.register_grant_request()
-        self._send(AgentSlotRequested(number=number, kind=kind, depth=depth, again=is_resumed))
+        self._send(AgentSlotRequestedMessage(number=number, kind=kind, depth=depth, again=is_resumed))
         refusal = await grant
         return refusal or _RemoteAgentSlot(kind=kind, depth=depth, is_resumed=is_resumed, number=number)
 
     def close_agent_slot(self, slot: AgentSlot, *, was_started: bool = True) -> None:
         if slot.is_open and isinstance(slot, _RemoteAgentSlot):
             slot.is_open = False
-            self._send(AgentSlotReleased(number=slot.number, begun=was_started))
+            self._send(AgentSlotReleasedMessage(number=slot.number, begun=was_started))
 
     async def activate_agent_slot(self, slot: AgentSlot) -> None:
         if slot.is_running:
             return
         number, grant = self.register_grant_request()
-        self._send(MemberWorkSlotRequested(number=number))
+        self._send(MemberWorkSlotRequestedMessage(number=number))
         try:
             await grant
         except asyncio.CancelledError:
-            self._send(MemberWorkSlotReleased())
+            self._send(MemberWorkSlotReleasedMessage())
             raise
         slot.is_running = True
 
     def deactivate_agent_slot(self, slot: AgentSlot) -> None:
         if slot.is_running:
             slot.is_running = False
-            self._send(MemberWorkSlotReleased())
+            self._send(MemberWorkSlotReleasedMessage())
 
     def send_budget_message(self, message: MessageFromMember) -> None:
         self._send(message)
@@ -120,14 +120,14 @@ class RemoteBudget(Budget):
         grant = self._pending[self._number] = asyncio.get_running_loop().create_future()
         return self._number, grant
 
-    def resolve_grant(self, message: BudgetGrantDecided) -> None:
+    def resolve_grant(self, message: BudgetGrantDecidedMessage) -> None:
         grant = self._pending.pop(message.number, None)
         if grant is not None and not grant.done():
             grant.set_result(message.refusal)
         elif grant is not None and message.refusal is None:
             # The requester was interrupted in the meantime.
-            self._send(BudgetReservationSettled(number=message.number))
-            self._send(AgentSlotReleased(number=message.number, begun=False))
+            self._send(BudgetReservationSettledMessage(number=message.number))
+            self._send(AgentSlotReleasedMessage(number=message.number, begun=False))
 
 
 class RemoteAgentBudget(AgentBudget):
@@ -142,7 +142,7 @@ class RemoteAgentBudget(AgentBudget):
             return local_result
         number, grant = self.budget.register_grant_request()
         self.budget.send_budget_message(
-            BudgetReservationRequested(
+            BudgetReservationRequestedMessage(
                 number=number, agent=self.agent, card=card, prompt_tokens=prompt_tokens, max_tokens=max_tokens
             )
         )
@@ -153,7 +153,8 @@ class RemoteAgentBudget(AgentBudget):
 
     def settle(self, reservation: BudgetReservation, usage: Usage) -> float | None:
         self._send_settlement(
-            reservation, BudgetReservationSettled(number=_get_reservation_number(reservation), usage=usage)
+            reservation,
+            BudgetReservationSettledMessage(number=_get_reservation_number(reservation), usage=usage),
         )
         if isinstance(reservation, _RemoteReservation):
             reservation.number = 0
@@ -162,17 +163,20 @@ class RemoteAgentBudget(AgentBudget):
     def release(self, reservation: BudgetReservation) -> None:
         if reservation.is_open:
             self._send_settlement(
-                reservation, BudgetReservationSettled(number=_get_reservation_number(reservation))
+                reservation, BudgetReservationSettledMessage(number=_get_reservation_number(reservation))
             )
         super().release(reservation)
 
     def write_off(self, reservation: BudgetReservation) -> None:
         self._send_settlement(
-            reservation, BudgetReservationSettled(number=_get_reservation_number(reservation), billed=True)
+            reservation,
+            BudgetReservationSettledMessage(number=_get_reservation_number(reservation), billed=True),
         )
         super().write_off(reservation)
 
-    def _send_settlement(self, reservation: BudgetReservation, message: BudgetReservationSettled) -> None:
+    def _send_settlement(
+        self, reservation: BudgetReservation, message: BudgetReservationSettledMessage
+    ) -> None:
         if _get_reservation_number(reservation):
             self.budget.send_budget_message(message)
 

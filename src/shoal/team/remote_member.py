@@ -18,29 +18,29 @@ from shoal.core.names import LEAD_NAME, AgentName
 from shoal.core.permissions import PermissionSuggestion
 from shoal.core.roster import RosterEntry
 from shoal.core.task_groups import uncancel_current_task
-from shoal.core.teams import MemberState, TeammateStatus
+from shoal.core.teams import MemberState, TeammateStatusSnapshot
 from shoal.runs.run_outcome import AgentRunOutcome
-from shoal.team.budget_server import BudgetServer
+from shoal.team.budget_server import MemberBudgetServer
 from shoal.team.question_channel import MemberQuestionServer
 from shoal.team.team_services import TeamServices
 from shoal.wire.journal_codec import parse_journal_line
 from shoal.wire.member_channel_codec import (
-    MailRequestWithdrawn,
-    MemberEventForwarded,
-    MemberInterruptRequested,
-    MemberLeft,
-    MemberPing,
-    MemberPong,
-    MemberQuestionAsked,
-    MemberQuestionWithdrawn,
-    MemberReady,
-    MemberShutdownAgreed,
-    MemberStartRefused,
-    MemberStateReported,
-    MemberStopRequested,
+    MailRequestWithdrawnMessage,
+    MemberEventForwardedMessage,
+    MemberInterruptRequestedMessage,
+    MemberLeftMessage,
+    MemberPingMessage,
+    MemberPongMessage,
+    MemberQuestionAskedMessage,
+    MemberQuestionWithdrawnMessage,
+    MemberReadyMessage,
+    MemberShutdownAgreedMessage,
+    MemberStartRefusedMessage,
+    MemberStateReportedMessage,
+    MemberStopRequestedMessage,
     MessageFromLead,
     MessageFromMember,
-    SessionPermissionChanged,
+    SessionPermissionChangedMessage,
     encode_member_channel_message,
     parse_message_from_member,
 )
@@ -71,7 +71,7 @@ class RemoteMember:
         services: TeamServices,
         entry: RosterEntry,
         process: MemberProcess,
-        ready: MemberReady,
+        ready: MemberReadyMessage,
         early_messages: Sequence[MessageFromMember] = (),
         earlier_mail: Collection[str] = (),
     ) -> None:
@@ -97,14 +97,14 @@ class RemoteMember:
         self._earlier_mail = earlier_mail
         self.death_cause = ""
         """Cause of an unexpected end of its process, if it had one."""
-        self._budget_server = BudgetServer(services.budget, self._send_message)
+        self._budget_server = MemberBudgetServer(services.budget, self._send_message)
         self._question_server = MemberQuestionServer(services, self._send_message)
         self._pongs: dict[int, asyncio.Future[bool]] = {}
         self._number = 0
         self._last_message_at = services.clock.monotonic()
         """Time of the last message from its channel."""
         self._is_stuck = False
-        self._end_message: MemberLeft | None = None
+        self._end_message: MemberLeftMessage | None = None
         self.monitor = (
             None if self._channel is None else services.agent_factory.create_progress_monitor(self.id)
         )
@@ -128,7 +128,7 @@ class RemoteMember:
                     services,
                     entry,
                     process,
-                    _build_member_ready_for_foreign_program(entry, request),
+                    _build_foreign_member_ready_message(entry, request),
                     earlier_mail=earlier_mail,
                 )
             async with services.clock.deadline(START_TIMEOUT):
@@ -139,7 +139,7 @@ class RemoteMember:
         except BaseException:
             await _close_and_stop_process(process)
             raise
-        if isinstance(ready, MemberReady):
+        if isinstance(ready, MemberReadyMessage):
             return cls(services, entry, process, ready, early_messages, earlier_mail)
         await _close_and_stop_process(process)
         if ready is not None:
@@ -196,7 +196,7 @@ class RemoteMember:
             number = self._number = self._number + 1
             pong: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
             self._pongs[number] = pong
-            self._send_message(MemberPing(number=number))
+            self._send_message(MemberPingMessage(number=number))
             try:
                 async with self._services.clock.deadline(PING_TIMEOUT / PING_ATTEMPTS):
                     return await pong
@@ -225,8 +225,8 @@ class RemoteMember:
         # timestamps would fail when the clock is changed.
         return mail not in self._earlier_mail
 
-    def to_teammate_status(self) -> TeammateStatus:
-        return TeammateStatus(
+    def to_teammate_status(self) -> TeammateStatusSnapshot:
+        return TeammateStatusSnapshot(
             agent=self.id,
             name=self.name,
             kind=self.agent_started_event.kind,
@@ -290,13 +290,13 @@ class RemoteMember:
 
     def send_permission_update(self, update: PermissionSuggestion) -> None:
         """Send a permission answer that a person gave for the whole session."""
-        self._send_message(SessionPermissionChanged(update=update))
+        self._send_message(SessionPermissionChangedMessage(update=update))
 
     def interrupt_turn(self) -> bool:
         """End its working period but not the member."""
         if self.state != "running" or self._channel is None:
             return False
-        self._send_message(MemberInterruptRequested())
+        self._send_message(MemberInterruptRequestedMessage())
         return True
 
     def set_foreign_idle(self, *, idle: bool) -> None:
@@ -305,7 +305,7 @@ class RemoteMember:
         self.on_changed()
 
     async def _stop_gracefully_or_terminate(self) -> None:
-        self._send_message(MemberStopRequested(why=self.stop_reason, stays=self.resumable))
+        self._send_message(MemberStopRequestedMessage(why=self.stop_reason, stays=self.resumable))
         try:
             async with self._services.clock.deadline(LEAVE_TIMEOUT):
                 await self._listen_to_channel()
@@ -337,33 +337,33 @@ class RemoteMember:
                 self._handle_member_message(parse_message_from_member(message), tasks)
             liveness_task.cancel()
             self._question_server.close()
-            self._budget_server.cancel_pending_grants()
+            self._budget_server.cancel_waiting_budget_requests()
 
     def _handle_member_message(self, message: MessageFromMember, tasks: asyncio.TaskGroup) -> None:
         match message:
-            case MemberStateReported():
+            case MemberStateReportedMessage():
                 self.state, self.is_claiming, self.claims_tasks = (
                     message.state,
                     message.claiming,
                     message.claims,
                 )
                 self.on_changed()
-            case MemberEventForwarded(line=line):
+            case MemberEventForwardedMessage(line=line):
                 self._services.on_journal_line(bytes(line))
                 self._count_usage_of_journal_line(bytes(line))
-            case MemberPong():
+            case MemberPongMessage():
                 self._resolve_pong(message)
-            case MailRequestWithdrawn(request=request):
+            case MailRequestWithdrawnMessage(request=request):
                 self.on_request_withdrawn(request)
-            case MemberShutdownAgreed(request=request):
+            case MemberShutdownAgreedMessage(request=request):
                 self.on_shutdown_agreed(request)
-            case MemberLeft():
+            case MemberLeftMessage():
                 self._end_message = message
-            case MemberQuestionAsked() | MemberQuestionWithdrawn():
+            case MemberQuestionAskedMessage() | MemberQuestionWithdrawnMessage():
                 self._question_server.handle_question_message(message, tasks)
-            case SessionPermissionChanged(update=update):
+            case SessionPermissionChangedMessage(update=update):
                 self._services.apply_permission_update(update)
-            case MemberReady() | MemberStartRefused():
+            case MemberReadyMessage() | MemberStartRefusedMessage():
                 return
             case _:
                 self._budget_server.handle_budget_message(message, tasks)
@@ -375,12 +375,12 @@ class RemoteMember:
             if isinstance(event, JournaledEvent) and event.agent == self.id:
                 self.monitor.count_remote_event(event)
 
-    def _resolve_pong(self, message: MemberPong) -> None:
+    def _resolve_pong(self, message: MemberPongMessage) -> None:
         pong = self._pongs.get(message.number)
         if pong is not None and not pong.done():
             pong.set_result(message.busy)
 
-    def _outcome_from_end_message(self, end_message: MemberLeft) -> AgentRunOutcome:
+    def _outcome_from_end_message(self, end_message: MemberLeftMessage) -> AgentRunOutcome:
         return AgentRunOutcome(status=end_message.status, text=end_message.text, detail=end_message.detail)
 
     def _send_message(self, message: MessageFromLead) -> None:
@@ -390,14 +390,14 @@ class RemoteMember:
 
 async def _wait_for_ready_message(
     channel: MemberChannel, early_messages: list[MessageFromMember]
-) -> MemberReady | MemberStartRefused | None:
+) -> MemberReadyMessage | MemberStartRefusedMessage | None:
     """Wait for the ready message; None if the channel is closed.
 
     Messages that arrive before it, such as its budgets, are added to `early_messages`.
     """
     while (message := await channel.receive()) is not None:
         parsed = parse_message_from_member(message)
-        if isinstance(parsed, (MemberReady, MemberStartRefused)):
+        if isinstance(parsed, (MemberReadyMessage, MemberStartRefusedMessage)):
             return parsed
         early_messages.append(parsed)
     return None
@@ -418,9 +418,11 @@ async def _close_and_stop_process(process: MemberProcess) -> None:
     await process.stop(grace=KILL_GRACE)
 
 
-def _build_member_ready_for_foreign_program(entry: RosterEntry, request: SpawnRequest | None) -> MemberReady:
+def _build_foreign_member_ready_message(
+    entry: RosterEntry, request: SpawnRequest | None
+) -> MemberReadyMessage:
     """Build the ready message of a foreign program, which sends none."""
-    return MemberReady(
+    return MemberReadyMessage(
         started=AgentStarted(
             agent=AgentId(entry.agent_id),
             kind=entry.agent_type,

@@ -10,7 +10,7 @@ from types import TracebackType
 from msgspec.structs import replace
 
 from shoal.agent.agent_runner import AgentRunner
-from shoal.core.agents import AgentSnapshot, MessageDeliveryReceipt, SpawnRequest
+from shoal.core.agents import AgentMessageDeliveryReceipt, AgentStatusSnapshot, SpawnRequest
 from shoal.core.errors import AgentRequestRefused, InvalidName
 from shoal.core.events import AgentStarted
 from shoal.core.identity import AgentIdentity, assume_identity
@@ -34,7 +34,7 @@ from shoal.core.names import (
 from shoal.core.permissions import PermissionSuggestion
 from shoal.core.roster import NewMember, TeamRoster, format_agent_id
 from shoal.core.task_groups import exit_task_group_without_wrapping
-from shoal.core.teams import PostedTeamMessage, SpawnedTeammate, TeammateStatus
+from shoal.core.teams import TeammateSpawnResult, TeammateStatusSnapshot, TeamMessagePostReceipt
 from shoal.core.tools import ToolContext
 from shoal.runs.agent_registry import LEAD_NAMES
 from shoal.team.local_member import LocalMember
@@ -157,7 +157,7 @@ class SessionTeams:
             await self._services.store.close_team_stores(supervisor.name)
         self._supervisor = None
 
-    async def spawn_teammate(self, request: SpawnRequest, context: ToolContext) -> SpawnedTeammate | None:
+    async def spawn_teammate(self, request: SpawnRequest, context: ToolContext) -> TeammateSpawnResult | None:
         if not self.is_lead(context.agent) and context.agent.is_teammate:
             return None
         if request.name is None and request.team is None:
@@ -234,7 +234,7 @@ class SessionTeams:
 
     async def send_message(
         self, to: str, text: str, summary: str, context: ToolContext, *, fyi: bool = False
-    ) -> tuple[PostedTeamMessage, ...] | None:
+    ) -> tuple[TeamMessagePostReceipt, ...] | None:
         supervisor, sender = self._supervisor, self._resolve_sender_name(context.agent)
         if supervisor is None:
             return None
@@ -314,12 +314,12 @@ class SessionTeams:
             raise AgentRequestRefused("Only the lead ends teammates.")
         return await self.end_member(name, "it was stopped by team-lead")
 
-    def list_members(self) -> tuple[TeammateStatus, ...]:
+    def list_members(self) -> tuple[TeammateStatusSnapshot, ...]:
         return () if self._supervisor is None else self._supervisor.list_member_statuses()
 
     # For the session
 
-    async def add_members(self, requests: Sequence[SpawnRequest]) -> tuple[SpawnedTeammate, ...]:
+    async def add_members(self, requests: Sequence[SpawnRequest]) -> tuple[TeammateSpawnResult, ...]:
         """Add members without a call of the lead; all are admitted before the first of them starts."""
         return await self._require_team_supervisor().add_members(requests)
 
@@ -347,13 +347,13 @@ class SessionTeams:
         if self._supervisor is not None:
             self._supervisor.on_item_entered(item)
 
-    async def send_user_message(self, to: str, text: str) -> MessageDeliveryReceipt | None:
+    async def send_user_message(self, to: str, text: str) -> AgentMessageDeliveryReceipt | None:
         """Deliver a person's text to a teammate; None if there is none of that name."""
         found = None if self._supervisor is None else self._supervisor.resolve_member_name(to)
         if self._supervisor is None or found is None:
             return None
         await self._supervisor.mail_sender.post_text(USER_NAME, found, text, kind="notice")
-        return MessageDeliveryReceipt(
+        return AgentMessageDeliveryReceipt(
             to=self._supervisor.get_member_agent_id(found), name=found, how="queued"
         )
 
@@ -409,7 +409,7 @@ class SessionTeams:
         if self._supervisor is not None:
             await self._supervisor.wait_until_idle()
 
-    async def close(self) -> tuple[AgentSnapshot, ...]:
+    async def close(self) -> tuple[AgentStatusSnapshot, ...]:
         """End every teammate so that it can be resumed; return those that were working."""
         supervisor, self._supervisor = self._supervisor, None
         return () if supervisor is None else await supervisor.close(resumable=True)
@@ -489,13 +489,13 @@ class SessionTeams:
         summary: str,
         *,
         fyi: bool,
-    ) -> PostedTeamMessage:
+    ) -> TeamMessagePostReceipt:
         receipt = await supervisor.mail_sender.post_text(sender, to, text, summary=summary, fyi=fyi)
         if not fyi:
             supervisor.mark_foreign_member_working(to)
         handle = supervisor.find_member_handle(supervisor.get_member_agent_id(sender))
         if handle is not None and isinstance(handle.member, LocalMember) and to != LEAD_NAME:
             handle.member.last_message_summary = format_peer_message_summary(to, summary)
-        return PostedTeamMessage(
+        return TeamMessagePostReceipt(
             sender=sender, to=to, color=supervisor.get_member_color(to), standing=receipt.standing
         )

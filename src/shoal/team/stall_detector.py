@@ -30,7 +30,7 @@ _SLACK_DIVISOR = 20
 """A stall is detected late by at most this part of the time, so that not every delta moves the timer."""
 
 
-class MemberStalled(Exception):
+class MemberStalledError(Exception):
     """Raised when a member produced no event for too long."""
 
 
@@ -68,7 +68,7 @@ class MemberStallDetector:
 
     @asynccontextmanager
     async def watch_turn_for_stall(self) -> AsyncIterator[None]:
-        """Watch a block; raises `MemberStalled` inside it."""
+        """Watch a block; raises `MemberStalledError` inside it."""
         self._request_open = False
         self._running_tools.clear()
         timer = self._clock.deadline(_NEVER)
@@ -76,7 +76,7 @@ class MemberStallDetector:
             async with timer as self._timer:
                 yield
         except TimeoutError as error:
-            raise MemberStalled(f"nothing was heard of it for {self._after:g} s") from error
+            raise MemberStalledError(f"nothing was heard of it for {self._after:g} s") from error
         finally:
             self._timer = None
 

@@ -10,7 +10,7 @@ from shoal.core.ids import AgentId
 from shoal.core.names import LEAD_NAME, AgentName
 from shoal.core.roster import TeamRoster
 from shoal.core.tasks import Task, find_open_blockers
-from shoal.core.teams import TeammateStatus
+from shoal.core.teams import TeammateStatusSnapshot
 from shoal.tools.task_format import format_task_line
 
 MAX_MEMBERS = 30
@@ -21,7 +21,11 @@ _STATUS_ORDER = ("in_progress", "pending")
 
 
 def build_team_briefing(
-    team: TeamRoster, me: AgentName, members: Sequence[TeammateStatus], tasks: Sequence[Task], total: int
+    team: TeamRoster,
+    me: AgentName,
+    members: Sequence[TeammateStatusSnapshot],
+    tasks: Sequence[Task],
+    total: int,
 ) -> str:
     """Build a summary of the current roster and board; entries over the limit are only counted.
 
@@ -39,10 +43,10 @@ def build_team_briefing(
     return escape_control_tags("\n".join(lines))
 
 
-def teammate_statuses_from_roster(team: TeamRoster) -> tuple[TeammateStatus, ...]:
+def teammate_statuses_from_roster(team: TeamRoster) -> tuple[TeammateStatusSnapshot, ...]:
     """Build statuses from the roster, for a process that knows nothing else about its teammates."""
     return tuple(
-        TeammateStatus(
+        TeammateStatusSnapshot(
             agent=AgentId(each.agent_id),
             name=each.name,
             kind=each.agent_type,
@@ -55,7 +59,7 @@ def teammate_statuses_from_roster(team: TeamRoster) -> tuple[TeammateStatus, ...
     )
 
 
-def _format_roster(me: AgentName, members: Sequence[TeammateStatus]) -> list[str]:
+def _format_roster(me: AgentName, members: Sequence[TeammateStatusSnapshot]) -> list[str]:
     others = [each for each in members if each.name != me]
     if not others:
         return ["It has no members beside you."]

@@ -22,7 +22,7 @@ from shoal.core.team_storage import TeamStorage
 from shoal.runs.inbox_queue import SharedInboxQueue
 from shoal.runs.prepared_agent import AgentPreparer
 from shoal.team.mail_authentication import TrustUnsigned
-from shoal.team.member_launcher import InProcessMemberLauncher, MemberLauncher
+from shoal.team.member_launcher import MemberLauncher, NullMemberLauncher
 from shoal.tools.plan_tools import PlanApprover
 
 
@@ -64,7 +64,7 @@ class TeamServices(Struct, frozen=True, kw_only=True):
     """True if members may lead nested teams."""
     form: TeammateForm = "in-process"
     """Form in which members created here run."""
-    launcher: MemberLauncher = InProcessMemberLauncher()
+    launcher: MemberLauncher = NullMemberLauncher()
     on_journal_line: Callable[[bytes], None] = lambda _: None
     """Called with each line that a teammate in another process wrote to the journal."""
     apply_permission_update: Callable[[PermissionSuggestion], None] = lambda _: None

@@ -7,7 +7,7 @@ from collections.abc import Callable, Container, Sequence
 from contextlib import suppress
 from functools import partial
 
-from shoal.core.agents import AgentSnapshot, SpawnRequest
+from shoal.core.agents import AgentStatusSnapshot, SpawnRequest
 from shoal.core.errors import AgentRequestRefused, ShoalError, StateFileError, TeamStoreError
 from shoal.core.ids import AgentId
 from shoal.core.inbox_items import InboxItem
@@ -18,15 +18,15 @@ from shoal.core.permissions import PermissionSuggestion
 from shoal.core.roster import EXTERNAL_MEMBER_TYPE, RosterEntry, TeamRoster, format_agent_id
 from shoal.core.task_groups import uncancel_current_task
 from shoal.core.tasks import has_claimable_task
-from shoal.core.teams import SpawnedTeammate, TeammateStatus
+from shoal.core.teams import TeammateSpawnResult, TeammateStatusSnapshot
 from shoal.runs.prepared_agent import PreparedAgent
 from shoal.runs.run_outcome import AgentRunOutcome
 from shoal.team.lead_inbox import LeadInbox
 from shoal.team.local_member import LocalMember
-from shoal.team.mail_authentication import ForeignMemberNames, MailSenderAuthenticator
+from shoal.team.mail_authentication import ForeignMemberNameLookup, MailSenderAuthenticator
 from shoal.team.mail_pump import MailPump
 from shoal.team.mail_question_broker import MailQuestionBroker
-from shoal.team.mail_sender import MailSender
+from shoal.team.mail_sender import TeamMailPoster
 from shoal.team.mail_verifier import MailVerifier
 from shoal.team.member_admission import AdmittedMember, MemberAdmission
 from shoal.team.member_handle import MemberHandle
@@ -51,11 +51,11 @@ class TeamSupervisor(MemberShutdown):
         mailboxes = services.store.open_mailboxes(team.name)
         self._colors = {member.name: member.color for member in team.members}
         key = services.store.read_signing_key(team.name)
-        self.mail_sender = MailSender(
+        self.mail_sender = TeamMailPoster(
             mailboxes, self._colors, clock=services.clock, ids=services.ids, seal=MailSigner(team.name, key)
         )
         authenticator = MailSenderAuthenticator(
-            team.name, key, trusted=ForeignMemberNames(mailboxes), policy=services.trust_unsigned
+            team.name, key, trusted=ForeignMemberNameLookup(mailboxes), policy=services.trust_unsigned
         )
         self._board = services.store.open_board(team.name)
         self._mail_pump = MailPump(mailboxes, services.clock, services.note, self.notify_changed)
@@ -88,13 +88,13 @@ class TeamSupervisor(MemberShutdown):
 
     # Members
 
-    async def spawn_teammate(self, request: SpawnRequest, call: str) -> SpawnedTeammate:
+    async def spawn_teammate(self, request: SpawnRequest, call: str) -> TeammateSpawnResult:
         (spawned,) = await self.add_members((request,), call)
         return spawned
 
     async def add_members(
         self, requests: Sequence[SpawnRequest], call: str = ""
-    ) -> tuple[SpawnedTeammate, ...]:
+    ) -> tuple[TeammateSpawnResult, ...]:
         """Admit all before the first of them starts. If one fails, all are undone."""
         admitted = await self._admission.admit_members(requests, call)
         for member in admitted:
@@ -171,7 +171,7 @@ class TeamSupervisor(MemberShutdown):
     def list_member_names(self) -> tuple[AgentName, ...]:
         return tuple(self._handles)
 
-    def list_member_statuses(self) -> tuple[TeammateStatus, ...]:
+    def list_member_statuses(self) -> tuple[TeammateStatusSnapshot, ...]:
         return tuple(handle.member.to_teammate_status() for handle in self._handles.values())
 
     async def build_team_briefing(self, name: AgentName) -> str:
@@ -199,7 +199,7 @@ class TeamSupervisor(MemberShutdown):
             if isinstance(handle.member, RemoteMember):
                 handle.member.send_permission_update(update)
 
-    async def close(self, *, resumable: bool) -> tuple[AgentSnapshot, ...]:
+    async def close(self, *, resumable: bool) -> tuple[AgentStatusSnapshot, ...]:
         """End all members and chores; return the members that were working. `resumable` keeps them."""
         handles = tuple(self._handles.values())
         working = tuple(

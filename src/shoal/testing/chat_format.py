@@ -31,7 +31,7 @@ _ERRORS = {
 }
 
 
-class MockChatFormat:
+class MockChatCompletionsApiFormat:
     path = "/v1/chat/completions"
     tool_fragment = b'"function":{"arguments":"'
     ping = b": ping\n\n"

@@ -25,7 +25,7 @@ STREAM_HEAD = (
 LAST_CHUNK = b"0\r\n\r\n"
 
 
-class HttpRequest(Struct, frozen=True, kw_only=True):
+class MockServerHttpRequest(Struct, frozen=True, kw_only=True):
     method: str
     path: str
     headers: Mapping[str, str]
@@ -33,7 +33,7 @@ class HttpRequest(Struct, frozen=True, kw_only=True):
     content: bytes
 
 
-async def read_http_request(reader: asyncio.StreamReader) -> HttpRequest | None:
+async def read_http_request(reader: asyncio.StreamReader) -> MockServerHttpRequest | None:
     """Read the next request of a connection; None if the client is done or does not speak HTTP."""
     try:
         head = await reader.readuntil(b"\r\n\r\n")
@@ -51,7 +51,9 @@ async def read_http_request(reader: asyncio.StreamReader) -> HttpRequest | None:
             content = await reader.readexactly(int(headers.get("content-length", "0")))
     except (asyncio.IncompleteReadError, asyncio.LimitOverrunError, ConnectionError, ValueError):
         return None
-    return HttpRequest(method=method, path=target.partition("?")[0], headers=headers, content=content)
+    return MockServerHttpRequest(
+        method=method, path=target.partition("?")[0], headers=headers, content=content
+    )
 
 
 async def _read_chunked_body(reader: asyncio.StreamReader) -> bytes:

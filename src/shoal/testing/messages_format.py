@@ -37,7 +37,7 @@ _SAYS = {
 }
 
 
-class MockMessagesFormat:
+class MockMessagesApiFormat:
     path = "/v1/messages"
     tool_fragment = b'"type":"input_json_delta"'
     ping = b'event: ping\ndata: {"type": "ping"}\n\n'

@@ -36,7 +36,7 @@ from shoal.testing.mock_replies import (
 T = TypeVar("T")
 
 
-class MockProviderFormat(Protocol):
+class MockProviderApiFormat(Protocol):
     """One provider's wire format."""
 
     path: str
@@ -56,7 +56,7 @@ class MockProviderFormat(Protocol):
     def encode_model_list(self, names: Sequence[str], /) -> bytes: ...
 
 
-class ReceivedModelRequest(Struct, frozen=True, kw_only=True):
+class MockServerReceivedRequest(Struct, frozen=True, kw_only=True):
     """A request as received."""
 
     number: int
@@ -69,17 +69,17 @@ class ReceivedModelRequest(Struct, frozen=True, kw_only=True):
     """time.monotonic()"""
 
 
-class ClientDisconnected(Exception):
+class MockServerClientDisconnectedError(Exception):
     """The client closed the connection, or a fault ends it."""
 
 
 async def await_unless_disconnected(reader: asyncio.StreamReader, work: Awaitable[T]) -> T:
-    """Return the result of the work; raises `ClientDisconnected` as soon as the client disconnects."""
+    """Return the result of the work. Raises `MockServerClientDisconnectedError` if the client leaves."""
 
     async def raise_on_disconnect() -> None:
         # A client that waits for its reply sends nothing: anything readable is the end of the connection.
         await reader.read(1)
-        raise ClientDisconnected
+        raise MockServerClientDisconnectedError
 
     results: list[T] = []
     try:
@@ -87,11 +87,11 @@ async def await_unless_disconnected(reader: asyncio.StreamReader, work: Awaitabl
             watch_task = tasks.create_task(raise_on_disconnect())
             results.append(await work)
             watch_task.cancel()
-    except* ClientDisconnected:
+    except* MockServerClientDisconnectedError:
         results.clear()
     # Not raised above: before Python 3.11.4 an exception raised there is wrapped in a group.
     if not results:
-        raise ClientDisconnected
+        raise MockServerClientDisconnectedError
     return results[0]
 
 
@@ -100,11 +100,11 @@ class MockReplySender:
 
     def __init__(
         self,
-        api_format: MockProviderFormat,
+        api_format: MockProviderApiFormat,
         clock: Clock,
         reader: asyncio.StreamReader,
         writer: asyncio.StreamWriter,
-        received: ReceivedModelRequest,
+        received: MockServerReceivedRequest,
     ) -> None:
         self._format = api_format
         self._clock = clock
@@ -191,14 +191,14 @@ class MockReplySender:
                 return True
             case StalledStreamFault() if fault.after == index:
                 await self._reader.read(1)
-                raise ClientDisconnected
+                raise MockServerClientDisconnectedError
             case CutStreamFault() if self._find_cut_index(fault, events) == index:
                 if fault.how == "clean":
                     await self._write_content(LAST_CHUNK)
                     return True
                 if fault.how == "reset":
                     self._reset_connection()
-                raise ClientDisconnected
+                raise MockServerClientDisconnectedError
         return False
 
     def _find_cut_index(self, cut: CutStreamFault, events: list[bytes]) -> int:
@@ -224,4 +224,4 @@ class MockReplySender:
         # A linger time of zero turns the close into a reset.
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         self._writer.transport.abort()
-        raise ClientDisconnected
+        raise MockServerClientDisconnectedError

@@ -9,7 +9,7 @@ import msgspec
 
 from shoal.core.messages import ContentBlock, TextBlock, ThinkingBlock, ToolUseBlock
 from shoal.core.usage import Usage
-from shoal.testing.chat_format import MockChatFormat
+from shoal.testing.chat_format import MockChatCompletionsApiFormat
 from shoal.testing.mock_replies import (
     BrokenToolJsonFault,
     HttpErrorFault,
@@ -30,14 +30,14 @@ _FILLED: Mapping[str, tuple[str, Any]] = {
 _SEALED = "reasoning.encrypted_content"
 
 
-class MockResponsesFormat:
+class MockResponsesApiFormat:
     path = "/v1/responses"
     tool_fragment = b'"type":"response.function_call_arguments.delta"'
     ping = b": ping\n\n"
     call_prefix = "call_"
 
     def __init__(self) -> None:
-        self._chat_format = MockChatFormat()
+        self._chat_format = MockChatCompletionsApiFormat()
 
     def has_api_key(self, headers: Mapping[str, str]) -> bool:
         return self._chat_format.has_api_key(headers)

@@ -24,27 +24,27 @@ from typing import Any
 import msgspec
 
 from shoal.core.errors import SettingsError
-from shoal.testing.chat_format import MockChatFormat
-from shoal.testing.messages_format import MockMessagesFormat
+from shoal.testing.chat_format import MockChatCompletionsApiFormat
+from shoal.testing.messages_format import MockMessagesApiFormat
 from shoal.testing.mock_replies import AnyFault, DelayedReplyFault, MockReply, ReplyLike, RequestBody
-from shoal.testing.reply_sender import MockProviderFormat
-from shoal.testing.responses_format import MockResponsesFormat
+from shoal.testing.reply_sender import MockProviderApiFormat
+from shoal.testing.responses_format import MockResponsesApiFormat
 from shoal.testing.servers import MockServer
 from shoal.wire.model_script_codec import (
     ModelScriptMatchContext,
+    ModelScriptStep,
     RemainingModelScriptSteps,
-    ScriptStep,
     read_model_script,
 )
 
-_FORMS: dict[str, Callable[[], MockProviderFormat]] = {
-    "messages": MockMessagesFormat,
-    "chat": MockChatFormat,
-    "responses": MockResponsesFormat,
+_FORMS: dict[str, Callable[[], MockProviderApiFormat]] = {
+    "messages": MockMessagesApiFormat,
+    "chat": MockChatCompletionsApiFormat,
+    "responses": MockResponsesApiFormat,
 }
 
 
-class MockServerScriptStep(ScriptStep, frozen=True):
+class MockServerScriptStep(ModelScriptStep, frozen=True):
     faults: tuple[AnyFault, ...] = ()
 
 

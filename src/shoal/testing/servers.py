@@ -19,9 +19,9 @@ import msgspec
 
 from shoal.core.clock import Clock, SystemClock
 from shoal.core.usage import Usage
-from shoal.testing.chat_format import MockChatFormat, encode_ollama_tags
-from shoal.testing.http_messages import HttpRequest, encode_http_response, read_http_request
-from shoal.testing.messages_format import MockMessagesFormat
+from shoal.testing.chat_format import MockChatCompletionsApiFormat, encode_ollama_tags
+from shoal.testing.http_messages import MockServerHttpRequest, encode_http_response, read_http_request
+from shoal.testing.messages_format import MockMessagesApiFormat
 from shoal.testing.mock_replies import (
     ConnectionResetFault,
     HttpErrorFault,
@@ -35,13 +35,13 @@ from shoal.testing.mock_replies import (
 )
 from shoal.testing.prefix_cache import PrefixCache
 from shoal.testing.reply_sender import (
-    ClientDisconnected,
-    MockProviderFormat,
+    MockProviderApiFormat,
     MockReplySender,
-    ReceivedModelRequest,
+    MockServerClientDisconnectedError,
+    MockServerReceivedRequest,
     await_unless_disconnected,
 )
-from shoal.testing.responses_format import MockResponsesFormat
+from shoal.testing.responses_format import MockResponsesApiFormat
 
 
 class MockServer:
@@ -52,7 +52,7 @@ class MockServer:
 
     def __init__(
         self,
-        api_format: MockProviderFormat,
+        api_format: MockProviderApiFormat,
         responder: Responder,
         *,
         models: Sequence[str] = ("mock",),
@@ -74,7 +74,7 @@ class MockServer:
         self._connections = 0
         self._stopping = False
         self.url = ""
-        self.requests: list[ReceivedModelRequest] = []
+        self.requests: list[MockServerReceivedRequest] = []
         """Model requests, in order."""
         self.lookups: list[str] = []
         """Paths of all other requests."""
@@ -128,7 +128,7 @@ class MockServer:
         try:
             while (request := await read_http_request(reader)) is not None:
                 await self._answer_request(request, connection, reader, writer)
-        except (ClientDisconnected, ConnectionError):
+        except (MockServerClientDisconnectedError, ConnectionError):
             pass
         except asyncio.CancelledError:
             # asyncio reports a cancelled connection handler as a failure; `stop` cancelled this one.
@@ -141,7 +141,7 @@ class MockServer:
 
     async def _answer_request(
         self,
-        request: HttpRequest,
+        request: MockServerHttpRequest,
         connection: int,
         reader: asyncio.StreamReader,
         writer: asyncio.StreamWriter,
@@ -163,9 +163,9 @@ class MockServer:
                 self.unsettled_usage += usage
         if any(isinstance(fault, StaleConnectionFault) for fault in answer.faults):
             await read_http_request(reader)
-            raise ClientDisconnected
+            raise MockServerClientDisconnectedError
 
-    def _compute_usage(self, received: ReceivedModelRequest, answer: MockReply) -> Usage:
+    def _compute_usage(self, received: MockServerReceivedRequest, answer: MockReply) -> Usage:
         usage = _estimate_usage(received.raw, answer)
         if self._cache is not None and not any(
             isinstance(f, HttpErrorFault | ConnectionResetFault) for f in answer.faults
@@ -177,24 +177,24 @@ class MockServer:
         self.replies_sent += 1
         self.reported_usage += self._format.compute_reported_usage(usage, body)
 
-    def _answer_non_model_request(self, request: HttpRequest) -> bytes:
+    def _answer_non_model_request(self, request: MockServerHttpRequest) -> bytes:
         if request.method == "GET" and request.path == "/v1/models":
             return encode_http_response(self._format.encode_model_list(self._models))
         if (
             request.method == "GET"
             and request.path == "/api/tags"
-            and isinstance(self._format, MockChatFormat)
+            and isinstance(self._format, MockChatCompletionsApiFormat)
         ):
             return encode_http_response(encode_ollama_tags(self._models))
         not_found = HttpErrorFault(status=404, message=f"Not found: {request.method} {request.path}")
         return encode_http_response(self._format.encode_error(not_found, {}, 0), status=404)
 
-    def _record_request(self, request: HttpRequest, connection: int) -> ReceivedModelRequest:
+    def _record_request(self, request: MockServerHttpRequest, connection: int) -> MockServerReceivedRequest:
         try:
             body = msgspec.json.decode(request.content)
         except msgspec.DecodeError:
             body = None
-        received = ReceivedModelRequest(
+        received = MockServerReceivedRequest(
             number=self.request_count,
             path=request.path,
             headers=request.headers,
@@ -208,7 +208,7 @@ class MockServer:
         return received
 
     async def _get_reply_for_request(
-        self, received: ReceivedModelRequest, reader: asyncio.StreamReader
+        self, received: MockServerReceivedRequest, reader: asyncio.StreamReader
     ) -> MockReply:
         if self._strict:
             if not self._format.has_api_key(received.headers):
@@ -222,7 +222,7 @@ class MockServer:
             if inspect.isawaitable(reply):
                 reply = await await_unless_disconnected(reader, reply)
             answer = make_mock_reply(reply)
-        except ClientDisconnected:
+        except MockServerClientDisconnectedError:
             raise
         except Exception as error:  # noqa: BLE001 - the responder is the test's code; `run_server` raises it at the end
             self.responder_errors.append(error)
@@ -268,19 +268,19 @@ def messages_server(
 
     `cache=PrefixCache()` gives it a prompt cache, so that a test can see what a request read from it.
     """
-    return run_mock_server(MockServer(MockMessagesFormat(), responder, **options))
+    return run_mock_server(MockServer(MockMessagesApiFormat(), responder, **options))
 
 
 def chat_server(responder: Responder, **options: Any) -> contextlib.AbstractAsyncContextManager[MockServer]:
     """Run a provider of Chat Completions. `options` are those of `MockServer`."""
-    return run_mock_server(MockServer(MockChatFormat(), responder, **options))
+    return run_mock_server(MockServer(MockChatCompletionsApiFormat(), responder, **options))
 
 
 def responses_server(
     responder: Responder, **options: Any
 ) -> contextlib.AbstractAsyncContextManager[MockServer]:
     """Run a provider of OpenAI's Responses API. `options` are those of `MockServer`."""
-    return run_mock_server(MockServer(MockResponsesFormat(), responder, **options))
+    return run_mock_server(MockServer(MockResponsesApiFormat(), responder, **options))
 
 
 @contextlib.contextmanager

@@ -9,12 +9,12 @@ from msgspec import Meta, Struct
 from shoal.core.agents import (
     AgentOperations,
     AgentResult,
-    AgentSnapshot,
-    BackgroundAgentLaunch,
+    AgentStatusSnapshot,
+    BackgroundAgentLaunchResult,
     ResolvedAgentSettings,
     SpawnRequest,
 )
-from shoal.core.teams import SpawnedTeammate, TeamOperations
+from shoal.core.teams import TeammateSpawnResult, TeamOperations
 from shoal.core.tools import Tool, ToolContext, ToolOutput
 from shoal.tools.function_tool import FunctionTool, tool
 from shoal.tools.message_tool import SessionMessageSender, build_send_message_tool
@@ -141,7 +141,7 @@ def _select_agent_tool_inputs(agent: FunctionTool, options: AgentToolOptions) ->
 
 async def _start_agent_or_teammate(
     supervisor: AgentOperations, teams: TeamOperations, request: SpawnRequest, context: ToolContext
-) -> AgentResult | BackgroundAgentLaunch | SpawnedTeammate:
+) -> AgentResult | BackgroundAgentLaunchResult | TeammateSpawnResult:
     """Start a teammate if the call asks for one, else an agent for one job."""
     return await teams.spawn_teammate(request, context) or await supervisor.start_agent(request, context)
 
@@ -161,14 +161,16 @@ def _build_list_agents_tool(supervisor: AgentOperations, teams: TeamOperations) 
     return list_agents
 
 
-def format_agent_start_result(result: AgentResult | BackgroundAgentLaunch | SpawnedTeammate) -> ToolOutput:
+def format_agent_start_result(
+    result: AgentResult | BackgroundAgentLaunchResult | TeammateSpawnResult,
+) -> ToolOutput:
     """Return the tool output for an agent that was started or has completed."""
     match result:
         case AgentResult():
             return _format_agent_result(result)
-        case BackgroundAgentLaunch():
+        case BackgroundAgentLaunchResult():
             return _format_background_launch(result)
-        case SpawnedTeammate():
+        case TeammateSpawnResult():
             return _format_spawned_teammate(result)
 
 
@@ -213,7 +215,7 @@ def _format_agent_result_trailer(result: AgentResult) -> str:
     return "\n".join(lines)
 
 
-def _format_background_launch(launch: BackgroundAgentLaunch) -> ToolOutput:
+def _format_background_launch(launch: BackgroundAgentLaunchResult) -> ToolOutput:
     resolved = launch.resolved
     intro = (
         "It was taking long and goes on in the background" if launch.moved else "It works in the background"
@@ -241,7 +243,7 @@ def _format_background_launch(launch: BackgroundAgentLaunch) -> ToolOutput:
     )
 
 
-def _format_spawned_teammate(teammate: SpawnedTeammate) -> ToolOutput:
+def _format_spawned_teammate(teammate: TeammateSpawnResult) -> ToolOutput:
     resolved = teammate.resolved
     lines = [
         f"{teammate.name} has joined the team {teammate.team} and works on your prompt. "
@@ -274,7 +276,7 @@ def _format_agent_capabilities(resolved: ResolvedAgentSettings) -> str:
     return " and ".join(parts)
 
 
-def _format_agent_snapshot_line(snapshot: AgentSnapshot) -> str:
+def _format_agent_snapshot_line(snapshot: AgentStatusSnapshot) -> str:
     label = f"{snapshot.agent}" + (f" ({snapshot.name})" if snapshot.name else "")
     activity = f", now {snapshot.doing}" if snapshot.doing else ""
     return (
@@ -283,7 +285,7 @@ def _format_agent_snapshot_line(snapshot: AgentSnapshot) -> str:
     )
 
 
-def _encode_agent_snapshot(snapshot: AgentSnapshot) -> dict[str, object]:
+def _encode_agent_snapshot(snapshot: AgentStatusSnapshot) -> dict[str, object]:
     return {
         "agentId": snapshot.agent,
         "name": snapshot.name,

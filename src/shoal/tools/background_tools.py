@@ -6,7 +6,7 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from shoal.core.agents import AgentOperations, AgentSnapshot
+from shoal.core.agents import AgentOperations, AgentStatusSnapshot
 from shoal.core.teams import TeamOperations
 from shoal.core.tools import Tool, ToolContext, ToolOutput, create_tool_error_output
 from shoal.tools.function_tool import tool
@@ -93,7 +93,7 @@ async def _wait_and_read_shell_output(
     )
 
 
-def _format_agent_output(snapshot: AgentSnapshot) -> ToolOutput:
+def _format_agent_output(snapshot: AgentStatusSnapshot) -> ToolOutput:
     data = {"task_id": snapshot.agent, "status": snapshot.status, "output_file": snapshot.output}
     result = snapshot.completion
     if result is None:

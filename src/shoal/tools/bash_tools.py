@@ -11,10 +11,10 @@ from msgspec import Meta
 
 from shoal.core.errors import ProcessError
 from shoal.core.filenames import escape_filename
-from shoal.core.ports import Process
+from shoal.core.ports import ChildProcessHandle
 from shoal.core.tools import Tool, ToolContext, ToolOutput, create_tool_error_output
 from shoal.tools.command_launcher import follow_command_directory
-from shoal.tools.command_output import CommandOutput, CommandOutputPipe
+from shoal.tools.command_output import CommandOutputCollector, CommandOutputPipe
 from shoal.tools.function_tool import tool
 from shoal.tools.regex_filter import filter_lines_by_regex
 from shoal.tools.shell_supervisor import BackgroundShellProcess, BackgroundShellSupervisor
@@ -71,20 +71,22 @@ def _build_bash_tool(shells: BackgroundShellSupervisor) -> Tool:
         try:
             if run_in_background:
                 return _format_background_shell_start(await shells.run_in_background(command, context))
-            return await _ForegroundCommand(shells, context, directory_note).run(command, timeout / 1000)
+            return await _ForegroundCommandRun(shells, context, directory_note).run(command, timeout / 1000)
         except ProcessError as error:
             return create_tool_error_output(f"The command was not run to its end. {error}")
 
     return bash_tool
 
 
-class _ForegroundCommand:
+class _ForegroundCommandRun:
     """One command in the foreground."""
 
     def __init__(self, shells: BackgroundShellSupervisor, context: ToolContext, note: str) -> None:
         self._launcher = shells.launcher
         self._context = context
-        self._output = CommandOutput(lambda: context.results.save_result(f"{context.call_id}.txt", b""))
+        self._output = CommandOutputCollector(
+            lambda: context.results.save_result(f"{context.call_id}.txt", b"")
+        )
         self._notes = [note] if note else []
 
     async def run(self, command: str, seconds: float) -> ToolOutput:
@@ -116,7 +118,7 @@ class _ForegroundCommand:
             self._output.close()
             directory_file.unlink(missing_ok=True)
 
-    async def _wait_with_progress(self, process: Process, seconds: float) -> int | None:
+    async def _wait_with_progress(self, process: ChildProcessHandle, seconds: float) -> int | None:
         """Return the exit status, or None if the command timed out."""
         try:
             async with asyncio.TaskGroup() as tasks:
@@ -132,7 +134,9 @@ class _ForegroundCommand:
             raise result
         return result
 
-    async def _wait_until_timeout(self, process: Process, seconds: float) -> int | ProcessError | None:
+    async def _wait_until_timeout(
+        self, process: ChildProcessHandle, seconds: float
+    ) -> int | ProcessError | None:
         """Return a `ProcessError` instead of raising it: a task group would wrap it in an exception group."""
         try:
             async with self._context.clock.deadline(seconds):

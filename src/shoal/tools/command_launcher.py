@@ -10,11 +10,11 @@ from pathlib import Path
 from tempfile import gettempdir, mkdtemp
 
 from shoal.core.filenames import escape_filename
-from shoal.core.ports import Process, ProcessLaunch
+from shoal.core.ports import ChildProcessHandle, ProcessLaunchSpec
 from shoal.core.sandbox import Sandbox
 from shoal.core.tools import ToolContext
 from shoal.tools.command_environment import build_command_environment
-from shoal.tools.shell_snapshot import ShellSnapshotFailed, ShellSnapshotter, lock_shell_snapshot
+from shoal.tools.shell_snapshot import ShellSnapshotFailedError, ShellSnapshotter, lock_shell_snapshot
 
 # A constant: command and names are passed as arguments, and no script is ever built from them. The trap
 # writes the directory, so that `exit` and `set -e` do not lose it; it is written again afterwards for
@@ -68,14 +68,14 @@ class ShellCommandLauncher:
 
     async def start_command(
         self, command: str, context: ToolContext, output: int, *, directory_file: Path | None
-    ) -> Process:
+    ) -> ChildProcessHandle:
         """Start a command that writes its last directory to `directory_file`. Raises `ProcessError`."""
         snapshot = await self._wait_for_shell_snapshot()
         # If the snapshot was deleted meanwhile, it is skipped instead of failing every command.
         snapshot_argument = str(snapshot) if snapshot is not None and snapshot.exists() else ""
         shell = self._snapshotter.shell
         directory_argument = str(directory_file or os.devnull)
-        launch = ProcessLaunch(
+        launch = ProcessLaunchSpec(
             argv=(shell.path, "-c", _SCRIPT, shell.kind, directory_argument, snapshot_argument, command),
             cwd=context.workspace.cwd,
             env=build_command_environment(context.env),
@@ -150,7 +150,7 @@ class ShellCommandLauncher:
         try:
             snapshot = await self._snapshotter.take_snapshot()
             self._snapshot_lock = lock_shell_snapshot(snapshot)
-        except (ShellSnapshotFailed, OSError) as error:
+        except (ShellSnapshotFailedError, OSError) as error:
             self._note(f"Commands run without your shell's functions and aliases: {error}.")
             return None
         return snapshot

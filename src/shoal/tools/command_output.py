@@ -19,7 +19,7 @@ _FINAL_READ_BYTES = 1 << 20
 """Bytes read after the command has ended: the pipe's capacity, even if a child keeps writing."""
 
 
-class CommandOutput:
+class CommandOutputCollector:
     """Collects bytes, at most `limit` characters in memory; `create_file` makes the file for the rest."""
 
     def __init__(self, create_file: Callable[[], Path], *, limit: int = OUTPUT_LIMIT) -> None:

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from shoal.core.errors import ShoalError, StateFileError
 from shoal.core.model_requests import ToolSchema
 from shoal.core.tools import ToolContext, ToolOutput, create_tool_error_output
-from shoal.tools.tool_arguments import ToolParameter, parse_tool_arguments_leniently
+from shoal.tools.tool_arguments import FunctionToolParameter, parse_tool_arguments_leniently
 from shoal.tools.tool_schemas import build_tool_argument_schema
 
 _CONTEXT_PARAMETER = "context"
@@ -26,21 +26,21 @@ class ToolParameterName(msgspec.Struct, frozen=True):
     name: str
 
 
-class _FunctionSignature(msgspec.Struct, frozen=True, kw_only=True):
+class _ToolFunctionSignature(msgspec.Struct, frozen=True, kw_only=True):
     """Parameters and schema derived from a function's signature."""
 
-    parameters: dict[str, ToolParameter]
+    parameters: dict[str, FunctionToolParameter]
     wants_context: bool
     arguments: type[msgspec.Struct]
     schema: dict[str, Any]
 
 
-_signatures: dict[tuple[Any, ...], _FunctionSignature] = {}
+_signatures: dict[tuple[Any, ...], _ToolFunctionSignature] = {}
 """Keyed by code object: each session rebuilds the built-in tools around its own state."""
 _MAX_SIGNATURES = 256
 
 
-def _get_cached_tool_signature(function: Callable[..., Any], name: str) -> _FunctionSignature:
+def _get_cached_tool_signature(function: Callable[..., Any], name: str) -> _ToolFunctionSignature:
     try:
         defaults = function.__defaults__, tuple((function.__kwdefaults__ or {}).items())
         key = (function.__code__, name, defaults, tuple(function.__annotations__.items()))
@@ -54,10 +54,10 @@ def _get_cached_tool_signature(function: Callable[..., Any], name: str) -> _Func
     return signature
 
 
-def _parse_tool_signature(function: Callable[..., Any], name: str) -> _FunctionSignature:
+def _parse_tool_signature(function: Callable[..., Any], name: str) -> _ToolFunctionSignature:
     parameters = _parse_tool_parameters(function)
     arguments = _define_arguments_struct(name, parameters)
-    return _FunctionSignature(
+    return _ToolFunctionSignature(
         parameters={parameter.name: parameter for parameter in parameters},
         wants_context=_CONTEXT_PARAMETER in inspect.signature(function).parameters,
         arguments=arguments,
@@ -171,7 +171,7 @@ def _unwrap_docstring(doc: str) -> str:
     return re.sub(r"(?<!\n)\n(?![\n*-])", " ", doc)
 
 
-def _parse_tool_parameters(function: Callable[..., Any]) -> list[ToolParameter]:
+def _parse_tool_parameters(function: Callable[..., Any]) -> list[FunctionToolParameter]:
     try:
         hints = get_type_hints(function, include_extras=True)
     except NameError as error:
@@ -187,7 +187,7 @@ def _parse_tool_parameters(function: Callable[..., Any]) -> list[ToolParameter]:
             raise TypeError(f"the tool {function.__qualname__} cannot take `{parameter}`: name each argument")
         name, annotation = _resolve_parameter_annotation(parameter.name, hints.get(parameter.name, Any))
         default = msgspec.NODEFAULT if parameter.default is parameter.empty else parameter.default
-        found.append(ToolParameter(name=name, field=parameter.name, type=annotation, default=default))
+        found.append(FunctionToolParameter(name=name, field=parameter.name, type=annotation, default=default))
     return found
 
 
@@ -207,7 +207,7 @@ def _resolve_parameter_annotation(field: str, annotation: Any) -> tuple[str, Any
     return name, base
 
 
-def _define_arguments_struct(tool_name: str, parameters: list[ToolParameter]) -> type[msgspec.Struct]:
+def _define_arguments_struct(tool_name: str, parameters: list[FunctionToolParameter]) -> type[msgspec.Struct]:
     return msgspec.defstruct(
         f"{tool_name}Arguments",
         [

@@ -14,14 +14,14 @@ _PatternPart: TypeAlias = re.Pattern[str] | None
 """None means `**`."""
 
 
-class InvalidGlob(Exception):
+class InvalidGlobError(Exception):
     """The pattern cannot be used; the text says why."""
 
 
 def compile_glob(pattern: str) -> Callable[[str], bool]:
     """Return a function that matches relative paths. A pattern without a slash matches names at any depth."""
     if len(pattern) > _MAX_PATTERN_CHARACTERS:
-        raise InvalidGlob(f"the pattern has more than {_MAX_PATTERN_CHARACTERS:,} characters")
+        raise InvalidGlobError(f"the pattern has more than {_MAX_PATTERN_CHARACTERS:,} characters")
     choices = [_compile_glob_parts(choice) for choice in _expand_glob_braces(pattern)]
     return lambda path: any(_is_glob_path_match(path.split("/"), parts) for parts in choices)
 
@@ -29,9 +29,9 @@ def compile_glob(pattern: str) -> Callable[[str], bool]:
 def _compile_glob_parts(pattern: str) -> list[_PatternPart]:
     names = [name for name in pattern.split("/") if name not in ("", ".")]
     if ".." in names:
-        raise InvalidGlob("the pattern holds `..`; give the directory to search as `path`")
+        raise InvalidGlobError("the pattern holds `..`; give the directory to search as `path`")
     if not names:
-        raise InvalidGlob("the pattern is empty")
+        raise InvalidGlobError("the pattern is empty")
     if "/" not in pattern:
         names = ["**", *names]
     elif pattern.endswith("/"):
@@ -69,7 +69,7 @@ def _expand_glob_braces(pattern: str) -> list[str]:
             before, options, after = parts
             pending.extend(f"{before}{option}{after}" for option in options)
         if len(expanded) + len(pending) > _MAX_CHOICES:
-            raise InvalidGlob(f"the pattern has more than {_MAX_CHOICES} choices in braces")
+            raise InvalidGlobError(f"the pattern has more than {_MAX_CHOICES} choices in braces")
     return expanded
 
 

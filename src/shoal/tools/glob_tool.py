@@ -13,7 +13,7 @@ from msgspec import Struct
 from shoal.core.filenames import escape_filename
 from shoal.core.tools import ToolContext, ToolOutput, create_tool_error_output
 from shoal.tools.function_tool import tool
-from shoal.tools.glob_patterns import InvalidGlob, compile_glob
+from shoal.tools.glob_patterns import InvalidGlobError, compile_glob
 from shoal.tools.missing_paths import report_missing_path, stat_path
 from shoal.tools.ripgrep import NEVER_SEARCHED, find_ripgrep, run_ripgrep
 
@@ -44,13 +44,15 @@ async def glob_tool(
         return create_tool_error_output(f"{escape_filename(top)} is a file, not a directory to search.")
     try:
         matches = compile_glob(pattern)
-    except InvalidGlob as error:
+    except InvalidGlobError as error:
         return create_tool_error_output(f"Cannot search for {pattern[:200]!r}: {error}.")
-    listing = await _list_files_matching_glob(context, top, _exclude_unreadable(matches, top, context))
+    listing = await _list_files_matching_glob(
+        context, top, _build_readable_match_predicate(matches, top, context)
+    )
     return await asyncio.to_thread(_format_glob_listing, top, pattern, listing)
 
 
-def _exclude_unreadable(
+def _build_readable_match_predicate(
     matches: Callable[[str], bool], top: Path, context: ToolContext
 ) -> Callable[[str], bool]:
     real_top = os.path.realpath(top)
@@ -58,7 +60,7 @@ def _exclude_unreadable(
     return lambda name: matches(name) and not is_unreadable(os.path.normpath(f"{real_top}/{name}"))
 
 
-class _GlobListing(Struct, frozen=True, kw_only=True):
+class _GlobMatchListing(Struct, frozen=True, kw_only=True):
     names: list[str]
     ignored: bool = False
     """True if these are files that git ignores, because no others matched."""
@@ -76,7 +78,7 @@ def _split_absolute_pattern(pattern: str) -> tuple[Path, str]:
 
 async def _list_files_matching_glob(
     context: ToolContext, top: Path, matches: Callable[[str], bool]
-) -> _GlobListing:
+) -> _GlobMatchListing:
     ripgrep = find_ripgrep(context)
     if ripgrep is None:
         return await asyncio.to_thread(_walk_files_without_ripgrep, top, matches)
@@ -88,21 +90,21 @@ async def _list_files_matching_glob(
         names = await asyncio.to_thread(_filter_ripgrep_file_names, result.output, matches)
         if names:
             break
-    return _GlobListing(names=names, ignored=ignored, truncated=result.truncated)
+    return _GlobMatchListing(names=names, ignored=ignored, truncated=result.truncated)
 
 
 def _filter_ripgrep_file_names(output: bytes, matches: Callable[[str], bool]) -> list[str]:
     return [name for name in os.fsdecode(output).split("\0") if name and matches(name)]
 
 
-def _walk_files_without_ripgrep(top: Path, matches: Callable[[str], bool]) -> _GlobListing:
+def _walk_files_without_ripgrep(top: Path, matches: Callable[[str], bool]) -> _GlobMatchListing:
     names: list[str] = []
     for count, name in enumerate(_iter_files(top)):
         if count == _MAX_WALKED_FILES:
-            return _GlobListing(names=names, truncated=True)
+            return _GlobMatchListing(names=names, truncated=True)
         if matches(name):
             names.append(name)
-    return _GlobListing(names=names)
+    return _GlobMatchListing(names=names)
 
 
 def _iter_files(top: Path) -> Iterator[str]:
@@ -114,7 +116,7 @@ def _iter_files(top: Path) -> Iterator[str]:
         yield from files if relative == "." else (f"{relative}/{name}" for name in files)
 
 
-def _format_glob_listing(top: Path, pattern: str, listing: _GlobListing) -> ToolOutput:
+def _format_glob_listing(top: Path, pattern: str, listing: _GlobMatchListing) -> ToolOutput:
     newest = sorted((-_get_modified_time(top / name), name) for name in listing.names)
     paths = [escape_filename(top / name) for _, name in newest[:MAX_FILES]]
     if not paths:

@@ -78,7 +78,7 @@ async def grep_tool(  # noqa: PLR0913 - these are the arguments models know
     return _format_grep_results(
         _drop_unreadable_files(result, output_mode, top, context),
         output_mode,
-        _GrepResultPage(first=offset, limit=head_limit),
+        _GrepResultPageBounds(first=offset, limit=head_limit),
     )
 
 
@@ -117,7 +117,7 @@ def _drop_unreadable_files(
     )
 
 
-class _GrepResultPage(Struct, frozen=True, kw_only=True):
+class _GrepResultPageBounds(Struct, frozen=True, kw_only=True):
     first: int
     limit: int
     """0 means no limit."""
@@ -143,7 +143,7 @@ def _build_ripgrep_mode_options(
     return options
 
 
-def _format_grep_results(result: RipgrepResult, mode: _OutputMode, page: _GrepResultPage) -> ToolOutput:
+def _format_grep_results(result: RipgrepResult, mode: _OutputMode, page: _GrepResultPageBounds) -> ToolOutput:
     if mode == "content":
         entries = _parse_matching_lines(result.output)
     elif mode == "count":
@@ -169,15 +169,15 @@ def _format_grep_results(result: RipgrepResult, mode: _OutputMode, page: _GrepRe
     return ToolOutput(content="\n".join([text, *notes]), data={"count": len(entries)})
 
 
-class _GrepEntry(Struct, frozen=True):
+class _GrepResultEntry(Struct, frozen=True):
     path: str
     """Empty if the line needs no path heading."""
     line: str
 
 
-def _list_matching_files_newest_first(output: bytes) -> list[_GrepEntry]:
+def _list_matching_files_newest_first(output: bytes) -> list[_GrepResultEntry]:
     paths = [name for name in os.fsdecode(output).split("\0") if name]
-    return [_GrepEntry("", escape_filename(path)) for path in sorted(paths, key=_make_age_sort_key)]
+    return [_GrepResultEntry("", escape_filename(path)) for path in sorted(paths, key=_make_age_sort_key)]
 
 
 def _make_age_sort_key(path: str) -> tuple[int, str]:
@@ -187,25 +187,27 @@ def _make_age_sort_key(path: str) -> tuple[int, str]:
         return 0, path
 
 
-def _parse_match_counts(output: bytes) -> list[_GrepEntry]:
+def _parse_match_counts(output: bytes) -> list[_GrepResultEntry]:
     lines = (line.split("\0") for line in os.fsdecode(output).split("\n") if "\0" in line)
-    return [_GrepEntry("", f"{escape_filename(path)}: {count}") for path, count, *_ in lines]
+    return [_GrepResultEntry("", f"{escape_filename(path)}: {count}") for path, count, *_ in lines]
 
 
-def _parse_matching_lines(output: bytes) -> list[_GrepEntry]:
-    entries: list[_GrepEntry] = []
+def _parse_matching_lines(output: bytes) -> list[_GrepResultEntry]:
+    entries: list[_GrepResultEntry] = []
     for line in output.split(b"\n"):
         path, separator, text = line.partition(b"\0")
         if separator:
             entries.append(
-                _GrepEntry(escape_filename(os.fsdecode(path)), text.decode(errors="replace").rstrip("\r"))
+                _GrepResultEntry(
+                    escape_filename(os.fsdecode(path)), text.decode(errors="replace").rstrip("\r")
+                )
             )
         elif line == b"--" and entries and entries[-1].line != "--":
-            entries.append(_GrepEntry("", "--"))
+            entries.append(_GrepResultEntry("", "--"))
     return entries
 
 
-def _lay_out_grep_entries(entries: list[_GrepEntry]) -> tuple[str, int]:
+def _lay_out_grep_entries(entries: list[_GrepResultEntry]) -> tuple[str, int]:
     """Group entries under their paths, as many as fit; return the text and the number of entries."""
     lines: list[str] = []
     length, path = 0, ""

@@ -26,7 +26,7 @@ _EMPTY_MARKS = re.compile(r"\*\*\s*\*\*|``")
 Attributes = list[tuple[str, str | None]]
 
 
-class _HtmlTextParser(HTMLParser):
+class _HtmlToTextParser(HTMLParser):
     def __init__(self, url: str) -> None:
         super().__init__(convert_charrefs=True)
         self.title = ""
@@ -258,7 +258,7 @@ def _find_code_language(attributes: dict[str, str]) -> str:
 
 
 def html_to_text(html: str, url: str) -> str:
-    parser = _HtmlTextParser(url)
+    parser = _HtmlToTextParser(url)
     parser.feed(html)
     return parser.build_text()
 

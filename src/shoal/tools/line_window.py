@@ -14,7 +14,7 @@ _MAX_SCANNED_BYTES = 64 * _CHUNK
 _LINE_BYTES = MAX_LINE_CHARACTERS * 4
 
 
-class LineWindow(Struct, frozen=True, kw_only=True):
+class FileLineWindow(Struct, frozen=True, kw_only=True):
     lines: tuple[str, ...]
     lines_passed: int
     """Lines read or skipped in total."""
@@ -22,7 +22,7 @@ class LineWindow(Struct, frozen=True, kw_only=True):
     """True if the file ends here."""
 
 
-def read_line_window(file: BinaryIO, first: int, limit: int, max_characters: int) -> LineWindow:
+def read_line_window(file: BinaryIO, first: int, limit: int, max_characters: int) -> FileLineWindow:
     """Read `limit` lines from line `first` on, or as many as reach `max_characters`."""
     file.seek(0)
     skipped = _skip_lines(file, first - 1)
@@ -31,12 +31,12 @@ def read_line_window(file: BinaryIO, first: int, limit: int, max_characters: int
     while len(lines) < limit and length < max_characters:
         line, is_complete = _read_shortened_line(file)
         if line is None:
-            return LineWindow(lines=tuple(lines), lines_passed=skipped + len(lines), is_at_end=True)
+            return FileLineWindow(lines=tuple(lines), lines_passed=skipped + len(lines), is_at_end=True)
         lines.append(line)
         length += len(line)
         if not is_complete:
             break
-    return LineWindow(lines=tuple(lines), lines_passed=skipped + len(lines), is_at_end=not file.peek(1))  # type: ignore[attr-defined]
+    return FileLineWindow(lines=tuple(lines), lines_passed=skipped + len(lines), is_at_end=not file.peek(1))  # type: ignore[attr-defined]
 
 
 def _skip_lines(file: BinaryIO, count: int) -> int:

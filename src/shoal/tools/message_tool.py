@@ -11,32 +11,34 @@ from msgspec import Meta, Struct
 from shoal.core.agents import (
     OTHER_MACHINE_PREFIX,
     OTHER_SESSION_PREFIX,
+    AgentMessageDeliveryReceipt,
     AgentOperations,
-    MessageDeliveryReceipt,
 )
 from shoal.core.errors import AgentRequestRefused
 from shoal.core.identity import AgentIdentity
-from shoal.core.teams import PostedTeamMessage, TeamOperations
+from shoal.core.teams import TeamMessagePostReceipt, TeamOperations
 from shoal.core.tools import Tool, ToolContext, ToolOutput, create_tool_error_output
 from shoal.tools.function_tool import tool
 
-SessionMessageSender: TypeAlias = Callable[[str, str, str, AgentIdentity], Awaitable[MessageDeliveryReceipt]]
+SessionMessageSender: TypeAlias = Callable[
+    [str, str, str, AgentIdentity], Awaitable[AgentMessageDeliveryReceipt]
+]
 """Takes an address, a text, its summary and the sender; raises `AgentRequestRefused`."""
 _OLDER_INPUTS = ("type", "recipient", "content", "request_id", "approve")
 """Inputs of the older form: accepted, but hidden."""
 
 
-class _ShutdownRequest(Struct, frozen=True, tag_field="type", tag="shutdown_request"):
+class _ShutdownRequestInput(Struct, frozen=True, tag_field="type", tag="shutdown_request"):
     reason: str = ""
 
 
-class _ShutdownResponse(Struct, frozen=True, kw_only=True, tag_field="type", tag="shutdown_response"):
+class _ShutdownResponseInput(Struct, frozen=True, kw_only=True, tag_field="type", tag="shutdown_response"):
     approve: bool
     request_id: str = ""
     reason: str = ""
 
 
-class _PlanApprovalResponse(
+class _PlanApprovalResponseInput(
     Struct, frozen=True, kw_only=True, tag_field="type", tag="plan_approval_response"
 ):
     request_id: str
@@ -44,16 +46,18 @@ class _PlanApprovalResponse(
     feedback: str = ""
 
 
-class _FyiMessage(Struct, frozen=True, kw_only=True, tag_field="type", tag="fyi"):
+class _FyiMessageInput(Struct, frozen=True, kw_only=True, tag_field="type", tag="fyi"):
     """Message that wakes nobody. Our extension: other programs see a normal message."""
 
     text: Annotated[str, Meta(min_length=1)]
 
 
-_StructuredMessage = _ShutdownRequest | _ShutdownResponse | _PlanApprovalResponse | _FyiMessage
+_StructuredMessage = (
+    _ShutdownRequestInput | _ShutdownResponseInput | _PlanApprovalResponseInput | _FyiMessageInput
+)
 
 
-class _OutgoingMessage(Struct, frozen=True, kw_only=True):
+class _NormalizedSendMessageCall(Struct, frozen=True, kw_only=True):
     """A call in either form, normalized."""
 
     to: str
@@ -94,7 +98,7 @@ def build_send_message_tool(
                 "summary": summary,
             }
             outgoing = _parse_older_message_form(type, recipient or to, older_inputs)
-            if isinstance(outgoing, _OutgoingMessage) and outgoing.to.startswith(
+            if isinstance(outgoing, _NormalizedSendMessageCall) and outgoing.to.startswith(
                 (OTHER_SESSION_PREFIX, OTHER_MACHINE_PREFIX)
             ):
                 # Rules about other sessions check `to`.
@@ -113,22 +117,28 @@ def build_send_message_tool(
 
 def _parse_current_message_form(
     to: str, message: str | dict[str, Any], summary: str | None
-) -> _OutgoingMessage | str:
+) -> _NormalizedSendMessageCall | str:
     if not to:
         return "Give to: the name of who is to get it."
     if isinstance(message, dict) and to.startswith((OTHER_SESSION_PREFIX, OTHER_MACHINE_PREFIX)):
         return "Only text can be sent to another session."
     if isinstance(message, dict):
         body = _parse_structured_message(message)
-        return body if isinstance(body, str) else _OutgoingMessage(to=to, message=body, summary=summary or "")
+        return (
+            body
+            if isinstance(body, str)
+            else _NormalizedSendMessageCall(to=to, message=body, summary=summary or "")
+        )
     if not message:
         return "Give message: what you want to say."
     if not summary:
         return "A message needs a summary: what it is about, in five to ten words."
-    return _OutgoingMessage(to=to, message=message, summary=summary)
+    return _NormalizedSendMessageCall(to=to, message=message, summary=summary)
 
 
-def _parse_older_message_form(kind: str, to: str, inputs: Mapping[str, Any]) -> _OutgoingMessage | str:
+def _parse_older_message_form(
+    kind: str, to: str, inputs: Mapping[str, Any]
+) -> _NormalizedSendMessageCall | str:
     content = inputs["content"]
     match kind:
         case "message":
@@ -159,7 +169,7 @@ def _parse_structured_message(message: dict[str, Any]) -> _StructuredMessage | s
 
 
 async def _send_to_other_session(
-    outgoing: _OutgoingMessage, send_to_session: SessionMessageSender, context: ToolContext
+    outgoing: _NormalizedSendMessageCall, send_to_session: SessionMessageSender, context: ToolContext
 ) -> ToolOutput:
     assert isinstance(outgoing.message, str)
     receipt = await send_to_session(outgoing.to, outgoing.message, outgoing.summary, context.agent)
@@ -167,12 +177,15 @@ async def _send_to_other_session(
 
 
 async def _dispatch_outgoing_message(
-    outgoing: _OutgoingMessage, supervisor: AgentOperations, teams: TeamOperations, context: ToolContext
+    outgoing: _NormalizedSendMessageCall,
+    supervisor: AgentOperations,
+    teams: TeamOperations,
+    context: ToolContext,
 ) -> ToolOutput:
     match outgoing.message:
         case str(text):
             return await _send_text_to_member_or_agent(outgoing, text, supervisor, teams, context)
-        case _FyiMessage(text=text):
+        case _FyiMessageInput(text=text):
             posted = await teams.send_message(outgoing.to, text, outgoing.summary, context, fyi=True)
             if posted is None:
                 raise AgentRequestRefused(
@@ -181,15 +194,15 @@ async def _dispatch_outgoing_message(
             return _format_posted_messages(posted, outgoing, text, " It wakes nobody.")
         case _ if outgoing.to == "*":
             return create_tool_error_output("Only text can be sent to everyone.")
-        case _ShutdownRequest(reason=reason):
+        case _ShutdownRequestInput(reason=reason):
             request_id = await teams.request_shutdown(outgoing.to, reason, context)
             text_for_caller = f"{outgoing.to} is asked to shut down; it is ended if it does not answer."
             return _make_success_output(text_for_caller, request_id=request_id, target=outgoing.to)
-        case _ShutdownResponse(request_id=request_id, approve=approve, reason=reason):
+        case _ShutdownResponseInput(request_id=request_id, approve=approve, reason=reason):
             await teams.answer_shutdown_request(request_id, reason, approve=approve, context=context)
             text_for_caller = "You shut down now." if approve else "The lead is told that you go on."
             return _make_success_output(text_for_caller, request_id=request_id)
-        case _PlanApprovalResponse(request_id=request_id, approve=approve, feedback=feedback):
+        case _PlanApprovalResponseInput(request_id=request_id, approve=approve, feedback=feedback):
             name = await teams.answer_plan_approval_request(
                 outgoing.to, request_id, feedback, approve=approve, context=context
             )
@@ -200,7 +213,7 @@ async def _dispatch_outgoing_message(
 
 
 async def _send_text_to_member_or_agent(
-    outgoing: _OutgoingMessage,
+    outgoing: _NormalizedSendMessageCall,
     text: str,
     supervisor: AgentOperations,
     teams: TeamOperations,
@@ -224,7 +237,10 @@ def _make_success_output(text: str, **extra: str) -> ToolOutput:
 
 
 def _format_posted_messages(
-    posted: tuple[PostedTeamMessage, ...], outgoing: _OutgoingMessage, text: str, remark: str = ""
+    posted: tuple[TeamMessagePostReceipt, ...],
+    outgoing: _NormalizedSendMessageCall,
+    text: str,
+    remark: str = "",
 ) -> ToolOutput:
     sender = posted[0].sender
     names = [each.to for each in posted]
@@ -243,7 +259,7 @@ def _format_posted_messages(
     return ToolOutput(content=message, data=data)
 
 
-def _format_delivery_receipts(receipts: tuple[MessageDeliveryReceipt, ...], summary: str) -> ToolOutput:
+def _format_delivery_receipts(receipts: tuple[AgentMessageDeliveryReceipt, ...], summary: str) -> ToolOutput:
     lines = [
         f"{each.name} is resumed with it and works in the background; its output is in {each.output}."
         if each.how == "resumed"

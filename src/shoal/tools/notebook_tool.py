@@ -15,7 +15,7 @@ _MAX_LISTED_CELLS = 20
 _CellKind = Literal["code", "markdown"]
 
 
-class _NotebookEditRefused(Exception):
+class _NotebookEditRefusedError(Exception):
     """The notebook is not changed; the text says why."""
 
 
@@ -43,7 +43,7 @@ async def notebook_edit(
             summary = _delete_notebook_cell(cells, cell_id)
         else:
             summary = _replace_notebook_cell(cells, cell_id, cell_type, new_source)
-    except _NotebookEditRefused as refusal:
+    except _NotebookEditRefusedError as refusal:
         return create_tool_error_output(f"{escape_filename(path)}: {refusal} Nothing was changed.")
     indent = "\t" if b"\n\t" in content[:200] else 2 if content.startswith(b"{\n  ") else 1
     context.workspace.write_file(path, _encode_notebook(notebook, indent) + b"\n" * content.endswith(b"\n"))
@@ -70,20 +70,20 @@ def _parse_notebook(content: bytes) -> tuple[dict[str, Any], list[dict[str, Any]
     except (ValueError, KeyError, TypeError, RecursionError):
         is_valid = False
     if not is_valid:
-        raise _NotebookEditRefused("it is not a notebook of format 4 (JSON with a list of cells).")
+        raise _NotebookEditRefusedError("it is not a notebook of format 4 (JSON with a list of cells).")
     return notebook, cells
 
 
 def _find_notebook_cell(cells: list[dict[str, Any]], cell_id: str | None) -> int:
     if cell_id is None:
-        raise _NotebookEditRefused("cell_id is missing.")
+        raise _NotebookEditRefusedError("cell_id is missing.")
     for number, cell in enumerate(cells):
         if cell_id in (cell.get("id"), get_notebook_cell_id(number, cell)):
             return number
     names = ", ".join(
         get_notebook_cell_id(number, cell) for number, cell in enumerate(cells[:_MAX_LISTED_CELLS])
     )
-    raise _NotebookEditRefused(
+    raise _NotebookEditRefusedError(
         f"there is no cell {cell_id[:80]!r}; of {len(cells)} the first are {names or 'none'}."
     )
 
@@ -119,7 +119,7 @@ def _build_notebook_cell(
     notebook: dict[str, Any], kind: _CellKind | None, source: str, cell_id: str
 ) -> dict[str, Any]:
     if kind is None:
-        raise _NotebookEditRefused("cell_type is missing; insert needs it.")
+        raise _NotebookEditRefusedError("cell_type is missing; insert needs it.")
     cell: dict[str, Any] = {"cell_type": kind}
     # Ids were added in format 4.5; older readers reject them.
     version = notebook.get("nbformat", 4), notebook.get("nbformat_minor", 0)

@@ -26,7 +26,7 @@ _HEADERS = {
 }
 
 
-class WebPageFetchRefused(ShoalError):
+class WebPageFetchRefusedError(ShoalError):
     """The page was not fetched; the text is for the model."""
 
 
@@ -44,15 +44,15 @@ class FetchedWebPage(Struct, frozen=True, kw_only=True):
     """Size declared by the server."""
 
 
-class CrossHostRedirect(Struct, frozen=True, kw_only=True):
+class UnfollowedCrossHostRedirect(Struct, frozen=True, kw_only=True):
     """Redirect to another host, which is not followed."""
 
     status: int
     target: str
 
 
-async def fetch_web_page(url: str, *, allow_private: bool) -> FetchedWebPage | CrossHostRedirect:
-    """Fetch a page. Raises `WebPageFetchRefused`. The caller sets the deadline."""
+async def fetch_web_page(url: str, *, allow_private: bool) -> FetchedWebPage | UnfollowedCrossHostRedirect:
+    """Fetch a page. Raises `WebPageFetchRefusedError`. The caller sets the deadline."""
     import httpx
 
     async with httpx.AsyncClient(
@@ -65,9 +65,9 @@ async def fetch_web_page(url: str, *, allow_private: bool) -> FetchedWebPage | C
                 return response
             target = urljoin(url, response.target)
             if not _is_same_host(parts, parse_page_url(target)):
-                return CrossHostRedirect(status=response.status, target=target)
+                return UnfollowedCrossHostRedirect(status=response.status, target=target)
             url = target
-    raise WebPageFetchRefused(f"{url} redirects more than {MAX_REDIRECTS} times.")
+    raise WebPageFetchRefusedError(f"{url} redirects more than {MAX_REDIRECTS} times.")
 
 
 def parse_page_url(url: str) -> SplitResult:
@@ -75,16 +75,16 @@ def parse_page_url(url: str) -> SplitResult:
         parts = urlsplit(url)
         _ = parts.port
     except ValueError as error:
-        raise WebPageFetchRefused(f"{url!r} is not an address of a page: {error}.") from error
+        raise WebPageFetchRefusedError(f"{url!r} is not an address of a page: {error}.") from error
     if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise WebPageFetchRefused(
+        raise WebPageFetchRefusedError(
             f"{url!r} cannot be fetched: give a whole address that starts with https:// or http://."
         )
     if parts.username is not None:
-        raise WebPageFetchRefused("An address with a user name or password in it is not fetched.")
+        raise WebPageFetchRefusedError("An address with a user name or password in it is not fetched.")
     if not parts.hostname.isascii():
         # Domain rules are written in ASCII, and DNS lookup maps other letters to ASCII.
-        raise WebPageFetchRefused(
+        raise WebPageFetchRefusedError(
             f"The host {parts.hostname} is not in ASCII: write it as {_encode_idna(parts.hostname)}."
         )
     return parts
@@ -117,20 +117,20 @@ def _is_same_host(first: SplitResult, other: SplitResult) -> bool:
 
 async def _request_page(
     client: httpx.AsyncClient, parts: SplitResult, *, allow_private: bool
-) -> FetchedWebPage | CrossHostRedirect:
+) -> FetchedWebPage | UnfollowedCrossHostRedirect:
     import httpx
 
     assert parts.hostname is not None
     addresses = await _resolve_host_addresses(parts.hostname, parts.port or 0)
     if not allow_private and (private := [a for a in addresses if not is_public_ip_address(a)]):
-        raise WebPageFetchRefused(
+        raise WebPageFetchRefusedError(
             f"{parts.hostname} is at {private[0]}, which is not a public address: pages of this machine and "
             "its network are not fetched. Ask the person, or use a shell command if that is allowed."
         )
     try:
         url = httpx.URL(parts.geturl()).copy_with(fragment=None)
     except (httpx.InvalidURL, UnicodeError) as error:
-        raise WebPageFetchRefused(
+        raise WebPageFetchRefusedError(
             f"{parts.geturl()[:200]!r} is not an address of a page: {error}."
         ) from error
     problem = ""
@@ -148,18 +148,18 @@ async def _request_page(
             problem = str(error)
             continue
         except httpx.HTTPError as error:
-            raise WebPageFetchRefused(
+            raise WebPageFetchRefusedError(
                 f"{parts.geturl()} could not be fetched: {_describe_http_error(error)}."
             ) from error
         try:
             return await _read_page_response(response, parts.geturl())
         except httpx.HTTPError as error:
-            raise WebPageFetchRefused(
+            raise WebPageFetchRefusedError(
                 f"{parts.geturl()} broke off: {_describe_http_error(error)}."
             ) from error
         finally:
             await response.aclose()
-    raise WebPageFetchRefused(f"No connection to {parts.netloc}: {problem}.")
+    raise WebPageFetchRefusedError(f"No connection to {parts.netloc}: {problem}.")
 
 
 def _describe_http_error(error: Exception) -> str:
@@ -174,7 +174,7 @@ async def _resolve_host_addresses(host: str, port: int) -> Sequence[str]:
     try:
         found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
     except (OSError, UnicodeError) as error:
-        raise WebPageFetchRefused(f"The host {host} is not known: {error}.") from error
+        raise WebPageFetchRefusedError(f"The host {host} is not known: {error}.") from error
     return list(dict.fromkeys(str(entry[4][0]) for entry in found))
 
 
@@ -193,9 +193,11 @@ def is_public_ip_address(address: str) -> bool:
     return all(each is None or is_public_ip_address(str(each)) for each in embedded)
 
 
-async def _read_page_response(response: httpx.Response, url: str) -> FetchedWebPage | CrossHostRedirect:
+async def _read_page_response(
+    response: httpx.Response, url: str
+) -> FetchedWebPage | UnfollowedCrossHostRedirect:
     if response.status_code in _REDIRECT_STATUSES and "location" in response.headers:
-        return CrossHostRedirect(status=response.status_code, target=response.headers["location"])
+        return UnfollowedCrossHostRedirect(status=response.status_code, target=response.headers["location"])
     body = bytearray()
     # Decompressed here, because a few bytes can expand to gigabytes.
     decompressor = (
@@ -207,7 +209,7 @@ async def _read_page_response(response: httpx.Response, url: str) -> FetchedWebP
                 raw if decompressor is None else decompressor.decompress(raw, MAX_BODY_BYTES + 1 - len(body))
             )
         except zlib.error as error:
-            raise WebPageFetchRefused(f"{url} sent broken compressed data: {error}.") from error
+            raise WebPageFetchRefusedError(f"{url} sent broken compressed data: {error}.") from error
         if len(body) > MAX_BODY_BYTES:
             break
     declared_size = response.headers.get("content-length", "")

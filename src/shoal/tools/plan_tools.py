@@ -29,7 +29,7 @@ _NAME_WORDS = (
 )
 
 
-class PlanPermissions(Protocol):
+class PlanModePermissions(Protocol):
     """Part of the agent's permission engine that the plan tools use."""
 
     @property
@@ -49,7 +49,7 @@ class PlanPermissions(Protocol):
     def leave_plan_mode(self, mode: PermissionMode | None = None) -> PermissionMode: ...
 
 
-class PlannedToolUse(Struct, frozen=True, kw_only=True):
+class PlannedToolUseInput(Struct, frozen=True, kw_only=True):
     tool: Annotated[str, "The tool, as Bash"]
     prompt: Annotated[str, "What it will be used for, as: run the tests"]
 
@@ -59,7 +59,7 @@ class AgentPlan:
 
     def __init__(
         self,
-        permissions: PlanPermissions,
+        permissions: PlanModePermissions,
         *,
         directory: Path,
         ids: IdGenerator,
@@ -122,7 +122,7 @@ def build_plan_tools(get_plan: Callable[[AgentIdentity], AgentPlan]) -> tuple[To
         context: ToolContext,
         plan: Annotated[str | None, "The plan, in Markdown; what the plan's file holds if left out"] = None,
         allowedPrompts: Annotated[  # noqa: N803 - the name that models know
-            list[PlannedToolUse] | None, "What carrying it out will need permission for"
+            list[PlannedToolUseInput] | None, "What carrying it out will need permission for"
         ] = None,
     ) -> ToolOutput:
         """Present the plan and leave plan mode to carry it out.

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from shoal.core.errors import ProcessError
-from shoal.core.ports import Process, ProcessLaunch
+from shoal.core.ports import ChildProcessHandle, ProcessLaunchSpec
 from shoal.core.tools import ToolContext
 from shoal.tools.command_output import CommandOutputPipe
 from shoal.tools.terminal_text import decode_terminal_text
@@ -15,7 +15,7 @@ from shoal.tools.terminal_text import decode_terminal_text
 _MAX_OUTPUT_BYTES = 32 * 1024 * 1024
 
 
-class PythonSubprocessTimeout(ProcessError):
+class PythonSubprocessTimeoutError(ProcessError):
     """The subprocess was killed at its deadline."""
 
 
@@ -24,7 +24,7 @@ async def run_python_subprocess(
 ) -> tuple[int, str]:
     """Run Python (standard library only) with `text` as its input; return its exit status and output.
 
-    Raises `PythonSubprocessTimeout` or another `ProcessError`.
+    Raises `PythonSubprocessTimeoutError` or another `ProcessError`.
     """
     import tempfile
 
@@ -36,7 +36,7 @@ async def run_python_subprocess(
             input_file.seek(0)
             try:
                 process = await context.processes.start_process(
-                    ProcessLaunch(
+                    ProcessLaunchSpec(
                         argv=(sys.executable, "-I", "-S", "-X", "utf8", *arguments),
                         cwd=Path("/"),
                         env={},
@@ -53,11 +53,11 @@ async def run_python_subprocess(
     return status, decode_terminal_text(bytes(output))
 
 
-async def _wait_until_deadline(process: Process, context: ToolContext, seconds: float) -> int:
+async def _wait_until_deadline(process: ChildProcessHandle, context: ToolContext, seconds: float) -> int:
     try:
         async with context.clock.deadline(seconds):
             return await process.wait()
     except TimeoutError:
-        raise PythonSubprocessTimeout(f"It was not done after {seconds:g} s.") from None
+        raise PythonSubprocessTimeoutError(f"It was not done after {seconds:g} s.") from None
     finally:
         await process.stop(grace=0)

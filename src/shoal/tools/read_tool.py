@@ -15,7 +15,7 @@ from shoal.core.messages import Base64ImageSource, ImageBlock, TextBlock
 from shoal.core.tools import ToolContext, ToolOutput, create_tool_error_output
 from shoal.tools.function_tool import tool
 from shoal.tools.images import detect_image_type
-from shoal.tools.line_window import LineWindow, read_line_window
+from shoal.tools.line_window import FileLineWindow, read_line_window
 from shoal.tools.missing_paths import report_missing_path, stat_path
 from shoal.tools.text_files import (
     TextFile,
@@ -55,19 +55,19 @@ async def read_tool(
         return report_missing_path(path, context)
     if stat.S_ISDIR(status.st_mode):
         return _refuse_directory(path)
-    requested = _ReadRange(first=max(1, offset or 1), limit=limit or MAX_LINES, pages=pages)
+    requested = _FileReadRange(first=max(1, offset or 1), limit=limit or MAX_LINES, pages=pages)
     with context.workspace.open_file(path) as file:
         return await _read_content_by_kind(context, path, file, requested)
 
 
-class _ReadRange(Struct, frozen=True, kw_only=True):
+class _FileReadRange(Struct, frozen=True, kw_only=True):
     first: int
     limit: int
     pages: str | None
 
 
 async def _read_content_by_kind(
-    context: ToolContext, path: Path, file: BinaryIO, requested: _ReadRange
+    context: ToolContext, path: Path, file: BinaryIO, requested: _FileReadRange
 ) -> ToolOutput:
     start = file.read(_SNIFFED_BYTES)
     size = file.seek(0, os.SEEK_END)
@@ -84,7 +84,7 @@ async def _read_content_by_kind(
     return _format_whole_file(path, context.workspace.read_file(path), requested)
 
 
-def _format_whole_file(path: Path, content: bytes, requested: _ReadRange) -> ToolOutput:
+def _format_whole_file(path: Path, content: bytes, requested: _FileReadRange) -> ToolOutput:
     if path.suffix == ".ipynb":
         from shoal.tools.notebook_reader import format_notebook
 
@@ -126,9 +126,9 @@ def _format_numbered_lines(path: Path, file: TextFile, first: int, limit: int) -
     return ToolOutput(content="\n".join([text, *notes]))
 
 
-async def _read_line_range(path: Path, file: BinaryIO, size: int, requested: _ReadRange) -> ToolOutput:
+async def _read_line_range(path: Path, file: BinaryIO, size: int, requested: _FileReadRange) -> ToolOutput:
     first = requested.first
-    window: LineWindow = await asyncio.to_thread(
+    window: FileLineWindow = await asyncio.to_thread(
         read_line_window, file, first, requested.limit, MAX_OUTPUT_CHARACTERS
     )
     if not window.lines:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from shoal.core.errors import ProcessError, ShoalError
 from shoal.core.tools import ToolContext
-from shoal.tools.python_subprocess import PythonSubprocessTimeout, run_python_subprocess
+from shoal.tools.python_subprocess import PythonSubprocessTimeoutError, run_python_subprocess
 
 _TIMEOUT = 5.0
 _SCRIPT = r"""
@@ -19,7 +19,7 @@ for line in sys.stdin:
 """
 
 
-class InvalidRegex(ShoalError):
+class InvalidRegexError(ShoalError):
     """The regular expression is invalid or too slow; the text is for the model."""
 
 
@@ -29,10 +29,12 @@ async def filter_lines_by_regex(text: str, pattern: str, context: ToolContext) -
         status, output = await run_python_subprocess(
             ("-c", _SCRIPT, pattern), text, context, seconds=_TIMEOUT
         )
-    except PythonSubprocessTimeout:
-        raise InvalidRegex(f"`filter` was not done after {_TIMEOUT:g} s: use a simpler pattern.") from None
+    except PythonSubprocessTimeoutError:
+        raise InvalidRegexError(
+            f"`filter` was not done after {_TIMEOUT:g} s: use a simpler pattern."
+        ) from None
     except ProcessError as error:
-        raise InvalidRegex(f"The output could not be searched. {error}") from error
+        raise InvalidRegexError(f"The output could not be searched. {error}") from error
     if status != 0:
-        raise InvalidRegex(output.strip())
+        raise InvalidRegexError(output.strip())
     return output

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from shoal.core.ports import ProcessLaunch
+from shoal.core.ports import ProcessLaunchSpec
 from shoal.core.tools import ToolContext
 
 NOT_INSTALLED = (
@@ -50,7 +50,7 @@ async def run_ripgrep(
     with os.fdopen(read_fd, "rb", buffering=0) as pipe, tempfile.TemporaryFile() as error_file:
         try:
             process = await context.processes.start_process(
-                ProcessLaunch(
+                ProcessLaunchSpec(
                     # --no-config: the user's own ripgrep settings must not change a tool's results.
                     argv=(rg, "--no-config", *arguments),
                     cwd=cwd,

@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from shoal.core.clock import Clock
 from shoal.core.errors import ProcessError, ShoalError
-from shoal.core.ports import ProcessLaunch, ProcessLauncher
+from shoal.core.ports import ProcessLauncher, ProcessLaunchSpec
 
 SNAPSHOT_TIMEOUT = 5.0
 """Seconds the start-up files may take."""
@@ -67,7 +67,7 @@ class UserShell(Struct, frozen=True, kw_only=True):
     kind: Literal["bash", "zsh", "sh"]
 
 
-class ShellSnapshotFailed(ShoalError):
+class ShellSnapshotFailedError(ShoalError):
     """No snapshot was taken, so commands lack the user's functions and aliases; the text says why."""
 
 
@@ -101,22 +101,22 @@ class ShellSnapshotter(Struct, frozen=True, kw_only=True):
     """Identifies the owner: snapshots that its earlier process left are removed."""
 
     async def take_snapshot(self) -> Path:
-        """Return the complete file, readable by its owner only. Raises `ShellSnapshotFailed`."""
+        """Return the complete file, readable by its owner only. Raises `ShellSnapshotFailedError`."""
         script = {"bash": _BASH_SCRIPT, "zsh": _ZSH_SCRIPT}.get(self.shell.kind)
         if script is None:
-            raise ShellSnapshotFailed(f"{self.shell.path} has no start-up files that could be captured")
+            raise ShellSnapshotFailedError(f"{self.shell.path} has no start-up files that could be captured")
         name = f"snapshot-{self.shell.kind}-{self.clock.now()}-{self.mark}.sh"
         partial = self.directory / f"{name}.part"
         try:
             self.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
             await self._run_snapshot_script(script, partial)
             if not partial.exists() or not partial.read_bytes().endswith(_END_MARK):
-                raise ShellSnapshotFailed(
+                raise ShellSnapshotFailedError(
                     f"{self.shell.path} ended before it had written its functions and aliases"
                 )
             return partial.rename(self.directory / name)
         except (OSError, ProcessError) as error:
-            raise ShellSnapshotFailed(str(error)) from error
+            raise ShellSnapshotFailedError(str(error)) from error
         finally:
             with contextlib.suppress(OSError):
                 partial.unlink()
@@ -134,7 +134,7 @@ class ShellSnapshotter(Struct, frozen=True, kw_only=True):
         devnull = os.open(os.devnull, os.O_WRONLY)
         try:
             process = await self.processes.start_process(
-                ProcessLaunch(
+                ProcessLaunchSpec(
                     argv=(self.shell.path, "-i", "-c", script, self.shell.kind, str(partial)),
                     cwd=Path(self.env.get("HOME", "/")),
                     env=self.env,
@@ -148,7 +148,7 @@ class ShellSnapshotter(Struct, frozen=True, kw_only=True):
             async with self.clock.deadline(SNAPSHOT_TIMEOUT):
                 await process.wait()
         except TimeoutError:
-            raise ShellSnapshotFailed(
+            raise ShellSnapshotFailedError(
                 f"the start-up files of {self.shell.path} took more than {SNAPSHOT_TIMEOUT:g} s"
             ) from None
         finally:

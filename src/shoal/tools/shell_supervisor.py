@@ -21,13 +21,13 @@ from shoal.core.background_shells import (
 from shoal.core.clock import Clock
 from shoal.core.errors import ProcessError
 from shoal.core.ids import AgentId
-from shoal.core.ports import Process, ProcessLauncher
+from shoal.core.ports import ChildProcessHandle, ProcessLauncher
 from shoal.core.sandbox import Sandbox
 from shoal.core.task_groups import exit_task_group_without_wrapping
 from shoal.core.tools import ToolContext
 from shoal.tools.command_environment import build_command_environment
 from shoal.tools.command_launcher import ShellCommandLauncher
-from shoal.tools.command_output import OUTPUT_LIMIT, CommandOutput, CommandOutputPipe
+from shoal.tools.command_output import OUTPUT_LIMIT, CommandOutputCollector, CommandOutputPipe
 from shoal.tools.shell_snapshot import ShellSnapshotter, find_user_shell
 
 ShellStatus: TypeAlias = Literal["running", "exited", "stopped", "lost"]
@@ -44,7 +44,7 @@ _QUESTION_LINE = re.compile(
 _PROMPT_LINE = re.compile(r"[?:>$#%]\s*$")
 
 
-def is_shell_awaiting_input(output: CommandOutput) -> bool:
+def is_shell_awaiting_input(output: CommandOutputCollector) -> bool:
     """Return True if the last line is a question, or a prompt without a line end."""
     return bool(
         _QUESTION_LINE.search(output.get_last_line()) or _PROMPT_LINE.search(output.get_unfinished_line())
@@ -55,7 +55,12 @@ class BackgroundShellProcess:
     """One command in the background."""
 
     def __init__(
-        self, facts: BackgroundShell, process: Process, *, output: CommandOutput, pipe: CommandOutputPipe
+        self,
+        facts: BackgroundShell,
+        process: ChildProcessHandle,
+        *,
+        output: CommandOutputCollector,
+        pipe: CommandOutputPipe,
     ) -> None:
         self.facts = facts
         self.id = facts.shell
@@ -274,7 +279,7 @@ class BackgroundShellSupervisor:
     async def run_in_background(self, command: str, context: ToolContext) -> BackgroundShellProcess:
         """Start a command in the background. Raises `ProcessError`."""
         shell_id = f"bash_{next(self._numbers)}"
-        output = CommandOutput(lambda: context.results.save_result(f"{context.call_id}.txt", b""))
+        output = CommandOutputCollector(lambda: context.results.save_result(f"{context.call_id}.txt", b""))
         output.start_file_output()
         pipe = CommandOutputPipe(output.add_bytes)
         try:

@@ -23,7 +23,7 @@ _ARTICLES = {
 }
 
 
-class ToolParameter(msgspec.Struct, frozen=True, kw_only=True):
+class FunctionToolParameter(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     """Name that the model uses."""
     field: str
@@ -36,12 +36,12 @@ class ToolParameter(msgspec.Struct, frozen=True, kw_only=True):
         return self.default is msgspec.NODEFAULT
 
 
-class _InvalidToolArgument(Exception):
+class _InvalidToolArgumentError(Exception):
     pass
 
 
 def parse_tool_arguments_leniently(
-    schema: ToolSchema, parameters: Mapping[str, ToolParameter], arguments: Mapping[str, Any]
+    schema: ToolSchema, parameters: Mapping[str, FunctionToolParameter], arguments: Mapping[str, Any]
 ) -> dict[str, Any] | str:
     """Return the arguments by field, with `"5"` accepted for 5, or a text that lists everything wrong."""
     parsed: dict[str, Any] = {}
@@ -55,7 +55,7 @@ def parse_tool_arguments_leniently(
             continue
         try:
             parsed[parameter.field] = _convert_argument_value(value, parameter, properties.get(name, {}))
-        except _InvalidToolArgument as problem:
+        except _InvalidToolArgumentError as problem:
             problems.append(str(problem))
     for name, parameter in parameters.items():
         if name in arguments:
@@ -72,7 +72,7 @@ def parse_tool_arguments_leniently(
     )
 
 
-def _convert_argument_value(value: Any, parameter: ToolParameter, schema: Mapping[str, Any]) -> Any:
+def _convert_argument_value(value: Any, parameter: FunctionToolParameter, schema: Mapping[str, Any]) -> Any:
     try:
         return msgspec.convert(value, parameter.type)
     except msgspec.ValidationError as strict_error:
@@ -87,7 +87,9 @@ def _convert_argument_value(value: Any, parameter: ToolParameter, schema: Mappin
             return msgspec.json.decode(value, type=parameter.type)
         except msgspec.DecodeError:
             pass
-    raise _InvalidToolArgument(_describe_argument_mismatch(parameter.name, value, schema, conversion_error))
+    raise _InvalidToolArgumentError(
+        _describe_argument_mismatch(parameter.name, value, schema, conversion_error)
+    )
 
 
 def _describe_argument_mismatch(
@@ -100,7 +102,7 @@ def _describe_argument_mismatch(
     return f"`{name}`: {_describe_expected_type(schema)}, got {_describe_argument_value(value)}."
 
 
-def _describe_unknown_argument(name: str, tool: str, parameters: Mapping[str, ToolParameter]) -> str:
+def _describe_unknown_argument(name: str, tool: str, parameters: Mapping[str, FunctionToolParameter]) -> str:
     import difflib
 
     close = difflib.get_close_matches(name, parameters, n=1)

@@ -16,9 +16,9 @@ from shoal.core.tools import Tool, ToolContext, ToolOutput, create_tool_error_ou
 from shoal.tools.function_tool import tool
 from shoal.tools.page_fetcher import (
     MAX_BODY_BYTES,
-    CrossHostRedirect,
     FetchedWebPage,
-    WebPageFetchRefused,
+    UnfollowedCrossHostRedirect,
+    WebPageFetchRefusedError,
     fetch_web_page,
 )
 from shoal.tools.python_subprocess import run_python_subprocess
@@ -86,7 +86,7 @@ def build_web_tools(*, allow_private: bool = False) -> tuple[Tool, ...]:
             try:
                 async with context.clock.deadline(_SECONDS):
                     fetched = await fetch_web_page(url, allow_private=allow_private)
-                    if isinstance(fetched, CrossHostRedirect):
+                    if isinstance(fetched, UnfollowedCrossHostRedirect):
                         return _format_cross_host_redirect(url, fetched)
                     page = await _convert_fetched_page(fetched, context)
             except TimeoutError:
@@ -97,7 +97,7 @@ def build_web_tools(*, allow_private: bool = False) -> tuple[Tool, ...]:
     return (web_fetch,)
 
 
-def _format_cross_host_redirect(url: str, redirect: CrossHostRedirect) -> ToolOutput:
+def _format_cross_host_redirect(url: str, redirect: UnfollowedCrossHostRedirect) -> ToolOutput:
     return ToolOutput(
         content=f"{url} redirects ({redirect.status}) to another host: {redirect.target}\n"
         "It was not followed. Fetch that address if you want it.",
@@ -117,7 +117,7 @@ async def _convert_fetched_page(fetched: FetchedWebPage, context: ToolContext) -
     is_wide_charset = (fetched.charset or "").lower().startswith(("utf-16", "utf-32"))
     if fetched.status < 400 and (not is_text or (b"\0" in fetched.body[:1024] and not is_wide_charset)):
         size = f"{fetched.size:,} bytes" if fetched.size is not None else "of unknown size"
-        raise WebPageFetchRefused(
+        raise WebPageFetchRefusedError(
             f"{fetched.url} is not text: {media_type}, {size}. "
             "Download it with a shell command if you need it."
         )
@@ -127,7 +127,7 @@ async def _convert_fetched_page(fetched: FetchedWebPage, context: ToolContext) -
     elif media_type.endswith(("+json", "/json")):
         text = _indent_json(text)
     if fetched.status >= 400:
-        raise WebPageFetchRefused(
+        raise WebPageFetchRefusedError(
             f"{fetched.url} answered {fetched.status} {fetched.reason}.\n{text[:2000]}".strip()
         )
     return ConvertedWebPage(url=fetched.url, media_type=media_type, text=text, truncated=fetched.truncated)
@@ -147,9 +147,9 @@ async def _convert_html_in_subprocess(html: str, url: str, context: ToolContext)
     try:
         status, text = await run_python_subprocess((str(_HTML_TEXT_SCRIPT), url), html, context, seconds=10)
     except ProcessError as error:
-        raise WebPageFetchRefused(f"{url} could not be turned into text. {error}") from error
+        raise WebPageFetchRefusedError(f"{url} could not be turned into text. {error}") from error
     if status != 0:
-        raise WebPageFetchRefused(f"{url} could not be turned into text: {text.strip()[-300:]}")
+        raise WebPageFetchRefusedError(f"{url} could not be turned into text: {text.strip()[-300:]}")
     return text
 
 

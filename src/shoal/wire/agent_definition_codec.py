@@ -25,7 +25,7 @@ from shoal.core.errors import InvalidAgentDefinition
 from shoal.core.permissions import PermissionMode
 from shoal.core.roster import MEMBER_COLORS
 from shoal.wire.field_parsers import (
-    InvalidFieldValue,
+    InvalidFrontMatterFieldError,
     describe_field_value,
     describe_unknown_field,
     parse_boolean_field,
@@ -34,7 +34,7 @@ from shoal.wire.field_parsers import (
     parse_tool_list_field,
     split_comma_separated_text,
 )
-from shoal.wire.front_matter import FrontMatterEntry, InvalidFrontMatter, parse_front_matter
+from shoal.wire.front_matter import FrontMatterEntry, InvalidFrontMatterError, parse_front_matter
 from shoal.wire.json_codec import decode_json
 from shoal.wire.json_line_numbers import find_json_key_line
 
@@ -49,7 +49,7 @@ class ParsedAgentDefinition(Struct, frozen=True, kw_only=True):
     warnings: tuple[str, ...] = ()
 
 
-class _AgentDefinitionField(NamedTuple):
+class _AgentDefinitionFieldSpec(NamedTuple):
     attribute: str
     read: Callable[[Any], Any]
 
@@ -61,7 +61,7 @@ def parse_agent_definition(text: str, source: DefinitionSource, *, name: str) ->
     """
     try:
         page = parse_front_matter(text, tuple(_FIELDS))
-    except InvalidFrontMatter as error:
+    except InvalidFrontMatterError as error:
         problem = DefinitionProblem(
             what=error.what, name=name, source=source, line=error.line, field=error.key
         )
@@ -120,7 +120,7 @@ def _parse_definition_mapping(
     found = builder.parse_fields(values, _JSON_FIELDS)
     try:
         found["name"] = _parse_agent_type_name(name)
-    except InvalidFieldValue as error:
+    except InvalidFrontMatterFieldError as error:
         raise builder.build_error(str(error), line=find_key_line(name), field=name) from None
     return builder.build(found, line=find_key_line(name))
 
@@ -144,12 +144,14 @@ class _AgentDefinitionBuilder:
         return str(DefinitionProblem(what=what, name=self._name, source=self._source, line=line, field=field))
 
     def parse_entries(
-        self, entries: Iterable[FrontMatterEntry], known_fields: Mapping[str, _AgentDefinitionField]
+        self, entries: Iterable[FrontMatterEntry], known_fields: Mapping[str, _AgentDefinitionFieldSpec]
     ) -> dict[str, Any]:
         return self.parse_fields([(entry.key, entry.value, entry.line) for entry in entries], known_fields)
 
     def parse_fields(
-        self, given: Iterable[tuple[str, Any, int | None]], known_fields: Mapping[str, _AgentDefinitionField]
+        self,
+        given: Iterable[tuple[str, Any, int | None]],
+        known_fields: Mapping[str, _AgentDefinitionFieldSpec],
     ) -> dict[str, Any]:
         """Parse the fields; a field without a value keeps its default."""
         values: dict[str, Any] = {}
@@ -169,7 +171,7 @@ class _AgentDefinitionBuilder:
                 self._lines[field.attribute] = line or 0
                 try:
                     values[field.attribute] = field.read(value)
-                except InvalidFieldValue as error:
+                except InvalidFrontMatterFieldError as error:
                     raise self.build_error(str(error), line=line, field=self._prefix + key) from None
         return values
 
@@ -186,16 +188,18 @@ class _AgentDefinitionBuilder:
 def _parse_required_text(value: Any) -> str:
     text = parse_text_field(value).strip()
     if not text:
-        raise InvalidFieldValue("it is empty")
+        raise InvalidFrontMatterFieldError("it is empty")
     return text
 
 
 def _parse_agent_type_name(value: Any) -> str:
     name = _parse_required_text(value)
     if len(name) > _MAX_NAME_LENGTH:
-        raise InvalidFieldValue(f"a name has at most {_MAX_NAME_LENGTH} characters")
+        raise InvalidFrontMatterFieldError(f"a name has at most {_MAX_NAME_LENGTH} characters")
     if not name.isprintable() or any(character in "/\\:,()<>" for character in name) or name[0] in ".-*":
-        raise InvalidFieldValue(f"{name!r} cannot be a name: letters, digits, '-', '_' and '.' make one")
+        raise InvalidFrontMatterFieldError(
+            f"{name!r} cannot be a name: letters, digits, '-', '_' and '.' make one"
+        )
     return name
 
 
@@ -207,7 +211,7 @@ def find_agent_name_problem(name: str) -> str | None:
             if _parse_agent_type_name(name) == name
             else f"{name!r} cannot be a name: blanks stand around it"
         )
-    except InvalidFieldValue as error:
+    except InvalidFrontMatterFieldError as error:
         return str(error)
 
 
@@ -236,8 +240,8 @@ def _parse_reasoning_effort(value: Any) -> str | int:
         return value
     try:
         return _parse_positive_integer(value)
-    except InvalidFieldValue:
-        raise InvalidFieldValue(
+    except InvalidFrontMatterFieldError:
+        raise InvalidFrontMatterFieldError(
             f"{value!r} is neither one of {', '.join(EFFORT_LEVELS)} nor a number of tokens"
         ) from None
 
@@ -245,14 +249,14 @@ def _parse_reasoning_effort(value: Any) -> str | int:
 def _parse_positive_integer(value: Any) -> int:
     text = str(value)
     if isinstance(value, bool) or re.fullmatch(r"[0-9]{1,12}", text) is None or int(text) == 0:
-        raise InvalidFieldValue(f"a whole number from 1 on is expected, not {value!r}")
+        raise InvalidFrontMatterFieldError(f"a whole number from 1 on is expected, not {value!r}")
     return int(text)
 
 
 def _parse_dollars(value: Any) -> float:
     text = str(value)
     if isinstance(value, bool) or re.fullmatch(r"[0-9]{1,9}(\.[0-9]+)?", text) is None or float(text) <= 0:
-        raise InvalidFieldValue(f"a number of dollars above 0 is expected, not {value!r}")
+        raise InvalidFrontMatterFieldError(f"a number of dollars above 0 is expected, not {value!r}")
     return float(text)
 
 
@@ -262,7 +266,7 @@ def _build_choice_parser(choices: tuple[str, ...]) -> Callable[[Any], str]:
             return value
         matches = get_close_matches(str(value), choices, n=1)
         hint = f"; is {matches[0]} meant?" if matches else ""
-        raise InvalidFieldValue(f"{value!r} is not one of {', '.join(choices)}{hint}")
+        raise InvalidFrontMatterFieldError(f"{value!r} is not one of {', '.join(choices)}{hint}")
 
     return parse_choice
 
@@ -271,16 +275,18 @@ def _parse_agent_color(value: Any) -> str | None:
     return value if isinstance(value, str) and (value in MEMBER_COLORS or _HEX.fullmatch(value)) else None
 
 
-def _parse_mcp_server_entries(value: Any) -> tuple[str | Mapping[str, Any], ...]:
+def _parse_agent_mcp_servers_field(value: Any) -> tuple[str | Mapping[str, Any], ...]:
     if isinstance(value, str):
         return split_comma_separated_text(value)
     if isinstance(value, Mapping):
         return tuple({name: config} for name, config in value.items())
     if not isinstance(value, list | tuple):
-        raise InvalidFieldValue(f"a list of servers is expected, not {describe_field_value(value)}")
+        raise InvalidFrontMatterFieldError(
+            f"a list of servers is expected, not {describe_field_value(value)}"
+        )
     for item in value:
         if not isinstance(item, str | Mapping) or not item:
-            raise InvalidFieldValue(
+            raise InvalidFrontMatterFieldError(
                 f"a server is a name, or a name with its configuration; {item!r} is neither"
             )
     return tuple(value)
@@ -288,44 +294,44 @@ def _parse_mcp_server_entries(value: Any) -> tuple[str | Mapping[str, Any], ...]
 
 def _check_hooks_mapping(value: Any) -> Mapping[str, Any]:
     if not isinstance(value, Mapping):
-        raise InvalidFieldValue(
+        raise InvalidFrontMatterFieldError(
             f"a mapping of events to hooks is expected, not {describe_field_value(value)}"
         )
     for event, hooks in value.items():
         if not isinstance(hooks, list | tuple):
-            raise InvalidFieldValue(
+            raise InvalidFrontMatterFieldError(
                 f"a list of hooks is expected for {event}, not {describe_field_value(hooks)}"
             )
     return value
 
 
 _FIELDS = {
-    "name": _AgentDefinitionField("name", _parse_agent_type_name),
-    "description": _AgentDefinitionField("description", _parse_agent_description),
-    "tools": _AgentDefinitionField("tools", _parse_agent_tools),
-    "disallowedTools": _AgentDefinitionField("disallowed_tools", _parse_agent_tools),
-    "model": _AgentDefinitionField("model", _parse_agent_model),
-    "effort": _AgentDefinitionField("effort", _parse_reasoning_effort),
-    "permissionMode": _AgentDefinitionField(
+    "name": _AgentDefinitionFieldSpec("name", _parse_agent_type_name),
+    "description": _AgentDefinitionFieldSpec("description", _parse_agent_description),
+    "tools": _AgentDefinitionFieldSpec("tools", _parse_agent_tools),
+    "disallowedTools": _AgentDefinitionFieldSpec("disallowed_tools", _parse_agent_tools),
+    "model": _AgentDefinitionFieldSpec("model", _parse_agent_model),
+    "effort": _AgentDefinitionFieldSpec("effort", _parse_reasoning_effort),
+    "permissionMode": _AgentDefinitionFieldSpec(
         "permission_mode", _build_choice_parser(get_args(PermissionMode))
     ),
-    "background": _AgentDefinitionField("background", parse_boolean_field),
-    "isolation": _AgentDefinitionField("isolation", _build_choice_parser(get_args(IsolationMode))),
-    "maxTurns": _AgentDefinitionField("max_turns", _parse_positive_integer),
-    "color": _AgentDefinitionField("color", parse_text_field),
-    "memory": _AgentDefinitionField("memory", _build_choice_parser(get_args(MemoryScope))),
-    "requiredMcpServers": _AgentDefinitionField("required_mcp_servers", _parse_name_list),
-    "mcpServers": _AgentDefinitionField("mcp_servers", _parse_mcp_server_entries),
-    "hooks": _AgentDefinitionField("hooks", _check_hooks_mapping),
-    "skills": _AgentDefinitionField("skills", _parse_name_list),
-    "initialPrompt": _AgentDefinitionField("initial_prompt", parse_text_field),
-    "acceptance": _AgentDefinitionField("acceptance", _parse_required_text),
-    "maxBudgetUsd": _AgentDefinitionField("max_budget_usd", _parse_dollars),
-    "oneShot": _AgentDefinitionField("one_shot", parse_boolean_field),
-    "instructions": _AgentDefinitionField("instructions", parse_boolean_field),
+    "background": _AgentDefinitionFieldSpec("background", parse_boolean_field),
+    "isolation": _AgentDefinitionFieldSpec("isolation", _build_choice_parser(get_args(IsolationMode))),
+    "maxTurns": _AgentDefinitionFieldSpec("max_turns", _parse_positive_integer),
+    "color": _AgentDefinitionFieldSpec("color", parse_text_field),
+    "memory": _AgentDefinitionFieldSpec("memory", _build_choice_parser(get_args(MemoryScope))),
+    "requiredMcpServers": _AgentDefinitionFieldSpec("required_mcp_servers", _parse_name_list),
+    "mcpServers": _AgentDefinitionFieldSpec("mcp_servers", _parse_agent_mcp_servers_field),
+    "hooks": _AgentDefinitionFieldSpec("hooks", _check_hooks_mapping),
+    "skills": _AgentDefinitionFieldSpec("skills", _parse_name_list),
+    "initialPrompt": _AgentDefinitionFieldSpec("initial_prompt", parse_text_field),
+    "acceptance": _AgentDefinitionFieldSpec("acceptance", _parse_required_text),
+    "maxBudgetUsd": _AgentDefinitionFieldSpec("max_budget_usd", _parse_dollars),
+    "oneShot": _AgentDefinitionFieldSpec("one_shot", parse_boolean_field),
+    "instructions": _AgentDefinitionFieldSpec("instructions", parse_boolean_field),
 }
 _JSON_FIELDS = {key: field for key, field in _FIELDS.items() if key != "name"} | {
-    "prompt": _AgentDefinitionField("prompt", parse_text_field)
+    "prompt": _AgentDefinitionFieldSpec("prompt", parse_text_field)
 }
 DEFINITION_FIELDS = tuple(_FIELDS)
 """Field names in reading order."""

@@ -22,72 +22,72 @@ class RunControlCommand(Struct, frozen=True, kw_only=True, tag_field="subtype"):
     """Base of the commands that a client may send to a run."""
 
 
-class SubscribeToEventsCommand(RunControlCommand, frozen=True, tag="subscribe"):
+class SubscribeToEventsControlCommand(RunControlCommand, frozen=True, tag="subscribe"):
     """Receive every event from now on. The response has the journal offset at which that starts."""
 
 
-class InterruptTurnCommand(RunControlCommand, frozen=True, tag="interrupt"):
+class InterruptTurnControlCommand(RunControlCommand, frozen=True, tag="interrupt"):
     """End the turn of the lead or of the named agent, not the run and not the agent."""
 
     task_id: str = ""
 
 
-class SetModelCommand(RunControlCommand, frozen=True, tag="set_model"):
+class SetModelControlCommand(RunControlCommand, frozen=True, tag="set_model"):
     model: str
 
 
-class SetPermissionModeCommand(RunControlCommand, frozen=True, tag="set_permission_mode"):
+class SetPermissionModeControlCommand(RunControlCommand, frozen=True, tag="set_permission_mode"):
     mode: PermissionMode
 
 
-class SetDelegateModeCommand(RunControlCommand, frozen=True, tag="set_delegate"):
+class SetDelegateModeControlCommand(RunControlCommand, frozen=True, tag="set_delegate"):
     """Restrict the lead to delegation, or give it all its tools back."""
 
     on: bool
 
 
-class GetRunStatusCommand(RunControlCommand, frozen=True, tag="status"): ...
+class GetRunStatusControlCommand(RunControlCommand, frozen=True, tag="status"): ...
 
 
-class StopRunCommand(RunControlCommand, frozen=True, tag="stop"):
+class StopRunControlCommand(RunControlCommand, frozen=True, tag="stop"):
     """End the run."""
 
 
-class StopAgentOrShellCommand(RunControlCommand, frozen=True, tag="stop_task"):
+class StopAgentOrShellControlCommand(RunControlCommand, frozen=True, tag="stop_task"):
     """End one agent, by id or name, or one background shell."""
 
     task_id: str
 
 
-class ShutDownMemberCommand(RunControlCommand, frozen=True, tag="shut_down"):
+class ShutDownMemberControlCommand(RunControlCommand, frozen=True, tag="shut_down"):
     """Ask a teammate to shut down and stop it after the grace period; answered when it has ended."""
 
     name: str
     reason: str = ""
 
 
-class StopAgentsCommand(RunControlCommand, frozen=True, tag="stop_agents"):
+class StopAllAgentsControlCommand(RunControlCommand, frozen=True, tag="stop_agents"):
     """End every agent except the lead."""
 
 
-class MoveAgentsToBackgroundCommand(RunControlCommand, frozen=True, tag="background"):
+class MoveAgentsToBackgroundControlCommand(RunControlCommand, frozen=True, tag="background"):
     """Move the agent, or all agents, to the background; the run continues."""
 
     task_id: str | None = None
 
 
-class ListAgentsCommand(RunControlCommand, frozen=True, tag="agents"):
+class ListAgentsControlCommand(RunControlCommand, frozen=True, tag="agents"):
     """List every started agent with its status."""
 
 
-class SendUserTextCommand(RunControlCommand, frozen=True, tag="send"):
+class SendUserTextControlCommand(RunControlCommand, frozen=True, tag="send"):
     """Send a person's text to one agent; an ended agent is resumed with it."""
 
     to: str
     text: str
 
 
-class RelayAgentMessageCommand(RunControlCommand, frozen=True, tag="relay"):
+class RelayAgentMessageControlCommand(RunControlCommand, frozen=True, tag="relay"):
     """Send a message of another session's agent to the lead. It does not count as a person's."""
 
     sender: str
@@ -122,7 +122,7 @@ class RunControlResponse(Struct, frozen=True, kw_only=True):
     error: str | None = None
 
 
-class InvalidControlRequest(ValueError):
+class InvalidControlRequestError(ValueError):
     """A line that is not a valid request, with its id, if found, for the response."""
 
     def __init__(self, reason: str, request_id: str = "") -> None:
@@ -131,13 +131,13 @@ class InvalidControlRequest(ValueError):
 
 
 def parse_control_request(line: bytes) -> RunControlRequest | SteeringMessage:
-    """Parse a request line; raise `InvalidControlRequest` with the mistake."""
+    """Parse a request line; raise `InvalidControlRequestError` with the mistake."""
     try:
         raw = decode_json(line)
     except ValueError as error:
-        raise InvalidControlRequest(f"not JSON: {error}") from error
+        raise InvalidControlRequestError(f"not JSON: {error}") from error
     if not isinstance(raw, dict):
-        raise InvalidControlRequest("not a JSON object")
+        raise InvalidControlRequestError("not a JSON object")
     request_id = raw.get("request_id")
     request_id = request_id if isinstance(request_id, str) else ""
     match raw.get("type"):
@@ -146,30 +146,32 @@ def parse_control_request(line: bytes) -> RunControlRequest | SteeringMessage:
         case "user":
             return _parse_steering_message(raw, request_id)
         case other:
-            raise InvalidControlRequest(
+            raise InvalidControlRequestError(
                 f"unknown type {other!r}: control_request or user is expected", request_id
             )
 
 
 def _parse_control_command(raw: Mapping[str, Any], request_id: str) -> RunControlRequest:
     if not request_id:
-        raise InvalidControlRequest("request_id is missing")
+        raise InvalidControlRequestError("request_id is missing")
     try:
         command = convert_to_schema(raw.get("request"), _COMMAND_UNION)
     except msgspec.ValidationError as error:
-        raise InvalidControlRequest(f"request: {error}", request_id) from error
+        raise InvalidControlRequestError(f"request: {error}", request_id) from error
     return RunControlRequest(request_id=request_id, command=command)
 
 
 def _parse_steering_message(raw: Mapping[str, Any], request_id: str) -> SteeringMessage:
     raw_message = raw.get("message")
     if not isinstance(raw_message, dict) or raw_message.get("role") != "user":
-        raise InvalidControlRequest("message must be an object with the role user", request_id)
+        raise InvalidControlRequestError("message must be an object with the role user", request_id)
     if not isinstance(raw_message.get("content"), str | list):
-        raise InvalidControlRequest("message.content must be a text or a list of blocks", request_id)
+        raise InvalidControlRequestError("message.content must be a text or a list of blocks", request_id)
     message, left_out = parse_conversation_message(raw_message)
     if left_out or not message.content:
-        raise InvalidControlRequest(f"message.content has blocks that are not known: {left_out}", request_id)
+        raise InvalidControlRequestError(
+            f"message.content has blocks that are not known: {left_out}", request_id
+        )
     return SteeringMessage(message=message, request_id=request_id)
 
 

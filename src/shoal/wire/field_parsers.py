@@ -9,7 +9,7 @@ from typing import Any
 _TOOL_PATTERN = re.compile(r"(\*|[A-Za-z_][\w.-]*(?:__\*)?)(\(.+\))?", re.DOTALL)
 
 
-class InvalidFieldValue(Exception):
+class InvalidFrontMatterFieldError(Exception):
     """A value that its field does not accept; the text says why."""
 
 
@@ -22,7 +22,7 @@ def describe_unknown_field(key: str, known_fields: Iterable[str]) -> str:
 
 def parse_text_field(value: Any) -> str:
     if not isinstance(value, str):
-        raise InvalidFieldValue(f"text is expected, not {describe_field_value(value)}")
+        raise InvalidFrontMatterFieldError(f"text is expected, not {describe_field_value(value)}")
     return value
 
 
@@ -32,15 +32,15 @@ def parse_boolean_field(value: Any) -> bool:
     for flag, spellings in ((True, ("true", "yes", "on")), (False, ("false", "no", "off"))):
         if isinstance(value, str) and value.lower() in spellings:
             return flag
-    raise InvalidFieldValue(f"true or false is expected, not {describe_field_value(value)}")
+    raise InvalidFrontMatterFieldError(f"true or false is expected, not {describe_field_value(value)}")
 
 
 def parse_text_list_field(value: Any) -> tuple[str, ...]:
     if not isinstance(value, list | tuple):
-        raise InvalidFieldValue(f"a list is expected, not {describe_field_value(value)}")
+        raise InvalidFrontMatterFieldError(f"a list is expected, not {describe_field_value(value)}")
     for item in value:
         if not isinstance(item, str) or not item.strip():
-            raise InvalidFieldValue(f"a list of names is expected, and {item!r} is none")
+            raise InvalidFrontMatterFieldError(f"a list of names is expected, and {item!r} is none")
     return tuple(item.strip() for item in value)
 
 
@@ -53,7 +53,7 @@ def parse_tool_list_field(value: Any) -> tuple[str, ...]:
     )
     for entry in entries:
         if _TOOL_PATTERN.fullmatch(entry) is None:
-            raise InvalidFieldValue(f"{entry!r} is not a tool: write Tool, Tool(pattern) or *")
+            raise InvalidFrontMatterFieldError(f"{entry!r} is not a tool: write Tool, Tool(pattern) or *")
     return entries
 
 
@@ -67,7 +67,7 @@ def split_comma_separated_text(text: str, *, split_whitespace: bool = False) -> 
             found.append(text[start:index].strip())
             start = index + 1
     if depth != 0:
-        raise InvalidFieldValue(f"the parentheses in {text!r} do not match")
+        raise InvalidFrontMatterFieldError(f"the parentheses in {text!r} do not match")
     return tuple(filter(None, found))
 
 

@@ -54,7 +54,7 @@ class FrontMatterDocument(Struct, frozen=True, kw_only=True):
     warnings: tuple[FrontMatterWarning, ...] = ()
 
 
-class InvalidFrontMatter(Exception):
+class InvalidFrontMatterError(Exception):
     """Invalid front matter: the mistake, its line and its entry."""
 
     def __init__(self, problem: str, *, line: int, key: str | None = None) -> None:
@@ -65,7 +65,7 @@ class InvalidFrontMatter(Exception):
 
 
 def parse_front_matter(text: str, known_keys: Collection[str]) -> FrontMatterDocument:
-    """Parse the text; `known_keys` start an entry if YAML parsing fails. Raises `InvalidFrontMatter`."""
+    """Parse the text; `known_keys` start an entry if YAML parsing fails. Raises `InvalidFrontMatterError`."""
     header, start, body = split_front_matter(text)
     entries, warnings = _parse_front_matter_entries(header, start, known_keys)
     _reject_duplicate_keys(entries)
@@ -73,23 +73,23 @@ def parse_front_matter(text: str, known_keys: Collection[str]) -> FrontMatterDoc
 
 
 def split_front_matter(text: str) -> tuple[list[str], int, list[str]]:
-    """Return the header lines, the number of the first, and the body lines; raise `InvalidFrontMatter`."""
+    """Return header lines, the number of the first, and body lines; raise `InvalidFrontMatterError`."""
     lines = text.removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n").split("\n")
     first = next((number for number, line in enumerate(lines) if line.strip()), None)
     if first is None:
-        raise InvalidFrontMatter("the file is empty", line=1)
+        raise InvalidFrontMatterError("the file is empty", line=1)
     if lines[first].rstrip() != "---":
-        raise InvalidFrontMatter(
+        raise InvalidFrontMatterError(
             "there is no front matter: the file does not begin with a line ---", line=first + 1
         )
     last = next((n for n in range(first + 1, len(lines)) if lines[n].rstrip() == "---"), None)
     if last is None:
-        raise InvalidFrontMatter(
+        raise InvalidFrontMatterError(
             "the front matter does not end: a second line --- is missing", line=first + 1
         )
     header = lines[first + 1 : last]
     if sum(map(len, header)) + len(header) > MAX_HEADER_LENGTH:
-        raise InvalidFrontMatter(
+        raise InvalidFrontMatterError(
             f"the front matter has more than {MAX_HEADER_LENGTH:,} characters", line=first + 1
         )
     return header, first + 2, lines[last + 1 :]
@@ -103,7 +103,7 @@ def _parse_front_matter_entries(
         return simple, []
     try:
         return _parse_yaml_front_matter("\n".join(header), start), []
-    except InvalidFrontMatter as problem:
+    except InvalidFrontMatterError as problem:
         return _parse_front_matter_loosely(header, start, known_keys, problem)
 
 
@@ -112,7 +112,7 @@ def _reject_duplicate_keys(entries: Sequence[FrontMatterEntry]) -> None:
     for entry in entries:
         if entry.key in first_lines:
             problem = f"it is there twice, first on line {first_lines[entry.key]}"
-            raise InvalidFrontMatter(problem, line=entry.line, key=entry.key)
+            raise InvalidFrontMatterError(problem, line=entry.line, key=entry.key)
         first_lines[entry.key] = entry.line
 
 
@@ -138,7 +138,7 @@ def _parse_plain_front_matter_lines(header: Sequence[str], start: int) -> list[F
 
 
 def _parse_front_matter_loosely(
-    header: Sequence[str], start: int, known_keys: Collection[str], problem: InvalidFrontMatter
+    header: Sequence[str], start: int, known_keys: Collection[str], problem: InvalidFrontMatterError
 ) -> tuple[list[FrontMatterEntry], list[FrontMatterWarning]]:
     """Parse entry by entry: as YAML if possible, else as plain text, else raise the YAML problem."""
     entries: list[FrontMatterEntry] = []
@@ -151,11 +151,11 @@ def _parse_front_matter_loosely(
                 entries += found
                 continue
             reason = "its lines are not indented"
-        except InvalidFrontMatter as error:
+        except InvalidFrontMatterError as error:
             reason = error.what
         value = lines[0].partition(":")[2].strip()
         if not value or value.startswith(_NON_TEXT_PREFIXES):
-            raise InvalidFrontMatter(
+            raise InvalidFrontMatterError(
                 reason, line=problem.line if len(lines) > 1 else line, key=key
             ) from problem
         text = "\n".join([value, *(following.strip() for following in lines[1:])]).strip()
@@ -196,7 +196,7 @@ def _parse_yaml_front_matter(text: str, start: int) -> list[FrontMatterEntry]:
     if node is None:
         return []
     if not isinstance(node, yaml.MappingNode):
-        raise InvalidFrontMatter("it is not a list of `key: value` lines", line=start)
+        raise InvalidFrontMatterError("it is not a list of `key: value` lines", line=start)
     values = _YamlNodeConverter(start)
     return [
         FrontMatterEntry(
@@ -209,7 +209,7 @@ def _parse_yaml_front_matter(text: str, start: int) -> list[FrontMatterEntry]:
 
 
 def compose_yaml(text: str, start: int) -> yaml.Node | None:
-    """Return the YAML tree of text that starts at line `start` of its file; raise `InvalidFrontMatter`."""
+    """Return the YAML tree of text that starts at line `start` of a file; raise `InvalidFrontMatterError`."""
     import yaml
 
     loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
@@ -218,11 +218,15 @@ def compose_yaml(text: str, start: int) -> yaml.Node | None:
         node: yaml.Node | None = yaml.compose(text, Loader=loader)
     except UnicodeEncodeError as error:
         preceding_lines = text[: error.start].count("\n")
-        raise InvalidFrontMatter("it holds bytes that are no text", line=start + preceding_lines) from error
+        raise InvalidFrontMatterError(
+            "it holds bytes that are no text", line=start + preceding_lines
+        ) from error
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         problem = getattr(error, "problem", None) or getattr(error, "reason", None) or "it cannot be read"
-        raise InvalidFrontMatter(str(problem), line=start + (mark.line if mark is not None else 0)) from error
+        raise InvalidFrontMatterError(
+            str(problem), line=start + (mark.line if mark is not None else 0)
+        ) from error
     return node
 
 
@@ -236,7 +240,9 @@ def _check_yaml_depth(events: Iterable[yaml.Event], start: int) -> None:
             depth += 1
             if depth > _MAX_DEPTH:
                 mark = event.start_mark
-                raise InvalidFrontMatter("it is nested too deeply", line=start + (mark.line if mark else 0))
+                raise InvalidFrontMatterError(
+                    "it is nested too deeply", line=start + (mark.line if mark else 0)
+                )
         elif isinstance(event, yaml.CollectionEndEvent):
             depth -= 1
 
@@ -278,8 +284,8 @@ class _YamlNodeConverter:
                 return _parse_yaml_scalar(kind, node.value)
         raise self._build_error(f"the tag {node.tag} is not understood", node)
 
-    def _build_error(self, problem: str, node: yaml.Node) -> InvalidFrontMatter:
-        return InvalidFrontMatter(problem, line=self._start + node.start_mark.line)
+    def _build_error(self, problem: str, node: yaml.Node) -> InvalidFrontMatterError:
+        return InvalidFrontMatterError(problem, line=self._start + node.start_mark.line)
 
 
 def _parse_yaml_scalar(kind: str, text: str) -> Any:

@@ -19,10 +19,10 @@ from shoal.core.hooks import (
     SESSION_END_HOOK_SECONDS,
     Hook,
     HookAction,
-    HookCallback,
-    HookCommand,
     HookEvent,
-    HookHttpPost,
+    HttpPostHookAction,
+    PythonCallbackHookAction,
+    ShellCommandHookAction,
 )
 
 KeyLocator: TypeAlias = Callable[[Sequence[str]], str]
@@ -42,7 +42,7 @@ class ParsedHooks(Struct, frozen=True, kw_only=True):
     """One sentence for each hook that works differently than its author may expect."""
 
 
-class _InvalidHook(Exception):
+class _InvalidHookConfigError(Exception):
     """An invalid hook entry, with the keys of the mistake."""
 
     def __init__(self, problem: str, *keys: str) -> None:
@@ -78,7 +78,7 @@ class _HookParser:
     def _parse_matcher_hooks(self, event: HookEvent, entry: Any, key_path: tuple[str, ...]) -> Iterator[Hook]:
         try:
             matcher, actions = _parse_matcher_entry(entry)
-        except _InvalidHook as error:
+        except _InvalidHookConfigError as error:
             self._add_problem((*key_path, *error.keys), str(error))
             return
         if matcher not in _MATCH_ALL and event not in MATCHER_FIELDS:
@@ -89,26 +89,28 @@ class _HookParser:
             action_path = (*key_path, "hooks", str(number))
             try:
                 hook = self._parse_hook(event, matcher, action, action_path)
-            except _InvalidHook as error:
+            except _InvalidHookConfigError as error:
                 self._add_problem((*action_path, *error.keys), str(error))
                 continue
             yield hook
 
     def _parse_hook(self, event: HookEvent, matcher: str, raw: Any, key_path: tuple[str, ...]) -> Hook:
         if not isinstance(raw, Mapping):
-            raise _InvalidHook(
+            raise _InvalidHookConfigError(
                 'an object is expected, as {"type": "command", "command": "…"}, '
                 f"not {_describe_json_value(raw)}"
             )
         kind = raw.get("type", "command")
         if not isinstance(kind, str) or kind not in _KEYS_BY_TYPE:
-            raise _InvalidHook(f"{kind!r} is no type of hook here; there are command and http", "type")
+            raise _InvalidHookConfigError(
+                f"{kind!r} is no type of hook here; there are command and http", "type"
+            )
         for key in raw:
             if key not in _KEYS_BY_TYPE[kind]:
                 self._add_problem((*key_path, str(key)), "it is not known and is ignored")
         failure = raw.get("onFailure", "continue")
         if failure not in ("continue", "block"):
-            raise _InvalidHook(f"continue or block is expected, not {failure!r}", "onFailure")
+            raise _InvalidHookConfigError(f"continue or block is expected, not {failure!r}", "onFailure")
         wakes_agent = kind == "command" and _parse_hook_flag(raw, "asyncRewake")
         background = wakes_agent or (kind == "command" and _parse_hook_flag(raw, "async"))
         hook = Hook(
@@ -183,7 +185,7 @@ def _parse_hook_from_code(event: HookEvent, entry: Any, origin: str) -> ParsedHo
     if not callable(function) or not isinstance(matcher, str) or not is_valid_hook_matcher(matcher):
         problem = f"{origin}: hooks.{event}: a function, or (matcher, function), is expected, not {entry!r}."
         return ParsedHooks(problems=(problem,))
-    action, seconds = HookCallback(function=function), _parse_hook_timeout(event, None)
+    action, seconds = PythonCallbackHookAction(function=function), _parse_hook_timeout(event, None)
     return ParsedHooks(
         hooks=(Hook(event=event, matcher=matcher, action=action, seconds=seconds, origin=origin),)
     )
@@ -191,7 +193,7 @@ def _parse_hook_from_code(event: HookEvent, entry: Any, origin: str) -> ParsedHo
 
 def _parse_matcher_entry(entry: Any) -> tuple[str, Sequence[Any]]:
     if not isinstance(entry, Mapping):
-        raise _InvalidHook(
+        raise _InvalidHookConfigError(
             'an object is expected, as {"matcher": "Bash", "hooks": […]}, '
             f"not {_describe_json_value(entry)}"
         )
@@ -199,11 +201,13 @@ def _parse_matcher_entry(entry: Any) -> tuple[str, Sequence[Any]]:
     if matcher is None:
         matcher = ""
     if not isinstance(matcher, str):
-        raise _InvalidHook(f"a text is expected, not {_describe_json_value(matcher)}", "matcher")
+        raise _InvalidHookConfigError(f"a text is expected, not {_describe_json_value(matcher)}", "matcher")
     if not is_valid_hook_matcher(matcher):
-        raise _InvalidHook(f"{matcher!r} is neither a name nor a regular expression", "matcher")
+        raise _InvalidHookConfigError(f"{matcher!r} is neither a name nor a regular expression", "matcher")
     if not isinstance(actions, Sequence) or isinstance(actions, str):
-        raise _InvalidHook(f"a list of hooks is expected, not {_describe_json_value(actions)}", "hooks")
+        raise _InvalidHookConfigError(
+            f"a list of hooks is expected, not {_describe_json_value(actions)}", "hooks"
+        )
     return matcher, actions
 
 
@@ -220,10 +224,10 @@ def is_valid_hook_matcher(matcher: str) -> bool:
 def _parse_hook_command(raw: Mapping[str, Any]) -> HookAction:
     command = raw.get("command")
     if not isinstance(command, str) or not command.strip():
-        raise _InvalidHook("a command is expected, as text", "command")
+        raise _InvalidHookConfigError("a command is expected, as text", "command")
     if "\0" in command:
-        raise _InvalidHook("a command cannot hold a NUL", "command")
-    return HookCommand(command=command)
+        raise _InvalidHookConfigError("a command cannot hold a NUL", "command")
+    return ShellCommandHookAction(command=command)
 
 
 def _parse_hook_http_post(raw: Mapping[str, Any], environ: Mapping[str, str]) -> HookAction:
@@ -233,15 +237,15 @@ def _parse_hook_http_post(raw: Mapping[str, Any], environ: Mapping[str, str]) ->
         raw.get("allowedEnvVars") or (),
     )
     if not isinstance(url, str) or not _is_http_url(url):
-        raise _InvalidHook("an address is expected, as http://… or https://…", "url")
+        raise _InvalidHookConfigError("an address is expected, as http://… or https://…", "url")
     if not isinstance(headers, Mapping) or not all(isinstance(each, str) for each in headers.values()):
-        raise _InvalidHook("an object of texts is expected", "headers")
+        raise _InvalidHookConfigError("an object of texts is expected", "headers")
     if not isinstance(allowed_variables, list | tuple) or not all(
         isinstance(each, str) for each in allowed_variables
     ):
-        raise _InvalidHook("a list of names is expected", "allowedEnvVars")
+        raise _InvalidHookConfigError("a list of names is expected", "allowedEnvVars")
     variables = {name: environ.get(name, "") for name in allowed_variables}
-    return HookHttpPost(
+    return HttpPostHookAction(
         url=url,
         headers={str(name): _expand_header_variables(value, variables) for name, value in headers.items()},
     )
@@ -263,7 +267,7 @@ def _expand_header_variables(text: str, variables: Mapping[str, str]) -> str:
 def _parse_hook_flag(raw: Mapping[str, Any], name: str) -> bool:
     value = raw.get(name, False)
     if not isinstance(value, bool):
-        raise _InvalidHook(f"true or false is expected, not {_describe_json_value(value)}", name)
+        raise _InvalidHookConfigError(f"true or false is expected, not {_describe_json_value(value)}", name)
     return value
 
 
@@ -271,7 +275,7 @@ def _parse_hook_timeout(event: HookEvent, value: Any) -> float:
     if value is None:
         return SESSION_END_HOOK_SECONDS if event == "SessionEnd" else DEFAULT_HOOK_SECONDS
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value <= MAX_HOOK_SECONDS:
-        raise _InvalidHook(
+        raise _InvalidHookConfigError(
             f"seconds are expected, more than 0 and at most {MAX_HOOK_SECONDS:g}, not {value!r}", "timeout"
         )
     return float(value)

@@ -20,11 +20,11 @@ _NO_REASON = "it gave no reason"
 _MAX_LINE_LENGTH = 4096
 
 
-class InvalidHookOutput(Exception):
+class InvalidHookOutputError(Exception):
     """Hook output that cannot be parsed."""
 
 
-class _HookPermissionAnswer(Struct, frozen=True, kw_only=True, rename="camel"):
+class _HookPermissionAnswerSchema(Struct, frozen=True, kw_only=True, rename="camel"):
     """Answer of a PermissionRequest hook, like a person's answer."""
 
     behavior: Literal["allow", "deny"]
@@ -37,7 +37,7 @@ class _HookPermissionAnswer(Struct, frozen=True, kw_only=True, rename="camel"):
     """With `deny`: the agent's turn ends here."""
 
 
-class _EventSpecificHookOutput(Struct, frozen=True, kw_only=True, rename="camel"):
+class _EventSpecificHookOutputSchema(Struct, frozen=True, kw_only=True, rename="camel"):
     """Fields that only some events have."""
 
     hook_event_name: str | None = None
@@ -50,13 +50,13 @@ class _EventSpecificHookOutput(Struct, frozen=True, kw_only=True, rename="camel"
     """`PreToolUse`: replaces the input of the call, which is then checked like any other."""
     additional_context: str | None = None
     """Context for the model: after a result, with a prompt, at an agent's start, or for a summary."""
-    decision: _HookPermissionAnswer | None = None
+    decision: _HookPermissionAnswerSchema | None = None
     """`PermissionRequest`: the answer in place of a person."""
     worktree_path: str | None = None
     """`WorktreeCreate`: the directory to use."""
 
 
-class _HookOutput(Struct, frozen=True, kw_only=True, rename="camel"):
+class _HookOutputSchema(Struct, frozen=True, kw_only=True, rename="camel"):
     """Fields that every event has."""
 
     go_on: bool = msgspec.field(name="continue", default=True)
@@ -71,18 +71,18 @@ class _HookOutput(Struct, frozen=True, kw_only=True, rename="camel"):
     """`block` blocks the action. `approve`, for a call, equals `permissionDecision` `allow`."""
     reason: str | None = None
     """Reason for the block; the model reads it."""
-    hook_specific_output: _EventSpecificHookOutput | None = None
+    hook_specific_output: _EventSpecificHookOutputSchema | None = None
     """Event-specific fields, listed below."""
 
 
-class AsyncHookRequest(Struct, frozen=True, kw_only=True):
+class HookContinueInBackgroundRequest(Struct, frozen=True, kw_only=True):
     """A hook requests to continue in the background."""
 
     seconds: float | None = None
     """Seconds that it may continue; None if not given."""
 
 
-def parse_async_hook_request(line: str) -> AsyncHookRequest | None:
+def parse_async_hook_request(line: str) -> HookContinueInBackgroundRequest | None:
     """Parse the first output line of a hook: `{"async": true, "asyncTimeout": milliseconds}`."""
     if '"async"' not in line or len(line) > _MAX_LINE_LENGTH:
         return None
@@ -94,14 +94,14 @@ def parse_async_hook_request(line: str) -> AsyncHookRequest | None:
         return None
     timeout = raw.get("asyncTimeout")
     if isinstance(timeout, bool) or not isinstance(timeout, int | float) or not timeout > 0:
-        return AsyncHookRequest()
-    return AsyncHookRequest(seconds=min(timeout, 1000 * MAX_HOOK_SECONDS) / 1000)
+        return HookContinueInBackgroundRequest()
+    return HookContinueInBackgroundRequest(seconds=min(timeout, 1000 * MAX_HOOK_SECONDS) / 1000)
 
 
 def parse_hook_output_text(event: HookEvent, text: str) -> HookDecision:
     """Parse the output of a successful hook: JSON decides, other text is context at some events.
 
-    Raises `InvalidHookOutput` for a JSON object that does not match the schema.
+    Raises `InvalidHookOutputError` for a JSON object that does not match the schema.
     """
     stripped = text.strip()
     if stripped.startswith("{"):
@@ -109,7 +109,9 @@ def parse_hook_output_text(event: HookEvent, text: str) -> HookDecision:
             raw = decode_json(stripped.encode("utf-8", "surrogatepass"))
         except ValueError as error:
             if event not in _TEXT_CONTEXT_EVENTS and event != "WorktreeCreate":
-                raise InvalidHookOutput(f"it wrote what begins like JSON and is none: {error}") from error
+                raise InvalidHookOutputError(
+                    f"it wrote what begins like JSON and is none: {error}"
+                ) from error
         else:
             return parse_hook_output_json(event, raw)
     return HookDecision(
@@ -118,16 +120,16 @@ def parse_hook_output_text(event: HookEvent, text: str) -> HookDecision:
 
 
 def parse_hook_output_json(event: HookEvent, raw: Any) -> HookDecision:
-    """Parse a JSON object, or the return value of a hook function; raise `InvalidHookOutput`."""
+    """Parse a JSON object, or the return value of a hook function; raise `InvalidHookOutputError`."""
     if not isinstance(raw, Mapping):
-        raise InvalidHookOutput(f"it answered {type(raw).__name__}, and an object is expected")
+        raise InvalidHookOutputError(f"it answered {type(raw).__name__}, and an object is expected")
     try:
-        output = convert_to_schema(raw, _HookOutput)
+        output = convert_to_schema(raw, _HookOutputSchema)
     except msgspec.ValidationError as error:
-        raise InvalidHookOutput(f"it answered in a shape that is not known: {error}") from error
-    specific = output.hook_specific_output or _EventSpecificHookOutput()
+        raise InvalidHookOutputError(f"it answered in a shape that is not known: {error}") from error
+    specific = output.hook_specific_output or _EventSpecificHookOutputSchema()
     if specific.hook_event_name not in (None, event):
-        raise InvalidHookOutput(f"it answered for {specific.hook_event_name}, and was told of {event}")
+        raise InvalidHookOutputError(f"it answered for {specific.hook_event_name}, and was told of {event}")
     decision, reason = _extract_hook_permission(event, output, specific)
     updated = specific.updated_input
     if specific.decision is not None and updated is None:
@@ -146,7 +148,7 @@ def parse_hook_output_json(event: HookEvent, raw: Any) -> HookDecision:
 
 
 def _extract_hook_permission(
-    event: HookEvent, output: _HookOutput, specific: _EventSpecificHookOutput
+    event: HookEvent, output: _HookOutputSchema, specific: _EventSpecificHookOutputSchema
 ) -> tuple[RuleBehavior | None, str]:
     if specific.permission_decision is not None:
         return specific.permission_decision, specific.permission_decision_reason or ""
@@ -157,7 +159,9 @@ def _extract_hook_permission(
     return None, ""
 
 
-def _extract_hook_stop_reason(output: _HookOutput, specific: _EventSpecificHookOutput) -> str | None:
+def _extract_hook_stop_reason(
+    output: _HookOutputSchema, specific: _EventSpecificHookOutputSchema
+) -> str | None:
     if not output.go_on:
         return truncate_hook_text(output.stop_reason or _NO_REASON)
     answer = specific.decision

@@ -42,11 +42,11 @@ def encode_journal_line(event: JournaledEvent, at: int) -> bytes:
     return b'%b%b",%b\n' % (_LINE_START, format_iso_time(at).encode(), encode_json(event)[1:])
 
 
-class _JournalLineTimestamp(Struct, frozen=True):
+class _JournalLineTimestampSchema(Struct, frozen=True):
     at: str
 
 
-_decode_timestamp = msgspec.json.Decoder(_JournalLineTimestamp).decode
+_decode_timestamp = msgspec.json.Decoder(_JournalLineTimestampSchema).decode
 
 
 def parse_journal_line(line: bytes) -> tuple[int, JournalEvent]:

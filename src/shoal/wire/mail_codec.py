@@ -29,7 +29,7 @@ from shoal.wire.json_codec import encode_json
 EMPTY_INBOX = b"[]\n"
 
 
-class _InboxEntrySchema(Struct, rename={"sender": "from"}, gc=False):
+class _MailInboxEntrySchema(Struct, rename={"sender": "from"}, gc=False):
     """The early 2026 format lacks `msg_id` and the later `msgV`, `type` and signature; only the id counts."""
 
     sender: AgentName
@@ -44,23 +44,23 @@ class _InboxEntrySchema(Struct, rename={"sender": "from"}, gc=False):
     shoal_sig: str | None = None
 
 
-_decode_forms = msgspec.json.Decoder(list[_InboxEntrySchema]).decode
+_decode_forms = msgspec.json.Decoder(list[_MailInboxEntrySchema]).decode
 _decode_raws = msgspec.json.Decoder(list[Raw]).decode
-_decode_form = msgspec.json.Decoder(_InboxEntrySchema).decode
+_decode_form = msgspec.json.Decoder(_MailInboxEntrySchema).decode
 
 
-class InboxEntry(Struct, frozen=True, kw_only=True, gc=False):
+class MailInboxFileEntry(Struct, frozen=True, kw_only=True, gc=False):
     mail: MailMessage
     raw: bytes
     """The JSON object as its writer wrote it."""
 
 
-class ParsedInbox(Struct, frozen=True, kw_only=True):
-    entries: tuple[InboxEntry, ...]
+class ParsedMailInboxFile(Struct, frozen=True, kw_only=True):
+    entries: tuple[MailInboxFileEntry, ...]
     rejected: tuple[RejectedFileEntry, ...] = ()
 
 
-def parse_inbox(content: bytes) -> ParsedInbox | InvalidFileContent:
+def parse_inbox(content: bytes) -> ParsedMailInboxFile | InvalidFileContent:
     """Parse the entries in order; invalid ones are rejected with the reason."""
     try:
         schemas, raws = _decode_forms(content), _decode_raws(content)
@@ -68,29 +68,32 @@ def parse_inbox(content: bytes) -> ParsedInbox | InvalidFileContent:
         return _parse_inbox_entries_separately(content)
     occurrences: dict[str, int] = {}
     pairs = zip(schemas, raws, strict=True)
-    return ParsedInbox(
+    return ParsedMailInboxFile(
         entries=tuple(
-            [InboxEntry(mail=_build_mail_message(form, occurrences), raw=bytes(raw)) for form, raw in pairs]
+            [
+                MailInboxFileEntry(mail=_build_mail_message(form, occurrences), raw=bytes(raw))
+                for form, raw in pairs
+            ]
         )
     )
 
 
-def _parse_inbox_entries_separately(content: bytes) -> ParsedInbox | InvalidFileContent:
+def _parse_inbox_entries_separately(content: bytes) -> ParsedMailInboxFile | InvalidFileContent:
     values = parse_foreign_json(content)
     if isinstance(values, InvalidFileContent):
         return values
     if not isinstance(values, list):
         return InvalidFileContent(f"it holds {type(values).__name__}, not an array of messages")
     occurrences: dict[str, int] = {}
-    entries: list[InboxEntry] = []
+    entries: list[MailInboxFileEntry] = []
     rejected: list[RejectedFileEntry] = []
     for value, raw in zip(values, _split_inbox_entries(content, values), strict=True):
         schema = _convert_inbox_entry(value, raw)
         if isinstance(schema, RejectedFileEntry):
             rejected.append(schema)
         else:
-            entries.append(InboxEntry(mail=_build_mail_message(schema, occurrences), raw=raw))
-    return ParsedInbox(entries=tuple(entries), rejected=tuple(rejected))
+            entries.append(MailInboxFileEntry(mail=_build_mail_message(schema, occurrences), raw=raw))
+    return ParsedMailInboxFile(entries=tuple(entries), rejected=tuple(rejected))
 
 
 def _split_inbox_entries(content: bytes, values: list[Any]) -> list[bytes]:
@@ -100,23 +103,23 @@ def _split_inbox_entries(content: bytes, values: list[Any]) -> list[bytes]:
         return [encode_json_exactly(value) for value in values]
 
 
-def parse_inbox_entry(raw: bytes) -> InboxEntry | RejectedFileEntry:
+def parse_inbox_entry(raw: bytes) -> MailInboxFileEntry | RejectedFileEntry:
     """Parse a single entry, as archive and overflow files hold one per line."""
     schema = _parse_inbox_entry_schema(raw)
     return (
         schema
         if isinstance(schema, RejectedFileEntry)
-        else InboxEntry(mail=_build_mail_message(schema, {}), raw=raw)
+        else MailInboxFileEntry(mail=_build_mail_message(schema, {}), raw=raw)
     )
 
 
-def has_mail_id_from_writer(entry: InboxEntry) -> bool:
+def has_mail_id_from_writer(entry: MailInboxFileEntry) -> bool:
     """Return True if the writer gave the entry an id."""
     schema = _parse_inbox_entry_schema(entry.raw)
-    return isinstance(schema, _InboxEntrySchema) and bool(schema.msg_id)
+    return isinstance(schema, _MailInboxEntrySchema) and bool(schema.msg_id)
 
 
-def _parse_inbox_entry_schema(raw: bytes) -> _InboxEntrySchema | RejectedFileEntry:
+def _parse_inbox_entry_schema(raw: bytes) -> _MailInboxEntrySchema | RejectedFileEntry:
     try:
         return _decode_form(raw)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
@@ -154,7 +157,7 @@ def encode_inbox(entries: Iterable[bytes]) -> bytes:
     return b"[\n" + joined + b"\n]\n" if joined else EMPTY_INBOX
 
 
-def encode_updated_inbox_entry(entry: InboxEntry, *, read: bool) -> bytes:
+def encode_updated_inbox_entry(entry: MailInboxFileEntry, *, read: bool) -> bytes:
     """Encode the entry with the read mark and its id.
 
     A derived id counts occurrences in the file: it must be stored in the entry before another
@@ -169,7 +172,7 @@ def derive_mail_id(sender: str, timestamp: str, text: str, occurrence: int) -> s
     return "made-" + hashlib.sha256(content.encode(errors="surrogatepass")).hexdigest()[:32]
 
 
-def _build_mail_message(schema: _InboxEntrySchema, occurrences: dict[str, int]) -> MailMessage:
+def _build_mail_message(schema: _MailInboxEntrySchema, occurrences: dict[str, int]) -> MailMessage:
     return MailMessage(
         id=schema.msg_id or _derive_unique_mail_id(schema, occurrences),
         sender=schema.sender,
@@ -183,7 +186,7 @@ def _build_mail_message(schema: _InboxEntrySchema, occurrences: dict[str, int]) 
     )
 
 
-def _derive_unique_mail_id(schema: _InboxEntrySchema, occurrences: dict[str, int]) -> str:
+def _derive_unique_mail_id(schema: _MailInboxEntrySchema, occurrences: dict[str, int]) -> str:
     first_id = derive_mail_id(schema.sender, schema.timestamp, schema.text, 0)
     occurrence = occurrences.get(first_id, 0)
     occurrences[first_id] = occurrence + 1
@@ -192,8 +195,8 @@ def _derive_unique_mail_id(schema: _InboxEntrySchema, occurrences: dict[str, int
     )
 
 
-def _convert_inbox_entry(value: Any, raw: bytes) -> _InboxEntrySchema | RejectedFileEntry:
+def _convert_inbox_entry(value: Any, raw: bytes) -> _MailInboxEntrySchema | RejectedFileEntry:
     try:
-        return convert_to_schema(value, _InboxEntrySchema)
+        return convert_to_schema(value, _MailInboxEntrySchema)
     except msgspec.ValidationError as error:
         return RejectedFileEntry(raw=raw, reason=describe_validation_error(error))

@@ -22,15 +22,15 @@ _META_KEY = re.compile(r"[A-Za-z0-9_]{1,64}", re.ASCII)
 _TRANSPORTS = {"http": "http", "streamable-http": "http", "streamableHttp": "http", "sse": "sse"}
 
 
-class InvalidMcpServerConfig(ValueError):
+class InvalidMcpServerConfigError(ValueError):
     """A server that cannot be used; the text completes a sentence about it."""
 
 
-class InvalidMcpChannelMessage(ValueError):
+class InvalidMcpChannelMessageError(ValueError):
     """A channel message that cannot be used; the text completes a sentence about it."""
 
 
-class UnsetEnvironmentVariable(InvalidMcpServerConfig):
+class UnsetMcpConfigVariableError(InvalidMcpServerConfigError):
     def __init__(self, variable: str) -> None:
         super().__init__(
             f"it needs the environment variable {variable}, which is not set. "
@@ -56,17 +56,17 @@ def parse_mcp_servers(raw: Any, locate: Callable[[str], str]) -> ParsedMcpServer
     for name, config in raw.items():
         try:
             servers.append(parse_mcp_server(name, config, locate(name)))
-        except InvalidMcpServerConfig as error:
+        except InvalidMcpServerConfigError as error:
             problems.append((name, f"{locate(name)}: the MCP server {name} cannot be used: {error}."))
     return ParsedMcpServers(servers=tuple(servers), problems=tuple(problems))
 
 
 def parse_mcp_server(name: str, config: Any, origin: str) -> McpServerConfig:
-    """Parse one server; raise `InvalidMcpServerConfig`."""
+    """Parse one server; raise `InvalidMcpServerConfigError`."""
     if not name.strip() or len(name) > 200:
-        raise InvalidMcpServerConfig("its name is empty or longer than 200 characters")
+        raise InvalidMcpServerConfigError("its name is empty or longer than 200 characters")
     if not isinstance(config, Mapping):
-        raise InvalidMcpServerConfig("its configuration is no object")
+        raise InvalidMcpServerConfigError("its configuration is no object")
     server_type = config.get("type", "stdio" if "command" in config else "http")
     if server_type == "stdio":
         return McpServerConfig(name=name, connection=_parse_mcp_stdio_config(config), origin=origin)
@@ -74,7 +74,7 @@ def parse_mcp_server(name: str, config: Any, origin: str) -> McpServerConfig:
         return McpServerConfig(
             name=name, connection=_parse_mcp_http_config(config, _TRANSPORTS[server_type]), origin=origin
         )
-    raise InvalidMcpServerConfig(f"its type is {server_type!r}, and only stdio, http and sse are known")
+    raise InvalidMcpServerConfigError(f"its type is {server_type!r}, and only stdio, http and sse are known")
 
 
 def encode_mcp_server(server: McpServerConfig) -> dict[str, Any]:
@@ -85,7 +85,7 @@ def encode_mcp_server(server: McpServerConfig) -> dict[str, Any]:
 
 
 def expand_mcp_server_variables(server: McpServerConfig, env: Mapping[str, str]) -> McpServerConfig:
-    """Return the server with its variables expanded; raise `UnsetEnvironmentVariable`."""
+    """Return the server with its variables expanded; raise `UnsetMcpConfigVariableError`."""
 
     def expand_text(text: str) -> str:
         return _VARIABLE.sub(lambda found: _lookup_environment_variable(found[1], found[2], env), text)
@@ -116,19 +116,19 @@ def _lookup_environment_variable(variable: str, default: str | None, env: Mappin
         return default
     if variable in env:
         return ""
-    raise UnsetEnvironmentVariable(variable)
+    raise UnsetMcpConfigVariableError(variable)
 
 
 def _parse_mcp_stdio_config(config: Mapping[str, Any]) -> McpStdioConfig:
     command = config.get("command")
     if not isinstance(command, str) or not command.strip():
-        raise InvalidMcpServerConfig("its command is missing or no text")
+        raise InvalidMcpServerConfigError("its command is missing or no text")
     cwd = config.get("cwd")
     if cwd is not None and not isinstance(cwd, str):
-        raise InvalidMcpServerConfig("its cwd is no text")
+        raise InvalidMcpServerConfigError("its cwd is no text")
     args = config.get("args", [])
     if not isinstance(args, list | tuple) or not all(isinstance(word, str | int | float) for word in args):
-        raise InvalidMcpServerConfig("its args are no list of texts")
+        raise InvalidMcpServerConfigError("its args are no list of texts")
     return McpStdioConfig(
         command=command, args=tuple(map(str, args)), env=_parse_string_mapping(config, "env"), cwd=cwd
     )
@@ -137,7 +137,7 @@ def _parse_mcp_stdio_config(config: Mapping[str, Any]) -> McpStdioConfig:
 def _parse_mcp_http_config(config: Mapping[str, Any], transport: str) -> McpHttpConfig:
     url = config.get("url")
     if not isinstance(url, str) or not re.match(r"https?://|\$\{", url):
-        raise InvalidMcpServerConfig("its url is missing or no http address")
+        raise InvalidMcpServerConfigError("its url is missing or no http address")
     return McpHttpConfig(
         url=url,
         headers=_parse_string_mapping(config, "headers"),
@@ -150,20 +150,20 @@ def _parse_string_mapping(config: Mapping[str, Any], key: str) -> dict[str, str]
     if not isinstance(texts, Mapping) or not all(
         isinstance(value, str | int | float | bool) for value in texts.values()
     ):
-        raise InvalidMcpServerConfig(f"its {key} is no object of texts")
+        raise InvalidMcpServerConfigError(f"its {key} is no object of texts")
     return {
         name: str(value).lower() if isinstance(value, bool) else str(value) for name, value in texts.items()
     }
 
 
 def parse_mcp_channel_message(params: Any) -> McpChannelMessage:
-    """Parse the params of `notifications/claude/channel`; raise `InvalidMcpChannelMessage`.
+    """Parse the params of `notifications/claude/channel`; raise `InvalidMcpChannelMessageError`.
 
     Invalid metadata is skipped.
     """
     content = params.get("content") if isinstance(params, Mapping) else None
     if not isinstance(content, str):
-        raise InvalidMcpChannelMessage("its content is no text")
+        raise InvalidMcpChannelMessageError("its content is no text")
     raw_meta = params.get("meta")
     meta = {
         key: value[:_MAX_META_LENGTH]

@@ -16,7 +16,7 @@ from shoal.core.events import AgentStarted
 from shoal.core.ids import AgentId
 from shoal.core.limits import BudgetLimits, BudgetRefusal
 from shoal.core.permissions import (
-    AddDirectoriesSuggestion,
+    AddDirectoriesPermissionSuggestion,
     AddPermissionRulesSuggestion,
     SetPermissionModeSuggestion,
 )
@@ -35,49 +35,49 @@ from shoal.wire.foreign_json import decode_to_schema
 from shoal.wire.json_codec import encode_json
 
 
-class _MemberChannelMessage(Struct, frozen=True, kw_only=True, tag_field="type"): ...
+class _MemberMessage(Struct, frozen=True, kw_only=True, tag_field="type"): ...
 
 
 # From the member
 
 
-class MemberReady(_MemberChannelMessage, frozen=True, tag="Ready"):
+class MemberReadyMessage(_MemberMessage, frozen=True, tag="Ready"):
     started: AgentStarted
     resolved: ResolvedAgentSettings
     prompt: str = ""
     """Its first message."""
 
 
-class MemberStartRefused(_MemberChannelMessage, frozen=True, tag="Refused"):
+class MemberStartRefusedMessage(_MemberMessage, frozen=True, tag="Refused"):
     """The member cannot start as requested; the process ends."""
 
     why: str
 
 
-class MemberStateReported(_MemberChannelMessage, frozen=True, tag="Stands"):
+class MemberStateReportedMessage(_MemberMessage, frozen=True, tag="Stands"):
     state: MemberState
     claiming: bool = False
     claims: bool = True
 
 
-class MemberPong(_MemberChannelMessage, frozen=True, tag="Pong"):
+class MemberPongMessage(_MemberMessage, frozen=True, tag="Pong"):
     number: int
     busy: bool
 
 
-class MailRequestWithdrawn(_MemberChannelMessage, frozen=True, tag="Withdrawn"):
+class MailRequestWithdrawnMessage(_MemberMessage, frozen=True, tag="Withdrawn"):
     """The member no longer waits for the answer to a mail request."""
 
     request: str
 
 
-class MemberShutdownAgreed(_MemberChannelMessage, frozen=True, tag="Agreed"):
+class MemberShutdownAgreedMessage(_MemberMessage, frozen=True, tag="Agreed"):
     """The member agrees to a shutdown request."""
 
     request: str
 
 
-class MemberLeft(_MemberChannelMessage, frozen=True, tag="Left"):
+class MemberLeftMessage(_MemberMessage, frozen=True, tag="Left"):
     """Last message of the member."""
 
     status: AgentEndStatus
@@ -86,23 +86,23 @@ class MemberLeft(_MemberChannelMessage, frozen=True, tag="Left"):
     work: RetainedWorktreeWork | None = None
 
 
-class MemberEventForwarded(_MemberChannelMessage, frozen=True, tag="Told"):
+class MemberEventForwardedMessage(_MemberMessage, frozen=True, tag="Told"):
     """An event that the member has written to the journal, as the journal line."""
 
     line: msgspec.Raw
 
 
-class MemberQuestionAsked(_MemberChannelMessage, frozen=True, tag="Asks"):
+class MemberQuestionAskedMessage(_MemberMessage, frozen=True, tag="Asks"):
     """A question for a person that is not sent by mail."""
 
     question: PermissionQuestion | ChoiceQuestion | PlanApprovalQuestion
 
 
-class MemberQuestionWithdrawn(_MemberChannelMessage, frozen=True, tag="Unasks"):
+class MemberQuestionWithdrawnMessage(_MemberMessage, frozen=True, tag="Unasks"):
     question: str
 
 
-class AgentBudgetOpened(_MemberChannelMessage, frozen=True, tag="Opens"):
+class AgentBudgetOpenedMessage(_MemberMessage, frozen=True, tag="Opens"):
     """The member opened a budget with limits for one of its agents."""
 
     agent: AgentId
@@ -110,8 +110,8 @@ class AgentBudgetOpened(_MemberChannelMessage, frozen=True, tag="Opens"):
     limits: BudgetLimits
 
 
-class BudgetReservationRequested(_MemberChannelMessage, frozen=True, tag="Holds"):
-    """Asks to reserve budget before a model request; answered by `BudgetGrantDecided`."""
+class BudgetReservationRequestedMessage(_MemberMessage, frozen=True, tag="Holds"):
+    """Asks to reserve budget before a model request; answered by `BudgetGrantDecidedMessage`."""
 
     number: int
     agent: AgentId
@@ -120,7 +120,7 @@ class BudgetReservationRequested(_MemberChannelMessage, frozen=True, tag="Holds"
     max_tokens: int | None
 
 
-class BudgetReservationSettled(_MemberChannelMessage, frozen=True, tag="Settles"):
+class BudgetReservationSettledMessage(_MemberMessage, frozen=True, tag="Settles"):
     """Reports the usage of a request, an attempt that may be billed (`billed`), or just its end."""
 
     number: int
@@ -128,8 +128,8 @@ class BudgetReservationSettled(_MemberChannelMessage, frozen=True, tag="Settles"
     billed: bool = False
 
 
-class AgentSlotRequested(_MemberChannelMessage, frozen=True, tag="Enters"):
-    """Asks to start an agent; answered by `BudgetGrantDecided`."""
+class AgentSlotRequestedMessage(_MemberMessage, frozen=True, tag="Enters"):
+    """Asks to start an agent; answered by `BudgetGrantDecidedMessage`."""
 
     number: int
     kind: str
@@ -137,49 +137,49 @@ class AgentSlotRequested(_MemberChannelMessage, frozen=True, tag="Enters"):
     again: bool
 
 
-class AgentSlotReleased(_MemberChannelMessage, frozen=True, tag="Leaves"):
+class AgentSlotReleasedMessage(_MemberMessage, frozen=True, tag="Leaves"):
     number: int
     begun: bool
 
 
-class MemberWorkSlotRequested(_MemberChannelMessage, frozen=True, tag="Works"):
-    """Asks to start working; answered by `BudgetGrantDecided` when the member may."""
+class MemberWorkSlotRequestedMessage(_MemberMessage, frozen=True, tag="Works"):
+    """Asks to start working; answered by `BudgetGrantDecidedMessage` when the member may."""
 
     number: int
 
 
-class MemberWorkSlotReleased(_MemberChannelMessage, frozen=True, tag="Rests"):
+class MemberWorkSlotReleasedMessage(_MemberMessage, frozen=True, tag="Rests"):
     """The member stopped working, or stopped waiting to work."""
 
 
 # From the lead
 
 
-class BudgetGrantDecided(_MemberChannelMessage, frozen=True, tag="Granted"):
+class BudgetGrantDecidedMessage(_MemberMessage, frozen=True, tag="Granted"):
     number: int
     refusal: BudgetRefusal | None = None
 
 
-class MemberQuestionAnswered(_MemberChannelMessage, frozen=True, tag="Answers"):
+class MemberQuestionAnsweredMessage(_MemberMessage, frozen=True, tag="Answers"):
     question: str
     answer: AllowAnswer | DenyAnswer | ChoiceAnswer | PlanApprovalAnswer
 
 
-class MemberPing(_MemberChannelMessage, frozen=True, tag="Ping"):
+class MemberPingMessage(_MemberMessage, frozen=True, tag="Ping"):
     number: int
 
 
-class SessionPermissionChanged(_MemberChannelMessage, frozen=True, tag="Permits"):
+class SessionPermissionChangedMessage(_MemberMessage, frozen=True, tag="Permits"):
     """A person's answer for the whole session; the process that received it sends it to all others."""
 
-    update: AddPermissionRulesSuggestion | AddDirectoriesSuggestion | SetPermissionModeSuggestion
+    update: AddPermissionRulesSuggestion | AddDirectoriesPermissionSuggestion | SetPermissionModeSuggestion
 
 
-class MemberInterruptRequested(_MemberChannelMessage, frozen=True, tag="Cut"):
+class MemberInterruptRequestedMessage(_MemberMessage, frozen=True, tag="Cut"):
     """Ends the current work of the member, not the member."""
 
 
-class MemberStopRequested(_MemberChannelMessage, frozen=True, tag="Leave"):
+class MemberStopRequestedMessage(_MemberMessage, frozen=True, tag="Leave"):
     """Ends the member; with `stays` it is resumed with the session."""
 
     why: str
@@ -187,32 +187,32 @@ class MemberStopRequested(_MemberChannelMessage, frozen=True, tag="Leave"):
 
 
 MessageFromMember: TypeAlias = (
-    MemberReady
-    | MemberStartRefused
-    | MemberStateReported
-    | MemberPong
-    | MailRequestWithdrawn
-    | MemberShutdownAgreed
-    | MemberLeft
-    | MemberEventForwarded
-    | MemberQuestionAsked
-    | MemberQuestionWithdrawn
-    | AgentBudgetOpened
-    | BudgetReservationRequested
-    | BudgetReservationSettled
-    | AgentSlotRequested
-    | AgentSlotReleased
-    | SessionPermissionChanged
-    | MemberWorkSlotRequested
-    | MemberWorkSlotReleased
+    MemberReadyMessage
+    | MemberStartRefusedMessage
+    | MemberStateReportedMessage
+    | MemberPongMessage
+    | MailRequestWithdrawnMessage
+    | MemberShutdownAgreedMessage
+    | MemberLeftMessage
+    | MemberEventForwardedMessage
+    | MemberQuestionAskedMessage
+    | MemberQuestionWithdrawnMessage
+    | AgentBudgetOpenedMessage
+    | BudgetReservationRequestedMessage
+    | BudgetReservationSettledMessage
+    | AgentSlotRequestedMessage
+    | AgentSlotReleasedMessage
+    | SessionPermissionChangedMessage
+    | MemberWorkSlotRequestedMessage
+    | MemberWorkSlotReleasedMessage
 )
 MessageFromLead: TypeAlias = (
-    BudgetGrantDecided
-    | MemberQuestionAnswered
-    | MemberPing
-    | SessionPermissionChanged
-    | MemberInterruptRequested
-    | MemberStopRequested
+    BudgetGrantDecidedMessage
+    | MemberQuestionAnsweredMessage
+    | MemberPingMessage
+    | SessionPermissionChangedMessage
+    | MemberInterruptRequestedMessage
+    | MemberStopRequestedMessage
 )
 
 _decode_from_member: Any = msgspec.json.Decoder(MessageFromMember).decode

@@ -50,7 +50,7 @@ class ScriptedToolCall(Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     id: str = ""
 
 
-class ScriptStep(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class ModelScriptStep(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     match: str = ""
     pattern: str = ""
     system: str = ""
@@ -110,7 +110,7 @@ class ModelScriptMatchContext(Struct, frozen=True, kw_only=True):
     answer_count: Callable[[], int]
 
 
-StepT = TypeVar("StepT", bound=ScriptStep)
+StepT = TypeVar("StepT", bound=ModelScriptStep)
 
 
 class RemainingModelScriptSteps(Generic[StepT]):

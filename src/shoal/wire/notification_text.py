@@ -6,10 +6,10 @@ import re
 from datetime import datetime
 from xml.sax.saxutils import quoteattr
 
-from shoal.core.agents import AgentResult, RetainedWorktreeWork, WorkEvidence
+from shoal.core.agents import AgentResult, AgentWorkEvidence, RetainedWorktreeWork
 from shoal.core.background_shells import BackgroundShell, BackgroundShellResult
 from shoal.core.control_tags import escape_control_tags
-from shoal.core.hooks import HookNotice
+from shoal.core.hooks import BackgroundHookNotice
 from shoal.core.mcp_servers import McpChannelMessage
 from shoal.core.questions import AllowAnswer, PermissionQuestion
 from shoal.core.schedules import Schedule
@@ -87,7 +87,7 @@ def format_retained_worktree_work(work: RetainedWorktreeWork) -> str:
     return f"{text}\ngit merge {work.ref} brings all of it in" if work.ref else text
 
 
-def format_work_evidence(evidence: WorkEvidence) -> str:
+def format_work_evidence(evidence: AgentWorkEvidence) -> str:
     if not evidence.tool_calls:
         return "It made no tool calls: its words are all there is."
     calls = f"{evidence.tool_calls} tool call{'' if evidence.tool_calls == 1 else 's'}"
@@ -146,7 +146,7 @@ def _format_shell_task_notification(facts: BackgroundShell, status: str, summary
     return "\n".join(lines)
 
 
-def format_hook_notification(notice: HookNotice, *, forwarded: bool) -> str:
+def format_hook_notification(notice: BackgroundHookNotice, *, forwarded: bool) -> str:
     """Format the output of a background hook; `forwarded` means that another agent receives it."""
     summary = f"The {notice.event} hook `{notice.hook}` ({notice.origin}), which ran in the background, "
     summary += "objects." if notice.wakes else "adds something."

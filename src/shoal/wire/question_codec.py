@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from shoal.core.permissions import (
-    AddDirectoriesSuggestion,
+    AddDirectoriesPermissionSuggestion,
     AddPermissionRulesSuggestion,
     PermissionSuggestion,
     SetPermissionModeSuggestion,
@@ -62,7 +62,9 @@ def parse_permission_suggestions(raw: object) -> tuple[PermissionSuggestion, ...
 
 
 def _parse_permission_suggestion(raw: object) -> PermissionSuggestion:
-    kind: Any = AddPermissionRulesSuggestion | AddDirectoriesSuggestion | SetPermissionModeSuggestion
+    kind: Any = (
+        AddPermissionRulesSuggestion | AddDirectoriesPermissionSuggestion | SetPermissionModeSuggestion
+    )
     suggestion: PermissionSuggestion = convert_to_schema(raw, kind)
     return suggestion
 

@@ -64,7 +64,7 @@ _decode_strict = msgspec.json.Decoder(_RosterWithValidMembersSchema).decode
 _decode_entry_name = msgspec.json.Decoder(_RosterEntryNameSchema).decode
 
 
-class TeamRosterFile(Struct, frozen=True, kw_only=True):
+class ParsedTeamRosterFile(Struct, frozen=True, kw_only=True):
     """A team and the bytes it was read from, which include fields of other programs."""
 
     team: TeamRoster
@@ -77,7 +77,7 @@ class TeamRosterFile(Struct, frozen=True, kw_only=True):
     def encode_changed_roster(self, team: TeamRoster) -> bytes:
         return self.replace_roster(team).content
 
-    def replace_roster(self, team: TeamRoster) -> TeamRosterFile:
+    def replace_roster(self, team: TeamRoster) -> ParsedTeamRosterFile:
         """Return the file with the new team; unknown fields of the team and of its members stay."""
         fields = parse_raw_json_fields(self.content)
         old_entries = self.entries
@@ -101,7 +101,7 @@ class TeamRosterFile(Struct, frozen=True, kw_only=True):
             # The directory name is the team name; the file may spell it differently.
             del new_fields["name"]
         content = indent_json(update_json_fields(self.content, new_fields))
-        return TeamRosterFile(team=team, content=content, rejected=self.rejected, entries=entries)
+        return ParsedTeamRosterFile(team=team, content=content, rejected=self.rejected, entries=entries)
 
 
 def encode_new_team_roster(team: TeamRoster) -> bytes:
@@ -114,7 +114,7 @@ def encode_new_team_roster(team: TeamRoster) -> bytes:
     )
 
 
-def parse_team_roster(content: bytes, name: TeamName) -> TeamRosterFile | InvalidFileContent:
+def parse_team_roster(content: bytes, name: TeamName) -> ParsedTeamRosterFile | InvalidFileContent:
     """Parse the team in the directory of that name; invalid members are rejected with the reason."""
     schema: _RosterFileSchema
     try:
@@ -152,7 +152,7 @@ def parse_team_roster(content: bytes, name: TeamName) -> TeamRosterFile | Invali
         lead_session_id=schema.lead_session_id or "",
         members=tuple(members.values()),
     )
-    return TeamRosterFile(team=team, content=content, rejected=tuple(rejected))
+    return ParsedTeamRosterFile(team=team, content=content, rejected=tuple(rejected))
 
 
 def _build_roster_entry(schema: _RosterMemberSchema, team: TeamName) -> RosterEntry:

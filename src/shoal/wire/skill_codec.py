@@ -19,7 +19,7 @@ from shoal.core.agent_definitions import INHERIT_MODEL, DefinitionProblem, Defin
 from shoal.core.errors import InvalidAgentDefinition
 from shoal.core.skills import Skill, SkillKind
 from shoal.wire.field_parsers import (
-    InvalidFieldValue,
+    InvalidFrontMatterFieldError,
     describe_field_value,
     describe_unknown_field,
     parse_boolean_field,
@@ -29,7 +29,7 @@ from shoal.wire.field_parsers import (
 from shoal.wire.front_matter import (
     FrontMatterDocument,
     FrontMatterEntry,
-    InvalidFrontMatter,
+    InvalidFrontMatterError,
     parse_front_matter,
 )
 
@@ -113,7 +113,7 @@ class _SkillBuilder:
     def parse_front_matter_page(self, text: str) -> FrontMatterDocument:
         try:
             page = parse_front_matter(_ARGUMENT_HINT.sub(_quote_argument_hint, text, count=1), tuple(_FIELDS))
-        except InvalidFrontMatter as error:
+        except InvalidFrontMatterError as error:
             raise self.build_error(error.what, error.line, error.key) from error
         for warning in page.warnings:
             self.add_warning(warning.line, warning.key, warning.text)
@@ -135,7 +135,7 @@ class _SkillBuilder:
                 attribute, parse = field
                 try:
                     values[attribute] = parse(entry.value)
-                except InvalidFieldValue as error:
+                except InvalidFrontMatterFieldError as error:
                     raise self.build_error(str(error), entry.line, entry.key) from None
                 self._lines[attribute] = entry.line
         return values
@@ -190,7 +190,9 @@ def _quote_argument_hint(hint: re.Match[str]) -> str:
 
 def _parse_string_mapping_field(value: Any) -> Mapping[str, str]:
     if not isinstance(value, Mapping):
-        raise InvalidFieldValue(f"a mapping of keys to texts is expected, not {describe_field_value(value)}")
+        raise InvalidFrontMatterFieldError(
+            f"a mapping of keys to texts is expected, not {describe_field_value(value)}"
+        )
     return {str(key): each if isinstance(each, str) else str(each) for key, each in value.items()}
 
 
@@ -201,7 +203,7 @@ def _parse_negated_flag(value: Any) -> bool:
 def _parse_fork_context(value: Any) -> bool:
     if value in ("fork", "inline"):
         return bool(value == "fork")
-    raise InvalidFieldValue(f"fork is expected, not {describe_field_value(value)}")
+    raise InvalidFrontMatterFieldError(f"fork is expected, not {describe_field_value(value)}")
 
 
 def _parse_skill_model(value: Any) -> str | None:

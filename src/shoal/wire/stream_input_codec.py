@@ -12,7 +12,7 @@ from shoal.core.messages import Message, TextBlock
 from shoal.wire.json_codec import decode_json, parse_conversation_message
 
 
-class StreamPrompt(Struct, frozen=True, kw_only=True):
+class UserPromptInputStreamLine(Struct, frozen=True, kw_only=True):
     """A `user` line: a prompt."""
 
     message: Message
@@ -20,7 +20,7 @@ class StreamPrompt(Struct, frozen=True, kw_only=True):
     """Types of content blocks that were skipped as unknown."""
 
 
-class StreamControlRequest(Struct, frozen=True, kw_only=True):
+class ControlRequestInputStreamLine(Struct, frozen=True, kw_only=True):
     """A `control_request` line, which needs a response."""
 
     id: str
@@ -28,7 +28,7 @@ class StreamControlRequest(Struct, frozen=True, kw_only=True):
     body: Mapping[str, Any]
 
 
-class StreamControlResponse(Struct, frozen=True, kw_only=True):
+class ControlResponseInputStreamLine(Struct, frozen=True, kw_only=True):
     """A `control_response` line: the response to our request."""
 
     id: str
@@ -36,23 +36,26 @@ class StreamControlResponse(Struct, frozen=True, kw_only=True):
     error: str = ""
 
 
-class IgnoredStreamLine(Struct, frozen=True, kw_only=True):
+class IgnoredInputStreamLine(Struct, frozen=True, kw_only=True):
     """A line of a type that needs no action, such as `keep_alive`."""
 
     type: str
 
 
 StreamInputMessage: TypeAlias = (
-    StreamPrompt | StreamControlRequest | StreamControlResponse | IgnoredStreamLine
+    UserPromptInputStreamLine
+    | ControlRequestInputStreamLine
+    | ControlResponseInputStreamLine
+    | IgnoredInputStreamLine
 )
 
 
-class InvalidStreamLine(ShoalError):
+class InvalidInputStreamLineError(ShoalError):
     """An input line that violates the protocol."""
 
 
 def parse_stream_input_line(line: bytes) -> StreamInputMessage:
-    """Parse one input line; raise `InvalidStreamLine` with the mistake."""
+    """Parse one input line; raise `InvalidInputStreamLineError` with the mistake."""
     raw = _parse_stream_json_object(line)
     match raw.get("type"):
         case "user":
@@ -60,46 +63,50 @@ def parse_stream_input_line(line: bytes) -> StreamInputMessage:
         case "control_request":
             request = raw.get("request")
             if not isinstance(request, Mapping) or not isinstance(request.get("subtype"), str):
-                raise InvalidStreamLine('a control_request needs "request": {"subtype": …}')
-            return StreamControlRequest(
+                raise InvalidInputStreamLineError('a control_request needs "request": {"subtype": …}')
+            return ControlRequestInputStreamLine(
                 id=str(raw.get("request_id", "")), subtype=request["subtype"], body=request
             )
         case "control_response":
             return _parse_stream_control_response(raw.get("response"))
         case str() as other:
-            return IgnoredStreamLine(type=other)
+            return IgnoredInputStreamLine(type=other)
         case _:
-            raise InvalidStreamLine(
+            raise InvalidInputStreamLineError(
                 'it has no "type"; lines are {"type": "user", "message": {…}} or control requests'
             )
 
 
-def _parse_stream_control_response(response: object) -> StreamControlResponse:
+def _parse_stream_control_response(response: object) -> ControlResponseInputStreamLine:
     if not isinstance(response, Mapping) or not isinstance(response.get("request_id"), str):
-        raise InvalidStreamLine('a control_response needs "response": {"request_id": …}')
+        raise InvalidInputStreamLineError('a control_response needs "response": {"request_id": …}')
     if response.get("subtype") == "error":
-        return StreamControlResponse(
+        return ControlResponseInputStreamLine(
             id=response["request_id"], error=str(response.get("error") or "it failed")
         )
     body = response.get("response")
-    return StreamControlResponse(id=response["request_id"], body=body if isinstance(body, Mapping) else {})
+    return ControlResponseInputStreamLine(
+        id=response["request_id"], body=body if isinstance(body, Mapping) else {}
+    )
 
 
 def _parse_stream_json_object(line: bytes) -> Mapping[str, Any]:
     try:
         raw = decode_json(line)
     except ValueError as error:
-        raise InvalidStreamLine(f"it is not JSON ({error})") from error
+        raise InvalidInputStreamLineError(f"it is not JSON ({error})") from error
     if not isinstance(raw, dict):
-        raise InvalidStreamLine("it is not a JSON object")
+        raise InvalidInputStreamLineError("it is not a JSON object")
     return raw
 
 
-def _parse_stream_prompt(raw: Mapping[str, Any]) -> StreamPrompt:
+def _parse_stream_prompt(raw: Mapping[str, Any]) -> UserPromptInputStreamLine:
     message = raw.get("message")
     if not isinstance(message, Mapping) or not isinstance(message.get("content"), str | list):
-        raise InvalidStreamLine('a user line needs "message": {"role": "user", "content": text or blocks}')
+        raise InvalidInputStreamLineError(
+            'a user line needs "message": {"role": "user", "content": text or blocks}'
+        )
     parsed, left_out = parse_conversation_message({"role": "user", "content": message["content"]})
     if all(isinstance(block, TextBlock) and not block.text.strip() for block in parsed.content):
-        raise InvalidStreamLine("the message has no content that is known here")
-    return StreamPrompt(message=parsed, left_out=left_out)
+        raise InvalidInputStreamLineError("the message has no content that is known here")
+    return UserPromptInputStreamLine(message=parsed, left_out=left_out)

@@ -35,11 +35,11 @@ _SUBTYPES: dict[TurnEndReason, ResultSubtype] = {
 }
 
 
-class StreamOutputLine(Struct, frozen=True, kw_only=True):
+class OutputStreamLine(Struct, frozen=True, kw_only=True):
     """Base of all output lines; `type` comes first on every line."""
 
 
-class SessionInitLine(StreamOutputLine, frozen=True, kw_only=True, tag_field="type", tag="system"):
+class SessionInitStreamLine(OutputStreamLine, frozen=True, kw_only=True, tag_field="type", tag="system"):
     subtype: Literal["init"] = "init"
     cwd: str
     session_id: str
@@ -58,7 +58,7 @@ class SessionInitLine(StreamOutputLine, frozen=True, kw_only=True, tag_field="ty
     uuid: str
 
 
-class SessionStateLine(StreamOutputLine, frozen=True, kw_only=True, tag_field="type", tag="system"):
+class SessionStateStreamLine(OutputStreamLine, frozen=True, kw_only=True, tag_field="type", tag="system"):
     """The state of the session changed; sent only to a program that uses stream-json input."""
 
     subtype: Literal["session_state_changed"] = "session_state_changed"
@@ -69,14 +69,14 @@ class SessionStateLine(StreamOutputLine, frozen=True, kw_only=True, tag_field="t
     """True if the line is meant for the program's SDK, not for the program."""
 
 
-class CompactBoundaryLine(StreamOutputLine, frozen=True, kw_only=True, tag_field="type", tag="system"):
+class CompactBoundaryStreamLine(OutputStreamLine, frozen=True, kw_only=True, tag_field="type", tag="system"):
     subtype: Literal["compact_boundary"] = "compact_boundary"
     compact_metadata: Mapping[str, Any]
     session_id: str
     uuid: str
 
 
-class BudgetWarningLine(StreamOutputLine, frozen=True, kw_only=True, tag_field="type", tag="system"):
+class BudgetWarningStreamLine(OutputStreamLine, frozen=True, kw_only=True, tag_field="type", tag="system"):
     """A percentage of a limit is spent; `whose` is a type or an agent, empty for the whole run."""
 
     subtype: Literal["budget_warning"] = "budget_warning"
@@ -89,7 +89,7 @@ class BudgetWarningLine(StreamOutputLine, frozen=True, kw_only=True, tag_field="
     uuid: str
 
 
-class HookResponseLine(StreamOutputLine, frozen=True, kw_only=True, tag_field="type", tag="system"):
+class HookOutcomeStreamLine(OutputStreamLine, frozen=True, kw_only=True, tag_field="type", tag="system"):
     """A hook ran, with its outcome."""
 
     subtype: Literal["hook_response"] = "hook_response"
@@ -102,21 +102,25 @@ class HookResponseLine(StreamOutputLine, frozen=True, kw_only=True, tag_field="t
     uuid: str
 
 
-class AssistantMessageLine(StreamOutputLine, frozen=True, kw_only=True, tag_field="type", tag="assistant"):
+class AssistantMessageStreamLine(
+    OutputStreamLine, frozen=True, kw_only=True, tag_field="type", tag="assistant"
+):
     message: Mapping[str, Any]
     parent_tool_use_id: str | None = None
     session_id: str
     uuid: str
 
 
-class UserMessageLine(StreamOutputLine, frozen=True, kw_only=True, tag_field="type", tag="user"):
+class UserMessageStreamLine(OutputStreamLine, frozen=True, kw_only=True, tag_field="type", tag="user"):
     message: Mapping[str, Any]
     parent_tool_use_id: str | None = None
     session_id: str
     uuid: str
 
 
-class StreamEventLine(StreamOutputLine, frozen=True, kw_only=True, tag_field="type", tag="stream_event"):
+class PartialMessageStreamLine(
+    OutputStreamLine, frozen=True, kw_only=True, tag_field="type", tag="stream_event"
+):
     """A delta of an answer as an event of the Messages API."""
 
     event: Mapping[str, Any]
@@ -134,13 +138,13 @@ class ModelUsageTotals(Struct, frozen=True, kw_only=True, rename="camel"):
     cost_usd: float = msgspec.field(name="costUSD")
 
 
-class PermissionDenial(Struct, frozen=True, kw_only=True):
+class RunResultPermissionDenial(Struct, frozen=True, kw_only=True):
     tool_name: str
     tool_use_id: str
     tool_input: Mapping[str, Any]
 
 
-class RunResultLine(StreamOutputLine, frozen=True, kw_only=True, tag_field="type", tag="result"):
+class RunResultStreamLine(OutputStreamLine, frozen=True, kw_only=True, tag_field="type", tag="result"):
     subtype: ResultSubtype
     is_error: bool
     duration_ms: int
@@ -153,7 +157,7 @@ class RunResultLine(StreamOutputLine, frozen=True, kw_only=True, tag_field="type
     total_cost_usd: float | None
     usage: Usage
     model_usage: Mapping[str, ModelUsageTotals] = msgspec.field(name="modelUsage")
-    permission_denials: Sequence[PermissionDenial]
+    permission_denials: Sequence[RunResultPermissionDenial]
     api_error_status: int | None = None
     errors: Sequence[str] = ()
     uuid: str
@@ -183,7 +187,7 @@ def to_protocol_tool_names(names: Iterable[str]) -> tuple[str, ...]:
 
 def build_stream_message_line(
     added: MessageAdded, session: str, *, parent: str | None = None
-) -> AssistantMessageLine | UserMessageLine:
+) -> AssistantMessageStreamLine | UserMessageStreamLine:
     """Build the line for a message that entered the conversation, with its transcript id.
 
     `parent` is the call that started the agent of this conversation.
@@ -191,7 +195,7 @@ def build_stream_message_line(
     content = [_encode_content_block(block) for block in added.message.content]
     if added.message.role == "user":
         api_message = {"role": "user", "content": content}
-        return UserMessageLine(
+        return UserMessageStreamLine(
             message=api_message, parent_tool_use_id=parent, session_id=session, uuid=added.entry
         )
     message = {
@@ -204,7 +208,7 @@ def build_stream_message_line(
         "stop_sequence": None,
         "usage": added.usage or Usage(),
     }
-    return AssistantMessageLine(
+    return AssistantMessageStreamLine(
         message=message, parent_tool_use_id=parent, session_id=session, uuid=added.entry
     )
 

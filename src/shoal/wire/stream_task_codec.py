@@ -8,7 +8,7 @@ from msgspec import Struct
 
 from shoal.core.agents import AgentResult
 from shoal.wire.notification_text import summarize_agent_result
-from shoal.wire.stream_output_codec import StreamOutputLine
+from shoal.wire.stream_output_codec import OutputStreamLine
 
 
 class AgentTaskUsage(Struct, frozen=True, kw_only=True):
@@ -17,7 +17,7 @@ class AgentTaskUsage(Struct, frozen=True, kw_only=True):
     duration_ms: int = 0
 
 
-class AgentTaskStartedLine(StreamOutputLine, frozen=True, kw_only=True, tag_field="type", tag="system"):
+class AgentTaskStartedStreamLine(OutputStreamLine, frozen=True, kw_only=True, tag_field="type", tag="system"):
     """An agent started; `tool_use_id` is the call that requested it."""
 
     subtype: Literal["task_started"] = "task_started"
@@ -31,7 +31,9 @@ class AgentTaskStartedLine(StreamOutputLine, frozen=True, kw_only=True, tag_fiel
     uuid: str
 
 
-class AgentTaskProgressLine(StreamOutputLine, frozen=True, kw_only=True, tag_field="type", tag="system"):
+class AgentTaskProgressStreamLine(
+    OutputStreamLine, frozen=True, kw_only=True, tag_field="type", tag="system"
+):
     """An agent started a tool call."""
 
     subtype: Literal["task_progress"] = "task_progress"
@@ -45,7 +47,7 @@ class AgentTaskProgressLine(StreamOutputLine, frozen=True, kw_only=True, tag_fie
     uuid: str
 
 
-class AgentTaskEndedLine(StreamOutputLine, frozen=True, kw_only=True, tag_field="type", tag="system"):
+class AgentTaskEndedStreamLine(OutputStreamLine, frozen=True, kw_only=True, tag_field="type", tag="system"):
     """An agent ended."""
 
     subtype: Literal["task_notification"] = "task_notification"
@@ -61,8 +63,8 @@ class AgentTaskEndedLine(StreamOutputLine, frozen=True, kw_only=True, tag_field=
 
 def build_agent_task_ended_line(
     result: AgentResult, *, call: str | None, session: str, uuid: str
-) -> AgentTaskEndedLine:
-    return AgentTaskEndedLine(
+) -> AgentTaskEndedStreamLine:
+    return AgentTaskEndedStreamLine(
         task_id=result.agent,
         tool_use_id=call,
         status="stopped" if result.status == "killed" else result.status,

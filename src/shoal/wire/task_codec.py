@@ -34,7 +34,7 @@ class _TaskSchema(Struct, rename="camel"):
 _decode = msgspec.json.Decoder(_TaskSchema).decode
 
 
-class TaskFile(Struct, frozen=True, kw_only=True):
+class ParsedTaskFile(Struct, frozen=True, kw_only=True):
     """A task and the bytes it was read from, which include fields of other programs."""
 
     task: Task
@@ -54,7 +54,7 @@ def encode_new_task(task: Task) -> bytes:
     return update_json_fields(b"{}", _build_task_json_fields(task))
 
 
-def parse_task(content: bytes, expected: TaskId | None = None) -> TaskFile | InvalidFileContent | None:
+def parse_task(content: bytes, expected: TaskId | None = None) -> ParsedTaskFile | InvalidFileContent | None:
     """Parse the task; return None if it is stored as deleted. `expected` is the id from the file name."""
     schema = _parse_task_schema(content)
     if isinstance(schema, InvalidFileContent):
@@ -78,7 +78,7 @@ def parse_task(content: bytes, expected: TaskId | None = None) -> TaskFile | Inv
         blocked_by=_parse_task_references(schema.blocked_by),
         metadata=schema.metadata or {},
     )
-    return TaskFile(task=task, content=content)
+    return ParsedTaskFile(task=task, content=content)
 
 
 def _parse_task_schema(content: bytes) -> _TaskSchema | InvalidFileContent:

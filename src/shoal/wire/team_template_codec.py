@@ -22,7 +22,12 @@ from shoal.core.team_templates import (
     TeamTemplateTask,
     find_team_template_problems,
 )
-from shoal.wire.front_matter import InvalidFrontMatter, compose_yaml, parse_front_matter, split_front_matter
+from shoal.wire.front_matter import (
+    InvalidFrontMatterError,
+    compose_yaml,
+    parse_front_matter,
+    split_front_matter,
+)
 
 if TYPE_CHECKING:
     import yaml
@@ -56,7 +61,7 @@ def _parse_markdown_template(
 ) -> tuple[dict[str, Any], TeamTemplateSource]:
     try:
         page = parse_front_matter(text, _TOP_KEYS)
-    except InvalidFrontMatter as error:
+    except InvalidFrontMatterError as error:
         field_path: FieldPath = () if error.key is None else (error.key,)
         located_origin = replace(origin, lines={field_path: error.line})
         raise InvalidTeamTemplate(
@@ -81,7 +86,7 @@ def _find_front_matter_key_lines(text: str) -> Iterator[tuple[FieldPath, int]]:
     try:
         header, start, _ = split_front_matter(text)
         node = compose_yaml("\n".join(header), start)
-    except InvalidFrontMatter:
+    except InvalidFrontMatterError:
         return
     if node is not None:
         yield from _walk_yaml_key_lines(node, (), start)

@@ -114,7 +114,7 @@ class _ApiAssistantMessage(Struct, frozen=True, kw_only=True, tag_field="type", 
         )
 
 
-class TranscriptTitle(Struct, frozen=True, kw_only=True):
+class TranscriptTitleEntry(Struct, frozen=True, kw_only=True):
     """Title that another program gave the conversation."""
 
     text: str
@@ -128,14 +128,14 @@ class UnknownTranscriptEntry(Struct, frozen=True, kw_only=True):
     parent: EntryId | None = None
 
 
-class TranscriptLine(Struct, frozen=True, kw_only=True):
+class ParsedTranscriptLine(Struct, frozen=True, kw_only=True):
     """A parsed line. `left_out` has the types of the blocks that were skipped."""
 
     entry: (
         TranscriptMessageEntry
         | TranscriptCompactionMarker
         | TranscriptRewindMarker
-        | TranscriptTitle
+        | TranscriptTitleEntry
         | UnknownTranscriptEntry
     )
     left_out: tuple[str, ...] = ()
@@ -147,13 +147,13 @@ class TranscriptLine(Struct, frozen=True, kw_only=True):
 RawEntry: TypeAlias = Mapping[str, Any]
 
 
-def parse_transcript_line(line: bytes) -> TranscriptLine:
+def parse_transcript_line(line: bytes) -> ParsedTranscriptLine:
     """Parse a line; raise ValueError if it is not a JSON object."""
     raw = decode_json(line)
     if not isinstance(raw, dict):
         raise ValueError("not a JSON object")  # noqa: TRY004 - it is the content that is wrong
     entry, left_out = _parse_transcript_entry(raw)
-    return TranscriptLine(
+    return ParsedTranscriptLine(
         entry=entry,
         left_out=left_out,
         session=_to_text_or_empty(raw.get("sessionId")),
@@ -169,13 +169,13 @@ def _parse_transcript_entry(
     TranscriptMessageEntry
     | TranscriptCompactionMarker
     | TranscriptRewindMarker
-    | TranscriptTitle
+    | TranscriptTitleEntry
     | UnknownTranscriptEntry,
     tuple[str, ...],
 ]:
     kind, subtype, entry_id = raw.get("type"), raw.get("subtype"), raw.get("uuid")
     if kind == "summary":
-        return TranscriptTitle(text=_to_text_or_empty(raw.get("summary"))), ()
+        return TranscriptTitleEntry(text=_to_text_or_empty(raw.get("summary"))), ()
     try:
         if isinstance(entry_id, str) and kind in ("user", "assistant"):
             return _parse_message_entry(raw)

@@ -40,7 +40,7 @@ class FileUndoReport(Struct, frozen=True, kw_only=True):
     left_alone: tuple[UnrestoredFile, ...] = ()
 
 
-class _FileUndoBlocked(Exception):
+class _FileUndoBlockedError(Exception):
     """The text says why a file is skipped."""
 
 
@@ -95,7 +95,7 @@ class CheckpointStore:
         for path, changes in reversed(by_path.items()):
             try:
                 old_digest, new_digest = self._restore_file(path, changes)
-            except _FileUndoBlocked as blocked:
+            except _FileUndoBlockedError as blocked:
                 left_alone.append(UnrestoredFile(path=path, why=str(blocked)))
                 continue
             replaced[path] = old_digest
@@ -123,7 +123,7 @@ class CheckpointStore:
                 self._store_blob(content)
             self._write_restored_content(path, target_digest, mode, state)
         if target_digest != changes[0].before:
-            raise _FileUndoBlocked(
+            raise _FileUndoBlockedError(
                 "it was changed by somebody else since the agent changed it"
                 if target_digest == current_digest
                 else "it is back to what somebody else had made of it, and goes no further"
@@ -146,7 +146,7 @@ class CheckpointStore:
                 path.parent.mkdir(parents=True, exist_ok=True)
                 create_new_file_atomically(path, content, mode=mode)
         except OSError as error:
-            raise _FileUndoBlocked(str(build_file_error("bring back", path, error))) from None
+            raise _FileUndoBlockedError(str(build_file_error("bring back", path, error))) from None
 
     def _store_blob(self, content: bytes) -> str:
         name = compute_sha256_digest(content)
@@ -161,9 +161,9 @@ class CheckpointStore:
         try:
             content = (self._blobs / name[:2] / name).read_bytes()
         except FileNotFoundError:
-            raise _FileUndoBlocked("its old content is no longer kept") from None
+            raise _FileUndoBlockedError("its old content is no longer kept") from None
         if compute_sha256_digest(content) != name:
-            raise _FileUndoBlocked("its kept old content is damaged")
+            raise _FileUndoBlockedError("its kept old content is damaged")
         return content
 
 
@@ -191,16 +191,16 @@ def _trace_content_back(
 
 def _read_current_file(path: Path) -> tuple[bytes | None, os.stat_result | None]:
     if os.path.realpath(path) != str(path):
-        raise _FileUndoBlocked("it, or a directory above it, has become a symbolic link")
+        raise _FileUndoBlockedError("it, or a directory above it, has become a symbolic link")
     try:
         state = path.lstat()
         if not stat.S_ISREG(state.st_mode):
-            raise _FileUndoBlocked("it is no longer a regular file")
+            raise _FileUndoBlockedError("it is no longer a regular file")
         return path.read_bytes(), state
     except (FileNotFoundError, NotADirectoryError):
         return None, None
     except OSError as error:
-        raise _FileUndoBlocked(str(build_file_error("read", path, error))) from None
+        raise _FileUndoBlockedError(str(build_file_error("read", path, error))) from None
 
 
 def _summarize_file_changes(path: Path, changes: Sequence[CheckpointFileChange]) -> ChangedFile:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from shoal.core.errors import WorktreeError
 from shoal.core.filenames import escape_filename
-from shoal.core.worktrees import WorktreeOwner, WorktreeRecord
+from shoal.core.worktrees import WorktreeOwnerProcess, WorktreeRecord
 from shoal.workspaces.owner_lease import get_process_start_ticks
 from shoal.workspaces.worktree import Worktree
 
@@ -39,7 +39,7 @@ def open_external_worktree(path: Path, *, root: Path, agent: str, session: str, 
     record = WorktreeRecord(
         name=str(real),
         agent=agent,
-        owner=WorktreeOwner(pid=pid, started=get_process_start_ticks(pid), lease="", session=session),
+        owner=WorktreeOwnerProcess(pid=pid, started=get_process_start_ticks(pid), lease="", session=session),
         path=real,
         branch="",
         base="",

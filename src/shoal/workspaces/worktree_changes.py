@@ -20,7 +20,7 @@ _MAX_SUBJECTS = 20
 _SUBMODULE_MODE = "160000"
 
 
-class _GitIndexListing(Struct, frozen=True, kw_only=True):
+class _HiddenAndNestedIndexPaths(Struct, frozen=True, kw_only=True):
     """Contents of the index: files whose changes git was told to ignore, and nested repositories."""
 
     hidden: tuple[str, ...]
@@ -208,7 +208,7 @@ async def _list_worktree_differences(
     return uncommitted, changed_files, tuple(sorted({*index_listing.nested, *untracked_directories}))
 
 
-async def _read_git_index(git: GitRunner, location: GitDirectories) -> _GitIndexListing:
+async def _read_git_index(git: GitRunner, location: GitDirectories) -> _HiddenAndNestedIndexPaths:
     hidden, nested = [], []
     is_sparse = (await git.try_run("config", "--bool", "core.sparseCheckout", at=location)).text == "true"
     for line in (await git("ls-files", "-v", "--stage", "-z", at=location)).names:
@@ -218,7 +218,7 @@ async def _read_git_index(git: GitRunner, location: GitDirectories) -> _GitIndex
             hidden.append(name)
         if mode == _SUBMODULE_MODE and _is_git_repository(location.tree / name):
             nested.append(name)
-    return _GitIndexListing(hidden=tuple(hidden), nested=tuple(nested))
+    return _HiddenAndNestedIndexPaths(hidden=tuple(hidden), nested=tuple(nested))
 
 
 def _is_git_repository(directory: Path) -> bool:
@@ -226,7 +226,7 @@ def _is_git_repository(directory: Path) -> bool:
 
 
 async def _reveal_hidden_changes(
-    git: GitRunner, location: GitDirectories, index_listing: _GitIndexListing, scratch: Path
+    git: GitRunner, location: GitDirectories, index_listing: _HiddenAndNestedIndexPaths, scratch: Path
 ) -> GitDirectories:
     """Return a location whose index hides no changes: `--assume-unchanged` must not lose work."""
     if not index_listing.hidden:

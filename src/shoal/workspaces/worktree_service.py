@@ -18,7 +18,7 @@ from shoal.core.worktrees import (
     MergedWorktree,
     RemovedWorktree,
     RetainedWorktree,
-    WorktreeOwner,
+    WorktreeOwnerProcess,
     WorktreeRecord,
     WorktreeStatus,
 )
@@ -208,7 +208,7 @@ class WorktreeService:
             made_at=self._clock.now(),
         )
 
-    def _get_worktree_owner(self, files: WorktreeRecordStore, session: str) -> WorktreeOwner:
+    def _get_worktree_owner(self, files: WorktreeRecordStore, session: str) -> WorktreeOwnerProcess:
         if self._lease is None:
             try:
                 self._lease = WorktreeOwnerLease(files.lease_directory)
@@ -218,7 +218,7 @@ class WorktreeService:
             # A git process that outlives us is one more reason not to reap what it creates.
             self._git.set_inherited_descriptors(self._lease.fileno)
         pid = os.getpid()
-        return WorktreeOwner(
+        return WorktreeOwnerProcess(
             pid=pid, started=get_process_start_ticks(pid), lease=self._lease.name, session=session
         )
 

@@ -17,7 +17,7 @@ COMMAND_TIMEOUT_MS = 600_000
 _TAIL_LENGTH = 2_000
 
 
-class AcceptanceCommandRunner:
+class TaskAcceptanceCommandRunner:
     """`find_agent` returns a working agent; `tools` are those of the session, not of the agent."""
 
     def __init__(self, tools: Mapping[str, Tool], find_agent: Callable[[AgentId], AgentRunner]) -> None:

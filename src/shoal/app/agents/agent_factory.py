@@ -33,7 +33,7 @@ from shoal.app.agents.spawn_requests import (
     resolve_loop_limits,
 )
 from shoal.app.agents.tool_limits import limit_tools_to_spawn_request
-from shoal.app.hooks.agent_hooks import HookSubject, describe_agent_hooks
+from shoal.app.hooks.agent_hooks import HookSubjectAgent, describe_agent_hooks
 from shoal.app.isolation.agent_workspace import AgentWorkspace
 from shoal.app.mcp.mcp_servers import AgentTools
 from shoal.app.skills.skill_invoker import PreloadedSkills
@@ -69,7 +69,7 @@ from shoal.stores.files.subagent_files import SubagentMetadata
 from shoal.workspaces.local_workspace import LocalWorkspace
 
 
-class _SpawnPlan(Struct, frozen=True, kw_only=True):
+class _ResolvedSpawnRequest(Struct, frozen=True, kw_only=True):
     """A resolved spawn request, before anything is created for it."""
 
     request: SpawnRequest
@@ -154,7 +154,7 @@ class AgentFactory:
     ) -> PreparedAgent:
         toolset = self._resolve_toolset(definition, new_agent.assignment, agent_tools)
         memory = self._services.resolve_memory(definition, toolset, agent_tools.tools)
-        spawn_plan = _SpawnPlan(
+        spawn_plan = _ResolvedSpawnRequest(
             request=request,
             definition=definition,
             agent_tools=agent_tools,
@@ -176,7 +176,10 @@ class AgentFactory:
             raise
 
     def _prepare_new_agent_in_workspace(
-        self, spawn_plan: _SpawnPlan, new_agent: AgentPreparationRequest, agent_workspace: AgentWorkspace
+        self,
+        spawn_plan: _ResolvedSpawnRequest,
+        new_agent: AgentPreparationRequest,
+        agent_workspace: AgentWorkspace,
     ) -> PreparedAgent:
         request, definition, assignment = spawn_plan.request, spawn_plan.definition, new_agent.assignment
         workspace, memory = agent_workspace.workspace, spawn_plan.memory
@@ -238,7 +241,7 @@ class AgentFactory:
             branch,
         )
         change_agent_directory(request.cwd, agent_workspace.workspace)
-        spawn_plan = _SpawnPlan(
+        spawn_plan = _ResolvedSpawnRequest(
             request=request,
             definition=FORK_DEFINITION,
             agent_tools=AgentTools(tools=parent.tools),
@@ -265,7 +268,7 @@ class AgentFactory:
 
     def _assemble_new_agent(
         self,
-        spawn_plan: _SpawnPlan,
+        spawn_plan: _ResolvedSpawnRequest,
         new_agent: AgentPreparationRequest,
         agent_workspace: AgentWorkspace,
         initial: _InitialAgentState,
@@ -341,7 +344,7 @@ class AgentFactory:
             names = tuple(name for name in facts.tools if name in agent_tools.tools)
             toolset = replace(toolset, names=names)
         request = SpawnRequest(description=facts.description, prompt="", model=facts.model or None)
-        spawn_plan = _SpawnPlan(
+        spawn_plan = _ResolvedSpawnRequest(
             request=request,
             definition=definition,
             agent_tools=agent_tools,
@@ -371,7 +374,7 @@ class AgentFactory:
 
     def _build_resumed_blueprint(
         self,
-        spawn_plan: _SpawnPlan,
+        spawn_plan: _ResolvedSpawnRequest,
         new_agent: AgentPreparationRequest,
         agent_workspace: AgentWorkspace,
         stored: RestoredAgentState,
@@ -451,7 +454,7 @@ class AgentFactory:
         environment = parent.environment
         assignment = blueprint.new_agent.assignment
         permissions = build_agent_permissions(blueprint)
-        hook_subject = HookSubject(
+        hook_subject = HookSubjectAgent(
             identity=build_agent_identity(blueprint),
             workspace=blueprint.agent_workspace.workspace,
             permissions=permissions,

@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from shoal.agent.agent_runner import AgentRunner, EmitEvent, LoopLimits
 from shoal.app.agents.agent_memory import AgentMemory
-from shoal.app.agents.agent_transcripts import AgentTranscripts
+from shoal.app.agents.agent_transcripts import AgentTranscriptStore
 from shoal.app.hooks.agent_hooks import HookRegistry
 from shoal.app.isolation.agent_workspace import WorkspaceAllocator
 from shoal.app.mcp.mcp_servers import AgentTools
@@ -27,7 +27,7 @@ from shoal.runs.inbox_queue import SharedInboxQueue
 class AgentFactoryServices(Struct, frozen=True, kw_only=True):
     """Services from which every agent of a session is created."""
 
-    transcripts: AgentTranscripts
+    transcripts: AgentTranscriptStore
     output_directory: Path
     find_definition: Callable[[str], AgentDefinition]
     """Raises `UnknownAgentType` or `InvalidAgentDefinition`."""

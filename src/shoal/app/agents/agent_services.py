@@ -10,11 +10,11 @@ from msgspec import Struct
 
 from shoal.agent.agent_runner import AgentRunner, LoopLimits
 from shoal.app.agent_permissions import get_permission_engine
-from shoal.app.agents.acceptance import AcceptanceCommandRunner
+from shoal.app.agents.acceptance import TaskAcceptanceCommandRunner
 from shoal.app.agents.agent_factory import AgentFactory
 from shoal.app.agents.agent_factory_services import AgentFactoryServices
 from shoal.app.agents.agent_memory import resolve_agent_memory
-from shoal.app.agents.agent_transcripts import AgentTranscripts
+from shoal.app.agents.agent_transcripts import AgentTranscriptStore
 from shoal.app.agents.backend_launcher import MemberLaunchServices
 from shoal.app.agents.spawn_requests import FORK_DEFINITION, format_qualified_model_name
 from shoal.app.agents.team_factory import create_teams_or_member_host
@@ -22,7 +22,7 @@ from shoal.app.config.system_prompt import build_system_prompt
 from shoal.app.definitions.agent_catalog import AgentCatalog
 from shoal.app.hooks.agent_hooks import HookRegistry
 from shoal.app.isolation.agent_workspace import WorkspaceAllocator
-from shoal.app.mcp.mcp_servers import SessionMcpServers
+from shoal.app.mcp.mcp_servers import SessionMcpServerManager
 from shoal.app.models.child_model import choose_subagent_model
 from shoal.app.options import Options
 from shoal.app.run_access.session_messenger import CrossSessionMessenger
@@ -76,10 +76,10 @@ class SubagentAndTeamServices(Struct, frozen=True, kw_only=True):
     workspace_allocator: WorkspaceAllocator
     hooks: HookRegistry
     plan_registry: AgentPlanRegistry
-    acceptance: AcceptanceCommandRunner
+    acceptance: TaskAcceptanceCommandRunner
     launch_services: MemberLaunchServices
     knowledge: SkillsAndInstructions
-    servers: SessionMcpServers
+    servers: SessionMcpServerManager
     coordinator: bool = False
     assistant: bool = False
 
@@ -118,7 +118,7 @@ def _build_factory_services(
 ) -> AgentFactoryServices:
     options, settings = services.options, services.settings
     return AgentFactoryServices(
-        transcripts=AgentTranscripts(
+        transcripts=AgentTranscriptStore(
             services.subagents, durable=settings.own.durable, clock=options.clock, ids=services.ids
         ),
         output_directory=services.directory / "tasks",

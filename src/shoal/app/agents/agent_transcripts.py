@@ -55,7 +55,7 @@ class _EndedAgentInMemory(Struct, frozen=True, kw_only=True):
     last: EntryId | None
 
 
-class AgentTranscripts:
+class AgentTranscriptStore:
     """`directory` contains the transcripts; None keeps conversations in memory."""
 
     def __init__(self, directory: Path | None, *, durable: bool, clock: Clock, ids: IdGenerator) -> None:

@@ -23,7 +23,12 @@ from shoal.core.agents import SpawnRequest
 from shoal.core.budget import Budget
 from shoal.core.errors import AgentRequestRefused, ProcessError
 from shoal.core.ids import AgentId
-from shoal.core.member_backends import AGENT_ENVIRONMENT_MARKS, MemberLaunch, MemberLaunchArgs, MemberProcess
+from shoal.core.member_backends import (
+    AGENT_ENVIRONMENT_MARKS,
+    MemberLaunchArgs,
+    MemberProcess,
+    MemberProcessLaunchSpec,
+)
 from shoal.core.permission_decisions import PermissionMode
 from shoal.core.ports import Model, ProcessLauncher
 from shoal.core.roster import BackendType, RosterEntry
@@ -96,7 +101,7 @@ class BackendMemberLauncher:
         self, entry: RosterEntry, request: SpawnRequest | None, *, mode: PermissionMode | None, call: str
     ) -> MemberProcess:
         services, backend = self._services, await self.choose_backend(entry.agent_type)
-        launch = MemberLaunch(
+        launch = MemberProcessLaunchSpec(
             launch_args=self._build_launch_args(entry, mode),
             cwd=self._resolve_member_cwd(entry),
             env={**services.settings.environ, **AGENT_ENVIRONMENT_MARKS},

@@ -83,14 +83,16 @@ class MemberBackendPool:
         )
         panes: TerminalMultiplexer
         if backend == "iterm2":
-            from shoal.backends.iterm2_panes import Iterm2Panes
+            from shoal.backends.iterm2_panes import Iterm2PaneManager
 
-            panes = Iterm2Panes(environ, clock)
+            panes = Iterm2PaneManager(environ, clock)
         else:
-            from shoal.backends.tmux_panes import TmuxPanes
+            from shoal.backends.tmux_panes import TmuxPaneManager
 
             name = f"shoal-{self._session()[:8]}"
-            panes = TmuxPanes(environ, self._services.launch_services.processes, clock, session_name=name)
+            panes = TmuxPaneManager(
+                environ, self._services.launch_services.processes, clock, session_name=name
+            )
             if attach_command := panes.attach_command:
                 note(f"Teammates are shown in tmux. To see them: {shlex.join(attach_command)}")
         return PaneBackend(panes, self.get_backend("process"), self._build_viewer_argv, clock, on_note=note)

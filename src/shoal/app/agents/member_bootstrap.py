@@ -14,7 +14,7 @@ from shoal.core.clock import Clock
 from shoal.core.names import AgentName, TeamName
 from shoal.core.permission_decisions import PermissionMode
 from shoal.core.permissions import (
-    AddDirectoriesSuggestion,
+    AddDirectoriesPermissionSuggestion,
     AddPermissionRulesSuggestion,
     SetPermissionModeSuggestion,
 )
@@ -61,7 +61,7 @@ class MemberBootstrap(Struct, frozen=True, kw_only=True):
     """Shell snapshot of the lead, if it has one, so that not every process takes its own."""
     rules: BudgetLimitSet
     answered: tuple[
-        AddPermissionRulesSuggestion | AddDirectoriesSuggestion | SetPermissionModeSuggestion, ...
+        AddPermissionRulesSuggestion | AddDirectoriesPermissionSuggestion | SetPermissionModeSuggestion, ...
     ]
     """Session-wide permissions that a person has granted so far."""
     opened: InheritedMemberOptions

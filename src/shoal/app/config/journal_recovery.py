@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from shoal.app.config.question_recovery import PermissionQuestionRecovery
 from shoal.app.config.schedule_recovery import ScheduleRecovery
 from shoal.app.config.shell_recovery import BackgroundShellRecovery
-from shoal.core.agents import AgentResult, RetainedWorktreeWork, WorkEvidence
+from shoal.core.agents import AgentResult, AgentWorkEvidence, RetainedWorktreeWork
 from shoal.core.budget import Budget
 from shoal.core.errors import SessionNotFound, StateFileError
 from shoal.core.events import (
@@ -314,7 +314,7 @@ class _SessionJournalReplayer:
             result="" if report.path is None else str(report.path),
             output=str(paths.outputs / f"{agent}.output"),
             usage=self._usage.get(agent, Usage()),
-            evidence=WorkEvidence(
+            evidence=AgentWorkEvidence(
                 tool_calls=self._call_counts.get(agent, 0), files=tuple(self._files.get(agent, ()))
             ),
         )

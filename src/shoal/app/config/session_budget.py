@@ -11,7 +11,7 @@ from shoal.agent.agent_runner import LoopLimits
 from shoal.app.options import Options
 from shoal.core.budget import Budget
 from shoal.core.events import BudgetThresholdReached
-from shoal.core.limits import AgentCaps, BudgetLimits
+from shoal.core.limits import AgentCountLimits, BudgetLimits
 from shoal.stores.files.usage_summary import summarize_journal_usage
 from shoal.wire.settings_codec import AgentLimitSettings, ShoalSettings
 
@@ -32,7 +32,7 @@ def create_session_budget(
             max_usd=configured.max_usd if flags.max_usd is None else flags.max_usd,
             max_tokens=configured.max_tokens if flags.max_tokens is None else flags.max_tokens,
         ),
-        AgentCaps(
+        AgentCountLimits(
             max_depth=own.max_depth,
             max_concurrent=own.max_concurrent,
             max_total=own.max_agents if options.max_agents is None else options.max_agents,

@@ -25,7 +25,7 @@ from shoal.app.settings.settings import Settings, load_settings
 from shoal.core.errors import SettingsError
 from shoal.core.ids import IdGenerator
 from shoal.core.ports import Model
-from shoal.models.placeholders import RecordingPlaceholders
+from shoal.models.placeholders import RecordingPlaceholderReplacer
 from shoal.stores.files.home_paths import get_subagent_transcripts_directory
 from shoal.tools.structured_output_tool import StructuredOutputTool
 
@@ -130,9 +130,9 @@ def _resolve_project(cwd: Path | None) -> Path:
     return project
 
 
-def _build_recording_placeholders(config: SessionConfig) -> RecordingPlaceholders:
+def _build_recording_placeholders(config: SessionConfig) -> RecordingPlaceholderReplacer:
     """Build placeholders for the request parts that differ between a recording and its replay."""
-    return RecordingPlaceholders(
+    return RecordingPlaceholderReplacer(
         {
             "cwd": str(config.cwd),
             "home": str(config.settings.home),
@@ -143,7 +143,9 @@ def _build_recording_placeholders(config: SessionConfig) -> RecordingPlaceholder
     )
 
 
-def _wrap_model_with_recorder(model: Model, path: Path | None, placeholders: RecordingPlaceholders) -> Model:
+def _wrap_model_with_recorder(
+    model: Model, path: Path | None, placeholders: RecordingPlaceholderReplacer
+) -> Model:
     if path is None:
         return model
     from shoal.models.replay_model import RecordingModel

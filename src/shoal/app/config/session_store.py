@@ -13,7 +13,7 @@ from shoal.app.config.session_config import SessionConfig
 from shoal.core.ports import Journal, Transcript
 from shoal.stores.files.file_journal import FileJournal
 from shoal.stores.files.file_transcript import FileTranscript
-from shoal.stores.memory_stores import MemoryJournal, NullTranscript
+from shoal.stores.memory_stores import InMemoryJournal, NullTranscript
 from shoal.wire.transcript_codec import TranscriptEncoder
 from shoal.workspaces.checkpoints import CheckpointStore
 
@@ -32,7 +32,7 @@ def open_session_file_stores(config: SessionConfig, exit_stack: AsyncExitStack) 
         return SessionFileStores(
             directory=directory,
             transcript=NullTranscript(),
-            journal=MemoryJournal(options.clock),
+            journal=InMemoryJournal(options.clock),
             checkpoints=CheckpointStore(directory / "checkpoints"),
         )
     durable = settings.own.durable

@@ -21,11 +21,11 @@ from shoal.stores.files.home_paths import get_journal_path, get_run_directory
 from shoal.stores.files.pid_locks import SessionLock
 from shoal.stores.files.session_files import read_session_transcript
 from shoal.stores.restored_conversation import restore_conversation
-from shoal.wire.transcript_codec import TranscriptEncoder, TranscriptLine, parse_transcript_line
+from shoal.wire.transcript_codec import ParsedTranscriptLine, TranscriptEncoder, parse_transcript_line
 from shoal.workspaces.checkpoints import ChangedFile, CheckpointStore, FileUndoReport
 
 
-class NothingToUndo(ShoalError): ...
+class NothingToUndoError(ShoalError): ...
 
 
 class UndoableTurn(Struct, frozen=True, kw_only=True):
@@ -37,7 +37,7 @@ class UndoableTurn(Struct, frozen=True, kw_only=True):
     """Changed files that can be restored."""
 
 
-class UndoHistory(Struct, frozen=True, kw_only=True):
+class SessionUndoHistory(Struct, frozen=True, kw_only=True):
     """Undo history of a session, running or not."""
 
     home: Path
@@ -86,27 +86,31 @@ def select_undoable_turn(turns: Iterable[UndoableTurn], number: int | None) -> U
     if number is None:
         changed_turns = [each for each in all_turns if each.files]
         if not changed_turns:
-            raise NothingToUndo("No turn of this session has changed a file that could be brought back.")
+            raise NothingToUndoError("No turn of this session has changed a file that could be brought back.")
         return changed_turns[-1]
     for each in all_turns:
         if each.turn == number:
             return each
     numbers = ", ".join(str(each.turn) for each in all_turns) or "none"
-    raise NothingToUndo(f"There is no turn {number} to go back before. The turns are: {numbers}.")
+    raise NothingToUndoError(f"There is no turn {number} to go back before. The turns are: {numbers}.")
 
 
 def read_messages_at_entry(transcript: Path, after: EntryId | None) -> tuple[Message, ...]:
     """Return the conversation as it was when `after` was the last entry."""
     rewind = TranscriptRewindMarker(id=EntryId("back"), parent=after, at=0, turn=0)
-    return restore_conversation([*read_transcript_lines(transcript), TranscriptLine(entry=rewind)]).messages
+    return restore_conversation(
+        [*read_transcript_lines(transcript), ParsedTranscriptLine(entry=rewind)]
+    ).messages
 
 
-def read_transcript_lines(transcript: Path) -> Iterator[TranscriptLine]:
-    """Yield the readable lines. Raises `NothingToUndo` if the file is unreadable."""
+def read_transcript_lines(transcript: Path) -> Iterator[ParsedTranscriptLine]:
+    """Yield the readable lines. Raises `NothingToUndoError` if the file is unreadable."""
     try:
         content = transcript.read_bytes()
     except OSError as error:
-        raise NothingToUndo(f"What was said cannot be read from {transcript}: {error.strerror}.") from error
+        raise NothingToUndoError(
+            f"What was said cannot be read from {transcript}: {error.strerror}."
+        ) from error
     for line in content.split(b"\n"):
         with suppress(ValueError):
             yield parse_transcript_line(line)
@@ -124,7 +128,7 @@ def build_turn_undone_event(report: FileUndoReport, *, conversation: bool) -> Tu
 
 
 def undo_closed_session(
-    history: UndoHistory, turn: UndoableTurn, clock: Clock, *, conversation: bool
+    history: SessionUndoHistory, turn: UndoableTurn, clock: Clock, *, conversation: bool
 ) -> FileUndoReport:
     """Undo a turn of a session that is not open here; the conversation only while nobody runs it."""
     lock = SessionLock(history.home, history.session) if conversation else None
@@ -141,7 +145,7 @@ def undo_closed_session(
     return report
 
 
-def _rewind_transcript(history: UndoHistory, turn: UndoableTurn, clock: Clock) -> None:
+def _rewind_transcript(history: SessionUndoHistory, turn: UndoableTurn, clock: Clock) -> None:
     from shoal import __version__
 
     cwd = read_session_transcript(history.transcript).cwd
@@ -159,11 +163,11 @@ def _rewind_transcript(history: UndoHistory, turn: UndoableTurn, clock: Clock) -
 
 
 def restore_before_turn(
-    history: UndoHistory | None, agent: AgentRunner, turn: int | None, *, conversation: bool
+    history: SessionUndoHistory | None, agent: AgentRunner, turn: int | None, *, conversation: bool
 ) -> FileUndoReport:
-    """Restore files to before a turn, optionally the agent's conversation. Raises `NothingToUndo`."""
+    """Restore files to before a turn, optionally the agent's conversation. Raises `NothingToUndoError`."""
     if history is None:
-        raise NothingToUndo("This session keeps nothing on disk, so nothing can be brought back.")
+        raise NothingToUndoError("This session keeps nothing on disk, so nothing can be brought back.")
     selected = select_undoable_turn(history.list_undoable_turns(), turn)
     # Read before any file is changed, so that a read error cannot leave it half done.
     messages = read_messages_at_entry(history.transcript, selected.after) if conversation else ()

@@ -11,7 +11,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from shoal.app.definitions.agent_files import (
-    AgentDefinitionFiles,
+    AgentDefinitionFileCache,
     DefinitionResult,
     read_agent_file,
     validate_agent_tool_rules,
@@ -132,7 +132,7 @@ def load_agent_catalog(
     """
     user_directory = home / "agents"
     catalog_sources: list[AgentCatalogSource] = [
-        AgentDefinitionFiles(path, "managed") for path in _iter_managed_agent_directories(managed)
+        AgentDefinitionFileCache(path, "managed") for path in _iter_managed_agent_directories(managed)
     ]
     catalog_sources.append(FixedAgentCatalogSource(tuple(given)))
     if sources is None or "project" in sources:
@@ -140,17 +140,17 @@ def load_agent_catalog(
             directory / ".claude" / "agents" for directory in iter_project_directories(cwd)
         )
         catalog_sources += [
-            AgentDefinitionFiles(path, "project")
+            AgentDefinitionFileCache(path, "project")
             for path in exclude_directory(user_directory, project_directories)
         ]
     if sources is None or "user" in sources:
-        catalog_sources.append(AgentDefinitionFiles(user_directory, "user"))
+        catalog_sources.append(AgentDefinitionFileCache(user_directory, "user"))
     catalog_sources += [
-        AgentDefinitionFiles(path, "plugin", adapt=_make_agent_namespacer(namespace, complete))
+        AgentDefinitionFileCache(path, "plugin", adapt=_make_agent_namespacer(namespace, complete))
         for namespace, path in plugins
     ]
     catalog_sources.append(
-        AgentDefinitionFiles(_BUILTIN_DIRECTORY, "builtin", adapt=_fill_bundled_docs_paths, is_fixed=True)
+        AgentDefinitionFileCache(_BUILTIN_DIRECTORY, "builtin", adapt=_fill_bundled_docs_paths, is_fixed=True)
     )
     return AgentCatalog(catalog_sources)
 
@@ -159,7 +159,7 @@ def load_plugin_agents(plugins: Sequence[tuple[str, Path]]) -> AgentCatalog:
     """Load the agents of plug-ins only."""
     return AgentCatalog(
         [
-            AgentDefinitionFiles(path, "plugin", adapt=_make_agent_namespacer(namespace, None))
+            AgentDefinitionFileCache(path, "plugin", adapt=_make_agent_namespacer(namespace, None))
             for namespace, path in plugins
         ]
     )
@@ -169,7 +169,7 @@ def load_agents_from_paths(paths: Sequence[Path]) -> AgentCatalog:
     """Load the agents in the given files and directories only."""
     return AgentCatalog(
         [
-            AgentDefinitionFiles(path, "project")
+            AgentDefinitionFileCache(path, "project")
             if path.is_dir()
             else FixedAgentCatalogSource((read_agent_file(path, "project"),))
             for path in paths

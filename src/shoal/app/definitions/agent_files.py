@@ -132,7 +132,7 @@ class DefinitionFileCache(Generic[Item]):
         return _make_file_problem(Path(path), self._kind, what)
 
 
-class AgentDefinitionFiles(DefinitionFileCache[ParsedAgentDefinition]):
+class AgentDefinitionFileCache(DefinitionFileCache[ParsedAgentDefinition]):
     """Agent definitions below a directory; `adapt` completes each result."""
 
     def __init__(

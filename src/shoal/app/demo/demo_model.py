@@ -10,7 +10,7 @@ from shoal.core.clock import SystemClock
 from shoal.core.model_requests import ModelRequest
 from shoal.core.usage import ModelCard, TokenPrice
 from shoal.models.scripted_model import ReplyLike, ScriptedModel, ScriptedReply, build_script_match_context
-from shoal.wire.model_script_codec import RemainingModelScriptSteps, ScriptStep, read_model_script
+from shoal.wire.model_script_codec import ModelScriptStep, RemainingModelScriptSteps, read_model_script
 
 SECONDS_PER_WORD = 0.06
 DEMO_CARD = ModelCard(
@@ -24,7 +24,7 @@ DEMO_CARD = ModelCard(
 _END_NOTIFICATION = re.compile(r"<status>(\w+)</status>\s*<summary>Agent .*?\((\w+)\)")
 
 
-class _InstantClock(SystemClock):
+class _DemoInstantClock(SystemClock):
     async def sleep(self, seconds: float) -> None:
         await asyncio.sleep(0)
 
@@ -32,7 +32,7 @@ class _InstantClock(SystemClock):
 def create_demo_model(agents: tuple[str, ...], *, fast: bool) -> ScriptedModel:
     """Create the model. `agents` are the agents that the script starts."""
     with as_file(files("shoal.app.demo") / "script.toml") as script:
-        steps = RemainingModelScriptSteps(read_model_script(script, ScriptStep))
+        steps = RemainingModelScriptSteps(read_model_script(script, ModelScriptStep))
 
     def reply_to_request(request: ModelRequest) -> ReplyLike:
         step = steps.take_matching_step(build_script_match_context(request))
@@ -41,7 +41,7 @@ def create_demo_model(agents: tuple[str, ...], *, fast: bool) -> ScriptedModel:
         return ScriptedReply(content=step.content, delay=step.delay)
 
     if fast:
-        return ScriptedModel(reply_to_request, card=DEMO_CARD, clock=_InstantClock())
+        return ScriptedModel(reply_to_request, card=DEMO_CARD, clock=_DemoInstantClock())
     return ScriptedModel(reply_to_request, card=DEMO_CARD, pace=SECONDS_PER_WORD)
 
 

@@ -24,7 +24,7 @@ _MODEL_OVERRIDES = ("SHOAL_SUBAGENT_MODEL", "CLAUDE_CODE_SUBAGENT_MODEL")
 """Variables that would replace the scripted model."""
 
 
-class DemoSetup(Struct, frozen=True, kw_only=True):
+class DemoSessionOptions(Struct, frozen=True, kw_only=True):
     options: Options
     sandbox_problem: str
     """Reason why no sandbox confines the agents to their worktrees; empty if one does."""
@@ -59,7 +59,7 @@ def _can_run_python(environ: Mapping[str, str]) -> bool:
     return result.returncode == 0
 
 
-def build_demo_setup(project: Path, environ: Mapping[str, str], *, fast: bool) -> DemoSetup:
+def build_demo_setup(project: Path, environ: Mapping[str, str], *, fast: bool) -> DemoSessionOptions:
     sandbox_problem = _find_sandbox_problem(project, environ)
     shoal_settings = {
         "sandbox": {"enabled": "auto"},
@@ -74,7 +74,7 @@ def build_demo_setup(project: Path, environ: Mapping[str, str], *, fast: bool) -
         settings=msgspec.json.encode({"shoal": shoal_settings}).decode(),
         deadline=DEADLINE,
     )
-    return DemoSetup(options=options, sandbox_problem=sandbox_problem)
+    return DemoSessionOptions(options=options, sandbox_problem=sandbox_problem)
 
 
 def _build_demo_agent(name: str, color: str) -> dict[str, object]:

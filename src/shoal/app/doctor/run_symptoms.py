@@ -8,7 +8,7 @@ from difflib import get_close_matches
 from shoal.app.doctor.doctor_case import DoctorContext
 from shoal.app.isolation.machine_checks import DoctorDiagnostic
 from shoal.app.run_view.run_view import RunView, build_run_view
-from shoal.app.run_view.view_rows import AgentRow
+from shoal.app.run_view.view_rows import RunViewAgentRow
 from shoal.core.agents import AgentResult
 from shoal.core.clock import SystemClock
 from shoal.core.events import (
@@ -48,7 +48,7 @@ def explain_agent_result_not_seen(case: DoctorContext) -> Iterator[DoctorDiagnos
             yield _explain_agent_result(case, row, completion, is_delivered=completion.id in delivered)
 
 
-def _explain_unfinished_agent(case: DoctorContext, row: AgentRow) -> DoctorDiagnostic:
+def _explain_unfinished_agent(case: DoctorContext, row: RunViewAgentRow) -> DoctorDiagnostic:
     if row.state == "waiting":
         advice = f"Answer it: shoal ask answer {row.question}"
         return case.make_diagnostic(
@@ -69,7 +69,7 @@ def _explain_unfinished_agent(case: DoctorContext, row: AgentRow) -> DoctorDiagn
 
 
 def _explain_agent_result(
-    case: DoctorContext, row: AgentRow, completion: AgentResult, *, is_delivered: bool
+    case: DoctorContext, row: RunViewAgentRow, completion: AgentResult, *, is_delivered: bool
 ) -> DoctorDiagnostic:
     path = completion.result or completion.output
     location = f" The whole of it ({completion.size} characters) is in {path}." if path else ""
@@ -108,7 +108,7 @@ def explain_recipient_not_found(case: DoctorContext) -> Iterator[DoctorDiagnosti
 
 
 def _explain_message_recipient(
-    case: DoctorContext, view: RunView, rows: dict[str, AgentRow]
+    case: DoctorContext, view: RunView, rows: dict[str, RunViewAgentRow]
 ) -> DoctorDiagnostic:
     row = rows.get(case.about) or view.find_agent_row(AgentId(case.about))
     if row is None:
@@ -196,7 +196,7 @@ def explain_wait_does_not_end(case: DoctorContext) -> Iterator[DoctorDiagnostic]
     yield from _explain_running_shells(case)
 
 
-def _explain_working_agent(case: DoctorContext, row: AgentRow, now: int) -> DoctorDiagnostic:
+def _explain_working_agent(case: DoctorContext, row: RunViewAgentRow, now: int) -> DoctorDiagnostic:
     silent_seconds = (now - row.heard) / 1000
     awaited = f" waits for {', '.join(row.waits_for)};" if row.waits_for else ""
     value = f"works:{awaited} {row.doing or 'thinking'}; last heard of {format_duration(silent_seconds)} ago"

@@ -31,7 +31,7 @@ _TEAM_EVENTS = ("TeammateIdle", "TaskCreated", "TaskCompleted")
 _AGENT_EVENTS = ("SubagentStart", "SubagentStop")
 
 
-class HookSubject(Struct, frozen=True, kw_only=True):
+class HookSubjectAgent(Struct, frozen=True, kw_only=True):
     """Agent that a hook event is about."""
 
     identity: AgentIdentity
@@ -76,8 +76,8 @@ class HookRegistry:
         if self.notifier is not None:
             self.notifier.reset_wake_count(agent)
 
-    def create_agent_hooks(self, subject: HookSubject, own: Iterable[Hook] = ()) -> AgentHooks:
-        return AgentHooks(self, subject, own)
+    def create_agent_hooks(self, subject: HookSubjectAgent, own: Iterable[Hook] = ()) -> AgentHookDispatcher:
+        return AgentHookDispatcher(self, subject, own)
 
     def load_definition_hooks(self, definition: AgentDefinition) -> tuple[Hook, ...]:
         """Return the hooks of a definition. Raises `AgentRequestRefused` for untrusted or bad ones."""
@@ -95,12 +95,12 @@ class HookRegistry:
         return found.hooks
 
 
-class AgentHooks:
+class AgentHookDispatcher:
     """Hooks of one agent, run for the events of its loop and its tools."""
 
     __slots__ = ("_own", "_session", "_shared", "_subject")
 
-    def __init__(self, session: HookRegistry, subject: HookSubject, own: Iterable[Hook]) -> None:
+    def __init__(self, session: HookRegistry, subject: HookSubjectAgent, own: Iterable[Hook]) -> None:
         self._session = session
         self._shared = session.by_event
         self._subject = subject
@@ -150,7 +150,7 @@ class AgentHooks:
 
 def describe_agent_hooks(hooks: HookDispatcher) -> tuple[str, ...]:
     """Return a line for each hook of the agent, shown to whoever starts it."""
-    if not isinstance(hooks, AgentHooks):
+    if not isinstance(hooks, AgentHookDispatcher):
         return ()
     return tuple(f"{hook.event} {hook.matcher or '*'}: {hook.name} ({hook.origin})" for hook in hooks.all)
 

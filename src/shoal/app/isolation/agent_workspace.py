@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from shoal.app.isolation.file_leases import FileLeases
+from shoal.app.isolation.file_leases import AgentFileWriteLeases
 from shoal.app.isolation.sandbox_policies import create_worktree_sandbox
 from shoal.app.settings.settings import Settings
 from shoal.core.agents import RetainedWorktreeWork
@@ -83,7 +83,7 @@ class WorkspaceAllocator:
         self._worktrees: dict[Path, WorktreeService] = {}
         self._reaped: list[WorktreeService] = []
         """Repositories whose leftovers of dead processes were removed."""
-        self.leases = FileLeases(settings.own.file_leases)
+        self.leases = AgentFileWriteLeases(settings.own.file_leases)
 
     def allocate_shared_workspace(self, new_agent: AgentPreparationRequest) -> AgentWorkspace:
         """Return a separate view of the parent's files."""

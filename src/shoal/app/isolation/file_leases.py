@@ -10,10 +10,10 @@ from pathlib import Path
 from shoal.core.errors import SettingsError, WorkspaceError
 from shoal.core.filenames import escape_filename
 from shoal.core.ids import AgentId
-from shoal.policy.path_patterns import InvalidPathPattern, convert_path_pattern_to_regex
+from shoal.policy.path_patterns import InvalidPathPatternError, convert_path_pattern_to_regex
 
 
-class FileLeases:
+class AgentFileWriteLeases:
     """Leases by path. `patterns` are as in permission rules. The lead takes none: it outlives all agents."""
 
     def __init__(self, patterns: Sequence[str]) -> None:
@@ -51,6 +51,6 @@ class FileLeases:
         for pattern in self._patterns:
             try:
                 expressions.append(f"(?:{convert_path_pattern_to_regex(pattern, root)})")
-            except InvalidPathPattern as error:
+            except InvalidPathPatternError as error:
                 raise SettingsError(f'The setting "file_leases" has {pattern!r}: {error}.') from error
         return re.compile("|".join(expressions), re.DOTALL)

@@ -14,8 +14,8 @@ from shoal.app.isolation.protected_paths import CREDENTIAL_PATHS, STARTUP_FILES
 from shoal.app.settings.settings import Settings
 from shoal.backends.sandbox.sandbox_selection import (
     DISABLE_HINT,
+    DriverSelectingSandbox,
     SandboxPreferences,
-    SelectedSandbox,
     detect_sandbox_driver,
     list_sandbox_drivers,
 )
@@ -44,7 +44,7 @@ def create_sandbox(
     session_directory: Path,
     note: Callable[[str], None],
     list_unreadable: Callable[[], Sequence[Path]] = tuple,
-) -> SelectedSandbox:
+) -> DriverSelectingSandbox:
     """Create the sandbox of a session.
 
     Commands can read only the results in `session_directory`. `list_unreadable` returns the paths that
@@ -52,7 +52,7 @@ def create_sandbox(
     """
     preferences = settings.own.sandbox
     environ = settings.tool_environment
-    return SelectedSandbox(
+    return DriverSelectingSandbox(
         SandboxPreferences(
             enabled=bool(preferences.enabled),
             insists=_is_sandbox_required(preferences),
@@ -119,14 +119,14 @@ async def create_worktree_sandbox(
     session_directory: Path,
     note: Callable[[str], None],
     list_unreadable: Callable[[], Sequence[Path]] = tuple,
-) -> SelectedSandbox:
+) -> DriverSelectingSandbox:
     """Create the sandbox that confines an agent's commands to its worktree; otherwise as `create_sandbox`.
 
     Raises `WorktreeError` if no sandbox can, unless the settings allow the weak guard: then rules judge
     commands, as they do without a sandbox, and only the file tools are confined to the worktree.
     """
     preferences, is_weak = settings.own.sandbox, settings.own.worktree_guard == "weak"
-    sandbox = SelectedSandbox(
+    sandbox = DriverSelectingSandbox(
         SandboxPreferences(
             enabled=bool(preferences.enabled),
             insists=not is_weak or _is_sandbox_required(preferences),

@@ -16,7 +16,7 @@ from shoal.stores.files.home_paths import write_file_atomically
 from shoal.tools.mcp.client_context import McpClientContext
 
 
-class McpTokenFile:
+class McpOAuthTokenFile:
     """Login tokens of one server, in a file in the home that only its owner can read."""
 
     def __init__(self, path: Path) -> None:
@@ -36,12 +36,12 @@ class McpTokenFile:
         write_file_atomically(self._path, content)
 
 
-def open_mcp_token_file(home: Path, server: str, url: str) -> McpTokenFile:
+def open_mcp_token_file(home: Path, server: str, url: str) -> McpOAuthTokenFile:
     """Open the token file of a server. It depends on the URL, so no other server gets the tokens."""
     name = re.sub(r"[^A-Za-z0-9_-]", "_", server)[:60]
     digest = hashlib.sha256(url.encode()).hexdigest()[:16]
     # This directory also holds Shoal's keys, which no tool can read. No team name contains a dot.
-    return McpTokenFile(home / "shoal" / "keys" / "mcp.auth" / f"{name}-{digest}.json")
+    return McpOAuthTokenFile(home / "shoal" / "keys" / "mcp.auth" / f"{name}-{digest}.json")
 
 
 def create_mcp_client_context(

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import shlex
 
-from shoal.app.mcp.mcp_servers import SessionMcpServers
+from shoal.app.mcp.mcp_servers import SessionMcpServerManager
 from shoal.core.mcp_servers import McpPrompt
-from shoal.core.skills import SlashPrompt
+from shoal.core.skills import ExternalSlashPrompt
 
 
 class McpPromptCommands:
     """Prompt commands. Typed words fill the arguments in order; the last argument takes the rest."""
 
-    def __init__(self, servers: SessionMcpServers) -> None:
+    def __init__(self, servers: SessionMcpServerManager) -> None:
         self._servers = servers
 
-    def list_prompts(self) -> tuple[SlashPrompt, ...]:
+    def list_prompts(self) -> tuple[ExternalSlashPrompt, ...]:
         return tuple(
-            SlashPrompt(
+            ExternalSlashPrompt(
                 name=each.name,
                 description=each.description,
                 argument_hint=" ".join(f"[{argument.name}]" for argument in each.arguments),

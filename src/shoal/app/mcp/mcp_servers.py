@@ -25,7 +25,7 @@ from shoal.core.mcp_servers import (
 from shoal.core.tools import Tool
 from shoal.tools.mcp.client_context import McpClientContext, McpRequestRefused
 from shoal.tools.mcp.managed_server import ManagedMcpServer
-from shoal.wire.mcp_codec import InvalidMcpServerConfig, parse_mcp_server
+from shoal.wire.mcp_codec import InvalidMcpServerConfigError, parse_mcp_server
 
 REQUIRED_TIMEOUT = 30.0
 """Seconds that an agent waits for the servers that it requires."""
@@ -53,7 +53,7 @@ class AgentTools(Struct, frozen=True, kw_only=True):
             raise
 
 
-class SessionMcpServers:
+class SessionMcpServerManager:
     """Context manager entered by the session. `tools`, shared by every agent, grows as servers connect."""
 
     def __init__(
@@ -86,7 +86,7 @@ class SessionMcpServers:
         self._started: float | None = None
         self._settled = False
 
-    async def __aenter__(self) -> SessionMcpServers:
+    async def __aenter__(self) -> SessionMcpServerManager:
         await self._group.__aenter__()
         return self
 
@@ -207,7 +207,7 @@ class SessionMcpServers:
                     )
                 try:
                     yield parse_mcp_server(name, config, f"agent {agent}")
-                except InvalidMcpServerConfig as error:
+                except InvalidMcpServerConfigError as error:
                     raise AgentRequestRefused(
                         f"The MCP server {name} of the agent {agent} ({source}) cannot be used: {error}."
                     ) from error

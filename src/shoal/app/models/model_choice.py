@@ -15,8 +15,8 @@ from shoal.core.errors import NoModelConfigured, Unauthorized
 from shoal.core.ports import Model
 
 if TYPE_CHECKING:
-    from shoal.models.model_endpoint import HttpDeadlines
-    from shoal.models.placeholders import RecordingPlaceholders
+    from shoal.models.model_endpoint import ProviderHttpTimeouts
+    from shoal.models.placeholders import RecordingPlaceholderReplacer
     from shoal.models.providers import ProviderAccess
     from shoal.models.rate_limiter import RateLimiterRegistry
 
@@ -33,7 +33,7 @@ async def choose_model(
     clock: Clock,
     rng: Random,
     *,
-    placeholders: RecordingPlaceholders | None = None,
+    placeholders: RecordingPlaceholderReplacer | None = None,
 ) -> Model:
     """Return a model; `placeholders` are for replays.
 
@@ -62,16 +62,16 @@ async def choose_model_with_fallback(
     clock: Clock,
     rng: Random,
     *,
-    placeholders: RecordingPlaceholders | None = None,
+    placeholders: RecordingPlaceholderReplacer | None = None,
 ) -> Model:
     """Return the model, with a fallback for when it does not answer, if one is named."""
     primary = await choose_model(name, settings, clock, rng, placeholders=placeholders)
     if fallback is None:
         return primary
-    from shoal.models.fallback_model import FallbackModel
+    from shoal.models.fallback_model import ModelWithFallback
 
     secondary = await choose_model(fallback, settings, clock, rng, placeholders=placeholders)
-    return FallbackModel(primary, secondary)
+    return ModelWithFallback(primary, secondary)
 
 
 async def _create_default_model(settings: Settings, clock: Clock, rng: Random) -> Model:
@@ -168,7 +168,7 @@ def _require_provider_key(provider: str, model: str, access: ProviderAccess) -> 
         )
 
 
-def _build_http_deadlines(provider: str, settings: Settings) -> HttpDeadlines:
+def _build_http_deadlines(provider: str, settings: Settings) -> ProviderHttpTimeouts:
     from shoal.models.providers import get_default_http_deadlines
 
     defaults = get_default_http_deadlines(provider)

@@ -12,10 +12,10 @@ from shoal.core.errors import StreamStalled
 from shoal.core.ids import IdGenerator
 from shoal.core.messages import user_message
 from shoal.core.model_requests import (
-    ModelAttemptStarted,
+    ModelAttemptStartedDelta,
     ModelReply,
     ModelRequest,
-    ModelRetryScheduled,
+    ModelRetryScheduledDelta,
     StreamDelta,
     ToolSchema,
 )
@@ -66,10 +66,10 @@ class _ProbeStreamTimer:
         self.attempts = 1
 
     async def on_delta(self, delta: StreamDelta) -> None:
-        if isinstance(delta, ModelRetryScheduled):
+        if isinstance(delta, ModelRetryScheduledDelta):
             self.attempts += 1
             self.first = None
-        elif not isinstance(delta, ModelAttemptStarted) and self.first is None:
+        elif not isinstance(delta, ModelAttemptStartedDelta) and self.first is None:
             self.first = self._clock.monotonic()
 
 

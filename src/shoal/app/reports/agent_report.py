@@ -117,7 +117,7 @@ class AgentDefinitionInspector:
         restrictions = [(f"{tool}, but for {' '.join(only)}", "tools") for tool, only in patterns.items()]
         denied = [*restrictions, *((rule, "disallowed_tools") for rule in tools.never)]
         rules = (
-            permission_report.PermissionRuleRow(
+            permission_report.PermissionRuleReportRow(
                 behavior="deny", rule=rule, source=source.locate_field(field) or str(source)
             )
             for rule, field in denied

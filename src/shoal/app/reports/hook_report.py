@@ -12,11 +12,17 @@ from shoal.app.definitions.agent_trust import is_agent_trusted
 from shoal.app.definitions.plugin_set import load_plugins
 from shoal.app.hooks.hook_sources import load_configured_hooks, read_agent_definition_hooks
 from shoal.app.settings.settings import Settings, load_settings
-from shoal.core.hooks import Hook, HookCallback, HookCommand, HookEvent, HookHttpPost
+from shoal.core.hooks import (
+    Hook,
+    HookEvent,
+    HttpPostHookAction,
+    PythonCallbackHookAction,
+    ShellCommandHookAction,
+)
 from shoal.wire.hook_codec import ParsedHooks, parse_hooks_setting
 
 
-class HookRow(Struct, frozen=True, kw_only=True):
+class HookReportRow(Struct, frozen=True, kw_only=True):
     event: HookEvent
     matcher: str
     type: str
@@ -34,7 +40,7 @@ class HookRow(Struct, frozen=True, kw_only=True):
 
 
 class HookReport(Struct, frozen=True, kw_only=True):
-    hooks: tuple[HookRow, ...]
+    hooks: tuple[HookReportRow, ...]
     problems: tuple[str, ...]
     warnings: tuple[str, ...] = ()
 
@@ -43,7 +49,7 @@ def build_hook_report(cwd: Path, *, given: str | None = None) -> HookReport:
     """Build the report. Raises `SettingsError`."""
     project = cwd.resolve()
     settings = load_settings(cwd=project, given=given)
-    rows: list[HookRow] = []
+    rows: list[HookReportRow] = []
     problems: list[str] = []
     warnings: list[str] = []
 
@@ -66,7 +72,7 @@ def build_hook_report(cwd: Path, *, given: str | None = None) -> HookReport:
     return HookReport(hooks=tuple(rows), problems=tuple(problems), warnings=tuple(warnings))
 
 
-def make_hook_rows(hooks: Iterable[Hook]) -> tuple[HookRow, ...]:
+def make_hook_rows(hooks: Iterable[Hook]) -> tuple[HookReportRow, ...]:
     """Return the rows of a running session's hooks."""
     return tuple(_iter_hook_rows(hooks))
 
@@ -77,9 +83,11 @@ def _iter_untrusted_hooks(settings: Settings) -> Iterator[ParsedHooks]:
             yield parse_hooks_setting(escalation.value, escalation.document.locate_key, settings.environ)
 
 
-def _iter_hook_rows(hooks: Iterable[Hook], *, agent: str = "", trusted: bool = True) -> Iterator[HookRow]:
+def _iter_hook_rows(
+    hooks: Iterable[Hook], *, agent: str = "", trusted: bool = True
+) -> Iterator[HookReportRow]:
     for hook in hooks:
-        yield HookRow(
+        yield HookReportRow(
             event=hook.event,
             matcher=hook.matcher,
             type=_classify_hook(hook),
@@ -95,13 +103,13 @@ def _iter_hook_rows(hooks: Iterable[Hook], *, agent: str = "", trusted: bool = T
 
 def _classify_hook(hook: Hook) -> str:
     match hook.action:
-        case HookCommand():
+        case ShellCommandHookAction():
             return "command"
-        case HookHttpPost():
+        case HttpPostHookAction():
             return "http"
-        case HookCallback():
+        case PythonCallbackHookAction():
             return "function"
 
 
 def _get_hook_command_or_name(hook: Hook) -> str:
-    return hook.action.command if isinstance(hook.action, HookCommand) else hook.name
+    return hook.action.command if isinstance(hook.action, ShellCommandHookAction) else hook.name

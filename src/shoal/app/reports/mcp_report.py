@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from shoal.app.definitions.plugin_set import load_plugins
 from shoal.app.mcp.mcp_host import create_mcp_client_context, open_mcp_token_file
-from shoal.app.mcp.mcp_servers import DISABLED_REASON, UNTRUSTED_REASON, SessionMcpServers
+from shoal.app.mcp.mcp_servers import DISABLED_REASON, UNTRUSTED_REASON, SessionMcpServerManager
 from shoal.app.settings.mcp_files import (
     PROJECT_FILE,
     ConfiguredMcpServers,
@@ -25,7 +25,7 @@ from shoal.core.clock import SystemClock
 from shoal.core.errors import MissingPackageExtra, SettingsError
 from shoal.core.mcp_servers import McpHttpConfig, McpServerConfig, McpServerStatus, McpStdioConfig
 from shoal.tools.mcp.managed_server import CONNECT_TIMEOUT
-from shoal.wire.mcp_codec import InvalidMcpServerConfig, expand_mcp_server_variables, parse_mcp_server
+from shoal.wire.mcp_codec import InvalidMcpServerConfigError, expand_mcp_server_variables, parse_mcp_server
 
 
 class McpServerAdmin:
@@ -94,7 +94,7 @@ class McpServerAdmin:
                     note=lambda _: None,
                 )
                 probed = replace(self.configured, servers=chosen, disabled=(), untrusted=())
-                async with SessionMcpServers(
+                async with SessionMcpServerManager(
                     probed, host, {}, startup_wait=2 * CONNECT_TIMEOUT, is_trusted=lambda _: False
                 ) as servers:
                     await servers.wait_until_ready()
@@ -107,7 +107,7 @@ class McpServerAdmin:
         server, _ = self.find_server(name)
         try:
             connection = expand_mcp_server_variables(server, self.settings.tool_environment).connection
-        except InvalidMcpServerConfig as error:
+        except InvalidMcpServerConfigError as error:
             raise SettingsError(f"The MCP server {name} cannot be used: {error}.") from error
         if not isinstance(connection, McpHttpConfig):
             raise SettingsError(f"The MCP server {name} is a program, and programs need no login.")
@@ -124,7 +124,7 @@ class McpServerAdmin:
         path = self._get_mcp_config_path(project=project)
         try:
             server = parse_mcp_server(name, given, str(path))
-        except InvalidMcpServerConfig as error:
+        except InvalidMcpServerConfigError as error:
             raise SettingsError(f"The MCP server {name} cannot be added: {error}.") from error
         return path, set_or_remove_mcp_server(path, name, server)
 

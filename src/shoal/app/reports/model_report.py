@@ -17,7 +17,7 @@ LISTING_TIMEOUT = 2.0
 """Seconds a server has to list its models."""
 
 
-class ModelProviderRow(Struct, frozen=True, kw_only=True):
+class ModelProviderReportRow(Struct, frozen=True, kw_only=True):
     name: str
     address: str
     key: str | None
@@ -28,7 +28,7 @@ class ModelProviderRow(Struct, frozen=True, kw_only=True):
     """Models it lists; None if it was not asked or did not answer in time."""
 
 
-class ModelRow(Struct, frozen=True, kw_only=True):
+class ModelReportRow(Struct, frozen=True, kw_only=True):
     provider: str
     id: str
     aliases: tuple[str, ...]
@@ -50,8 +50,8 @@ class ModelReport(Struct, frozen=True, kw_only=True):
     default: str | None
     """Configured model; None if the model is detected."""
     default_origin: str
-    providers: tuple[ModelProviderRow, ...]
-    models: tuple[ModelRow, ...]
+    providers: tuple[ModelProviderReportRow, ...]
+    models: tuple[ModelReportRow, ...]
 
 
 async def build_model_report(settings: Settings, *, within: float = LISTING_TIMEOUT) -> ModelReport:
@@ -67,7 +67,7 @@ async def build_model_report(settings: Settings, *, within: float = LISTING_TIME
     )
 
 
-async def _query_provider_models(name: str, settings: Settings, timeout: float) -> ModelProviderRow:
+async def _query_provider_models(name: str, settings: Settings, timeout: float) -> ModelProviderReportRow:
     from shoal.models.providers import PROVIDERS, list_ollama_models, list_provider_models
 
     definition, access = PROVIDERS[name], build_provider_access(name, settings)
@@ -79,7 +79,7 @@ async def _query_provider_models(name: str, settings: Settings, timeout: float) 
         is_usable = offered is not None
     elif is_usable:
         offered = await list_provider_models(name, access, timeout=timeout)
-    return ModelProviderRow(
+    return ModelProviderReportRow(
         name=name,
         address=access.base_url or definition.base_url,
         key=" and ".join(keys) or None,
@@ -89,7 +89,9 @@ async def _query_provider_models(name: str, settings: Settings, timeout: float) 
     )
 
 
-def _iter_model_rows(settings: Settings, providers: Sequence[ModelProviderRow]) -> Iterator[ModelRow]:
+def _iter_model_rows(
+    settings: Settings, providers: Sequence[ModelProviderReportRow]
+) -> Iterator[ModelReportRow]:
     from shoal.models.catalogue import get_model_aliases, list_catalogue_model_ids
 
     custom_models = dict(_iter_custom_models(settings))
@@ -111,7 +113,7 @@ def _iter_model_rows(settings: Settings, providers: Sequence[ModelProviderRow]) 
                 yield _make_model_row(card, row, aliases.get(name, ()), is_default=is_default)
 
 
-def _list_custom_server_models(row: ModelProviderRow) -> tuple[str, ...]:
+def _list_custom_server_models(row: ModelProviderReportRow) -> tuple[str, ...]:
     """Return all models of a custom server, and none of a hosted provider, which has hundreds of others."""
     from shoal.models.providers import PROVIDERS
 
@@ -120,10 +122,10 @@ def _list_custom_server_models(row: ModelProviderRow) -> tuple[str, ...]:
 
 
 def _make_model_row(
-    card: ModelCard, provider: ModelProviderRow, aliases: tuple[str, ...], *, is_default: bool
-) -> ModelRow:
+    card: ModelCard, provider: ModelProviderReportRow, aliases: tuple[str, ...], *, is_default: bool
+) -> ModelReportRow:
     price = card.price
-    return ModelRow(
+    return ModelReportRow(
         provider=provider.name,
         id=card.id,
         aliases=aliases,

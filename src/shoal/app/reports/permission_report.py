@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from shoal.app.session.session import Session
 
 
-class PermissionRuleRow(Struct, frozen=True, kw_only=True):
+class PermissionRuleReportRow(Struct, frozen=True, kw_only=True):
     behavior: RuleBehavior
     rule: str
     source: str
@@ -31,11 +31,11 @@ class PermissionReport(Struct, frozen=True, kw_only=True):
     agent: str
     mode: PermissionMode
     mode_source: str
-    rules: tuple[PermissionRuleRow, ...]
+    rules: tuple[PermissionRuleReportRow, ...]
     directories: tuple[str, ...]
     """Directories it may work in: the project first."""
     may_skip: bool
-    left_out: tuple[PermissionRuleRow, ...]
+    left_out: tuple[PermissionRuleReportRow, ...]
     """Allow rules of the project's files without effect, because nobody trusted them."""
 
 
@@ -85,13 +85,13 @@ def build_session_permission_report(session: Session) -> PermissionReport:
     )
 
 
-def list_untrusted_permission_rules(settings: Settings) -> tuple[PermissionRuleRow, ...]:
-    found: list[PermissionRuleRow] = []
+def list_untrusted_permission_rules(settings: Settings) -> tuple[PermissionRuleReportRow, ...]:
+    found: list[PermissionRuleReportRow] = []
     for escalation in settings.untrusted_escalations:
         if escalation.keys == ("permissions", "allow"):
             lines = find_json_list_entry_lines(escalation.document.text, escalation.keys)
             found += (
-                PermissionRuleRow(
+                PermissionRuleReportRow(
                     behavior="allow", rule=str(rule), source=f"{escalation.document.name}:{line}"
                 )
                 for rule, line in zip(escalation.value, lines[-len(escalation.value) :], strict=True)
@@ -99,7 +99,7 @@ def list_untrusted_permission_rules(settings: Settings) -> tuple[PermissionRuleR
     return tuple(found)
 
 
-def _iter_rule_rows(rule_set: PermissionRuleSet) -> Iterator[PermissionRuleRow]:
+def _iter_rule_rows(rule_set: PermissionRuleSet) -> Iterator[PermissionRuleReportRow]:
     by_behavior: tuple[tuple[RuleBehavior, tuple[object, ...]], ...] = (
         ("deny", rule_set.deny),
         ("ask", rule_set.ask),
@@ -107,4 +107,6 @@ def _iter_rule_rows(rule_set: PermissionRuleSet) -> Iterator[PermissionRuleRow]:
     )
     for behavior, rules in by_behavior:
         for rule in rules:
-            yield PermissionRuleRow(behavior=behavior, rule=str(rule), source=getattr(rule, "source", ""))
+            yield PermissionRuleReportRow(
+                behavior=behavior, rule=str(rule), source=getattr(rule, "source", "")
+            )

@@ -15,7 +15,7 @@ from shoal.core.agent_definitions import DefinitionProblem
 from shoal.core.plugins import Plugin, PluginProblem
 
 
-class PluginRow(Struct, frozen=True, kw_only=True):
+class PluginReportRow(Struct, frozen=True, kw_only=True):
     name: str
     state: str
     """`used`, `not trusted` or `cannot be used`."""
@@ -39,13 +39,17 @@ class PluginCheckResult(Struct, frozen=True, kw_only=True):
     warnings: tuple[str, ...] = ()
 
 
-def list_plugin_rows(settings: Settings, project: Path, given: Sequence[Path] = ()) -> tuple[PluginRow, ...]:
+def list_plugin_rows(
+    settings: Settings, project: Path, given: Sequence[Path] = ()
+) -> tuple[PluginReportRow, ...]:
     plugins = load_plugins(settings, project, given)
     catalog = _load_plugin_agents(plugins.all)
     rows = [_make_plugin_row(plugin, "used", catalog) for plugin in plugins.all]
     rows += (_make_plugin_row(plugin, "not trusted", None) for plugin in plugins.untrusted)
     rows += (
-        PluginRow(name=fault.plugin, state="cannot be used", path=str(fault.path), problems=(str(fault),))
+        PluginReportRow(
+            name=fault.plugin, state="cannot be used", path=str(fault.path), problems=(str(fault),)
+        )
         for fault in plugins.faults
         if fault.fatal
     )
@@ -81,10 +85,10 @@ def _load_plugin_agents(plugins: Sequence[Plugin]) -> AgentCatalog:
     return load_plugin_agents(PluginSet(all=tuple(plugins)).list_agent_dirs())
 
 
-def _make_plugin_row(plugin: Plugin, state: str, catalog: AgentCatalog | None) -> PluginRow:
+def _make_plugin_row(plugin: Plugin, state: str, catalog: AgentCatalog | None) -> PluginReportRow:
     prefix = f"{plugin.name}:"
     agents = () if catalog is None else (each.name for each in catalog.all() if each.name.startswith(prefix))
-    return PluginRow(
+    return PluginReportRow(
         name=plugin.name,
         state=state,
         path=str(plugin.root),

@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 
 from msgspec import Struct
 
-from shoal.app.run_view.agent_status import AgentStatusTable
+from shoal.app.run_view.agent_status import RunViewAgentsState
 from shoal.core.clock import Clock
 from shoal.core.errors import RunUnresponsive, SessionNotFound, ShoalError, StateFileError
 from shoal.core.events import Event, JournaledEvent, PermissionModeChanged, SessionEnded, SessionStarted
@@ -22,9 +22,9 @@ from shoal.stores.files.home_paths import get_run_directory
 from shoal.stores.files.pid_locks import is_session_running
 from shoal.wire.control_codec import (
     EventSubscriptionGap,
-    GetRunStatusCommand,
+    GetRunStatusControlCommand,
     RunControlCommand,
-    SubscribeToEventsCommand,
+    SubscribeToEventsControlCommand,
 )
 from shoal.wire.journal_codec import UnknownJournalEvent
 
@@ -184,7 +184,7 @@ async def _request_command_answer(run: RunHandle, command: RunControlCommand) ->
 async def _is_hanging(run: RunHandle) -> bool:
     try:
         async with asyncio.timeout(ANSWER_TIMEOUT):
-            answer = await _request_command_answer(run, GetRunStatusCommand())
+            answer = await _request_command_answer(run, GetRunStatusControlCommand())
     except TimeoutError:
         return run.is_live
     return isinstance(answer, RunUnresponsive)
@@ -224,7 +224,7 @@ class _RunEventSubscription:
     async def iter_events(self, client: RunControlClient, run: RunHandle) -> AsyncIterator[TimedEvent]:
         try:
             async with asyncio.timeout(ANSWER_TIMEOUT):
-                start = int((await client.send_command(SubscribeToEventsCommand()))["offset"])
+                start = int((await client.send_command(SubscribeToEventsControlCommand()))["offset"])
         except TimeoutError:
             self.is_silent = True
             return
@@ -248,10 +248,10 @@ class _RunEventSubscription:
             self.offset = recorded.next
 
 
-def load_agent_statuses(run: RunHandle) -> AgentStatusTable:
+def load_agent_statuses(run: RunHandle) -> RunViewAgentsState:
     """Return the status of its agents according to its journal."""
     # Read first, so that the last events of a run that ends meanwhile are included.
-    is_live, statuses = run.is_live, AgentStatusTable()
+    is_live, statuses = run.is_live, RunViewAgentsState()
     for recorded in read_journal(run.journal_path):
         if isinstance(recorded.event, Event):
             statuses.apply_event(recorded.event, recorded.at / 1000)

@@ -9,7 +9,7 @@ from shoal.app.run_access.run_handle import RunHandle, send_control_command
 from shoal.backends.guardian import send_signals
 from shoal.core.errors import RunUnresponsive, StateFileError
 from shoal.stores.files.pid_locks import find_session_pid
-from shoal.wire.control_codec import StopRunCommand
+from shoal.wire.control_codec import StopRunControlCommand
 
 GRACE_SECONDS = 10.0
 """Seconds from SIGTERM to SIGKILL, and from SIGKILL to giving up."""
@@ -21,7 +21,7 @@ async def stop_or_kill_run(run: RunHandle) -> None:
     Raises a `ShoalError` if it has already ended or cannot be stopped from here.
     """
     try:
-        await send_control_command(run, StopRunCommand())
+        await send_control_command(run, StopRunControlCommand())
     except StateFileError as error:
         if not run.is_live:
             raise

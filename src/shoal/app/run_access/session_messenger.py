@@ -5,11 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 from shoal.app.run_access.run_handle import RunHandle, list_all_live_runs, send_control_command
-from shoal.core.agents import OTHER_MACHINE_PREFIX, OTHER_SESSION_PREFIX, MessageDeliveryReceipt
+from shoal.core.agents import OTHER_MACHINE_PREFIX, OTHER_SESSION_PREFIX, AgentMessageDeliveryReceipt
 from shoal.core.errors import AgentRequestRefused, ShoalError
 from shoal.core.identity import AgentIdentity
 from shoal.core.ids import LEAD_ID
-from shoal.wire.control_codec import RelayAgentMessageCommand
+from shoal.wire.control_codec import RelayAgentMessageControlCommand
 
 _ID_CHARS = 8
 _MAX_LISTED = 10
@@ -19,7 +19,9 @@ class CrossSessionMessenger:
     def __init__(self, home: Path) -> None:
         self._home = home
 
-    async def send(self, to: str, text: str, summary: str, sender: AgentIdentity) -> MessageDeliveryReceipt:
+    async def send(
+        self, to: str, text: str, summary: str, sender: AgentIdentity
+    ) -> AgentMessageDeliveryReceipt:
         """Send to another session's lead. Raises `AgentRequestRefused`, naming the live sessions."""
         if to.startswith(OTHER_MACHINE_PREFIX):
             raise AgentRequestRefused(
@@ -27,14 +29,16 @@ class CrossSessionMessenger:
                 "uds:SESSION reaches a session of this machine."
             )
         run = self._find_recipient_session(to.removeprefix(OTHER_SESSION_PREFIX), sender)
-        relay = RelayAgentMessageCommand(
+        relay = RelayAgentMessageControlCommand(
             sender=f"{sender.name}@{sender.session[:_ID_CHARS]}", text=text, summary=summary
         )
         try:
             await send_control_command(run, relay)
         except ShoalError as error:
             raise AgentRequestRefused(f"The session {run.session} was not reached: {error}") from error
-        return MessageDeliveryReceipt(to=LEAD_ID, name=f"The lead of session {run.session}", how="queued")
+        return AgentMessageDeliveryReceipt(
+            to=LEAD_ID, name=f"The lead of session {run.session}", how="queued"
+        )
 
     def _find_recipient_session(self, name: str, sender: AgentIdentity) -> RunHandle:
         if name and sender.session.startswith(name):

@@ -38,7 +38,7 @@ _MAX_NOTES = 1_000
 AgentState: TypeAlias = Literal["working", "waiting", "idle", "completed", "failed", "killed", "gone"]
 
 
-class AgentStatus:
+class AgentStatusRecord:
     """Status of one agent. Times use the caller's clock; only their differences are shown."""
 
     def __init__(self, agent: AgentId, since: float, facts: AgentStarted | None = None) -> None:
@@ -149,23 +149,23 @@ class AgentStatus:
                 pass
 
 
-class AgentStatusTable:
+class RunViewAgentsState:
     """Statuses of all agents, fed with every event of a run from its beginning."""
 
     def __init__(self) -> None:
-        self.all: dict[AgentId, AgentStatus] = {}
+        self.all: dict[AgentId, AgentStatusRecord] = {}
         self._noted_by: dict[str, AgentId] = {}
 
-    def apply_event(self, event: Event, at: float) -> AgentStatus:
+    def apply_event(self, event: Event, at: float) -> AgentStatusRecord:
         """Apply an event and return the status of its agent."""
         status = self.all.get(event.agent)
         if isinstance(event, AgentStarted):
             if status is None:
-                status = self.all[event.agent] = AgentStatus(event.agent, at, event)
+                status = self.all[event.agent] = AgentStatusRecord(event.agent, at, event)
             else:
                 status.mark_resumed(event, at)
         elif status is None:
-            status = self.all[event.agent] = AgentStatus(event.agent, at)
+            status = self.all[event.agent] = AgentStatusRecord(event.agent, at)
         if not isinstance(event, MailPosted | MailTaken | TaskChanged):
             status.apply_event(event, at)  # those are about the team, in whichever journal they are
         if isinstance(event, NoteAdded):
@@ -188,16 +188,16 @@ class AgentStatusTable:
                 if not status.is_gone:
                     status.is_working, status.activity = False, ""
 
-    def iter_agents_except_lead(self) -> Iterator[AgentStatus]:
+    def iter_agents_except_lead(self) -> Iterator[AgentStatusRecord]:
         return (each for each in self.all.values() if each.agent != LEAD_ID)
 
-    def list_working_agents(self) -> list[AgentStatus]:
+    def list_working_agents(self) -> list[AgentStatusRecord]:
         """Return all working agents except the lead."""
         return [each for each in self.iter_agents_except_lead() if each.is_live]
 
-    def iter_agents_in_tree_order(self) -> Iterator[AgentStatus]:
+    def iter_agents_in_tree_order(self) -> Iterator[AgentStatusRecord]:
         """Yield the agents, each after its parent."""
-        by_parent: dict[AgentId | None, list[AgentStatus]] = {}
+        by_parent: dict[AgentId | None, list[AgentStatusRecord]] = {}
         for status in self.all.values():
             parent = status.parent if status.parent in self.all else None
             by_parent.setdefault(parent, []).append(status)
@@ -219,8 +219,8 @@ def _is_working_from_start(facts: AgentStarted | None) -> bool:
 
 
 def _iter_descendants(
-    parent: AgentId | None, by_parent: dict[AgentId | None, list[AgentStatus]]
-) -> Iterator[AgentStatus]:
+    parent: AgentId | None, by_parent: dict[AgentId | None, list[AgentStatusRecord]]
+) -> Iterator[AgentStatusRecord]:
     for status in by_parent.pop(parent, ()):
         yield status
         yield from _iter_descendants(status.agent, by_parent)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TypeVar
 
-from shoal.app.run_view.change_table import ChangeTrackingTable
+from shoal.app.run_view.change_table import ChangeTrackingRowMap
 from shoal.core.compact_id_set import CompactIdSet
 
 _Row = TypeVar("_Row")
 
 
-class BoundedChangeTrackingTable(ChangeTrackingTable[str, _Row]):
+class BoundedChangeTrackingRowMap(ChangeTrackingRowMap[str, _Row]):
     """Change table that evicts the oldest settled rows first."""
 
     def __init__(self, max_rows: int) -> None:

@@ -9,7 +9,7 @@ _Key = TypeVar("_Key")
 _Row = TypeVar("_Row")
 
 
-class ChangeTrackingTable(Generic[_Key, _Row]):
+class ChangeTrackingRowMap(Generic[_Key, _Row]):
     """Rows by key. Finding the changes after an event does not scan the other rows."""
 
     def __init__(self) -> None:

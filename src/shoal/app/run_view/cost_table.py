@@ -6,10 +6,10 @@ from typing import TypeAlias
 
 from msgspec import Struct
 
-from shoal.app.run_view.change_table import ChangeTrackingTable
-from shoal.app.run_view.view_rows import CostRow, SpendPoint
+from shoal.app.run_view.change_table import ChangeTrackingRowMap
+from shoal.app.run_view.view_rows import CumulativeSpendPoint, RunViewCostRow
 from shoal.core.events import ModelRequestSettled
-from shoal.core.usage import CostTotals
+from shoal.core.usage import UsageAndCostTotals
 
 INITIAL_SPAN_MS = 1_000
 """Milliseconds; doubled whenever there are too many points to display."""
@@ -29,11 +29,11 @@ _Key: TypeAlias = tuple[str, str, str, str]
 """Agent, model, board and task."""
 
 
-class CostTable:
+class RunViewCostsState:
     def __init__(self) -> None:
-        self.rows: ChangeTrackingTable[_Key, CostRow] = ChangeTrackingTable()
-        self.points: ChangeTrackingTable[int, SpendPoint] = ChangeTrackingTable()
-        self._spent: dict[_Key, CostTotals] = {}
+        self.rows: ChangeTrackingRowMap[_Key, RunViewCostRow] = ChangeTrackingRowMap()
+        self.points: ChangeTrackingRowMap[int, CumulativeSpendPoint] = ChangeTrackingRowMap()
+        self._spent: dict[_Key, UsageAndCostTotals] = {}
         self._span = INITIAL_SPAN_MS
         self.usd = 0.0
         self.tokens = 0
@@ -45,7 +45,7 @@ class CostTable:
     ) -> None:
         key = (event.agent, event.model, attribution.board, attribution.task)
         usd, unpriced = event.cost_usd or 0.0, int(event.cost_usd is None)
-        spent = self._spent.get(key, CostTotals()) + CostTotals(
+        spent = self._spent.get(key, UsageAndCostTotals()) + UsageAndCostTotals(
             requests=1, usage=event.usage, usd=usd, unpriced=unpriced
         )
         self._spent[key] = spent
@@ -55,22 +55,22 @@ class CostTable:
         self.unpriced += unpriced
         self.rows.put(key, _make_cost_row(key, attribution, spent), offset)
         start = at - at % self._span
-        self.points.put(start, SpendPoint(at=start, usd=self.usd, tokens=self.tokens), offset)
+        self.points.put(start, CumulativeSpendPoint(at=start, usd=self.usd, tokens=self.tokens), offset)
         if len(self.points) > MAX_POINTS:
             self._merge_spend_points(offset)
 
     def _merge_spend_points(self, offset: int) -> None:
-        points, self.points = self.points, ChangeTrackingTable()
+        points, self.points = self.points, ChangeTrackingRowMap()
         self._span *= 2
         for point in points.values():
             start = point.at - point.at % self._span
-            self.points.put(start, SpendPoint(at=start, usd=point.usd, tokens=point.tokens), offset)
+            self.points.put(start, CumulativeSpendPoint(at=start, usd=point.usd, tokens=point.tokens), offset)
 
 
-def _make_cost_row(key: _Key, attribution: CostAttribution, spent: CostTotals) -> CostRow:
+def _make_cost_row(key: _Key, attribution: CostAttribution, spent: UsageAndCostTotals) -> RunViewCostRow:
     agent, model, board, task = key
     usage = spent.usage
-    return CostRow(
+    return RunViewCostRow(
         agent=agent,
         name=attribution.name,
         kind=attribution.kind,

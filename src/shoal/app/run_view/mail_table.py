@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from shoal.app.run_view.bounded_table import BoundedChangeTrackingTable
-from shoal.app.run_view.view_rows import MailRow
+from shoal.app.run_view.bounded_table import BoundedChangeTrackingRowMap
+from shoal.app.run_view.view_rows import RunViewMailRow
 from shoal.core.compact_id_set import CompactIdSet
 from shoal.core.events import MailPosted, MailTaken
 from shoal.wire.json_codec import parse_iso_timestamp
@@ -18,7 +18,7 @@ def make_mail_row_key(team: str, to: str, mail: str) -> str:
     return f"{team}\n{to}\n{mail}"
 
 
-class MailTable(BoundedChangeTrackingTable[MailRow]):
+class RunViewMailState(BoundedChangeTrackingRowMap[RunViewMailRow]):
     """Mail keyed by inbox: messages of other programs may have the same id in several inboxes."""
 
     def __init__(self, max_rows: int = MAX_ROWS) -> None:
@@ -54,12 +54,12 @@ class MailTable(BoundedChangeTrackingTable[MailRow]):
             self._evicted_unread.add_ids((key,))
             self.drop_row(key)
 
-    def list_rows_changed_since(self, offset: int) -> tuple[MailRow, ...]:
+    def list_rows_changed_since(self, offset: int) -> tuple[RunViewMailRow, ...]:
         return tuple(self.get_row(key) for key in self.list_keys_changed_since(offset))
 
 
-def _make_mail_row(event: MailPosted | MailTaken, at: int) -> MailRow:
-    return MailRow(
+def _make_mail_row(event: MailPosted | MailTaken, at: int) -> RunViewMailRow:
+    return RunViewMailRow(
         id=event.mail,
         team=event.team,
         sender=event.sender,

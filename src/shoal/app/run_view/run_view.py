@@ -11,13 +11,20 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from shoal.app.run_view.agent_status import AgentStatus, AgentStatusTable
-from shoal.app.run_view.bounded_table import BoundedChangeTrackingTable
-from shoal.app.run_view.change_table import ChangeTrackingTable
-from shoal.app.run_view.cost_table import CostAttribution, CostTable
-from shoal.app.run_view.mail_table import MailTable
-from shoal.app.run_view.task_table import TaskTable
-from shoal.app.run_view.view_rows import AgentRow, NoteRow, QuestionRow, RunSummaryRow, TaskRow, ViewDelta
+from shoal.app.run_view.agent_status import AgentStatusRecord, RunViewAgentsState
+from shoal.app.run_view.bounded_table import BoundedChangeTrackingRowMap
+from shoal.app.run_view.change_table import ChangeTrackingRowMap
+from shoal.app.run_view.cost_table import CostAttribution, RunViewCostsState
+from shoal.app.run_view.mail_table import RunViewMailState
+from shoal.app.run_view.task_table import RunViewTasksState
+from shoal.app.run_view.view_rows import (
+    RunViewAgentRow,
+    RunViewNoteRow,
+    RunViewQuestionRow,
+    RunViewSummaryRow,
+    RunViewTaskRow,
+    ViewDelta,
+)
 from shoal.core.events import (
     PREVIEW_LENGTH,
     AgentEnded,
@@ -49,18 +56,20 @@ MAX_NOTES = MAX_QUESTIONS = 1_000
 
 class RunView:
     def __init__(self) -> None:
-        self.run = RunSummaryRow()
-        self.statuses = AgentStatusTable()
-        self.tasks = TaskTable()
-        self.mail = MailTable()
-        self.questions: BoundedChangeTrackingTable[QuestionRow] = BoundedChangeTrackingTable(MAX_QUESTIONS)
-        self.costs = CostTable()
-        self.notes: ChangeTrackingTable[int, NoteRow] = ChangeTrackingTable()
+        self.run = RunViewSummaryRow()
+        self.statuses = RunViewAgentsState()
+        self.tasks = RunViewTasksState()
+        self.mail = RunViewMailState()
+        self.questions: BoundedChangeTrackingRowMap[RunViewQuestionRow] = BoundedChangeTrackingRowMap(
+            MAX_QUESTIONS
+        )
+        self.costs = RunViewCostsState()
+        self.notes: ChangeTrackingRowMap[int, RunViewNoteRow] = ChangeTrackingRowMap()
         self.offset = 0
         """Offset of the next event."""
-        self._agents: ChangeTrackingTable[AgentId, AgentStatus] = ChangeTrackingTable()
+        self._agents: ChangeTrackingRowMap[AgentId, AgentStatusRecord] = ChangeTrackingRowMap()
         self._names: dict[str, AgentId] = {"lead": LEAD_ID, LEAD_NAME: LEAD_ID}
-        self._job_agents: dict[AgentId, list[AgentStatus]] = {}
+        self._job_agents: dict[AgentId, list[AgentStatusRecord]] = {}
         """Agents started for one job, by parent."""
         self._run_changed = 0
         self._note_count = 0
@@ -91,15 +100,15 @@ class RunView:
 
     # Queries of the surfaces
 
-    def iter_agent_rows(self) -> Iterator[AgentRow]:
+    def iter_agent_rows(self) -> Iterator[RunViewAgentRow]:
         """Yield the agents, each after its parent."""
         return (self._make_agent_row(each) for each in self.statuses.iter_agents_in_tree_order())
 
-    def find_agent_row(self, agent: AgentId) -> AgentRow | None:
+    def find_agent_row(self, agent: AgentId) -> RunViewAgentRow | None:
         status = self.statuses.all.get(agent)
         return None if status is None else self._make_agent_row(status)
 
-    def list_open_questions(self) -> list[QuestionRow]:
+    def list_open_questions(self) -> list[RunViewQuestionRow]:
         """Return the open questions, the oldest first."""
         return [row for row in self.questions.values() if not row.answered]
 
@@ -163,7 +172,9 @@ class RunView:
                 self._register_agent_mark_parent_changed(event, status, offset)
             case QuestionAsked(question=question):
                 name = self.get_agent_name(event.agent)
-                row = QuestionRow(id=question.id, agent=event.agent, name=name, asked=at, question=question)
+                row = RunViewQuestionRow(
+                    id=question.id, agent=event.agent, name=name, asked=at, question=question
+                )
                 self.questions.put_row(question.id, row, offset, is_settled=False)
             case QuestionAnswered(question=question_id, answer=answer):
                 asked_row = self.questions.get(question_id)
@@ -176,7 +187,10 @@ class RunView:
                 self._add_note_for_event(event, at, offset)
 
     def _register_agent_mark_parent_changed(
-        self, event: AgentStarted | AgentMovedToBackground | AgentEnded, status: AgentStatus, offset: int
+        self,
+        event: AgentStarted | AgentMovedToBackground | AgentEnded,
+        status: AgentStatusRecord,
+        offset: int,
     ) -> None:
         """Register a started agent. Mark its parent as changed: it may wait for other agents now."""
         parent = status.parent
@@ -223,7 +237,7 @@ class RunView:
 
     def _add_note(self, agent: AgentId, kind: str, text: str, at: int, offset: int) -> None:
         self._note_count += 1
-        row = NoteRow(number=self._note_count, at=at, agent=agent, text=text, kind=kind)
+        row = RunViewNoteRow(number=self._note_count, at=at, agent=agent, text=text, kind=kind)
         self.notes.put(self._note_count, row, offset)
         if len(self.notes) > MAX_NOTES:
             self.notes.drop_row(self._note_count - MAX_NOTES)
@@ -262,13 +276,13 @@ class RunView:
         """Return the agent of that name that was started last."""
         return self._names.get(name)
 
-    def _get_agent_kind(self, status: AgentStatus) -> str:
+    def _get_agent_kind(self, status: AgentStatusRecord) -> str:
         return LEAD_KIND if status.start_event is None else status.start_event.kind
 
-    def _make_agent_row(self, status: AgentStatus) -> AgentRow:
+    def _make_agent_row(self, status: AgentStatusRecord) -> RunViewAgentRow:
         facts, name = status.start_event, self.get_agent_name(status.agent)
         current_task = self._find_current_task(status)
-        return AgentRow(
+        return RunViewAgentRow(
             id=status.agent,
             name=name,
             kind=self._get_agent_kind(status),
@@ -294,7 +308,7 @@ class RunView:
             detail="" if status.completion is None else status.completion.detail,
         )
 
-    def _list_awaited_agents(self, status: AgentStatus, name: str) -> tuple[str, ...]:
+    def _list_awaited_agents(self, status: AgentStatusRecord, name: str) -> tuple[str, ...]:
         """Return the owners of tasks that block the agent's tasks, and the child agents it waits for."""
         jobs = self._job_agents.get(status.agent, ())
         waited = [each.display_name for each in jobs if each.is_live and not each.background]
@@ -302,16 +316,16 @@ class RunView:
             dict.fromkeys((*self.tasks.list_blocking_owners(name, _find_team_board_name(status)), *waited))
         )
 
-    def _find_current_task(self, status: AgentStatus) -> TaskRow | None:
+    def _find_current_task(self, status: AgentStatusRecord) -> RunViewTaskRow | None:
         return self.tasks.find_current_task(self.get_agent_name(status.agent), _find_team_board_name(status))
 
 
-def _find_team_board_name(status: AgentStatus) -> str:
+def _find_team_board_name(status: AgentStatusRecord) -> str:
     """Return the team's board for a member, whose name is unique only there; else "", any board."""
     return "" if status.start_event is None else status.start_event.team
 
 
-def _start_run_row(run: RunSummaryRow, event: SessionStarted, at: int) -> RunSummaryRow:
+def _start_run_row(run: RunViewSummaryRow, event: SessionStarted, at: int) -> RunViewSummaryRow:
     return replace(
         run,
         session=event.session,
@@ -326,7 +340,7 @@ def _start_run_row(run: RunSummaryRow, event: SessionStarted, at: int) -> RunSum
     )
 
 
-def _list_changed_rows(table: ChangeTrackingTable[Any, Any], offset: int) -> tuple[Any, ...]:
+def _list_changed_rows(table: ChangeTrackingRowMap[Any, Any], offset: int) -> tuple[Any, ...]:
     return tuple(table.get_row(key) for key in table.list_keys_changed_since(offset))
 
 

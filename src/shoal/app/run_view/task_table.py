@@ -7,8 +7,8 @@ from typing import TypeAlias
 
 from msgspec.structs import replace
 
-from shoal.app.run_view.change_table import ChangeTrackingTable
-from shoal.app.run_view.view_rows import TaskRow
+from shoal.app.run_view.change_table import ChangeTrackingRowMap
+from shoal.app.run_view.view_rows import RunViewTaskRow
 from shoal.core.events import TaskChanged
 from shoal.core.names import LEAD_NAME
 
@@ -20,9 +20,9 @@ _Key: TypeAlias = tuple[str, str]
 """Board and number."""
 
 
-class TaskTable:
+class RunViewTasksState:
     def __init__(self) -> None:
-        self._table: ChangeTrackingTable[_Key, TaskRow] = ChangeTrackingTable()
+        self._table: ChangeTrackingRowMap[_Key, RunViewTaskRow] = ChangeTrackingRowMap()
         self._in_progress: dict[str, dict[_Key, None]] = {}
         """Tasks in progress by owner, in the order of their start."""
         self._owned: dict[str, set[_Key]] = {}
@@ -32,16 +32,16 @@ class TaskTable:
     def __len__(self) -> int:
         return sum(1 for _ in self.values())
 
-    def values(self) -> Iterator[TaskRow]:
+    def values(self) -> Iterator[RunViewTaskRow]:
         return (row for row in self._table.values() if row.status != "deleted")
 
-    def get(self, board: str, task: str) -> TaskRow | None:
+    def get(self, board: str, task: str) -> RunViewTaskRow | None:
         return self._table.get((board, task))
 
-    def list_rows_changed_since(self, offset: int) -> tuple[TaskRow, ...]:
+    def list_rows_changed_since(self, offset: int) -> tuple[RunViewTaskRow, ...]:
         return tuple(self._table.get_row(key) for key in self._table.list_keys_changed_since(offset))
 
-    def find_current_task(self, owner: str, board: str = "") -> TaskRow | None:
+    def find_current_task(self, owner: str, board: str = "") -> RunViewTaskRow | None:
         """Return the owner's task in progress, the latest if several; on one board, or on any."""
         started = reversed(self._in_progress.get(_normalize_owner(owner), {}))
         return next((self._table.get_row(key) for key in started if board in ("", key[0])), None)
@@ -54,7 +54,7 @@ class TaskTable:
         owners = {each.owner for row in waiting for each in self.list_open_blockers(row)} - {"", owner}
         return sorted("lead" if each == LEAD_NAME else each for each in owners)
 
-    def list_open_blockers(self, row: TaskRow) -> list[TaskRow]:
+    def list_open_blockers(self, row: RunViewTaskRow) -> list[RunViewTaskRow]:
         blockers = (self._table.get((row.board, each)) for each in row.blocked_by)
         return [each for each in blockers if each is not None and each.status not in ("completed", "deleted")]
 
@@ -62,7 +62,7 @@ class TaskTable:
         """Apply a change and return the owners it affects."""
         key = (event.board, event.task)
         old = self._table.get(key)
-        row = TaskRow(
+        row = RunViewTaskRow(
             board=event.board,
             id=event.task,
             subject=event.subject,
@@ -85,11 +85,11 @@ class TaskTable:
         }
         return (affected | ({old.owner} if old else set())) - {""}
 
-    def add_task_cost(self, row: TaskRow, usd: float, tokens: int, offset: int) -> None:
+    def add_task_cost(self, row: RunViewTaskRow, usd: float, tokens: int, offset: int) -> None:
         updated = replace(row, usd=row.usd + usd, tokens=row.tokens + tokens)
         self._table.put((row.board, row.id), updated, offset)
 
-    def _update_owner_index(self, key: _Key, old: TaskRow | None, row: TaskRow) -> None:
+    def _update_owner_index(self, key: _Key, old: RunViewTaskRow | None, row: RunViewTaskRow) -> None:
         is_in_progress = row.status == "in_progress"
         if old is not None and old.owner:
             self._owned.get(old.owner, set()).discard(key)
@@ -106,7 +106,7 @@ def _normalize_owner(owner: str) -> str:
 
 
 def _append_status_change(
-    old: TaskRow | None, event: TaskChanged, at: int
+    old: RunViewTaskRow | None, event: TaskChanged, at: int
 ) -> tuple[tuple[int, str, str], ...]:
     moves = () if old is None else old.moves
     if old is not None and (old.status, old.owner) == (event.status, event.owner):

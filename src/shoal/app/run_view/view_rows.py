@@ -7,7 +7,7 @@ from msgspec import Struct
 from shoal.core.questions import Answer, Question
 
 
-class RunSummaryRow(Struct, frozen=True, kw_only=True):
+class RunViewSummaryRow(Struct, frozen=True, kw_only=True):
     session: str = ""
     cwd: str = ""
     model: str = ""
@@ -27,7 +27,7 @@ class RunSummaryRow(Struct, frozen=True, kw_only=True):
     budget_tokens: int | None = None
 
 
-class AgentRow(Struct, frozen=True, kw_only=True):
+class RunViewAgentRow(Struct, frozen=True, kw_only=True):
     id: str
     name: str
     kind: str
@@ -59,7 +59,7 @@ class AgentRow(Struct, frozen=True, kw_only=True):
     """Reason of its end."""
 
 
-class TaskRow(Struct, frozen=True, kw_only=True):
+class RunViewTaskRow(Struct, frozen=True, kw_only=True):
     board: str
     id: str
     subject: str
@@ -74,7 +74,7 @@ class TaskRow(Struct, frozen=True, kw_only=True):
     """Time, status and owner of each change of status or owner."""
 
 
-class MailRow(Struct, frozen=True, kw_only=True):
+class RunViewMailRow(Struct, frozen=True, kw_only=True):
     id: str
     team: str
     sender: str
@@ -89,7 +89,7 @@ class MailRow(Struct, frozen=True, kw_only=True):
     """Time it was taken; 0 before that."""
 
 
-class QuestionRow(Struct, frozen=True, kw_only=True):
+class RunViewQuestionRow(Struct, frozen=True, kw_only=True):
     id: str
     agent: str
     name: str
@@ -100,7 +100,7 @@ class QuestionRow(Struct, frozen=True, kw_only=True):
     answer: Answer | None = None
 
 
-class CostRow(Struct, frozen=True, kw_only=True):
+class RunViewCostRow(Struct, frozen=True, kw_only=True):
     """Cost of one agent with one model for one task; totals are sums of these."""
 
     agent: str
@@ -120,7 +120,7 @@ class CostRow(Struct, frozen=True, kw_only=True):
     """Number of requests with unknown price."""
 
 
-class SpendPoint(Struct, frozen=True, kw_only=True):
+class CumulativeSpendPoint(Struct, frozen=True, kw_only=True):
     """Total spend of the run at the end of a time span."""
 
     at: int
@@ -129,7 +129,7 @@ class SpendPoint(Struct, frozen=True, kw_only=True):
     tokens: int
 
 
-class NoteRow(Struct, frozen=True, kw_only=True):
+class RunViewNoteRow(Struct, frozen=True, kw_only=True):
     number: int
     at: int
     agent: str
@@ -153,14 +153,14 @@ class ViewDelta(Struct, frozen=True, kw_only=True):
     """Time of the last event in it."""
     live: bool = False
     """True if a process works on the run."""
-    run: RunSummaryRow | None = None
-    agents: tuple[AgentRow, ...] = ()
-    tasks: tuple[TaskRow, ...] = ()
-    letters: tuple[MailRow, ...] = ()
-    questions: tuple[QuestionRow, ...] = ()
-    costs: tuple[CostRow, ...] = ()
-    spend: tuple[SpendPoint, ...] = ()
-    notes: tuple[NoteRow, ...] = ()
+    run: RunViewSummaryRow | None = None
+    agents: tuple[RunViewAgentRow, ...] = ()
+    tasks: tuple[RunViewTaskRow, ...] = ()
+    letters: tuple[RunViewMailRow, ...] = ()
+    questions: tuple[RunViewQuestionRow, ...] = ()
+    costs: tuple[RunViewCostRow, ...] = ()
+    spend: tuple[CumulativeSpendPoint, ...] = ()
+    notes: tuple[RunViewNoteRow, ...] = ()
     letters_in_all: int = 0
     letters_unread: int = 0
     questions_in_all: int = 0

@@ -8,19 +8,19 @@ import msgspec
 
 from shoal.core.errors import AgentRequestRefused
 from shoal.wire.control_codec import (
-    InterruptTurnCommand,
-    ListAgentsCommand,
-    MoveAgentsToBackgroundCommand,
-    RelayAgentMessageCommand,
+    InterruptTurnControlCommand,
+    ListAgentsControlCommand,
+    MoveAgentsToBackgroundControlCommand,
+    RelayAgentMessageControlCommand,
     RunControlCommand,
-    SendUserTextCommand,
-    SetDelegateModeCommand,
-    SetModelCommand,
-    SetPermissionModeCommand,
-    ShutDownMemberCommand,
-    StopAgentOrShellCommand,
-    StopAgentsCommand,
-    StopRunCommand,
+    SendUserTextControlCommand,
+    SetDelegateModeControlCommand,
+    SetModelControlCommand,
+    SetPermissionModeControlCommand,
+    ShutDownMemberControlCommand,
+    StopAgentOrShellControlCommand,
+    StopAllAgentsControlCommand,
+    StopRunControlCommand,
 )
 
 if TYPE_CHECKING:
@@ -33,26 +33,26 @@ PERSON_ENDED_REASON = "the person ends it"
 async def handle_control_command(session: Session, command: RunControlCommand) -> Any:
     match command:
         case (
-            StopAgentOrShellCommand()
-            | StopAgentsCommand()
-            | MoveAgentsToBackgroundCommand()
-            | ListAgentsCommand()
-            | SendUserTextCommand()
+            StopAgentOrShellControlCommand()
+            | StopAllAgentsControlCommand()
+            | MoveAgentsToBackgroundControlCommand()
+            | ListAgentsControlCommand()
+            | SendUserTextControlCommand()
         ):
             return await _handle_agent_command(session, command)
-        case ShutDownMemberCommand(name=name, reason=reason):
+        case ShutDownMemberControlCommand(name=name, reason=reason):
             return await _shut_down_member(session, name, reason)
-        case RelayAgentMessageCommand(sender=sender, text=text, summary=summary):
+        case RelayAgentMessageControlCommand(sender=sender, text=text, summary=summary):
             session.queue_message_from_other_session(sender, text, summary)
             return {"queued": True}
-        case InterruptTurnCommand(task_id=name):
+        case InterruptTurnControlCommand(task_id=name):
             from shoal.app.session.session_changes import interrupt_agent
 
             was_working = await (interrupt_agent(session, name) if name else session.interrupt())
             return {"interrupted": was_working}
-        case SetModelCommand() | SetPermissionModeCommand() | SetDelegateModeCommand():
+        case SetModelControlCommand() | SetPermissionModeControlCommand() | SetDelegateModeControlCommand():
             return await _handle_setting_command(session, command)
-        case StopRunCommand():
+        case StopRunControlCommand():
             session.stop_requested.set()
             await session.interrupt()
             return {"stopping": True}
@@ -75,37 +75,38 @@ async def _shut_down_member(session: Session, name: str, reason: str) -> Any:
 
 async def _handle_agent_command(
     session: Session,
-    command: StopAgentOrShellCommand
-    | StopAgentsCommand
-    | MoveAgentsToBackgroundCommand
-    | ListAgentsCommand
-    | SendUserTextCommand,
+    command: StopAgentOrShellControlCommand
+    | StopAllAgentsControlCommand
+    | MoveAgentsToBackgroundControlCommand
+    | ListAgentsControlCommand
+    | SendUserTextControlCommand,
 ) -> Any:
     match command:
-        case StopAgentOrShellCommand(task_id=task_id):
+        case StopAgentOrShellControlCommand(task_id=task_id):
             return {"stopped": task_id, "description": await session.stop_task(task_id)}
-        case StopAgentsCommand():
+        case StopAllAgentsControlCommand():
             return {"stopped": (await session.stop_all()).ids}
-        case MoveAgentsToBackgroundCommand(task_id=task_id):
+        case MoveAgentsToBackgroundControlCommand(task_id=task_id):
             return {"moved": session.move_to_background(task_id)}
-        case ListAgentsCommand():
+        case ListAgentsControlCommand():
             return {
                 "agents": [msgspec.to_builtins(each) for each in session.services.supervisor.list_agents()]
             }
-        case SendUserTextCommand(to=to, text=text):
+        case SendUserTextControlCommand(to=to, text=text):
             return msgspec.to_builtins(await session.send(to, text))
 
 
 async def _handle_setting_command(
-    session: Session, command: SetModelCommand | SetPermissionModeCommand | SetDelegateModeCommand
+    session: Session,
+    command: SetModelControlCommand | SetPermissionModeControlCommand | SetDelegateModeControlCommand,
 ) -> Any:
     match command:
-        case SetModelCommand(model=name):
+        case SetModelControlCommand(model=name):
             await session.set_model(name)
             return {"model": session.agent.model.card.id}
-        case SetPermissionModeCommand(mode=mode):
+        case SetPermissionModeControlCommand(mode=mode):
             session.set_mode(mode)
             return {"mode": mode}
-        case SetDelegateModeCommand(on=enabled):
+        case SetDelegateModeControlCommand(on=enabled):
             session.set_delegate_mode(enabled=enabled)
             return {"on": enabled}

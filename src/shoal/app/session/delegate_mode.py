@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from shoal.agent.agent_runner import ToolRestriction
+from shoal.agent.agent_runner import TemporaryToolRestriction
 from shoal.app.config.coordinator_mode import COORDINATOR_TOOLS
 from shoal.core.ids import LEAD_ID
 from shoal.core.inbox_items import InboxItem
@@ -20,7 +20,7 @@ from shoal.wire.notification_text import format_system_reminder
 if TYPE_CHECKING:
     from shoal.app.session.session import Session
 
-_RESTRICTION = ToolRestriction(
+_RESTRICTION = TemporaryToolRestriction(
     tools=COORDINATOR_TOOLS,
     refusal_reason="the person has switched delegate mode on. Give this work to an agent or a teammate: "
     "Agent starts one, SendMessage tells one, TaskCreate puts it on the board.",

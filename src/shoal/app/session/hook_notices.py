@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from shoal.app.hooks.agent_hooks import HookRegistry
-from shoal.core.hooks import HookNotice
+from shoal.core.hooks import BackgroundHookNotice
 from shoal.core.ids import LEAD_ID, AgentId
 from shoal.runs.agent_supervisor import AgentSupervisor
 from shoal.team.member_host import MemberHost
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 def route_hook_notices(
     hooks: HookRegistry, supervisor: AgentSupervisor, teams: SessionTeams | MemberHost, session: Session
 ) -> None:
-    def find_notice_recipient(notice: HookNotice) -> AgentId | None:
+    def find_notice_recipient(notice: BackgroundHookNotice) -> AgentId | None:
         if notice.event == "SubagentStart" and not supervisor.has_agent_started(notice.agent):
             # It may not have started yet: the notice waits in its queue.
             return notice.agent

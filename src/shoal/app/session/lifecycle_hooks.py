@@ -24,7 +24,7 @@ IDLE_DELAY = 60.0
 """Seconds after a turn until an attending person is notified that the session is idle."""
 
 
-class SessionLifecycleHooks:
+class SessionLifecycleHookRunner:
     """Runs lifecycle hooks; entered while the session is open, leaving it cancels running hooks."""
 
     def __init__(self, lead: AgentRunner, session: Session, options: Options) -> None:
@@ -39,7 +39,7 @@ class SessionLifecycleHooks:
         self.end_reason = "other"
         """Reason of the session end that hooks receive."""
 
-    async def __aenter__(self) -> SessionLifecycleHooks:
+    async def __aenter__(self) -> SessionLifecycleHookRunner:
         await self._tasks.__aenter__()
         return self
 

@@ -18,7 +18,7 @@ from shoal.core.events import Event, JournaledEvent, MemberWentIdle
 from shoal.team.lead_channel import ChannelToLead
 from shoal.team.member_host import MemberHost
 from shoal.wire.journal_codec import encode_journal_line
-from shoal.wire.member_channel_codec import MemberEventForwarded, MemberStartRefused
+from shoal.wire.member_channel_codec import MemberEventForwardedMessage, MemberStartRefusedMessage
 
 TERMINATED_REASON = "its process was asked to end"
 
@@ -39,7 +39,7 @@ async def _run_member_process(fd: int) -> None:
         async with Session(bootstrap.to_options(bootstrap.to_membership(lead_channel), clock)) as session:
             await _run_forked_member(session, bootstrap, lead_channel)
     except ShoalError as error:
-        lead_channel.send_message(MemberStartRefused(why=str(error)))
+        lead_channel.send_message(MemberStartRefusedMessage(why=str(error)))
     await channel.wait_until_sent()
     channel.close()
 
@@ -50,7 +50,9 @@ async def _run_forked_member(session: Session, bootstrap: MemberBootstrap, chann
 
     def forward_journaled_event(event: Event) -> None:
         if isinstance(event, JournaledEvent):
-            channel.send_message(MemberEventForwarded(line=Raw(encode_journal_line(event, clock.now()))))
+            channel.send_message(
+                MemberEventForwardedMessage(line=Raw(encode_journal_line(event, clock.now())))
+            )
 
     clock = session.agent.clock
     for update in bootstrap.answered:

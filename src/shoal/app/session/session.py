@@ -19,8 +19,8 @@ from shoal.app.session.slash_commands import SlashCommandInvocation
 from shoal.app.session.stopped_work import StoppedAgentsAndCommands
 from shoal.app.session.structured_output import run_structured_turn
 from shoal.app.session.turn import Turn
-from shoal.app.session.working_mode import LastWorkingPermissionMode
-from shoal.core.agents import AgentSnapshot, MessageDeliveryReceipt
+from shoal.app.session.working_mode import LastWorkingPermissionModeTracker
+from shoal.core.agents import AgentMessageDeliveryReceipt, AgentStatusSnapshot
 from shoal.core.errors import ModelError, StateFileError
 from shoal.core.events import (
     PREVIEW_LENGTH,
@@ -69,11 +69,11 @@ class Session(EventBus):
         self._exit = AsyncExitStack()
         self._running: asyncio.Task[None] | None = None
         self._is_interrupted = self._reporting_end = False
-        self._last_mode = LastWorkingPermissionMode()
+        self._last_mode = LastWorkingPermissionModeTracker()
         self.turn = 0
         self.stop_requested = asyncio.Event()
         """Set when a program asked the run to end; the surface ends it."""
-        self.interrupted_agents: tuple[AgentSnapshot, ...] = ()
+        self.interrupted_agents: tuple[AgentStatusSnapshot, ...] = ()
         """Agents that were working when the deadline passed."""
         self.expects_input = options.attended
         """True if a person or a driving program may still send input."""
@@ -331,7 +331,7 @@ class Session(EventBus):
             return task
         return (await self.services.supervisor.stop_running_agent(task, STOPPED_BY_PERSON_REASON)).description
 
-    async def stop_agents(self) -> tuple[AgentSnapshot, ...]:
+    async def stop_agents(self) -> tuple[AgentStatusSnapshot, ...]:
         """Stop every agent except the lead; return those that were working."""
         return await self.services.supervisor.stop_all_agents(STOPPED_BY_PERSON_REASON)
 
@@ -341,11 +341,11 @@ class Session(EventBus):
         shells = await self.services.shells.stop_all(STOPPED_BY_PERSON_REASON)
         return StoppedAgentsAndCommands(agents=agents, commands=tuple(shell.facts for shell in shells))
 
-    async def send(self, to: str, text: str) -> MessageDeliveryReceipt:
+    async def send(self, to: str, text: str) -> AgentMessageDeliveryReceipt:
         """Send a person's text to any agent. The lead receives it as steering, or in a new turn."""
         if to in LEAD_NAMES:
             self.steer(text)
-            return MessageDeliveryReceipt(to=LEAD_ID, name="lead", how="queued")
+            return AgentMessageDeliveryReceipt(to=LEAD_ID, name="lead", how="queued")
         return await self.services.teams.send_user_message(
             to, text
         ) or await self.services.supervisor.send_user_message(to, text)

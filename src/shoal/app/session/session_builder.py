@@ -28,16 +28,16 @@ from shoal.app.config.session_memory import SessionMemory
 from shoal.app.config.session_store import SessionFileStores
 from shoal.app.config.system_prompt import build_system_prompt
 from shoal.app.config.tool_selection import iter_unknown_rule_warnings
-from shoal.app.config.undo_history import UndoHistory
+from shoal.app.config.undo_history import SessionUndoHistory
 from shoal.app.definitions.agent_catalog import AgentCatalog
 from shoal.app.definitions.plugin_set import PluginSet
-from shoal.app.hooks.agent_hooks import HookRegistry, HookSubject
+from shoal.app.hooks.agent_hooks import HookRegistry, HookSubjectAgent
 from shoal.app.isolation.agent_workspace import WorkspaceAllocator
-from shoal.app.mcp.mcp_servers import SessionMcpServers
+from shoal.app.mcp.mcp_servers import SessionMcpServerManager
 from shoal.app.options import Options
 from shoal.app.session.control_handler import handle_control_command
 from shoal.app.session.hook_notices import route_hook_notices
-from shoal.app.session.lifecycle_hooks import SessionLifecycleHooks
+from shoal.app.session.lifecycle_hooks import SessionLifecycleHookRunner
 from shoal.app.session.shared_services import SharedSessionServices, open_shared_services
 from shoal.app.settings.settings import Settings
 from shoal.app.skills.knowledge import SkillsAndInstructions
@@ -50,7 +50,7 @@ from shoal.core.text_format import to_one_line
 from shoal.core.tools import Tool
 from shoal.policy.permission_engine import PermissionEngine
 from shoal.runs.agent_supervisor import AgentSupervisor
-from shoal.runs.clock_scheduler import ClockScheduler
+from shoal.runs.clock_scheduler import CronPromptScheduler
 from shoal.runs.control_server import RunControlServer
 from shoal.runs.inbox_queue import SharedInboxQueue
 from shoal.runs.question_broker import FileQuestionBroker
@@ -82,16 +82,16 @@ class SessionServices(Struct, kw_only=True):
     supervisor: AgentSupervisor
     teams: SessionTeams | MemberHost
     shells: BackgroundShellSupervisor
-    timetable: ClockScheduler
-    servers: SessionMcpServers
+    timetable: CronPromptScheduler
+    servers: SessionMcpServerManager
     team_store: TeamStore
     knowledge: SkillsAndInstructions
     journal: Journal
     debug_log: DebugLog | None
     control: RunControlServer | None
     hooks: HookRegistry
-    lifecycle_hooks: SessionLifecycleHooks
-    undo_history: UndoHistory | None
+    lifecycle_hooks: SessionLifecycleHookRunner
+    undo_history: SessionUndoHistory | None
     """Turns that can be undone; None if nothing is stored."""
     choose_model: ModelChooser
     resume_message: Message | None
@@ -205,7 +205,7 @@ def _create_lead(config: SessionConfig, services: SharedSessionServices, session
         ),
         permissions=lead_resources.permissions,
         hooks=services.hooks.create_agent_hooks(
-            HookSubject(
+            HookSubjectAgent(
                 identity=identity, workspace=lead_resources.workspace, permissions=lead_resources.permissions
             )
         ),
@@ -256,7 +256,7 @@ async def _assemble_session_services(
         control=await _start_control_server(config, session, services.store, exit_stack),
         hooks=services.hooks,
         lifecycle_hooks=await exit_stack.enter_async_context(
-            SessionLifecycleHooks(lead, session, config.options)
+            SessionLifecycleHookRunner(lead, session, config.options)
         ),
         undo_history=_create_undo_history(config),
         choose_model=services.choose_model,
@@ -357,8 +357,10 @@ def _build_resume_message(agent: AgentRunner, history: SessionHistory) -> Messag
     return agent.save_memory.build_resume_message(history.interrupted, history.messages)
 
 
-def _create_undo_history(config: SessionConfig) -> UndoHistory | None:
+def _create_undo_history(config: SessionConfig) -> SessionUndoHistory | None:
     if not config.options.persist:
         return None
     history = config.history
-    return UndoHistory(home=config.settings.home, session=history.session, transcript=history.transcript)
+    return SessionUndoHistory(
+        home=config.settings.home, session=history.session, transcript=history.transcript
+    )

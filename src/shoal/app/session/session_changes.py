@@ -39,7 +39,7 @@ def set_thinking_tokens(session: Session, tokens: int | None) -> None:
 
 
 async def undo_turn(session: Session, turn: int | None, *, conversation: bool = False) -> FileUndoReport:
-    """Restore files to before a turn, optionally the conversation. Raises `NothingToUndo`."""
+    """Restore files to before a turn, optionally the conversation. Raises `NothingToUndoError`."""
     report = undo_history.restore_before_turn(
         session.services.undo_history, session.agent, turn, conversation=conversation
     )
@@ -48,21 +48,21 @@ async def undo_turn(session: Session, turn: int | None, *, conversation: bool = 
 
 
 async def rewind_files_to_before_message(session: Session, message_id: str) -> FileUndoReport:
-    """Restore files to before the turn that a message started. Raises `NothingToUndo`."""
+    """Restore files to before the turn that a message started. Raises `NothingToUndoError`."""
     if session.services.undo_history is None:
-        raise undo_history.NothingToUndo(
+        raise undo_history.NothingToUndoError(
             "This session keeps nothing on disk, so nothing can be brought back."
         )
     return await undo_turn(session, _find_turn_of_message(session.services.undo_history, message_id))
 
 
-def _find_turn_of_message(history: undo_history.UndoHistory, message_id: str) -> int:
+def _find_turn_of_message(history: undo_history.SessionUndoHistory, message_id: str) -> int:
     turns = {each.after: each.turn for each in history.list_undoable_turns()}
     # Before its first turn a session has no transcript.
     for line in undo_history.read_transcript_lines(history.transcript) if turns else ():
         entry = line.entry
         if isinstance(entry, TranscriptMessageEntry) and entry.id == message_id and entry.parent in turns:
             return turns[entry.parent]
-    raise undo_history.NothingToUndo(
+    raise undo_history.NothingToUndoError(
         f"No turn of this session began with a message of the id {message_id!r}."
     )

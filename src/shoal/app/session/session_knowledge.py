@@ -11,8 +11,8 @@ from shoal.app.skills.catalog_changes import AgentAndSkillChangeReporter
 from shoal.app.skills.knowledge import SkillsAndInstructions
 from shoal.app.skills.skill_catalog import load_skills
 from shoal.app.skills.skill_invoker import SkillInvoker
-from shoal.app.skills.skill_trust import SkillTrustDecisions
-from shoal.core.skills import SlashPromptSource
+from shoal.app.skills.skill_trust import SkillTrustDecisionStore
+from shoal.core.skills import ExternalSlashPromptSource
 from shoal.core.tools import Tool
 
 
@@ -21,7 +21,7 @@ def load_skills_and_instructions(
     lead_resources: LeadResources,
     *,
     tools: Mapping[str, Tool],
-    prompts: list[SlashPromptSource],
+    prompts: list[ExternalSlashPromptSource],
     window: int,
     note: Callable[[str], None],
 ) -> SkillsAndInstructions:
@@ -32,7 +32,7 @@ def load_skills_and_instructions(
         skills.add_plugin_skills(namespace, skills=directory)
     for namespace, directory in plugins.list_command_dirs():
         skills.add_plugin_skills(namespace, commands=directory)
-    trust = SkillTrustDecisions(settings.home, cwd)
+    trust = SkillTrustDecisionStore(settings.home, cwd)
     instructions = LoadedInstructionFiles()
     if settings.own.instructions:
         is_hidden = lead_resources.permissions.build_unreadable_file_filter("Read", str(cwd))

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from shoal.app.definitions.agent_trust import is_agent_trusted
 from shoal.app.mcp.mcp_channels import McpChannelMessageQueue, parse_mcp_channel_names
 from shoal.app.mcp.mcp_host import create_mcp_client_context
-from shoal.app.mcp.mcp_servers import SessionMcpServers
+from shoal.app.mcp.mcp_servers import SessionMcpServerManager
 from shoal.app.options import Options
 from shoal.app.settings.mcp_files import load_mcp_servers
 from shoal.app.settings.settings import Settings
@@ -38,14 +38,14 @@ def create_mcp_servers(
     directory: Path,
     session: Session,
     tools: dict[str, Tool],
-) -> SessionMcpServers:
+) -> SessionMcpServerManager:
     """Create the servers. Raises `SettingsError` for an unusable flag."""
     options, settings = config.options, config.settings
     logs = directory / "mcp"
     if options.lead_channel is not None:
         # One directory per process, because they write at the same time.
         logs /= str(os.getpid())
-    return SessionMcpServers(
+    return SessionMcpServerManager(
         load_mcp_servers(
             settings,
             options.mcp_config,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from shoal.app.config.tool_selection import split_permission_rule_flags
 from shoal.app.definitions.bundled_docs import find_bundled_docs_directory
 from shoal.app.options import Options
-from shoal.app.settings.live_settings import LiveSettings
+from shoal.app.settings.live_settings import AutoReloadingSettings
 from shoal.app.settings.settings import Settings
 from shoal.app.settings.settings_writer import save_permission_answer
 from shoal.core.errors import ShoalError
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 def create_session_permissions(
     options: Options, settings: Settings, workspace: LocalWorkspace, directory: Path, session: Session
 ) -> PermissionEngine:
-    live = LiveSettings(
+    live = AutoReloadingSettings(
         settings,
         cwd=workspace.root,
         given=options.settings,

@@ -44,7 +44,7 @@ def attach_telemetry(session: Session, exit_stack: AsyncExitStack, *, trace: str
         return
     try:
         from shoal.app.telemetry.otlp_export import create_telemetry_pipeline
-        from shoal.app.telemetry.span_recorder import SpanRecorder
+        from shoal.app.telemetry.span_recorder import TelemetrySpanRecorder
     except ImportError as error:
         # A note, not an error: the variables may be set for other programs.
         session.notes.append(
@@ -53,7 +53,7 @@ def attach_telemetry(session: Session, exit_stack: AsyncExitStack, *, trace: str
         )
         return
     telemetry = create_telemetry_pipeline(session.id, settings.environ)
-    span_recorder = SpanRecorder(
+    span_recorder = TelemetrySpanRecorder(
         telemetry,
         session=session.id,
         lead=session.agent.identity,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from shoal.agent.agent_runner import LoopLimits
-from shoal.app.agents.acceptance import AcceptanceCommandRunner
+from shoal.app.agents.acceptance import TaskAcceptanceCommandRunner
 from shoal.app.agents.agent_services import AgentPlanRegistry, create_plan_registry
 from shoal.app.config.session_budget import (
     create_default_loop_limits,
@@ -23,7 +23,7 @@ from shoal.app.hooks.agent_hooks import HookRegistry, create_hook_runner
 from shoal.app.hooks.hook_sources import load_configured_hooks
 from shoal.app.isolation.agent_workspace import WorkspaceAllocator
 from shoal.app.mcp.mcp_prompts import McpPromptCommands
-from shoal.app.mcp.mcp_servers import SessionMcpServers
+from shoal.app.mcp.mcp_servers import SessionMcpServerManager
 from shoal.app.session.lead_resources import LeadResources, open_lead_resources
 from shoal.app.session.session_knowledge import load_skills_and_instructions
 from shoal.app.session.session_mcp import create_mcp_servers
@@ -35,7 +35,7 @@ from shoal.core.identity import AgentIdentity
 from shoal.core.ids import LEAD_ID, LEAD_KIND
 from shoal.core.ports import Model
 from shoal.core.tools import Tool
-from shoal.runs.clock_scheduler import ClockScheduler
+from shoal.runs.clock_scheduler import CronPromptScheduler
 from shoal.runs.inbox_queue import SharedInboxQueue
 from shoal.stores.files.file_journal import FileJournal
 from shoal.tools.plan_tools import build_plan_tools
@@ -57,11 +57,11 @@ class SharedSessionServices(Struct, frozen=True, kw_only=True):
     team_store: TeamStore
     plan_registry: AgentPlanRegistry
     queue: SharedInboxQueue
-    timetable: ClockScheduler
+    timetable: CronPromptScheduler
     tools: dict[str, Tool]
     """Tools from which agents get their own."""
-    acceptance: AcceptanceCommandRunner
-    servers: SessionMcpServers
+    acceptance: TaskAcceptanceCommandRunner
+    servers: SessionMcpServerManager
     knowledge: SkillsAndInstructions
     budget: Budget
     loop_limits: LoopLimits
@@ -85,7 +85,7 @@ async def open_shared_services(
         session, lead_resources.shells, hooks, options.clock, ids, exit_stack
     )
     tools: dict[str, Tool] = {}
-    acceptance = AcceptanceCommandRunner(tools, plan_registry.get_working_agent)
+    acceptance = TaskAcceptanceCommandRunner(tools, plan_registry.get_working_agent)
     extra_tools = (
         *build_plan_tools(plan_registry.get_plan),
         *build_schedule_tools(scheduler, attended=options.attended or config.assistant),

@@ -13,7 +13,7 @@ from shoal.core.control_tags import escape_control_tags
 from shoal.core.errors import BudgetError, ModelError, NoModelConfigured, SettingsError, ShoalError
 from shoal.core.mcp_servers import MCP_PREFIX
 from shoal.core.messages import Message, TextBlock, user_message
-from shoal.core.skills import Skill, SlashPrompt, is_full_or_unprefixed_skill_name
+from shoal.core.skills import ExternalSlashPrompt, Skill, is_full_or_unprefixed_skill_name
 
 if TYPE_CHECKING:
     from shoal.app.session.session import Session
@@ -25,7 +25,7 @@ _COMMAND_PATTERN = re.compile(r"\s*/(\w[^\s/\\]*)(?:\s+(.*))?", re.DOTALL)
 class SlashCommandInvocation(Struct, frozen=True, kw_only=True):
     """A slash command with its arguments."""
 
-    command: Skill | SlashPrompt
+    command: Skill | ExternalSlashPrompt
     arguments: str
     text: str
     """Text as it was typed."""
@@ -97,7 +97,7 @@ async def _run_slash_invocation(session: Session, prompt: SlashCommandInvocation
     agent, services, command = session.agent, session.services, prompt.command
     if isinstance(command, Skill) and command.forks:
         return await _run_forked_skill(session, prompt, command)
-    if isinstance(command, SlashPrompt):
+    if isinstance(command, ExternalSlashPrompt):
         try:
             command_text = escape_control_tags(
                 await _fetch_mcp_prompt_text(services, command.name, prompt.arguments)

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from shoal.core.agents import AgentSnapshot
+from shoal.core.agents import AgentStatusSnapshot
 from shoal.core.background_shells import BackgroundShell
 
 
 class StoppedAgentsAndCommands(Struct, frozen=True, kw_only=True):
     """Agents and commands that were stopped."""
 
-    agents: tuple[AgentSnapshot, ...]
+    agents: tuple[AgentStatusSnapshot, ...]
     commands: tuple[BackgroundShell, ...]
 
     @property

@@ -16,7 +16,7 @@ from shoal.team.session_teams import SessionTeams
 
 if TYPE_CHECKING:
     from shoal.app.session.session import Session
-    from shoal.core.teams import SpawnedTeammate
+    from shoal.core.teams import TeammateSpawnResult
 
 _MAX_DESCRIPTION = 120
 _OWN_TASKS_TEXT = (
@@ -27,7 +27,7 @@ _OWN_TASKS_TEXT = (
 
 class StartedTeam(Struct, frozen=True, kw_only=True):
     name: TeamName
-    members: tuple[SpawnedTeammate, ...]
+    members: tuple[TeammateSpawnResult, ...]
     tasks: tuple[Task, ...]
     prompt: str
     """Prompt of the lead's first turn."""

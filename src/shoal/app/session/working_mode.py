@@ -5,7 +5,7 @@ from __future__ import annotations
 from shoal.core.permissions import PermissionMode
 
 
-class LastWorkingPermissionMode:
+class LastWorkingPermissionModeTracker:
     """Mode in which the agent last worked; modes that a person only cycles through do not count."""
 
     def __init__(self) -> None:

@@ -17,7 +17,7 @@ _CHECK_INTERVAL = 0.05
 """Seconds without another check of the files while agents only read."""
 
 
-class LiveSettings:
+class AutoReloadingSettings:
     """The last valid settings; `note` reports an invalid change to the user once."""
 
     def __init__(

@@ -16,13 +16,13 @@ _SECRET = re.compile(r"KEY|TOKEN|SECRET|PASS|CREDENTIAL|AUTH|COOKIE", re.IGNOREC
 HIDDEN_VALUE = "(hidden)"
 
 
-class SettingRow(Struct, frozen=True, kw_only=True):
+class EffectiveSettingRow(Struct, frozen=True, kw_only=True):
     key: str
     value: Any
     origin: str
 
 
-class EscalationTrustRow(SettingRow, frozen=True, kw_only=True):
+class EscalationTrustRow(EffectiveSettingRow, frozen=True, kw_only=True):
     trust: TrustState
 
 
@@ -31,7 +31,7 @@ def is_secret_variable_name(name: str) -> bool:
     return _SECRET.search(name) is not None
 
 
-def list_setting_rows(settings: Settings) -> Iterator[SettingRow]:
+def list_setting_rows(settings: Settings) -> Iterator[EffectiveSettingRow]:
     """Yield the settings in a fixed order; keys and tokens are not shown."""
     yield _make_setting_row(settings, "home", str(settings.home))
     yield _make_setting_row(settings, "model", settings.model)
@@ -64,5 +64,5 @@ def list_escalation_trust_rows(escalations: Sequence[PermissionEscalation]) -> I
         )
 
 
-def _make_setting_row(settings: Settings, key: str, value: Any) -> SettingRow:
-    return SettingRow(key=key, value=value, origin=settings.find_setting_origin(key))
+def _make_setting_row(settings: Settings, key: str, value: Any) -> EffectiveSettingRow:
+    return EffectiveSettingRow(key=key, value=value, origin=settings.find_setting_origin(key))

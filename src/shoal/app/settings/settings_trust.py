@@ -55,7 +55,7 @@ class PermissionEscalation(Struct, frozen=True, kw_only=True):
         return self.document.locate_key(self.keys)
 
 
-class EffectiveSettingsDocuments(Struct, frozen=True, kw_only=True):
+class TrustFilteredSettingsDocuments(Struct, frozen=True, kw_only=True):
     """Settings files after the trust check."""
 
     documents: tuple[SettingsDocument, ...]
@@ -67,7 +67,7 @@ class EffectiveSettingsDocuments(Struct, frozen=True, kw_only=True):
 
 def remove_untrusted_settings(
     documents: Sequence[SettingsDocument], home: Path, project: Path
-) -> EffectiveSettingsDocuments:
+) -> TrustFilteredSettingsDocuments:
     user_settings = merge_user_controlled_documents(documents)
     trust_file = ProjectTrustFile(home)
     effective: list[SettingsDocument] = []
@@ -91,7 +91,7 @@ def remove_untrusted_settings(
             document if trust == "trusted" else _remove_document_keys(document, [keys for keys, _ in parts])
         )
     untrusted = [each for each in escalations if each.trust != "trusted"]
-    return EffectiveSettingsDocuments(
+    return TrustFilteredSettingsDocuments(
         documents=tuple(effective),
         escalations=tuple(escalations),
         warnings=(*warnings, *([_format_untrusted_warning(untrusted)] if untrusted else ())),

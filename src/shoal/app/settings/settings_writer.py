@@ -18,7 +18,7 @@ from shoal.app.settings.settings_trust import (
 )
 from shoal.core.errors import SettingsError
 from shoal.core.permissions import (
-    AddDirectoriesSuggestion,
+    AddDirectoriesPermissionSuggestion,
     AddPermissionRulesSuggestion,
     PermissionSuggestion,
     RuleDestination,
@@ -107,7 +107,7 @@ def _apply_permission_suggestion(raw: dict[str, Any], update: PermissionSuggesti
     match update:
         case AddPermissionRulesSuggestion(rules=rules, behavior=behavior):
             _append_missing_rules(permissions, behavior, [str(rule) for rule in rules])
-        case AddDirectoriesSuggestion(directories=directories):
+        case AddDirectoriesPermissionSuggestion(directories=directories):
             _append_missing_rules(permissions, "additionalDirectories", list(directories))
         case SetPermissionModeSuggestion(mode=mode):
             permissions["defaultMode"] = mode

@@ -9,7 +9,7 @@ from shoal.app.skills.catalog_changes import AgentAndSkillChangeReporter
 from shoal.app.skills.skill_catalog import SkillAndCommandLibrary
 from shoal.app.skills.skill_invoker import PreloadedSkills, SkillInvoker
 from shoal.core.agent_definitions import AgentDefinition
-from shoal.core.skills import Skill, SlashPrompt, SlashPromptSource
+from shoal.core.skills import ExternalSlashPrompt, ExternalSlashPromptSource, Skill
 from shoal.core.tools import Tool
 from shoal.tools.skill_tool import build_skill_tool, format_skill_list
 
@@ -19,7 +19,7 @@ class SkillsAndInstructions(Struct, kw_only=True):
     invoker: SkillInvoker
     catalog_changes: AgentAndSkillChangeReporter
     instructions: LoadedInstructionFiles
-    prompts: list[SlashPromptSource] = []
+    prompts: list[ExternalSlashPromptSource] = []
     """Sources of additional commands."""
 
     def preload_agent_skills(self, definition: AgentDefinition) -> PreloadedSkills:
@@ -30,7 +30,7 @@ class SkillsAndInstructions(Struct, kw_only=True):
             texts=(*preloaded.texts, *filter(None, [changes])), directories=preloaded.directories
         )
 
-    def list_slash_commands(self) -> tuple[Skill | SlashPrompt, ...]:
+    def list_slash_commands(self) -> tuple[Skill | ExternalSlashPrompt, ...]:
         """Return everything the user can type as a slash command."""
         prompts = (each for source in self.prompts for each in source.list_prompts())
         return (*self.skills.list_skills_for_user(), *prompts)

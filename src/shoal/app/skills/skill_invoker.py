@@ -14,8 +14,8 @@ from shoal.app.agent_permissions import get_permission_engine
 from shoal.app.definitions.project_directories import iter_project_directories
 from shoal.app.skills.skill_catalog import SkillAndCommandLibrary
 from shoal.app.skills.skill_text import SkillTextPart, split_skill_body
-from shoal.app.skills.skill_trust import SkillTrustDecisions
-from shoal.core.agents import AgentResult, BackgroundAgentLaunch, SpawnRequest
+from shoal.app.skills.skill_trust import SkillTrustDecisionStore
+from shoal.core.agents import AgentResult, BackgroundAgentLaunchResult, SpawnRequest
 from shoal.core.control_tags import escape_control_tags
 from shoal.core.errors import AgentRequestRefused, InvalidAgentDefinition, UnknownSkill, WorkspaceError
 from shoal.core.filenames import escape_filename
@@ -56,7 +56,7 @@ class SkillInvoker:
     def __init__(
         self,
         skills: SkillAndCommandLibrary,
-        trust: SkillTrustDecisions,
+        trust: SkillTrustDecisionStore,
         *,
         tools: Mapping[str, Tool],
         cwd: Path,
@@ -123,7 +123,7 @@ class SkillInvoker:
 
     async def start_skill_agent(
         self, skill: Skill, arguments: str, agent: AgentRunner, context: ToolContext
-    ) -> AgentResult | BackgroundAgentLaunch:
+    ) -> AgentResult | BackgroundAgentLaunchResult:
         """Start an agent for the skill with only the tools it allows. Raises `AgentRequestRefused`."""
         heading = f"{self._format_skill_heading(skill)}\n\n" if skill.kind == "skill" else ""
         granted = self._trust.list_granted_tools(skill)

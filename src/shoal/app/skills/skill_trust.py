@@ -15,7 +15,7 @@ from shoal.stores.files.trust_file import ProjectTrustFile
 from shoal.wire.trust_codec import TrustDecision
 
 
-class SkillTrustDecisions:
+class SkillTrustDecisionStore:
     """Answers of the user about the skill files of one project, each for a version of the file."""
 
     def __init__(self, home: Path, project: Path) -> None:

@@ -19,7 +19,7 @@ from shoal.core.mail import MailMessage
 from shoal.core.names import LEAD_NAME, AgentName
 from shoal.core.roster import TeamRoster, format_agent_id
 from shoal.core.tasks import Task
-from shoal.core.usage import CostTotals
+from shoal.core.usage import UsageAndCostTotals
 from shoal.runs.run_outcome import find_last_assistant_text
 from shoal.stores.files.file_journal import read_journal
 from shoal.stores.files.home_paths import (
@@ -71,8 +71,8 @@ class TeamExport(Struct, frozen=True, kw_only=True):
     mail: tuple[ExportedMail, ...]
     """Mail of all inboxes, the oldest first."""
     events: tuple[tuple[int, Event], ...]
-    by_agent: dict[AgentId, CostTotals]
-    total: CostTotals
+    by_agent: dict[AgentId, UsageAndCostTotals]
+    total: UsageAndCostTotals
 
 
 async def export_team(store: TeamStore, home: Path, team: TeamRoster) -> TeamExport:

@@ -23,7 +23,7 @@ SHIPPED_DIRECTORY = Path(__file__).with_name("shipped")
 SUFFIXES = (".md", ".toml")
 
 
-class TeamTemplateEntry(Struct, frozen=True, kw_only=True):
+class TeamTemplateCatalogEntry(Struct, frozen=True, kw_only=True):
     """Template by name, or the problem of its file."""
 
     name: str
@@ -37,11 +37,11 @@ class TeamTemplateEntry(Struct, frozen=True, kw_only=True):
 class TeamTemplateCatalog:
     """Templates, read once; the strongest source first."""
 
-    def __init__(self, found: Sequence[TeamTemplateEntry]) -> None:
+    def __init__(self, found: Sequence[TeamTemplateCatalogEntry]) -> None:
         self.all = tuple(found)
 
     @property
-    def effective(self) -> tuple[TeamTemplateEntry, ...]:
+    def effective(self) -> tuple[TeamTemplateCatalogEntry, ...]:
         return tuple(each for each in self.all if each.hidden_by is None)
 
     def find(self, name: str) -> TeamTemplate:
@@ -70,7 +70,7 @@ def load_team_templates(*, cwd: Path, home: Path) -> TeamTemplateCatalog:
     ]
     directories += [(user_directory, "user"), (SHIPPED_DIRECTORY, "builtin")]
     strongest: dict[str, TeamTemplateSource] = {}
-    found: list[TeamTemplateEntry] = []
+    found: list[TeamTemplateCatalogEntry] = []
     for directory, kind in directories:
         for entry in _read_template_directory(directory, kind):
             first = strongest.setdefault(entry.name, entry.origin)
@@ -78,16 +78,16 @@ def load_team_templates(*, cwd: Path, home: Path) -> TeamTemplateCatalog:
     return TeamTemplateCatalog(found)
 
 
-def read_team_template_file(path: Path, kind: DefinitionSourceKind = "project") -> TeamTemplateEntry:
+def read_team_template_file(path: Path, kind: DefinitionSourceKind = "project") -> TeamTemplateCatalogEntry:
     origin = TeamTemplateSource(kind=kind, path=path)
     try:
         template = parse_team_template(_read_template_text(path, origin), origin)
     except InvalidTeamTemplate as error:
-        return TeamTemplateEntry(name=path.stem, origin=origin, problem=error.problem)
-    return TeamTemplateEntry(name=template.name, origin=origin, template=template)
+        return TeamTemplateCatalogEntry(name=path.stem, origin=origin, problem=error.problem)
+    return TeamTemplateCatalogEntry(name=template.name, origin=origin, template=template)
 
 
-def _read_template_directory(directory: Path, kind: DefinitionSourceKind) -> list[TeamTemplateEntry]:
+def _read_template_directory(directory: Path, kind: DefinitionSourceKind) -> list[TeamTemplateCatalogEntry]:
     # In the home, this directory also holds the directories of running teams.
     try:
         files = sorted(path for path in directory.iterdir() if path.suffix in SUFFIXES and path.is_file())
@@ -96,7 +96,7 @@ def _read_template_directory(directory: Path, kind: DefinitionSourceKind) -> lis
     except OSError as error:
         origin = TeamTemplateSource(kind=kind, path=directory)
         problem = TeamTemplateProblem(what=f"it cannot be read: {error.strerror}", source=origin)
-        return [TeamTemplateEntry(name=directory.name, origin=origin, problem=problem)]
+        return [TeamTemplateCatalogEntry(name=directory.name, origin=origin, problem=problem)]
     return [read_team_template_file(path, kind) for path in files]
 
 

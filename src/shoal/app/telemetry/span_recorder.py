@@ -40,7 +40,7 @@ _SUCCESSFUL_ENDS = ("done", "interrupted")
 _CANCELLED = "cancelled"
 
 
-class _AgentSpans:
+class _AgentSpanState:
     """One agent and its open spans."""
 
     def __init__(self, name: str, parent: Context, model: str = "") -> None:
@@ -55,7 +55,7 @@ class _AgentSpans:
         self.denied: set[str] = set()
 
 
-class SpanRecorder:
+class TelemetrySpanRecorder:
     """Records events in order. An agent in another process is recorded by that process."""
 
     def __init__(
@@ -77,7 +77,7 @@ class SpanRecorder:
         self._provider = provider
         self._secrets = secrets
         self._origin = TraceContextTextMapPropagator().extract({"traceparent": trace}, Context())
-        self._agents: dict[AgentId, _AgentSpans] = {}
+        self._agents: dict[AgentId, _AgentSpanState] = {}
         self._remote_agents: set[AgentId] = set()
         meter = pipeline.meter
         self._tokens = meter.create_histogram("gen_ai.client.token.usage", "{token}", "Tokens of requests.")
@@ -107,15 +107,15 @@ class SpanRecorder:
     def _get_time_ns(self) -> int:
         return self._clock.now() * 1_000_000
 
-    def _get_agent_spans(self, agent: AgentId) -> _AgentSpans:
+    def _get_agent_spans(self, agent: AgentId) -> _AgentSpanState:
         """Return the agent; an unknown one, such as this process itself, gets the original parent."""
         if agent not in self._agents:
             is_own = agent == self._lead.agent
             name = self._lead.name if is_own else str(agent).partition("@")[0]
-            self._agents[agent] = _AgentSpans(name, self._origin)
+            self._agents[agent] = _AgentSpanState(name, self._origin)
         return self._agents[agent]
 
-    def _ensure_agent_span(self, agent: AgentId, model: str = "") -> _AgentSpans:
+    def _ensure_agent_span(self, agent: AgentId, model: str = "") -> _AgentSpanState:
         agent_spans = self._get_agent_spans(agent)
         agent_spans.model = agent_spans.model or model
         if agent_spans.span is None:
@@ -129,7 +129,7 @@ class SpanRecorder:
             )
         return agent_spans
 
-    def _build_agent_attributes(self, agent: AgentId, agent_spans: _AgentSpans) -> SpanAttributes:
+    def _build_agent_attributes(self, agent: AgentId, agent_spans: _AgentSpanState) -> SpanAttributes:
         attributes: SpanAttributes = {
             "gen_ai.agent.id": str(agent),
             "gen_ai.agent.name": agent_spans.name,
@@ -154,7 +154,7 @@ class SpanRecorder:
         span = agent_spans.calls.get(call) or agent_spans.span
         return agent_spans.parent if span is None else set_span_in_context(span, Context())
 
-    def _end_agent_spans(self, agent: _AgentSpans, error: str = "", detail: str = "") -> None:
+    def _end_agent_spans(self, agent: _AgentSpanState, error: str = "", detail: str = "") -> None:
         for span in (*agent.calls.values(), *(span for span, _ in agent.requests.values())):
             self._finish_span(span, _CANCELLED)
         agent.calls.clear()
@@ -189,7 +189,7 @@ class SpanRecorder:
         if event.resumed and event.agent in self._agents:
             self._end_agent_spans(self._agents[event.agent], _CANCELLED)
         parent = self._get_parent_context(event.parent, event.call)
-        self._agents[event.agent] = _AgentSpans(
+        self._agents[event.agent] = _AgentSpanState(
             event.name or event.kind, parent, event.model.rpartition(":")[2]
         )
         self._ensure_agent_span(event.agent)
@@ -324,19 +324,19 @@ def _encode_message_for_span(message: Message) -> str:
     return msgspec.json.encode([{"role": message.role, "parts": parts}]).decode()
 
 
-_HANDLERS: dict[type[Event], Callable[[SpanRecorder, Any], None]] = {
-    TurnStarted: SpanRecorder._on_turn_started,
-    TurnEnded: SpanRecorder._on_turn_ended,
-    AgentStarted: SpanRecorder._on_agent_started,
-    AgentEnded: SpanRecorder._on_agent_ended,
-    MemberWentIdle: SpanRecorder._on_member_went_idle,
-    ModelRequestSent: SpanRecorder._on_model_request_sent,
-    ModelRequestSettled: SpanRecorder._on_model_request_settled,
-    ModelRequestFailed: SpanRecorder._on_model_request_failed,
-    ToolStarted: SpanRecorder._on_tool_started,
-    PermissionDenied: SpanRecorder._on_permission_denied,
-    ToolFinished: SpanRecorder._on_tool_finished,
-    ToolOutputReturned: SpanRecorder._on_tool_output_returned,
-    MessageAdded: SpanRecorder._on_message_added,
-    SessionEnded: SpanRecorder._on_session_ended,
+_HANDLERS: dict[type[Event], Callable[[TelemetrySpanRecorder, Any], None]] = {
+    TurnStarted: TelemetrySpanRecorder._on_turn_started,
+    TurnEnded: TelemetrySpanRecorder._on_turn_ended,
+    AgentStarted: TelemetrySpanRecorder._on_agent_started,
+    AgentEnded: TelemetrySpanRecorder._on_agent_ended,
+    MemberWentIdle: TelemetrySpanRecorder._on_member_went_idle,
+    ModelRequestSent: TelemetrySpanRecorder._on_model_request_sent,
+    ModelRequestSettled: TelemetrySpanRecorder._on_model_request_settled,
+    ModelRequestFailed: TelemetrySpanRecorder._on_model_request_failed,
+    ToolStarted: TelemetrySpanRecorder._on_tool_started,
+    PermissionDenied: TelemetrySpanRecorder._on_permission_denied,
+    ToolFinished: TelemetrySpanRecorder._on_tool_finished,
+    ToolOutputReturned: TelemetrySpanRecorder._on_tool_output_returned,
+    MessageAdded: TelemetrySpanRecorder._on_message_added,
+    SessionEnded: TelemetrySpanRecorder._on_session_ended,
 }

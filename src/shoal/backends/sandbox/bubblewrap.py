@@ -12,7 +12,7 @@ from typing import Literal, TypeAlias
 from msgspec.structs import replace
 
 from shoal.backends.sandbox.sandbox_driver import resolve_existing_paths
-from shoal.core.ports import ProcessLaunch
+from shoal.core.ports import ProcessLaunchSpec
 from shoal.core.sandbox import SandboxPolicy
 
 # Sockets of other programs are under /run, and a read-only mount does not prevent connecting to them.
@@ -44,7 +44,7 @@ _NO_PROC = "this container does not let programs mount /proc: its own security p
 PathAccess: TypeAlias = Literal["hidden", "writable", "shown", "kept", "pinned"]
 
 
-class BubblewrapDriver:
+class BubblewrapSandboxDriver:
     """`path` is where programs are looked up, like $PATH."""
 
     name = "bubblewrap"
@@ -61,7 +61,7 @@ class BubblewrapDriver:
     def find_unsupported_policy_part(self, policy: SandboxPolicy) -> str | None:
         return None
 
-    def wrap_launch(self, launch: ProcessLaunch, policy: SandboxPolicy) -> ProcessLaunch:
+    def wrap_launch(self, launch: ProcessLaunchSpec, policy: SandboxPolicy) -> ProcessLaunchSpec:
         program = shutil.which("bwrap", path=self._path) or "bwrap"
         env = _probe_bubblewrap(self._path)[0]
         argv = [

@@ -10,13 +10,13 @@ from msgspec.structs import replace
 
 from shoal.backends.guardian import CONFINE_ARGUMENTS
 from shoal.backends.sandbox.sandbox_driver import is_inside_any_directory, resolve_existing_paths
-from shoal.core.ports import ProcessLaunch
+from shoal.core.ports import ProcessLaunchSpec
 from shoal.core.sandbox import SandboxPolicy
 
 _PROBE_TIMEOUT = 5.0
 
 
-class LandlockDriver:
+class LandlockSandboxDriver:
     name = "Landlock"
     limits = (
         "Landlock cannot keep single files of a writable directory from being changed (.git/hooks, "
@@ -42,7 +42,7 @@ class LandlockDriver:
                 return f"Landlock cannot hide {path}, which has a writable directory inside"
         return None
 
-    def wrap_launch(self, launch: ProcessLaunch, policy: SandboxPolicy) -> ProcessLaunch:
+    def wrap_launch(self, launch: ProcessLaunchSpec, policy: SandboxPolicy) -> ProcessLaunchSpec:
         writable, hidden = map(resolve_existing_paths, (policy.writable, policy.hidden))
         arguments = (str(len(writable)), *map(str, writable), str(len(hidden)), *map(str, hidden))
         return replace(launch, argv=(*_LAUNCHER, *arguments, *launch.argv))

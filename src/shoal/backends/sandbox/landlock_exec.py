@@ -39,7 +39,7 @@ class LandlockRulesetAttr(ctypes.Structure):
     _fields_ = (("fs", ctypes.c_uint64), ("net", ctypes.c_uint64), ("scoped", ctypes.c_uint64))
 
 
-class LandlockPathAttr(ctypes.Structure):
+class LandlockPathBeneathAttr(ctypes.Structure):
     _pack_ = 1
     _layout_ = "ms"
     _fields_ = (("allowed", ctypes.c_uint64), ("fd", ctypes.c_int32))
@@ -73,7 +73,7 @@ def add_landlock_path_rule(ruleset: int, path: str, rights: int) -> None:
     try:
         if not stat.S_ISDIR(os.fstat(fd).st_mode):
             rights &= ON_FILES
-        attributes = LandlockPathAttr(rights, fd)
+        attributes = LandlockPathBeneathAttr(rights, fd)
         call_syscall(ADD, ruleset, BENEATH, ctypes.byref(attributes), 0)
     finally:
         os.close(fd)

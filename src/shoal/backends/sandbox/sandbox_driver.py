@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Protocol
 
-from shoal.core.ports import ProcessLaunch
+from shoal.core.ports import ProcessLaunchSpec
 from shoal.core.sandbox import SandboxPolicy
 
 
@@ -40,7 +40,7 @@ class SandboxDriver(Protocol):
         """Return the part of the policy that it cannot enforce, or None."""
         ...
 
-    def wrap_launch(self, launch: ProcessLaunch, policy: SandboxPolicy) -> ProcessLaunch: ...
+    def wrap_launch(self, launch: ProcessLaunchSpec, policy: SandboxPolicy) -> ProcessLaunchSpec: ...
 
 
 def resolve_existing_paths(paths: Iterable[Path]) -> list[Path]:

@@ -7,12 +7,12 @@ from collections.abc import Callable, Sequence
 
 from msgspec import Struct
 
-from shoal.backends.sandbox.bubblewrap import BubblewrapDriver
-from shoal.backends.sandbox.landlock import LandlockDriver
+from shoal.backends.sandbox.bubblewrap import BubblewrapSandboxDriver
+from shoal.backends.sandbox.landlock import LandlockSandboxDriver
 from shoal.backends.sandbox.sandbox_driver import SandboxDriver
-from shoal.backends.sandbox.seatbelt import SeatbeltDriver
+from shoal.backends.sandbox.seatbelt import SeatbeltSandboxDriver
 from shoal.core.errors import ProcessError
-from shoal.core.ports import ProcessLaunch
+from shoal.core.ports import ProcessLaunchSpec
 from shoal.core.sandbox import SandboxPolicy
 
 DISABLE_HINT = (
@@ -37,7 +37,7 @@ class DetectedSandboxDriver(Struct, frozen=True, kw_only=True):
     problems: tuple[str, ...] = ()
 
 
-class SelectedSandbox:
+class DriverSelectingSandbox:
     """`get_policy` is called for each command: directories are granted while a session runs."""
 
     def __init__(
@@ -84,7 +84,7 @@ class SelectedSandbox:
 
             await asyncio.to_thread(self._detect_driver)
 
-    def wrap_launch(self, launch: ProcessLaunch) -> ProcessLaunch:
+    def wrap_launch(self, launch: ProcessLaunchSpec) -> ProcessLaunchSpec:
         if not self._preferences.enabled:
             return launch
         kind, policy, reason = self._select_driver()
@@ -133,9 +133,10 @@ class SelectedSandbox:
 
 def list_sandbox_drivers(path: str) -> tuple[SandboxDriver, ...]:
     """Return the drivers of this system, best first. `path` is where programs are looked up."""
-    return {"linux": (BubblewrapDriver(path), LandlockDriver()), "darwin": (SeatbeltDriver(),)}.get(
-        sys.platform, ()
-    )
+    return {
+        "linux": (BubblewrapSandboxDriver(path), LandlockSandboxDriver()),
+        "darwin": (SeatbeltSandboxDriver(),),
+    }.get(sys.platform, ())
 
 
 def detect_sandbox_driver(drivers: Sequence[SandboxDriver]) -> DetectedSandboxDriver:

@@ -10,7 +10,7 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from shoal.backends.sandbox.sandbox_driver import resolve_existing_paths
-from shoal.core.ports import ProcessLaunch
+from shoal.core.ports import ProcessLaunchSpec
 from shoal.core.sandbox import SandboxPolicy
 
 SANDBOX_EXEC = "/usr/bin/sandbox-exec"
@@ -26,7 +26,7 @@ _DEVICES = (
 _PROBE_TIMEOUT = 5.0
 
 
-class SeatbeltDriver:
+class SeatbeltSandboxDriver:
     name = "sandbox-exec"
     limits = "sandbox-exec gives a command no process space of its own."
     ends_all_processes = False
@@ -38,7 +38,7 @@ class SeatbeltDriver:
     def find_unsupported_policy_part(self, policy: SandboxPolicy) -> str | None:
         return None
 
-    def wrap_launch(self, launch: ProcessLaunch, policy: SandboxPolicy) -> ProcessLaunch:
+    def wrap_launch(self, launch: ProcessLaunchSpec, policy: SandboxPolicy) -> ProcessLaunchSpec:
         return replace(launch, argv=(SANDBOX_EXEC, "-p", build_seatbelt_profile(policy), *launch.argv))
 
 

@@ -18,7 +18,7 @@ MAX_QUEUED = 256
 def _ignore_waking_hooks_change() -> None: ...
 
 
-class BackgroundHooks(Generic[_Job]):
+class BackgroundHookRunner(Generic[_Job]):
     """Runs background hooks for the life of the session; leaving the context stops those still running."""
 
     def __init__(self) -> None:
@@ -31,7 +31,7 @@ class BackgroundHooks(Generic[_Job]):
         self._slots = asyncio.Semaphore(MAX_RUNNING)
         self._quiet: asyncio.Event | None = None
 
-    async def __aenter__(self) -> BackgroundHooks[_Job]:
+    async def __aenter__(self) -> BackgroundHookRunner[_Job]:
         await self._tasks.__aenter__()
         self._open = True
         return self

@@ -7,7 +7,14 @@ from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from typing import Any
 
-from shoal.core.hooks import MATCHER_FIELDS, Hook, HookCallback, HookCommand, HookEvent, HookHttpPost
+from shoal.core.hooks import (
+    MATCHER_FIELDS,
+    Hook,
+    HookEvent,
+    HttpPostHookAction,
+    PythonCallbackHookAction,
+    ShellCommandHookAction,
+)
 
 _NAMES = re.compile(r"[\w-]+(\|[\w-]+)*")
 
@@ -43,10 +50,10 @@ def is_hook_matcher_match(matcher: str, value: str) -> bool:
 
 def _get_hook_action_key(hook: Hook) -> object:
     match hook.action:
-        case HookCommand(command=command):
+        case ShellCommandHookAction(command=command):
             # A background hook must not replace a hook that decides.
             return ("command", command, hook.background, hook.rewakes)
-        case HookHttpPost(url=url, headers=headers):
+        case HttpPostHookAction(url=url, headers=headers):
             return ("http", url, tuple(sorted(headers.items())))
-        case HookCallback(function=function):
+        case PythonCallbackHookAction(function=function):
             return ("called", id(function))

@@ -12,8 +12,8 @@ from pathlib import Path
 from msgspec import Struct
 
 from shoal.core.clock import Clock
-from shoal.core.ports import Process, ProcessLaunch, ProcessLauncher
-from shoal.wire.hook_output_codec import AsyncHookRequest, parse_async_hook_request
+from shoal.core.ports import ChildProcessHandle, ProcessLauncher, ProcessLaunchSpec
+from shoal.wire.hook_output_codec import HookContinueInBackgroundRequest, parse_async_hook_request
 
 MAX_OUTPUT = 1 << 20
 """Bytes of a hook's output that are used; the rest is read and dropped."""
@@ -93,14 +93,16 @@ class HookRunResources(Struct, frozen=True, kw_only=True):
 class HookProcess:
     """Running hook command; its starter waits for it or hands it to the background."""
 
-    def __init__(self, process: Process, out: _HookOutputPipe, err: _HookOutputPipe, clock: Clock) -> None:
+    def __init__(
+        self, process: ChildProcessHandle, out: _HookOutputPipe, err: _HookOutputPipe, clock: Clock
+    ) -> None:
         self._process = process
         self._out = out
         self._err = err
         self._clock = clock
         self._checks_first_line = True
         self._wait_timeout: asyncio.Timeout | None = None
-        self.detach_request: AsyncHookRequest | None = None
+        self.detach_request: HookContinueInBackgroundRequest | None = None
         """Request in the first line to stop waiting for the command, or None."""
         out.on_data = self._check_for_detach_request
         self._check_for_detach_request()
@@ -189,10 +191,10 @@ async def start_hook_command(
 
 async def _start_hook_shell_process(
     command: str, data: bytes, cwd: Path, environment: HookRunResources, writers: tuple[int, int]
-) -> Process:
+) -> ChildProcessHandle:
     try:
         with _open_hook_input(data) as stdin:
-            launch = ProcessLaunch(
+            launch = ProcessLaunchSpec(
                 argv=("/bin/sh", "-c", command),
                 cwd=_choose_hook_directory(cwd, environment.root),
                 env=environment.env,

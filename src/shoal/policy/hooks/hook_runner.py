@@ -18,19 +18,19 @@ from shoal.core.events import PREVIEW_LENGTH, HookRan, JournaledEvent, NoteAdded
 from shoal.core.hooks import (
     NO_DECISION,
     NOTIFY_ONLY_EVENTS,
+    BackgroundHookNotice,
     Hook,
-    HookCallback,
-    HookCommand,
     HookDecision,
     HookEvent,
-    HookHttpPost,
-    HookNotice,
     HookNoticeSink,
+    HttpPostHookAction,
     NullHookNoticeSink,
+    PythonCallbackHookAction,
+    ShellCommandHookAction,
     merge_hook_decisions,
 )
 from shoal.core.ids import AgentId
-from shoal.policy.hooks.background_hooks import MAX_QUEUED, MAX_RUNNING, BackgroundHooks
+from shoal.policy.hooks.background_hooks import MAX_QUEUED, MAX_RUNNING, BackgroundHookRunner
 from shoal.policy.hooks.hook_process import (
     HookCommandResult,
     HookProcess,
@@ -39,7 +39,7 @@ from shoal.policy.hooks.hook_process import (
 )
 from shoal.policy.hooks.http_hook import post_hook_event
 from shoal.wire.hook_output_codec import (
-    InvalidHookOutput,
+    InvalidHookOutputError,
     parse_hook_output_json,
     parse_hook_output_text,
     truncate_hook_text,
@@ -70,7 +70,7 @@ class _HookInput(Struct, frozen=True, kw_only=True):
     since: float
 
 
-class _HookDetached(Exception):
+class _HookMovedToBackgroundException(Exception):
     """The hook continues in the background and is no longer awaited."""
 
 
@@ -80,7 +80,7 @@ class HookRunner:
     def __init__(self, environment: HookRunResources, emit: Callable[[JournaledEvent], None]) -> None:
         self._environment = environment
         self._emit = emit
-        self.background: BackgroundHooks[tuple[Hook, _HookInput]] = BackgroundHooks()
+        self.background: BackgroundHookRunner[tuple[Hook, _HookInput]] = BackgroundHookRunner()
         """Every hook runs in the foreground until this context is entered."""
         self.notice_sink: HookNoticeSink = NullHookNoticeSink()
 
@@ -127,7 +127,7 @@ class HookRunner:
             result = await self._run_catching_hook_errors(
                 hook_input, self._invoke_hook(hook, hook_input), hook.seconds
             )
-        except _HookDetached:
+        except _HookMovedToBackgroundException:
             return None
         if result.trouble and hook.blocks_on_failure:
             reason = f"the hook failed, and is set to block then: {result.trouble}"
@@ -141,9 +141,9 @@ class HookRunner:
             result = await invocation
         except TimeoutError:
             result = _HookResult(trouble=f"it did not end within {seconds:g} s and was ended")
-        except _HookDetached:
+        except _HookMovedToBackgroundException:
             raise
-        except (InvalidHookOutput, ShoalError) as error:
+        except (InvalidHookOutputError, ShoalError) as error:
             result = _HookResult(trouble=str(error))
         except Exception as error:  # noqa: BLE001 - the wall around hooks: what one does harms nobody else
             result = _HookResult(trouble=f"{type(error).__name__}: {error}")
@@ -154,7 +154,7 @@ class HookRunner:
 
     async def _invoke_hook(self, hook: Hook, hook_input: _HookInput) -> _HookResult:
         match hook.action:
-            case HookCommand(command=command):
+            case ShellCommandHookAction(command=command):
                 process = await start_hook_command(
                     command, hook_input.data, cwd=hook_input.cwd, environment=self._environment
                 )
@@ -165,12 +165,12 @@ class HookRunner:
                 result = _parse_hook_command_result(hook.event, await process.wait_for_exit(hook.seconds))
                 self._warn_ignored_decision(hook, hook_input, result)
                 return replace(result, verdict=_drop_hook_decision(result.verdict))
-            case HookHttpPost() as to:
+            case HttpPostHookAction() as to:
                 answer = await post_hook_event(
                     to, hook_input.data, seconds=hook.seconds, clock=self._environment.clock
                 )
                 return _HookResult(verdict=parse_hook_output_text(hook.event, answer))
-            case HookCallback(function=function):
+            case PythonCallbackHookAction(function=function):
                 async with self._environment.clock.deadline(hook.seconds):
                     # A copy: changes made by the function must not affect the call.
                     returned = await _call_hook_function(function, decode_json(hook_input.data))
@@ -189,7 +189,7 @@ class HookRunner:
         return True
 
     def _move_to_background(self, hook: Hook, hook_input: _HookInput, process: HookProcess) -> None:
-        """Raise `_HookDetached`; without a free slot the hook is awaited and its decision ignored."""
+        """Raise `_HookMovedToBackgroundException`; without a free slot, await the hook and ignore it."""
         if hook_input.event == "SessionEnd" or not self.background.has_free_slot:
             return
         requested_seconds = None if process.detach_request is None else process.detach_request.seconds
@@ -197,7 +197,7 @@ class HookRunner:
             self._run_background_hook, hook, hook_input, requested_seconds or hook.seconds, process
         )
         self.background.start_hook_job((hook, hook_input), work, awaited=hook.rewakes)
-        raise _HookDetached
+        raise _HookMovedToBackgroundException
 
     async def _run_background_hook(
         self, hook: Hook, hook_input: _HookInput, seconds: float, process: HookProcess | None = None
@@ -214,7 +214,7 @@ class HookRunner:
         texts = (verdict.blocked,) if result.wakes else (verdict.message, verdict.context)
         if text := "\n\n".join(filter(None, texts)):
             self.notice_sink.deliver_notice(
-                HookNotice(
+                BackgroundHookNotice(
                     agent=hook_input.agent,
                     event=hook_input.event,
                     hook=hook.name[:PREVIEW_LENGTH],
@@ -227,7 +227,7 @@ class HookRunner:
     async def _invoke_background_hook(
         self, hook: Hook, hook_input: _HookInput, seconds: float, process: HookProcess | None
     ) -> _HookResult:
-        if not isinstance(hook.action, HookCommand):
+        if not isinstance(hook.action, ShellCommandHookAction):
             return await self._invoke_hook(hook, hook_input)
         if process is None:
             process = await start_hook_command(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from shoal.core.clock import Clock
 from shoal.core.errors import ShoalError
-from shoal.core.hooks import HookHttpPost
+from shoal.core.hooks import HttpPostHookAction
 
 _MAX_BODY = 1 << 20
 
@@ -13,7 +13,7 @@ class HookHttpRequestError(ShoalError):
     """The URL returned no usable response."""
 
 
-async def post_hook_event(target: HookHttpPost, data: bytes, *, seconds: float, clock: Clock) -> str:
+async def post_hook_event(target: HttpPostHookAction, data: bytes, *, seconds: float, clock: Clock) -> str:
     """Return the response body, cut to the maximum size. Raises `HookHttpRequestError` and `TimeoutError`."""
     import httpx
 

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from shoal.policy.shell.simple_commands import UNKNOWN_PATH, ShellCommandAnalysis, SimpleShellCommand
 
 if TYPE_CHECKING:
-    from shoal.policy.shell.shell_syntax import UnjudgeableCommand
+    from shoal.policy.shell.shell_syntax import UnjudgeableShellCommandError
     from shoal.policy.shell.syntax_walker import ShellSyntaxWalker
 
 __all__ = ["UNKNOWN_PATH", "ShellCommandAnalysis", "SimpleShellCommand", "analyze_shell_command"]
@@ -34,12 +34,12 @@ def analyze_shell_command(command: str) -> ShellCommandAnalysis:
 
 
 @cache
-def _load_syntax_walker() -> tuple[type[ShellSyntaxWalker], type[UnjudgeableCommand]]:
+def _load_syntax_walker() -> tuple[type[ShellSyntaxWalker], type[UnjudgeableShellCommandError]]:
     """Import on the first command: a session that runs none does not pay for the parser and its tables."""
-    from shoal.policy.shell.shell_syntax import UnjudgeableCommand
+    from shoal.policy.shell.shell_syntax import UnjudgeableShellCommandError
     from shoal.policy.shell.syntax_walker import ShellSyntaxWalker
 
-    return ShellSyntaxWalker, UnjudgeableCommand
+    return ShellSyntaxWalker, UnjudgeableShellCommandError
 
 
 def _mark_shadowed_by_function(part: SimpleShellCommand, functions: set[str]) -> SimpleShellCommand:

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from shoal.policy.shell.command_judge import judge_shell_command
 from shoal.policy.shell.known_commands import HARMLESS_VARIABLES, RESERVED_WORDS, STATE_CHANGING_BUILTINS
 from shoal.policy.shell.shell_directories import PossibleShellDirectories
-from shoal.policy.shell.shell_syntax import UnjudgeableCommand
+from shoal.policy.shell.shell_syntax import UnjudgeableShellCommandError
 from shoal.policy.shell.shell_words import ShellWord
 from shoal.policy.shell.simple_commands import SimpleShellCommand
 from shoal.policy.shell.wrapper_commands import (
@@ -25,7 +25,7 @@ _MAX_WRAPPING = 12
 _SYSTEM_DIRECTORIES = ("/bin/", "/usr/bin/")
 
 
-class FoundShellCommand(Struct, frozen=True, kw_only=True):
+class UnexpandedShellCommand(Struct, frozen=True, kw_only=True):
     """Simple command as found by the walk: its words, variables set for it, and redirections."""
 
     text: str
@@ -38,7 +38,7 @@ class FoundShellCommand(Struct, frozen=True, kw_only=True):
     """Those of `writes` that its arguments name."""
 
 
-class SyntaxWalkState(Protocol):
+class ShellSyntaxWalkState(Protocol):
     parts: list[SimpleShellCommand]
     directories: PossibleShellDirectories
     repeated: int
@@ -49,10 +49,10 @@ class SyntaxWalkState(Protocol):
     def walk_script(self, text: str, via: tuple[str, ...] = ()) -> None: ...
 
 
-def expand_found_command(found: FoundShellCommand, walk: SyntaxWalkState) -> None:
+def expand_found_command(found: UnexpandedShellCommand, walk: ShellSyntaxWalkState) -> None:
     """Add the simple commands that a found command leads to."""
     if len(found.via) > _MAX_WRAPPING:
-        raise UnjudgeableCommand("commands are wrapped too deeply")
+        raise UnjudgeableShellCommandError("commands are wrapped too deeply")
     if not found.words:
         _append_simple_command(
             found,
@@ -67,9 +67,9 @@ def expand_found_command(found: FoundShellCommand, walk: SyntaxWalkState) -> Non
             found, walk, read_only=False, reason="its name is only known when it runs", doubt=True
         )
     elif name in RESERVED_WORDS and name != "[[":
-        raise UnjudgeableCommand(f"{name} is a construct that is not judged")
+        raise UnjudgeableShellCommandError(f"{name} is a construct that is not judged")
     elif name in STATE_CHANGING_BUILTINS:
-        raise UnjudgeableCommand(f"{name} changes what later words mean")
+        raise UnjudgeableShellCommandError(f"{name} changes what later words mean")
     elif name in WRAPPERS:
         _expand_wrapper_command(name, found, walk)
     elif name in SHELLS:
@@ -87,11 +87,11 @@ def _get_command_name(word: ShellWord) -> str | None:
     return name
 
 
-def _expand_plain_command(name: str, found: FoundShellCommand, walk: SyntaxWalkState) -> None:
+def _expand_plain_command(name: str, found: UnexpandedShellCommand, walk: ShellSyntaxWalkState) -> None:
     rest = found.words[1:]
     if name in ("cd", "pushd", "popd", "chdir") and (walk.repeated or walk.trapped):
         when = "again and again" if walk.repeated else "under a trap, which runs later"
-        raise UnjudgeableCommand(f"it changes the directory {when}")
+        raise UnjudgeableShellCommandError(f"it changes the directory {when}")
     if name == "cd":
         _expand_cd_command(found, walk)
         return
@@ -103,7 +103,7 @@ def _expand_plain_command(name: str, found: FoundShellCommand, walk: SyntaxWalkS
     verdict = judge_shell_command(name, rest, moved=walk.directories.may_have_moved)
     if verdict.reads or verdict.writes:
         changes = walk.directories.resolve_paths(verdict.writes)
-        found = FoundShellCommand(
+        found = UnexpandedShellCommand(
             text=found.text,
             words=found.words,
             via=found.via,
@@ -118,12 +118,14 @@ def _expand_plain_command(name: str, found: FoundShellCommand, walk: SyntaxWalkS
     if name == "find":
         for command in parse_find_exec_commands(rest):
             expand_found_command(
-                FoundShellCommand(text=found.text, words=command, via=(*found.via, "find"), sets=found.sets),
+                UnexpandedShellCommand(
+                    text=found.text, words=command, via=(*found.via, "find"), sets=found.sets
+                ),
                 walk,
             )
 
 
-def _expand_cd_command(found: FoundShellCommand, walk: SyntaxWalkState) -> None:
+def _expand_cd_command(found: UnexpandedShellCommand, walk: ShellSyntaxWalkState) -> None:
     operands = [word for word in found.words[1:] if word.value not in ("-L", "-P", "--")]
     is_plain = len(operands) <= 1 and not any(word.many or word.may_be_flag for word in operands)
     reads = (
@@ -140,7 +142,7 @@ def _expand_cd_command(found: FoundShellCommand, walk: SyntaxWalkState) -> None:
     )
 
 
-def _expand_wrapper_command(name: str, found: FoundShellCommand, walk: SyntaxWalkState) -> None:
+def _expand_wrapper_command(name: str, found: UnexpandedShellCommand, walk: ShellSyntaxWalkState) -> None:
     rest = found.words[1:]
     if name == "command" and rest and rest[0].value in ("-v", "-V"):
         _append_simple_command(found, walk, read_only=True, reason="it only tells where a command is")
@@ -166,7 +168,7 @@ def _expand_wrapper_command(name: str, found: FoundShellCommand, walk: SyntaxWal
     expand_found_command(inner_found, walk)
 
 
-def _expand_shell_invocation(name: str, found: FoundShellCommand, walk: SyntaxWalkState) -> None:
+def _expand_shell_invocation(name: str, found: UnexpandedShellCommand, walk: ShellSyntaxWalkState) -> None:
     script = get_shell_dash_c_script(found.words[1:])
     if script is None or script.value is None or found.sets:
         verdict = judge_shell_command(name, found.words[1:], moved=False)
@@ -192,7 +194,9 @@ def _is_script_flag(word: ShellWord) -> bool:
     return word.value is None or (word.value.startswith("-") and "c" in word.value)
 
 
-def _expand_eval_or_trap_command(name: str, found: FoundShellCommand, walk: SyntaxWalkState) -> None:
+def _expand_eval_or_trap_command(
+    name: str, found: UnexpandedShellCommand, walk: ShellSyntaxWalkState
+) -> None:
     rest = found.words[1:]
     values = [word.value for word in rest]
     if name == "trap":
@@ -213,9 +217,9 @@ def _expand_eval_or_trap_command(name: str, found: FoundShellCommand, walk: Synt
     walk.walk_script(" ".join(value for value in values if value is not None), (*found.via, name))
 
 
-def _append_unknown_command(name: str, found: FoundShellCommand, walk: SyntaxWalkState) -> None:
+def _append_unknown_command(name: str, found: UnexpandedShellCommand, walk: ShellSyntaxWalkState) -> None:
     """Add a placeholder for an unknown inner command, which a rule may forbid."""
-    unknown = FoundShellCommand(
+    unknown = UnexpandedShellCommand(
         text=found.text, words=(ShellWord(None),), via=(*found.via, name), sets=found.sets
     )
     _append_simple_command(
@@ -224,7 +228,12 @@ def _append_unknown_command(name: str, found: FoundShellCommand, walk: SyntaxWal
 
 
 def _append_simple_command(
-    found: FoundShellCommand, walk: SyntaxWalkState, *, read_only: bool, reason: str, doubt: bool = False
+    found: UnexpandedShellCommand,
+    walk: ShellSyntaxWalkState,
+    *,
+    read_only: bool,
+    reason: str,
+    doubt: bool = False,
 ) -> None:
     words = tuple([word.value if word.value is not None else _get_glob_text(word) for word in found.words])
     argv = None if doubt else _return_words_if_all_known(words)

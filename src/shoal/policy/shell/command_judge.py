@@ -17,8 +17,8 @@ from shoal.policy.shell.known_commands import (
 )
 from shoal.policy.shell.readonly_table import load_readonly_command_table
 from shoal.policy.shell.readonly_usage import (
-    CommandVerdict,
-    ReadOnlyCommandUsage,
+    ReadOnlyCommandUsageSpec,
+    ReadOnlyCommandVerdict,
     build_not_proven_readonly_verdict,
     build_readonly_verdict,
     judge_readonly_usage,
@@ -26,7 +26,7 @@ from shoal.policy.shell.readonly_usage import (
 from shoal.policy.shell.shell_words import ShellWord
 
 
-def judge_shell_command(name: str, words: Sequence[ShellWord], *, moved: bool) -> CommandVerdict:
+def judge_shell_command(name: str, words: Sequence[ShellWord], *, moved: bool) -> ReadOnlyCommandVerdict:
     """Return the verdict on a command, from its name and the words after it."""
     if _is_help_or_version_call(name, words):
         return build_readonly_verdict(f"{name} only tells of itself")
@@ -72,15 +72,15 @@ def _find_program_running_flag(name: str, words: Sequence[ShellWord]) -> str | N
     return None
 
 
-def _judge_file_writing_command(name: str, words: Sequence[ShellWord]) -> CommandVerdict:
+def _judge_file_writing_command(name: str, words: Sequence[ShellWord]) -> ReadOnlyCommandVerdict:
     """Judge a writer: `tee` only writes its files, which are judged; the others remove or replace."""
-    verdict = judge_readonly_usage(name, words, ReadOnlyCommandUsage(flags=WRITING_COMMANDS[name]))
+    verdict = judge_readonly_usage(name, words, ReadOnlyCommandUsageSpec(flags=WRITING_COMMANDS[name]))
     if not verdict.read_only:
         return build_not_proven_readonly_verdict(
             verdict.why, reads=_select_copied_files(name, words), writes=(ShellWord(None),)
         )
     files = verdict.reads
-    return CommandVerdict(
+    return ReadOnlyCommandVerdict(
         read_only=name == "tee",
         why=f"{name} writes files",
         reads=_select_copied_files(name, files),
@@ -96,8 +96,8 @@ def _select_copied_files(name: str, words: Sequence[ShellWord]) -> tuple[ShellWo
 
 
 def _add_output_files_to_verdict(
-    name: str, words: Sequence[ShellWord], verdict: CommandVerdict
-) -> CommandVerdict:
+    name: str, words: Sequence[ShellWord], verdict: ReadOnlyCommandVerdict
+) -> ReadOnlyCommandVerdict:
     if name == "dd":
         return build_not_proven_readonly_verdict(
             "dd writes files",

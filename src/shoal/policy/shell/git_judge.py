@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from shoal.policy.shell.readonly_table import load_readonly_command_table
 from shoal.policy.shell.readonly_usage import (
-    CommandVerdict,
+    ReadOnlyCommandVerdict,
     build_not_proven_readonly_verdict,
     judge_readonly_usage,
 )
@@ -51,7 +51,7 @@ _RUNNING_WORDS: dict[str, tuple[str, ...]] = {
 }
 
 
-def judge_git_command(words: Sequence[ShellWord], *, moved: bool) -> CommandVerdict:
+def judge_git_command(words: Sequence[ShellWord], *, moved: bool) -> ReadOnlyCommandVerdict:
     """Judge the words after `git`; `moved` means that a `cd` came before, so another repository may apply."""
     index = 0
     while index < len(words) and words[index].value in _PLAIN_FLAGS:

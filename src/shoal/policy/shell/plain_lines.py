@@ -11,7 +11,11 @@ import re
 
 from msgspec import Struct
 
-from shoal.policy.shell.command_expansion import FoundShellCommand, SyntaxWalkState, expand_found_command
+from shoal.policy.shell.command_expansion import (
+    ShellSyntaxWalkState,
+    UnexpandedShellCommand,
+    expand_found_command,
+)
 from shoal.policy.shell.known_commands import RESERVED_WORDS
 from shoal.policy.shell.redirections import add_redirect_target
 from shoal.policy.shell.shell_words import SIMPLE_WORD, ShellWord
@@ -34,7 +38,7 @@ _MAX_LENGTH = 2_000
 _KEYWORDS = RESERVED_WORDS | {"declare", "typeset", "export", "readonly", "local", "unset", "unsetenv"}
 
 
-class PlainCommandLine(Struct, frozen=True):
+class ParsedPlainCommandLine(Struct, frozen=True):
     """Simple commands, as written and word by word, and the output file of the last one."""
 
     commands: list[tuple[str, list[str]]]
@@ -42,7 +46,7 @@ class PlainCommandLine(Struct, frozen=True):
     target: str | None
 
 
-def parse_plain_command_line(text: str) -> PlainCommandLine | None:
+def parse_plain_command_line(text: str) -> ParsedPlainCommandLine | None:
     """Parse the line, or return None if it is not plain."""
     match = _LINE.fullmatch(text) if len(text) <= _MAX_LENGTH else None
     if match is None:
@@ -66,7 +70,7 @@ def parse_plain_command_line(text: str) -> PlainCommandLine | None:
         commands.append(
             _restore_quoted_words(words, quoted) if quoted and _QUOTE_MARK in words else (command_text, words)
         )
-    return PlainCommandLine(commands, sign, target)
+    return ParsedPlainCommandLine(commands, sign, target)
 
 
 def _restore_quoted_words(words: list[str], quoted: list[str]) -> tuple[str, list[str]]:
@@ -82,13 +86,13 @@ def _restore_quoted_words(words: list[str], quoted: list[str]) -> tuple[str, lis
 
 
 def add_plain_line_commands(
-    text: str, line: PlainCommandLine, via: tuple[str, ...], walk: SyntaxWalkState
+    text: str, line: ParsedPlainCommandLine, via: tuple[str, ...], walk: ShellSyntaxWalkState
 ) -> None:
     """Add the simple commands of a line, as the walk over its tree would."""
     single_writes = _resolve_redirect_writes(line, walk) if len(line.commands) == 1 else ()
     for command, words in line.commands:
         expand_found_command(
-            FoundShellCommand(
+            UnexpandedShellCommand(
                 text=command, words=tuple(map(ShellWord, words)), via=via, writes=single_writes
             ),
             walk,
@@ -99,7 +103,7 @@ def add_plain_line_commands(
         )
 
 
-def _resolve_redirect_writes(line: PlainCommandLine, walk: SyntaxWalkState) -> tuple[str, ...]:
+def _resolve_redirect_writes(line: ParsedPlainCommandLine, walk: ShellSyntaxWalkState) -> tuple[str, ...]:
     if line.sign is None:
         return ()
     writes: list[ShellWord] = []

@@ -6,9 +6,9 @@ import re
 from collections.abc import Callable, Sequence
 
 from shoal.policy.shell.readonly_usage import (
-    CommandVerdict,
     ParsedCommandOptions,
-    ReadOnlyCommandUsage,
+    ReadOnlyCommandUsageSpec,
+    ReadOnlyCommandVerdict,
     build_not_proven_readonly_verdict,
     build_readonly_verdict,
     judge_readonly_usage,
@@ -17,7 +17,7 @@ from shoal.policy.shell.readonly_usage import (
 from shoal.policy.shell.shell_words import ShellWord
 from shoal.policy.shell.wrapper_commands import FIND_EXEC_FLAGS, find_exec_command_end
 
-ProgramJudge = Callable[[Sequence[ShellWord]], CommandVerdict]
+ProgramJudge = Callable[[Sequence[ShellWord]], ReadOnlyCommandVerdict]
 
 _NUMBER = re.compile(r"-?[0-9]+")
 _PRINTS_NUMBERS = re.compile(r"%[^%sbqc]*[diouxXeEfFgGaA]|%[^%a-zA-Z]*[*(]")
@@ -55,7 +55,7 @@ _FIND_TESTS = frozenset(
 )
 
 
-def judge_awk(words: Sequence[ShellWord]) -> CommandVerdict:
+def judge_awk(words: Sequence[ShellWord]) -> ReadOnlyCommandVerdict:
     options = parse_command_options(words, _AWK_FLAGS)
     if options.refused:
         return _build_refused_flag_verdict("awk", options)
@@ -71,25 +71,25 @@ def judge_awk(words: Sequence[ShellWord]) -> CommandVerdict:
     return build_readonly_verdict("awk only prints", reads=options.operands[1:])
 
 
-def _build_refused_flag_verdict(name: str, options: ParsedCommandOptions) -> CommandVerdict:
+def _build_refused_flag_verdict(name: str, options: ParsedCommandOptions) -> ReadOnlyCommandVerdict:
     return build_not_proven_readonly_verdict(f"{name} with {options.refused} is not known to only read")
 
 
-def judge_jq(words: Sequence[ShellWord]) -> CommandVerdict:
+def judge_jq(words: Sequence[ShellWord]) -> ReadOnlyCommandVerdict:
     """Judge jq: a program may import data from a directory that it names."""
     if any(word.value is None or _JQ_MODULE.search(word.value) for word in words):
         return build_not_proven_readonly_verdict("the jq program may read other files")
-    return judge_readonly_usage("jq", words, ReadOnlyCommandUsage(operands="pattern"))
+    return judge_readonly_usage("jq", words, ReadOnlyCommandUsageSpec(operands="pattern"))
 
 
-def judge_strings_program(words: Sequence[ShellWord]) -> CommandVerdict:
+def judge_strings_program(words: Sequence[ShellWord]) -> ReadOnlyCommandVerdict:
     """Judge strings: a word that begins with @ names a file with more arguments."""
     if any((word.value or word.prefix).startswith("@") for word in words):
         return build_not_proven_readonly_verdict("strings reads its arguments from a file here")
-    return judge_readonly_usage("strings", words, ReadOnlyCommandUsage())
+    return judge_readonly_usage("strings", words, ReadOnlyCommandUsageSpec())
 
 
-def judge_sed(words: Sequence[ShellWord]) -> CommandVerdict:
+def judge_sed(words: Sequence[ShellWord]) -> ReadOnlyCommandVerdict:
     options = parse_command_options(words, _SED_FLAGS)
     if options.refused:
         return _build_refused_flag_verdict("sed", options)
@@ -115,7 +115,7 @@ def _is_harmless_sed_script(script: str) -> bool:
     return True
 
 
-def judge_find(words: Sequence[ShellWord]) -> CommandVerdict:
+def judge_find(words: Sequence[ShellWord]) -> ReadOnlyCommandVerdict:
     """Judge find; the commands of -exec are judged separately and skipped here."""
     start_paths: list[ShellWord] = []
     expression = False
@@ -170,7 +170,7 @@ def _is_find_test_value(words: Sequence[ShellWord], index: int) -> bool:
     )
 
 
-def judge_tar(words: Sequence[ShellWord]) -> CommandVerdict:
+def judge_tar(words: Sequence[ShellWord]) -> ReadOnlyCommandVerdict:
     values = [word.value for word in words]
     if len(values) >= 2 and values[0] is not None and re.fullmatch(r"-?t[vzjJ]*f|-[zjJ]*tv?f", values[0]):
         rest = values[1:]
@@ -179,7 +179,7 @@ def judge_tar(words: Sequence[ShellWord]) -> CommandVerdict:
     return build_not_proven_readonly_verdict("tar is not known to only list here")
 
 
-def judge_printf(words: Sequence[ShellWord]) -> CommandVerdict:
+def judge_printf(words: Sequence[ShellWord]) -> ReadOnlyCommandVerdict:
     """Judge printf: zsh evaluates what it prints as a number, so the numbers must be known."""
     if not words or words[0].value is None or words[0].value.startswith("-"):
         return build_not_proven_readonly_verdict("printf may set a variable here")
@@ -192,14 +192,14 @@ def _is_number_word(word: ShellWord) -> bool:
     return word.value is not None and _NUMBER.fullmatch(word.value) is not None
 
 
-def judge_numeric_builtin(words: Sequence[ShellWord]) -> CommandVerdict:
+def judge_numeric_builtin(words: Sequence[ShellWord]) -> ReadOnlyCommandVerdict:
     """Judge exit and similar builtins: zsh evaluates their operand."""
     if all(map(_is_number_word, words)):
         return build_readonly_verdict("it only ends something")
     return build_not_proven_readonly_verdict("it may evaluate its operand")
 
 
-def judge_ps(words: Sequence[ShellWord]) -> CommandVerdict:
+def judge_ps(words: Sequence[ShellWord]) -> ReadOnlyCommandVerdict:
     """Judge ps: an `e` among the letters without a dash shows the environment, including keys."""
     options = parse_command_options(words, _PS_FLAGS)
     if options.refused:
@@ -209,7 +209,7 @@ def judge_ps(words: Sequence[ShellWord]) -> CommandVerdict:
     return build_readonly_verdict("ps only reads")
 
 
-def judge_read_builtin(words: Sequence[ShellWord]) -> CommandVerdict:
+def judge_read_builtin(words: Sequence[ShellWord]) -> ReadOnlyCommandVerdict:
     """Judge read: names must be plain lower case, since subscripts are evaluated and PATH has an effect."""
     options = parse_command_options(words, _READ_FLAGS)
     if options.refused:
@@ -229,14 +229,14 @@ def is_harmless_shell_variable(name: str) -> bool:
     )
 
 
-def judge_set_builtin(words: Sequence[ShellWord]) -> CommandVerdict:
+def judge_set_builtin(words: Sequence[ShellWord]) -> ReadOnlyCommandVerdict:
     values = [word.value for word in words]
     if values and all(v is not None and re.fullmatch(r"[-+][eux]*o?|pipefail", v) for v in values):
         return build_readonly_verdict("set changes how errors are handled")
     return build_not_proven_readonly_verdict("set may change how later words are read")
 
 
-def judge_test_builtin(words: Sequence[ShellWord]) -> CommandVerdict:
+def judge_test_builtin(words: Sequence[ShellWord]) -> ReadOnlyCommandVerdict:
     """Judge test: -v evaluates the subscript in its operand, so every operator must be known."""
     values = [word.value for word in words if not word.many]
     if len(values) != len(words) or any(value in ("-v", "-R", "-o", "-a", "-t") for value in values):
@@ -265,23 +265,25 @@ def _has_known_test_operator(values: Sequence[str | None]) -> bool:
             return False
 
 
-def judge_pager(words: Sequence[ShellWord]) -> CommandVerdict:
+def judge_pager(words: Sequence[ShellWord]) -> ReadOnlyCommandVerdict:
     if any(word.may_be_flag or (word.value or word.prefix).startswith("+") for word in words):
         flags = "-N -R -S -F -X -r -i -M -E -e -n -s"
         if any((word.value or word.prefix or "+").startswith("+") for word in words):
             return build_not_proven_readonly_verdict("a pager with + runs commands of its own")
-        return judge_readonly_usage("less", words, ReadOnlyCommandUsage(flags=flags))
+        return judge_readonly_usage("less", words, ReadOnlyCommandUsageSpec(flags=flags))
     return build_readonly_verdict("it only shows", reads=tuple(words))
 
 
-def judge_man(words: Sequence[ShellWord]) -> CommandVerdict:
+def judge_man(words: Sequence[ShellWord]) -> ReadOnlyCommandVerdict:
     """Judge man: only pages by name, because a page given as a file is a program for the formatter."""
     if any(word.value is None or "/" in word.value for word in words):
         return build_not_proven_readonly_verdict("man may format a file here")
-    return judge_readonly_usage("man", words, ReadOnlyCommandUsage(flags="-k -f -w -a -S:", operands="text"))
+    return judge_readonly_usage(
+        "man", words, ReadOnlyCommandUsageSpec(flags="-k -f -w -a -S:", operands="text")
+    )
 
 
-def judge_kubectl(words: Sequence[ShellWord], usage: ReadOnlyCommandUsage) -> CommandVerdict:
+def judge_kubectl(words: Sequence[ShellWord], usage: ReadOnlyCommandUsageSpec) -> ReadOnlyCommandVerdict:
     if any(word.value is None or "secret" in word.value.lower() or "file" in word.value for word in words):
         return build_not_proven_readonly_verdict("kubectl may show secrets or files here")
     return judge_readonly_usage("kubectl", words, usage)

@@ -7,20 +7,20 @@ from functools import cache
 from pathlib import Path
 from typing import cast, get_args
 
-from shoal.policy.shell.readonly_usage import OperandKind, ReadOnlyCommandUsage
+from shoal.policy.shell.readonly_usage import OperandKind, ReadOnlyCommandUsageSpec
 
 _HEAD = re.compile(rf"(.+): ({'|'.join(get_args(OperandKind))})(?: needs (.+))?")
 
 
 @cache
-def load_readonly_command_table() -> dict[str, ReadOnlyCommandUsage]:
+def load_readonly_command_table() -> dict[str, ReadOnlyCommandUsageSpec]:
     """Return the commands of the table by name, with their subcommands inside."""
     return parse_readonly_command_table(Path(__file__).with_name("readonly.txt").read_text(encoding="utf-8"))
 
 
-def parse_readonly_command_table(text: str) -> dict[str, ReadOnlyCommandUsage]:
+def parse_readonly_command_table(text: str) -> dict[str, ReadOnlyCommandUsageSpec]:
     groups: dict[str, str] = {}
-    root = ReadOnlyCommandUsage(subs={})
+    root = ReadOnlyCommandUsageSpec(subs={})
     for head, body in _parse_readonly_table_entries(text):
         flags = " ".join(groups.get(flag, flag) for flag in body.split())
         if head.startswith("@"):
@@ -55,14 +55,14 @@ def _parse_readonly_table_entries(text: str) -> list[tuple[str, str]]:
 
 
 def _add_readonly_table_entry(
-    root: ReadOnlyCommandUsage, path: list[str], operands: str, flags: str | None, needs: str
+    root: ReadOnlyCommandUsageSpec, path: list[str], operands: str, flags: str | None, needs: str
 ) -> None:
     *parents, leaf = path
     parent = root
     for name in parents:
-        parent = parent.subs.setdefault(name, ReadOnlyCommandUsage(alone=False))
+        parent = parent.subs.setdefault(name, ReadOnlyCommandUsageSpec(alone=False))
     existing = parent.subs.get(leaf)
-    parent.subs[leaf] = ReadOnlyCommandUsage(
+    parent.subs[leaf] = ReadOnlyCommandUsageSpec(
         flags=flags,
         operands=cast("OperandKind", operands),
         needs=needs,

@@ -22,7 +22,7 @@ _POSSIBLE_PATTERN_FLAG = re.compile(r"-[^-].*[ef]|-[ef]|--reg|--file|--from")
 """Used where any flag is allowed; a long flag may be abbreviated."""
 
 
-class ReadOnlyCommandUsage(Struct, frozen=True, kw_only=True):
+class ReadOnlyCommandUsageSpec(Struct, frozen=True, kw_only=True):
     """Usage under which a command only reads.
 
     `flags` lists the allowed flags: `:` follows one that takes a value, `?` follows a one-letter flag whose
@@ -33,11 +33,11 @@ class ReadOnlyCommandUsage(Struct, frozen=True, kw_only=True):
     flags: str | None = None
     operands: OperandKind = "paths"
     needs: str = ""
-    subs: dict[str, ReadOnlyCommandUsage] = field(default_factory=dict)
+    subs: dict[str, ReadOnlyCommandUsageSpec] = field(default_factory=dict)
     alone: bool = True
 
 
-class CommandVerdict(Struct, frozen=True, kw_only=True):
+class ReadOnlyCommandVerdict(Struct, frozen=True, kw_only=True):
     """Verdict on one use of a command; `doubt` says why even an allow rule must not cover it."""
 
     read_only: bool
@@ -47,14 +47,14 @@ class CommandVerdict(Struct, frozen=True, kw_only=True):
     doubt: str = ""
 
 
-def build_readonly_verdict(why: str, *, reads: tuple[ShellWord, ...] = ()) -> CommandVerdict:
-    return CommandVerdict(read_only=True, why=why, reads=reads)
+def build_readonly_verdict(why: str, *, reads: tuple[ShellWord, ...] = ()) -> ReadOnlyCommandVerdict:
+    return ReadOnlyCommandVerdict(read_only=True, why=why, reads=reads)
 
 
 def build_not_proven_readonly_verdict(
     why: str, *, reads: tuple[ShellWord, ...] = (), writes: tuple[ShellWord, ...] = (), doubt: str = ""
-) -> CommandVerdict:
-    return CommandVerdict(read_only=False, why=why, reads=reads, writes=writes, doubt=doubt)
+) -> ReadOnlyCommandVerdict:
+    return ReadOnlyCommandVerdict(read_only=False, why=why, reads=reads, writes=writes, doubt=doubt)
 
 
 class ParsedCommandOptions(Struct, frozen=True):
@@ -91,8 +91,8 @@ def _parse_command_flag_table(text: str) -> _CommandFlagTable:
 
 
 def judge_readonly_usage(
-    name: str, words: Sequence[ShellWord], usage: ReadOnlyCommandUsage
-) -> CommandVerdict:
+    name: str, words: Sequence[ShellWord], usage: ReadOnlyCommandUsageSpec
+) -> ReadOnlyCommandVerdict:
     """Return the verdict on the words after a command's name, given its read-only usage."""
     if words and usage.subs and (sub := words[0].value) is not None and sub in usage.subs:
         return judge_readonly_usage(f"{name} {sub}", words[1:], usage.subs[sub])
@@ -194,8 +194,8 @@ def _parse_flag_word(value: str, flags: _CommandFlagTable) -> list[tuple[str, Sh
 
 
 def _judge_readonly_operands(
-    name: str, operands: Sequence[ShellWord], usage: ReadOnlyCommandUsage, *, gives_pattern: bool
-) -> CommandVerdict:
+    name: str, operands: Sequence[ShellWord], usage: ReadOnlyCommandUsageSpec, *, gives_pattern: bool
+) -> ReadOnlyCommandVerdict:
     kind = usage.operands
     if kind == "one" and (len(operands) > 1 or any(word.many for word in operands)):
         return build_not_proven_readonly_verdict(f"{name} writes its second file")

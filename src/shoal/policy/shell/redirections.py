@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
-from shoal.policy.shell.shell_syntax import UnjudgeableCommand
+from shoal.policy.shell.shell_syntax import UnjudgeableShellCommandError
 from shoal.policy.shell.shell_words import SIMPLE_WORD, WORD_NODE_TYPES, ShellWord
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ def add_redirection_files(
         raise _build_redirection_error()
     words = words_of_node(target)
     if len(words) != 1:
-        raise UnjudgeableCommand("a redirection names several files")
+        raise UnjudgeableShellCommandError("a redirection names several files")
     text = source[target.start_byte : target.end_byte].decode()
     if kind == "<<<" or (kind in (">&", "<&") and _DUPLICATE.fullmatch(text)):
         return
@@ -81,7 +81,7 @@ def add_redirect_target(
     """Add the file that this redirection operator opens."""
     path = target.value
     if _NETWORK.match(path or target.prefix):
-        raise UnjudgeableCommand("it opens a connection by redirection")
+        raise UnjudgeableShellCommandError("it opens a connection by redirection")
     if path in _NULL_DEVICES:
         return
     match kind:
@@ -93,8 +93,8 @@ def add_redirect_target(
             reads.append(target)
             writes.append(target)
         case _:
-            raise UnjudgeableCommand(f"the redirection {kind} is not judged")
+            raise UnjudgeableShellCommandError(f"the redirection {kind} is not judged")
 
 
-def _build_redirection_error() -> UnjudgeableCommand:
-    return UnjudgeableCommand("a redirection is written in a way that is not judged")
+def _build_redirection_error() -> UnjudgeableShellCommandError:
+    return UnjudgeableShellCommandError("a redirection is written in a way that is not judged")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from shoal.policy.shell.shell_syntax import UnjudgeableCommand
+from shoal.policy.shell.shell_syntax import UnjudgeableShellCommandError
 from shoal.policy.shell.shell_words import PLAIN_PATTERN, WORD_NODE_TYPES, ShellWord
 
 if TYPE_CHECKING:
@@ -62,5 +62,5 @@ def _check_blanks_in_shell_test(test: Node, source: bytes) -> None:
         raise _build_shell_test_error()
 
 
-def _build_shell_test_error() -> UnjudgeableCommand:
-    return UnjudgeableCommand("the test is written in a way that is not judged")
+def _build_shell_test_error() -> UnjudgeableShellCommandError:
+    return UnjudgeableShellCommandError("the test is written in a way that is not judged")

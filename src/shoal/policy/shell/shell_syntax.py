@@ -29,7 +29,7 @@ _PLACEHOLDER = "SHOAL_HEREDOC_BODY"
 _MARKED = f"<<<{_PLACEHOLDER}".encode()
 
 
-class UnjudgeableCommand(Exception):
+class UnjudgeableShellCommandError(Exception):
     """The command cannot be judged before it runs; the text says why."""
 
 
@@ -44,17 +44,17 @@ def _load_bash_parser() -> Parser:
 def parse_shell_command(command: str) -> tuple[Node, bytes]:
     """Return the root of the syntax tree and the bytes that its positions refer to."""
     if len(command) > MAX_COMMAND_LENGTH:
-        raise UnjudgeableCommand(f"the command has more than {MAX_COMMAND_LENGTH} characters")
+        raise UnjudgeableShellCommandError(f"the command has more than {MAX_COMMAND_LENGTH} characters")
     if _UNREADABLE.search(command):
-        raise UnjudgeableCommand("the command holds control characters or blanks that do not show")
+        raise UnjudgeableShellCommandError("the command holds control characters or blanks that do not show")
     if "<<" in command:
         command = _replace_heredocs(command)
     if len(command) > MAX_SIGNS and sum(map(command.count, _SIGNS)) > MAX_SIGNS:
-        raise UnjudgeableCommand(f"the command holds more than {MAX_SIGNS} signs of the shell")
+        raise UnjudgeableShellCommandError(f"the command holds more than {MAX_SIGNS} signs of the shell")
     source = command.encode()
     root = _load_bash_parser().parse(source).root_node
     if root.has_error:
-        raise UnjudgeableCommand("the command does not parse as bash")
+        raise UnjudgeableShellCommandError("the command does not parse as bash")
     if _MARKED in source:
         _check_heredoc_placeholders(root, source)
     return root, source
@@ -70,13 +70,13 @@ def _replace_heredocs(command: str) -> str:
     while (start := _find_heredoc(command)) >= 0:
         match = _HEREDOC.match(command, start)
         if match is None or "<<" in command[match.end("mark") : match.end()]:
-            raise UnjudgeableCommand("the here-document is written in a way that is not judged")
+            raise UnjudgeableShellCommandError("the here-document is written in a way that is not judged")
         body, after = _split_heredoc_body(command, match)
         if not match["quote"] and _LIVE_BODY.search(body):
-            raise UnjudgeableCommand("the here-document holds expansions")
+            raise UnjudgeableShellCommandError("the here-document holds expansions")
         head = command[:start]
         if head.endswith("\\"):
-            raise UnjudgeableCommand("the here-document is written in a way that is not judged")
+            raise UnjudgeableShellCommandError("the here-document is written in a way that is not judged")
         bodies.append(f"{head}<<<{_PLACEHOLDER}{match['rest']}\n")
         command = after
     return "".join((*bodies, command))
@@ -101,7 +101,7 @@ def _split_heredoc_body(command: str, match: re.Match[str]) -> tuple[str, str]:
         if end < 0:
             break
         position = end + 1
-    raise UnjudgeableCommand("the here-document does not end")
+    raise UnjudgeableShellCommandError("the here-document does not end")
 
 
 def _check_heredoc_placeholders(root: Node, source: bytes) -> None:
@@ -117,4 +117,4 @@ def _check_heredoc_placeholders(root: Node, source: bytes) -> None:
             found += 1
         stack.extend(node.children)
     if found != expected_count:
-        raise UnjudgeableCommand("a here-document stands where it is not judged")
+        raise UnjudgeableShellCommandError("a here-document stands where it is not judged")

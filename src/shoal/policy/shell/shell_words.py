@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from shoal.policy.shell.shell_syntax import UnjudgeableCommand
+from shoal.policy.shell.shell_syntax import UnjudgeableShellCommandError
 
 if TYPE_CHECKING:
     from tree_sitter import Node
@@ -134,7 +134,7 @@ class _ShellWordBuilder:
                 self._add_unquoted_text(text)
             case "raw_string":
                 if text[0] != "'" or text.find("'", 1) != len(text) - 1:
-                    raise UnjudgeableCommand("a quoted text ends elsewhere than it seems")
+                    raise UnjudgeableShellCommandError("a quoted text ends elsewhere than it seems")
                 self._add_quoted_text(text[1:-1])
             case "ansi_c_string":
                 self._add_quoted_text(_decode_ansi_quoting(text))
@@ -147,10 +147,10 @@ class _ShellWordBuilder:
 
     def _add_unquoted_text(self, text: str) -> None:
         if not _WORD.fullmatch(text):
-            raise UnjudgeableCommand("a word holds characters that are not judged")
+            raise UnjudgeableShellCommandError("a word holds characters that are not judged")
         if not self._begun:
             if text[:1] == "#":
-                raise UnjudgeableCommand("a word begins where a comment could")
+                raise UnjudgeableShellCommandError("a word begins where a comment could")
             self._begun = self._starts_bare = True
         if "\\" in text:
             self._bare.append(re.sub(r"\\.", _QUOTED, text, flags=re.DOTALL))
@@ -168,7 +168,7 @@ class _ShellWordBuilder:
         position = node.start_byte
         for child in node.children:
             if child.start_byte != position:
-                raise UnjudgeableCommand("a word has a gap in it")
+                raise UnjudgeableShellCommandError("a word has a gap in it")
             self.add_syntax_node(child)
             position = child.end_byte
 
@@ -176,7 +176,7 @@ class _ShellWordBuilder:
         """Add a quoted string, including text between its children: the grammar has no nodes for blanks."""
         children = node.children
         if children[0].type != '"' or children[-1].type != '"' or len(children) < 2:
-            raise UnjudgeableCommand("a quoted text ends elsewhere than it seems")
+            raise UnjudgeableShellCommandError("a quoted text ends elsewhere than it seems")
         position = children[0].end_byte
         for child in children[1:-1]:
             if child.type in ("string_content", "$"):
@@ -191,7 +191,7 @@ class _ShellWordBuilder:
     def _add_double_quoted_text(self, start: int, end: int) -> None:
         text = self._source[start:end].decode()
         if not _QUOTED_TEXT.fullmatch(text):
-            raise UnjudgeableCommand("a quoted text holds characters that are not judged")
+            raise UnjudgeableShellCommandError("a quoted text holds characters that are not judged")
         self._add_quoted_text(_QUOTED_ESCAPE.sub(r"\1", text) if "\\" in text else text)
 
     def _add_expansion(self, node: Node, kind: str, text: str, *, quoted: bool) -> None:
@@ -202,7 +202,7 @@ class _ShellWordBuilder:
             or (kind == "expansion" and _EXPANSION.fullmatch(text))
             or (kind == "arithmetic_expansion" and _SUM.fullmatch(text))
         ):
-            raise UnjudgeableCommand(f"{text[:60]} is only known when it runs")
+            raise UnjudgeableShellCommandError(f"{text[:60]} is only known when it runs")
         self._begun = True
         if self._known:
             self._prefix = "".join(self._value)
@@ -257,10 +257,10 @@ def _decode_ansi_quoting(text: str) -> str:
         elif code := hexadecimal or octal or point:
             number = int(code, 8 if octal else 16)
             if number == 0 or (number > 127 and not point):
-                raise UnjudgeableCommand("a $'…' text holds a byte that is not judged")
+                raise UnjudgeableShellCommandError("a $'…' text holds a byte that is not judged")
             parts.append(chr(number))
         else:
             parts.append(match[0])
     if position != len(body) or "'" in _ESCAPE.sub("", body):
-        raise UnjudgeableCommand("a $'…' text is written in a way that is not judged")
+        raise UnjudgeableShellCommandError("a $'…' text is written in a way that is not judged")
     return "".join(parts)

@@ -7,14 +7,14 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from shoal.policy.shell.command_expansion import FoundShellCommand, expand_found_command
+from shoal.policy.shell.command_expansion import UnexpandedShellCommand, expand_found_command
 from shoal.policy.shell.known_commands import HARMLESS_VARIABLES
 from shoal.policy.shell.plain_lines import add_plain_line_commands, parse_plain_command_line
 from shoal.policy.shell.program_judges import is_harmless_shell_variable
 from shoal.policy.shell.redirections import add_redirection_files, parse_redirections
 from shoal.policy.shell.shell_conditions import parse_shell_test_words
 from shoal.policy.shell.shell_directories import PossibleShellDirectories
-from shoal.policy.shell.shell_syntax import MAX_NESTING, UnjudgeableCommand, parse_shell_command
+from shoal.policy.shell.shell_syntax import MAX_NESTING, UnjudgeableShellCommandError, parse_shell_command
 from shoal.policy.shell.shell_words import (
     PLAIN_PATTERN,
     SIMPLE_WORD,
@@ -74,13 +74,13 @@ class ShellSyntaxWalker:
     def _walk_parsed_script(self, text: str) -> None:
         root, self._source = parse_shell_command(text)
         if root.type != "program":
-            raise UnjudgeableCommand("the command does not parse as bash")
+            raise UnjudgeableShellCommandError("the command does not parse as bash")
         self._walk_container(root)
 
     def _enter_nesting_level(self) -> None:
         self._depth += 1
         if self._depth > MAX_NESTING:
-            raise UnjudgeableCommand("the command is nested too deeply")
+            raise UnjudgeableShellCommandError("the command is nested too deeply")
 
     def _get_node_text(self, node: Node) -> str:
         return self._source[node.start_byte : node.end_byte].decode()
@@ -100,7 +100,9 @@ class ShellSyntaxWalker:
             handler(node)
             self._depth -= 1
         else:
-            raise UnjudgeableCommand(f"{self._get_node_text(node)[:60]!r} is a construct that is not judged")
+            raise UnjudgeableShellCommandError(
+                f"{self._get_node_text(node)[:60]!r} is a construct that is not judged"
+            )
 
     def _walk_container(self, node: Node) -> None:
         kind = node.type
@@ -114,7 +116,7 @@ class ShellSyntaxWalker:
         if saved_directories:
             self.directories = saved_directories
         if kind == "program" and not _BETWEEN_STATEMENTS.fullmatch(self._source, node.end_byte):
-            raise UnjudgeableCommand("the command goes on after its end")
+            raise UnjudgeableShellCommandError("the command goes on after its end")
 
     def _walk_statement_sequence(self, children: list[Node], position: int, end: int | None = None) -> None:
         source = self._source
@@ -125,16 +127,18 @@ class ShellSyntaxWalker:
                 and source[position:start] != b" "
                 and not _BETWEEN_STATEMENTS.fullmatch(source, position, start)
             ):
-                raise UnjudgeableCommand("the command holds text between its parts that is not judged")
+                raise UnjudgeableShellCommandError(
+                    "the command holds text between its parts that is not judged"
+                )
             if child.is_named:
                 self._walk_statement(child)
             elif (kind := child.type) not in _ENDING_SIGNS and (
                 kind not in _TOKENS or not self._is_standalone_reserved_word(child)
             ):
-                raise UnjudgeableCommand(f"{kind!r} is a construct that is not judged")
+                raise UnjudgeableShellCommandError(f"{kind!r} is a construct that is not judged")
             position = child.end_byte
         if end is not None and not _BETWEEN_STATEMENTS.fullmatch(self._source, position, end):
-            raise UnjudgeableCommand("the command holds text between its parts that is not judged")
+            raise UnjudgeableShellCommandError("the command holds text between its parts that is not judged")
 
     def _is_standalone_reserved_word(self, token: Node) -> bool:
         """Return True if bash reads a reserved word here, which requires that nothing touches it."""
@@ -156,7 +160,7 @@ class ShellSyntaxWalker:
             or after not in (b"", b"\n")
             or "\n" in self._get_node_text(node)
         ):
-            raise UnjudgeableCommand("a comment ends elsewhere than it seems")
+            raise UnjudgeableShellCommandError("a comment ends elsewhere than it seems")
 
     def _on_redirected_statement(self, node: Node) -> None:
         body: Node | None = None
@@ -164,14 +168,16 @@ class ShellSyntaxWalker:
         position = node.start_byte
         for child in node.children:
             if not _BETWEEN_STATEMENTS.fullmatch(self._source, position, child.start_byte):
-                raise UnjudgeableCommand("the command holds text between its parts that is not judged")
+                raise UnjudgeableShellCommandError(
+                    "the command holds text between its parts that is not judged"
+                )
             position = child.end_byte
             if child.type in _REDIRECTS:
                 redirects.append(child)
             elif body is None and not redirects:
                 body = child
             else:
-                raise UnjudgeableCommand("a redirection stands where it is not judged")
+                raise UnjudgeableShellCommandError("a redirection stands where it is not judged")
         if body is not None and body.type == "command":
             self._walk_command(body, *parse_redirections(redirects, self._source, self._decode_node_words))
             return
@@ -199,7 +205,7 @@ class ShellSyntaxWalker:
     def _on_for_statement(self, node: Node) -> None:
         children = node.children
         if children[0].type != "for" or not is_harmless_shell_variable(self._get_node_text(children[1])):
-            raise UnjudgeableCommand("the loop sets a variable that others may obey")
+            raise UnjudgeableShellCommandError("the loop sets a variable that others may obey")
         self._check_spacing(children)
         rest = list(children[2:])
         self.repeated += 1
@@ -208,7 +214,7 @@ class ShellSyntaxWalker:
             if child.type in WORD_NODE_TYPES:
                 self._decode_node_words(child)
             elif child.type not in ("in", ";", "\n"):
-                raise UnjudgeableCommand(
+                raise UnjudgeableShellCommandError(
                     f"{self._get_node_text(child)[:60]!r} is a construct that is not judged"
                 )
         self._walk_statement_sequence(rest, rest[0].start_byte if rest else node.end_byte)
@@ -222,7 +228,7 @@ class ShellSyntaxWalker:
             if child.type == "case_item":
                 self._walk_case_item(child)
             elif child.type not in ("in", "esac", "\n", ";"):
-                raise UnjudgeableCommand("the case is written in a way that is not judged")
+                raise UnjudgeableShellCommandError("the case is written in a way that is not judged")
 
     def _check_spacing(self, children: list[Node]) -> None:
         """Check that only blanks and newlines separate the words of a construct."""
@@ -232,29 +238,31 @@ class ShellSyntaxWalker:
                 continue
             may_touch = right.type in (";", "\n") or left.type in (";", "\n", ";;")
             if gap.strip(b" \t\n") or not (gap or may_touch):
-                raise UnjudgeableCommand("the command holds text between its parts that is not judged")
+                raise UnjudgeableShellCommandError(
+                    "the command holds text between its parts that is not judged"
+                )
 
     def _walk_case_item(self, node: Node) -> None:
         children = list(node.children)
         while children and children[0].type != ")":
             child = children.pop(0)
             if children and self._source[child.end_byte : children[0].start_byte].strip(b" \t"):
-                raise UnjudgeableCommand("the case has a pattern that is not judged")
+                raise UnjudgeableShellCommandError("the case has a pattern that is not judged")
             if child.type not in ("|", "(") and not PLAIN_PATTERN.fullmatch(self._get_node_text(child)):
-                raise UnjudgeableCommand("the case has a pattern that is not judged")
+                raise UnjudgeableShellCommandError("the case has a pattern that is not judged")
         self._walk_statement_sequence(children, children[0].start_byte if children else node.end_byte)
 
     def _on_function_definition(self, node: Node) -> None:
         name = self._get_node_text(next(child for child in node.children if child.type == "word"))
         if not SIMPLE_WORD.fullmatch(name):
-            raise UnjudgeableCommand("the function has a name that is not judged")
+            raise UnjudgeableShellCommandError("the function has a name that is not judged")
         self.functions.add(name)
         self.repeated += 1
         for child in node.children:
             if child.type == "compound_statement":
                 self._walk_statement(child)
             elif child.type not in ("word", "function", "(", ")"):
-                raise UnjudgeableCommand("the function is written in a way that is not judged")
+                raise UnjudgeableShellCommandError("the function is written in a way that is not judged")
         self.repeated -= 1
 
     # Assignments
@@ -266,7 +274,7 @@ class ShellSyntaxWalker:
     def _on_variable_assignment(self, node: Node) -> None:
         name = self._parse_variable_assignment(node)
         if not (is_harmless_shell_variable(name) or name in HARMLESS_VARIABLES):
-            raise UnjudgeableCommand(f"it sets {name}, which later commands may obey")
+            raise UnjudgeableShellCommandError(f"it sets {name}, which later commands may obey")
         self._append_readonly_command(self._get_node_text(node), (), (), f"sets {name}")
 
     def _on_declaration_command(self, node: Node) -> None:
@@ -277,7 +285,7 @@ class ShellSyntaxWalker:
                 and self._parse_variable_assignment(child) in HARMLESS_VARIABLES
             )
             if keyword.type != "export" or not is_harmless:
-                raise UnjudgeableCommand(
+                raise UnjudgeableShellCommandError(
                     f"{self._get_node_text(node)[:60]!r} changes what later commands obey"
                 )
         self._append_readonly_command(self._get_node_text(node), (), (), "sets how things are shown")
@@ -290,15 +298,15 @@ class ShellSyntaxWalker:
             or equals.type not in ("=", "+=")
             or name.end_byte != equals.start_byte
         ):
-            raise UnjudgeableCommand("an assignment is written in a way that is not judged")
+            raise UnjudgeableShellCommandError("an assignment is written in a way that is not judged")
         if len(value) > 1 or (value and value[0].start_byte != equals.end_byte):
-            raise UnjudgeableCommand("an assignment is written in a way that is not judged")
+            raise UnjudgeableShellCommandError("an assignment is written in a way that is not judged")
         if value:
             if value[0].type not in WORD_NODE_TYPES:
-                raise UnjudgeableCommand("an assignment is written in a way that is not judged")
+                raise UnjudgeableShellCommandError("an assignment is written in a way that is not judged")
             self._decode_node_words(value[0])
         if not _VARIABLE_NAME.fullmatch(self._get_node_text(name)):
-            raise UnjudgeableCommand("an assignment has a name that is none")
+            raise UnjudgeableShellCommandError("an assignment has a name that is none")
         return self._get_node_text(name)
 
     # Simple commands
@@ -321,17 +329,19 @@ class ShellSyntaxWalker:
                 and source[position:start] != b" "
                 and not _BETWEEN_WORDS.fullmatch(source, position, start)
             ):
-                raise UnjudgeableCommand("the command holds text between its words that is not judged")
+                raise UnjudgeableShellCommandError(
+                    "the command holds text between its words that is not judged"
+                )
             if kind in WORD_NODE_TYPES or kind == "command_name":
                 if start == position and start != node.start_byte:
-                    raise UnjudgeableCommand("two words of the command touch")
+                    raise UnjudgeableShellCommandError("two words of the command touch")
                 words.extend(self._decode_node_words(child.children[0] if kind == "command_name" else child))
             elif kind == "variable_assignment":
                 sets.append(self._parse_variable_assignment(child))
             elif kind in _REDIRECTS:
                 add_redirection_files(child, source, self._decode_node_words, reads, writes)
             else:
-                raise UnjudgeableCommand(
+                raise UnjudgeableShellCommandError(
                     f"{self._get_node_text(child)[:60]!r} is a construct that is not judged"
                 )
             position = child.end_byte
@@ -346,7 +356,7 @@ class ShellSyntaxWalker:
         sets: tuple[str, ...] = (),
     ) -> None:
         directories = self.directories
-        found = FoundShellCommand(
+        found = UnexpandedShellCommand(
             text=self._get_node_text(node),
             words=tuple(words),
             via=self._via,
@@ -376,9 +386,11 @@ class ShellSyntaxWalker:
         children = node.children
         text = self._get_node_text(node)
         if text[0] == "`" and ("\\" in text or '"' in text or "`" in text[1:-1] or "#" in text):
-            raise UnjudgeableCommand("a substitution in backticks is written in a way that is not judged")
+            raise UnjudgeableShellCommandError(
+                "a substitution in backticks is written in a way that is not judged"
+            )
         if children[0].type not in ("$(", "`", "<(", ">(") or children[-1].type not in (")", "`"):
-            raise UnjudgeableCommand("a substitution is written in a way that is not judged")
+            raise UnjudgeableShellCommandError("a substitution is written in a way that is not judged")
         self._enter_nesting_level()
         saved_state = PossibleShellDirectories(self.directories.candidates), self.repeated
         self.repeated = 0

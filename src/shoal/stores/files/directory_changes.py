@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from shoal.stores.files.inotify import DirectoryEvents, watch_directory_with_inotify
+from shoal.stores.files.inotify import InotifyDirectoryWatch, watch_directory_with_inotify
 
 
-def watch_directory_fd(directory: int) -> DirectoryEvents | None:
+def watch_directory_fd(directory: int) -> InotifyDirectoryWatch | None:
     """Watch an open directory for files that are written, moved or removed."""
     return watch_directory_with_inotify(f"/proc/self/fd/{directory}", _select_inotify_change_flags)
 

@@ -18,7 +18,7 @@ from shoal.core.names import LEAD_NAME
 from shoal.stores.files.directory_handle import DirectoryHandle
 from shoal.stores.files.foreign_lock import ForeignProgramLock
 from shoal.stores.files.inbox_file import (
-    InboxFile,
+    MailInboxFileContent,
     assign_inbox_entry_id,
     build_inbox_file,
     has_derived_mail_id,
@@ -28,12 +28,12 @@ from shoal.stores.files.inbox_file import (
     split_inbox_entries_to_archive,
     to_single_line_entry,
 )
-from shoal.stores.files.inbox_overflow import InboxOverflow, InboxOverflowBatch
+from shoal.stores.files.inbox_overflow import InboxOverflow, MailInboxOverflowBatch
 from shoal.stores.files.line_files import append_lines, read_complete_lines
 from shoal.stores.files.problem_reporter import ProblemReporter
 from shoal.stores.files.shared_file_lock import SharedFileLock
 from shoal.wire.foreign_json import InvalidFileContent
-from shoal.wire.mail_codec import EMPTY_INBOX, InboxEntry, encode_inbox_entry, parse_inbox_entry
+from shoal.wire.mail_codec import EMPTY_INBOX, MailInboxFileEntry, encode_inbox_entry, parse_inbox_entry
 
 _UNLIMITED = 1 << 60
 _MAX_BATCH = 4_096
@@ -82,7 +82,7 @@ class TeamMailDirectories(Struct, frozen=True, kw_only=True):
 
 
 class _PendingMailPost(Struct, eq=False):
-    entry: InboxEntry
+    entry: MailInboxFileEntry
     outcome: asyncio.Future[MailPostReceipt | None]
     """None: the writer is gone, and this post must write for the waiting ones."""
 
@@ -115,7 +115,7 @@ class FileMailbox:
             timeout=lock_timeout,
         )
         self._overflow = InboxOverflow(directories.overflow, owner, durable=durable)
-        self._inbox: InboxFile | None = None
+        self._inbox: MailInboxFileContent | None = None
         self.is_cached = True
         """True if the content that was read last is cached."""
         self._posts: list[_PendingMailPost] = []
@@ -150,7 +150,9 @@ class FileMailbox:
         """Post a message; the first of several concurrent posts writes them all."""
         loop = asyncio.get_running_loop()
         mail = replace(mail, read=False)
-        post = _PendingMailPost(InboxEntry(mail=mail, raw=encode_inbox_entry(mail)), loop.create_future())
+        post = _PendingMailPost(
+            MailInboxFileEntry(mail=mail, raw=encode_inbox_entry(mail)), loop.create_future()
+        )
         self._posts.append(post)
         is_writer = not self._writing
         try:
@@ -198,7 +200,7 @@ class FileMailbox:
     async def _write_pending_posts(self) -> None:
         async with self._lock.own:
             inbox = self._read_inbox()
-            if isinstance(inbox, InboxFile) and not self.is_foreign:
+            if isinstance(inbox, MailInboxFileContent) and not self.is_foreign:
                 self._inbox = inbox
                 if inbox.remaining_unread_capacity[0] == 0 and not self._overflow.is_move_interrupted:
                     self._append_posts_to_overflow(self._take_post_batch())
@@ -229,7 +231,7 @@ class FileMailbox:
         self._append_posts_to_overflow(posts[fitting_count:])
 
     def _refill_inbox_from_overflow(
-        self, foreign_lock: ForeignProgramLock, inbox: InboxFile
+        self, foreign_lock: ForeignProgramLock, inbox: MailInboxFileContent
     ) -> Collection[str]:
         """Move waiting messages into the inbox and return its ids. If that fails, they keep waiting."""
         try:
@@ -325,15 +327,15 @@ class FileMailbox:
         ]
         found: dict[str, MailMessage] = {}
         for entry in (*archived, *inbox_entries, *overflow_entries):
-            if isinstance(entry, InboxEntry):
+            if isinstance(entry, MailInboxFileEntry):
                 found.setdefault(entry.mail.id, entry.mail)
         return tuple(found.values())
 
-    async def _read_valid_inbox(self) -> InboxFile:
+    async def _read_valid_inbox(self) -> MailInboxFileContent:
         """Return the current inbox. A partial file is normal while another program writes: retry."""
         for pause in (*_RETRY_DELAYS, None):
             inbox = self._read_inbox()
-            if isinstance(inbox, InboxFile) and not inbox.rejected:
+            if isinstance(inbox, MailInboxFileContent) and not inbox.rejected:
                 self._inbox = inbox if self.is_cached else None
                 return inbox
             if pause is not None:
@@ -341,10 +343,10 @@ class FileMailbox:
         async with self._lock:
             return self._read_or_quarantine_locked_inbox()
 
-    def _read_inbox(self) -> InboxFile | InvalidFileContent:
+    def _read_inbox(self) -> MailInboxFileContent | InvalidFileContent:
         inbox = read_inbox_file(self._directories.inboxes, self._file, self._inbox)
         # The lead's inbox is created with the first message to it.
-        if isinstance(inbox, InboxFile) and inbox.content is None and self.owner != LEAD_NAME:
+        if isinstance(inbox, MailInboxFileContent) and inbox.content is None and self.owner != LEAD_NAME:
             raise InboxNotFound(
                 f"{self.owner!r} has no inbox. There are inboxes of: {self._format_inbox_owners()}."
             )
@@ -356,7 +358,7 @@ class FileMailbox:
 
     # While the locks are held
 
-    def _read_or_quarantine_locked_inbox(self) -> InboxFile:
+    def _read_or_quarantine_locked_inbox(self) -> MailInboxFileContent:
         """Read the inbox under the locks: a file that is invalid now stays invalid, and is quarantined."""
         inbox = self._read_inbox()
         if isinstance(inbox, InvalidFileContent) or inbox.rejected:
@@ -365,7 +367,7 @@ class FileMailbox:
         self._inbox = inbox
         return inbox
 
-    def _quarantine_inbox(self, inbox: InboxFile | InvalidFileContent) -> InboxFile:
+    def _quarantine_inbox(self, inbox: MailInboxFileContent | InvalidFileContent) -> MailInboxFileContent:
         backup_name = self._directories.inboxes.add_backup_hard_link(
             self._file, f"{self._file}.corrupt-{self._clock.now()}"
         )
@@ -384,10 +386,10 @@ class FileMailbox:
         return repaired
 
     def _write_inbox_archive_and_overflow(
-        self, foreign_lock: ForeignProgramLock, entries: tuple[InboxEntry, ...]
+        self, foreign_lock: ForeignProgramLock, entries: tuple[MailInboxFileEntry, ...]
     ) -> None:
         """Write the inbox; all changes go through here. A crash at any step loses and duplicates nothing."""
-        kept_entries, archived_entries = entries, tuple[InboxEntry, ...]()
+        kept_entries, archived_entries = entries, tuple[MailInboxFileEntry, ...]()
         if self.is_foreign:
             batch = self._overflow.read_oldest_batch(_UNLIMITED, _UNLIMITED)
         else:
@@ -413,7 +415,7 @@ class FileMailbox:
         self._inbox = inbox
         self.wake_waiters()
 
-    def _replace_inbox_file(self, inbox: InboxFile) -> None:
+    def _replace_inbox_file(self, inbox: MailInboxFileContent) -> None:
         assert inbox.content is not None
         self._directories.staging.rewrite_unshared_or_recreate_file(
             self._file, inbox.content, durable=self._durable
@@ -422,18 +424,22 @@ class FileMailbox:
         if self._durable:
             os.fsync(self._directories.inboxes.fd)
 
-    def _read_fitting_overflow_batch(self, kept_entries: tuple[InboxEntry, ...]) -> InboxOverflowBatch:
+    def _read_fitting_overflow_batch(
+        self, kept_entries: tuple[MailInboxFileEntry, ...]
+    ) -> MailInboxOverflowBatch:
         return self._overflow.read_oldest_batch(
-            *InboxFile(content=None, entries=kept_entries).remaining_unread_capacity
+            *MailInboxFileContent(content=None, entries=kept_entries).remaining_unread_capacity
         )
 
-    def _parse_overflow_batch(self, batch: InboxOverflowBatch) -> tuple[tuple[InboxEntry, ...], list[bytes]]:
+    def _parse_overflow_batch(
+        self, batch: MailInboxOverflowBatch
+    ) -> tuple[tuple[MailInboxFileEntry, ...], list[bytes]]:
         """Return the messages, and the lines that cannot be parsed."""
-        entries: list[InboxEntry] = []
+        entries: list[MailInboxFileEntry] = []
         unreadable: list[bytes] = []
         for line in batch.lines:
             entry = parse_inbox_entry(line)
-            if isinstance(entry, InboxEntry):
+            if isinstance(entry, MailInboxFileEntry):
                 entries.append(entry)
             else:
                 unreadable.append(line)
@@ -448,7 +454,7 @@ class FileMailbox:
         return self._directories.foreign.get_entry_stat(self.owner) is not None
 
 
-def _count_fitting_posts(inbox: InboxFile, posts: list[_PendingMailPost]) -> int:
+def _count_fitting_posts(inbox: MailInboxFileContent, posts: list[_PendingMailPost]) -> int:
     count, size = inbox.remaining_unread_capacity
     fitting_count = 0
     for post in posts[:count]:

@@ -22,7 +22,7 @@ from shoal.stores.files.problem_reporter import ProblemReporter, ignore_problem
 from shoal.stores.files.shared_file_lock import LOCK_TIMEOUT, AsyncFlock, SharedFileLock
 from shoal.stores.files.team_keys import remove_team_mail_key
 from shoal.wire.foreign_json import InvalidFileContent
-from shoal.wire.roster_codec import TeamRosterFile, encode_new_team_roster, parse_team_roster
+from shoal.wire.roster_codec import ParsedTeamRosterFile, encode_new_team_roster, parse_team_roster
 
 ROSTER_FILE = "config.json"
 _DELETING_MARKER = "deleting"
@@ -50,7 +50,7 @@ class FileRosterStore:
         self._clock = clock
         self._report_problem = report_problem
         self._lock_timeout = lock_timeout
-        self._cached_files: dict[TeamName, TeamRosterFile] = {}
+        self._cached_files: dict[TeamName, ParsedTeamRosterFile] = {}
         self._reported: set[tuple[TeamName, str]] = set()
         """Problems already reported: rosters change often, and each problem is reported once."""
 
@@ -169,7 +169,7 @@ class FileRosterStore:
     @asynccontextmanager
     async def _lock_roster(
         self, team: TeamName
-    ) -> AsyncIterator[tuple[TeamRosterFile, Callable[[TeamRoster], None]]]:
+    ) -> AsyncIterator[tuple[ParsedTeamRosterFile, Callable[[TeamRoster], None]]]:
         """Hold the locks of the roster; yield it and the function that writes it."""
         name = _check_team_name(team)
         directory = self._find_team_directory(name)
@@ -207,7 +207,9 @@ class FileRosterStore:
                 file = self._read_or_quarantine_roster(directory, name)
         return None if file is None else file.team
 
-    def _read_or_quarantine_roster(self, directory: DirectoryHandle, name: TeamName) -> TeamRosterFile | None:
+    def _read_or_quarantine_roster(
+        self, directory: DirectoryHandle, name: TeamName
+    ) -> ParsedTeamRosterFile | None:
         found = self._read_roster(directory, name)
         if found is None:
             return None
@@ -228,7 +230,7 @@ class FileRosterStore:
 
     def _read_roster(
         self, directory: DirectoryHandle, name: TeamName
-    ) -> TeamRosterFile | InvalidFileContent | None:
+    ) -> ParsedTeamRosterFile | InvalidFileContent | None:
         """Read the roster; unchanged content is not parsed again."""
         content = directory.read_file(ROSTER_FILE)
         if content is None:
@@ -237,7 +239,7 @@ class FileRosterStore:
         if cached is not None and cached.content == content:
             return cached
         found = parse_team_roster(content, name)
-        if isinstance(found, TeamRosterFile):
+        if isinstance(found, ParsedTeamRosterFile):
             self._cached_files[name] = found
         return found
 
@@ -286,9 +288,9 @@ class FileRosterStore:
         return open_or_create_home_subdirectory(self._home, "shoal", "teams", team)
 
     def _is_team_being_deleted(self, team: TeamName) -> bool:
-        return self._has_team_marker_file(team, _DELETING_MARKER)
+        return self._has_team_operation_marker(team, _DELETING_MARKER)
 
-    def _has_team_marker_file(self, team: TeamName, marker: str) -> bool:
+    def _has_team_operation_marker(self, team: TeamName, marker: str) -> bool:
         own_directory = open_existing_home_subdirectory(self._home, "shoal", "teams", team)
         if own_directory is None:
             return False
@@ -315,7 +317,7 @@ class FileRosterStore:
         for name in map(
             TeamName, filter(_is_safe_name, self._list_home_subdirectory_names("shoal", "teams"))
         ):
-            is_creating = self._has_team_marker_file(name, _CREATING_MARKER)
+            is_creating = self._has_team_operation_marker(name, _CREATING_MARKER)
             is_incomplete = is_creating and not self._has_roster_file(name)
             if name not in existing_names or is_incomplete or self._is_team_being_deleted(name):
                 self._remove_team_files(name)

@@ -41,12 +41,12 @@ from shoal.stores.files.home_directories import (
     open_existing_home_subdirectory,
     open_or_create_home_subdirectory,
 )
-from shoal.stores.files.inotify import DirectoryEvents
+from shoal.stores.files.inotify import InotifyDirectoryWatch
 from shoal.stores.files.problem_reporter import ProblemReporter, ignore_problem
 from shoal.stores.files.process_leases import ProcessLease, remove_dead_process_leases
 from shoal.stores.files.shared_file_lock import LOCK_TIMEOUT
 from shoal.stores.files.task_files import TaskFiles
-from shoal.wire.task_codec import TaskFile
+from shoal.wire.task_codec import ParsedTaskFile
 
 RECOVERY_INTERVAL = 5.0
 """Seconds between checks for dead holders while somebody waits."""
@@ -81,7 +81,7 @@ class FileTaskBoard:
         self._waiters = TaskClaimWaiters()
         self._backoff = TaskClaimBackoff()
         self._backoff_timer: asyncio.TimerHandle | None = None
-        self._watched_events: DirectoryEvents | None = None
+        self._watched_events: InotifyDirectoryWatch | None = None
         self._last_recovery = -MIN_RECOVERY_INTERVAL
         self._is_tidied = False
 
@@ -372,7 +372,7 @@ class FileTaskBoard:
     def _is_task_file_stale(self, task: TaskId) -> bool:
         return self._clock.now() / 1000 - self._files.get_task_write_time(task) > self._foreign_timeout
 
-    def _write_changed_tasks(self, files: dict[TaskId, TaskFile], after: dict[TaskId, Task]) -> None:
+    def _write_changed_tasks(self, files: dict[TaskId, ParsedTaskFile], after: dict[TaskId, Task]) -> None:
         """Write the tasks, `blocked_by` first: a reader that finds only that side can add the other."""
 
         def changes_blocked_by(task: Task) -> bool:

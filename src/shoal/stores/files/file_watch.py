@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from shoal.stores.files.inotify import DirectoryEvents, watch_directory_with_inotify
+from shoal.stores.files.inotify import InotifyDirectoryWatch, watch_directory_with_inotify
 
 SAFETY_INTERVAL = 1.0
 """Seconds between safety polls: an event can be lost, and network file systems send none."""
@@ -36,7 +36,7 @@ class DirectoryWatch:
         self._on_poll = on_poll or on_change
         self._loop = asyncio.get_running_loop()
         self._path = directory
-        self._events: DirectoryEvents | None = None
+        self._events: InotifyDirectoryWatch | None = None
         self._start_inotify_watch(
             _select_inotify_flags_with_removal if removals else _select_directory_inotify_flags
         )

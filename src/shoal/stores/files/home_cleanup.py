@@ -82,7 +82,7 @@ def remove_old_home_files(
             problems.append(str(error))
         return removed
 
-    files = _OldFileRemover(home, cutoff, should_continue)
+    files = _OldLogAndSnapshotRemover(home, cutoff, should_continue)
     sessions = collect_removed(
         lambda: OldSessionRemover(home, cutoff, should_continue, problems.append).remove_old_sessions(
             _find_team_names_and_lead_sessions(home)
@@ -130,7 +130,7 @@ def _read_roster_bytes(teams: DirectoryHandle, name: str) -> bytes | None:
         return team.read_file(ROSTER_FILE)
 
 
-class _OldFileRemover:
+class _OldLogAndSnapshotRemover:
     """Removes old files that do not depend on a stored session."""
 
     def __init__(self, home: Path, cutoff: float, should_continue: Callable[[], bool]) -> None:

@@ -13,8 +13,8 @@ from shoal.stores.files.directory_handle import DirectoryHandle
 from shoal.wire.foreign_json import InvalidFileContent
 from shoal.wire.json_codec import encode_json
 from shoal.wire.mail_codec import (
-    InboxEntry,
-    ParsedInbox,
+    MailInboxFileEntry,
+    ParsedMailInboxFile,
     encode_inbox,
     encode_updated_inbox_entry,
     has_mail_id_from_writer,
@@ -35,15 +35,15 @@ _DEEP_NESTING_COST = 1 << 14
 """Characters charged for nesting that is too deep."""
 
 
-class InboxFile(Struct, frozen=True, kw_only=True):
+class MailInboxFileContent(Struct, frozen=True, kw_only=True):
     """Content of an inbox file and its entries. Without content the file does not exist."""
 
     content: bytes | None
-    entries: tuple[InboxEntry, ...]
+    entries: tuple[MailInboxFileEntry, ...]
     rejected: tuple[str, ...] = ()
 
     @property
-    def unread(self) -> list[InboxEntry]:
+    def unread(self) -> list[MailInboxFileEntry]:
         return [entry for entry in self.entries if not entry.mail.read]
 
     @property
@@ -59,26 +59,28 @@ class InboxFile(Struct, frozen=True, kw_only=True):
 
 
 def read_inbox_file(
-    directory: DirectoryHandle, name: str, previous: InboxFile | None
-) -> InboxFile | InvalidFileContent:
+    directory: DirectoryHandle, name: str, previous: MailInboxFileContent | None
+) -> MailInboxFileContent | InvalidFileContent:
     """Read the file. Compared by content: on some systems times are too coarse to tell two writes apart."""
     content = directory.read_file(name)
     if previous is not None and content == previous.content:
         return previous
     if content is None:
-        return InboxFile(content=None, entries=())
+        return MailInboxFileContent(content=None, entries=())
     inbox = parse_inbox(content)
     if isinstance(inbox, InvalidFileContent):
         return inbox
     reasons = tuple(each.reason for each in inbox.rejected)
-    return InboxFile(content=content, entries=inbox.entries, rejected=reasons)
+    return MailInboxFileContent(content=content, entries=inbox.entries, rejected=reasons)
 
 
-def build_inbox_file(entries: tuple[InboxEntry, ...]) -> InboxFile:
-    return InboxFile(content=encode_inbox([entry.raw for entry in entries]), entries=entries)
+def build_inbox_file(entries: tuple[MailInboxFileEntry, ...]) -> MailInboxFileContent:
+    return MailInboxFileContent(content=encode_inbox([entry.raw for entry in entries]), entries=entries)
 
 
-def mark_inbox_entries_read(entries: Iterable[InboxEntry], ids: Collection[str]) -> tuple[InboxEntry, ...]:
+def mark_inbox_entries_read(
+    entries: Iterable[MailInboxFileEntry], ids: Collection[str]
+) -> tuple[MailInboxFileEntry, ...]:
     """Return the entries with these ids marked as read."""
     return tuple(
         [
@@ -89,8 +91,8 @@ def mark_inbox_entries_read(entries: Iterable[InboxEntry], ids: Collection[str])
 
 
 def split_inbox_entries_to_archive(
-    entries: tuple[InboxEntry, ...],
-) -> tuple[tuple[InboxEntry, ...], tuple[InboxEntry, ...]]:
+    entries: tuple[MailInboxFileEntry, ...],
+) -> tuple[tuple[MailInboxFileEntry, ...], tuple[MailInboxFileEntry, ...]]:
     """Return the entries that stay and the read ones that leave; only the latest few read entries stay."""
     read_entries = [entry for entry in reversed(entries) if entry.mail.read]
     sizes = accumulate(len(entry.raw) for entry in read_entries)
@@ -104,20 +106,21 @@ def split_inbox_entries_to_archive(
     return kept, archived
 
 
-def has_derived_mail_id(entry: InboxEntry) -> bool:
+def has_derived_mail_id(entry: MailInboxFileEntry) -> bool:
     """Return True if the entry was written by a program that gives no ids."""
     return entry.mail.id.startswith("made-") and not has_mail_id_from_writer(entry)
 
 
-def assign_inbox_entry_id(entry: InboxEntry, identity: str) -> InboxEntry:
+def assign_inbox_entry_id(entry: MailInboxFileEntry, identity: str) -> MailInboxFileEntry:
     """Return the entry with a permanent id.
 
     An id derived from content alone would repeat if the same program sent the same text again after this
     entry has left the file.
     """
     mail = msgspec.structs.replace(entry.mail, id=identity)
-    return InboxEntry(
-        mail=mail, raw=encode_updated_inbox_entry(InboxEntry(mail=mail, raw=entry.raw), read=mail.read)
+    return MailInboxFileEntry(
+        mail=mail,
+        raw=encode_updated_inbox_entry(MailInboxFileEntry(mail=mail, raw=entry.raw), read=mail.read),
     )
 
 
@@ -127,11 +130,11 @@ def to_single_line_entry(raw: bytes) -> bytes:
     return raw.replace(b"\n", b" ") if b"\n" in raw else raw
 
 
-def recover_inbox_entries(content: bytes) -> ParsedInbox:
+def recover_inbox_entries(content: bytes) -> ParsedMailInboxFile:
     """Return the complete entries of a broken file, in order."""
     text = content.decode(errors="replace").lstrip("\ufeff \t\r\n").removeprefix("[")
     decoder = json.JSONDecoder()
-    entries: list[InboxEntry] = []
+    entries: list[MailInboxFileEntry] = []
     position, search_budget = 0, _SEARCH_BUDGET + _MAX_PASSES * len(text)
     while (position := text.find("{", position)) >= 0 and search_budget > 0:
         try:
@@ -141,15 +144,15 @@ def recover_inbox_entries(content: bytes) -> ParsedInbox:
             position += 1
             continue
         entry = parse_inbox_entry(encode_json(value))
-        if isinstance(entry, InboxEntry):
+        if isinstance(entry, MailInboxFileEntry):
             entries.append(entry)
         position = end
-    return ParsedInbox(entries=tuple(entries))
+    return ParsedMailInboxFile(entries=tuple(entries))
 
 
-def _mark_inbox_entry_read(entry: InboxEntry) -> InboxEntry:
+def _mark_inbox_entry_read(entry: MailInboxFileEntry) -> MailInboxFileEntry:
     mail = msgspec.structs.replace(entry.mail, read=True)
-    return InboxEntry(
+    return MailInboxFileEntry(
         mail=mail, raw=_mark_raw_entry_read(entry.raw) or encode_updated_inbox_entry(entry, read=True)
     )
 

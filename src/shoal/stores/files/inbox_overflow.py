@@ -24,7 +24,7 @@ _CHUNK = 1 << 16
 _SHRINK_THRESHOLD = 4 << 20
 
 
-class _InboxOverflowState(Struct, frozen=True):
+class _MailOverflowMoveState(Struct, frozen=True):
     """The position is valid for one file only, identified by its inode: a shrunk file starts at 0."""
 
     inode: int = 0
@@ -33,7 +33,7 @@ class _InboxOverflowState(Struct, frozen=True):
     first: str = "-"
 
 
-class InboxOverflowBatch(Struct, frozen=True):
+class MailInboxOverflowBatch(Struct, frozen=True):
     lines: tuple[bytes, ...]
     end: int
 
@@ -48,7 +48,7 @@ class InboxOverflow:
         self._file = f"{owner}.jsonl"
         self._state_file = f"{owner}.state"
         self._durable = durable
-        self._state = _InboxOverflowState()
+        self._state = _MailOverflowMoveState()
         self._size = 0
 
     def has_waiting_lines(self) -> bool:
@@ -67,32 +67,32 @@ class InboxOverflow:
     def is_move_interrupted(self) -> bool:
         """True if a process died while it moved mail: the inbox content shows how far it got."""
         status = self._directory.get_entry_stat(self._file)
-        state = _InboxOverflowState() if status is None else self._get_state_for_file(status)
+        state = _MailOverflowMoveState() if status is None else self._get_state_for_file(status)
         return state.intended != state.moved
 
     def append(self, lines: Sequence[bytes]) -> None:
         status = self._directory.get_entry_stat(self._file)
         if status is not None and status.st_size == 0:
             # It was emptied: an old position must not hide new messages.
-            self._write_state(_InboxOverflowState(inode=status.st_ino))
+            self._write_state(_MailOverflowMoveState(inode=status.st_ino))
         append_lines(self._directory, self._file, lines, durable=self._durable)
 
     def finish_interrupted_move(self, ids: Collection[str]) -> None:
         """Load the state and finish a move that a dead process left open; `ids` are in the inbox."""
         status = self._directory.get_entry_stat(self._file)
         if status is None or status.st_size == 0:
-            self._state, self._size = _InboxOverflowState(), 0
+            self._state, self._size = _MailOverflowMoveState(), 0
             return
         state = self._get_state_for_file(status)
         self._state, self._size = state, status.st_size
         if state.intended != state.moved:
             moved = state.intended if any(_hash_mail_id(each) == state.first for each in ids) else state.moved
-            self._write_state(_InboxOverflowState(inode=state.inode, moved=moved, intended=moved))
+            self._write_state(_MailOverflowMoveState(inode=state.inode, moved=moved, intended=moved))
 
-    def read_oldest_batch(self, max_lines: int, max_bytes: int) -> InboxOverflowBatch:
+    def read_oldest_batch(self, max_lines: int, max_bytes: int) -> MailInboxOverflowBatch:
         """Return the oldest lines that fit; the first one always does."""
         if self._state.moved >= self._size or max_lines == 0:
-            return InboxOverflowBatch((), self._state.moved)
+            return MailInboxOverflowBatch((), self._state.moved)
         fd = self._directory.open_file(self._file, os.O_RDWR)
         try:
             self._size = truncate_partial_last_line(fd)
@@ -104,23 +104,23 @@ class InboxOverflow:
                 lines.append(line)
                 taken_bytes += len(line)
                 end += len(line) + 1
-            return InboxOverflowBatch(tuple(lines), end)
+            return MailInboxOverflowBatch(tuple(lines), end)
         finally:
             os.close(fd)
 
-    def record_move_intent(self, batch: InboxOverflowBatch, first: str) -> None:
+    def record_move_intent(self, batch: MailInboxOverflowBatch, first: str) -> None:
         state = self._state
         self._write_state(
-            _InboxOverflowState(
+            _MailOverflowMoveState(
                 inode=state.inode, moved=state.moved, intended=batch.end, first=_hash_mail_id(first)
             )
         )
 
-    def confirm_batch_moved(self, batch: InboxOverflowBatch) -> None:
+    def confirm_batch_moved(self, batch: MailInboxOverflowBatch) -> None:
         """Record that the inbox holds the batch."""
         if batch.end < self._size:
             self._write_state(
-                _InboxOverflowState(inode=self._state.inode, moved=batch.end, intended=batch.end)
+                _MailOverflowMoveState(inode=self._state.inode, moved=batch.end, intended=batch.end)
             )
             if batch.end < _SHRINK_THRESHOLD or batch.end * 2 < self._size:
                 return
@@ -134,24 +134,24 @@ class InboxOverflow:
             raise build_write_error(self._directory.path / self._file, error) from error
         finally:
             os.close(fd)
-        self._state, self._size = _InboxOverflowState(), 0
+        self._state, self._size = _MailOverflowMoveState(), 0
 
-    def _get_state_for_file(self, status: os.stat_result) -> _InboxOverflowState:
+    def _get_state_for_file(self, status: os.stat_result) -> _MailOverflowMoveState:
         state = self._read_state()
         if state.inode == status.st_ino and state.moved <= status.st_size:
             return state
-        return _InboxOverflowState(inode=status.st_ino)
+        return _MailOverflowMoveState(inode=status.st_ino)
 
-    def _read_state(self) -> _InboxOverflowState:
+    def _read_state(self) -> _MailOverflowMoveState:
         fields = (self._directory.read_file(self._state_file) or b"").split()
         try:
             inode, moved, intended, first = fields
-            state = _InboxOverflowState(int(inode), int(moved), int(intended), first.decode())
+            state = _MailOverflowMoveState(int(inode), int(moved), int(intended), first.decode())
         except ValueError:
-            return _InboxOverflowState()
-        return state if min(state.moved, state.intended) >= 0 else _InboxOverflowState()
+            return _MailOverflowMoveState()
+        return state if min(state.moved, state.intended) >= 0 else _MailOverflowMoveState()
 
-    def _write_state(self, state: _InboxOverflowState) -> None:
+    def _write_state(self, state: _MailOverflowMoveState) -> None:
         text = f"{state.inode} {state.moved} {state.intended} {state.first}"
         self._directory.overwrite_file_in_place(
             self._state_file, text.encode().ljust(_STATE_SIZE), durable=self._durable

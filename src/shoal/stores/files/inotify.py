@@ -17,7 +17,7 @@ from weakref import WeakKeyDictionary
 _BUFFER_SIZE = 1 << 18
 
 
-class DirectoryEvents:
+class InotifyDirectoryWatch:
     """Events of one directory: names of changed files, collected until they are taken."""
 
     def __init__(self, source: _InotifyReader, watch: int, mask: int) -> None:
@@ -64,20 +64,20 @@ class _InotifyReader:
         self._more = int(flags.MASK_ADD)
         self._loop: asyncio.AbstractEventLoop | None = None
         """Loop that reads events while a callback is set."""
-        self._watches: dict[int, list[DirectoryEvents]] = {}
+        self._watches: dict[int, list[InotifyDirectoryWatch]] = {}
 
     @property
     def is_closed(self) -> bool:
         return bool(self._inotify.closed)
 
-    def add_watch(self, directory: Path | str, mask: int) -> DirectoryEvents:
+    def add_watch(self, directory: Path | str, mask: int) -> InotifyDirectoryWatch:
         # Watchers of the same directory share one watch, which reports what any of them needs.
         watch = self._inotify.add_watch(directory, mask | self._more)
-        notices = DirectoryEvents(self, watch, mask)
+        notices = InotifyDirectoryWatch(self, watch, mask)
         self._watches.setdefault(watch, []).append(notices)
         return notices
 
-    def remove_watch(self, events: DirectoryEvents) -> None:
+    def remove_watch(self, events: InotifyDirectoryWatch) -> None:
         watchers = self._watches.get(events.watch, [])
         if events in watchers:
             watchers.remove(events)
@@ -105,13 +105,13 @@ class _InotifyReader:
             self._loop.remove_reader(self._inotify.fileno())
             self._loop = None
 
-    def read_and_distribute_events(self, *, requester: DirectoryEvents | None = None) -> None:
+    def read_and_distribute_events(self, *, requester: InotifyDirectoryWatch | None = None) -> None:
         """Distribute the available events. Callbacks of all but the requester are scheduled separately."""
         if self.is_closed:
             return
         from inotify_simple import parse_events
 
-        changed: set[DirectoryEvents] = set()
+        changed: set[InotifyDirectoryWatch] = set()
         while data := self._read_event_bytes():
             for event in parse_events(data):
                 for notices in self._find_watches_for_event(event):
@@ -123,7 +123,7 @@ class _InotifyReader:
             if self._loop is not None and notices is not requester and notices.callback is not None:
                 self._loop.call_soon(notices.run_callback_if_pending)
 
-    def _find_watches_for_event(self, event: Any) -> Iterator[DirectoryEvents]:
+    def _find_watches_for_event(self, event: Any) -> Iterator[InotifyDirectoryWatch]:
         if event.wd == -1:
             for watchers in self._watches.values():
                 yield from watchers
@@ -144,7 +144,9 @@ class _InotifyReader:
 _readers: WeakKeyDictionary[asyncio.AbstractEventLoop, _InotifyReader] = WeakKeyDictionary()
 
 
-def watch_directory_with_inotify(directory: Path | str, mask: Callable[[Any], Any]) -> DirectoryEvents | None:
+def watch_directory_with_inotify(
+    directory: Path | str, mask: Callable[[Any], Any]
+) -> InotifyDirectoryWatch | None:
     """Watch a directory; `mask` selects flags of `inotify_simple`. Returns None without event support."""
     if sys.platform != "linux":
         return None

@@ -32,7 +32,7 @@ _HEAD_SIZE = 1 << 20
 """Bytes at the start of a file that are searched."""
 
 
-class _SessionDirectories(Struct, frozen=True):
+class _HomeSessionDirectories(Struct, frozen=True):
     runs: DirectoryHandle
     projects: DirectoryHandle | None
     projects_by_session: dict[str, list[str]]
@@ -72,7 +72,7 @@ class OldSessionRemover:
             if not old:
                 return
             projects = open_existing_home_subdirectory(self._home, "projects")
-            directories = _SessionDirectories(
+            directories = _HomeSessionDirectories(
                 runs, projects, {} if projects is None else _map_sessions_to_projects(projects)
             )
             try:
@@ -104,7 +104,7 @@ class OldSessionRemover:
         status = run.get_entry_stat(_JOURNAL)
         return status is not None and status.st_mtime >= self._before
 
-    def _try_remove_session(self, directories: _SessionDirectories, session: str) -> bool:
+    def _try_remove_session(self, directories: _HomeSessionDirectories, session: str) -> bool:
         try:
             run = directories.runs.open_existing(session)
             if run is None:
@@ -119,7 +119,7 @@ class OldSessionRemover:
         self._report_problem(f"The session {session} is not removed: {error}")
 
     def _lock_and_remove_session(
-        self, directories: _SessionDirectories, run: DirectoryHandle, session: str
+        self, directories: _HomeSessionDirectories, run: DirectoryHandle, session: str
     ) -> bool:
         lock = run.open_file(_LOCK, os.O_RDWR | os.O_CREAT)
         try:
@@ -134,7 +134,7 @@ class OldSessionRemover:
             os.close(lock)
 
     def _is_unmodified_shoal_session(
-        self, directories: _SessionDirectories, run: DirectoryHandle, session: str
+        self, directories: _HomeSessionDirectories, run: DirectoryHandle, session: str
     ) -> bool:
         """Return True if we started the transcript and nobody has continued it since."""
         for project in directories.projects_by_session.get(session, ()):
@@ -153,7 +153,7 @@ class OldSessionRemover:
         return True
 
     def _remove_session_files(
-        self, directories: _SessionDirectories, run: DirectoryHandle, session: str
+        self, directories: _HomeSessionDirectories, run: DirectoryHandle, session: str
     ) -> bool:
         for project in directories.projects_by_session.get(session, ()):
             assert directories.projects is not None

@@ -19,7 +19,7 @@ from shoal.stores.files.home_paths import (
 )
 from shoal.stores.restored_conversation import RestoredConversation, restore_conversation
 from shoal.wire.json_codec import decode_json, encode_json
-from shoal.wire.transcript_codec import TranscriptLine, TranscriptTitle, parse_transcript_line
+from shoal.wire.transcript_codec import ParsedTranscriptLine, TranscriptTitleEntry, parse_transcript_line
 
 _PREVIEW_SIZE = 1 << 17
 """Bytes of a transcript that are read for its preview."""
@@ -45,7 +45,7 @@ class SessionListEntry(Struct, frozen=True, kw_only=True):
 
 
 def read_session_transcript(
-    path: Path, agent: str = "", *, inherited: Sequence[TranscriptLine] = ()
+    path: Path, agent: str = "", *, inherited: Sequence[ParsedTranscriptLine] = ()
 ) -> LoadedTranscript:
     """Read the conversation of the lead or of a sub-agent; read-only, because the session may be running."""
     lines, notes = _parse_transcript_lines(_read_transcript_bytes(path))
@@ -55,12 +55,14 @@ def read_session_transcript(
     return LoadedTranscript(session=SessionId(path.stem), path=path, cwd=cwd, **fields)
 
 
-def read_transcript_up_to_entry(path: Path, entry: EntryId, agent: str = "") -> tuple[TranscriptLine, ...]:
+def read_transcript_up_to_entry(
+    path: Path, entry: EntryId, agent: str = ""
+) -> tuple[ParsedTranscriptLine, ...]:
     """Return the lines up to an entry, for a fork that starts after it; empty if the entry is missing."""
     lines, _ = _parse_transcript_lines(_read_transcript_bytes(path))
     agent_lines = [line for line in lines if line.agent == agent]
     for index, line in enumerate(agent_lines):
-        if not isinstance(line.entry, TranscriptTitle) and line.entry.id == entry:
+        if not isinstance(line.entry, TranscriptTitleEntry) and line.entry.id == entry:
             return tuple(agent_lines[: index + 1])
     return ()
 
@@ -74,8 +76,8 @@ def _read_transcript_bytes(path: Path) -> bytes:
         raise StateFileError(f"The session in {path} cannot be read: {error.strerror}.", path=path) from error
 
 
-def _parse_transcript_lines(content: bytes) -> tuple[list[TranscriptLine], list[str]]:
-    lines: list[TranscriptLine] = []
+def _parse_transcript_lines(content: bytes) -> tuple[list[ParsedTranscriptLine], list[str]]:
+    lines: list[ParsedTranscriptLine] = []
     notes: list[str] = []
     *complete_lines, last_line = content.split(b"\n")
     if last_line and is_complete_json_line(last_line):
@@ -219,7 +221,7 @@ def _read_first_transcript_entries(path: Path) -> Iterator[object]:
 def _read_first_prompt_or_title(path: Path) -> str:
     title = ""
     for entry in _read_first_transcript_entries(path):
-        if isinstance(entry, TranscriptTitle):
+        if isinstance(entry, TranscriptTitleEntry):
             title = title or entry.text
         elif (
             isinstance(entry, TranscriptMessageEntry)

@@ -19,7 +19,7 @@ from shoal.stores.files.session_files import (
     read_session_transcript,
     read_transcript_up_to_entry,
 )
-from shoal.wire.transcript_codec import TranscriptLine
+from shoal.wire.transcript_codec import ParsedTranscriptLine
 
 
 class SubagentMetadata(Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
@@ -130,7 +130,9 @@ def _read_subagent_metadata(path: Path) -> SubagentMetadata:
         raise ValueError("nested too deeply") from None
 
 
-def _read_lines_inherited_by_fork(transcript: Path, metadata: SubagentMetadata) -> tuple[TranscriptLine, ...]:
+def _read_lines_inherited_by_fork(
+    transcript: Path, metadata: SubagentMetadata
+) -> tuple[ParsedTranscriptLine, ...]:
     """Return the parent's lines up to the fork; without them the fork cannot continue."""
     directory, parent = transcript.parent, AgentId(metadata.parent)
     if parent == LEAD_ID:

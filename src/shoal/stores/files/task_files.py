@@ -20,10 +20,10 @@ from shoal.stores.files.home_directories import (
     open_existing_home_subdirectory,
     open_or_create_home_subdirectory,
 )
-from shoal.stores.files.inotify import DirectoryEvents
+from shoal.stores.files.inotify import InotifyDirectoryWatch
 from shoal.stores.files.problem_reporter import ProblemReporter
 from shoal.wire.foreign_json import InvalidFileContent
-from shoal.wire.task_codec import TaskFile, encode_new_task, parse_task
+from shoal.wire.task_codec import ParsedTaskFile, encode_new_task, parse_task
 
 WATERMARK = ".highwatermark"
 WRITE_GRACE = 1.0
@@ -46,7 +46,7 @@ class TaskFiles:
         self._report_problem = report_problem
         self._directory: DirectoryHandle | None = None
         self._staging: DirectoryHandle | None = None
-        self._change_events: DirectoryEvents | None = None
+        self._change_events: InotifyDirectoryWatch | None = None
         self._stamps: dict[str, FileStamp] = {}
         """File stamps by name; empty if the kernel reports changes, because they are not needed then."""
         self._unreadable_ids: set[TaskId] = set()
@@ -65,7 +65,7 @@ class TaskFiles:
         return self._directory
 
     @property
-    def change_events(self) -> DirectoryEvents | None:
+    def change_events(self) -> InotifyDirectoryWatch | None:
         return self._change_events
 
     def close(self) -> None:
@@ -98,7 +98,7 @@ class TaskFiles:
         """Return True if the task has a file that could not be read, so its state is unknown."""
         return task in self._unreadable_ids
 
-    def reread_task(self, task: TaskId) -> TaskFile | None:
+    def reread_task(self, task: TaskId) -> ParsedTaskFile | None:
         """Read the task from its file now; return None if it is absent."""
         task_file = self._reread_task_file(task, f"{task}.json")
         self.index.record_one_sided_dependencies((task,))
@@ -114,7 +114,7 @@ class TaskFiles:
         status = self.directory.get_entry_stat(f"{task}.json")
         return 0.0 if status is None else status.st_mtime
 
-    def write(self, before: TaskFile, after: Task) -> None:
+    def write(self, before: ParsedTaskFile, after: Task) -> None:
         """Write the task; the caller holds its lock, which also guards the staging file."""
         name, staged_name = f"{after.id}.json", f"slot-{get_task_lock_slot(after.id)}.json"
         if self._staging is None or self._staging.is_removed:
@@ -184,7 +184,7 @@ class TaskFiles:
             self._reread_task_file(task, f"{task}.json")
         self.index.record_one_sided_dependencies(changed)
 
-    def _reread_task_file(self, task: TaskId, name: str) -> TaskFile | None:
+    def _reread_task_file(self, task: TaskId, name: str) -> ParsedTaskFile | None:
         found = self._read_task_file(name)
         if found is None:
             self._stamps.pop(name, None)
@@ -196,7 +196,7 @@ class TaskFiles:
         if key is not None:
             self._stamps[name] = key
         parsed = parse_task(content, task)
-        if isinstance(parsed, TaskFile):
+        if isinstance(parsed, ParsedTaskFile):
             self._unreadable_ids.discard(task)
             self.index.put_task(parsed.task)
             return parsed

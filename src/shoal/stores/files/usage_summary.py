@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from shoal.core.events import AgentStarted, ModelRequestFailed, ModelRequestSent, ModelRequestSettled
 from shoal.core.ids import LEAD_ID, LEAD_KIND, AgentId, RequestId
-from shoal.core.usage import CostTotals
+from shoal.core.usage import UsageAndCostTotals
 from shoal.stores.files.file_journal import read_journal
 from shoal.wire.journal_codec import JournalRecord
 
@@ -35,44 +35,44 @@ class SpendingAgent(Struct, frozen=True, kw_only=True):
     task: str = ""
 
 
-class UsageSummary(Struct, frozen=True, kw_only=True):
-    spent: dict[tuple[AgentId, str], CostTotals]
+class RunUsageSummary(Struct, frozen=True, kw_only=True):
+    spent: dict[tuple[AgentId, str], UsageAndCostTotals]
     """Usage by agent and model."""
     unsettled: tuple[UnsettledModelRequest, ...]
     agents: dict[AgentId, SpendingAgent] = {}
     """Every started agent."""
 
     @property
-    def total(self) -> CostTotals:
-        return sum(self.spent.values(), CostTotals())
+    def total(self) -> UsageAndCostTotals:
+        return sum(self.spent.values(), UsageAndCostTotals())
 
     @property
-    def by_agent(self) -> dict[AgentId, CostTotals]:
+    def by_agent(self) -> dict[AgentId, UsageAndCostTotals]:
         return _sum_costs_by_key((agent, spent) for (agent, _), spent in self.spent.items())
 
     @property
-    def by_agent_kind(self) -> dict[str, CostTotals]:
+    def by_agent_kind(self) -> dict[str, UsageAndCostTotals]:
         return _sum_costs_by_key(
             (self.get_agent(agent).kind, spent) for (agent, _), spent in self.spent.items()
         )
 
     @property
-    def by_model(self) -> dict[str, CostTotals]:
+    def by_model(self) -> dict[str, UsageAndCostTotals]:
         return _sum_costs_by_key((model, spent) for (_, model), spent in self.spent.items())
 
     def get_agent(self, agent: AgentId) -> SpendingAgent:
         return self.agents.get(agent) or SpendingAgent(kind=LEAD_KIND if agent == LEAD_ID else "")
 
 
-def _sum_costs_by_key(parts: Iterable[tuple[_Key, CostTotals]]) -> dict[_Key, CostTotals]:
-    sums: dict[_Key, CostTotals] = {}
+def _sum_costs_by_key(parts: Iterable[tuple[_Key, UsageAndCostTotals]]) -> dict[_Key, UsageAndCostTotals]:
+    sums: dict[_Key, UsageAndCostTotals] = {}
     for key, spent in parts:
-        sums[key] = sums.get(key, CostTotals()) + spent
+        sums[key] = sums.get(key, UsageAndCostTotals()) + spent
     return sums
 
 
-def summarize_journal_usage(journal: Path) -> UsageSummary:
-    spent: dict[tuple[AgentId, str], CostTotals] = {}
+def summarize_journal_usage(journal: Path) -> RunUsageSummary:
+    spent: dict[tuple[AgentId, str], UsageAndCostTotals] = {}
     in_flight: dict[RequestId, UnsettledModelRequest] = {}
     unsettled: list[UnsettledModelRequest] = []
     workers: dict[AgentId, SpendingAgent] = {}
@@ -87,14 +87,14 @@ def summarize_journal_usage(journal: Path) -> UsageSummary:
             case ModelRequestSettled() as settled:
                 in_flight.pop(settled.request, None)
                 key = (settled.agent, settled.model)
-                spent[key] = spent.get(key, CostTotals()) + _to_cost_totals(settled)
+                spent[key] = spent.get(key, UsageAndCostTotals()) + _to_cost_totals(settled)
             case ModelRequestFailed() as failure:
                 sent_request = in_flight.pop(failure.request, None)
                 if failure.billed:
                     unsettled.append(_build_failed_model_request(failure, sent_request, record))
             case _:
                 pass
-    return UsageSummary(spent=spent, unsettled=(*unsettled, *in_flight.values()), agents=workers)
+    return RunUsageSummary(spent=spent, unsettled=(*unsettled, *in_flight.values()), agents=workers)
 
 
 def _build_unanswered_model_request(event: ModelRequestSent, record: JournalRecord) -> UnsettledModelRequest:
@@ -107,8 +107,8 @@ def _build_unanswered_model_request(event: ModelRequestSent, record: JournalReco
     )
 
 
-def _to_cost_totals(event: ModelRequestSettled) -> CostTotals:
-    return CostTotals(
+def _to_cost_totals(event: ModelRequestSettled) -> UsageAndCostTotals:
+    return UsageAndCostTotals(
         requests=1,
         usage=event.usage,
         usd=event.cost_usd or 0.0,

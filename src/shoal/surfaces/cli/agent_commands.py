@@ -16,7 +16,7 @@ from shoal.core.ids import LEAD_ID
 from shoal.core.text_format import format_count_with_noun, strip_terminal_codes
 from shoal.surfaces.cli import exit_codes
 from shoal.surfaces.cli.cli_output import (
-    TableCell,
+    CliTableCell,
     debug_option,
     json_option,
     print_json,
@@ -36,12 +36,12 @@ agents_option = click.option("--agents", metavar="JSON|FILE", help="Agents on to
 
 
 @click.group("agents")
-def command() -> None:
+def agent_commands() -> None:
     """List, show, check and add agents. Files in .claude/agents belong to the project, those in `agents` of
     Shoal's home to you."""
 
 
-@command.command("ls")
+@agent_commands.command("ls")
 @agents_option
 @settings_option
 @json_option
@@ -55,11 +55,11 @@ def list_agent_definitions(*, agents: str | None, settings: str | None, as_json:
         return exit_codes.OK
     rows = [
         (
-            TableCell(definition.name, get_agent_style(definition.color)),
-            TableCell(view.resolve_agent_model_property(definition).value),
-            TableCell(str(len(view.resolve_tools(definition).names))),
-            TableCell(definition.source.kind, DIM),
-            TableCell(definition.description),
+            CliTableCell(definition.name, get_agent_style(definition.color)),
+            CliTableCell(view.resolve_agent_model_property(definition).value),
+            CliTableCell(str(len(view.resolve_tools(definition).names))),
+            CliTableCell(definition.source.kind, DIM),
+            CliTableCell(definition.description),
         )
         for definition in definitions
     ]
@@ -68,7 +68,7 @@ def list_agent_definitions(*, agents: str | None, settings: str | None, as_json:
     return exit_codes.OK
 
 
-@command.command("show", short_help="Show what an agent comes down to here, and why.")
+@agent_commands.command("show", short_help="Show what an agent comes down to here, and why.")
 @click.argument("name")
 @click.option("--permissions", is_flag=True, help="The effective rules, and where each comes from.")
 @agents_option
@@ -109,7 +109,7 @@ def show_agent_definition(
     return exit_codes.OK
 
 
-@command.command("validate", short_help="Check agents: files, directories, or all.")
+@agent_commands.command("validate", short_help="Check agents: files, directories, or all.")
 @click.argument("paths", nargs=-1, metavar="[PATH]...", type=click.Path(path_type=Path))
 @agents_option
 @json_option
@@ -140,7 +140,7 @@ def validate_agent_definitions(*, paths: Sequence[Path], agents: str | None, as_
     return exit_codes.ERROR if problems else exit_codes.OK
 
 
-@command.command("new", short_help="Write the file of a new agent, with every field.")
+@agent_commands.command("new", short_help="Write the file of a new agent, with every field.")
 @click.argument("name")
 @click.option("--user", is_flag=True, help="For you in every project, instead of for this project.")
 @click.option(

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 @click.group("ask", invoke_without_command=True)
 @click.option("--json", "as_json", is_flag=True, help="The open questions as a JSON array.")
 @click.pass_context
-def command(ctx: click.Context, *, as_json: bool) -> int:
+def ask_commands(ctx: click.Context, *, as_json: bool) -> int:
     """See what agents ask, and answer.
 
     Without a sub-command the open questions are listed.
@@ -28,7 +28,7 @@ def command(ctx: click.Context, *, as_json: bool) -> int:
     )
 
 
-@command.command("ls")
+@ask_commands.command("ls")
 @click.option("--all", "everything", is_flag=True, help="Also those of runs that have ended.")
 @click.option("--json", "as_json", is_flag=True, help="As a JSON array.")
 def list_open_questions(*, everything: bool = False, as_json: bool = False) -> int:
@@ -46,7 +46,7 @@ def list_open_questions(*, everything: bool = False, as_json: bool = False) -> i
     return exit_codes.OK
 
 
-@command.command("show")
+@ask_commands.command("show")
 @click.argument("question")
 def show_question(*, question: str) -> int:
     """Show QUESTION whole: every word of what would run."""
@@ -62,7 +62,7 @@ def show_question(*, question: str) -> int:
     return exit_codes.OK
 
 
-@command.command("answer")
+@ask_commands.command("answer")
 @click.argument("question")
 @click.argument("answer", type=click.Choice(["yes", "no"]), required=False)
 @click.option("--reason", help="Why not; the agent reads it.")

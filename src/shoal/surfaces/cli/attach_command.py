@@ -12,7 +12,7 @@ import click
 
 @click.command("attach")
 @click.argument("session", required=False)
-def command(*, session: str | None) -> int:
+def attach_command(*, session: str | None) -> int:
     """Be at a run that works in another terminal or in the background: see it, answer it, talk to it.
 
     SESSION is the start of its id; without one it is the run of this directory that worked last. Leaving does

@@ -25,7 +25,7 @@ json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON."
 debug_option = click.option("--debug", is_flag=True, expose_value=False, help="Show tracebacks.")
 
 
-class TableCell(NamedTuple):
+class CliTableCell(NamedTuple):
     text: str
     style: str = ""
 
@@ -37,10 +37,10 @@ def print_json(value: object) -> None:
     click.echo(encode_json(value))
 
 
-def print_table(heads: Sequence[str], rows: Sequence[Sequence[TableCell]]) -> None:
+def print_table(heads: Sequence[str], rows: Sequence[Sequence[CliTableCell]]) -> None:
     """Print a table; the last column fills the terminal, and nothing is cut where there is no terminal."""
     colours = has_colours(sys.stdout)
-    cells = [[TableCell(to_one_line(cell.text), cell.style) for cell in row] for row in rows]
+    cells = [[CliTableCell(to_one_line(cell.text), cell.style) for cell in row] for row in rows]
     widths = [
         max((measure_text_width(head), *(measure_text_width(row[column].text) for row in cells)))
         for column, head in enumerate(heads[:-1])
@@ -50,7 +50,7 @@ def print_table(heads: Sequence[str], rows: Sequence[Sequence[TableCell]]) -> No
         available_width = max(
             _MIN_COLUMN_WIDTH, shutil.get_terminal_size().columns - sum(widths) - 2 * len(widths)
         )
-    for row in ([TableCell(head, BOLD) for head in heads], *cells):
+    for row in ([CliTableCell(head, BOLD) for head in heads], *cells):
         parts = [
             apply_style(cell.text, cell.style, colours=colours) + " " * (size - measure_text_width(cell.text))
             for cell, size in zip(row, widths, strict=False)

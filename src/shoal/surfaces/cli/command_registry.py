@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from importlib import import_module
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    import click
 
 
-class SubCommand(NamedTuple):
+class LazySubCommandEntry(NamedTuple):
     module: str
-    """Module that holds the click command as `command`."""
+    """Module of the click command, which has the module's name."""
     help: str
     """Line in the list of commands; showing it needs no import."""
     examples: tuple[str, ...]
 
 
 COMMANDS = {
-    "agents": SubCommand(
+    "agents": LazySubCommandEntry(
         "shoal.surfaces.cli.agent_commands",
         "List, show, check and add agents.",
         (
@@ -25,7 +29,7 @@ COMMANDS = {
             "shoal agents new reviewer --user",
         ),
     ),
-    "ask": SubCommand(
+    "ask": LazySubCommandEntry(
         "shoal.surfaces.cli.ask_commands",
         "See what agents ask, and answer.",
         (
@@ -36,27 +40,27 @@ COMMANDS = {
             'shoal ask answer 3f no --reason "use the other branch"',
         ),
     ),
-    "attach": SubCommand(
+    "attach": LazySubCommandEntry(
         "shoal.surfaces.cli.attach_command",
         "Be at a run of another terminal.",
         ("shoal attach", "shoal attach 3f2a"),
     ),
-    "config": SubCommand(
+    "config": LazySubCommandEntry(
         "shoal.surfaces.cli.config_commands",
         "Show the settings that hold here.",
         ("shoal config show", "shoal config show --origin", "shoal config show --json | jq .settings.model"),
     ),
-    "cost": SubCommand(
+    "cost": LazySubCommandEntry(
         "shoal.surfaces.cli.cost_command",
         "Show what a session has cost.",
         ("shoal cost", "shoal cost 3f2a", "shoal cost --json | jq .total.usd"),
     ),
-    "demo": SubCommand(
+    "demo": LazySubCommandEntry(
         "shoal.surfaces.cli.demo.demo_command",
         "Watch a team repair a small project, offline.",
         ("shoal demo", "shoal demo --keep", "shoal demo agents", "shoal demo tutorial"),
     ),
-    "doctor": SubCommand(
+    "doctor": LazySubCommandEntry(
         "shoal.surfaces.cli.doctor_command",
         "Check the set-up and say what to type.",
         (
@@ -65,17 +69,17 @@ COMMANDS = {
             "shoal doctor --json | jq '.facts[] | select(.state != \"ok\")'",
         ),
     ),
-    "export": SubCommand(
+    "export": LazySubCommandEntry(
         "shoal.surfaces.cli.export_command",
         "Write a whole run into one file: a page with its replay, or JSON.",
         ("shoal export --html", "shoal export 3f2a --html -o run.html"),
     ),
-    "hooks": SubCommand(
+    "hooks": LazySubCommandEntry(
         "shoal.surfaces.cli.hook_commands",
         "See what is run when agents do something.",
         ("shoal hooks ls", "shoal hooks ls --json | jq '.hooks[] | select(.trusted | not)'"),
     ),
-    "inbox": SubCommand(
+    "inbox": LazySubCommandEntry(
         "shoal.surfaces.cli.inbox_commands",
         "Read the mail of an agent, or write to one.",
         (
@@ -84,7 +88,7 @@ COMMANDS = {
             "git log -1 | shoal inbox send alice - --team roof",
         ),
     ),
-    "mcp": SubCommand(
+    "mcp": LazySubCommandEntry(
         "shoal.surfaces.cli.mcp_commands",
         "List, try, add and remove MCP servers, or be one.",
         (
@@ -99,7 +103,7 @@ COMMANDS = {
             "shoal mcp serve --team roof --as codex --max-budget-usd 2",
         ),
     ),
-    "models": SubCommand(
+    "models": LazySubCommandEntry(
         "shoal.surfaces.cli.model_commands",
         "List the models that can be asked, and try one.",
         (
@@ -109,7 +113,7 @@ COMMANDS = {
             "shoal models test openai:gpt-6-luna",
         ),
     ),
-    "permissions": SubCommand(
+    "permissions": LazySubCommandEntry(
         "shoal.surfaces.cli.permission_commands",
         "See what is allowed here, and why.",
         (
@@ -118,7 +122,7 @@ COMMANDS = {
             """shoal permissions explain --mode plan --json Edit '{"file_path": "src/a.py"}'""",
         ),
     ),
-    "plugin": SubCommand(
+    "plugin": LazySubCommandEntry(
         "shoal.surfaces.cli.plugin_commands",
         "List and check plug-ins.",
         (
@@ -128,22 +132,22 @@ COMMANDS = {
             "shoal plugin validate plugins/harbour --json",
         ),
     ),
-    "ps": SubCommand(
+    "ps": LazySubCommandEntry(
         "shoal.surfaces.cli.ps_command",
         "List the agents of live runs.",
         ("shoal ps", "shoal ps 3f2a", "shoal ps --json | jq '.[] | select(.question != null)'"),
     ),
-    "send": SubCommand(
+    "send": LazySubCommandEntry(
         "shoal.surfaces.cli.send_command",
         "Say something to an agent of a live run.",
         ('shoal send 3f2a lead "Leave the tests alone."', "git diff | shoal send 3f2a plumber -"),
     ),
-    "sessions": SubCommand(
+    "sessions": LazySubCommandEntry(
         "shoal.surfaces.cli.session_command",
         "List the sessions of this directory.",
         ("shoal sessions", "shoal sessions --all --json | jq -r '.[0].session'"),
     ),
-    "setup": SubCommand(
+    "setup": LazySubCommandEntry(
         "shoal.surfaces.cli.setup_command",
         "Give Shoal a key, and choose a model.",
         (
@@ -153,7 +157,7 @@ COMMANDS = {
             "shoal setup --remove openai",
         ),
     ),
-    "skills": SubCommand(
+    "skills": LazySubCommandEntry(
         "shoal.surfaces.cli.skill_commands",
         "List, show and check skills and commands.",
         (
@@ -163,12 +167,12 @@ COMMANDS = {
             "shoal skills ls --json | jq -r '.[].name'",
         ),
     ),
-    "stop": SubCommand(
+    "stop": LazySubCommandEntry(
         "shoal.surfaces.cli.stop_command",
         "Stop a live run, or one of its agents.",
         ("shoal stop 3f2a", "shoal stop 3f2a plumber", "shoal stop 3f2a all"),
     ),
-    "task": SubCommand(
+    "task": LazySubCommandEntry(
         "shoal.surfaces.cli.task_commands",
         "List, show, add and change tasks.",
         (
@@ -179,7 +183,7 @@ COMMANDS = {
             "shoal task ls --team roof --json | jq -r '.[] | select(.status == \"pending\").id'",
         ),
     ),
-    "team": SubCommand(
+    "team": LazySubCommandEntry(
         "shoal.surfaces.cli.teams.team_commands",
         "See, start, talk to, stop and resume teams.",
         (
@@ -200,32 +204,32 @@ COMMANDS = {
             "shoal team rm roof --yes",
         ),
     ),
-    "trust": SubCommand(
+    "trust": LazySubCommandEntry(
         "shoal.surfaces.cli.trust_command",
         "Let a project's own settings allow things.",
         ("shoal trust --show", "shoal trust", "shoal trust --revoke"),
     ),
-    "undo": SubCommand(
+    "undo": LazySubCommandEntry(
         "shoal.surfaces.cli.undo_command",
         "Bring back the files a turn changed.",
         ("shoal undo", "shoal undo 3 --conversation", "shoal undo --list"),
     ),
-    "view": SubCommand(
+    "view": LazySubCommandEntry(
         "shoal.surfaces.cli.view_command",
         "Be with one agent of a run: see what it does, and talk to it.",
         ("shoal view 3f2a alice",),
     ),
-    "watch": SubCommand(
+    "watch": LazySubCommandEntry(
         "shoal.surfaces.cli.watch_command",
         "Follow a running session from another terminal.",
         ("shoal watch", "shoal watch 3f2a", "shoal watch --json | jq .type"),
     ),
-    "web": SubCommand(
+    "web": LazySubCommandEntry(
         "shoal.surfaces.cli.web_command",
         "See and steer every run in a browser.",
         ("shoal web", "shoal web --open", "shoal web --port 8765 --json | jq -r .url"),
     ),
-    "worktree": SubCommand(
+    "worktree": LazySubCommandEntry(
         "shoal.surfaces.cli.worktree_commands",
         "Bring back what agents did in worktrees.",
         (
@@ -238,3 +242,9 @@ COMMANDS = {
         ),
     ),
 }
+
+
+def load_subcommand(module: str) -> click.Command:
+    """Import a module of the registry and return its click command."""
+    command: click.Command = getattr(import_module(module), module.rpartition(".")[2])
+    return command

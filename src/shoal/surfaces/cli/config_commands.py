@@ -14,11 +14,11 @@ from shoal.surfaces.cli.flags import settings_option
 
 
 @click.group("config")
-def command() -> None:
+def config_commands() -> None:
     """Look at the settings that hold in this directory."""
 
 
-@command.command("show")
+@config_commands.command("show")
 @click.option("--origin", is_flag=True, help="Also the file and line, variable or flag of each value.")
 @settings_option
 @click.option("--json", "as_json", is_flag=True, help="As one JSON object, with origins.")

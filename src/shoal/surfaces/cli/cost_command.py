@@ -13,8 +13,8 @@ from shoal.surfaces.cli.cli_output import print_json
 
 if TYPE_CHECKING:
     from shoal.core.ids import AgentId, SessionId
-    from shoal.core.usage import CostTotals
-    from shoal.stores.files.usage_summary import UsageSummary
+    from shoal.core.usage import UsageAndCostTotals
+    from shoal.stores.files.usage_summary import RunUsageSummary
 
 
 _MISSING_LABELS = {"type": "unknown", "task": "none", "model": "unknown"}
@@ -23,7 +23,7 @@ _MISSING_LABELS = {"type": "unknown", "task": "none", "model": "unknown"}
 @click.command("cost")
 @click.argument("session", required=False)
 @click.option("--json", "as_json", is_flag=True, help="As a JSON object.")
-def command(*, session: str | None, as_json: bool) -> int:
+def cost_command(*, session: str | None, as_json: bool) -> int:
     """Show what SESSION (its id, or the start of it) has cost; the latest one here where none is given.
 
     Every run of the session counts. Requests that were cut before the provider told their cost are listed.
@@ -62,16 +62,16 @@ def command(*, session: str | None, as_json: bool) -> int:
     return exit_codes.OK
 
 
-def _sum_cost_by_task(journal: Path) -> dict[str, CostTotals]:
+def _sum_cost_by_task(journal: Path) -> dict[str, UsageAndCostTotals]:
     """Sum the cost by board task, keyed by number and subject; cost without a task has an empty key."""
     from shoal.app.run_view.run_view import build_run_view
-    from shoal.core.usage import CostTotals, Usage
+    from shoal.core.usage import Usage, UsageAndCostTotals
     from shoal.stores.files.file_journal import read_journal
 
     run_view = build_run_view(read_journal(journal))
     subjects = {(row.board, row.id): row.subject for row in run_view.tasks.values()}
     boards = {row.board for row in run_view.costs.rows.values() if row.task}
-    totals_by_task: dict[str, CostTotals] = {}
+    totals_by_task: dict[str, UsageAndCostTotals] = {}
     for row in run_view.costs.rows.values():
         board_prefix = f"{row.board} " if len(boards) > 1 else ""
         subject = subjects.get((row.board, row.task), "")
@@ -82,8 +82,8 @@ def _sum_cost_by_task(journal: Path) -> dict[str, CostTotals]:
             cache_creation_input_tokens=row.cache_written_tokens,
             cache_read_input_tokens=row.cache_read_tokens,
         )
-        totals = CostTotals(requests=row.requests, usage=usage, usd=row.usd, unpriced=row.unpriced)
-        totals_by_task[name] = totals_by_task.get(name, CostTotals()) + totals
+        totals = UsageAndCostTotals(requests=row.requests, usage=usage, usd=row.usd, unpriced=row.unpriced)
+        totals_by_task[name] = totals_by_task.get(name, UsageAndCostTotals()) + totals
     return totals_by_task
 
 
@@ -100,7 +100,7 @@ def _find_session_or_latest(home: Path, start: str | None) -> SessionId:
     return latest
 
 
-def _format_agent_cost_label(agent: AgentId, ledger: UsageSummary) -> str:
+def _format_agent_cost_label(agent: AgentId, ledger: RunUsageSummary) -> str:
     agent_record = ledger.get_agent(agent)
     if agent not in ledger.agents:
         return agent
@@ -108,7 +108,7 @@ def _format_agent_cost_label(agent: AgentId, ledger: UsageSummary) -> str:
     return to_one_line(f"{agent_record.name or agent} ({agent_record.kind}{task})")
 
 
-def _format_cost_totals(totals: CostTotals) -> str:
+def _format_cost_totals(totals: UsageAndCostTotals) -> str:
     from shoal.core.text_format import format_count_with_noun, format_dollars, format_token_count
 
     usage = totals.usage
@@ -129,7 +129,7 @@ def _format_cost_totals(totals: CostTotals) -> str:
     return f"{format_count_with_noun(totals.requests, 'request')}, {tokens}, {price}"
 
 
-def _costs_to_dict(session: SessionId, ledger: UsageSummary) -> dict[str, object]:
+def _costs_to_dict(session: SessionId, ledger: RunUsageSummary) -> dict[str, object]:
     return {
         "session": session,
         "total": ledger.total,

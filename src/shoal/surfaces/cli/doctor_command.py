@@ -25,7 +25,7 @@ from shoal.surfaces.terminal.text_styles import has_colours
 @click.option("--json", "as_json", is_flag=True, help="All facts as one JSON object.")
 @settings_option
 @click.option("--model", metavar="NAME", help="Check this model instead of the configured one.")
-def command(
+def doctor_command(
     *,
     symptom: str | None,
     session: str | None,

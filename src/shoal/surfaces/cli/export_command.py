@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 )
 @click.option("-o", "--output", metavar="FILE", help="Where to; - is standard output.")
 @click.option("--json", "as_json", is_flag=True, help="With --html: say what was written as JSON.")
-def command(*, session: str | None, html: bool, output: str | None, as_json: bool) -> int:
+def export_command(*, session: str | None, html: bool, output: str | None, as_json: bool) -> int:
     """Write all of RUN (the start of its id; else the latest of this directory) into one file.
 
     With --html it is a page that anybody can open, without Shoal and without a network:

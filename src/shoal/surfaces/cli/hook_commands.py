@@ -16,11 +16,11 @@ from shoal.surfaces.terminal.text_styles import YELLOW, apply_style, has_colours
 
 
 @click.group("hooks")
-def command() -> None:
+def hook_commands() -> None:
     """See the hooks of this directory, without running anything."""
 
 
-@command.command("ls", short_help="List the hooks, and where each comes from.")
+@hook_commands.command("ls", short_help="List the hooks, and where each comes from.")
 @settings_option
 @click.option("--json", "as_json", is_flag=True, help="As one JSON object.")
 def list_hooks(*, settings: str | None, as_json: bool) -> int:

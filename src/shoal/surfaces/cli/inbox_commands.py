@@ -27,11 +27,11 @@ _NO_LIMIT = 1_000_000
 
 
 @click.group("inbox")
-def command() -> None:
+def inbox_commands() -> None:
     """Show the mail of a team's member, and send some. Looking does not mark anything as read."""
 
 
-@command.command("show")
+@inbox_commands.command("show")
 @click.argument("agent")
 @click.option("--all", "everything", is_flag=True, help="What was read, too: everything ever delivered.")
 @team_option
@@ -61,7 +61,7 @@ def show_inbox(*, agent: str, everything: bool, team: str | None, as_json: bool)
     return exit_codes.OK
 
 
-@command.command("send")
+@inbox_commands.command("send")
 @click.argument("agent")
 @click.argument("text")
 @click.option("--summary", metavar="TEXT", help="A few words about it; else its beginning.")

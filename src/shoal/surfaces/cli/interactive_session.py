@@ -12,8 +12,8 @@ from msgspec import structs
 
 from shoal.core.text_format import to_one_line
 from shoal.surfaces.cli.plain.input_prompt import InputPrompt, LiveInputPrompt, PlainInputPrompt
-from shoal.surfaces.cli.plain.plain_terminal import PlainTerminal
-from shoal.surfaces.terminal.screen import LiveScreen, TerminalScreen, open_terminal_screen
+from shoal.surfaces.cli.plain.plain_terminal import PlainTerminalController
+from shoal.surfaces.terminal.screen import LiveTerminalScreen, TerminalScreen, open_terminal_screen
 from shoal.surfaces.terminal.slash_commands import list_slash_command_names
 from shoal.surfaces.terminal.text_styles import BOLD, DIM, YELLOW, truncate_text
 from shoal.surfaces.terminal.user_messages import describe_cut_off_agents
@@ -58,7 +58,7 @@ def run_interactive_session(
 def _run_headless_without_terminal(options: Options, prompt: str | None) -> int:
     import click
 
-    from shoal.surfaces.cli.headless.headless_run import HeadlessJob, run_headless
+    from shoal.surfaces.cli.headless.headless_run import HeadlessRunRequest, run_headless
     from shoal.surfaces.cli.headless.output_formats import HeadlessOutputOptions
     from shoal.surfaces.cli.headless.stdin import append_piped_input
     from shoal.surfaces.terminal.user_messages import print_user_message
@@ -69,7 +69,9 @@ def _run_headless_without_terminal(options: Options, prompt: str | None) -> int:
         raise click.UsageError(f'There is no terminal to talk at. Give a prompt: {command_path} -p "…"')
     print_user_message("There is no terminal to talk at, so this runs as with -p.")
     options = structs.replace(options, attended=False)
-    return run_headless(HeadlessJob(options=options, prompt=full_prompt, output=HeadlessOutputOptions()))
+    return run_headless(
+        HeadlessRunRequest(options=options, prompt=full_prompt, output=HeadlessOutputOptions())
+    )
 
 
 async def run_plain_terminal(
@@ -86,17 +88,17 @@ async def run_plain_terminal(
     input_prompt: InputPrompt
     now: list[Session] = []
     """The running session."""
-    if isinstance(screen, LiveScreen):
+    if isinstance(screen, LiveTerminalScreen):
         input_prompt = LiveInputPrompt(
             screen, home / "shoal" / "history", lambda: list_slash_command_names(now)
         )
     else:
         input_prompt = PlainInputPrompt(screen)
 
-    async def open_terminal(session: Session) -> PlainTerminal:
+    async def open_terminal(session: Session) -> PlainTerminalController:
         now[:] = [session]
         _print_greeting(screen, session)
-        return PlainTerminal(
+        return PlainTerminalController(
             session, screen, input_prompt, load_agent_statuses(RunHandle(session=session.id, home=home))
         )
 

@@ -6,14 +6,13 @@ import os
 import sys
 from collections.abc import Sequence
 from difflib import get_close_matches
-from importlib import import_module
 from typing import Any, NoReturn
 
 import click
 
 import shoal
 from shoal.surfaces.cli import exit_codes
-from shoal.surfaces.cli.command_registry import COMMANDS
+from shoal.surfaces.cli.command_registry import COMMANDS, load_subcommand
 from shoal.surfaces.cli.flags import FLAG_SECTIONS, PICK_SESSION, check_flag_conflicts, options_from_flags
 
 EXAMPLES = """\
@@ -112,7 +111,7 @@ def _resolve_command(arguments: list[str]) -> tuple[click.Command, str, list[str
     if arguments[:1] == ["help"]:
         arguments = [*_check_help_command_exists(arguments[1:]), "--help"]
     if arguments and (subcommand := COMMANDS.get(arguments[0])):
-        command: click.Command = import_module(subcommand.module).command
+        command = load_subcommand(subcommand.module)
         _attach_examples(command, f"shoal {arguments[0]}", subcommand.examples)
         command.context_settings.setdefault("help_option_names", ["-h", "--help"])
         if all(option.name != "debug" for option in command.params):
@@ -122,7 +121,7 @@ def _resolve_command(arguments: list[str]) -> tuple[click.Command, str, list[str
             command.params.append(debug_option)
         return command, f"shoal {arguments[0]}", arguments[1:]
     if is_member_invocation(arguments):
-        return import_module("shoal.surfaces.cli.member_command").command, "shoal", arguments
+        return load_subcommand("shoal.surfaces.cli.member_command"), "shoal", arguments
     return root_command, "shoal", arguments
 
 
@@ -164,7 +163,7 @@ def _run_root_command(**flag_values: Any) -> int:
 
 
 def _run_headless_from_flags(flag_values: dict[str, Any], prompt: str | None) -> int:
-    from shoal.surfaces.cli.headless.headless_run import HeadlessJob, run_headless
+    from shoal.surfaces.cli.headless.headless_run import HeadlessRunRequest, run_headless
     from shoal.surfaces.cli.headless.output_formats import HeadlessOutputOptions
     from shoal.surfaces.cli.program_flags import split_relayed_mcp_servers
 
@@ -182,7 +181,7 @@ def _run_headless_from_flags(flag_values: dict[str, Any], prompt: str | None) ->
         states=is_streaming,
     )
     return run_headless(
-        HeadlessJob(
+        HeadlessRunRequest(
             options=options_from_flags(
                 flag_values, attended=flag_values["permission_prompt_tool"] is not None
             ),

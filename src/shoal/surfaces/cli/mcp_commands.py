@@ -13,7 +13,7 @@ import click
 from shoal.core.text_format import strip_terminal_codes
 from shoal.surfaces.cli import exit_codes
 from shoal.surfaces.cli.cli_output import (
-    TableCell,
+    CliTableCell,
     debug_option,
     json_option,
     print_json,
@@ -41,15 +41,15 @@ scope_option = click.option(
 
 
 @click.group("mcp")
-def command() -> None:
+def mcp_commands() -> None:
     """List, show, try, add and remove MCP servers, or be one with `serve`. Yours are in `mcpServers` of
     settings.json in Shoal's home, those of a project in its .mcp.json, which counts once it is trusted."""
 
 
-command.add_command(serve_mcp)
+mcp_commands.add_command(serve_mcp)
 
 
-@command.command("ls")
+@mcp_commands.command("ls")
 @config_option
 @json_option
 @debug_option
@@ -61,11 +61,11 @@ def list_mcp_servers(*, mcp_config: Sequence[str], as_json: bool) -> int:
         return exit_codes.OK
     rows = [
         (
-            TableCell(server.name),
-            TableCell(server.transport_type),
-            TableCell(_format_mcp_server_target(view, server)),
-            TableCell(why or "on", YELLOW if why else ""),
-            TableCell(server.origin, DIM),
+            CliTableCell(server.name),
+            CliTableCell(server.transport_type),
+            CliTableCell(_format_mcp_server_target(view, server)),
+            CliTableCell(why or "on", YELLOW if why else ""),
+            CliTableCell(server.origin, DIM),
         )
         for server, why in view.list_servers()
     ]
@@ -77,7 +77,7 @@ def list_mcp_servers(*, mcp_config: Sequence[str], as_json: bool) -> int:
     return exit_codes.OK
 
 
-@command.command("show")
+@mcp_commands.command("show")
 @click.argument("name")
 @config_option
 @json_option
@@ -93,7 +93,7 @@ def show_mcp_server(*, name: str, mcp_config: Sequence[str], as_json: bool) -> i
     return exit_codes.OK
 
 
-@command.command("test", short_help="Start servers, list what they have, end them.")
+@mcp_commands.command("test", short_help="Start servers, list what they have, end them.")
 @click.argument("names", nargs=-1, metavar="[NAME]…")
 @config_option
 @json_option
@@ -116,7 +116,9 @@ def test_mcp_servers(*, names: Sequence[str], mcp_config: Sequence[str], as_json
     return exit_codes.OK if all_connected else exit_codes.ERROR
 
 
-@command.command("add", context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
+@mcp_commands.command(
+    "add", context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False}
+)
 @click.option("-t", "--transport", type=click.Choice(("stdio", "http", "sse")), help="stdio for a command.")
 @click.option("-e", "--env", multiple=True, metavar="NAME=VALUE", help="Environment of a command.")
 @click.option("-H", "--header", multiple=True, metavar="NAME: VALUE", help="Header for an address.")
@@ -163,7 +165,7 @@ def add_mcp_server(
     return exit_codes.OK
 
 
-@command.command("remove")
+@mcp_commands.command("remove")
 @click.argument("name")
 @scope_option
 @debug_option
@@ -179,7 +181,7 @@ def remove_mcp_server(*, name: str, project: bool) -> int:
     return exit_codes.OK
 
 
-@command.command("login", short_help="Log in to a server at an address.")
+@mcp_commands.command("login", short_help="Log in to a server at an address.")
 @click.argument("name")
 @config_option
 @debug_option

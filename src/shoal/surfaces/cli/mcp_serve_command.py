@@ -74,7 +74,7 @@ async def _run_mcp_server(team: str | None, name: str | None, flags: BackgroundR
     from shoal.core.clock import SystemClock
     from shoal.core.ids import IdGenerator
     from shoal.runs.spawn_policy import SpawnPolicy
-    from shoal.surfaces.mcp.mcp_server import McpTeamTools, create_mcp_server
+    from shoal.surfaces.mcp.mcp_server import TeamMcpServerTools, create_mcp_server
     from shoal.surfaces.terminal.user_messages import print_user_message
 
     cwd, clock, ids = Path.cwd(), SystemClock(), IdGenerator()
@@ -87,7 +87,9 @@ async def _run_mcp_server(team: str | None, name: str | None, flags: BackgroundR
         runs_directory = settings.home / "shoal" / "mcp" / "runs"
         runs = BackgroundRunManager(settings.home, runs_directory, cwd=cwd, flags=flags, ids=ids, clock=clock)
         model = flags.model or settings.model
-        tools = McpTeamTools(team_store, external_member, runs, model=model, kind=SpawnPolicy().default_kind)
+        tools = TeamMcpServerTools(
+            team_store, external_member, runs, model=model, kind=SpawnPolicy().default_kind
+        )
         await create_mcp_server(tools).run_stdio_async()
     finally:
         await team_store.aclose()

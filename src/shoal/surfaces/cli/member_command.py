@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     name="member", context_settings={"ignore_unknown_options": True, "allow_extra_args": True}, hidden=True
 )
 @click.argument("words", nargs=-1, type=click.UNPROCESSED)
-def command(*, words: tuple[str, ...]) -> int:
+def member_command(*, words: tuple[str, ...]) -> int:
     from shoal.core.errors import InvalidName
     from shoal.wire.launch_args_codec import parse_member_launch_flags
 
@@ -63,10 +63,10 @@ async def _serve_member(launch_args: MemberLaunchArgs) -> int:
 
 
 def _create_event_printer(screen: TerminalScreen) -> Callable[[Event], None]:
-    from shoal.app.run_view.agent_status import AgentStatusTable
+    from shoal.app.run_view.agent_status import RunViewAgentsState
     from shoal.surfaces.cli.plain.turn_printer import RunEventPrinter
 
-    statuses, clock = AgentStatusTable(), SystemClock()
+    statuses, clock = RunViewAgentsState(), SystemClock()
     printer = RunEventPrinter(screen, is_observer=True, statuses=statuses)
 
     def print_event(event: Event) -> None:

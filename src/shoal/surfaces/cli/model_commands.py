@@ -18,15 +18,15 @@ from shoal.surfaces.terminal.text_styles import BOLD, DIM, GREEN, apply_style, h
 
 if TYPE_CHECKING:
     from shoal.app.models.model_probe import ModelProbeResult
-    from shoal.app.reports.model_report import ModelProviderRow, ModelReport, ModelRow
+    from shoal.app.reports.model_report import ModelProviderReportRow, ModelReport, ModelReportRow
 
 
 @click.group("models")
-def command() -> None:
+def model_commands() -> None:
     """See which models can be asked, and try one."""
 
 
-@command.command("ls", short_help="List providers and models, with prices.")
+@model_commands.command("ls", short_help="List providers and models, with prices.")
 @click.option("--all", "everything", is_flag=True, help="Also the models of providers without a key.")
 @settings_option
 @click.option("--json", "as_json", is_flag=True, help="Everything as one JSON object.")
@@ -47,7 +47,7 @@ def list_models(*, everything: bool, settings: str | None, as_json: bool) -> int
     return exit_codes.OK
 
 
-@command.command("test", short_help="Ask a model one tiny question.")
+@model_commands.command("test", short_help="Ask a model one tiny question.")
 @click.argument("name", required=False)
 @settings_option
 @click.option("--json", "as_json", is_flag=True, help="The outcome as one JSON object.")
@@ -116,7 +116,7 @@ def format_model_report(view: ModelReport, *, everything: bool, colours: bool) -
         yield f"default: {strip_terminal_codes(view.default)} ({strip_terminal_codes(view.default_origin)})"
 
 
-def _format_provider(provider: ModelProviderRow) -> str:
+def _format_provider(provider: ModelProviderReportRow) -> str:
     address = strip_terminal_codes(provider.address)
     if not provider.configured:
         unavailable_reason = (
@@ -128,7 +128,7 @@ def _format_provider(provider: ModelProviderRow) -> str:
     return f"{key}, {address}, {offer}"
 
 
-def _format_model_row(row: ModelRow, width: int, *, colours: bool) -> str:
+def _format_model_row(row: ModelReportRow, width: int, *, colours: bool) -> str:
     name = strip_terminal_codes(f"{row.provider}:{row.id}")
     styled_name = (
         apply_style(f"{name:<{width}}", BOLD, colours=colours) if row.default else f"{name:<{width}}"

@@ -37,11 +37,11 @@ _DESTINATION_LABELS = {
 
 
 @click.group("permissions")
-def command() -> None:
+def permission_commands() -> None:
     """See what an agent may do in this directory, without running anything."""
 
 
-@command.command("explain", short_help="Say what would be decided about one call.")
+@permission_commands.command("explain", short_help="Say what would be decided about one call.")
 @click.option(
     "--mode", type=click.Choice(_MODES, case_sensitive=False), metavar="MODE", help="As in this mode."
 )
@@ -79,7 +79,7 @@ def explain_permission(*, mode: Any, settings: str | None, as_json: bool, tool: 
     return exit_codes.OK
 
 
-@command.command("ls", short_help="List the rules in force, the strongest first.")
+@permission_commands.command("ls", short_help="List the rules in force, the strongest first.")
 @settings_option
 @click.option("--json", "as_json", is_flag=True, help="As one JSON object.")
 def list_permission_rules(*, settings: str | None, as_json: bool) -> int:

@@ -10,23 +10,23 @@ import click
 
 from shoal.core.text_format import format_count_with_noun, strip_terminal_codes
 from shoal.surfaces.cli import exit_codes
-from shoal.surfaces.cli.cli_output import TableCell, debug_option, json_option, print_json, print_table
+from shoal.surfaces.cli.cli_output import CliTableCell, debug_option, json_option, print_json, print_table
 from shoal.surfaces.cli.flags import plugin_dirs_option
 from shoal.surfaces.terminal.text_styles import DIM, GREEN, RED, YELLOW
 
 if TYPE_CHECKING:
-    from shoal.app.reports.plugin_report import PluginRow
+    from shoal.app.reports.plugin_report import PluginReportRow
 
 _STYLES = {"used": GREEN, "not trusted": YELLOW, "cannot be used": RED}
 
 
 @click.group("plugin")
-def command() -> None:
+def plugin_commands() -> None:
     """List and check plug-ins. They come from --plugin-dir, from `plugins` under `shoal` in settings, and
     from `plugins` in Shoal's home."""
 
 
-@command.command("ls", short_help="List the plug-ins that are found from here.")
+@plugin_commands.command("ls", short_help="List the plug-ins that are found from here.")
 @plugin_dirs_option
 @json_option
 @debug_option
@@ -47,11 +47,11 @@ def list_plugins(*, plugin_dirs: Sequence[Path], as_json: bool) -> int:
         ("NAME", "VERSION", "STATE", "BRINGS", "DIRECTORY"),
         [
             (
-                TableCell(row.name),
-                TableCell(row.version or "-"),
-                TableCell(row.state, _STYLES[row.state]),
-                TableCell(_format_plugin_contents(row)),
-                TableCell(row.path, DIM),
+                CliTableCell(row.name),
+                CliTableCell(row.version or "-"),
+                CliTableCell(row.state, _STYLES[row.state]),
+                CliTableCell(_format_plugin_contents(row)),
+                CliTableCell(row.path, DIM),
             )
             for row in rows
         ],
@@ -62,7 +62,7 @@ def list_plugins(*, plugin_dirs: Sequence[Path], as_json: bool) -> int:
     return exit_codes.OK
 
 
-@command.command("validate", short_help="Check plug-ins: directories, or all.")
+@plugin_commands.command("validate", short_help="Check plug-ins: directories, or all.")
 @click.argument("paths", nargs=-1, metavar="[DIR]...", type=click.Path(path_type=Path))
 @json_option
 @debug_option
@@ -95,7 +95,7 @@ def validate_plugins(*, paths: Sequence[Path], as_json: bool) -> int:
     return exit_codes.ERROR if checked_plugins.problems else exit_codes.OK
 
 
-def _format_plugin_contents(row: PluginRow) -> str:
+def _format_plugin_contents(row: PluginReportRow) -> str:
     parts = (
         (row.agents, "agent"),
         (row.skills, "skill"),

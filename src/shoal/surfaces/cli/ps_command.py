@@ -12,13 +12,13 @@ from shoal.surfaces.cli.cli_output import print_json
 
 if TYPE_CHECKING:
     from shoal.app.run_access.run_handle import RunHandle
-    from shoal.app.run_view.agent_status import AgentStatus, AgentStatusTable
+    from shoal.app.run_view.agent_status import AgentStatusRecord, RunViewAgentsState
 
 
 @click.command("ps")
 @click.argument("session", required=False)
 @click.option("--json", "as_json", is_flag=True, help="As a JSON array, one object for each agent.")
-def command(*, session: str | None, as_json: bool) -> int:
+def ps_command(*, session: str | None, as_json: bool) -> int:
     """List the agents of the live runs of this directory, or of the run SESSION (the start of its id)."""
     from shoal.app.run_access.run_handle import load_agent_statuses
     from shoal.core.clock import SystemClock
@@ -52,7 +52,7 @@ def _find_requested_or_live_runs(session: str | None) -> list[RunHandle]:
     return list_live_runs_in_directory(home, cwd) if session is None else [find_run(home, session)]
 
 
-def agent_status_to_dict(run: RunHandle, status: AgentStatus, now: float) -> dict[str, Any]:
+def agent_status_to_dict(run: RunHandle, status: AgentStatusRecord, now: float) -> dict[str, Any]:
     """Return the status of one agent, for programs."""
     completion = status.completion
     return {
@@ -78,7 +78,7 @@ def agent_status_to_dict(run: RunHandle, status: AgentStatus, now: float) -> dic
     }
 
 
-def _print_run_agents(run: RunHandle, statuses: AgentStatusTable, now: float) -> None:
+def _print_run_agents(run: RunHandle, statuses: RunViewAgentsState, now: float) -> None:
     from shoal.core.text_format import format_dollars, format_duration, to_one_line
     from shoal.surfaces.terminal.status_text import describe_agent_activity, format_agent_usage
     from shoal.surfaces.terminal.text_styles import (

@@ -53,14 +53,14 @@ def run_session_with_flags(
         from shoal.surfaces.cli.interactive_session import run_interactive_session
 
         return run_interactive_session(options, prompt, prepare, plain=flags["plain"])
-    from shoal.surfaces.cli.headless.headless_run import HeadlessJob, run_headless
+    from shoal.surfaces.cli.headless.headless_run import HeadlessRunRequest, run_headless
     from shoal.surfaces.cli.headless.output_formats import HeadlessOutputOptions
 
     output_options = HeadlessOutputOptions(
         format=flags["output_format"], partial_messages=flags["include_partial_messages"]
     )
     return run_headless(
-        HeadlessJob(
+        HeadlessRunRequest(
             options=options,
             prompt=prompt or "",
             output=output_options,

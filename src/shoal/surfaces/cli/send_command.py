@@ -13,7 +13,7 @@ from shoal.surfaces.cli.cli_output import print_json
 @click.argument("agent")
 @click.argument("text")
 @click.option("--json", "as_json", is_flag=True, help="What became of it, as a JSON object.")
-def command(*, session: str, agent: str, text: str, as_json: bool) -> int:
+def send_command(*, session: str, agent: str, text: str, as_json: bool) -> int:
     """Say TEXT to AGENT (a name, an id, or lead) of the live run SESSION (the start of its id).
 
     One at work hears it at its next step; one that has ended goes on with it in the background. With `-` as
@@ -25,12 +25,12 @@ def command(*, session: str, agent: str, text: str, as_json: bool) -> int:
     from shoal.app.settings.settings import find_process_shoal_home
     from shoal.surfaces.cli.headless.stdin import read_text_argument_or_stdin
     from shoal.surfaces.terminal.user_messages import describe_message_delivery
-    from shoal.wire.control_codec import SendUserTextCommand
+    from shoal.wire.control_codec import SendUserTextControlCommand
 
     body = read_text_argument_or_stdin(text)
     delivery = asyncio.run(
         send_control_command(
-            find_run(find_process_shoal_home(), session), SendUserTextCommand(to=agent, text=body)
+            find_run(find_process_shoal_home(), session), SendUserTextControlCommand(to=agent, text=body)
         )
     )
     if as_json:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     "-n", "--limit", type=click.IntRange(min=1), default=20, show_default=True, help="At most so many."
 )
 @click.option("--json", "as_json", is_flag=True, help="As a JSON array.")
-def command(*, everywhere: bool, limit: int, as_json: bool) -> int:
+def session_command(*, everywhere: bool, limit: int, as_json: bool) -> int:
     """List the sessions of this directory, the newest first."""
     sessions = list_recent_sessions(everywhere=everywhere, limit=limit)
     if as_json:

@@ -39,7 +39,7 @@ _KEYLESS_PROVIDERS = ("ollama",)
 @click.option(
     "--remove", type=click.Choice(list(PROVIDER_CHOICES)), help="Forget what is kept for a provider."
 )
-def command(
+def setup_command(
     *,
     provider: str | None,
     key_stdin: bool,

@@ -11,7 +11,7 @@ import click
 from shoal.core.text_format import format_count_with_noun, strip_terminal_codes
 from shoal.surfaces.cli import exit_codes
 from shoal.surfaces.cli.cli_output import (
-    TableCell,
+    CliTableCell,
     debug_option,
     json_option,
     print_json,
@@ -22,18 +22,18 @@ from shoal.surfaces.terminal.text_styles import DIM
 
 if TYPE_CHECKING:
     from shoal.app.skills.skill_catalog import SkillAndCommandLibrary
-    from shoal.app.skills.skill_trust import SkillTrustDecisions
+    from shoal.app.skills.skill_trust import SkillTrustDecisionStore
     from shoal.core.agent_definitions import DefinitionProblem
     from shoal.core.skills import Skill
 
 
 @click.group("skills")
-def command() -> None:
+def skill_commands() -> None:
     """List, show and check skills and commands. Those in .claude/skills, .agents/skills and .claude/commands
     belong to the project, those in `skills` and `commands` of Shoal's home to you."""
 
 
-@command.command("ls")
+@skill_commands.command("ls")
 @json_option
 @debug_option
 def list_skills(*, as_json: bool) -> int:
@@ -47,11 +47,11 @@ def list_skills(*, as_json: bool) -> int:
         return exit_codes.OK
     rows = [
         (
-            TableCell(skill.name),
-            TableCell(skill.kind),
-            TableCell(_format_skill_audience(skill)),
-            TableCell(skill.source.kind, DIM),
-            TableCell(skill.description),
+            CliTableCell(skill.name),
+            CliTableCell(skill.kind),
+            CliTableCell(_format_skill_audience(skill)),
+            CliTableCell(skill.source.kind, DIM),
+            CliTableCell(skill.description),
         )
         for skill in all_skills
     ]
@@ -64,7 +64,7 @@ def list_skills(*, as_json: bool) -> int:
     return exit_codes.OK
 
 
-@command.command("show", short_help="Show what a skill or command comes down to here.")
+@skill_commands.command("show", short_help="Show what a skill or command comes down to here.")
 @click.argument("name")
 @json_option
 @debug_option
@@ -81,7 +81,7 @@ def show_skill(*, name: str, as_json: bool) -> int:
     return exit_codes.OK
 
 
-@command.command("validate", short_help="Check skills and commands: files, or all.")
+@skill_commands.command("validate", short_help="Check skills and commands: files, or all.")
 @click.argument("paths", nargs=-1, metavar="[PATH]...", type=click.Path(path_type=Path))
 @json_option
 @debug_option
@@ -120,13 +120,13 @@ def validate_skills(*, paths: Sequence[Path], as_json: bool) -> int:
     return exit_codes.ERROR if problems else exit_codes.OK
 
 
-def _load_skills_and_trust() -> tuple[SkillAndCommandLibrary, SkillTrustDecisions]:
+def _load_skills_and_trust() -> tuple[SkillAndCommandLibrary, SkillTrustDecisionStore]:
     from shoal.app.settings.settings import find_process_shoal_home
     from shoal.app.skills.skill_catalog import load_skills
-    from shoal.app.skills.skill_trust import SkillTrustDecisions
+    from shoal.app.skills.skill_trust import SkillTrustDecisionStore
 
     cwd, home = Path.cwd().resolve(), find_process_shoal_home()
-    return load_skills(cwd=cwd, home=home), SkillTrustDecisions(home, cwd)
+    return load_skills(cwd=cwd, home=home), SkillTrustDecisionStore(home, cwd)
 
 
 def _list_skills_and_commands(skills: SkillAndCommandLibrary) -> tuple[Skill, ...]:
@@ -158,7 +158,7 @@ def _format_skill_audience(skill: Skill) -> str:
     return "both" if skill.for_person else "agents"
 
 
-def _skill_to_dict(skill: Skill, trust: SkillTrustDecisions) -> dict[str, Any]:
+def _skill_to_dict(skill: Skill, trust: SkillTrustDecisionStore) -> dict[str, Any]:
     return {
         "name": skill.name,
         "kind": skill.kind,
@@ -178,7 +178,7 @@ def _skill_to_dict(skill: Skill, trust: SkillTrustDecisions) -> dict[str, Any]:
     }
 
 
-def _format_skill_facts(skill: Skill, trust: SkillTrustDecisions) -> Iterator[tuple[str, str]]:
+def _format_skill_facts(skill: Skill, trust: SkillTrustDecisionStore) -> Iterator[tuple[str, str]]:
     yield "description", skill.description
     yield "source", f"{skill.source.kind}, {skill.source}"
     yield (

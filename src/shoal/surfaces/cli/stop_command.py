@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 @click.argument("session")
 @click.argument("agent", required=False)
 @click.option("--json", "as_json", is_flag=True, help="What was stopped, as a JSON object.")
-def command(*, session: str, agent: str | None, as_json: bool) -> int:
+def stop_command(*, session: str, agent: str | None, as_json: bool) -> int:
     """End the live run SESSION (the start of its id), or only AGENT in it.
 
     AGENT is a name, an id, a background shell such as bash_1, or `all` for every agent but the lead. The run
@@ -50,14 +50,14 @@ def command(*, session: str, agent: str | None, as_json: bool) -> int:
 async def _stop_run_or_agent(run: RunHandle, agent: str | None) -> tuple[str, list[Any]]:
     from shoal.app.run_access.run_handle import send_control_command
     from shoal.app.run_access.run_termination import stop_or_kill_run
-    from shoal.wire.control_codec import StopAgentOrShellCommand, StopAgentsCommand
+    from shoal.wire.control_codec import StopAgentOrShellControlCommand, StopAllAgentsControlCommand
 
     match agent:
         case None:
             await stop_or_kill_run(run)
             return run.session, ["lead"]
         case "all":
-            return run.session, (await send_control_command(run, StopAgentsCommand()))["stopped"]
+            return run.session, (await send_control_command(run, StopAllAgentsControlCommand()))["stopped"]
         case _:
-            await send_control_command(run, StopAgentOrShellCommand(task_id=agent))
+            await send_control_command(run, StopAgentOrShellControlCommand(task_id=agent))
             return run.session, [agent]

@@ -9,7 +9,7 @@ import click
 
 from shoal.surfaces.cli import exit_codes
 from shoal.surfaces.cli.cli_output import (
-    TableCell,
+    CliTableCell,
     debug_option,
     json_option,
     print_json,
@@ -34,7 +34,7 @@ session_option = click.option("--session", metavar="ID", help="The board of a se
 
 
 @click.group("task")
-def command() -> None:
+def task_commands() -> None:
     """List, show, add and change the tasks of a team or of a session.
 
     Without --team and --session it is the only team's board, or where there is no team, that of the latest
@@ -42,7 +42,7 @@ def command() -> None:
     """
 
 
-@command.command("ls")
+@task_commands.command("ls")
 @team_option
 @session_option
 @click.option("--open", "only_open", is_flag=True, help="Only what is not completed.")
@@ -66,7 +66,7 @@ def list_board_tasks(*, team: str | None, session: str | None, only_open: bool, 
     return exit_codes.OK
 
 
-@command.command("show")
+@task_commands.command("show")
 @click.argument("task")
 @team_option
 @session_option
@@ -91,7 +91,7 @@ def show_board_task(*, task: str, team: str | None, session: str | None, as_json
     return exit_codes.OK
 
 
-@command.command("add")
+@task_commands.command("add")
 @click.argument("subject")
 @click.option("-d", "--description", default="", help="What belongs to it.")
 @click.option("--active-form", default="", metavar="TEXT", help="As it is being done: Running the tests.")
@@ -132,7 +132,7 @@ def add_board_task(
     return exit_codes.OK
 
 
-@command.command("update")
+@task_commands.command("update")
 @click.argument("task")
 @click.option("--status", type=click.Choice(["pending", "in_progress", "completed", "deleted"]))
 @click.option("--owner", metavar="NAME", help="Who works on it; '' for nobody.")
@@ -223,11 +223,11 @@ def _print_tasks(tasks: Sequence[Task], all_tasks: Sequence[Task]) -> None:
         row_style = DIM if task.status == "completed" else ""
         rows.append(
             (
-                TableCell(task.id, row_style),
-                TableCell(task.status.replace("_", " "), _STYLES[task.status]),
-                TableCell(task.owner or "-", CYAN if task.owner else DIM),
-                TableCell(_join_task_ids(open_blockers) or "-", YELLOW if open_blockers else DIM),
-                TableCell(task.subject, row_style),
+                CliTableCell(task.id, row_style),
+                CliTableCell(task.status.replace("_", " "), _STYLES[task.status]),
+                CliTableCell(task.owner or "-", CYAN if task.owner else DIM),
+                CliTableCell(_join_task_ids(open_blockers) or "-", YELLOW if open_blockers else DIM),
+                CliTableCell(task.subject, row_style),
             )
         )
     print_table(("ID", "STATUS", "OWNER", "WAITS FOR", "SUBJECT"), rows)

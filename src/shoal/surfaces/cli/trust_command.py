@@ -18,7 +18,7 @@ from shoal.surfaces.terminal.text_styles import BOLD, DIM, GREEN, YELLOW, apply_
 if TYPE_CHECKING:
     from shoal.app.options import Options
     from shoal.app.settings.settings_listing import EscalationTrustRow
-    from shoal.app.skills.skill_trust import SkillTrustDecisions
+    from shoal.app.skills.skill_trust import SkillTrustDecisionStore
     from shoal.core.skills import Skill
 
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 @click.option("--show", is_flag=True, help="Show what there is to trust, and change nothing.")
 @click.option("--revoke", is_flag=True, help="Take back what was said about this project.")
 @click.option("--json", "as_json", is_flag=True, help="With --show, as one JSON object.")
-def command(*, show: bool, revoke: bool, as_json: bool) -> int:
+def trust_command(*, show: bool, revoke: bool, as_json: bool) -> int:
     """Trust what this project's .claude/settings.json and settings.local.json would allow, its skills and
     commands, the MCP servers of its .mcp.json, the hooks and servers of its agents, and the plug-ins that
     lie in it, as they are now.
@@ -93,12 +93,12 @@ def ask_for_trust(options: Options) -> None:
     skill_trust.save_decisions(skills, trusted=trusted)
 
 
-def _load_escalating_skills(home: Path, project: Path) -> tuple[tuple[Skill, ...], SkillTrustDecisions]:
+def _load_escalating_skills(home: Path, project: Path) -> tuple[tuple[Skill, ...], SkillTrustDecisionStore]:
     """Load the project's skills that would allow something."""
     from shoal.app.skills.skill_catalog import load_skills
-    from shoal.app.skills.skill_trust import SkillTrustDecisions, find_escalating_skills
+    from shoal.app.skills.skill_trust import SkillTrustDecisionStore, find_escalating_skills
 
-    return find_escalating_skills(load_skills(cwd=project, home=home)), SkillTrustDecisions(home, project)
+    return find_escalating_skills(load_skills(cwd=project, home=home)), SkillTrustDecisionStore(home, project)
 
 
 def format_trust_rows(rows: Iterable[EscalationTrustRow], *, colours: bool) -> Iterator[str]:

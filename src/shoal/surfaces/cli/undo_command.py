@@ -15,7 +15,7 @@ from shoal.surfaces.terminal.listings import format_path_for_user, format_undo_l
 from shoal.surfaces.terminal.text_styles import BOLD, DIM, apply_style, has_colours, truncate_text
 
 if TYPE_CHECKING:
-    from shoal.app.config.undo_history import UndoableTurn, UndoHistory
+    from shoal.app.config.undo_history import SessionUndoHistory, UndoableTurn
     from shoal.workspaces.checkpoints import FileUndoReport
 
 _MAX_FILES_SHOWN = 6
@@ -32,7 +32,7 @@ _MAX_FILES_SHOWN = 6
 @click.option("--list", "list_", is_flag=True, help="Only list the turns and what they changed.")
 @json_option
 @click.option("--yes", is_flag=True, help="Do not ask first.")
-def command(
+def undo_command(
     *, turn: int | None, session: str | None, conversation: bool, list_: bool, as_json: bool, yes: bool
 ) -> int:
     from shoal.app.config.undo_history import select_undoable_turn, undo_closed_session
@@ -60,8 +60,8 @@ def command(
     return 0
 
 
-def _open_undo_history(session: str | None) -> UndoHistory:
-    from shoal.app.config.undo_history import UndoHistory
+def _open_undo_history(session: str | None) -> SessionUndoHistory:
+    from shoal.app.config.undo_history import SessionUndoHistory
     from shoal.app.settings.settings import resolve_shoal_home
     from shoal.core.errors import SessionNotFound
     from shoal.core.ids import SessionId
@@ -71,11 +71,11 @@ def _open_undo_history(session: str | None) -> UndoHistory:
     home = resolve_shoal_home(os.environ, Path.cwd())
     if session is not None:
         path = find_session_transcript(home, session)
-        return UndoHistory(home=home, session=SessionId(path.stem), transcript=path)
+        return SessionUndoHistory(home=home, session=SessionId(path.stem), transcript=path)
     latest = find_latest_session(home, str(Path.cwd()))
     if latest is None:
         raise SessionNotFound(f"No session has worked in {Path.cwd()}. Name one: --session ID.", path=home)
-    return UndoHistory(
+    return SessionUndoHistory(
         home=home, session=latest, transcript=get_transcript_path(home, str(Path.cwd()), latest)
     )
 
@@ -119,7 +119,7 @@ def _print_turn(turn: UndoableTurn) -> None:
 
 
 def _undo_report_to_dict(
-    report: FileUndoReport, history: UndoHistory, *, conversation: bool
+    report: FileUndoReport, history: SessionUndoHistory, *, conversation: bool
 ) -> dict[str, object]:
     return {
         "session": history.session,

@@ -15,7 +15,7 @@ from shoal.core.ids import LEAD_ID
 from shoal.core.text_format import to_one_line
 from shoal.stores.files.file_journal import follow_journal, read_journal
 from shoal.surfaces.cli import exit_codes
-from shoal.surfaces.cli.plain.agent_view_printer import SingleAgentEventPrinter, TranscriptTail
+from shoal.surfaces.cli.plain.agent_view_printer import SingleAgentEventPrinter, TranscriptMessageTailReader
 from shoal.surfaces.cli.plain.input_prompt import (
     InputClosed,
     InterruptPressed,
@@ -23,7 +23,7 @@ from shoal.surfaces.cli.plain.input_prompt import (
     LiveInputPrompt,
     PlainInputPrompt,
 )
-from shoal.surfaces.terminal.screen import LiveScreen, TerminalScreen, open_terminal_screen
+from shoal.surfaces.terminal.screen import LiveTerminalScreen, TerminalScreen, open_terminal_screen
 from shoal.surfaces.terminal.text_styles import DIM, RED, YELLOW, apply_style, truncate_text
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ REPLAYED_EVENTS = 200
 @click.argument("session")
 @click.argument("agent")
 @click.option("--exit", "leave", is_flag=True, help="End with the agent, without waiting for a key.")
-def command(*, session: str, agent: str, leave: bool) -> int:
+def view_command(*, session: str, agent: str, leave: bool) -> int:
     """Show AGENT (a name, or an id) of the run SESSION (the start of its id); what is typed is said to it."""
     from shoal.app.run_access.run_handle import find_run, load_agent_statuses
     from shoal.app.settings.settings import find_process_shoal_home
@@ -46,7 +46,7 @@ def command(*, session: str, agent: str, leave: bool) -> int:
     run = find_run(find_process_shoal_home(), session)
     screen = open_terminal_screen(sys.stdout)
     is_terminal = sys.stdin.isatty()
-    view = AgentViewer(run, agent, screen, exits_with_agent=leave or not is_terminal)
+    view = TerminalAgentViewer(run, agent, screen, exits_with_agent=leave or not is_terminal)
     # A live run may still start this agent; an ended run never will.
     if not run.is_live and not view.has_agent():
         names = ", ".join(
@@ -61,7 +61,7 @@ def command(*, session: str, agent: str, leave: bool) -> int:
         return exit_codes.INTERRUPTED
 
 
-class AgentViewer:
+class TerminalAgentViewer:
     """Reads from disk, so that many viewers cost the run nothing; only typed messages reach the run."""
 
     def __init__(self, run: RunHandle, agent: str, screen: TerminalScreen, *, exits_with_agent: bool) -> None:
@@ -83,7 +83,9 @@ class AgentViewer:
         history = self._run.home / "shoal" / "history"
         screen = self._screen
         self._prompt = (
-            LiveInputPrompt(screen, history) if isinstance(screen, LiveScreen) else PlainInputPrompt(screen)
+            LiveInputPrompt(screen, history)
+            if isinstance(screen, LiveTerminalScreen)
+            else PlainInputPrompt(screen)
         )
         self._prompt.open()
         try:
@@ -153,7 +155,9 @@ class AgentViewer:
             from shoal.app.run_access.conversation_path import find_agent_transcript_path
 
             agent = LEAD_ID if printer.agent == LEAD_ID else event.agent
-            printer.transcript = TranscriptTail(find_agent_transcript_path(self._run, self._cwd, agent))
+            printer.transcript = TranscriptMessageTailReader(
+                find_agent_transcript_path(self._run, self._cwd, agent)
+            )
         stage_before = printer.stage
         printer.print_event(event, record.at)
         if stage_before in (printer.stage, "awaited"):
@@ -191,13 +195,13 @@ class AgentViewer:
     async def _send_message(self, text: str) -> None:
         from shoal.app.run_access.run_handle import send_control_command
         from shoal.surfaces.terminal.user_messages import describe_message_delivery
-        from shoal.wire.control_codec import SendUserTextCommand
+        from shoal.wire.control_codec import SendUserTextControlCommand
 
         printer = self._printer
         try:
             # No timeout: a repeated message would be delivered twice.
             delivery = await send_control_command(
-                self._run, SendUserTextCommand(to=printer.agent, text=text), patience=None
+                self._run, SendUserTextControlCommand(to=printer.agent, text=text), patience=None
             )
         except ShoalError as error:
             printer.print_note(f"It was not said: {to_one_line(str(error))}", RED)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from shoal.app.run_view.agent_status import AgentStatusTable
+from shoal.app.run_view.agent_status import RunViewAgentsState
 from shoal.app.run_view.run_view import describe_unknown_event
 from shoal.core.clock import Clock, SystemClock
 from shoal.core.events import (
@@ -27,7 +27,7 @@ from shoal.core.events import (
 from shoal.core.ids import LEAD_ID
 from shoal.core.text_format import format_dollars, format_token_count, to_one_line
 from shoal.core.usage import Usage
-from shoal.surfaces.cli.headless.progress_display import LiveStatusRows
+from shoal.surfaces.cli.headless.progress_display import LiveStatusRowsDisplay
 from shoal.surfaces.cli.plain.agent_rows import format_detailed_agent_rows
 from shoal.surfaces.cli.plain.turn_printer import RunEventPrinter
 from shoal.surfaces.terminal.event_text import mark_truncated_preview
@@ -54,7 +54,7 @@ _TASK_MARKS = {"pending": "☐", "in_progress": "◐", "completed": "☑", "dele
     is_flag=True,
     help="The live view as JSON: a line has the rows of agents, tasks, mail, questions, costs that changed.",
 )
-def command(*, session: str | None, as_json: bool, frames: bool) -> int:
+def watch_command(*, session: str | None, as_json: bool, frames: bool) -> int:
     run = _find_requested_or_live_run(session)
     if run is None:
         return 1
@@ -144,12 +144,12 @@ class _RunWatchPrinter:
         self._screen = screen
         self._session = session
         self._clock = clock
-        self._statuses = AgentStatusTable()
+        self._statuses = RunViewAgentsState()
         self._printer = RunEventPrinter(screen, is_observer=True, statuses=self._statuses)
         self._live = live
         self._activity = TurnActivity(clock)
         self._in_turn = False
-        self._rows: LiveStatusRows | None = None
+        self._rows: LiveStatusRowsDisplay | None = None
         self._usage = Usage()
         self._usd = 0.0
         self._has_ended = False
@@ -214,7 +214,7 @@ class _RunWatchPrinter:
 
     def _update_live_rows(self, *, is_active: bool) -> None:
         if is_active and self._live and self._rows is None:
-            self._rows = LiveStatusRows(self._screen, self._render_status_rows)
+            self._rows = LiveStatusRowsDisplay(self._screen, self._render_status_rows)
         elif not is_active and self._rows is not None:
             self._rows.close()
             self._rows = None

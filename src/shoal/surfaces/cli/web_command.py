@@ -32,7 +32,7 @@ LOOPBACK = "127.0.0.1"
 )
 @click.option("--open", "opens", is_flag=True, help="Open the page in the browser.")
 @click.option("--json", "as_json", is_flag=True, help="Print the address as JSON.")
-def command(*, port: int, host: str, token: str | None, opens: bool, as_json: bool) -> int:
+def web_command(*, port: int, host: str, token: str | None, opens: bool, as_json: bool) -> int:
     """Show every run of this home in a browser: team, board, mail, questions, cost and replay.
 
     It serves until Ctrl-C. Only this machine can reach it, and only with the token in the address. From

@@ -13,7 +13,7 @@ import click
 from shoal.core.text_format import format_count_with_noun, strip_terminal_codes
 from shoal.surfaces.cli import exit_codes
 from shoal.surfaces.cli.cli_output import (
-    TableCell,
+    CliTableCell,
     debug_option,
     json_option,
     print_json,
@@ -32,11 +32,11 @@ _SUBJECTS_SHOWN = 10
 
 
 @click.group("worktree")
-def command() -> None:
+def worktree_commands() -> None:
     """See what agents did in worktrees of their own, bring it into this checkout, and clear up."""
 
 
-@command.command("ls", short_help="List the worktrees, and work that is kept.")
+@worktree_commands.command("ls", short_help="List the worktrees, and work that is kept.")
 @json_option
 @debug_option
 def list_worktrees(*, as_json: bool) -> int:
@@ -52,7 +52,7 @@ def list_worktrees(*, as_json: bool) -> int:
     return exit_codes.OK
 
 
-@command.command("show")
+@worktree_commands.command("show")
 @click.argument("name")
 @json_option
 @debug_option
@@ -90,7 +90,7 @@ def show_worktree(*, name: str, as_json: bool) -> int:
     return exit_codes.OK
 
 
-@command.command("merge", short_help="Merge its work into the branch of this checkout.")
+@worktree_commands.command("merge", short_help="Merge its work into the branch of this checkout.")
 @click.argument("name")
 @json_option
 @debug_option
@@ -120,7 +120,7 @@ def merge_worktree(*, name: str, as_json: bool) -> int:
     return exit_codes.OK
 
 
-@command.command("rm")
+@worktree_commands.command("rm")
 @click.argument("name")
 @click.option("--force", is_flag=True, help="Even if work is not merged: it stays under a ref.")
 @json_option
@@ -143,7 +143,7 @@ def remove_worktree(*, name: str, force: bool, as_json: bool) -> int:
     return exit_codes.OK
 
 
-@command.command("reap", short_help="Clear up after processes that died.")
+@worktree_commands.command("reap", short_help="Clear up after processes that died.")
 @json_option
 @debug_option
 def reap_abandoned_worktrees(*, as_json: bool) -> int:
@@ -183,26 +183,26 @@ def _to_worktree_name(name: str) -> str:
     return name if name.startswith("agent-") else f"agent-{name[:8]}"
 
 
-def _build_worktree_row(status: WorktreeStatus) -> tuple[TableCell, ...]:
+def _build_worktree_row(status: WorktreeStatus) -> tuple[CliTableCell, ...]:
     record, work = status.record, status.work
     return (
-        TableCell(status.name, CYAN),
+        CliTableCell(status.name, CYAN),
         _build_worktree_state_cell(status),
-        TableCell("-" if record is None else format_time_since(record.made_at)),
-        TableCell("-" if work is None else str(work.commits)),
-        TableCell("-" if work is None else str(len(work.files))),
-        TableCell("-" if record is None else record.agent),
-        TableCell((status.ref or "-") if record is None else record.branch),
+        CliTableCell("-" if record is None else format_time_since(record.made_at)),
+        CliTableCell("-" if work is None else str(work.commits)),
+        CliTableCell("-" if work is None else str(len(work.files))),
+        CliTableCell("-" if record is None else record.agent),
+        CliTableCell((status.ref or "-") if record is None else record.branch),
     )
 
 
-def _build_worktree_state_cell(status: WorktreeStatus) -> TableCell:
+def _build_worktree_state_cell(status: WorktreeStatus) -> CliTableCell:
     record = status.record
     if record is None:
-        return TableCell("ref only, merged" if status.merged else "ref only", DIM)
+        return CliTableCell("ref only, merged" if status.merged else "ref only", DIM)
     if record.state != "kept":
-        return TableCell("working", GREEN) if status.alive else TableCell("owner dead", YELLOW)
-    return TableCell("merged", DIM) if status.merged else TableCell("kept", YELLOW)
+        return CliTableCell("working", GREEN) if status.alive else CliTableCell("owner dead", YELLOW)
+    return CliTableCell("merged", DIM) if status.merged else CliTableCell("kept", YELLOW)
 
 
 def _format_owner_process(status: WorktreeStatus) -> str:

@@ -59,7 +59,7 @@ def convert_errors_to_tool_errors(work: Callable[Given, Awaitable[Data]]) -> Cal
     return call_tool
 
 
-class McpTeamTools:
+class TeamMcpServerTools:
     """One method per tool, with the tool's name."""
 
     def __init__(
@@ -367,7 +367,7 @@ TOOLS = (
 )
 
 
-def create_mcp_server(tools: McpTeamTools) -> MCPServer[Any]:
+def create_mcp_server(tools: TeamMcpServerTools) -> MCPServer[Any]:
     server: MCPServer[Any] = MCPServer(
         "shoal", instructions=_INSTRUCTIONS, version=shoal.__version__, log_level="ERROR"
     )

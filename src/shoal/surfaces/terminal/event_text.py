@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from shoal.app.run_view.agent_status import AgentStatus
+from shoal.app.run_view.agent_status import AgentStatusRecord
 from shoal.core.agents import AgentResult
 from shoal.core.events import (
     PREVIEW_LENGTH,
@@ -46,7 +46,7 @@ def describe_notice_event(event: Event) -> tuple[str, str] | None:
             return None
 
 
-def describe_background_agent_event(event: Event, status: AgentStatus) -> str | None:
+def describe_background_agent_event(event: Event, status: AgentStatusRecord) -> str | None:
     """Describe the start or end of a background agent. The tool call describes a foreground agent.
 
     Work left in a worktree is described for both.

@@ -15,8 +15,8 @@ from shoal.surfaces.terminal.text_styles import BOLD, DIM, GREEN, RED, YELLOW, a
 
 if TYPE_CHECKING:
     from shoal.app.isolation.machine_checks import DoctorDiagnostic
-    from shoal.app.reports.hook_report import HookRow
-    from shoal.app.reports.permission_report import PermissionReport, PermissionRuleRow
+    from shoal.app.reports.hook_report import HookReportRow
+    from shoal.app.reports.permission_report import PermissionReport, PermissionRuleReportRow
     from shoal.stores.files.session_files import SessionListEntry
     from shoal.workspaces.checkpoints import FileUndoReport
 
@@ -72,7 +72,7 @@ def format_path_for_user(path: Path, root: Path) -> str:
     return escape_filename(path.relative_to(root) if path.is_relative_to(root) else path)
 
 
-def format_hook_lines(hooks: Iterable[HookRow], *, colours: bool) -> Iterator[str]:
+def format_hook_lines(hooks: Iterable[HookReportRow], *, colours: bool) -> Iterator[str]:
     all_hooks = list(hooks)
     if not all_hooks:
         yield _NO_HOOKS
@@ -104,7 +104,7 @@ def format_permission_report_lines(report: PermissionReport, *, colours: bool) -
     yield from format_untrusted_rule_lines(report.left_out)
 
 
-def format_untrusted_rule_lines(left_out: Sequence[PermissionRuleRow]) -> Iterator[str]:
+def format_untrusted_rule_lines(left_out: Sequence[PermissionRuleReportRow]) -> Iterator[str]:
     if left_out:
         yield "Not counted, since nobody trusted this project's own settings (`shoal trust`):"
         yield from (

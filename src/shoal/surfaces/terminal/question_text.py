@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 from shoal.core.permissions import (
-    AddDirectoriesSuggestion,
+    AddDirectoriesPermissionSuggestion,
     AddPermissionRulesSuggestion,
     PermissionSuggestion,
     SetPermissionModeSuggestion,
@@ -69,7 +69,7 @@ def describe_permission_suggestion(suggestion: PermissionSuggestion) -> str:
     match suggestion:
         case AddPermissionRulesSuggestion(rules=rules, behavior=behavior):
             return to_one_line(f"{behavior} {', '.join(map(str, rules))}")
-        case AddDirectoriesSuggestion(directories=directories):
+        case AddDirectoriesPermissionSuggestion(directories=directories):
             return to_one_line(f"work in {', '.join(directories)}")
         case SetPermissionModeSuggestion(mode=mode):
             return f"mode {mode}"

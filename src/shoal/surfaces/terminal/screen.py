@@ -49,10 +49,10 @@ class TerminalScreen(Protocol):
 
 
 def open_terminal_screen(stream: TextIO) -> TerminalScreen:
-    return LiveScreen(stream) if is_live_terminal(stream) else PlainScreen(stream)
+    return LiveTerminalScreen(stream) if is_live_terminal(stream) else PlainTerminalScreen(stream)
 
 
-class PlainScreen:
+class PlainTerminalScreen:
     """Writes no control codes: written text stays as it is."""
 
     live = False
@@ -84,7 +84,7 @@ class PlainScreen:
         self.end_line()
 
 
-class LiveScreen:
+class LiveTerminalScreen:
     """Wraps lines itself, between words: the bottom rows can only be found again if no row wraps."""
 
     live = True

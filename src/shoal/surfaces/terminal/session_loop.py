@@ -16,13 +16,13 @@ if TYPE_CHECKING:
 
     from shoal.app.options import Options
     from shoal.app.session.session import Session
-    from shoal.core.agents import AgentSnapshot
+    from shoal.core.agents import AgentStatusSnapshot
     from shoal.surfaces.terminal.screen import TerminalScreen
     from shoal.surfaces.terminal.terminal_controller import TerminalController
 
     PreparePrompt: TypeAlias = Callable[[Session], Awaitable[str]]
     OpenTerminal: TypeAlias = Callable[[Session], Awaitable[TerminalController]]
-    OnSessionEnd: TypeAlias = Callable[[Session, Sequence[AgentSnapshot]], None]
+    OnSessionEnd: TypeAlias = Callable[[Session, Sequence[AgentStatusSnapshot]], None]
 
 
 async def run_terminal_sessions(
@@ -65,7 +65,7 @@ async def run_terminal_sessions(
 
 
 def print_session_farewell(
-    screen: TerminalScreen, session: Session, stopped: Sequence[AgentSnapshot]
+    screen: TerminalScreen, session: Session, stopped: Sequence[AgentStatusSnapshot]
 ) -> None:
     """Print the usage, the stopped agents, and how to resume the session."""
     screen.end_line()

@@ -12,8 +12,8 @@ from shoal.surfaces.terminal.text_styles import BOLD, DIM, YELLOW, get_agent_sty
 from shoal.surfaces.terminal.user_messages import describe_message_delivery, join_names
 
 if TYPE_CHECKING:
-    from shoal.app.run_view.agent_status import AgentStatus
-    from shoal.core.agents import AgentSnapshot
+    from shoal.app.run_view.agent_status import AgentStatusRecord
+    from shoal.core.agents import AgentStatusSnapshot
     from shoal.surfaces.terminal.terminal_controller import StyledTextWriter, TerminalController
 
 USAGE = "/agents, /agents show ID, stop ID|all, background [ID], send ID TEXT"
@@ -64,7 +64,7 @@ def _print_agents_and_shells(controller: TerminalController) -> None:
         write(f"  {USAGE}\n", DIM)
 
 
-def _write_agent_rows(write: StyledTextWriter, status: AgentStatus, now: float) -> None:
+def _write_agent_rows(write: StyledTextWriter, status: AgentStatusRecord, now: float) -> None:
     write(f"{'  ' * max(status.depth, 1)}● ", get_agent_style(status.color))
     write(f"{status.display_name}", BOLD)
     write(f"  {to_one_line(status.task)}\n")
@@ -78,7 +78,7 @@ def _write_agent_rows(write: StyledTextWriter, status: AgentStatus, now: float) 
     )
 
 
-def _get_agent_duration(status: AgentStatus) -> float:
+def _get_agent_duration(status: AgentStatusRecord) -> float:
     return status.completion.duration_ms / 1000 if status.completion else 0.0
 
 
@@ -102,7 +102,7 @@ def _read_file_tail(path: Path) -> str:
     return text if size <= _LAST else f"… {text.split(chr(10), 1)[-1]}"
 
 
-def _find_agent_snapshot(controller: TerminalController, agent: str) -> AgentSnapshot:
+def _find_agent_snapshot(controller: TerminalController, agent: str) -> AgentStatusSnapshot:
     for snapshot in controller.session.services.supervisor.list_agents():
         if agent in (snapshot.agent, snapshot.name):
             return snapshot

@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from shoal.app.session.slash_commands import SlashCommandInvocation
 from shoal.core.errors import InvalidAgentDefinition, UnknownSkill
-from shoal.core.skills import Skill, SlashPrompt
+from shoal.core.skills import ExternalSlashPrompt, Skill
 from shoal.core.text_format import format_dollars, format_token_count, to_one_line
 from shoal.surfaces.terminal.listings import format_hook_lines, format_undo_lines
 from shoal.surfaces.terminal.text_styles import BOLD, DIM, YELLOW, truncate_text
@@ -100,7 +100,7 @@ async def _show_prompt_suggestion(controller: TerminalController, _: str) -> Non
         write(f"  ↳ {suggestion or 'There is nothing to propose yet.'}\n", "" if suggestion else DIM)
 
 
-def _format_skill_source_note(command: Skill | SlashPrompt) -> str:
+def _format_skill_source_note(command: Skill | ExternalSlashPrompt) -> str:
     return f" ({command.source.kind})" if isinstance(command, Skill) else ""
 
 

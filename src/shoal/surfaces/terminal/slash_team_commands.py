@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from shoal.surfaces.terminal.terminal_controller import TerminalController
 
 
-class Addressee(Struct, frozen=True):
+class AddressedAgent(Struct, frozen=True):
     """An agent, other than the lead, that the person talks to."""
 
     agent: str
@@ -49,7 +49,7 @@ async def choose_addressee(controller: TerminalController, name: str) -> None:
     controller.set_addressee(find_addressee(addressees, name.removeprefix("@")))
 
 
-def parse_mention(session: Session, text: str) -> tuple[Addressee, str] | None:
+def parse_mention(session: Session, text: str) -> tuple[AddressedAgent, str] | None:
     """Parse `@name text` for a known agent; return None for any other prompt."""
     word, _, rest = text.partition(" ")
     if not word.startswith("@") or not rest.strip():
@@ -73,16 +73,18 @@ def suggest_addressee_correction(session: Session, text: str) -> str:
     )
 
 
-def list_addressees(session: Session) -> tuple[Addressee, ...]:
+def list_addressees(session: Session) -> tuple[AddressedAgent, ...]:
     """List the teammates and the named agents."""
-    teammates = [Addressee(each.agent, each.name) for each in session.services.teams.list_members()]
+    teammates = [AddressedAgent(each.agent, each.name) for each in session.services.teams.list_members()]
     agents = [
-        Addressee(each.agent, each.name) for each in session.services.supervisor.list_agents() if each.name
+        AddressedAgent(each.agent, each.name)
+        for each in session.services.supervisor.list_agents()
+        if each.name
     ]
     return (*teammates, *agents)
 
 
-def find_addressee(addressees: tuple[Addressee, ...], name: str) -> Addressee:
+def find_addressee(addressees: tuple[AddressedAgent, ...], name: str) -> AddressedAgent:
     for addressee in addressees:
         if name in (addressee.name, addressee.agent):
             return addressee

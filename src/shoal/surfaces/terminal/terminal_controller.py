@@ -8,7 +8,7 @@ from collections.abc import Coroutine, Sequence
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
 
-from shoal.app.run_view.agent_status import AgentStatusTable
+from shoal.app.run_view.agent_status import RunViewAgentsState
 from shoal.app.session.slash_commands import SlashCommandInvocation, is_slash_command
 from shoal.core.errors import ShoalError
 from shoal.core.events import Event
@@ -17,7 +17,11 @@ from shoal.core.messages import Message, TextBlock, user_message
 from shoal.core.text_format import to_one_line
 from shoal.surfaces.terminal import slash_commands
 from shoal.surfaces.terminal.event_feed import EventFeed
-from shoal.surfaces.terminal.slash_team_commands import Addressee, parse_mention, suggest_addressee_correction
+from shoal.surfaces.terminal.slash_team_commands import (
+    AddressedAgent,
+    parse_mention,
+    suggest_addressee_correction,
+)
 from shoal.surfaces.terminal.text_styles import RED, YELLOW, truncate_text
 from shoal.surfaces.terminal.turn_activity import TurnActivity
 
@@ -62,13 +66,13 @@ class TerminalController(ABC):
     shows_entries = False
     """True if the screen already shows everything that enters the transcript."""
 
-    def __init__(self, session: Session, statuses: AgentStatusTable | None = None) -> None:
+    def __init__(self, session: Session, statuses: RunViewAgentsState | None = None) -> None:
         """`statuses` knows the agents of the session's earlier runs."""
         self.session = session
-        self.statuses = statuses or AgentStatusTable()
+        self.statuses = statuses or RunViewAgentsState()
         self.feed = EventFeed(session)
         self.activity: TurnActivity | None = None
-        self.addressee: Addressee | None = None
+        self.addressee: AddressedAgent | None = None
         """Agent the person talks to; None for the lead."""
         self.status = 0
         self.resume_session = ""
@@ -186,7 +190,7 @@ class TerminalController(ABC):
             self.echo_typed_input(text)
             self._start_work(self._run_turn(self.session.run(message)))
 
-    def set_addressee(self, addressee: Addressee | None) -> None:
+    def set_addressee(self, addressee: AddressedAgent | None) -> None:
         """Send what is typed to this agent from now on, or to the lead again."""
         if addressee != self.addressee:
             self.addressee = addressee
@@ -257,7 +261,7 @@ class TerminalController(ABC):
         self.notices.write_note("stopped from outside", YELLOW)
         self.finish_with_outcome()
 
-    async def _send_to_addressee(self, addressee: Addressee, text: str) -> None:
+    async def _send_to_addressee(self, addressee: AddressedAgent, text: str) -> None:
         try:
             receipt = await self.session.send(addressee.agent, text)
         except ShoalError:

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 
 from shoal.core import errors
-from shoal.core.agents import AgentResult, AgentSnapshot
+from shoal.core.agents import AgentResult, AgentStatusSnapshot
 from shoal.core.events import BudgetThresholdReached, RunFinished
 from shoal.core.limits import LimitKind, format_limit_amount
 from shoal.core.questions import PermissionQuestion
@@ -131,7 +131,7 @@ def describe_budget_warning(warned: BudgetThresholdReached) -> str:
     return f"{warned.percent} % of the budget{owner_note} is spent: {spent_amount} of {limit_amount}"
 
 
-def describe_stopped_agents(stopped: Sequence[AgentSnapshot]) -> str:
+def describe_stopped_agents(stopped: Sequence[AgentStatusSnapshot]) -> str:
     """List the agents that were stopped early, with their progress."""
     lines = ["Stopped before they were done:" if len(stopped) > 1 else "Stopped before it was done:"]
     for snapshot in stopped:

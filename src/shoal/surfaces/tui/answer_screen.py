@@ -12,14 +12,14 @@ from textual.containers import Vertical
 from textual.screen import ModalScreen
 from textual.timer import Timer
 
-from shoal.app.run_view.view_rows import QuestionRow
+from shoal.app.run_view.view_rows import RunViewQuestionRow
 from shoal.core.errors import ShoalError
 from shoal.core.ids import AgentId
 from shoal.core.questions import ChoiceQuestion, DenyAnswer, PermissionQuestion, PlanApprovalQuestion
 from shoal.core.text_format import to_one_line
 from shoal.surfaces.tui.choices_form import ChoicesForm
 from shoal.surfaces.tui.panels.cells import ASKS, build_clean_line, get_agent_colour
-from shoal.surfaces.tui.panels.panel import Panel, notify_user
+from shoal.surfaces.tui.panels.panel import TuiPanel, notify_user
 from shoal.surfaces.tui.permission_form import PermissionForm
 from shoal.surfaces.tui.plan_form import PlanForm, find_earlier_plan
 from shoal.surfaces.tui.question_form import QuestionForm
@@ -51,7 +51,7 @@ class AnswerScreen(ModalScreen[bool | None]):
 
     def __init__(
         self,
-        row: QuestionRow,
+        row: RunViewQuestionRow,
         controller: RunController,
         *,
         run_view: RunView | None = None,
@@ -136,7 +136,7 @@ class AnswerScreen(ModalScreen[bool | None]):
         if row is not None and row.answered:
             self.close_settled_elsewhere(row)
 
-    def close_settled_elsewhere(self, row: QuestionRow) -> None:
+    def close_settled_elsewhere(self, row: RunViewQuestionRow) -> None:
         """Close the screen because another surface answered or the run ended."""
         if not self._is_closed:
             if row.answer is None:
@@ -156,14 +156,14 @@ class AnswerScreen(ModalScreen[bool | None]):
         self.dismiss(was_accepted)
 
 
-def open_answer_screen(panel: Panel, row: QuestionRow) -> None:
+def open_answer_screen(panel: TuiPanel, row: RunViewQuestionRow) -> None:
     """Open the screen once, even if the key came twice; do nothing if the question is answered."""
     now = panel.run_view.questions.get(row.id) or row
     if not now.answered and not any(isinstance(each, AnswerScreen) for each in panel.app.screen_stack):
         panel.app.push_screen(AnswerScreen(now, panel.controller, run_view=panel.run_view))
 
 
-def _describe_agent_request(row: QuestionRow) -> str:
+def _describe_agent_request(row: RunViewQuestionRow) -> str:
     match row.question:
         case PermissionQuestion(tool=tool):
             return f"wants to run {to_one_line(tool)}"

@@ -25,18 +25,18 @@ from shoal.surfaces.terminal.text_styles import YELLOW
 from shoal.surfaces.tui.answer_screen import AnswerScreen
 from shoal.surfaces.tui.attachments import build_prompt_message
 from shoal.surfaces.tui.completions import (
-    CompletionProposal,
-    PartialWord,
+    InputCompletionProposal,
+    PartialWordAtCursor,
     list_project_files,
     propose_mentions,
     rank_matching_proposals,
 )
 from shoal.surfaces.tui.composer import Composer, ProposalList
 from shoal.surfaces.tui.conversation_view import ConversationView
-from shoal.surfaces.tui.escape_filter import EscapeFilter
+from shoal.surfaces.tui.escape_filter import ControlCharacterLineFilter
 from shoal.surfaces.tui.panels.agents_panel import AgentsPanel
-from shoal.surfaces.tui.panels.panel import Panel
-from shoal.surfaces.tui.run_client import RunClient
+from shoal.surfaces.tui.panels.panel import TuiPanel
+from shoal.surfaces.tui.run_client import TuiRunClient
 from shoal.surfaces.tui.side_panel import SidePanel
 from shoal.surfaces.tui.status_lines import build_activity_line, build_foot_line, build_head_line
 
@@ -81,7 +81,7 @@ class ShoalApp(App[None]):
 
     def __init__(self, history: Path) -> None:
         super().__init__()
-        self.run_client: RunClient | None = None
+        self.run_client: TuiRunClient | None = None
         self.exit_status = 0
         """Exit status if the person left before any run was attached."""
         self.fault: BaseException | None = None
@@ -96,7 +96,7 @@ class ShoalApp(App[None]):
         """Questions that were opened once; those left open are answered from the panel."""
         self._awaited_answer: asyncio.Future[str] | None = None
         self._draft = ""
-        self._escape_filter = EscapeFilter()
+        self._escape_filter = ControlCharacterLineFilter()
         self._proposals = ProposalList(id="proposals")
         self._head, self._activity, self._foot = Static(id="head"), Static(id="activity"), Static(id="foot")
         self._box = Vertical(id="line")
@@ -138,7 +138,7 @@ class ShoalApp(App[None]):
 
     # The run
 
-    async def attach_run(self, run_client: RunClient) -> None:
+    async def attach_run(self, run_client: TuiRunClient) -> None:
         """Show this run from now on."""
         self.run_client, self._files = run_client, None
         run_client.presenter.request_draw = self.schedule_draw
@@ -257,7 +257,7 @@ class ShoalApp(App[None]):
         self._update_head_and_foot_lines()
 
     @property
-    def _client_if_open(self) -> RunClient | None:
+    def _client_if_open(self) -> TuiRunClient | None:
         return self.run_client if self.run_client is not None and self.run_client.is_open else None
 
     # Input
@@ -278,7 +278,7 @@ class ShoalApp(App[None]):
         while self._pending_texts and self.run_client is not None and self.run_client.is_open:
             await self._send_prompt_text(self.run_client, self._pending_texts.pop(0))
 
-    async def _send_prompt_text(self, run_client: RunClient, text: str) -> None:
+    async def _send_prompt_text(self, run_client: TuiRunClient, text: str) -> None:
         message, warnings = build_prompt_message(text, run_client.root, images=run_client.takes_images)
         for warning in warnings:
             run_client.presenter.get_conversation(run_client.viewed).timeline.add_remark(warning, YELLOW)
@@ -313,7 +313,7 @@ class ShoalApp(App[None]):
     def clear_line(self) -> None:
         self.composer.clear_line()
 
-    def _propose_completions(self, word: PartialWord) -> Sequence[CompletionProposal]:
+    def _propose_completions(self, word: PartialWordAtCursor) -> Sequence[InputCompletionProposal]:
         run_client = self.run_client
         if run_client is None:
             return ()
@@ -324,7 +324,7 @@ class ShoalApp(App[None]):
             self.run_worker(self._load_project_files(run_client), exclusive=True, group="files")
         return propose_mentions(word.typed, self._files, run_client.list_agent_proposals())
 
-    async def _load_project_files(self, run_client: RunClient) -> None:
+    async def _load_project_files(self, run_client: TuiRunClient) -> None:
         self._files = await asyncio.to_thread(list_project_files, run_client.root)
         self.composer.update_proposals()
 
@@ -403,7 +403,7 @@ class ShoalApp(App[None]):
         """Disable the app's keys while a question or another screen is open."""
         return len(self.screen_stack) == 1 or action in _ALWAYS
 
-    @on(Panel.CloseRequested)
+    @on(TuiPanel.CloseRequested)
     def _close_panel_on_request(self) -> None:
         if self.side_panel.shown_panel:
             self.close_panel()

@@ -24,7 +24,7 @@ _TYPES = {
 _PATH = re.compile(r"""'([^']+)'|"([^"]+)"|((?:\\.|\S)+)""")
 
 
-class PastedTexts:
+class PastedTextPlaceholders:
     """Long pasted texts by the placeholder shown in their place."""
 
     def __init__(self) -> None:

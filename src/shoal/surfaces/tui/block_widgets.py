@@ -24,11 +24,11 @@ from shoal.core.text_format import (
 )
 from shoal.surfaces.terminal.tool_outcomes import describe_tool_outcome, format_todo_lines
 from shoal.surfaces.tui.conversation_timeline import (
-    AnswerItem,
     ConversationItem,
-    PromptItem,
-    RemarkItem,
-    ToolCallItem,
+    TimelineAgentTextItem,
+    TimelinePromptItem,
+    TimelineRemarkItem,
+    TimelineToolCallItem,
 )
 
 _SLOW = 2_000
@@ -45,15 +45,15 @@ def create_block_widget(
     block: ConversationItem,
 ) -> PromptWidget | AnswerWidget | ThinkingWidget | ToolCallWidget | RemarkWidget:
     match block:
-        case PromptItem():
+        case TimelinePromptItem():
             return PromptWidget(block)
-        case AnswerItem(thinking=True):
+        case TimelineAgentTextItem(thinking=True):
             return ThinkingWidget(block)
-        case AnswerItem():
+        case TimelineAgentTextItem():
             return AnswerWidget(block)
-        case ToolCallItem():
+        case TimelineToolCallItem():
             return ToolCallWidget(block)
-        case RemarkItem():
+        case TimelineRemarkItem():
             return RemarkWidget(block)
 
 
@@ -65,16 +65,16 @@ def convert_ansi_styled_to_rich_text(text: str, style: str) -> Text:
 class PromptWidget(Static):
     """A message to the agent."""
 
-    def __init__(self, block: PromptItem) -> None:
+    def __init__(self, block: TimelinePromptItem) -> None:
         super().__init__(_build_prompt_table(block), classes="prompt")
         self.set_class(bool(block.sender), "-letter")
 
     async def show_item(self, block: ConversationItem) -> None:
-        assert isinstance(block, PromptItem)
+        assert isinstance(block, TimelinePromptItem)
         self.update(_build_prompt_table(block))
 
 
-def _build_prompt_table(block: PromptItem) -> Table:
+def _build_prompt_table(block: TimelinePromptItem) -> Table:
     """Put the sender before the text, with the text indented on every line."""
     text = Text(block.text)
     if block.images:
@@ -89,14 +89,14 @@ def _build_prompt_table(block: PromptItem) -> Table:
 class AnswerWidget(Markdown):
     """The agent's answer; grows while it is streamed."""
 
-    def __init__(self, block: AnswerItem) -> None:
+    def __init__(self, block: TimelineAgentTextItem) -> None:
         self._shown = _format_answer_markdown(block)
         super().__init__(
             self._shown, classes="answer", open_links=False, parser_factory=_create_markdown_parser
         )
 
     async def show_item(self, block: ConversationItem) -> None:
-        assert isinstance(block, AnswerItem)
+        assert isinstance(block, TimelineAgentTextItem)
         old_text, self._shown = self._shown, _format_answer_markdown(block)
         if self._shown == old_text:
             return
@@ -106,7 +106,7 @@ class AnswerWidget(Markdown):
             await self.update(self._shown)
 
 
-def _format_answer_markdown(block: AnswerItem) -> str:
+def _format_answer_markdown(block: TimelineAgentTextItem) -> str:
     return f"{block.text}\n\n*(broken off)*" if block.is_broken_off else block.text
 
 
@@ -167,12 +167,12 @@ class CollapsibleWidget(Widget):
 class ThinkingWidget(CollapsibleWidget):
     """The model's thinking, folded to its first line."""
 
-    def __init__(self, block: AnswerItem) -> None:
+    def __init__(self, block: TimelineAgentTextItem) -> None:
         super().__init__("thought")
         self._block = block
 
     async def show_item(self, block: ConversationItem) -> None:
-        assert isinstance(block, AnswerItem)
+        assert isinstance(block, TimelineAgentTextItem)
         self._block = block
         self.redraw()
 
@@ -191,12 +191,12 @@ class ThinkingWidget(CollapsibleWidget):
 class ToolCallWidget(CollapsibleWidget):
     """One tool call: the call and its result in one line; input, output and diff below."""
 
-    def __init__(self, block: ToolCallItem) -> None:
+    def __init__(self, block: TimelineToolCallItem) -> None:
         super().__init__("call")
         self._block = block
 
     async def show_item(self, block: ConversationItem) -> None:
-        assert isinstance(block, ToolCallItem)
+        assert isinstance(block, TimelineToolCallItem)
         self._block = block
         self.redraw()
 
@@ -248,7 +248,7 @@ class ToolCallWidget(CollapsibleWidget):
         return Text("\n").join(shown_lines)
 
 
-def _get_call_status_mark(call: ToolCallItem) -> tuple[str, str]:
+def _get_call_status_mark(call: TimelineToolCallItem) -> tuple[str, str]:
     if call.running:
         return "●", "yellow"
     if not call.done:
@@ -256,7 +256,7 @@ def _get_call_status_mark(call: ToolCallItem) -> tuple[str, str]:
     return ("✗", "red") if call.is_error else ("✓", "green")
 
 
-def _build_call_detail_lines(call: ToolCallItem) -> Iterator[Text]:
+def _build_call_detail_lines(call: TimelineToolCallItem) -> Iterator[Text]:
     tool_input = call.input or {}
     diff = _build_call_diff_lines(call)
     if diff is not None:
@@ -283,7 +283,7 @@ def _truncate_output_text(text: str) -> str:
     return "\n".join(shown_lines)
 
 
-def _build_call_diff_lines(call: ToolCallItem) -> list[Text] | None:
+def _build_call_diff_lines(call: TimelineToolCallItem) -> list[Text] | None:
     """Return the diff of a call that changes a file; None for any other call."""
     tool_input = call.input or {}
     if call.tool not in _CHANGES_FILES:
@@ -301,15 +301,15 @@ def _build_call_diff_lines(call: ToolCallItem) -> list[Text] | None:
 class RemarkWidget(Static):
     """Shoal's own remark."""
 
-    def __init__(self, block: RemarkItem) -> None:
+    def __init__(self, block: TimelineRemarkItem) -> None:
         super().__init__(_build_remark_text(block), classes="remark")
 
     async def show_item(self, block: ConversationItem) -> None:
-        assert isinstance(block, RemarkItem)
+        assert isinstance(block, TimelineRemarkItem)
         self.update(_build_remark_text(block))
 
 
-def _build_remark_text(block: RemarkItem) -> Text:
+def _build_remark_text(block: TimelineRemarkItem) -> Text:
     text = Text()
     for piece_text, style in block.pieces:
         text.append_text(convert_ansi_styled_to_rich_text(piece_text, style))

@@ -17,13 +17,13 @@ _LEFT_OUT = frozenset({".git", "node_modules", "__pycache__", ".venv", ".mypy_ca
 _MENTION = re.compile(r"(?:^|(?<=\s))@(\S*)$")
 
 
-class CompletionProposal(Struct, frozen=True):
+class InputCompletionProposal(Struct, frozen=True):
     text: str
     """Text that is inserted."""
     description: str = ""
 
 
-class PartialWord(Struct, frozen=True):
+class PartialWordAtCursor(Struct, frozen=True):
     """The word at the cursor: its kind, its typed part, and its start in the line."""
 
     kind: str
@@ -32,18 +32,20 @@ class PartialWord(Struct, frozen=True):
     start: int
 
 
-def find_partial_word(before: str, *, first_line: bool) -> PartialWord | None:
+def find_partial_word(before: str, *, first_line: bool) -> PartialWordAtCursor | None:
     """Return the word that ends at the cursor; None if it cannot be completed."""
     if first_line and before.startswith("/") and " " not in before and "/" not in before[1:]:
-        return PartialWord("command", before, 0)
+        return PartialWordAtCursor("command", before, 0)
     if match := _MENTION.search(before):
-        return PartialWord("mention", match[1], match.start())
+        return PartialWordAtCursor("mention", match[1], match.start())
     return None
 
 
-def rank_matching_proposals(typed: str, proposals: Iterable[CompletionProposal]) -> list[CompletionProposal]:
+def rank_matching_proposals(
+    typed: str, proposals: Iterable[InputCompletionProposal]
+) -> list[InputCompletionProposal]:
     """Return the proposals that contain the letters in this order, best first."""
-    ranked: list[tuple[int, int, str, CompletionProposal]] = []
+    ranked: list[tuple[int, int, str, InputCompletionProposal]] = []
     lowered = typed.lower()
     for proposal in proposals:
         rank = _rank_match(lowered, proposal.text.lower())
@@ -88,7 +90,7 @@ def list_project_files(root: Path) -> list[str]:
 
 
 def propose_mentions(
-    typed: str, files: Sequence[str], agents: Sequence[CompletionProposal]
-) -> list[CompletionProposal]:
-    all_proposals = [*agents, *(CompletionProposal(f"@{path}") for path in files)]
+    typed: str, files: Sequence[str], agents: Sequence[InputCompletionProposal]
+) -> list[InputCompletionProposal]:
+    all_proposals = [*agents, *(InputCompletionProposal(f"@{path}") for path in files)]
     return rank_matching_proposals(f"@{typed}", all_proposals)

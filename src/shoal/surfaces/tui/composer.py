@@ -17,8 +17,8 @@ from textual.widgets.option_list import Option
 
 from shoal.core.text_format import strip_terminal_codes
 from shoal.surfaces.terminal.prompt_history import append_prompt_history, read_prompt_history
-from shoal.surfaces.tui.attachments import PastedTexts
-from shoal.surfaces.tui.completions import CompletionProposal, PartialWord, find_partial_word
+from shoal.surfaces.tui.attachments import PastedTextPlaceholders
+from shoal.surfaces.tui.completions import InputCompletionProposal, PartialWordAtCursor, find_partial_word
 
 _NEW_LINE = ("shift+enter", "alt+enter", "ctrl+j", "ctrl+enter", "shift+\r", "ctrl+\r", "\r")
 """The last are Textual's names for Enter with a modifier as xterm and tmux send it (`\\e[27;2;13~`)."""
@@ -36,7 +36,7 @@ class ProposalList(OptionList):
 
     can_focus = False
 
-    def show_proposals(self, proposals: Sequence[CompletionProposal]) -> None:
+    def show_proposals(self, proposals: Sequence[InputCompletionProposal]) -> None:
         self.clear_options()
         width = max((len(each.text) for each in proposals), default=0)
         for proposal in proposals:
@@ -60,7 +60,7 @@ class Composer(TextArea):
         self,
         history: Path,
         proposals: ProposalList,
-        propose: Callable[[PartialWord], Sequence[CompletionProposal]],
+        propose: Callable[[PartialWordAtCursor], Sequence[InputCompletionProposal]],
     ) -> None:
         _register_alt_enter()
         super().__init__(
@@ -75,12 +75,12 @@ class Composer(TextArea):
         self._draft = ""
         self._proposals = proposals
         self._propose = propose
-        self._shown_proposals: Sequence[CompletionProposal] = ()
-        self._partial_word: PartialWord | None = None
+        self._shown_proposals: Sequence[InputCompletionProposal] = ()
+        self._partial_word: PartialWordAtCursor | None = None
         self._proposals_for: tuple[str, tuple[int, int]] = ("", (0, 0))
         self._has_chosen = False
         """True if the person chose a proposal with an arrow key."""
-        self._pasted_texts = PastedTexts()
+        self._pasted_texts = PastedTextPlaceholders()
         self._typed_at = float("-inf")
         self.is_asking = False
         """True while the input answers a question of the program and is not added to the history."""
@@ -243,10 +243,10 @@ class Composer(TextArea):
         self._shown_proposals = ()
         self._proposals.show_proposals(())
 
-    def _get_chosen_proposal(self) -> CompletionProposal:
+    def _get_chosen_proposal(self) -> InputCompletionProposal:
         return self._shown_proposals[self._proposals.highlighted or 0]
 
-    def _insert_proposal(self, proposal: CompletionProposal) -> None:
+    def _insert_proposal(self, proposal: InputCompletionProposal) -> None:
         partial_word = self._partial_word
         assert partial_word is not None
         row, column = self.cursor_location

@@ -63,7 +63,7 @@ _STEP = 200
 """Items that are dropped at once."""
 
 
-class PromptItem(Struct):
+class TimelinePromptItem(Struct):
     """A message to the agent, from the person or from another agent."""
 
     number: int
@@ -75,7 +75,7 @@ class PromptItem(Struct):
     """True if it was typed here and is not yet in the conversation."""
 
 
-class AnswerItem(Struct):
+class TimelineAgentTextItem(Struct):
     """A text or thinking of the agent."""
 
     number: int
@@ -85,7 +85,7 @@ class AnswerItem(Struct):
     is_broken_off: bool = False
 
 
-class ToolCallItem(Struct):
+class TimelineToolCallItem(Struct):
     number: int
     id: str
     tool: str
@@ -101,17 +101,19 @@ class ToolCallItem(Struct):
     """Root of the project with a trailing slash, removed from shown paths."""
 
 
-class RemarkItem(Struct):
+class TimelineRemarkItem(Struct):
     """A remark of the program: pieces with their styles."""
 
     number: int
     pieces: list[tuple[str, str]]
 
 
-ConversationItem: TypeAlias = PromptItem | AnswerItem | ToolCallItem | RemarkItem
+ConversationItem: TypeAlias = (
+    TimelinePromptItem | TimelineAgentTextItem | TimelineToolCallItem | TimelineRemarkItem
+)
 
 
-class ConversationTimeline:
+class ConversationTimelineState:
     """Built from one agent's events and entries. `drain_changes` returns what changed since the last call."""
 
     def __init__(self, root: str = "") -> None:
@@ -121,12 +123,12 @@ class ConversationTimeline:
         self._last_number = 0
         self._first_number = 0
         self._changed: dict[int, ConversationItem] = {}
-        self._calls: dict[str, ToolCallItem] = {}
+        self._calls: dict[str, TimelineToolCallItem] = {}
         self._unclaimed: dict[str, ToolResultBlock] = {}
         """Results whose calls come before the first item."""
-        self._open_questions: dict[str, RemarkItem] = {}
+        self._open_questions: dict[str, TimelineRemarkItem] = {}
         """Open questions by id."""
-        self._streaming: list[AnswerItem] = []
+        self._streaming: list[TimelineAgentTextItem] = []
         """Items of the answer that is being streamed."""
         self._shown_entries: dict[str, None] = {}
         """Ids of the entries that are shown, in order."""
@@ -160,7 +162,7 @@ class ConversationTimeline:
         for block in dropped:
             self._changed.pop(block.number, None)
             self._entry_starts.pop(block.number, None)
-            if isinstance(block, ToolCallItem) and block.done:
+            if isinstance(block, TimelineToolCallItem) and block.done:
                 self._calls.pop(block.id, None)
         self.first_entry = self._entry_starts[self.items[0].number]
         shown_entries = list(self._shown_entries)
@@ -169,10 +171,12 @@ class ConversationTimeline:
 
     def _drop_oldest_remarks(self, excess: int) -> int:
         """Drop the remarks among the first items: a long turn of many agents has thousands in one entry."""
-        dropped = [block for block in self.items[:excess] if isinstance(block, RemarkItem)]
+        dropped = [block for block in self.items[:excess] if isinstance(block, TimelineRemarkItem)]
         for block in dropped:
             self._changed.pop(block.number, None)
-        self.items[:excess] = [block for block in self.items[:excess] if not isinstance(block, RemarkItem)]
+        self.items[:excess] = [
+            block for block in self.items[:excess] if not isinstance(block, TimelineRemarkItem)
+        ]
         return len(dropped)
 
     def mark_calls_running(self) -> None:
@@ -238,7 +242,7 @@ class ConversationTimeline:
         )
         self.add_remark_pieces([(question_line, YELLOW)])
         last = self.items[-1]
-        assert isinstance(last, RemarkItem)
+        assert isinstance(last, TimelineRemarkItem)
         self._open_questions[question.id] = last
 
     def append_answer_to_question(self, question: str, text: str) -> None:
@@ -262,7 +266,9 @@ class ConversationTimeline:
             self.add_remark(f"✗ {text or event.detail or event.reason}", RED)
         elif event.requests == 0 and event.text:
             # No model was called: the report of a command's own agent is the answer.
-            self._append_item(AnswerItem(self._next_item_number(), strip_terminal_codes(event.text)))
+            self._append_item(
+                TimelineAgentTextItem(self._next_item_number(), strip_terminal_codes(event.text))
+            )
         elif text:
             self.add_remark(text, YELLOW)
 
@@ -270,7 +276,9 @@ class ConversationTimeline:
 
     def add_prompt(self, text: str, *, is_awaited: bool) -> None:
         self._append_item(
-            PromptItem(self._next_item_number(), strip_terminal_codes(text).strip(), is_awaited=is_awaited)
+            TimelinePromptItem(
+                self._next_item_number(), strip_terminal_codes(text).strip(), is_awaited=is_awaited
+            )
         )
 
     def add_remark(self, text: str, style: str = DIM) -> None:
@@ -278,7 +286,7 @@ class ConversationTimeline:
 
     def add_remark_pieces(self, pieces: list[tuple[str, str]]) -> None:
         self._append_item(
-            RemarkItem(
+            TimelineRemarkItem(
                 self._next_item_number(), [(strip_terminal_codes(text), style) for text, style in pieces]
             )
         )
@@ -325,7 +333,7 @@ class ConversationTimeline:
 
     def prepend_entries(self, entries: list[TranscriptEntry]) -> None:
         """Insert the items of earlier entries at the front."""
-        older_timeline = ConversationTimeline(self._root.removesuffix("/"))
+        older_timeline = ConversationTimelineState(self._root.removesuffix("/"))
         for older_entry in entries:
             if older_entry.id not in self._shown_entries:
                 older_timeline.add_transcript_entry(older_entry)
@@ -335,7 +343,7 @@ class ConversationTimeline:
         self._first_number -= older_timeline._last_number
         for block in older_timeline.items:
             block.number += self._first_number
-            if isinstance(block, ToolCallItem):
+            if isinstance(block, TimelineToolCallItem):
                 block.running = False
         self.items[:0] = older_timeline.items
         self._shown_entries = {**older_timeline._shown_entries, **self._shown_entries}
@@ -347,7 +355,7 @@ class ConversationTimeline:
     def _add_user_text(self, text: str, message: Message, author: MessageAuthor) -> None:
         for mail_match in MAIL_MESSAGE_PATTERN.finditer(text):
             self._append_item(
-                PromptItem(
+                TimelinePromptItem(
                     self._next_item_number(),
                     strip_terminal_codes(mail_match["words"]).strip(),
                     sender=strip_terminal_codes(mail_match["sender"]),
@@ -362,11 +370,11 @@ class ConversationTimeline:
                 self.add_remark(f"✉ {_summarize_notice(notice[0])}")
             return
         for block in reversed(self.items[-20:]):
-            if isinstance(block, PromptItem) and block.is_awaited and block.text == user_text:
+            if isinstance(block, TimelinePromptItem) and block.is_awaited and block.text == user_text:
                 block.is_awaited, block.images = False, image_count
                 self._mark_item_changed(block)
                 return
-        self._append_item(PromptItem(self._next_item_number(), user_text, images=image_count))
+        self._append_item(TimelinePromptItem(self._next_item_number(), user_text, images=image_count))
 
     def _replace_streamed_answer(self, content: tuple[Any, ...]) -> None:
         """Replace the streamed text with the complete answer."""
@@ -388,7 +396,9 @@ class ConversationTimeline:
             rest.is_open = False
             self._mark_item_changed(rest)
 
-    def _replace_streamed_text(self, streamed: list[AnswerItem], text: str, *, is_thinking: bool) -> None:
+    def _replace_streamed_text(
+        self, streamed: list[TimelineAgentTextItem], text: str, *, is_thinking: bool
+    ) -> None:
         text = strip_terminal_codes(text).strip("\n")
         match = next((each for each in streamed if each.thinking == is_thinking), None)
         if match is not None:
@@ -396,7 +406,7 @@ class ConversationTimeline:
             match.text, match.is_open = text, False
             self._mark_item_changed(match)
         elif text.strip():
-            self._append_item(AnswerItem(self._next_item_number(), text, thinking=is_thinking))
+            self._append_item(TimelineAgentTextItem(self._next_item_number(), text, thinking=is_thinking))
 
     def _apply_tool_result(self, result: ToolResultBlock) -> None:
         call = self._calls.get(result.tool_use_id)
@@ -414,7 +424,9 @@ class ConversationTimeline:
             opened.text += text
             self._mark_item_changed(opened)
         elif text.strip() or opened is not None:
-            item = AnswerItem(self._next_item_number(), text.lstrip("\n"), thinking=thinking, is_open=True)
+            item = TimelineAgentTextItem(
+                self._next_item_number(), text.lstrip("\n"), thinking=thinking, is_open=True
+            )
             self._streaming.append(item)
             self._append_item(item)
 
@@ -430,10 +442,10 @@ class ConversationTimeline:
             block.is_open = False
             self._mark_item_changed(block)
 
-    def _get_or_add_tool_call_item(self, call_id: str, tool: str) -> ToolCallItem:
+    def _get_or_add_tool_call_item(self, call_id: str, tool: str) -> TimelineToolCallItem:
         call = self._calls.get(call_id)
         if call is None:
-            call = self._calls[call_id] = ToolCallItem(
+            call = self._calls[call_id] = TimelineToolCallItem(
                 self._next_item_number(), call_id, strip_terminal_codes(tool), root=self._root
             )
             self._append_item(call)

@@ -12,7 +12,7 @@ from textual.widgets import Static
 
 from shoal.surfaces.tui.block_widgets import CollapsibleWidget, ToolCallWidget, create_block_widget
 from shoal.surfaces.tui.conversation_timeline import ConversationItem
-from shoal.surfaces.tui.run_presenter import AgentConversation
+from shoal.surfaces.tui.run_presenter import TuiAgentConversation
 
 MOUNTED = 150
 """Blocks on the screen and just above it."""
@@ -38,7 +38,7 @@ class ConversationView(VerticalScroll):
 
     def __init__(self) -> None:
         super().__init__(id="conversation")
-        self._conversation: AgentConversation | None = None
+        self._conversation: TuiAgentConversation | None = None
         self._widgets: dict[int, object] = {}
         self._first = 0
         """Index of the first mounted block among all items."""
@@ -48,7 +48,7 @@ class ConversationView(VerticalScroll):
         self.anchor()
 
     @property
-    def conversation(self) -> AgentConversation | None:
+    def conversation(self) -> TuiAgentConversation | None:
         return self._conversation
 
     @property
@@ -56,7 +56,7 @@ class ConversationView(VerticalScroll):
         """True if the view follows the end of the conversation."""
         return self.is_anchored and not self._anchor_released
 
-    async def show_conversation(self, conversation: AgentConversation) -> None:
+    async def show_conversation(self, conversation: TuiAgentConversation) -> None:
         """Show this conversation from now on."""
         async with self._lock:
             if self._conversation is not None:

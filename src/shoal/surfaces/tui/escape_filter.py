@@ -9,7 +9,7 @@ from textual.filter import LineFilter
 from shoal.core.text_format import strip_control_characters
 
 
-class EscapeFilter(LineFilter):
+class ControlCharacterLineFilter(LineFilter):
     """Textual passes escape codes through. Only zero-width characters are replaced, so that no line moves."""
 
     def apply(self, segments: list[Segment], background: Color) -> list[Segment]:

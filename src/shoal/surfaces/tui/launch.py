@@ -19,14 +19,14 @@ from shoal.surfaces.terminal.text_styles import DIM, YELLOW
 from shoal.surfaces.terminal.user_messages import describe_cut_off_agents
 from shoal.surfaces.tui.app import ShoalApp
 from shoal.surfaces.tui.fault_report import report_attached_crash, report_local_crash
-from shoal.surfaces.tui.local_run_client import LocalRunClient
-from shoal.surfaces.tui.remote_run_client import RemoteRunClient
+from shoal.surfaces.tui.local_run_client import TuiLocalRunClient
+from shoal.surfaces.tui.remote_run_client import TuiRemoteRunClient
 
 if TYPE_CHECKING:
     from shoal.app.options import Options
     from shoal.app.run_access.run_handle import RunHandle
     from shoal.app.session.session import Session
-    from shoal.core.agents import AgentSnapshot
+    from shoal.core.agents import AgentStatusSnapshot
     from shoal.surfaces.terminal.session_loop import PreparePrompt
 
 _LIGHT = ("7", "15")
@@ -43,9 +43,9 @@ async def run_full_screen_sessions(
 ) -> int:
     """Run sessions until the person leaves; return the exit status."""
     app = ShoalApp(home / "shoal" / "history")
-    ended_sessions: list[tuple[Session, Sequence[AgentSnapshot]]] = []
+    ended_sessions: list[tuple[Session, Sequence[AgentStatusSnapshot]]] = []
 
-    async def attach_opened_session(session: Session) -> LocalRunClient:
+    async def attach_opened_session(session: Session) -> TuiLocalRunClient:
         return await attach_session_to_app(app, session)
 
     async def run_sessions_and_exit_app() -> int:
@@ -64,7 +64,7 @@ async def run_full_screen_sessions(
         status = await run_app_with_coroutine(app, run_sessions_and_exit_app)
     finally:
         if app.fault is not None and not options.debug:
-            session = app.run_client.session if isinstance(app.run_client, LocalRunClient) else None
+            session = app.run_client.session if isinstance(app.run_client, TuiLocalRunClient) else None
             report_local_crash(app.fault, session, app.unsent_texts, persisted=options.persist)
     if app.fault is not None and options.debug:
         raise app.fault
@@ -82,7 +82,7 @@ async def run_attached_full_screen(run: RunHandle, home: Path) -> int:
 
     async def show_run_and_exit_app() -> int:
         try:
-            run_client = RemoteRunClient(run, SystemClock(), app)
+            run_client = TuiRemoteRunClient(run, SystemClock(), app)
             await app.attach_run(run_client)
             return await run_client.run_until_left()
         finally:
@@ -99,9 +99,9 @@ async def run_attached_full_screen(run: RunHandle, home: Path) -> int:
     return status
 
 
-async def attach_session_to_app(app: ShoalApp, session: Session) -> LocalRunClient:
+async def attach_session_to_app(app: ShoalApp, session: Session) -> TuiLocalRunClient:
     """Show this session in the app from now on."""
-    run_client = LocalRunClient(session, app)
+    run_client = TuiLocalRunClient(session, app)
     app.theme = choose_textual_theme(session.services.settings.own.theme, os.environ)
     if not session.agent.conversation.messages:
         run_client.notices.write_note("/help lists the commands, F2 shows the agents, Ctrl-D ends.")

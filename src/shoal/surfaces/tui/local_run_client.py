@@ -17,16 +17,16 @@ from shoal.core.ids import LEAD_ID, AgentId
 from shoal.core.messages import Message
 from shoal.core.text_format import to_one_line
 from shoal.stores.files.file_journal import FileJournal, read_journal
-from shoal.stores.memory_stores import MemoryJournal
+from shoal.stores.memory_stores import InMemoryJournal
 from shoal.surfaces.terminal.slash_commands import describe_slash_commands
-from shoal.surfaces.terminal.slash_team_commands import Addressee, list_addressees
+from shoal.surfaces.terminal.slash_team_commands import AddressedAgent, list_addressees
 from shoal.surfaces.terminal.terminal_controller import StyledTextWriter, TerminalController, TerminalOutcome
 from shoal.surfaces.terminal.text_styles import DIM, RED
-from shoal.surfaces.tui.completions import CompletionProposal
-from shoal.surfaces.tui.conversation_timeline import ConversationTimeline
+from shoal.surfaces.tui.completions import InputCompletionProposal
+from shoal.surfaces.tui.conversation_timeline import ConversationTimelineState
 from shoal.surfaces.tui.mode_cycle import PermissionModeCycle
-from shoal.surfaces.tui.run_presenter import RunPresenter
-from shoal.wire.control_codec import InterruptTurnCommand
+from shoal.surfaces.tui.run_presenter import TuiRunPresenter
+from shoal.wire.control_codec import InterruptTurnControlCommand
 
 if TYPE_CHECKING:
     from shoal.app.session.session import Session
@@ -50,7 +50,7 @@ class PromptInput(Protocol):
 class ConversationNoticeWriter:
     """Writes notices into the conversation that is shown."""
 
-    def __init__(self, run_client: LocalRunClient) -> None:
+    def __init__(self, run_client: TuiLocalRunClient) -> None:
         self._run_client = run_client
 
     def write_note(self, text: str, style: str = DIM) -> None:
@@ -69,11 +69,11 @@ class ConversationNoticeWriter:
         self._run_client.presenter.request_draw()
 
     @property
-    def _timeline(self) -> ConversationTimeline:
+    def _timeline(self) -> ConversationTimelineState:
         return self._run_client.presenter.get_conversation(self._run_client.viewed).timeline
 
 
-class LocalRunClient(TerminalController):
+class TuiLocalRunClient(TerminalController):
     shows_entries = True
     key_help = (
         "F2 agents · Ctrl-T tasks · F3 mail · F4 questions · F5 back to the lead · F6 to the conversation",
@@ -92,7 +92,7 @@ class LocalRunClient(TerminalController):
         self._modes = PermissionModeCycle()
         self.is_open = False
         clock, cwd = session.agent.clock, str(session.services.workspace.root)
-        self.presenter = RunPresenter(run_view, LocalRunController(session), clock, cwd)
+        self.presenter = TuiRunPresenter(run_view, LocalRunController(session), clock, cwd)
         self.presenter.get_conversation(LEAD_ID)
         self.notices = ConversationNoticeWriter(self)
 
@@ -171,18 +171,18 @@ class LocalRunClient(TerminalController):
             *([context_usage] if context_usage else ()),
         ]
 
-    def list_command_proposals(self) -> list[CompletionProposal]:
-        return [CompletionProposal(name, about) for name, about in describe_slash_commands(self.session)]
+    def list_command_proposals(self) -> list[InputCompletionProposal]:
+        return [InputCompletionProposal(name, about) for name, about in describe_slash_commands(self.session)]
 
-    def list_agent_proposals(self) -> list[CompletionProposal]:
-        return [CompletionProposal(f"@{each.name}", "agent") for each in list_addressees(self.session)]
+    def list_agent_proposals(self) -> list[InputCompletionProposal]:
+        return [InputCompletionProposal(f"@{each.name}", "agent") for each in list_addressees(self.session)]
 
     def submit_message(self, message: Message) -> None:
         self.submit_input(message)
 
     def view_agent(self, agent: AgentId, name: str) -> None:
         """Show the agent's conversation and send input to it."""
-        self.addressee = None if agent == LEAD_ID else Addressee(agent, name)
+        self.addressee = None if agent == LEAD_ID else AddressedAgent(agent, name)
         self.presenter.request_draw()
 
     def interrupt_current_work(self) -> bool:
@@ -195,7 +195,7 @@ class LocalRunClient(TerminalController):
         return True
 
     async def _interrupt_agent(self, agent: AgentId) -> None:
-        answer = await self.presenter.controller.send_command(InterruptTurnCommand(task_id=agent))
+        answer = await self.presenter.controller.send_command(InterruptTurnControlCommand(task_id=agent))
         if isinstance(answer, dict) and not answer.get("interrupted"):
             self.notices.write_note("It is in no turn: there is nothing to interrupt.")
 
@@ -220,7 +220,7 @@ def create_session_run_view(session: Session) -> RunView:
     if isinstance(journal, FileJournal):
         return build_run_view(read_journal(journal.path))
     run_view = RunView()
-    if isinstance(journal, MemoryJournal):
+    if isinstance(journal, InMemoryJournal):
         for event in journal.events:
             run_view.apply_event(event, session.agent.clock.now())
     return run_view

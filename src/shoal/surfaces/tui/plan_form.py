@@ -10,7 +10,7 @@ from textual.content import Content
 from textual.widget import Widget
 from textual.widgets import Markdown, Static
 
-from shoal.app.run_view.view_rows import QuestionRow
+from shoal.app.run_view.view_rows import RunViewQuestionRow
 from shoal.core.permissions import PermissionMode
 from shoal.core.questions import PlanApprovalAnswer, PlanApprovalQuestion
 from shoal.core.text_diffs import count_changed_lines
@@ -33,7 +33,7 @@ _MODES: tuple[tuple[PermissionMode, str], ...] = (
 )
 
 
-def find_earlier_plan(run_view: RunView | None, row: QuestionRow) -> str | None:
+def find_earlier_plan(run_view: RunView | None, row: RunViewQuestionRow) -> str | None:
     """Return the plan the same agent presented before, for the same file."""
     if run_view is None or not isinstance(row.question, PlanApprovalQuestion):
         return None

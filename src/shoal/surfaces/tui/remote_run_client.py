@@ -20,18 +20,18 @@ from shoal.core.permissions import PermissionMode
 from shoal.core.text_format import format_dollars, format_token_count, to_one_line
 from shoal.surfaces.terminal import slash_commands
 from shoal.surfaces.terminal.text_styles import DIM, RED, YELLOW
-from shoal.surfaces.tui.completions import CompletionProposal
+from shoal.surfaces.tui.completions import InputCompletionProposal
 from shoal.surfaces.tui.local_run_client import PromptInput
 from shoal.surfaces.tui.mode_cycle import PermissionModeCycle
-from shoal.surfaces.tui.run_presenter import RunPresenter
+from shoal.surfaces.tui.run_presenter import TuiRunPresenter
 from shoal.wire.control_codec import (
-    InterruptTurnCommand,
-    MoveAgentsToBackgroundCommand,
+    InterruptTurnControlCommand,
+    MoveAgentsToBackgroundControlCommand,
     RunControlCommand,
-    SendUserTextCommand,
-    SetDelegateModeCommand,
-    SetModelCommand,
-    SetPermissionModeCommand,
+    SendUserTextControlCommand,
+    SetDelegateModeControlCommand,
+    SetModelControlCommand,
+    SetPermissionModeControlCommand,
 )
 
 _EVENTS_PER_YIELD = 500
@@ -46,7 +46,7 @@ _COMMANDS = {
 }
 
 
-class RemoteRunClient:
+class TuiRemoteRunClient:
     def __init__(self, run: RunHandle, clock: Clock, prompt_input: PromptInput) -> None:
         self.run = run
         self.viewed: AgentId = LEAD_ID
@@ -57,7 +57,7 @@ class RemoteRunClient:
         self._is_marked_lost = False
         cwd = read_start_directory(run)
         self.root = Path(cwd or ".")
-        self.presenter = RunPresenter(RunView(), RemoteRunController(run), clock, cwd)
+        self.presenter = TuiRunPresenter(RunView(), RemoteRunController(run), clock, cwd)
         self._prompt_input = prompt_input
         self._clock = clock
         self._since = clock.now()
@@ -122,13 +122,15 @@ class RemoteRunClient:
     def footer_facts(self) -> Sequence[str]:
         return ["ended" if self.is_ended else "attached"]
 
-    def list_command_proposals(self) -> list[CompletionProposal]:
-        return [CompletionProposal(name, about) for name, about in _COMMANDS.items()]
+    def list_command_proposals(self) -> list[InputCompletionProposal]:
+        return [InputCompletionProposal(name, about) for name, about in _COMMANDS.items()]
 
-    def list_agent_proposals(self) -> list[CompletionProposal]:
+    def list_agent_proposals(self) -> list[InputCompletionProposal]:
         rows = self.presenter.run_view.iter_agent_rows()
         return [
-            CompletionProposal(f"@{row.name}", to_one_line(row.task)) for row in rows if row.id != LEAD_ID
+            InputCompletionProposal(f"@{row.name}", to_one_line(row.task))
+            for row in rows
+            if row.id != LEAD_ID
         ]
 
     # Input
@@ -147,7 +149,7 @@ class RemoteRunClient:
         # A message to another agent appears in that agent's conversation.
         is_awaited = recipient == self.viewed
         self.presenter.get_conversation(self.viewed).timeline.add_prompt(text, is_awaited=is_awaited)
-        self._send_command_in_background(SendUserTextCommand(to=recipient, text=body), "")
+        self._send_command_in_background(SendUserTextControlCommand(to=recipient, text=body), "")
         self.presenter.request_draw()
 
     def _run_slash_command(self, text: str) -> None:
@@ -161,13 +163,15 @@ class RemoteRunClient:
                 costs = self.presenter.run_view.costs
                 self._add_note(f"{format_dollars(costs.usd)} · {format_token_count(costs.tokens)} tokens")
             case "/model" if rest:
-                self._send_command_in_background(SetModelCommand(model=rest), f"The model is {rest}.")
+                self._send_command_in_background(SetModelControlCommand(model=rest), f"The model is {rest}.")
             case "/permissions" if rest.lower() in modes:
                 mode = modes[rest.lower()]
-                self._send_command_in_background(SetPermissionModeCommand(mode=mode), f"The mode is {mode}.")
+                self._send_command_in_background(
+                    SetPermissionModeControlCommand(mode=mode), f"The mode is {mode}."
+                )
             case "/delegate" if rest in ("on", "off"):
                 self._send_command_in_background(
-                    SetDelegateModeCommand(on=rest == "on"), f"Delegate mode is {rest}."
+                    SetDelegateModeControlCommand(on=rest == "on"), f"Delegate mode is {rest}."
                 )
             case _:
                 if command_name not in _COMMANDS:
@@ -186,7 +190,7 @@ class RemoteRunClient:
         if self.is_ended or row is None or row.state not in ("working", "waiting"):
             return False
         self._send_command_in_background(
-            InterruptTurnCommand(task_id="" if self.viewed == LEAD_ID else self.viewed), ""
+            InterruptTurnControlCommand(task_id="" if self.viewed == LEAD_ID else self.viewed), ""
         )
         return True
 
@@ -199,7 +203,7 @@ class RemoteRunClient:
     def move_to_background(self) -> bool:
         if not any(not each.background for each in self.presenter.run_view.statuses.list_working_agents()):
             return False
-        self._send_command_in_background(MoveAgentsToBackgroundCommand(), "")
+        self._send_command_in_background(MoveAgentsToBackgroundControlCommand(), "")
         return True
 
     def cycle_permission_mode(self) -> None:
@@ -207,7 +211,7 @@ class RemoteRunClient:
         now: PermissionMode = next(
             (mode for mode in modes if mode == self.presenter.run_view.run.mode), "default"
         )
-        self._send_command_in_background(SetPermissionModeCommand(mode=self._modes.next_mode(now)), "")
+        self._send_command_in_background(SetPermissionModeControlCommand(mode=self._modes.next_mode(now)), "")
 
     def leave_run(self, status: int = 0) -> None:
         self.status = status

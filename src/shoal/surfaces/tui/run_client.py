@@ -8,13 +8,13 @@ from typing import Protocol
 
 from shoal.core.ids import AgentId
 from shoal.core.messages import Message
-from shoal.surfaces.tui.completions import CompletionProposal
-from shoal.surfaces.tui.run_presenter import RunPresenter
+from shoal.surfaces.tui.completions import InputCompletionProposal
+from shoal.surfaces.tui.run_presenter import TuiRunPresenter
 
 
-class RunClient(Protocol):
+class TuiRunClient(Protocol):
     @property
-    def presenter(self) -> RunPresenter: ...
+    def presenter(self) -> TuiRunPresenter: ...
 
     @property
     def is_open(self) -> bool:
@@ -44,9 +44,9 @@ class RunClient(Protocol):
         """Facts for the bottom line that only this kind of run has: delegate mode, context used."""
         ...
 
-    def list_command_proposals(self) -> list[CompletionProposal]: ...
+    def list_command_proposals(self) -> list[InputCompletionProposal]: ...
 
-    def list_agent_proposals(self) -> list[CompletionProposal]:
+    def list_agent_proposals(self) -> list[InputCompletionProposal]:
         """List the agents that can be addressed."""
         ...
 

@@ -22,19 +22,19 @@ from shoal.core.ids import LEAD_ID, AgentId
 from shoal.surfaces.terminal.event_text import describe_background_agent_event
 from shoal.surfaces.terminal.question_text import describe_answer
 from shoal.surfaces.terminal.text_styles import get_agent_style
-from shoal.surfaces.tui.conversation_timeline import ConversationTimeline
-from shoal.surfaces.tui.transcript_pager import TranscriptPager
+from shoal.surfaces.tui.conversation_timeline import ConversationTimelineState
+from shoal.surfaces.tui.transcript_pager import PagedTranscriptReader
 
 _WRITTEN = (ToolFinished, ModelRequestSent, AgentEnded)
 """Events before which the transcript was written."""
 
 
-class AgentConversation:
+class TuiAgentConversation:
     """One agent's conversation: the timeline, and the transcript it is read from."""
 
-    def __init__(self, agent: AgentId, transcript: TranscriptPager, root: str) -> None:
+    def __init__(self, agent: AgentId, transcript: PagedTranscriptReader, root: str) -> None:
         self.agent = agent
-        self.timeline = ConversationTimeline(root)
+        self.timeline = ConversationTimelineState(root)
         self._transcript = transcript
         self.is_shown = False
         """True while a view shows it: then the view decides when items are dropped."""
@@ -76,7 +76,7 @@ class AgentConversation:
         self.timeline.prepend_entries(self._transcript.read_older_entries())
 
 
-class RunPresenter:
+class TuiRunPresenter:
     """Receives every event of a run, in order."""
 
     def __init__(self, run_view: RunView, controller: RunController, clock: Clock, cwd: str) -> None:
@@ -86,14 +86,14 @@ class RunPresenter:
         self.cwd = cwd
         self.request_draw: Callable[[], None] = lambda: None
         """Called when there is something new to draw."""
-        self._conversations: dict[AgentId, AgentConversation] = {}
+        self._conversations: dict[AgentId, TuiAgentConversation] = {}
 
-    def get_conversation(self, agent: AgentId = LEAD_ID) -> AgentConversation:
+    def get_conversation(self, agent: AgentId = LEAD_ID) -> TuiAgentConversation:
         conversation = self._conversations.get(agent)
         if conversation is None:
             path = find_agent_transcript_path(self.controller.run, self.cwd, agent)
-            conversation = self._conversations[agent] = AgentConversation(
-                agent, TranscriptPager(path), self.cwd
+            conversation = self._conversations[agent] = TuiAgentConversation(
+                agent, PagedTranscriptReader(path), self.cwd
             )
             row = self.run_view.find_agent_row(agent)
             if row is not None and row.state in ("working", "waiting"):

@@ -7,11 +7,11 @@ from textual.containers import Vertical
 from shoal.surfaces.tui.panels.agents_panel import AgentsPanel
 from shoal.surfaces.tui.panels.board_panel import BoardPanel
 from shoal.surfaces.tui.panels.mail_panel import MailPanel
-from shoal.surfaces.tui.panels.panel import Panel
+from shoal.surfaces.tui.panels.panel import TuiPanel
 from shoal.surfaces.tui.panels.questions_panel import QuestionsPanel
-from shoal.surfaces.tui.run_presenter import RunPresenter
+from shoal.surfaces.tui.run_presenter import TuiRunPresenter
 
-PANELS: dict[str, type[Panel]] = {
+PANELS: dict[str, type[TuiPanel]] = {
     "agents": AgentsPanel,
     "tasks": BoardPanel,
     "mail": MailPanel,
@@ -24,7 +24,7 @@ class SidePanel(Vertical):
 
     def __init__(self) -> None:
         super().__init__(id="side")
-        self._panels: dict[str, Panel] = {}
+        self._panels: dict[str, TuiPanel] = {}
         self._shown = ""
         self.display = False
 
@@ -33,7 +33,7 @@ class SidePanel(Vertical):
         """Name of the shown panel; empty if none is."""
         return self._shown
 
-    async def attach_run(self, presenter: RunPresenter) -> None:
+    async def attach_run(self, presenter: TuiRunPresenter) -> None:
         """Show this run from now on."""
         self._panels = {
             name: panel(presenter.run_view, presenter.controller, clock=presenter.clock)

@@ -7,12 +7,12 @@ from pathlib import Path
 
 from rich.text import Text
 
-from shoal.app.run_view.view_rows import AgentRow
+from shoal.app.run_view.view_rows import RunViewAgentRow
 from shoal.core.ids import LEAD_ID
 from shoal.core.text_format import format_count_with_noun, format_dollars, format_token_count, to_one_line
 from shoal.surfaces.terminal.text_styles import get_agent_style
 from shoal.surfaces.tui.block_widgets import convert_ansi_styled_to_rich_text
-from shoal.surfaces.tui.run_client import RunClient
+from shoal.surfaces.tui.run_client import TuiRunClient
 
 _MODES = {
     "default": ("asks", "dim"),
@@ -26,7 +26,7 @@ _LEAST = ("F3", "F4", "^T", "F2")
 """Keys in the order in which they are dropped if there is no room. An open question names its own key."""
 
 
-def build_head_line(run_client: RunClient, columns: int) -> Text:
+def build_head_line(run_client: TuiRunClient, columns: int) -> Text:
     """Return the top line: the shown agent."""
     row = run_client.presenter.run_view.find_agent_row(run_client.viewed)
     text = Text(no_wrap=True, overflow="ellipsis")
@@ -45,7 +45,7 @@ def build_head_line(run_client: RunClient, columns: int) -> Text:
     return text
 
 
-def _describe_agent(row: AgentRow) -> str:
+def _describe_agent(row: RunViewAgentRow) -> str:
     facts = (
         row.kind,
         row.model,
@@ -55,7 +55,7 @@ def _describe_agent(row: AgentRow) -> str:
     return " · ".join(word for word in facts if word)
 
 
-def build_foot_line(run_client: RunClient, columns: int) -> Text:
+def build_foot_line(run_client: TuiRunClient, columns: int) -> Text:
     """Return the bottom line: state and usage on the left, as many keys as fit on the right."""
     facts = _list_footer_facts(run_client)
     left_part = _build_foot_left_part(run_client, facts)
@@ -71,7 +71,7 @@ def build_foot_line(run_client: RunClient, columns: int) -> Text:
     return left_part
 
 
-def _build_foot_left_part(run_client: RunClient, facts: Sequence[str]) -> Text:
+def _build_foot_left_part(run_client: TuiRunClient, facts: Sequence[str]) -> Text:
     run_view = run_client.presenter.run_view
     text = Text(no_wrap=True, overflow="ellipsis")
     mode, style = _MODES.get(run_view.run.mode, (run_view.run.mode, "dim"))
@@ -93,7 +93,7 @@ def _build_key_hints(excluded_keys: Sequence[str]) -> Text:
     return text
 
 
-def _list_footer_facts(run_client: RunClient) -> list[str]:
+def _list_footer_facts(run_client: TuiRunClient) -> list[str]:
     """List the facts, most important first: the last are dropped if there is no room."""
     run_view = run_client.presenter.run_view
     lead = run_view.find_agent_row(LEAD_ID)
@@ -107,7 +107,7 @@ def _list_footer_facts(run_client: RunClient) -> list[str]:
     return [*facts, *run_client.footer_facts]
 
 
-def build_activity_line(run_client: RunClient) -> Text:
+def build_activity_line(run_client: TuiRunClient) -> Text:
     return Text(run_client.activity_text, "dim", no_wrap=True, overflow="ellipsis")
 
 

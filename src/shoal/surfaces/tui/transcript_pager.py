@@ -17,7 +17,7 @@ CHUNK = 256 * 1024
 """Bytes that are read at a time: a long transcript is never read as a whole."""
 
 
-class TranscriptPager:
+class PagedTranscriptReader:
     def __init__(self, path: Path) -> None:
         self._path = path
         self._start: int | None = None

@@ -14,10 +14,10 @@ from starlette.staticfiles import StaticFiles
 
 from shoal.core.errors import ShoalError
 from shoal.surfaces.web.access_guard import WebAccessGuard, WebAccessPolicy
-from shoal.surfaces.web.board_routes import BoardRoutes
-from shoal.surfaces.web.control_routes import ControlRoutes
-from shoal.surfaces.web.json_replies import WebRequestRefused, reply_to_refusal, reply_to_server_error
-from shoal.surfaces.web.read_routes import ReadRoutes
+from shoal.surfaces.web.board_routes import TaskBoardWebRoutes
+from shoal.surfaces.web.control_routes import RunControlWebRoutes
+from shoal.surfaces.web.json_replies import WebApiRequestRefusedError, reply_to_refusal, reply_to_server_error
+from shoal.surfaces.web.read_routes import RunReadWebRoutes
 from shoal.surfaces.web.web_context import WebContext
 
 
@@ -28,7 +28,7 @@ def get_static_directory() -> Path:
 
 def create_web_application(context: WebContext, policy: WebAccessPolicy) -> WebAccessGuard:
     handlers = {
-        WebRequestRefused: reply_to_refusal,
+        WebApiRequestRefusedError: reply_to_refusal,
         ShoalError: reply_to_refusal,
         HTTPException: reply_to_refusal,
         Exception: reply_to_server_error,
@@ -39,7 +39,11 @@ def create_web_application(context: WebContext, policy: WebAccessPolicy) -> WebA
 
 
 def _build_api_routes(context: WebContext) -> list[Route]:
-    read_routes, control_routes, board = ReadRoutes(context), ControlRoutes(context), BoardRoutes(context)
+    read_routes, control_routes, board = (
+        RunReadWebRoutes(context),
+        RunControlWebRoutes(context),
+        TaskBoardWebRoutes(context),
+    )
     run = "/runs/{session}"
     agent = run + "/agents/{agent}"
     task = run + "/tasks/{board}/{task}"

@@ -13,7 +13,7 @@ from shoal.app.teams.board_changes import add_board_task, change_task_and_notify
 from shoal.core.names import USER_NAME, AgentName, parse_agent_name, parse_safe_name, parse_task_id
 from shoal.core.tasks import RANK_KEY, Task, TaskDraft, TaskUpdate
 from shoal.surfaces.web.json_replies import (
-    WebRequestRefused,
+    WebApiRequestRefusedError,
     build_json_reply,
     decode_request_body,
     get_path_param,
@@ -40,7 +40,7 @@ class TaskChangeRequestBody(Struct, frozen=True, kw_only=True, forbid_unknown_fi
     description: str | UnsetType = UNSET
 
 
-class BoardRoutes:
+class TaskBoardWebRoutes:
     def __init__(self, context: WebContext) -> None:
         self._runs = context.runs
         self._team_store = context.team_store
@@ -52,7 +52,7 @@ class BoardRoutes:
         )
         board = await self._require_board_of_run(run, new_task.board, to_change=True)
         if not new_task.subject.strip():
-            raise WebRequestRefused(400, "A task needs a subject.")
+            raise WebApiRequestRefusedError(400, "A task needs a subject.")
         draft = TaskDraft(subject=new_task.subject, description=new_task.description)
         owner = parse_agent_name(new_task.owner) if new_task.owner.strip() else None
         blocked_by = tuple(map(parse_task_id, new_task.blocked_by))
@@ -80,16 +80,16 @@ class BoardRoutes:
         board = await self._require_board_of_run(run, get_path_param(request, "board"))
         task = await self._team_store.open_board(board).get(parse_task_id(get_path_param(request, "task")))
         if task is None:
-            raise WebRequestRefused(404, f"The board {board} has no such task.")
+            raise WebApiRequestRefusedError(404, f"The board {board} has no such task.")
         return build_json_reply(_task_to_json(task))
 
     async def _require_board_of_run(self, run: RunHandle, name: str, *, to_change: bool = False) -> str:
         """Return the board's name if it is the run's own or that of one of its teams."""
-        board, facts = parse_safe_name(name), await self._runs.get_run_facts(run)
+        board, facts = parse_safe_name(name), await self._runs.get_run_summary(run)
         if board not in (run.session, *facts.teams, *facts.boards):
-            raise WebRequestRefused(404, f"The run has no board {board}.")
+            raise WebApiRequestRefusedError(404, f"The run has no board {board}.")
         if to_change and not run.is_live:
-            raise WebRequestRefused(
+            raise WebApiRequestRefusedError(
                 409,
                 "The run has ended, and its record would not tell of the change. "
                 f"Go on with it: shoal --resume {run.session}",
@@ -109,7 +109,7 @@ def _build_task_update(request: TaskChangeRequestBody) -> TaskUpdate:
         metadata={} if isinstance(request.rank, UnsetType) else {RANK_KEY: request.rank},
     )
     if change == TaskUpdate():
-        raise WebRequestRefused(400, "There is nothing to change.")
+        raise WebApiRequestRefusedError(400, "There is nothing to change.")
     return change
 
 

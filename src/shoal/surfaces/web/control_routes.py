@@ -17,7 +17,7 @@ from shoal.core.permissions import PermissionMode
 from shoal.core.questions import Answer, DenyAnswer, PlanApprovalAnswer
 from shoal.stores.files.question_files import QuestionFiles
 from shoal.surfaces.web.json_replies import (
-    WebRequestRefused,
+    WebApiRequestRefusedError,
     build_json_reply,
     decode_request_body,
     get_path_param,
@@ -25,14 +25,14 @@ from shoal.surfaces.web.json_replies import (
 )
 from shoal.surfaces.web.web_context import WebContext
 from shoal.wire.control_codec import (
-    InterruptTurnCommand,
-    MoveAgentsToBackgroundCommand,
+    InterruptTurnControlCommand,
+    MoveAgentsToBackgroundControlCommand,
     RunControlCommand,
-    SendUserTextCommand,
-    SetPermissionModeCommand,
-    ShutDownMemberCommand,
-    StopAgentOrShellCommand,
-    StopRunCommand,
+    SendUserTextControlCommand,
+    SetPermissionModeControlCommand,
+    ShutDownMemberControlCommand,
+    StopAgentOrShellControlCommand,
+    StopRunControlCommand,
 )
 from shoal.wire.question_codec import is_matching_answer_type, parse_answer
 
@@ -50,7 +50,7 @@ class SetPermissionModeRequestBody(Struct, frozen=True, kw_only=True, forbid_unk
     mode: PermissionMode
 
 
-class ControlRoutes:
+class RunControlWebRoutes:
     """Requests that are forwarded to a live run."""
 
     def __init__(self, context: WebContext) -> None:
@@ -65,45 +65,45 @@ class ControlRoutes:
             await decode_request_body(request, SendMessageRequestBody),
         )
         if not send_request.text.strip():
-            raise WebRequestRefused(400, "There is nothing to say.")
+            raise WebApiRequestRefusedError(400, "There is nothing to say.")
         return await _send_command_and_reply(
-            run, SendUserTextCommand(to=send_request.to, text=send_request.text)
+            run, SendUserTextControlCommand(to=send_request.to, text=send_request.text)
         )
 
     async def interrupt_agent(self, request: Request) -> Response:
         run, agent = await self._find_target_agent(request)
         return await _send_command_and_reply(
-            run, InterruptTurnCommand(task_id="" if agent == LEAD_ID else agent)
+            run, InterruptTurnControlCommand(task_id="" if agent == LEAD_ID else agent)
         )
 
     async def stop_agent(self, request: Request) -> Response:
         """Ask a teammate to shut down; end any other agent; stopping the lead ends the run."""
         run, agent = await self._find_target_agent(request)
-        _, agent_facts = await self._runs.get_agent_facts(run, agent)
+        _, agent_facts = await self._runs.get_agent_summary(run, agent)
         if agent == LEAD_ID:
-            return await _send_command_and_reply(run, StopRunCommand())
+            return await _send_command_and_reply(run, StopRunControlCommand())
         return await _send_command_and_reply(
             run,
-            ShutDownMemberCommand(name=agent_facts.name)
+            ShutDownMemberControlCommand(name=agent_facts.name)
             if agent_facts.team
-            else StopAgentOrShellCommand(task_id=agent),
+            else StopAgentOrShellControlCommand(task_id=agent),
         )
 
     async def kill_agent(self, request: Request) -> Response:
         run, agent = await self._find_target_agent(request)
         if agent == LEAD_ID:
-            raise WebRequestRefused(400, "The lead is not killed: stop it, and the run ends.")
-        return await _send_command_and_reply(run, StopAgentOrShellCommand(task_id=agent))
+            raise WebApiRequestRefusedError(400, "The lead is not killed: stop it, and the run ends.")
+        return await _send_command_and_reply(run, StopAgentOrShellControlCommand(task_id=agent))
 
     async def move_agent_to_background(self, request: Request) -> Response:
         run, agent = await self._find_target_agent(request)
-        return await _send_command_and_reply(run, MoveAgentsToBackgroundCommand(task_id=agent))
+        return await _send_command_and_reply(run, MoveAgentsToBackgroundControlCommand(task_id=agent))
 
     async def set_permission_mode(self, request: Request) -> Response:
         run = self._find_run(request)
         return await _send_command_and_reply(
             run,
-            SetPermissionModeCommand(
+            SetPermissionModeControlCommand(
                 mode=(await decode_request_body(request, SetPermissionModeRequestBody)).mode
             ),
         )
@@ -113,18 +113,18 @@ class ControlRoutes:
         answer = _decode_person_answer(await read_bounded_request_body(request))
         question = QuestionFiles(run.directory / "questions").get(question_id)
         if question is None:
-            raise WebRequestRefused(404, "There is no such question: it was withdrawn.")
+            raise WebApiRequestRefusedError(404, "There is no such question: it was withdrawn.")
         if not is_matching_answer_type(answer, question):
-            raise WebRequestRefused(400, "This is no answer to that question.")
+            raise WebApiRequestRefusedError(400, "This is no answer to that question.")
         if not run.is_live:
-            raise WebRequestRefused(
+            raise WebApiRequestRefusedError(
                 409, "The run that asked this has ended, so nobody would hear the answer."
             )
         return build_json_reply({"stands": RemoteRunController(run).answer_question(question_id, answer)})
 
     async def _find_target_agent(self, request: Request) -> tuple[RunHandle, str]:
         run, target = self._find_run(request), await decode_request_body(request, TargetAgentRequestBody)
-        agent, _ = await self._runs.get_agent_facts(run, target.agent)
+        agent, _ = await self._runs.get_agent_summary(run, target.agent)
         return run, agent
 
 
@@ -133,7 +133,7 @@ def _decode_person_answer(raw: bytes) -> Answer:
     try:
         answer = parse_answer(raw)
     except (ValueError, msgspec.DecodeError) as error:
-        raise WebRequestRefused(400, f"The answer cannot be understood: {error}.") from error
+        raise WebApiRequestRefusedError(400, f"The answer cannot be understood: {error}.") from error
     return replace(answer, by="person") if isinstance(answer, DenyAnswer | PlanApprovalAnswer) else answer
 
 

@@ -20,13 +20,13 @@ _FIRST = b"retry: 1000\n\n"
 EventSource: TypeAlias = AsyncGenerator[bytes, None]
 
 
-class EventStreamSources(NamedTuple):
+class ServerSentEventSources(NamedTuple):
     sources: Sequence[EventSource]
     end_events: Sequence[asyncio.Event]
     """When one of these is set, the stream ends."""
 
 
-StreamContext: TypeAlias = AbstractAsyncContextManager[EventStreamSources]
+StreamContext: TypeAlias = AbstractAsyncContextManager[ServerSentEventSources]
 
 
 def encode_server_sent_event(value: object, *, event_id: int | None = None, kind: str = "") -> bytes:
@@ -36,11 +36,11 @@ def encode_server_sent_event(value: object, *, event_id: int | None = None, kind
     return b"%bdata: %b\n\n" % (head.encode(), encode_json(value))
 
 
-class _StreamEnded(Exception):
+class _ServerSentEventStreamEndedError(Exception):
     """The stream ends: the page or the server is gone."""
 
 
-class ServerSentEventStream(Response):
+class ServerSentEventResponse(Response):
     """Sends the events of its sources until the page is gone or an end event is set.
 
     A page that reads slowly blocks only its own sources.
@@ -56,7 +56,7 @@ class ServerSentEventStream(Response):
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         async with self._context as events:
             await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
-            writer = _EventStreamWriter(send)
+            writer = _ServerSentEventWriter(send)
             await writer.write_body_chunk(_FIRST)
             try:
                 async with asyncio.TaskGroup() as tasks:
@@ -66,12 +66,12 @@ class ServerSentEventStream(Response):
                     tasks.create_task(_raise_on_client_disconnect(receive))
                     for end in events.end_events:
                         tasks.create_task(_raise_when_end_event_set(end))
-            except* _StreamEnded:
+            except* _ServerSentEventStreamEndedError:
                 pass
         await send({"type": "http.response.body", "body": b""})
 
 
-class _EventStreamWriter:
+class _ServerSentEventWriter:
     def __init__(self, send: Send) -> None:
         self._send = send
         self._write_lock = asyncio.Lock()
@@ -95,9 +95,9 @@ class _EventStreamWriter:
 async def _raise_on_client_disconnect(receive: Receive) -> None:
     while (await receive())["type"] != "http.disconnect":
         pass
-    raise _StreamEnded
+    raise _ServerSentEventStreamEndedError
 
 
 async def _raise_when_end_event_set(end: asyncio.Event) -> None:
     await end.wait()
-    raise _StreamEnded
+    raise _ServerSentEventStreamEndedError

@@ -17,7 +17,7 @@ MOST_BYTES = 1 << 20
 _Value = TypeVar("_Value")
 
 
-class WebRequestRefused(Exception):
+class WebApiRequestRefusedError(Exception):
     """A request that is refused; `status` is the HTTP status."""
 
     def __init__(self, status: int, sentence: str) -> None:
@@ -40,7 +40,7 @@ def reply_to_server_error(_: Request, error: Exception) -> Response:
 
 def _get_error_status_code(error: Exception) -> int:
     match error:
-        case WebRequestRefused(status=status):
+        case WebApiRequestRefusedError(status=status):
             return status
         case SessionNotFound():
             return 404
@@ -57,7 +57,7 @@ async def decode_request_body(request: Request, kind: type[_Value]) -> _Value:
     try:
         return msgspec.json.decode(await read_bounded_request_body(request), type=kind)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise WebRequestRefused(400, f"The request cannot be understood: {error}.") from error
+        raise WebApiRequestRefusedError(400, f"The request cannot be understood: {error}.") from error
 
 
 async def read_bounded_request_body(request: Request) -> bytes:
@@ -66,7 +66,7 @@ async def read_bounded_request_body(request: Request) -> bytes:
     async for part in request.stream():
         size += len(part)
         if size > MOST_BYTES:
-            raise WebRequestRefused(413, f"The request is longer than {MOST_BYTES:,} bytes.")
+            raise WebApiRequestRefusedError(413, f"The request is longer than {MOST_BYTES:,} bytes.")
         parts.append(part)
     return b"".join(parts)
 
@@ -79,7 +79,7 @@ def get_bounded_query_number(request: Request, name: str, default: int, *, least
     try:
         return max(least, min(most, int(raw_value)))
     except ValueError:
-        raise WebRequestRefused(400, f"{name} must be a whole number.") from None
+        raise WebApiRequestRefusedError(400, f"{name} must be a whole number.") from None
 
 
 def get_path_param(request: Request, name: str) -> Any:

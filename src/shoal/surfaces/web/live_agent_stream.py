@@ -12,39 +12,39 @@ from shoal.core.ids import AgentId
 from shoal.runs.control_client import RunControlClient
 from shoal.surfaces.web.event_stream import EventSource, encode_server_sent_event
 from shoal.surfaces.web.run_view_cache import SharedRunFollower
-from shoal.surfaces.web.transcript_index import TranscriptReader
-from shoal.wire.control_codec import EventSubscriptionGap, SubscribeToEventsCommand
+from shoal.surfaces.web.transcript_index import WebTranscriptReader
+from shoal.wire.control_codec import EventSubscriptionGap, SubscribeToEventsControlCommand
 from shoal.wire.journal_codec import UnknownJournalEvent
 
 RETRY_SECONDS = 1.0
 """Seconds before reconnecting to the run."""
 
 
-class LiveAgentDelta(Struct, frozen=True, kw_only=True):
+class LiveAgentDeltaPayload(Struct, frozen=True, kw_only=True):
     kind: str
     """`text`, `thinking`, `tool_input`, `progress`, or `discarded`: the text so far is invalid."""
     text: str
 
 
-class TranscriptGrown(Struct, frozen=True, kw_only=True):
+class TranscriptGrownPayload(Struct, frozen=True, kw_only=True):
     total: int
 
 
 def live_delta_from_event(
     event: Event | EventSubscriptionGap | UnknownJournalEvent, agent: AgentId
-) -> LiveAgentDelta | None:
+) -> LiveAgentDeltaPayload | None:
     match event:
         case TextStreamed(agent=speaking_agent, kind=kind, text=text) if speaking_agent == agent:
-            return LiveAgentDelta(kind=kind, text=text)
+            return LiveAgentDeltaPayload(kind=kind, text=text)
         case ToolProgressed(agent=speaking_agent, text=text) if speaking_agent == agent:
-            return LiveAgentDelta(kind="progress", text=text)
+            return LiveAgentDeltaPayload(kind="progress", text=text)
         case PartialReplyDiscarded(agent=speaking_agent, reason=reason) if speaking_agent == agent:
-            return LiveAgentDelta(kind="discarded", text=reason)
+            return LiveAgentDeltaPayload(kind="discarded", text=reason)
         case _:
             return None
 
 
-class LiveAgentStream:
+class WebLiveAgentStream:
     """Streams one agent to one page."""
 
     def __init__(
@@ -52,7 +52,7 @@ class LiveAgentStream:
         run: RunHandle,
         agent: AgentId,
         view: SharedRunFollower,
-        transcripts: TranscriptReader,
+        transcripts: WebTranscriptReader,
         clock: Clock,
     ):
         self._run = run
@@ -74,14 +74,14 @@ class LiveAgentStream:
             now = await self._transcripts.count_lines(self._run, self._agent)
             if now != total:
                 total = now
-                yield encode_server_sent_event(TranscriptGrown(total=total), kind="entry")
+                yield encode_server_sent_event(TranscriptGrownPayload(total=total), kind="entry")
 
     async def _stream_live_deltas(self) -> EventSource:
         while True:
             await self._wait_until_run_live()
             try:
                 async with await RunControlClient.open(self._run.directory / "control.sock") as client:
-                    await client.send_command(SubscribeToEventsCommand())
+                    await client.send_command(SubscribeToEventsControlCommand())
                     async for event in client.read_events():
                         if (delta := live_delta_from_event(event, self._agent)) is not None:
                             yield encode_server_sent_event(delta)

@@ -12,14 +12,14 @@ from shoal.app.run_access.run_handle import RunHandle
 from shoal.core.ids import SessionId
 from shoal.core.questions import Question
 from shoal.stores.files.question_files import QuestionFiles
-from shoal.surfaces.web.run_index import RunIndex
+from shoal.surfaces.web.run_index import WebRunIndex
 from shoal.surfaces.web.run_watcher import RunDirectoryWatcher
 
 BATCH_SECONDS = 0.05
 """Seconds for which changes are batched."""
 
 
-class OpenQuestionRow(Struct, frozen=True, kw_only=True, omit_defaults=True):
+class WebOpenQuestionRow(Struct, frozen=True, kw_only=True, omit_defaults=True):
     session: str
     id: str
     agent: str
@@ -30,15 +30,15 @@ class OpenQuestionRow(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The plan that the same agent presented before."""
 
 
-async def list_run_open_questions(runs: RunIndex, run: RunHandle) -> list[OpenQuestionRow]:
+async def list_run_open_questions(runs: WebRunIndex, run: RunHandle) -> list[WebOpenQuestionRow]:
     """List the open questions of one run; without a live process nobody would receive an answer."""
     store = QuestionFiles(run.directory / "questions")
     if not (open_questions := store.list_open_questions()) or not run.is_live:
         return []
-    facts = await runs.get_run_facts(run)
+    facts = await runs.get_run_summary(run)
     agents = facts.agents
     return [
-        OpenQuestionRow(
+        WebOpenQuestionRow(
             session=run.session,
             id=question.id,
             agent=question.agent,
@@ -51,12 +51,12 @@ async def list_run_open_questions(runs: RunIndex, run: RunHandle) -> list[OpenQu
     ]
 
 
-class OpenQuestionWatcher:
+class WebOpenQuestionWatcher:
     """Watches the runs while there are viewers, once for all of them."""
 
-    def __init__(self, runs: RunIndex) -> None:
+    def __init__(self, runs: WebRunIndex) -> None:
         self._runs = runs
-        self._by_run: dict[str, list[OpenQuestionRow]] = {}
+        self._by_run: dict[str, list[WebOpenQuestionRow]] = {}
         self._changed_runs: set[str] | None = None
         """Runs to read again; None for all."""
         self._watch: RunDirectoryWatcher | None = None
@@ -64,14 +64,14 @@ class OpenQuestionWatcher:
         self._change_event = asyncio.Event()
         self._refresh_lock = asyncio.Lock()
 
-    async def list_questions(self) -> list[OpenQuestionRow]:
+    async def list_questions(self) -> list[WebOpenQuestionRow]:
         """Return the open questions, oldest first."""
         return _merge_and_sort_questions(
             await self._read_questions_of_runs(await asyncio.to_thread(self._list_runs_with_questions))
         )
 
     @asynccontextmanager
-    async def watch_question_lists(self) -> AsyncIterator[AsyncIterator[list[OpenQuestionRow]]]:
+    async def watch_question_lists(self) -> AsyncIterator[AsyncIterator[list[WebOpenQuestionRow]]]:
         """Yield the whole list, now and whenever it changes."""
         if self._watch is None:
             self._changed_runs, self._watch = (
@@ -96,8 +96,8 @@ class OpenQuestionWatcher:
             change_event = self._change_event
             yield
 
-    async def _iter_question_lists(self) -> AsyncIterator[list[OpenQuestionRow]]:
-        last_rows: list[OpenQuestionRow] | None = None
+    async def _iter_question_lists(self) -> AsyncIterator[list[WebOpenQuestionRow]]:
+        last_rows: list[WebOpenQuestionRow] | None = None
         while True:
             change_event = self._change_event
             await self._refresh_questions_of_changed_runs()
@@ -122,7 +122,7 @@ class OpenQuestionWatcher:
                 self._mark_changed_runs(changed_runs)  # this page is gone; the next refresh reads them
                 raise
 
-    async def _read_questions_of_runs(self, names: Iterable[str]) -> dict[str, list[OpenQuestionRow]]:
+    async def _read_questions_of_runs(self, names: Iterable[str]) -> dict[str, list[WebOpenQuestionRow]]:
         home = self._runs.home
         return {
             name: await list_run_open_questions(self._runs, RunHandle(session=SessionId(name), home=home))
@@ -144,6 +144,6 @@ class OpenQuestionWatcher:
         return [path.parent.name for path in (self._runs.home / "shoal" / "runs").glob("*/questions")]
 
 
-def _merge_and_sort_questions(by_run: dict[str, list[OpenQuestionRow]]) -> list[OpenQuestionRow]:
+def _merge_and_sort_questions(by_run: dict[str, list[WebOpenQuestionRow]]) -> list[WebOpenQuestionRow]:
     rows = [line for lines in by_run.values() for line in lines]
     return sorted(rows, key=lambda line: (line.asked, line.id))

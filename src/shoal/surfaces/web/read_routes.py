@@ -17,17 +17,17 @@ from shoal.core.ids import AgentId
 from shoal.core.names import parse_agent_name, parse_team_name
 from shoal.surfaces.web.event_stream import (
     EventSource,
-    EventStreamSources,
-    ServerSentEventStream,
+    ServerSentEventResponse,
+    ServerSentEventSources,
     encode_server_sent_event,
 )
 from shoal.surfaces.web.json_replies import (
-    WebRequestRefused,
+    WebApiRequestRefusedError,
     build_json_reply,
     get_bounded_query_number,
     get_path_param,
 )
-from shoal.surfaces.web.live_agent_stream import LiveAgentStream
+from shoal.surfaces.web.live_agent_stream import WebLiveAgentStream
 from shoal.surfaces.web.run_replay import iter_replay_frames
 from shoal.surfaces.web.web_context import WebContext
 from shoal.wire.json_codec import encode_json
@@ -37,7 +37,7 @@ MOST_STEPS = 2_000
 MOST_ENTRIES = 1_000
 
 
-class ReadRoutes:
+class RunReadWebRoutes:
     def __init__(self, context: WebContext) -> None:
         self._context = context
         self._runs = context.runs
@@ -47,7 +47,7 @@ class ReadRoutes:
 
     async def _find_run_and_agent(self, request: Request) -> tuple[RunHandle, AgentId]:
         run = self._find_run(request)
-        agent, _ = await self._runs.get_agent_facts(run, get_path_param(request, "agent"))
+        agent, _ = await self._runs.get_agent_summary(run, get_path_param(request, "agent"))
         return run, agent
 
     async def list_runs(self, request: Request) -> Response:
@@ -56,12 +56,14 @@ class ReadRoutes:
 
     async def stream_view_deltas(self, request: Request) -> Response:
         since, run = _parse_since_offset(request), self._find_run(request)
-        return ServerSentEventStream(self._open_view_delta_sources(run, since))
+        return ServerSentEventResponse(self._open_view_delta_sources(run, since))
 
     @asynccontextmanager
-    async def _open_view_delta_sources(self, run: RunHandle, since: int) -> AsyncIterator[EventStreamSources]:
+    async def _open_view_delta_sources(
+        self, run: RunHandle, since: int
+    ) -> AsyncIterator[ServerSentEventSources]:
         async with self._context.run_views.acquire_follower(run) as shared_view:
-            yield EventStreamSources(
+            yield ServerSentEventSources(
                 (_stream_view_deltas(shared_view.follower, since),),
                 (shared_view.broken, self._context.stopping),
             )
@@ -92,43 +94,43 @@ class ReadRoutes:
 
     async def stream_live_agent(self, request: Request) -> Response:
         run, agent = await self._find_run_and_agent(request)
-        return ServerSentEventStream(self._open_live_agent_sources(run, agent))
+        return ServerSentEventResponse(self._open_live_agent_sources(run, agent))
 
     @asynccontextmanager
     async def _open_live_agent_sources(
         self, run: RunHandle, agent: AgentId
-    ) -> AsyncIterator[EventStreamSources]:
+    ) -> AsyncIterator[ServerSentEventSources]:
         context = self._context
         async with context.run_views.acquire_follower(run) as shared_view:
-            live_stream = LiveAgentStream(run, agent, shared_view, context.transcripts, context.clock)
-            yield EventStreamSources(live_stream.sources, (shared_view.broken, context.stopping))
+            live_stream = WebLiveAgentStream(run, agent, shared_view, context.transcripts, context.clock)
+            yield ServerSentEventSources(live_stream.sources, (shared_view.broken, context.stopping))
 
     async def get_mail_message(self, request: Request) -> Response:
         """Return the whole mail message from its recipient's inbox, and as text for a person."""
-        run, facts = self._find_run(request), await self._runs.get_run_facts(self._find_run(request))
+        run, facts = self._find_run(request), await self._runs.get_run_summary(self._find_run(request))
         team, recipient = (
             parse_team_name(get_path_param(request, "team")),
             parse_agent_name(get_path_param(request, "to")),
         )
         if team not in facts.teams:
-            raise WebRequestRefused(404, f"The run {run.session} has no team {team}.")
+            raise WebApiRequestRefusedError(404, f"The run {run.session} has no team {team}.")
         try:
             stored_mail = await self._context.team_store.open_mailboxes(team).read_history(recipient)
         except ShoalError:
             stored_mail = ()
         message = next((mail for mail in stored_mail if mail.id == get_path_param(request, "letter")), None)
         if message is None:
-            raise WebRequestRefused(404, "The message is no longer stored.")
+            raise WebApiRequestRefusedError(404, "The message is no longer stored.")
         return build_json_reply({"id": message.id, "text": message.text, "words": format_mail(message)})
 
     async def list_questions(self, _: Request) -> Response:
         return build_json_reply(await self._context.questions.list_questions())
 
     async def stream_questions(self, _: Request) -> Response:
-        return ServerSentEventStream(self._open_question_list_sources())
+        return ServerSentEventResponse(self._open_question_list_sources())
 
     @asynccontextmanager
-    async def _open_question_list_sources(self) -> AsyncIterator[EventStreamSources]:
+    async def _open_question_list_sources(self) -> AsyncIterator[ServerSentEventSources]:
         """Also signal that the list of runs changed: a page has few connections."""
         questions = self._context.questions
         async with questions.watch_question_lists() as lists:
@@ -136,14 +138,14 @@ class ReadRoutes:
             run_events = (
                 encode_server_sent_event({}, kind="runs") async for _ in questions.watch_run_changes()
             )
-            yield EventStreamSources((question_events, run_events), (self._context.stopping,))
+            yield ServerSentEventSources((question_events, run_events), (self._context.stopping,))
 
 
 def _parse_since_offset(request: Request) -> int:
     """Return the offset at which the page lost its connection."""
     raw_value = request.headers.get("last-event-id") or request.query_params.get("since") or "0"
     if not raw_value.isdecimal() or len(raw_value) > 19:
-        raise WebRequestRefused(400, "since must be a whole number.")
+        raise WebApiRequestRefusedError(400, "since must be a whole number.")
     return int(raw_value)
 
 

@@ -31,20 +31,20 @@ _KINDS = rb"session_started|session_ended|turn_started|agent_started|request_set
 _LINE = re.compile(rb'^\{"at":"[^"]{1,40}","type":"(?:' + _KINDS + rb')".*$', re.MULTILINE)
 
 
-class AgentFacts(Struct, frozen=True, kw_only=True):
+class JournaledAgentSummary(Struct, frozen=True, kw_only=True):
     """An agent of a run."""
 
     name: str
     team: str = ""
 
 
-class RunFacts:
+class JournaledRunSummary:
     """Facts of one journal."""
 
     def __init__(self) -> None:
-        self._reset_facts()
+        self._reset_summary()
 
-    def _reset_facts(self) -> None:
+    def _reset_summary(self) -> None:
         self.offset = 0
         self.began = 0
         self.cwd = ""
@@ -54,7 +54,7 @@ class RunFacts:
         self.tokens = 0
         self.teams: list[str] = []
         self.boards: set[str] = set()
-        self.agents: dict[AgentId, AgentFacts] = {LEAD_ID: AgentFacts(name="lead")}
+        self.agents: dict[AgentId, JournaledAgentSummary] = {LEAD_ID: JournaledAgentSummary(name="lead")}
         self.earlier_plans: dict[str, str] = {}
         """By question: the plan that the same agent presented before."""
         self._plans: dict[AgentId, str] = {}
@@ -66,7 +66,7 @@ class RunFacts:
             if size == self.offset:
                 return
             if size < self.offset:
-                self._reset_facts()
+                self._reset_summary()
             with journal.open("rb") as file:
                 file.seek(self.offset)
                 rest = b""
@@ -101,7 +101,7 @@ class RunFacts:
             case TurnStarted(agent=agent, prompt=prompt) if agent == LEAD_ID:
                 self.prompt = self.prompt or prompt
             case AgentStarted(agent=agent, name=name, kind=kind, team=team):
-                self.agents[agent] = AgentFacts(name=name or kind, team=team)
+                self.agents[agent] = JournaledAgentSummary(name=name or kind, team=team)
                 if team and team not in self.teams:
                     self.teams.append(team)
             case QuestionAsked(agent=agent, question=PlanApprovalQuestion(id=question_id, plan=plan)):

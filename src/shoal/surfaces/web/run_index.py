@@ -15,14 +15,14 @@ from shoal.core.errors import StateFileError
 from shoal.core.ids import AgentId, SessionId
 from shoal.stores.files.home_paths import check_safe_file_name
 from shoal.stores.files.question_files import QuestionFiles
-from shoal.surfaces.web.json_replies import WebRequestRefused
-from shoal.surfaces.web.run_facts import AgentFacts, RunFacts
+from shoal.surfaces.web.json_replies import WebApiRequestRefusedError
+from shoal.surfaces.web.run_facts import JournaledAgentSummary, JournaledRunSummary
 
 MOST_KEPT = 2_000
 """Runs whose facts are kept in memory."""
 
 
-class RunListRow(Struct, frozen=True, kw_only=True):
+class WebRunListRow(Struct, frozen=True, kw_only=True):
     session: str
     cwd: str
     prompt: str
@@ -37,40 +37,40 @@ class RunListRow(Struct, frozen=True, kw_only=True):
     questions: int
 
 
-class RunIndex:
+class WebRunIndex:
     def __init__(self, home: Path) -> None:
         self.home = home
-        self._facts: OrderedDict[SessionId, RunFacts] = OrderedDict()
+        self._facts: OrderedDict[SessionId, JournaledRunSummary] = OrderedDict()
         self._reading = asyncio.Lock()
 
     def find_run(self, session: str) -> RunHandle:
-        """Raises `WebRequestRefused` if there is no such run."""
+        """Raises `WebApiRequestRefusedError` if there is no such run."""
         try:
             run = RunHandle(session=SessionId(check_safe_file_name(session, self.home)), home=self.home)
         except StateFileError:
-            raise WebRequestRefused(400, f"{session[:80]!r} is not the id of a session.") from None
+            raise WebApiRequestRefusedError(400, f"{session[:80]!r} is not the id of a session.") from None
         if not run.directory.is_dir():
-            raise WebRequestRefused(404, f"There is no run of the session {session}.")
+            raise WebApiRequestRefusedError(404, f"There is no run of the session {session}.")
         return run
 
-    async def get_run_facts(self, run: RunHandle) -> RunFacts:
+    async def get_run_summary(self, run: RunHandle) -> JournaledRunSummary:
         """Return the run's facts, up to date."""
         async with self._reading:
             return await asyncio.to_thread(self._load_run_facts, run)
 
-    async def get_agent_facts(self, run: RunHandle, agent: str) -> tuple[AgentId, AgentFacts]:
-        """Return the agent by id. Raises `WebRequestRefused` if the run has no such agent."""
-        agent_facts = (await self.get_run_facts(run)).agents.get(AgentId(agent))
+    async def get_agent_summary(self, run: RunHandle, agent: str) -> tuple[AgentId, JournaledAgentSummary]:
+        """Return the agent by id. Raises `WebApiRequestRefusedError` if the run has no such agent."""
+        agent_facts = (await self.get_run_summary(run)).agents.get(AgentId(agent))
         if agent_facts is None:
-            raise WebRequestRefused(404, f"The run has no agent {agent[:80]!r}.")
+            raise WebApiRequestRefusedError(404, f"The run has no agent {agent[:80]!r}.")
         return AgentId(agent), agent_facts
 
-    async def list_runs(self, limit: int, before: str) -> list[RunListRow]:
+    async def list_runs(self, limit: int, before: str) -> list[WebRunListRow]:
         """List the runs after `before`: the session of the last row, or a time in milliseconds."""
         async with self._reading:
             return await asyncio.to_thread(self._list_runs_blocking, limit, before)
 
-    def _list_runs_blocking(self, limit: int, before: str) -> list[RunListRow]:
+    def _list_runs_blocking(self, limit: int, before: str) -> list[WebRunListRow]:
         rows = sorted(self._iter_journals(), reverse=True)
         if before.isdecimal():
             rows = [row for row in rows if row[0] < int(before)]
@@ -99,9 +99,9 @@ class RunIndex:
                 continue  # it has no journal yet
             yield modified_at // 1_000_000, entry.name
 
-    def _build_run_list_row(self, run: RunHandle, last: int) -> RunListRow:
+    def _build_run_list_row(self, run: RunHandle, last: int) -> WebRunListRow:
         facts, is_live = self._load_run_facts(run), run.is_live
-        return RunListRow(
+        return WebRunListRow(
             session=run.session,
             cwd=facts.cwd,
             prompt=facts.prompt,
@@ -116,8 +116,8 @@ class RunIndex:
             questions=len(QuestionFiles(run.directory / "questions").list_open_questions()) if is_live else 0,
         )
 
-    def _load_run_facts(self, run: RunHandle) -> RunFacts:
-        facts = self._facts.setdefault(run.session, RunFacts())
+    def _load_run_facts(self, run: RunHandle) -> JournaledRunSummary:
+        facts = self._facts.setdefault(run.session, JournaledRunSummary())
         self._facts.move_to_end(run.session)
         if len(self._facts) > MOST_KEPT:
             self._facts.popitem(last=False)

@@ -19,8 +19,8 @@ from shoal.core.transcript_entries import (
     TranscriptRewindMarker,
 )
 from shoal.surfaces.web.entry_blocks import render_transcript_entry
-from shoal.surfaces.web.json_replies import WebRequestRefused
-from shoal.surfaces.web.run_index import RunIndex
+from shoal.surfaces.web.json_replies import WebApiRequestRefusedError
+from shoal.surfaces.web.run_index import WebRunIndex
 from shoal.wire.transcript_codec import parse_transcript_line
 
 MOST_KEPT = 256
@@ -28,7 +28,7 @@ MOST_KEPT = 256
 _CHUNK = 1 << 20
 
 
-class TranscriptPage(Struct, frozen=True, kw_only=True):
+class WebTranscriptPage(Struct, frozen=True, kw_only=True):
     entries: list[dict[str, Any]]
     next: int
     """Line to request next."""
@@ -63,11 +63,11 @@ class TranscriptLineIndex:
         except OSError:
             return  # nothing is written yet
 
-    def read_page(self, after: int, limit: int) -> TranscriptPage:
+    def read_page(self, after: int, limit: int) -> WebTranscriptPage:
         total = len(self)
         start = max(0, total - limit) if after < 0 else min(after, total)
         end = min(total, start + limit)
-        return TranscriptPage(entries=self._read_rendered_entries(start, end), next=end, total=total)
+        return WebTranscriptPage(entries=self._read_rendered_entries(start, end), next=end, total=total)
 
     def read_entry(self, number: int) -> dict[str, Any] | None:
         entries = (
@@ -98,13 +98,13 @@ class TranscriptLineIndex:
         return rendered_entries
 
 
-class TranscriptReader:
-    def __init__(self, runs: RunIndex) -> None:
+class WebTranscriptReader:
+    def __init__(self, runs: WebRunIndex) -> None:
         self._runs = runs
         self._lines: OrderedDict[Path, TranscriptLineIndex] = OrderedDict()
         self._reading = asyncio.Lock()
 
-    async def read_page(self, run: RunHandle, agent: AgentId, after: int, limit: int) -> TranscriptPage:
+    async def read_page(self, run: RunHandle, agent: AgentId, after: int, limit: int) -> WebTranscriptPage:
         lines = await self._get_line_index(run, agent)
         async with self._reading:
             return await asyncio.to_thread(lines.read_page, after, limit)
@@ -114,14 +114,14 @@ class TranscriptReader:
         async with self._reading:
             entry = await asyncio.to_thread(lines.read_entry, number)
         if entry is None:
-            raise WebRequestRefused(404, f"The transcript has no entry {number}.")
+            raise WebApiRequestRefusedError(404, f"The transcript has no entry {number}.")
         return entry
 
     async def count_lines(self, run: RunHandle, agent: AgentId) -> int:
         return len(await self._get_line_index(run, agent))
 
     async def _get_line_index(self, run: RunHandle, agent: AgentId) -> TranscriptLineIndex:
-        facts = await self._runs.get_run_facts(run)
+        facts = await self._runs.get_run_summary(run)
         path = await asyncio.to_thread(find_agent_transcript_path, run, facts.cwd, agent)
         lines = self._lines.setdefault(path, TranscriptLineIndex(path, "" if agent == LEAD_ID else agent))
         self._lines.move_to_end(path)

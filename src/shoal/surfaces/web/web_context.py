@@ -9,10 +9,10 @@ from typing import Self
 from shoal.app.teams.team_store import TeamStore
 from shoal.core.clock import Clock
 from shoal.core.ids import IdGenerator
-from shoal.surfaces.web.open_questions import OpenQuestionWatcher
-from shoal.surfaces.web.run_index import RunIndex
+from shoal.surfaces.web.open_questions import WebOpenQuestionWatcher
+from shoal.surfaces.web.run_index import WebRunIndex
 from shoal.surfaces.web.run_view_cache import RunFollowerPool
-from shoal.surfaces.web.transcript_index import TranscriptReader
+from shoal.surfaces.web.transcript_index import WebTranscriptReader
 
 
 class WebContext:
@@ -22,9 +22,9 @@ class WebContext:
         self.clock = clock
         self.stopping = asyncio.Event()
         """Set when the server stops: ends all event streams."""
-        self.runs = RunIndex(home)
-        self.transcripts = TranscriptReader(self.runs)
-        self.questions = OpenQuestionWatcher(self.runs)
+        self.runs = WebRunIndex(home)
+        self.transcripts = WebTranscriptReader(self.runs)
+        self.questions = WebOpenQuestionWatcher(self.runs)
         self.team_store = TeamStore(home, clock=clock, ids=ids)
         self._tasks = asyncio.TaskGroup()
         self.run_views = RunFollowerPool(self._tasks, clock)

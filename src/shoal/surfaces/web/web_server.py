@@ -38,7 +38,7 @@ class WebServerAddress(Struct, frozen=True, kw_only=True):
         return f"http://{f'[{host}]' if ':' in host else host}:{port}/?token={quote(self.token, safe='')}"
 
 
-class _WebServer(uvicorn.Server):
+class _UvicornWebServer(uvicorn.Server):
     """Leaves signals to its caller, and does not wait for open event streams when it stops."""
 
     def __init__(self, config: uvicorn.Config, context: WebContext, on_ready: Callable[[], None]) -> None:
@@ -85,7 +85,7 @@ async def serve_web_view(
                 ws="none",
                 timeout_graceful_shutdown=GRACE,
             )
-            server = _WebServer(config, context, lambda: on_ready(address.build_url(port)))
+            server = _UvicornWebServer(config, context, lambda: on_ready(address.build_url(port)))
             async with asyncio.TaskGroup() as tasks:
                 serve_task = tasks.create_task(server.serve(sockets=[listener]))
                 stop_task = tasks.create_task(_stop_server_when_set(server, ended))

@@ -28,7 +28,7 @@ async def open_mcp_http_transport(
             on_error_status(response.status_code)
         if "json" in response.headers.get("content-type", ""):
             assert isinstance(response.stream, httpx2.AsyncByteStream)
-            response.stream = _BoundedBodyStream(response.stream)
+            response.stream = _SizeLimitedResponseStream(response.stream)
 
     def create_client(
         headers: dict[str, str] | None = None,
@@ -53,7 +53,7 @@ async def open_mcp_http_transport(
         yield streams
 
 
-class _BoundedBodyStream(httpx2.AsyncByteStream):
+class _SizeLimitedResponseStream(httpx2.AsyncByteStream):
     """Response body with a length limit."""
 
     def __init__(self, inner: httpx2.AsyncByteStream) -> None:

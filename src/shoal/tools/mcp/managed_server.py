@@ -29,7 +29,7 @@ from shoal.tools.mcp.client_context import (
     McpServerFeatures,
 )
 from shoal.tools.mcp.mcp_tool import McpTool
-from shoal.wire.mcp_codec import InvalidMcpServerConfig, expand_mcp_server_variables
+from shoal.wire.mcp_codec import InvalidMcpServerConfigError, expand_mcp_server_variables
 
 if TYPE_CHECKING:
     from types import ModuleType
@@ -98,7 +98,7 @@ class ManagedMcpServer:
         except McpLoginRequired:
             self._set_status("needs-auth", f"it needs a login: run `shoal mcp login {name}`")
             self.client_context.note(f"The MCP server {name} needs a login. Run: shoal mcp login {name}")
-        except (InvalidMcpServerConfig, ShoalError) as error:
+        except (InvalidMcpServerConfigError, ShoalError) as error:
             self._set_failed_status(str(error).removesuffix("."))
         except TimeoutError:
             self._set_failed_status(f"it did not come up within {CONNECT_TIMEOUT:g} s")

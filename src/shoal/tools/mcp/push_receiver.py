@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from shoal.wire.mcp_codec import InvalidMcpChannelMessage, parse_mcp_channel_message
+from shoal.wire.mcp_codec import InvalidMcpChannelMessageError, parse_mcp_channel_message
 
 if TYPE_CHECKING:
     from shoal.tools.mcp.managed_server import ManagedMcpServer
@@ -47,7 +47,7 @@ class McpPushReceiver:
             return
         try:
             push = parse_mcp_channel_message(params)
-        except InvalidMcpChannelMessage as error:
+        except InvalidMcpChannelMessageError as error:
             self._managed.note_once(f"a message of its channel is dropped: {error}.")
             return
         self._managed.deliver_push(push)

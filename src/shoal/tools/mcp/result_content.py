@@ -22,7 +22,7 @@ MAX_IMAGES = 10
 
 def convert_mcp_call_result(result: mcp_types.CallToolResult, context: ToolContext) -> ToolOutput:
     """Convert a call result. Long texts stay whole here; the conversation stores them by reference."""
-    converter = _McpContentConverter(context.results, context.call_id)
+    converter = _McpResultContentConverter(context.results, context.call_id)
     blocks = converter.convert_blocks(result.content)
     data = result.structured_content
     if data is not None and not result.content:
@@ -35,7 +35,7 @@ def convert_mcp_call_result(result: mcp_types.CallToolResult, context: ToolConte
 
 
 def convert_mcp_resource_result(result: mcp_types.ReadResourceResult, context: ToolContext) -> ToolOutput:
-    converter = _McpContentConverter(context.results, context.call_id)
+    converter = _McpResultContentConverter(context.results, context.call_id)
     embedded = [mcp_types.EmbeddedResource(type="resource", resource=each) for each in result.contents]
     return ToolOutput(
         content=_simplify_single_text_block(converter.convert_blocks(embedded)) or "The resource is empty."
@@ -70,7 +70,7 @@ def _extract_prompt_text(block: Any) -> str:
             return f"[{getattr(block, 'type', 'content')} that is no text]"
 
 
-class _McpContentConverter:
+class _McpResultContentConverter:
     def __init__(self, results: ResultStore, call: str) -> None:
         self._results = results
         self._call = call

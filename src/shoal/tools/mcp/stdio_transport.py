@@ -16,7 +16,7 @@ from mcp.shared.message import SessionMessage
 from mcp_types import jsonrpc_message_adapter
 
 from shoal.core.mcp_servers import McpStdioConfig
-from shoal.core.ports import Process, ProcessLaunch
+from shoal.core.ports import ChildProcessHandle, ProcessLaunchSpec
 from shoal.tools.mcp.client_context import McpClientContext
 from shoal.tools.mcp.filtering_transport import is_ignored_mcp_notification
 
@@ -106,8 +106,8 @@ class McpStdioTransport:
         (stdin, to_stdin), (from_stdout, stdout), (from_stderr, stderr) = pipes
         own_descriptors = [to_stdin, from_stdout, from_stderr]
         try:
-            self._process: Process = await client_context.processes.start_process(
-                ProcessLaunch(
+            self._process: ChildProcessHandle = await client_context.processes.start_process(
+                ProcessLaunchSpec(
                     argv=(program.command, *program.args),
                     cwd=cwd,
                     env={**client_context.env, **program.env},
@@ -133,7 +133,7 @@ class McpStdioTransport:
             raise
 
     async def _connect_pipes(self, stdin: FileIO, stdout: FileIO, stderr: FileIO) -> None:
-        self._flow_control = _StdinFlowControl()
+        self._flow_control = _McpStdinWriteFlowControl()
         loop = asyncio.get_running_loop()
         with ExitStack() as cleanup:
             self._stdin, _ = await loop.connect_write_pipe(lambda: self._flow_control, stdin)
@@ -229,7 +229,7 @@ def _resolve_server_directory(root: Path, path: str | None) -> Path:
     return root / Path(path or ".").expanduser()
 
 
-class _StdinFlowControl(asyncio.BaseProtocol):
+class _McpStdinWriteFlowControl(asyncio.BaseProtocol):
     """Write flow control of the program's standard input."""
 
     def __init__(self) -> None:

@@ -13,7 +13,7 @@ from shoal.surfaces.cli.demo.agents_summary import (
     print_agents_summary,
 )
 from shoal.surfaces.cli.demo.demo_workspace import DemoWorkspace
-from shoal.surfaces.cli.headless.signal_handler import SignalHandler
+from shoal.surfaces.cli.headless.signal_handler import HeadlessSignalHandler
 from shoal.surfaces.terminal.screen import TerminalScreen
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ class AgentsDemo:
         self._workspace = workspace
         self._presenter: AgentsDemoPresenter | None = None
 
-    async def run(self, signals: SignalHandler) -> int:
+    async def run(self, signals: HeadlessSignalHandler) -> int:
         from shoal.app.demo.demo_project import TASK_PROMPT, init_repository_with_commit, write_demo_project
         from shoal.app.demo.demo_session import build_demo_setup, isolate_demo_environment
         from shoal.app.session.session import Session

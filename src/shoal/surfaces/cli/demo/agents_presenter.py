@@ -7,7 +7,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from shoal.app.run_view.agent_status import AgentStatus, AgentStatusTable
+from shoal.app.run_view.agent_status import AgentStatusRecord, RunViewAgentsState
 from shoal.app.session.session import Session
 from shoal.core.agents import AgentResult
 from shoal.core.events import (
@@ -23,7 +23,7 @@ from shoal.core.ids import LEAD_ID
 from shoal.core.messages import extract_tool_result_text
 from shoal.core.text_format import to_one_line
 from shoal.surfaces.cli.demo.demo_narrator import DemoNarrator
-from shoal.surfaces.cli.headless.progress_display import LiveStatusRows
+from shoal.surfaces.cli.headless.progress_display import LiveStatusRowsDisplay
 from shoal.surfaces.cli.plain.agent_rows import format_agent_rows
 from shoal.surfaces.terminal.event_feed import EventFeed, run_prompt_to_end
 from shoal.surfaces.terminal.event_text import describe_background_agent_event
@@ -42,7 +42,7 @@ _NAME_WIDTH = 6
 """Columns of the longest name, so that the calls of agents line up."""
 
 
-class _DemoAgentToolCall(Struct):
+class _DemoToolCallRow(Struct):
     preview: str
     outcome: str = ""
     style: str = ""
@@ -57,11 +57,11 @@ class AgentsDemoPresenter:
         self._clock = session.agent.clock
         self._started_at = self._clock.monotonic()
         self._feed = EventFeed(session)
-        self._statuses = AgentStatusTable()
+        self._statuses = RunViewAgentsState()
         # The agent's own line reports its start.
         self._narrator = DemoNarrator(screen, self._statuses, silent_tools=frozenset({"Agent"}))
         self._activity = TurnActivity(self._clock)
-        self._calls: dict[str, _DemoAgentToolCall] = {}
+        self._calls: dict[str, _DemoToolCallRow] = {}
         self.worktree_directories: set[Path] = set()
         """Directories that contain the agents' worktrees."""
         self.completions: list[AgentResult] = []
@@ -71,7 +71,7 @@ class AgentsDemoPresenter:
         return self._clock.monotonic() - self._started_at
 
     async def run(self, task: str) -> RunFinished:
-        rows = LiveStatusRows(self._screen, self._render_status_rows)
+        rows = LiveStatusRowsDisplay(self._screen, self._render_status_rows)
         try:
             async with asyncio.TaskGroup() as group:
                 event_task = group.create_task(self._present_events())
@@ -97,14 +97,14 @@ class AgentsDemoPresenter:
             else:
                 self._present_agent_event(event, status)
 
-    def _present_agent_event(self, event: Event, status: AgentStatus) -> None:
+    def _present_agent_event(self, event: Event, status: AgentStatusRecord) -> None:
         match event:
             case AgentStarted(cwd=cwd):
                 self.worktree_directories.add(Path(cwd).parent)
             case AgentEnded(completion=completion):
                 self.completions.append(completion)
             case ToolStarted(call=call, tool=tool, preview=preview):
-                self._calls[call] = _DemoAgentToolCall(f"{tool} {to_one_line(preview)}")
+                self._calls[call] = _DemoToolCallRow(f"{tool} {to_one_line(preview)}")
             case ToolOutputReturned(call=call, tool=tool, result=result, data=data) if call in self._calls:
                 tool_call = self._calls[call]
                 tool_call.outcome, tool_call.style = describe_tool_outcome(
@@ -117,7 +117,7 @@ class AgentsDemoPresenter:
         if (text := describe_background_agent_event(event, status)) is not None:
             self._narrator.add_line(("● ", get_agent_style(status.color)), (text, ""))
 
-    def _print_call(self, status: AgentStatus, call: _DemoAgentToolCall) -> None:
+    def _print_call(self, status: AgentStatusRecord, call: _DemoToolCallRow) -> None:
         name_part, style = f"{status.display_name:<{_NAME_WIDTH}} ", get_agent_style(status.color)
         available_width = max(
             self._screen.columns - 2 - measure_text_width(name_part) - 2 - measure_text_width(call.outcome),

@@ -11,12 +11,12 @@ from msgspec import Struct
 from shoal.app.session.session import Session
 from shoal.core.events import Event, ModelRequestSent, ToolFinished
 from shoal.surfaces.cli.demo.demo_narrator import DemoNarrator
-from shoal.surfaces.cli.plain.question_dialog import QuestionDialog
+from shoal.surfaces.cli.plain.question_dialog import TerminalQuestionDialog
 from shoal.surfaces.terminal.screen import TerminalScreen
 from shoal.surfaces.terminal.text_styles import BOLD, DIM
 
 
-class DemoUser:
+class AutoApprovingDemoUser:
     """Answers yes to each question, on the screen where the user would be asked."""
 
     def __init__(
@@ -31,7 +31,7 @@ class DemoUser:
     async def approve_all_questions(self) -> None:
         question_broker = self._session.services.question_broker
         async for question in question_broker.watch_questions():
-            dialog = QuestionDialog(question, question.agent.partition("@")[0])
+            dialog = TerminalQuestionDialog(question, question.agent.partition("@")[0])
             with self._narrator.pause_for_question():
                 dialog.show(self._screen)
                 self._screen.write("  allow? ", DIM)
@@ -43,21 +43,21 @@ class DemoUser:
                 self.answered_count += 1
 
 
-class DemoKillTarget(Struct, frozen=True, kw_only=True):
+class DemoMemberKillTarget(Struct, frozen=True, kw_only=True):
     """Member whose process is killed after `calls` of its tool calls, while it waits for its model."""
 
     name: str
     calls: int
 
 
-class MemberProcessKill(Struct, frozen=True, kw_only=True):
+class DemoMemberKillRecord(Struct, frozen=True, kw_only=True):
     name: str
     pid: int
     at: float
 
 
-class MemberProcessKiller:
-    def __init__(self, session: Session, target: DemoKillTarget, *, pause: float) -> None:
+class DemoMemberKiller:
+    def __init__(self, session: Session, target: DemoMemberKillTarget, *, pause: float) -> None:
         self._session = session
         self._target = target
         self._pause = pause
@@ -65,7 +65,7 @@ class MemberProcessKiller:
         self._target_ready = asyncio.Event()
         self._unwatch = session.subscribe(self._track_target_activity)
 
-    async def kill_target_once_working(self) -> MemberProcessKill | None:
+    async def kill_target_once_working(self) -> DemoMemberKillRecord | None:
         """Kill the target's process once it is at work; return None if it has no process."""
         await self._target_ready.wait()
         self._unwatch()
@@ -75,7 +75,7 @@ class MemberProcessKiller:
         if pid is None:
             return None
         os.kill(pid, signal.SIGKILL)
-        return MemberProcessKill(name=self._target.name, pid=pid, at=clock.monotonic())
+        return DemoMemberKillRecord(name=self._target.name, pid=pid, at=clock.monotonic())
 
     def _track_target_activity(self, event: Event) -> None:
         if event.agent.partition("@")[0] != self._target.name:

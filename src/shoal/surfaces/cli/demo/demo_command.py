@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from shoal.surfaces.cli.demo.demo_workspace import DemoWorkspace, open_demo_workspace
-from shoal.surfaces.cli.headless.signal_handler import SignalHandler
+from shoal.surfaces.cli.headless.signal_handler import HeadlessSignalHandler
 from shoal.surfaces.terminal.screen import TerminalScreen, open_terminal_screen
 from shoal.surfaces.terminal.user_messages import print_user_message, unwrap_error_group
 
@@ -30,13 +30,13 @@ if TYPE_CHECKING:
 @click.option("--fast", is_flag=True, help="Without pauses.")
 @click.option("--keep", is_flag=True, help="Keep the project and the transcripts, and say where they are.")
 @click.option("--home", type=click.Path(path_type=Path), help="Keep the transcripts in this home.")
-def command(*, what: str, fast: bool, keep: bool, home: Path | None) -> int:
+def demo_command(*, what: str, fast: bool, keep: bool, home: Path | None) -> int:
     if what == "tutorial":
         from shoal.surfaces.cli.demo.tutorial_setup import create_tutorial_and_print_steps
 
         return create_tutorial_and_print_steps()
     screen = open_terminal_screen(sys.stdout)
-    signals = SignalHandler()
+    signals = HeadlessSignalHandler()
     try:
         with open_demo_workspace(home, fast=fast, keep=keep) as workspace:
             demo = _create_demo(what, screen, workspace)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from shoal.app.run_view.agent_status import AgentStatusTable
+from shoal.app.run_view.agent_status import RunViewAgentsState
 from shoal.core.events import (
     AssistantReplied,
     Event,
@@ -27,7 +27,7 @@ class DemoNarrator:
     """Writes the lead's events and other lines; calls of `silent_tools` are shown only by their effects."""
 
     def __init__(
-        self, screen: TerminalScreen, statuses: AgentStatusTable, *, silent_tools: frozenset[str]
+        self, screen: TerminalScreen, statuses: RunViewAgentsState, *, silent_tools: frozenset[str]
     ) -> None:
         self._screen = screen
         self._printer = RunEventPrinter(screen, statuses=statuses)

@@ -16,13 +16,13 @@ from shoal.core.mail_bodies import (
 )
 from shoal.core.names import LEAD_NAME
 from shoal.core.text_format import to_one_line
-from shoal.surfaces.cli.demo.team_files import DeliveredMail
+from shoal.surfaces.cli.demo.team_files import DemoDeliveredMail
 from shoal.surfaces.terminal.text_styles import BOLD, DIM, GREEN, RED, YELLOW
 
 StyledLine: TypeAlias = tuple[tuple[str, str], ...]
 
 
-def format_mail_line(message: DeliveredMail, style: Callable[[str], str]) -> StyledLine | None:
+def format_mail_line(message: DemoDeliveredMail, style: Callable[[str], str]) -> StyledLine | None:
     """Return None for mail that is shown elsewhere: first prompts, idle notices and agreed shutdowns."""
     body = _format_mail_body(message)
     if body is None:
@@ -31,7 +31,7 @@ def format_mail_line(message: DeliveredMail, style: Callable[[str], str]) -> Sty
     return (("✉ ", BOLD), (sender, style(sender)), (" → ", DIM), (to, style(to)), ("  ", ""), body)
 
 
-def _format_mail_body(message: DeliveredMail) -> tuple[str, str] | None:
+def _format_mail_body(message: DemoDeliveredMail) -> tuple[str, str] | None:
     match message.body:
         case None:
             # Among plain texts only first prompts have no summary.

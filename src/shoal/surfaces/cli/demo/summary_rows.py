@@ -14,26 +14,26 @@ from shoal.surfaces.terminal.screen import TerminalScreen
 from shoal.surfaces.terminal.text_styles import BOLD_GREEN, BOLD_RED, DIM
 
 if TYPE_CHECKING:
-    from shoal.core.usage import CostTotals
+    from shoal.core.usage import UsageAndCostTotals
 
 PRICES = "  at invented prices: $3 and $15 per million tokens in and out\n"
 
 
-class DemoTestResult(Struct, frozen=True, kw_only=True):
+class DemoProjectTestResult(Struct, frozen=True, kw_only=True):
     passed: bool
     number: str
 
 
-def run_project_tests(project: Path) -> DemoTestResult:
+def run_project_tests(project: Path) -> DemoProjectTestResult:
     from shoal.app.demo.demo_project import TEST_COMMAND
 
     tests = subprocess.run(TEST_COMMAND, cwd=project, capture_output=True, check=False, text=True)
-    return DemoTestResult(
+    return DemoProjectTestResult(
         passed=tests.returncode == 0, number=tests.stderr.partition("Ran ")[2].split(" ")[0]
     )
 
 
-def print_test_result_row(screen: TerminalScreen, tests: DemoTestResult, *, good: bool) -> None:
+def print_test_result_row(screen: TerminalScreen, tests: DemoProjectTestResult, *, good: bool) -> None:
     if tests.passed and good:
         print_demo_summary_row(screen, "tests", f"all {tests.number} pass", BOLD_GREEN)
     else:
@@ -42,7 +42,7 @@ def print_test_result_row(screen: TerminalScreen, tests: DemoTestResult, *, good
         )
 
 
-def format_usage_columns(spent: CostTotals, duration: float | None = None) -> str:
+def format_usage_columns(spent: UsageAndCostTotals, duration: float | None = None) -> str:
     time = "" if duration is None else format_duration(duration)
     tokens = format_token_count(spent.usage.total_tokens)
     return f"{spent.requests:>8} {tokens:>8} {format_dollars(spent.usd):>8} {time:>8}".rstrip()

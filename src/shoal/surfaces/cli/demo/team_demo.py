@@ -6,7 +6,7 @@ import os
 
 from shoal.surfaces.cli.demo.demo_workspace import DemoWorkspace
 from shoal.surfaces.cli.demo.team_summary import TeamDemoResult, print_team_introduction, print_team_summary
-from shoal.surfaces.cli.headless.signal_handler import SignalHandler
+from shoal.surfaces.cli.headless.signal_handler import HeadlessSignalHandler
 from shoal.surfaces.terminal.screen import TerminalScreen
 
 
@@ -15,7 +15,7 @@ class TeamDemo:
         self._screen = screen
         self._workspace = workspace
 
-    async def run(self, signals: SignalHandler) -> int:
+    async def run(self, signals: HeadlessSignalHandler) -> int:
         from shoal.app.demo.demo_project import TASK_PROMPT, init_repository_with_commit, write_demo_project
         from shoal.app.demo.demo_session import isolate_demo_environment
         from shoal.app.demo.team_demo_session import (
@@ -26,7 +26,7 @@ class TeamDemo:
         )
         from shoal.app.session.session import Session
         from shoal.stores.files.home_paths import get_journal_path
-        from shoal.surfaces.cli.demo.demo_actors import DemoKillTarget
+        from shoal.surfaces.cli.demo.demo_actors import DemoMemberKillTarget
         from shoal.surfaces.cli.demo.team_presenter import TeamDemoPresenter
 
         workspace, state_file = self._workspace, self._workspace.root / "mind.json"
@@ -36,7 +36,7 @@ class TeamDemo:
         init_repository_with_commit(workspace.project)
         write_team_demo_script(state_file, fast=workspace.fast)
         print_team_introduction(self._screen, TASK_PROMPT)
-        target = DemoKillTarget(name=KILLED_MEMBER, calls=CALLS_BEFORE_KILL)
+        target = DemoMemberKillTarget(name=KILLED_MEMBER, calls=CALLS_BEFORE_KILL)
         async with Session(build_team_demo_options(workspace.project, state_file)) as session:
             workspace.print_watch_hint(self._screen, session.id)
             presenter = TeamDemoPresenter(

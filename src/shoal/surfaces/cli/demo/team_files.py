@@ -17,23 +17,23 @@ from shoal.core.mail_bodies import MailBody
 from shoal.core.names import LEAD_NAME, AgentName, TaskId
 from shoal.core.tasks import Task, sort_tasks_by_number
 from shoal.wire.mail_body_codec import get_authorized_mail_body
-from shoal.wire.task_codec import TaskFile, parse_task
+from shoal.wire.task_codec import ParsedTaskFile, parse_task
 
 
-class TaskTransition(Struct, frozen=True):
+class DemoTaskTransition(Struct, frozen=True):
     """Task that was claimed or completed."""
 
     task: Task
     how: Literal["taken", "done"]
 
 
-class DeliveredMail(Struct, frozen=True):
+class DemoDeliveredMail(Struct, frozen=True):
     to: AgentName
     mail: MailMessage
     body: MailBody | None
 
 
-class DemoTeamFiles:
+class DemoTeamFilesReader:
     """Reads the team's files again on each call, as any other program would."""
 
     def __init__(self, home: Path, clock: Clock) -> None:
@@ -44,15 +44,15 @@ class DemoTeamFiles:
         self.names: list[AgentName] = [LEAD_NAME]
         self.tasks: Sequence[Task] = ()
 
-    async def read_mail(self) -> list[DeliveredMail]:
+    async def read_mail(self) -> list[DemoDeliveredMail]:
         """Return all mail ever delivered, the oldest first."""
         if not self.team:
             return []
-        mailboxes, delivered = self._store.open_mailboxes(self.team), list[DeliveredMail]()
+        mailboxes, delivered = self._store.open_mailboxes(self.team), list[DemoDeliveredMail]()
         for name in self.names:
             try:
                 delivered += [
-                    DeliveredMail(name, mail, get_authorized_mail_body(mail))
+                    DemoDeliveredMail(name, mail, get_authorized_mail_body(mail))
                     for mail in await mailboxes.read_history(name)
                 ]
             except InboxNotFound:
@@ -62,20 +62,20 @@ class DemoTeamFiles:
     async def aclose(self) -> None:
         await self._store.aclose()
 
-    def read_task_transitions(self) -> list[TaskTransition]:
+    def read_task_transitions(self) -> list[DemoTaskTransition]:
         tasks_before = {task.id: task for task in self.tasks}
         self.tasks = self._read_tasks() if self.team else ()
-        transitions: list[TaskTransition] = []
+        transitions: list[DemoTaskTransition] = []
         for task in self.tasks:
             old = tasks_before.get(task.id)
             old_status = "pending" if old is None else old.status
             if old_status == "pending" != task.status:
-                transitions.append(TaskTransition(task, "taken"))
+                transitions.append(DemoTaskTransition(task, "taken"))
             if task.status == "completed" != old_status:
-                transitions.append(TaskTransition(task, "done"))
+                transitions.append(DemoTaskTransition(task, "done"))
         return transitions
 
-    async def read_new_mail(self) -> list[DeliveredMail]:
+    async def read_new_mail(self) -> list[DemoDeliveredMail]:
         new_mail = [message for message in await self.read_mail() if message.mail.id not in self._seen_mail]
         self._seen_mail.update(message.mail.id for message in new_mail)
         return new_mail
@@ -84,4 +84,4 @@ class DemoTeamFiles:
         # Reads the files only: opening the board releases the tasks of dead members, which the lead decides.
         task_paths = (self._home / "tasks" / self.team).glob("[0-9]*.json")
         parsed_tasks = (parse_task(path.read_bytes(), TaskId(path.stem)) for path in task_paths)
-        return sort_tasks_by_number(file.task for file in parsed_tasks if isinstance(file, TaskFile))
+        return sort_tasks_by_number(file.task for file in parsed_tasks if isinstance(file, ParsedTaskFile))

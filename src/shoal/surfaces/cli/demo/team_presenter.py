@@ -9,7 +9,7 @@ from textwrap import wrap
 
 from msgspec import Struct
 
-from shoal.app.run_view.agent_status import AgentStatus, AgentStatusTable
+from shoal.app.run_view.agent_status import AgentStatusRecord, RunViewAgentsState
 from shoal.app.session.session import Session
 from shoal.core.events import (
     AgentEnded,
@@ -25,22 +25,22 @@ from shoal.core.names import AgentName
 from shoal.core.tasks import Task
 from shoal.core.text_format import format_dollars, format_duration, to_one_line
 from shoal.surfaces.cli.demo.demo_actors import (
-    DemoKillTarget,
-    DemoUser,
-    MemberProcessKill,
-    MemberProcessKiller,
+    AutoApprovingDemoUser,
+    DemoMemberKiller,
+    DemoMemberKillRecord,
+    DemoMemberKillTarget,
     find_member_pid,
 )
 from shoal.surfaces.cli.demo.demo_narrator import DemoNarrator
 from shoal.surfaces.cli.demo.mail_lines import StyledLine, format_mail_line
-from shoal.surfaces.cli.demo.team_files import DemoTeamFiles, TaskTransition
+from shoal.surfaces.cli.demo.team_files import DemoTaskTransition, DemoTeamFilesReader
 from shoal.surfaces.cli.demo.team_rows import (
     DemoMemberRow,
     describe_member_state,
     format_demo_member_rows,
     format_task_board_line,
 )
-from shoal.surfaces.cli.headless.progress_display import LiveStatusRows
+from shoal.surfaces.cli.headless.progress_display import LiveStatusRowsDisplay
 from shoal.surfaces.terminal.event_feed import EventFeed, run_prompt_to_end
 from shoal.surfaces.terminal.screen import TerminalScreen
 from shoal.surfaces.terminal.text_styles import (
@@ -63,32 +63,38 @@ _INDENT = 4
 _DEATH_NOTE = re.compile(r"The process of (\S+) died \((.*)\)")
 
 
-class MemberProcessRestart(Struct, frozen=True, kw_only=True):
+class DemoMemberRestartRecord(Struct, frozen=True, kw_only=True):
     """Killed process, and the process that replaced it."""
 
-    kill: MemberProcessKill
+    kill: DemoMemberKillRecord
     pid: int
     seconds: float
 
 
 class TeamDemoPresenter:
     def __init__(
-        self, screen: TerminalScreen, session: Session, home: Path, target: DemoKillTarget, *, pause: float
+        self,
+        screen: TerminalScreen,
+        session: Session,
+        home: Path,
+        target: DemoMemberKillTarget,
+        *,
+        pause: float,
     ) -> None:
         self._screen = screen
         self._session = session
         self._clock = session.agent.clock
         self._started_at = self._clock.monotonic()
         self._feed = EventFeed(session)
-        self.statuses = AgentStatusTable()
+        self.statuses = RunViewAgentsState()
         self._narrator = DemoNarrator(screen, self.statuses, silent_tools=_SILENT_TOOLS)
         self._calls: dict[tuple[str, str], str] = {}
-        self._demo_user = DemoUser(screen, session, self._narrator, pause=3 * pause)
-        self._killer = MemberProcessKiller(session, target, pause=9 * pause)
-        self._kill: MemberProcessKill | None = None
+        self._demo_user = AutoApprovingDemoUser(screen, session, self._narrator, pause=3 * pause)
+        self._killer = DemoMemberKiller(session, target, pause=9 * pause)
+        self._kill: DemoMemberKillRecord | None = None
         self._is_board_shown = False
-        self.files = DemoTeamFiles(home, self._clock)
-        self.restart: MemberProcessRestart | None = None
+        self.files = DemoTeamFilesReader(home, self._clock)
+        self.restart: DemoMemberRestartRecord | None = None
 
     @property
     def elapsed_seconds(self) -> float:
@@ -100,7 +106,7 @@ class TeamDemoPresenter:
         return self._demo_user.answered_count
 
     async def run(self, task: str) -> RunFinished:
-        rows = LiveStatusRows(self._screen, self._render_status_rows)
+        rows = LiveStatusRowsDisplay(self._screen, self._render_status_rows)
         try:
             async with asyncio.TaskGroup() as group:
                 coroutines = [
@@ -172,7 +178,7 @@ class TeamDemoPresenter:
             else:
                 self._narrator.add_line((head, DIM), (subject, ""))
 
-    def _present_member_event(self, event: Event, status: AgentStatus) -> None:
+    def _present_member_event(self, event: Event, status: AgentStatusRecord) -> None:
         match event:
             case AgentStarted() if status.display_name not in self.files.names:
                 self.files.names.append(AgentName(status.display_name))
@@ -200,13 +206,13 @@ class TeamDemoPresenter:
             case _:
                 pass
 
-    def _print_restart(self, kill: MemberProcessKill, restart_mode: str) -> None:
+    def _print_restart(self, kill: DemoMemberKillRecord, restart_mode: str) -> None:
         """Print the restart once the lead has noticed the death and a new process exists."""
         pid, status = find_member_pid(self._session, kill.name), self._find_member_status(kill.name)
         if status is None or pid is None or pid == kill.pid:
             return
         seconds = self._clock.monotonic() - kill.at
-        self.restart = MemberProcessRestart(kill=kill, pid=pid, seconds=seconds)
+        self.restart = DemoMemberRestartRecord(kill=kill, pid=pid, seconds=seconds)
         self._add_member_line(status, (f"died: {restart_mode}", RED))
         self.files.read_task_transitions()
         held_tasks = [f"#{task.id}" for task in self.files.tasks if self._is_task_held_by(task, kill.name)]
@@ -215,7 +221,7 @@ class TeamDemoPresenter:
             status, (f"goes on in process {pid} after {format_duration(seconds)}, with {kept_state}", BOLD)
         )
 
-    def _print_task_transition(self, transition: TaskTransition) -> None:
+    def _print_task_transition(self, transition: DemoTaskTransition) -> None:
         task, status = transition.task, self._find_member_status(transition.task.owner or "")
         task_title = f"#{task.id} {task.subject}"
         if status is None:
@@ -225,7 +231,7 @@ class TeamDemoPresenter:
         else:
             self._add_member_line(status, ("✓ ", GREEN), (task_title, ""), (" is done", GREEN))
 
-    def _add_member_line(self, status: AgentStatus, *parts: tuple[str, str]) -> None:
+    def _add_member_line(self, status: AgentStatusRecord, *parts: tuple[str, str]) -> None:
         style = get_agent_style(status.color)
         self._narrator.add_line(("● ", style), (f"{status.display_name:<{_NAME_WIDTH}}  ", style), *parts)
 
@@ -241,7 +247,7 @@ class TeamDemoPresenter:
         for line in wrap(" ".join(rest), max(self._screen.columns - _INDENT, 20)):
             self._narrator.add_line((" " * _INDENT, ""), (line, style))
 
-    def _find_member_status(self, name: str) -> AgentStatus | None:
+    def _find_member_status(self, name: str) -> AgentStatusRecord | None:
         return next(
             (each for each in self.statuses.iter_agents_except_lead() if each.display_name == name), None
         )

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
-from shoal.app.run_view.agent_status import AgentStatus
+from shoal.app.run_view.agent_status import AgentStatusRecord
 from shoal.core.ids import LEAD_ID
 from shoal.core.tasks import Task, find_open_blockers
 from shoal.core.text_format import format_dollars, to_one_line
@@ -30,13 +30,13 @@ _COST_WIDTH = 8
 class DemoMemberRow(Struct, frozen=True, kw_only=True):
     """Status of a member: a one-word state with its style, and its task."""
 
-    status: AgentStatus
+    status: AgentStatusRecord
     state: str
     style: str
     task: str
 
 
-def describe_member_state(status: AgentStatus, *, dead: bool, has_task: bool) -> tuple[str, str]:
+def describe_member_state(status: AgentStatusRecord, *, dead: bool, has_task: bool) -> tuple[str, str]:
     """Return the state in one word, with its style."""
     if dead:
         return "killed", RED

@@ -22,13 +22,13 @@ from shoal.surfaces.terminal.screen import TerminalScreen
 from shoal.surfaces.terminal.text_styles import BOLD, BOLD_CYAN, DIM, GREEN, RED, YELLOW, get_agent_style
 
 if TYPE_CHECKING:
-    from shoal.app.run_view.agent_status import AgentStatusTable
+    from shoal.app.run_view.agent_status import RunViewAgentsState
     from shoal.core.events import RunFinished
     from shoal.core.ids import AgentId
     from shoal.core.tasks import Task
-    from shoal.stores.files.usage_summary import UsageSummary
-    from shoal.surfaces.cli.demo.team_files import DeliveredMail
-    from shoal.surfaces.cli.demo.team_presenter import MemberProcessRestart
+    from shoal.stores.files.usage_summary import RunUsageSummary
+    from shoal.surfaces.cli.demo.team_files import DemoDeliveredMail
+    from shoal.surfaces.cli.demo.team_presenter import DemoMemberRestartRecord
 
 
 class TeamDemoResult(Struct, frozen=True, kw_only=True):
@@ -36,10 +36,10 @@ class TeamDemoResult(Struct, frozen=True, kw_only=True):
     seconds: float
     team: str
     tasks: tuple[Task, ...]
-    mail: tuple[DeliveredMail, ...]
-    restart: MemberProcessRestart | None
+    mail: tuple[DemoDeliveredMail, ...]
+    restart: DemoMemberRestartRecord | None
     answered_count: int
-    statuses: AgentStatusTable
+    statuses: RunViewAgentsState
     journal: Path
     workspace: DemoWorkspace
 
@@ -110,7 +110,7 @@ def _compute_agent_lifetime(result: TeamDemoResult, agent: AgentId) -> float | N
     return None if status is None or status.completion is None else status.completion.duration_ms / 1000
 
 
-def _format_cut_off_request_count(ledger: UsageSummary, agent: AgentId) -> str:
+def _format_cut_off_request_count(ledger: RunUsageSummary, agent: AgentId) -> str:
     cut_requests = sum(each.agent == agent for each in ledger.unsettled)
     return f"  and {format_count_with_noun(cut_requests, 'request')} cut off" if cut_requests else ""
 

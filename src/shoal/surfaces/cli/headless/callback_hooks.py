@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from shoal.core.hooks import HOOK_EVENTS, Hook, HookCallback, HookDecision, HookEvent
+from shoal.core.hooks import HOOK_EVENTS, Hook, HookDecision, HookEvent, PythonCallbackHookAction
 from shoal.surfaces.cli.headless.driving_program import DrivingProgramConnection
 from shoal.wire.stream_initialize_codec import HookCallbackRegistration
-from shoal.wire.stream_input_codec import InvalidStreamLine
+from shoal.wire.stream_input_codec import InvalidInputStreamLineError
 
 ORIGIN = "the driving program"
 _EXTRA_TIMEOUT = 5.0
@@ -18,7 +18,7 @@ _EXTRA_TIMEOUT = 5.0
 def build_callback_hooks(
     program: DrivingProgramConnection, registrations: Sequence[HookCallbackRegistration]
 ) -> dict[str, list[Hook]]:
-    """Build the hooks by event, as options expect them. Raises `InvalidStreamLine` for an unknown event."""
+    """Build the hooks by event for options. Raises `InvalidInputStreamLineError` for an unknown event."""
     hooks: dict[str, list[Hook]] = {}
     for registration in registrations:
         hooks.setdefault(registration.event, []).append(_build_callback_hook(program, registration))
@@ -45,7 +45,7 @@ def _build_callback_hook(program: DrivingProgramConnection, registration: HookCa
     return Hook(
         event=_parse_hook_event(registration.event),
         matcher=registration.matcher,
-        action=HookCallback(function=request_hook_decision),
+        action=PythonCallbackHookAction(function=request_hook_decision),
         seconds=registration.seconds + _EXTRA_TIMEOUT,
         blocks_on_failure=registration.blocks_on_failure,
         origin=ORIGIN,
@@ -56,6 +56,6 @@ def _parse_hook_event(name: str) -> HookEvent:
     for event in HOOK_EVENTS:
         if event == name:
             return event
-    raise InvalidStreamLine(
+    raise InvalidInputStreamLineError(
         f"there is no event {name!r} that hooks could hear of; there are {', '.join(HOOK_EVENTS)}"
     )

@@ -9,10 +9,10 @@ from shoal.app.session.session import Session
 from shoal.app.session.session_changes import rewind_files_to_before_message, set_thinking_tokens
 from shoal.core.agent_definitions import INHERIT_MODEL, AgentDefinition
 from shoal.core.permission_decisions import PermissionMode
-from shoal.core.skills import Skill, SlashPrompt
+from shoal.core.skills import ExternalSlashPrompt, Skill
 from shoal.surfaces.cli.headless.context_usage import compute_context_usage
 from shoal.surfaces.terminal.user_messages import join_names
-from shoal.wire.stream_input_codec import InvalidStreamLine
+from shoal.wire.stream_input_codec import InvalidInputStreamLineError
 
 _RequestBody: TypeAlias = Mapping[str, Any]
 _ResponseBody: TypeAlias = dict[str, Any] | None
@@ -22,7 +22,9 @@ async def handle_control_request(session: Session, subtype: str, body: _RequestB
     """Handle a request and return the response body. Raises a `ShoalError` if it cannot be done."""
     handler = _HANDLERS.get(subtype)
     if handler is None:
-        raise InvalidStreamLine(f"{subtype!r} is not a request known here; known are {join_names(_HANDLERS)}")
+        raise InvalidInputStreamLineError(
+            f"{subtype!r} is not a request known here; known are {join_names(_HANDLERS)}"
+        )
     return await handler(session, body)
 
 
@@ -43,7 +45,7 @@ def build_initialize_response(session: Session) -> dict[str, Any]:
     }
 
 
-def _slash_command_to_dict(command: Skill | SlashPrompt) -> dict[str, str]:
+def _slash_command_to_dict(command: Skill | ExternalSlashPrompt) -> dict[str, str]:
     return {
         "name": command.name,
         "description": command.description,
@@ -54,7 +56,7 @@ def _slash_command_to_dict(command: Skill | SlashPrompt) -> dict[str, str]:
 async def _handle_initialize(session: Session, body: _RequestBody) -> _ResponseBody:
     """Handle a repeated or late `initialize`: agents and hooks can only be set before the session opens."""
     if body.get("agents"):
-        raise InvalidStreamLine(
+        raise InvalidInputStreamLineError(
             "this session has begun: agents are given with the first line, or with --agents"
         )
     return {**build_initialize_response(session), "hooks_applied": not body.get("hooks")}
@@ -74,7 +76,9 @@ async def _set_permission_mode(session: Session, body: _RequestBody) -> _Respons
 async def _set_model(session: Session, body: _RequestBody) -> _ResponseBody:
     name = body.get("model")
     if name is not None and (not isinstance(name, str) or not name):
-        raise InvalidStreamLine('set_model needs "model": a name, or null for the one the session began with')
+        raise InvalidInputStreamLineError(
+            'set_model needs "model": a name, or null for the one the session began with'
+        )
     await session.set_model(name)
     return None
 
@@ -82,7 +86,7 @@ async def _set_model(session: Session, body: _RequestBody) -> _ResponseBody:
 async def _set_max_thinking_tokens(session: Session, body: _RequestBody) -> _ResponseBody:
     tokens = body.get("max_thinking_tokens")
     if tokens is not None and (isinstance(tokens, bool) or not isinstance(tokens, int) or tokens < 0):
-        raise InvalidStreamLine('it needs "max_thinking_tokens": a number, or null for the usual')
+        raise InvalidInputStreamLineError('it needs "max_thinking_tokens": a number, or null for the usual')
     set_thinking_tokens(session, tokens)
     return None
 
@@ -90,7 +94,7 @@ async def _set_max_thinking_tokens(session: Session, body: _RequestBody) -> _Res
 async def _set_delegate(session: Session, body: _RequestBody) -> _ResponseBody:
     enabled = body.get("on")
     if not isinstance(enabled, bool):
-        raise InvalidStreamLine('set_delegate needs "on": true or false')
+        raise InvalidInputStreamLineError('set_delegate needs "on": true or false')
     session.set_delegate_mode(enabled=enabled)
     return None
 
@@ -126,7 +130,7 @@ async def _list_mcp_statuses(session: Session, body: _RequestBody) -> _ResponseB
 async def _rewind_files(session: Session, body: _RequestBody) -> _ResponseBody:
     message_id = body.get("user_message_id")
     if not isinstance(message_id, str) or not message_id:
-        raise InvalidStreamLine(
+        raise InvalidInputStreamLineError(
             'it needs "user_message_id": the uuid of something that was said to the agent'
         )
     report = await rewind_files_to_before_message(session, message_id)
@@ -151,7 +155,7 @@ _HANDLERS: dict[str, Callable[[Session, _RequestBody], Awaitable[_ResponseBody]]
 
 def _parse_task_id(name: object) -> str:
     if not isinstance(name, str) or not name:
-        raise InvalidStreamLine('it needs "task_id": the id of an agent or of a background shell')
+        raise InvalidInputStreamLineError('it needs "task_id": the id of an agent or of a background shell')
     return name
 
 
@@ -165,4 +169,4 @@ def _parse_permission_mode(name: object) -> PermissionMode:
     for mode in modes:
         if mode == name:
             return mode
-    raise InvalidStreamLine(f"{name!r} is not a permission mode; they are {join_names(modes)}")
+    raise InvalidInputStreamLineError(f"{name!r} is not a permission mode; they are {join_names(modes)}")

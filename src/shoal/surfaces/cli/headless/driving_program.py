@@ -14,24 +14,24 @@ from shoal.core.clock import Clock
 from shoal.core.errors import ShoalError
 from shoal.surfaces.cli.headless import stdin
 from shoal.wire.stream_input_codec import (
-    InvalidStreamLine,
-    StreamControlRequest,
-    StreamControlResponse,
+    ControlRequestInputStreamLine,
+    ControlResponseInputStreamLine,
+    InvalidInputStreamLineError,
     StreamInputMessage,
     parse_stream_input_line,
 )
 from shoal.wire.stream_output_codec import build_control_cancel_request, build_control_request
 
 
-class MissingControlResponse(ShoalError):
+class NoUsableControlResponseError(ShoalError):
     """Raised if the program gave no usable answer to a request."""
 
 
-class ProgramInputLine(Struct, frozen=True, kw_only=True):
+class DrivingProgramInputLine(Struct, frozen=True, kw_only=True):
     """One line of input."""
 
     number: int
-    content: StreamInputMessage | InvalidStreamLine
+    content: StreamInputMessage | InvalidInputStreamLineError
 
 
 class DrivingProgramConnection:
@@ -40,9 +40,9 @@ class DrivingProgramConnection:
     def __init__(self, send: Callable[[object], Awaitable[None]], clock: Clock) -> None:
         self._send = send
         self._clock = clock
-        self._lines: deque[ProgramInputLine] = deque()
+        self._lines: deque[DrivingProgramInputLine] = deque()
         self._input_ready = asyncio.Event()
-        self._pending_requests: dict[str, asyncio.Future[StreamControlResponse]] = {}
+        self._pending_requests: dict[str, asyncio.Future[ControlResponseInputStreamLine]] = {}
         self._numbers = count(1)
         self._cancelled_requests: asyncio.Queue[str] = asyncio.Queue()
         self._group = asyncio.TaskGroup()
@@ -65,16 +65,16 @@ class DrivingProgramConnection:
         is_cancelled = isinstance(error, asyncio.CancelledError)
         await self._group.__aexit__(*((kind, error, trace) if is_cancelled else (None, None, None)))
 
-    async def next_input_line(self) -> ProgramInputLine | None:
+    async def next_input_line(self) -> DrivingProgramInputLine | None:
         """Return the next line; None when the program has hung up."""
         await self._wait_for_input()
         return self._lines.popleft() if self._lines else None
 
-    async def take_initialize_request(self) -> StreamControlRequest | None:
+    async def take_initialize_request(self) -> ControlRequestInputStreamLine | None:
         """Take an `initialize` request on the first line; leave any other line for `next_input_line`."""
         await self._wait_for_input()
         first = self._lines[0].content if self._lines else None
-        if not isinstance(first, StreamControlRequest) or first.subtype != "initialize":
+        if not isinstance(first, ControlRequestInputStreamLine) or first.subtype != "initialize":
             return None
         self._lines.popleft()
         return first
@@ -84,12 +84,12 @@ class DrivingProgramConnection:
     ) -> Mapping[str, Any]:
         """Send a request and return its answer.
 
-        Raises `MissingControlResponse`; `TimeoutError` after `timeout` seconds, which cancels the request.
+        Raises `NoUsableControlResponseError`; `TimeoutError` after `timeout` seconds cancels the request.
         """
         if self.has_hung_up:
-            raise MissingControlResponse("the program that drives this run has hung up")
+            raise NoUsableControlResponseError("the program that drives this run has hung up")
         name = f"ask_{next(self._numbers)}"
-        answer: asyncio.Future[StreamControlResponse] = asyncio.get_running_loop().create_future()
+        answer: asyncio.Future[ControlResponseInputStreamLine] = asyncio.get_running_loop().create_future()
         self._pending_requests[name] = answer
         try:
             await self._send(build_control_request(name, request))
@@ -103,7 +103,7 @@ class DrivingProgramConnection:
             if not answer.done() or answer.cancelled():
                 self._cancelled_requests.put_nowait(name)
         if response.error:
-            raise MissingControlResponse(response.error)
+            raise NoUsableControlResponseError(response.error)
         return response.body
 
     async def _wait_for_input(self) -> None:
@@ -117,17 +117,19 @@ class DrivingProgramConnection:
             number += 1
             if line.strip():
                 self._dispatch_input_line(
-                    ProgramInputLine(number=number, content=_parse_stream_line_or_error(line))
+                    DrivingProgramInputLine(number=number, content=_parse_stream_line_or_error(line))
                 )
         self.has_hung_up = True
         self._input_ready.set()
         for answer in self._pending_requests.values():
             if not answer.done():
-                answer.set_exception(MissingControlResponse("the program that drives this run has hung up"))
+                answer.set_exception(
+                    NoUsableControlResponseError("the program that drives this run has hung up")
+                )
 
-    def _dispatch_input_line(self, line: ProgramInputLine) -> None:
+    def _dispatch_input_line(self, line: DrivingProgramInputLine) -> None:
         if (
-            isinstance(line.content, StreamControlResponse)
+            isinstance(line.content, ControlResponseInputStreamLine)
             and (answer := self._pending_requests.get(line.content.id)) is not None
         ):
             if not answer.done():
@@ -142,8 +144,8 @@ class DrivingProgramConnection:
             await self._send(build_control_cancel_request(await self._cancelled_requests.get()))
 
 
-def _parse_stream_line_or_error(line: bytes) -> StreamInputMessage | InvalidStreamLine:
+def _parse_stream_line_or_error(line: bytes) -> StreamInputMessage | InvalidInputStreamLineError:
     try:
         return parse_stream_input_line(line)
-    except InvalidStreamLine as error:
+    except InvalidInputStreamLineError as error:
         return error

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, NamedTuple
 from msgspec import Struct
 
 from shoal.app.options import Options
-from shoal.app.run_view.agent_status import AgentStatusTable
+from shoal.app.run_view.agent_status import RunViewAgentsState
 from shoal.app.session.session import Session
 from shoal.app.session.slash_commands import parse_slash_command_when_ready
 from shoal.app.session.turn import Turn
-from shoal.core.agents import AgentSnapshot
+from shoal.core.agents import AgentStatusSnapshot
 from shoal.core.errors import InvalidAgentDefinition, ShoalError, UnknownSkill
 from shoal.core.events import (
     Event,
@@ -29,28 +29,28 @@ from shoal.core.ids import LEAD_ID
 from shoal.core.questions import DenyAnswer, PermissionQuestion
 from shoal.surfaces.cli import exit_codes
 from shoal.surfaces.cli.headless.output_formats import (
-    HeadlessOutput,
     HeadlessOutputOptions,
-    StreamJsonOutput,
+    HeadlessOutputWriter,
+    StreamJsonOutputWriter,
     create_headless_output,
 )
-from shoal.surfaces.cli.headless.signal_handler import SignalHandler
-from shoal.surfaces.cli.headless.stdout import StdoutReaderGone, StdoutWriter
+from shoal.surfaces.cli.headless.signal_handler import HeadlessSignalHandler
+from shoal.surfaces.cli.headless.stdout import AsyncStdoutWriter, StdoutReaderGoneError
 from shoal.surfaces.terminal import user_messages
 from shoal.surfaces.terminal.event_feed import EventFeed
 from shoal.surfaces.terminal.user_messages import print_user_message
 
 if TYPE_CHECKING:
     from shoal.surfaces.cli.headless.driving_program import DrivingProgramConnection
-    from shoal.surfaces.cli.headless.stream_initialization import StreamInitialization
-    from shoal.surfaces.cli.headless.stream_input import StreamJsonInput
+    from shoal.surfaces.cli.headless.stream_initialization import StreamInitializationResult
+    from shoal.surfaces.cli.headless.stream_input import StreamJsonInputReader
 
 
 _RECOVERABLE_ENDS: tuple[TurnEndReason, ...] = ("interrupted", "max_turns", "model_error")
 """Turn ends that do not prevent another turn."""
 
 
-class HeadlessJob(Struct, frozen=True, kw_only=True):
+class HeadlessRunRequest(Struct, frozen=True, kw_only=True):
     """Input of a headless run. Without a prompt, prompts come from stdin as stream-json."""
 
     options: Options
@@ -65,9 +65,9 @@ class HeadlessJob(Struct, frozen=True, kw_only=True):
     """Returns the prompt once the session is open."""
 
 
-def run_headless(job: HeadlessJob) -> int:
+def run_headless(job: HeadlessRunRequest) -> int:
     """Run the job and return the exit code."""
-    signals = SignalHandler()
+    signals = HeadlessSignalHandler()
     try:
         return asyncio.run(_run_job(job, signals))
     except asyncio.CancelledError:
@@ -76,12 +76,12 @@ def run_headless(job: HeadlessJob) -> int:
         return signals.exit_code
 
 
-async def _run_job(job: HeadlessJob, signals: SignalHandler) -> int:
-    output = create_headless_output(job.output, StdoutWriter())
+async def _run_job(job: HeadlessRunRequest, signals: HeadlessSignalHandler) -> int:
+    output = create_headless_output(job.output, AsyncStdoutWriter())
     signals.install_handlers()
     try:
         if job.prompt is None:
-            assert isinstance(output, StreamJsonOutput)
+            assert isinstance(output, StreamJsonOutputWriter)
             return await _run_stream_json_job(job, output, signals)
         async with Session(job.options) as session:
             return await _HeadlessRun(job, session, output, signals).run_turns()
@@ -91,7 +91,9 @@ async def _run_job(job: HeadlessJob, signals: SignalHandler) -> int:
         )
 
 
-async def _run_stream_json_job(job: HeadlessJob, output: StreamJsonOutput, signals: SignalHandler) -> int:
+async def _run_stream_json_job(
+    job: HeadlessRunRequest, output: StreamJsonOutputWriter, signals: HeadlessSignalHandler
+) -> int:
     from shoal.surfaces.cli.headless.driving_program import DrivingProgramConnection
     from shoal.surfaces.cli.headless.stream_initialization import process_initialize_request
 
@@ -104,9 +106,9 @@ async def _run_stream_json_job(job: HeadlessJob, output: StreamJsonOutput, signa
             ).run_turns()
 
 
-async def _report_run_failure(error: BaseException, output: HeadlessOutput, *, debug: bool) -> int:
+async def _report_run_failure(error: BaseException, output: HeadlessOutputWriter, *, debug: bool) -> int:
     match error:
-        case StdoutReaderGone():
+        case StdoutReaderGoneError():
             return exit_codes.BROKEN_PIPE
         case ShoalError() | OSError() if not debug:
             explanation = user_messages.explain_error(error)
@@ -120,16 +122,16 @@ async def _report_run_failure(error: BaseException, output: HeadlessOutput, *, d
 
 class InitializedDrivingProgram(NamedTuple):
     program: DrivingProgramConnection
-    initialization: StreamInitialization
+    initialization: StreamInitializationResult
 
 
 class _HeadlessRun:
     def __init__(
         self,
-        job: HeadlessJob,
+        job: HeadlessRunRequest,
         session: Session,
-        output: HeadlessOutput,
-        signals: SignalHandler,
+        output: HeadlessOutputWriter,
+        signals: HeadlessSignalHandler,
         connection: InitializedDrivingProgram | None = None,
     ) -> None:
         self._job = job
@@ -139,9 +141,9 @@ class _HeadlessRun:
         self._output.set_session(session)
         self._signals = signals
         self._feed = EventFeed(session)
-        self._statuses = AgentStatusTable()
+        self._statuses = RunViewAgentsState()
         self._reason: TurnEndReason = "done"
-        self._stopped_agents: tuple[AgentSnapshot, ...] = ()
+        self._stopped_agents: tuple[AgentStatusSnapshot, ...] = ()
         """Agents that were stopped before they were done."""
         self._open_questions: dict[str, PermissionQuestion] = {}
         self._refused_calls: list[PermissionQuestion] = []
@@ -243,12 +245,16 @@ class _HeadlessRun:
         self, connection: InitializedDrivingProgram, group: asyncio.TaskGroup
     ) -> int:
         """Run the turns and return the number of unusable input lines."""
-        from shoal.surfaces.cli.headless.question_forwarder import QuestionForwarder
-        from shoal.surfaces.cli.headless.stream_input import StreamJsonInput
+        from shoal.surfaces.cli.headless.question_forwarder import DrivingProgramQuestionForwarder
+        from shoal.surfaces.cli.headless.stream_input import StreamJsonInputReader
 
-        assert isinstance(self._output, StreamJsonOutput)
-        forwarder = QuestionForwarder(self._session, self._output) if self._job.options.attended else None
-        source = StreamJsonInput(self._session, self._output, forwarder, on_change=self._feed.wake)
+        assert isinstance(self._output, StreamJsonOutputWriter)
+        forwarder = (
+            DrivingProgramQuestionForwarder(self._session, self._output)
+            if self._job.options.attended
+            else None
+        )
+        source = StreamJsonInputReader(self._session, self._output, forwarder, on_change=self._feed.wake)
         if connection.initialization.initialize_request is not None:
             await source.answer_initialize(connection.initialization.initialize_request)
         reader_tasks = [
@@ -267,7 +273,9 @@ class _HeadlessRun:
             task.cancel()
         return source.bad_lines
 
-    async def _next_turn_from_stdin(self, source: StreamJsonInput, group: asyncio.TaskGroup) -> Turn | None:
+    async def _next_turn_from_stdin(
+        self, source: StreamJsonInputReader, group: asyncio.TaskGroup
+    ) -> Turn | None:
         """Return the turn for the next prompt or, while none waits, for an arrival; None at the end."""
         while True:
             if (prompt := source.take_prompt()) is not None:
@@ -348,7 +356,7 @@ class _HeadlessRun:
             )
         await self._output.report_idle()
 
-    def _report_stopped_agents(self, stopped_agents: tuple[AgentSnapshot, ...]) -> None:
+    def _report_stopped_agents(self, stopped_agents: tuple[AgentStatusSnapshot, ...]) -> None:
         self._stopped_agents = stopped_agents
         if not stopped_agents:
             return

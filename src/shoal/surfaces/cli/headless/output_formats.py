@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias
 
 from msgspec import UNSET, Struct, structs
 
-from shoal.app.run_view.agent_status import AgentStatus, AgentStatusTable
+from shoal.app.run_view.agent_status import AgentStatusRecord, RunViewAgentsState
 from shoal.core.events import (
     AgentEnded,
     AgentStarted,
@@ -26,7 +26,7 @@ from shoal.core.ids import LEAD_ID, AgentId
 from shoal.core.messages import ToolResultBlock
 from shoal.core.text_format import strip_terminal_codes
 from shoal.core.usage import Usage
-from shoal.surfaces.cli.headless.stdout import StdoutWriter
+from shoal.surfaces.cli.headless.stdout import AsyncStdoutWriter
 from shoal.surfaces.cli.headless.task_lines import build_task_stream_line
 from shoal.surfaces.terminal import user_messages
 from shoal.wire import stream_output_codec
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 OutputFormat: TypeAlias = Literal["text", "json", "stream-json"]
 
 
-class HeadlessOutput(Protocol):
+class HeadlessOutputWriter(Protocol):
     def set_session(self, session: Session) -> None:
         """Set the session; events before the first turn count towards that turn."""
         ...
@@ -80,20 +80,20 @@ class HeadlessOutputOptions(Struct, frozen=True, kw_only=True):
     """Report when a turn runs and when none does."""
 
 
-def create_headless_output(options: HeadlessOutputOptions, stdout: StdoutWriter) -> HeadlessOutput:
+def create_headless_output(options: HeadlessOutputOptions, stdout: AsyncStdoutWriter) -> HeadlessOutputWriter:
     match options.format:
         case "text":
-            return TextResultOutput(stdout)
+            return TextResultOutputWriter(stdout)
         case "json":
-            return JsonResultOutput(stdout)
+            return JsonResultOutputWriter(stdout)
         case "stream-json":
-            return StreamJsonOutput(stdout, options)
+            return StreamJsonOutputWriter(stdout, options)
 
 
-class TextResultOutput:
+class TextResultOutputWriter:
     """Writes the text of the last turn that has any; for an assistant, of each turn. Errors go to stderr."""
 
-    def __init__(self, stdout: StdoutWriter) -> None:
+    def __init__(self, stdout: AsyncStdoutWriter) -> None:
         self._stdout = stdout
         self._text = ""
         self._prints_each_turn = False
@@ -130,7 +130,7 @@ class _TurnResultBuilder:
 
     def __init__(self, session: Session) -> None:
         self.session = session
-        self.denials: list[stream_output_codec.PermissionDenial] = []
+        self.denials: list[stream_output_codec.RunResultPermissionDenial] = []
         self.stop_reason: str | None = None
         self._inputs: dict[str, dict[str, object]] = {}
 
@@ -141,17 +141,17 @@ class _TurnResultBuilder:
                 if event.agent == LEAD_ID:
                     self.stop_reason = stop_reason or self.stop_reason
             case PermissionDenied(call=call, tool=tool):
-                denial = stream_output_codec.PermissionDenial(
+                denial = stream_output_codec.RunResultPermissionDenial(
                     tool_name=tool, tool_use_id=call, tool_input=self._inputs.get(call, {})
                 )
                 self.denials.append(denial)
             case _:
                 pass
 
-    def build_result(self, finished: RunFinished) -> stream_output_codec.RunResultLine:
+    def build_result(self, finished: RunFinished) -> stream_output_codec.RunResultStreamLine:
         is_done = finished.reason == "done"
         explanation = "" if is_done else user_messages.describe_turn_end(finished)
-        return stream_output_codec.RunResultLine(
+        return stream_output_codec.RunResultStreamLine(
             subtype=stream_output_codec.get_result_subtype(finished.reason),
             is_error=not is_done,
             duration_ms=finished.duration_ms,
@@ -173,8 +173,8 @@ class _TurnResultBuilder:
         )
 
 
-def _build_failure_result(explanation: str) -> stream_output_codec.RunResultLine:
-    return stream_output_codec.RunResultLine(
+def _build_failure_result(explanation: str) -> stream_output_codec.RunResultStreamLine:
+    return stream_output_codec.RunResultStreamLine(
         subtype="error_during_execution",
         is_error=True,
         duration_ms=0,
@@ -192,8 +192,8 @@ def _build_failure_result(explanation: str) -> stream_output_codec.RunResultLine
 
 
 def _mark_result_incomplete(
-    result: stream_output_codec.RunResultLine, explanation: str
-) -> stream_output_codec.RunResultLine:
+    result: stream_output_codec.RunResultStreamLine, explanation: str
+) -> stream_output_codec.RunResultStreamLine:
     return structs.replace(
         result,
         subtype="error_during_execution",
@@ -203,13 +203,13 @@ def _mark_result_incomplete(
     )
 
 
-class JsonResultOutput:
+class JsonResultOutputWriter:
     """Writes the result of the last turn as one object."""
 
-    def __init__(self, stdout: StdoutWriter) -> None:
+    def __init__(self, stdout: AsyncStdoutWriter) -> None:
         self._stdout = stdout
         self._turn: _TurnResultBuilder | None = None
-        self._result: stream_output_codec.RunResultLine | None = None
+        self._result: stream_output_codec.RunResultStreamLine | None = None
 
     def set_session(self, session: Session) -> None:
         self._turn = _TurnResultBuilder(session)
@@ -241,15 +241,15 @@ class JsonResultOutput:
             await self._stdout.write(encode_json(result) + b"\n")
 
 
-class StreamJsonOutput:
+class StreamJsonOutputWriter:
     """Writes every message as it enters the conversation, between an `init` and a `result` for each turn."""
 
-    def __init__(self, stdout: StdoutWriter, options: HeadlessOutputOptions) -> None:
+    def __init__(self, stdout: AsyncStdoutWriter, options: HeadlessOutputOptions) -> None:
         self._stdout = stdout
         self._options = options
         self._turn: _TurnResultBuilder | None = None
-        self._result: stream_output_codec.RunResultLine | None = None
-        self._statuses = AgentStatusTable()
+        self._result: stream_output_codec.RunResultStreamLine | None = None
+        self._statuses = RunViewAgentsState()
         self._state: stream_output_codec.SessionState = "idle"
         self._partial: dict[AgentId, PartialMessageEncoder] = {}
 
@@ -284,7 +284,7 @@ class StreamJsonOutput:
                 await self.send_line(build_task_stream_line(event, status, session))
             case ConversationCompacted(trigger=trigger, tokens_before=tokens):
                 compact_metadata = {"trigger": trigger, "pre_tokens": tokens}
-                boundary = stream_output_codec.CompactBoundaryLine(
+                boundary = stream_output_codec.CompactBoundaryStreamLine(
                     compact_metadata=compact_metadata, session_id=session, uuid=str(uuid.uuid4())
                 )
                 await self.send_line(boundary)
@@ -315,7 +315,7 @@ class StreamJsonOutput:
     async def write_pending_result(self) -> None: ...
 
     async def _write_partial_message(
-        self, event: TextStreamed | ModelRequestSent | MessageAdded, status: AgentStatus
+        self, event: TextStreamed | ModelRequestSent | MessageAdded, status: AgentStatusRecord
     ) -> None:
         if not self._options.partial_messages:
             return
@@ -331,7 +331,7 @@ class StreamJsonOutput:
             case _:
                 encoded_lines = ()
         for encoded_line in encoded_lines:
-            line = stream_output_codec.StreamEventLine(
+            line = stream_output_codec.PartialMessageStreamLine(
                 event=encoded_line,
                 parent_tool_use_id=status.starting_call or None,
                 session_id=self._turn.session.id,
@@ -351,7 +351,7 @@ class StreamJsonOutput:
             self._state = state
             session = self._turn.session
             await self.send_line(
-                stream_output_codec.SessionStateLine(
+                stream_output_codec.SessionStateStreamLine(
                     state=state,
                     session_id=session.id,
                     uuid=str(uuid.uuid4()),
@@ -360,8 +360,8 @@ class StreamJsonOutput:
             )
 
 
-def _build_hook_response(event: HookRan, session: str) -> stream_output_codec.HookResponseLine:
-    return stream_output_codec.HookResponseLine(
+def _build_hook_response(event: HookRan, session: str) -> stream_output_codec.HookOutcomeStreamLine:
+    return stream_output_codec.HookOutcomeStreamLine(
         hook_event=event.event,
         hook_name=event.hook,
         outcome=event.verdict,
@@ -374,8 +374,8 @@ def _build_hook_response(event: HookRan, session: str) -> stream_output_codec.Ho
 
 def _build_budget_warning(
     event: BudgetThresholdReached, session: str
-) -> stream_output_codec.BudgetWarningLine:
-    return stream_output_codec.BudgetWarningLine(
+) -> stream_output_codec.BudgetWarningStreamLine:
+    return stream_output_codec.BudgetWarningStreamLine(
         limit=event.limit,
         percent=event.percent,
         spent=event.spent,
@@ -386,9 +386,9 @@ def _build_budget_warning(
     )
 
 
-def _build_init_line(session: Session) -> stream_output_codec.SessionInitLine:
+def _build_init_line(session: Session) -> stream_output_codec.SessionInitStreamLine:
     parts, agent = session.services, session.agent
-    return stream_output_codec.SessionInitLine(
+    return stream_output_codec.SessionInitStreamLine(
         cwd=str(parts.workspace.root),
         session_id=session.id,
         tools=stream_output_codec.to_protocol_tool_names(agent.tools),

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import Protocol, TextIO
 
-from shoal.app.run_view.agent_status import AgentStatusTable
+from shoal.app.run_view.agent_status import RunViewAgentsState
 from shoal.core.clock import Clock
 from shoal.core.events import (
     BudgetThresholdReached,
@@ -25,7 +25,7 @@ from shoal.core.text_format import format_duration, to_one_line
 from shoal.surfaces.cli.plain.agent_rows import format_agent_rows
 from shoal.surfaces.terminal.event_text import describe_background_agent_event
 from shoal.surfaces.terminal.question_text import describe_question
-from shoal.surfaces.terminal.screen import LiveScreen, PlainScreen, TerminalScreen
+from shoal.surfaces.terminal.screen import LiveTerminalScreen, PlainTerminalScreen, TerminalScreen
 from shoal.surfaces.terminal.text_styles import DIM, apply_style, is_live_terminal, truncate_text
 from shoal.surfaces.terminal.turn_activity import TurnActivity
 from shoal.surfaces.terminal.user_messages import describe_budget_warning
@@ -34,15 +34,15 @@ REDRAW_INTERVAL = 0.1
 _MAX_PREVIEW_WIDTH = 100
 
 
-class ProgressDisplay(Protocol):
+class HeadlessProgressDisplay(Protocol):
     def show_event(self, event: Event) -> None: ...
 
     def close(self) -> None: ...
 
 
 def create_progress_display(
-    stream: TextIO, clock: Clock, statuses: AgentStatusTable, *, questions_stay_open: bool = False
-) -> ProgressDisplay:
+    stream: TextIO, clock: Clock, statuses: RunViewAgentsState, *, questions_stay_open: bool = False
+) -> HeadlessProgressDisplay:
     """Create a display to be fed with every event of a turn, and closed before anything else is written.
 
     `statuses` has already applied each event; `questions_stay_open` means that questions wait for an answer.
@@ -52,7 +52,7 @@ def create_progress_display(
     return _PlainProgressDisplay(stream, statuses, questions_stay_open=questions_stay_open)
 
 
-class LiveStatusRows:
+class LiveStatusRowsDisplay:
     """Current activity as the last rows of a screen, redrawn until `close`."""
 
     def __init__(self, screen: TerminalScreen, render_rows: Callable[[int], Sequence[str]]) -> None:
@@ -72,16 +72,18 @@ class LiveStatusRows:
 
 class _LiveProgressDisplay:
     def __init__(
-        self, stream: TextIO, clock: Clock, statuses: AgentStatusTable, *, questions_stay_open: bool
+        self, stream: TextIO, clock: Clock, statuses: RunViewAgentsState, *, questions_stay_open: bool
     ) -> None:
-        self._screen = LiveScreen(stream)
+        self._screen = LiveTerminalScreen(stream)
         self._questions_stay_open = questions_stay_open
         self._clock = clock
         self._statuses = statuses
         self._activity = TurnActivity(clock)
         self._in_turn = False
         self._rows = (
-            LiveStatusRows(self._screen, self._render_status_rows) if statuses.list_working_agents() else None
+            LiveStatusRowsDisplay(self._screen, self._render_status_rows)
+            if statuses.list_working_agents()
+            else None
         )
 
     def show_event(self, event: Event) -> None:
@@ -93,7 +95,7 @@ class _LiveProgressDisplay:
         self._activity.apply_event(event)
         self._in_turn = self._in_turn or event.agent == LEAD_ID
         if self._rows is None:
-            self._rows = LiveStatusRows(self._screen, self._render_status_rows)
+            self._rows = LiveStatusRowsDisplay(self._screen, self._render_status_rows)
 
     def close(self) -> None:
         if self._rows is not None:
@@ -114,8 +116,8 @@ class _LiveProgressDisplay:
 
 
 class _PlainProgressDisplay:
-    def __init__(self, stream: TextIO, statuses: AgentStatusTable, *, questions_stay_open: bool) -> None:
-        self._screen = PlainScreen(stream)
+    def __init__(self, stream: TextIO, statuses: RunViewAgentsState, *, questions_stay_open: bool) -> None:
+        self._screen = PlainTerminalScreen(stream)
         self._questions_stay_open = questions_stay_open
         self._statuses = statuses
 
@@ -132,7 +134,7 @@ class _PlainProgressDisplay:
 
 
 def _format_progress_event(
-    event: Event, statuses: AgentStatusTable, *, questions_stay_open: bool
+    event: Event, statuses: RunViewAgentsState, *, questions_stay_open: bool
 ) -> str | None:
     """Format an event as a line; agents are named, the lead is not."""
     if statuses.is_repeated_note(event):

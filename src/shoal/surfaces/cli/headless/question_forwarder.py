@@ -22,23 +22,23 @@ from shoal.core.questions import (
     PlanApprovalQuestion,
     Question,
 )
-from shoal.surfaces.cli.headless.output_formats import StreamJsonOutput
+from shoal.surfaces.cli.headless.output_formats import StreamJsonOutputWriter
 from shoal.wire.question_codec import parse_permission_suggestions
-from shoal.wire.stream_input_codec import StreamControlResponse
+from shoal.wire.stream_input_codec import ControlResponseInputStreamLine
 from shoal.wire.stream_output_codec import build_control_cancel_request, build_permission_request
 
 
-class QuestionAlreadyAnswered(ShoalError):
+class QuestionAlreadyAnsweredError(ShoalError):
     """Raised if another answer to this question came first; that answer stands."""
 
     def __init__(self, question: str) -> None:
         super().__init__(f"Somebody answered {question!r} first.")
 
 
-class QuestionForwarder:
+class DrivingProgramQuestionForwarder:
     """Sends one `can_use_tool` request for each open question. An answer from elsewhere cancels it."""
 
-    def __init__(self, session: Session, output: StreamJsonOutput) -> None:
+    def __init__(self, session: Session, output: StreamJsonOutputWriter) -> None:
         self._session = session
         self._broker = session.services.question_broker
         self._output = output
@@ -60,8 +60,8 @@ class QuestionForwarder:
                 await self._output.send_line(line)
                 group.create_task(self._cancel_if_answered_elsewhere(question))
 
-    def deliver_program_answer(self, response: StreamControlResponse) -> None:
-        """Pass on an answer. Raises `QuestionAlreadyAnswered` or `StateFileError` if it does not count."""
+    def deliver_program_answer(self, response: ControlResponseInputStreamLine) -> None:
+        """Pass on an answer. Raises `QuestionAlreadyAnsweredError` or `StateFileError` if it is not used."""
         question = self._open.pop(response.id, None)
         if question is None:
             late_question = self._broker.late_answers.find_permission_question(response.id)
@@ -72,7 +72,7 @@ class QuestionForwarder:
             )
             self._broker.late_answers.submit_late_answer(response.id, answer)
         elif not self._broker.submit_answer(question.id, _parse_program_answer(question, response)):
-            raise QuestionAlreadyAnswered(question.id)
+            raise QuestionAlreadyAnsweredError(question.id)
 
     def deny_open_questions(self) -> None:
         """Deny the open questions: nobody will answer any more, so policy does."""
@@ -105,7 +105,7 @@ def _encode_suggestions(question: Question) -> tuple[Any, ...]:
     return msgspec.to_builtins(question.suggestions) if isinstance(question, PermissionQuestion) else ()
 
 
-def _parse_program_answer(question: Question, response: StreamControlResponse) -> Answer:
+def _parse_program_answer(question: Question, response: ControlResponseInputStreamLine) -> Answer:
     body = response.body
     if response.error or body.get("behavior") != "allow":
         reason = response.error or str(body.get("message") or "The person said no.")

@@ -18,7 +18,7 @@ OUTPUT_GRACE = 1.5
 """Seconds for the last output after a turn was interrupted."""
 
 
-class SignalHandler:
+class HeadlessSignalHandler:
     def __init__(self) -> None:
         self.received: signal.Signals | None = None
         self._arrived = asyncio.Event()

@@ -12,7 +12,7 @@ ATOMIC_WRITE_SIZE = 4096
 """Bytes that a pipe which polls writable takes without blocking (PIPE_BUF on Linux)."""
 
 
-class StdoutReaderGone(ShoalError):
+class StdoutReaderGoneError(ShoalError):
     """Raised if nobody reads the output any more."""
 
 
@@ -20,7 +20,7 @@ class StdoutWriteError(ShoalError):
     """Raised if the output cannot be written."""
 
 
-class StdoutWriter:
+class AsyncStdoutWriter:
     """Writes when the reader is ready, so that signals and deadlines are served while it is not.
 
     The descriptor stays in blocking mode: it may be a terminal that other programs share.
@@ -48,7 +48,7 @@ class StdoutWriter:
         try:
             return os.write(self._fd, piece)
         except BrokenPipeError as error:
-            raise StdoutReaderGone("nobody reads the output any more") from error
+            raise StdoutReaderGoneError("nobody reads the output any more") from error
         except OSError as error:
             raise StdoutWriteError(f"Standard output cannot be written: {error.strerror}.") from error
 

@@ -17,10 +17,10 @@ from shoal.core.errors import SettingsError, ShoalError
 from shoal.core.mcp_servers import McpServerStatus
 from shoal.surfaces.cli.headless.callback_hooks import build_callback_hooks
 from shoal.surfaces.cli.headless.driving_program import DrivingProgramConnection
-from shoal.surfaces.cli.headless.output_formats import StreamJsonOutput
+from shoal.surfaces.cli.headless.output_formats import StreamJsonOutputWriter
 from shoal.tools.relayed_mcp import DrivingProgramMcpServer, RelayedMcpTool
 from shoal.wire.stream_initialize_codec import StreamInitializeRequest, parse_stream_initialize_request
-from shoal.wire.stream_input_codec import StreamControlRequest
+from shoal.wire.stream_input_codec import ControlRequestInputStreamLine
 from shoal.wire.stream_output_codec import build_control_error_response
 
 if TYPE_CHECKING:
@@ -30,9 +30,9 @@ OPEN_TIMEOUT = 30.0
 """Timeout in seconds for all servers of the program together; the program waits twice as long."""
 
 
-class StreamInitialization(Struct, frozen=True, kw_only=True):
+class StreamInitializationResult(Struct, frozen=True, kw_only=True):
     options: Options
-    initialize_request: StreamControlRequest | None
+    initialize_request: ControlRequestInputStreamLine | None
     """Request that is answered once the session is open."""
     servers: tuple[McpServerStatus, ...] = ()
     tools: tuple[RelayedMcpTool, ...] = ()
@@ -45,8 +45,11 @@ class StreamInitialization(Struct, frozen=True, kw_only=True):
 
 
 async def process_initialize_request(
-    program: DrivingProgramConnection, output: StreamJsonOutput, options: Options, servers: Sequence[str] = ()
-) -> StreamInitialization:
+    program: DrivingProgramConnection,
+    output: StreamJsonOutputWriter,
+    options: Options,
+    servers: Sequence[str] = (),
+) -> StreamInitializationResult:
     """Read the `initialize` request; one that cannot be met is refused, and the next one counts."""
     while (initialize_request := await program.take_initialize_request()) is not None:
         try:
@@ -63,7 +66,7 @@ async def process_initialize_request(
         # `available_tools` restricts the tools of Shoal; the tools of the program are always included.
         names = (*options.available_tools, *(tool.schema.name for tool in tools))
         options = replace(options, available_tools=names)
-    return StreamInitialization(
+    return StreamInitializationResult(
         options=replace(options, tools=(*options.tools, *tools)),
         initialize_request=initialize_request,
         servers=tuple(task.result()[0] for task in opened),

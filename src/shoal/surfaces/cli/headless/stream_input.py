@@ -12,21 +12,21 @@ from shoal.core.events import AssistantReplied, Event, ModelRequestSent
 from shoal.core.ids import LEAD_ID
 from shoal.core.messages import Message, TextBlock
 from shoal.surfaces.cli.headless.control_requests import build_initialize_response, handle_control_request
-from shoal.surfaces.cli.headless.driving_program import DrivingProgramConnection, ProgramInputLine
-from shoal.surfaces.cli.headless.output_formats import StreamJsonOutput
-from shoal.surfaces.cli.headless.question_forwarder import QuestionForwarder
+from shoal.surfaces.cli.headless.driving_program import DrivingProgramConnection, DrivingProgramInputLine
+from shoal.surfaces.cli.headless.output_formats import StreamJsonOutputWriter
+from shoal.surfaces.cli.headless.question_forwarder import DrivingProgramQuestionForwarder
 from shoal.surfaces.terminal.user_messages import join_names, print_user_message
 from shoal.wire.stream_input_codec import (
-    IgnoredStreamLine,
-    InvalidStreamLine,
-    StreamControlRequest,
-    StreamControlResponse,
-    StreamPrompt,
+    ControlRequestInputStreamLine,
+    ControlResponseInputStreamLine,
+    IgnoredInputStreamLine,
+    InvalidInputStreamLineError,
+    UserPromptInputStreamLine,
 )
 from shoal.wire.stream_output_codec import build_control_error_response, build_control_success_response
 
 
-class StreamJsonInput:
+class StreamJsonInputReader:
     """Reads stdin in its own task; each prompt becomes a turn, or joins the running one.
 
     A prompt that arrives while tools run is given to the agent with their results. One that arrives while the
@@ -36,8 +36,8 @@ class StreamJsonInput:
     def __init__(
         self,
         session: Session,
-        output: StreamJsonOutput,
-        forwarder: QuestionForwarder | None,
+        output: StreamJsonOutputWriter,
+        forwarder: DrivingProgramQuestionForwarder | None,
         *,
         on_change: Callable[[], None],
     ) -> None:
@@ -107,9 +107,9 @@ class StreamJsonInput:
         """Return False for a command: it gets its own turn."""
         return _is_text_only(message) and not is_slash_command(self._session.services, message)
 
-    async def _handle_input_line(self, line: ProgramInputLine) -> None:
+    async def _handle_input_line(self, line: DrivingProgramInputLine) -> None:
         match line.content:
-            case StreamPrompt(message=message, left_out=skipped):
+            case UserPromptInputStreamLine(message=message, left_out=skipped):
                 if skipped:
                     print_user_message(
                         f"line {line.number} of stdin: left out, as not known here: {join_names(skipped)}"
@@ -117,9 +117,9 @@ class StreamJsonInput:
                 self._waiting.append(message)
                 self._steer_waiting_prompts()
                 self._on_change()
-            case StreamControlRequest() as control_request:
+            case ControlRequestInputStreamLine() as control_request:
                 await self.answer_control_request(control_request)
-            case StreamControlResponse(id=question) as response:
+            case ControlResponseInputStreamLine(id=question) as response:
                 if self._forwarder is None:
                     print_user_message(f"line {line.number} of stdin answers {question!r}, which is not open")
                     return
@@ -129,13 +129,13 @@ class StreamJsonInput:
                     print_user_message(
                         f"line {line.number} of stdin answers {question!r}, which is not open: {error}"
                     )
-            case InvalidStreamLine() as error:
+            case InvalidInputStreamLineError() as error:
                 self.bad_lines += 1
                 print_user_message(f"line {line.number} of stdin is ignored: {error}")
-            case IgnoredStreamLine():
+            case IgnoredInputStreamLine():
                 pass
 
-    async def answer_control_request(self, control: StreamControlRequest) -> None:
+    async def answer_control_request(self, control: ControlRequestInputStreamLine) -> None:
         try:
             line = build_control_success_response(
                 control.id, await handle_control_request(self._session, control.subtype, control.body)
@@ -144,7 +144,7 @@ class StreamJsonInput:
             line = build_control_error_response(control.id, str(error))
         await self._output.send_line(line)
 
-    async def answer_initialize(self, initialize_request: StreamControlRequest) -> None:
+    async def answer_initialize(self, initialize_request: ControlRequestInputStreamLine) -> None:
         """Answer the `initialize` request that the session was opened for."""
         await self._output.send_line(
             build_control_success_response(initialize_request.id, build_initialize_response(self._session))

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import uuid
 
-from shoal.app.run_view.agent_status import AgentStatus
+from shoal.app.run_view.agent_status import AgentStatusRecord
 from shoal.core.events import AgentEnded, AgentStarted, ToolStarted
 from shoal.wire import stream_task_codec
-from shoal.wire.stream_output_codec import StreamOutputLine
+from shoal.wire.stream_output_codec import OutputStreamLine
 
 
 def build_task_stream_line(
-    event: AgentStarted | AgentEnded | ToolStarted, agent: AgentStatus, session: str
-) -> StreamOutputLine:
+    event: AgentStarted | AgentEnded | ToolStarted, agent: AgentStatusRecord, session: str
+) -> OutputStreamLine:
     call, identity = agent.starting_call or None, str(uuid.uuid4())
     match event:
         case AgentStarted():
-            return stream_task_codec.AgentTaskStartedLine(
+            return stream_task_codec.AgentTaskStartedStreamLine(
                 task_id=event.agent,
                 description=event.description,
                 tool_use_id=call,
@@ -30,7 +30,7 @@ def build_task_stream_line(
                 completion, call=call, session=session, uuid=identity
             )
         case ToolStarted(tool=tool):
-            return stream_task_codec.AgentTaskProgressLine(
+            return stream_task_codec.AgentTaskProgressStreamLine(
                 task_id=event.agent,
                 description=agent.activity,
                 tool_use_id=call,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from shoal.app.run_view.agent_status import AgentStatus
+from shoal.app.run_view.agent_status import AgentStatusRecord
 from shoal.core.text_format import format_dollars, format_duration, to_one_line
 from shoal.surfaces.terminal.status_text import describe_agent_activity, format_agent_usage
 from shoal.surfaces.terminal.text_styles import (
@@ -22,7 +22,9 @@ QUIET_AFTER = 5.0
 """Seconds without an event after which the silence is shown."""
 
 
-def format_agent_rows(agents: Sequence[AgentStatus], now: float, columns: int, *, colours: bool) -> list[str]:
+def format_agent_rows(
+    agents: Sequence[AgentStatusRecord], now: float, columns: int, *, colours: bool
+) -> list[str]:
     rows = [_format_agent_row(each, now, columns, colours=colours) for each in agents[:MAX_ROWS]]
     if len(agents) > MAX_ROWS:
         rows.append(
@@ -34,7 +36,7 @@ def format_agent_rows(agents: Sequence[AgentStatus], now: float, columns: int, *
 
 
 def format_detailed_agent_rows(
-    agents: Sequence[AgentStatus], now: float, columns: int, *, colours: bool
+    agents: Sequence[AgentStatusRecord], now: float, columns: int, *, colours: bool
 ) -> list[str]:
     """Format two rows for each agent, with its model, its cost and the time since its last event."""
     rows: list[str] = []
@@ -52,7 +54,7 @@ def format_detailed_agent_rows(
     return rows
 
 
-def _format_agent_row(status: AgentStatus, now: float, columns: int, *, colours: bool) -> str:
+def _format_agent_row(status: AgentStatusRecord, now: float, columns: int, *, colours: bool) -> str:
     """Format a row, never wider than `columns`: the numbers stay, the activity is shortened first."""
     indent = "  " * max(min(status.depth, 4, columns // 10), 1)
     tail = f" · {format_agent_usage(status, now)}"
@@ -73,7 +75,7 @@ def _format_agent_row(status: AgentStatus, now: float, columns: int, *, colours:
     return f"{indent}{dot} {head}{styled_activity}{apply_style(tail, DIM, colours=colours)}"
 
 
-def _format_agent_details(status: AgentStatus, now: float) -> str:
+def _format_agent_details(status: AgentStatusRecord, now: float) -> str:
     silent_seconds = now - status.last_event_at
     facts = (
         str(status.agent),

@@ -35,7 +35,7 @@ ViewStage: TypeAlias = Literal["awaited", "there", "ended"]
 _IDLE_TEXTS = {"available": "idle", "interrupted": "idle: it was interrupted", "failed": "idle: it failed"}
 
 
-class TranscriptTail:
+class TranscriptMessageTailReader:
     """Reads new messages of a transcript in order; they are on disk before the journal mentions them."""
 
     def __init__(self, path: Path) -> None:
@@ -88,7 +88,7 @@ class SingleAgentEventPrinter:
         self._target = target
         self._screen = screen
         self._printer = RunEventPrinter(screen, is_observer=True)
-        self.transcript: TranscriptTail | None = None
+        self.transcript: TranscriptMessageTailReader | None = None
         self.stage: ViewStage = "awaited"
         self.agent = LEAD_ID if target in ("lead", "team-lead") else AgentId(target)
         self.name = target

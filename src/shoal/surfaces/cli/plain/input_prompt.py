@@ -12,11 +12,11 @@ from typing import Protocol, TypeAlias
 
 from msgspec import Struct
 
-from shoal.surfaces.cli.plain.key_decoder import KeyPress, NamedKey
+from shoal.surfaces.cli.plain.key_decoder import KeyPress, NamedKeyPress
 from shoal.surfaces.cli.plain.keyboard import RawModeKeyboard
-from shoal.surfaces.cli.plain.line_editor import LineEditor
+from shoal.surfaces.cli.plain.line_editor import TerminalLineEditor
 from shoal.surfaces.terminal.prompt_history import append_prompt_history, read_prompt_history
-from shoal.surfaces.terminal.screen import LiveScreen, TerminalScreen
+from shoal.surfaces.terminal.screen import LiveTerminalScreen, TerminalScreen
 from shoal.surfaces.terminal.terminal_controller import prepend_to_draft
 from shoal.surfaces.terminal.text_styles import BOLD_CYAN, apply_style
 
@@ -115,13 +115,13 @@ class LiveInputPrompt:
     """True if the next key press closes the input."""
 
     def __init__(
-        self, screen: LiveScreen, history: Path, completions: Callable[[], Sequence[str]] = tuple
+        self, screen: LiveTerminalScreen, history: Path, completions: Callable[[], Sequence[str]] = tuple
     ) -> None:
         self._screen = screen
         self._history = history
         self._completions = completions
         """Returns the texts that a line can be completed to."""
-        self._line = LineEditor(read_prompt_history(history))
+        self._line = TerminalLineEditor(read_prompt_history(history))
         self._keyboard = RawModeKeyboard(self._on_key_press, self._redraw_screen)
         self._inputs: asyncio.Queue[PromptInput] = asyncio.Queue()
         self._draft = ""
@@ -189,20 +189,20 @@ class LiveInputPrompt:
 
     def _handle_key_press(self, press: KeyPress) -> None:
         match press:
-            case NamedKey("interrupt"):
+            case NamedKeyPress("interrupt"):
                 self._inputs.put_nowait(InterruptPressed(self._line.text))
-            case NamedKey("hung-up" | "terminated" | "escape" | "back-tab"):
+            case NamedKeyPress("hung-up" | "terminated" | "escape" | "back-tab"):
                 self._inputs.put_nowait(_KEY_INPUTS[press.name])
-            case NamedKey("end-of-input") if not self._line.text:
+            case NamedKeyPress("end-of-input") if not self._line.text:
                 self._inputs.put_nowait(InputClosed())
-            case NamedKey("end-of-input"):
-                self._line.handle_key_press(NamedKey("delete"))
-            case NamedKey("to-background"):
+            case NamedKeyPress("end-of-input"):
+                self._line.handle_key_press(NamedKeyPress("delete"))
+            case NamedKeyPress("to-background"):
                 if not self.on_background_key():
-                    self._line.handle_key_press(NamedKey("left"))
-            case NamedKey("tab"):
+                    self._line.handle_key_press(NamedKeyPress("left"))
+            case NamedKeyPress("tab"):
                 self._line.complete_text(self._completions())
-            case NamedKey("redraw"):
+            case NamedKeyPress("redraw"):
                 self._redraw_screen()
             case _:
                 submitted_text = self._line.handle_key_press(press)

@@ -18,11 +18,11 @@ class PastedText(Struct, frozen=True):
     text: str
 
 
-class NamedKey(Struct, frozen=True):
+class NamedKeyPress(Struct, frozen=True):
     name: str
 
 
-KeyPress: TypeAlias = TypedText | PastedText | NamedKey
+KeyPress: TypeAlias = TypedText | PastedText | NamedKeyPress
 
 _CONTROL_KEYS = {
     "\r": "enter",
@@ -77,7 +77,7 @@ _ESCAPE = re.compile(r"\x1b(\[[0-?]*[ -/]*[@-~]|O.|[^\[O])", re.DOTALL)
 _PLAIN = re.compile(r"[^\x00-\x1f\x7f]+")
 
 
-class KeyDecoder:
+class TerminalKeyDecoder:
     """Keeps incomplete input: a character or a sequence may arrive in two reads.
 
     An escape waits for what follows; the reader calls `flush_escape` when nothing did.
@@ -105,14 +105,14 @@ class KeyDecoder:
                     self._rest = text[position:]
                     return
                 if name := _ESCAPE_SEQUENCES.get(match[1]):
-                    yield NamedKey(name)
+                    yield NamedKeyPress(name)
                 position = match.end()
             elif plain_match := _PLAIN.match(text, position):
                 yield TypedText(plain_match[0])
                 position = plain_match.end()
             else:
                 if name := _CONTROL_KEYS.get(text[position]):
-                    yield NamedKey(name)
+                    yield NamedKeyPress(name)
                 position += 1
 
     @property
@@ -123,4 +123,4 @@ class KeyDecoder:
         """Return a pending escape as the escape key: nothing followed it."""
         if self.has_pending_escape:
             self._rest = ""
-            yield NamedKey("escape")
+            yield NamedKeyPress("escape")

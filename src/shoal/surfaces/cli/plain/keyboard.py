@@ -10,7 +10,7 @@ import termios
 from collections.abc import Callable
 from typing import Any
 
-from shoal.surfaces.cli.plain.key_decoder import KeyDecoder, KeyPress, NamedKey
+from shoal.surfaces.cli.plain.key_decoder import KeyPress, NamedKeyPress, TerminalKeyDecoder
 
 _PASTE_ON, _PASTE_OFF = "\x1b[?2004h", "\x1b[?2004l"
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGTSTP, signal.SIGWINCH)
@@ -28,7 +28,7 @@ class RawModeKeyboard:
         self._on_resume = on_resume
         self._fd = sys.stdin.fileno()
         self._saved_mode: list[Any] | None = None
-        self._decoder = KeyDecoder()
+        self._decoder = TerminalKeyDecoder()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._escape_timer: asyncio.TimerHandle | None = None
 
@@ -37,9 +37,9 @@ class RawModeKeyboard:
         self._enter_raw_mode()
         self._loop.add_reader(self._fd, self._read_key_presses)
         # Ctrl-C arrives as a key; this handles an interrupt that another process sends.
-        self._loop.add_signal_handler(signal.SIGINT, self._on_press, NamedKey("interrupt"))
-        self._loop.add_signal_handler(signal.SIGTERM, self._on_press, NamedKey("terminated"))
-        self._loop.add_signal_handler(signal.SIGHUP, self._on_press, NamedKey("hung-up"))
+        self._loop.add_signal_handler(signal.SIGINT, self._on_press, NamedKeyPress("interrupt"))
+        self._loop.add_signal_handler(signal.SIGTERM, self._on_press, NamedKeyPress("terminated"))
+        self._loop.add_signal_handler(signal.SIGHUP, self._on_press, NamedKeyPress("hung-up"))
         self._loop.add_signal_handler(signal.SIGTSTP, self._suspend_process)
         self._loop.add_signal_handler(signal.SIGWINCH, self._on_resume)
 
@@ -79,7 +79,7 @@ class RawModeKeyboard:
         if not data:
             assert self._loop is not None
             self._loop.remove_reader(self._fd)
-            self._on_press(NamedKey("hung-up"))
+            self._on_press(NamedKeyPress("hung-up"))
             return
         if self._escape_timer is not None:
             self._escape_timer.cancel()

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from shoal.core.text_format import strip_terminal_codes
-from shoal.surfaces.cli.plain.key_decoder import KeyPress, NamedKey, PastedText, TypedText
+from shoal.surfaces.cli.plain.key_decoder import KeyPress, NamedKeyPress, PastedText, TypedText
 from shoal.surfaces.terminal.text_styles import count_fitting_characters, measure_text_width
 
 
-class LineEditor:
+class TerminalLineEditor:
     def __init__(self, history: Sequence[str] = ()) -> None:
         self.text = ""
         self.cursor = 0
@@ -22,13 +22,13 @@ class LineEditor:
         match press:
             case TypedText(text) | PastedText(text):
                 self._insert_text(strip_terminal_codes(text))
-            case NamedKey("newline"):
+            case NamedKeyPress("newline"):
                 self._insert_text("\n")
-            case NamedKey("enter"):
+            case NamedKeyPress("enter"):
                 return self._submit_text()
-            case NamedKey("up" | "down"):
+            case NamedKeyPress("up" | "down"):
                 self._move_vertically(-1 if press.name == "up" else 1)
-            case NamedKey(name):
+            case NamedKeyPress(name):
                 self._apply_editing_key(name)
         return None
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from shoal.app.run_view.agent_status import AgentStatusTable
+from shoal.app.run_view.agent_status import RunViewAgentsState
 from shoal.app.session.delegate_mode import is_in_delegate_mode
 from shoal.core.errors import ShoalError
 from shoal.core.events import AssistantReplied, Event, MessageAdded, QuestionAnswered, RunFinished
@@ -18,7 +18,7 @@ from shoal.stores.files.home_paths import (
     get_transcript_path,
 )
 from shoal.surfaces.cli.plain.agent_rows import format_agent_rows
-from shoal.surfaces.cli.plain.agent_view_printer import TranscriptTail
+from shoal.surfaces.cli.plain.agent_view_printer import TranscriptMessageTailReader
 from shoal.surfaces.cli.plain.input_prompt import (
     EscapePressed,
     InputClosed,
@@ -29,8 +29,8 @@ from shoal.surfaces.cli.plain.input_prompt import (
     PromptWoken,
     ShiftTabPressed,
 )
-from shoal.surfaces.cli.plain.question_dialog import QuestionDialog
-from shoal.surfaces.cli.plain.question_queue import QuestionQueue
+from shoal.surfaces.cli.plain.question_dialog import TerminalQuestionDialog
+from shoal.surfaces.cli.plain.question_queue import TerminalQuestionDialogQueue
 from shoal.surfaces.cli.plain.turn_printer import RunEventPrinter
 from shoal.surfaces.terminal import slash_commands
 from shoal.surfaces.terminal.screen import TerminalScreen
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from shoal.app.session.session import Session
 
 
-class PlainTerminal(TerminalController):
+class PlainTerminalController(TerminalController):
     """Prints events line by line above the prompt; a question takes over the prompt."""
 
     def __init__(
@@ -50,7 +50,7 @@ class PlainTerminal(TerminalController):
         session: Session,
         screen: TerminalScreen,
         prompt: InputPrompt,
-        statuses: AgentStatusTable | None = None,
+        statuses: RunViewAgentsState | None = None,
     ) -> None:
         """Create the terminal; `statuses` holds the agents of the session's earlier runs."""
         super().__init__(session, statuses)
@@ -59,7 +59,7 @@ class PlainTerminal(TerminalController):
         self.notices = self._printer
         self._prompt = prompt
         self._prompt.on_background_key = self._move_agents_to_background
-        self._questions = QuestionQueue(
+        self._questions = TerminalQuestionDialogQueue(
             prompt, lambda asking: asking.show(screen), lambda: self._pending_answer is None
         )
         self._pending_answer: asyncio.Future[str] | None = None
@@ -88,7 +88,7 @@ class PlainTerminal(TerminalController):
         async for question in self.session.services.question_broker.watch_questions():
             self.process_queued_events()
             asker = "" if question.agent == LEAD_ID else self.statuses.describe_agent(question.agent)
-            self._questions.add(QuestionDialog(question, asker))
+            self._questions.add(TerminalQuestionDialog(question, asker))
             self.update_idle_state()
 
     @property
@@ -212,11 +212,11 @@ class PlainTerminal(TerminalController):
             return None
         parts = self.session.services
         transcript = get_transcript_path(parts.settings.home, str(parts.workspace.root), self.session.id)
-        return TranscriptTail(
+        return TranscriptMessageTailReader(
             get_subagent_transcript_path(get_subagent_transcripts_directory(transcript), agent)
         ).take_answer(entry)
 
-    def _answer_question(self, dialog: QuestionDialog, text: str) -> None:
+    def _answer_question(self, dialog: TerminalQuestionDialog, text: str) -> None:
         self.echo_typed_input(text)
         answer = dialog.parse_answer_line(text)
         if answer is None:

@@ -156,7 +156,7 @@ def parse_choice_answer(choice: MultipleChoice, line: str) -> str | None:
     return answer_text
 
 
-class QuestionDialog:
+class TerminalQuestionDialog:
     """Question being shown: a permission takes one line, choices take one line each."""
 
     def __init__(self, question: Question, asker: str = "") -> None:

@@ -6,31 +6,31 @@ from collections import deque
 from collections.abc import Callable
 
 from shoal.surfaces.cli.plain.input_prompt import InputPrompt
-from shoal.surfaces.cli.plain.question_dialog import QuestionDialog
+from shoal.surfaces.cli.plain.question_dialog import TerminalQuestionDialog
 
 
-class QuestionQueue:
+class TerminalQuestionDialogQueue:
     """Shows questions with `show_question`, but none while `can_show` returns False."""
 
     def __init__(
         self,
         prompt: InputPrompt,
-        show_question: Callable[[QuestionDialog], None],
+        show_question: Callable[[TerminalQuestionDialog], None],
         can_show: Callable[[], bool],
     ) -> None:
         self._prompt = prompt
         self._show_question = show_question
         self._can_show = can_show
-        self._waiting: deque[QuestionDialog] = deque()
+        self._waiting: deque[TerminalQuestionDialog] = deque()
 
     def __len__(self) -> int:
         return len(self._waiting)
 
     @property
-    def first(self) -> QuestionDialog | None:
+    def first(self) -> TerminalQuestionDialog | None:
         return self._waiting[0] if self._waiting else None
 
-    def add(self, dialog: QuestionDialog) -> None:
+    def add(self, dialog: TerminalQuestionDialog) -> None:
         self._waiting.append(dialog)
         if len(self._waiting) == 1:
             self.show_first()

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
-from shoal.app.run_view.agent_status import AgentStatus, AgentStatusTable
+from shoal.app.run_view.agent_status import AgentStatusRecord, RunViewAgentsState
 from shoal.core.events import (
     AssistantReplied,
     BudgetThresholdReached,
@@ -64,7 +64,7 @@ _TOOLS_WITHOUT_PREVIEW = frozenset({"TodoWrite", "AskUserQuestion"})
 """Tools whose input is shown in a better form than JSON: as a list of steps, as a question."""
 
 
-class _OpenToolCall(Struct):
+class _UnfinishedToolCall(Struct):
     tool: str
     preview: str
     text: str = ""
@@ -75,14 +75,14 @@ class RunEventPrinter:
     """Prints every event of a run, live or from its journal, which has only previews."""
 
     def __init__(
-        self, screen: TerminalScreen, *, is_observer: bool = False, statuses: AgentStatusTable | None = None
+        self, screen: TerminalScreen, *, is_observer: bool = False, statuses: RunViewAgentsState | None = None
     ) -> None:
         self._screen = screen
-        self._statuses = statuses or AgentStatusTable()
+        self._statuses = statuses or RunViewAgentsState()
         """Has already applied each event; it knows the agents' names."""
         self._is_observer = is_observer
         """True if prompts and questions are printed too; a participant sees them elsewhere."""
-        self._calls: dict[str, _OpenToolCall] = {}
+        self._calls: dict[str, _UnfinishedToolCall] = {}
         self._open_call: str | None = None
         """Call whose line is printed without its outcome."""
         self._open_width = 0
@@ -114,7 +114,7 @@ class RunEventPrinter:
 
     def _print_sub_agent_event(self, event: Event) -> None:
         """Print an agent's starts, ends and questions, one line each; its text is never printed here."""
-        status = self._statuses.all.get(event.agent) or AgentStatus(event.agent, 0.0)
+        status = self._statuses.all.get(event.agent) or AgentStatusRecord(event.agent, 0.0)
         match event:
             case NoteAdded() if self._statuses.is_repeated_note(event):
                 pass
@@ -208,7 +208,7 @@ class RunEventPrinter:
 
     def _print_tool_call_start(self, event: ToolStarted) -> None:
         preview = "" if event.tool in _TOOLS_WITHOUT_PREVIEW else to_one_line(event.preview)
-        self._calls[event.call] = _OpenToolCall(event.tool, preview)
+        self._calls[event.call] = _UnfinishedToolCall(event.tool, preview)
         if self._open_call is None:
             self._begin_tool_call_line(event.call)
 

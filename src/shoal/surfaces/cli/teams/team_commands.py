@@ -13,7 +13,7 @@ import click
 from shoal.core.text_format import format_dollars, format_duration, format_token_count, to_one_line
 from shoal.surfaces.cli import exit_codes
 from shoal.surfaces.cli.cli_output import (
-    TableCell,
+    CliTableCell,
     debug_option,
     json_option,
     print_json,
@@ -47,7 +47,7 @@ from shoal.surfaces.terminal.text_styles import (
 if TYPE_CHECKING:
     from shoal.app.teams.team_store import TeamStore
     from shoal.core.roster import TeamRoster
-    from shoal.surfaces.cli.teams.team_overview import MemberOverview, TeamOverview
+    from shoal.surfaces.cli.teams.team_overview import TeamMemberOverview, TeamOverview
 
 _STATE_STYLES = {
     "working": GREEN,
@@ -61,7 +61,7 @@ _LEAD_STYLES = {"alive": GREEN, "ended": DIM, "died": RED}
 
 
 @click.group("team", context_settings={"max_content_width": 100})
-def command() -> None:
+def team_commands() -> None:
     """See teams, talk to them, stop and resume them, and start one from a template.
 
     A team's NAME may be left out where there is only one, or where only one runs.
@@ -78,10 +78,10 @@ for part in (
     list_team_templates,
     template_group,
 ):
-    command.add_command(part)
+    team_commands.add_command(part)
 
 
-@command.command("ls", short_help="List the teams, and whether their leads are alive.")
+@team_commands.command("ls", short_help="List the teams, and whether their leads are alive.")
 @json_option
 @debug_option
 def list_teams(*, as_json: bool) -> int:
@@ -101,7 +101,7 @@ def list_teams(*, as_json: bool) -> int:
     return exit_codes.OK
 
 
-@command.command("show", short_help="Show who is in a team, what each does and took.")
+@team_commands.command("show", short_help="Show who is in a team, what each does and took.")
 @click.argument("name", required=False)
 @json_option
 @debug_option
@@ -134,7 +134,7 @@ def show_team(*, name: str | None, as_json: bool) -> int:
     return exit_codes.OK
 
 
-@command.command("rm", short_help="Remove a team with its mail and its tasks.")
+@team_commands.command("rm", short_help="Remove a team with its mail and its tasks.")
 @click.argument("name", required=False)
 @click.option("--yes", is_flag=True, help="Do not ask first.")
 @click.option("--force", is_flag=True, help="Even if a lead that died left members behind as active.")
@@ -197,14 +197,14 @@ def _confirm_removal(team: TeamRoster) -> bool:
 def _print_teams(overviews: Sequence[TeamOverview]) -> None:
     rows = [
         (
-            TableCell(view.team.name, CYAN),
-            TableCell(view.lead, _LEAD_STYLES[view.lead]),
-            TableCell(*_style_nonzero_number(view.count_members("working", "waiting"), GREEN)),
-            TableCell(*_style_nonzero_number(view.count_members("idle", "cut off"), "")),
-            TableCell(f"{view.open_task_count} open", "" if view.open_task_count else DIM),
-            TableCell(format_dollars(view.usd)),
-            TableCell(_format_local_time(view.team.created_at, "%m-%d %H:%M")),
-            TableCell(view.team.description or ""),
+            CliTableCell(view.team.name, CYAN),
+            CliTableCell(view.lead, _LEAD_STYLES[view.lead]),
+            CliTableCell(*_style_nonzero_number(view.count_members("working", "waiting"), GREEN)),
+            CliTableCell(*_style_nonzero_number(view.count_members("idle", "cut off"), "")),
+            CliTableCell(f"{view.open_task_count} open", "" if view.open_task_count else DIM),
+            CliTableCell(format_dollars(view.usd)),
+            CliTableCell(_format_local_time(view.team.created_at, "%m-%d %H:%M")),
+            CliTableCell(view.team.description or ""),
         )
         for view in overviews
     ]
@@ -217,7 +217,7 @@ def _print_teams(overviews: Sequence[TeamOverview]) -> None:
             return
 
 
-def _print_member(overview: MemberOverview) -> None:
+def _print_member(overview: TeamMemberOverview) -> None:
     """Print a member on two lines, activity and numbers, so that both fit a narrow terminal."""
     from shoal.surfaces.terminal.question_text import describe_question
 

@@ -103,12 +103,12 @@ async def deliver_user_message(
     from shoal.core.ids import IdGenerator
     from shoal.core.mail import MailMessage
     from shoal.core.mail_envelopes import fit_mail_to_kind
-    from shoal.wire.control_codec import SendUserTextCommand
+    from shoal.wire.control_codec import SendUserTextControlCommand
 
     run = find_team_run(team)
     if run.is_live:
         return {
-            **await send_control_command(run, SendUserTextCommand(to=to, text=text)),
+            **await send_control_command(run, SendUserTextControlCommand(to=to, text=text)),
             "to": to,
             "live": True,
         }
@@ -175,14 +175,15 @@ async def _parse_stop_arguments(
 async def _stop_member(run: RunHandle, member: AgentName, *, now: bool) -> str:
     from shoal.app.run_access.run_handle import send_control_command
     from shoal.core.names import LEAD_NAME
-    from shoal.wire.control_codec import ShutDownMemberCommand, StopAgentOrShellCommand
+    from shoal.wire.control_codec import ShutDownMemberControlCommand, StopAgentOrShellControlCommand
 
     if member == LEAD_NAME:
         raise click.UsageError("The lead ends with its team: leave MEMBER out to end them all.")
     if not now:
         _print_shutdown_notice(member)
     await send_control_command(
-        run, StopAgentOrShellCommand(task_id=member) if now else ShutDownMemberCommand(name=member)
+        run,
+        StopAgentOrShellControlCommand(task_id=member) if now else ShutDownMemberControlCommand(name=member),
     )
     return member
 
@@ -196,12 +197,12 @@ async def _stop_whole_team(team: TeamRoster, run: RunHandle, *, now: bool) -> li
     from shoal.app.run_access.run_termination import stop_or_kill_run
     from shoal.core.errors import ShoalError
     from shoal.core.names import LEAD_NAME
-    from shoal.wire.control_codec import ShutDownMemberCommand
+    from shoal.wire.control_codec import ShutDownMemberControlCommand
 
     members = [each.name for each in team.members if each.name != LEAD_NAME]
     if not now and members:
         _print_shutdown_notice(", ".join(members))
-        requests = (send_control_command(run, ShutDownMemberCommand(name=name)) for name in members)
+        requests = (send_control_command(run, ShutDownMemberControlCommand(name=name)) for name in members)
         for outcome in await asyncio.gather(*requests, return_exceptions=True):
             # A member that is already gone, alone or with its run, is the intended result.
             if isinstance(outcome, BaseException) and not isinstance(outcome, ShoalError):

@@ -11,7 +11,7 @@ from shoal.surfaces.cli.team_store_access import choose_team
 
 if TYPE_CHECKING:
     from shoal.app.run_access.run_handle import RunHandle
-    from shoal.app.run_view.agent_status import AgentStatus, AgentStatusTable
+    from shoal.app.run_view.agent_status import AgentStatusRecord, RunViewAgentsState
     from shoal.app.teams.team_store import TeamStore
     from shoal.core.questions import Question
     from shoal.core.roster import RosterEntry, TeamRoster
@@ -22,7 +22,7 @@ MemberState: TypeAlias = Literal["working", "waiting", "idle", "cut off", "ended
 _MAIL_LIMIT = 100_000
 
 
-class MemberOverview(Struct, frozen=True, kw_only=True):
+class TeamMemberOverview(Struct, frozen=True, kw_only=True):
     member: RosterEntry
     state: MemberState
     task: str = ""
@@ -40,7 +40,7 @@ class TeamOverview(Struct, frozen=True, kw_only=True):
     team: TeamRoster
     run: RunHandle
     lead: LeadState
-    members: tuple[MemberOverview, ...]
+    members: tuple[TeamMemberOverview, ...]
     """The lead first."""
     tasks: tuple[Task, ...]
     tokens: int
@@ -120,15 +120,15 @@ def find_team_run(team: TeamRoster) -> RunHandle:
     return RunHandle(session=SessionId(team.lead_session_id), home=find_process_shoal_home())
 
 
-def _load_agent_statuses_and_lead_state(run: RunHandle) -> tuple[AgentStatusTable, LeadState]:
+def _load_agent_statuses_and_lead_state(run: RunHandle) -> tuple[RunViewAgentsState, LeadState]:
     """Load the statuses from the run's journal, which is read once because it may be long."""
-    from shoal.app.run_view.agent_status import AgentStatusTable
+    from shoal.app.run_view.agent_status import RunViewAgentsState
     from shoal.core.events import Event, SessionEnded
     from shoal.stores.files.file_journal import read_journal
 
     # Checked first, so that the last events of a run that ends meanwhile are still read.
     is_live = run.is_live
-    statuses, last = AgentStatusTable(), None
+    statuses, last = RunViewAgentsState(), None
     for record in read_journal(run.journal_path):
         last = record.event
         if isinstance(last, Event):
@@ -139,7 +139,7 @@ def _load_agent_statuses_and_lead_state(run: RunHandle) -> tuple[AgentStatusTabl
     return statuses, "ended" if isinstance(last, SessionEnded) else "died"
 
 
-def _find_member_status(member: RosterEntry, statuses: AgentStatusTable) -> AgentStatus | None:
+def _find_member_status(member: RosterEntry, statuses: RunViewAgentsState) -> AgentStatusRecord | None:
     from shoal.core.ids import LEAD_ID, AgentId
     from shoal.core.names import LEAD_NAME
 
@@ -147,16 +147,20 @@ def _find_member_status(member: RosterEntry, statuses: AgentStatusTable) -> Agen
 
 
 def _build_member_overview(
-    member: RosterEntry, status: AgentStatus | None, tasks: tuple[Task, ...], now: float, lead: LeadState
-) -> MemberOverview:
+    member: RosterEntry,
+    status: AgentStatusRecord | None,
+    tasks: tuple[Task, ...],
+    now: float,
+    lead: LeadState,
+) -> TeamMemberOverview:
     own_tasks = [
         f"#{task.id} {task.subject}" for task in tasks if task.owner == member.name and _is_in_progress(task)
     ]
     if status is None:
-        return MemberOverview(
+        return TeamMemberOverview(
             member=member, state=_resolve_member_state(member, status, lead), task=", ".join(own_tasks)
         )
-    return MemberOverview(
+    return TeamMemberOverview(
         member=member,
         state=_resolve_member_state(member, status, lead),
         task=", ".join(own_tasks),
@@ -168,7 +172,9 @@ def _build_member_overview(
     )
 
 
-def _resolve_member_state(member: RosterEntry, status: AgentStatus | None, lead: LeadState) -> MemberState:
+def _resolve_member_state(
+    member: RosterEntry, status: AgentStatusRecord | None, lead: LeadState
+) -> MemberState:
     from shoal.core.names import LEAD_NAME
 
     if lead != "alive":
@@ -186,7 +192,7 @@ def _is_in_progress(task: Task) -> bool:
     return task.status == "in_progress"
 
 
-def _add_unread_count(overview: MemberOverview, unread: int) -> MemberOverview:
+def _add_unread_count(overview: TeamMemberOverview, unread: int) -> TeamMemberOverview:
     from msgspec.structs import replace
 
     return replace(overview, unread=unread)
@@ -201,7 +207,7 @@ async def _count_unread_mail(store: TeamStore, team: TeamRoster, member: RosterE
         return 0
 
 
-def _sum_agent_costs(statuses: AgentStatusTable) -> float | None:
+def _sum_agent_costs(statuses: RunViewAgentsState) -> float | None:
     all_statuses = statuses.all.values()
     return sum(each.usd for each in all_statuses) if all(each.priced for each in all_statuses) else None
 
@@ -226,7 +232,7 @@ def team_overview_to_dict(overview: TeamOverview) -> dict[str, Any]:
     }
 
 
-def _member_overview_to_dict(overview: MemberOverview) -> dict[str, Any]:
+def _member_overview_to_dict(overview: TeamMemberOverview) -> dict[str, Any]:
     member = overview.member
     return {
         "name": member.name,

@@ -12,7 +12,7 @@ import click
 
 from shoal.core.text_format import strip_terminal_codes
 from shoal.surfaces.cli import exit_codes
-from shoal.surfaces.cli.cli_output import TableCell, print_json, print_name_value_lines, print_table
+from shoal.surfaces.cli.cli_output import CliTableCell, print_json, print_name_value_lines, print_table
 from shoal.surfaces.cli.flags import parse_session_uuid
 from shoal.surfaces.cli.run_launch import RUN_FLAGS, run_session_with_flags
 from shoal.surfaces.terminal.text_styles import BOLD, DIM, YELLOW, apply_style, has_colours
@@ -240,7 +240,12 @@ def _template_member_to_dict(member: str, role: TeamTemplateRole) -> dict[str, A
 
 def print_template_tasks(tasks: Sequence[tuple[str, str | None, Sequence[str], str]]) -> None:
     rows = [
-        (TableCell(key), TableCell(owner or "-"), TableCell(", ".join(waits_for) or "-"), TableCell(subject))
+        (
+            CliTableCell(key),
+            CliTableCell(owner or "-"),
+            CliTableCell(", ".join(waits_for) or "-"),
+            CliTableCell(subject),
+        )
         for key, owner, waits_for, subject in tasks
     ]
     click.echo()
@@ -250,12 +255,12 @@ def print_template_tasks(tasks: Sequence[tuple[str, str | None, Sequence[str], s
 def print_template_roles(template: TeamTemplate) -> None:
     rows = [
         (
-            TableCell(member),
-            TableCell(role.kind or "-"),
-            TableCell(role.model or "inherit"),
-            TableCell(role.mode or "-", DIM if role.mode is None else YELLOW),
-            TableCell(role.isolation or "-"),
-            TableCell(" ".join(role.prompt.split())),
+            CliTableCell(member),
+            CliTableCell(role.kind or "-"),
+            CliTableCell(role.model or "inherit"),
+            CliTableCell(role.mode or "-", DIM if role.mode is None else YELLOW),
+            CliTableCell(role.isolation or "-"),
+            CliTableCell(" ".join(role.prompt.split())),
         )
         for member, role in template.members_with_roles
     ]

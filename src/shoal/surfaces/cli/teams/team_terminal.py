@@ -6,7 +6,7 @@ import asyncio
 import sys
 from typing import TYPE_CHECKING
 
-from shoal.app.run_view.agent_status import AgentStatusTable
+from shoal.app.run_view.agent_status import RunViewAgentsState
 from shoal.core.clock import Clock, SystemClock
 from shoal.core.errors import ShoalError
 from shoal.core.events import (
@@ -33,10 +33,10 @@ from shoal.surfaces.cli.plain.input_prompt import (
     PromptInput,
     PromptWoken,
 )
-from shoal.surfaces.cli.plain.question_dialog import QuestionDialog
-from shoal.surfaces.cli.plain.question_queue import QuestionQueue
+from shoal.surfaces.cli.plain.question_dialog import TerminalQuestionDialog
+from shoal.surfaces.cli.plain.question_queue import TerminalQuestionDialogQueue
 from shoal.surfaces.cli.plain.turn_printer import RunEventPrinter
-from shoal.surfaces.terminal.screen import LiveScreen, TerminalScreen, open_terminal_screen
+from shoal.surfaces.terminal.screen import LiveTerminalScreen, TerminalScreen, open_terminal_screen
 from shoal.surfaces.terminal.text_styles import (
     BOLD,
     BOLD_CYAN,
@@ -64,27 +64,27 @@ async def run_team_terminal(team: TeamRoster, run: RunHandle) -> int:
     screen = open_terminal_screen(sys.stdout)
     names = [f"@{member.name} " for member in team.members]
     prompt: InputPrompt
-    if isinstance(screen, LiveScreen):
+    if isinstance(screen, LiveTerminalScreen):
         prompt = LiveInputPrompt(screen, run.home / "shoal" / "history", lambda: names)
     else:
         prompt = PlainInputPrompt(screen)
     prompt.open()
     try:
-        return await _TeamTerminal(team, run, screen, prompt).run()
+        return await _TeamRunTerminal(team, run, screen, prompt).run()
     finally:
         prompt.close()
 
 
-class _TeamTerminal:
+class _TeamRunTerminal:
     def __init__(self, team: TeamRoster, run: RunHandle, screen: TerminalScreen, prompt: InputPrompt) -> None:
         self._team = team
         self._run = run
         self._screen = screen
         self._prompt = prompt
         self._clock: Clock = SystemClock()
-        self._statuses = AgentStatusTable()
+        self._statuses = RunViewAgentsState()
         self._printer = RunEventPrinter(screen, is_observer=True, statuses=self._statuses)
-        self._questions = QuestionQueue(prompt, self._show_question, lambda: self._replay_done)
+        self._questions = TerminalQuestionDialogQueue(prompt, self._show_question, lambda: self._replay_done)
         self._run_ended = self._has_left = False
         self._replay_done = False
         """True once earlier events are printed: from then on, questions are shown at once."""
@@ -204,7 +204,7 @@ class _TeamTerminal:
 
         from shoal.app.run_access.run_handle import send_control_command
         from shoal.surfaces.cli.teams.team_control_commands import resolve_recipients
-        from shoal.wire.control_codec import SendUserTextCommand
+        from shoal.wire.control_codec import SendUserTextControlCommand
 
         recipient, body = "team-lead", text
         if text.startswith("@"):
@@ -214,7 +214,7 @@ class _TeamTerminal:
             return
         try:
             for name in resolve_recipients(await self._load_roster(), recipient):
-                await send_control_command(self._run, SendUserTextCommand(to=name, text=body.strip()))
+                await send_control_command(self._run, SendUserTextControlCommand(to=name, text=body.strip()))
         except click.UsageError as error:
             self._printer.write_note(error.format_message(), YELLOW)
         except ShoalError as error:
@@ -233,13 +233,13 @@ class _TeamTerminal:
 
     def _queue_question(self, question: Question) -> None:
         asker = "" if question.agent == LEAD_ID else self._statuses.describe_agent(question.agent)
-        self._questions.add(QuestionDialog(question, asker))
+        self._questions.add(TerminalQuestionDialog(question, asker))
 
-    def _show_question(self, dialog: QuestionDialog) -> None:
+    def _show_question(self, dialog: TerminalQuestionDialog) -> None:
         with self._printer.open_notice_block():
             dialog.show(self._screen)
 
-    def _answer_question(self, dialog: QuestionDialog, text: str) -> None:
+    def _answer_question(self, dialog: TerminalQuestionDialog, text: str) -> None:
         from shoal.stores.files.question_files import QuestionFiles
 
         answer = dialog.parse_answer_line(text)

@@ -11,7 +11,7 @@ import click
 from shoal.core.text_format import format_count_with_noun, strip_terminal_codes
 from shoal.surfaces.cli import exit_codes
 from shoal.surfaces.cli.cli_output import (
-    TableCell,
+    CliTableCell,
     debug_option,
     json_option,
     print_json,
@@ -21,7 +21,7 @@ from shoal.surfaces.cli.cli_output import (
 from shoal.surfaces.terminal.text_styles import CYAN, DIM, RED
 
 if TYPE_CHECKING:
-    from shoal.app.teams.team_templates import TeamTemplateCatalog, TeamTemplateEntry
+    from shoal.app.teams.team_templates import TeamTemplateCatalog, TeamTemplateCatalogEntry
     from shoal.core.team_templates import TeamTemplate, TeamTemplateProblem
 
 _NEW_TEMPLATE = """\
@@ -76,13 +76,13 @@ def list_team_templates(*, as_json: bool) -> int:
         return exit_codes.OK
     rows = [
         (
-            TableCell(each.name, CYAN),
-            TableCell("-" if each.template is None else str(len(each.template.members_with_roles))),
-            TableCell("-" if each.template is None else str(len(each.template.tasks))),
-            TableCell(each.origin.kind, DIM),
-            TableCell(f"cannot be used: {each.problem}", RED)
+            CliTableCell(each.name, CYAN),
+            CliTableCell("-" if each.template is None else str(len(each.template.members_with_roles))),
+            CliTableCell("-" if each.template is None else str(len(each.template.tasks))),
+            CliTableCell(each.origin.kind, DIM),
+            CliTableCell(f"cannot be used: {each.problem}", RED)
             if each.template is None
-            else TableCell(each.template.description),
+            else CliTableCell(each.template.description),
         )
         for each in catalog.effective
     ]
@@ -195,7 +195,7 @@ def _load_team_templates() -> TeamTemplateCatalog:
     return load_team_templates(cwd=Path.cwd(), home=find_process_shoal_home())
 
 
-def _find_template_problem(entry: TeamTemplateEntry) -> TeamTemplateProblem | None:
+def _find_template_problem(entry: TeamTemplateCatalogEntry) -> TeamTemplateProblem | None:
     """Return the flaw of a template: in its file, or an agent that does not exist."""
     from shoal.app.definitions.agent_catalog import load_agent_catalog
     from shoal.app.settings.settings import find_process_shoal_home
@@ -213,7 +213,7 @@ def _find_template_problem(entry: TeamTemplateEntry) -> TeamTemplateProblem | No
     return None
 
 
-def _template_summary_to_dict(entry: TeamTemplateEntry) -> dict[str, Any]:
+def _template_summary_to_dict(entry: TeamTemplateCatalogEntry) -> dict[str, Any]:
     data = {"name": entry.name, "source": {"kind": entry.origin.kind, "path": str(entry.origin.path)}}
     if entry.template is None:
         return {

@@ -6,15 +6,15 @@ from collections.abc import Sequence
 
 from textual.content import Content
 
-from shoal.app.run_view.view_rows import AgentRow, QuestionRow
+from shoal.app.run_view.view_rows import RunViewAgentRow, RunViewQuestionRow
 from shoal.core.text_format import format_count_with_noun, format_dollars, format_token_count, to_one_line
 from shoal.surfaces.tui.panels.cells import (
     ASKS,
     BAD,
     GOOD,
     MUTED,
+    PanelTableColumn,
     Part,
-    TableColumn,
     build_clean_line,
     fit_cell,
     fit_columns,
@@ -37,21 +37,21 @@ MARKS: dict[str, Part] = {
 }
 _WORDS = {"killed": "stopped"}
 
-_MARK = TableColumn("mark", "", 1)
+_MARK = PanelTableColumn("mark", "", 1)
 _COLUMNS = (
     _MARK,
-    TableColumn("name", "agent", 17),
-    TableColumn("state", "state", 9, drop_order=4),
-    TableColumn("model", "model", 14, drop_order=1),
-    TableColumn("age", "heard", 5, right=True, drop_order=5),
-    TableColumn("tokens", "tokens", 6, right=True, drop_order=2),
-    TableColumn("cost", "cost", 8, right=True, drop_order=3),
+    PanelTableColumn("name", "agent", 17),
+    PanelTableColumn("state", "state", 9, drop_order=4),
+    PanelTableColumn("model", "model", 14, drop_order=1),
+    PanelTableColumn("age", "heard", 5, right=True, drop_order=5),
+    PanelTableColumn("tokens", "tokens", 6, right=True, drop_order=2),
+    PanelTableColumn("cost", "cost", 8, right=True, drop_order=3),
 )
 _BOTH = 46
 """Width from which on the task and the current activity have a column each."""
 
 
-def _choose_agent_columns(width: int) -> tuple[tuple[TableColumn, ...], int]:
+def _choose_agent_columns(width: int) -> tuple[tuple[PanelTableColumn, ...], int]:
     return fit_columns(width, _COLUMNS, max(14, min(24, width // 3)))
 
 
@@ -73,7 +73,7 @@ def build_agent_column_titles(width: int) -> Content:
 
 
 def build_agent_line(
-    row: AgentRow, *, depth: int, now: int, width: int, question: QuestionRow | None
+    row: RunViewAgentRow, *, depth: int, now: int, width: int, question: RunViewQuestionRow | None
 ) -> Content:
     columns, rest = _choose_agent_columns(width)
     row_cells = _build_agent_cells(row, depth, now)
@@ -88,12 +88,12 @@ def build_agent_line(
     return work_line.stylize_before(MUTED) if row.state in ENDED else work_line
 
 
-def _count_leading_columns(columns: Sequence[TableColumn]) -> int:
+def _count_leading_columns(columns: Sequence[PanelTableColumn]) -> int:
     """Return the number of columns before the task."""
     return sum(each.name in ("mark", "name", "state") for each in columns)
 
 
-def _build_agent_cells(row: AgentRow, depth: int, now: int) -> dict[str, Content]:
+def _build_agent_cells(row: RunViewAgentRow, depth: int, now: int) -> dict[str, Content]:
     indent = "  " * (min(depth, 5) - 1) + "└ " if depth else ""
     name = (row.name, f"bold {get_agent_colour(row.color)}" if row.state not in ENDED else MUTED)
     mark = MARKS.get(row.state, ("·", MUTED))
@@ -108,7 +108,7 @@ def _build_agent_cells(row: AgentRow, depth: int, now: int) -> dict[str, Content
     }
 
 
-def format_time_since_last_heard(row: AgentRow, now: int) -> str:
+def format_time_since_last_heard(row: RunViewAgentRow, now: int) -> str:
     return format_short_age(now - row.heard)
 
 
@@ -117,7 +117,9 @@ def shorten_model_name(model: str) -> str:
     return to_one_line(model).rpartition(":")[2].removeprefix("claude-")
 
 
-def _describe_task_and_activity(row: AgentRow, question: QuestionRow | None, width: int) -> Content:
+def _describe_task_and_activity(
+    row: RunViewAgentRow, question: RunViewQuestionRow | None, width: int
+) -> Content:
     task, activity = build_clean_line((to_one_line(row.task), "")), _describe_agent_activity(row, question)
     if width >= _BOTH:
         return join_cells([fit_cell(task, width * 2 // 5), activity])
@@ -129,7 +131,7 @@ def _describe_task_and_activity(row: AgentRow, question: QuestionRow | None, wid
     return build_clean_line(task.truncate(available_width, ellipsis=True), (" · ", MUTED), activity)
 
 
-def _describe_agent_activity(row: AgentRow, question: QuestionRow | None) -> Content:
+def _describe_agent_activity(row: RunViewAgentRow, question: RunViewQuestionRow | None) -> Content:
     """Describe its activity, whom it waits for, or why it ended."""
     if question is not None:
         return build_clean_line((f"? {summarize_question(question.question)}", ASKS))
@@ -140,7 +142,9 @@ def _describe_agent_activity(row: AgentRow, question: QuestionRow | None) -> Con
     return build_clean_line((row.doing, MUTED))
 
 
-def build_agent_detail_lines(row: AgentRow, question: QuestionRow | None, now: int) -> list[Content]:
+def build_agent_detail_lines(
+    row: RunViewAgentRow, question: RunViewQuestionRow | None, now: int
+) -> list[Content]:
     """Return all facts about one agent in three lines."""
     usage = f"{format_token_count(row.tokens)} tokens in {format_count_with_noun(row.requests, 'request')}"
     cost = f"{format_dollars(row.usd)}{'' if row.priced else ' and what has no price'}"
@@ -166,7 +170,7 @@ def build_agent_detail_lines(row: AgentRow, question: QuestionRow | None, now: i
     ]
 
 
-def _describe_current_state(row: AgentRow, question: QuestionRow | None) -> Content:
+def _describe_current_state(row: RunViewAgentRow, question: RunViewQuestionRow | None) -> Content:
     parts: list[Content] = []
     if question is not None:
         parts.append(build_clean_line((f"asks: {summarize_question(question.question)}  (a answers)", ASKS)))

@@ -11,7 +11,7 @@ from textual.content import Content
 from textual.message import Message
 from textual.widgets import Static
 
-from shoal.app.run_view.view_rows import AgentRow, QuestionRow, ViewDelta
+from shoal.app.run_view.view_rows import RunViewAgentRow, RunViewQuestionRow, ViewDelta
 from shoal.core.ids import LEAD_ID
 from shoal.core.text_format import format_count_with_noun, format_dollars
 from shoal.surfaces.tui.panels.agent_lines import (
@@ -27,11 +27,11 @@ from shoal.surfaces.tui.panels.list_panel import ListPanel
 from shoal.surfaces.tui.panels.panel import notify_user
 from shoal.surfaces.tui.panels.row_list import RowEntry, RowList
 from shoal.wire.control_codec import (
-    InterruptTurnCommand,
-    MoveAgentsToBackgroundCommand,
+    InterruptTurnControlCommand,
+    MoveAgentsToBackgroundControlCommand,
     RunControlCommand,
-    ShutDownMemberCommand,
-    StopAgentOrShellCommand,
+    ShutDownMemberControlCommand,
+    StopAgentOrShellControlCommand,
 )
 
 _FOLD = "ended agents"
@@ -57,20 +57,20 @@ class AgentsPanel(ListPanel):
     class AgentChosen(Message):
         """Posted when the person chooses an agent to view and talk to."""
 
-        def __init__(self, agent: AgentRow) -> None:
+        def __init__(self, agent: RunViewAgentRow) -> None:
             super().__init__()
             self.agent = agent
 
     def __init__(self, *given: Any, **named: Any) -> None:
         super().__init__(*given, **named)
-        self._agents: dict[str, AgentRow] = {}
+        self._agents: dict[str, RunViewAgentRow] = {}
         self._depths: dict[str, int] = {}
         self._ages: dict[str, str] = {}
         """Ages as last drawn."""
         self._unfolded = False
 
     @property
-    def current_agent(self) -> AgentRow | None:
+    def current_agent(self) -> RunViewAgentRow | None:
         """Agent at the cursor."""
         return self._agents.get(str(self.rows.cursor))
 
@@ -102,7 +102,7 @@ class AgentsPanel(ListPanel):
             live_entries.append(RowEntry(_FOLD))
         self.rows.set_entries([*live_entries, *(ended_entries if self._unfolded else ())])
 
-    def _update_row_depth(self, row: AgentRow) -> None:
+    def _update_row_depth(self, row: RunViewAgentRow) -> None:
         """Set the row's depth: the number of its ancestors that are shown above it."""
         depth, parent = 0, self._agents.get(row.parent)
         seen_ids = {row.id}
@@ -130,7 +130,7 @@ class AgentsPanel(ListPanel):
         summary = f"{ended_count} ended" + (f", {failed_count} of them not well" if failed_count else "")
         return build_clean_line((f"{'▾' if self._unfolded else '▸'} {summary}", MUTED))
 
-    def _find_agent_question(self, row: AgentRow) -> QuestionRow | None:
+    def _find_agent_question(self, row: RunViewAgentRow) -> RunViewQuestionRow | None:
         return self.run_view.questions.get(row.question) if row.question else None
 
     def _update_head(self) -> None:
@@ -189,9 +189,9 @@ class AgentsPanel(ListPanel):
     def action_interrupt(self) -> None:
         for row in self._yield_current_row_if_actionable():
             command = (
-                InterruptTurnCommand()
+                InterruptTurnControlCommand()
                 if row.id == LEAD_ID
-                else InterruptTurnCommand(task_id=_get_command_target(row))
+                else InterruptTurnControlCommand(task_id=_get_command_target(row))
             )
             self.send_run_command(command, partial(_describe_interrupt_result, row))
 
@@ -201,7 +201,8 @@ class AgentsPanel(ListPanel):
                 notify_user(self, "Nobody waits for the lead: choose one of its agents.", "warning")
                 return
             self.send_run_command(
-                MoveAgentsToBackgroundCommand(task_id=row.id), partial(_describe_background_move_result, row)
+                MoveAgentsToBackgroundControlCommand(task_id=row.id),
+                partial(_describe_background_move_result, row),
             )
 
     def action_stop(self) -> None:
@@ -222,9 +223,11 @@ class AgentsPanel(ListPanel):
             ConfirmScreen(title, text, yes=confirm_label), lambda sure: action() if sure else None
         )
 
-    def _stop_agent(self, row: AgentRow) -> None:
+    def _stop_agent(self, row: RunViewAgentRow) -> None:
         command: RunControlCommand = (
-            ShutDownMemberCommand(name=row.name) if row.team else StopAgentOrShellCommand(task_id=row.id)
+            ShutDownMemberControlCommand(name=row.name)
+            if row.team
+            else StopAgentOrShellControlCommand(task_id=row.id)
         )
         if row.team:
             notify_user(self, f"{row.name} is asked to shut down.")
@@ -237,9 +240,10 @@ class AgentsPanel(ListPanel):
                 f"Kill {row.name}?", f"{row.task}\n\n{explanation}", "kill it", partial(self._kill_agent, row)
             )
 
-    def _kill_agent(self, row: AgentRow) -> None:
+    def _kill_agent(self, row: RunViewAgentRow) -> None:
         self.send_run_command(
-            StopAgentOrShellCommand(task_id=_get_command_target(row)), lambda _: f"{row.name} is killed."
+            StopAgentOrShellControlCommand(task_id=_get_command_target(row)),
+            lambda _: f"{row.name} is killed.",
         )
 
     def action_answer(self) -> None:
@@ -252,7 +256,7 @@ class AgentsPanel(ListPanel):
             else:
                 open_answer_screen(self, question)
 
-    def _yield_current_row_if_actionable(self, *, exclude_lead: bool = False) -> Iterator[AgentRow]:
+    def _yield_current_row_if_actionable(self, *, exclude_lead: bool = False) -> Iterator[RunViewAgentRow]:
         row = self.current_agent
         if row is None:
             return
@@ -268,17 +272,17 @@ class AgentsPanel(ListPanel):
             yield row
 
 
-def _get_command_target(row: AgentRow) -> str:
+def _get_command_target(row: RunViewAgentRow) -> str:
     """Return the id for commands: teammates are addressed by name, other agents by id."""
     return row.name if row.team else row.id
 
 
-def _describe_interrupt_result(row: AgentRow, answer: Any) -> str:
+def _describe_interrupt_result(row: RunViewAgentRow, answer: Any) -> str:
     was_interrupted = isinstance(answer, dict) and answer.get("interrupted")
     return f"{row.name}'s turn is interrupted." if was_interrupted else f"{row.name} is in no turn now."
 
 
-def _describe_background_move_result(row: AgentRow, answer: Any) -> str:
+def _describe_background_move_result(row: RunViewAgentRow, answer: Any) -> str:
     if isinstance(answer, dict) and answer.get("moved"):
         return f"{row.name} goes on in the background."
     return f"Nobody waits for {row.name}: it is in the background already."

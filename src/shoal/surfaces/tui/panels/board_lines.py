@@ -7,7 +7,7 @@ from datetime import datetime
 from textual.content import Content
 
 from shoal.app.run_view.run_view import RunView
-from shoal.app.run_view.view_rows import TaskRow
+from shoal.app.run_view.view_rows import RunViewTaskRow
 from shoal.core.names import LEAD_NAME
 from shoal.core.tasks import Task
 from shoal.core.text_format import format_dollars, format_token_count, strip_terminal_codes, to_one_line
@@ -40,12 +40,12 @@ def build_owner_part(run_view: RunView, owner: str) -> Part:
     return (to_one_line(owner_name), get_agent_colour(row.color if row is not None else ""))
 
 
-def describe_open_blockers(run_view: RunView, row: TaskRow) -> str:
+def describe_open_blockers(run_view: RunView, row: RunViewTaskRow) -> str:
     blockers = run_view.tasks.list_open_blockers(row)
     return f"waits for {', '.join(f'#{each.id}' for each in blockers)}" if blockers else ""
 
 
-def build_task_card(run_view: RunView, row: TaskRow, width: int) -> list[Content]:
+def build_task_card(run_view: RunView, row: RunViewTaskRow, width: int) -> list[Content]:
     subject = build_clean_line(
         (f"#{row.id} ", MUTED), (to_one_line(row.subject), MUTED if row.status == "completed" else "")
     )
@@ -59,7 +59,7 @@ def build_task_card(run_view: RunView, row: TaskRow, width: int) -> list[Content
     return [fit_cell(subject, width), fit_cell(second_line, width)]
 
 
-def build_task_list_line(run_view: RunView, row: TaskRow, width: int) -> list[Content]:
+def build_task_list_line(run_view: RunView, row: RunViewTaskRow, width: int) -> list[Content]:
     subject = build_clean_line((to_one_line(row.subject), MUTED if row.status == "completed" else ""))
     blockers_text = describe_open_blockers(run_view, row)
     cost = format_cost(row.usd) if row.usd else ""
@@ -87,7 +87,7 @@ def format_time_of_day(at: int) -> str:
     return datetime.fromtimestamp(at / 1000).astimezone().strftime("%H:%M:%S")
 
 
-def build_task_details(run_view: RunView, row: TaskRow, task: Task | None, now: int) -> Content:
+def build_task_details(run_view: RunView, row: RunViewTaskRow, task: Task | None, now: int) -> Content:
     """Return everything known about a task; `task` is its file."""
     facts: list[tuple[str, Content]] = [
         (

@@ -12,7 +12,7 @@ from textual.containers import Horizontal, Vertical
 from textual.content import Content
 from textual.widgets import Static
 
-from shoal.app.run_view.view_rows import TaskRow, ViewDelta
+from shoal.app.run_view.view_rows import RunViewTaskRow, ViewDelta
 from shoal.core.names import parse_safe_name, parse_task_id
 from shoal.surfaces.tui.panels import board_actions
 from shoal.surfaces.tui.panels.board_actions import get_task_sort_key
@@ -28,7 +28,7 @@ from shoal.surfaces.tui.panels.board_lines import (
 )
 from shoal.surfaces.tui.panels.cells import ASKS, MUTED, Part, build_clean_line
 from shoal.surfaces.tui.panels.dialogs import NamePickerScreen, ScrollableTextScreen, TaskDraftScreen
-from shoal.surfaces.tui.panels.panel import KeyHints, Panel, notify_user
+from shoal.surfaces.tui.panels.panel import KeyHints, TuiPanel, notify_user
 from shoal.surfaces.tui.panels.row_list import RowEntry, RowList
 
 TaskKey = tuple[str, str]
@@ -39,7 +39,7 @@ NARROW = 64
 """Columns below which a task of the list takes two lines."""
 
 
-class BoardPanel(Panel):
+class BoardPanel(TuiPanel):
     DEFAULT_CSS = """
     BoardPanel {
         & Horizontal { height: 1fr; }
@@ -62,7 +62,7 @@ class BoardPanel(Panel):
 
     def __init__(self, *given: Any, **named: Any) -> None:
         super().__init__(*given, **named)
-        self._tasks: dict[TaskKey, TaskRow] = {}
+        self._tasks: dict[TaskKey, RunViewTaskRow] = {}
         self._ranks: dict[TaskKey, float] = {}
         """Ranks the person just set, until the run reports the same."""
         self._wide = False
@@ -114,7 +114,7 @@ class BoardPanel(Panel):
         return self
 
     @property
-    def current_task(self) -> TaskRow | None:
+    def current_task(self) -> RunViewTaskRow | None:
         key = self.rows.cursor
         return self._tasks.get(key) if isinstance(key, tuple) else None
 
@@ -156,7 +156,7 @@ class BoardPanel(Panel):
                 rows.invalidate_all_rows()
         self._arrange_tasks()
 
-    def _invalidate_task(self, row: TaskRow) -> None:
+    def _invalidate_task(self, row: RunViewTaskRow) -> None:
         """Invalidate the task, and the tasks whose "waits for" may change with it."""
         dependent_keys = [
             key for key, each in self._tasks.items() if key[0] == row.board and row.id in each.blocked_by
@@ -166,7 +166,7 @@ class BoardPanel(Panel):
                 rows.invalidate_row(key)
 
     def _arrange_tasks(self) -> None:
-        rows_by_status: dict[str, list[TaskRow]] = {status: [] for status in STATUSES}
+        rows_by_status: dict[str, list[RunViewTaskRow]] = {status: [] for status in STATUSES}
         ranked_rows = [self._apply_pending_rank(row) for row in self._tasks.values()]
         for row in sorted(ranked_rows, key=lambda row: (row.board, get_task_sort_key(row))):
             rows_by_status.get(row.status, rows_by_status["pending"]).append(row)
@@ -177,7 +177,7 @@ class BoardPanel(Panel):
             self._arrange_list(rows_by_status)
         self._update_head(rows_by_status)
 
-    def _arrange_columns(self, rows_by_status: dict[str, list[TaskRow]]) -> None:
+    def _arrange_columns(self, rows_by_status: dict[str, list[RunViewTaskRow]]) -> None:
         for status, rows in rows_by_status.items():
             title = build_clean_line(
                 MARKS[status], (f" {STATUSES[status]} ", "bold"), (f" {len(rows)}", MUTED)
@@ -188,7 +188,7 @@ class BoardPanel(Panel):
         if self.has_focus_within and not self.rows.has_focus:
             self.focus()  # the column that had the focus is empty now
 
-    def _arrange_list(self, rows_by_status: dict[str, list[TaskRow]]) -> None:
+    def _arrange_list(self, rows_by_status: dict[str, list[RunViewTaskRow]]) -> None:
         row_list = self.query_one("#board-list", RowList)
         height = 2 if self.size.width < NARROW else 1
         entries: list[RowEntry] = []
@@ -199,11 +199,11 @@ class BoardPanel(Panel):
                 entries += [RowEntry((row.board, row.id), height) for row in rows]
         row_list.set_entries(entries)
 
-    def _apply_pending_rank(self, row: TaskRow) -> TaskRow:
+    def _apply_pending_rank(self, row: RunViewTaskRow) -> RunViewTaskRow:
         rank = self._ranks.get((row.board, row.id))
         return row if rank is None else replace(row, rank=rank)
 
-    def _update_head(self, rows_by_status: dict[str, list[TaskRow]]) -> None:
+    def _update_head(self, rows_by_status: dict[str, list[RunViewTaskRow]]) -> None:
         parts: list[Part] = [("Tasks", "bold")]
         if not self._tasks:
             parts.append(("  none yet: n puts one on the board", MUTED))
@@ -249,7 +249,7 @@ class BoardPanel(Panel):
             return
 
         async def show_task_details() -> str:
-            task = await self.team_store.open_board(row.board).get(parse_task_id(row.id))
+            task = await self.board_and_mail_store.open_board(row.board).get(parse_task_id(row.id))
             body = build_task_details(self.run_view, row, task, self.clock.now())
             await self.app.push_screen(ScrollableTextScreen(f"#{row.id} {row.subject}", body))
             return ""
@@ -275,7 +275,7 @@ class BoardPanel(Panel):
 
             async def add_task() -> str:
                 task = await board_actions.add_task_to_board(
-                    self.team_store, board, subject, description, blocked_by.split()
+                    self.board_and_mail_store, board, subject, description, blocked_by.split()
                 )
                 return self._append_note_if_run_ended(f"Task #{task.id} is on the board.")
 
@@ -303,7 +303,7 @@ class BoardPanel(Panel):
                 return
 
             async def assign_task() -> str:
-                await board_actions.assign_task_owner(self.team_store, row, owner)
+                await board_actions.assign_task_owner(self.board_and_mail_store, row, owner)
                 return self._append_note_if_run_ended(
                     f"Task #{row.id} is {owner}'s now." if owner else f"Task #{row.id} is nobody's now."
                 )
@@ -337,7 +337,7 @@ class BoardPanel(Panel):
 
         async def save_rank() -> str:
             try:
-                await board_actions.set_task_rank(self.team_store, row, rank)
+                await board_actions.set_task_rank(self.board_and_mail_store, row, rank)
             except BaseException:
                 if self._ranks.get(key) == rank:
                     self._ranks.pop(key) if old_rank is None else self._ranks.update({key: old_rank})

@@ -82,7 +82,7 @@ def fit_cell(content: Content, width: int, *, right: bool = False) -> Content:
     return truncated.pad_left(padding) if right else truncated.pad_right(padding)
 
 
-class TableColumn(NamedTuple):
+class PanelTableColumn(NamedTuple):
     name: str
     title: str
     width: int
@@ -92,8 +92,8 @@ class TableColumn(NamedTuple):
 
 
 def fit_columns(
-    width: int, columns: Sequence[TableColumn], least: int
-) -> tuple[tuple[TableColumn, ...], int]:
+    width: int, columns: Sequence[PanelTableColumn], least: int
+) -> tuple[tuple[PanelTableColumn, ...], int]:
     """Return the columns that fit beside a last one of at least `least`, and the width of that one."""
     kept_columns = list(columns)
     for dropped_column in sorted(

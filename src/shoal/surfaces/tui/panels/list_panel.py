@@ -9,11 +9,11 @@ from textual.app import ComposeResult
 from textual.content import Content
 from textual.widgets import Static
 
-from shoal.surfaces.tui.panels.panel import KeyHints, Panel
+from shoal.surfaces.tui.panels.panel import KeyHints, TuiPanel
 from shoal.surfaces.tui.panels.row_list import RowList
 
 
-class ListPanel(Panel):
+class ListPanel(TuiPanel):
     HAS_TITLES: ClassVar[bool] = False
     """True if the columns of its rows have titles."""
     HAS_DETAIL: ClassVar[bool] = False

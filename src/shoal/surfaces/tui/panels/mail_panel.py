@@ -10,7 +10,7 @@ from textual.content import Content
 
 from shoal.app.run_view.mail_table import make_mail_row_key
 from shoal.app.run_view.mail_text import format_mail
-from shoal.app.run_view.view_rows import MailRow, ViewDelta
+from shoal.app.run_view.view_rows import RunViewMailRow, ViewDelta
 from shoal.core.names import LEAD_NAME, parse_agent_name
 from shoal.core.text_format import format_count_with_noun, strip_terminal_codes, to_one_line
 from shoal.surfaces.tui.panels.board_lines import build_owner_part, format_time_of_day
@@ -34,7 +34,7 @@ class MailPanel(ListPanel):
 
     def __init__(self, *given: Any, **named: Any) -> None:
         super().__init__(*given, **named)
-        self._mail_rows: dict[str, MailRow] = {}
+        self._mail_rows: dict[str, RunViewMailRow] = {}
         """Rows as last drawn."""
         self._filter_member = ""
         self._only_unread = False
@@ -74,7 +74,7 @@ class MailPanel(ListPanel):
         if is_following:
             self.rows.action_edge(-1)
 
-    def _matches_filter(self, row: MailRow) -> bool:
+    def _matches_filter(self, row: RunViewMailRow) -> bool:
         is_member_match = not self._filter_member or self._filter_member in (row.sender, row.to)
         return is_member_match and not (self._only_unread and row.taken)
 
@@ -98,7 +98,7 @@ class MailPanel(ListPanel):
         )
         return [join_cells([*head, text_part]).truncate(width, ellipsis=True)]
 
-    def _format_mail_route(self, row: MailRow) -> Content:
+    def _format_mail_route(self, row: RunViewMailRow) -> Content:
         return build_clean_line(
             self._build_member_part(row.sender), (" → ", MUTED), self._build_member_part(row.to)
         )
@@ -140,14 +140,16 @@ class MailPanel(ListPanel):
 
         self.run_action_in_background(show_mail)
 
-    async def _read_full_mail_text(self, row: MailRow) -> str | None:
+    async def _read_full_mail_text(self, row: RunViewMailRow) -> str | None:
         """Read the whole text from the inbox; None if it is not there, or the team is gone."""
         if not (self.controller.run.home / "teams" / row.team).is_dir():
             return None
-        history = await self.team_store.open_mailboxes(row.team).read_history(parse_agent_name(row.to))
+        history = await self.board_and_mail_store.open_mailboxes(row.team).read_history(
+            parse_agent_name(row.to)
+        )
         return next((format_mail(mail) for mail in history if mail.id == row.id), None)
 
-    def _format_mail_details(self, row: MailRow, text: str | None) -> Content:
+    def _format_mail_details(self, row: RunViewMailRow, text: str | None) -> Content:
         read_note = f"read {format_time_of_day(row.taken)}" if row.taken else "not read yet"
         facts = [
             f"posted {format_time_of_day(row.posted)}",

@@ -54,11 +54,11 @@ class KeyHints(Static):
         return Content("\n".join(self._wrap_key_hints(self.content_size.width)))
 
 
-class Panel(Vertical):
+class TuiPanel(Vertical):
     """The host calls `request_refresh` whenever the run view changed."""
 
     DEFAULT_CSS = """
-    Panel {
+    TuiPanel {
         background: $surface;
         & > .panel--head { height: 1; padding: 0 1; background: $panel; color: $foreground; }
         & > .panel--titles { height: 1; padding: 0 1; color: $text-muted; background: $surface; }
@@ -167,7 +167,7 @@ class Panel(Vertical):
         self.app.run_worker(run_and_notify(), group="steering", exit_on_error=False)
 
     @property
-    def team_store(self) -> TeamStore:
+    def board_and_mail_store(self) -> TeamStore:
         """Boards and mailboxes of the run's home."""
         if self._team_store is None:
             from shoal.app.teams.team_store import TeamStore

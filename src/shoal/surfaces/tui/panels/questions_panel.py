@@ -9,7 +9,7 @@ from textual.binding import Binding, BindingType
 from textual.content import Content
 from textual.widgets import Static
 
-from shoal.app.run_view.view_rows import QuestionRow, ViewDelta
+from shoal.app.run_view.view_rows import RunViewQuestionRow, ViewDelta
 from shoal.core.ids import AgentId
 from shoal.core.questions import ChoiceQuestion, PermissionQuestion, PlanApprovalQuestion
 from shoal.surfaces.tui.answer_screen import AnswerScreen, open_answer_screen
@@ -46,7 +46,7 @@ class QuestionsPanel(ListPanel):
 
     def __init__(self, *given: Any, **named: Any) -> None:
         super().__init__(*given, **named)
-        self._questions: dict[str, QuestionRow] = {}
+        self._questions: dict[str, RunViewQuestionRow] = {}
         self._ages: dict[str, str] = {}
 
     # Drawing
@@ -70,7 +70,7 @@ class QuestionsPanel(ListPanel):
         ):
             self.rows.move_cursor_to(open_rows[0].id)  # the one at the cursor was answered elsewhere
 
-    def _close_answer_screen(self, row: QuestionRow) -> None:
+    def _close_answer_screen(self, row: RunViewQuestionRow) -> None:
         """Close the screen of a question that was answered; the first answer counts."""
         for screen in self.app.screen_stack:
             if isinstance(screen, AnswerScreen) and screen.row.id == row.id:
@@ -111,7 +111,7 @@ class QuestionsPanel(ListPanel):
         agent_cell = fit_cell(build_clean_line(self._build_agent_part(row)), names)
         return [join_cells([mark, time_part, agent_cell, summary_part]).truncate(width, ellipsis=True)]
 
-    def _build_agent_part(self, row: QuestionRow) -> Part:
+    def _build_agent_part(self, row: RunViewQuestionRow) -> Part:
         agent = self.run_view.find_agent_row(AgentId(row.agent))
         return (row.name, get_agent_colour(agent.color if agent is not None else ""))
 
@@ -151,7 +151,7 @@ class QuestionsPanel(ListPanel):
             open_answer_screen(self, row)
 
 
-def _build_question_detail_lines(row: QuestionRow) -> list[Content]:
+def _build_question_detail_lines(row: RunViewQuestionRow) -> list[Content]:
     question = row.question
     match question:
         case PermissionQuestion(tool=tool, reason=reason):
