@@ -1,4 +1,4 @@
-"""ClockScheduler: prompts are queued at their minute, once, for at most seven days."""
+"""CronPromptScheduler: prompts are queued at their minute, once, for at most seven days."""
 
 from __future__ import annotations
 
