@@ -53,9 +53,11 @@ web: ## build the web view from web/ into the package (needs Node and npm)
 reference: setup-test ## write docs/reference anew, from the code
 	@PYTHONPATH=src $(VENV)/python scripts/reference.py
 
-lint: setup-test ## ruff: rules and format, changing nothing
+lint: setup-test ## ruff (rules and format), codespell and the prose linter, changing nothing
 	@$(VENV)/ruff check .
 	@$(VENV)/ruff format --check .
+	@$(VENV)/codespell
+	@$(VENV)/python scripts/lint_prose.py
 
 fmt: setup-test ## ruff: repair and format in place
 	@$(VENV)/ruff check --fix .
