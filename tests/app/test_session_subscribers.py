@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 import shoal
+from shoal.app.session.session import open_session
 from shoal.core.errors import AgentRequestRefused
 from shoal.core.events import (
     AgentEnded,
@@ -48,7 +49,7 @@ def build_background_options(directory: Path) -> shoal.Options:
 
 async def test_a_subscriber_gets_every_event_in_and_between_turns(tmp_path: Path) -> None:
     received: list[Event] = []
-    async with shoal.Session(build_background_options(tmp_path)) as session:
+    async with open_session(build_background_options(tmp_path)) as session:
         remove = session.subscribe(received.append)
         in_turn = [event async for event in session.run("go")]
         assert received[: len(in_turn)] == in_turn
@@ -74,7 +75,7 @@ async def test_a_subscriber_that_raises_is_removed_and_the_turn_continues(tmp_pa
         raise ZeroDivisionError("the watcher's own bug")
 
     model = ScriptedModel([ToolUseBlock(id="c", name="Bash", input={"command": "echo hi"}), "done"])
-    async with shoal.Session(shoal.Options(cwd=tmp_path, model=model, mode="bypassPermissions")) as session:
+    async with open_session(shoal.Options(cwd=tmp_path, model=model, mode="bypassPermissions")) as session:
         session.subscribe(broken)
         session.subscribe(others.append)
         events = [event async for event in session.run("go")]
@@ -86,10 +87,10 @@ async def test_a_subscriber_that_raises_is_removed_and_the_turn_continues(tmp_pa
 
 
 async def test_a_user_stops_a_task_by_id_and_gets_an_error_for_an_unknown_id(tmp_path: Path) -> None:
-    async with shoal.Session(build_background_options(tmp_path)) as session:
+    async with open_session(build_background_options(tmp_path)) as session:
         async for _ in session.run("go"):
             pass
-        (one,) = session.services.supervisor.list_agents()
+        (one,) = session.supervisor.list_agents()
         assert await session.stop_task(one.agent) == "do one"
         with pytest.raises(AgentRequestRefused, match="is not running: it was stopped"):
             await session.stop_task(one.agent)
@@ -107,14 +108,14 @@ async def test_user_input_reaches_an_agent_marked_as_the_users(tmp_path: Path) -
         {"match": "task-notification", "text": "woken", "repeat": True},
         {"match": "look again", "text": "I looked again"},
     )
-    async with shoal.Session(shoal.Options(cwd=tmp_path, model=model)) as session:
+    async with open_session(shoal.Options(cwd=tmp_path, model=model)) as session:
         session.subscribe(received.append)
         async for _ in session.run("go"):
             pass
-        await session.services.supervisor.wait_until_idle()
-        (one,) = session.services.supervisor.list_agents()
+        await session.supervisor.wait_until_idle()
+        (one,) = session.supervisor.list_agents()
         assert (await session.send(one.agent, "look again")).how == "resumed"
-        await session.services.supervisor.wait_until_idle()
+        await session.supervisor.wait_until_idle()
     agent_messages = [each for each in received if isinstance(each, MessageAdded) and each.agent == one.agent]
     assert [each.message.text for each in agent_messages if each.by == "person"] == ["look again"]
     assert agent_messages[-1].message.text == "I looked again"

@@ -38,18 +38,16 @@ async def run_terminal_sessions(
     `prepare_prompt` returns the first prompt once the session is open. `open_terminal` shows an open session.
     `on_session_end` is called with a session that ends and with its stopped agents.
     """
-    from shoal.app.session.session import Session
+    from shoal.app.session.session import open_session
 
     options = structs.replace(options, attended=True)
     while True:
-        async with Session(options) as session:
+        async with open_session(options) as session:
             controller = await open_terminal(session)
             outcome = await controller.run_until_user_leaves(
                 prompt if prepare_prompt is None else await prepare_prompt(session)
             )
-            session.services.lifecycle_hooks.end_reason = (
-                "prompt_input_exit" if outcome == "ended" else "clear"
-            )
+            session.lifecycle_hooks.end_reason = "prompt_input_exit" if outcome == "ended" else "clear"
             on_session_end(session, await session.stop_agents())
         if outcome == "ended":
             return controller.status
