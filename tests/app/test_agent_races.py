@@ -91,7 +91,7 @@ async def test_an_unrecordable_question_about_many_agents_ends_the_turn_with_an_
     model = script_agents(lead=[[spawn_agent(f"child {n}", f"c{n}") for n in range(4)], "end"], child=["ok"])
     settings = json.dumps({"shoal": {"fan_out_preview": 3}})
     async with open_session(tmp_path, model, attended=True, settings=settings) as session:
-        session.runtime.store.journal = FullJournal(session.runtime.store.journal, QuestionAsked)
+        session.runtime.events._journal = FullJournal(session.runtime.store.journal, QuestionAsked)
         finished = (await collect_events(session.run("lead")))[-1]
     assert (finished.reason, finished.detail) == ("store_error", "The disk is full.")  # type: ignore[attr-defined]
 
@@ -154,7 +154,7 @@ async def test_an_agent_whose_end_cannot_be_recorded_leaves_nothing_running(tmp_
         below=[call_tool("Gate"), "never"],
     )
     async with open_session(tmp_path, model, tools=[gate.tool, gate.wait_tool]) as session:
-        session.runtime.store.journal = FullJournal(session.runtime.store.journal, AgentEnded)
+        session.runtime.events._journal = FullJournal(session.runtime.store.journal, AgentEnded)
         await collect_events(session.run("lead"))
         async with asyncio.timeout(10):
             await session.supervisor.wait_until_idle()
@@ -429,10 +429,10 @@ async def test_a_session_continues_without_open_calls_after_a_full_disk(
     model = script_agents(lead=[call_tool("Glob", "g1", pattern="*"), look])
     async with open_session(tmp_path, model) as session:
         journal = session.runtime.store.journal
-        session.runtime.store.journal = FullJournal(journal, ToolStarted)
+        session.runtime.events._journal = FullJournal(journal, ToolStarted)
         finished = (await collect_events(session.run("lead")))[-1]
         assert finished.reason == "store_error"  # type: ignore[attr-defined]
-        session.runtime.store.journal = journal
+        session.runtime.events._journal = journal
         await run_all_turns(session, "and now?")
     ((*_, answered),) = asked
     assert isinstance(answered.content[0], ToolResultBlock)

@@ -116,7 +116,7 @@ async def test_a_request_cut_by_a_crash_is_listed_as_unsettled(tmp_path: Path) -
             card = ModelCard(id="m", provider="x", price=TokenPrice(input=1, output=1))
             n = 0
             async def generate_reply(self, request, on_delta):
-                await on_delta(ModelAttemptStarted())
+                await on_delta(ModelAttemptStartedDelta())
                 self.n += 1
                 if self.n == 3:
                     os.kill(os.getpid(), 9)

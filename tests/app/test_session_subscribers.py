@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 import shoal
-from shoal.app.session.session import open_session
 from shoal.core.errors import AgentRequestRefused
 from shoal.core.events import (
     AgentEnded,
@@ -49,7 +48,7 @@ def build_background_options(directory: Path) -> shoal.Options:
 
 async def test_a_subscriber_gets_every_event_in_and_between_turns(tmp_path: Path) -> None:
     received: list[Event] = []
-    async with open_session(build_background_options(tmp_path)) as session:
+    async with shoal.Session(build_background_options(tmp_path)) as session:
         remove = session.subscribe(received.append)
         in_turn = [event async for event in session.run("go")]
         assert received[: len(in_turn)] == in_turn
@@ -75,7 +74,7 @@ async def test_a_subscriber_that_raises_is_removed_and_the_turn_continues(tmp_pa
         raise ZeroDivisionError("the watcher's own bug")
 
     model = ScriptedModel([ToolUseBlock(id="c", name="Bash", input={"command": "echo hi"}), "done"])
-    async with open_session(shoal.Options(cwd=tmp_path, model=model, mode="bypassPermissions")) as session:
+    async with shoal.Session(shoal.Options(cwd=tmp_path, model=model, mode="bypassPermissions")) as session:
         session.subscribe(broken)
         session.subscribe(others.append)
         events = [event async for event in session.run("go")]
@@ -87,7 +86,7 @@ async def test_a_subscriber_that_raises_is_removed_and_the_turn_continues(tmp_pa
 
 
 async def test_a_user_stops_a_task_by_id_and_gets_an_error_for_an_unknown_id(tmp_path: Path) -> None:
-    async with open_session(build_background_options(tmp_path)) as session:
+    async with shoal.Session(build_background_options(tmp_path)) as session:
         async for _ in session.run("go"):
             pass
         (one,) = session.supervisor.list_agents()
@@ -108,7 +107,7 @@ async def test_user_input_reaches_an_agent_marked_as_the_users(tmp_path: Path) -
         {"match": "task-notification", "text": "woken", "repeat": True},
         {"match": "look again", "text": "I looked again"},
     )
-    async with open_session(shoal.Options(cwd=tmp_path, model=model)) as session:
+    async with shoal.Session(shoal.Options(cwd=tmp_path, model=model)) as session:
         session.subscribe(received.append)
         async for _ in session.run("go"):
             pass

@@ -9,7 +9,7 @@ import pytest
 from shoal_process import MODEL, ShoalProgram
 
 from shoal.app.options import Options
-from shoal.app.session.session import open_session
+from shoal.app.session.session import Session
 from shoal.models.scripted_model import ScriptedModel
 from shoal.testing import messages_server
 
@@ -58,7 +58,7 @@ async def test_a_session_accepts_a_mapping_and_reports_unusable_files(tmp_path: 
     directory.mkdir(parents=True)
     (directory / "bad.md").write_text("---\nname: bad\n---\n")
     options = Options(cwd=tmp_path, model=ScriptedModel(["done"]), agents=MINE, persist=False)
-    async with open_session(options) as session:
+    async with Session(options) as session:
         assert session.runtime.config.definitions.find("mine").source.kind == "flag"
         notes = "\n".join(session.notes)
     assert f"{directory / 'bad.md'}:1: description: it is missing" in notes

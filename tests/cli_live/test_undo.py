@@ -11,7 +11,7 @@ import pytest
 from cli_live.conftest import CliProject
 from shoal.app.config.undo_history import read_messages_at_entry
 from shoal.app.options import Options
-from shoal.app.session.session import open_session
+from shoal.app.session.session import Session
 from shoal.models.scripted_model import ScriptedModel
 
 
@@ -34,7 +34,7 @@ async def run_three_turns(cli_project: CliProject, monkeypatch: pytest.MonkeyPat
     script.write_text(json.dumps(steps))
     (cli_project.project / "kept.txt").unlink(missing_ok=True)
     options = Options(cwd=cli_project.project, model=ScriptedModel.from_file(script), mode="acceptEdits")
-    async with open_session(options) as session:
+    async with Session(options) as session:
         for prompt in ("say hello", "make files", "change one"):
             async for _ in session.run(prompt):
                 pass
@@ -139,7 +139,7 @@ async def test_the_conversation_of_a_live_session_cannot_be_undone_from_outside(
 ) -> None:
     monkeypatch.setenv("SHOAL_HOME", str(cli_project.home))
     options = Options(cwd=cli_project.project, model=ScriptedModel(["hello"]))
-    async with open_session(options) as session:
+    async with Session(options) as session:
         async for _ in session.run("hi"):
             pass
         refused = cli_project.run_shoal("undo", "1", "--conversation", "--yes")

@@ -4,21 +4,18 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import Any
 
 from shoal.app.options import Options
-from shoal.app.session.session import Session, open_session
+from shoal.app.session.session import Session
 from shoal.app.session.turn import Turn
 from shoal.core.events import Event, RunFinished
 
 
-def open(  # noqa: A001 - used as shoal.open
-    *, cwd: str | Path | None = None, **options: Any
-) -> AbstractAsyncContextManager[Session]:
+def open(*, cwd: str | Path | None = None, **options: Any) -> Session:  # noqa: A001 - used as shoal.open
     """Return a session to enter with `async with`; the keywords are the fields of `Options`."""
-    return open_session(Options(cwd=None if cwd is None else Path(cwd), **options))
+    return Session(Options(cwd=None if cwd is None else Path(cwd), **options))
 
 
 def run_sync(

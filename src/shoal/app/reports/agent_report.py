@@ -177,9 +177,9 @@ _SHOWN_FIELDS = {
 async def list_session_tools(cwd: Path, settings: str | None = None) -> tuple[str, ...]:
     """Return the tool names that a session offers to agents. It stores nothing and sends no request."""
     from shoal.app.options import Options
-    from shoal.app.session.session import open_session
+    from shoal.app.session.session import Session
     from shoal.models.scripted_model import ScriptedModel
 
     options = Options(cwd=cwd, model=ScriptedModel([]), settings=settings, persist=False, begun=None)
-    async with open_session(options) as session:
+    async with Session(options) as session:
         return tuple(session.agent.tools)

@@ -9,7 +9,7 @@ from contextlib import suppress
 from msgspec import Raw
 
 from shoal.app.agents.member_bootstrap import MemberBootstrap, decode_member_bootstrap
-from shoal.app.session.session import Session, open_session
+from shoal.app.session.session import Session
 from shoal.backends.heap_trim import HeapTrimmer
 from shoal.backends.socket_channel import SocketChannel
 from shoal.core.clock import SystemClock
@@ -36,9 +36,7 @@ async def _run_member_process(fd: int) -> None:
     bootstrap, clock = decode_member_bootstrap(message), SystemClock()
     lead_channel = ChannelToLead(channel, bootstrap.rules, clock)
     try:
-        async with open_session(
-            bootstrap.to_options(bootstrap.to_membership(lead_channel), clock)
-        ) as session:
+        async with Session(bootstrap.to_options(bootstrap.to_membership(lead_channel), clock)) as session:
             await _run_forked_member(session, bootstrap, lead_channel)
     except ShoalError as error:
         lead_channel.send_message(MemberStartRefusedMessage(why=str(error)))

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import Callable
+from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Any
 
 from msgspec import structs
@@ -14,7 +14,6 @@ from shoal.agent import compaction
 from shoal.agent.forks import ASIDE_PROMPT, NO_SUGGESTION, SUGGESTION_PROMPT, ask_model_outside_conversation
 from shoal.agent.loop import LoopResult
 from shoal.app.config.session_memory import build_resume_message
-from shoal.app.config.undo_history import create_undo_history
 from shoal.app.options import Options
 from shoal.app.session import delegate_mode, person_notifier, session_cleanup, session_telemetry
 from shoal.app.session.recovery import recover_session
@@ -55,7 +54,7 @@ from shoal.wire.notification_text import format_mail_message
 if TYPE_CHECKING:
     from shoal.agent.agent_runner import AgentRunner
     from shoal.app.config.journal_recovery import RecoveredSessionState
-    from shoal.app.config.undo_history import UndoableTurn
+    from shoal.app.config.undo_history import SessionUndoHistory, UndoableTurn
     from shoal.app.runtime.runtime import Runtime
     from shoal.app.session.lifecycle_hooks import SessionLifecycleHookRunner
     from shoal.runs.agent_supervisor import AgentSupervisor
@@ -71,56 +70,35 @@ STOPPED_BY_PERSON_REASON = "it was stopped by the person"
 INTERRUPTED_TEXT = "[The person interrupted this turn.]"
 
 
-@asynccontextmanager
-async def open_session(options: Options) -> AsyncIterator[Session]:
-    """Open a session; leaving the block ends everything it started. Raises `ShoalError`."""
-    from shoal.app.session.session_builder import build_session
-
-    async with AsyncExitStack() as exit_stack:
-        session = await build_session(options, exit_stack)
-        async with session:
-            yield session
-
-
 class Session:
-    """A session that `open_session` has built: turns, steering, and what people and programs do."""
+    """A session, opened with `async with`; leaving the block ends everything it started."""
 
-    def __init__(
-        self,
-        runtime: Runtime,
-        lead: AgentRunner,
-        supervisor: AgentSupervisor,
-        teams: SessionTeams | MemberHost,
-        *,
-        lifecycle_hooks: SessionLifecycleHookRunner,
-        recovered: RecoveredSessionState | None,
-    ) -> None:
-        self.runtime = runtime
-        self.agent = lead
-        self.supervisor = supervisor
-        self.teams = teams
-        self.lifecycle_hooks = lifecycle_hooks
-        self.recovered = recovered
-        """State that an earlier process of this session left unfinished."""
-        self.undo_history = create_undo_history(runtime.config)
-        """Turns that can be undone; None if nothing is stored."""
-        self._options = runtime.options
+    runtime: Runtime
+    supervisor: AgentSupervisor
+    teams: SessionTeams | MemberHost
+    agent: AgentRunner
+    """The lead."""
+    lifecycle_hooks: SessionLifecycleHookRunner
+    recovered: RecoveredSessionState | None
+    """State that an earlier process of this session left unfinished."""
+    undo_history: SessionUndoHistory | None
+    """Turns that can be undone; None if nothing is stored."""
+
+    def __init__(self, options: Options) -> None:
+        self._options = options
         self._exit = AsyncExitStack()
-        self._ids = lead.ids.derive_generator()
         self._channel: EventChannel | None = None
         self._running: asyncio.Task[None] | None = None
         self._is_interrupted = self._reporting_end = False
         self._last_mode = LastWorkingPermissionModeTracker()
-        self._turns_before = max(runtime.config.history.turns, recovered.turns if recovered else 0)
         self.stop_requested = asyncio.Event()
         """Set when a program asked the run to end; the surface ends it."""
         self.interrupted_agents: tuple[AgentStatusSnapshot, ...] = ()
         """Agents that were working when the deadline passed."""
-        self.expects_input = self._options.attended
+        self.expects_input = options.attended
         """True if a person or a driving program may still send input."""
         self.notes: list[str] = []
         """Notes for the person about the start of the session."""
-        runtime.queue.add_delivery_listener(self._on_item_delivered)
 
     @property
     def id(self) -> SessionId:
@@ -136,8 +114,22 @@ class Session:
         return self._running is not None
 
     async def __aenter__(self) -> Session:
+        from shoal.app.session.session_builder import build_session_parts, connect_session
+
         try:
+            parts = await build_session_parts(self._options, self._exit)
+            self.runtime, self.agent, self.supervisor, self.teams = (
+                parts.runtime,
+                parts.lead,
+                parts.supervisor,
+                parts.teams,
+            )
+            self.lifecycle_hooks, self.recovered = parts.lifecycle_hooks, parts.recovered
+            self.undo_history = parts.undo_history
+            self._options = self.runtime.options
+            await connect_session(self, self._exit)
             session_telemetry.attach_telemetry(self, self._exit, trace=self._options.trace)
+            self._ids = self.agent.ids.derive_generator()
             self._tasks = await asyncio.TaskGroup().__aenter__()
             self._exit.push_async_exit(self._exit_task_group_unwrapping_errors)
             await self._publish_start_and_recover()
@@ -302,7 +294,7 @@ class Session:
             self.emit_event(QueueItemWithdrawn(agent=LEAD_ID, item=item.id))
         return tuple(Message(role="user", content=item.content) for item in prompts)
 
-    def _on_item_delivered(self, item: InboxItem) -> None:
+    def on_item_delivered(self, item: InboxItem) -> None:
         """Handle an item that has entered an agent's conversation."""
         if item.mode == "task-notification":
             self.emit_event(NotificationDelivered(agent=item.to, completion=item.id))
@@ -427,9 +419,10 @@ class Session:
                 return
 
     async def _publish_start_and_recover(self) -> None:
-        runtime = self.runtime
+        runtime, recovered = self.runtime, self.recovered
+        turns_before = max(runtime.config.history.turns, 0 if recovered is None else recovered.turns)
         runtime.permissions.answers.on_answer = self.teams.share_permission_across_processes
-        runtime.events.turn = self._turns_before
+        runtime.events.turn = turns_before
         if self._options.lead_channel is not None:
             # The run belongs to the lead, which has already started it.
             return
@@ -445,16 +438,16 @@ class Session:
                 model=self.agent.model.card.id,
                 mode=runtime.permissions.mode,
                 tools=tuple(self.agent.tools),
-                resumed=bool(self._turns_before),
+                resumed=bool(turns_before),
                 version=shoal.__version__,
                 budget_usd=self.agent.budget.budget.limits.max_usd,
                 budget_tokens=self.agent.budget.budget.limits.max_tokens,
                 model_named=self._options.model if isinstance(self._options.model, str) else "",
             )
         )
-        self.lifecycle_hooks.launch_session_start_hooks(resumed=bool(self._turns_before))
-        if self.recovered is not None:
-            await recover_session(self, self.recovered)
+        self.lifecycle_hooks.launch_session_start_hooks(resumed=bool(turns_before))
+        if recovered is not None:
+            await recover_session(self, recovered)
 
     async def _run_turn(self, prompt: Message | SlashCommandInvocation | None, channel: EventChannel) -> None:
         agent = self.agent

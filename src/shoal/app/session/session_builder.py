@@ -6,6 +6,8 @@ from contextlib import AsyncExitStack
 from functools import partial
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
+
 from shoal.agent.agent_runner import AgentEnvironment, AgentRunner
 from shoal.agent.conversation import Conversation
 from shoal.app.agents.agent_services import create_supervisor_and_teams
@@ -21,6 +23,7 @@ from shoal.app.config.session_config import SessionConfig, load_session_config
 from shoal.app.config.session_memory import SessionMemory
 from shoal.app.config.system_prompt import build_system_prompt
 from shoal.app.config.tool_selection import iter_unknown_rule_warnings
+from shoal.app.config.undo_history import SessionUndoHistory, create_undo_history
 from shoal.app.hooks.agent_hooks import HookSubjectAgent
 from shoal.app.mcp.mcp_channels import McpChannelMessageQueue, parse_mcp_channel_names
 from shoal.app.options import Options
@@ -28,21 +31,35 @@ from shoal.app.runtime.runtime import Runtime, open_runtime
 from shoal.app.session.control_handler import handle_control_command
 from shoal.app.session.hook_notices import route_hook_notices
 from shoal.app.session.lifecycle_hooks import SessionLifecycleHookRunner
-from shoal.app.session.session import Session
 from shoal.core.events import PREVIEW_LENGTH
 from shoal.core.ids import LEAD_ID, LEAD_KIND
 from shoal.core.text_format import to_one_line
 from shoal.core.tools import Tool
+from shoal.runs.agent_supervisor import AgentSupervisor
 from shoal.runs.control_server import RunControlServer
 from shoal.stores.files.file_journal import FileJournal
 from shoal.stores.files.result_files import FileResultStore
+from shoal.team.member_host import MemberHost
+from shoal.team.session_teams import SessionTeams
 
 if TYPE_CHECKING:
-    pass
+    from shoal.app.session.session import Session
 
 
-async def build_session(options: Options, exit_stack: AsyncExitStack) -> Session:
-    """Build a session; `exit_stack` closes everything in reverse order. Raises `ShoalError`."""
+class SessionParts(Struct, frozen=True, kw_only=True):
+    """What a session is made of."""
+
+    runtime: Runtime
+    lead: AgentRunner
+    supervisor: AgentSupervisor
+    teams: SessionTeams | MemberHost
+    lifecycle_hooks: SessionLifecycleHookRunner
+    recovered: RecoveredSessionState | None
+    undo_history: SessionUndoHistory | None
+
+
+async def build_session_parts(options: Options, exit_stack: AsyncExitStack) -> SessionParts:
+    """Build the parts of a session; `exit_stack` closes them in reverse order. Raises `ShoalError`."""
     config = load_session_config(options, exit_stack)
     runtime = await open_runtime(config, exit_stack)
     supervisor, teams = create_supervisor_and_teams(runtime)
@@ -50,24 +67,29 @@ async def build_session(options: Options, exit_stack: AsyncExitStack) -> Session
     await exit_stack.enter_async_context(teams)
     lead = _create_lead(runtime)
     supervisor.set_lead(lead)
-    recovered = _recover_session_state(runtime)
-    session = Session(
-        runtime,
-        lead,
-        supervisor,
-        teams,
-        lifecycle_hooks=await exit_stack.enter_async_context(SessionLifecycleHookRunner(lead, runtime)),
-        recovered=recovered,
-    )
-    runtime.servers.channels = _create_mcp_channels(config, session)
-    route_hook_notices(session)
     runtime.servers.on_tools_changed = lambda: lead.set_tools(_select_lead_tools(runtime))
+    return SessionParts(
+        runtime=runtime,
+        lead=lead,
+        supervisor=supervisor,
+        teams=teams,
+        lifecycle_hooks=await exit_stack.enter_async_context(SessionLifecycleHookRunner(lead, runtime)),
+        recovered=_recover_session_state(runtime),
+        undo_history=create_undo_history(config),
+    )
+
+
+async def connect_session(session: Session, exit_stack: AsyncExitStack) -> None:
+    """Connect a session with what calls it: the inbox queue, hooks, MCP channels and the control socket."""
+    runtime = session.runtime
+    runtime.queue.add_delivery_listener(session.on_item_delivered)
+    runtime.servers.channels = _create_mcp_channels(runtime.config, session)
+    route_hook_notices(session)
     if (control := await _start_control_server(session, exit_stack)) is not None:
         runtime.events.add_observer(control.publish_event, remote_events=True)
-    if options.lead_channel is None:
+    if runtime.options.lead_channel is None:
         session.notes.extend(_collect_startup_notes(runtime))
-        session.notes.extend(_describe_unknown_events(recovered))
-    return session
+        session.notes.extend(_describe_unknown_events(session.recovered))
 
 
 def _create_lead(runtime: Runtime) -> AgentRunner:

@@ -11,14 +11,14 @@ import tempfile
 from pathlib import Path
 
 from shoal.app.options import Options
-from shoal.app.session.session import open_session
+from shoal.app.session.session import Session
 from shoal.models.scripted_model import ScriptedModel
 
 
 async def _run_warmup_session(cwd: Path) -> None:
     model = ScriptedModel(["Ready."])
     options = Options(cwd=cwd, model=model, persist=False, skip_permissions=True, begun=None)
-    async with open_session(options) as session:
+    async with Session(options) as session:
         async for _ in session.run("Rehearse."):
             pass
 

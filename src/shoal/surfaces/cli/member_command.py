@@ -40,12 +40,12 @@ def member_command(*, words: tuple[str, ...]) -> int:
 
 async def _serve_member(launch_args: MemberLaunchArgs) -> int:
     from shoal.app.session.foreign_team_member import build_foreign_member_options, run_member_of_foreign_lead
-    from shoal.app.session.session import open_session
+    from shoal.app.session.session import Session
     from shoal.surfaces.terminal.screen import open_terminal_screen
 
     screen = open_terminal_screen(sys.stdout)
     try:
-        async with open_session(build_foreign_member_options(launch_args)) as session:
+        async with Session(build_foreign_member_options(launch_args)) as session:
             _print_member_header(screen, launch_args)
             session.subscribe(_create_event_printer(screen))
             async with asyncio.TaskGroup() as tasks:

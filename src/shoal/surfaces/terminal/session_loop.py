@@ -38,11 +38,11 @@ async def run_terminal_sessions(
     `prepare_prompt` returns the first prompt once the session is open. `open_terminal` shows an open session.
     `on_session_end` is called with a session that ends and with its stopped agents.
     """
-    from shoal.app.session.session import open_session
+    from shoal.app.session.session import Session
 
     options = structs.replace(options, attended=True)
     while True:
-        async with open_session(options) as session:
+        async with Session(options) as session:
             controller = await open_terminal(session)
             outcome = await controller.run_until_user_leaves(
                 prompt if prepare_prompt is None else await prepare_prompt(session)

@@ -29,7 +29,7 @@ class AgentsDemo:
     async def run(self, signals: HeadlessSignalHandler) -> int:
         from shoal.app.demo.demo_project import TASK_PROMPT, init_repository_with_commit, write_demo_project
         from shoal.app.demo.demo_session import build_demo_setup, isolate_demo_environment
-        from shoal.app.session.session import open_session
+        from shoal.app.session.session import Session
         from shoal.stores.files.home_paths import get_journal_path, get_transcript_path
         from shoal.surfaces.cli.demo.agents_presenter import AgentsDemoPresenter
 
@@ -40,7 +40,7 @@ class AgentsDemo:
         init_repository_with_commit(workspace.project)
         setup = build_demo_setup(workspace.project, os.environ, fast=workspace.fast)
         print_agents_introduction(self._screen, TASK_PROMPT, setup.sandbox_problem)
-        async with open_session(setup.options) as session:
+        async with Session(setup.options) as session:
             workspace.print_watch_hint(self._screen, session.id)
             self._presenter = AgentsDemoPresenter(self._screen, session)
             finished = await self._presenter.run(TASK_PROMPT)

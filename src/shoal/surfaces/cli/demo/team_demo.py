@@ -24,7 +24,7 @@ class TeamDemo:
             build_team_demo_options,
             write_team_demo_script,
         )
-        from shoal.app.session.session import open_session
+        from shoal.app.session.session import Session
         from shoal.stores.files.home_paths import get_journal_path
         from shoal.surfaces.cli.demo.demo_actors import DemoMemberKillTarget
         from shoal.surfaces.cli.demo.team_presenter import TeamDemoPresenter
@@ -37,7 +37,7 @@ class TeamDemo:
         write_team_demo_script(state_file, fast=workspace.fast)
         print_team_introduction(self._screen, TASK_PROMPT)
         target = DemoMemberKillTarget(name=KILLED_MEMBER, calls=CALLS_BEFORE_KILL)
-        async with open_session(build_team_demo_options(workspace.project, state_file)) as session:
+        async with Session(build_team_demo_options(workspace.project, state_file)) as session:
             workspace.print_watch_hint(self._screen, session.id)
             presenter = TeamDemoPresenter(
                 self._screen, session, workspace.home, target, pause=0.0 if workspace.fast else 1.0

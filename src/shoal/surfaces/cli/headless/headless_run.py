@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from shoal.app.options import Options
 from shoal.app.run_view.agent_status import RunViewAgentsState
-from shoal.app.session.session import Session, open_session
+from shoal.app.session.session import Session
 from shoal.app.session.slash_commands import parse_slash_command_when_ready
 from shoal.app.session.turn import Turn
 from shoal.core.agents import AgentStatusSnapshot
@@ -83,7 +83,7 @@ async def _run_job(job: HeadlessRunRequest, signals: HeadlessSignalHandler) -> i
         if job.prompt is None:
             assert isinstance(output, StreamJsonOutputWriter)
             return await _run_stream_json_job(job, output, signals)
-        async with open_session(job.options) as session:
+        async with Session(job.options) as session:
             return await _HeadlessRun(job, session, output, signals).run_turns()
     except (ShoalError, OSError, ExceptionGroup) as error:
         return await _report_run_failure(
@@ -99,7 +99,7 @@ async def _run_stream_json_job(
 
     async with DrivingProgramConnection(output.send_line, job.options.clock) as program:
         initialization = await process_initialize_request(program, output, job.options, job.relayed_servers)
-        async with open_session(initialization.options) as session:
+        async with Session(initialization.options) as session:
             initialization.register_relayed_mcp_servers(session)
             return await _HeadlessRun(
                 job, session, output, signals, InitializedDrivingProgram(program, initialization)
