@@ -137,7 +137,7 @@ async def measure_idle(root: Path, agents: int, rounds: int, *, persist: bool) -
             session.agent.conversation.messages.clear()
             gc.collect()
             measurements.append(tracemalloc.get_traced_memory()[0])
-        assert len(session.services.supervisor.list_agents()) == _WARM_UP_AGENTS + agents
+        assert len(session.supervisor.list_agents()) == _WARM_UP_AGENTS + agents
         return (measurements[1] - measurements[0]) / agents
 
 

@@ -135,7 +135,7 @@ async def _open_team(backend: str, members: int) -> AsyncIterator[_TeamProviderC
         async with shoal.open(cwd=root, model=_MODEL, skip_permissions=True, settings=settings) as session:
             await run_until_quiet(session, "Make a team.")
             provider.spawn_seconds = float(json.loads(await provider.read_line()))
-            provider.pids = tuple(each.pid for each in session.services.teams.list_members() if each.pid)
+            provider.pids = tuple(each.pid for each in session.teams.list_members() if each.pid)
             async with asyncio.TaskGroup() as tasks:
                 turn_task = tasks.create_task(_take_turns(session))
                 yield provider

@@ -210,7 +210,7 @@ async def measure_idle(root: Path, members: int) -> float:
             session.agent.conversation.messages.clear()
             gc.collect()
             measurements.append(tracemalloc.get_traced_memory()[0])
-        present_members = session.services.teams.list_members()
+        present_members = session.teams.list_members()
         assert [each.state for each in present_members] == ["idle"] * (_WARM_UP_MEMBERS + members)
         return (measurements[1] - measurements[0]) / members
 

@@ -47,8 +47,8 @@ async def test_hooks_get_the_fields_that_the_reference_lists(tmp_path: Path) -> 
         told.setdefault(event["hook_event_name"], []).append(event)
 
     async def refuse(session: shoal.Session) -> None:
-        async for question in session.services.question_broker.watch_questions():
-            session.services.question_broker.submit_answer(question.id, DenyAnswer(reason="no"))
+        async for question in session.runtime.question_broker.watch_questions():
+            session.runtime.question_broker.submit_answer(question.id, DenyAnswer(reason="no"))
 
     model = script_agents(
         lead=[

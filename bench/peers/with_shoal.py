@@ -124,7 +124,7 @@ async def all_waiting(agents: int) -> float:
             if started in (0, agents):
                 gc.collect()
                 held.append(memory())
-        assert len(session.services.supervisor.list_agents()) == agents + _AT_ONCE
+        assert len(session.supervisor.list_agents()) == agents + _AT_ONCE
         assert SUMS.count == 4 * (agents + _AT_ONCE)
     return (held[1] - held[0]) / agents
 

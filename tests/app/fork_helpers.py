@@ -91,7 +91,7 @@ def list_agent_starts(events: list[Event]) -> list[AgentStarted]:
 
 
 def list_reports(session: shoal.Session) -> list[str]:
-    agents = session.services.supervisor.list_agents()
+    agents = session.supervisor.list_agents()
     return [agent.completion.text for agent in agents if agent.completion is not None]
 
 

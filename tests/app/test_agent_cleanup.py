@@ -56,8 +56,8 @@ async def test_a_waiter_gets_the_result_of_an_agent_before_its_cleanup_finishes(
             while not (tmp_path / "up").exists():
                 await asyncio.sleep(0)
         gate.is_open.set()
-        (shell,) = session.services.shells.list_shells()
-        (run,) = session.services.supervisor.list_running_agents()
+        (shell,) = session.runtime.shells.list_shells()
+        (run,) = session.supervisor.list_running_agents()
         try:
             async with asyncio.timeout(10):
                 events = await turn
@@ -68,7 +68,7 @@ async def test_a_waiter_gets_the_result_of_an_agent_before_its_cleanup_finishes(
         finally:
             await clock.advance(1.5)
         async with asyncio.timeout(10):
-            await session.services.supervisor.wait_until_idle()
+            await session.supervisor.wait_until_idle()
         assert shell.ended.is_set()
     # It was seen, so no notification comes, though the clean-up ended later.
     assert [event.call for event in read_events(session) if isinstance(event, NotificationDelivered)] == [
@@ -118,8 +118,8 @@ async def test_an_agent_leaves_no_resources_behind_however_it_ends(
     async with session:
         turn = asyncio.create_task(collect_events(session.run("lead")))
         await gate.wait_until_reached()
-        (run,) = session.services.supervisor.list_running_agents()
-        (shell,) = session.services.shells.list_shells()
+        (run,) = session.supervisor.list_running_agents()
+        (shell,) = session.runtime.shells.list_shells()
         assert list_open_agent_files()
         assert count_agent_plans() == 1
         match how:
@@ -135,7 +135,7 @@ async def test_an_agent_leaves_no_resources_behind_however_it_ends(
             gate.is_open.set()
             async with asyncio.timeout(20):
                 await turn
-                await session.services.supervisor.wait_until_idle()
+                await session.supervisor.wait_until_idle()
             assert shell.ended.is_set()
             assert run.status == {"done": "completed", "unrecorded": "completed"}.get(
                 how, "failed" if how == "failed" else "killed"
@@ -156,14 +156,14 @@ async def test_an_agent_leaves_no_resources_behind_however_it_ends(
 
 def _reject_end_events(session: shoal.Session, monkeypatch: pytest.MonkeyPatch) -> None:
     """Make the journal fail for every `AgentEnded`."""
-    append = session.services.journal.append
+    append = session.runtime.store.journal.append
 
     def append_unless_end(event: JournaledEvent) -> None:
         if isinstance(event, AgentEnded):
             raise StateFileError("No space left on device", path=Path("journal"))
         append(event)
 
-    monkeypatch.setattr(session.services.journal, "append", append_unless_end)
+    monkeypatch.setattr(session.runtime.store.journal, "append", append_unless_end)
 
 
 @pytest.mark.spec("RUN-09")
@@ -174,16 +174,16 @@ async def test_an_agent_whose_start_cannot_be_recorded_leaves_no_resources_behin
     repository = GitRepository(tmp_path)
     model = script_agents(lead=[spawn_agent("first", "c1", isolation="worktree"), "heard"], You=["never"])
     async with open_session(repository.top, model) as session:
-        append = session.services.journal.append
+        append = session.runtime.store.journal.append
 
         def append_unless_end(event: JournaledEvent) -> None:
             if isinstance(event, AgentStarted):
                 raise StateFileError("No space left on device", path=Path("journal"))
             append(event)
 
-        monkeypatch.setattr(session.services.journal, "append", append_unless_end)
+        monkeypatch.setattr(session.runtime.store.journal, "append", append_unless_end)
         await collect_events(session.run("lead"))
-        assert not session.services.supervisor.has_running_agents
+        assert not session.supervisor.has_running_agents
         assert repository.has_no_leftovers()
         assert list_open_agent_files() == []
     assert map_agent_results(session) == {}
@@ -210,18 +210,18 @@ async def test_an_agents_end_is_announced_after_its_resources_are_released(tmp_p
             while not (tmp_path / "up").exists():
                 await asyncio.sleep(0)
         gate.is_open.set()
-        (shell,) = session.services.shells.list_shells()
+        (shell,) = session.runtime.shells.list_shells()
         try:
             async with asyncio.timeout(10):
                 await ended.wait()
             assert not shell.ended.is_set()
-            assert session.services.queue.count_waking_items(LEAD_ID) == 0
+            assert session.runtime.queue.count_waking_items(LEAD_ID) == 0
         finally:
             async with asyncio.timeout(10):
                 while not shell.ended.is_set():
                     await clock.advance(0.5)
         async with asyncio.timeout(10):
-            await session.services.queue.wait_for_waking_item(LEAD_ID)
+            await session.runtime.queue.wait_for_waking_item(LEAD_ID)
 
 
 @pytest.mark.spec("USR-03")
@@ -239,7 +239,7 @@ async def test_an_idle_lead_is_notified_of_an_agents_end_within_two_seconds(tmp_
         waiting = asyncio.create_task(session.next_turn())
         quick.is_open.set()
         async with asyncio.timeout(20):
-            await session.services.queue.wait_for_waking_item(LEAD_ID)
+            await session.runtime.queue.wait_for_waking_item(LEAD_ID)
         ended = clock.monotonic()
         while not waiting.done() and clock.monotonic() < ended + 2:
             await clock.advance(0.05)
@@ -248,9 +248,7 @@ async def test_an_idle_lead_is_notified_of_an_agents_end_within_two_seconds(tmp_
         assert turn is not None
         await collect_events(turn)
         assert "quickly found" in str(session.agent.conversation.messages)
-        assert [each.facts.description for each in session.services.supervisor.list_running_agents()] == [
-            "slow"
-        ]
+        assert [each.facts.description for each in session.supervisor.list_running_agents()] == ["slow"]
         slow.is_open.set()
 
 

@@ -153,7 +153,7 @@ async def test_text_of_an_agent_whose_process_died_enters_the_conversation_trunc
     async with open_session(tmp_path, model, tools=[gate.tool]) as session:
         await collect_events(session.run("lead"))
         await gate.wait_until_reached()
-        journal = session.services.journal
+        journal = session.runtime.store.journal
         assert isinstance(journal, FileJournal)
     # As after a kill: the end of the agent was not written.
     lines = journal.path.read_bytes().splitlines(keepends=True)

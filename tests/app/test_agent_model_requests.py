@@ -195,7 +195,7 @@ async def test_the_answering_model_is_recorded_and_a_substitute_is_noted_once(
     assert settled == ["gpt-6-sol-2026-05-05", "cheaper-one", "cheaper-one"]
     notes = [event.text for event in events if isinstance(event, NoteAdded) and "answers as" in event.text]
     assert notes == ["Asked for the model gpt-6-sol, the provider answers as cheaper-one."]
-    journal = session.services.journal
+    journal = session.runtime.store.journal
     assert isinstance(journal, FileJournal)
     assert set(summarize_journal_usage(journal.path).by_model) == {"gpt-6-sol-2026-05-05", "cheaper-one"}
 

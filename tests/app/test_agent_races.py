@@ -51,8 +51,8 @@ async def test_spawning_many_agents_in_batches_asks_once(
     async with open_session(tmp_path, model, attended=True, settings=settings) as session:
 
         async def say_yes() -> None:
-            async for question in session.services.question_broker.watch_questions():
-                session.services.question_broker.submit_answer(question.id, AllowAnswer())
+            async for question in session.runtime.question_broker.watch_questions():
+                session.runtime.question_broker.submit_answer(question.id, AllowAnswer())
 
         async with asyncio.TaskGroup() as aside:
             answering = aside.create_task(say_yes())
@@ -71,8 +71,8 @@ async def test_denying_many_agents_with_stop_ends_the_turn(tmp_path: Path) -> No
     async with open_session(tmp_path, model, attended=True, settings=settings) as session:
 
         async def say_no() -> None:
-            question = await anext(session.services.question_broker.watch_questions())
-            session.services.question_broker.submit_answer(
+            question = await anext(session.runtime.question_broker.watch_questions())
+            session.runtime.question_broker.submit_answer(
                 question.id, DenyAnswer(reason="too many", ends_turn=True)
             )
 
@@ -91,7 +91,7 @@ async def test_an_unrecordable_question_about_many_agents_ends_the_turn_with_an_
     model = script_agents(lead=[[spawn_agent(f"child {n}", f"c{n}") for n in range(4)], "end"], child=["ok"])
     settings = json.dumps({"shoal": {"fan_out_preview": 3}})
     async with open_session(tmp_path, model, attended=True, settings=settings) as session:
-        session.services.journal = FullJournal(session.services.journal, QuestionAsked)
+        session.runtime.events._journal = FullJournal(session.runtime.store.journal, QuestionAsked)
         finished = (await collect_events(session.run("lead")))[-1]
     assert (finished.reason, finished.detail) == ("store_error", "The disk is full.")  # type: ignore[attr-defined]
 
@@ -154,13 +154,13 @@ async def test_an_agent_whose_end_cannot_be_recorded_leaves_nothing_running(tmp_
         below=[call_tool("Gate"), "never"],
     )
     async with open_session(tmp_path, model, tools=[gate.tool, gate.wait_tool]) as session:
-        session.services.journal = FullJournal(session.services.journal, AgentEnded)
+        session.runtime.events._journal = FullJournal(session.runtime.store.journal, AgentEnded)
         await collect_events(session.run("lead"))
         async with asyncio.timeout(10):
-            await session.services.supervisor.wait_until_idle()
-        states = {each.description: each.status for each in session.services.supervisor.list_agents()}
+            await session.supervisor.wait_until_idle()
+        states = {each.description: each.status for each in session.supervisor.list_agents()}
         assert states == {"middle": "failed", "below": "killed"}
-        assert [shell.status for shell in session.services.shells.list_shells()] == ["stopped"]
+        assert [shell.status for shell in session.runtime.shells.list_shells()] == ["stopped"]
 
 
 @pytest.mark.needs("git")
@@ -395,9 +395,7 @@ async def test_the_acceptance_command_also_runs_for_an_agent_at_its_turn_limit(
 async def test_an_agent_cannot_wait_for_itself_or_in_a_cycle(tmp_path: Path) -> None:
     def wait_for(which: str) -> Any:
         def look(request: ModelRequest) -> Any:
-            running = [
-                each for each in session.services.supervisor.list_agents() if each.description == which
-            ]
+            running = [each for each in session.supervisor.list_agents() if each.description == which]
             return call_tool("TaskOutput", f"t-{which}", task_id=running[0].agent, timeout=600_000)
 
         return look
@@ -430,11 +428,11 @@ async def test_a_session_continues_without_open_calls_after_a_full_disk(
 
     model = script_agents(lead=[call_tool("Glob", "g1", pattern="*"), look])
     async with open_session(tmp_path, model) as session:
-        journal = session.services.journal
-        session.services.journal = FullJournal(journal, ToolStarted)
+        journal = session.runtime.store.journal
+        session.runtime.events._journal = FullJournal(journal, ToolStarted)
         finished = (await collect_events(session.run("lead")))[-1]
         assert finished.reason == "store_error"  # type: ignore[attr-defined]
-        session.services.journal = journal
+        session.runtime.events._journal = journal
         await run_all_turns(session, "and now?")
     ((*_, answered),) = asked
     assert isinstance(answered.content[0], ToolResultBlock)

@@ -309,7 +309,7 @@ async def test_tool_results_carry_structured_data_for_every_status(tmp_path: Pat
     async with open_session(GitRepository(tmp_path).top, model) as session:
         events = await collect_events(session.run("lead"))
         done, retained, launched = (find_returned_data(events, f"c{n}") for n in (1, 2, 3))
-        await session.services.supervisor.wait_until_idle()
+        await session.supervisor.wait_until_idle()
     one, apart, two = list_agent_starts(session)
     assert done["status"] == "completed"
     assert done["content"] == "found it"
@@ -343,7 +343,7 @@ async def test_structured_data_reports_an_agent_moved_to_the_background_as_launc
         session.move_to_background()
         data = find_returned_data(await turn, "c1")
         gate.is_open.set()
-        await session.services.supervisor.wait_until_idle()
+        await session.supervisor.wait_until_idle()
     assert data["status"] == "async_launched"
     assert [event.agent for event in read_events(session) if isinstance(event, AgentMovedToBackground)] == [
         data["agentId"]

@@ -117,10 +117,10 @@ async def test_assistant_mode_is_enabled_by_a_setting_and_needs_background_agent
     async with open_assistant(
         tmp_path, script_agents(lead=["hi"]), assistant=None, settings=on, persist=False
     ) as session:
-        assert session.services.assistant
+        assert session.runtime.config.assistant
         assert "Your session stays open" in session.agent.system
     async with open_assistant(tmp_path, script_agents(lead=["hi"]), assistant=None, persist=False) as session:
-        assert not session.services.assistant
+        assert not session.runtime.config.assistant
         assert "Your session stays open" not in session.agent.system
     off = json.dumps({"shoal": {"background_agents": False}})
     with pytest.raises(SettingsError, match=r"shoal\.background_agents"):

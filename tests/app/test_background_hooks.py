@@ -98,10 +98,10 @@ async def test_an_async_hook_blocks_nothing_and_its_output_comes_with_the_next_t
         await wait_for_events(session, is_background_run)
         # It stays idle, since this output wakes no agent.
         assert await session.next_turn() is None
-        item = session.services.queue.take_next(LEAD_ID)
+        item = session.runtime.queue.take_next(LEAD_ID)
         assert item is not None
         assert (item.mode, item.priority, item.wakes) == ("task-notification", "later", False)
-        session.services.queue.put(item)
+        session.runtime.queue.put(item)
         await collect_events(session.run("go on"))
         user_text = join_user_text(session)
         (each,) = list_hook_runs(session)
@@ -308,7 +308,7 @@ async def test_hook_output_about_a_finished_agent_goes_to_its_parent(
             turn = await coming
         assert turn is not None
         await collect_events(turn)
-        (child,) = session.services.supervisor.list_agents()
+        (child,) = session.supervisor.list_agents()
         user_text = join_user_text(session)
     assert "<result>wrong</result>" in user_text
     assert f"It was about agent {child.agent}, which has ended." in user_text
@@ -335,7 +335,7 @@ async def test_hook_output_about_an_agent_waits_until_the_agent_has_started(
             lambda event: (tmp_path / "go").touch() if isinstance(event, QueueItemAdded) else None
         )
         assert await run_all_turns(session) == "end"
-        (child,) = session.services.supervisor.list_agents()
+        (child,) = session.supervisor.list_agents()
     assert child.completion is not None
     assert child.completion.text == "told"
 

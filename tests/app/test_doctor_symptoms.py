@@ -180,7 +180,7 @@ async def test_a_stuck_wait_is_traced_to_the_question_or_the_dead_run(tmp_path: 
     diagnostics: dict[str, DoctorDiagnostic] = {}
     async with open_session(tmp_path, model, skip_permissions=False, attended=True) as session:
         turn = session.run("lead, go")
-        async for question in session.services.question_broker.watch_questions():
+        async for question in session.runtime.question_broker.watch_questions():
             run = RunHandle(session=session.id, home=get_home())
             diagnostics = examine("wait-does-not-end", tmp_path, run)
             assert f"shoal ask answer {question.id}" in diagnostics["lead"].advice
@@ -231,7 +231,7 @@ async def test_a_missing_result_is_traced_to_the_agents_open_question(
     async with open_session(tmp_path, model, skip_permissions=False, attended=True) as session:
         async for _ in session.run("lead, go"):
             pass
-        question = await anext(session.services.question_broker.watch_questions())
+        question = await anext(session.runtime.question_broker.watch_questions())
         fact = examine("result-not-seen", tmp_path, RunHandle(session=session.id, home=get_home()), "digger")[
             "digger"
         ]

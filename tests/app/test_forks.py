@@ -143,7 +143,7 @@ async def test_a_fork_sees_the_schedule_tools_but_cannot_use_them(tmp_path: Path
     )
     async with open_session_with_forks(tmp_path, fork_script.model) as session:
         await run_to_end(session)
-        assert not session.services.timetable.list_schedules()
+        assert not session.runtime.scheduler.list_schedules()
     assert fork_script.fork_requests[0].tools == fork_script.lead_requests[0].tools
     assert [report.startswith("Schedules are the lead's") for report in list_reports(session)] == [True]
 
@@ -165,10 +165,10 @@ async def test_a_fork_asks_for_permission_like_its_parent(tmp_path: Path) -> Non
     async with open_session_with_forks(tmp_path, fork_script.model) as session:
         (event,) = list_agent_starts([event async for event in session.run("go")])
         async with asyncio.timeout(30):
-            question = await anext(session.services.question_broker.watch_questions())
+            question = await anext(session.runtime.question_broker.watch_questions())
         assert not (tmp_path / "b.txt").exists()
-        session.services.question_broker.submit_answer(question.id, AllowAnswer())
-        await session.services.supervisor.wait_until_idle()
+        session.runtime.question_broker.submit_answer(question.id, AllowAnswer())
+        await session.supervisor.wait_until_idle()
     assert event.mode == "bubble"
     assert question.agent == event.agent
     assert list_reports(session) == ["written"]
@@ -202,7 +202,7 @@ async def test_a_fork_cannot_fork_but_can_start_an_agent_with_a_type(tmp_path: P
     fork_script = ForkScript(lead, fork)
     async with open_session_with_forks(tmp_path, fork_script.model) as session:
         await run_to_end(session)
-        kinds = [each.kind for each in session.services.supervisor.list_agents()]
+        kinds = [each.kind for each in session.supervisor.list_agents()]
     assert "a fork cannot fork" in answers[0]
     assert kinds == ["fork", "Explore"]
     assert "Agent" in map_tools(fork_script.fork_requests[0])
@@ -322,7 +322,7 @@ async def test_a_resumed_fork_of_a_sub_agent_has_the_sub_agents_conversation(
     fork_script = ForkScript(choose_reply, lambda _: "one")
     async with open_session_with_forks(tmp_path, fork_script.model) as session:
         await run_to_end(session, "the harbour")
-        _, nested = session.services.supervisor.list_agents()
+        _, nested = session.supervisor.list_agents()
         fork = nested.agent
     assert (nested.kind, list_reports(session)) == ("fork", ["counted", "one"])
     async with open_session_with_forks(tmp_path, fork_script.model, resume=session.id) as again:
@@ -406,8 +406,8 @@ async def test_a_running_agent_answers_a_progress_query_without_a_trace(tmp_path
     @shoal.tool(reads_only=True)
     async def wait_here() -> str:
         """Wait."""
-        (glimpse,) = session.services.supervisor.list_agents()
-        summaries.append(await session.services.supervisor.ask_agent_for_progress(glimpse.agent))
+        (glimpse,) = session.supervisor.list_agents()
+        summaries.append(await session.supervisor.ask_agent_for_progress(glimpse.agent))
         return "waited"
 
     def fork(request: ModelRequest) -> Any:
@@ -421,9 +421,9 @@ async def test_a_running_agent_answers_a_progress_query_without_a_trace(tmp_path
         tmp_path, fork_script.model, tools=[wait_here], allowed_tools=["wait_here"]
     ) as session:
         await run_to_end(session)
-        (glimpse,) = session.services.supervisor.list_agents()
+        (glimpse,) = session.supervisor.list_agents()
         with pytest.raises(AgentRequestRefused, match="not running"):
-            await session.services.supervisor.ask_agent_for_progress(glimpse.agent)
+            await session.supervisor.ask_agent_for_progress(glimpse.agent)
     assert summaries == ["Counting berths in harbour.txt; seven so far."]
     assert list_reports(session) == ["nine"]
     assert "seven so far" not in find_transcript(session, glimpse.agent).read_text()
@@ -453,7 +453,7 @@ async def test_a_fork_in_a_worktree_gets_a_path_mapping_and_an_empty_read_state(
     fork_script = ForkScript(lead, fork)
     async with open_session_with_forks(tmp_path, fork_script.model, allowed_tools=["Edit"]) as session:
         await run_to_end(session)
-        (glimpse,) = session.services.supervisor.list_agents()
+        (glimpse,) = session.supervisor.list_agents()
     assert glimpse.kind == "fork"
     directive = get_last_text(fork_script.fork_requests[0])
     assert "must be translated" in directive

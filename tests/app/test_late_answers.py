@@ -46,7 +46,7 @@ ASKING_PROGRAM = """
                     async for _ in session.run("lead"):
                         pass
                 tasks.create_task(run())
-                async for question in session.services.question_broker.watch_questions():
+                async for question in session.runtime.question_broker.watch_questions():
                     print(session.id, question.id, flush=True)
 
     asyncio.run(main())
@@ -104,11 +104,11 @@ async def test_repeating_the_allowed_call_asks_no_question_but_a_further_call_do
         answer_from_outside(question, AllowAnswer())
         turn = asyncio.create_task(run_next_turn(session))
         async with asyncio.timeout(20):
-            second = await anext(session.services.question_broker.watch_questions())
+            second = await anext(session.runtime.question_broker.watch_questions())
         # It counted once: the same call a second time is a question of its own.
         assert isinstance(second, PermissionQuestion)
         assert (second.tool_use_id, (tmp_path / "made").exists()) == ("b3", True)
-        session.services.question_broker.submit_answer(second.id, DenyAnswer(reason="once is enough."))
+        session.runtime.question_broker.submit_answer(second.id, DenyAnswer(reason="once is enough."))
         await turn
 
 
@@ -135,7 +135,7 @@ async def test_a_late_allow_answer_for_the_session_adds_a_session_rule(tmp_path:
         await collect_events(session.run("go on"))
         answer_from_outside(question, AllowAnswer(updates=(rule,)))
         await run_next_turn(session)
-        assert session.services.permissions.answers.updates == (rule,)
+        assert session.runtime.permissions.answers.updates == (rule,)
     assert (tmp_path / "quite-another").exists()
 
 
@@ -145,7 +145,7 @@ async def test_a_late_deny_a_second_answer_and_an_unknown_id_are_refused_with_th
     session_id, question, _ = kill_asking_session(tmp_path)
     model = script_agents(lead=[TOUCH, "resumed", "heard", "more"])
     async with open_session(tmp_path, model, resume=session_id, **ATTENDED) as session:
-        late = session.services.question_broker.late_answers
+        late = session.runtime.question_broker.late_answers
         with pytest.raises(StateFileError, match="nothing left to deny"):
             late.submit_late_answer(question, DenyAnswer(reason="no"))
         with pytest.raises(StateFileError, match="There is no question 'other'"):
@@ -189,14 +189,14 @@ async def test_a_late_answer_queued_at_session_end_is_delivered_after_the_next_r
     async with open_session(
         tmp_path, script_agents(lead=[TOUCH, "unused"]), resume=session_id, **ATTENDED
     ) as session:
-        session.services.question_broker.late_answers.submit_late_answer(question, AllowAnswer())
+        session.runtime.question_broker.late_answers.submit_late_answer(question, AllowAnswer())
     async with open_session(
         tmp_path, script_agents(lead=[TOUCH, "heard"]), resume=session_id, **ATTENDED
     ) as session:
-        item = session.services.queue.take_next(LEAD_ID)
+        item = session.runtime.queue.take_next(LEAD_ID)
         assert item is not None
         assert item.mode == "orphaned-permission"
-        session.services.queue.put(item)
+        session.runtime.queue.put(item)
         await run_next_turn(session)
     assert len(list_queued_items(session)) == 1
 

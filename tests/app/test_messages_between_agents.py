@@ -39,7 +39,7 @@ async def test_the_output_file_shows_the_text_and_calls_of_a_working_agent(
     async with open_session(tmp_path, model, tools=[gate.tool]) as session:
         turn = asyncio.create_task(collect_events(session.run("lead")))
         await gate.wait_until_reached()
-        (child,) = session.services.supervisor.list_agents()
+        (child,) = session.supervisor.list_agents()
         runs = Path(os.environ["SHOAL_HOME"]) / "shoal" / "runs"
         output = runs / session.id / "tasks" / f"{child.agent}.output"
         # Of one that is waited for it is held back for a moment.
@@ -74,9 +74,9 @@ async def test_stopping_a_background_agent_stops_no_other_agent_and_no_turn(tmp_
         turn = asyncio.create_task(collect_events(session.run("lead")))
         for each in (one, other, lead):
             await each.wait_until_reached()
-        stopped = {each.description: each.agent for each in session.services.supervisor.list_agents()}["one"]
+        stopped = {each.description: each.agent for each in session.supervisor.list_agents()}["one"]
         await session.stop_task(stopped)
-        states = {each.description: each.status for each in session.services.supervisor.list_agents()}
+        states = {each.description: each.status for each in session.supervisor.list_agents()}
         assert states == {"one": "killed", "other": "running"}
         lead.is_open.set()
         *_, finished = await turn
@@ -114,9 +114,7 @@ async def test_an_id_addresses_one_agent_and_a_star_every_other_working_agent(
         return call_tool("SendMessage", f"m-{to}", to=to, message="look here", summary="a place")
 
     def by_id(_: ModelRequest) -> Any:
-        return tell(
-            next(each.agent for each in session.services.supervisor.list_agents() if each.name == "reader")
-        )
+        return tell(next(each.agent for each in session.supervisor.list_agents() if each.name == "reader"))
 
     def texts(request: ModelRequest) -> str:
         return " | ".join(map(extract_tool_result_text, find_tool_results(request.messages)[1:3]))
@@ -147,11 +145,11 @@ async def test_an_id_addresses_its_agent_as_long_as_its_transcript_exists(
     child = ["42, noted", lambda request: " | ".join(message.text for message in request.messages)]
     async with open_session(tmp_path, script_agents(lead=script, child=child)) as session:
         await run_all_turns(session)
-        (known,) = [each.agent for each in session.services.supervisor.list_agents()]
+        (known,) = [each.agent for each in session.supervisor.list_agents()]
     shutil.rmtree(Path(os.environ["SHOAL_HOME"]) / "shoal" / "runs" / session.id)
     async with open_session(tmp_path, script_agents(lead=script, child=child), resume=session.id) as session:
         await run_all_turns(session, "ask it again")
-        (found,) = session.services.supervisor.list_agents()
+        (found,) = session.supervisor.list_agents()
     assert found.agent == known
     assert found.completion is not None
     assert found.completion.text.startswith("child remember 42 | 42, noted | ")
@@ -193,9 +191,7 @@ async def test_an_end_another_agent_waited_for_is_still_announced_to_the_parent(
     gate = ToolGate()
 
     def wait_for_slow(_: ModelRequest) -> Any:
-        (slow,) = [
-            each.agent for each in session.services.supervisor.list_agents() if each.description == "slow"
-        ]
+        (slow,) = [each.agent for each in session.supervisor.list_agents() if each.description == "slow"]
         return [call_tool("Open"), call_tool("TaskOutput", "t1", task_id=slow)]
 
     model = script_agents(
@@ -253,7 +249,7 @@ async def test_background_commands_are_stopped_by_either_id_with_clear_errors(
     async with open_session(tmp_path, script_agents(lead=[asleep, stops, "end"])) as session:
         await run_all_turns(session)
         _, _, *texts = list_lead_results(session)
-        assert [shell.status for shell in session.services.shells.list_shells()] == ["stopped", "stopped"]
+        assert [shell.status for shell in session.runtime.shells.list_shells()] == ["stopped", "stopped"]
     assert texts[:2] == ["Shell bash_1 is ended: sleep 600", "Shell bash_2 is ended: sleep 600"]
     assert texts[2] == "Shell bash_1 is not running: it stopped."
     assert "There is no agent or task 'nobody' in this session." in texts[3]

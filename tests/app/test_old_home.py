@@ -108,7 +108,7 @@ async def test_an_old_session_is_resumed_with_its_state(old_home: OldHome) -> No
         assert "Summary: a report was written and corrected." in texts[0]
         assert texts[-2:] == ["Say good bye\nOne more thing", "Good bye."]
         assert await run_all_turns(session, "Go on") == "I am back."
-        (due,) = session.services.timetable.list_schedules()
+        (due,) = session.runtime.scheduler.list_schedules()
         assert due.schedule.prompt == "look at the build"
     run = build_old_view(old_home, WORK).run
     assert (run.turns, run.ended) == (6, True)
@@ -136,9 +136,7 @@ async def test_an_old_agent_is_resumed_with_its_conversation(old_home: OldHome) 
         assert reached.how == "resumed"
         await run_all_turns(session, None)
         (completion,) = [
-            each.completion
-            for each in session.services.supervisor.list_agents()
-            if each.agent == AgentId(slow.id)
+            each.completion for each in session.supervisor.list_agents() if each.agent == AgentId(slow.id)
         ]
         assert completion is not None
         assert completion.text == "And this too."
@@ -147,7 +145,7 @@ async def test_an_old_agent_is_resumed_with_its_conversation(old_home: OldHome) 
 async def test_an_old_team_is_resumed(old_home: OldHome) -> None:
     async with open_old_session(old_home, ScriptedModel(lambda _: "I read it."), TEAM) as session:
         await run_all_turns(session, "Go on")
-        assert {each.name for each in session.services.teams.list_members()} == {"ann", "bob"}
+        assert {each.name for each in session.teams.list_members()} == {"ann", "bob"}
     record = TeamStore(old_home.home, clock=SystemClock(), ids=IdGenerator(1))
     mail = await record.open_mailboxes("crew").read_history(AgentName("bob"))
     await record.aclose()

@@ -35,7 +35,7 @@ async def wait_for_questions(session: shoal.Session, count: int) -> list[Permiss
     """Wait for this many questions."""
     found: list[PermissionQuestion] = []
     async with asyncio.timeout(20):
-        async for question in session.services.question_broker.watch_questions():
+        async for question in session.runtime.question_broker.watch_questions():
             found.append(question)
             if len(found) == count:
                 return found
@@ -71,20 +71,17 @@ async def test_an_answer_reaches_an_agent_at_depth_three_while_the_others_finish
     async with open_session(tmp_path, model, **options) as session:
         turn = asyncio.create_task(collect_events(session.run("lead")))
         (question,) = await wait_for_questions(session, 1)
-        paused = {run.facts.description: run for run in session.services.supervisor.list_running_agents()}
+        paused = {run.facts.description: run for run in session.supervisor.list_running_agents()}
         async with asyncio.timeout(20):
             for name, run in paused.items():
                 if name.startswith("sibling"):
                     await run.wait_until_closed()
         # All that are left wait for the one that asks.
-        left = {
-            run.facts.description: run.facts.depth
-            for run in session.services.supervisor.list_running_agents()
-        }
+        left = {run.facts.description: run.facts.depth for run in session.supervisor.list_running_agents()}
         assert left == {"one": 1, "two": 2, "three": 3}
         assert question.agent == paused["three"].id
-        assert [each.id for each in session.services.question_broker.list_open_questions()] == [question.id]
-        session.services.question_broker.submit_answer(question.id, answer)
+        assert [each.id for each in session.runtime.question_broker.list_open_questions()] == [question.id]
+        session.runtime.question_broker.submit_answer(question.id, answer)
         async with asyncio.timeout(20):
             await turn
         assert expected_text in list_lead_results(session)[0]
@@ -110,16 +107,16 @@ async def test_every_question_is_a_row_and_an_answer_releases_one_agent(tmp_path
         rows = Path(os.environ["SHOAL_HOME"]) / "shoal" / "runs" / session.id / "questions"
         assert len(list(rows.glob("*"))) == n
         assert all(question.tool == "Write" for question in questions)
-        runs = {run.id: run for run in session.services.supervisor.list_running_agents()}
+        runs = {run.id: run for run in session.supervisor.list_running_agents()}
         for freed, question in enumerate(questions, start=1):
-            session.services.question_broker.submit_answer(question.id, AllowAnswer())
+            session.runtime.question_broker.submit_answer(question.id, AllowAnswer())
             async with asyncio.timeout(20):
                 await runs[question.agent].wait_until_closed()
             assert len(list(tmp_path.glob("child *.txt"))) == freed
-            assert {each.id for each in session.services.supervisor.list_running_agents()} == {
+            assert {each.id for each in session.supervisor.list_running_agents()} == {
                 each.agent for each in questions[freed:]
             }
-            assert session.services.question_broker.list_open_questions() == tuple(questions[freed:])
+            assert session.runtime.question_broker.list_open_questions() == tuple(questions[freed:])
 
 
 @pytest.mark.spec("USR-27", "TRN-02", "USR-12")
@@ -146,7 +143,7 @@ async def test_after_a_kill_finished_agents_do_not_rerun_and_the_paused_one_cont
         # The question of the dead process is withdrawn.
         open_rows = QuestionFiles(journal.parent / "questions").list_open_questions()
         assert [each.id for each in open_rows] == [question.id]
-        session.services.question_broker.submit_answer(question.id, AllowAnswer())
+        session.runtime.question_broker.submit_answer(question.id, AllowAnswer())
         async with asyncio.timeout(20):
             await turn
             while (more := await session.next_turn()) is not None:

@@ -171,7 +171,7 @@ async def test_plugin_skills_run_under_the_plugins_namespace(tmp_path: Path) -> 
     model = script_agents(lead=[call_tool("Skill", "s1", skill="harbour:mooring"), end])
     async with shoal.open(cwd=project, model=model, plugin_dirs=[root], skip_permissions=True) as session:
         await run_all_turns(session)
-        assert "harbour:berth" in [each.name for each in session.services.knowledge.list_slash_commands()]
+        assert "harbour:berth" in [each.name for each in session.runtime.knowledge.list_slash_commands()]
     assert "Throw the line first." in results[0]
 
 

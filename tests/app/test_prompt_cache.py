@@ -61,7 +61,7 @@ def has_sent_message(body: Any) -> bool:
 
 def list_usage(session: shoal.Session) -> list[tuple[str, Usage]]:
     """List the agent and usage of each request, in the order of settlement."""
-    journal = session.services.journal
+    journal = session.runtime.store.journal
     events = (
         [recorded.event for recorded in read_journal(journal.path)]
         if isinstance(journal, FileJournal)

@@ -92,8 +92,8 @@ async def test_files_with_an_ask_rule_are_skipped_unless_searched_directly(proje
     async with shoal.open(cwd=project, model=ScriptedModel([uses, "done"]), attended=True) as session:
         texts: dict[str, str] = {}
         async for event in session.run("go"):
-            for question in session.services.question_broker.list_open_questions():
-                session.services.question_broker.submit_answer(question.id, AllowAnswer())
+            for question in session.runtime.question_broker.list_open_questions():
+                session.runtime.question_broker.submit_answer(question.id, AllowAnswer())
             if isinstance(event, ToolOutputReturned):
                 texts[event.call] = extract_tool_result_text(event.result)
     assert "secrets" not in texts["0"]

@@ -245,9 +245,7 @@ async def test_an_interrupted_member_stays_alive(tmp_path: Path) -> None:
             ) == {"interrupted": True}
             await rested.wait()
         assert not await interrupt_agent(session, "ann")
-        assert [(each.name, each.state) for each in session.services.teams.list_members()] == [
-            ("ann", "idle")
-        ]
+        assert [(each.name, each.state) for each in session.teams.list_members()] == [("ann", "idle")]
         (notice,) = [json.loads(each["text"]) for each in read_inbox("crew", "team-lead")]
         assert (notice["type"], notice["from"]) == ("idle_notification", "ann")
         assert notice["idleReason"] == "interrupted"

@@ -274,7 +274,7 @@ async def test_a_project_can_tighten_the_sandbox_but_never_loosen_it(project: Pa
     (project / ".claude/settings.json").write_text(json.dumps({"shoal": {"sandbox": wish}}))
     (project / "mine").write_text("mine")
     async with shoal.open(cwd=project, model=ScriptedModel([])) as session:
-        policy = session.services.settings.own.sandbox
+        policy = session.runtime.settings.own.sandbox
         assert [note for note in session.notes if "would open the sandbox" in note]
     assert (policy.enabled, policy.auto_allow, policy.writable, policy.hidden) == (
         "auto",

@@ -480,8 +480,8 @@ async def test_deny_rules_apply_to_input_that_the_user_changed(tmp_path: Path) -
         cwd=tmp_path, model=model, attended=True, disallowed_tools=["Bash(rm:*)"]
     ) as session:
         turn = asyncio.create_task(run_turn(session))
-        async for question in session.services.question_broker.watch_questions():
-            session.services.question_broker.submit_answer(
+        async for question in session.runtime.question_broker.watch_questions():
+            session.runtime.question_broker.submit_answer(
                 question.id, AllowAnswer(input={"command": "rm keep.txt"})
             )
             break

@@ -221,9 +221,9 @@ async def test_a_permission_question_runs_the_notification_hook(project: Path) -
     model, clock = RecordingModel(write, "done"), FakeClock()
     async with shoal.open(cwd=project, model=model, attended=True, hooks=hooks, clock=clock) as session:
         turn = session.run("begin")
-        question = await anext(session.services.question_broker.watch_questions())
+        question = await anext(session.runtime.question_broker.watch_questions())
         await asyncio.wait_for(reached.wait(), 30)
-        session.services.question_broker.submit_answer(question.id, DenyAnswer(reason="no"))
+        session.runtime.question_broker.submit_answer(question.id, DenyAnswer(reason="no"))
         # The turn ends while the hook still runs.
         await collect_events(turn)
         reached.clear()
@@ -245,9 +245,9 @@ async def test_an_unanswered_question_runs_the_notification_hook_for_an_absent_u
     options = {"hooks": {"Notification": [notify]}, "settings": '{"shoal": {"question_patience": 60}}'}
     async with shoal.open(cwd=project, model=RecordingModel(write, "done"), **options) as session:
         turn = session.run("begin")
-        question = await anext(session.services.question_broker.watch_questions())
+        question = await anext(session.runtime.question_broker.watch_questions())
         await asyncio.wait_for(reached.wait(), 30)
-        session.services.question_broker.submit_answer(question.id, DenyAnswer(reason="no"))
+        session.runtime.question_broker.submit_answer(question.id, DenyAnswer(reason="no"))
         await collect_events(turn)
 
 
@@ -264,9 +264,9 @@ async def test_a_question_of_an_agent_runs_the_notification_hook(project: Path) 
     ) as session:
         turn = session.run("begin")
         async with asyncio.timeout(10):
-            question = await anext(session.services.question_broker.watch_questions())
+            question = await anext(session.runtime.question_broker.watch_questions())
             fields = await inputs.get()
-        session.services.question_broker.submit_answer(question.id, DenyAnswer(reason="no"))
+        session.runtime.question_broker.submit_answer(question.id, DenyAnswer(reason="no"))
         await collect_events(turn)
     assert fields["notification_type"] == "elicitation_dialog"
     assert fields["message"] == "An agent has a question for you"
@@ -320,8 +320,8 @@ async def test_a_hook_can_require_a_question_for_an_allowed_call(project: Path) 
     }
     async with open_hooked_session(project, RecordingModel(LOOK, "done"), asks, attended=True) as session:
         turn = session.run("look")
-        question = await anext(session.services.question_broker.watch_questions())
-        session.services.question_broker.submit_answer(question.id, DenyAnswer(reason="it is not"))
+        question = await anext(session.runtime.question_broker.watch_questions())
+        session.runtime.question_broker.submit_answer(question.id, DenyAnswer(reason="it is not"))
         await collect_events(turn)
         assert getattr(question, "reason", "") == "is it wise?"
         assert "it is not" in list_lead_results(session)[-1]

@@ -60,7 +60,7 @@ async def test_budget_warnings_are_reported_and_in_the_journal(tmp_path: Path) -
     async with shoal.open(cwd=tmp_path, model=create_priced_model(), max_budget_usd=3.5 * COST) as session:
         warnings = [event async for event in session.run("one") if isinstance(event, BudgetThresholdReached)]
         warnings += [event async for event in session.run("two") if isinstance(event, BudgetThresholdReached)]
-        journal = session.services.journal
+        journal = session.runtime.store.journal
         assert isinstance(journal, FileJournal)
     assert [(event.limit, event.percent) for event in warnings] == [("usd", 50)]
     assert [
@@ -72,7 +72,7 @@ async def test_budget_warnings_are_reported_and_in_the_journal(tmp_path: Path) -
 async def test_a_resumed_session_counts_the_earlier_costs_of_its_agents(tmp_path: Path) -> None:
     async with shoal.open(cwd=tmp_path, model=create_priced_model()) as session:
         await run_prompt(session)
-        journal = session.services.journal
+        journal = session.runtime.store.journal
         assert isinstance(journal, FileJournal)
         path = journal.path
     worker = AgentId("a1")
@@ -123,7 +123,7 @@ async def test_the_cost_of_a_compaction_summary_counts(tmp_path: Path) -> None:
         await run_prompt(session)
         await run_prompt(session)
         await session.compact()
-        budget, journal = session.agent.budget.budget, session.services.journal
+        budget, journal = session.agent.budget.budget, session.runtime.store.journal
         assert isinstance(journal, FileJournal)
     settled = [r.event for r in read_journal(journal.path) if isinstance(r.event, ModelRequestSettled)]
     assert len(settled) == 3

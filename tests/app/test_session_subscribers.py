@@ -89,7 +89,7 @@ async def test_a_user_stops_a_task_by_id_and_gets_an_error_for_an_unknown_id(tmp
     async with shoal.Session(build_background_options(tmp_path)) as session:
         async for _ in session.run("go"):
             pass
-        (one,) = session.services.supervisor.list_agents()
+        (one,) = session.supervisor.list_agents()
         assert await session.stop_task(one.agent) == "do one"
         with pytest.raises(AgentRequestRefused, match="is not running: it was stopped"):
             await session.stop_task(one.agent)
@@ -111,10 +111,10 @@ async def test_user_input_reaches_an_agent_marked_as_the_users(tmp_path: Path) -
         session.subscribe(received.append)
         async for _ in session.run("go"):
             pass
-        await session.services.supervisor.wait_until_idle()
-        (one,) = session.services.supervisor.list_agents()
+        await session.supervisor.wait_until_idle()
+        (one,) = session.supervisor.list_agents()
         assert (await session.send(one.agent, "look again")).how == "resumed"
-        await session.services.supervisor.wait_until_idle()
+        await session.supervisor.wait_until_idle()
     agent_messages = [each for each in received if isinstance(each, MessageAdded) and each.agent == one.agent]
     assert [each.message.text for each in agent_messages if each.by == "person"] == ["look again"]
     assert agent_messages[-1].message.text == "I looked again"

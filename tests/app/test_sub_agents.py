@@ -241,7 +241,7 @@ async def test_a_user_can_move_an_agent_to_the_background_unless_a_setting_forbi
             assert ("run_in_background" in schema) is allowed
             turn = asyncio.create_task(collect_events(session.run("lead")))
             await gate.wait_until_reached()
-            moved = session.services.supervisor.move_to_background()
+            moved = session.supervisor.move_to_background()
             assert len(moved) == allowed
             if not allowed:
                 gate.is_open.set()
@@ -263,9 +263,7 @@ async def test_moving_one_agent_to_the_background_leaves_the_others_in_the_foreg
         turn = asyncio.create_task(collect_events(session.run("lead")))
         await slow.wait_until_reached()
         await other.wait_until_reached()
-        (one,) = [
-            each.agent for each in session.services.supervisor.list_agents() if each.description == "slow"
-        ]
+        (one,) = [each.agent for each in session.supervisor.list_agents() if each.description == "slow"]
         assert session.move_to_background(one) == (one,)
         other.is_open.set()
         await turn
@@ -315,7 +313,7 @@ async def test_an_interrupt_stops_only_the_foreground_agent(
         assert await session.interrupt()
         events = await turn
         assert events[-1].reason == "interrupted"
-        states = {each.description: each.status for each in session.services.supervisor.list_agents()}
+        states = {each.description: each.status for each in session.supervisor.list_agents()}
         assert states == {"apart": "running", "waited": "killed"}
         apart.is_open.set()
         woken = await session.next_turn()
@@ -683,8 +681,8 @@ async def test_spawning_many_agents_in_one_message_asks_first_with_a_cost_estima
     settings = json.dumps({"shoal": {"fan_out_preview": 3}})
     async with open_session(tmp_path, model, attended=True, settings=settings) as session:
         turn = asyncio.create_task(collect_events(session.run("lead")))
-        async for question in session.services.question_broker.watch_questions():
-            session.services.question_broker.submit_answer(
+        async for question in session.runtime.question_broker.watch_questions():
+            session.runtime.question_broker.submit_answer(
                 question.id, AllowAnswer() if wanted else DenyAnswer(reason="two will do.")
             )
             break

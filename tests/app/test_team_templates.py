@@ -136,7 +136,7 @@ async def test_a_template_team_completes_its_tasks_in_dependency_order(tmp_path:
         made = read_team_config("build")
         tasks = {task.id: task for task in started.tasks}
         assert await run_all_turns(session, started.prompt) == "3 are done"
-        board = await session.services.team_store.open_board("build").list_tasks()
+        board = await session.runtime.team_store.open_board("build").list_tasks()
     assert TurnStarted not in before
     assert before.count(AgentStarted) == 3
     assert [each["name"] for each in made["members"]] == ["team-lead", "digger", "layer-1", "layer-2"]
@@ -220,7 +220,7 @@ async def test_the_shipped_feature_team_plans_builds_and_reworks_until_accepted(
         modes = {event.name: event.mode for event in read_events(session) if isinstance(event, AgentStarted)}
         members = {each.name: each.resolved for each in started.members}
         await run_all_turns(session, started.prompt)
-        board = await session.services.team_store.open_board(started.name).list_tasks()
+        board = await session.runtime.team_store.open_board(started.name).list_tasks()
     assert modes["planner"] == "plan"
     assert [task.status for task in board] == ["completed"] * 3, log
     steps = [log.index(first) for first in ("1:ExitPlanMode", "2:Write", "3:SendMessage")]

@@ -184,7 +184,7 @@ async def test_message_content_is_exported_only_on_request_and_without_keys(
     for wanted in (False, True):
         model = ScriptedModel([call_tool("Read", "c", file_path=str(tmp_path / "a.txt")), "High tide."])
         async with open_session(tmp_path, model) as session:
-            secrets = session.services.settings.secret_redactor if wanted else None
+            secrets = session.runtime.settings.secret_redactor if wanted else None
             recorded = RecordedTelemetry(session, secrets=secrets)
             await collect_events(session.run("How is the tide?"))
         exported = " ".join(span.to_json() for span in recorded.spans)
@@ -280,7 +280,7 @@ async def test_an_unreachable_collector_neither_ends_nor_delays_a_run(
 
 async def test_disabled_telemetry_subscribes_nothing_and_imports_nothing(tmp_path: Path) -> None:
     async with open_session(tmp_path, ScriptedModel(["Hi."])) as session:
-        assert not session._subscribers
+        assert not session.runtime.events._subscribers
     code = (
         "import sys, asyncio, shoal\n"
         "from shoal.models.scripted_model import ScriptedModel\n"

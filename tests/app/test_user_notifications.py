@@ -49,7 +49,7 @@ async def run_until_question(
     raw = json.dumps({"shoal": settings})
     async with open_session(project, model, settings=raw, skip_permissions=False, attended=True) as session:
         turn = session.run("lead, go")
-        async for _ in session.services.question_broker.watch_questions():
+        async for _ in session.runtime.question_broker.watch_questions():
             break
         if notification is not None:
             changed = asyncio.Event()

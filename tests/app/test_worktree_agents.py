@@ -156,7 +156,7 @@ async def test_an_agent_stopped_concurrently_leaves_nothing_behind(git_project: 
         async for _ in session.run("lead"):
             pass
         await gate.wait_until_reached()
-        crew = session.services.supervisor
+        crew = session.supervisor
         await asyncio.gather(*(crew.stop_all_agents("enough") for _ in range(5)))
         assert not crew.has_running_agents
     (ended,) = [event.completion for event in read_events(session) if isinstance(event, AgentEnded)]

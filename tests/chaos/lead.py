@@ -46,7 +46,7 @@ async def run_lead(project: Path, session: str, agent_count: int) -> None:
         cwd=project, model=shoal.ScriptedModel(choose_reply), skip_permissions=True, **options
     ) as lead:
         turn = await lead.next_turn()
-        while turn is not None or len(lead.services.supervisor.list_agents()) < agent_count:
+        while turn is not None or len(lead.supervisor.list_agents()) < agent_count:
             sys.stdout.write("turn\n")
             sys.stdout.flush()
             async for _ in turn or lead.run("start more"):

@@ -59,7 +59,7 @@ async def test_a_session_accepts_a_mapping_and_reports_unusable_files(tmp_path: 
     (directory / "bad.md").write_text("---\nname: bad\n---\n")
     options = Options(cwd=tmp_path, model=ScriptedModel(["done"]), agents=MINE, persist=False)
     async with Session(options) as session:
-        assert session.services.definitions.find("mine").source.kind == "flag"
+        assert session.runtime.config.definitions.find("mine").source.kind == "flag"
         notes = "\n".join(session.notes)
     assert f"{directory / 'bad.md'}:1: description: it is missing" in notes
     assert "shoal agents validate" in notes

@@ -55,7 +55,7 @@ def join_notes(events: list[Any]) -> str:
 
 
 def map_statuses(session: shoal.Session) -> dict[str, str]:
-    return {each.name: each.status for each in session.services.servers.list_statuses()}
+    return {each.name: each.status for each in session.runtime.servers.list_statuses()}
 
 
 def is_alive(pid: int) -> bool:

@@ -73,7 +73,7 @@ async def test_texts_images_data_errors_and_long_results_are_returned(
     ) as session:
         assert await run_all_turns(session) == "done"
         texts, results = list_result_texts(session), list_tool_results(session)
-        (standing,) = session.services.servers.list_statuses()
+        (standing,) = session.runtime.servers.list_statuses()
     assert standing.version == generation
     assert texts[0] == "Kiel at 3: 4 m"
     (picture,) = [block for block in results[1].content if isinstance(block, ImageBlock)]
@@ -139,7 +139,7 @@ async def test_an_elicitation_of_a_server_goes_to_the_person(tmp_path: Path, wor
     async with open_session(
         tmp_path, model, {"harbour": make_harbour_config(*words)}, attended=True
     ) as session:
-        desk = session.services.question_broker
+        desk = session.runtime.question_broker
 
         async def answer() -> ChoiceQuestion:
             async for question in desk.watch_questions():
@@ -193,9 +193,9 @@ async def test_tools_added_by_a_newer_server_become_available(tmp_path: Path, tr
         model = script_agents(lead=[call_harbour("grow"), "done"])
         session = await stack.enter_async_context(open_session(tmp_path, model, {"harbour": server}))
         changed = asyncio.Event()
-        await session.services.servers.wait_until_ready()
-        before = session.services.servers.on_tools_changed
-        session.services.servers.on_tools_changed = lambda: (before(), changed.set())
+        await session.runtime.servers.wait_until_ready()
+        before = session.runtime.servers.on_tools_changed
+        session.runtime.servers.on_tools_changed = lambda: (before(), changed.set())
         async with asyncio.timeout(30):
             await run_all_turns(session)
             await changed.wait()
@@ -233,10 +233,10 @@ async def test_prompts_are_offered_for_slash_commands(tmp_path: Path) -> None:
     async with open_session(
         tmp_path, script_agents(lead=["done"]), {"har.bour": make_harbour_config()}
     ) as session:
-        await session.services.servers.wait_until_ready()
-        (prompt,) = session.services.servers.list_prompts()
+        await session.runtime.servers.wait_until_ready()
+        (prompt,) = session.runtime.servers.list_prompts()
         assert (prompt.name, prompt.arguments[0].name) == ("mcp__har_bour__greet", "captain")
-        texts = await session.services.servers.render_prompt(prompt.name, {"captain": "Ann"})
+        texts = await session.runtime.servers.render_prompt(prompt.name, {"captain": "Ann"})
     assert texts == "Say hello to Ann."
 
 
@@ -247,12 +247,12 @@ async def test_a_prompt_of_a_server_is_a_command_with_arguments_in_order(tmp_pat
     model = ScriptedModel(echo_prompt)
     async with open_session(tmp_path, model, {"har.bour": make_harbour_config()}) as session:
         command = await parse_slash_command_when_ready(
-            session.services, "/mcp__har_bour__greet Ann of the sea"
+            session.runtime, "/mcp__har_bour__greet Ann of the sea"
         )
         *_, finished = [event async for event in session.run(command)]
         assert isinstance(finished, RunFinished)
         assert "Say hello to Ann of the sea." in finished.text
-        offered = [each.argument_hint for each in session.services.knowledge.list_slash_commands()]
+        offered = [each.argument_hint for each in session.runtime.knowledge.list_slash_commands()]
         assert offered == ["[captain]"]
 
 
@@ -280,7 +280,7 @@ async def test_a_changed_prompt_of_a_server_is_used_and_a_removed_one_is_refused
 ) -> None:
     model = ScriptedModel(lambda request: request.messages[0].text)
     async with open_session(tmp_path, model, {"har.bour": make_harbour_config()}) as session:
-        command = await parse_slash_command_when_ready(session.services, "/mcp__har_bour__greet Ann")
+        command = await parse_slash_command_when_ready(session.runtime, "/mcp__har_bour__greet Ann")
         assert isinstance(command, SlashCommandInvocation)
         gone = replace(command, command=replace(command.command, name="mcp__har_bour__gone"))
         *_, finished = [event async for event in session.run(gone)]

@@ -81,7 +81,7 @@ async def test_a_flood_of_output_uses_bounded_memory(tmp_path: Path) -> None:
     servers = {"flood": make_rogue_config("flood"), "line": make_rogue_config("line"), **SOUND}
     lead = [call_tool("mcp__flood__echo", text="dry"), call_tool("mcp__line__echo"), STILL_THERE, "done"]
     async with open_session(tmp_path, script_agents(lead=lead), servers) as session:
-        await session.services.servers.wait_until_ready()
+        await session.runtime.servers.wait_until_ready()
         before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
         await run_all_turns(session)
         grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
@@ -107,7 +107,7 @@ async def test_a_server_that_cannot_start_is_reported_with_the_reason(tmp_path: 
     async with open_session(tmp_path, script_agents(lead=[STILL_THERE, "done"]), servers) as session:
         await run_all_turns(session)
         assert list_result_texts(session) == ["here still"]
-        standing = {each.name: each for each in session.services.servers.list_statuses()}
+        standing = {each.name: each for each in session.runtime.servers.list_statuses()}
         told = "\n".join((*session.notes, join_notes(read_events(session))))
     assert "no-such-program-anywhere" in standing["away"].detail
     assert "NO_SUCH_VARIABLE_HERE, which is not set" in standing["unset"].detail

@@ -34,7 +34,7 @@ pytestmark = pytest.mark.needs("mcp")
 
 def pids(session: Any) -> list[int]:
     """List the ids of the server processes, which they wrote to their logs."""
-    logs = Path(session.services.servers._host.logs)
+    logs = Path(session.runtime.servers._host.logs)
     return [int(word) for log in logs.glob("*.log") for word in re.findall(r"\b\d{2,}\b", log.read_text())]
 
 
@@ -48,7 +48,7 @@ async def test_a_dead_server_is_restarted_once_and_then_calls_fail(tmp_path: Pat
         assert [result.is_error for result in list_tool_results(session)] == [True, True, True, False]
         assert map_statuses(session) == {"frail": "failed", "sound": "connected"}
         told = join_notes(read_events(session))
-        log = Path(session.services.servers._host.logs) / "frail.log"
+        log = Path(session.runtime.servers._host.logs) / "frail.log"
         assert len(log.read_text().splitlines()) == 2
     assert "exit status 7" in first
     assert "started again" in first
@@ -124,7 +124,7 @@ async def test_a_required_server_that_cannot_start_is_named_at_once(tmp_path: Pa
         async with asyncio.timeout(25):
             await run_all_turns(session)
         picky, own, bare = list_result_texts(session)
-        assert not session.services.supervisor.has_running_agents
+        assert not session.supervisor.has_running_agents
     assert "bro* (exit status 4" in picky
     assert "nowhere (no such server is configured" in picky
     assert "plain (" not in picky
@@ -183,7 +183,7 @@ async def test_an_agent_waits_30_seconds_for_a_required_server(tmp_path: Path) -
         open_session(tmp_path, model, {"late": make_rogue_config("slow", str(pipe))}, **options) as session,
     ):
         others = clock.sleepers
-        log = Path(session.services.servers._host.logs) / "late.log"
+        log = Path(session.runtime.servers._host.logs) / "late.log"
         turn = session.run("lead")
         async for event in turn:
             if isinstance(event, ToolStarted):
@@ -219,8 +219,8 @@ async def test_tools_of_a_late_server_are_in_the_next_request(tmp_path: Path) ->
         tmp_path, script_agents(lead=lead), {"late": make_rogue_config("slow", str(pipe))}, **options
     ) as session:
         changed = asyncio.Event()
-        before = session.services.servers.on_tools_changed
-        session.services.servers.on_tools_changed = lambda: (before(), changed.set())
+        before = session.runtime.servers.on_tools_changed
+        session.runtime.servers.on_tools_changed = lambda: (before(), changed.set())
         async with asyncio.timeout(30):
             turn = session.run("lead")
             await gate.wait_until_reached()
@@ -246,9 +246,9 @@ async def test_tools_of_ready_servers_are_in_configuration_order(tmp_path: Path)
     async with open_session(tmp_path, script_agents(lead=["done"]), servers) as session:
         async with asyncio.timeout(30):
             while map_statuses(session) != {"a": "pending", "b": "connected", "c": "connected"}:
-                await session.services.servers._change_event.wait()
+                await session.runtime.servers._change_event.wait()
             await asyncio.to_thread(release_server, pipe)
-            await session.services.servers.wait_until_ready()
+            await session.runtime.servers.wait_until_ready()
         mine = [name for name in session.agent.tools if name.startswith("mcp__")]
     assert mine == [f"mcp__{server}__{tool}" for server in "abc" for tool in ("echo", "pid")]
 
@@ -259,10 +259,10 @@ async def test_tools_added_later_by_a_server_are_available(tmp_path: Path) -> No
         tmp_path, script_agents(lead=lead), {"growing": make_rogue_config("more")}
     ) as session:
         changed = asyncio.Event()
-        before = session.services.servers.on_tools_changed
-        session.services.servers.on_tools_changed = lambda: (before(), changed.set())
+        before = session.runtime.servers.on_tools_changed
+        session.runtime.servers.on_tools_changed = lambda: (before(), changed.set())
         async with asyncio.timeout(30):
-            await session.services.servers.wait_until_ready()
+            await session.runtime.servers.wait_until_ready()
             changed.clear()
             turn = session.run("lead")
             async for event in turn:
@@ -305,7 +305,7 @@ async def test_closing_a_session_ends_its_servers(tmp_path: Path) -> None:
         script_agents(lead=["done"]),
         {"a": make_rogue_config("plain"), "b": make_rogue_config("mute")},
     ) as session:
-        await session.services.servers.wait_until_ready()
+        await session.runtime.servers.wait_until_ready()
         running = pids(session)
         assert len(running) == 2
         assert all(map(is_alive, running))
@@ -319,7 +319,7 @@ async def test_closing_a_session_does_not_wait_for_a_starting_server(tmp_path: P
         async with open_session(
             tmp_path, script_agents(lead=["done"]), {"late": make_rogue_config("slow", str(pipe))}
         ) as session:
-            log = Path(session.services.servers._host.logs) / "late.log"
+            log = Path(session.runtime.servers._host.logs) / "late.log"
             while not (log.is_file() and log.read_text()):
                 await asyncio.sleep(0.02)  # the file of another process
             (pid,) = pids(session)
@@ -355,7 +355,7 @@ async def main():
     config = {"mcpServers": {"x": {"command": "true"}}}
     async with shoal.open(model=script_agents(lead=["done"]), mcp_config=[config]) as session:
         await run_all_turns(session)
-        print(session.services.servers.list_statuses()[0].detail)
+        print(session.runtime.servers.list_statuses()[0].detail)
 asyncio.run(main())
 """
 

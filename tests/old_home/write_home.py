@@ -126,9 +126,9 @@ def answer_questions(session: shoal.Session) -> None:
         question = event.question
         if isinstance(question, ChoiceQuestion):
             picked = {choice.question: choice.options[0].label for choice in question.choices}
-            session.services.question_broker.submit_answer(question.id, ChoiceAnswer(answers=picked))
+            session.runtime.question_broker.submit_answer(question.id, ChoiceAnswer(answers=picked))
         else:
-            session.services.question_broker.submit_answer(question.id, AllowAnswer(remember="session"))
+            session.runtime.question_broker.submit_answer(question.id, AllowAnswer(remember="session"))
 
     session.subscribe(answer_question)
 
@@ -175,7 +175,7 @@ async def write_work() -> None:
         answer_questions(session)
         await take_turn(session, "Write the report")
         await take_turn(session, "Correct the report")
-        shell = session.services.shells.find_shell("bash_1")
+        shell = session.runtime.shells.find_shell("bash_1")
         assert shell is not None
         await asyncio.wait_for(shell.ended.wait(), 20)
         turn = await session.next_turn()

@@ -95,7 +95,7 @@ async def run_all_turns(session: Session, prompt: str | None = "lead") -> str:
 
 def read_events(session: Session) -> list[Event]:
     """Return all events in the session's journal, in and between its turns."""
-    journal = session.services.journal
+    journal = session.runtime.store.journal
     if isinstance(journal, InMemoryJournal):
         return list(journal.events)
     assert isinstance(journal, FileJournal)

@@ -205,7 +205,7 @@ async def show_live_panel(
     session: shoal.Session, kind: type[TuiPanel], *, remote: bool = False, size: tuple[int, int] = (120, 40)
 ) -> AsyncIterator[tuple[Any, Pilot[None]]]:
     """Show a panel on a run of this process, following its journal, controlled from here or remotely."""
-    run = RunHandle(session=session.id, home=session.services.settings.home)
+    run = RunHandle(session=session.id, home=session.runtime.settings.home)
     helm: RunController = RemoteRunController(run) if remote else LocalRunController(session)
     async with RunFollower(run, SystemClock()) as followed:
         panel = kind(followed.view, helm)

@@ -162,7 +162,7 @@ async def test_lead_members_and_workers_get_instructions_and_light_agents_do_not
         await run_all_turns(session)
         requests: list[ModelRequest] = script.requests
         assert "Write tests first." in requests[0].system
-        assert [file.path.name for file in session.services.knowledge.instructions.files] == ["CLAUDE.md"]
+        assert [file.path.name for file in session.runtime.knowledge.instructions.files] == ["CLAUDE.md"]
     for part, has_instructions in (("worker", True), ("look", False), ("hush", False), ("mate", True)):
         assert ("Write tests first." in get_system_prompt(script, part)) is has_instructions, part
 

@@ -88,7 +88,7 @@ async def test_allowed_tools_of_a_trusted_skill_apply_until_the_turn_ends(
         ]
     )
     async with open_session(project, script.model, skip_permissions=False) as session:
-        skill = session.services.knowledge.skills.skills.find("toucher")
+        skill = session.runtime.knowledge.skills.skills.find("toucher")
         if source == "trusted project":
             SkillTrustDecisionStore(home, project).save_decisions([skill], trusted=True)
         await run_all_turns(session)
@@ -106,7 +106,7 @@ async def test_allowed_tools_of_a_trusted_skill_apply_until_the_turn_ends(
 async def test_trust_in_a_skill_ends_when_its_file_changes(project: Path, home: Path) -> None:
     path = write_skill(project / ".claude" / "skills", "toucher", allowed_tools="Bash")
     async with open_session(project, RecordingScript(lead=["x"]).model) as session:
-        catalogue, trust = session.services.knowledge.skills.skills, SkillTrustDecisionStore(home, project)
+        catalogue, trust = session.runtime.knowledge.skills.skills, SkillTrustDecisionStore(home, project)
         trust.save_decisions([catalogue.find("toucher")], trusted=True)
         assert trust.list_granted_tools(catalogue.find("toucher")) == ("Bash",)
         path.write_text(path.read_text() + "And remove everything.\n")
@@ -233,7 +233,7 @@ async def test_skills_of_a_definition_are_in_its_agents_context_from_the_start(
         paint=[call_tool("Read", file_path=str(home / "skills" / "style" / "SKILL.md")), join_conversation],
     )
     async with open_session(project, script.model, agents=defined, skip_permissions=False) as session:
-        session.services.knowledge.skills.add_plugin_skills("arts", skills=plugin)
+        session.runtime.knowledge.skills.add_plugin_skills("arts", skills=plugin)
         await run_all_turns(session)
     conversation = join_conversation(next(r for r in script.requests if "part-paint" in join_conversation(r)))
     assert "Write short lines." in conversation

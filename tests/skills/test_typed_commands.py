@@ -22,7 +22,7 @@ from skill_helpers import RecordingScript, join_conversation, write_command, wri
 
 async def run_typed_line(session: shoal.Session, text: str) -> str:
     """Run a typed line and return the text that its turn ends with."""
-    events = await collect_events(session.run(parse_slash_command(session.services, text)))
+    events = await collect_events(session.run(parse_slash_command(session.runtime, text)))
     assert isinstance(events[-1], RunFinished)
     return events[-1].text
 
@@ -147,22 +147,22 @@ async def test_an_unknown_command_is_an_error_with_suggestions_and_a_path_is_pla
     write_command(project / ".claude" / "commands", "broken", "---\n", description="d", context="spoon")
     write_skill(home / "skills", "hidden", user_invocable="false")
     async with open_session(project, RecordingScript(lead=["x"]).model) as session:
-        services = session.services
+        runtime = session.runtime
         with pytest.raises(UnknownSkill, match=r"There is no command '/reviev'. Is /review meant\?"):
-            parse_slash_command(services, "/reviev this")
+            parse_slash_command(runtime, "/reviev this")
         with pytest.raises(UnknownSkill):
-            parse_slash_command(services, "/hidden")
+            parse_slash_command(runtime, "/hidden")
         with pytest.raises(InvalidAgentDefinition, match=r"broken\.md:3: context"):
-            parse_slash_command(services, "/broken")
+            parse_slash_command(runtime, "/broken")
         for text in ("/etc is a directory", "/usr/bin/env what", "// no", "a /review", "/", "/ review"):
-            assert parse_slash_command(services, text) == text
+            assert parse_slash_command(runtime, text) == text
         write_command(project / ".claude" / "commands", "tmp", "Clean it.")
-        assert isinstance(parse_slash_command(services, "/tmp now"), SlashCommandInvocation)
+        assert isinstance(parse_slash_command(runtime, "/tmp now"), SlashCommandInvocation)
         message_with_image = Message(
             role="user",
             content=(TextBlock(text="/review"), ImageBlock(source=UrlImageSource(url="http://x"))),
         )
-        assert parse_slash_command(services, message_with_image) is message_with_image
+        assert parse_slash_command(runtime, message_with_image) is message_with_image
 
 
 async def test_a_skill_can_be_typed_as_a_command_and_its_directory_is_expanded(
@@ -222,7 +222,7 @@ async def test_the_report_of_a_forking_commands_agent_is_the_answer(project: Pat
     async with open_session(project, script.model, tools=[gate.tool]) as session:
         turn = asyncio.create_task(run_typed_line(session, "/census fish"))
         await gate.wait_until_reached()
-        (snapshot,) = session.services.supervisor.list_agents()
+        (snapshot,) = session.supervisor.list_agents()
         assert (snapshot.status, snapshot.background, session.is_busy) == ("running", False, True)
         gate.is_open.set()
         assert (await turn).startswith("there are 7")
@@ -240,12 +240,12 @@ async def test_interrupting_a_forking_command_kills_its_agent(project: Path) -> 
     script = RecordingScript(lead=["fine"], census=[call_tool("Gate"), "never"])
     async with open_session(project, script.model, tools=[gate.tool]) as session:
         turn = asyncio.create_task(
-            collect_events(session.run(parse_slash_command(session.services, "/census")))
+            collect_events(session.run(parse_slash_command(session.runtime, "/census")))
         )
         await gate.wait_until_reached()
         assert await session.interrupt()
         assert (await turn)[-1].reason == "interrupted"
-        assert session.services.supervisor.list_agents()[0].status == "killed"
+        assert session.supervisor.list_agents()[0].status == "killed"
         assert await run_typed_line(session, "lead goes on") == "fine"
 
 
@@ -262,9 +262,9 @@ class ServedPrompts:
 async def test_prompts_of_mcp_servers_are_slash_commands(project: Path) -> None:
     script = RecordingScript(lead=[join_conversation])
     async with open_session(project, script.model) as session:
-        session.services.knowledge.prompts.append(ServedPrompts())
+        session.runtime.knowledge.prompts.append(ServedPrompts())
         prompt_text = await run_typed_line(session, "/mcp__files__tidy the attic")
-        assert [command.name for command in session.services.knowledge.list_slash_commands()] == [
+        assert [command.name for command in session.runtime.knowledge.list_slash_commands()] == [
             "mcp__files__tidy"
         ]
     assert "mcp__files__tidy: tidy up the attic" in prompt_text
@@ -311,9 +311,7 @@ async def test_allowed_tools_of_a_command_end_when_it_is_interrupted(project: Pa
     script = RecordingScript(lead=[call_tool("Bash", command="touch made"), "done"])
     async with open_session(project, script.model, skip_permissions=False) as session:
         session.subscribe(lambda event: output_written.set() if isinstance(event, ToolProgressed) else None)
-        turn = asyncio.create_task(
-            collect_events(session.run(parse_slash_command(session.services, "/make")))
-        )
+        turn = asyncio.create_task(collect_events(session.run(parse_slash_command(session.runtime, "/make"))))
         async with asyncio.timeout(20):
             await output_written.wait()
             assert await session.interrupt()

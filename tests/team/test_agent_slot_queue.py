@@ -43,7 +43,7 @@ async def test_members_above_the_concurrency_cap_work_one_after_another(tmp_path
     )
     async with open_session(tmp_path, model, settings=ONE) as session:
         await run_all_turns(session)
-        assert [(each.name, each.state) for each in session.services.teams.list_members()] == [
+        assert [(each.name, each.state) for each in session.teams.list_members()] == [
             (name, "idle") for name in names
         ]
         assert (
@@ -126,7 +126,7 @@ async def test_a_member_that_waits_for_a_slot_reads_its_mail_before_it_claims_a_
             async for _ in session.run("Go on."):
                 pass
             await run_until_idle()
-            assert session.services.queue.count_waking_items("bob@crew") == 1
+            assert session.runtime.queue.count_waking_items("bob@crew") == 1
             assert read_task_state("1") == ("pending", None)
             # With ann the place is free that both of them wait for: bob and his task.
             await run_all_turns(session, "Stop ann.")
@@ -169,7 +169,7 @@ async def test_a_stopped_member_leaves_the_slot_queue_to_the_next(
         async with asyncio.timeout(20):
             async for _ in session.run("Go on."):
                 pass
-            assert session.services.teams.is_working
+            assert session.teams.is_working
             assert heard == []
             gate.is_open.set()
             await run_all_turns(session, None)

@@ -45,7 +45,7 @@ async def test_a_resumed_lead_keeps_an_external_member_and_its_tasks(tmp_path: P
         async for _ in session.run("go on"):
             pass
         assert [each["name"] for each in read_team_config("roof")["members"]] == ["team-lead", "codex"]
-        assert session.services.teams.list_members() == ()
+        assert session.teams.list_members() == ()
         deliveries = await external.take_mail(seat, wait=0, limit=10)
         assert [delivery.mail.text for delivery in deliveries] == ["Good morning."]
         held = await tasks.get(seat, "1")

@@ -122,7 +122,7 @@ async def test_a_thousand_members_in_one_process_keep_their_identities(tmp_path:
                 async for _ in turn:
                     pass
                 turn = await session.next_turn()
-        states = Counter(each.state for each in session.services.teams.list_members())
+        states = Counter(each.state for each in session.teams.list_members())
     assert states == {"idle": 1_000}
     names = [f"m{n}@crew" for n in range(1_000)]
     assert acted == {name: (name, name, os.getpid()) for name in names}
@@ -203,7 +203,7 @@ async def test_mail_of_another_process_is_in_the_next_request_of_a_busy_member(t
                 id="from-elsewhere", sender=AgentName("cyd"), text="the door is open", timestamp="2026-01-01"
             )
             await other.post_mail(TeamName("crew"), AgentName("ann"), mail)
-            while not session.services.queue.count_waking_items("ann@crew"):  # type: ignore[arg-type]
+            while not session.runtime.queue.count_waking_items("ann@crew"):  # type: ignore[arg-type]
                 await asyncio.sleep(0.001)
             gate.is_open.set()
             await run_all_turns(session, None)

@@ -41,7 +41,7 @@ ASKER = """
                     async for _ in session.run("lead"):
                         pass
                 tasks.create_task(run())
-                async for question in session.services.question_broker.watch_questions():
+                async for question in session.runtime.question_broker.watch_questions():
                     print(session.id, flush=True)
 
     asyncio.run(main())

@@ -148,7 +148,7 @@ async def test_the_availability_of_panes_is_checked_once_until_one_fails(
     ):
         async for _ in session.run("Go."):
             pass
-        assert [each.name for each in session.services.teams.list_members()] == ["ann", "bob"]
+        assert [each.name for each in session.teams.list_members()] == ["ann", "bob"]
         assert len(looks.read_text().splitlines()) == 1
         await tmux.kill_and_wait()
         await run_all_turns(session, "Once more.")

@@ -39,7 +39,7 @@ CREATE = call_tool("TeamCreate", team_name="crew")
 
 
 def find_member_pid(session: shoal.Session, name: str) -> int:
-    pid = next(each.pid for each in session.services.teams.list_members() if each.name == name)
+    pid = next(each.pid for each in session.teams.list_members() if each.name == name)
     assert pid is not None
     return pid
 
@@ -52,7 +52,7 @@ async def test_concurrent_idle_checks_of_a_member_are_all_answered(
         open_process_session(tmp_path) as session,
     ):
         await run_all_turns(session, "Go.")
-        teams = session.services.teams
+        teams = session.teams
         (ann,) = teams.list_members()
         async with asyncio.timeout(9):
             for _ in range(50):
@@ -96,7 +96,7 @@ async def test_a_member_that_dies_during_an_idle_check_interrupts_nobody(
         ) as session,
     ):
         await run_all_turns(session, "Go.")
-        teams = session.services.teams
+        teams = session.teams
         (ann,) = teams.list_members()
         assert ann.pid is not None
         os.kill(ann.pid, signal.SIGSTOP)
@@ -187,7 +187,7 @@ async def test_a_question_that_cannot_be_stored_ends_neither_the_session_nor_the
         # As on a disk that takes nothing more.
         (get_home() / "shoal" / "runs" / session.agent.identity.session / "questions").write_text("")
         await run_all_turns(session, "Go.")
-        assert [each.name for each in session.services.teams.list_members()] == ["ann"]
+        assert [each.name for each in session.teams.list_members()] == ["ann"]
     assert "questions" in get_last_text(list_requests_of(server, "ann")[-1])
 
 
@@ -208,7 +208,7 @@ async def test_a_member_that_dies_after_approving_its_shutdown_is_not_restarted(
     ):
         async for _ in session.run("Go."):
             pass
-        handle = session.services.teams.find_member_handle(AgentId("ann@crew"))
+        handle = session.teams.find_member_handle(AgentId("ann@crew"))
         assert handle is not None
         assert isinstance(handle.member, RemoteMember)
         agreed, pid = handle.member.on_shutdown_agreed, find_member_pid(session, "ann")
@@ -219,7 +219,7 @@ async def test_a_member_that_dies_after_approving_its_shutdown_is_not_restarted(
 
         handle.member.on_shutdown_agreed = die
         await run_all_turns(session)
-        assert session.services.teams.list_members() == ()
+        assert session.teams.list_members() == ()
     started = [each for each in read_events(session) if isinstance(each, AgentStarted)]
     assert len(started) == 1
     assert any("shutdown_approved" in each["text"] for each in read_inbox("crew", "team-lead"))
@@ -236,14 +236,14 @@ async def test_a_member_ended_during_its_restart_is_gone_at_once(
         asyncio.timeout(20),
     ):
         await run_all_turns(session, "Go.")
-        handle = session.services.teams.find_member_handle(AgentId("ann@crew"))
+        handle = session.teams.find_member_handle(AgentId("ann@crew"))
         assert handle is not None
         os.kill(find_member_pid(session, "ann"), signal.SIGKILL)
         while not handle.restarts:
             await asyncio.sleep(0)
         async with asyncio.timeout(4):
-            assert await session.services.teams.end_member("ann", "the person wants it so")
-        assert session.services.teams.list_members() == ()
+            assert await session.teams.end_member("ann", "the person wants it so")
+        assert session.teams.list_members() == ()
         assert [each["name"] for each in read_team_config("crew")["members"]] == ["team-lead"]
     assert not any("did not end" in each.text for each in read_events(session) if isinstance(each, NoteAdded))
 
@@ -312,7 +312,7 @@ async def test_open_questions_of_a_dead_process_are_withdrawn(
         ) as session,
         asyncio.timeout(20),
     ):
-        broker = session.services.question_broker
+        broker = session.runtime.question_broker
         async for _ in session.run("Go."):
             pass
         question = await anext(broker.watch_questions())

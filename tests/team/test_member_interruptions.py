@@ -59,9 +59,9 @@ async def test_an_interrupted_member_still_gets_the_result_of_its_finished_agent
         async with asyncio.timeout(30):
             await gate.wait_until_reached()
             await over.wait()
-            assert session.services.teams.interrupt_member("ann")
+            assert session.teams.interrupt_member("ann")
             while not any("quickly found" in text for text in heard):
-                await session.services.teams.wait_until_idle()
+                await session.teams.wait_until_idle()
     assert sum("<result>quickly found</result>" in text for text in heard) == 1
 
 
@@ -81,7 +81,7 @@ async def test_a_member_survives_a_temporarily_unwritable_board(tmp_path: Path) 
 
         session.subscribe(hear)
         await run_all_turns(session, "Go.")
-        home = Path(session.services.settings.home)
+        home = Path(session.runtime.settings.home)
         board = home / "tasks" / "crew"
         task = {"id": "1", "subject": "Dig", "description": "a hole", "status": "pending"}
         staging = home / "shoal" / "tasks" / "crew" / "staging"
@@ -92,5 +92,5 @@ async def test_a_member_survives_a_temporarily_unwritable_board(tmp_path: Path) 
         await told.wait()
         staging.unlink()
         while json.loads((board / "1.json").read_text()).get("owner") != "ann":
-            await session.services.teams.wait_until_idle()
-        assert [each.name for each in session.services.teams.list_members()] == ["ann"]
+            await session.teams.wait_until_idle()
+        assert [each.name for each in session.teams.list_members()] == ["ann"]

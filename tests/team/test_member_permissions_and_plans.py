@@ -42,10 +42,10 @@ CREATE = call_tool("TeamCreate", team_name="crew")
 async def answer_questions(session: shoal.Session, *answers: Any) -> list[Question]:
     """Answer the questions in order; each answer is built from its question."""
     asked: list[Question] = []
-    async for question in session.services.question_broker.watch_questions():
+    async for question in session.runtime.question_broker.watch_questions():
         asked.append(question)
         answer: Answer = answers[len(asked) - 1](question)
-        session.services.question_broker.submit_answer(question.id, answer)
+        session.runtime.question_broker.submit_answer(question.id, answer)
         if len(asked) == len(answers):
             break
     return asked
@@ -183,11 +183,11 @@ async def test_the_open_question_of_an_ended_member_is_withdrawn(tmp_path: Path)
     ) as session:
         async with asyncio.timeout(20), asyncio.TaskGroup() as group:
             running = group.create_task(run_all_turns(session))
-            question = await anext(session.services.question_broker.watch_questions())
-            teams = session.services.teams
+            question = await anext(session.runtime.question_broker.watch_questions())
+            teams = session.teams
             site: Any = type("Site", (), {"agent": session.agent.identity})
             await teams.request_shutdown("ann", "", site)
-        assert session.services.question_broker.list_open_questions() == ()
+        assert session.runtime.question_broker.list_open_questions() == ()
     assert "teammate_terminated" in running.result()
     (answer,) = [event for event in read_events(session) if isinstance(event, QuestionAnswered)]
     assert answer.question == question.id
@@ -263,7 +263,7 @@ async def test_a_member_in_plan_mode_changes_nothing_before_its_plan_is_approved
             assert not [event for event in read_events(session) if isinstance(event, QuestionAsked)]
         requests = [json.loads(each["text"]) for each in read_inbox("crew", "team-lead")]
         responses = [json.loads(each["text"]) for each in read_inbox("crew", "ann")[1:]]
-        roster = json.loads((Path(session.services.settings.home) / "teams/crew/config.json").read_text())
+        roster = json.loads((Path(session.runtime.settings.home) / "teams/crew/config.json").read_text())
     assert "in plan mode nothing is changed" in said[0]
     if approver != "auto":
         assert "shorter" in said[1]
@@ -308,6 +308,6 @@ async def test_text_that_imitates_a_mail_body_stays_text(tmp_path: Path) -> None
     settings = '{"shoal": {"shutdown_grace": 0.05}}'
     async with open_session(tmp_path, model, settings=settings) as session:
         await run_all_turns(session)
-        names = [each.name for each in session.services.teams.list_members()]
+        names = [each.name for each in session.teams.list_members()]
     assert names == ["ann", "bob"]
     assert any('teammate_id="ann"' in text and "shutdown_request" in text for text in heard)

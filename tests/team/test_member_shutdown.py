@@ -161,7 +161,7 @@ async def test_a_rejection_only_delays_a_shutdown_by_the_user_by_the_grace(tmp_p
     settings = '{"shoal": {"shutdown_grace": 0.3}}'
     async with open_session(tmp_path, model, settings=settings) as session:
         await run_all_turns(session)
-        teams = session.services.teams
+        teams = session.teams
         assert isinstance(teams, SessionTeams)
         async with asyncio.timeout(0.3 + 5):
             assert await teams.shut_down_member("ann", "the person ends it")
@@ -271,7 +271,7 @@ async def test_a_member_can_end_while_its_shutdown_request_is_sent(tmp_path: Pat
     )
     async with open_session(tmp_path, model) as session, asyncio.timeout(20):
         await run_all_turns(session)
-        teams = session.services.teams
+        teams = session.teams
         # Another program writes to its inbox just now, so that the request has to wait.
         lock = get_home() / "teams" / "crew" / "inboxes" / "ann.json.lock"
         lock.mkdir()

@@ -80,11 +80,9 @@ async def test_a_member_can_lead_a_team_that_ends_with_it(tmp_path: Path) -> Non
         waiting = asyncio.ensure_future(session.next_turn())
         async with asyncio.timeout(10):
             await rested.wait()
-        states = {each.name: each.state for each in session.services.teams.list_members()}
+        states = {each.name: each.state for each in session.teams.list_members()}
         assert states == {"ann": "idle", "bob": "running"}
-        assert session.services.teams.is_working, (
-            "a team below that works keeps the one above from being quiet"
-        )
+        assert session.teams.is_working, "a team below that works keeps the one above from being quiet"
         assert not waiting.done()
         gate.is_open.set()
         turn = await waiting
@@ -162,7 +160,7 @@ async def test_a_nested_team_is_resumed_with_its_lead(tmp_path: Path) -> None:
 
     again = script_team(lead=[reply_as("lead")], ann=[reply_as("ann")], bob=[reply_as("bob")])
     async with open_session(tmp_path, again, settings=DEEP, resume=session.id) as resumed:
-        assert sorted(each.agent for each in resumed.services.teams.list_members()) == ["ann@crew", "bob@sub"]
+        assert sorted(each.agent for each in resumed.teams.list_members()) == ["ann@crew", "bob@sub"]
         await run_all_turns(resumed, "Go on.")
     assert "You lead the team sub: looks below." in seen["ann"][0]
     assert "are you there?" in seen["bob"][0]
@@ -179,9 +177,7 @@ async def test_no_member_leads_a_team_below_the_configured_depth(tmp_path: Path,
     @tool(name="Make")
     async def make(*, context: ToolContext) -> str:
         """Make a team, as TeamCreate does."""
-        team = await session.services.teams.create_team(
-            "deeper", description=None, kind=None, context=context
-        )
+        team = await session.teams.create_team("deeper", description=None, kind=None, context=context)
         return team.name
 
     def last(request: ModelRequest) -> Any:

@@ -87,14 +87,14 @@ async def test_deleting_a_team_closes_the_panes_and_processes_of_its_idle_member
     ):
         await run_all_turns(session, "Go.")
         assert len(tmux.list_panes("#{pane_id}")) == 3
-        pids = [each.pid for each in session.services.teams.list_members()]
+        pids = [each.pid for each in session.teams.list_members()]
         assert len(pids) == 2
         assert all(Path(f"/proc/{pid}").exists() for pid in pids)
         await run_all_turns(session, "Delete it.")
         assert len(tmux.list_panes("#{pane_id}")) == 1
         assert not [pid for pid in pids if Path(f"/proc/{pid}").exists()]
         for place in ("teams", "tasks"):
-            assert not (Path(session.services.settings.home) / place / "crew").exists()
+            assert not (Path(session.runtime.settings.home) / place / "crew").exists()
 
 
 @pytest.mark.spec("USR-20")
@@ -163,7 +163,7 @@ async def test_a_foreign_program_is_a_member_in_its_pane(
     assert not [event.text for event in events if isinstance(event, NoteAdded) and "refus" in event.text]
     assert any("I saw it." in join_conversation(body) for body in list_requests_of(server, "lead"))
     assert any("marks: 1 cli" in join_conversation(body) for body in list_requests_of(server, "ann"))
-    task = json.loads((Path(session.services.settings.home) / "tasks" / "crew" / "1.json").read_text())
+    task = json.loads((Path(session.runtime.settings.home) / "tasks" / "crew" / "1.json").read_text())
     assert task["status"] == "completed"
     assert len(tmux.list_panes("#{pane_id}")) == 1
 
@@ -246,12 +246,12 @@ async def test_the_death_of_a_foreign_program_is_reported_within_two_seconds_and
             pass
         ended = asyncio.Event()
         session.subscribe(lambda event: ended.set() if isinstance(event, AgentEnded) else None)
-        (ann,) = session.services.teams.list_members()
+        (ann,) = session.teams.list_members()
         os.kill(ann.pid or 0, signal.SIGKILL)
         async with asyncio.timeout(2):
             await ended.wait()
         await run_all_turns(session, "What now?")
-        left = json.loads((Path(session.services.settings.home) / "tasks" / "crew" / "1.json").read_text())
+        left = json.loads((Path(session.runtime.settings.home) / "tasks" / "crew" / "1.json").read_text())
         assert [each["name"] for each in read_team_config("crew")["members"]] == ["team-lead"]
     heard = join_conversation(list_requests_of(server, "lead")[-1])
     assert "teammate_terminated: task ann@crew, type scout, status failed: it was killed by signal 9" in heard
@@ -323,13 +323,13 @@ async def test_a_foreign_program_stays_foreign_when_its_team_is_resumed(
         async with open_process_session(tmp_path, **given) as session:
             async for _ in session.run("Go."):
                 pass
-            assert session.services.team_store.open_mailboxes(TeamName("crew")).is_foreign_inbox(
+            assert session.runtime.team_store.open_mailboxes(TeamName("crew")).is_foreign_inbox(
                 AgentName("ann")
             )
         ident = session.agent.identity.session
         async with open_process_session(tmp_path, resume=ident, **given) as session:
-            assert [each.name for each in session.services.teams.list_members()] == ["ann"]
-            assert session.services.team_store.open_mailboxes(TeamName("crew")).is_foreign_inbox(
+            assert [each.name for each in session.teams.list_members()] == ["ann"]
+            assert session.runtime.team_store.open_mailboxes(TeamName("crew")).is_foreign_inbox(
                 AgentName("ann")
             )
 
@@ -356,5 +356,5 @@ async def test_a_foreign_program_that_removes_its_inbox_affects_no_other_member(
         idle = {"from": "ann", "timestamp": TIMESTAMP, "idleReason": "available"}
         await write_to_inbox("team-lead", make_entry("ann", encode_body("idle_notification", idle)))
         await run_until_quiet(session)
-        assert [each.name for each in session.services.teams.list_members()] == ["ann"]
+        assert [each.name for each in session.teams.list_members()] == ["ann"]
     assert "ann is idle (available)." in join_conversation(list_requests_of(server, "lead")[-1])

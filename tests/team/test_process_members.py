@@ -80,8 +80,8 @@ async def test_a_process_member_works_reports_and_shuts_down(
 
 
 async def answer_question(session: shoal.Session, answer: Callable[[Any], Answer]) -> Question:
-    question = await anext(session.services.question_broker.watch_questions())
-    session.services.question_broker.submit_answer(question.id, answer(question))
+    question = await anext(session.runtime.question_broker.watch_questions())
+    session.runtime.question_broker.submit_answer(question.id, answer(question))
     return question
 
 
@@ -93,7 +93,7 @@ async def run_with_answer(session: shoal.Session, answer: Callable[[Any], Answer
 
 
 def find_member(session: shoal.Session, name: str) -> TeammateStatusSnapshot:
-    return next(each for each in session.services.teams.list_members() if each.name == name)
+    return next(each for each in session.teams.list_members() if each.name == name)
 
 
 @pytest.mark.spec("USR-05", "PPR-01")
@@ -471,7 +471,7 @@ async def test_a_process_member_ended_twice_at_once_reports_its_last_text_and_ex
         asyncio.timeout(30),
     ):
         await run_all_turns(session, "Go.")
-        teams = session.services.teams
+        teams = session.teams
         async with asyncio.TaskGroup() as ending:
             ending.create_task(teams.end_member("ann", "the person wants it so"))
             for _ in range(5):  # it is told to leave, and has not said yet that it does

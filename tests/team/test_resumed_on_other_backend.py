@@ -50,7 +50,7 @@ async def test_a_member_whose_backend_is_unavailable_continues_in_the_lead_proce
         async with open_process_session(
             tmp_path, resume=ident, attended=True, settings=make_shoal_settings(teammate_mode="tmux")
         ) as session:
-            assert [each.name for each in session.services.teams.list_members()] == ["ann"]
+            assert [each.name for each in session.teams.list_members()] == ["ann"]
             assert (read_member_entry()["backendType"], read_member_entry()["tmuxPaneId"]) == (
                 "in-process",
                 "in-process",
@@ -93,7 +93,7 @@ async def test_a_team_stays_complete_when_resumed_with_a_spent_budget(
         async with open_process_session(
             tmp_path, resume=ident, settings=make_shoal_settings(teammate_mode=mode), max_total_tokens=1
         ) as session:
-            assert [each.name for each in session.services.teams.list_members()] == ["ann"]
+            assert [each.name for each in session.teams.list_members()] == ["ann"]
         assert read_member_entry()["name"] == "ann"
 
 
@@ -147,7 +147,7 @@ async def test_an_unreadable_member_is_skipped_and_resumed_the_next_time(
         async with open_process_session(
             tmp_path, resume=ident, settings=make_shoal_settings(teammate_mode="in-process")
         ) as session:
-            assert [each.name for each in session.services.teams.list_members()] == ["bob"]
+            assert [each.name for each in session.teams.list_members()] == ["bob"]
             await wake_member(session)
             told = "\n".join(message.text for message in session.agent.conversation.messages)
         assert "it cannot be taken up now" in told
@@ -156,4 +156,4 @@ async def test_an_unreadable_member_is_skipped_and_resumed_the_next_time(
         async with open_process_session(
             tmp_path, resume=ident, settings=make_shoal_settings(teammate_mode="in-process")
         ) as session:
-            assert sorted(each.name for each in session.services.teams.list_members()) == ["ann", "bob"]
+            assert sorted(each.name for each in session.teams.list_members()) == ["ann", "bob"]

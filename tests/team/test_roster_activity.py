@@ -129,13 +129,13 @@ async def test_the_roster_shows_idle_members_and_all_as_idle_after_the_session(
         async with asyncio.timeout(20):
             async for _ in session.run("Begin."):
                 pass
-            while [each.state for each in session.services.teams.list_members()] != ["running", "idle"]:
+            while [each.state for each in session.teams.list_members()] != ["running", "idle"]:
                 await asyncio.sleep(0)
         await clock.advance(1)
         assert read_activity() == {"team-lead": None, "ann": True, "bob": False}
         gate.is_open.set()
         async with asyncio.timeout(20):
-            while session.services.teams.is_working:
+            while session.teams.is_working:
                 await asyncio.sleep(0)
         # Nobody moves the clock any more: what is due is written on leaving.
     assert read_activity() == {"team-lead": None, "ann": False, "bob": False}
@@ -154,4 +154,4 @@ async def test_a_team_can_be_deleted_as_soon_as_its_last_member_is_idle(tmp_path
     )
     async with open_session(tmp_path, model) as session:
         assert await run_all_turns(session) == "gone"
-        assert session.services.teams.list_members() == ()
+        assert session.teams.list_members() == ()

@@ -39,16 +39,16 @@ async def test_a_process_member_signs_its_mail_and_does_not_obey_unsigned_mail(
         await run_all_turns(session, "Go.")
         await write_to_inbox("ann", order)
         async with asyncio.timeout(20):
-            question = await anext(session.services.question_broker.watch_questions())
+            question = await anext(session.runtime.question_broker.watch_questions())
         assert isinstance(question, ChoiceQuestion)
         assert question.agent == "ann@crew"
         asked = question.choices[0].question
         assert asked.startswith("An unverified shutdown_request in the name of team-lead for ann: obey?")
-        session.services.question_broker.submit_answer(question.id, ChoiceAnswer(answers={asked: IGNORE}))
+        session.runtime.question_broker.submit_answer(question.id, ChoiceAnswer(answers={asked: IGNORE}))
         forged = {**next(each for each in read_inbox("crew", "ann")), "read": False, "msg_id": "x"}
         await write_to_inbox("ann", forged)
         await run_until_quiet(session)
-        names = [each.name for each in session.services.teams.list_members()]
+        names = [each.name for each in session.teams.list_members()]
         mail = read_inbox("crew", "team-lead")
     assert names == ["ann"]
     heard = [join_conversation(each.body) for each in server.requests if find_speaker(each.body) == "ann"]

@@ -91,8 +91,8 @@ async def test_a_compacted_conversation_contains_the_roster_and_the_board(
         while (more := await session.next_turn()) is not None:
             async for _ in more:
                 pass
-        (ann,) = [each for each in session.services.teams.list_members() if each.name == "ann"]
-        found = session.services.teams.find_agent(ann.agent)
+        (ann,) = [each for each in session.teams.list_members() if each.name == "ann"]
+        found = session.teams.find_agent(ann.agent)
         assert found is not None
         assert "You are ann, a member of the team crew" in found.system, "its section stays"
     triggers = {

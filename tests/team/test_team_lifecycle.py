@@ -150,7 +150,7 @@ async def test_a_team_with_idle_members_can_be_deleted_and_replaced(
         said = [
             extract_tool_result_text(each) for each in find_tool_results(session.agent.conversation.messages)
         ]
-        teams = session.services.teams
+        teams = session.teams
         assert teams is not None
         assert (teams.led_team_name, teams.list_members()) == ("next", ())
         assert [each["name"] for each in read_team_config("next")["members"]] == ["team-lead"]

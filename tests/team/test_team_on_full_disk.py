@@ -49,9 +49,9 @@ async def test_ending_a_member_on_a_full_disk_is_reported_and_affects_no_other_m
     async with open_session(tmp_path, model) as session, asyncio.timeout(20):
         await run_all_turns(session)
         with fill_journal(session):
-            assert await session.services.teams.end_member("ann", "the person wants it so")
-            assert [each.name for each in session.services.teams.list_members()] == ["bob"]
-            await session.services.teams.wait_until_idle()
+            assert await session.teams.end_member("ann", "the person wants it so")
+            assert [each.name for each in session.teams.list_members()] == ["bob"]
+            await session.teams.wait_until_idle()
         await run_all_turns(session)
         told = "\n".join(message.text for message in session.agent.conversation.messages)
     assert "the person wants it so" in told
@@ -85,9 +85,9 @@ async def test_mail_and_tasks_are_stored_when_the_journal_is_full(tmp_path: Path
     model = script_team(lead=[CREATE, spawn_member("ann"), "wait"], ann=["ready"])
     async with open_session(tmp_path, model) as session, asyncio.timeout(20):
         await run_all_turns(session)
-        board = session.services.team_store.open_board("crew")
+        board = session.runtime.team_store.open_board("crew")
         with fill_journal(session):
-            boxes = session.services.team_store.open_mailboxes("crew")
+            boxes = session.runtime.team_store.open_mailboxes("crew")
             mail = MailMessage(
                 id="m-1", sender=AgentName("bob"), text="hello", timestamp="2026-01-01T00:00:00.000Z"
             )
@@ -96,7 +96,7 @@ async def test_mail_and_tasks_are_stored_when_the_journal_is_full(tmp_path: Path
             await board.update(task.id, TaskUpdate(owner=AgentName("bob")), by=AgentName("bob"))
         await board.update(task.id, TaskUpdate(subject="dig deep"), by=AgentName("bob"))
         history = await boxes.read_history(AgentName("team-lead"))
-        await session.services.teams.wait_until_idle()
+        await session.teams.wait_until_idle()
     assert receipt.id == "m-1"
     assert [each.text for each in history if each.id == "m-1"] == ["hello"]
     journal = get_home() / "shoal" / "runs" / session.id / "journal.jsonl"

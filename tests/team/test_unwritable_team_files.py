@@ -75,11 +75,11 @@ async def test_an_answer_that_cannot_be_written_is_retried(tmp_path: Path) -> No
     )
 
     async def answer(session: shoal.Session) -> None:
-        async for question in session.services.question_broker.watch_questions():
+        async for question in session.runtime.question_broker.watch_questions():
             with block_file(get_inbox_path("ann")):
                 waits = asyncio.create_task(wait_for_note(session, "The answer to ann waits"))
                 await asyncio.sleep(0)
-                session.services.question_broker.submit_answer(question.id, AllowAnswer())
+                session.runtime.question_broker.submit_answer(question.id, AllowAnswer())
                 await waits
             break
 
@@ -104,13 +104,13 @@ async def test_a_session_wide_answer_applies_before_the_member_gets_it(
     )
 
     async def answer(session: shoal.Session) -> None:
-        question = await anext(session.services.question_broker.watch_questions())
+        question = await anext(session.runtime.question_broker.watch_questions())
         with block_file(get_inbox_path("ann")):
             waits = asyncio.create_task(wait_for_note(session, "The answer to ann waits"))
             await asyncio.sleep(0)
-            session.services.question_broker.submit_answer(question.id, AllowAnswer(remember="session"))
+            session.runtime.question_broker.submit_answer(question.id, AllowAnswer(remember="session"))
             await waits
-            (update,) = session.services.permissions.answers.updates
+            (update,) = session.runtime.permissions.answers.updates
             assert "git init" in str(update)
 
     options = {"skip_permissions": False, "attended": True}
@@ -121,7 +121,7 @@ async def test_a_session_wide_answer_applies_before_the_member_gets_it(
     ):
         group.create_task(answer(session))
         await run_all_turns(session)
-        assert len(session.services.permissions.answers.updates) == 1
+        assert len(session.runtime.permissions.answers.updates) == 1
     assert (tmp_path / ".git").is_dir()
 
 
@@ -153,7 +153,7 @@ async def test_a_new_member_does_not_get_the_shutdown_request_of_its_predecessor
         async with asyncio.timeout(20):
             await run_all_turns(session)
             await run_all_turns(session, "Go on.")
-        assert [each.name for each in session.services.teams.list_members()] == ["ann"]
+        assert [each.name for each in session.teams.list_members()] == ["ann"]
         assert all(each["read"] for each in read_inbox("crew", "ann"))
     assert "Anew." in "\n".join(heard)
     assert "asks you to shut down" not in "\n".join(heard)
@@ -176,7 +176,7 @@ async def test_an_ended_member_leaves_the_roster_though_the_board_cannot_be_writ
     async with open_session(tmp_path, model) as session, asyncio.timeout(20):
         await run_all_turns(session)
         with block_file(get_home() / "shoal" / "tasks" / "crew" / "staging" / "slot-1.json"):
-            assert await session.services.teams.end_member("ann", "the person wants it so")
+            assert await session.teams.end_member("ann", "the person wants it so")
         assert [each["name"] for each in read_team_config("crew")["members"]] == ["team-lead"]
     assert "Not everything of ann could be put away" in join_notes(read_events(session))
 
@@ -189,7 +189,7 @@ async def test_a_member_without_inbox_is_not_in_the_roster(tmp_path: Path) -> No
     model = script_team(lead=[CREATE, block_and_spawn, get_last_result], ann=["ready"])
     async with open_session(tmp_path, model) as session, asyncio.timeout(20):
         await run_all_turns(session)
-        assert session.services.teams.list_members() == ()
+        assert session.teams.list_members() == ()
         assert [each["name"] for each in read_team_config("crew")["members"]] == ["team-lead"]
 
 

@@ -58,7 +58,7 @@ class ScriptedPerson:
                     self.asked.append(event.question)
                     answer = self.answers.pop(0)
                     answer = answer(event.question) if callable(answer) else answer
-                    session.services.question_broker.submit_answer(event.question.id, answer)
+                    session.runtime.question_broker.submit_answer(event.question.id, answer)
         assert isinstance(events[-1], RunFinished)
         return events
 
@@ -159,13 +159,13 @@ async def test_an_answer_to_another_plan_is_refused(tmp_path: Path) -> None:
         async for event in session.run("go"):
             if isinstance(event, QuestionAsked):
                 with pytest.raises(StateFileError, match="approval of the plan"):
-                    session.services.question_broker.submit_answer(
+                    session.runtime.question_broker.submit_answer(
                         event.question.id, PlanApprovalAnswer(digest="0" * 64)
                     )
-                seen.append(session.services.permissions.mode)
-                session.services.question_broker.submit_answer(event.question.id, DenyAnswer(reason="no."))
+                seen.append(session.runtime.permissions.mode)
+                session.runtime.question_broker.submit_answer(event.question.id, DenyAnswer(reason="no."))
         assert seen == ["plan"]
-        assert session.services.permissions.mode == "plan"
+        assert session.runtime.permissions.mode == "plan"
 
 
 @pytest.mark.spec("PLN-03")
@@ -177,13 +177,13 @@ async def test_the_first_answer_to_a_plan_wins(tmp_path: Path) -> None:
             events.append(event)
             if isinstance(event, QuestionAsked):
                 assert isinstance(event.question, PlanApprovalQuestion)
-                assert session.services.question_broker.submit_answer(
+                assert session.runtime.question_broker.submit_answer(
                     event.question.id, DenyAnswer(reason="not yet.")
                 )
-                assert not session.services.question_broker.submit_answer(
+                assert not session.runtime.question_broker.submit_answer(
                     event.question.id, approve_plan(event.question)
                 )
-        assert session.services.permissions.mode == "plan"
+        assert session.runtime.permissions.mode == "plan"
     assert "not yet." in map_results(events)["exit"][1]
     assert not (tmp_path / "made.txt").exists()
 
@@ -246,7 +246,7 @@ async def test_an_approved_plan_restores_the_previous_permission_mode(
             else:
                 session.set_mode(mode)  # type: ignore[arg-type]
         results = map_results(await ScriptedPerson(approve_plan).run_session(session))
-        assert session.services.permissions.mode == after
+        assert session.runtime.permissions.mode == after
     assert f"the permission mode is {after}" in results["exit"][1]
 
 

@@ -30,7 +30,7 @@ from tui_driver import TuiDriver
 
 @asynccontextmanager
 async def attach_to_session(root: Path, session: shoal.Session) -> AsyncIterator[TuiDriver]:
-    async with attach_to_run(root, RunHandle(session=session.id, home=session.services.settings.home)) as at:
+    async with attach_to_run(root, RunHandle(session=session.id, home=session.runtime.settings.home)) as at:
         yield at
 
 
@@ -91,7 +91,7 @@ async def test_an_attached_screen_shows_steers_and_answers_a_run_of_another_proc
 
             await at.press_keys("shift+tab")
             await at.wait_for_text("accepts edits")
-            assert session.services.permissions.mode == "acceptEdits"
+            assert session.runtime.permissions.mode == "acceptEdits"
 
             await at.submit_text("from afar")
             next_turn = await session.next_turn(wait_for_input=True)

@@ -92,9 +92,7 @@ async def test_a_question_answered_elsewhere_closes_its_screen_with_a_notice(
             await pilot.app.push_screen(
                 AnswerScreen(row, panel.controller, run_view=panel.run_view, unprompted=True)
             )
-            elsewhere = RemoteRunController(
-                RunHandle(session=session.id, home=session.services.settings.home)
-            )
+            elsewhere = RemoteRunController(RunHandle(session=session.id, home=session.runtime.settings.home))
             assert elsewhere.answer_question(row.id, DenyAnswer(reason="not now"))
             await wait_until(pilot, lambda: len(pilot.app.screen_stack) == 1)
             await wait_until(
@@ -173,7 +171,7 @@ async def test_the_agent_receives_the_chosen_options(tmp_path: Path) -> None:
 async def test_an_answer_to_an_ended_run_is_not_delivered(tmp_path: Path) -> None:
     async with open_session(tmp_path, script_agents(lead=["end"])) as session:
         await run_all_turns(session)
-        run = RunHandle(session=session.id, home=session.services.settings.home)
+        run = RunHandle(session=session.id, home=session.runtime.settings.home)
     with pytest.raises(StateFileError, match="has ended, so nobody would hear"):
         RemoteRunController(run).answer_question("q", AllowAnswer())
     scenario = await build_parser_scenario()

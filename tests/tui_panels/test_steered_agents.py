@@ -121,7 +121,7 @@ async def test_steering_an_ended_run_shows_a_notice(tmp_path: Path, far: bool) -
             ended = panel.current_agent
             gate.is_open.set()
             await turn
-            await session.services.supervisor.wait_until_idle()
+            await session.supervisor.wait_until_idle()
             # The row still says that it works: the person is faster than the screen.
             panel._agents[ended.id] = ended
             panel.rows.move_cursor_to(ended.id)

@@ -14,9 +14,6 @@ _QUIET_INDEX = len(_PRIORITY_ORDER)
 """Index of items that wake nobody: after all that do."""
 
 
-def _ignore_delivered_item(_: InboxItem) -> None: ...
-
-
 class _AgentItemQueue:
     """Items that wait for one agent."""
 
@@ -35,10 +32,10 @@ class _AgentItemQueue:
 
 
 class SharedInboxQueue:
-    """Queue of all agents. `on_delivered` is called with each item that is on its agent's transcript."""
+    """Queue of all agents."""
 
-    def __init__(self, on_delivered: Callable[[InboxItem], None] = _ignore_delivered_item) -> None:
-        self._on_delivered = on_delivered
+    def __init__(self) -> None:
+        self._delivery_listeners: list[Callable[[InboxItem], None]] = []
         self._agent_queues: dict[AgentId, _AgentItemQueue] = {}
 
     def put(self, item: InboxItem) -> None:
@@ -76,8 +73,13 @@ class SharedInboxQueue:
             items.extend(others)
         return prompts
 
+    def add_delivery_listener(self, listener: Callable[[InboxItem], None]) -> None:
+        """Call a function with each item that is on its agent's transcript, in the order of registration."""
+        self._delivery_listeners.append(listener)
+
     def mark_delivered(self, item: InboxItem) -> None:
-        self._on_delivered(item)
+        for listener in self._delivery_listeners:
+            listener(item)
 
     def discard_agent_items(self, to: AgentId) -> None:
         """Discard the items of an ended agent: they are not for another agent of its name."""

@@ -50,8 +50,9 @@ class FileQuestionBroker:
         emit: Emit,
         attended: bool,
         answer_timeout: float | None = None,
+        is_preapproved: Callable[[Question], bool] | None = None,
     ) -> None:
-        self.is_preapproved: Callable[[Question], bool] = lambda _: False
+        self._is_preapproved = is_preapproved
         self.attended = attended
         self.answer_timeout = answer_timeout
         self._questions = QuestionFiles(directory)
@@ -144,7 +145,9 @@ class FileQuestionBroker:
     def _answer_by_policy(self, question: Question, otherwise: DenyAnswer) -> Answer:
         return (
             AllowAnswer()
-            if isinstance(question, PermissionQuestion) and self.is_preapproved(question)
+            if isinstance(question, PermissionQuestion)
+            and self._is_preapproved is not None
+            and self._is_preapproved(question)
             else otherwise
         )
 

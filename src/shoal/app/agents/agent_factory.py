@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from functools import cache
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -13,9 +15,8 @@ from shoal.agent.conversation import Conversation
 from shoal.agent.forks import FORK_KIND, build_fork_prompt, is_forked_agent
 from shoal.app.agent_permissions import get_permission_engine
 from shoal.app.agents.agent_blueprint import AgentBlueprint, build_agent_identity, build_agent_permissions
-from shoal.app.agents.agent_factory_services import AgentFactoryServices
-from shoal.app.agents.agent_memory import AgentMemory
-from shoal.app.agents.agent_transcripts import RestoredAgentState
+from shoal.app.agents.agent_memory import AgentMemory, resolve_agent_memory
+from shoal.app.agents.agent_transcripts import AgentTranscriptStore, RestoredAgentState
 from shoal.app.agents.member_setup import (
     build_agent_system_prompt,
     resolve_member_permission_mode,
@@ -26,16 +27,17 @@ from shoal.app.agents.spawn_requests import (
     NESTED_FORK_REFUSAL,
     build_agent_first_prompt,
     change_agent_directory,
-    format_qualified_model_name,
     parse_spawn_permission_mode,
     require_agent_start_allowed,
     require_valid_isolation,
     resolve_loop_limits,
 )
 from shoal.app.agents.tool_limits import limit_tools_to_spawn_request
+from shoal.app.config.system_prompt import build_system_prompt
 from shoal.app.hooks.agent_hooks import HookSubjectAgent, describe_agent_hooks
 from shoal.app.isolation.agent_workspace import AgentWorkspace
 from shoal.app.mcp.mcp_servers import AgentTools
+from shoal.app.models.child_model import SubagentModelResolver, format_qualified_model_name
 from shoal.app.skills.skill_invoker import PreloadedSkills
 from shoal.core.agent_budgets import AgentBudget
 from shoal.core.agent_definitions import AgentDefinition, ToolSelection, select_definition_tools
@@ -66,7 +68,17 @@ from shoal.runs.prepared_agent import (
 )
 from shoal.runs.progress_monitor import ProgressMonitor
 from shoal.stores.files.subagent_files import SubagentMetadata
+from shoal.tools.schedule_tools import SCHEDULE_TOOLS
+from shoal.tools.structured_output_tool import STRUCTURED_OUTPUT
+from shoal.tools.team_tools import TEAM_TOOLS
 from shoal.workspaces.local_workspace import LocalWorkspace
+
+if TYPE_CHECKING:
+    from shoal.app.runtime.runtime import Runtime
+
+# An agent ends with its job, so a schedule of it would have no recipient.
+LEAD_ONLY_TOOLS = (*SCHEDULE_TOOLS, *TEAM_TOOLS, STRUCTURED_OUTPUT)
+"""Tools that only the lead has, and its forks see."""
 
 
 class _ResolvedSpawnRequest(Struct, frozen=True, kw_only=True):
@@ -120,18 +132,27 @@ class _ToolsetCache:
 
 
 class AgentFactory:
-    def __init__(self, services: AgentFactoryServices) -> None:
-        self._services = services
-        self._toolset_cache = _ToolsetCache(services.lead_only_tools)
+    def __init__(self, runtime: Runtime) -> None:
+        config = runtime.config
+        self._runtime = runtime
+        self.transcripts = AgentTranscriptStore(
+            config.agent_transcripts_directory if config.options.persist else None,
+            durable=config.settings.own.durable,
+            clock=runtime.clock,
+            ids=runtime.agent_ids,
+        )
+        self._toolset_cache = _ToolsetCache(LEAD_ONLY_TOOLS)
+        self._model_resolver = SubagentModelResolver(config.settings, runtime.choose_model)
+        self._build_system_prompt = cache(self._build_agent_system_prompt)
 
     def get_agent_output_path(self, agent: AgentId) -> Path:
-        return self._services.output_directory / f"{agent}.output"
+        return self._runtime.store.directory / "tasks" / f"{agent}.output"
 
     def create_progress_monitor(self, agent: AgentId) -> ProgressMonitor:
         return ProgressMonitor(
             self.get_agent_output_path(agent),
-            self._services.publish_event,
-            is_kept=self._services.transcripts.is_persistent,
+            self._runtime.events.publish_event,
+            is_kept=self.transcripts.is_persistent,
         )
 
     async def prepare_new_agent(
@@ -141,7 +162,7 @@ class AgentFactory:
         definition = self._find_agent_definition(request.kind or "")
         require_agent_start_allowed(parent, definition.name)
         require_valid_isolation(definition, request)
-        agent_tools = await self._services.open_tools(definition, ())
+        agent_tools = await self._runtime.servers.prepare_agent_tools(definition, ())
         async with agent_tools.close_on_failure():
             return await self._prepare_new_agent_with_tools(request, new_agent, definition, agent_tools)
 
@@ -153,7 +174,13 @@ class AgentFactory:
         agent_tools: AgentTools,
     ) -> PreparedAgent:
         toolset = self._resolve_toolset(definition, new_agent.assignment, agent_tools)
-        memory = self._services.resolve_memory(definition, toolset, agent_tools.tools)
+        memory = resolve_agent_memory(
+            definition,
+            toolset,
+            agent_tools.tools,
+            home=self._runtime.settings.home,
+            project=self._runtime.config.cwd,
+        )
         spawn_plan = _ResolvedSpawnRequest(
             request=request,
             definition=definition,
@@ -161,9 +188,9 @@ class AgentFactory:
             toolset=limit_tools_to_spawn_request(
                 toolset if memory is None else replace(toolset, names=memory.tools), request
             ),
-            loop_limits=resolve_loop_limits(self._services.loop_limits, definition, request),
+            loop_limits=resolve_loop_limits(self._runtime.loop_limits, definition, request),
             model=await self._resolve_agent_model(new_agent.parent, request, definition),
-            preloaded=self._services.preload_skills(definition),
+            preloaded=self._runtime.knowledge.preload_agent_skills(definition),
             memory=memory,
         )
         agent_workspace = await self._allocate_agent_workspace(
@@ -191,15 +218,13 @@ class AgentFactory:
             mode=resolve_member_permission_mode(
                 get_permission_engine(new_agent.parent), definition, assignment
             ),
-            system=self._services.build_system_prompt(agent_prompt, workspace.cwd, definition.instructions),
+            system=self._build_system_prompt(agent_prompt, workspace.cwd, definition.instructions),
             color=definition.color if assignment is None else assignment.color,
             background=definition.background,
             memory=None
             if memory is None
             else AgentMemoryDirectory(directory=str(memory.directory), only=memory.added_tools),
-            previous_entry=""
-            if assignment is None
-            else self._services.transcripts.read_last_entry_id(new_agent.agent),
+            previous_entry="" if assignment is None else self.transcripts.read_last_entry_id(new_agent.agent),
         )
         prompt = build_agent_first_prompt(
             definition, request, agent_workspace.agent_notice, spawn_plan.preloaded.texts
@@ -207,7 +232,7 @@ class AgentFactory:
         return self._assemble_new_agent(spawn_plan, new_agent, agent_workspace, initial, prompt)
 
     async def prepare_fork(self, request: SpawnRequest, new_agent: AgentPreparationRequest) -> PreparedAgent:
-        services, parent = self._services, new_agent.parent
+        runtime, parent = self._runtime, new_agent.parent
         if is_forked_agent(parent):
             raise AgentRequestRefused(NESTED_FORK_REFUSAL)
         require_agent_start_allowed(parent, FORK_KIND)
@@ -216,10 +241,10 @@ class AgentFactory:
         if branch is None:
             raise AgentRequestRefused("There is no reply yet after which a fork could begin.")
         if request.isolation is None:
-            agent_workspace = services.workspace_allocator.allocate_shared_workspace(new_agent)
+            agent_workspace = runtime.workspace_allocator.allocate_shared_workspace(new_agent)
             agent_workspace.workspace.copy_read_state(_get_local_workspace(parent))
         else:
-            agent_workspace = await services.workspace_allocator.allocate_worktree_workspace(
+            agent_workspace = await runtime.workspace_allocator.allocate_worktree_workspace(
                 new_agent, is_fork=True
             )
         try:
@@ -274,7 +299,7 @@ class AgentFactory:
         initial: _InitialAgentState,
         prompt: Message,
     ) -> PreparedAgent:
-        services, request, memory = self._services, spawn_plan.request, initial.memory
+        runtime, request, memory = self._runtime, spawn_plan.request, initial.memory
         facts = SubagentMetadata(
             agent_type=spawn_plan.definition.name,
             description=request.description,
@@ -297,7 +322,7 @@ class AgentFactory:
             fork_of=initial.fork_of or "",
             after=initial.previous_entry,
         )
-        transcript = services.transcripts.open_transcript(new_agent, facts)
+        transcript = self.transcripts.open_transcript(new_agent, facts)
         blueprint = AgentBlueprint(
             new_agent=new_agent,
             request=request,
@@ -312,8 +337,8 @@ class AgentFactory:
             transcript=transcript,
             conversation=Conversation(
                 transcript,
-                services.clock,
-                services.ids.derive_generator(),
+                runtime.clock,
+                runtime.agent_ids.derive_generator(),
                 messages=initial.history,
                 last=initial.fork_of,
             ),
@@ -323,11 +348,11 @@ class AgentFactory:
         return prepared
 
     async def prepare_resumed_agent(self, new_agent: AgentPreparationRequest) -> PreparedAgent:
-        stored = self._services.transcripts.load_agent(new_agent)
+        stored = self.transcripts.load_agent(new_agent)
         facts = stored.facts
         definition = FORK_DEFINITION if facts.fork_of else self._find_agent_definition(facts.agent_type)
         require_agent_start_allowed(new_agent.parent, definition.name)
-        agent_tools = await self._services.open_tools(definition, facts.tools)
+        agent_tools = await self._runtime.servers.prepare_agent_tools(definition, facts.tools)
         async with agent_tools.close_on_failure():
             return await self._restore_agent_with_tools(new_agent, stored, definition, agent_tools)
 
@@ -350,7 +375,7 @@ class AgentFactory:
             agent_tools=agent_tools,
             toolset=toolset,
             loop_limits=resolve_loop_limits(
-                self._services.loop_limits, definition, request, facts.thinking_tokens
+                self._runtime.loop_limits, definition, request, facts.thinking_tokens
             ),
             model=await self._resolve_agent_model(new_agent.parent, request, definition),
         )
@@ -388,7 +413,7 @@ class AgentFactory:
             can_bypass=permissions.can_bypass,
         )
         agent_prompt = build_agent_system_prompt(definition, new_agent.assignment)
-        system = facts.system or self._services.build_system_prompt(
+        system = facts.system or self._build_system_prompt(
             agent_prompt, agent_workspace.workspace.cwd, definition.instructions
         )
         return AgentBlueprint(
@@ -408,7 +433,7 @@ class AgentFactory:
     async def _allocate_agent_workspace(
         self, new_agent: AgentPreparationRequest, isolation: str | None, worktree: str = ""
     ) -> AgentWorkspace:
-        allocator = self._services.workspace_allocator
+        allocator = self._runtime.workspace_allocator
         return (
             await allocator.allocate_worktree_workspace(new_agent, worktree)
             if isolation
@@ -417,11 +442,11 @@ class AgentFactory:
 
     def _find_agent_definition(self, kind: str) -> AgentDefinition:
         try:
-            definition = self._services.find_definition(kind)
+            definition = self._runtime.config.definitions.find(kind)
         except (UnknownAgentType, InvalidAgentDefinition) as error:
             raise AgentRequestRefused(str(error)) from error
         # Checked before anything is created: its hooks must be runnable.
-        self._services.hooks.load_definition_hooks(definition)
+        self._runtime.hooks.load_definition_hooks(definition)
         return definition
 
     def _resolve_toolset(
@@ -439,17 +464,23 @@ class AgentFactory:
         self, parent: AgentRunner, request: SpawnRequest, definition: AgentDefinition
     ) -> Model:
         try:
-            model = await self._services.resolve_model(parent, request, definition)
-            self._services.budget.require_priced_model(model.card, definition.name)
+            if definition is FORK_DEFINITION:
+                # A resumed fork keeps the model that it started with, whatever others get now.
+                model = await self._model_resolver.load_model(parent.model, request.model)
+            else:
+                model = await self._model_resolver.resolve_model(
+                    parent.model, call=request.model, definition=definition.model
+                )
+            self._runtime.budget.require_priced_model(model.card, definition.name)
         except (BudgetError, ModelError, NoModelConfigured, SettingsError) as error:
             raise AgentRequestRefused(f"The agent's model is not to be had: {error}") from error
         return model
 
     def _save_agent_metadata(self, blueprint: AgentBlueprint) -> None:
-        self._services.transcripts.save_agent_metadata(blueprint.new_agent.agent, blueprint.facts)
+        self.transcripts.save_agent_metadata(blueprint.new_agent.agent, blueprint.facts)
 
     def _create_runner(self, blueprint: AgentBlueprint) -> AgentRunner:
-        services, facts, parent = self._services, blueprint.facts, blueprint.new_agent.parent
+        runtime, facts, parent = self._runtime, blueprint.facts, blueprint.new_agent.parent
         agent = blueprint.new_agent.agent
         environment = parent.environment
         assignment = blueprint.new_agent.assignment
@@ -458,7 +489,7 @@ class AgentFactory:
             identity=build_agent_identity(blueprint),
             workspace=blueprint.agent_workspace.workspace,
             permissions=permissions,
-            transcript=services.transcripts.get_transcript_path(agent),
+            transcript=self.transcripts.get_transcript_path(agent),
         )
         return AgentRunner(
             identity=hook_subject.identity,
@@ -477,19 +508,19 @@ class AgentFactory:
                 sandbox=blueprint.agent_workspace.sandbox,
             ),
             permissions=permissions,
-            hooks=services.hooks.create_agent_hooks(
-                hook_subject, services.hooks.load_definition_hooks(blueprint.definition)
+            hooks=runtime.hooks.create_agent_hooks(
+                hook_subject, runtime.hooks.load_definition_hooks(blueprint.definition)
             ),
             budget=self._open_agent_budget(agent, blueprint),
-            inbox=services.queue.open_inbox(agent),
+            inbox=runtime.queue.open_inbox(agent),
             emit=blueprint.new_agent.monitor.record_and_forward_event,
-            clock=services.clock,
-            ids=services.ids.derive_generator(),
+            clock=runtime.clock,
+            ids=runtime.agent_ids.derive_generator(),
             limits=blueprint.loop_limits,
         )
 
     def _open_agent_budget(self, agent: AgentId, blueprint: AgentBlueprint) -> AgentBudget:
-        agent_budget = self._services.budget.get_or_create_agent_budget(
+        agent_budget = self._runtime.budget.get_or_create_agent_budget(
             agent, blueprint.facts.agent_type, BudgetLimits(max_usd=blueprint.definition.max_budget_usd)
         )
         try:
@@ -503,11 +534,9 @@ class AgentFactory:
 
         async def release_agent_resources() -> RetainedWorktreeWork | None:
             blueprint.transcript.close()
-            self._services.transcripts.archive_agent(
-                blueprint.new_agent.agent, blueprint.facts, blueprint.conversation
-            )
+            self.transcripts.archive_agent(blueprint.new_agent.agent, blueprint.facts, blueprint.conversation)
             await blueprint.agent_tools.close()
-            await self._services.clean_up_agent(blueprint.new_agent.agent)
+            await self._release_shared_resources(blueprint.new_agent.agent)
             return await blueprint.agent_workspace.finish()
 
         return PreparedAgent(
@@ -554,6 +583,18 @@ class AgentFactory:
             clean_up=release_agent_resources,
         )
 
+    def _build_agent_system_prompt(self, prompt: str, cwd: Path, with_instructions: bool) -> str:  # noqa: FBT001 - a cache key
+        instructions = self._runtime.knowledge.instructions.text if with_instructions else ""
+        return build_system_prompt(
+            cwd=cwd, clock=self._runtime.clock, replacement=prompt, instructions=instructions
+        )
+
+    async def _release_shared_resources(self, agent: AgentId) -> None:
+        """Release what an ended agent holds in services that all agents share."""
+        self._runtime.plan_registry.forget_plan(agent)
+        self._runtime.workspace_allocator.leases.release_agent_leases(agent)
+        await self._runtime.shells.stop_agent_shells(agent)
+
     def _create_acceptance_check(
         self, command: str | None, agent: AgentRunner, monitor: ProgressMonitor
     ) -> AcceptanceCheck | None:
@@ -561,7 +602,7 @@ class AgentFactory:
             return None
 
         async def run_acceptance_command() -> tuple[ShellCommandResult, str]:
-            result, output = await self._services.run_acceptance(command, agent)
+            result, output = await self._runtime.acceptance.run_command(command, agent)
             monitor.write_output(f"[acceptance: {command}: {result.exit_code}]\n{output}\n")
             return result, output
 

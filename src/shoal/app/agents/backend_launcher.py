@@ -7,7 +7,6 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from msgspec import Struct
 from msgspec.structs import replace
 
 from shoal.app.agent_permissions import get_permission_engine
@@ -18,7 +17,7 @@ from shoal.app.agents.member_bootstrap import (
     encode_member_bootstrap,
 )
 from shoal.app.agents.member_setup import resolve_launch_permission_mode
-from shoal.app.agents.spawn_requests import format_qualified_model_name
+from shoal.app.models.child_model import format_qualified_model_name
 from shoal.core.agents import SpawnRequest
 from shoal.core.budget import Budget
 from shoal.core.errors import AgentRequestRefused, ProcessError
@@ -30,59 +29,41 @@ from shoal.core.member_backends import (
     MemberProcessLaunchSpec,
 )
 from shoal.core.permission_decisions import PermissionMode
-from shoal.core.ports import Model, ProcessLauncher
 from shoal.core.roster import BackendType, RosterEntry
 from shoal.team.remote_budget import BudgetLimitSet
-from shoal.tools.shell_supervisor import BackgroundShellSupervisor
 
 if TYPE_CHECKING:
     from shoal.agent.agent_runner import AgentRunner
-    from shoal.app.agents.agent_services import SubagentAndTeamServices
+    from shoal.app.runtime.runtime import Runtime
 
 MEMBER_ENTRY_POINT = "shoal.app.session.member_main:main"
 PRELOADED_MODULES = ("shoal.app.session.warmup",)
 
 
-class MemberLaunchServices(Struct, frozen=True, kw_only=True):
-    """Session services that launching a teammate's process needs."""
-
-    cwd: Path
-    model: Model
-    """Model of the lead when the session was opened."""
-    transcript: Path
-    processes: ProcessLauncher
-    shells: BackgroundShellSupervisor
-    note: Callable[[str], None]
-    on_journal_line: Callable[[bytes], None]
-    """Called with each line that a teammate in another process wrote to the journal."""
-    find_trace_parent: Callable[[AgentId, str], str]
-    """Returns the trace parent for a teammate that this call spawned."""
-
-
 class BackendMemberLauncher:
     """Launches members; it chooses the backend for each one, because a person may have moved into tmux."""
 
-    def __init__(self, services: SubagentAndTeamServices, lead: Callable[[], AgentRunner]) -> None:
-        self._services = services
+    def __init__(self, runtime: Runtime, lead: Callable[[], AgentRunner]) -> None:
+        self._runtime = runtime
         self._lead = lead
-        self._backend_pool = MemberBackendPool(services, lambda: lead().identity.session)
+        self._backend_pool = MemberBackendPool(runtime, lambda: lead().identity.session)
 
     def is_foreign_agent_type(self, kind: str) -> bool:
-        return kind in self._services.settings.own.teammate_programs
+        return kind in self._runtime.settings.own.teammate_programs
 
     async def choose_backend(self, kind: str) -> BackendType:
         """Return the configured backend; there is no fallback.
 
         Raises `AgentRequestRefused` if it is unavailable.
         """
-        services, foreign = self._services, self.is_foreign_agent_type(kind)
-        backend = choose_backend_type(services.settings, attended=services.options.attended, foreign=foreign)
+        runtime, foreign = self._runtime, self.is_foreign_agent_type(kind)
+        backend = choose_backend_type(runtime.settings, attended=runtime.options.attended, foreign=foreign)
         if backend == "in-process":
             return backend
         reason = (
             "" if foreign else self._explain_in_process_only()
         ) or await self._backend_pool.explain_unavailable(backend)
-        if reason and services.settings.own.teammate_mode == "auto" and not foreign:
+        if reason and runtime.settings.own.teammate_mode == "auto" and not foreign:
             return "in-process"
         if reason:
             raise AgentRequestRefused(f"The teammate was not started: {reason}")
@@ -90,26 +71,26 @@ class BackendMemberLauncher:
 
     async def prepare_backend(self) -> None:
         backend = choose_backend_type(
-            self._services.settings, attended=self._services.options.attended, foreign=False
+            self._runtime.settings, attended=self._runtime.options.attended, foreign=False
         )
         if backend != "in-process" and not self._explain_in_process_only():
-            self._services.launch_services.shells.prepare_snapshot()
+            self._runtime.shells.prepare_snapshot()
             with suppress(ProcessError):  # the launch of the member reports it
                 await self._backend_pool.get_backend(backend).start_setup()
 
     async def launch_member(
         self, entry: RosterEntry, request: SpawnRequest | None, *, mode: PermissionMode | None, call: str
     ) -> MemberProcess:
-        services, backend = self._services, await self.choose_backend(entry.agent_type)
+        runtime, backend = self._runtime, await self.choose_backend(entry.agent_type)
         launch = MemberProcessLaunchSpec(
             launch_args=self._build_launch_args(entry, mode),
             cwd=self._resolve_member_cwd(entry),
-            env={**services.settings.environ, **AGENT_ENVIRONMENT_MARKS},
+            env={**runtime.settings.environ, **AGENT_ENVIRONMENT_MARKS},
             bootstrap=b""
             if self.is_foreign_agent_type(entry.agent_type)
             else self._build_bootstrap(entry, request, mode, call),
-            program=services.settings.own.teammate_programs.get(entry.agent_type, ()),
-            split=services.settings.own.split_panes,
+            program=runtime.settings.own.teammate_programs.get(entry.agent_type, ()),
+            split=runtime.settings.own.split_panes,
         )
         try:
             return await self._backend_pool.get_backend(backend).spawn_member(launch)
@@ -127,7 +108,7 @@ class BackendMemberLauncher:
 
     def _explain_in_process_only(self) -> str:
         """Return the reason why teammates must run in this process; empty if there is none."""
-        options = self._services.options
+        options = self._runtime.options
         if not options.persist:
             return "a session that keeps nothing on disk has its teammates in its own process."
         if options.model is not None and not isinstance(options.model, str):
@@ -145,7 +126,7 @@ class BackendMemberLauncher:
     def _build_launch_args(
         self, entry: RosterEntry, requested_mode: PermissionMode | None
     ) -> MemberLaunchArgs:
-        services = self._services
+        runtime = self._runtime
         mode, skip_permissions = resolve_launch_permission_mode(
             get_permission_engine(self._lead()), requested_mode
         )
@@ -159,20 +140,18 @@ class BackendMemberLauncher:
             model=entry.model,
             plan_mode_required=bool(entry.plan_mode_required),
             mode=mode,
-            allowed=tuple(services.options.allowed_tools),
-            disallowed=tuple(services.options.disallowed_tools),
+            allowed=tuple(runtime.options.allowed_tools),
+            disallowed=tuple(runtime.options.disallowed_tools),
             skip_permissions=skip_permissions,
         )
 
     def _build_bootstrap(
         self, entry: RosterEntry, request: SpawnRequest | None, mode: PermissionMode | None, call: str
     ) -> bytes:
-        services, lead = self._services, self._lead()
+        runtime, lead = self._runtime, self._lead()
         permissions = get_permission_engine(lead)
         model = (
-            services.options.model
-            if lead.model is services.launch_services.model
-            else format_qualified_model_name(lead.model)
+            runtime.options.model if lead.model is runtime.model else format_qualified_model_name(lead.model)
         )
         return encode_member_bootstrap(
             MemberBootstrap(
@@ -182,18 +161,18 @@ class BackendMemberLauncher:
                 mode=mode,
                 call=call,
                 session=lead.identity.session,
-                trace=services.launch_services.find_trace_parent(AgentId(entry.agent_id), call),
-                run=str(services.directory),
-                transcript=str(services.launch_services.transcript),
-                snapshot=str(services.launch_services.shells.launcher.shell_snapshot_path or ""),
-                rules=_build_budget_limit_set(services.budget),
+                trace=runtime.trace_parents.find_trace_parent(AgentId(entry.agent_id), call),
+                run=str(runtime.store.directory),
+                transcript=str(runtime.config.history.transcript),
+                snapshot=str(runtime.shells.launcher.shell_snapshot_path or ""),
+                rules=_build_budget_limit_set(runtime.budget),
                 answered=permissions.answers.updates,
                 opened=build_inherited_options(
-                    services.options,
-                    cwd=services.launch_services.cwd,
+                    runtime.options,
+                    cwd=runtime.config.cwd,
                     model=model if isinstance(model, str) else None,
                     mode=permissions.mode,
-                    seed=None if services.options.seed is None else services.ids.random.getrandbits(63),
+                    seed=None if runtime.options.seed is None else runtime.agent_ids.random.getrandbits(63),
                 ),
             )
         )

@@ -12,7 +12,7 @@ from shoal.core.member_backends import MemberBackend, MemberLaunchArgs, Terminal
 from shoal.core.roster import BackendType
 
 if TYPE_CHECKING:
-    from shoal.app.agents.agent_services import SubagentAndTeamServices
+    from shoal.app.runtime.runtime import Runtime
 
 LOG_DIRECTORY = "members"
 
@@ -32,8 +32,8 @@ def choose_backend_type(settings: Settings, *, attended: bool, foreign: bool) ->
 class MemberBackendPool:
     """Backends of one session, created on first use; all start own teammates in the same way."""
 
-    def __init__(self, services: SubagentAndTeamServices, session: Callable[[], str]) -> None:
-        self._services = services
+    def __init__(self, runtime: Runtime, session: Callable[[], str]) -> None:
+        self._runtime = runtime
         self._session = session
         self._backends: dict[BackendType, MemberBackend] = {}
         self._usable: set[BackendType] = set()
@@ -66,20 +66,20 @@ class MemberBackendPool:
         from shoal.backends.process_backend import ProcessBackend
 
         return ProcessBackend(
-            self._services.launch_services.processes,
-            self._services.options.clock,
+            self._runtime.processes,
+            self._runtime.clock,
             entry=MEMBER_ENTRY_POINT,
             preload=PRELOADED_MODULES,
-            log_directory=self._services.directory / LOG_DIRECTORY,
+            log_directory=self._runtime.store.directory / LOG_DIRECTORY,
         )
 
     def _create_pane_backend(self, backend: BackendType) -> MemberBackend:
         from shoal.backends.pane_backend import PaneBackend
 
         note, environ, clock = (
-            self._services.launch_services.note,
-            self._services.settings.environ,
-            self._services.options.clock,
+            self._runtime.events.note,
+            self._runtime.settings.environ,
+            self._runtime.clock,
         )
         panes: TerminalMultiplexer
         if backend == "iterm2":
@@ -90,9 +90,7 @@ class MemberBackendPool:
             from shoal.backends.tmux_panes import TmuxPaneManager
 
             name = f"shoal-{self._session()[:8]}"
-            panes = TmuxPaneManager(
-                environ, self._services.launch_services.processes, clock, session_name=name
-            )
+            panes = TmuxPaneManager(environ, self._runtime.processes, clock, session_name=name)
             if attach_command := panes.attach_command:
                 note(f"Teammates are shown in tmux. To see them: {shlex.join(attach_command)}")
         return PaneBackend(panes, self.get_backend("process"), self._build_viewer_argv, clock, on_note=note)

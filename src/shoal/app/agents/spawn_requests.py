@@ -14,7 +14,6 @@ from shoal.core.agents import SpawnRequest
 from shoal.core.errors import AgentRequestRefused
 from shoal.core.messages import Message, TextBlock
 from shoal.core.permissions import PermissionMode
-from shoal.core.ports import Model
 from shoal.workspaces.local_workspace import LocalWorkspace
 
 _TOKENS_BY_EFFORT = {"low": 1_024, "medium": 4_096, "high": 16_384, "xhigh": 32_768, "max": 65_536}
@@ -79,11 +78,6 @@ def parse_effort_thinking_tokens(effort: str | int) -> int:
 
 def parse_spawn_permission_mode(name: str) -> PermissionMode:
     return next((mode for mode in _MODES if mode == name), "default")
-
-
-def format_qualified_model_name(model: Model) -> str:
-    """Return the model name with its provider, which is valid whatever the defaults are later."""
-    return f"{model.card.provider}:{model.card.id}"
 
 
 def change_agent_directory(cwd: str | None, workspace: LocalWorkspace) -> None:

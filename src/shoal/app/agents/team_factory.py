@@ -21,23 +21,23 @@ from shoal.team.session_teams import SessionTeams
 from shoal.team.team_services import TeamServices
 
 if TYPE_CHECKING:
-    from shoal.app.agents.agent_services import SubagentAndTeamServices
+    from shoal.app.runtime.runtime import Runtime
 
 
 def create_teams_or_member_host(
-    services: SubagentAndTeamServices, supervisor: AgentSupervisor, agent_factory: AgentPreparer
+    runtime: Runtime, supervisor: AgentSupervisor, agent_factory: AgentPreparer
 ) -> SessionTeams | MemberHost:
     """Create the teams that the session leads or, in a teammate's process, the member host."""
-    settings, membership = services.settings.own, services.options.membership
+    settings, membership = runtime.settings.own, runtime.options.membership
     team_services = TeamServices(
-        store=services.team_store,
+        store=runtime.team_store,
         agent_factory=agent_factory,
-        queue=services.queue,
-        budget=services.budget,
-        clock=services.options.clock,
-        ids=services.ids.derive_generator(),
-        emit=services.emit,
-        note=partial(_emit_lead_note, services),
+        queue=runtime.queue,
+        budget=runtime.budget,
+        clock=runtime.clock,
+        ids=runtime.agent_ids.derive_generator(),
+        emit=runtime.events.emit_event,
+        note=partial(_emit_lead_note, runtime),
         lead=supervisor.get_lead,
         mode=lambda: get_permission_engine(supervisor.get_lead()).mode,
         approver=lambda: settings.plan_approver,
@@ -50,23 +50,23 @@ def create_teams_or_member_host(
         stop_agents_of=supervisor.stop_child_agents,
         announce_missed_results=supervisor.announce_missed_results,
         form="in-process" if membership is None else "process",
-        launcher=BackendMemberLauncher(services, supervisor.get_lead),
-        on_journal_line=services.launch_services.on_journal_line,
+        launcher=BackendMemberLauncher(runtime, supervisor.get_lead),
+        on_journal_line=runtime.events.publish_remote_journal_line,
         apply_permission_update=partial(_apply_permission_to_lead, supervisor),
         max_restarts=settings.teammate_restarts,
     )
     teams: SessionTeams | MemberHost
     if membership is None:
-        teams = _create_led_teams(team_services, settings.team_depth, services.team_store)
+        teams = _create_led_teams(team_services, settings.team_depth, runtime.team_store)
     else:
         teams = MemberHost(team_services, membership, lambda: supervisor.has_running_agents)
     supervisor.find_teammate = teams.find_agent
     return teams
 
 
-def _emit_lead_note(services: SubagentAndTeamServices, text: str) -> None:
+def _emit_lead_note(runtime: Runtime, text: str) -> None:
     with suppress(StateFileError):  # a full disk must not end the caller over a note
-        services.emit(NoteAdded(agent=LEAD_ID, text=text))
+        runtime.events.emit_event(NoteAdded(agent=LEAD_ID, text=text))
 
 
 def _apply_permission_to_lead(supervisor: AgentSupervisor, update: PermissionSuggestion) -> None:

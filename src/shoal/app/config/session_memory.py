@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from shoal.agent.agent_runner import AgentRunner
 from shoal.agent.forks import ask_model_outside_conversation
+from shoal.app.config.session_history import SessionHistory
 from shoal.core.control_tags import escape_control_tags
 from shoal.core.errors import ModelError, StateFileError
 from shoal.core.messages import Message, TextBlock, user_message
@@ -77,3 +78,10 @@ def _format_session_notes(text: str) -> str:
 @cache
 def _load_remember_prompt() -> str:
     return (files("shoal.agent") / "prompts" / "remember.md").read_text("utf-8")
+
+
+def build_resume_message(agent: AgentRunner, history: SessionHistory) -> Message | None:
+    """Build the message with results for calls that an earlier process left open, and its notes."""
+    if not isinstance(agent.save_memory, SessionMemory):
+        return history.interrupted
+    return agent.save_memory.build_resume_message(history.interrupted, history.messages)

@@ -9,6 +9,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from shoal.agent.agent_runner import AgentRunner
+from shoal.app.config.session_config import SessionConfig
 from shoal.core.clock import Clock
 from shoal.core.errors import ShoalError
 from shoal.core.events import TurnStarted, TurnUndone
@@ -176,3 +177,12 @@ def restore_before_turn(
         agent.conversation.rewind_to_entry(selected.after, messages, turn=selected.turn)
         agent.reestimate_context_tokens()
     return report
+
+
+def create_undo_history(config: SessionConfig) -> SessionUndoHistory | None:
+    if not config.options.persist:
+        return None
+    history = config.history
+    return SessionUndoHistory(
+        home=config.settings.home, session=history.session, transcript=history.transcript
+    )

@@ -64,10 +64,10 @@ class SessionMcpServerManager:
         *,
         startup_wait: float,
         is_trusted: Callable[[AgentDefinition], bool],
-        channels: McpChannelMessageQueue | None = None,
     ) -> None:
         self.configured = configured
-        self.channels = channels
+        self.channels: McpChannelMessageQueue | None = None
+        """Messages that servers push to the lead; set before the servers start."""
         self.relayed_servers: tuple[McpServerStatus, ...] = ()
         """Servers of the program that drives the session; their tools are provided by the caller."""
         self.on_tools_changed: Callable[[], None] = lambda: None

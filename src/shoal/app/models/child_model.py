@@ -1,10 +1,19 @@
-"""Model of a child agent: the requested one, translated to the parent's provider."""
+"""Models of child agents: the requested one, translated to the parent's provider."""
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
+from functools import lru_cache
+
 from shoal.app.settings.settings import Settings
 from shoal.core.agent_definitions import select_agent_model
+from shoal.core.ports import Model
 from shoal.core.usage import ModelCard
+
+
+def format_qualified_model_name(model: Model) -> str:
+    """Return the model name with its provider, which is valid whatever the defaults are later."""
+    return f"{model.card.provider}:{model.card.id}"
 
 
 def choose_subagent_model(
@@ -21,3 +30,28 @@ def choose_subagent_model(
         env=settings.subagent_model, call=call, definition=definition, parent=parent_names
     )
     return None if selected is None else qualify_model_alias(aliases.get(selected, selected), parent)
+
+
+class SubagentModelResolver:
+    """Resolves and opens the models of child agents; each model is opened once per session."""
+
+    def __init__(self, settings: Settings, choose_model: Callable[[str], Awaitable[Model]]) -> None:
+        self._choose_model = choose_model
+        self._models: dict[str, Model] = {}
+
+        @lru_cache(maxsize=64)
+        def choose_name(parent: ModelCard, call: str | None, definition: str | None) -> str | None:
+            return choose_subagent_model(settings, parent, call=call, definition=definition)
+
+        self._choose_name = choose_name
+
+    async def resolve_model(self, parent: Model, *, call: str | None, definition: str | None) -> Model:
+        return await self.load_model(parent, self._choose_name(parent.card, call, definition))
+
+    async def load_model(self, parent: Model, name: str | None) -> Model:
+        """Return the model of a name, or the parent's if the name is that of the parent or None."""
+        if name is None or name in (parent.card.id, format_qualified_model_name(parent)):
+            return parent
+        if name not in self._models:
+            self._models[name] = await self._choose_model(name)
+        return self._models[name]

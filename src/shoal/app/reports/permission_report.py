@@ -71,17 +71,15 @@ def build_lead_permission_report(settings: Settings, cwd: Path) -> PermissionRep
 
 def build_session_permission_report(session: Session) -> PermissionReport:
     """Build the report for the lead of a running session."""
-    services = session.services
+    runtime = session.runtime
     return PermissionReport(
         agent="lead",
-        mode=services.permissions.mode,
+        mode=runtime.permissions.mode,
         mode_source="this session",
-        rules=tuple(_iter_rule_rows(services.permissions.get_active_rules())),
-        directories=tuple(
-            map(str, (services.workspace.root, *services.settings.permission_rules.directories))
-        ),
-        may_skip=services.permissions.can_bypass,
-        left_out=list_untrusted_permission_rules(services.settings),
+        rules=tuple(_iter_rule_rows(runtime.permissions.get_active_rules())),
+        directories=tuple(map(str, (runtime.workspace.root, *runtime.settings.permission_rules.directories))),
+        may_skip=runtime.permissions.can_bypass,
+        left_out=list_untrusted_permission_rules(runtime.settings),
     )
 
 

@@ -64,7 +64,7 @@ async def handle_control_command(session: Session, command: RunControlCommand) -
 async def _shut_down_member(session: Session, name: str, reason: str) -> Any:
     from shoal.team.session_teams import SessionTeams
 
-    teams = session.services.teams
+    teams = session.teams
     was_shut_down = isinstance(teams, SessionTeams) and await teams.shut_down_member(
         name, reason or PERSON_ENDED_REASON
     )
@@ -89,9 +89,7 @@ async def _handle_agent_command(
         case MoveAgentsToBackgroundControlCommand(task_id=task_id):
             return {"moved": session.move_to_background(task_id)}
         case ListAgentsControlCommand():
-            return {
-                "agents": [msgspec.to_builtins(each) for each in session.services.supervisor.list_agents()]
-            }
+            return {"agents": [msgspec.to_builtins(each) for each in session.supervisor.list_agents()]}
         case SendUserTextControlCommand(to=to, text=text):
             return msgspec.to_builtins(await session.send(to, text))
 

@@ -45,7 +45,7 @@ def build_foreign_member_options(launch_args: MemberLaunchArgs, cwd: Path | None
 
 async def run_member_of_foreign_lead(session: Session) -> AgentRunOutcome:
     """Run the member until its lead shuts it down or its process is asked to end."""
-    member_host = session.services.teams
+    member_host = session.teams
     assert isinstance(member_host, MemberHost)
     end_member_on_signals(member_host, signal.SIGTERM, signal.SIGHUP)
     trim_heap_when_member_idles(session)

@@ -4,20 +4,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from shoal.app.hooks.agent_hooks import HookRegistry
 from shoal.core.hooks import BackgroundHookNotice
 from shoal.core.ids import LEAD_ID, AgentId
-from shoal.runs.agent_supervisor import AgentSupervisor
 from shoal.team.member_host import MemberHost
-from shoal.team.session_teams import SessionTeams
 
 if TYPE_CHECKING:
     from shoal.app.session.session import Session
 
 
-def route_hook_notices(
-    hooks: HookRegistry, supervisor: AgentSupervisor, teams: SessionTeams | MemberHost, session: Session
-) -> None:
+def route_hook_notices(session: Session) -> None:
+    """Route the notices of background hooks to agents of the session, or to those that replace them."""
+    hooks, supervisor, teams = session.runtime.hooks, session.supervisor, session.teams
+
     def find_notice_recipient(notice: BackgroundHookNotice) -> AgentId | None:
         if notice.event == "SubagentStart" and not supervisor.has_agent_started(notice.agent):
             # It may not have started yet: the notice waits in its queue.

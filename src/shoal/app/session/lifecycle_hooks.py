@@ -8,7 +8,6 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from shoal.agent.hook_points import add_hook_context_message
-from shoal.app.options import Options
 from shoal.core.errors import StateFileError
 from shoal.core.events import Event, QuestionAsked, RunFinished, TurnStarted
 from shoal.core.hooks import NO_DECISION, HookDecision, HookEvent
@@ -18,7 +17,7 @@ from shoal.core.task_groups import exit_task_group_without_wrapping
 
 if TYPE_CHECKING:
     from shoal.agent.agent_runner import AgentRunner
-    from shoal.app.session.session import Session
+    from shoal.app.runtime.runtime import Runtime
 
 IDLE_DELAY = 60.0
 """Seconds after a turn until an attending person is notified that the session is idle."""
@@ -27,10 +26,10 @@ IDLE_DELAY = 60.0
 class SessionLifecycleHookRunner:
     """Runs lifecycle hooks; entered while the session is open, leaving it cancels running hooks."""
 
-    def __init__(self, lead: AgentRunner, session: Session, options: Options) -> None:
+    def __init__(self, lead: AgentRunner, runtime: Runtime) -> None:
         self._lead = lead
-        self._session = session
-        self._options = options
+        self._runtime = runtime
+        self._options = runtime.options
         self._tasks = asyncio.TaskGroup()
         self._running: set[asyncio.Task[HookDecision]] = set()
         self._start_task: asyncio.Task[HookDecision] | None = None
@@ -60,7 +59,7 @@ class SessionLifecycleHookRunner:
                 "SessionStart", {"source": source, "model": self._lead.model.card.id}
             )
         if hooks.has_hooks_for("Notification"):
-            self._session.subscribe(self._on_event)
+            self._runtime.events.subscribe(self._on_event)
 
     async def add_start_hook_context(self) -> None:
         """Add the output of the SessionStart hooks to the conversation before a turn."""
@@ -79,9 +78,7 @@ class SessionLifecycleHookRunner:
 
     def _on_event(self, event: Event) -> None:
         match event:
-            case QuestionAsked(question=question) if (
-                self._session.services.question_broker.can_wait_for_person
-            ):
+            case QuestionAsked(question=question) if self._runtime.question_broker.can_wait_for_person:
                 self._schedule_event_hooks("Notification", _build_question_hook_fields(question))
             case TurnStarted() if self._idle_task is not None:
                 self._idle_task.cancel()

@@ -32,13 +32,13 @@ _APPLESCRIPT = (
 
 def attach_person_notifier(session: Session, tasks: asyncio.TaskGroup) -> None:
     """Attach the notifier if a person may answer and wants notifications."""
-    notify_setting = session.services.settings.own.notify
+    notify_setting = session.runtime.settings.own.notify
     if notify_setting == "off" or (
-        session.services.question_broker.attended is False
-        and session.services.question_broker.answer_timeout is None
+        session.runtime.question_broker.attended is False
+        and session.runtime.question_broker.answer_timeout is None
     ):
         return
-    environ = session.services.settings.environ
+    environ = session.runtime.settings.environ
     askers: dict[AgentId, str] = {LEAD_ID: "The lead"}
 
     def notify_on_event(event: Event) -> None:

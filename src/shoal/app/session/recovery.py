@@ -19,30 +19,30 @@ if TYPE_CHECKING:
 
 async def recover_session(session: Session, recovered: RecoveredSessionState) -> None:
     """Journal the missing events first, then deliver the pending items."""
-    services = session.services
+    workspace, workspace_allocator = session.runtime.workspace, session.runtime.workspace_allocator
     for completion in recovered.cut_off_results:
         session.emit_event(AgentEnded(agent=completion.agent, completion=completion))
     for completion, worktree in recovered.unsettled_worktrees:
-        work = await services.workspace_allocator.finish_orphaned_worktree(services.workspace.root, worktree)
+        work = await workspace_allocator.finish_orphaned_worktree(workspace.root, worktree)
         if work is not None:
             recovered.attach_retained_work(work, completion)
             session.emit_event(WorktreeWorkRetained(agent=completion.agent, work=work))
-    await services.workspace_allocator.finish_leftover_worktrees(
-        services.workspace.root, session.id, recovered.resumable_worktrees
+    await workspace_allocator.finish_leftover_worktrees(
+        workspace.root, session.id, recovered.resumable_worktrees
     )
     for shell_ended in recovered.ended_shells:
         session.emit_event(shell_ended)
-    services.supervisor.restore_earlier_agents(recovered.pending, recovered.completions)
-    services.timetable.restore_schedules(recovered.schedules)
-    if isinstance(services.teams, SessionTeams):
-        await services.teams.resume_team(
+    session.supervisor.restore_earlier_agents(recovered.pending, recovered.completions)
+    session.runtime.scheduler.restore_schedules(recovered.schedules)
+    if isinstance(session.teams, SessionTeams):
+        await session.teams.resume_team(
             session.id, recovered.delivered, recovered.active_members, recovered.idle_members
         )
     _watch_late_answers(session, recovered.cut_off_questions)
 
 
 def _watch_late_answers(session: Session, questions: tuple[PermissionQuestion, ...]) -> None:
-    late_answers = session.services.question_broker.late_answers
+    late_answers = session.runtime.question_broker.late_answers
 
     def on_late_answer(question: PermissionQuestion, answer: AllowAnswer) -> None:
         """Queue a late answer for the lead, which decides whether its agents continue."""
@@ -55,7 +55,7 @@ def _watch_late_answers(session: Session, questions: tuple[PermissionQuestion, .
             identity=format_late_answer_item_id(question.id),
         )
         call = ToolUseBlock(id=question.tool_use_id, name=question.tool, input=question.input)
-        session.services.permissions.remember_permission_answer(
+        session.runtime.permissions.remember_permission_answer(
             call, AllowAnswer(updates=resolve_answer_permission_updates(question, answer))
         )
 

@@ -36,13 +36,13 @@ class LocalRunController:
 
     @property
     def run(self) -> RunHandle:
-        return RunHandle(session=self._session.id, home=self._session.services.settings.home)
+        return RunHandle(session=self._session.id, home=self._session.runtime.settings.home)
 
     async def send_command(self, command: RunControlCommand) -> Any:
         return await handle_control_command(self._session, command)
 
     def answer_question(self, question: str, answer: Answer) -> bool:
-        return self._session.services.question_broker.submit_answer(question, answer)
+        return self._session.runtime.question_broker.submit_answer(question, answer)
 
 
 class RemoteRunController:

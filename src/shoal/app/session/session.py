@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Any
 
 from msgspec import structs
 
+import shoal
 from shoal.agent import compaction
 from shoal.agent.forks import ASIDE_PROMPT, NO_SUGGESTION, SUGGESTION_PROMPT, ask_model_outside_conversation
 from shoal.agent.loop import LoopResult
+from shoal.app.config.session_memory import build_resume_message
 from shoal.app.options import Options
 from shoal.app.session import delegate_mode, person_notifier, session_cleanup, session_telemetry
-from shoal.app.session.event_bus import EventBus
 from shoal.app.session.recovery import recover_session
 from shoal.app.session.slash_commands import SlashCommandInvocation
 from shoal.app.session.stopped_work import StoppedAgentsAndCommands
@@ -24,7 +26,9 @@ from shoal.core.agents import AgentMessageDeliveryReceipt, AgentStatusSnapshot
 from shoal.core.errors import ModelError, StateFileError
 from shoal.core.events import (
     PREVIEW_LENGTH,
+    Event,
     InboxItemMode,
+    JournaledEvent,
     MessageAuthor,
     NotificationDelivered,
     PermissionModeChanged,
@@ -49,7 +53,13 @@ from shoal.wire.notification_text import format_mail_message
 
 if TYPE_CHECKING:
     from shoal.agent.agent_runner import AgentRunner
-    from shoal.app.config.undo_history import UndoableTurn
+    from shoal.app.config.journal_recovery import RecoveredSessionState
+    from shoal.app.config.undo_history import SessionUndoHistory, UndoableTurn
+    from shoal.app.runtime.runtime import Runtime
+    from shoal.app.session.lifecycle_hooks import SessionLifecycleHookRunner
+    from shoal.runs.agent_supervisor import AgentSupervisor
+    from shoal.team.member_host import MemberHost
+    from shoal.team.session_teams import SessionTeams
     from shoal.workspaces.checkpoints import FileUndoReport
 
 GATHER_INTERVAL = 0.05
@@ -60,17 +70,27 @@ STOPPED_BY_PERSON_REASON = "it was stopped by the person"
 INTERRUPTED_TEXT = "[The person interrupted this turn.]"
 
 
-class Session(EventBus):
+class Session:
     """A session, opened with `async with`; leaving the block ends everything it started."""
 
+    runtime: Runtime
+    supervisor: AgentSupervisor
+    teams: SessionTeams | MemberHost
+    agent: AgentRunner
+    """The lead."""
+    lifecycle_hooks: SessionLifecycleHookRunner
+    recovered: RecoveredSessionState | None
+    """State that an earlier process of this session left unfinished."""
+    undo_history: SessionUndoHistory | None
+    """Turns that can be undone; None if nothing is stored."""
+
     def __init__(self, options: Options) -> None:
-        super().__init__()
         self._options = options
         self._exit = AsyncExitStack()
+        self._channel: EventChannel | None = None
         self._running: asyncio.Task[None] | None = None
         self._is_interrupted = self._reporting_end = False
         self._last_mode = LastWorkingPermissionModeTracker()
-        self.turn = 0
         self.stop_requested = asyncio.Event()
         """Set when a program asked the run to end; the surface ends it."""
         self.interrupted_agents: tuple[AgentStatusSnapshot, ...] = ()
@@ -85,18 +105,29 @@ class Session(EventBus):
         return self.agent.identity.session
 
     @property
-    def agent(self) -> AgentRunner:
-        return self.services.agent
+    def turn(self) -> int:
+        """Number of the running turn, or of the last one."""
+        return self.runtime.events.turn
 
     @property
     def is_busy(self) -> bool:
         return self._running is not None
 
     async def __aenter__(self) -> Session:
-        from shoal.app.session.session_builder import build_session_services
+        from shoal.app.session.session_builder import build_session_parts, connect_session
 
         try:
-            self.services = await build_session_services(self._options, self, self._exit)
+            parts = await build_session_parts(self._options, self._exit)
+            self.runtime, self.agent, self.supervisor, self.teams = (
+                parts.runtime,
+                parts.lead,
+                parts.supervisor,
+                parts.teams,
+            )
+            self.lifecycle_hooks, self.recovered = parts.lifecycle_hooks, parts.recovered
+            self.undo_history = parts.undo_history
+            self._options = self.runtime.options
+            await connect_session(self, self._exit)
             session_telemetry.attach_telemetry(self, self._exit, trace=self._options.trace)
             self._ids = self.agent.ids.derive_generator()
             self._tasks = await asyncio.TaskGroup().__aenter__()
@@ -104,7 +135,7 @@ class Session(EventBus):
             await self._publish_start_and_recover()
             if self._options.lead_channel is None:
                 person_notifier.attach_person_notifier(self, self._tasks)
-                self.services.servers.start()
+                self.runtime.servers.start()
                 if self._options.persist:
                     session_cleanup.start_old_session_cleanup(self, self._tasks, self._exit)
         except BaseException:
@@ -115,15 +146,33 @@ class Session(EventBus):
     async def __aexit__(self, *exc: Any) -> None:
         try:
             await self.interrupt()
-            await self.services.teams.close()
-            await self.services.supervisor.stop_all_agents(SESSION_ENDED_REASON)
-            await self.services.shells.stop_all(SESSION_ENDED_REASON)
-            await self.services.hooks.runner.stop_background_hooks(SESSION_ENDED_REASON)
-            await self.services.lifecycle_hooks.run_session_end_hooks()
+            await self.teams.close()
+            await self.supervisor.stop_all_agents(SESSION_ENDED_REASON)
+            await self.runtime.shells.stop_all(SESSION_ENDED_REASON)
+            await self.runtime.hooks.runner.stop_background_hooks(SESSION_ENDED_REASON)
+            await self.lifecycle_hooks.run_session_end_hooks()
             if self._options.lead_channel is None:
-                await self.publish_event(SessionEnded(agent=self.agent.identity.agent))
+                await self.publish_event(SessionEnded(agent=LEAD_ID))
         finally:
             await self._exit.__aexit__(*exc)
+
+    def subscribe(self, callback: Callable[[Event], None]) -> Callable[[], None]:
+        """Subscribe to all events, in turns and between them; return a function that unsubscribes.
+
+        The callback must not block. One that raises is removed, and the session continues.
+        """
+        return self.runtime.events.subscribe(callback)
+
+    def emit_event(self, event: JournaledEvent) -> None:
+        """Publish an event from code that cannot await."""
+        self.runtime.events.emit_event(event)
+
+    async def publish_event(self, event: Event) -> None:
+        await self.runtime.events.publish_event(event)
+
+    def note(self, text: str) -> None:
+        """Publish a note for the person."""
+        self.runtime.events.note(text)
 
     async def _exit_task_group_unwrapping_errors(
         self, kind: Any, error: BaseException | None, trace: Any
@@ -140,7 +189,7 @@ class Session(EventBus):
         """Start a turn and return its events. Without a prompt it handles the queued items."""
         self._require_no_running_turn()
         message = user_message(prompt) if isinstance(prompt, str) else prompt
-        channel = self._channel = EventChannel()
+        channel = self._channel = self.runtime.events.open_turn_channel()
         task = self._running = self._tasks.create_task(self._run_turn(message, channel))
         return Turn(channel, task, self.interrupt)
 
@@ -155,9 +204,9 @@ class Session(EventBus):
         `wait_for_input` the wait continues after the agents end; in assistant mode it never ends.
         """
         supervisor, queue, is_assistant = (
-            self.services.supervisor,
-            self.services.queue,
-            self.services.assistant,
+            self.supervisor,
+            self.runtime.queue,
+            self.runtime.config.assistant,
         )
         self.expects_input = self.expects_input or wait_for_input
         if wait_for_input and not is_assistant and not self._has_running_agents:
@@ -172,17 +221,17 @@ class Session(EventBus):
                     await race_coroutines(self._tasks, *idle_waits, queue.wait_for_waking_item(LEAD_ID))
                 await self._wait_briefly_for_more_results()
         except TimeoutError:
-            stopped = await self.services.teams.close()
+            stopped = await self.teams.close()
             self.interrupted_agents = (*stopped, *await supervisor.stop_all_agents("the deadline has passed"))
             return None
         return self.run(None) if queue.count_waking_items(LEAD_ID) else None
 
     @property
     def _has_running_agents(self) -> bool:
-        return self.services.supervisor.has_running_agents or self.services.teams.is_working
+        return self.supervisor.has_running_agents or self.teams.is_working
 
     async def _wait_until_agents_and_hooks_idle(self) -> None:
-        background = self.services.hooks.runner.background
+        background = self.runtime.hooks.runner.background
         while True:
             await self.wait_agents_idle()
             await background.wait_until_no_waking_hooks()
@@ -192,11 +241,11 @@ class Session(EventBus):
     @property
     def can_be_woken(self) -> bool:
         """True if external input may start a turn: it must not keep a finished run alive."""
-        return self.expects_input or self.services.assistant or self._has_running_agents
+        return self.expects_input or self.runtime.config.assistant or self._has_running_agents
 
     async def _wait_briefly_for_more_results(self) -> None:
         """Wait briefly so that agents that end together are reported in one turn."""
-        queue, clock = self.services.queue, self.agent.clock
+        queue, clock = self.runtime.queue, self.agent.clock
         deadline, seen_count = clock.monotonic() + GATHER_TIMEOUT, 0
         while (
             self._has_running_agents
@@ -235,24 +284,24 @@ class Session(EventBus):
         self.emit_event(
             QueueItemAdded(agent=LEAD_ID, item=item.id, by=by, text=message.text, mode=mode, quiet=not wakes)
         )
-        self.services.queue.put(item)
+        self.runtime.queue.put(item)
         return item.id
 
     def withdraw_queued_prompts(self) -> tuple[Message, ...]:
         """Take back prompts that came too late for the lead; the caller owns them now."""
-        prompts = self.services.queue.take_user_prompts(LEAD_ID)
+        prompts = self.runtime.queue.take_user_prompts(LEAD_ID)
         for item in prompts:
             self.emit_event(QueueItemWithdrawn(agent=LEAD_ID, item=item.id))
         return tuple(Message(role="user", content=item.content) for item in prompts)
 
-    def on_item_entered_conversation(self, item: InboxItem) -> None:
+    def on_item_delivered(self, item: InboxItem) -> None:
         """Handle an item that has entered an agent's conversation."""
         if item.mode == "task-notification":
             self.emit_event(NotificationDelivered(agent=item.to, completion=item.id))
-        self.services.hooks.on_item_delivered(item)
-        self.services.teams.on_item_entered(item)
-        if self.services.servers.channels is not None:
-            self.services.servers.channels.on_item_delivered(item)
+        self.runtime.hooks.on_item_delivered(item)
+        self.teams.on_item_entered(item)
+        if self.runtime.servers.channels is not None:
+            self.runtime.servers.channels.on_item_delivered(item)
 
     async def interrupt(self) -> bool:
         """End the running turn but not the session; False if none is running."""
@@ -288,13 +337,13 @@ class Session(EventBus):
 
     async def set_model(self, name: str | None) -> None:
         """Use another model from the next request on; None is the model that the session started with."""
-        model = await self.services.choose_model(name or self._options.model)
+        model = await self.runtime.choose_model(name or self._options.model)
         self.agent.budget.require_priced_model(model.card)
         self.agent.model = model
 
     def set_mode(self, mode: PermissionMode) -> None:
         """Set the permission mode. Raises `SettingsError` if skipping permissions is not enabled."""
-        permissions = self.services.permissions
+        permissions = self.runtime.permissions
         permissions.set_mode(
             mode,
             return_mode=self._last_mode.resolve_mode_before_plan(permissions.mode, self.agent.reply_count),
@@ -307,7 +356,7 @@ class Session(EventBus):
 
     def list_undoable_turns(self) -> tuple[UndoableTurn, ...]:
         """Return the turns that can be undone, oldest first; none if nothing is stored."""
-        return () if self.services.undo_history is None else self.services.undo_history.list_undoable_turns()
+        return () if self.undo_history is None else self.undo_history.list_undoable_turns()
 
     async def undo(self, turn: int | None = None, *, conversation: bool = False) -> FileUndoReport:
         """Restore files, optionally the conversation, to before a turn (default: the last with changes)."""
@@ -319,26 +368,26 @@ class Session(EventBus):
 
     def move_to_background(self, agent: str | None = None) -> tuple[AgentId, ...]:
         """Move an agent, or all, to the background; the same run continues. Return the moved agents."""
-        return self.services.supervisor.move_to_background(None if agent is None else AgentId(agent))
+        return self.supervisor.move_to_background(None if agent is None else AgentId(agent))
 
     async def stop_task(self, task: str) -> str:
         """Stop an agent, by id or name, or a shell; return its description. Raises `AgentRequestRefused`."""
-        shell = self.services.shells.find_shell(task)
+        shell = self.runtime.shells.find_shell(task)
         if shell is not None and shell.status == "running":
             await shell.stop(STOPPED_BY_PERSON_REASON)
             return shell.command
-        if await self.services.teams.end_member(task, STOPPED_BY_PERSON_REASON):
+        if await self.teams.end_member(task, STOPPED_BY_PERSON_REASON):
             return task
-        return (await self.services.supervisor.stop_running_agent(task, STOPPED_BY_PERSON_REASON)).description
+        return (await self.supervisor.stop_running_agent(task, STOPPED_BY_PERSON_REASON)).description
 
     async def stop_agents(self) -> tuple[AgentStatusSnapshot, ...]:
         """Stop every agent except the lead; return those that were working."""
-        return await self.services.supervisor.stop_all_agents(STOPPED_BY_PERSON_REASON)
+        return await self.supervisor.stop_all_agents(STOPPED_BY_PERSON_REASON)
 
     async def stop_all(self) -> StoppedAgentsAndCommands:
         """Stop every agent except the lead and every background command; the lead continues."""
         agents = await self.stop_agents()
-        shells = await self.services.shells.stop_all(STOPPED_BY_PERSON_REASON)
+        shells = await self.runtime.shells.stop_all(STOPPED_BY_PERSON_REASON)
         return StoppedAgentsAndCommands(agents=agents, commands=tuple(shell.facts for shell in shells))
 
     async def send(self, to: str, text: str) -> AgentMessageDeliveryReceipt:
@@ -346,67 +395,67 @@ class Session(EventBus):
         if to in LEAD_NAMES:
             self.steer(text)
             return AgentMessageDeliveryReceipt(to=LEAD_ID, name="lead", how="queued")
-        return await self.services.teams.send_user_message(
+        return await self.teams.send_user_message(to, text) or await self.supervisor.send_user_message(
             to, text
-        ) or await self.services.supervisor.send_user_message(to, text)
+        )
 
     @property
     def has_working_agents(self) -> bool:
         """True if an agent other than the lead is working."""
-        supervisor, teams = self.services.supervisor, self.services.teams
+        supervisor, teams = self.supervisor, self.teams
         return teams.is_working or any(run.completion is None for run in supervisor.list_running_agents())
 
     @property
     def has_live_agents(self) -> bool:
         """True if an agent other than the lead works, is idle in a team, or is not cleaned up yet."""
-        return self.services.supervisor.has_running_agents or bool(self.services.teams.list_members())
+        return self.supervisor.has_running_agents or bool(self.teams.list_members())
 
     async def wait_agents_idle(self) -> None:
         """Wait until no agent other than the lead works. An agent that awaits this itself deadlocks."""
         while True:
-            await self.services.supervisor.wait_until_idle()
-            await self.services.teams.wait_until_idle()
+            await self.supervisor.wait_until_idle()
+            await self.teams.wait_until_idle()
             if not self._has_running_agents:
                 return
 
     async def _publish_start_and_recover(self) -> None:
-        services = self.services
-        services.permissions.answers.on_answer = services.teams.share_permission_across_processes
-        self.turn = services.turns_before
+        runtime, recovered = self.runtime, self.recovered
+        turns_before = max(runtime.config.history.turns, 0 if recovered is None else recovered.turns)
+        runtime.permissions.answers.on_answer = self.teams.share_permission_across_processes
+        runtime.events.turn = turns_before
         if self._options.lead_channel is not None:
             # The run belongs to the lead, which has already started it.
             return
-        if services.resume_message is not None:
-            self.agent.conversation.add_message(services.resume_message, meta=True)
-        services.question_broker.withdraw_leftover_questions()
-        self._exit.callback(services.question_broker.late_answers.close)
-        self.notes.extend(services.notes)
+        if (resume_message := build_resume_message(self.agent, runtime.config.history)) is not None:
+            self.agent.conversation.add_message(resume_message, meta=True)
+        runtime.question_broker.withdraw_leftover_questions()
+        self._exit.callback(runtime.question_broker.late_answers.close)
         await self.publish_event(
             SessionStarted(
                 agent=self.agent.identity.agent,
                 session=self.id,
-                cwd=str(services.workspace.root),
+                cwd=str(runtime.workspace.root),
                 model=self.agent.model.card.id,
-                mode=services.permissions.mode,
+                mode=runtime.permissions.mode,
                 tools=tuple(self.agent.tools),
-                resumed=bool(services.turns_before),
-                version=services.version,
+                resumed=bool(turns_before),
+                version=shoal.__version__,
                 budget_usd=self.agent.budget.budget.limits.max_usd,
                 budget_tokens=self.agent.budget.budget.limits.max_tokens,
                 model_named=self._options.model if isinstance(self._options.model, str) else "",
             )
         )
-        services.lifecycle_hooks.launch_session_start_hooks(resumed=bool(services.turns_before))
-        if services.recovered is not None:
-            await recover_session(self, services.recovered)
+        self.lifecycle_hooks.launch_session_start_hooks(resumed=bool(turns_before))
+        if recovered is not None:
+            await recover_session(self, recovered)
 
     async def _run_turn(self, prompt: Message | SlashCommandInvocation | None, channel: EventChannel) -> None:
         agent = self.agent
         budget = agent.budget.budget
         if prompt is not None:
-            self.services.hooks.on_prompt(LEAD_ID)
+            self.runtime.hooks.on_prompt(LEAD_ID)
         assume_identity(agent.identity, agent.environment.workspace)
-        self.turn += 1
+        self.runtime.events.turn += 1
         started_at, api_before, usage_before = agent.clock.monotonic(), agent.api_seconds, budget.usage
         replies_before = agent.reply_count
         error: Exception | None = None
@@ -414,7 +463,7 @@ class Session(EventBus):
             result, error = await self._run_turn_to_result(prompt)
             # From here on it cannot be interrupted: it only waits for its reader.
             self._reporting_end = True
-            self.services.supervisor.announce_missed_results(LEAD_ID, result.interrupted_results)
+            self.supervisor.announce_missed_results(LEAD_ID, result.interrupted_results)
             # An interrupted turn cannot report this itself.
             result = structs.replace(result, requests=agent.reply_count - replies_before)
             milliseconds = round((agent.clock.monotonic() - started_at) * 1000)
@@ -431,11 +480,11 @@ class Session(EventBus):
                 duration_ms=milliseconds,
                 duration_api_ms=round((agent.api_seconds - api_before) * 1000),
                 output=None
-                if self.services.structured_output is None
-                else self.services.structured_output.answer,
+                if self.runtime.config.structured_output is None
+                else self.runtime.config.structured_output.answer,
                 error=error,
             )
-            self._notify_subscribers(finished)
+            self.runtime.events.notify_subscribers(finished)
             await channel.put(finished)
         finally:
             self._running = None
@@ -447,7 +496,7 @@ class Session(EventBus):
     ) -> tuple[LoopResult, Exception | None]:
         """Run a turn; expected ends are values, anything else is a bug and is raised."""
         try:
-            self.services.workspace.set_checkpoint_turn(self.turn)
+            self.runtime.workspace.set_checkpoint_turn(self.turn)
             await self.publish_event(
                 TurnStarted(
                     agent=self.agent.identity.agent,
@@ -457,12 +506,12 @@ class Session(EventBus):
                 )
             )
             # A turn that ended on a full disk could not close its calls.
-            self.services.supervisor.announce_missed_results(
+            self.supervisor.announce_missed_results(
                 LEAD_ID, self.agent.conversation.add_interrupted_call_results()
             )
             async with self.agent.clock.deadline(self._seconds_until_deadline()):
-                await self.services.lifecycle_hooks.add_start_hook_context()
-                await self.services.servers.wait_until_ready()
+                await self.lifecycle_hooks.add_start_hook_context()
+                await self.runtime.servers.wait_until_ready()
                 return await run_structured_turn(self, prompt), None
         except asyncio.CancelledError:
             if not self._is_interrupted:
@@ -478,7 +527,7 @@ class Session(EventBus):
             ), None
         except ModelError as error:
             # A provider may echo secrets of the request.
-            error.args = (self.services.settings.secret_redactor.redact_text(str(error)),)
+            error.args = (self.runtime.settings.secret_redactor.redact_text(str(error)),)
             return self._close_open_tool_calls(LoopResult(reason="model_error", detail=str(error))), error
         except StateFileError as error:
             return LoopResult(reason="store_error", detail=str(error)), error
@@ -486,7 +535,7 @@ class Session(EventBus):
     def _close_open_tool_calls(self, result: LoopResult) -> LoopResult:
         """Give every open call a result, so that the conversation can continue."""
         try:
-            self.services.supervisor.announce_missed_results(
+            self.supervisor.announce_missed_results(
                 LEAD_ID, self.agent.conversation.add_interrupted_call_results()
             )
             if result.reason == "interrupted":
@@ -504,7 +553,7 @@ class Session(EventBus):
     def _seconds_until_deadline(self) -> float:
         if self._options.deadline is None:
             return float("inf")
-        return self.services.started_at + self._options.deadline - self.agent.clock.monotonic()
+        return self.runtime.config.started_at + self._options.deadline - self.agent.clock.monotonic()
 
     async def _record_turn_end(self, result: LoopResult, milliseconds: int) -> None:
         event = TurnEnded(

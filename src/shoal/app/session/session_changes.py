@@ -25,23 +25,23 @@ async def interrupt_agent(session: Session, name: str) -> bool:
     """
     if name in LEAD_NAMES:
         return await session.interrupt()
-    was_working = session.services.teams.interrupt_member(name)
+    was_working = session.teams.interrupt_member(name)
     if was_working is None:
-        await session.services.supervisor.stop_running_agent(name, INTERRUPTED_REASON)
+        await session.supervisor.stop_running_agent(name, INTERRUPTED_REASON)
         return True
     return was_working
 
 
 def set_thinking_tokens(session: Session, tokens: int | None) -> None:
     """Set the lead's thinking budget from the next request on; None is the configured value."""
-    new_tokens = session.services.settings.own.thinking_tokens if tokens is None else tokens
+    new_tokens = session.runtime.settings.own.thinking_tokens if tokens is None else tokens
     session.agent.limits = replace(session.agent.limits, thinking_tokens=new_tokens)
 
 
 async def undo_turn(session: Session, turn: int | None, *, conversation: bool = False) -> FileUndoReport:
     """Restore files to before a turn, optionally the conversation. Raises `NothingToUndoError`."""
     report = undo_history.restore_before_turn(
-        session.services.undo_history, session.agent, turn, conversation=conversation
+        session.undo_history, session.agent, turn, conversation=conversation
     )
     await session.publish_event(undo_history.build_turn_undone_event(report, conversation=conversation))
     return report
@@ -49,11 +49,11 @@ async def undo_turn(session: Session, turn: int | None, *, conversation: bool = 
 
 async def rewind_files_to_before_message(session: Session, message_id: str) -> FileUndoReport:
     """Restore files to before the turn that a message started. Raises `NothingToUndoError`."""
-    if session.services.undo_history is None:
+    if session.undo_history is None:
         raise undo_history.NothingToUndoError(
             "This session keeps nothing on disk, so nothing can be brought back."
         )
-    return await undo_turn(session, _find_turn_of_message(session.services.undo_history, message_id))
+    return await undo_turn(session, _find_turn_of_message(session.undo_history, message_id))
 
 
 def _find_turn_of_message(history: undo_history.SessionUndoHistory, message_id: str) -> int:

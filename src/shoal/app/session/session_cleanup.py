@@ -26,7 +26,7 @@ def start_old_session_cleanup(session: Session, tasks: asyncio.TaskGroup, exit_s
 
 
 async def _remove_old_sessions(session: Session, session_ended: Event) -> None:
-    settings, clock, debug_log = session.services.settings, session.agent.clock, session.services.debug_log
+    settings, clock, debug_log = session.runtime.settings, session.agent.clock, session.runtime.debug_log
     deadline = clock.monotonic() + TIME_LIMIT
 
     def run_home_cleanup_if_due() -> HomeCleanupResult | None:

@@ -39,7 +39,7 @@ def is_content_capture_enabled(settings: Settings) -> bool:
 
 def attach_telemetry(session: Session, exit_stack: AsyncExitStack, *, trace: str) -> None:
     """Attach telemetry if it is enabled; `trace` is the parent of its trace."""
-    settings = session.services.settings
+    settings = session.runtime.settings
     if not is_telemetry_enabled(settings):
         return
     try:
@@ -65,7 +65,7 @@ def attach_telemetry(session: Session, exit_stack: AsyncExitStack, *, trace: str
     exit_stack.push_async_callback(telemetry.aclose)
     exit_stack.callback(span_recorder.close)
     exit_stack.callback(session.subscribe(span_recorder.record_event))
-    session.services.find_trace_parent = span_recorder.hand_off_agent_trace
+    session.runtime.trace_parents.use_recorder(span_recorder)
 
 
 def _read_trace_parent(environ: Mapping[str, str]) -> str:

@@ -16,8 +16,8 @@ from shoal.core.messages import Message, TextBlock, user_message
 from shoal.core.skills import ExternalSlashPrompt, Skill, is_full_or_unprefixed_skill_name
 
 if TYPE_CHECKING:
+    from shoal.app.runtime.runtime import Runtime
     from shoal.app.session.session import Session
-    from shoal.app.session.session_builder import SessionServices
 
 _COMMAND_PATTERN = re.compile(r"\s*/(\w[^\s/\\]*)(?:\s+(.*))?", re.DOTALL)
 
@@ -31,30 +31,28 @@ class SlashCommandInvocation(Struct, frozen=True, kw_only=True):
     """Text as it was typed."""
 
 
-def is_slash_command(services: SessionServices, prompt: str | Message) -> bool:
+def is_slash_command(runtime: Runtime, prompt: str | Message) -> bool:
     """Return True if the prompt starts with a slash and a known command, or a name that is no root path."""
     name, _ = _split_slash_command(prompt)
     if not name:
         return False
     is_known = any(
-        is_full_or_unprefixed_skill_name(name, each.name) for each in services.knowledge.list_slash_commands()
+        is_full_or_unprefixed_skill_name(name, each.name) for each in runtime.knowledge.list_slash_commands()
     )
     return is_known or not os.path.lexists(f"/{name}")
 
 
-def parse_slash_command(
-    services: SessionServices, prompt: str | Message
-) -> str | Message | SlashCommandInvocation:
+def parse_slash_command(runtime: Runtime, prompt: str | Message) -> str | Message | SlashCommandInvocation:
     """Return the prompt, or the invocation of its command.
 
     Raises `UnknownSkill` or `InvalidAgentDefinition`.
     """
-    if not is_slash_command(services, prompt):
+    if not is_slash_command(runtime, prompt):
         return prompt
     name, arguments = _split_slash_command(prompt)
-    prompts = (each for source in services.knowledge.prompts for each in source.list_prompts())
+    prompts = (each for source in runtime.knowledge.prompts for each in source.list_prompts())
     found = next((each for each in prompts if each.name == name), None)
-    command = found or services.knowledge.skills.find_typed_skill(name)
+    command = found or runtime.knowledge.skills.find_typed_skill(name)
     text = prompt if isinstance(prompt, str) else prompt.text
     return SlashCommandInvocation(command=command, arguments=arguments, text=text.strip())
 
@@ -68,21 +66,21 @@ def _split_slash_command(prompt: str | Message) -> tuple[str, str]:
 
 
 async def parse_slash_command_when_ready(
-    services: SessionServices, prompt: str | Message
+    runtime: Runtime, prompt: str | Message
 ) -> str | Message | SlashCommandInvocation:
     """Parse a prompt, waiting first for the servers if it names a command of one."""
     text = prompt if isinstance(prompt, str) else prompt.text
     if text.lstrip().startswith(f"/{MCP_PREFIX}"):
-        await services.servers.wait_until_ready()
-    return parse_slash_command(services, prompt)
+        await runtime.servers.wait_until_ready()
+    return parse_slash_command(runtime, prompt)
 
 
 async def run_prompt_or_slash_command(
     session: Session, prompt: Message | SlashCommandInvocation | None
 ) -> LoopResult:
     """Run one turn: add catalog changes, then run the prompt or the command."""
-    agent, services = session.agent, session.services
-    if changes := services.knowledge.catalog_changes.describe_new_changes(agent.tools):
+    agent, runtime = session.agent, session.runtime
+    if changes := runtime.knowledge.catalog_changes.describe_new_changes(agent.tools):
         await agent.receive_message(user_message(changes), by="runtime")
     if not isinstance(prompt, SlashCommandInvocation):
         return await run_agent_loop(agent, prompt)
@@ -94,13 +92,13 @@ async def run_prompt_or_slash_command(
 
 
 async def _run_slash_invocation(session: Session, prompt: SlashCommandInvocation) -> LoopResult:
-    agent, services, command = session.agent, session.services, prompt.command
+    agent, runtime, command = session.agent, session.runtime, prompt.command
     if isinstance(command, Skill) and command.forks:
         return await _run_forked_skill(session, prompt, command)
     if isinstance(command, ExternalSlashPrompt):
         try:
             command_text = escape_control_tags(
-                await _fetch_mcp_prompt_text(services, command.name, prompt.arguments)
+                await _fetch_mcp_prompt_text(runtime, command.name, prompt.arguments)
             )
         except ShoalError as error:
             return LoopResult(reason="done", detail=f"/{command.name} was not to be had: {error}")
@@ -109,7 +107,7 @@ async def _run_slash_invocation(session: Session, prompt: SlashCommandInvocation
                 reason="done", detail=f"/{command.name} was not to be had: no answer came in time"
             )
     else:
-        command_text = await services.knowledge.invoker.render_skill_and_grant_tools(
+        command_text = await runtime.knowledge.invoker.render_skill_and_grant_tools(
             command, prompt.arguments, agent
         )
     message = Message(
@@ -123,9 +121,9 @@ async def _run_slash_invocation(session: Session, prompt: SlashCommandInvocation
     )
 
 
-async def _fetch_mcp_prompt_text(services: SessionServices, name: str, arguments: str) -> str:
+async def _fetch_mcp_prompt_text(runtime: Runtime, name: str, arguments: str) -> str:
     """Fetch a prompt text, which may be gone since it was typed. Raises `ShoalError` and `TimeoutError`."""
-    for source in services.knowledge.prompts:
+    for source in runtime.knowledge.prompts:
         if any(each.name == name for each in source.list_prompts()):
             return await source.expand_prompt(name, arguments)
     raise ShoalError("it is not offered any more")
@@ -133,7 +131,7 @@ async def _fetch_mcp_prompt_text(services: SessionServices, name: str, arguments
 
 async def _run_forked_skill(session: Session, prompt: SlashCommandInvocation, skill: Skill) -> LoopResult:
     """Run the skill in an agent; its report is the answer and is added to the lead's conversation."""
-    output = await session.services.knowledge.invoker.start_typed_forking_skill(
+    output = await session.runtime.knowledge.invoker.start_typed_forking_skill(
         skill, prompt.arguments, session.agent
     )
     report = output.text
@@ -147,7 +145,7 @@ async def _run_turn_with_other_model(session: Session, name: str, message: Messa
     agent = session.agent
     previous_model = agent.model
     try:
-        model = await session.services.choose_model(name)
+        model = await session.runtime.choose_model(name)
         agent.budget.require_priced_model(model.card)
     except (BudgetError, ModelError, NoModelConfigured, SettingsError) as error:
         session.note(f"The command's model {name} is not to be had, and the usual one is asked: {error}")

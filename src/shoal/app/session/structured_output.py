@@ -24,7 +24,7 @@ async def run_structured_turn(
     session: Session, prompt: Message | SlashCommandInvocation | None
 ) -> LoopResult:
     """Run a turn and require its structured output, unless background agents will trigger another turn."""
-    agent, output_tool = session.agent, session.services.structured_output
+    agent, output_tool = session.agent, session.runtime.config.structured_output
     if output_tool is None:
         return await run_prompt_or_slash_command(session, prompt)
 

@@ -38,7 +38,7 @@ async def start_team_from_template(
 ) -> StartedTeam:
     """Start a team; if any step fails, nothing is left of it. Raises `ShoalError`."""
     filled = template.fill_goal(goal)
-    teams = session.services.teams
+    teams = session.teams
     if not isinstance(teams, SessionTeams):
         raise AgentRequestRefused("This session is a member of a team itself, and leads none.")
     summary = " ".join((goal or template.description).split())[:_MAX_DESCRIPTION]
@@ -74,7 +74,7 @@ async def _create_template_tasks(
     session: Session, team: TeamName, template: TeamTemplate
 ) -> tuple[Task, ...]:
     """Create the tasks with owners and blockers before any member can claim one."""
-    board = session.services.team_store.open_board(team)
+    board = session.runtime.team_store.open_board(team)
     ids: dict[str, TaskId] = {}
     tasks: list[Task] = []
     for template_task in template.order_tasks_by_dependency():
@@ -97,7 +97,7 @@ async def _notify_task_owners(session: Session, team: TeamName, tasks: tuple[Tas
     """Notify owners of unblocked tasks; they are notified of the others when these are unblocked."""
     for task in tasks:
         if task.owner is not None and not task.blocked_by:
-            await session.services.team_store.post_assignment(team, LEAD_NAME, task.owner, task)
+            await session.runtime.team_store.post_assignment(team, LEAD_NAME, task.owner, task)
 
 
 def build_lead_team_prompt(team: str, template: TeamTemplate, goal: str, tasks: tuple[Task, ...]) -> str:

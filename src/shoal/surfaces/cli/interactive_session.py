@@ -117,10 +117,10 @@ async def run_plain_terminal(
 
 def _print_greeting(screen: TerminalScreen, session: Session) -> None:
     screen.write("shoal", BOLD)
-    screen.write(f"  {session.agent.model.card.id} · {session.services.workspace.root}\n", DIM)
+    screen.write(f"  {session.agent.model.card.id} · {session.runtime.workspace.root}\n", DIM)
     for note in session.notes:
         screen.write(f"  {to_one_line(note)}\n", YELLOW)
-    recovered = session.services.recovered
+    recovered = session.recovered
     if recovered is not None and recovered.cut_off_results:
         screen.write(f"  {describe_cut_off_agents(recovered.cut_off_results)}\n", YELLOW)
     screen.write("  /help lists the commands, Ctrl-D ends\n\n", DIM)

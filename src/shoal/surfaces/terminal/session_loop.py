@@ -47,9 +47,7 @@ async def run_terminal_sessions(
             outcome = await controller.run_until_user_leaves(
                 prompt if prepare_prompt is None else await prepare_prompt(session)
             )
-            session.services.lifecycle_hooks.end_reason = (
-                "prompt_input_exit" if outcome == "ended" else "clear"
-            )
+            session.lifecycle_hooks.end_reason = "prompt_input_exit" if outcome == "ended" else "clear"
             on_session_end(session, await session.stop_agents())
         if outcome == "ended":
             return controller.status

@@ -47,7 +47,7 @@ def find_slash_command(text: str, session: Session) -> SlashCommand | SlashComma
     if word in by_name:
         return by_name[word]
     try:
-        invocation = parse_slash_command(session.services, text)
+        invocation = parse_slash_command(session.runtime, text)
     except InvalidAgentDefinition as parse_error:
         return str(parse_error)
     except UnknownSkill:
@@ -61,7 +61,7 @@ def find_slash_command(text: str, session: Session) -> SlashCommand | SlashComma
 def list_slash_command_names(sessions: Sequence[Session]) -> list[str]:
     """List the command names that can be typed, of the terminal and of the session."""
     skill_commands = [
-        f"/{each.name}" for session in sessions for each in session.services.knowledge.list_slash_commands()
+        f"/{each.name}" for session in sessions for each in session.runtime.knowledge.list_slash_commands()
     ]
     return [*(command.name for command in COMMANDS), *skill_commands]
 
@@ -70,7 +70,7 @@ def describe_slash_commands(session: Session) -> list[tuple[str, str]]:
     """List each command with its description."""
     skill_commands = [
         (f"/{each.name}", to_one_line(each.description))
-        for each in session.services.knowledge.list_slash_commands()
+        for each in session.runtime.knowledge.list_slash_commands()
     ]
     return [*((command.name, command.help) for command in COMMANDS), *skill_commands]
 
@@ -84,7 +84,7 @@ async def _show_help(controller: TerminalController, _: str) -> None:
         for command in COMMANDS:
             write(f"  {command.usage:<20}", BOLD)
             write(f"{command.help}\n", DIM)
-        for skill in controller.session.services.knowledge.list_slash_commands():
+        for skill in controller.session.runtime.knowledge.list_slash_commands():
             write(f"  {f'/{skill.name} {skill.argument_hint}'.strip():<19} ", BOLD)
             write(
                 f"{truncate_text(to_one_line(skill.description), 70)}{_format_skill_source_note(skill)}\n",
@@ -190,7 +190,7 @@ async def _rewind_turn(controller: TerminalController, turn: str) -> None:
     report = await controller.session.undo(
         turns_by_number[turn], conversation=reply.strip().lower().startswith("y")
     )
-    for line, style in format_undo_lines(report, controller.session.services.workspace.root):
+    for line, style in format_undo_lines(report, controller.session.runtime.workspace.root):
         controller.notices.write_note(line, style)
 
 
@@ -209,15 +209,15 @@ async def _show_instruction_files(controller: TerminalController, _: str) -> Non
 async def _show_hooks(controller: TerminalController, _: str) -> None:
     from shoal.app.reports.hook_report import build_hook_report, make_hook_rows
 
-    parts = controller.session.services
-    shared_rows = make_hook_rows(hook for hooks in parts.hooks.by_event.values() for hook in hooks)
-    others = [row for row in build_hook_report(parts.workspace.root).hooks if row.agent or not row.trusted]
+    runtime = controller.session.runtime
+    shared_rows = make_hook_rows(hook for hooks in runtime.hooks.by_event.values() for hook in hooks)
+    others = [row for row in build_hook_report(runtime.workspace.root).hooks if row.agent or not row.trusted]
     for line in format_hook_lines((*shared_rows, *others), colours=False):
         controller.notices.write_note(line)
 
 
 async def _show_mcp_servers(controller: TerminalController, _: str) -> None:
-    statuses = controller.session.services.servers.list_statuses()
+    statuses = controller.session.runtime.servers.list_statuses()
     for status in statuses:
         detail = status.detail or f"{len(status.tools)} tools, {len(status.prompts)} prompts"
         controller.notices.write_note(f"{to_one_line(status.name)}  {status.status}  {to_one_line(detail)}")

@@ -27,9 +27,9 @@ _MARKS = {"completed": ("✓", GREEN), "in_progress": ("▸", YELLOW), "pending"
 
 async def show_tasks(controller: TerminalController, _: str) -> None:
     """Show the team's board, or the session's if there is no team."""
-    parts = controller.session.services
+    team_store = controller.session.runtime.team_store
     name = _get_led_team_name(controller) or controller.session.id
-    tasks = list(await parts.team_store.open_board(name).list_tasks())
+    tasks = list(await team_store.open_board(name).list_tasks())
     if not tasks:
         controller.notices.write_note(
             "There is no task on the board. Agents put some there, and so does: shoal task add"
@@ -53,7 +53,7 @@ def _describe_task_owner_and_blockers(task: Task, open_ids: set[str]) -> str:
 def _get_led_team_name(controller: TerminalController) -> str:
     from shoal.team.session_teams import SessionTeams
 
-    teams = controller.session.services.teams
+    teams = controller.session.teams
     return teams.led_team_name if isinstance(teams, SessionTeams) else ""
 
 
@@ -110,7 +110,7 @@ async def show_permissions(controller: TerminalController, mode: str) -> None:
 async def run_doctor(controller: TerminalController, _: str) -> None:
     from shoal.app.doctor.health_checks import run_health_checks
 
-    cwd = controller.session.services.workspace.root
+    cwd = controller.session.runtime.workspace.root
     diagnostics = await asyncio.to_thread(run_health_checks, os.environ, cwd)
     with controller.notices.open_notice_block() as write:
         for line in format_diagnostic_lines(diagnostics, colours=False):
@@ -122,9 +122,9 @@ async def resume_session(controller: TerminalController, name: str) -> None:
     from shoal.stores.files.pid_locks import is_session_running
     from shoal.stores.files.session_files import find_session_transcript, list_sessions
 
-    home, current_session = controller.session.services.settings.home, controller.session.id
+    home, current_session = controller.session.runtime.settings.home, controller.session.id
     if not name:
-        sessions = list_sessions(home, str(controller.session.services.workspace.root), limit=11)
+        sessions = list_sessions(home, str(controller.session.runtime.workspace.root), limit=11)
         others = [each for each in sessions if each.session != current_session][:10]
         with controller.notices.open_notice_block() as write:
             for line in format_session_lines(others):
@@ -150,7 +150,7 @@ async def export_conversation(controller: TerminalController, name: str) -> None
 
     session = controller.session
     text = "\n".join(render_conversation_markdown(session.agent.conversation.messages, str(session.id)))
-    path = session.services.workspace.root / (name or f"shoal-{session.id[:8]}.md")
+    path = session.runtime.workspace.root / (name or f"shoal-{session.id[:8]}.md")
     try:
         await asyncio.to_thread(_write_new_file, path, text)
     except FileExistsError:

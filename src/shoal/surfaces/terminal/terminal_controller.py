@@ -149,7 +149,7 @@ class TerminalController(ABC):
         """Start the background tasks and submit the first prompt. The caller cancels the returned tasks."""
         self._tasks = tasks
         self.update_idle_state()
-        if first and is_slash_command(self.session.services, first):
+        if first and is_slash_command(self.session.runtime, first):
             self.echo_user_prompt(first)
             self._run_slash_command(first)
         elif first:
@@ -250,7 +250,7 @@ class TerminalController(ABC):
         """Start a turn when something is queued and the person is not answering a question."""
         while not self._is_past_deadline:
             await self._idle.wait()
-            await self.session.services.queue.wait_for_waking_item(LEAD_ID)
+            await self.session.runtime.queue.wait_for_waking_item(LEAD_ID)
             self.update_idle_state()
             if self._idle.is_set():
                 self._start_work(self._run_next_turn())
@@ -362,7 +362,7 @@ class TerminalController(ABC):
         turn = await self.session.next_turn()
         if turn is not None:
             await self._run_turn(turn)
-        elif self.session.services.queue.count_waking_items(LEAD_ID):
+        elif self.session.runtime.queue.count_waking_items(LEAD_ID):
             self._is_past_deadline = True
             self.notices.write_note(
                 "The deadline has passed: what agents report is not taken up any more.", YELLOW

@@ -31,7 +31,7 @@ def report_local_crash(
             "Where it broke is shown by --debug."
         )
         return
-    settings = session.services.settings
+    settings = session.runtime.settings
     log_path = _log_crash(error, settings.home, session.id, settings.secret_redactor) if persisted else None
     plain_command = "shoal --plain"
     if persisted and session.turn:

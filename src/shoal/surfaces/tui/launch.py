@@ -102,12 +102,12 @@ async def run_attached_full_screen(run: RunHandle, home: Path) -> int:
 async def attach_session_to_app(app: ShoalApp, session: Session) -> TuiLocalRunClient:
     """Show this session in the app from now on."""
     run_client = TuiLocalRunClient(session, app)
-    app.theme = choose_textual_theme(session.services.settings.own.theme, os.environ)
+    app.theme = choose_textual_theme(session.runtime.settings.own.theme, os.environ)
     if not session.agent.conversation.messages:
         run_client.notices.write_note("/help lists the commands, F2 shows the agents, Ctrl-D ends.")
     for note in session.notes:
         run_client.notices.write_note(to_one_line(note), YELLOW)
-    recovered = session.services.recovered
+    recovered = session.recovered
     if recovered is not None and recovered.cut_off_results:
         run_client.notices.write_note(describe_cut_off_agents(recovered.cut_off_results), YELLOW)
     await app.attach_run(run_client)

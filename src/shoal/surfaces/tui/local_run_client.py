@@ -91,7 +91,7 @@ class TuiLocalRunClient(TerminalController):
         self._leave_event = asyncio.Event()
         self._modes = PermissionModeCycle()
         self.is_open = False
-        clock, cwd = session.agent.clock, str(session.services.workspace.root)
+        clock, cwd = session.agent.clock, str(session.runtime.workspace.root)
         self.presenter = TuiRunPresenter(run_view, LocalRunController(session), clock, cwd)
         self.presenter.get_conversation(LEAD_ID)
         self.notices = ConversationNoticeWriter(self)
@@ -145,7 +145,7 @@ class TuiLocalRunClient(TerminalController):
 
     @property
     def root(self) -> Path:
-        return self.session.services.workspace.root
+        return self.session.runtime.workspace.root
 
     @property
     def viewed(self) -> AgentId:
@@ -203,7 +203,7 @@ class TuiLocalRunClient(TerminalController):
         return bool(self.session.move_to_background())
 
     def cycle_permission_mode(self) -> None:
-        permissions = self.session.services.permissions
+        permissions = self.session.runtime.permissions
         try:
             self.session.set_mode(self._modes.next_mode(permissions.mode, may_skip=permissions.can_bypass))
         except ShoalError as error:
@@ -216,7 +216,7 @@ class TuiLocalRunClient(TerminalController):
 
 def create_session_run_view(session: Session) -> RunView:
     """Return the current view of the run; nothing may be awaited before events are applied to it."""
-    journal = session.services.journal
+    journal = session.runtime.store.journal
     if isinstance(journal, FileJournal):
         return build_run_view(read_journal(journal.path))
     run_view = RunView()

@@ -29,7 +29,7 @@ class AutoApprovingDemoUser:
         self.answered_count = 0
 
     async def approve_all_questions(self) -> None:
-        question_broker = self._session.services.question_broker
+        question_broker = self._session.runtime.question_broker
         async for question in question_broker.watch_questions():
             dialog = TerminalQuestionDialog(question, question.agent.partition("@")[0])
             with self._narrator.pause_for_question():
@@ -87,4 +87,4 @@ class DemoMemberKiller:
 
 
 def find_member_pid(session: Session, name: str) -> int | None:
-    return next((each.pid for each in session.services.teams.list_members() if each.name == name), None)
+    return next((each.pid for each in session.teams.list_members() if each.name == name), None)

@@ -48,7 +48,7 @@ def compute_context_usage(session: Session) -> dict[str, Any]:
         ],
         "agents": [
             {"agentType": each.name, "source": each.source.kind, "tokens": len(each.description) // 4}
-            for each in session.services.definitions.all()
+            for each in session.runtime.config.definitions.all()
         ],
         "gridRows": [],
     }

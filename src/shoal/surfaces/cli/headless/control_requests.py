@@ -32,10 +32,10 @@ def build_initialize_response(session: Session) -> dict[str, Any]:
     """Build the response to `initialize`: the commands and agents of the session."""
     return {
         "commands": [
-            _slash_command_to_dict(each) for each in session.services.knowledge.list_slash_commands()
+            _slash_command_to_dict(each) for each in session.runtime.knowledge.list_slash_commands()
         ],
         "agents": [
-            _agent_definition_to_dict(definition) for definition in session.services.definitions.all()
+            _agent_definition_to_dict(definition) for definition in session.runtime.config.definitions.all()
         ],
         "output_style": "default",
         "available_output_styles": ["default"],
@@ -115,7 +115,7 @@ async def _get_context_usage(session: Session, body: _RequestBody) -> _ResponseB
 
 async def _list_mcp_statuses(session: Session, body: _RequestBody) -> _ResponseBody:
     servers = []
-    for status in session.services.servers.list_statuses():
+    for status in session.runtime.servers.list_statuses():
         server: dict[str, Any] = {
             "name": status.name,
             "status": status.status,

@@ -152,7 +152,7 @@ class _HeadlessRun:
     async def run_turns(self) -> int:
         for note in self._session.notes:
             print_user_message(note)
-        recovered = self._session.services.recovered
+        recovered = self._session.recovered
         if recovered is not None and recovered.cut_off_results:
             print_user_message(user_messages.describe_cut_off_agents(recovered.cut_off_results))
         lost_lines = 0
@@ -164,7 +164,7 @@ class _HeadlessRun:
                 )
                 if self._connection is None:
                     prompt = await parse_slash_command_when_ready(
-                        self._session.services, await self._prepare_initial_prompt()
+                        self._session.runtime, await self._prepare_initial_prompt()
                     )
                     await self._run_turn(self._session.run(prompt))
                     while (
@@ -181,9 +181,7 @@ class _HeadlessRun:
             # A signal between turns: working agents end with the session.
             now = self._session.agent.clock.monotonic()
             self._report_stopped_agents(
-                tuple(
-                    run.take_snapshot(now) for run in self._session.services.supervisor.list_running_agents()
-                )
+                tuple(run.take_snapshot(now) for run in self._session.supervisor.list_running_agents())
             )
             if self._stopped_agents:
                 await self._output.report_incomplete_result(
@@ -218,7 +216,7 @@ class _HeadlessRun:
 
     @property
     def _is_assistant(self) -> bool:
-        return self._session.services.assistant
+        return self._session.runtime.config.assistant
 
     async def _wait_for_next_turn(self, group: asyncio.TaskGroup) -> Turn | None:
         """Wait for the next turn that an arrival triggers; None when nothing will come."""
@@ -281,7 +279,7 @@ class _HeadlessRun:
             if (prompt := source.take_prompt()) is not None:
                 try:
                     return self._session.run(
-                        await parse_slash_command_when_ready(self._session.services, prompt)
+                        await parse_slash_command_when_ready(self._session.runtime, prompt)
                     )
                 except (UnknownSkill, InvalidAgentDefinition) as error:
                     print_user_message(str(error))
@@ -295,7 +293,7 @@ class _HeadlessRun:
             turn = await self._wait_for_turn(turn_task, lambda: source.has_prompt_or_is_closed)
             if turn is not None or self._session.interrupted_agents:
                 return turn
-            waking_count = self._session.services.queue.count_waking_items(LEAD_ID)
+            waking_count = self._session.runtime.queue.count_waking_items(LEAD_ID)
             if not source.has_prompt_or_is_closed and (
                 waking_count or (self._is_assistant and self._session.is_past_deadline)
             ):
@@ -304,7 +302,7 @@ class _HeadlessRun:
 
     async def _run_turn(self, turn: Turn, on_event: Callable[[Event], None] | None = None) -> None:
         # The init line must list the servers that the first request has.
-        await self._session.services.servers.wait_until_ready()
+        await self._session.runtime.servers.wait_until_ready()
         await self._output.begin_turn(self._session)
         with self._show_progress() as show_event:
             async for event in turn:
@@ -317,8 +315,8 @@ class _HeadlessRun:
     async def _report_idle_if_quiet(self) -> None:
         """Report idle: a program that answers questions keeps its end open until then."""
         if (
-            not self._session.services.supervisor.has_running_agents
-            and not self._session.services.queue.count_waking_items(LEAD_ID)
+            not self._session.supervisor.has_running_agents
+            and not self._session.runtime.queue.count_waking_items(LEAD_ID)
         ):
             await self._output.report_idle()
 
@@ -336,11 +334,9 @@ class _HeadlessRun:
 
     async def _stop_remaining_work(self) -> None:
         """Stop everything that still runs, and report what was stopped before it was done."""
-        stopped_agents = await self._session.services.supervisor.stop_all_agents(
-            "the run ended before it was done"
-        )
+        stopped_agents = await self._session.supervisor.stop_all_agents("the run ended before it was done")
         self._report_stopped_agents(self._session.interrupted_agents + stopped_agents)
-        shells = await self._session.services.shells.stop_all()
+        shells = await self._session.runtime.shells.stop_all()
         if shells:
             print_user_message(
                 user_messages.describe_ended_shells([(shell.id, shell.command) for shell in shells])
@@ -380,7 +376,7 @@ class _HeadlessRun:
             return
         from shoal.surfaces.cli.headless.progress_display import create_progress_display
 
-        question_broker = self._session.services.question_broker
+        question_broker = self._session.runtime.question_broker
         questions_stay_open = question_broker.answer_timeout is not None and not question_broker.attended
         progress = create_progress_display(
             sys.stderr, self._session.agent.clock, self._statuses, questions_stay_open=questions_stay_open

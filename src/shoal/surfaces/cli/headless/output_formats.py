@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias
 
 from msgspec import UNSET, Struct, structs
 
+import shoal
 from shoal.app.run_view.agent_status import AgentStatusRecord, RunViewAgentsState
 from shoal.core.events import (
     AgentEnded,
@@ -99,7 +100,7 @@ class TextResultOutputWriter:
         self._prints_each_turn = False
 
     def set_session(self, session: Session) -> None:
-        self._prints_each_turn = session.services.assistant
+        self._prints_each_turn = session.runtime.config.assistant
 
     async def begin_turn(self, session: Session) -> None: ...
 
@@ -355,7 +356,7 @@ class StreamJsonOutputWriter:
                     state=state,
                     session_id=session.id,
                     uuid=str(uuid.uuid4()),
-                    sdk_host_only=session.services.settings.hides_session_state_events or UNSET,
+                    sdk_host_only=session.runtime.settings.hides_session_state_events or UNSET,
                 )
             )
 
@@ -387,17 +388,17 @@ def _build_budget_warning(
 
 
 def _build_init_line(session: Session) -> stream_output_codec.SessionInitStreamLine:
-    parts, agent = session.services, session.agent
+    runtime, agent = session.runtime, session.agent
     return stream_output_codec.SessionInitStreamLine(
-        cwd=str(parts.workspace.root),
+        cwd=str(runtime.workspace.root),
         session_id=session.id,
         tools=stream_output_codec.to_protocol_tool_names(agent.tools),
-        mcp_servers=[{"name": each.name, "status": each.status} for each in parts.servers.list_statuses()],
+        mcp_servers=[{"name": each.name, "status": each.status} for each in runtime.servers.list_statuses()],
         model=agent.model.card.id,
-        permission_mode=parts.permissions.mode,
-        agents=[definition.name for definition in parts.definitions.all()],
-        plugins=[{"name": each.name, "path": str(each.root)} for each in parts.plugins.all],
-        slash_commands=[each.name for each in parts.knowledge.list_slash_commands()],
-        shoal_version=parts.version,
+        permission_mode=runtime.permissions.mode,
+        agents=[definition.name for definition in runtime.config.definitions.all()],
+        plugins=[{"name": each.name, "path": str(each.root)} for each in runtime.config.plugins.all],
+        slash_commands=[each.name for each in runtime.knowledge.list_slash_commands()],
+        shoal_version=shoal.__version__,
         uuid=str(uuid.uuid4()),
     )

@@ -39,9 +39,9 @@ class StreamInitializationResult(Struct, frozen=True, kw_only=True):
 
     def register_relayed_mcp_servers(self, session: Session) -> None:
         """Register the program's servers with the session, and apply its settings to their tools."""
-        session.services.servers.relayed_servers = self.servers
+        session.runtime.servers.relayed_servers = self.servers
         for tool in self.tools:
-            tool.deadline = session.services.settings.own.mcp_deadline
+            tool.deadline = session.runtime.settings.own.mcp_deadline
 
 
 async def process_initialize_request(

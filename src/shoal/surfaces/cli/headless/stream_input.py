@@ -99,13 +99,13 @@ class StreamJsonInputReader:
 
     def _steer_waiting_prompts(self) -> None:
         # An assistant accepts a message at once, and reads it when its model has answered.
-        can_steer = self._in_tools or (self._session.services.assistant and self._session.is_busy)
+        can_steer = self._in_tools or (self._session.runtime.config.assistant and self._session.is_busy)
         while can_steer and self._waiting and self._can_steer(self._waiting[0]):
             self._session.steer(self._waiting.popleft().text)
 
     def _can_steer(self, message: Message) -> bool:
         """Return False for a command: it gets its own turn."""
-        return _is_text_only(message) and not is_slash_command(self._session.services, message)
+        return _is_text_only(message) and not is_slash_command(self._session.runtime, message)
 
     async def _handle_input_line(self, line: DrivingProgramInputLine) -> None:
         match line.content:

@@ -1,0 +1,1 @@
+"""The services of a session with their lifetimes, and its event bus."""

@@ -1,0 +1,96 @@
+"""Event bus of a session: journals each event, then passes it to observers, subscribers and the turn."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeAlias
+
+from shoal.app.models.model_substitution import OBSERVED_EVENTS, ModelSubstitutionDetector
+from shoal.core.events import Event, JournaledEvent, NoteAdded
+from shoal.core.ids import LEAD_ID
+from shoal.core.ports import Journal
+from shoal.runs.event_channel import EventChannel
+from shoal.wire.journal_codec import parse_journal_line
+
+EventCallback: TypeAlias = Callable[[Event], None]
+
+
+class EventBus:
+    def __init__(self, journal: Journal) -> None:
+        self._journal = journal
+        self._turn_channel: EventChannel | None = None
+        self._substitution_detector = ModelSubstitutionDetector()
+        self._observers: tuple[EventCallback, ...] = ()
+        self._remote_observers: tuple[EventCallback, ...] = ()
+        self._subscribers: dict[EventCallback, None] = {}
+        self.turn = 0
+        """Number of the running turn, or of the last one."""
+
+    def add_observer(self, observe: EventCallback, *, remote_events: bool) -> None:
+        """Add a part of the runtime that gets every event before the subscribers; it must not raise."""
+        self._observers = (*self._observers, observe)
+        if remote_events:
+            self._remote_observers = (*self._remote_observers, observe)
+
+    def subscribe(self, callback: EventCallback) -> Callable[[], None]:
+        """Subscribe to all events, in turns and between them; return a function that unsubscribes.
+
+        The callback must not block. One that raises is removed, and the session continues.
+        """
+        self._subscribers[callback] = None
+        return lambda: self._subscribers.pop(callback, None)
+
+    def open_turn_channel(self) -> EventChannel:
+        """Open the channel of a new turn; it replaces that of the turn before."""
+        self._turn_channel = EventChannel()
+        return self._turn_channel
+
+    def emit_event(self, event: JournaledEvent) -> None:
+        """Publish an event from code that cannot await."""
+        self._journal_and_distribute_event(event)
+        if self._turn_channel is not None:
+            self._turn_channel.force_put(event)
+
+    async def publish_event(self, event: Event) -> None:
+        self._journal_and_distribute_event(event)
+        channel = self._turn_channel
+        # Fast path: there is usually room, and this runs dozens of times per round.
+        if channel is not None and not channel.try_put(event):
+            await channel.put(event)
+
+    def publish_remote_journal_line(self, line: bytes) -> None:
+        """Publish an event that a teammate in another process wrote to the journal."""
+        _, event = parse_journal_line(line)
+        if not isinstance(event, JournaledEvent):
+            return
+        for observe in self._remote_observers:
+            observe(event)
+        self.notify_subscribers(event)
+        if self._turn_channel is not None:
+            self._turn_channel.force_put(event)
+
+    def note(self, text: str) -> None:
+        """Publish a note for the person."""
+        self.emit_event(NoteAdded(agent=LEAD_ID, text=text))
+
+    def notify_subscribers(self, event: Event) -> None:
+        for subscriber in tuple(self._subscribers):
+            try:
+                subscriber(event)
+            except Exception as error:  # noqa: BLE001 - the wall around subscribers: none may end the run
+                self._subscribers.pop(subscriber, None)
+                self.note(f"A watcher of this run is not called any more: {type(error).__name__}: {error}")
+
+    def _journal_and_distribute_event(self, event: Event) -> None:
+        # Journaled before anyone sees it, so that everything a surface has shown is stored.
+        if isinstance(event, JournaledEvent):
+            self._journal.append(event)
+            if (
+                type(event) in OBSERVED_EVENTS
+                and (note := self._substitution_detector.describe_substitution(event)) is not None
+            ):
+                self.note(note)
+        for observe in self._observers:
+            observe(event)
+        if self._subscribers:
+            self.notify_subscribers(event)

@@ -1,0 +1,472 @@
+"""Runtime of a session: the services that its agents, its teams and the session itself are made from."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from contextlib import AsyncExitStack
+from functools import partial
+from hashlib import sha256
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+
+from shoal.agent.agent_runner import LoopLimits
+from shoal.app.config.session_budget import (
+    create_default_loop_limits,
+    create_session_budget,
+    restore_spending_from_journal,
+)
+from shoal.app.config.session_config import ModelChooser, SessionConfig, create_model_chooser
+from shoal.app.config.session_store import SessionFileStores, open_session_file_stores
+from shoal.app.config.tool_selection import build_session_tools, split_permission_rule_flags
+from shoal.app.config.unattended_rules import create_unattended_permission_check
+from shoal.app.definitions.agent_trust import is_agent_trusted
+from shoal.app.definitions.bundled_docs import find_bundled_docs_directory
+from shoal.app.definitions.instructions import LoadedInstructionFiles, load_instructions
+from shoal.app.hooks.agent_hooks import HookRegistry, create_hook_runner
+from shoal.app.hooks.hook_sources import load_configured_hooks
+from shoal.app.isolation.agent_workspace import WorkspaceAllocator
+from shoal.app.isolation.sandbox_policies import create_sandbox
+from shoal.app.mcp.mcp_host import create_mcp_client_context
+from shoal.app.mcp.mcp_prompts import McpPromptCommands
+from shoal.app.mcp.mcp_servers import SessionMcpServerManager
+from shoal.app.options import Options
+from shoal.app.runtime.acceptance import TaskAcceptanceCommandRunner
+from shoal.app.runtime.event_bus import EventBus
+from shoal.app.runtime.plan_registry import AgentPlanRegistry, create_plan_registry
+from shoal.app.settings.live_settings import AutoReloadingSettings
+from shoal.app.settings.mcp_files import load_mcp_servers
+from shoal.app.settings.settings import Settings
+from shoal.app.settings.settings_writer import save_permission_answer
+from shoal.app.skills.catalog_changes import AgentAndSkillChangeReporter
+from shoal.app.skills.knowledge import SkillsAndInstructions
+from shoal.app.skills.skill_catalog import load_skills
+from shoal.app.skills.skill_invoker import SkillInvoker
+from shoal.app.skills.skill_trust import SkillTrustDecisionStore
+from shoal.app.teams.team_store import TeamStore
+from shoal.app.telemetry.trace_parents import SessionTraceParents
+from shoal.backends.guarded_processes import GuardedProcessLauncher
+from shoal.core.budget import Budget
+from shoal.core.clock import Clock
+from shoal.core.errors import ShoalError
+from shoal.core.events import FileChanged
+from shoal.core.filenames import escape_filename
+from shoal.core.identity import AgentIdentity
+from shoal.core.ids import LEAD_ID, LEAD_KIND, IdGenerator
+from shoal.core.permissions import PermissionSuggestion
+from shoal.core.ports import Model
+from shoal.core.sandbox import Sandbox
+from shoal.core.skills import ExternalSlashPromptSource
+from shoal.core.tools import Tool
+from shoal.policy.permission_answers import RememberedPermissionAnswers
+from shoal.policy.permission_engine import PermissionEngine
+from shoal.runs.clock_scheduler import CronPromptScheduler
+from shoal.runs.hook_notifier import HookNotifier
+from shoal.runs.inbox_queue import SharedInboxQueue
+from shoal.runs.question_broker import FileQuestionBroker
+from shoal.runs.shell_notifier import BackgroundShellNotifier
+from shoal.stores.files.file_journal import FileJournal
+from shoal.tools.plan_tools import build_plan_tools
+from shoal.tools.schedule_tools import build_schedule_tools
+from shoal.tools.shell_supervisor import BackgroundShellSupervisor
+from shoal.workspaces.local_workspace import LocalWorkspace
+
+if TYPE_CHECKING:
+    from shoal.stores.files.debug_log import DebugLog
+
+MCP_WAIT_ATTENDED, MCP_WAIT_UNATTENDED = 5.0, 30.0
+"""Seconds that the first turn waits for MCP servers."""
+
+
+class Runtime(Struct, frozen=True, kw_only=True):
+    """Services of a session, opened by `open_runtime` and closed in reverse order."""
+
+    config: SessionConfig
+    events: EventBus
+    store: SessionFileStores
+    identity: AgentIdentity
+    """Identity of the lead."""
+    choose_model: ModelChooser
+    model: Model
+    """Model of the lead when the session is opened."""
+    budget: Budget
+    loop_limits: LoopLimits
+    workspace: LocalWorkspace
+    """Workspace of the lead."""
+    granted_directories: tuple[Path, ...]
+    permissions: PermissionEngine
+    """Permissions of the lead."""
+    question_broker: FileQuestionBroker
+    processes: GuardedProcessLauncher
+    shells: BackgroundShellSupervisor
+    sandbox: Sandbox
+    workspace_allocator: WorkspaceAllocator
+    hooks: HookRegistry
+    queue: SharedInboxQueue
+    scheduler: CronPromptScheduler
+    team_store: TeamStore
+    plan_registry: AgentPlanRegistry
+    tools: dict[str, Tool]
+    """Tools from which agents get their own."""
+    acceptance: TaskAcceptanceCommandRunner
+    servers: SessionMcpServerManager
+    knowledge: SkillsAndInstructions
+    trace_parents: SessionTraceParents
+    debug_log: DebugLog | None
+    agent_ids: IdGenerator
+    """Source of the ids of agents other than the lead."""
+
+    @property
+    def options(self) -> Options:
+        return self.config.options
+
+    @property
+    def settings(self) -> Settings:
+        return self.config.settings
+
+    @property
+    def clock(self) -> Clock:
+        return self.config.options.clock
+
+
+async def open_runtime(config: SessionConfig, exit_stack: AsyncExitStack) -> Runtime:
+    """Open the services; `exit_stack` closes them in reverse order. Raises `ShoalError`."""
+    options, settings, ids = config.options, config.settings, config.ids
+    choose_model = create_model_chooser(config, exit_stack)
+    model = await choose_model(options.model)
+    store = open_session_file_stores(config, exit_stack)
+    events = EventBus(store.journal)
+    identity = AgentIdentity(session=config.history.session, name=options.name, team=options.team)
+    granted = (*options.add_dirs, *settings.permission_rules.directories)
+    workspace = _create_lead_workspace(config, store, granted, events)
+    tools: dict[str, Tool] = {}
+    question_broker = FileQuestionBroker(
+        store.directory / "questions",
+        clock=options.clock,
+        emit=events.emit_event,
+        attended=options.attended,
+        answer_timeout=settings.own.question_patience,
+        is_preapproved=create_unattended_permission_check(settings, workspace, tools, identity),
+    )
+    processes = GuardedProcessLauncher(options.clock)
+    exit_stack.push_async_callback(processes.aclose)
+    permissions = _create_lead_permissions(config, workspace, store.directory, events)
+    sandbox = create_sandbox(settings, workspace, store.directory, events.note, permissions.list_denied_paths)
+    permissions.is_sandboxed = lambda _: sandbox.can_skip_permission_question
+    shells = await _open_shell_supervisor(config, store, processes, sandbox, events, exit_stack)
+    hooks = _create_hook_registry(config, workspace, processes, events)
+    team_store = _open_team_store(config, store, events, exit_stack)
+    plan_registry = create_plan_registry(settings, ids.derive_generator(), events.emit_event)
+    queue = SharedInboxQueue()
+    scheduler = await _open_scheduler(config, queue, shells, hooks, events, exit_stack)
+    acceptance = TaskAcceptanceCommandRunner(tools, plan_registry.get_working_agent)
+    extra_tools = (
+        *build_plan_tools(plan_registry.get_plan),
+        *build_schedule_tools(scheduler, attended=options.attended or config.assistant),
+        *options.tools,
+    )
+    tools |= build_session_tools(
+        shells,
+        team_store,
+        extra_tools,
+        acceptance.run_for_task_owner,
+        nested_teams=settings.own.team_depth > 1,
+    )
+    servers = await exit_stack.enter_async_context(
+        _create_mcp_servers(config, workspace, processes, store.directory, tools, events)
+    )
+    return Runtime(
+        config=config,
+        events=events,
+        store=store,
+        identity=identity,
+        choose_model=choose_model,
+        model=model,
+        workspace=workspace,
+        granted_directories=granted,
+        permissions=permissions,
+        question_broker=question_broker,
+        processes=processes,
+        shells=shells,
+        sandbox=sandbox,
+        hooks=hooks,
+        queue=queue,
+        scheduler=scheduler,
+        team_store=team_store,
+        plan_registry=plan_registry,
+        tools=tools,
+        acceptance=acceptance,
+        servers=servers,
+        knowledge=_load_skills_and_instructions(
+            config, workspace, permissions, tools, [McpPromptCommands(servers)], model.card.window, events
+        ),
+        budget=_open_session_budget(config, model, store, events),
+        loop_limits=create_default_loop_limits(options, settings.own),
+        workspace_allocator=_create_workspace_allocator(config, store, workspace, events, exit_stack),
+        trace_parents=SessionTraceParents(),
+        debug_log=_open_debug_log(config, events, exit_stack),
+        agent_ids=ids.derive_generator(),
+    )
+
+
+def _create_lead_workspace(
+    config: SessionConfig, store: SessionFileStores, granted: tuple[Path, ...], events: EventBus
+) -> LocalWorkspace:
+    def emit_file_changed(turn: int, path: Path) -> None:
+        events.emit_event(FileChanged(agent=LEAD_ID, turn=turn, path=escape_filename(path)))
+
+    return LocalWorkspace(
+        config.cwd, granted=granted, checkpoints=store.checkpoints, on_change=emit_file_changed
+    )
+
+
+def _create_lead_permissions(
+    config: SessionConfig, workspace: LocalWorkspace, directory: Path, events: EventBus
+) -> PermissionEngine:
+    options, settings = config.options, config.settings
+    live_settings = AutoReloadingSettings(
+        settings,
+        cwd=workspace.root,
+        given=options.settings,
+        sources=options.setting_sources,
+        allow=split_permission_rule_flags(options.allowed_tools),
+        deny=split_permission_rule_flags(options.disallowed_tools),
+        note=events.note,
+    )
+    mode = options.mode or settings.permissions.default_mode or "default"
+    return PermissionEngine(
+        workspace,
+        mode="bypassPermissions" if options.skip_permissions else mode,
+        rules=live_settings,
+        readable=[directory / "results", find_bundled_docs_directory()],
+        home=settings.home,
+        answers=_create_permission_answers(settings, workspace.root, events),
+        can_bypass=options.skip_permissions or settings.permissions.default_mode == "bypassPermissions",
+    )
+
+
+def _create_permission_answers(
+    settings: Settings, cwd: Path, events: EventBus
+) -> RememberedPermissionAnswers:
+    def store_permission_answer(update: PermissionSuggestion) -> None:
+        try:
+            if save_permission_answer(update, settings, cwd):
+                return
+            reason = "the settings of this project are not trusted. See `shoal trust --show`."
+        except ShoalError as error:
+            reason = str(error)
+        events.note(f"It could not be kept, and holds for this session alone: {reason}")
+        answers.add_answer(update)
+
+    answers = RememberedPermissionAnswers(store_permission_answer, events.note)
+    return answers
+
+
+async def _open_shell_supervisor(
+    config: SessionConfig,
+    store: SessionFileStores,
+    processes: GuardedProcessLauncher,
+    sandbox: Sandbox,
+    events: EventBus,
+    exit_stack: AsyncExitStack,
+) -> BackgroundShellSupervisor:
+    options, settings = config.options, config.settings
+    shells = BackgroundShellSupervisor(
+        processes=processes,
+        clock=options.clock,
+        home=settings.home,
+        env=settings.tool_environment,
+        mark=_build_process_owner_mark(options, store),
+        stuck_after=settings.own.stuck_after,
+        note=events.note,
+    )
+    shells.set_sandbox(sandbox)
+    await exit_stack.enter_async_context(shells)
+    if (membership := options.membership) is not None and membership.snapshot:
+        shells.launcher.shared_snapshot = Path(membership.snapshot)
+    if options.attended:
+        # Prepared while the person types; an unattended run starts a shell only when needed.
+        shells.prepare_snapshot()
+    return shells
+
+
+def _build_process_owner_mark(options: Options, store: SessionFileStores) -> str:
+    """Build a mark that successive processes of a session or teammate share, but no two at once."""
+    membership = options.membership
+    owner = f"{store.directory} {'' if membership is None else f'{membership.name}@{membership.team}'}"
+    return sha256(owner.encode("utf-8", "replace")).hexdigest()[:8]
+
+
+def _create_hook_registry(
+    config: SessionConfig, workspace: LocalWorkspace, processes: GuardedProcessLauncher, events: EventBus
+) -> HookRegistry:
+    options, settings, history = config.options, config.settings, config.history
+    configured = load_configured_hooks(settings, options.hooks, config.plugins.build_hook_documents())
+    hooks = HookRegistry(
+        create_hook_runner(settings, workspace.root, processes, options.clock, events.emit_event),
+        settings,
+        session=history.session,
+        transcript=str(history.transcript) if options.persist else "",
+        project=workspace.root,
+    )
+    if options.begun is not None:
+        hooks.add(configured.hooks)
+    hooks.problems = configured.problems
+    return hooks
+
+
+def _open_team_store(
+    config: SessionConfig, store: SessionFileStores, events: EventBus, exit_stack: AsyncExitStack
+) -> TeamStore:
+    """Open boards and mail; without persistence they are in the session's temporary directory."""
+    options = config.options
+    team_store = TeamStore(
+        config.settings.home if options.persist else store.directory,
+        clock=options.clock,
+        ids=config.ids.derive_generator(),
+        report=events.note,
+        stores_keys=options.persist,
+        emit=events.emit_event,
+        journals_tasks=options.lead_channel is None,
+    )
+    exit_stack.push_async_callback(team_store.aclose)
+    return team_store
+
+
+async def _open_scheduler(
+    config: SessionConfig,
+    queue: SharedInboxQueue,
+    shells: BackgroundShellSupervisor,
+    hooks: HookRegistry,
+    events: EventBus,
+    exit_stack: AsyncExitStack,
+) -> CronPromptScheduler:
+    """Open the scheduler, and send the notices of shells and hooks to the queue."""
+    notifier_ids = config.ids.derive_generator()
+    shells.observer = BackgroundShellNotifier(queue, notifier_ids, events.emit_event)
+    hooks.set_background_hook_notifier(HookNotifier(queue, notifier_ids, events.emit_event))
+    await exit_stack.enter_async_context(hooks.runner.background)
+    scheduler = CronPromptScheduler(
+        queue=queue,
+        clock=config.options.clock,
+        ids=config.ids.derive_generator(),
+        emit=events.emit_event,
+    )
+    return await exit_stack.enter_async_context(scheduler)
+
+
+def _create_mcp_servers(
+    config: SessionConfig,
+    workspace: LocalWorkspace,
+    processes: GuardedProcessLauncher,
+    directory: Path,
+    tools: dict[str, Tool],
+    events: EventBus,
+) -> SessionMcpServerManager:
+    """Create the servers. Raises `SettingsError` for an unusable flag."""
+    options, settings = config.options, config.settings
+    logs = directory / "mcp"
+    if options.lead_channel is not None:
+        # One directory per process, because they write at the same time.
+        logs /= str(os.getpid())
+    configured = load_mcp_servers(
+        settings,
+        options.mcp_config,
+        strict=options.strict_mcp_config,
+        cwd=workspace.root,
+        plugins=config.plugins.build_mcp_documents(),
+    )
+    client_context = create_mcp_client_context(
+        settings,
+        root=workspace.root,
+        logs=logs,
+        processes=processes,
+        clock=options.clock,
+        note=events.note,
+    )
+    wait = MCP_WAIT_ATTENDED if options.attended else MCP_WAIT_UNATTENDED
+    return SessionMcpServerManager(
+        configured,
+        client_context,
+        tools,
+        startup_wait=wait if settings.own.mcp_wait is None else settings.own.mcp_wait,
+        is_trusted=partial(is_agent_trusted, settings.home, workspace.root),
+    )
+
+
+def _load_skills_and_instructions(
+    config: SessionConfig,
+    workspace: LocalWorkspace,
+    permissions: PermissionEngine,
+    tools: Mapping[str, Tool],
+    prompts: list[ExternalSlashPromptSource],
+    window: int,
+    events: EventBus,
+) -> SkillsAndInstructions:
+    """Load skills and instructions; `window` is the context window of the lead's model in tokens."""
+    settings, plugins, cwd = config.settings, config.plugins, workspace.root
+    skills = load_skills(cwd=cwd, home=settings.home)
+    for namespace, directory in plugins.list_skill_dirs():
+        skills.add_plugin_skills(namespace, skills=directory)
+    for namespace, directory in plugins.list_command_dirs():
+        skills.add_plugin_skills(namespace, commands=directory)
+    trust = SkillTrustDecisionStore(settings.home, cwd)
+    instructions = LoadedInstructionFiles()
+    if settings.own.instructions:
+        is_hidden = permissions.build_unreadable_file_filter("Read", str(cwd))
+        # One character per token of the window is about a quarter of the window.
+        instructions = load_instructions(cwd=cwd, home=settings.home, is_hidden=is_hidden, max_chars=window)
+    return SkillsAndInstructions(
+        skills=skills,
+        invoker=SkillInvoker(skills, trust, tools=tools, cwd=cwd, note=events.note),
+        catalog_changes=AgentAndSkillChangeReporter(config.definitions, skills),
+        instructions=instructions,
+        prompts=prompts,
+    )
+
+
+def _open_session_budget(
+    config: SessionConfig, model: Model, store: SessionFileStores, events: EventBus
+) -> Budget:
+    """Open the budget of the whole tree, with the agent budget of its lead."""
+    if (lead_channel := config.options.lead_channel) is not None:
+        return lead_channel.budget
+    budget = create_session_budget(config.options, config.settings.own, events.emit_event)
+    if isinstance(store.journal, FileJournal):
+        restore_spending_from_journal(budget, store.journal.path)
+    budget.get_or_create_agent_budget(LEAD_ID, LEAD_KIND).require_priced_model(model.card)
+    return budget
+
+
+def _create_workspace_allocator(
+    config: SessionConfig,
+    store: SessionFileStores,
+    workspace: LocalWorkspace,
+    events: EventBus,
+    exit_stack: AsyncExitStack,
+) -> WorkspaceAllocator:
+    allocator = WorkspaceAllocator(
+        config.settings,
+        store.directory,
+        config.options.clock,
+        emit=events.emit_event,
+        note=events.note,
+        turn=lambda: events.turn,
+    )
+    exit_stack.callback(allocator.close)
+    workspace.write_guard = allocator.leases.create_write_guard(LEAD_ID)
+    return allocator
+
+
+def _open_debug_log(config: SessionConfig, events: EventBus, exit_stack: AsyncExitStack) -> DebugLog | None:
+    options, settings = config.options, config.settings
+    if not options.debug or options.lead_channel is not None:
+        return None
+    from shoal.stores.files.debug_log import DebugLog
+
+    log = DebugLog(settings.home / "debug", config.history.session, options.clock, settings.secret_redactor)
+    exit_stack.callback(log.close)
+    events.add_observer(log.write_event, remote_events=False)
+    return log
