@@ -24,7 +24,7 @@ from mcp_helpers import (
 from msgspec.structs import replace
 
 from agent_scripts import call_tool, read_events, run_all_turns, script_agents, spawn_agent
-from shoal.app.session.slash_commands import SlashCommandInvocation, parse_slash_command_when_ready
+from shoal.app.session.typed_commands import SlashCommandInvocation, parse_slash_command_when_ready
 from shoal.core.events import AgentStarted, Event, RunFinished, ToolOutputReturned, ToolProgressed
 from shoal.core.messages import ImageBlock, extract_tool_result_text
 from shoal.core.model_requests import ModelRequest

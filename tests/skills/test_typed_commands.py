@@ -11,7 +11,7 @@ import shoal
 from agent_scripts import ToolGate, call_tool, read_events, run_all_turns
 from server_scripts import run_provider
 from session_helpers import collect_events, list_agent_starts, list_lead_results, open_session
-from shoal.app.session.slash_commands import SlashCommandInvocation, parse_slash_command
+from shoal.app.session.typed_commands import SlashCommandInvocation, parse_slash_command
 from shoal.core.errors import InvalidAgentDefinition, UnknownSkill
 from shoal.core.events import NoteAdded, RunFinished, ToolProgressed
 from shoal.core.messages import ImageBlock, Message, TextBlock, UrlImageSource

@@ -21,8 +21,8 @@ from shoal.core.questions import (
     Answer,
     DenyAnswer,
     PermissionQuestion,
-    PlanApprovalAnswer,
     PlanApprovalQuestion,
+    PlanApprovedAnswer,
     Question,
 )
 from team_scripts import (
@@ -255,7 +255,7 @@ async def test_a_member_in_plan_mode_changes_nothing_before_its_plan_is_approved
             _, asked = await run_with_answers(
                 session,
                 lambda _: DenyAnswer(reason="shorter"),
-                lambda question: PlanApprovalAnswer(digest=question.digest, mode="acceptEdits"),
+                lambda question: PlanApprovedAnswer(digest=question.digest, mode="acceptEdits"),
             )
             assert all(isinstance(each, PlanApprovalQuestion) and each.agent == "ann@crew" for each in asked)
         else:

@@ -40,8 +40,8 @@ from shoal.core.questions import (
     Answer,
     ChoiceAnswer,
     PermissionQuestion,
-    PlanApprovalAnswer,
     PlanApprovalQuestion,
+    PlanApprovedAnswer,
     Question,
 )
 from shoal.core.teams import TeammateStatusSnapshot
@@ -127,7 +127,7 @@ async def test_the_plan_of_a_process_member_is_approved_by_the_user(
         ) as server,
         open_process_session(tmp_path, mode="acceptEdits", skip_permissions=False, attended=True) as session,
     ):
-        question = await run_with_answer(session, lambda asked: PlanApprovalAnswer(digest=asked.digest))
+        question = await run_with_answer(session, lambda asked: PlanApprovedAnswer(digest=asked.digest))
     assert isinstance(question, PlanApprovalQuestion)
     refused = list_requests_of(server, "ann")[1]
     assert "plan" in get_last_text(refused)

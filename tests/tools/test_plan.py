@@ -13,7 +13,7 @@ import shoal
 from shoal.core.errors import StateFileError
 from shoal.core.events import Event, QuestionAsked, RunFinished, ToolOutputReturned
 from shoal.core.messages import ToolUseBlock, extract_tool_result_text
-from shoal.core.questions import DenyAnswer, PlanApprovalAnswer, PlanApprovalQuestion
+from shoal.core.questions import DenyAnswer, PlanApprovalQuestion, PlanApprovedAnswer
 from shoal.models.scripted_model import ScriptedModel
 from shoal.tools.plan_tools import compute_plan_digest
 
@@ -63,8 +63,8 @@ class ScriptedPerson:
         return events
 
 
-def approve_plan(question: PlanApprovalQuestion) -> PlanApprovalAnswer:
-    return PlanApprovalAnswer(digest=question.digest)
+def approve_plan(question: PlanApprovalQuestion) -> PlanApprovedAnswer:
+    return PlanApprovedAnswer(digest=question.digest)
 
 
 async def run_session(
@@ -112,7 +112,7 @@ async def test_after_a_rejected_plan_plan_mode_stays_on_and_the_next_question_ha
     tmp_path: Path,
 ) -> None:
     person = ScriptedPerson(
-        DenyAnswer(reason="test it too."), lambda q: PlanApprovalAnswer(digest=q.digest, mode="acceptEdits")
+        DenyAnswer(reason="test it too."), lambda q: PlanApprovedAnswer(digest=q.digest, mode="acceptEdits")
     )
     script = [
         make_call("ExitPlanMode", "first", plan="one"),
@@ -133,7 +133,7 @@ async def test_after_a_rejected_plan_plan_mode_stays_on_and_the_next_question_ha
 
 @pytest.mark.spec("USR-26")
 async def test_an_approval_applies_only_to_the_plan_that_was_shown(tmp_path: Path) -> None:
-    def changed_meanwhile(question: PlanApprovalQuestion) -> PlanApprovalAnswer:
+    def changed_meanwhile(question: PlanApprovalQuestion) -> PlanApprovedAnswer:
         Path(question.path).write_text("something else")
         return approve_plan(question)
 
@@ -160,7 +160,7 @@ async def test_an_answer_to_another_plan_is_refused(tmp_path: Path) -> None:
             if isinstance(event, QuestionAsked):
                 with pytest.raises(StateFileError, match="approval of the plan"):
                     session.runtime.question_broker.submit_answer(
-                        event.question.id, PlanApprovalAnswer(digest="0" * 64)
+                        event.question.id, PlanApprovedAnswer(digest="0" * 64)
                     )
                 seen.append(session.runtime.permissions.mode)
                 session.runtime.question_broker.submit_answer(event.question.id, DenyAnswer(reason="no."))

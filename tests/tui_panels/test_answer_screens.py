@@ -27,8 +27,8 @@ from shoal.core.questions import (
     DenyAnswer,
     MultipleChoice,
     PermissionQuestion,
-    PlanApprovalAnswer,
     PlanApprovalQuestion,
+    PlanApprovedAnswer,
     Question,
 )
 from shoal.surfaces.tui import answer_screen
@@ -206,16 +206,16 @@ async def test_choices_are_answered_one_after_another(tmp_path: Path) -> None:
 @pytest.mark.spec("USR-26")
 async def test_a_plan_is_approved_in_a_mode_or_rejected(tmp_path: Path) -> None:
     cases: Cases = [
-        (["y"], PlanApprovalAnswer(digest="2")),
-        (["e"], PlanApprovalAnswer(digest="2", mode="acceptEdits")),
-        (["m", *"dont", "enter"], PlanApprovalAnswer(digest="2", mode="dontAsk")),
+        (["y"], PlanApprovedAnswer(digest="2")),
+        (["e"], PlanApprovedAnswer(digest="2", mode="acceptEdits")),
+        (["m", *"dont", "enter"], PlanApprovedAnswer(digest="2", mode="dontAsk")),
         (["m", "escape", "d", "d", "n", *"why", "enter"], DenyAnswer(reason="why")),
     ]
     await assert_answers(tmp_path, PLAN_QUESTION, cases)
 
 
 async def test_a_first_plan_has_no_changes_to_compare(tmp_path: Path) -> None:
-    await assert_answers(tmp_path, FIRST_PLAN_QUESTION, [(["d", "y"], PlanApprovalAnswer(digest="1"))])
+    await assert_answers(tmp_path, FIRST_PLAN_QUESTION, [(["d", "y"], PlanApprovedAnswer(digest="1"))])
 
 
 @pytest.mark.spec("USR-05")
@@ -269,7 +269,7 @@ async def test_the_first_answer_wins_and_a_later_one_gets_a_notice(tmp_path: Pat
         assert app.notices == ["Somebody answered bob first; this answer is dropped."]
         await pilot.press("down", "enter", "m")
         await wait_until(pilot, lambda: len(app.screen_stack) == 3)
-        scenario.answer_question(PLAN_QUESTION, PlanApprovalAnswer(digest="2"))
+        scenario.answer_question(PLAN_QUESTION, PlanApprovedAnswer(digest="2"))
         panel.request_refresh()
         await wait_until(pilot, lambda: len(app.screen_stack) == 1)
         await wait_until(pilot, lambda: "ada has its answer from elsewhere: approved." in app.notices)
@@ -301,7 +301,7 @@ async def test_a_repeated_key_opens_a_question_once_and_a_late_one_does_not_open
         scenario.answer_question(PERMISSION_QUESTION, AllowAnswer())
         panel.request_refresh()
         await wait_until(pilot, lambda: len(app.screen_stack) == 1)
-        scenario.answer_question(PLAN_QUESTION, PlanApprovalAnswer(digest="2"))
+        scenario.answer_question(PLAN_QUESTION, PlanApprovedAnswer(digest="2"))
         panel.rows.move_cursor_to(PLAN_QUESTION.id)
         panel.rows.action_choose()
         await pilot.pause()

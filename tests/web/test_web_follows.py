@@ -17,8 +17,8 @@ from shoal.stores.files.file_journal import FileJournal
 from shoal.stores.files.pid_locks import SessionLock
 from shoal.stores.files.question_files import QuestionFiles
 from shoal.surfaces.web.open_questions import WebOpenQuestionWatcher
+from shoal.surfaces.web.run_follower_pool import LINGER, RunFollowerPool
 from shoal.surfaces.web.run_index import WebRunIndex
-from shoal.surfaces.web.run_view_cache import LINGER, RunFollowerPool
 from shoal.testing import FakeClock
 from team_scripts import get_home
 from web_client import BEARER, serve_home

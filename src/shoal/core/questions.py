@@ -83,7 +83,7 @@ class ChoiceAnswer(Struct, frozen=True, kw_only=True, tag_field="type", tag="cho
     """Answer by question; several choices are joined with a comma."""
 
 
-class PlanApprovalAnswer(Struct, frozen=True, kw_only=True, tag_field="type", tag="approved"):
+class PlanApprovedAnswer(Struct, frozen=True, kw_only=True, tag_field="type", tag="approved"):
     digest: str
     """Digest of the approved plan."""
     mode: PermissionMode | None = None
@@ -91,4 +91,4 @@ class PlanApprovalAnswer(Struct, frozen=True, kw_only=True, tag_field="type", ta
     by: Literal["person", "policy"] = "person"
 
 
-Answer: TypeAlias = AllowAnswer | DenyAnswer | ChoiceAnswer | PlanApprovalAnswer
+Answer: TypeAlias = AllowAnswer | DenyAnswer | ChoiceAnswer | PlanApprovedAnswer

@@ -70,7 +70,7 @@ class PathResolver:
     def directories(self) -> tuple[str, ...]:
         return (self.root, *map(str, self._workspace.granted_directories))
 
-    def is_shoal_key_file(self, real: str) -> bool:
+    def is_shoal_secret_file(self, real: str) -> bool:
         """Return True for Shoal's keys and credentials; a dot file is left by a writer that died."""
         own_directory = f"{self._home}shoal/"
         secret = (
@@ -80,7 +80,7 @@ class PathResolver:
         )
         return self._is_in_shoal_home(real) and f"{real}/".startswith(secret)
 
-    def is_above_shoal_key_files(self, real: str) -> bool:
+    def is_above_shoal_secret_files(self, real: str) -> bool:
         return bool(self._home) and f"{self._home}shoal/keys/".startswith(f"{real.rstrip('/')}/")
 
     def is_change_guarded(self, real: str) -> bool:

@@ -256,7 +256,7 @@ class PermissionEngine:
 
     def build_unreadable_file_filter(self, tool: str, top: str) -> Callable[[str], bool]:
         """Return a check for denied files, files that need a question not yet asked, and Shoal's keys."""
-        table, is_key = self._load_rule_tables().get_file_table(tool), self._paths.is_shoal_key_file
+        table, is_key = self._load_rule_tables().get_file_table(tool), self._paths.is_shoal_secret_file
         deny, ask = table.deny.find_match, table.ask.find_match
         is_asked = ask(top) is not None
         return lambda path: bool(is_key(path) or deny(path) or (not is_asked and ask(path)))
@@ -352,7 +352,7 @@ class PermissionEngine:
             real, is_directory = self._paths.resolve_path(get_file_tool_call_path(call))
         except WorkspaceError as error:
             return DenyDecision(str(error))
-        if self._paths.is_shoal_key_file(real):
+        if self._paths.is_shoal_secret_file(real):
             return DenyDecision(KEYS_REFUSAL)
         table = tables.get_file_table(name)
         if not table.forbids_nothing:

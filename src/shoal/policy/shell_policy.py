@@ -208,15 +208,17 @@ class ShellCommandPermissionDecider:
             real, _ = self._resolve_path(path)
         except WorkspaceError:
             return False
-        if self._paths.is_shoal_key_file(real) or not GLOB.search(path):
-            return self._paths.is_shoal_key_file(real)
+        if self._paths.is_shoal_secret_file(real) or not GLOB.search(path):
+            return self._paths.is_shoal_secret_file(real)
         try:
             start, _ = self._resolve_path(find_glob_base(path))
         except WorkspaceError:
             return False
         # Expanding every pattern would cost more than everything else.
-        is_above = self._paths.is_above_shoal_key_files(start)
-        return is_above and any(map(self._paths.is_shoal_key_file, self._paths.expand_path_wildcards(path)))
+        is_above = self._paths.is_above_shoal_secret_files(start)
+        return is_above and any(
+            map(self._paths.is_shoal_secret_file, self._paths.expand_path_wildcards(path))
+        )
 
     def _find_unreadable_rule_below(
         self, directory: str, tables: PermissionRuleTables

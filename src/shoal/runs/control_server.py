@@ -54,7 +54,7 @@ class RunControlServer:
         self._steer = steer
         self._position = position
         self._published_offset = 0
-        self._clients: set[_RunControlServerConnection] = set()
+        self._clients: set[_RunControlClientSendQueue] = set()
         self._serving: set[asyncio.Task[None]] = set()
         self._tasks = asyncio.TaskGroup()
         self._accepting: asyncio.Task[None] | None = None
@@ -113,14 +113,14 @@ class RunControlServer:
     async def _serve_connection(self, connection: socket.socket) -> None:
         try:
             reader, writer = await asyncio.open_unix_connection(sock=connection, limit=MAX_LINE_BYTES)
-            await self._exchange_with_client(reader, _RunControlServerConnection(writer))
+            await self._exchange_with_client(reader, _RunControlClientSendQueue(writer))
         except Exception:  # noqa: BLE001 - a disconnecting client must not end the run
             return
         finally:
             connection.close()
 
     async def _exchange_with_client(
-        self, reader: asyncio.StreamReader, client: _RunControlServerConnection
+        self, reader: asyncio.StreamReader, client: _RunControlClientSendQueue
     ) -> None:
         self._clients.add(client)
         try:
@@ -133,7 +133,7 @@ class RunControlServer:
             client.abort()
 
     async def _read_and_answer_requests(
-        self, reader: asyncio.StreamReader, client: _RunControlServerConnection
+        self, reader: asyncio.StreamReader, client: _RunControlClientSendQueue
     ) -> None:
         try:
             while line := await _read_bounded_line(reader):
@@ -141,7 +141,7 @@ class RunControlServer:
         finally:
             client.finish_sending()
 
-    async def _answer_request_line(self, line: bytes, client: _RunControlServerConnection) -> bytes:
+    async def _answer_request_line(self, line: bytes, client: _RunControlClientSendQueue) -> bytes:
         if len(line) >= MAX_LINE_BYTES:
             return encode_control_error("", f"a line may have {MAX_LINE_BYTES} bytes")
         try:
@@ -160,7 +160,7 @@ class RunControlServer:
             return encode_control_error(request.request_id, f"{type(error).__name__}: {error}")
         return encode_control_success(request.request_id, None) if request.request_id else b""
 
-    async def _execute_command(self, command: RunControlCommand, client: _RunControlServerConnection) -> Any:
+    async def _execute_command(self, command: RunControlCommand, client: _RunControlClientSendQueue) -> Any:
         if not isinstance(command, SubscribeToEventsControlCommand):
             return await self._handle(command)
         if not any(other.subscribed for other in self._clients):
@@ -169,7 +169,7 @@ class RunControlServer:
         return {"offset": self._published_offset}
 
 
-class _RunControlServerConnection:
+class _RunControlClientSendQueue:
     """Bounded send queue of one connection."""
 
     def __init__(self, writer: asyncio.StreamWriter) -> None:

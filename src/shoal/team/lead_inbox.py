@@ -26,8 +26,8 @@ from shoal.core.questions import (
     Answer,
     DenyAnswer,
     PermissionQuestion,
-    PlanApprovalAnswer,
     PlanApprovalQuestion,
+    PlanApprovedAnswer,
 )
 from shoal.team.mail_authentication import InboundMail
 from shoal.team.mail_question_broker import build_permission_response, permission_suggestions_from_updates
@@ -251,7 +251,7 @@ class LeadInbox:
 
     async def _resolve_plan_approval(self, body: PlanApprovalRequestMail) -> PlanApprovalResponseMail:
         digest = compute_plan_digest(body.plan_content)
-        answer: Answer = PlanApprovalAnswer(digest=digest, by="policy")
+        answer: Answer = PlanApprovedAnswer(digest=digest, by="policy")
         if self._services.approver() != "auto":
             question = PlanApprovalQuestion(
                 id=self._services.ids.new_short_id(),
@@ -262,7 +262,7 @@ class LeadInbox:
             )
             answer = await self._services.ask_person_or_deny(question)
         match answer:
-            case PlanApprovalAnswer(digest=approved, mode=mode) if approved == digest:
+            case PlanApprovedAnswer(digest=approved, mode=mode) if approved == digest:
                 return self._build_plan_response(body, approved=True, mode=mode)
             case DenyAnswer(reason=reason):
                 return self._build_plan_response(body, approved=False, feedback=reason)

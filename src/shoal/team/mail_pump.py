@@ -76,7 +76,7 @@ class MailPump:
                 continue
             unmarked.add(mail.id)
             if mail.id in delivered or self._report_if_duplicate_mail(mail, owner):
-                self.mark_mail_settled(mail.id, owner)
+                self.note_mail_settled(mail.id, owner)
                 self._on_skipped()
                 continue
             try:
@@ -85,7 +85,7 @@ class MailPump:
                 unmarked.discard(mail.id)
                 raise
             if settled:
-                self.mark_mail_settled(mail.id, owner)
+                self.note_mail_settled(mail.id, owner)
 
     async def has_undelivered_mail(self) -> bool:
         """Return True if an inbox has undelivered mail."""
@@ -99,13 +99,13 @@ class MailPump:
                 return True
         return False
 
-    def mark_mail_settled(self, mail: str, owner: AgentName) -> None:
+    def note_mail_settled(self, mail: str, owner: AgentName) -> None:
         """Mark mail that is in its owner's transcript or was acted on. Other ids are ignored."""
         if mail in self._unmarked.get(owner, ()):
             self._settled.setdefault(owner, set()).add(mail)
             self._wake.set()
 
-    async def run_settled_mail_marking_loop(self) -> None:
+    async def run_mark_settled_mail_read_loop(self) -> None:
         """Mark settled mail until cancelled."""
         while True:
             await self._wake.wait()

@@ -28,8 +28,8 @@ from shoal.core.questions import (
     Answer,
     DenyAnswer,
     PermissionQuestion,
-    PlanApprovalAnswer,
     PlanApprovalQuestion,
+    PlanApprovedAnswer,
     Question,
 )
 from shoal.team.mail_sender import TeamMailPoster
@@ -208,5 +208,5 @@ def _answer_from_permission_response(body: PermissionResponseMail) -> Answer:
 
 def _answer_from_plan_response(body: PlanApprovalResponseMail, digest: str) -> Answer:
     if body.approved:
-        return PlanApprovalAnswer(digest=digest, mode=body.permission_mode)
+        return PlanApprovedAnswer(digest=digest, mode=body.permission_mode)
     return DenyAnswer(reason=body.feedback or "No reason was given.")

@@ -86,7 +86,7 @@ class MailVerifier:
         else:
             settled = await self._deliver_as_untrusted_text(mail, body, owner, receiver)
         if settled:
-            self._mail_pump.mark_mail_settled(mail.id, owner)
+            self._mail_pump.note_mail_settled(mail.id, owner)
 
     async def _ask_whether_to_obey_mail(
         self, mail: MailMessage, body: MailBody, owner: AgentName, agent: AgentId

@@ -156,7 +156,7 @@ class MemberHost(MemberTeamOperations):
             )
             coroutines = (
                 pump_coroutine,
-                self._mail_pump.run_settled_mail_marking_loop(),
+                self._mail_pump.run_mark_settled_mail_read_loop(),
                 self._activity_writer.flush_continuously(),
             )
             background_tasks = [tasks.create_task(coroutine) for coroutine in coroutines]
@@ -245,7 +245,7 @@ class MemberHost(MemberTeamOperations):
         return member.agent if member is not None and member.id == agent else None
 
     def on_item_entered(self, item: InboxItem) -> None:
-        self._mail_pump.mark_mail_settled(item.id, self._membership.name)
+        self._mail_pump.note_mail_settled(item.id, self._membership.name)
         self.notify_changed()
 
     @property

@@ -103,7 +103,7 @@ class MemberShutdown:
             and shutdown_request.request_id == request
         ):
             handle.approved_request = shutdown_request
-            if not is_foreign_member(handle.member):
+            if not is_foreign_program_member(handle.member):
                 # A foreign program keeps the rest of its grace to end, and is not idle before it is gone.
                 handle.clear_shutdown_request_and_grace()
 
@@ -202,7 +202,11 @@ class MemberShutdown:
         with self._report_cleanup_errors(name), suppress(TeamNotFound):
             await rosters.remove_member(self.name, name)
             was_removed = True
-        if was_removed and handle.approved_request is not None and not is_foreign_member(handle.member):
+        if (
+            was_removed
+            and handle.approved_request is not None
+            and not is_foreign_program_member(handle.member)
+        ):
             # Posted after it is gone, so that a reader of the approval finds it gone.
             pane = handle.member.pane
             body = build_shutdown_approval(
@@ -237,6 +241,6 @@ class MemberShutdown:
             self._services.queue.put(build_member_end_notice(self._services.lead_id, result.id, notice))
 
 
-def is_foreign_member(member: Member) -> TypeGuard[RemoteMember]:
+def is_foreign_program_member(member: Member) -> TypeGuard[RemoteMember]:
     """Return True if the member is a foreign program."""
     return isinstance(member, RemoteMember) and member.is_foreign

@@ -32,7 +32,7 @@ from shoal.team.member_admission import AdmittedMember, MemberAdmission
 from shoal.team.member_handle import MemberHandle
 from shoal.team.member_registrar import MemberRegistrar
 from shoal.team.member_results import LostMember, build_member_snapshot
-from shoal.team.member_shutdown import MemberShutdown, is_foreign_member
+from shoal.team.member_shutdown import MemberShutdown, is_foreign_program_member
 from shoal.team.remote_member import RemoteMember
 from shoal.team.roster_activity import RosterActivityWriter
 from shoal.team.team_briefing import build_team_briefing
@@ -80,7 +80,7 @@ class TeamSupervisor(MemberShutdown):
         )
         for coroutine in (
             pump_coroutine,
-            self._mail_pump.run_settled_mail_marking_loop(),
+            self._mail_pump.run_mark_settled_mail_read_loop(),
             self._activity_writer.flush_continuously(),
             self._release_idle_notices_when_quiet(),
         ):
@@ -190,7 +190,7 @@ class TeamSupervisor(MemberShutdown):
             if item.to == self._services.lead_id
             else AgentName(item.to.removesuffix(f"@{self.name}"))
         )
-        self._mail_pump.mark_mail_settled(item.id, owner)
+        self._mail_pump.note_mail_settled(item.id, owner)
         self.notify_changed()
 
     def send_permission_to_remote_members(self, update: PermissionSuggestion) -> None:
@@ -256,24 +256,24 @@ class TeamSupervisor(MemberShutdown):
 
     def on_foreign_member_idle(self, name: AgentName) -> None:
         handle = self._handles.get(name)
-        if handle is not None and is_foreign_member(handle.member):
+        if handle is not None and is_foreign_program_member(handle.member):
             handle.member.set_foreign_idle(idle=True)
 
     def mark_foreign_member_working(self, name: AgentName) -> None:
         """Mark a foreign program as working until its next idle notice: it reports no start."""
         handle = self._handles.get(name)
-        if handle is not None and is_foreign_member(handle.member):
+        if handle is not None and is_foreign_program_member(handle.member):
             handle.member.set_foreign_idle(idle=False)
 
     def is_non_foreign_member(self, name: AgentName) -> bool:
         handle = self._handles.get(name)
-        return handle is not None and not is_foreign_member(handle.member)
+        return handle is not None and not is_foreign_program_member(handle.member)
 
     def get_member_agent_id(self, name: AgentName) -> AgentId:
         return AgentId(format_agent_id(name, self.name))
 
     def mark_lead_mail_settled(self, mail: str) -> None:
-        self._mail_pump.mark_mail_settled(mail, LEAD_NAME)
+        self._mail_pump.note_mail_settled(mail, LEAD_NAME)
 
     def set_roster_activity(self, name: AgentName, *, active: bool) -> None:
         self._activity_writer.set_member_active(name, active=active)

@@ -166,7 +166,7 @@ class MockServer:
             raise MockServerClientDisconnectedError
 
     def _compute_usage(self, received: MockServerReceivedRequest, answer: MockReply) -> Usage:
-        usage = _estimate_usage(received.raw, answer)
+        usage = _estimate_mock_reply_usage(received.raw, answer)
         if self._cache is not None and not any(
             isinstance(f, HttpErrorFault | ConnectionResetFault) for f in answer.faults
         ):
@@ -243,7 +243,7 @@ def _build_ordered_responder(replies: Sequence[ReplyLike]) -> Callable[[RequestB
     return respond
 
 
-def _estimate_usage(request: bytes, answer: MockReply) -> Usage:
+def _estimate_mock_reply_usage(request: bytes, answer: MockReply) -> Usage:
     """Estimate the usage as one token per four bytes."""
     content_length = len(msgspec.json.encode(answer.content))
     return Usage(input_tokens=max(1, len(request) // 4), output_tokens=max(1, content_length // 4))

@@ -97,14 +97,14 @@ def build_send_message_tool(
                 "content": content,
                 "summary": summary,
             }
-            outgoing = _parse_older_message_form(type, recipient or to, older_inputs)
+            outgoing = _parse_older_send_message_inputs(type, recipient or to, older_inputs)
             if isinstance(outgoing, _NormalizedSendMessageCall) and outgoing.to.startswith(
                 (OTHER_SESSION_PREFIX, OTHER_MACHINE_PREFIX)
             ):
                 # Rules about other sessions check `to`.
                 outgoing = "Another session is reached with to and message."
         else:
-            outgoing = _parse_current_message_form(to, message, summary)
+            outgoing = _parse_current_send_message_inputs(to, message, summary)
         if isinstance(outgoing, str):
             return create_tool_error_output(outgoing)
         if outgoing.to.startswith((OTHER_SESSION_PREFIX, OTHER_MACHINE_PREFIX)):
@@ -115,7 +115,7 @@ def build_send_message_tool(
     return send_message
 
 
-def _parse_current_message_form(
+def _parse_current_send_message_inputs(
     to: str, message: str | dict[str, Any], summary: str | None
 ) -> _NormalizedSendMessageCall | str:
     if not to:
@@ -136,23 +136,23 @@ def _parse_current_message_form(
     return _NormalizedSendMessageCall(to=to, message=message, summary=summary)
 
 
-def _parse_older_message_form(
+def _parse_older_send_message_inputs(
     kind: str, to: str, inputs: Mapping[str, Any]
 ) -> _NormalizedSendMessageCall | str:
     content = inputs["content"]
     match kind:
         case "message":
-            return _parse_current_message_form(to, content, inputs["summary"])
+            return _parse_current_send_message_inputs(to, content, inputs["summary"])
         case "broadcast":
-            return _parse_current_message_form("*", content, inputs["summary"])
+            return _parse_current_send_message_inputs("*", content, inputs["summary"])
         case "shutdown_request":
-            return _parse_current_message_form(to, {"type": kind, "reason": content}, None)
+            return _parse_current_send_message_inputs(to, {"type": kind, "reason": content}, None)
         case "shutdown_response" | "plan_approval_response":
             text_key = "reason" if kind == "shutdown_response" else "feedback"
             body = {"type": kind, "request_id": inputs["request_id"], text_key: content}
             if inputs["approve"] is not None:
                 body["approve"] = inputs["approve"]
-            return _parse_current_message_form(to or "team-lead", body, None)
+            return _parse_current_send_message_inputs(to or "team-lead", body, None)
         case _:
             return (
                 f"There is no message of type {kind!r}: message, broadcast, shutdown_request, "

@@ -12,7 +12,7 @@ from msgspec import Struct
 from shoal.core.identity import AgentIdentity
 from shoal.core.ids import IdGenerator
 from shoal.core.permissions import PermissionMode
-from shoal.core.questions import Answer, DenyAnswer, PlanApprovalAnswer, PlanApprovalQuestion
+from shoal.core.questions import Answer, DenyAnswer, PlanApprovalQuestion, PlanApprovedAnswer
 from shoal.core.tools import Tool, ToolContext, ToolOutput, create_tool_error_output
 from shoal.tools.function_tool import tool
 
@@ -156,7 +156,7 @@ async def _request_plan_approval(
     agent_plan: AgentPlan, plan: str, tool_uses: tuple[str, ...], context: ToolContext
 ) -> Answer:
     if agent_plan.get_approver() == "auto":
-        return PlanApprovalAnswer(digest=compute_plan_digest(plan), by="policy")
+        return PlanApprovedAnswer(digest=compute_plan_digest(plan), by="policy")
     # Each presentation is a new question: an answer to an earlier one cannot approve this one.
     return await context.question_broker.ask_person_or_deny(
         PlanApprovalQuestion(
@@ -172,7 +172,7 @@ async def _request_plan_approval(
 
 def _apply_plan_answer(answer: Answer, agent_plan: AgentPlan) -> ToolOutput:
     match answer:
-        case PlanApprovalAnswer(digest=digest, mode=mode):
+        case PlanApprovedAnswer(digest=digest, mode=mode):
             if digest != compute_plan_digest(agent_plan.load_plan_file()):
                 return create_tool_error_output(
                     "The plan has changed since it was presented, so the approval does not count for it. "

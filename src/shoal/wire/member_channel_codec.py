@@ -26,8 +26,8 @@ from shoal.core.questions import (
     ChoiceQuestion,
     DenyAnswer,
     PermissionQuestion,
-    PlanApprovalAnswer,
     PlanApprovalQuestion,
+    PlanApprovedAnswer,
 )
 from shoal.core.teams import MemberState
 from shoal.core.usage import ModelCard, Usage
@@ -35,49 +35,49 @@ from shoal.wire.foreign_json import decode_to_schema
 from shoal.wire.json_codec import encode_json
 
 
-class _MemberMessage(Struct, frozen=True, kw_only=True, tag_field="type"): ...
+class _MemberChannelMessage(Struct, frozen=True, kw_only=True, tag_field="type"): ...
 
 
 # From the member
 
 
-class MemberReadyMessage(_MemberMessage, frozen=True, tag="Ready"):
+class MemberReadyMessage(_MemberChannelMessage, frozen=True, tag="Ready"):
     started: AgentStarted
     resolved: ResolvedAgentSettings
     prompt: str = ""
     """Its first message."""
 
 
-class MemberStartRefusedMessage(_MemberMessage, frozen=True, tag="Refused"):
+class MemberStartRefusedMessage(_MemberChannelMessage, frozen=True, tag="Refused"):
     """The member cannot start as requested; the process ends."""
 
     why: str
 
 
-class MemberStateReportedMessage(_MemberMessage, frozen=True, tag="Stands"):
+class MemberStateReportedMessage(_MemberChannelMessage, frozen=True, tag="Stands"):
     state: MemberState
     claiming: bool = False
     claims: bool = True
 
 
-class MemberPongMessage(_MemberMessage, frozen=True, tag="Pong"):
+class MemberPongMessage(_MemberChannelMessage, frozen=True, tag="Pong"):
     number: int
     busy: bool
 
 
-class MailRequestWithdrawnMessage(_MemberMessage, frozen=True, tag="Withdrawn"):
+class MailRequestWithdrawnMessage(_MemberChannelMessage, frozen=True, tag="Withdrawn"):
     """The member no longer waits for the answer to a mail request."""
 
     request: str
 
 
-class MemberShutdownAgreedMessage(_MemberMessage, frozen=True, tag="Agreed"):
+class MemberShutdownAgreedMessage(_MemberChannelMessage, frozen=True, tag="Agreed"):
     """The member agrees to a shutdown request."""
 
     request: str
 
 
-class MemberLeftMessage(_MemberMessage, frozen=True, tag="Left"):
+class MemberLeftMessage(_MemberChannelMessage, frozen=True, tag="Left"):
     """Last message of the member."""
 
     status: AgentEndStatus
@@ -86,23 +86,23 @@ class MemberLeftMessage(_MemberMessage, frozen=True, tag="Left"):
     work: RetainedWorktreeWork | None = None
 
 
-class MemberEventForwardedMessage(_MemberMessage, frozen=True, tag="Told"):
+class MemberEventForwardedMessage(_MemberChannelMessage, frozen=True, tag="Told"):
     """An event that the member has written to the journal, as the journal line."""
 
     line: msgspec.Raw
 
 
-class MemberQuestionAskedMessage(_MemberMessage, frozen=True, tag="Asks"):
+class MemberQuestionAskedMessage(_MemberChannelMessage, frozen=True, tag="Asks"):
     """A question for a person that is not sent by mail."""
 
     question: PermissionQuestion | ChoiceQuestion | PlanApprovalQuestion
 
 
-class MemberQuestionWithdrawnMessage(_MemberMessage, frozen=True, tag="Unasks"):
+class MemberQuestionWithdrawnMessage(_MemberChannelMessage, frozen=True, tag="Unasks"):
     question: str
 
 
-class AgentBudgetOpenedMessage(_MemberMessage, frozen=True, tag="Opens"):
+class AgentBudgetOpenedMessage(_MemberChannelMessage, frozen=True, tag="Opens"):
     """The member opened a budget with limits for one of its agents."""
 
     agent: AgentId
@@ -110,7 +110,7 @@ class AgentBudgetOpenedMessage(_MemberMessage, frozen=True, tag="Opens"):
     limits: BudgetLimits
 
 
-class BudgetReservationRequestedMessage(_MemberMessage, frozen=True, tag="Holds"):
+class BudgetReservationRequestedMessage(_MemberChannelMessage, frozen=True, tag="Holds"):
     """Asks to reserve budget before a model request; answered by `BudgetGrantDecidedMessage`."""
 
     number: int
@@ -120,7 +120,7 @@ class BudgetReservationRequestedMessage(_MemberMessage, frozen=True, tag="Holds"
     max_tokens: int | None
 
 
-class BudgetReservationSettledMessage(_MemberMessage, frozen=True, tag="Settles"):
+class BudgetReservationSettledMessage(_MemberChannelMessage, frozen=True, tag="Settles"):
     """Reports the usage of a request, an attempt that may be billed (`billed`), or just its end."""
 
     number: int
@@ -128,7 +128,7 @@ class BudgetReservationSettledMessage(_MemberMessage, frozen=True, tag="Settles"
     billed: bool = False
 
 
-class AgentSlotRequestedMessage(_MemberMessage, frozen=True, tag="Enters"):
+class AgentSlotRequestedMessage(_MemberChannelMessage, frozen=True, tag="Enters"):
     """Asks to start an agent; answered by `BudgetGrantDecidedMessage`."""
 
     number: int
@@ -137,49 +137,49 @@ class AgentSlotRequestedMessage(_MemberMessage, frozen=True, tag="Enters"):
     again: bool
 
 
-class AgentSlotReleasedMessage(_MemberMessage, frozen=True, tag="Leaves"):
+class AgentSlotReleasedMessage(_MemberChannelMessage, frozen=True, tag="Leaves"):
     number: int
     begun: bool
 
 
-class MemberWorkSlotRequestedMessage(_MemberMessage, frozen=True, tag="Works"):
+class MemberWorkSlotRequestedMessage(_MemberChannelMessage, frozen=True, tag="Works"):
     """Asks to start working; answered by `BudgetGrantDecidedMessage` when the member may."""
 
     number: int
 
 
-class MemberWorkSlotReleasedMessage(_MemberMessage, frozen=True, tag="Rests"):
+class MemberWorkSlotReleasedMessage(_MemberChannelMessage, frozen=True, tag="Rests"):
     """The member stopped working, or stopped waiting to work."""
 
 
 # From the lead
 
 
-class BudgetGrantDecidedMessage(_MemberMessage, frozen=True, tag="Granted"):
+class BudgetGrantDecidedMessage(_MemberChannelMessage, frozen=True, tag="Granted"):
     number: int
     refusal: BudgetRefusal | None = None
 
 
-class MemberQuestionAnsweredMessage(_MemberMessage, frozen=True, tag="Answers"):
+class MemberQuestionAnsweredMessage(_MemberChannelMessage, frozen=True, tag="Answers"):
     question: str
-    answer: AllowAnswer | DenyAnswer | ChoiceAnswer | PlanApprovalAnswer
+    answer: AllowAnswer | DenyAnswer | ChoiceAnswer | PlanApprovedAnswer
 
 
-class MemberPingMessage(_MemberMessage, frozen=True, tag="Ping"):
+class MemberPingMessage(_MemberChannelMessage, frozen=True, tag="Ping"):
     number: int
 
 
-class SessionPermissionChangedMessage(_MemberMessage, frozen=True, tag="Permits"):
+class SessionPermissionChangedMessage(_MemberChannelMessage, frozen=True, tag="Permits"):
     """A person's answer for the whole session; the process that received it sends it to all others."""
 
     update: AddPermissionRulesSuggestion | AddDirectoriesPermissionSuggestion | SetPermissionModeSuggestion
 
 
-class MemberInterruptRequestedMessage(_MemberMessage, frozen=True, tag="Cut"):
+class MemberInterruptRequestedMessage(_MemberChannelMessage, frozen=True, tag="Cut"):
     """Ends the current work of the member, not the member."""
 
 
-class MemberStopRequestedMessage(_MemberMessage, frozen=True, tag="Leave"):
+class MemberStopRequestedMessage(_MemberChannelMessage, frozen=True, tag="Leave"):
     """Ends the member; with `stays` it is resumed with the session."""
 
     why: str

@@ -19,15 +19,15 @@ from shoal.core.questions import (
     ChoiceQuestion,
     DenyAnswer,
     PermissionQuestion,
-    PlanApprovalAnswer,
     PlanApprovalQuestion,
+    PlanApprovedAnswer,
     Question,
 )
 from shoal.wire.foreign_json import convert_to_schema, decode_to_schema
 from shoal.wire.json_codec import encode_json
 
 _decode_question = msgspec.json.Decoder(PermissionQuestion | ChoiceQuestion | PlanApprovalQuestion).decode
-_decode_answer = msgspec.json.Decoder(AllowAnswer | DenyAnswer | ChoiceAnswer | PlanApprovalAnswer).decode
+_decode_answer = msgspec.json.Decoder(AllowAnswer | DenyAnswer | ChoiceAnswer | PlanApprovedAnswer).decode
 
 
 def encode_question(question: Question) -> bytes:
@@ -73,7 +73,7 @@ def is_matching_answer_type(answer: Answer, question: Question) -> bool:
     """Return True if the type of the answer fits the question."""
     if isinstance(question, PlanApprovalQuestion):
         # An approval of a different plan text does not count.
-        approves = isinstance(answer, PlanApprovalAnswer) and answer.digest == question.digest
+        approves = isinstance(answer, PlanApprovedAnswer) and answer.digest == question.digest
         return approves or isinstance(answer, DenyAnswer)
     return isinstance(
         answer, (DenyAnswer, ChoiceAnswer if isinstance(question, ChoiceQuestion) else AllowAnswer)

@@ -18,7 +18,7 @@ from shoal.app.agents.agent_blueprint import AgentBlueprint, build_agent_identit
 from shoal.app.agents.agent_memory import AgentMemory, resolve_agent_memory
 from shoal.app.agents.agent_transcripts import AgentTranscriptStore, RestoredAgentState
 from shoal.app.agents.member_setup import (
-    build_agent_system_prompt,
+    build_agent_role_prompt,
     resolve_member_permission_mode,
     resolve_member_tools,
 )
@@ -211,7 +211,7 @@ class AgentFactory:
         request, definition, assignment = spawn_plan.request, spawn_plan.definition, new_agent.assignment
         workspace, memory = agent_workspace.workspace, spawn_plan.memory
         change_agent_directory(request.cwd, workspace)
-        agent_prompt = build_agent_system_prompt(definition, assignment)
+        agent_prompt = build_agent_role_prompt(definition, assignment)
         if memory is not None:
             agent_prompt = f"{agent_prompt}\n\n{memory.build_prompt_section()}"
         initial = _InitialAgentState(
@@ -412,7 +412,7 @@ class AgentFactory:
             person_configured=definition.source.is_trusted and definition.permission_mode is not None,
             can_bypass=permissions.can_bypass,
         )
-        agent_prompt = build_agent_system_prompt(definition, new_agent.assignment)
+        agent_prompt = build_agent_role_prompt(definition, new_agent.assignment)
         system = facts.system or self._build_system_prompt(
             agent_prompt, agent_workspace.workspace.cwd, definition.instructions
         )

@@ -79,7 +79,7 @@ def resolve_launch_permission_mode(
     return ("acceptEdits" if mode == "delegate" else mode), False
 
 
-def build_agent_system_prompt(definition: AgentDefinition, assignment: TeammateMembership | None) -> str:
+def build_agent_role_prompt(definition: AgentDefinition, assignment: TeammateMembership | None) -> str:
     """Build its part of the system prompt; a teammate also gets the default prompt and the team section."""
     if assignment is None:
         return definition.prompt

@@ -43,12 +43,12 @@ class RunViewTasksState:
 
     def find_current_task(self, owner: str, board: str = "") -> RunViewTaskRow | None:
         """Return the owner's task in progress, the latest if several; on one board, or on any."""
-        started = reversed(self._in_progress.get(_normalize_owner(owner), {}))
+        started = reversed(self._in_progress.get(_resolve_lead_alias(owner), {}))
         return next((self._table.get_row(key) for key in started if board in ("", key[0])), None)
 
     def list_blocking_owners(self, owner: str, board: str = "") -> list[str]:
         """Return the owners of the tasks that block the owner's tasks."""
-        owner = _normalize_owner(owner)
+        owner = _resolve_lead_alias(owner)
         owned = (self._table.get_row(key) for key in self._owned.get(owner, ()) if board in ("", key[0]))
         waiting = (row for row in owned if row.status == "pending")
         owners = {each.owner for row in waiting for each in self.list_open_blockers(row)} - {"", owner}
@@ -101,7 +101,7 @@ class RunViewTasksState:
                 self._in_progress.setdefault(row.owner, {})[key] = None
 
 
-def _normalize_owner(owner: str) -> str:
+def _resolve_lead_alias(owner: str) -> str:
     return LEAD_NAME if owner == "lead" else owner
 
 

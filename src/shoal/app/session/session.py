@@ -17,10 +17,10 @@ from shoal.app.config.session_memory import build_resume_message
 from shoal.app.options import Options
 from shoal.app.session import delegate_mode, person_notifier, session_cleanup, session_telemetry
 from shoal.app.session.recovery import recover_session
-from shoal.app.session.slash_commands import SlashCommandInvocation
 from shoal.app.session.stopped_work import StoppedAgentsAndCommands
 from shoal.app.session.structured_output import run_structured_turn
 from shoal.app.session.turn import Turn
+from shoal.app.session.typed_commands import SlashCommandInvocation
 from shoal.app.session.working_mode import LastWorkingPermissionModeTracker
 from shoal.core.agents import AgentMessageDeliveryReceipt, AgentStatusSnapshot
 from shoal.core.errors import ModelError, StateFileError

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from shoal.agent.loop import LoopResult, run_agent_loop
-from shoal.app.session.slash_commands import SlashCommandInvocation, run_prompt_or_slash_command
+from shoal.app.session.typed_commands import SlashCommandInvocation, run_prompt_or_slash_command
 from shoal.core.messages import Message, user_message
 from shoal.tools.structured_output_tool import STRUCTURED_OUTPUT
 

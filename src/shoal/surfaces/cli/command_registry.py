@@ -30,7 +30,7 @@ COMMANDS = {
         ),
     ),
     "ask": LazySubCommandEntry(
-        "shoal.surfaces.cli.ask_commands",
+        "shoal.surfaces.cli.question_commands",
         "See what agents ask, and answer.",
         (
             "shoal ask",

@@ -48,7 +48,7 @@ def view_command(*, session: str, agent: str, leave: bool) -> int:
     is_terminal = sys.stdin.isatty()
     view = TerminalAgentViewer(run, agent, screen, exits_with_agent=leave or not is_terminal)
     # A live run may still start this agent; an ended run never will.
-    if not run.is_live and not view.has_agent():
+    if not run.is_live and not view.is_agent_in_run():
         names = ", ".join(
             dict.fromkeys(each.display_name for each in load_agent_statuses(run).iter_agents_in_tree_order())
         )
@@ -75,7 +75,7 @@ class TerminalAgentViewer:
         self._input_ready = asyncio.Event()
         self._is_over = False
 
-    def has_agent(self) -> bool:
+    def is_agent_in_run(self) -> bool:
         """Return True if the run's journal mentions the agent."""
         return any(map(self._is_about_agent, read_journal(self._run.journal_path)))
 

@@ -19,8 +19,8 @@ from shoal.core.questions import (
     ChoiceQuestion,
     DenyAnswer,
     PermissionQuestion,
-    PlanApprovalAnswer,
     PlanApprovalQuestion,
+    PlanApprovedAnswer,
     Question,
     RememberScope,
 )
@@ -56,7 +56,7 @@ def describe_answer(answer: Answer) -> str | None:
             return "allowed for this session"
         case AllowAnswer():
             return "allowed once"
-        case PlanApprovalAnswer():
+        case PlanApprovedAnswer():
             return "the plan is approved"
         case ChoiceAnswer(answers=answers):
             return f"answered: {to_one_line(', '.join(answers.values()))}"

@@ -37,7 +37,7 @@ class TerminalScreen(Protocol):
         """End the line that is being written, if any."""
         ...
 
-    def erase_line(self) -> None:
+    def erase_or_end_line(self) -> None:
         """Erase the line that is being written if possible, else end it."""
         ...
 
@@ -74,7 +74,7 @@ class PlainTerminalScreen:
         if self._in_line:
             self.write("\n")
 
-    def erase_line(self) -> None:
+    def erase_or_end_line(self) -> None:
         self.end_line()
 
     def set_bottom_rows(self, rows: Sequence[str], cursor: tuple[int, int] | None = None) -> None:
@@ -118,7 +118,7 @@ class LiveTerminalScreen:
         if self._line:
             self.write("\n")
 
-    def erase_line(self) -> None:
+    def erase_or_end_line(self) -> None:
         self._line = []
         self._redraw_line_and_bottom_rows(())
 

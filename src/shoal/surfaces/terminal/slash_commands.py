@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
-from shoal.app.session.slash_commands import SlashCommandInvocation
+from shoal.app.session.typed_commands import SlashCommandInvocation
 from shoal.core.errors import InvalidAgentDefinition, UnknownSkill
 from shoal.core.skills import ExternalSlashPrompt, Skill
 from shoal.core.text_format import format_dollars, format_token_count, to_one_line
@@ -40,7 +40,7 @@ def is_slash_command(text: str) -> bool:
 
 def find_slash_command(text: str, session: Session) -> SlashCommand | SlashCommandInvocation | str:
     """Return the terminal's or the session's command, or an error message for the person."""
-    from shoal.app.session.slash_commands import parse_slash_command
+    from shoal.app.session.typed_commands import parse_slash_command
 
     word = text.split(maxsplit=1)[0]
     by_name = {command.name: command for command in COMMANDS}

@@ -9,7 +9,7 @@ from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
 
 from shoal.app.run_view.agent_status import RunViewAgentsState
-from shoal.app.session.slash_commands import SlashCommandInvocation, is_slash_command
+from shoal.app.session.typed_commands import SlashCommandInvocation, is_slash_command
 from shoal.core.errors import ShoalError
 from shoal.core.events import Event
 from shoal.core.ids import LEAD_ID

@@ -12,7 +12,7 @@ from textual.widgets import Markdown, Static
 
 from shoal.app.run_view.view_rows import RunViewQuestionRow
 from shoal.core.permissions import PermissionMode
-from shoal.core.questions import PlanApprovalAnswer, PlanApprovalQuestion
+from shoal.core.questions import PlanApprovalQuestion, PlanApprovedAnswer
 from shoal.core.text_diffs import count_changed_lines
 from shoal.core.text_format import strip_terminal_codes, to_one_line
 from shoal.surfaces.tui.panels.cells import BAD, GOOD, MUTED, Part, build_clean_line, fit_cell
@@ -105,7 +105,7 @@ class PlanForm(QuestionForm):
         return answer_options
 
     def _approve_plan(self, mode: PermissionMode | None = None) -> None:
-        self.submit_answer(PlanApprovalAnswer(digest=self.question.digest, mode=mode))
+        self.submit_answer(PlanApprovedAnswer(digest=self.question.digest, mode=mode))
 
     def _pick_mode_and_approve(self) -> None:
         names = [(mode, build_clean_line((f"{mode:<18} ", "bold"), (words, MUTED))) for mode, words in _MODES]

@@ -11,8 +11,8 @@ from shoal.core.questions import (
     ChoiceQuestion,
     DenyAnswer,
     PermissionQuestion,
-    PlanApprovalAnswer,
     PlanApprovalQuestion,
+    PlanApprovedAnswer,
     Question,
 )
 from shoal.core.text_format import to_one_line
@@ -45,7 +45,7 @@ def summarize_answer(answer: Answer | None) -> str:
             return to_one_line(f"refused: {reason}")
         case ChoiceAnswer(answers=answers):
             return to_one_line("; ".join(answers.values()))
-        case PlanApprovalAnswer(mode=mode):
+        case PlanApprovedAnswer(mode=mode):
             return "approved" + (f", in the mode {mode}" if mode else "")
 
 

@@ -14,7 +14,7 @@ from shoal.app.run_access.run_handle import RunHandle
 from shoal.app.session.run_controller import RemoteRunController
 from shoal.core.ids import LEAD_ID
 from shoal.core.permissions import PermissionMode
-from shoal.core.questions import Answer, DenyAnswer, PlanApprovalAnswer
+from shoal.core.questions import Answer, DenyAnswer, PlanApprovedAnswer
 from shoal.stores.files.question_files import QuestionFiles
 from shoal.surfaces.web.json_replies import (
     WebApiRequestRefusedError,
@@ -134,7 +134,7 @@ def _decode_person_answer(raw: bytes) -> Answer:
         answer = parse_answer(raw)
     except (ValueError, msgspec.DecodeError) as error:
         raise WebApiRequestRefusedError(400, f"The answer cannot be understood: {error}.") from error
-    return replace(answer, by="person") if isinstance(answer, DenyAnswer | PlanApprovalAnswer) else answer
+    return replace(answer, by="person") if isinstance(answer, DenyAnswer | PlanApprovedAnswer) else answer
 
 
 async def _send_command_and_reply(run: RunHandle, command: RunControlCommand) -> Response:

@@ -11,7 +11,7 @@ from shoal.core.events import Event, PartialReplyDiscarded, TextStreamed, ToolPr
 from shoal.core.ids import AgentId
 from shoal.runs.control_client import RunControlClient
 from shoal.surfaces.web.event_stream import EventSource, encode_server_sent_event
-from shoal.surfaces.web.run_view_cache import SharedRunFollower
+from shoal.surfaces.web.run_follower_pool import SharedRunFollower
 from shoal.surfaces.web.transcript_index import WebTranscriptReader
 from shoal.wire.control_codec import EventSubscriptionGap, SubscribeToEventsControlCommand
 from shoal.wire.journal_codec import UnknownJournalEvent

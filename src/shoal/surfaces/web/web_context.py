@@ -10,8 +10,8 @@ from shoal.app.teams.team_store import TeamStore
 from shoal.core.clock import Clock
 from shoal.core.ids import IdGenerator
 from shoal.surfaces.web.open_questions import WebOpenQuestionWatcher
+from shoal.surfaces.web.run_follower_pool import RunFollowerPool
 from shoal.surfaces.web.run_index import WebRunIndex
-from shoal.surfaces.web.run_view_cache import RunFollowerPool
 from shoal.surfaces.web.transcript_index import WebTranscriptReader
 
 

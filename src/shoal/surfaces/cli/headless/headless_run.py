@@ -13,8 +13,8 @@ from msgspec import Struct
 from shoal.app.options import Options
 from shoal.app.run_view.agent_status import RunViewAgentsState
 from shoal.app.session.session import Session
-from shoal.app.session.slash_commands import parse_slash_command_when_ready
 from shoal.app.session.turn import Turn
+from shoal.app.session.typed_commands import parse_slash_command_when_ready
 from shoal.core.agents import AgentStatusSnapshot
 from shoal.core.errors import InvalidAgentDefinition, ShoalError, UnknownSkill
 from shoal.core.events import (

@@ -18,8 +18,8 @@ from shoal.core.questions import (
     ChoiceQuestion,
     DenyAnswer,
     PermissionQuestion,
-    PlanApprovalAnswer,
     PlanApprovalQuestion,
+    PlanApprovedAnswer,
     Question,
 )
 from shoal.surfaces.cli.headless.output_formats import StreamJsonOutputWriter
@@ -120,7 +120,7 @@ def _parse_program_answer(question: Question, response: ControlResponseInputStre
                 updates=parse_permission_suggestions(body.get("updatedPermissions")),
             )
         case PlanApprovalQuestion(digest=digest):
-            return PlanApprovalAnswer(digest=digest)
+            return PlanApprovedAnswer(digest=digest)
         case ChoiceQuestion():
             answers = updated_input.get("answers") if isinstance(updated_input, Mapping) else None
             if not isinstance(answers, Mapping):

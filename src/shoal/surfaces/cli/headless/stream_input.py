@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Callable
 
 from shoal.app.session.session import Session
-from shoal.app.session.slash_commands import is_slash_command
+from shoal.app.session.typed_commands import is_slash_command
 from shoal.core.errors import ShoalError
 from shoal.core.events import AssistantReplied, Event, ModelRequestSent
 from shoal.core.ids import LEAD_ID

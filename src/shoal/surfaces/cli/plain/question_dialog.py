@@ -14,8 +14,8 @@ from shoal.core.questions import (
     DenyAnswer,
     MultipleChoice,
     PermissionQuestion,
-    PlanApprovalAnswer,
     PlanApprovalQuestion,
+    PlanApprovedAnswer,
     Question,
 )
 from shoal.core.text_format import strip_terminal_codes
@@ -102,9 +102,9 @@ def parse_plan_approval(question: PlanApprovalQuestion, line: str) -> Answer | N
         case "":
             return None
         case "y" | "yes":
-            return PlanApprovalAnswer(digest=question.digest)
+            return PlanApprovedAnswer(digest=question.digest)
         case "e":
-            return PlanApprovalAnswer(digest=question.digest, mode="acceptEdits")
+            return PlanApprovedAnswer(digest=question.digest, mode="acceptEdits")
         case "n" | "no":
             return DenyAnswer(reason=DEFAULT_DENIAL_REASON)
         case _:

@@ -145,7 +145,7 @@ class RunEventPrinter:
         """Print several lines above the line of a running call."""
         open_call = self._open_call
         if open_call is not None:
-            self._screen.erase_line()
+            self._screen.erase_or_end_line()
         self._end_line_and_reset_state()
         yield self._screen.write
         self._screen.end_line()
@@ -177,7 +177,7 @@ class RunEventPrinter:
     def _print_question(self, question: Question) -> None:
         """Print a question: it shows the call, so the call's line is removed until the call really runs."""
         if self._open_call is not None:
-            self._screen.erase_line()
+            self._screen.erase_or_end_line()
             self._open_call = None
         if self._is_observer:
             self.write_note(f"? waits for an answer: {describe_question(question)}", YELLOW)

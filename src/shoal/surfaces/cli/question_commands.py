@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 @click.group("ask", invoke_without_command=True)
 @click.option("--json", "as_json", is_flag=True, help="The open questions as a JSON array.")
 @click.pass_context
-def ask_commands(ctx: click.Context, *, as_json: bool) -> int:
+def question_commands(ctx: click.Context, *, as_json: bool) -> int:
     """See what agents ask, and answer.
 
     Without a sub-command the open questions are listed.
@@ -28,7 +28,7 @@ def ask_commands(ctx: click.Context, *, as_json: bool) -> int:
     )
 
 
-@ask_commands.command("ls")
+@question_commands.command("ls")
 @click.option("--all", "everything", is_flag=True, help="Also those of runs that have ended.")
 @click.option("--json", "as_json", is_flag=True, help="As a JSON array.")
 def list_open_questions(*, everything: bool = False, as_json: bool = False) -> int:
@@ -46,7 +46,7 @@ def list_open_questions(*, everything: bool = False, as_json: bool = False) -> i
     return exit_codes.OK
 
 
-@ask_commands.command("show")
+@question_commands.command("show")
 @click.argument("question")
 def show_question(*, question: str) -> int:
     """Show QUESTION whole: every word of what would run."""
@@ -62,7 +62,7 @@ def show_question(*, question: str) -> int:
     return exit_codes.OK
 
 
-@ask_commands.command("answer")
+@question_commands.command("answer")
 @click.argument("question")
 @click.argument("answer", type=click.Choice(["yes", "no"]), required=False)
 @click.option("--reason", help="Why not; the agent reads it.")
@@ -146,8 +146,8 @@ def _build_question_answer(
         ChoiceQuestion,
         DenyAnswer,
         PermissionQuestion,
-        PlanApprovalAnswer,
         PlanApprovalQuestion,
+        PlanApprovedAnswer,
     )
     from shoal.surfaces.terminal.question_text import DEFAULT_DENIAL_REASON, list_remember_options
 
@@ -164,7 +164,7 @@ def _build_question_answer(
     if answer == "no":
         return DenyAnswer(reason=reason or DEFAULT_DENIAL_REASON)
     if isinstance(question, PlanApprovalQuestion):
-        return PlanApprovalAnswer(digest=question.digest)
+        return PlanApprovedAnswer(digest=question.digest)
     if isinstance(question, PermissionQuestion) and remember not in list_remember_options(question):
         raise click.UsageError(
             f"There is no rule to keep for this call, so a yes holds once: leave --for {remember} out."
