@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 
 
 class SessionParts(Struct, frozen=True, kw_only=True):
-    """What a session is made of."""
+    """Parts of a session."""
 
     runtime: Runtime
     lead: AgentRunner
