@@ -40,7 +40,7 @@ class PlantedPrograms:
 
 
 @pytest.fixture
-def planted(tmp_path: Path) -> PlantedPrograms:
+def planted_programs(tmp_path: Path) -> PlantedPrograms:
     return PlantedPrograms(tmp_path)
 
 
@@ -71,18 +71,18 @@ _ATTRIBUTES = "*.txt filter=x diff=x merge=x\n*.py filter=a=b diff=x merge=x\n"
 @pytest.mark.spec("ISO-01")
 @pytest.mark.parametrize("place", ["config", "included file", "worktree config"])
 async def test_git_runs_no_program_that_the_repository_configures(
-    repository: GitRepository, planted: PlantedPrograms, place: str, tmp_path: Path
+    repository: GitRepository, planted_programs: PlantedPrograms, place: str, tmp_path: Path
 ) -> None:
     repository.commit_file(".gitattributes", _ATTRIBUTES)
     scope: tuple[str, ...] = ()
     if place == "included file":
-        run_git(repository.top, "config", "include.path", "../shared.gitconfig")
-        scope = ("--file", str(repository.top / "shared.gitconfig"))
-        (repository.top / ".git/info/exclude").write_text("shared.gitconfig\n")
+        run_git(repository.top, "config", "include.path", "../team.gitconfig")
+        scope = ("--file", str(repository.top / "team.gitconfig"))
+        (repository.top / ".git/info/exclude").write_text("team.gitconfig\n")
     elif place == "worktree config":
         run_git(repository.top, "config", "extensions.worktreeConfig", "true")
         scope = ("--worktree",)
-    planted.plant(repository.top, *_PROGRAMS, scope=scope)
+    planted_programs.plant(repository.top, *_PROGRAMS, scope=scope)
     run_git(repository.top, "config", "log.showSignature", "true")
     # The lead's own commits run the programs, as the lead's git is not Shoal's.
     (repository.top / "notes.txt").write_text("notes\n")
@@ -96,26 +96,29 @@ async def test_git_runs_no_program_that_the_repository_configures(
     await worktrees.list_worktrees()
     await worktrees.show_worktree(worktree.name)
     await worktrees.merge_worktree(worktree.name)
-    assert planted.ran == []
+    assert planted_programs.ran == []
     assert (repository.top / "notes.txt").read_text() == "notes of the agent\n"
 
 
 async def test_a_filter_that_is_planted_later_is_not_run_either(
-    repository: GitRepository, planted: PlantedPrograms
+    repository: GitRepository, planted_programs: PlantedPrograms
 ) -> None:
     worktrees = repository.open_worktrees()
     worktree = await repository.create_worktree(service=worktrees)
     (worktree.path / ".gitattributes").write_text(_ATTRIBUTES)
     (worktree.path / "notes.txt").write_text("changed\n")
-    planted.plant(repository.top, *_FILTERS)
+    planted_programs.plant(repository.top, *_FILTERS)
     kept = await worktrees.finish_worktree(worktree)
     assert isinstance(kept, RetainedWorktree)
-    assert planted.ran == []
+    assert planted_programs.ran == []
     assert run_git(repository.top, "show", f"{kept.ref}:notes.txt") == "changed"
 
 
 async def test_programs_of_the_users_own_configuration_still_run(
-    repository: GitRepository, planted: PlantedPrograms, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    repository: GitRepository,
+    planted_programs: PlantedPrograms,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     own = tmp_path / "gitconfig"
     monkeypatch.setenv("GIT_CONFIG_GLOBAL", str(own))
@@ -124,7 +127,7 @@ async def test_programs_of_the_users_own_configuration_still_run(
     run_git(repository.top, "config", *user, "filter.x.smudge", "tr A-Z a-z")
     run_git(repository.top, "config", *user, "filter.x.required", "true")
     repository.commit_file(".gitattributes", "*.txt filter=x\n")
-    planted.plant(repository.top, "filter.x.clean", "filter.x.smudge", then="tr a-z 0-9")
+    planted_programs.plant(repository.top, "filter.x.clean", "filter.x.smudge", then="tr a-z 0-9")
     run_git(repository.top, "config", "filter.x.required", "true")
     worktrees = repository.open_worktrees()
     worktree = await repository.create_worktree(service=worktrees)
@@ -132,33 +135,33 @@ async def test_programs_of_the_users_own_configuration_still_run(
     kept = await worktrees.finish_worktree(worktree)
     assert isinstance(kept, RetainedWorktree)
     assert run_git(repository.top, "cat-file", "blob", f"{kept.ref}:notes.txt") == "CHANGED"
-    assert planted.ran == []
+    assert planted_programs.ran == []
 
 
 async def test_a_filter_that_the_repository_requires_is_refused_with_the_reason(
-    repository: GitRepository, planted: PlantedPrograms
+    repository: GitRepository, planted_programs: PlantedPrograms
 ) -> None:
     worktrees = repository.open_worktrees()
     worktree = await repository.create_worktree(service=worktrees)
     (worktree.path / "notes.txt").write_text("changed\n")
     await worktrees.finish_worktree(worktree)
-    planted.plant(repository.top, "filter.crypt.clean", "filter.crypt.smudge")
+    planted_programs.plant(repository.top, "filter.crypt.clean", "filter.crypt.smudge")
     run_git(repository.top, "config", "filter.crypt.required", "true")
     for act in (repository.create_worktree("b1"), worktrees.merge_worktree(worktree.name)):
         with pytest.raises(WorktreeError, match=r"requires the filter 'crypt'.*git config --global"):
             await act
     run_git(repository.top, "config", "--remove-section", "filter.crypt")
     await worktrees.merge_worktree(worktree.name)
-    assert planted.ran == []
+    assert planted_programs.ran == []
 
 
 async def test_a_merge_driver_of_the_repository_is_replaced_by_the_usual_merge(
-    repository: GitRepository, planted: PlantedPrograms
+    repository: GitRepository, planted_programs: PlantedPrograms
 ) -> None:
     lines = "".join(f"line {number}\n" for number in range(20))
     repository.commit_file("notes.txt", lines)
     repository.commit_file(".gitattributes", "*.txt merge=x\n")
-    planted.plant(repository.top, "merge.x.driver", then="true")
+    planted_programs.plant(repository.top, "merge.x.driver", then="true")
     run_git(repository.top, "config", "merge.default", "x")
     worktrees = repository.open_worktrees()
     far, near = [await repository.create_worktree(name, service=worktrees) for name in ("a1", "b1")]
@@ -173,11 +176,11 @@ async def test_a_merge_driver_of_the_repository_is_replaced_by_the_usual_merge(
     assert merged.endswith("of the agent\n")
     with pytest.raises(MergeConflict):
         await worktrees.merge_worktree(near.name)
-    assert planted.ran == []
+    assert planted_programs.ran == []
 
 
 async def test_git_runs_no_program_of_a_nested_repository(
-    repository: GitRepository, planted: PlantedPrograms
+    repository: GitRepository, planted_programs: PlantedPrograms
 ) -> None:
     nested = repository.top / "nested"
     nested.mkdir()
@@ -191,15 +194,15 @@ async def test_git_runs_no_program_of_a_nested_repository(
     )
     run_git(repository.top, "-c", "advice.addEmbeddedRepo=false", "add", "-A")
     run_git(repository.top, "commit", "-qm", "with a nested repository")
-    planted.plant(nested, *_FILTERS, "core.fsmonitor")
+    planted_programs.plant(nested, *_FILTERS, "core.fsmonitor")
     (nested / "a.txt").write_text("b\n")
     worktree = await repository.create_worktree()
     assert any("these submodules" in note and "nested" in note for note in worktree.notes)
-    assert planted.ran == []
+    assert planted_programs.ran == []
 
 
 async def test_a_missing_object_is_not_fetched_through_a_program_that_an_address_names(
-    repository: GitRepository, planted: PlantedPrograms
+    repository: GitRepository, planted_programs: PlantedPrograms
 ) -> None:
     for key, value in (
         ("core.repositoryFormatVersion", "1"),
@@ -209,11 +212,13 @@ async def test_a_missing_object_is_not_fetched_through_a_program_that_an_address
         ("protocol.allow", "always"),
     ):
         run_git(repository.top, "config", key, value)
-    run_git(repository.top, "config", "remote.origin.url", f"ext::touch {planted.directory / 'fetched'}")
+    run_git(
+        repository.top, "config", "remote.origin.url", f"ext::touch {planted_programs.directory / 'fetched'}"
+    )
     git = GitRunner(dict(os.environ), SystemClock())
     result = await git.try_run("cat-file", "-p", "0123456789" * 4, at=repository.top)
     assert result.status != 0
-    assert planted.ran == []
+    assert planted_programs.ran == []
 
 
 async def test_a_git_that_ignores_replaced_settings_is_not_used(
