@@ -27,7 +27,11 @@ from shoal.app.config.session_history import SessionHistory
 from shoal.app.config.session_memory import SessionMemory
 from shoal.app.config.session_store import SessionFileStores
 from shoal.app.config.system_prompt import build_system_prompt
-from shoal.app.config.tool_selection import iter_unknown_rule_warnings
+from shoal.app.config.tool_selection import (
+    iter_unknown_rule_warnings,
+    refuse_misspelled_rules,
+    refuse_unknown_rules,
+)
 from shoal.app.config.undo_history import UndoHistory
 from shoal.app.definitions.agent_catalog import AgentCatalog
 from shoal.app.definitions.plugin_set import PluginSet
@@ -271,8 +275,9 @@ async def _assemble_session_services(
 
 
 def _collect_startup_notes(config: SessionConfig, services: SharedSessionServices) -> tuple[str, ...]:
-    """Collect the notes for the person at the start of the session."""
+    """Collect the notes for the person at the start of the session. Raises `SettingsError`."""
     options = config.options
+    _refuse_rules_without_tools(config, services)
     return (
         *config.settings.warnings,
         *config.notes,
@@ -285,6 +290,16 @@ def _collect_startup_notes(config: SessionConfig, services: SharedSessionService
         *iter_unknown_rule_warnings((*options.allowed_tools, *options.disallowed_tools), services.tools),
         *config.history.notes,
     )
+
+
+def _refuse_rules_without_tools(config: SessionConfig, services: SharedSessionServices) -> None:
+    options, settings, tools = config.options, config.settings, services.tools
+    if options.membership is None:
+        # The rules of a member come from its lead, which may be another program with other tools.
+        refuse_unknown_rules("allowed_tools", options.allowed_tools, tools)
+        refuse_unknown_rules("disallowed_tools", options.disallowed_tools, tools)
+    for key, rules in (("deny", settings.permissions.deny), ("ask", settings.permissions.ask)):
+        refuse_misspelled_rules(settings.find_setting_origin(f"permissions.{key}"), rules, tools)
 
 
 def _describe_unknown_events(recovered: RecoveredSessionState | None) -> tuple[str, ...]:

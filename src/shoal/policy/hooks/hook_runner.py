@@ -18,6 +18,7 @@ from shoal.core.events import PREVIEW_LENGTH, HookRan, JournaledEvent, NoteAdded
 from shoal.core.hooks import (
     NO_DECISION,
     NOTIFY_ONLY_EVENTS,
+    STOP_EVENTS,
     Hook,
     HookCallback,
     HookCommand,
@@ -40,6 +41,8 @@ from shoal.policy.hooks.hook_process import (
 from shoal.policy.hooks.http_hook import post_hook_event
 from shoal.wire.hook_output_codec import (
     InvalidHookOutput,
+    check_hook_decision,
+    parse_hook_function_text,
     parse_hook_output_json,
     parse_hook_output_text,
     truncate_hook_text,
@@ -129,8 +132,12 @@ class HookRunner:
             )
         except _HookDetached:
             return None
-        if result.trouble and hook.blocks_on_failure:
-            reason = f"the hook failed, and is set to block then: {result.trouble}"
+        # The program that opened the session relies on its functions. A stopping agent is let go: blocked,
+        # it would be sent back to work.
+        is_function = isinstance(hook.action, HookCallback) and hook.event not in STOP_EVENTS
+        if result.trouble and (hook.blocks_on_failure or is_function):
+            set_to_block = ", and is set to block then" if hook.blocks_on_failure else ""
+            reason = f"the hook failed{set_to_block}: {result.trouble}"
             result = replace(result, verdict=HookDecision(blocked=truncate_hook_text(reason)))
         return result
 
@@ -309,11 +316,11 @@ def _parse_hook_function_result(event: HookEvent, returned: Any) -> HookDecision
         case None:
             return NO_DECISION
         case HookDecision():
-            return returned
+            return check_hook_decision(returned)
         case str():
-            return parse_hook_output_text(event, returned)
+            return parse_hook_function_text(event, returned)
         case _:
-            return parse_hook_output_json(event, returned)
+            return parse_hook_output_json(event, returned, strict=True)
 
 
 def _has_hook_decision(verdict: HookDecision) -> bool:
