@@ -98,6 +98,15 @@ async def test_a_command_in_a_subdirectory_of_a_repository_still_commits(project
 
 
 @pytest.mark.needs("bwrap")
+async def test_a_commit_of_everything_holds_no_placeholder(project: Path) -> None:
+    run_git(project, "init", "-q")
+    output, _ = await run_commands(
+        project, "echo a > a; git add -A && git commit -qm first && git ls-files && git status --porcelain"
+    )
+    assert output == ["a"]
+
+
+@pytest.mark.needs("bwrap")
 async def test_the_configuration_of_a_submodule_and_of_a_worktree_is_read_only(project: Path) -> None:
     run_git(project, "init", "-q")
     run_git(project, "config", "extensions.worktreeConfig", "true")

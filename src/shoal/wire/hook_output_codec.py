@@ -19,6 +19,8 @@ MAX_TEXT_LENGTH = 20_000
 _TEXT_CONTEXT_EVENTS = ("UserPromptSubmit", "SessionStart")
 _NO_REASON = "it gave no reason"
 _MAX_LINE_LENGTH = 4096
+_ASYNC_KEYS = ("async", "asyncTimeout")
+"""Keys of a program that does not want to be waited for; they decide nothing."""
 
 
 class InvalidHookOutput(Exception):
@@ -180,7 +182,7 @@ def parse_hook_output_json(event: HookEvent, raw: Any, *, strict: bool = False) 
 
 
 def _refuse_unknown_keys(raw: Mapping[Any, Any], schema: type[Struct]) -> None:
-    known = schema.__struct_encode_fields__
+    known = (*schema.__struct_encode_fields__, *_ASYNC_KEYS)
     for key in raw:
         if key not in known:
             close = get_close_matches(str(key), known, n=1)

@@ -16,8 +16,8 @@ from pathlib import Path
 
 from shoal.core.errors import ProcessError
 
-# Content with which programs outside of the sandbox that look at the file do nothing. Others are directories.
-_FILE_CONTENTS = {".mcp.json": b"{}\n", ".envrc": b"", "config.worktree": b""}
+# All others are directories: git does not add an empty directory to a commit.
+_FILE_NAMES = frozenset({"config.worktree"})
 _MARK_NS = 1_234_567_890
 """Time of the last change of a placeholder, in nanoseconds since 1970. Writing in it changes the time."""
 # Nobody can create the path there, so nothing has to be kept from it.
@@ -85,24 +85,22 @@ def is_placeholder(path: Path) -> bool:
         found = path.lstat()
         if found.st_mtime_ns != _MARK_NS:
             return False
-        return path.name in _FILE_CONTENTS or not any(path.iterdir())
+        return path.name in _FILE_NAMES or not any(path.iterdir())
     except OSError:
         return False
 
 
 def _create_placeholder(path: Path) -> None:
-    content = _FILE_CONTENTS.get(path.name)
-    if content is None:
-        path.mkdir()
+    if path.name in _FILE_NAMES:
+        path.touch(exist_ok=False)
     else:
-        with path.open("xb") as file:
-            file.write(content)
+        path.mkdir()
     os.utime(path, ns=(_MARK_NS, _MARK_NS))
 
 
 def _remove_placeholder(path: Path) -> None:
     with suppress(OSError):
-        if path.name in _FILE_CONTENTS:
+        if path.name in _FILE_NAMES:
             path.unlink()
         else:
             path.rmdir()

@@ -18,7 +18,6 @@ from shoal.core.events import PREVIEW_LENGTH, HookRan, JournaledEvent, NoteAdded
 from shoal.core.hooks import (
     NO_DECISION,
     NOTIFY_ONLY_EVENTS,
-    STOP_EVENTS,
     Hook,
     HookCallback,
     HookCommand,
@@ -132,12 +131,8 @@ class HookRunner:
             )
         except _HookDetached:
             return None
-        # The program that opened the session relies on its functions. A stopping agent is let go: blocked,
-        # it would be sent back to work.
-        is_function = isinstance(hook.action, HookCallback) and hook.event not in STOP_EVENTS
-        if result.trouble and (hook.blocks_on_failure or is_function):
-            set_to_block = ", and is set to block then" if hook.blocks_on_failure else ""
-            reason = f"the hook failed{set_to_block}: {result.trouble}"
+        if result.trouble and hook.blocks_on_failure:
+            reason = f"the hook failed, and is set to block then: {result.trouble}"
             result = replace(result, verdict=HookDecision(blocked=truncate_hook_text(reason)))
         return result
 
@@ -181,7 +176,7 @@ class HookRunner:
                 async with self._environment.clock.deadline(hook.seconds):
                     # A copy: changes made by the function must not affect the call.
                     returned = await _call_hook_function(function, decode_json(hook_input.data))
-                return _HookResult(verdict=_parse_hook_function_result(hook.event, returned))
+                return _HookResult(verdict=_parse_hook_function_result(hook, returned))
 
     def _start_if_background_hook(self, hook: Hook, hook_input: _HookInput) -> bool:
         """Start a background hook and return True; other hooks, and all at a session's end, are awaited."""
@@ -311,16 +306,20 @@ async def _call_hook_function(function: Callable[[dict[str, Any]], Any], fields:
     return await returned if inspect.isawaitable(returned) else returned
 
 
-def _parse_hook_function_result(event: HookEvent, returned: Any) -> HookDecision:
+def _parse_hook_function_result(hook: Hook, returned: Any) -> HookDecision:
+    # Only where a refused result blocks: otherwise the part that is understood would be lost too.
+    event, strict = hook.event, hook.blocks_on_failure
     match returned:
         case None:
             return NO_DECISION
         case HookDecision():
             return check_hook_decision(returned)
-        case str():
+        case str() if strict:
             return parse_hook_function_text(event, returned)
+        case str():
+            return parse_hook_output_text(event, returned)
         case _:
-            return parse_hook_output_json(event, returned, strict=True)
+            return parse_hook_output_json(event, returned, strict=strict)
 
 
 def _has_hook_decision(verdict: HookDecision) -> bool:
