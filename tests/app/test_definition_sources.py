@@ -27,6 +27,7 @@ class DefinitionPlaces:
         self.cwd = self.repository / "packages" / "web"
         self.cwd.mkdir(parents=True)
         (self.repository / ".git").mkdir()
+        (self.repository / ".git/HEAD").touch()
         self.home = root / "home"
         self.managed = root / "etc" / "managed-settings.json"
         self.plugin = root / "plugin"
@@ -115,7 +116,7 @@ def test_only_markdown_files_are_read_including_subdirectories(places: Definitio
 def test_directories_above_the_repository_do_not_belong_to_the_project(places: DefinitionPlaces):
     places.write(places.repository.parent / ".claude" / "agents", "x.md", format_definition("outside"))
     assert list_own_names(places.load_catalog()) == []
-    (places.repository / ".git").rmdir()
+    (places.repository / ".git/HEAD").unlink()
     places.write(places.far, "x.md", format_definition("above"))
     places.write(places.near, "x.md", format_definition("here"))
     assert list_own_names(places.load_catalog()) == ["here"]

@@ -164,7 +164,7 @@ async def test_a_hook_that_ignores_its_input_works(project: Path) -> None:
     assert int((project / "seen").read_text()) > 3_000_000
 
 
-async def test_hook_functions_that_raise_hang_or_return_nonsense_are_reported(project: Path) -> None:
+async def test_hook_functions_that_raise_or_return_nonsense_block_and_are_reported(project: Path) -> None:
     async def hang(_: dict[str, Any]) -> None:
         await asyncio.Event().wait()
 
@@ -177,7 +177,7 @@ async def test_hook_functions_that_raise_hang_or_return_nonsense_are_reported(pr
     hooks = {"PreToolUse": [raise_error, return_nonsense], "SessionEnd": [hang]}
     async with asyncio.timeout(20):
         result, notes, _ = await run_one_call(project, "{}", hooks=hooks)
-    assert "was not run" not in result
+    assert "was not run" in result
     assert "KeyError" in notes
     assert "it answered int" in notes
 

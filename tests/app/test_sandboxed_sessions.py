@@ -224,7 +224,7 @@ async def test_a_setting_allows_sandboxed_commands_without_asking(project: Path)
     await is_command_run(
         project, "echo '{}' > .claude/settings.local.json; mkdir .claude/agents; mv .claude c"
     )
-    assert list((project / ".claude").iterdir()) == []
+    assert not (project / ".claude").exists()
     assert await is_command_run(project, 'python3 -c \'open("made", "w")\'')
 
 

@@ -269,6 +269,7 @@ def test_project_templates_override_user_templates_and_those_the_shipped_ones(tm
     project = tmp_path / "project"
     (project / "src").mkdir(parents=True)
     (project / ".git").mkdir()
+    (project / ".git/HEAD").touch()
     text = "---\ndescription: {}\nroles:\n  - name: a\n    prompt: p\n---\n"
     mine = write_file(get_home() / "teams", "review.md", text.format("mine"))
     (get_home() / "teams" / "running").mkdir()

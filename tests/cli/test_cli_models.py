@@ -178,3 +178,8 @@ async def test_a_model_without_a_key_says_how_to_get_one(shoal: ShoalProgram) ->
     report = json.loads(ran.text)
     assert report["error"] == "Unauthorized"
     assert "shoal setup" in report["message"]
+
+
+async def test_a_missing_model_has_the_error_name_that_programs_know(shoal: ShoalProgram) -> None:
+    ran = await shoal("models", "test", "--json", **NOBODY)
+    assert (ran.code, json.loads(ran.text)["error"]) == (1, "NoModel")

@@ -117,6 +117,22 @@ def test_board_team_permissions_and_export_are_slash_commands(cli_project: CliPr
     assert terminal.wait_for_end() == 0
 
 
+def test_an_exported_conversation_contains_no_secrets(cli_project: CliProject) -> None:
+    key = "sk-ant-api03-" + "A" * 40
+    terminal = cli_project.start_scripted_terminal(
+        {"text": f"It is {key}, and the word is open-sesame-1."}, prompt="tell", DOOR_PASSWORD="open-sesame-1"
+    )
+    terminal.wait_for("the word is")
+    terminal.type_text("/export talk.md\r")
+    terminal.wait_for("The conversation is in")
+    written = (cli_project.project / "talk.md").read_text()
+    assert "[redacted: DOOR_PASSWORD]" in written
+    assert "open-sesame" not in written
+    assert "A" * 40 not in written
+    terminal.type_text(CTRL_D)
+    assert terminal.wait_for_end() == 0
+
+
 def test_resume_switches_to_another_session(cli_project: CliProject) -> None:
     first = cli_project.start_scripted_terminal({"text": "the first answer"}, prompt="remember me")
     first.wait_for("the first answer")

@@ -7,7 +7,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from shoal.core.errors import InvalidName
-from shoal.core.names import find_free_name, parse_agent_name, parse_safe_name, parse_task_id, parse_team_name
+from shoal.core.names import (
+    find_free_name,
+    parse_agent_name,
+    parse_safe_name,
+    parse_task_id,
+    parse_team_name,
+    parse_teammate_name,
+)
 
 PLAIN = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-"
 
@@ -71,3 +78,15 @@ def test_a_free_name_is_unused_valid_and_similar_to_the_requested_one(wanted, al
     assert name not in taken
     assert parse_safe_name(name) == name
     assert name == wanted or name.startswith(wanted[:55])
+
+
+@pytest.mark.parametrize("text", ["Team-Lead", "TEAM-LEAD", "ｔeam-lead"])
+def test_a_name_that_looks_like_a_taken_one_gets_a_number(text):
+    name = find_free_name(parse_agent_name(text), {"team-lead"})
+    assert name == f"{parse_agent_name(text)}-2"
+
+
+@pytest.mark.parametrize("text", ["team-lead", "user", "task-list", "system", "ｕser", "Bash", "TaskList"])
+def test_a_teammate_cannot_be_named_like_the_runtime_or_a_tool(text):
+    with pytest.raises(InvalidName, match="Choose another name"):
+        parse_teammate_name(text)

@@ -14,6 +14,7 @@ from store_helpers import FixedClock, make_member
 
 from shoal.core.clock import SystemClock
 from shoal.core.errors import InvalidName, StateFileError, TeamHasActiveMembers, TeamNotFound, TeamStoreError
+from shoal.core.names import TeamName
 from shoal.core.roster import MEMBER_COLORS, TeamRoster
 from shoal.stores.files import file_roster_store as rosters_module
 from shoal.stores.files.directory_handle import DirectoryHandle
@@ -318,3 +319,20 @@ async def test_a_link_in_place_of_a_team_is_not_followed(
         await rosters.add_member("roof", make_member())
     assert (await create_team(rosters)).name == "roof-2"
     assert [path.name for path in outside.iterdir()] == ["config.json"]
+
+
+async def test_names_in_the_roster_of_another_program_are_read_and_kept_unchanged(
+    home: Path, rosters: FileRosterStore
+) -> None:
+    await create_team(rosters)
+    foreign = ["user", "Bash", "Ann", "ann", "Zoë ✨ / ../x", "ＡＮＮ", "a\u202eb", ""]
+    path = home / "teams/roof/config.json"
+    document = read_config(home)
+    entry = document["members"][0]
+    document["members"] += [{**entry, "name": name, "agentId": f"{name}@roof"} for name in foreign]
+    path.write_text(json.dumps(document))
+    team = await rosters.read_team_roster(TeamName("roof"))
+    assert team is not None
+    assert [member.name for member in team.members] == ["team-lead", *foreign]
+    assert (await rosters.add_member(TeamName("roof"), make_member("ANN"))).name == "ANN-2"
+    assert [member["name"] for member in read_config(home)["members"]][1:-1] == foreign

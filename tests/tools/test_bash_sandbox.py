@@ -22,6 +22,11 @@ class NamedSandbox:
 
     async def detect_availability(self) -> None: ...
 
+    async def begin_command(self) -> None: ...
+
+    async def finish_command(self) -> tuple[str, ...]:
+        return ()
+
     def wrap_launch(self, launch: ProcessLaunchSpec) -> ProcessLaunchSpec:
         return replace(launch, env={**launch.env, "HELD_BY": self.name})
 

@@ -107,6 +107,7 @@ async def test_an_at_sign_offers_project_files(tmp_path: Path) -> None:
     (project / "src" / "deep").mkdir(parents=True)
     (project / "src" / "deep" / "parser.py").write_text("")
     (project / ".git").mkdir()
+    (project / ".git/HEAD").touch()
     (project / ".git" / "parser-of-git").write_text("")
     async with drive_tui(tmp_path, recorder.model) as at:
         await at.type_text("look at @pars")

@@ -35,7 +35,8 @@ class ChildProcessLog:
     def read_last_traceback(self) -> str:
         """Return the end of the last traceback, as the rest of a clause; empty if there is none."""
         try:
-            with self._path.open("rb") as file:
+            fd = os.open(self._path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+            with os.fdopen(fd, "rb") as file:
                 file.seek(max(self._start, os.fstat(file.fileno()).st_size - MAX_TAIL))
                 text = file.read().decode(errors="replace")
         except OSError:

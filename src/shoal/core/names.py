@@ -17,6 +17,15 @@ USER_NAME = AgentName("user")
 TASK_LIST_NAME = AgentName("task-list")
 RESERVED_NAMES: frozenset[str] = frozenset({LEAD_NAME, USER_NAME, TASK_LIST_NAME, "system"})
 """Sender names that only the runtime may use."""
+# fmt: off
+TOOL_NAMES: frozenset[str] = frozenset({
+    "Agent", "AskUserQuestion", "Bash", "BashOutput", "CronCreate", "CronDelete", "CronList", "Edit",
+    "EnterPlanMode", "ExitPlanMode", "Glob", "Grep", "KillShell", "ListAgents", "NotebookEdit", "Read",
+    "SendMessage", "Skill", "Task", "TaskCreate", "TaskGet", "TaskList", "TaskOutput", "TaskStop",
+    "TaskUpdate", "TeamCreate", "TeamDelete", "TodoWrite", "WebFetch", "Write",
+})
+"""Built-in tools: a member of that name would be mistaken for the tool."""
+# fmt: on
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 _TASK_ID = re.compile(r"[1-9][0-9]{0,17}")
@@ -41,6 +50,21 @@ def parse_agent_name(text: str) -> AgentName:
     return AgentName(parse_safe_name(text))
 
 
+def parse_teammate_name(text: str) -> AgentName:
+    """Parse the name for a new teammate of ours, which names neither the runtime nor a tool."""
+    name = parse_agent_name(text)
+    if name in RESERVED_NAMES:
+        raise InvalidName(f"{name!r} is reserved for the program itself. Choose another name.")
+    if name in TOOL_NAMES:
+        raise InvalidName(f"{name!r} is the name of a tool. Choose another name.")
+    return name
+
+
+def fold_name(text: str) -> str:
+    """Return the form in which names that a reader or a file system confuses are equal."""
+    return unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", text).casefold())
+
+
 def parse_task_id(text: str) -> TaskId:
     """Parse a task id: a decimal number without leading zeros."""
     if _TASK_ID.fullmatch(text) is None:
@@ -49,10 +73,11 @@ def parse_task_id(text: str) -> TaskId:
 
 
 def find_free_name(requested: str, taken: set[str]) -> str:
-    """Return the name, with the first number that makes it unique if it is taken."""
-    if requested not in taken:
+    """Return the name, with the first number that makes it unique if it is taken, in any case."""
+    folded = {fold_name(name) for name in taken}
+    if fold_name(requested) not in folded:
         return requested
     number = 2
-    while (candidate := f"{requested[: 63 - len(str(number))]}-{number}") in taken:
+    while fold_name(candidate := f"{requested[: 63 - len(str(number))]}-{number}") in folded:
         number += 1
     return candidate

@@ -29,6 +29,10 @@ class SandboxPolicy(Struct, frozen=True, kw_only=True):
     readable: tuple[Path, ...] = ()
     """Readable paths inside hidden ones."""
     network: bool = True
+    uncreatable: tuple[Path, ...] = ()
+    """Paths that commands must not create, as far as the sandbox can prevent it; no effect if they exist."""
+    watched: tuple[Path, ...] = ()
+    """Directories that are searched after a command for files that make other programs run something."""
 
 
 class Sandbox(Protocol):
@@ -56,6 +60,15 @@ class Sandbox(Protocol):
     def wrap_launch(self, launch: ProcessLaunchSpec) -> ProcessLaunchSpec:
         """Return the confined launch; unchanged if the sandbox is optional and unavailable.
 
-        Raises `ProcessError` if the requested policy cannot be enforced.
+        Raises `ProcessError` if the requested policy cannot be enforced. Call `finish_command` after the
+        command has ended, or if it was not started.
         """
+        ...
+
+    async def begin_command(self) -> None:
+        """Remember what is in the watched directories before a command."""
+        ...
+
+    async def finish_command(self) -> tuple[str, ...]:
+        """Clean up after a command, and describe the files it created that make programs run."""
         ...

@@ -13,7 +13,7 @@ from shoal.core.agent_definitions import DefinitionSourceKind
 from shoal.core.agents import IsolationMode
 from shoal.core.errors import InvalidName
 from shoal.core.filenames import escape_filename
-from shoal.core.names import RESERVED_NAMES, parse_agent_name
+from shoal.core.names import RESERVED_NAMES, parse_teammate_name
 
 GOAL_PLACEHOLDER = "{goal}"
 MAX_MEMBERS = 32
@@ -228,7 +228,7 @@ def _explain_invalid_role_name(role: TeamTemplateRole) -> str | None:
     if role.name in RESERVED_NAMES:
         return f"{role.name!r} is kept for the program itself; choose another"
     try:
-        parse_agent_name(role.role_member_names[-1])
+        parse_teammate_name(role.role_member_names[-1])
     except InvalidName as error:
         return str(error).rstrip(".")
     return None

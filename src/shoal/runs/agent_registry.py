@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from shoal.core.agents import AgentResult, AgentStatusSnapshot
 from shoal.core.errors import AgentRequestRefused
 from shoal.core.ids import LEAD_ID, AgentId
+from shoal.core.names import fold_name
 from shoal.runs.agent_run import AgentRun
 
 LEAD_NAMES = ("lead", "team-lead", "main")
@@ -25,11 +26,16 @@ class AgentRegistry:
         self._names: dict[str, AgentId] = {}
         self._names.update(dict.fromkeys(LEAD_NAMES, LEAD_ID))
         self._reserved: set[str] = set()
+        self._names_by_fold: dict[str, set[str]] = {}
+        """Names that are equal without case and compatibility forms; only some of them are live."""
+        for name in LEAD_NAMES:
+            self._remember_name(name)
 
     def add_run(self, run: AgentRun) -> None:
         if run.facts.name in self._reserved:
             self._reserved.discard(run.facts.name)
             self._names[run.facts.name] = run.id
+            self._remember_name(run.facts.name)
         self._runs[run.id] = run
         self._running.setdefault(run.report_to, {})[run.id] = run
 
@@ -46,6 +52,7 @@ class AgentRegistry:
             self._runs[completion.agent] = AgentRun.from_result(completion)
             if completion.name:
                 self._names[completion.name] = completion.agent
+                self._remember_name(completion.name)
 
     def reserve_agent_name(self, requested: str) -> str:
         """Reserve a name, with a number if a running agent or the lead has it, or if it is ambiguous.
@@ -57,13 +64,22 @@ class AgentRegistry:
             number += 1
             name = f"{requested}-{number}"
         self._reserved.add(name)
+        self._remember_name(name)
         return name
+
+    def _remember_name(self, name: str) -> None:
+        self._names_by_fold.setdefault(fold_name(name), set()).add(name)
 
     def release_agent_name(self, name: str) -> None:
         """Release a reserved name whose agent does not start."""
         self._reserved.discard(name)
 
     def _is_name_taken(self, name: str) -> bool:
+        return any(
+            self._is_exact_name_taken(each) for each in (name, *self._names_by_fold.get(fold_name(name), ()))
+        )
+
+    def _is_exact_name_taken(self, name: str) -> bool:
         if name == EVERYONE or name in self._reserved or name in self._runs:
             return True
         agent = self._names.get(name)

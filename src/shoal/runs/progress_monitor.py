@@ -206,7 +206,7 @@ _EVENT_HANDLERS: dict[type[Event], Callable[[ProgressMonitor, Any], None]] = {
 
 def _append_to_file(path: Path, data: bytes) -> None:
     # Not kept open: a thousand running agents would need as many open files.
-    flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
+    flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
     try:
         fd = os.open(path, flags, 0o600)
     except FileNotFoundError:

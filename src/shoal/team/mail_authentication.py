@@ -11,7 +11,7 @@ from shoal.core.errors import InvalidName
 from shoal.core.mail import MailMessage
 from shoal.core.mail_bodies import MailBody
 from shoal.core.mail_signatures import MailSigner, SignatureVerdict
-from shoal.core.names import LEAD_NAME, RESERVED_NAMES, AgentName, TeamName, parse_agent_name
+from shoal.core.names import LEAD_NAME, RESERVED_NAMES, AgentName, TeamName, fold_name, parse_agent_name
 from shoal.core.team_storage import MailboxStore
 from shoal.wire.mail_body_codec import get_authorized_mail_body
 
@@ -59,7 +59,7 @@ class MailSenderAuthenticator:
                 return True
             case "unsigned":
                 is_accepted = self.policy == "always" or mail.sender in self._trusted
-                return is_accepted and mail.sender not in _OWN_SENDERS
+                return is_accepted and fold_name(mail.sender) not in _OWN_SENDERS
             case "forged":
                 return False
 

@@ -12,7 +12,7 @@ from shoal.core.errors import AgentRequestRefused, InvalidName
 from shoal.core.ids import AgentId
 from shoal.core.limits import AgentSlot, BudgetRefusal
 from shoal.core.mail_bodies import ShutdownApprovedMail, ShutdownRejectedMail, ShutdownRequestMail
-from shoal.core.names import LEAD_NAME, AgentName, parse_agent_name
+from shoal.core.names import LEAD_NAME, AgentName, parse_teammate_name
 from shoal.core.permissions import PermissionMode
 from shoal.core.roster import BackendType, NewMember, RosterEntry, TeamRoster, format_agent_id
 from shoal.runs.prepared_agent import AgentPreparationRequest, PreparedAgent, TeammateMembership
@@ -54,7 +54,7 @@ def resolve_first_permission_mode(entry: RosterEntry) -> PermissionMode | None:
 
 def parse_requested_member_name(text: str) -> AgentName:
     try:
-        return parse_agent_name(text)
+        return parse_teammate_name(text)
     except InvalidName as error:
         raise AgentRequestRefused(str(error)) from error
 

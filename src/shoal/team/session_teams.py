@@ -28,6 +28,7 @@ from shoal.core.names import (
     USER_NAME,
     AgentName,
     TeamName,
+    fold_name,
     parse_agent_name,
     parse_team_name,
 )
@@ -478,7 +479,7 @@ class SessionTeams:
         except InvalidName:
             return AgentName(agent.agent)
         # A one-job agent may have a reserved name; it must not send mail under it.
-        return AgentName(agent.agent) if name in RESERVED_NAMES else name
+        return AgentName(agent.agent) if fold_name(name) in RESERVED_NAMES else name
 
     async def _post_message(
         self,

@@ -27,6 +27,8 @@ _EXIT_TIMEOUT = 2.0
 _SANDBOX_ERRORS = ("Read-only file system", "EROFS")
 SANDBOX_HINT = (
     "The command ran in a sandbox: it can write in the project, granted directories and $TMPDIR alone. "
+    "It cannot create or change what makes other programs run something (.git/config, .git of a new "
+    "repository, .claude, .mcp.json, .envrc). "
     'A person can open more of it in settings.json: {"shoal": {"sandbox": {"writable": ["~/.cache"]}}}.'
 )
 _PROGRESS_INTERVAL = 0.2
@@ -100,6 +102,7 @@ class _ForegroundCommandRun:
             finally:
                 pipe.close_writer()
             status = await self._wait_with_progress(process, seconds)
+            self._notes += process.findings
             if self._launcher.has_process_cleanup(self._context):
                 await pipe.wait_closed(_EXIT_TIMEOUT)
             is_still_open = pipe.read_rest_and_close()

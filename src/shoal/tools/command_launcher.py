@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 import os
 import shutil
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from tempfile import gettempdir, mkdtemp
 
+from shoal.core.errors import ProcessError
 from shoal.core.filenames import escape_filename
 from shoal.core.ports import ChildProcessHandle, ProcessLaunchSpec
 from shoal.core.sandbox import Sandbox
@@ -29,6 +30,41 @@ __shoal_status=$?
 \command pwd -P >|"$__shoal_directory" 2>/dev/null
 exit $__shoal_status
 """
+
+
+class ShellProcess:
+    """Process of a command; its sandbox cleans up when it has ended."""
+
+    def __init__(self, process: ChildProcessHandle, sandbox: Sandbox | None) -> None:
+        self._process = process
+        self._sandbox = sandbox
+        self.findings: tuple[str, ...] = ()
+        """Sentences about files that the command created; complete after its end."""
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    async def wait(self) -> int:
+        return await self._end_with(self._process.wait())
+
+    async def stop(self, *, grace: float = 2.0) -> int:
+        return await self._end_with(self._process.stop(grace=grace))
+
+    async def _end_with(self, end: Awaitable[int]) -> int:
+        try:
+            status = await end
+        except ProcessError:
+            await self._finish()
+            raise
+        await self._finish()
+        return status
+
+    async def _finish(self) -> None:
+        # Taken first: a stop and a wait may both see the end.
+        sandbox, self._sandbox = self._sandbox, None
+        if sandbox is not None:
+            self.findings = await sandbox.finish_command()
 
 
 class ShellCommandLauncher:
@@ -68,7 +104,7 @@ class ShellCommandLauncher:
 
     async def start_command(
         self, command: str, context: ToolContext, output: int, *, directory_file: Path | None
-    ) -> ChildProcessHandle:
+    ) -> ShellProcess:
         """Start a command that writes its last directory to `directory_file`. Raises `ProcessError`."""
         snapshot = await self._wait_for_shell_snapshot()
         # If the snapshot was deleted meanwhile, it is skipped instead of failing every command.
@@ -85,8 +121,14 @@ class ShellCommandLauncher:
         sandbox = self._select_sandbox(context)
         if sandbox is not None:
             await sandbox.detect_availability()
+            await sandbox.begin_command()
             launch = sandbox.wrap_launch(launch)
-        return await context.processes.start_process(launch)
+        try:
+            return ShellProcess(await context.processes.start_process(launch), sandbox)
+        except BaseException:
+            if sandbox is not None:
+                await sandbox.finish_command()
+            raise
 
     async def _wait_for_shell_snapshot(self) -> Path | None:
         if self.shared_snapshot is not None and self.shared_snapshot.exists():

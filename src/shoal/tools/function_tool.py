@@ -21,7 +21,7 @@ _CONTEXT_PARAMETER = "context"
 
 
 class ToolParameterName(msgspec.Struct, frozen=True):
-    """Model-facing name of a parameter that Python cannot spell: `Annotated[int, ParameterName("-A")]`."""
+    """Name of a parameter that Python cannot spell: `Annotated[int, ToolParameterName("-A")]`."""
 
     name: str
 

@@ -17,6 +17,7 @@ from shoal.core.hooks import (
     MATCHER_FIELDS,
     MAX_HOOK_SECONDS,
     SESSION_END_HOOK_SECONDS,
+    STOP_EVENTS,
     Hook,
     HookAction,
     HookEvent,
@@ -166,7 +167,11 @@ def merge_parsed_hooks(parsed: Sequence[ParsedHooks]) -> ParsedHooks:
 
 
 def parse_hooks_from_code(raw: Mapping[str, Any], origin: str) -> ParsedHooks:
-    """Parse hooks given in code: functions, (matcher, function) pairs, and entries as in settings."""
+    """Parse hooks given in code: functions, (matcher, function) pairs, and entries as in settings.
+
+    The program relies on its functions, so one that fails blocks. Only a stopping agent is let go: blocked,
+    it would be sent back to work.
+    """
     found: list[ParsedHooks] = []
     for event, entries in raw.items():
         if event not in HOOK_EVENTS or not isinstance(entries, Sequence) or isinstance(entries, str):
@@ -178,6 +183,7 @@ def parse_hooks_from_code(raw: Mapping[str, Any], origin: str) -> ParsedHooks:
 
 def _parse_hook_from_code(event: HookEvent, entry: Any, origin: str) -> ParsedHooks:
     if isinstance(entry, Hook):
+        # It says itself whether a failure blocks, as the protocol of SDKs lets a program choose.
         return ParsedHooks(hooks=(entry,))
     if isinstance(entry, Mapping):
         return parse_hooks_setting({event: [entry]}, lambda _: origin)
@@ -186,9 +192,15 @@ def _parse_hook_from_code(event: HookEvent, entry: Any, origin: str) -> ParsedHo
         problem = f"{origin}: hooks.{event}: a function, or (matcher, function), is expected, not {entry!r}."
         return ParsedHooks(problems=(problem,))
     action, seconds = PythonCallbackHookAction(function=function), _parse_hook_timeout(event, None)
-    return ParsedHooks(
-        hooks=(Hook(event=event, matcher=matcher, action=action, seconds=seconds, origin=origin),)
+    hook = Hook(
+        event=event,
+        matcher=matcher,
+        action=action,
+        seconds=seconds,
+        blocks_on_failure=event not in STOP_EVENTS,
+        origin=origin,
     )
+    return ParsedHooks(hooks=(hook,))
 
 
 def _parse_matcher_entry(entry: Any) -> tuple[str, Sequence[Any]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from difflib import get_close_matches
 from typing import Any, Literal
 
 import msgspec
@@ -18,6 +19,8 @@ MAX_TEXT_LENGTH = 20_000
 _TEXT_CONTEXT_EVENTS = ("UserPromptSubmit", "SessionStart")
 _NO_REASON = "it gave no reason"
 _MAX_LINE_LENGTH = 4096
+_ASYNC_KEYS = ("async", "asyncTimeout")
+"""Keys of a program that does not want to be waited for; they decide nothing."""
 
 
 class InvalidHookOutputError(Exception):
@@ -119,10 +122,43 @@ def parse_hook_output_text(event: HookEvent, text: str) -> HookDecision:
     )
 
 
-def parse_hook_output_json(event: HookEvent, raw: Any) -> HookDecision:
-    """Parse a JSON object, or the return value of a hook function; raise `InvalidHookOutputError`."""
+def parse_hook_function_text(event: HookEvent, text: str) -> HookDecision:
+    """Parse the text of a hook function; raise `InvalidHookOutputError` where text has no meaning."""
+    if text.strip().startswith("{"):
+        try:
+            raw = decode_json(text.encode("utf-8", "surrogatepass"))
+        except ValueError:
+            pass  # context that begins with a brace
+        else:
+            return parse_hook_output_json(event, raw, strict=True)
+    if text.strip() and event not in _TEXT_CONTEXT_EVENTS and event != "WorktreeCreate":
+        raise InvalidHookOutputError(
+            f"it returned the text {text[:80]!r}, which decides nothing at {event}; return None, "
+            'a HookDecision, or an object, as {"decision": "block", "reason": "…"}'
+        )
+    return parse_hook_output_text(event, text)
+
+
+def check_hook_decision(decision: HookDecision) -> HookDecision:
+    """Return the decision of a hook function; raise `InvalidHookOutputError` for fields of wrong types."""
+    try:
+        return msgspec.convert(msgspec.structs.asdict(decision), HookDecision)
+    except msgspec.ValidationError as error:
+        raise InvalidHookOutputError(f"it returned a HookDecision with a wrong field: {error}") from error
+
+
+def parse_hook_output_json(event: HookEvent, raw: Any, *, strict: bool = False) -> HookDecision:
+    """Parse a JSON object, or the return value of a hook function; raise `InvalidHookOutputError`.
+
+    `strict` refuses unknown keys, which a command may write for other programs.
+    """
     if not isinstance(raw, Mapping):
         raise InvalidHookOutputError(f"it answered {type(raw).__name__}, and an object is expected")
+    if strict:
+        _refuse_unknown_keys(raw, _HookOutputSchema)
+        specific_raw = raw.get("hookSpecificOutput")
+        if isinstance(specific_raw, Mapping):
+            _refuse_unknown_keys(specific_raw, _EventSpecificHookOutputSchema)
     try:
         output = convert_to_schema(raw, _HookOutputSchema)
     except msgspec.ValidationError as error:
@@ -145,6 +181,15 @@ def parse_hook_output_json(event: HookEvent, raw: Any) -> HookDecision:
         suppressed=output.suppress_output,
         output=specific.worktree_path or "",
     )
+
+
+def _refuse_unknown_keys(raw: Mapping[Any, Any], schema: type[Struct]) -> None:
+    known = (*schema.__struct_encode_fields__, *_ASYNC_KEYS)
+    for key in raw:
+        if key not in known:
+            close = get_close_matches(str(key), known, n=1)
+            hint = f"; is {close[0]!r} meant?" if close else ""
+            raise InvalidHookOutputError(f"it answered with a key that is not known, {key!r}{hint}")
 
 
 def _extract_hook_permission(

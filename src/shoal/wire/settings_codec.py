@@ -289,6 +289,8 @@ def parse_settings_document(
 def convert_to_settings_schema(
     raw: Mapping[str, Any], document: SettingsDocument | None = None
 ) -> SettingsSchema:
+    if document is not None:
+        _refuse_misspelled_permission_key(document)
     try:
         return convert_to_schema(raw, SettingsSchema)
     except msgspec.ValidationError as error:
@@ -302,6 +304,32 @@ def convert_to_settings_schema(
             path=document.path if document is not None else None,
             line=line,
         ) from error
+
+
+# Keys that other programs read in the same section.
+_FOREIGN_PERMISSION_KEYS = frozenset({"disableBypassPermissionsMode", "disableAutoMode"})
+
+
+def _refuse_misspelled_permission_key(document: SettingsDocument) -> None:
+    """Raise `SettingsError` for a key that is probably `deny` or another one of ours.
+
+    Other unknown keys belong to other programs.
+    """
+    section, known = document.raw.get("permissions"), PermissionSettings.__struct_encode_fields__
+    unknown = [key for key in section if key not in known] if isinstance(section, dict) else []
+    if not unknown:
+        return
+    from difflib import get_close_matches
+
+    for key in unknown[:_MAX_REPORTED]:
+        close = get_close_matches(key, known, n=1)
+        if key not in _FOREIGN_PERMISSION_KEYS and close:
+            line = find_json_key_line(document.text, ["permissions", key])
+            raise SettingsError(
+                f"{document.name}:{line}: permissions.{key}: it is not known. Is {close[0]} meant?",
+                path=document.path,
+                line=line,
+            )
 
 
 _NESTED_SECTIONS = (

@@ -42,6 +42,13 @@ def replace_file_atomically(
         raise
 
 
+def read_private_file(path: Path) -> bytes:
+    """Read a file of ours; raises OSError for a symbolic link, which could lead anywhere."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    with os.fdopen(descriptor, "rb") as file:
+        return file.read()
+
+
 def create_new_file_atomically(path: Path, content: bytes, *, mode: int | None = None) -> None:
     """Create a new file; raises FileExistsError if one appeared meanwhile."""
     temporary = _write_temporary_file(path, content, None, mode)

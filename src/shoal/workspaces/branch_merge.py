@@ -27,7 +27,8 @@ async def get_merge_target_branch(git: GitRunner, checkout: GitCheckout) -> str:
             f"{checkout.top} is on no branch that could take it. Check one out: git switch NAME."
         )
     refuse_unfinished_git_operation(checkout.entry, checkout.top)
-    if (await git.try_run("diff", "--cached", "--quiet", at=checkout.git_directories)).status != 0:
+    staged = ("diff", "--cached", "--quiet", "--ignore-submodules=dirty")
+    if (await git.try_run(*staged, at=checkout.git_directories)).status != 0:
         raise WorktreeError(
             f"{checkout.top} has staged changes, which a merge would mix in. "
             "Commit them, or git restore --staged."
@@ -87,7 +88,8 @@ async def _abort_merge_and_raise(
     git: GitRunner, location: GitDirectories, name: str, branch: str, path: Path | None, error: str
 ) -> None:
     """Undo a merge that stopped; if git refused to begin one, there is nothing to undo."""
-    conflicting_files = (await git("diff", "--name-only", "--diff-filter=U", "-z", at=location)).names
+    unmerged = ("diff", "--name-only", "--diff-filter=U", "-z", "--ignore-submodules=dirty")
+    conflicting_files = (await git(*unmerged, at=location)).names
     if (location.entry / "MERGE_HEAD").exists():
         await git("merge", "--abort", at=location)
     if conflicting_files:

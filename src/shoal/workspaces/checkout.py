@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -67,11 +68,28 @@ async def get_head_commit(git: GitRunner, checkout: GitCheckout) -> str:
     return result.text
 
 
+async def refuse_required_repository_filters(git: GitRunner, checkout: GitCheckout) -> None:
+    """Raise `WorktreeError` if the repository itself configures a filter that its files need.
+
+    Shoal does not run it, and without it agents would see, and commit, content that must not be stored.
+    """
+    filters = await git.list_disabled_filters(at=checkout.git_directories)
+    if filters:
+        name = filters[0]
+        raise WorktreeError(
+            f"The git configuration of the repository {checkout.top} requires the filter {name!r}, a program "
+            "that git runs on every file. Shoal runs no programs that a repository names. If you trust it, "
+            "make it your own: repeat its settings (git config --get-regexp '^filter[.]') with "
+            "git config --global. Otherwise remove it: "
+            f"git config --remove-section {shlex.quote(f'filter.{name}')}."
+        )
+
+
 async def describe_uncommitted_changes(git: GitRunner, checkout: GitCheckout) -> tuple[str, ...]:
     """Describe to the agent the changes of the checkout that a worktree made from its HEAD lacks."""
     status = await git.try_run(
         "status", "--porcelain=v2", "-z", "--no-renames", "--untracked-files=normal",
-        "--ignore-submodules=none", at=checkout.git_directories,
+        "--ignore-submodules=dirty", at=checkout.git_directories,
     )  # fmt: skip
     if status.status != 0:
         return ()
@@ -84,9 +102,11 @@ async def describe_uncommitted_changes(git: GitRunner, checkout: GitCheckout) ->
         elif kind in ("1", "u"):
             fields = rest.split(" ", 7 if kind == "1" else 9)
             (changed_submodules if fields[1].startswith("S") else changed).append(fields[-1])
-    return tuple(
-        _format_uncommitted_notes(changed, changed_submodules, await _list_submodules(git, checkout))
-    )
+    submodules = await _list_submodules(git, checkout)
+    for name in submodules:
+        if name not in changed_submodules and await _has_uncommitted_changes(git, checkout.top / name):
+            changed_submodules.append(name)
+    return tuple(_format_uncommitted_notes(changed, changed_submodules, submodules))
 
 
 def _format_uncommitted_notes(
@@ -109,6 +129,21 @@ async def _list_submodules(git: GitRunner, checkout: GitCheckout) -> tuple[str, 
         return ()
     result = await git.try_run("ls-files", "--stage", "-z", at=checkout.git_directories)
     return tuple(line.partition("\t")[2] for line in result.names if line.startswith("160000 "))
+
+
+async def _has_uncommitted_changes(git: GitRunner, submodule: Path) -> bool:
+    """Return True if a submodule has changes.
+
+    It is asked by itself: the git of the checkout would run the programs of the submodule's configuration.
+    """
+    if not is_git_repository(submodule):
+        return False
+    status = await git.try_run("status", "--porcelain", "--ignore-submodules=dirty", at=submodule)
+    return bool(status.out)
+
+
+def is_git_repository(directory: Path) -> bool:
+    return os.path.lexists(directory / ".git")
 
 
 def _resolve_real_path(path: Path) -> Path:

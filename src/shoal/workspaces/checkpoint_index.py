@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
+from shoal.workspaces.atomic_files import read_private_file
 from shoal.workspaces.file_errors import build_file_error
 
 
@@ -78,7 +79,7 @@ class CheckpointIndex:
 
     def _read_lines(self) -> Iterator[dict[str, Any]]:
         try:
-            content = self.path.read_bytes()
+            content = read_private_file(self.path)
         except FileNotFoundError:
             return
         except OSError as error:
@@ -95,7 +96,9 @@ class CheckpointIndex:
     def _append_line(self, line: Mapping[str, Any]) -> None:
         encoded = json.dumps(line).encode() + b"\n"
         create_private_directory(self.path.parent)
-        descriptor = os.open(self.path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        descriptor = os.open(
+            self.path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600
+        )
         try:
             size = os.fstat(descriptor).st_size
             # First end a line that was cut off by a crash or a full disk.

@@ -11,7 +11,11 @@ from typing import Literal
 
 from msgspec import Struct
 
-from shoal.workspaces.atomic_files import create_new_file_atomically, replace_file_atomically
+from shoal.workspaces.atomic_files import (
+    create_new_file_atomically,
+    read_private_file,
+    replace_file_atomically,
+)
 from shoal.workspaces.checkpoint_index import CheckpointFileChange, CheckpointIndex, create_private_directory
 from shoal.workspaces.file_errors import build_file_error
 
@@ -159,7 +163,7 @@ class CheckpointStore:
 
     def _load_blob(self, name: str) -> bytes:
         try:
-            content = (self._blobs / name[:2] / name).read_bytes()
+            content = read_private_file(self._blobs / name[:2] / name)
         except FileNotFoundError:
             raise _FileUndoBlockedError("its old content is no longer kept") from None
         if compute_sha256_digest(content) != name:

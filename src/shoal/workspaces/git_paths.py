@@ -13,7 +13,7 @@ def iter_paths_written_by_git_commit(directory: Path) -> Iterator[Path]:
     """Yield the paths outside the directory that a commit writes: the repository around or behind it."""
     for ancestor in (directory, *directory.parents):
         dot = ancestor / ".git"
-        if dot.is_dir():
+        if _is_git_directory(dot):
             if ancestor != directory:
                 yield dot
             return
@@ -28,8 +28,10 @@ def iter_git_control_paths(directory: Path) -> Iterator[Path]:
     """Yield the paths that decide which programs git runs, so that an agent cannot change the user's git."""
     for ancestor in (directory, *directory.parents):
         dot = ancestor / ".git"
-        if dot.is_dir():
-            yield from (dot / "hooks", dot / "config", dot / "config.worktree")
+        if _is_git_directory(dot):
+            yield from (dot / "hooks", dot / "config", dot / "config.worktree", dot / "commondir")
+            for module in _iter_submodule_git_directories(dot / "modules"):
+                yield from (module / "hooks", module / "config", module / "config.worktree")
             return
         entry = _find_git_worktree_entry(dot)
         if entry is not None:
@@ -38,11 +40,35 @@ def iter_git_control_paths(directory: Path) -> Iterator[Path]:
             return
 
 
+def contains_git_repository(directory: Path) -> bool:
+    """Return True if a repository or the file of a worktree is there; an empty .git directory is neither."""
+    dot = directory / ".git"
+    return dot.is_file() or _is_git_directory(dot)
+
+
+def _iter_submodule_git_directories(modules: Path) -> Iterator[Path]:
+    """Yield the git directories of submodules; a name with slashes is a directory in a directory."""
+    try:
+        directories = [path for path in modules.iterdir() if path.is_dir() and not path.is_symlink()]
+    except OSError:
+        return
+    for directory in sorted(directories):
+        if _is_git_directory(directory):
+            yield directory
+            yield from _iter_submodule_git_directories(directory / "modules")
+        else:
+            yield from _iter_submodule_git_directories(directory)
+
+
+def _is_git_directory(dot: Path) -> bool:
+    return os.path.lexists(dot / "HEAD")
+
+
 def read_head_commit_without_git(directory: Path) -> str | None:
     """Return the commit of the checkout around a directory from git's own files; None if that fails."""
     for ancestor in (directory, *directory.parents):
         dot = ancestor / ".git"
-        if dot.exists():
+        if contains_git_repository(ancestor):
             entry = dot if dot.is_dir() else _find_git_worktree_entry(dot)
             return None if entry is None else _read_git_dir_head_commit(entry)
     return None

@@ -1,23 +1,29 @@
-"""Runs the git program with a timeout and without settings that make it run other programs."""
+"""Runs the git program with a timeout and without the programs that a repository's configuration names."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 import os
+import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import TypeAlias
 
 from msgspec import Struct
 
 from shoal.core.clock import Clock
 from shoal.core.errors import WorktreeError
+from shoal.workspaces.git_program_settings import (
+    GitProgramSettings,
+    parse_git_settings,
+    replace_repository_programs,
+)
 
 COMMAND_TIMEOUT = 120.0
 """Seconds for one git command; a checkout of a large repository takes a while."""
 _STOP_GRACE = 2.0
-# Hooks and file monitors may be in the tree, where agents write. Filters and merge drivers stay as the
-# user configured them: without them files would have different content.
+# Hooks and file monitors may be in the tree, where agents write.
 _SAFE_SETTINGS = (
     "core.hooksPath=/dev/null",
     "core.fsmonitor=false",
@@ -26,7 +32,18 @@ _SAFE_SETTINGS = (
     "submodule.recurse=false",
     # Otherwise creating a branch writes .git/config, and concurrent calls compete for its lock.
     "branch.autoSetupMerge=false",
+    "log.showSignature=false",
 )
+# In front of the arguments: a driver that an attribute selects is not run even if the user configured it.
+_SAFE_ARGUMENTS = dict.fromkeys(("diff", "log", "show"), ("--no-ext-diff", "--no-textconv"))
+_ALLOWED_PROTOCOLS = "file:http:https:ssh"
+"""Protocols for objects that a partial clone lacks. Others run a program that the address names."""
+_LIST_SETTINGS = ("config", "--list", "--show-scope", "-z")
+_MARKER_KEY = "shoal.marker"
+"""Setting that shows in the list if git reads settings from the environment, as it does since 2.31."""
+_SETTLED_AGE = 1_000_000_000
+"""Nanoseconds after which a change of a file certainly changes its times too."""
+_FileSignature: TypeAlias = tuple[int, int, int] | None
 # Shoal decides which repository git works on; the configuration that git reads stays the user's.
 _PASSED_VARIABLES = frozenset(
     {"GIT_CONFIG_GLOBAL", "GIT_CONFIG_SYSTEM", "GIT_CONFIG_NOSYSTEM", "GIT_EXEC_PATH", "GIT_SSL_CAINFO"}
@@ -83,10 +100,13 @@ class GitRunner:
             "GIT_TERMINAL_PROMPT": "0",
             "GIT_OPTIONAL_LOCKS": "0",
             "GIT_EDITOR": "true",
+            "GIT_ALLOW_PROTOCOL": _ALLOWED_PROTOCOLS,
         }
         self._clock = clock
         self._timeout = timeout
         self._inherited_fds: tuple[int, ...] = ()
+        self._harmless: dict[GitDirectories, tuple[_FileSignature, ...]] = {}
+        """State of the configuration files of repositories that name no programs."""
 
     def set_inherited_descriptors(self, *fds: int) -> None:
         """Let every git process from now on inherit these descriptors, and with them their locks."""
@@ -105,6 +125,53 @@ class GitRunner:
         self, *arguments: str, at: GitDirectories | Path, stdin: bytes = b"", settings: Sequence[str] = ()
     ) -> GitCommandResult:
         """Run git and return any result. Raises `WorktreeError` if it cannot run or times out."""
+        found = await self._find_repository_programs(at)
+        if isinstance(found, GitCommandResult):
+            return found
+        arguments = (arguments[0], *_SAFE_ARGUMENTS.get(arguments[0], ()), *arguments[1:])
+        return await self._run(arguments, at, stdin, settings, found.replacements)
+
+    async def list_disabled_filters(self, *, at: GitDirectories | Path) -> tuple[str, ...]:
+        """Return the filters that the repository configures as required, which are not run."""
+        found = await self._find_repository_programs(at)
+        if isinstance(found, GitCommandResult):
+            raise WorktreeError(f"git config failed: {found.error or f'exit code {found.status}'}")
+        return found.disabled_filters
+
+    async def _find_repository_programs(
+        self, at: GitDirectories | Path
+    ) -> GitProgramSettings | GitCommandResult:
+        """Return what replaces the programs of the repository; if git cannot list them, git's result."""
+        signatures = _read_config_signatures(at)
+        if isinstance(at, GitDirectories) and signatures and self._harmless.get(at) == signatures:
+            return GitProgramSettings()
+        now = time.time_ns()
+        listing = await self._run(_LIST_SETTINGS, at, b"", (), ((_MARKER_KEY, "1"),))
+        if listing.status != 0:
+            return listing
+        try:
+            settings = parse_git_settings(listing.out)
+        except ValueError as error:
+            raise WorktreeError(f"git config printed no list of settings ({error}).") from error
+        if all(each.key != _MARKER_KEY for each in settings):
+            raise WorktreeError(
+                "This git is too old to be kept from running programs that a repository names. "
+                "Install git 2.31 or newer."
+            )
+        found = replace_repository_programs(settings)
+        is_settled = all(each is None or now - each[0] > _SETTLED_AGE for each in signatures)
+        if isinstance(at, GitDirectories) and is_settled and found == GitProgramSettings():
+            self._harmless[at] = signatures
+        return found
+
+    async def _run(
+        self,
+        arguments: Sequence[str],
+        at: GitDirectories | Path,
+        stdin: bytes,
+        settings: Sequence[str],
+        replacements: Sequence[tuple[str, str]],
+    ) -> GitCommandResult:
         cwd, variables = _resolve_git_location(at)
         options = [part for setting in (*_SAFE_SETTINGS, *settings) for part in ("-c", setting)]
         try:
@@ -113,7 +180,7 @@ class GitRunner:
                 *options,
                 *arguments,
                 cwd=cwd,
-                env={**self._env, **variables},
+                env={**self._env, **variables, **_build_settings_environment(replacements)},
                 stdin=asyncio.subprocess.PIPE,
                 stdout=asyncio.subprocess.PIPE,
                 stderr=asyncio.subprocess.PIPE,
@@ -143,6 +210,30 @@ class GitRunner:
 
 def _resolve_git_location(at: GitDirectories | Path) -> tuple[Path, dict[str, str]]:
     return (at.tree, at.build_git_environment()) if isinstance(at, GitDirectories) else (at, {})
+
+
+def _build_settings_environment(settings: Sequence[tuple[str, str]]) -> dict[str, str]:
+    """Return variables that set git's settings: unlike `-c` they take keys with an equals sign."""
+    variables = {"GIT_CONFIG_COUNT": str(len(settings))}
+    for at, (key, value) in enumerate(settings):
+        variables |= {f"GIT_CONFIG_KEY_{at}": key, f"GIT_CONFIG_VALUE_{at}": value}
+    return variables
+
+
+def _read_config_signatures(at: GitDirectories | Path) -> tuple[_FileSignature, ...]:
+    """Return the state of the repository's configuration files; empty if they have to be found first."""
+    if isinstance(at, Path):
+        return ()
+    return tuple(map(_read_file_signature, (at.common / "config", at.entry / "config.worktree")))
+
+
+def _read_file_signature(path: Path) -> _FileSignature:
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    # Unlike the time of the last write, this time cannot be set back.
+    return found.st_ctime_ns, found.st_ino, found.st_size
 
 
 async def _stop_process(process: asyncio.subprocess.Process) -> None:

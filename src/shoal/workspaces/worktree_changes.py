@@ -13,6 +13,7 @@ from msgspec.structs import replace
 
 from shoal.core.errors import WorktreeError
 from shoal.core.worktrees import WorktreeChanges, WorktreeRecord
+from shoal.workspaces.checkout import is_git_repository
 from shoal.workspaces.git_runner import GitDirectories, GitRunner
 
 KEPT_REFS = "refs/shoal/kept"
@@ -195,14 +196,14 @@ async def _list_worktree_differences(
     location = await _reveal_hidden_changes(git, location, index_listing, scratch)
     status = await git(
         "status", "--porcelain=v1", "-z", "--no-renames", "--untracked-files=all",
-        "--ignore-submodules=none", at=location,
+        "--ignore-submodules=dirty", at=location,
     )  # fmt: skip
     lines = status.names
     # Git does not look into a nested repository: it names the directory.
     untracked_directories = [
         line[3:].rstrip("/") for line in lines if line.startswith("??") and line.endswith("/")
     ]
-    diff = ("diff", "--name-only", "-z", "--no-renames", "--no-ext-diff", record.base, "--")
+    diff = ("diff", "--name-only", "-z", "--no-renames", "--ignore-submodules=dirty", record.base, "--")
     changed_files = (await git(*diff, at=location)).names
     uncommitted = tuple(sorted(line[3:].rstrip("/") for line in lines))
     return uncommitted, changed_files, tuple(sorted({*index_listing.nested, *untracked_directories}))
@@ -216,13 +217,9 @@ async def _read_git_index(git: GitRunner, location: GitDirectories) -> _HiddenAn
         tag, mode = details.split(" ")[:2]
         if tag.islower() or (tag == "S" and not is_sparse):
             hidden.append(name)
-        if mode == _SUBMODULE_MODE and _is_git_repository(location.tree / name):
+        if mode == _SUBMODULE_MODE and is_git_repository(location.tree / name):
             nested.append(name)
     return _HiddenAndNestedIndexPaths(hidden=tuple(hidden), nested=tuple(nested))
-
-
-def _is_git_repository(directory: Path) -> bool:
-    return os.path.lexists(directory / ".git")
 
 
 async def _reveal_hidden_changes(

@@ -18,6 +18,7 @@ from shoal.core.worktrees import WorktreeRecord, WorktreeState
 from shoal.wire.worktree_codec import encode_worktree_record, parse_worktree_record
 from shoal.workspaces.atomic_files import (
     create_new_file_atomically,
+    read_private_file,
     remove_abandoned_temporary_files,
     replace_file_atomically,
 )
@@ -77,7 +78,7 @@ class WorktreeRecordStore:
 
     def load_record(self, name: str) -> WorktreeRecord | None:
         try:
-            content = self._get_record_path(name).read_bytes()
+            content = read_private_file(self._get_record_path(name))
         except OSError:
             return None
         record = parse_worktree_record(content)

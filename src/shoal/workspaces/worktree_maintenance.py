@@ -18,6 +18,7 @@ from shoal.workspaces.branch_merge import (
     merge_commit_into_checkout,
     refuse_unfinished_git_operation,
 )
+from shoal.workspaces.checkout import refuse_required_repository_filters
 from shoal.workspaces.git_runner import GitDirectories
 from shoal.workspaces.owner_lease import is_worktree_lease_held
 from shoal.workspaces.worktree_changes import (
@@ -49,7 +50,7 @@ async def list_worktree_statuses(repository: WorktreeRepository) -> list[Worktre
 async def show_worktree(repository: WorktreeRepository, name: str) -> tuple[WorktreeStatus, str]:
     """Return the status of a worktree and a summary of its changes from git."""
     refs, record = await repository.list_kept_refs(), repository.files.load_record(name)
-    stat = ("diff", "--stat=100", "--no-ext-diff", "--no-textconv")
+    stat = ("diff", "--stat=100", "--ignore-submodules=dirty")
     if record is None:
         if name not in refs:
             raise build_unknown_worktree_error(name)
@@ -74,6 +75,7 @@ async def show_worktree(repository: WorktreeRepository, name: str) -> tuple[Work
 async def merge_worktree(repository: WorktreeRepository, name: str) -> MergedWorktree:
     """Merge one worktree; the lock must be held."""
     await get_merge_target_branch(repository.git, repository.checkout)
+    await refuse_required_repository_filters(repository.git, repository.checkout)
     record = repository.files.load_record(name)
     if record is None:
         commit = (await repository.list_kept_refs()).get(name)

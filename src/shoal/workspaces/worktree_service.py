@@ -28,6 +28,7 @@ from shoal.workspaces.checkout import (
     describe_uncommitted_changes,
     find_git_checkout,
     get_head_commit,
+    refuse_required_repository_filters,
 )
 from shoal.workspaces.git_runner import GitDirectories, GitRunner
 from shoal.workspaces.owner_lease import (
@@ -71,6 +72,7 @@ class WorktreeService:
         repository = await self._open_repository()
         if _ID.fullmatch(agent) is None:
             raise WorktreeError(f"{agent!r} cannot name a worktree.")
+        await refuse_required_repository_filters(self._git, repository.checkout)
         record = await self._plan_worktree_record(repository, agent, session)
         async with repository.lock.acquire():
             await _refuse_taken_branch(repository, record)

@@ -13,6 +13,7 @@ from msgspec.structs import replace
 
 from shoal.app.config.assistant_mode import is_assistant_mode
 from shoal.app.config.coordinator_mode import is_coordinator_mode
+from shoal.app.config.option_checks import check_options
 from shoal.app.config.output_schema import add_structured_output_tool
 from shoal.app.config.session_history import SessionHistory, open_session_history
 from shoal.app.config.system_prompt import format_date_line
@@ -59,6 +60,7 @@ class SessionConfig(Struct, frozen=True, kw_only=True):
 
 def load_session_config(options: Options, exit_stack: AsyncExitStack) -> SessionConfig:
     """Load the configuration and lock the session until `exit_stack` closes. Raises `ShoalError`."""
+    check_options(options)
     started_at = options.clock.monotonic()
     (options, output_tool), cwd = add_structured_output_tool(options), _resolve_project(options.cwd)
     settings = replace(

@@ -15,7 +15,10 @@ from shoal.app.config.session_history import SessionHistory
 from shoal.core.control_tags import escape_control_tags
 from shoal.core.errors import ModelError, StateFileError
 from shoal.core.messages import Message, TextBlock, user_message
-from shoal.stores.files.home_paths import write_file_atomically
+from shoal.stores.files.home_paths import (
+    open_state_file,
+    write_file_atomically,
+)
 from shoal.wire.notification_text import format_system_reminder
 
 MAX_CHARACTERS = 8_000
@@ -32,7 +35,7 @@ class SessionMemory:
     def read_notes(self) -> str:
         """Return the notes; empty if there are none."""
         try:
-            with self.path.open("rb") as file:
+            with open_state_file(self.path) as file:
                 return (
                     file.read(4 * MAX_CHARACTERS).decode("utf-8", errors="replace")[:MAX_CHARACTERS].strip()
                 )

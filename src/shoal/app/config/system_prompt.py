@@ -8,6 +8,7 @@ from importlib.resources import files
 from pathlib import Path
 
 from shoal.core.clock import Clock, format_iso_time
+from shoal.workspaces.git_paths import contains_git_repository
 
 
 def build_system_prompt(
@@ -45,4 +46,4 @@ def load_default_prompt() -> str:
 
 
 def _is_in_git(path: Path) -> bool:
-    return any((place / ".git").exists() for place in (path, *path.parents))
+    return any(contains_git_repository(place) for place in (path, *path.parents))

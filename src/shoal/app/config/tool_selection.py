@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
@@ -10,12 +10,21 @@ from shoal.app.teams.team_store import TeamStore
 from shoal.core.agent_definitions import matches_tool_list_entry
 from shoal.core.errors import SettingsError
 from shoal.core.mcp_servers import MCP_PREFIX
+from shoal.core.names import TOOL_NAMES
 from shoal.core.tools import Tool
 from shoal.policy.permission_rules import parse_permission_rule, split_permission_rule_list
 from shoal.tools.shell_supervisor import BackgroundShellSupervisor
 
 if TYPE_CHECKING:
     from shoal.tools.task_tools import AcceptanceRunner
+
+
+# Rules of these names are often shared with other programs.
+_FOREIGN_TOOL_NAMES = frozenset(
+    {"Task", "MultiEdit", "LS", "NotebookRead", "TodoRead", "KillBash", "AgentOutputTool", "BashOutputTool"}
+    | {"WebSearch", "SlashCommand", "ToolSearch", "MCPSearch", "LSP", "PowerShell", "StructuredOutput"}
+    | {"ListMcpResourcesTool", "ReadMcpResourceTool", "EnterWorktree", "ExitWorktree", "Config", "Monitor"}
+)
 
 
 def build_session_tools(
@@ -87,10 +96,39 @@ def split_permission_rule_flags(flags: Sequence[str]) -> tuple[str, ...]:
     return tuple(rule for flag in flags for rule in split_permission_rule_list(flag))
 
 
-def iter_unknown_rule_warnings(flags: Sequence[str], tools: dict[str, Tool]) -> Iterator[str]:
+def iter_unknown_rule_warnings(rules: Sequence[str], tools: Collection[str]) -> Iterator[str]:
     """Yield a warning for each rule that names no tool: it has no effect, which is worst for a deny rule."""
-    for text in split_permission_rule_flags(flags):
+    for text in split_permission_rule_flags(rules):
         name = parse_permission_rule(text).tool
-        if name not in tools and name != "*" and not name.startswith(MCP_PREFIX):
-            matches = get_close_matches(name, tools, n=1)
-            yield f"The rule {text} names no tool here." + (f" Is {matches[0]} meant?" if matches else "")
+        if _names_no_tool(name, tools):
+            yield f"The rule {text} names no tool here.{_suggest_tool(name, tools)}"
+
+
+def refuse_unknown_rules(option: str, rules: Sequence[str], tools: Collection[str]) -> None:
+    """Raise `SettingsError` for a rule that names no tool, neither of ours nor of another program."""
+    for text in split_permission_rule_flags(rules):
+        name = parse_permission_rule(text).tool
+        if _names_no_tool(name, tools) and name not in _FOREIGN_TOOL_NAMES:
+            raise SettingsError(f"{option}: the rule {text} names no tool.{_suggest_tool(name, tools)}")
+
+
+def refuse_misspelled_rules(location: str, rules: Sequence[str], tools: Collection[str]) -> None:
+    """Raise `SettingsError` for a rule whose tool is probably misspelled.
+
+    Settings are shared with other programs, so that a rule may name a tool of theirs.
+    """
+    for text in rules:
+        name = parse_permission_rule(text).tool
+        suggestion = _suggest_tool(name, tools)
+        if _names_no_tool(name, tools) and name not in _FOREIGN_TOOL_NAMES and suggestion:
+            raise SettingsError(f"{location}: the rule {text} names no tool.{suggestion} Correct the rule.")
+
+
+def _names_no_tool(name: str, tools: Collection[str]) -> bool:
+    return name not in tools and name not in TOOL_NAMES and name != "*" and not name.startswith(MCP_PREFIX)
+
+
+def _suggest_tool(name: str, tools: Collection[str]) -> str:
+    folded = {each.casefold(): each for each in (*TOOL_NAMES, *tools)}
+    close = get_close_matches(name.casefold(), folded, n=1, cutoff=0.7)
+    return f" Is {folded[close[0]]} meant?" if close else ""

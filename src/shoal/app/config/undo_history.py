@@ -18,7 +18,11 @@ from shoal.core.messages import Message
 from shoal.core.transcript_entries import TranscriptRewindMarker
 from shoal.stores.files.file_journal import FileJournal, read_journal
 from shoal.stores.files.file_transcript import FileTranscript
-from shoal.stores.files.home_paths import get_journal_path, get_run_directory
+from shoal.stores.files.home_paths import (
+    get_journal_path,
+    get_run_directory,
+    read_state_file,
+)
 from shoal.stores.files.pid_locks import SessionLock
 from shoal.stores.files.session_files import read_session_transcript
 from shoal.stores.restored_conversation import restore_conversation
@@ -107,7 +111,7 @@ def read_messages_at_entry(transcript: Path, after: EntryId | None) -> tuple[Mes
 def read_transcript_lines(transcript: Path) -> Iterator[ParsedTranscriptLine]:
     """Yield the readable lines. Raises `NothingToUndoError` if the file is unreadable."""
     try:
-        content = transcript.read_bytes()
+        content = read_state_file(transcript)
     except OSError as error:
         raise NothingToUndoError(
             f"What was said cannot be read from {transcript}: {error.strerror}."

@@ -5,11 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+from shoal.workspaces.git_paths import contains_git_repository
+
 
 def iter_project_directories(cwd: Path) -> Iterator[Path]:
     """Yield `cwd` and its parents up to the repository root, nearest first; else only `cwd`."""
     directories = (cwd, *cwd.parents)
-    depth = next((number for number, directory in enumerate(directories) if (directory / ".git").exists()), 0)
+    depth = next(
+        (number for number, directory in enumerate(directories) if contains_git_repository(directory)), 0
+    )
     return iter(directories[: depth + 1])
 
 

@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from shoal.app.settings.settings import Settings
 from shoal.core.agent_definitions import AgentDefinition
+from shoal.core.errors import SettingsError
 from shoal.core.hooks import Hook
 from shoal.wire.hook_codec import ParsedHooks, merge_parsed_hooks, parse_hooks_from_code, parse_hooks_setting
 from shoal.wire.settings_codec import SettingsDocument
@@ -19,14 +20,20 @@ _DISABLE_KEY = "disableAllHooks"
 def load_configured_hooks(
     settings: Settings, given: Mapping[str, Any] | None = None, plugins: Sequence[SettingsDocument] = ()
 ) -> ParsedHooks:
-    """Load the hooks of settings files, the strongest first, then of plug-ins, then of the program."""
+    """Load the hooks of settings files, the strongest first, then of plug-ins, then of the program.
+
+    Raises `SettingsError` if the program's are not understood: it relies on each of them.
+    """
     found = [
         parse_hooks_setting(document.raw["hooks"], document.locate_key, settings.environ)
         for document in (*settings.documents, *plugins)
         if document.raw.get("hooks") and not _are_settings_hooks_disabled(document, settings)
     ]
     if given:
-        found.append(parse_hooks_from_code(given, "shoal.open"))
+        parsed = parse_hooks_from_code(given, "shoal.open")
+        if parsed.problems:
+            raise SettingsError(" ".join(parsed.problems))
+        found.append(parsed)
     return merge_parsed_hooks(found)
 
 

@@ -21,4 +21,7 @@ STARTUP_FILES = (
     ".config/systemd", ".local/bin", ".vimrc", ".config/nvim",
 )
 """Files that run when the user opens a shell or an editor, or uses git. Read-only."""
+
+PROJECT_CONTROL_FILES = (".git", ".claude", ".mcp.json", ".envrc", ".git/config.worktree")
+"""Files at the top of a project that make programs outside of the sandbox run something. Not created."""
 # fmt: on

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from shoal.app.isolation.protected_paths import CREDENTIAL_PATHS, STARTUP_FILES
+from shoal.app.isolation.protected_paths import CREDENTIAL_PATHS, PROJECT_CONTROL_FILES, STARTUP_FILES
 from shoal.app.settings.settings import Settings
 from shoal.backends.sandbox.sandbox_selection import (
     DISABLE_HINT,
@@ -30,7 +30,7 @@ from shoal.workspaces.worktree import Worktree, WorktreeWorkspace
 if TYPE_CHECKING:
     from shoal.app.isolation.machine_checks import DiagnosticState
 
-_PROJECT_CONFIG_FILES = (".claude", ".mcp.json")
+_PROJECT_CONFIG_FILES = (".claude", ".mcp.json", ".envrc")
 WEAK_GUARD_ADVICE = (
     "Or accept that rules alone judge them, and that a command which is allowed can leave the worktree: "
     '{"shoal": {"worktree_guard": "weak"}} in your settings.json.'
@@ -79,9 +79,6 @@ def build_sandbox_policy(
     named_writable = [
         _resolve_sandbox_setting_path(text, user_home, workspace.root) for text in preferences.writable
     ]
-    if preferences.auto_allow:
-        # No questions are asked, so a command must not be able to create the files that would allow it more.
-        (workspace.root / ".claude").mkdir(exist_ok=True)
     return SandboxPolicy(
         writable=(
             *work,
@@ -109,6 +106,10 @@ def build_sandbox_policy(
         hidden_sockets=_exclude_user_writable_paths([*_iter_socket_paths(environ)], named_writable),
         readable=(session_directory / "results",),
         network=preferences.network,
+        uncreatable=_exclude_user_writable_paths(
+            [directory / name for directory in work for name in PROJECT_CONTROL_FILES], named_writable
+        ),
+        watched=tuple(work),
     )
 
 
@@ -172,6 +173,11 @@ def build_worktree_sandbox_policy(
             *(worktree.path / name for name in _PROJECT_CONFIG_FILES),
         ),
         always_read_only=sealed,
+        uncreatable=tuple(
+            path
+            for path in (*policy.uncreatable, *(worktree.path / name for name in PROJECT_CONTROL_FILES))
+            if not _is_inside_any_directory(Path(os.path.realpath(path)), sealed)
+        ),
     )
 
 

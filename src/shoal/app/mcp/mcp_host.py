@@ -12,7 +12,7 @@ from shoal.app.settings.settings import Settings
 from shoal.core.clock import Clock
 from shoal.core.errors import StateFileError
 from shoal.core.ports import ProcessLauncher
-from shoal.stores.files.home_paths import write_file_atomically
+from shoal.stores.files.home_paths import read_state_file, write_file_atomically
 from shoal.tools.mcp.client_context import McpClientContext
 
 
@@ -24,7 +24,7 @@ class McpOAuthTokenFile:
 
     def read(self) -> bytes:
         try:
-            return self._path.read_bytes()
+            return read_state_file(self._path)
         except FileNotFoundError:
             return b""
         except OSError as error:

@@ -22,7 +22,13 @@ from shoal.core.events import Event, QuestionAsked, TurnEnded
 from shoal.core.ids import IdGenerator, SessionId
 from shoal.core.permission_decisions import PermissionMode
 from shoal.stores.files.file_journal import read_journal
-from shoal.stores.files.home_paths import make_private_directory
+from shoal.stores.files.home_paths import (
+    make_private_directory,
+    open_private_file,
+    open_state_file,
+    read_state_file,
+    write_file_atomically,
+)
 
 _STDERR_TAIL_CHARS = 2_000
 _POLL_SECONDS = 0.2
@@ -129,11 +135,8 @@ class BackgroundRunManager:
     def read_stderr_tail(self, id_: str) -> str:
         """Return the end of its standard error."""
         try:
-            return (
-                self._get_output_file_path(id_, "err")
-                .read_text(encoding="utf-8", errors="replace")[-_STDERR_TAIL_CHARS:]
-                .strip()
-            )
+            text = read_state_file(self._get_output_file_path(id_, "err")).decode("utf-8", "replace")
+            return text[-_STDERR_TAIL_CHARS:].strip()
         except OSError:
             return ""
 
@@ -204,11 +207,12 @@ class BackgroundRunManager:
         if running >= self.flags.max_concurrent:
             raise AgentRequestRefused(f"{running} runs are at work already, and no more are started at once.")
         make_private_directory(self._directory)
-        self._get_output_file_path(id_, "prompt").write_text(prompt, encoding="utf-8")
+        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
+        write_file_atomically(self._get_output_file_path(id_, "prompt"), prompt.encode("utf-8"))
         with (
-            self._get_output_file_path(id_, "prompt").open("rb") as stdin,
-            self._get_output_file_path(id_, "out").open("wb") as stdout,
-            self._get_output_file_path(id_, "err").open("wb") as stderr,
+            open_state_file(self._get_output_file_path(id_, "prompt")) as stdin,
+            os.fdopen(open_private_file(self._get_output_file_path(id_, "out"), flags), "wb") as stdout,
+            os.fdopen(open_private_file(self._get_output_file_path(id_, "err"), flags), "wb") as stderr,
         ):
             # The child inherits the lock, so it is held until the child ends, even if this process ends
             # first.
@@ -241,7 +245,7 @@ class BackgroundRunManager:
 
     def _read_run_output(self, id_: str) -> dict[str, Any]:
         try:
-            output = msgspec.json.decode(self._get_output_file_path(id_, "out").read_bytes())
+            output = msgspec.json.decode(read_state_file(self._get_output_file_path(id_, "out")))
         except (OSError, msgspec.DecodeError):
             return {}
         return output if isinstance(output, dict) else {}
@@ -254,7 +258,7 @@ class BackgroundRunManager:
 
 def _is_locked(path: Path) -> bool | None:
     try:
-        with path.open("rb") as file:
+        with open_state_file(path) as file:
             fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:
         return True

@@ -22,7 +22,11 @@ from shoal.app.config.journal_recovery import (
 from shoal.app.config.session_config import SessionConfig, load_session_config
 from shoal.app.config.session_memory import SessionMemory
 from shoal.app.config.system_prompt import build_system_prompt
-from shoal.app.config.tool_selection import iter_unknown_rule_warnings
+from shoal.app.config.tool_selection import (
+    iter_unknown_rule_warnings,
+    refuse_misspelled_rules,
+    refuse_unknown_rules,
+)
 from shoal.app.config.undo_history import SessionUndoHistory, create_undo_history
 from shoal.app.hooks.agent_hooks import HookSubjectAgent
 from shoal.app.mcp.mcp_channels import McpChannelMessageQueue, parse_mcp_channel_names
@@ -82,6 +86,7 @@ async def build_session_parts(options: Options, exit_stack: AsyncExitStack) -> S
 async def connect_session(session: Session, exit_stack: AsyncExitStack) -> None:
     """Connect a session with what calls it: the inbox queue, hooks, MCP channels and the control socket."""
     runtime = session.runtime
+    _refuse_rules_without_tools(runtime)
     runtime.queue.add_delivery_listener(session.on_item_delivered)
     runtime.servers.channels = _create_mcp_channels(runtime.config, session)
     route_hook_notices(session)
@@ -152,7 +157,7 @@ def _create_mcp_channels(config: SessionConfig, session: Session) -> McpChannelM
 
 
 def _collect_startup_notes(runtime: Runtime) -> tuple[str, ...]:
-    """Collect the notes for the person at the start of the session."""
+    """Collect the notes for the person at the start of the session. Raises `SettingsError`."""
     config, options = runtime.config, runtime.options
     return (
         *config.settings.warnings,
@@ -166,6 +171,16 @@ def _collect_startup_notes(runtime: Runtime) -> tuple[str, ...]:
         *iter_unknown_rule_warnings((*options.allowed_tools, *options.disallowed_tools), runtime.tools),
         *config.history.notes,
     )
+
+
+def _refuse_rules_without_tools(runtime: Runtime) -> None:
+    options, settings, tools = runtime.options, runtime.settings, runtime.tools
+    if options.membership is None:
+        # The rules of a member come from its lead, which may be another program with other tools.
+        refuse_unknown_rules("allowed_tools", options.allowed_tools, tools)
+        refuse_unknown_rules("disallowed_tools", options.disallowed_tools, tools)
+    for key, rules in (("deny", settings.permissions.deny), ("ask", settings.permissions.ask)):
+        refuse_misspelled_rules(settings.find_setting_origin(f"permissions.{key}"), rules, tools)
 
 
 def _describe_unknown_events(recovered: RecoveredSessionState | None) -> tuple[str, ...]:

@@ -44,7 +44,8 @@ def read_project_mcp_file(cwd: Path) -> tuple[tuple[SettingsDocument, ...], tupl
         if path.stat().st_size > MAX_FILE_BYTES:
             return (), (f"{path} is longer than {MAX_FILE_BYTES >> 20} MB and is not read.",)
         text = path.read_text(encoding="utf-8-sig")
-    except (FileNotFoundError, NotADirectoryError):
+    except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
+        # A directory is a placeholder of the sandbox, or of no use.
         return (), ()
     except (OSError, UnicodeDecodeError) as error:
         return (), (f"{path} cannot be read, and none of its MCP servers is there: {error}.",)

@@ -182,6 +182,11 @@ class Settings(Struct, frozen=True, kw_only=True):
     @property
     def secret_redactor(self) -> SecretRedactor:
         """Secrets that must not be written to logs, journals or recordings."""
+        return SecretRedactor(self.secret_candidates)
+
+    @property
+    def secret_candidates(self) -> dict[str, str]:
+        """Variables whose names tell which of their values are secret."""
         credentials = {name: value for name in _ACCESS_VARIABLES if (value := getattr(self.access, name))}
         left_out = {
             each.keys[-1]: str(each.value) for each in self.untrusted_escalations if each.keys[0] == "env"
@@ -190,9 +195,7 @@ class Settings(Struct, frozen=True, kw_only=True):
         # An overridden value is just as secret. The prefix keeps it from being replaced by the other.
         stored = {f"STORED_{name}": value for each in self.stored.values() for name, value in each.items()}
         servers = collect_mcp_server_variables(self.documents)
-        return SecretRedactor(
-            {**servers, **left_out, **self.tool_environment, **credential_variables, **stored}
-        )
+        return {**servers, **left_out, **self.tool_environment, **credential_variables, **stored}
 
     @property
     def untrusted_escalations(self) -> tuple[PermissionEscalation, ...]:

@@ -11,6 +11,7 @@ from typing import Literal, TypeAlias
 
 from msgspec.structs import replace
 
+from shoal.backends.sandbox.placeholders import is_placeholder
 from shoal.backends.sandbox.sandbox_driver import resolve_existing_paths
 from shoal.core.ports import ProcessLaunchSpec
 from shoal.core.sandbox import SandboxPolicy
@@ -51,6 +52,7 @@ class BubblewrapSandboxDriver:
     limits = ""
     ends_all_processes = True
     blocks_sockets = True
+    needs_placeholders = True
 
     def __init__(self, path: str) -> None:
         self._path = path
@@ -113,6 +115,8 @@ def _map_path_access(policy: SandboxPolicy) -> dict[Path, PathAccess]:
         views[path] = "shown"
     for path in writable:
         views[path] = "writable"
+    for path in resolve_existing_paths(path for path in policy.uncreatable if is_placeholder(path)):
+        views[path] = "kept"
     for path in resolve_existing_paths(policy.always_read_only):
         views[path] = "kept"
     for path in resolve_existing_paths((*policy.hidden, *policy.hidden_if_possible, *policy.hidden_sockets)):

@@ -24,6 +24,7 @@ class LandlockSandboxDriver:
     )
     ends_all_processes = False
     blocks_sockets = False
+    needs_placeholders = False
 
     def explain_unavailable(self) -> str | None:
         return _probe_landlock()

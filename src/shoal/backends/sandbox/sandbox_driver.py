@@ -32,6 +32,11 @@ class SandboxDriver(Protocol):
         """True if the end of a command ends every process that it started."""
         ...
 
+    @property
+    def needs_placeholders(self) -> bool:
+        """True if it keeps commands from creating a path only where a placeholder is."""
+        ...
+
     def explain_unavailable(self) -> str | None:
         """Return why it does not work on this machine and what to do, or None; checked once."""
         ...

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Sequence
+from pathlib import Path
 
 from msgspec import Struct
 
 from shoal.backends.sandbox.bubblewrap import BubblewrapSandboxDriver
 from shoal.backends.sandbox.landlock import LandlockSandboxDriver
+from shoal.backends.sandbox.placeholders import SandboxPlaceholders
+from shoal.backends.sandbox.planted_files import PlantedFileSearch
 from shoal.backends.sandbox.sandbox_driver import SandboxDriver
 from shoal.backends.sandbox.seatbelt import SeatbeltSandboxDriver
 from shoal.core.errors import ProcessError
+from shoal.core.filenames import escape_filename
 from shoal.core.ports import ProcessLaunchSpec
 from shoal.core.sandbox import SandboxPolicy
 
@@ -55,6 +59,11 @@ class DriverSelectingSandbox:
         self._detected: DetectedSandboxDriver | None = None
         self._selected: tuple[SandboxDriver | None] | None = None
         self._reported: set[str] = set()
+        self._placeholders = SandboxPlaceholders()
+        self._search = PlantedFileSearch()
+        self._watched: tuple[Path, ...] = ()
+        self._running: list[bool] = []
+        """One entry for each running command: True if it has placeholders."""
 
     @property
     def is_active(self) -> bool:
@@ -94,6 +103,9 @@ class DriverSelectingSandbox:
                 self._note_once(
                     f"Commands are confined by {kind.name}, for {found.problems[0]}. {kind.limits}"
                 )
+            if kind.needs_placeholders:
+                self._placeholders.acquire(policy.uncreatable)
+            self._running.append(kind.needs_placeholders)
             return kind.wrap_launch(launch, policy)
         if self._preferences.insists:
             raise ProcessError(
@@ -101,6 +113,34 @@ class DriverSelectingSandbox:
             )
         self._note_once(f"Commands run without a sandbox: {reason}.")
         return launch
+
+    async def begin_command(self) -> None:
+        if not self.is_active:
+            return
+        import asyncio
+
+        self._watched = self._get_policy().watched
+        # While another command runs, what appears is probably its doing.
+        if not self._running:
+            await asyncio.to_thread(self._search.remember_existing, self._watched)
+
+    async def finish_command(self) -> tuple[str, ...]:
+        if not self._running:
+            return ()
+        if self._running.pop():
+            self._placeholders.release()
+        import asyncio
+
+        found = await asyncio.to_thread(self._search.find_new, self._watched)
+        if not self._search.is_complete:
+            self._note_once(
+                "The project has too many directories to look in all of them for files that commands create "
+                "and that make git and other programs run something."
+            )
+        texts = tuple(map(_describe_planted_file, found))
+        for text in texts:
+            self._note(text)
+        return texts
 
     def _get_driver(self) -> SandboxDriver | None:
         """Return the driver; cached, because it is needed for every call."""
@@ -129,6 +169,19 @@ class DriverSelectingSandbox:
         if text not in self._reported:
             self._reported.add(text)
             self._note(text)
+
+
+def _describe_planted_file(path: Path) -> str:
+    place = escape_filename(path)
+    if path.name in (".git", "HEAD", "commondir", "config.worktree"):
+        return (
+            f"A command created {place}. Git runs the programs that such a repository names. "
+            "Shoal's git does not; look at its config and hooks before you use git there."
+        )
+    return (
+        f"A command created {place}, which other programs read and act on. "
+        "Look at it before you use them there."
+    )
 
 
 def list_sandbox_drivers(path: str) -> tuple[SandboxDriver, ...]:

@@ -31,6 +31,7 @@ class SeatbeltSandboxDriver:
     limits = "sandbox-exec gives a command no process space of its own."
     ends_all_processes = False
     blocks_sockets = True
+    needs_placeholders = False
 
     def explain_unavailable(self) -> str | None:
         return _probe_sandbox_exec()
@@ -67,6 +68,9 @@ def _build_seatbelt_rules(policy: SandboxPolicy) -> dict[Path, tuple[str, ...]]:
     _add_seatbelt_rules(rules, policy.read_only, "deny file-write*")
     _add_seatbelt_rules(rules, policy.readable, "allow file-read*")
     _add_seatbelt_rules(rules, policy.writable, "allow file-write*", "allow file-read*")
+    for path in policy.uncreatable:
+        if not os.path.lexists(path):
+            rules[Path(os.path.realpath(path))] = ("deny file-write*",)
     _add_seatbelt_rules(rules, policy.always_read_only, "deny file-write*")
     for hidden in (policy.hidden, policy.hidden_if_possible, policy.hidden_sockets):
         _add_seatbelt_rules(rules, hidden, "deny file-read*", "deny file-write*", "deny network-outbound")

@@ -40,6 +40,8 @@ from shoal.policy.hooks.hook_process import (
 from shoal.policy.hooks.http_hook import post_hook_event
 from shoal.wire.hook_output_codec import (
     InvalidHookOutputError,
+    check_hook_decision,
+    parse_hook_function_text,
     parse_hook_output_json,
     parse_hook_output_text,
     truncate_hook_text,
@@ -174,7 +176,7 @@ class HookRunner:
                 async with self._environment.clock.deadline(hook.seconds):
                     # A copy: changes made by the function must not affect the call.
                     returned = await _call_hook_function(function, decode_json(hook_input.data))
-                return _HookResult(verdict=_parse_hook_function_result(hook.event, returned))
+                return _HookResult(verdict=_parse_hook_function_result(hook, returned))
 
     def _start_if_background_hook(self, hook: Hook, hook_input: _HookInput) -> bool:
         """Start a background hook and return True; other hooks, and all at a session's end, are awaited."""
@@ -304,16 +306,20 @@ async def _call_hook_function(function: Callable[[dict[str, Any]], Any], fields:
     return await returned if inspect.isawaitable(returned) else returned
 
 
-def _parse_hook_function_result(event: HookEvent, returned: Any) -> HookDecision:
+def _parse_hook_function_result(hook: Hook, returned: Any) -> HookDecision:
+    # Only where a refused result blocks: otherwise the part that is understood would be lost too.
+    event, strict = hook.event, hook.blocks_on_failure
     match returned:
         case None:
             return NO_DECISION
         case HookDecision():
-            return returned
+            return check_hook_decision(returned)
+        case str() if strict:
+            return parse_hook_function_text(event, returned)
         case str():
             return parse_hook_output_text(event, returned)
         case _:
-            return parse_hook_output_json(event, returned)
+            return parse_hook_output_json(event, returned, strict=strict)
 
 
 def _has_hook_decision(verdict: HookDecision) -> bool:

@@ -10,7 +10,11 @@ import msgspec
 
 from shoal.core.errors import StateFileError
 from shoal.stores.files.flocks import lock_file_for_update
-from shoal.stores.files.home_paths import build_write_error, write_file_atomically
+from shoal.stores.files.home_paths import (
+    build_write_error,
+    read_state_file,
+    write_file_atomically,
+)
 from shoal.wire.json_codec import decode_json
 
 
@@ -22,7 +26,7 @@ def load_provider_credentials(home: Path) -> dict[str, dict[str, str]]:
     """Return the variables of each provider; raise `StateFileError` without any content of the file."""
     path = get_credentials_path(home)
     try:
-        content = path.read_bytes()
+        content = read_state_file(path)
     except (FileNotFoundError, NotADirectoryError):
         return {}
     except OSError as error:

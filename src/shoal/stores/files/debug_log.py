@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import os
 from contextlib import suppress
 from pathlib import Path
 
@@ -10,7 +11,12 @@ from shoal.core.clock import Clock, format_iso_time
 from shoal.core.events import Event
 from shoal.core.ids import SessionId
 from shoal.core.redaction import KEY_SHAPE_REDACTOR, SecretRedactor
-from shoal.stores.files.home_paths import build_write_error, check_safe_file_name, make_private_directory
+from shoal.stores.files.home_paths import (
+    build_write_error,
+    check_safe_file_name,
+    make_private_directory,
+    open_private_file,
+)
 from shoal.wire.json_codec import encode_json
 
 
@@ -25,13 +31,14 @@ class DebugLog:
         self.path = directory / f"{check_safe_file_name(session, directory)}.txt"
         self._clock = clock
         try:
-            self._file = self.path.open("ab", buffering=0)
+            fd = open_private_file(self.path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC)
         except OSError as error:
             raise build_write_error(self.path, error) from error
+        self._file = os.fdopen(fd, "ab", buffering=0)
         with suppress(OSError):  # a file system without locks
             # Tells the cleanup of old logs that this one is in use.
             fcntl.flock(self._file, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        self.path.chmod(0o600)
+        os.fchmod(fd, 0o600)
         latest_link = directory / "latest"
         with suppress(OSError):
             latest_link.unlink(missing_ok=True)

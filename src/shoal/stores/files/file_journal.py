@@ -14,7 +14,12 @@ from shoal.core.errors import StateFileError
 from shoal.core.events import AgentEnded, JournaledEvent, SessionEnded, WorktreeWorkRetained
 from shoal.core.redaction import KEY_SHAPE_REDACTOR, SecretRedactor
 from shoal.stores.files.file_watch import DirectoryWatch
-from shoal.stores.files.home_paths import build_write_error, make_private_directory, write_all_bytes
+from shoal.stores.files.home_paths import (
+    build_write_error,
+    make_private_directory,
+    open_state_file,
+    write_all_bytes,
+)
 from shoal.stores.files.problem_reporter import ProblemReporter, ignore_problem
 from shoal.wire.journal_codec import (
     JournalRecord,
@@ -23,7 +28,7 @@ from shoal.wire.journal_codec import (
     recover_event_from_torn_line,
 )
 
-_FLAGS = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
+_FLAGS = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
 _CHUNK = 1 << 20
 _END_EVENTS = (AgentEnded, WorktreeWorkRetained)
 
@@ -107,7 +112,7 @@ def read_journal(
 ) -> Iterator[JournalRecord]:
     """Yield the events from `offset` up to the last complete line; invalid lines are reported."""
     try:
-        file = path.open("rb")
+        file = open_state_file(path)
     except FileNotFoundError:
         return
     except OSError as error:

@@ -80,7 +80,9 @@ def _repair_torn_transcript_end(fd: int, path: Path, at: int) -> int:
     if is_complete_json_line(torn_bytes):
         return size + os.write(fd, b"\n")
     backup_path = path.with_name(f"{path.name}.torn-{format_iso_time(at).replace(':', '')}")
-    backup_fd = os.open(backup_path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+    backup_fd = os.open(
+        backup_path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600
+    )
     try:
         write_all_bytes(backup_fd, torn_bytes)
     finally:

@@ -6,6 +6,7 @@ import hashlib
 import os
 import re
 from pathlib import Path
+from typing import BinaryIO
 
 from shoal.core.errors import StateFileError
 from shoal.core.ids import AgentId, SessionId, slugify_project_path
@@ -116,8 +117,20 @@ def create_or_replace_private_file(path: Path, content: bytes) -> None:
         os.close(fd)
 
 
+def open_state_file(path: Path) -> BinaryIO:
+    """Open a file of ours for reading; raises OSError for a symbolic link, which could lead anywhere."""
+    return os.fdopen(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC), "rb")
+
+
+def read_state_file(path: Path) -> bytes:
+    """Read a file of ours, as `open_state_file` opens it."""
+    with open_state_file(path) as file:
+        return file.read()
+
+
 def open_private_file(path: Path, flags: int) -> int:
-    """Open a file accessible only to this user; create missing parent directories."""
+    """Open a file accessible only to this user; create missing parent directories, follow no link."""
+    flags |= os.O_NOFOLLOW
     try:
         return os.open(path, flags, 0o600)
     except FileNotFoundError:

@@ -10,9 +10,14 @@ from pathlib import Path
 from shoal.core.errors import StateFileError
 from shoal.core.ids import SessionId
 from shoal.stores.files.flocks import is_flocked, retry_flock
-from shoal.stores.files.home_paths import build_write_error, get_run_directory, make_private_directory
+from shoal.stores.files.home_paths import (
+    build_write_error,
+    get_run_directory,
+    make_private_directory,
+    read_state_file,
+)
 
-_FLAGS = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
+_FLAGS = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
 _TRIES, _PAUSE = 3, 0.01
 _MAX_REOPENS = 100
 """Maximum retries if the lock file is gone when locked: some file systems report that for every file."""
@@ -79,7 +84,7 @@ def is_session_running(home: Path, session: SessionId) -> bool:
     """Return True if a process runs this session now."""
     with suppress(OSError):
         # Read-only: closing a file open for writing wakes all watchers of the directory, which call this.
-        fd = os.open(get_run_directory(home, session) / "lock", os.O_RDONLY | os.O_CLOEXEC)
+        fd = os.open(get_run_directory(home, session) / "lock", os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
         try:
             return is_flocked(fd)
         finally:
@@ -91,7 +96,7 @@ def find_session_pid(home: Path, session: SessionId) -> int | None:
     """Return the process that runs this session; None if there is none or it is not visible from here."""
     path = get_run_directory(home, session) / "lock"
     with suppress(OSError, ValueError):
-        lock, pid = path.stat(), int(path.read_text())
+        lock, pid = path.lstat(), int(read_state_file(path))
         # The pid alone may belong to another machine or container, and mean an unrelated process here.
         for fd_path in Path(f"/proc/{pid}/fd").iterdir():
             with suppress(OSError):

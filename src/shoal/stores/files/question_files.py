@@ -7,7 +7,12 @@ from pathlib import Path
 
 from shoal.core.errors import StateFileError
 from shoal.core.questions import AllowAnswer, Answer, DenyAnswer, PermissionQuestion, Question
-from shoal.stores.files.home_paths import create_file_atomically, to_safe_file_name, write_file_atomically
+from shoal.stores.files.home_paths import (
+    create_file_atomically,
+    read_state_file,
+    to_safe_file_name,
+    write_file_atomically,
+)
 from shoal.wire.question_codec import (
     encode_answer,
     encode_question,
@@ -90,14 +95,14 @@ class QuestionFiles:
         answer = self.read_answer(question)
         if is_run_ended_denial(answer):
             try:
-                answer = parse_answer(self._late_permission_path(question.id).read_bytes())
+                answer = parse_answer(read_state_file(self._late_permission_path(question.id)))
             except (OSError, ValueError):
                 return None
         return answer if isinstance(answer, AllowAnswer) else None
 
     def get(self, question_id: str) -> Question | None:
         try:
-            return parse_question(self._question_path(question_id).read_bytes())
+            return parse_question(read_state_file(self._question_path(question_id)))
         except (OSError, ValueError):
             return None
 
@@ -119,7 +124,7 @@ class QuestionFiles:
         """Return the stored answer. An invalid one is moved away, so that another can be given."""
         path = self._answer_path(question.id)
         try:
-            answer = parse_answer(path.read_bytes())
+            answer = parse_answer(read_state_file(path))
         except OSError:
             return None
         except ValueError:
@@ -151,7 +156,7 @@ class QuestionFiles:
         questions: list[tuple[int, str, Question]] = []
         for path in unanswered:
             try:
-                questions.append((path.stat().st_mtime_ns, path.name, parse_question(path.read_bytes())))
+                questions.append((path.stat().st_mtime_ns, path.name, parse_question(read_state_file(path))))
             except (OSError, ValueError):
                 continue  # withdrawn meanwhile, or not a question file
         return tuple(question for _, _, question in sorted(questions, key=lambda row: row[:2]))

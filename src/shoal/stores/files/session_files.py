@@ -15,6 +15,8 @@ from shoal.stores.files.file_transcript import is_complete_json_line
 from shoal.stores.files.home_paths import (
     get_project_state_directory,
     get_transcript_path,
+    open_state_file,
+    read_state_file,
     write_file_atomically,
 )
 from shoal.stores.restored_conversation import RestoredConversation, restore_conversation
@@ -69,7 +71,7 @@ def read_transcript_up_to_entry(
 
 def _read_transcript_bytes(path: Path) -> bytes:
     try:
-        return path.read_bytes()
+        return read_state_file(path)
     except FileNotFoundError:
         raise SessionNotFound(f"There is no session {path.stem} in {path.parent}.", path=path) from None
     except OSError as error:
@@ -207,7 +209,7 @@ def _is_file_still_present(file: os.DirEntry[str]) -> bool:
 
 def _read_first_transcript_entries(path: Path) -> Iterator[object]:
     try:
-        with path.open("rb") as file:
+        with open_state_file(path) as file:
             head = file.read(_PREVIEW_SIZE)
     except OSError:
         return

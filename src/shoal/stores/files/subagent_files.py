@@ -12,6 +12,7 @@ from shoal.core.ids import LEAD_ID, AgentId, EntryId
 from shoal.stores.files.home_paths import (
     create_or_replace_private_file,
     get_subagent_transcript_path,
+    read_state_file,
     write_file_atomically,
 )
 from shoal.stores.files.session_files import (
@@ -70,7 +71,7 @@ def store_subagent_permission_mode(transcript: Path, mode: str) -> None:
     try:
         _read_subagent_metadata(path)
         # The raw file content: unknown fields of other programs stay.
-        raw = msgspec.json.decode(path.read_bytes())
+        raw = msgspec.json.decode(read_state_file(path))
     except (OSError, ValueError) as error:
         raise StateFileError(f"{path} cannot be read: {error}.", path=path) from error
     write_file_atomically(path, msgspec.json.encode({**raw, "mode": mode}))
@@ -123,7 +124,7 @@ def load_unstarted_subagent_metadata(transcript: Path) -> SubagentMetadata | Non
 
 def _read_subagent_metadata(path: Path) -> SubagentMetadata:
     """Read the metadata file; raise OSError or ValueError."""
-    content = path.read_bytes()
+    content = read_state_file(path)
     try:
         return msgspec.json.decode(content, type=SubagentMetadata)
     except RecursionError:

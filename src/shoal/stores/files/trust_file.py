@@ -8,7 +8,10 @@ from pathlib import Path
 
 from shoal.core.errors import StateFileError
 from shoal.stores.files.flocks import lock_file_for_update
-from shoal.stores.files.home_paths import write_file_atomically
+from shoal.stores.files.home_paths import (
+    read_state_file,
+    write_file_atomically,
+)
 from shoal.wire.trust_codec import (
     TrustDecision,
     parse_trust_decision,
@@ -52,7 +55,7 @@ class ProjectTrustFile:
 
     def _read_content(self) -> bytes:
         try:
-            return self.path.read_bytes()
+            return read_state_file(self.path)
         except (FileNotFoundError, NotADirectoryError):
             return b""
         except OSError as error:

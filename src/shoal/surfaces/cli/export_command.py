@@ -15,6 +15,7 @@ from shoal.surfaces.cli.cli_output import print_json
 
 if TYPE_CHECKING:
     from shoal.app.run_access.run_handle import RunHandle
+    from shoal.core.redaction import SecretRedactor
 
 
 @click.command("export", short_help="Write a whole run into one file.")
@@ -49,13 +50,30 @@ def export_command(*, session: str | None, html: bool, output: str | None, as_js
 
 
 def render_run_export(run: RunHandle, *, html: bool) -> bytes:
-    from shoal.core.redaction import KEY_SHAPE_REDACTOR
+    from shoal.app.run_view.run_view import build_run_view
+    from shoal.stores.files.file_journal import read_journal
     from shoal.surfaces.web.run_page import export_run_data, render_run_page
     from shoal.wire.json_codec import encode_json
 
+    secrets = load_export_redactor(Path(build_run_view(read_journal(run.journal_path)).run.cwd or "."))
     if html:
-        return render_run_page(run, KEY_SHAPE_REDACTOR)
-    return KEY_SHAPE_REDACTOR.redact_bytes(encode_json(export_run_data(run))) + b"\n"
+        return render_run_page(run, secrets)
+    return secrets.redact_bytes(encode_json(export_run_data(run))) + b"\n"
+
+
+def load_export_redactor(project: Path) -> SecretRedactor:
+    """Return the redactor of the journal: secrets of the settings, here and in the project, and key shapes.
+
+    Raises `SettingsError`: without the settings it is not known what is secret.
+    """
+    from shoal.app.settings.settings import load_settings
+    from shoal.core.redaction import SecretRedactor
+
+    candidates = load_settings(cwd=Path.cwd()).secret_candidates
+    if project.is_dir() and project.resolve() != Path.cwd():
+        others = load_settings(cwd=project.resolve()).secret_candidates
+        candidates |= {f"PROJECT_{name}": value for name, value in others.items()}
+    return SecretRedactor(candidates)
 
 
 def save_export(path: Path, content: bytes) -> None:

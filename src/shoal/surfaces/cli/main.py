@@ -14,6 +14,7 @@ import shoal
 from shoal.surfaces.cli import exit_codes
 from shoal.surfaces.cli.command_registry import COMMANDS, load_subcommand
 from shoal.surfaces.cli.flags import FLAG_SECTIONS, PICK_SESSION, check_flag_conflicts, options_from_flags
+from shoal.surfaces.terminal.terminal_stream import guard_terminal_streams
 
 EXAMPLES = """\
   shoal                                        talk with an agent in this directory
@@ -45,6 +46,7 @@ class SectionedHelpCommand(click.Command):
 
 def main() -> NoReturn:
     _reopen_closed_standard_streams()
+    guard_terminal_streams()
     code = run_command_line(sys.argv[1:])
     try:
         sys.stdout.flush()

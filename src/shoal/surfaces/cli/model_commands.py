@@ -19,6 +19,15 @@ from shoal.surfaces.terminal.text_styles import BOLD, DIM, GREEN, apply_style, h
 if TYPE_CHECKING:
     from shoal.app.models.model_probe import ModelProbeResult
     from shoal.app.reports.model_report import ModelProviderReportRow, ModelReport, ModelReportRow
+    from shoal.core.errors import ShoalError
+
+_JSON_ERROR_NAMES = {
+    "NoModelConfigured": "NoModel",
+    "StateFileError": "StoreError",
+    "TransientModelError": "Transient",
+    "BudgetExhausted": "BudgetSpent",
+}
+"""Names that programs know, for classes with another name."""
 
 
 @click.group("models")
@@ -68,7 +77,7 @@ def run_model_test(*, name: str | None, settings: str | None, as_json: bool) -> 
     except ShoalError as error:
         explanation = loaded_settings.secret_redactor.redact_text(explain_error(error))
         if as_json:
-            print_json({"ok": False, "error": type(error).__name__, "message": explanation})
+            print_json({"ok": False, "error": _get_json_error_name(error), "message": explanation})
         else:
             print_user_message(explanation)
         return exit_codes.ERROR
@@ -140,3 +149,8 @@ def _format_model_row(row: ModelReportRow, width: int, *, colours: bool) -> str:
     if row.offered is False:
         notes.append("not offered")
     return f"{styled_name}  {row.window // 1000:>5}k  {price:<22}  {', '.join(notes)}".rstrip()
+
+
+def _get_json_error_name(error: ShoalError) -> str:
+    name = type(error).__name__
+    return _JSON_ERROR_NAMES.get(name, name)

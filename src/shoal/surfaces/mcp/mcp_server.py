@@ -22,7 +22,7 @@ from shoal.app.teams.team_store import TeamStore
 from shoal.core.errors import AgentRequestRefused, ShoalError
 from shoal.core.ids import AgentId
 from shoal.core.member_backends import MemberLaunchArgs
-from shoal.core.names import parse_agent_name
+from shoal.core.names import parse_teammate_name
 from shoal.core.roster import NewMember, RosterEntry, TeamRoster
 from shoal.core.tasks import TaskDraft
 from shoal.wire.launch_args_codec import build_member_launch_flags
@@ -270,7 +270,7 @@ class TeamMcpServerTools:
             )
         flags = self._runs.flags
         new_member = NewMember(
-            name=parse_agent_name(name),
+            name=parse_teammate_name(name),
             agent_type=kind or self._kind,
             model=self._model,
             cwd=str(self._runs.cwd),

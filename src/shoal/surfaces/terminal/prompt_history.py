@@ -8,13 +8,15 @@ from pathlib import Path
 
 import msgspec
 
+from shoal.stores.files.home_paths import read_state_file
+
 MAX_ENTRIES = 1_000
 _decode = msgspec.json.Decoder(str).decode
 
 
 def read_prompt_history(path: Path) -> list[str]:
     try:
-        content = path.read_bytes()
+        content = read_state_file(path)
     except OSError:
         return []
     texts: list[str] = []
@@ -28,7 +30,7 @@ def append_prompt_history(path: Path, text: str) -> None:
     """Append a prompt. A history that cannot be written is ignored."""
     with suppress(OSError, UnicodeEncodeError):
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+        fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
         try:
             os.write(fd, msgspec.json.encode(text) + b"\n")
         finally:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from shoal.core.errors import AgentRequestRefused
 from shoal.core.text_format import format_dollars, format_duration, strip_terminal_codes, to_one_line
+from shoal.stores.files.home_paths import open_state_file
 from shoal.surfaces.terminal.status_text import describe_agent_activity, format_agent_usage
 from shoal.surfaces.terminal.text_styles import BOLD, DIM, YELLOW, get_agent_style
 from shoal.surfaces.terminal.user_messages import describe_message_delivery, join_names
@@ -91,7 +92,7 @@ def _print_agent_output_tail(controller: TerminalController, agent: str) -> None
 
 def _read_file_tail(path: Path) -> str:
     try:
-        with path.open("rb") as file:
+        with open_state_file(path) as file:
             size = file.seek(0, 2)
             file.seek(max(size - _LAST, 0))
             text = file.read().decode(errors="replace")

@@ -150,6 +150,7 @@ async def export_conversation(controller: TerminalController, name: str) -> None
 
     session = controller.session
     text = "\n".join(render_conversation_markdown(session.agent.conversation.messages, str(session.id)))
+    text = session.runtime.settings.secret_redactor.redact_text(text)
     path = session.runtime.workspace.root / (name or f"shoal-{session.id[:8]}.md")
     try:
         await asyncio.to_thread(_write_new_file, path, text)

@@ -11,6 +11,7 @@ from shoal.core.transcript_entries import (
     TranscriptMessageEntry,
     TranscriptRewindMarker,
 )
+from shoal.stores.files.home_paths import open_state_file
 from shoal.wire.transcript_codec import parse_transcript_line
 
 CHUNK = 256 * 1024
@@ -90,7 +91,7 @@ class PagedTranscriptReader:
 
     def _read_file_range(self, start: int, end: int | None) -> bytes:
         try:
-            with self._path.open("rb") as file:
+            with open_state_file(self._path) as file:
                 file.seek(start)
                 return file.read() if end is None else file.read(end - start)
         except OSError:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hmac
 import ipaddress
+import re
 from collections.abc import Sequence
 from urllib.parse import urlencode
 
@@ -32,6 +33,7 @@ HEADERS = {
     "Cross-Origin-Resource-Policy": "same-origin",
     "Cross-Origin-Opener-Policy": "same-origin",
 }
+_HOST = re.compile(r"(?:\[(?P<address>[0-9A-Fa-f:.]+)\]|(?P<name>[A-Za-z0-9._-]+))(?::[0-9]{1,5})?")
 _RAW_HEADERS = [(name.lower().encode(), value.encode()) for name, value in HEADERS.items()]
 ADDRESS = "Open the address that `shoal web` printed: it has the token."
 
@@ -66,10 +68,9 @@ class WebAccessPolicy(Struct, frozen=True, kw_only=True):
 
 
 def _parse_host_name(host: str) -> str:
-    """Return the name without the port, and an IPv6 address without brackets."""
-    if host.startswith("["):
-        return host[1:].partition("]")[0].lower()
-    return host.rpartition(":")[0].lower() if ":" in host else host.lower()
+    """Return the name without port and brackets of an IPv6 address; empty if it has another form."""
+    found = _HOST.fullmatch(host)
+    return "" if found is None else (found["address"] or found["name"]).lower()
 
 
 class WebAccessGuard:

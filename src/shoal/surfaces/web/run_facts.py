@@ -23,6 +23,7 @@ from shoal.core.events import (
 )
 from shoal.core.ids import LEAD_ID, AgentId
 from shoal.core.questions import PlanApprovalQuestion
+from shoal.stores.files.home_paths import open_state_file
 from shoal.wire.journal_codec import UnknownJournalEvent, parse_journal_line
 
 _CHUNK = 1 << 20
@@ -67,7 +68,7 @@ class JournaledRunSummary:
                 return
             if size < self.offset:
                 self._reset_summary()
-            with journal.open("rb") as file:
+            with open_state_file(journal) as file:
                 file.seek(self.offset)
                 rest = b""
                 while chunk := file.read(_CHUNK):

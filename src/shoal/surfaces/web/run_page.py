@@ -22,6 +22,7 @@ from shoal.core.transcript_entries import (
     TranscriptRewindMarker,
 )
 from shoal.stores.files.file_journal import read_journal
+from shoal.stores.files.home_paths import read_state_file
 from shoal.surfaces.web.entry_blocks import render_transcript_entry
 from shoal.surfaces.web.run_replay import iter_replay_frames
 from shoal.wire.json_codec import encode_json
@@ -74,7 +75,7 @@ def render_run_page(run: RunHandle, secrets: SecretRedactor) -> bytes:
     program = program.replace("</script", "<\\/script")
     # In JSON `<` occurs only inside strings, where it can be escaped; so nothing can end the element.
     data = secrets.redact_bytes(encode_json(run_export)).decode().replace("<", "\\u003c")
-    title = run_export["run"].prompt or run.session
+    title = secrets.redact_text(run_export["run"].prompt or run.session)
     return _PAGE.format(
         script=_hash_for_csp(program),
         style=_hash_for_csp(css),
@@ -87,7 +88,7 @@ def render_run_page(run: RunHandle, secrets: SecretRedactor) -> bytes:
 
 def _read_rendered_entries(path: Path, agent: AgentId) -> list[dict[str, Any]]:
     try:
-        lines = path.read_bytes().split(b"\n")
+        lines = read_state_file(path).split(b"\n")
     except OSError:
         return []
     rendered_entries = []

@@ -11,6 +11,7 @@ from shoal.app.run_access.run_handle import RunHandle
 from shoal.app.run_view.run_view import RunView
 from shoal.app.run_view.view_rows import ViewDelta
 from shoal.stores.files.file_journal import read_journal
+from shoal.stores.files.home_paths import open_state_file
 
 _CHUNK = 1 << 20
 
@@ -35,7 +36,7 @@ def iter_replay_frames(run: RunHandle, most: int) -> Iterator[ViewDelta]:
 
 def _count_lines(path: Path) -> int:
     try:
-        with path.open("rb") as file:
+        with open_state_file(path) as file:
             return sum(chunk.count(b"\n") for chunk in iter(lambda: file.read(_CHUNK), b""))
     except OSError:
         return 0

@@ -18,6 +18,7 @@ from shoal.core.transcript_entries import (
     TranscriptMessageEntry,
     TranscriptRewindMarker,
 )
+from shoal.stores.files.home_paths import open_state_file
 from shoal.surfaces.web.entry_blocks import render_transcript_entry
 from shoal.surfaces.web.json_replies import WebApiRequestRefusedError
 from shoal.surfaces.web.run_index import WebRunIndex
@@ -50,7 +51,7 @@ class TranscriptLineIndex:
     def index_new_lines(self) -> None:
         """Index the lines written since the last call."""
         try:
-            with self.path.open("rb") as file:
+            with open_state_file(self.path) as file:
                 if file.seek(0, 2) < self._starts[-1]:
                     self._starts = array("Q", (0,))
                 position = file.seek(self._starts[-1])
@@ -78,7 +79,7 @@ class TranscriptLineIndex:
     def _read_rendered_entries(self, start: int, end: int, *, whole: bool = False) -> list[dict[str, Any]]:
         if start >= end:
             return []
-        with self.path.open("rb") as file:
+        with open_state_file(self.path) as file:
             file.seek(self._starts[start])
             content = file.read(self._starts[end] - self._starts[start])
         rendered_entries = []

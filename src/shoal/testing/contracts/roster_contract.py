@@ -109,6 +109,17 @@ async def reserved_names_cannot_join_a_team(open_store: StoreOpener[RosterStore]
             assert member.name not in RESERVED_NAMES
 
 
+@RULES.add_rule("TEAM-03")
+async def names_that_differ_only_in_case_get_a_suffix(open_store: StoreOpener[RosterStore]) -> None:
+    async with open_store() as rosters:
+        await create_sample_team(rosters)
+        names = [
+            (await rosters.add_member(ROOF, make_new_member(name))).name
+            for name in ("Team-Lead", "ann", "Ann", "ＡＮＮ", "USER")
+        ]
+        assert names == ["Team-Lead-2", "ann", "Ann-2", "ANN-3", "USER-2"]
+
+
 @RULES.add_rule("TEAM-04")
 async def member_colors_cycle_in_spawn_order(open_store: StoreOpener[RosterStore]) -> None:
     async with open_store() as rosters:

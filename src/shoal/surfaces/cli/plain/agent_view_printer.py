@@ -25,6 +25,7 @@ from shoal.core.events import (
 from shoal.core.ids import LEAD_ID, AgentId, EntryId
 from shoal.core.text_format import to_one_line
 from shoal.core.transcript_entries import TranscriptMessageEntry
+from shoal.stores.files.home_paths import open_state_file
 from shoal.surfaces.cli.plain.turn_printer import RunEventPrinter
 from shoal.surfaces.terminal.screen import TerminalScreen
 from shoal.surfaces.terminal.text_styles import BOLD, BOLD_CYAN, DIM, RED, YELLOW, get_agent_style
@@ -65,7 +66,7 @@ class TranscriptMessageTailReader:
 
     def _read_new_entries(self) -> None:
         try:
-            with self._path.open("rb") as file:
+            with open_state_file(self._path) as file:
                 file.seek(self._offset)
                 data = file.read()
         except OSError:

@@ -14,6 +14,7 @@ from shoal.app.run_view.mail_text import format_mail
 from shoal.core.text_format import format_dollars, format_token_count, strip_terminal_codes
 from shoal.surfaces.cli import exit_codes
 from shoal.surfaces.cli.cli_output import debug_option, print_json
+from shoal.surfaces.cli.export_command import load_export_redactor
 from shoal.surfaces.cli.team_store_access import run_with_team_store
 from shoal.surfaces.cli.teams.team_overview import (
     build_team_overview,
@@ -55,6 +56,8 @@ def export_team_data(*, name: str | None, output: Path | None, form: str, as_jso
         if form == "md"
         else _render_team_export_json(view, team_export)
     )
+    project = next((member.cwd for member in view.team.members), ".")
+    text = load_export_redactor(Path(project)).redact_text(text)
     if output is None:
         sys.stdout.write(text)
         return exit_codes.OK

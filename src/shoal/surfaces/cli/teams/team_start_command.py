@@ -150,7 +150,9 @@ def _resolve_template_limits(
 
 
 def _is_in_repository(cwd: Path) -> bool:
-    return any((place / ".git").exists() for place in (cwd, *cwd.parents))
+    from shoal.workspaces.git_paths import contains_git_repository
+
+    return any(contains_git_repository(place) for place in (cwd, *cwd.parents))
 
 
 def _apply_template_budget(options: Options, template: TeamTemplate) -> Options:

@@ -1,0 +1,105 @@
+"""Checks of the options that a program passes: a wrong value is refused, and never taken for another."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any, get_args
+
+from shoal.app.options import Options
+from shoal.core.errors import SettingsError
+from shoal.core.permissions import PermissionMode
+
+_TEXT_LISTS = ("allowed_tools", "disallowed_tools", "available_tools", "betas", "channels", "setting_sources")
+_PATH_LISTS = ("add_dirs", "plugin_dirs")
+_TEXTS = (
+    "name", "team", "system_prompt", "append_system_prompt", "fallback_model", "resume", "session_id",
+    "settings", "trace",
+)  # fmt: skip
+_FLAGS = (
+    "skip_permissions", "coordinator", "assistant", "strict_mcp_config", "continue_last", "fork", "attended",
+    "persist", "debug",
+)  # fmt: skip
+_NUMBERS = ("thinking_tokens", "max_turns", "max_budget_usd", "max_total_tokens", "max_agents", "deadline")
+_SETTING_SOURCES = ("user", "project", "local")
+_OPTIONAL = frozenset(name for name in Options.__struct_fields__ if getattr(Options(), name) is None)
+
+
+def check_options(options: Options) -> None:
+    """Raise `SettingsError` with what is expected for the first option that has a wrong value."""
+    problem = next(_iter_option_problems(options), None)
+    if problem is not None:
+        raise SettingsError(f"shoal.open: {problem}")
+
+
+def _iter_option_problems(options: Options) -> Iterator[str]:
+    for name in _TEXT_LISTS:
+        yield from _check_list(options, name, (str,), "texts")
+    for name in _PATH_LISTS:
+        yield from _check_list(options, name, (str, Path), "paths")
+    yield from _check_list(options, "mcp_config", (str, Mapping), "texts and mappings")
+    yield from _check_tools(options)
+    for name in _TEXTS:
+        yield from _check_type(options, name, str, "a text")
+    for name in _FLAGS:
+        yield from _check_type(options, name, bool, "True or False")
+    for name in _NUMBERS:
+        yield from _check_number(options, name)
+    yield from _check_type(options, "hooks", Mapping, "a mapping of events to lists of hooks")
+    if options.mode is not None:
+        yield from _check_choice("mode", options.mode, get_args(PermissionMode))
+    for source in options.setting_sources or ():
+        yield from _check_choice("setting_sources", source, _SETTING_SOURCES)
+
+
+def _check_list(options: Options, name: str, items: tuple[type, ...], description: str) -> Iterator[str]:
+    value = getattr(options, name)
+    if value is None and name in _OPTIONAL:
+        return
+    # A text is a sequence too, and would be read letter by letter.
+    if not isinstance(value, Sequence) or isinstance(value, str | bytes):
+        advice = f" Write {name}=[{value!r}]." if isinstance(value, str | Path) else ""
+        yield f"{name}: a list of {description} is expected, not {_describe(value)}.{advice}"
+        return
+    for index, each in enumerate(value):
+        if not isinstance(each, items):
+            yield f"{name}[{index}]: a list of {description} is expected, and {_describe(each)} is in it."
+
+
+def _check_tools(options: Options) -> Iterator[str]:
+    yield from _check_list(options, "tools", (object,), "tools")
+    for index, tool in enumerate(options.tools):
+        if not hasattr(tool, "schema") or not hasattr(tool, "run"):
+            yield f"tools[{index}]: a tool is expected, not {_describe(tool)}. Make one with @shoal.tool."
+
+
+def _check_type(options: Options, name: str, expected: type[Any], description: str) -> Iterator[str]:
+    value = getattr(options, name)
+    if not isinstance(value, expected) and not (value is None and name in _OPTIONAL):
+        yield f"{name}: {description} is expected, not {_describe(value)}."
+
+
+def _check_number(options: Options, name: str) -> Iterator[str]:
+    value = getattr(options, name)
+    if value is None:
+        return
+    if isinstance(value, bool) or not isinstance(value, int | float) or math.isnan(value):
+        yield f"{name}: a number is expected, not {_describe(value)}."
+
+
+def _check_choice(name: str, value: Any, choices: Collection[str]) -> Iterator[str]:
+    if value not in choices:
+        yield f"{name}: there is no {value!r}.{suggest_name(str(value), choices)}"
+
+
+def suggest_name(name: str, choices: Collection[str]) -> str:
+    """Return the nearest name as a question, or all of them; case does not count."""
+    folded = {each.casefold(): each for each in choices}
+    close = get_close_matches(name.casefold(), folded, n=1)
+    return f" Is {folded[close[0]]} meant?" if close else f" There are {', '.join(choices)}."
+
+
+def _describe(value: object) -> str:
+    return repr(value)[:80]

@@ -1,0 +1,69 @@
+"""Standard output and error of a terminal, without characters that Shoal never writes on purpose.
+
+Text of models and programs is stripped where it is formatted. This is the last wall, for text that was not.
+Escape sequences pass: Shoal's own colours are made of them.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from typing import Any, BinaryIO, TextIO
+
+# C1 control characters, and marks that change the reading order of text; as text and as UTF-8.
+_FORBIDDEN_TEXT = re.compile("[\x80-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
+_FORBIDDEN_BYTES = re.compile(
+    rb"\xc2[\x80-\x9f]|\xd8\x9c|\xe2\x80[\x8e\x8f\xaa-\xae]|\xe2\x81[\xa6-\xa9]", re.DOTALL
+)
+_UNFINISHED_BYTES = re.compile(rb"(?:\xc2|\xd8|\xe2[\x80\x81]?)\Z")
+
+
+class TerminalByteStream:
+    """Binary stream of a terminal."""
+
+    def __init__(self, stream: BinaryIO) -> None:
+        self._stream = stream
+        self._rest = b""
+        """Beginning of a character whose end is not written yet."""
+
+    def write(self, data: bytes | bytearray | memoryview) -> int:
+        content = self._rest + bytes(data)
+        unfinished = _UNFINISHED_BYTES.search(content)
+        end = len(content) if unfinished is None else unfinished.start()
+        self._rest = content[end:]
+        self._stream.write(_FORBIDDEN_BYTES.sub(b"", content[:end]))
+        return len(data)
+
+    def writelines(self, lines: Any) -> None:
+        for line in lines:
+            self.write(line)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+
+class TerminalTextStream:
+    """Text stream of a terminal."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+        self.buffer = TerminalByteStream(stream.buffer)
+
+    def write(self, text: str) -> int:
+        self._stream.write(text if text.isascii() else _FORBIDDEN_TEXT.sub("", text))
+        return len(text)
+
+    def writelines(self, lines: Any) -> None:
+        for line in lines:
+            self.write(line)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+
+def guard_terminal_streams() -> None:
+    """Replace standard output and error where they are a terminal."""
+    for name in ("stdout", "stderr"):
+        stream = getattr(sys, name)
+        if not isinstance(stream, TerminalTextStream) and stream.isatty():
+            setattr(sys, name, TerminalTextStream(stream))

@@ -1,0 +1,163 @@
+"""Options and hooks that a program passes: what is not understood is refused, or blocks."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import shoal
+from shoal.core.errors import SettingsError
+from shoal.core.events import Event, NoteAdded, ToolOutputReturned
+from shoal.core.hooks import HookDecision
+from shoal.core.messages import ToolUseBlock, extract_tool_result_text
+from shoal.core.model_requests import ModelRequest
+from shoal.models.scripted_model import ScriptedModel
+
+
+def ignore_event(_: dict[str, Any]) -> None:
+    pass
+
+
+@pytest.mark.parametrize(
+    ("options", "problem"),
+    [
+        ({"mode": "paln"}, r"mode: there is no 'paln'. Is plan meant\?"),
+        ({"mode": "PLAN"}, r"Is plan meant\?"),
+        ({"allowed_tools": "Bash"}, r"allowed_tools: a list of texts is expected.*\['Bash'\]"),
+        ({"disallowed_tools": "Bash"}, r"disallowed_tools: a list of texts is expected"),
+        ({"available_tools": "Read"}, r"available_tools: a list of texts is expected"),
+        ({"available_tools": ["Raed"]}, r"There is no tool named 'Raed'. Is Read meant\?"),
+        ({"disallowed_tools": [3]}, r"disallowed_tools\[0\]"),
+        ({"disallowed_tools": ["bash"]}, r"disallowed_tools: the rule bash names no tool. Is Bash meant\?"),
+        ({"disallowed_tools": ["Frobnicate"]}, r"the rule Frobnicate names no tool"),
+        ({"setting_sources": ["usr"]}, r"setting_sources: there is no 'usr'. Is user meant\?"),
+        ({"setting_sources": "user"}, r"setting_sources: a list of texts is expected"),
+        ({"add_dirs": "/tmp"}, r"add_dirs: a list of paths is expected"),
+        ({"add_dirs": Path("/tmp")}, r"add_dirs: a list of paths is expected"),
+        ({"plugin_dirs": "x"}, r"plugin_dirs: a list of paths"),
+        ({"mcp_config": "x.json"}, r"mcp_config: a list of texts and mappings"),
+        ({"channels": "server:x"}, r"channels: a list of texts"),
+        ({"skip_permissions": "false"}, r"skip_permissions: True or False is expected"),
+        ({"persist": "no"}, r"persist: True or False"),
+        ({"max_budget_usd": "5"}, r"max_budget_usd: a number is expected"),
+        ({"max_budget_usd": float("nan")}, r"max_budget_usd: a number is expected"),
+        ({"max_turns": True}, r"max_turns: a number is expected"),
+        ({"tools": [ignore_event]}, r"tools\[0\]: a tool is expected"),
+        ({"hooks": [ignore_event]}, r"hooks: a mapping of events"),
+        (
+            {"hooks": {"PreToolUs": [ignore_event]}},
+            r"PreToolUs: there is no such event; is PreToolUse meant\?",
+        ),
+        ({"hooks": {"PreToolUse": ignore_event}}, r"hooks.PreToolUse: a list is expected"),
+        ({"hooks": {"PreToolUse": "echo"}}, r"hooks.PreToolUse: a list is expected"),
+        ({"hooks": {"PreToolUse": ["echo"]}}, r"a function, or \(matcher, function\), is expected"),
+        ({"hooks": {"PreToolUse": [("(", ignore_event)]}}, r"a function, or \(matcher, function\)"),
+        (
+            {"hooks": {"PreToolUse": [{"matcher": "Bash", "hooks": [{"comand": "x"}]}]}},
+            r"comand: it is not known",
+        ),
+    ],
+)
+async def test_a_wrong_option_is_refused_at_the_start(
+    tmp_path: Path, options: dict[str, Any], problem: str
+) -> None:
+    with pytest.raises(SettingsError, match=problem):
+        await shoal.open(cwd=tmp_path, model=ScriptedModel([]), **options).__aenter__()
+
+
+@pytest.mark.parametrize(
+    ("permissions", "problem"),
+    [
+        (
+            {"deny": ["Bsah(rm:*)"]},
+            r"settings.json:\d+: the rule Bsah\(rm:\*\) names no tool. Is Bash meant\?",
+        ),
+        ({"ask": ["edit"]}, r"the rule edit names no tool. Is Edit meant\?"),
+        ({"dney": ["Bash"]}, r"settings.json:\d+: permissions.dney: it is not known. Is deny meant\?"),
+    ],
+)
+async def test_a_misspelled_permission_in_settings_is_refused(
+    tmp_path: Path, permissions: dict[str, Any], problem: str
+) -> None:
+    home = Path(os.environ["SHOAL_HOME"])
+    (home / "settings.json").write_text(json.dumps({"permissions": permissions}))
+    with pytest.raises(SettingsError, match=problem):
+        await shoal.open(cwd=tmp_path, model=ScriptedModel([])).__aenter__()
+
+
+async def test_permissions_of_other_programs_in_settings_do_no_harm(tmp_path: Path) -> None:
+    permissions = {
+        "deny": ["WebSearch", "MultiEdit", "Zzz"],
+        "disableBypassPermissionsMode": "disable",
+        "x": 1,
+    }
+    (Path(os.environ["SHOAL_HOME"]) / "settings.json").write_text(json.dumps({"permissions": permissions}))
+    async with shoal.open(cwd=tmp_path, model=ScriptedModel([])) as session:
+        assert session.notes == []
+
+
+def raise_error(_: dict[str, Any]) -> None:
+    raise RuntimeError("the guard is broken")
+
+
+@pytest.mark.parametrize(
+    ("function", "reason"),
+    [
+        (raise_error, "RuntimeError: the guard is broken"),
+        (lambda _: False, "it answered bool"),
+        (lambda _: "deny", "decides nothing at PreToolUse"),
+        (lambda _: {"decison": "block"}, "'decison'; is 'decision' meant?"),
+        (lambda _: {"decision": "deny"}, "a shape that is not known"),
+        (lambda _: {"continue_": False}, "'continue_'; is 'continue' meant?"),
+        (
+            lambda _: {"hookSpecificOutput": {"permissionDecison": "deny"}},
+            "'permissionDecison'; is 'permissionDecision' meant?",
+        ),
+        (lambda _: HookDecision(decision="denied"), "a HookDecision with a wrong field"),  # type: ignore[arg-type]
+        (lambda _: ["block"], "it answered list"),
+    ],
+)
+async def test_a_hook_function_that_fails_blocks_the_call(tmp_path: Path, function: Any, reason: str) -> None:
+    events = await run_touch(tmp_path, {"PreToolUse": [("Bash", function)]})
+    assert not (tmp_path / "made").exists()
+    (result,) = [event.result for event in events if isinstance(event, ToolOutputReturned)]
+    assert reason in extract_tool_result_text(result)
+    assert any(
+        "failed" in event.text and reason in event.text for event in events if isinstance(event, NoteAdded)
+    )
+
+
+async def test_a_hook_function_that_returns_nothing_lets_the_call_through(tmp_path: Path) -> None:
+    await run_touch(tmp_path, {"PreToolUse": [ignore_event], "PostToolUse": [lambda _: {}]})
+    assert (tmp_path / "made").exists()
+
+
+async def test_a_command_hook_that_fails_keeps_its_documented_rules(tmp_path: Path) -> None:
+    hook = {"hooks": [{"type": "command", "command": "echo text; echo '{\"x\": 1}'; exit 1"}]}
+    await run_touch(tmp_path, {"PreToolUse": [hook]})
+    assert (tmp_path / "made").exists()
+
+
+async def test_a_failing_stop_function_does_not_send_the_agent_back_to_work(tmp_path: Path) -> None:
+    requests: list[ModelRequest] = []
+
+    def answer(request: ModelRequest) -> str:
+        requests.append(request)
+        return "done"
+
+    model = ScriptedModel(answer)
+    async with shoal.open(cwd=tmp_path, model=model, hooks={"Stop": [raise_error]}) as session:
+        events = [event async for event in session.run("go")]
+    assert any("the guard is broken" in event.text for event in events if isinstance(event, NoteAdded))
+    assert len(requests) == 1
+
+
+async def run_touch(project: Path, hooks: dict[str, Any]) -> list[Event]:
+    call = ToolUseBlock(id="c1", name="Bash", input={"command": "touch made"})
+    model = ScriptedModel([[call], "end"])
+    async with shoal.open(cwd=project, model=model, skip_permissions=True, hooks=hooks) as session:
+        return [event async for event in session.run("go")]

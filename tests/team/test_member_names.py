@@ -1,0 +1,47 @@
+"""Names of teammates: reserved names and tools are refused, and names that look alike get a number."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import shoal
+from agent_scripts import call_tool, run_all_turns
+from shoal.core.messages import extract_tool_result_text
+from shoal.core.model_requests import ModelRequest
+from shoal.core.names import RESERVED_NAMES, TOOL_NAMES
+from shoal.models.scripted_model import ScriptedModel
+from team_scripts import find_tool_results, open_session, read_team_config, script_team, spawn_member
+
+REFUSED = (*sorted(RESERVED_NAMES), "Bash", "ＲＥＡＤ".title(), "SendMessage")
+
+
+@pytest.mark.spec("TEAM-03")
+async def test_a_teammate_gets_no_reserved_name_and_no_name_of_a_tool(tmp_path: Path) -> None:
+    seen: list[str] = []
+
+    def record_results(request: ModelRequest) -> str:
+        seen.extend(extract_tool_result_text(block) for block in find_tool_results(request.messages[-1:]))
+        return "end"
+
+    calls = [spawn_member(name) for name in REFUSED]
+    model = script_team(lead=[call_tool("TeamCreate", team_name="crew"), calls, record_results])
+    async with open_session(tmp_path, model) as session:
+        await run_all_turns(session)
+        members = [member["name"] for member in read_team_config("crew")["members"]]
+    assert members == ["team-lead"]
+    assert len(seen) == len(REFUSED)
+    assert all("Choose another name" in text for text in seen), seen
+
+
+async def test_the_list_of_tool_names_is_that_of_a_session(tmp_path: Path) -> None:
+    tools: list[str] = []
+
+    def record_tools(request: ModelRequest) -> str:
+        tools.extend(tool.name for tool in request.tools)
+        return "end"
+
+    async with shoal.open(cwd=tmp_path, model=ScriptedModel(record_tools)) as session:
+        await run_all_turns(session)
+    assert set(tools) <= TOOL_NAMES
