@@ -201,6 +201,18 @@ async def test_git_runs_no_program_of_a_nested_repository(
     assert planted_programs.ran == []
 
 
+@pytest.mark.parametrize("is_other_repository", [False, True])
+async def test_a_repository_whose_configuration_names_another_directory_is_refused(
+    repository: GitRepository, is_other_repository: bool
+) -> None:
+    target = repository.top.parent
+    if is_other_repository:
+        run_git(target, "init", "-q")
+    run_git(repository.top, "config", "core.worktree", str(target))
+    with pytest.raises(WorktreeError, match=r"which does not belong to it.*core\.worktree"):
+        await repository.create_worktree()
+
+
 async def test_a_missing_object_is_not_fetched_through_a_program_that_an_address_names(
     repository: GitRepository, planted_programs: PlantedPrograms
 ) -> None:

@@ -48,12 +48,27 @@ async def find_git_checkout(git: GitRunner, directory: Path) -> GitCheckout:
             f"{directory} is {description}: there is no checkout to work from. Start in a working tree of it."
         )
     lines = (await git("rev-parse", "--show-toplevel", "--show-prefix", at=directory)).text.split("\n")
-    return GitCheckout(
+    checkout = GitCheckout(
         top=_resolve_real_path(Path(lines[0])),
         common=_resolve_real_path(directory / common),
         entry=_resolve_real_path(directory / entry),
         inside=lines[1].rstrip("/") if len(lines) > 1 else "",
     )
+    await _refuse_redirected_checkout(git, checkout)
+    return checkout
+
+
+async def _refuse_redirected_checkout(git: GitRunner, checkout: GitCheckout) -> None:
+    """Raise `WorktreeError` if the files are in a directory that does not itself belong to the repository.
+
+    Its configuration can name any directory, and a merge would write there.
+    """
+    found = await git.try_run("rev-parse", "--absolute-git-dir", at=checkout.top)
+    if found.status != 0 or _resolve_real_path(Path(found.text)) != checkout.entry:
+        raise WorktreeError(
+            f"The git repository {checkout.entry} has its files in {checkout.top}, which does not belong to "
+            "it. Remove the setting core.worktree from its configuration: git config --unset core.worktree"
+        )
 
 
 async def get_head_commit(git: GitRunner, checkout: GitCheckout) -> str:
