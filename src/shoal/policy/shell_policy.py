@@ -31,6 +31,7 @@ from shoal.policy.wildcards import GLOB, TooManyDirectoryEntries
 
 _TOO_WIDE = "its wildcards stand for more files than can be looked through"
 KEYS_REFUSAL = "that file holds keys of Shoal itself, which no tool may reach."
+_UNCLEAR_FILES = "the files that it reads are not known, and keys of Shoal may be among them"
 _KEY_WORDS = ("keys", "credentials")
 MAX_COMMAND_LENGTH = 100_000
 """Maximum characters; the system accepts hardly more in one argument, and nobody can review one that long."""
@@ -120,6 +121,9 @@ class ShellCommandPolicy:
     ) -> SimpleCommandDecision | None:
         """Return the decision of a deny rule, or else an ask rule, about any part; a possible match asks."""
         doubt = self._check_shoal_key_access(analysis.parts)
+        if doubt is None and not analysis.are_paths_known and any(word in command for word in _KEY_WORDS):
+            part = SimpleShellCommand(text=command, argv=None)
+            doubt = SimpleCommandDecision(part=part, verdict="ask", reason=_UNCLEAR_FILES)
         if doubt is not None and doubt.verdict == "deny":
             return doubt
         rules = tables.shell_command_rules
@@ -139,12 +143,24 @@ class ShellCommandPolicy:
             doubt = doubt or _build_rule_decision(
                 "ask", SimpleShellCommand(text=command, argv=None), rules.bare_ask
             )
-        if not (tables.shell_read_rules.forbids_nothing and tables.shell_write_rules.forbids_nothing):
-            for part in analysis.parts:
-                found = self._check_files_against_rules(part, tables)
-                if found is not None and found.verdict == "deny":
-                    return found
-                doubt = doubt or found
+        if tables.shell_read_rules.forbids_nothing and tables.shell_write_rules.forbids_nothing:
+            return doubt
+        return self._find_file_rule_objection(command, analysis, tables, doubt)
+
+    def _find_file_rule_objection(
+        self,
+        command: str,
+        analysis: ShellCommandAnalysis,
+        tables: PermissionRuleTables,
+        doubt: SimpleCommandDecision | None,
+    ) -> SimpleCommandDecision | None:
+        if not analysis.are_paths_known:
+            doubt = doubt or _find_any_file_rule(command, tables)
+        for part in analysis.parts:
+            found = self._check_files_against_rules(part, tables)
+            if found is not None and found.verdict == "deny":
+                return found
+            doubt = doubt or found
         return doubt
 
     def _check_files_against_rules(
@@ -371,11 +387,21 @@ def _match_forbidding_rule(
                 pass
     if rule.is_exact_command(command):
         return _build_rule_decision(verdict, SimpleShellCommand(text=command, argv=None), rule.rule)
-    if doubt is None and analysis.trouble is not None and rule.may_match_unparsed_command(command):
+    if doubt is None and not analysis.is_complete:
         doubt = _build_rule_decision(
             "ask", SimpleShellCommand(text=command, argv=None), rule.rule, is_doubtful=True
         )
     return doubt
+
+
+def _find_any_file_rule(command: str, tables: PermissionRuleTables) -> SimpleCommandDecision | None:
+    """Return a doubt about the first rule that forbids files; the command may read or write any of them."""
+    for table in (tables.shell_read_rules, tables.shell_write_rules):
+        rule = table.deny.first_patterned_rule or table.ask.first_patterned_rule
+        if rule is not None:
+            part = SimpleShellCommand(text=command, argv=None)
+            return _build_rule_decision("ask", part, rule, is_doubtful=True)
+    return None
 
 
 def _find_covering_rule(

@@ -20,17 +20,24 @@ def analyze_shell_command(command: str) -> ShellCommandAnalysis:
     """Return what a shell command would run; accepts any text and sets `trouble` if it cannot be judged."""
     walker_class, unjudgeable = _load_syntax_walker()
     walker = walker_class()
-    trouble: str | None = None
+    broken: str | None = None
     try:
         walker.walk_script(command)
     except unjudgeable as reason:
-        trouble = str(reason)
+        broken = str(reason)
     except Exception as error:  # noqa: BLE001 - a command that breaks the analysis is asked, never run
-        trouble = f"the analysis failed ({type(error).__name__})"
+        broken = f"the analysis failed ({type(error).__name__})"
+    if walker.variables.may_run_text:
+        walker.add_unknown_command("an expression")
     parts = walker.parts
     if walker.functions:
         parts = [_mark_shadowed_by_function(part, walker.functions) for part in parts]
-    return ShellCommandAnalysis(parts=tuple(parts), trouble=trouble)
+    return ShellCommandAnalysis(
+        parts=tuple(parts),
+        trouble=walker.trouble or broken,
+        is_complete=broken is None,
+        are_paths_known=broken is None and not walker.are_paths_unknown,
+    )
 
 
 @cache

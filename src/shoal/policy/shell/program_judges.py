@@ -98,12 +98,13 @@ def judge_sed(words: Sequence[ShellWord]) -> CommandVerdict:
     for script in scripts or options.operands[:1] or (ShellWord(None),):
         if script.value is None:
             return build_not_proven_readonly_verdict("the sed script is only known when it runs")
-        if not _is_harmless_sed_script(script.value):
+        if not is_harmless_sed_script(script.value):
             return build_not_proven_readonly_verdict("the sed script is not known to only print")
     return build_readonly_verdict("sed only prints", reads=reads)
 
 
-def _is_harmless_sed_script(script: str) -> bool:
+def is_harmless_sed_script(script: str) -> bool:
+    """Return True if the script only prints and replaces; it runs nothing and writes no other file."""
     position = 0
     while position < len(script):
         match = _SED_STEP.match(script, position)

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
-from shoal.policy.shell.shell_syntax import UnjudgeableCommand
+from shoal.policy.shell.shell_syntax import HEREDOC_PLACEHOLDER, UnjudgeableCommand
 from shoal.policy.shell.shell_words import SIMPLE_WORD, WORD_NODE_TYPES, ShellWord
 
 if TYPE_CHECKING:
@@ -51,7 +51,8 @@ def add_redirection_files(
     if len(words) != 1:
         raise UnjudgeableCommand("a redirection names several files")
     text = source[target.start_byte : target.end_byte].decode()
-    if kind == "<<<" or (kind in (">&", "<&") and _DUPLICATE.fullmatch(text)):
+    is_heredoc = kind == "<<<" or (kind == "<" and text == HEREDOC_PLACEHOLDER)
+    if is_heredoc or (kind in (">&", "<&") and _DUPLICATE.fullmatch(text)):
         return
     if kind == ">&" and not SIMPLE_WORD.fullmatch(text):
         # bash expands this word again, quoted or not.

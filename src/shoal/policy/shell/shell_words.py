@@ -73,7 +73,7 @@ _SUBSTITUTIONS = frozenset({"command_substitution", "process_substitution"})
 
 
 def decode_shell_words(node: Node, source: bytes, nested: list[Node]) -> list[ShellWord]:
-    """Return the words that a node becomes; adds the substitutions inside it to `nested`."""
+    """Return the words that a node becomes; adds substitutions and unusual expansions to `nested`."""
     text = source[node.start_byte : node.end_byte].decode()
     if SIMPLE_WORD.fullmatch(text):
         return [ShellWord(text)]
@@ -181,10 +181,11 @@ class _ShellWordBuilder:
         for child in children[1:-1]:
             if child.type in ("string_content", "$"):
                 continue
-            self._add_double_quoted_text(position, child.start_byte)
-            self._add_expansion(
-                child, child.type, self._source[child.start_byte : child.end_byte].decode(), quoted=True
-            )
+            # The grammar counts blanks before a second expansion as part of it.
+            text = self._source[child.start_byte : child.end_byte].decode()
+            bare_text = text.lstrip(" \t\n")
+            self._add_double_quoted_text(position, child.start_byte + len(text) - len(bare_text))
+            self._add_expansion(child, child.type, bare_text, quoted=True)
             position = child.end_byte
         self._add_double_quoted_text(position, children[-1].start_byte)
 
@@ -202,7 +203,9 @@ class _ShellWordBuilder:
             or (kind == "expansion" and _EXPANSION.fullmatch(text))
             or (kind == "arithmetic_expansion" and _SUM.fullmatch(text))
         ):
-            raise UnjudgeableCommand(f"{text[:60]} is only known when it runs")
+            if kind not in ("expansion", "arithmetic_expansion"):
+                raise UnjudgeableCommand(f"{text[:60]} is only known when it runs")
+            self._nested.append(node)
         self._begun = True
         if self._known:
             self._prefix = "".join(self._value)
