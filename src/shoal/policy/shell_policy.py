@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import re
+from collections.abc import Iterable, Iterator
 
 from msgspec import Struct
 
@@ -27,8 +28,10 @@ from shoal.policy.unreadable_files import (
     iter_possible_read_paths,
     list_searched_directories,
 )
-from shoal.policy.wildcards import GLOB, TooManyDirectoryEntries
+from shoal.policy.wildcards import GLOB, TooManyDirectoryEntries, iter_link_targets
 
+_QUOTED_WILDCARD = re.compile(r"\[([*?\[])\]")
+_TOO_MANY_LINKS = "it follows links, and there are more files below than can be looked through"
 _TOO_WIDE = "its wildcards stand for more files than can be looked through"
 KEYS_REFUSAL = "that file holds keys of Shoal itself, which no tool may reach."
 _UNCLEAR_FILES = "the files that it reads are not known, and keys of Shoal may be among them"
@@ -167,6 +170,10 @@ class ShellCommandPolicy:
         self, part: SimpleShellCommand, tables: PermissionRuleTables
     ) -> SimpleCommandDecision | None:
         doubt = None
+        for path in part.writes:
+            rule = self._find_wildcard_rule(path, tables.shell_write_rules)
+            if rule is not None:
+                doubt = doubt or _build_rule_decision("ask", part, rule, is_doubtful=True)
         for paths, table in ((part.reads, tables.shell_read_rules), (part.writes, tables.shell_write_rules)):
             for path in paths:
                 found = self._check_file_against_rules(part, path, table)
@@ -324,8 +331,15 @@ class ShellCommandPolicy:
                 )
         if rule is None:
             for path in part.reads:
-                if path not in _NULL_DEVICES and (read_objection := self._find_read_objection(path, tables)):
+                is_found = "find" in part.via and path.endswith("/*")
+                if path not in _NULL_DEVICES and (
+                    read_objection := self._find_read_objection(path, tables, is_found=is_found)
+                ):
                     return SimpleCommandDecision(part=part, verdict="ask", reason=read_objection)
+            if (part.follows_links or "find" in part.via) and (
+                link_objection := self._find_link_objection(part, tables)
+            ):
+                return SimpleCommandDecision(part=part, verdict="ask", reason=link_objection)
             return SimpleCommandDecision(part=part, verdict="allow", reason=part.why or "it only reads")
         return _build_rule_decision("allow", part, rule)
 
@@ -337,8 +351,33 @@ class ShellCommandPolicy:
         tables: PermissionRuleTables,
         mode: PermissionMode,
     ) -> _WriteObjection | None:
+        if not GLOB.search(path):
+            return self._find_real_write_objection(part, path, path, rule, tables, mode)
         try:
-            real, _ = self._resolve_path(path)
+            for real_path in self._iter_wildcard_paths(path):
+                if objection := self._find_real_write_objection(part, path, real_path, rule, tables, mode):
+                    return objection
+        except TooManyDirectoryEntries:
+            return _WriteObjection(_TOO_WIDE)
+        return None
+
+    def _iter_wildcard_paths(self, path: str) -> Iterator[str]:
+        """Yield the paths that a word with wildcards may mean: those it matches, or its own text."""
+        yield path
+        yield _QUOTED_WILDCARD.sub(r"\1", path)
+        yield from self._paths.expand_path_wildcards(path)
+
+    def _find_real_write_objection(
+        self,
+        part: SimpleShellCommand,
+        path: str,
+        real_path: str,
+        rule: ToolPermissionRule | None,
+        tables: PermissionRuleTables,
+        mode: PermissionMode,
+    ) -> _WriteObjection | None:
+        try:
+            real, _ = self._resolve_path(real_path)
         except WorkspaceError as error:
             return _WriteObjection(str(error))
         if self._paths.is_change_guarded(real):
@@ -353,21 +392,56 @@ class ShellCommandPolicy:
             return None
         return _WriteObjection(f"it writes {escape_filename(path)}")
 
-    def _find_read_objection(self, path: str, tables: PermissionRuleTables) -> str | None:
+    def _find_read_objection(self, path: str, tables: PermissionRuleTables, *, is_found: bool) -> str | None:
+        """Return why a read must be asked; with `is_found` the path stands for files that `find` passes."""
+        if is_found or not GLOB.search(path):
+            return self._find_real_read_objection(path, tables)
+        try:
+            found = (self._find_real_read_objection(each, tables) for each in self._iter_wildcard_paths(path))
+            return next(filter(None, found), None)
+        except TooManyDirectoryEntries:
+            return _TOO_WIDE
+
+    def _find_link_objection(self, part: SimpleShellCommand, tables: PermissionRuleTables) -> str | None:
+        """Return why a command must be asked that reads everything below its paths, through links too."""
+        paths = part.reads if part.follows_links else list_searched_directories(part)
+        try:
+            for path in paths:
+                for directory in self._iter_wildcard_paths(path) if GLOB.search(path) else (path,):
+                    real, is_directory = self._resolve_path(directory)
+                    if is_directory and (target := self._find_outer_link(real, part.found_name, tables)):
+                        return f"it follows a link to {target}, outside the working directories"
+        except TooManyDirectoryEntries:
+            return _TOO_MANY_LINKS
+        except WorkspaceError as error:
+            return str(error)
+        return None
+
+    def _find_outer_link(self, directory: str, name_pattern: str, tables: PermissionRuleTables) -> str | None:
+        targets = iter_link_targets(directory, self._paths.is_inside_workspace, name_pattern=name_pattern)
+        return next((escape_filename(each) for each in targets if not self._is_readable(each, tables)), None)
+
+    def _is_readable(self, real: str, tables: PermissionRuleTables) -> bool:
+        return (
+            self._paths.is_inside_workspace(real)
+            or tables.shell_read_rules.allow.find_match(real) is not None
+        )
+
+    def _find_real_read_objection(self, path: str, tables: PermissionRuleTables) -> str | None:
         try:
             real, _ = self._resolve_path(path)
         except WorkspaceError as error:
             return str(error)
-        if self._paths.is_inside_workspace(real) or tables.shell_read_rules.allow.find_match(real):
+        if self._is_readable(real, tables):
             return None
         return f"it reads {escape_filename(path)}, outside the working directories"
 
     def _is_protected_write_path(self, path: str) -> bool:
         try:
-            real, _ = self._resolve_path(path)
-        except WorkspaceError:
+            paths = self._iter_wildcard_paths(path) if GLOB.search(path) else (path,)
+            return any(self._paths.is_change_guarded(self._resolve_path(each)[0]) for each in paths)
+        except (WorkspaceError, TooManyDirectoryEntries):
             return True
-        return self._paths.is_change_guarded(real)
 
 
 _PROTECTED = "it writes {}, which is protected: it decides what programs do, or holds keys"

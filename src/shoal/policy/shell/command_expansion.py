@@ -16,6 +16,7 @@ from shoal.policy.shell.known_commands import (
     RESERVED_WORDS,
     STATE_CHANGING_BUILTINS,
 )
+from shoal.policy.shell.program_judges import get_found_name_pattern
 from shoal.policy.shell.run_text import find_run_text
 from shoal.policy.shell.shell_directories import PossibleShellDirectories
 from shoal.policy.shell.shell_syntax import UnjudgeableCommand
@@ -54,6 +55,8 @@ class FoundShellCommand(Struct, frozen=True, kw_only=True):
     writes: tuple[str, ...] = ()
     changes: tuple[str, ...] = ()
     """Those of `writes` that its arguments name."""
+    follows_links: bool = False
+    found_name: str = "*"
     outer: tuple[tuple[str | None, ...], ...] = ()
     """Words of the commands that run it."""
 
@@ -156,6 +159,8 @@ def _expand_plain_command(name: str, found: FoundShellCommand, walk: SyntaxWalkS
             reads=(*found.reads, *walk.directories.resolve_paths(verdict.reads)),
             writes=(*found.writes, *changes),
             changes=changes,
+            follows_links=verdict.follows_links,
+            found_name=found.found_name,
             outer=found.outer,
         )
     _append_simple_command(
@@ -173,6 +178,7 @@ def _expand_plain_command(name: str, found: FoundShellCommand, walk: SyntaxWalkS
                     text=found.text,
                     words=command,
                     via=(*found.via, "find"),
+                    found_name=get_found_name_pattern(rest),
                     sets=found.sets,
                     outer=found.outer,
                 ),
@@ -332,9 +338,14 @@ def _append_simple_command(
     doubt: bool = False,
     code: tuple[str | None, ...] = (),
 ) -> None:
-    words = tuple([word.value if word.value is not None else _get_glob_text(word) for word in found.words])
+    words: tuple[str | None, ...] = tuple([word.value for word in found.words])
+    globs: tuple[int, ...] = ()
+    if None in words:
+        globs = tuple([index for index, word in enumerate(words) if word is None])
+        words = tuple(
+            [word.value if word.value is not None else _get_glob_text(word) for word in found.words]
+        )
     argv = None if doubt else _return_words_if_all_known(words)
-    globs = tuple([index for index, word in enumerate(found.words) if word.value is None])
     if found.sets:
         risky_variables = [name for name in found.sets if name not in HARMLESS_VARIABLES]
         if risky_variables:
@@ -348,6 +359,8 @@ def _append_simple_command(
             writes=found.writes,
             changes=found.changes,
             read_only=read_only,
+            follows_links=found.follows_links,
+            found_name=found.found_name,
             why=reason,
             words=words,
             globs=globs,

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from msgspec.structs import replace
+
 from shoal.policy.shell import program_judges
 from shoal.policy.shell.git_judge import is_flag_word, judge_git_command
 from shoal.policy.shell.known_commands import (
     COPYING_COMMANDS,
     HELP_COMMANDS,
+    LINK_FOLLOWING_FLAGS,
     OUTPUT_FLAGS,
     PROGRAM_FLAGS,
     SHORT_VERSION_FLAGS,
@@ -28,6 +31,14 @@ from shoal.policy.shell.shell_words import ShellWord
 
 def judge_shell_command(name: str, words: Sequence[ShellWord], *, moved: bool) -> CommandVerdict:
     """Return the verdict on a command, from its name and the words after it."""
+    verdict = _judge_command_words(name, words, moved=moved)
+    flags = LINK_FOLLOWING_FLAGS.get(name)
+    if flags is None or not any(is_flag_word(word.value or word.prefix, flags) for word in words):
+        return verdict
+    return replace(verdict, follows_links=True, reads=verdict.reads or (ShellWord("."),))
+
+
+def _judge_command_words(name: str, words: Sequence[ShellWord], *, moved: bool) -> CommandVerdict:
     if _is_help_or_version_call(name, words):
         return build_readonly_verdict(f"{name} only tells of itself")
     if name == "git":

@@ -24,41 +24,38 @@ class ShellVariables:
     """Variables that a command line sets, and the expressions that it evaluates."""
 
     def __init__(self) -> None:
-        self._unsafe: set[str] = set()
-        self._links: dict[str, set[str]] = {}
+        self._values: list[tuple[str, str | None]] = []
         self._evaluated: set[str] = set()
         self._is_unknown_evaluated = False
 
     @property
     def may_run_text(self) -> bool:
         """True if an evaluated expression may hold a substitution that the analysis has not seen."""
-        if self._is_unknown_evaluated:
-            return True
+        if self._is_unknown_evaluated or not self._evaluated:
+            return self._is_unknown_evaluated
         pending, seen = list(self._evaluated), set(self._evaluated)
-        while pending and self._unsafe:
+        while pending:
             name = pending.pop()
-            if name in self._unsafe:
-                return True
-            new_names = self._links.get(name, set()) - seen
-            seen |= new_names
-            pending.extend(new_names)
+            for value in [value for each, value in self._values if each == name]:
+                if value is None or not _EXPRESSION.fullmatch(value) or "$" in value:
+                    return True
+                # Names in a value are evaluated with it.
+                new_names = set(_NAME.findall(value)) - seen
+                seen |= new_names
+                pending.extend(new_names)
         return False
 
     def add_value(self, name: str, value: str | None, *, is_number: bool = False) -> None:
         """Record a value that a variable gets; None is known only at run time."""
-        if is_number:
-            return
-        if value is None or not _EXPRESSION.fullmatch(value) or "$" in value:
-            self._unsafe.add(name)
-        else:
-            self._links.setdefault(name, set()).update(_NAME.findall(value))
+        if not is_number:
+            self._values.append((name, value))
 
     def add_unknown_value(self, name: str | None) -> None:
         """Record that a variable gets an unknown value; None may be any variable."""
         if name is None or not _NAME.fullmatch(name):
             self._is_unknown_evaluated = True
         else:
-            self._unsafe.add(name)
+            self._values.append((name, None))
 
     def add_expression(self, text: str | None) -> None:
         """Record an expression that bash evaluates."""

@@ -68,6 +68,19 @@ HARMLESS_VARIABLES = frozenset(
 )
 """Variables that only affect display, never which program or file is used."""
 
+LINK_FOLLOWING_FLAGS: dict[str, tuple[str, ...]] = {
+    **dict.fromkeys(("grep", "egrep", "fgrep"), ("-R", "--dereference-recursive")),
+    "rg": ("-L", "--follow"),
+    "fd": ("-L", "--follow"),
+    "find": ("-L", "-follow"),
+    "tree": ("-l",),
+    "du": ("-L", "--dereference"),
+    **dict.fromkeys(("ls", "dir", "vdir"), ("-L", "--dereference")),
+    "diff": ("-r", "--recursive"),
+    **dict.fromkeys(("eza", "exa", "lsd"), ("-X", "-L", "--dereference", "--follow-symlinks")),
+}
+"""Flags with which a command reads below its directories through links."""
+
 PROGRAM_FLAGS: dict[str, tuple[str, ...]] = {
     "rg": ("--pre", "--hostname-bin"),
     "fd": ("-x", "-X", "--exec", "--exec-batch"),

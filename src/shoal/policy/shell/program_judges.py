@@ -161,6 +161,24 @@ def _is_find_test_with_value(value: str | None) -> bool:
     return value is not None and value in _FIND_TESTS and value not in _FIND_TESTS_WITHOUT_VALUE
 
 
+def get_found_name_pattern(words: Sequence[ShellWord]) -> str:
+    """Return a pattern for the names of links that find passes to its commands; empty if it passes none."""
+    found_name = "*"
+    index = 0
+    if any(word.value is None for word in words):
+        return found_name
+    while index < len(words) and (value := words[index].value) not in FIND_EXEC_FLAGS:
+        if value in ("-o", "-or", ",", "!", "-not", "-L", "-follow", "-H"):
+            return "*"
+        operand = words[index + 1].value if index + 1 < len(words) else None
+        if value == "-type" and operand == "f":
+            return ""
+        if value == "-name" and operand is not None and operand:
+            found_name = operand
+        index += 2 if _is_find_test_with_value(value) else 1
+    return found_name
+
+
 def _is_find_test_value(words: Sequence[ShellWord], index: int) -> bool:
     """Return True for a word like the -7 of `-mtime -7`; numbers only, so an action never counts."""
     value = words[index].value or ""

@@ -45,6 +45,8 @@ class CommandVerdict(Struct, frozen=True, kw_only=True):
     reads: tuple[ShellWord, ...] = ()
     writes: tuple[ShellWord, ...] = ()
     doubt: str = ""
+    follows_links: bool = False
+    """True if it reads everything below `reads`, also through links."""
 
 
 def build_readonly_verdict(why: str, *, reads: tuple[ShellWord, ...] = ()) -> CommandVerdict:

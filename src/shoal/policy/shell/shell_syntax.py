@@ -60,7 +60,7 @@ def parse_shell_command(command: str) -> tuple[Node, bytes, tuple[str, ...]]:
     if _UNREADABLE.search(command):
         raise UnjudgeableCommand("the command holds control characters or blanks that do not show")
     bodies: list[str] = []
-    if _OWN_PLACEHOLDER.search(command):
+    if "<" in command and _OWN_PLACEHOLDER.search(command):
         raise UnjudgeableCommand(f"the command holds {HEREDOC_PLACEHOLDER}, which has a meaning here")
     if "<<" in command:
         command = _replace_heredocs(command, bodies)

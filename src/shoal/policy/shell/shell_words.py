@@ -113,7 +113,8 @@ class _ShellWordBuilder:
                 None, prefix=_cut_prefix_at_glob(prefix, bare), many=self._many or bool(_BRACES.search(bare))
             )
         elif _GLOB.search(bare):
-            yield ShellWord(None, prefix=_cut_prefix_at_glob(prefix, bare), many=True, pattern=value)
+            pattern = _escape_quoted_wildcards(value, bare)
+            yield ShellWord(None, prefix=_cut_prefix_at_glob(prefix, bare), many=True, pattern=pattern)
         else:
             yield ShellWord(value)
 
@@ -230,6 +231,16 @@ def _expand_tilde_word(value: str, bare: str) -> ShellWord:
         )
     return (
         ShellWord(str(Path(value).expanduser())) if _is_own_home_tilde(value) else ShellWord(None, prefix="~")
+    )
+
+
+def _escape_quoted_wildcards(value: str, bare: str) -> str:
+    """Return the pattern of a word; a quoted `*` becomes `[*]`."""
+    if _QUOTED not in bare or len(bare) != len(value):
+        return value
+    return "".join(
+        f"[{character}]" if mask == _QUOTED and character in "*?[" else character
+        for character, mask in zip(value, bare, strict=True)
     )
 
 

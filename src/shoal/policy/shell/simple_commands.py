@@ -20,7 +20,8 @@ class SimpleShellCommand(Struct, frozen=True, kw_only=True):
     that are wildcard patterns, `outer` are the words of the commands that run it, and `code` is text that it
     may run (None: known only at run time). `reads` and `writes` are the
     files named by redirections or as arguments of a known command, joined to the directory of a preceding
-    `cd`, or UNKNOWN_PATH; `changes` are those of `writes` that its arguments name. `read_only` already
+    `cd`, or UNKNOWN_PATH; with `follows_links`, the former include all files below them, also through links.
+    `changes` are those of `writes` that its arguments name. `read_only` already
     accounts for unknown words; it describes the command without its redirections, which are in `writes`.
     """
 
@@ -31,6 +32,9 @@ class SimpleShellCommand(Struct, frozen=True, kw_only=True):
     writes: tuple[str, ...] = ()
     changes: tuple[str, ...] = ()
     read_only: bool = False
+    follows_links: bool = False
+    found_name: str = "*"
+    """Pattern for the names of links that `find` passes to it."""
     why: str = ""
     words: tuple[str | None, ...] = ()
     globs: tuple[int, ...] = ()

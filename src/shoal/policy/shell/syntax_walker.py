@@ -260,8 +260,8 @@ class ShellSyntaxWalker:
         while rest and rest[0].type != "do_group":
             child = rest.pop(0)
             if child.type in WORD_NODE_TYPES:
-                is_number = self._is_number_source(child)
                 for word in self._decode_node_words(child):
+                    is_number = word.value is None and self._is_number_source(child)
                     self._record_variable_value(variable, word.value, is_number=is_number)
             elif child.type not in ("in", ";", "\n"):
                 raise UnjudgeableCommand(
