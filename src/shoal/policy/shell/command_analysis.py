@@ -27,8 +27,7 @@ def analyze_shell_command(command: str) -> ShellCommandAnalysis:
         broken = str(reason)
     except Exception as error:  # noqa: BLE001 - a command that breaks the analysis is asked, never run
         broken = f"the analysis failed ({type(error).__name__})"
-    if walker.variables.may_run_text:
-        walker.add_unknown_command("an expression")
+    walker.add_evaluated_commands()
     parts = walker.parts
     if walker.functions:
         parts = [_mark_shadowed_by_function(part, walker.functions) for part in parts]

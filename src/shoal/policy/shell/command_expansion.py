@@ -72,8 +72,10 @@ class SyntaxWalkState(Protocol):
     """The whole script that is walked."""
     outer: tuple[tuple[str | None, ...], ...]
     """Words of the commands that run the script."""
-    variables: ShellVariables
     are_paths_unknown: bool
+
+    @property
+    def variables(self) -> ShellVariables: ...
 
     def note_trouble(self, reason: str) -> None: ...
 

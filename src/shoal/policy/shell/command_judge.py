@@ -31,14 +31,6 @@ from shoal.policy.shell.shell_words import ShellWord
 
 def judge_shell_command(name: str, words: Sequence[ShellWord], *, moved: bool) -> CommandVerdict:
     """Return the verdict on a command, from its name and the words after it."""
-    verdict = _judge_command_words(name, words, moved=moved)
-    flags = LINK_FOLLOWING_FLAGS.get(name)
-    if flags is None or not any(is_flag_word(word.value or word.prefix, flags) for word in words):
-        return verdict
-    return replace(verdict, follows_links=True, reads=verdict.reads or (ShellWord("."),))
-
-
-def _judge_command_words(name: str, words: Sequence[ShellWord], *, moved: bool) -> CommandVerdict:
     if _is_help_or_version_call(name, words):
         return build_readonly_verdict(f"{name} only tells of itself")
     if name == "git":
@@ -46,7 +38,7 @@ def _judge_command_words(name: str, words: Sequence[ShellWord], *, moved: bool) 
     if (doubt := _find_program_running_flag(name, words)) is not None:
         return build_not_proven_readonly_verdict(doubt, doubt=doubt)
     if (judge := program_judges.PROGRAM_JUDGES.get(name)) is not None:
-        return _add_output_files_to_verdict(name, words, judge(words))
+        return _add_followed_links(name, words, _add_output_files_to_verdict(name, words, judge(words)))
     if name in WRITING_COMMANDS:
         return _judge_file_writing_command(name, words)
     reader = load_readonly_command_table().get(name)
@@ -56,7 +48,19 @@ def _judge_command_words(name: str, words: Sequence[ShellWord], *, moved: bool) 
         )
     if name == "kubectl":
         return program_judges.judge_kubectl(words, reader)
-    return _add_output_files_to_verdict(name, words, judge_readonly_usage(name, words, reader))
+    verdict = _add_output_files_to_verdict(name, words, judge_readonly_usage(name, words, reader))
+    return _add_followed_links(name, words, verdict) if name in LINK_FOLLOWING_FLAGS else verdict
+
+
+def _add_followed_links(name: str, words: Sequence[ShellWord], verdict: CommandVerdict) -> CommandVerdict:
+    """Mark a verdict on a command that reads below its directories through links."""
+    pattern = LINK_FOLLOWING_FLAGS.get(name)
+    if pattern is None:
+        return verdict
+    for word in words:
+        if pattern.match(word.value or word.prefix):
+            return replace(verdict, follows_links=True, reads=verdict.reads or (ShellWord("."),))
+    return verdict
 
 
 def _is_help_or_version_call(name: str, words: Sequence[ShellWord]) -> bool:

@@ -45,10 +45,9 @@ class ShellVariables:
                 pending.extend(new_names)
         return False
 
-    def add_value(self, name: str, value: str | None, *, is_number: bool = False) -> None:
+    def add_value(self, name: str, value: str | None) -> None:
         """Record a value that a variable gets; None is known only at run time."""
-        if not is_number:
-            self._values.append((name, value))
+        self._values.append((name, value))
 
     def add_unknown_value(self, name: str | None) -> None:
         """Record that a variable gets an unknown value; None may be any variable."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 VERSION_COMMANDS = frozenset(
     """
     python python2 python3 python3.10 python3.11 python3.12 python3.13 python3.14 pip pip3 uv poetry
@@ -68,18 +70,16 @@ HARMLESS_VARIABLES = frozenset(
 )
 """Variables that only affect display, never which program or file is used."""
 
-LINK_FOLLOWING_FLAGS: dict[str, tuple[str, ...]] = {
-    **dict.fromkeys(("grep", "egrep", "fgrep"), ("-R", "--dereference-recursive")),
-    "rg": ("-L", "--follow"),
-    "fd": ("-L", "--follow"),
-    "find": ("-L", "-follow"),
-    "tree": ("-l",),
-    "du": ("-L", "--dereference"),
-    **dict.fromkeys(("ls", "dir", "vdir"), ("-L", "--dereference")),
-    "diff": ("-r", "--recursive"),
-    **dict.fromkeys(("eza", "exa", "lsd"), ("-X", "-L", "--dereference", "--follow-symlinks")),
+LINK_FOLLOWING_FLAGS: dict[str, re.Pattern[str]] = {
+    **dict.fromkeys(("grep", "egrep", "fgrep"), re.compile(r"-(?!-).*R|--d")),
+    **dict.fromkeys(("rg", "fd"), re.compile(r"-(?!-).*L|--follow")),
+    "find": re.compile(r"-L|-follow"),
+    "tree": re.compile(r"-(?!-).*l"),
+    **dict.fromkeys(("du", "ls", "dir", "vdir"), re.compile(r"-(?!-).*L|--de")),
+    "diff": re.compile(r"-(?!-).*r|--r"),
+    **dict.fromkeys(("eza", "exa", "lsd"), re.compile(r"-(?!-).*[XL]|--(?:de|follow)")),
 }
-"""Flags with which a command reads below its directories through links."""
+"""Starts of flags, combined and abbreviated, with which a command reads its directories through links."""
 
 PROGRAM_FLAGS: dict[str, tuple[str, ...]] = {
     "rg": ("--pre", "--hostname-bin"),

@@ -39,6 +39,7 @@ _OBEYED_BY_ZSH = frozenset(
 _AWK_FORBIDDEN = re.compile(r"system|getline|@|\bclose\b|\bfflush\b|ENVIRON|ARGV|ARGC|SYMTAB")
 _AWK_FLAGS = "-F: -v: --field-separator: --assign:"
 _JQ_MODULE = re.compile(r"\b(?:import|include)\b\s*[\"#]")
+_JQ_PROGRAM_FLAG = re.compile(r"-(?!-).*[fL]|--from|--lib")
 _COMPARES_NUMBERS = frozenset({"-eq", "-ne", "-lt", "-le", "-gt", "-ge"})
 _SED_FLAGS = (
     "-n -E -r -u -z -s -e: --quiet --silent --regexp-extended --expression: --null-data --separate --posix"
@@ -56,9 +57,11 @@ _FIND_TESTS = frozenset(
 
 
 def judge_awk(words: Sequence[ShellWord]) -> CommandVerdict:
-    options = parse_command_options(words, _AWK_FLAGS)
+    options = parse_command_options(words, _AWK_FLAGS, leading=True)
     if options.refused:
         return _build_refused_flag_verdict("awk", options)
+    if any(word.may_be_flag for word in options.operands[1:]):
+        return build_not_proven_readonly_verdict("a flag of awk after its program may be a file")
     if not options.operands or options.operands[0].value is None:
         return build_not_proven_readonly_verdict("the awk program is only known when it runs")
     text = options.operands[0].value
@@ -79,6 +82,8 @@ def judge_jq(words: Sequence[ShellWord]) -> CommandVerdict:
     """Judge jq: a program may import data from a directory that it names."""
     if any(word.value is None or _JQ_MODULE.search(word.value) for word in words):
         return build_not_proven_readonly_verdict("the jq program may read other files")
+    if any(_JQ_PROGRAM_FLAG.match(word.value or "") for word in words):
+        return build_not_proven_readonly_verdict("the jq program is not seen here")
     return judge_readonly_usage("jq", words, ReadOnlyCommandUsage(operands="pattern"))
 
 

@@ -75,7 +75,7 @@ class ShellSyntaxWalker:
         self.parts: list[SimpleShellCommand] = []
         self.functions: set[str] = set()
         self.directories = directories or PossibleShellDirectories()
-        self.variables = ShellVariables()
+        self._variables: ShellVariables | None = None
         self.trouble: str | None = None
         self.are_paths_unknown = False
         self.text = ""
@@ -100,6 +100,17 @@ class ShellSyntaxWalker:
             add_plain_line_commands(text, plain, via, self)
         self._depth -= 1
         self._source, self._via, self.outer, self.text = saved_state
+
+    @property
+    def variables(self) -> ShellVariables:
+        if self._variables is None:
+            self._variables = ShellVariables()
+        return self._variables
+
+    def add_evaluated_commands(self) -> None:
+        """Add a placeholder if an expression may run a command that the walk has not seen."""
+        if self._variables is not None and self._variables.may_run_text:
+            self.add_unknown_command("an expression")
 
     def note_trouble(self, reason: str) -> None:
         """Record that the command must be asked about, although all that it runs is found."""
@@ -252,8 +263,10 @@ class ShellSyntaxWalker:
     def _on_for_statement(self, node: Node) -> None:
         children = node.children
         variable = self._get_node_text(children[1])
+        record_value = self.variables.add_value
         if children[0].type != "for" or not is_harmless_shell_variable(variable):
             self.note_trouble("the loop sets a variable that others may obey")
+            record_value = self._record_variable_value
         self._check_spacing(children)
         rest = list(children[2:])
         self.repeated += 1
@@ -261,8 +274,8 @@ class ShellSyntaxWalker:
             child = rest.pop(0)
             if child.type in WORD_NODE_TYPES:
                 for word in self._decode_node_words(child):
-                    is_number = word.value is None and self._is_number_source(child)
-                    self._record_variable_value(variable, word.value, is_number=is_number)
+                    if word.value is not None or not self._is_number_source(child):
+                        record_value(variable, word.value)
             elif child.type not in ("in", ";", "\n"):
                 raise UnjudgeableCommand(
                     f"{self._get_node_text(child)[:60]!r} is a construct that is not judged"
@@ -445,10 +458,10 @@ class ShellSyntaxWalker:
         self._check_spacing(node.children)
         self._expand_found_command(node, [ShellWord("unset"), *words], (), ())
 
-    def _record_variable_value(self, name: str, value: str | None, *, is_number: bool = False) -> None:
+    def _record_variable_value(self, name: str, value: str | None) -> None:
         if name in REDEFINING_VARIABLES:
             raise UnjudgeableCommand(f"{name} changes what later words mean")
-        self.variables.add_value(name, value, is_number=is_number)
+        self.variables.add_value(name, value)
         if name in COMMAND_VARIABLES or name.startswith("GIT_CONFIG_"):
             # Settings of git can name any command, under any subcommand.
             self.add_code(value if name in COMMAND_VARIABLES else None)
@@ -489,10 +502,9 @@ class ShellSyntaxWalker:
     def _walk_assigned_value(self, name: str, node: Node, *, evaluates: bool) -> None:
         if node.type not in WORD_NODE_TYPES:
             raise UnjudgeableCommand("an assignment is written in a way that is not judged")
-        is_number = self._is_number_source(node)
         words = self._decode_node_words(node)
         value = words[0].value if len(words) == 1 else None
-        self._record_variable_value(name, value, is_number=is_number)
+        self._record_variable_value(name, "0" if value is None and self._is_number_source(node) else value)
         if evaluates:
             self.variables.add_expression(value)
 
