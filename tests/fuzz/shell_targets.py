@@ -15,7 +15,7 @@ from shoal.policy.permission_engine import PermissionEngine
 from shoal.policy.permission_rules import PermissionRuleSet, parse_permission_rule
 from shoal.policy.shell.command_analysis import ShellCommandAnalysis, analyze_shell_command
 from shoal.policy.shell.plain_lines import parse_plain_command_line
-from shoal.policy.shell.shell_syntax import UnjudgeableShellCommandError
+from shoal.policy.shell.shell_syntax import UnjudgeableCommandError
 from shoal.policy.shell.syntax_walker import ShellSyntaxWalker
 from shoal.workspaces.local_workspace import LocalWorkspace
 
@@ -83,7 +83,7 @@ def _parse_command(command: str) -> ShellCommandAnalysis:
     walk, trouble = ShellSyntaxWalker(), None
     try:
         walk._walk_parsed_script(command)
-    except UnjudgeableShellCommandError as reason:
+    except UnjudgeableCommandError as reason:
         trouble = str(reason)
     return ShellCommandAnalysis(parts=tuple(walk.parts), trouble=trouble)
 

@@ -20,13 +20,21 @@ TRANSPARENT_WRAPPERS = frozenset(
 )
 """Wrappers that do not change what a command does; a rule about the command also covers it under them."""
 _STAR = re.compile(r"(?<!\\)\*")
+_GLOB = re.compile(r"[*?\[]")
+_GIT_ALIAS = re.compile(r"(?:^|=)(?:alias|include)", re.IGNORECASE)
+"""Settings of git after which a subcommand may mean another one."""
+_GIT_FLAGS_WITH_VALUE = frozenset(
+    {"-C", "-c", "--git-dir", "--work-tree", "--namespace", "--config-env", "--super-prefix", "--attr-source"}
+)
+"""Flags before the subcommand of git whose value is the next word."""
 
 
 class ShellCommandRule:
     """Rule such as `Bash(git log:*)` or `Bash(git log *)` (first words) or `Bash(make test)` (whole command).
 
     A `*` inside a word matches any characters, a word `*` matches any number of words; `\\*` is a literal
-    star.
+    star. A `*` at the end of the last word matches all that begins like it in a forbidding rule; in an allow
+    rule it stays within the word, and after a letter or digit it stands for further words only.
     """
 
     def __init__(self, rule: ToolPermissionRule) -> None:
@@ -42,6 +50,14 @@ class ShellCommandRule:
             self._words = (*self._words, "*")
         self.first = self._words[0] if self._words else ""
         self._path_end = f"/{self.first}"
+        self._allowed_words = self._words
+        last = self._words[-1] if self._words else ""
+        if self.has_wildcards and last not in ("", "*") and last.endswith("*") and not last.endswith("\\*"):
+            if last[-2].isalnum():
+                self._allowed_words = (*self._words[:-1], last[:-1], "*")
+            self._words = (*self._words, "*")
+        name = "" if "*" in self.first else re.escape(_get_program_base_name(self.first))
+        self._mention = re.compile(rf"(?<![\w.-]){name}(?![\w.-])" if name else "")
 
     def is_exact_command(self, command: str) -> bool:
         """Return True if the rule is exactly this command line, so the user has seen it in full."""
@@ -52,16 +68,30 @@ class ShellCommandRule:
         if part.argv is None or not (self.has_wildcards or part.via or part.argv[:1] == self._words[:1]):
             return False
         if all(wrapper in TRANSPARENT_WRAPPERS for wrapper in part.via) and self._is_match_for_words(
-            part.argv
+            part.argv, self._allowed_words
         ):
             return True
         # A rule about `find` or `env` allows these programs, but not the commands that they run.
-        names_command = len(self._words) - self._is_prefix > len(part.via)
-        return bool(part.via) and names_command and self._is_match_for_words((*part.via, *part.argv))
+        names_command = len(self._allowed_words) - (self._allowed_words[-1:] == ("*",)) > len(part.via)
+        return (
+            bool(part.via)
+            and names_command
+            and self._is_match_for_words((*part.via, *part.argv), self._allowed_words)
+        )
 
     def match_as_forbidding_rule(self, part: SimpleShellCommand) -> RuleMatch:
         """Return how a forbidding rule matches this simple command, under any path or wrapper."""
-        if part.argv and not self.has_wildcards and not part.via:
+        found = self._match_forbidden_command(part)
+        if (
+            found == "no"
+            and part.code
+            and any(text is None or self._mention.search(text) for text in part.code)
+        ):
+            return "maybe"
+        return found
+
+    def _match_forbidden_command(self, part: SimpleShellCommand) -> RuleMatch:
+        if part.argv and not self.has_wildcards and not part.via and not part.globs:
             name = part.argv[0]
             if name != self.first and not name.endswith(self._path_end):
                 return "no"
@@ -70,27 +100,55 @@ class ShellCommandRule:
         known_words: tuple[str | None, ...] = part.argv if part.argv is not None else part.words
         if not known_words:
             return "no" if part.argv is not None or not part.text else "maybe"
-        if None not in known_words:
+        matches = [self._match_forbidden_words(known_words, part.globs)]
+        matches.extend(self._match_forbidden_words(words, ()) for words in part.outer)
+        return "yes" if "yes" in matches else "maybe" if "maybe" in matches else "no"
+
+    def _match_forbidden_words(
+        self, known_words: tuple[str | None, ...], globs: tuple[int, ...]
+    ) -> RuleMatch:
+        if None in known_words or globs:
+            found = self._match_partly_known_words(known_words, globs)
+        else:
             words = tuple(word for word in known_words if word is not None)
-            return (
-                "yes"
-                if self._is_match_for_words(words)
-                or self._is_match_for_words((_get_program_base_name(words[0]), *words[1:]))
-                else "no"
+            is_match = self._is_match_for_words(words, self._words) or self._is_match_for_words(
+                (_get_program_base_name(words[0]), *words[1:]), self._words
             )
-        return self._match_partly_known_words(known_words)
+            found = "yes" if is_match else "no"
+        if found == "no" and len(self._words) > 1 and (known_words[1:2] or ("",))[0] is not None:
+            return self._match_behind_flags(known_words)
+        return found
 
-    def may_match_unparsed_command(self, command: str) -> bool:
-        """Return True if the rule may match a command that could not be parsed."""
-        return not self.first or "*" in self.first or self.first in command
+    def _match_behind_flags(self, known_words: tuple[str | None, ...]) -> RuleMatch:
+        """Match a subcommand that flags of the program precede, as in `git -C x push`."""
+        name, second = known_words[0], known_words[1] if len(known_words) > 1 else None
+        if name is None or second is None or second[:1] != "-" or self._words[1][:1] == "-":
+            return "no"
+        if _get_program_base_name(name) == "git":
+            rest = _skip_git_flags(known_words)
+            flags = known_words[1 : len(known_words) - len(rest) + 1]
+            if any(_GIT_ALIAS.search(word or "") for word in flags):
+                return "maybe"
+            return "no" if len(rest) == len(known_words) else self._match_forbidden_words(rest, ())
+        matches = {
+            self._match_partly_known_words((name, *known_words[index:]), ())
+            for index in range(2, len(known_words))
+            if known_words[index] is None
+            or self._is_pattern_word_match(self._words[1], known_words[index] or "")
+        }
+        return "no" if matches <= {"no"} else "maybe"
 
-    def _match_partly_known_words(self, known_words: tuple[str | None, ...]) -> RuleMatch:
+    def _match_partly_known_words(
+        self, known_words: tuple[str | None, ...], globs: tuple[int, ...]
+    ) -> RuleMatch:
         for index, (pattern_word, word) in enumerate(zip(self._words, known_words, strict=False)):
             if pattern_word == "*" and index == len(self._words) - 1:
                 return "yes"
             # An unknown word may expand to no word or to several, so nothing after it is certain either.
             if word is None or pattern_word == "*":
                 return "maybe"
+            if index in globs:
+                return "maybe" if _may_glob_become(word, pattern_word) else "no"
             if not self._is_pattern_word_match(pattern_word, word) and not self._is_pattern_word_match(
                 pattern_word, _get_program_base_name(word)
             ):
@@ -104,12 +162,12 @@ class ShellCommandRule:
             else pattern_word == word
         )
 
-    def _is_match_for_words(self, words: tuple[str, ...]) -> bool:
+    def _is_match_for_words(self, words: tuple[str, ...], pattern: tuple[str, ...]) -> bool:
         if not self.has_wildcards and not self._is_prefix:
-            return words == self._words
+            return words == pattern
         if not self.has_wildcards:
-            return words[: len(self._words) - 1] == self._words[:-1]
-        return _is_word_pattern_match(self._words, words)
+            return words[: len(pattern) - 1] == pattern[:-1]
+        return _is_word_pattern_match(pattern, words)
 
 
 class ShellCommandRules:
@@ -126,11 +184,11 @@ class ShellCommandRules:
         """Return True if certainly no rule matches the command; False if one may."""
         if not self.rules:
             return True
-        if not self._can_look_up or analysis.trouble is not None or command.strip() in self._whole_commands:
+        if not self._can_look_up or not analysis.is_complete or command.strip() in self._whole_commands:
             return False
         for part in analysis.parts:
             words = part.words if part.argv is None else part.argv
-            if part.via or (not words and part.argv is None):
+            if part.via or part.code or 0 in part.globs or (not words and part.argv is None):
                 return False
             if words and (words[0] is None or _get_program_base_name(words[0]) in self._first_words):
                 return False
@@ -176,6 +234,24 @@ def _split_rule_words(pattern: str) -> tuple[str, ...]:
         return tuple(shlex.split(pattern.replace("\\*", "\\\\*")))
     except ValueError:
         return tuple(pattern.split())
+
+
+def _may_glob_become(glob: str, pattern_word: str) -> bool:
+    """Return True if a wildcard pattern may expand to a word that a rule names, under any path."""
+    match = _GLOB.search(glob)
+    start = glob if match is None else glob[: match.start()]
+    rest = "" if match is None else glob[match.start() :]
+    if "/" in rest or "*" in pattern_word:
+        return True
+    return pattern_word.startswith((start, _get_program_base_name(start)))
+
+
+def _skip_git_flags(words: tuple[str | None, ...]) -> tuple[str | None, ...]:
+    """Return the words of git without the flags before its subcommand."""
+    index = 1
+    while index < len(words) and (word := words[index]) is not None and word.startswith("-"):
+        index += 2 if word in _GIT_FLAGS_WITH_VALUE else 1
+    return (words[0], *words[index:])
 
 
 def _get_program_base_name(word: str) -> str:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import re
+from collections.abc import Iterable, Iterator
 
 from msgspec import Struct
 
@@ -27,10 +28,13 @@ from shoal.policy.unreadable_files import (
     iter_possible_read_paths,
     list_searched_directories,
 )
-from shoal.policy.wildcards import GLOB, TooManyDirectoryEntriesError
+from shoal.policy.wildcards import GLOB, TooManyDirectoryEntriesError, iter_link_targets
 
+_QUOTED_WILDCARD = re.compile(r"\[([*?\[])\]")
+_TOO_MANY_LINKS = "it follows links, and there are more files below than can be looked through"
 _TOO_WIDE = "its wildcards stand for more files than can be looked through"
 KEYS_REFUSAL = "that file holds keys of Shoal itself, which no tool may reach."
+_UNCLEAR_FILES = "the files that it reads are not known, and keys of Shoal may be among them"
 _KEY_WORDS = ("keys", "credentials")
 MAX_COMMAND_LENGTH = 100_000
 """Maximum characters; the system accepts hardly more in one argument, and nobody can review one that long."""
@@ -120,6 +124,9 @@ class ShellCommandPermissionDecider:
     ) -> ShellCommandPartDecision | None:
         """Return the decision of a deny rule, or else an ask rule, about any part; a possible match asks."""
         doubt = self._check_shoal_key_access(analysis.parts)
+        if doubt is None and not analysis.are_paths_known and any(word in command for word in _KEY_WORDS):
+            part = SimpleShellCommand(text=command, argv=None)
+            doubt = ShellCommandPartDecision(part=part, verdict="ask", reason=_UNCLEAR_FILES)
         if doubt is not None and doubt.verdict == "deny":
             return doubt
         rules = tables.shell_command_rules
@@ -139,18 +146,34 @@ class ShellCommandPermissionDecider:
             doubt = doubt or _build_rule_decision(
                 "ask", SimpleShellCommand(text=command, argv=None), rules.bare_ask
             )
-        if not (tables.shell_read_rules.forbids_nothing and tables.shell_write_rules.forbids_nothing):
-            for part in analysis.parts:
-                found = self._check_files_against_rules(part, tables)
-                if found is not None and found.verdict == "deny":
-                    return found
-                doubt = doubt or found
+        if tables.shell_read_rules.forbids_nothing and tables.shell_write_rules.forbids_nothing:
+            return doubt
+        return self._find_file_rule_objection(command, analysis, tables, doubt)
+
+    def _find_file_rule_objection(
+        self,
+        command: str,
+        analysis: ShellCommandAnalysis,
+        tables: PermissionRuleTables,
+        doubt: ShellCommandPartDecision | None,
+    ) -> ShellCommandPartDecision | None:
+        if not analysis.are_paths_known:
+            doubt = doubt or _find_any_file_rule(command, tables)
+        for part in analysis.parts:
+            found = self._check_files_against_rules(part, tables)
+            if found is not None and found.verdict == "deny":
+                return found
+            doubt = doubt or found
         return doubt
 
     def _check_files_against_rules(
         self, part: SimpleShellCommand, tables: PermissionRuleTables
     ) -> ShellCommandPartDecision | None:
         doubt = None
+        for path in part.writes:
+            rule = self._find_wildcard_rule(path, tables.shell_write_rules)
+            if rule is not None:
+                doubt = doubt or _build_rule_decision("ask", part, rule, is_doubtful=True)
         for paths, table in ((part.reads, tables.shell_read_rules), (part.writes, tables.shell_write_rules)):
             for path in paths:
                 found = self._check_file_against_rules(part, path, table)
@@ -310,8 +333,15 @@ class ShellCommandPermissionDecider:
                 )
         if rule is None:
             for path in part.reads:
-                if path not in _NULL_DEVICES and (read_objection := self._find_read_objection(path, tables)):
+                is_found = "find" in part.via and path.endswith("/*")
+                if path not in _NULL_DEVICES and (
+                    read_objection := self._find_read_objection(path, tables, is_found=is_found)
+                ):
                     return ShellCommandPartDecision(part=part, verdict="ask", reason=read_objection)
+            if (part.follows_links or "find" in part.via) and (
+                link_objection := self._find_link_objection(part, tables)
+            ):
+                return ShellCommandPartDecision(part=part, verdict="ask", reason=link_objection)
             return ShellCommandPartDecision(part=part, verdict="allow", reason=part.why or "it only reads")
         return _build_rule_decision("allow", part, rule)
 
@@ -323,8 +353,33 @@ class ShellCommandPermissionDecider:
         tables: PermissionRuleTables,
         mode: PermissionMode,
     ) -> _FileWriteObjection | None:
+        if not GLOB.search(path):
+            return self._find_real_write_objection(part, path, path, rule, tables, mode)
         try:
-            real, _ = self._resolve_path(path)
+            for real_path in self._iter_wildcard_paths(path):
+                if objection := self._find_real_write_objection(part, path, real_path, rule, tables, mode):
+                    return objection
+        except TooManyDirectoryEntriesError:
+            return _FileWriteObjection(_TOO_WIDE)
+        return None
+
+    def _iter_wildcard_paths(self, path: str) -> Iterator[str]:
+        """Yield the paths that a word with wildcards may mean: those it matches, or its own text."""
+        yield path
+        yield _QUOTED_WILDCARD.sub(r"\1", path)
+        yield from self._paths.expand_path_wildcards(path)
+
+    def _find_real_write_objection(
+        self,
+        part: SimpleShellCommand,
+        path: str,
+        real_path: str,
+        rule: ToolPermissionRule | None,
+        tables: PermissionRuleTables,
+        mode: PermissionMode,
+    ) -> _FileWriteObjection | None:
+        try:
+            real, _ = self._resolve_path(real_path)
         except WorkspaceError as error:
             return _FileWriteObjection(str(error))
         if self._paths.is_change_guarded(real):
@@ -339,21 +394,56 @@ class ShellCommandPermissionDecider:
             return None
         return _FileWriteObjection(f"it writes {escape_filename(path)}")
 
-    def _find_read_objection(self, path: str, tables: PermissionRuleTables) -> str | None:
+    def _find_read_objection(self, path: str, tables: PermissionRuleTables, *, is_found: bool) -> str | None:
+        """Return why a read must be asked; with `is_found` the path stands for files that `find` passes."""
+        if is_found or not GLOB.search(path):
+            return self._find_real_read_objection(path, tables)
+        try:
+            found = (self._find_real_read_objection(each, tables) for each in self._iter_wildcard_paths(path))
+            return next(filter(None, found), None)
+        except TooManyDirectoryEntriesError:
+            return _TOO_WIDE
+
+    def _find_link_objection(self, part: SimpleShellCommand, tables: PermissionRuleTables) -> str | None:
+        """Return why a command must be asked that reads everything below its paths, through links too."""
+        paths = part.reads if part.follows_links else list_searched_directories(part)
+        try:
+            for path in paths:
+                for directory in self._iter_wildcard_paths(path) if GLOB.search(path) else (path,):
+                    real, is_directory = self._resolve_path(directory)
+                    if is_directory and (target := self._find_outer_link(real, part.found_name, tables)):
+                        return f"it follows a link to {target}, outside the working directories"
+        except TooManyDirectoryEntriesError:
+            return _TOO_MANY_LINKS
+        except WorkspaceError as error:
+            return str(error)
+        return None
+
+    def _find_outer_link(self, directory: str, name_pattern: str, tables: PermissionRuleTables) -> str | None:
+        targets = iter_link_targets(directory, self._paths.is_inside_workspace, name_pattern=name_pattern)
+        return next((escape_filename(each) for each in targets if not self._is_readable(each, tables)), None)
+
+    def _is_readable(self, real: str, tables: PermissionRuleTables) -> bool:
+        return (
+            self._paths.is_inside_workspace(real)
+            or tables.shell_read_rules.allow.find_match(real) is not None
+        )
+
+    def _find_real_read_objection(self, path: str, tables: PermissionRuleTables) -> str | None:
         try:
             real, _ = self._resolve_path(path)
         except WorkspaceError as error:
             return str(error)
-        if self._paths.is_inside_workspace(real) or tables.shell_read_rules.allow.find_match(real):
+        if self._is_readable(real, tables):
             return None
         return f"it reads {escape_filename(path)}, outside the working directories"
 
     def _is_protected_write_path(self, path: str) -> bool:
         try:
-            real, _ = self._resolve_path(path)
-        except WorkspaceError:
+            paths = self._iter_wildcard_paths(path) if GLOB.search(path) else (path,)
+            return any(self._paths.is_change_guarded(self._resolve_path(each)[0]) for each in paths)
+        except (WorkspaceError, TooManyDirectoryEntriesError):
             return True
-        return self._paths.is_change_guarded(real)
 
 
 _PROTECTED = "it writes {}, which is protected: it decides what programs do, or holds keys"
@@ -373,11 +463,21 @@ def _match_forbidding_rule(
                 pass
     if rule.is_exact_command(command):
         return _build_rule_decision(verdict, SimpleShellCommand(text=command, argv=None), rule.rule)
-    if doubt is None and analysis.trouble is not None and rule.may_match_unparsed_command(command):
+    if doubt is None and not analysis.is_complete:
         doubt = _build_rule_decision(
             "ask", SimpleShellCommand(text=command, argv=None), rule.rule, is_doubtful=True
         )
     return doubt
+
+
+def _find_any_file_rule(command: str, tables: PermissionRuleTables) -> ShellCommandPartDecision | None:
+    """Return a doubt about the first rule that forbids files; the command may read or write any of them."""
+    for table in (tables.shell_read_rules, tables.shell_write_rules):
+        rule = table.deny.first_patterned_rule or table.ask.first_patterned_rule
+        if rule is not None:
+            part = SimpleShellCommand(text=command, argv=None)
+            return _build_rule_decision("ask", part, rule, is_doubtful=True)
+    return None
 
 
 def _find_covering_rule(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from fnmatch import translate
 
 MAX_ENTRIES = 20_000
@@ -28,16 +28,11 @@ def expand_path_wildcards(pattern: str) -> Iterator[str]:
     paths: list[str] = [""]
     for step in steps:
         if step == "**":
-            paths = [below for place in paths for below in scanner.iter_directories(place)]
+            # To bash this is a plain star, which also names links.
+            below = [each for place in paths for each in scanner.iter_directories(place)]
+            paths = list(dict.fromkeys((*below, *scanner.iter_matches(paths, "*"))))
         elif GLOB.search(step):
-            matches = re.compile(translate(step)).match
-            hidden = step.startswith(".")
-            paths = [
-                f"{place}/{entry.name}"
-                for place in paths
-                for entry in scanner.list_entries(place)
-                if matches(entry.name) and (hidden or not entry.name.startswith("."))
-            ]
+            paths = list(scanner.iter_matches(paths, step))
         else:
             paths = [f"{place}/{step}" for place in paths]
     return (_resolve_real_path(place) for place in paths if os.path.lexists(place))
@@ -62,6 +57,17 @@ class _BoundedDirectoryScanner:
             return found
         return found
 
+    def iter_matches(self, directories: list[str], step: str) -> Iterator[str]:
+        """Yield the entries of directories that one step of a pattern matches."""
+        matches = re.compile(translate(step)).match
+        is_hidden = step.startswith(".")
+        for directory in directories:
+            for entry in self.list_entries(directory):
+                if matches(entry.name) and (is_hidden or not entry.name.startswith(".")):
+                    yield f"{directory}/{entry.name}"
+            if is_hidden and matches(".."):
+                yield f"{directory}/.."
+
     def iter_directories(self, directory: str) -> Iterator[str]:
         """Yield the directory and all directories below it; links are not followed."""
         pending = [directory]
@@ -71,6 +77,28 @@ class _BoundedDirectoryScanner:
             pending += [
                 f"{current}/{each.name}" for each in self.list_entries(current) if _is_directory(each)
             ]
+
+
+def iter_link_targets(
+    directory: str, is_inside: Callable[[str], bool], *, name_pattern: str = "*"
+) -> Iterator[str]:
+    """Yield where links below a directory lead whose names match, also below those that lead inside.
+
+    Raises `TooManyDirectoryEntriesError`.
+    """
+    if not name_pattern:
+        return
+    matches = re.compile(translate(name_pattern)).match
+    scanner = _BoundedDirectoryScanner()
+    pending, seen = [directory], {directory}
+    while pending:
+        for entry in scanner.list_entries(pending.pop()):
+            real = _resolve_real_path(entry.path) if entry.is_symlink() else entry.path
+            if entry.is_symlink() and matches(entry.name):
+                yield real
+            if real not in seen and (_is_directory(entry) or (entry.is_symlink() and is_inside(real))):
+                seen.add(real)
+                pending.append(real)
 
 
 def _is_directory(entry: os.DirEntry[str]) -> bool:

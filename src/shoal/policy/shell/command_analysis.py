@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from shoal.policy.shell.simple_commands import UNKNOWN_PATH, ShellCommandAnalysis, SimpleShellCommand
 
 if TYPE_CHECKING:
-    from shoal.policy.shell.shell_syntax import UnjudgeableShellCommandError
+    from shoal.policy.shell.shell_syntax import UnjudgeableCommandError
     from shoal.policy.shell.syntax_walker import ShellSyntaxWalker
 
 __all__ = ["UNKNOWN_PATH", "ShellCommandAnalysis", "SimpleShellCommand", "analyze_shell_command"]
@@ -20,26 +20,32 @@ def analyze_shell_command(command: str) -> ShellCommandAnalysis:
     """Return what a shell command would run; accepts any text and sets `trouble` if it cannot be judged."""
     walker_class, unjudgeable = _load_syntax_walker()
     walker = walker_class()
-    trouble: str | None = None
+    broken: str | None = None
     try:
         walker.walk_script(command)
     except unjudgeable as reason:
-        trouble = str(reason)
+        broken = str(reason)
     except Exception as error:  # noqa: BLE001 - a command that breaks the analysis is asked, never run
-        trouble = f"the analysis failed ({type(error).__name__})"
+        broken = f"the analysis failed ({type(error).__name__})"
+    walker.add_evaluated_commands()
     parts = walker.parts
     if walker.functions:
         parts = [_mark_shadowed_by_function(part, walker.functions) for part in parts]
-    return ShellCommandAnalysis(parts=tuple(parts), trouble=trouble)
+    return ShellCommandAnalysis(
+        parts=tuple(parts),
+        trouble=walker.trouble or broken,
+        is_complete=broken is None,
+        are_paths_known=broken is None and not walker.are_paths_unknown,
+    )
 
 
 @cache
-def _load_syntax_walker() -> tuple[type[ShellSyntaxWalker], type[UnjudgeableShellCommandError]]:
+def _load_syntax_walker() -> tuple[type[ShellSyntaxWalker], type[UnjudgeableCommandError]]:
     """Import on the first command: a session that runs none does not pay for the parser and its tables."""
-    from shoal.policy.shell.shell_syntax import UnjudgeableShellCommandError
+    from shoal.policy.shell.shell_syntax import UnjudgeableCommandError
     from shoal.policy.shell.syntax_walker import ShellSyntaxWalker
 
-    return ShellSyntaxWalker, UnjudgeableShellCommandError
+    return ShellSyntaxWalker, UnjudgeableCommandError
 
 
 def _mark_shadowed_by_function(part: SimpleShellCommand, functions: set[str]) -> SimpleShellCommand:

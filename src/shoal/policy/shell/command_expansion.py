@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
+import re
 from typing import Protocol, cast
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from shoal.policy.shell.command_judge import judge_shell_command
-from shoal.policy.shell.known_commands import HARMLESS_VARIABLES, RESERVED_WORDS, STATE_CHANGING_BUILTINS
+from shoal.policy.shell.evaluated_text import EVALUATING_BUILTINS, ShellVariables, note_evaluated_words
+from shoal.policy.shell.known_commands import (
+    COMMAND_VARIABLES,
+    HARMLESS_VARIABLES,
+    RESERVED_WORDS,
+    STATE_CHANGING_BUILTINS,
+)
+from shoal.policy.shell.program_judges import get_found_name_pattern
+from shoal.policy.shell.run_text import find_run_text
 from shoal.policy.shell.shell_directories import PossibleShellDirectories
-from shoal.policy.shell.shell_syntax import UnjudgeableShellCommandError
+from shoal.policy.shell.shell_syntax import UnjudgeableCommandError
 from shoal.policy.shell.shell_words import ShellWord
 from shoal.policy.shell.simple_commands import SimpleShellCommand
 from shoal.policy.shell.wrapper_commands import (
@@ -23,6 +32,16 @@ from shoal.policy.shell.wrapper_commands import (
 
 _MAX_WRAPPING = 12
 _SYSTEM_DIRECTORIES = ("/bin/", "/usr/bin/")
+_DIRECTORY_BUILTINS = frozenset({"cd", "pushd", "popd", "chdir"})
+_SCRIPT_FLAG = re.compile(r"-[a-zA-Z]*[cs]|--(?:rcfile|init)|[+-][a-zA-Z]*[oO]")
+"""Flags of a shell with which its first operand is not its script, or not the only one."""
+_INPUT_FILES = ("/dev/", "/proc/")
+_PLAIN_SHELL_OPTIONS = frozenset(
+    {"-s", "-u", "-q", "globstar", "dotglob", "failglob", "inherit_errexit", "lastpipe", "nocasematch"}
+)
+"""Options of shopt that leave the meaning of words as it is."""
+_BARE_COMMANDS: dict[str, frozenset[str]] = {"hash": frozenset({"-r"}), "shopt": _PLAIN_SHELL_OPTIONS}
+"""Builtins that change nothing for later words if they have no other words than these."""
 
 
 class UnexpandedShellCommand(Struct, frozen=True, kw_only=True):
@@ -36,6 +55,10 @@ class UnexpandedShellCommand(Struct, frozen=True, kw_only=True):
     writes: tuple[str, ...] = ()
     changes: tuple[str, ...] = ()
     """Those of `writes` that its arguments name."""
+    follows_links: bool = False
+    found_name: str = "*"
+    outer: tuple[tuple[str | None, ...], ...] = ()
+    """Words of the commands that run it."""
 
 
 class ShellSyntaxWalkState(Protocol):
@@ -45,14 +68,30 @@ class ShellSyntaxWalkState(Protocol):
     """Number of enclosing loops and functions, whose commands may run any number of times."""
     trapped: bool
     """True if a trap was set; its command was judged from the directory at that time."""
+    text: str
+    """The whole script that is walked."""
+    outer: tuple[tuple[str | None, ...], ...]
+    """Words of the commands that run the script."""
+    are_paths_unknown: bool
 
-    def walk_script(self, text: str, via: tuple[str, ...] = ()) -> None: ...
+    @property
+    def variables(self) -> ShellVariables: ...
+
+    def note_trouble(self, reason: str) -> None: ...
+
+    def add_unknown_command(self, name: str) -> None: ...
+
+    def walk_script(
+        self, text: str, via: tuple[str, ...] = (), outer: tuple[tuple[str | None, ...], ...] = ()
+    ) -> None: ...
+
+    def add_code(self, value: str | None) -> None: ...
 
 
 def expand_found_command(found: UnexpandedShellCommand, walk: ShellSyntaxWalkState) -> None:
     """Add the simple commands that a found command leads to."""
     if len(found.via) > _MAX_WRAPPING:
-        raise UnjudgeableShellCommandError("commands are wrapped too deeply")
+        raise UnjudgeableCommandError("commands are wrapped too deeply")
     if not found.words:
         _append_simple_command(
             found,
@@ -67,9 +106,9 @@ def expand_found_command(found: UnexpandedShellCommand, walk: ShellSyntaxWalkSta
             found, walk, read_only=False, reason="its name is only known when it runs", doubt=True
         )
     elif name in RESERVED_WORDS and name != "[[":
-        raise UnjudgeableShellCommandError(f"{name} is a construct that is not judged")
+        _expand_reserved_word(name, found, walk)
     elif name in STATE_CHANGING_BUILTINS:
-        raise UnjudgeableShellCommandError(f"{name} changes what later words mean")
+        _expand_state_changing_builtin(name, found, walk)
     elif name in WRAPPERS:
         _expand_wrapper_command(name, found, walk)
     elif name in SHELLS:
@@ -78,6 +117,16 @@ def expand_found_command(found: UnexpandedShellCommand, walk: ShellSyntaxWalkSta
         _expand_eval_or_trap_command(name, found, walk)
     else:
         _expand_plain_command(name, found, walk)
+        if name in ("source", ".") and _is_input_file((*found.words, ShellWord(None))[1]):
+            _append_unknown_command(name, found, walk)
+
+
+def _expand_reserved_word(name: str, found: UnexpandedShellCommand, walk: ShellSyntaxWalkState) -> None:
+    reason = f"{name} is a construct that is not judged"
+    if name != "coproc" or len(found.words) == 1 or found.words[1].value in RESERVED_WORDS:
+        raise UnjudgeableCommandError(reason)
+    walk.note_trouble(reason)
+    expand_found_command(replace(found, words=found.words[1:], via=(*found.via, name)), walk)
 
 
 def _get_command_name(word: ShellWord) -> str | None:
@@ -89,17 +138,18 @@ def _get_command_name(word: ShellWord) -> str | None:
 
 def _expand_plain_command(name: str, found: UnexpandedShellCommand, walk: ShellSyntaxWalkState) -> None:
     rest = found.words[1:]
-    if name in ("cd", "pushd", "popd", "chdir") and (walk.repeated or walk.trapped):
-        when = "again and again" if walk.repeated else "under a trap, which runs later"
-        raise UnjudgeableShellCommandError(f"it changes the directory {when}")
+    if name in _DIRECTORY_BUILTINS:
+        _note_directory_change(name, walk)
     if name == "cd":
         _expand_cd_command(found, walk)
         return
-    if name in ("pushd", "popd", "chdir"):
-        walk.directories.add_cd_target(ShellWord(None))
     if name == "[[":
         _append_simple_command(found, walk, read_only=True, reason="it only compares")
         return
+    if name in EVALUATING_BUILTINS:
+        note_evaluated_words(name, rest, walk.variables)
+        if name in ("let", "unset"):
+            walk.note_trouble(f"{name} changes what later words mean")
     verdict = judge_shell_command(name, rest, moved=walk.directories.may_have_moved)
     if verdict.reads or verdict.writes:
         changes = walk.directories.resolve_paths(verdict.writes)
@@ -111,18 +161,55 @@ def _expand_plain_command(name: str, found: UnexpandedShellCommand, walk: ShellS
             reads=(*found.reads, *walk.directories.resolve_paths(verdict.reads)),
             writes=(*found.writes, *changes),
             changes=changes,
+            follows_links=verdict.follows_links,
+            found_name=found.found_name,
+            outer=found.outer,
         )
     _append_simple_command(
-        found, walk, read_only=verdict.read_only, reason=verdict.why, doubt=bool(verdict.doubt)
+        found,
+        walk,
+        read_only=verdict.read_only,
+        reason=verdict.why,
+        doubt=bool(verdict.doubt),
+        code=() if verdict.read_only else find_run_text(name, rest, walk.text, is_runner=bool(verdict.doubt)),
     )
     if name == "find":
         for command in parse_find_exec_commands(rest):
             expand_found_command(
                 UnexpandedShellCommand(
-                    text=found.text, words=command, via=(*found.via, "find"), sets=found.sets
+                    text=found.text,
+                    words=command,
+                    via=(*found.via, "find"),
+                    found_name=get_found_name_pattern(rest),
+                    sets=found.sets,
+                    outer=found.outer,
                 ),
                 walk,
             )
+
+
+def _note_directory_change(name: str, walk: ShellSyntaxWalkState) -> None:
+    if walk.repeated or walk.trapped:
+        when = "again and again" if walk.repeated else "under a trap, which runs later"
+        walk.note_trouble(f"it changes the directory {when}")
+        walk.are_paths_unknown = True
+    if name != "cd":
+        walk.directories.add_cd_target(ShellWord(None))
+
+
+def _expand_state_changing_builtin(
+    name: str, found: UnexpandedShellCommand, walk: ShellSyntaxWalkState
+) -> None:
+    reason = f"{name} changes what later words mean"
+    if not all(word.value in _BARE_COMMANDS.get(name, ()) for word in found.words[1:]):
+        raise UnjudgeableCommandError(reason)
+    walk.note_trouble(reason)
+    _append_simple_command(found, walk, read_only=False, reason=reason)
+
+
+def _is_input_file(word: ShellWord) -> bool:
+    """Return True if a script is not a file: the input of the shell, a stream, or known only at run time."""
+    return word.value is None or word.value == "-" or word.value.startswith(_INPUT_FILES)
 
 
 def _expand_cd_command(found: UnexpandedShellCommand, walk: ShellSyntaxWalkState) -> None:
@@ -159,7 +246,17 @@ def _expand_wrapper_command(name: str, found: UnexpandedShellCommand, walk: Shel
         return
     if WRAPPERS[name].rights:
         _append_simple_command(found, walk, read_only=False, reason=f"{name} runs it with other rights")
-    inner_found = replace(found, words=inner.words, via=(*found.via, name), sets=(*found.sets, *inner.sets))
+    for word in rest[: len(rest) - len(inner.words)] if inner.sets else ():
+        variable, _, value = (word.value or word.prefix).partition("=")
+        if variable in COMMAND_VARIABLES:
+            walk.add_code(None if word.value is None else value)
+    inner_found = replace(
+        found,
+        words=inner.words,
+        via=(*found.via, name),
+        sets=(*found.sets, *inner.sets),
+        outer=(*found.outer, _get_known_words(found)),
+    )
     if name == "exec" and inner.words[0].value is None and inner.words[0].many:
         _append_simple_command(
             found, walk, read_only=False, reason="its name is only known when it runs", doubt=True
@@ -172,7 +269,10 @@ def _expand_shell_invocation(name: str, found: UnexpandedShellCommand, walk: She
     script = get_shell_dash_c_script(found.words[1:])
     if script is None or script.value is None or found.sets:
         verdict = judge_shell_command(name, found.words[1:], moved=False)
-        has_script_flag = any(_is_script_flag(word) for word in found.words[1:])
+        operand = next((word for word in found.words[1:] if not word.may_be_flag), None)
+        has_script_flag = (not verdict.read_only and (operand is None or _is_input_file(operand))) or (
+            any(_is_script_flag(word) for word in found.words[1:])
+        )
         _append_simple_command(
             found,
             walk,
@@ -186,12 +286,12 @@ def _expand_shell_invocation(name: str, found: UnexpandedShellCommand, walk: She
     if found.reads or found.writes:
         _append_simple_command(replace(found, words=()), walk, read_only=True, reason="it redirects")
     saved_directories = PossibleShellDirectories(walk.directories.candidates)
-    walk.walk_script(script.value, (*found.via, name))
+    walk.walk_script(script.value, (*found.via, name), (*found.outer, _get_known_words(found)))
     walk.directories = saved_directories
 
 
 def _is_script_flag(word: ShellWord) -> bool:
-    return word.value is None or (word.value.startswith("-") and "c" in word.value)
+    return word.value is None or _SCRIPT_FLAG.match(word.value) is not None
 
 
 def _expand_eval_or_trap_command(
@@ -214,13 +314,21 @@ def _expand_eval_or_trap_command(
     if found.reads or found.writes:
         _append_simple_command(replace(found, words=()), walk, read_only=True, reason="it redirects")
     walk.trapped = walk.trapped or name == "trap"
-    walk.walk_script(" ".join(value for value in values if value is not None), (*found.via, name))
+    walk.walk_script(
+        " ".join(value for value in values if value is not None),
+        (*found.via, name),
+        (*found.outer, _get_known_words(found)),
+    )
 
 
 def _append_unknown_command(name: str, found: UnexpandedShellCommand, walk: ShellSyntaxWalkState) -> None:
     """Add a placeholder for an unknown inner command, which a rule may forbid."""
     unknown = UnexpandedShellCommand(
-        text=found.text, words=(ShellWord(None),), via=(*found.via, name), sets=found.sets
+        text=found.text,
+        words=(ShellWord(None),),
+        via=(*found.via, name),
+        sets=found.sets,
+        outer=(*found.outer, _get_known_words(found)),
     )
     _append_simple_command(
         unknown, walk, read_only=False, reason=f"what {name} runs is only known when it runs", doubt=True
@@ -234,8 +342,15 @@ def _append_simple_command(
     read_only: bool,
     reason: str,
     doubt: bool = False,
+    code: tuple[str | None, ...] = (),
 ) -> None:
-    words = tuple([word.value if word.value is not None else _get_glob_text(word) for word in found.words])
+    words: tuple[str | None, ...] = tuple([word.value for word in found.words])
+    globs: tuple[int, ...] = ()
+    if None in words:
+        globs = tuple([index for index, word in enumerate(words) if word is None])
+        words = tuple(
+            [word.value if word.value is not None else _get_glob_text(word) for word in found.words]
+        )
     argv = None if doubt else _return_words_if_all_known(words)
     if found.sets:
         risky_variables = [name for name in found.sets if name not in HARMLESS_VARIABLES]
@@ -250,10 +365,19 @@ def _append_simple_command(
             writes=found.writes,
             changes=found.changes,
             read_only=read_only,
+            follows_links=found.follows_links,
+            found_name=found.found_name,
             why=reason,
             words=words,
+            globs=globs,
+            outer=found.outer,
+            code=code,
         )
     )
+
+
+def _get_known_words(found: UnexpandedShellCommand) -> tuple[str | None, ...]:
+    return tuple([word.value for word in found.words])
 
 
 def _return_words_if_all_known(words: tuple[str | None, ...]) -> tuple[str, ...] | None:

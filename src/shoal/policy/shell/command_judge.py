@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from msgspec.structs import replace
+
 from shoal.policy.shell import program_judges
 from shoal.policy.shell.git_judge import is_flag_word, judge_git_command
 from shoal.policy.shell.known_commands import (
     COPYING_COMMANDS,
     HELP_COMMANDS,
+    LINK_FOLLOWING_FLAGS,
     OUTPUT_FLAGS,
     PROGRAM_FLAGS,
     SHORT_VERSION_FLAGS,
@@ -35,7 +38,7 @@ def judge_shell_command(name: str, words: Sequence[ShellWord], *, moved: bool) -
     if (doubt := _find_program_running_flag(name, words)) is not None:
         return build_not_proven_readonly_verdict(doubt, doubt=doubt)
     if (judge := program_judges.PROGRAM_JUDGES.get(name)) is not None:
-        return _add_output_files_to_verdict(name, words, judge(words))
+        return _add_followed_links(name, words, _add_output_files_to_verdict(name, words, judge(words)))
     if name in WRITING_COMMANDS:
         return _judge_file_writing_command(name, words)
     reader = load_readonly_command_table().get(name)
@@ -45,7 +48,21 @@ def judge_shell_command(name: str, words: Sequence[ShellWord], *, moved: bool) -
         )
     if name == "kubectl":
         return program_judges.judge_kubectl(words, reader)
-    return _add_output_files_to_verdict(name, words, judge_readonly_usage(name, words, reader))
+    verdict = _add_output_files_to_verdict(name, words, judge_readonly_usage(name, words, reader))
+    return _add_followed_links(name, words, verdict) if name in LINK_FOLLOWING_FLAGS else verdict
+
+
+def _add_followed_links(
+    name: str, words: Sequence[ShellWord], verdict: ReadOnlyCommandVerdict
+) -> ReadOnlyCommandVerdict:
+    """Mark a verdict on a command that reads below its directories through links."""
+    pattern = LINK_FOLLOWING_FLAGS.get(name)
+    if pattern is None:
+        return verdict
+    for word in words:
+        if pattern.match(word.value or word.prefix):
+            return replace(verdict, follows_links=True, reads=verdict.reads or (ShellWord("."),))
+    return verdict
 
 
 def _is_help_or_version_call(name: str, words: Sequence[ShellWord]) -> bool:

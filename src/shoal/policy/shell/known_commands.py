@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 VERSION_COMMANDS = frozenset(
     """
     python python2 python3 python3.10 python3.11 python3.12 python3.13 python3.14 pip pip3 uv poetry
@@ -68,6 +70,17 @@ HARMLESS_VARIABLES = frozenset(
 )
 """Variables that only affect display, never which program or file is used."""
 
+LINK_FOLLOWING_FLAGS: dict[str, re.Pattern[str]] = {
+    **dict.fromkeys(("grep", "egrep", "fgrep"), re.compile(r"-(?!-).*R|--d")),
+    **dict.fromkeys(("rg", "fd"), re.compile(r"-(?!-).*L|--follow")),
+    "find": re.compile(r"-L|-follow"),
+    "tree": re.compile(r"-(?!-).*l"),
+    **dict.fromkeys(("du", "ls", "dir", "vdir"), re.compile(r"-(?!-).*L|--de")),
+    "diff": re.compile(r"-(?!-).*r|--r"),
+    **dict.fromkeys(("eza", "exa", "lsd"), re.compile(r"-(?!-).*[XL]|--(?:de|follow)")),
+}
+"""Starts of flags, combined and abbreviated, with which a command reads its directories through links."""
+
 PROGRAM_FLAGS: dict[str, tuple[str, ...]] = {
     "rg": ("--pre", "--hostname-bin"),
     "fd": ("-x", "-X", "--exec", "--exec-batch"),
@@ -123,9 +136,57 @@ PROGRAM_FLAGS: dict[str, tuple[str, ...]] = {
 An abbreviation of a long flag counts as that flag.
 """
 
+COMMAND_VARIABLES = frozenset(
+    """
+    EDITOR VISUAL PAGER MANPAGER GIT_PAGER GIT_EDITOR GIT_SEQUENCE_EDITOR GIT_SSH GIT_SSH_COMMAND
+    GIT_EXTERNAL_DIFF GIT_PROXY_COMMAND GIT_ASKPASS SSH_ASKPASS SUDO_ASKPASS SUDO_EDITOR BROWSER LESSOPEN
+    LESSCLOSE PROMPT_COMMAND BASH_ENV PS0 PS1 PS2 PS4 RSYNC_RSH CVS_RSH TAR_OPTIONS SHELL PERL5OPT RUBYOPT
+    NODE_OPTIONS PYTHONSTARTUP LD_PRELOAD LD_AUDIT FCEDIT HGEDITOR SVN_EDITOR SVN_SSH DIFFTOOL MAKEFLAGS
+    npm_config_script_shell npm_config_editor AWS_PAGER SYSTEMD_PAGER SYSTEMD_EDITOR GH_PAGER GH_EDITOR
+    BASH_COMMAND READNULLCMD NULLCMD CC CXX LD AR RUSTC RUSTC_WRAPPER CARGO LESSKEY
+    """.split()  # noqa: SIM905 - a list to be read and extended
+)
+"""Variables that other programs, or the shell itself, run as a command."""
+REDEFINING_VARIABLES = frozenset(
+    {"BASH_ALIASES", "BASH_CMDS", "aliases", "galiases", "saliases", "commands", "functions", "options"}
+)
+"""Variables of bash and zsh that decide which command a name means."""
+COMMAND_RUNNERS = frozenset(
+    """
+    busybox toybox watch flock script strace ltrace gdb lldb valgrind perf unshare nsenter chroot su runuser
+    sg newgrp parallel entr ssh screen tmux systemd-run at batch proot firejail bwrap setarch linux32 linux64
+    i386 x86_64 chrt taskset numactl prlimit cgexec dbus-run-session xvfb-run faketime catchsegv rlwrap expect
+    npx bunx uvx pnpx corepack direnv dotenv fish csh tcsh rbash ash mksh yash pwsh
+    start-stop-daemon daemonize run-parts doas pkexec gosu su-exec tini dumb-init setpriv capsh fakeroot
+    fakechroot eatmydata chpst softlimit envdir setuidgid s6-setuidgid logsave choom uclampset pipexec compgen
+    jobs fc hash noglob nocorrect ld.so scl torsocks proxychains proxychains4 osascript xdg-open timelimit
+    """.split()  # noqa: SIM905 - a list to be read and extended
+)
+"""Programs that run a command from their words, in more ways than are listed for wrappers."""
+RUNNING_SUBCOMMANDS: dict[str, frozenset[str]] = {
+    **dict.fromkeys(("docker", "podman", "kubectl", "nerdctl", "lxc", "oc"), frozenset({"exec", "run"})),
+    **dict.fromkeys(("npm", "pnpm", "yarn", "bun"), frozenset({"exec", "dlx", "x", "explore"})),
+    **dict.fromkeys(
+        ("uv", "poetry", "pipenv", "pdm", "hatch", "rye", "conda", "mamba", "pixi", "op", "doppler"),
+        frozenset({"run", "exec", "tool"}),
+    ),
+    **dict.fromkeys(("bundle", "mise", "asdf", "rbenv", "pyenv", "nodenv"), frozenset({"exec", "x"})),
+    "nix": frozenset({"run", "shell", "develop"}),
+    "cargo": frozenset({"run"}),
+}
+"""Subcommands that run a command from their words."""
+INTERPRETERS = frozenset(
+    """
+    python python2 python3 perl ruby node nodejs deno bun php lua luajit tclsh wish guile scheme sbcl clisp
+    R Rscript julia ocaml ghci runghc elixir erl escript groovy scala kotlin swift awk gawk mawk nawk sed gsed
+    make gmake ed ex vi vim nvim view emacs m4 gnuplot sqlite3 psql mysql bc dc nix-shell ipython jshell irb
+    """.split()  # noqa: SIM905 - a list to be read and extended
+)
+"""Programs that take code as a word, or from their input, that can run commands."""
+
 STATE_CHANGING_BUILTINS = frozenset(
     """
-    alias unalias shopt enable hash bind complete compopt let unset
+    alias unalias shopt enable hash bind complete compopt
     setopt unsetopt zmodload autoload emulate functions zle zstyle
     """.split()  # noqa: SIM905 - a list to be read and extended
 )

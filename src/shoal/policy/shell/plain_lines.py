@@ -93,7 +93,11 @@ def add_plain_line_commands(
     for command, words in line.commands:
         expand_found_command(
             UnexpandedShellCommand(
-                text=command, words=tuple(map(ShellWord, words)), via=via, writes=single_writes
+                text=command,
+                words=tuple(map(ShellWord, words)),
+                via=via,
+                writes=single_writes,
+                outer=walk.outer,
             ),
             walk,
         )

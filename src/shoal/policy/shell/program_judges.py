@@ -39,6 +39,7 @@ _OBEYED_BY_ZSH = frozenset(
 _AWK_FORBIDDEN = re.compile(r"system|getline|@|\bclose\b|\bfflush\b|ENVIRON|ARGV|ARGC|SYMTAB")
 _AWK_FLAGS = "-F: -v: --field-separator: --assign:"
 _JQ_MODULE = re.compile(r"\b(?:import|include)\b\s*[\"#]")
+_JQ_PROGRAM_FLAG = re.compile(r"-(?!-).*[fL]|--from|--lib")
 _COMPARES_NUMBERS = frozenset({"-eq", "-ne", "-lt", "-le", "-gt", "-ge"})
 _SED_FLAGS = (
     "-n -E -r -u -z -s -e: --quiet --silent --regexp-extended --expression: --null-data --separate --posix"
@@ -56,9 +57,11 @@ _FIND_TESTS = frozenset(
 
 
 def judge_awk(words: Sequence[ShellWord]) -> ReadOnlyCommandVerdict:
-    options = parse_command_options(words, _AWK_FLAGS)
+    options = parse_command_options(words, _AWK_FLAGS, leading=True)
     if options.refused:
         return _build_refused_flag_verdict("awk", options)
+    if any(word.may_be_flag for word in options.operands[1:]):
+        return build_not_proven_readonly_verdict("a flag of awk after its program may be a file")
     if not options.operands or options.operands[0].value is None:
         return build_not_proven_readonly_verdict("the awk program is only known when it runs")
     text = options.operands[0].value
@@ -79,6 +82,8 @@ def judge_jq(words: Sequence[ShellWord]) -> ReadOnlyCommandVerdict:
     """Judge jq: a program may import data from a directory that it names."""
     if any(word.value is None or _JQ_MODULE.search(word.value) for word in words):
         return build_not_proven_readonly_verdict("the jq program may read other files")
+    if any(_JQ_PROGRAM_FLAG.match(word.value or "") for word in words):
+        return build_not_proven_readonly_verdict("the jq program is not seen here")
     return judge_readonly_usage("jq", words, ReadOnlyCommandUsageSpec(operands="pattern"))
 
 
@@ -98,12 +103,13 @@ def judge_sed(words: Sequence[ShellWord]) -> ReadOnlyCommandVerdict:
     for script in scripts or options.operands[:1] or (ShellWord(None),):
         if script.value is None:
             return build_not_proven_readonly_verdict("the sed script is only known when it runs")
-        if not _is_harmless_sed_script(script.value):
+        if not is_harmless_sed_script(script.value):
             return build_not_proven_readonly_verdict("the sed script is not known to only print")
     return build_readonly_verdict("sed only prints", reads=reads)
 
 
-def _is_harmless_sed_script(script: str) -> bool:
+def is_harmless_sed_script(script: str) -> bool:
+    """Return True if the script only prints and replaces; it runs nothing and writes no other file."""
     position = 0
     while position < len(script):
         match = _SED_STEP.match(script, position)
@@ -158,6 +164,24 @@ _FIND_TESTS_WITHOUT_VALUE = frozenset(
 
 def _is_find_test_with_value(value: str | None) -> bool:
     return value is not None and value in _FIND_TESTS and value not in _FIND_TESTS_WITHOUT_VALUE
+
+
+def get_found_name_pattern(words: Sequence[ShellWord]) -> str:
+    """Return a pattern for the names of links that find passes to its commands; empty if it passes none."""
+    found_name = "*"
+    index = 0
+    if any(word.value is None for word in words):
+        return found_name
+    while index < len(words) and (value := words[index].value) not in FIND_EXEC_FLAGS:
+        if value in ("-o", "-or", ",", "!", "-not", "-L", "-follow", "-H"):
+            return "*"
+        operand = words[index + 1].value if index + 1 < len(words) else None
+        if value == "-type" and operand == "f":
+            return ""
+        if value == "-name" and operand is not None and operand:
+            found_name = operand
+        index += 2 if _is_find_test_with_value(value) else 1
+    return found_name
 
 
 def _is_find_test_value(words: Sequence[ShellWord], index: int) -> bool:

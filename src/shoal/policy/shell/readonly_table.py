@@ -7,9 +7,14 @@ from functools import cache
 from pathlib import Path
 from typing import cast, get_args
 
-from shoal.policy.shell.readonly_usage import OperandKind, ReadOnlyCommandUsageSpec
+from msgspec.structs import replace
 
-_HEAD = re.compile(rf"(.+): ({'|'.join(get_args(OperandKind))})(?: needs (.+))?")
+from shoal.policy.shell.readonly_usage import FlagStyle, OperandKind, ReadOnlyCommandUsageSpec
+
+_HEAD = re.compile(
+    rf"(.+): ({'|'.join(get_args(OperandKind))})(?: ({'|'.join(filter(None, get_args(FlagStyle)))}))?"
+    r"(?: needs (.+))?"
+)
 
 
 @cache
@@ -30,9 +35,13 @@ def parse_readonly_command_table(text: str) -> dict[str, ReadOnlyCommandUsageSpe
         if match is None:
             raise ValueError(f"readonly.txt: {head!r} does not say what its operands are.")
         for name in match[1].split(", "):
-            _add_readonly_table_entry(
-                root, name.split(), match[2], None if flags == "*" else flags, match[3] or ""
+            usage = ReadOnlyCommandUsageSpec(
+                flags=None if flags == "*" else flags,
+                operands=cast("OperandKind", match[2]),
+                style=cast("FlagStyle", match[3] or ""),
+                needs=match[4] or "",
             )
+            _add_readonly_table_entry(root, name.split(), usage)
     return root.subs
 
 
@@ -55,16 +64,11 @@ def _parse_readonly_table_entries(text: str) -> list[tuple[str, str]]:
 
 
 def _add_readonly_table_entry(
-    root: ReadOnlyCommandUsageSpec, path: list[str], operands: str, flags: str | None, needs: str
+    root: ReadOnlyCommandUsageSpec, path: list[str], usage: ReadOnlyCommandUsageSpec
 ) -> None:
     *parents, leaf = path
     parent = root
     for name in parents:
         parent = parent.subs.setdefault(name, ReadOnlyCommandUsageSpec(alone=False))
     existing = parent.subs.get(leaf)
-    parent.subs[leaf] = ReadOnlyCommandUsageSpec(
-        flags=flags,
-        operands=cast("OperandKind", operands),
-        needs=needs,
-        subs=existing.subs if existing else {},
-    )
+    parent.subs[leaf] = replace(usage, subs=existing.subs if existing else {})

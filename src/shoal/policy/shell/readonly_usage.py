@@ -15,6 +15,10 @@ OperandKind = Literal["paths", "text", "pattern", "one", "none", "plus"]
 """Kind of operands: files it reads, plain text, a pattern followed by files, at most one file (a second one
 would be written), none, or formats that begin with a plus sign.
 """
+FlagStyle = Literal["", "apart", "next"]
+"""How a program reads its flags: in the usual way, each in a word of its own, or with values always in the
+next word, so that letters after one that takes a value are flags as well.
+"""
 
 
 _PATTERN_FLAGS = frozenset({"-e", "-f", "--regexp", "--file", "--files"})
@@ -33,6 +37,7 @@ class ReadOnlyCommandUsageSpec(Struct, frozen=True, kw_only=True):
     flags: str | None = None
     operands: OperandKind = "paths"
     needs: str = ""
+    style: FlagStyle = ""
     subs: dict[str, ReadOnlyCommandUsageSpec] = field(default_factory=dict)
     alone: bool = True
 
@@ -45,6 +50,8 @@ class ReadOnlyCommandVerdict(Struct, frozen=True, kw_only=True):
     reads: tuple[ShellWord, ...] = ()
     writes: tuple[ShellWord, ...] = ()
     doubt: str = ""
+    follows_links: bool = False
+    """True if it reads everything below `reads`, also through links."""
 
 
 def build_readonly_verdict(why: str, *, reads: tuple[ShellWord, ...] = ()) -> ReadOnlyCommandVerdict:
@@ -105,7 +112,7 @@ def judge_readonly_usage(
         operands.extend(ShellWord(path) for word in words if (path := _extract_flag_path(word)))
         return _judge_readonly_operands(name, operands, usage, gives_pattern=_may_flag_supply_pattern(words))
     # A word after the file that looks like a flag may be the output file.
-    options = parse_command_options(words, usage.flags, leading=usage.operands == "one")
+    options = parse_command_options(words, usage.flags, leading=usage.operands == "one", style=usage.style)
     if options.refused:
         return build_not_proven_readonly_verdict(f"{name} with {options.refused} is not known to only read")
     if usage.needs and options.operands and not options.has_any_option(usage.needs.split()):
@@ -133,7 +140,7 @@ def _may_flag_supply_pattern(words: Sequence[ShellWord]) -> bool:
 
 
 def parse_command_options(
-    words: Sequence[ShellWord], flags: str, *, leading: bool = False
+    words: Sequence[ShellWord], flags: str, *, leading: bool = False, style: FlagStyle = ""
 ) -> ParsedCommandOptions:
     """Parse flags and operands; with `leading`, flags are allowed only before the first operand."""
     flag_table = _parse_command_flag_table(flags)
@@ -157,7 +164,7 @@ def parse_command_options(
         if value == "--":
             break
         word_flags = _parse_flag_word(value, flag_table)
-        if word_flags is None:
+        if word_flags is None or (style and not _is_style_kept(value, word_flags, style)):
             return ParsedCommandOptions(tuple(found), tuple(operands), value)
         name, own_value = word_flags[-1]
         if own_value is None and name in flag_table.valued:
@@ -191,6 +198,16 @@ def _parse_flag_word(value: str, flags: _CommandFlagTable) -> list[tuple[str, Sh
             return None
         found.append((name, None))
     return found
+
+
+def _is_style_kept(value: str, flags: list[tuple[str, ShellWord | None]], style: FlagStyle) -> bool:
+    """Return True if a program with an unusual style reads a word of flags in the same way."""
+    _, attached_value = flags[-1]
+    if value.startswith("--"):
+        return True
+    if attached_value is not None and not (attached_value.value or "").isdigit():
+        return False
+    return style == "next" or len(flags) == 1
 
 
 def _judge_readonly_operands(

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
-from shoal.policy.shell.shell_syntax import UnjudgeableShellCommandError
+from shoal.policy.shell.shell_syntax import HEREDOC_PLACEHOLDER, UnjudgeableCommandError
 from shoal.policy.shell.shell_words import SIMPLE_WORD, WORD_NODE_TYPES, ShellWord
 
 if TYPE_CHECKING:
@@ -49,9 +49,10 @@ def add_redirection_files(
         raise _build_redirection_error()
     words = words_of_node(target)
     if len(words) != 1:
-        raise UnjudgeableShellCommandError("a redirection names several files")
+        raise UnjudgeableCommandError("a redirection names several files")
     text = source[target.start_byte : target.end_byte].decode()
-    if kind == "<<<" or (kind in (">&", "<&") and _DUPLICATE.fullmatch(text)):
+    is_heredoc = kind == "<<<" or (kind == "<" and text == HEREDOC_PLACEHOLDER)
+    if is_heredoc or (kind in (">&", "<&") and _DUPLICATE.fullmatch(text)):
         return
     if kind == ">&" and not SIMPLE_WORD.fullmatch(text):
         # bash expands this word again, quoted or not.
@@ -81,7 +82,7 @@ def add_redirect_target(
     """Add the file that this redirection operator opens."""
     path = target.value
     if _NETWORK.match(path or target.prefix):
-        raise UnjudgeableShellCommandError("it opens a connection by redirection")
+        raise UnjudgeableCommandError("it opens a connection by redirection")
     if path in _NULL_DEVICES:
         return
     match kind:
@@ -93,8 +94,8 @@ def add_redirect_target(
             reads.append(target)
             writes.append(target)
         case _:
-            raise UnjudgeableShellCommandError(f"the redirection {kind} is not judged")
+            raise UnjudgeableCommandError(f"the redirection {kind} is not judged")
 
 
-def _build_redirection_error() -> UnjudgeableShellCommandError:
-    return UnjudgeableShellCommandError("a redirection is written in a way that is not judged")
+def _build_redirection_error() -> UnjudgeableCommandError:
+    return UnjudgeableCommandError("a redirection is written in a way that is not judged")

@@ -2,23 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
-from shoal.policy.shell.shell_syntax import UnjudgeableShellCommandError
+from shoal.policy.shell.evaluated_text import ShellVariables
+from shoal.policy.shell.shell_syntax import UnjudgeableCommandError
 from shoal.policy.shell.shell_words import PLAIN_PATTERN, WORD_NODE_TYPES, ShellWord
 
 if TYPE_CHECKING:
     from tree_sitter import Node
 
+_PLAIN_REGEX = re.compile(r"[A-Za-z0-9_.*?/+=:@^$,{}\[\]-]*")
 _EXPRESSIONS = frozenset({"unary_expression", "binary_expression", "negated_command"})
-_COMPARISON_NODES = frozenset({"=", "==", "!=", "!", "test_operator"})
+_COMPARISON_NODES = frozenset({"=", "==", "!=", "=~", "!", "test_operator"})
 # These evaluate a subscript in their operands, including any substitution in it.
 _EVALUATING_OPERATORS = frozenset({"-v", "-R", "-eq", "-ne", "-lt", "-le", "-gt", "-ge"})
 
 
 def parse_shell_test_words(
-    test: Node, source: bytes, words_of_node: Callable[[Node], list[ShellWord]]
+    test: Node,
+    source: bytes,
+    words_of_node: Callable[[Node], list[ShellWord]],
+    variables: ShellVariables,
 ) -> list[ShellWord]:
     first, *inner_nodes, last = test.children
     double = first.type == "[["
@@ -37,11 +43,26 @@ def parse_shell_test_words(
             double and kind == "extglob_pattern" and PLAIN_PATTERN.fullmatch(text)
         ):
             words.extend(words_of_node(node))
-        elif kind in _COMPARISON_NODES and not (double and text in _EVALUATING_OPERATORS):
+        elif kind in _COMPARISON_NODES:
             words.append(ShellWord(text))
+            if double and text in _EVALUATING_OPERATORS:
+                _note_evaluated_operands(node, source, variables)
+        elif double and kind == "regex" and _PLAIN_REGEX.fullmatch(text):
+            words.append(ShellWord(None))
         elif not (double and kind in ("&&", "||")):
             raise _build_shell_test_error()
     return words
+
+
+def _note_evaluated_operands(operator: Node, source: bytes, variables: ShellVariables) -> None:
+    for node in operator.parent.children if operator.parent is not None else ():
+        if node.type != "test_operator":
+            variables.add_expression(source[node.start_byte : node.end_byte].decode().strip("\"'"))
+
+
+def is_evaluating_test(words: Iterable[ShellWord]) -> bool:
+    """Return True if `[[` evaluates an operand as an expression or the name of a variable."""
+    return any(word.value in _EVALUATING_OPERATORS for word in words)
 
 
 def _check_blanks_in_shell_test(test: Node, source: bytes) -> None:
@@ -62,5 +83,5 @@ def _check_blanks_in_shell_test(test: Node, source: bytes) -> None:
         raise _build_shell_test_error()
 
 
-def _build_shell_test_error() -> UnjudgeableShellCommandError:
-    return UnjudgeableShellCommandError("the test is written in a way that is not judged")
+def _build_shell_test_error() -> UnjudgeableCommandError:
+    return UnjudgeableCommandError("the test is written in a way that is not judged")

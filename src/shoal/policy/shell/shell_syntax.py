@@ -22,14 +22,23 @@ _UNREADABLE = re.compile(
 )
 _HEREDOC = re.compile(
     r"(?<![<\\])<<(?P<strip>-?)[ \t]*(?P<quote>['\"]?)(?P<mark>[A-Za-z_][A-Za-z0-9_]*)(?P=quote)"
-    r"(?P<rest>[^\n'\"\\`$(){}#<]*)(?:\n|$)"
+    r"(?P<rest>(?:[^\n'\"\\`$(){}#<]|'[^'\n]*'|\"[^\"\\`$\n]*\"|\"?\$[A-Za-z_][A-Za-z0-9_]*\"?)*)(?:\n|$)"
 )
 _LIVE_BODY = re.compile(r"[\\`]|\$[^\sA-Za-z0-9_.,:;)%/\"'-]")
-_PLACEHOLDER = "SHOAL_HEREDOC_BODY"
-_MARKED = f"<<<{_PLACEHOLDER}".encode()
+_BODY_SIGN = re.compile(r"\\|`|\$\(\(|\$\(|\$\{|\$\[")
+_PLAIN_BODY_VARIABLE = re.compile(
+    r"#?[A-Za-z_][A-Za-z0-9_]*(?:\[[0-9@*]+\])?(?::?[-+][A-Za-z0-9_./: ,=-]*)?\}"
+)
+_MAX_BODY_SCRIPT = 500
+HEREDOC_PLACEHOLDER = "SHOAL_HEREDOC_BODY"
+"""File name that stands for a here-document, written as a redirection of input."""
+_MARKED = f"<{HEREDOC_PLACEHOLDER}".encode()
 
 
-class UnjudgeableShellCommandError(Exception):
+_OWN_PLACEHOLDER = re.compile(rf"<[ \t]*{HEREDOC_PLACEHOLDER}")
+
+
+class UnjudgeableCommandError(Exception):
     """The command cannot be judged before it runs; the text says why."""
 
 
@@ -41,45 +50,95 @@ def _load_bash_parser() -> Parser:
     return tree_sitter.Parser(tree_sitter.Language(tree_sitter_bash.language()))
 
 
-def parse_shell_command(command: str) -> tuple[Node, bytes]:
-    """Return the root of the syntax tree and the bytes that its positions refer to."""
+def parse_shell_command(command: str) -> tuple[Node, bytes, tuple[str, ...]]:
+    """Return the root of the syntax tree, the bytes that its positions refer to, and the live texts.
+
+    These are the bodies of here-documents that hold expansions.
+    """
     if len(command) > MAX_COMMAND_LENGTH:
-        raise UnjudgeableShellCommandError(f"the command has more than {MAX_COMMAND_LENGTH} characters")
+        raise UnjudgeableCommandError(f"the command has more than {MAX_COMMAND_LENGTH} characters")
     if _UNREADABLE.search(command):
-        raise UnjudgeableShellCommandError("the command holds control characters or blanks that do not show")
+        raise UnjudgeableCommandError("the command holds control characters or blanks that do not show")
+    bodies: list[str] = []
+    if "<" in command and _OWN_PLACEHOLDER.search(command):
+        raise UnjudgeableCommandError(f"the command holds {HEREDOC_PLACEHOLDER}, which has a meaning here")
     if "<<" in command:
-        command = _replace_heredocs(command)
+        command = _replace_heredocs(command, bodies)
     if len(command) > MAX_SIGNS and sum(map(command.count, _SIGNS)) > MAX_SIGNS:
-        raise UnjudgeableShellCommandError(f"the command holds more than {MAX_SIGNS} signs of the shell")
+        raise UnjudgeableCommandError(f"the command holds more than {MAX_SIGNS} signs of the shell")
     source = command.encode()
     root = _load_bash_parser().parse(source).root_node
     if root.has_error:
-        raise UnjudgeableShellCommandError("the command does not parse as bash")
+        raise UnjudgeableCommandError("the command does not parse as bash")
     if _MARKED in source:
         _check_heredoc_placeholders(root, source)
-    return root, source
+    return root, source, tuple(bodies)
 
 
-def _replace_heredocs(command: str) -> str:
-    """Return the command with each here-document replaced by a here-string placeholder.
+def _replace_heredocs(command: str, live_bodies: list[str]) -> str:
+    """Return the command with each here-document replaced by a placeholder.
+
+    Adds the bodies that hold expansions to `live_bodies`.
 
     A body ends by bash's own rule (at the first line that is the delimiter), so what follows is always read
-    as commands. A later check verifies that each placeholder is where a here-string belongs.
+    as commands. A later check verifies that each placeholder is where a redirection belongs.
     """
-    bodies: list[str] = []
+    done: list[str] = []
     while (start := _find_heredoc(command)) >= 0:
         match = _HEREDOC.match(command, start)
         if match is None or "<<" in command[match.end("mark") : match.end()]:
-            raise UnjudgeableShellCommandError("the here-document is written in a way that is not judged")
+            raise UnjudgeableCommandError("the here-document is written in a way that is not judged")
         body, after = _split_heredoc_body(command, match)
         if not match["quote"] and _LIVE_BODY.search(body):
-            raise UnjudgeableShellCommandError("the here-document holds expansions")
+            live_bodies.append(body)
         head = command[:start]
         if head.endswith("\\"):
-            raise UnjudgeableShellCommandError("the here-document is written in a way that is not judged")
-        bodies.append(f"{head}<<<{_PLACEHOLDER}{match['rest']}\n")
+            raise UnjudgeableCommandError("the here-document is written in a way that is not judged")
+        done.append(f"{head}<{HEREDOC_PLACEHOLDER}{match['rest']}\n")
         command = after
-    return "".join((*bodies, command))
+    return "".join((*done, command))
+
+
+def find_heredoc_substitutions(body: str) -> list[str]:
+    """Return the scripts of the substitutions in a here-document that bash expands."""
+    scripts: list[str] = []
+    position = 0
+    while (match := _BODY_SIGN.search(body, position)) is not None:
+        position = match.end()
+        if match[0] == "`":
+            end = body.find("`", position)
+            if end < 0:
+                raise UnjudgeableCommandError("the here-document holds a substitution that is not judged")
+            scripts.append(_check_heredoc_script(body[position:end]))
+            position = end + 1
+        elif match[0] == "$(":
+            end = _find_substitution_end(body, position)
+            scripts.append(_check_heredoc_script(body[position:end]))
+            position = end + 1
+        elif match[0] not in ("\\", "${") or (
+            match[0] == "${" and not _PLAIN_BODY_VARIABLE.match(body, position)
+        ):
+            raise UnjudgeableCommandError("the here-document holds an expansion that is not judged")
+        elif match[0] == "\\":
+            position += 1
+    return scripts
+
+
+def _find_substitution_end(body: str, start: int) -> int:
+    """Return the index of the parenthesis at which bash ends a substitution: where its script is whole."""
+    end = start - 1
+    while (end := body.find(")", end + 1)) >= 0:
+        if end - start > _MAX_BODY_SCRIPT:
+            break
+        if not _load_bash_parser().parse(body[start:end].encode()).root_node.has_error:
+            return end
+    raise UnjudgeableCommandError("the here-document holds a substitution that does not end")
+
+
+def _check_heredoc_script(script: str) -> str:
+    if not script.strip() or any(sign in script for sign in ("#", "\\", "<<", "`")):
+        raise UnjudgeableCommandError("the here-document holds a substitution that is not judged")
+    return script
 
 
 def _find_heredoc(command: str) -> int:
@@ -101,7 +160,7 @@ def _split_heredoc_body(command: str, match: re.Match[str]) -> tuple[str, str]:
         if end < 0:
             break
         position = end + 1
-    raise UnjudgeableShellCommandError("the here-document does not end")
+    raise UnjudgeableCommandError("the here-document does not end")
 
 
 def _check_heredoc_placeholders(root: Node, source: bytes) -> None:
@@ -111,10 +170,8 @@ def _check_heredoc_placeholders(root: Node, source: bytes) -> None:
     stack = [root]
     while stack:
         node = stack.pop()
-        if node.type == "herestring_redirect" and source[node.start_byte : node.end_byte].endswith(
-            _PLACEHOLDER.encode()
-        ):
+        if node.type == "file_redirect" and source[node.start_byte : node.end_byte].endswith(_MARKED):
             found += 1
         stack.extend(node.children)
     if found != expected_count:
-        raise UnjudgeableShellCommandError("a here-document stands where it is not judged")
+        raise UnjudgeableCommandError("a here-document stands where it is not judged")

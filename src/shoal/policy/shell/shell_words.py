@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from shoal.policy.shell.shell_syntax import UnjudgeableShellCommandError
+from shoal.policy.shell.shell_syntax import UnjudgeableCommandError
 
 if TYPE_CHECKING:
     from tree_sitter import Node
@@ -73,7 +73,7 @@ _SUBSTITUTIONS = frozenset({"command_substitution", "process_substitution"})
 
 
 def decode_shell_words(node: Node, source: bytes, nested: list[Node]) -> list[ShellWord]:
-    """Return the words that a node becomes; adds the substitutions inside it to `nested`."""
+    """Return the words that a node becomes; adds substitutions and unusual expansions to `nested`."""
     text = source[node.start_byte : node.end_byte].decode()
     if SIMPLE_WORD.fullmatch(text):
         return [ShellWord(text)]
@@ -113,7 +113,8 @@ class _ShellWordBuilder:
                 None, prefix=_cut_prefix_at_glob(prefix, bare), many=self._many or bool(_BRACES.search(bare))
             )
         elif _GLOB.search(bare):
-            yield ShellWord(None, prefix=_cut_prefix_at_glob(prefix, bare), many=True, pattern=value)
+            pattern = _escape_quoted_wildcards(value, bare)
+            yield ShellWord(None, prefix=_cut_prefix_at_glob(prefix, bare), many=True, pattern=pattern)
         else:
             yield ShellWord(value)
 
@@ -134,7 +135,7 @@ class _ShellWordBuilder:
                 self._add_unquoted_text(text)
             case "raw_string":
                 if text[0] != "'" or text.find("'", 1) != len(text) - 1:
-                    raise UnjudgeableShellCommandError("a quoted text ends elsewhere than it seems")
+                    raise UnjudgeableCommandError("a quoted text ends elsewhere than it seems")
                 self._add_quoted_text(text[1:-1])
             case "ansi_c_string":
                 self._add_quoted_text(_decode_ansi_quoting(text))
@@ -147,10 +148,10 @@ class _ShellWordBuilder:
 
     def _add_unquoted_text(self, text: str) -> None:
         if not _WORD.fullmatch(text):
-            raise UnjudgeableShellCommandError("a word holds characters that are not judged")
+            raise UnjudgeableCommandError("a word holds characters that are not judged")
         if not self._begun:
             if text[:1] == "#":
-                raise UnjudgeableShellCommandError("a word begins where a comment could")
+                raise UnjudgeableCommandError("a word begins where a comment could")
             self._begun = self._starts_bare = True
         if "\\" in text:
             self._bare.append(re.sub(r"\\.", _QUOTED, text, flags=re.DOTALL))
@@ -168,7 +169,7 @@ class _ShellWordBuilder:
         position = node.start_byte
         for child in node.children:
             if child.start_byte != position:
-                raise UnjudgeableShellCommandError("a word has a gap in it")
+                raise UnjudgeableCommandError("a word has a gap in it")
             self.add_syntax_node(child)
             position = child.end_byte
 
@@ -176,22 +177,23 @@ class _ShellWordBuilder:
         """Add a quoted string, including text between its children: the grammar has no nodes for blanks."""
         children = node.children
         if children[0].type != '"' or children[-1].type != '"' or len(children) < 2:
-            raise UnjudgeableShellCommandError("a quoted text ends elsewhere than it seems")
+            raise UnjudgeableCommandError("a quoted text ends elsewhere than it seems")
         position = children[0].end_byte
         for child in children[1:-1]:
             if child.type in ("string_content", "$"):
                 continue
-            self._add_double_quoted_text(position, child.start_byte)
-            self._add_expansion(
-                child, child.type, self._source[child.start_byte : child.end_byte].decode(), quoted=True
-            )
+            # The grammar counts blanks before a second expansion as part of it.
+            text = self._source[child.start_byte : child.end_byte].decode()
+            bare_text = text.lstrip(" \t\n")
+            self._add_double_quoted_text(position, child.start_byte + len(text) - len(bare_text))
+            self._add_expansion(child, child.type, bare_text, quoted=True)
             position = child.end_byte
         self._add_double_quoted_text(position, children[-1].start_byte)
 
     def _add_double_quoted_text(self, start: int, end: int) -> None:
         text = self._source[start:end].decode()
         if not _QUOTED_TEXT.fullmatch(text):
-            raise UnjudgeableShellCommandError("a quoted text holds characters that are not judged")
+            raise UnjudgeableCommandError("a quoted text holds characters that are not judged")
         self._add_quoted_text(_QUOTED_ESCAPE.sub(r"\1", text) if "\\" in text else text)
 
     def _add_expansion(self, node: Node, kind: str, text: str, *, quoted: bool) -> None:
@@ -202,7 +204,9 @@ class _ShellWordBuilder:
             or (kind == "expansion" and _EXPANSION.fullmatch(text))
             or (kind == "arithmetic_expansion" and _SUM.fullmatch(text))
         ):
-            raise UnjudgeableShellCommandError(f"{text[:60]} is only known when it runs")
+            if kind not in ("expansion", "arithmetic_expansion"):
+                raise UnjudgeableCommandError(f"{text[:60]} is only known when it runs")
+            self._nested.append(node)
         self._begun = True
         if self._known:
             self._prefix = "".join(self._value)
@@ -227,6 +231,16 @@ def _expand_tilde_word(value: str, bare: str) -> ShellWord:
         )
     return (
         ShellWord(str(Path(value).expanduser())) if _is_own_home_tilde(value) else ShellWord(None, prefix="~")
+    )
+
+
+def _escape_quoted_wildcards(value: str, bare: str) -> str:
+    """Return the pattern of a word; a quoted `*` becomes `[*]`."""
+    if _QUOTED not in bare or len(bare) != len(value):
+        return value
+    return "".join(
+        f"[{character}]" if mask == _QUOTED and character in "*?[" else character
+        for character, mask in zip(value, bare, strict=True)
     )
 
 
@@ -257,10 +271,10 @@ def _decode_ansi_quoting(text: str) -> str:
         elif code := hexadecimal or octal or point:
             number = int(code, 8 if octal else 16)
             if number == 0 or (number > 127 and not point):
-                raise UnjudgeableShellCommandError("a $'…' text holds a byte that is not judged")
+                raise UnjudgeableCommandError("a $'…' text holds a byte that is not judged")
             parts.append(chr(number))
         else:
             parts.append(match[0])
     if position != len(body) or "'" in _ESCAPE.sub("", body):
-        raise UnjudgeableShellCommandError("a $'…' text is written in a way that is not judged")
+        raise UnjudgeableCommandError("a $'…' text is written in a way that is not judged")
     return "".join(parts)

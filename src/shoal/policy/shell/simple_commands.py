@@ -16,9 +16,12 @@ class SimpleShellCommand(Struct, frozen=True, kw_only=True):
 
     `argv` is None if a word is known only at run time, or if something else decides what happens (an
     assignment before it, a function of that name, a flag that runs another program): no allow rule may cover
-    it. `words` are its words as far as they are known, for forbidding rules. `reads` and `writes` are the
+    it. `words` are its words as far as they are known, for forbidding rules; `globs` are the indexes of those
+    that are wildcard patterns, `outer` are the words of the commands that run it, and `code` is text that it
+    may run (None: known only at run time). `reads` and `writes` are the
     files named by redirections or as arguments of a known command, joined to the directory of a preceding
-    `cd`, or UNKNOWN_PATH; `changes` are those of `writes` that its arguments name. `read_only` already
+    `cd`, or UNKNOWN_PATH; with `follows_links`, the former include all files below them, also through links.
+    `changes` are those of `writes` that its arguments name. `read_only` already
     accounts for unknown words; it describes the command without its redirections, which are in `writes`.
     """
 
@@ -29,12 +32,24 @@ class SimpleShellCommand(Struct, frozen=True, kw_only=True):
     writes: tuple[str, ...] = ()
     changes: tuple[str, ...] = ()
     read_only: bool = False
+    follows_links: bool = False
+    found_name: str = "*"
+    """Pattern for the names of links that `find` passes to it."""
     why: str = ""
     words: tuple[str | None, ...] = ()
+    globs: tuple[int, ...] = ()
+    outer: tuple[tuple[str | None, ...], ...] = ()
+    code: tuple[str | None, ...] = ()
 
 
 class ShellCommandAnalysis(Struct, frozen=True, kw_only=True):
-    """All simple commands of a command line; `trouble` says why it cannot be judged and must be asked."""
+    """Simple commands of a command line; `trouble` says why it cannot be judged and must be asked.
+
+    With `is_complete`, `parts` are all that it runs even so; otherwise it may run anything. Without
+    `are_paths_known`, it may read and write other files than those of its parts.
+    """
 
     parts: tuple[SimpleShellCommand, ...]
     trouble: str | None = None
+    is_complete: bool = True
+    are_paths_known: bool = True

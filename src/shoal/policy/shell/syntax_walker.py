@@ -8,13 +8,23 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from shoal.policy.shell.command_expansion import UnexpandedShellCommand, expand_found_command
-from shoal.policy.shell.known_commands import HARMLESS_VARIABLES
+from shoal.policy.shell.evaluated_text import UNKNOWN_NUMBER, ShellVariables, note_evaluated_words
+from shoal.policy.shell.known_commands import (
+    COMMAND_VARIABLES,
+    HARMLESS_VARIABLES,
+    REDEFINING_VARIABLES,
+)
 from shoal.policy.shell.plain_lines import add_plain_line_commands, parse_plain_command_line
 from shoal.policy.shell.program_judges import is_harmless_shell_variable
 from shoal.policy.shell.redirections import add_redirection_files, parse_redirections
-from shoal.policy.shell.shell_conditions import parse_shell_test_words
+from shoal.policy.shell.shell_conditions import is_evaluating_test, parse_shell_test_words
 from shoal.policy.shell.shell_directories import PossibleShellDirectories
-from shoal.policy.shell.shell_syntax import MAX_NESTING, UnjudgeableShellCommandError, parse_shell_command
+from shoal.policy.shell.shell_syntax import (
+    MAX_NESTING,
+    UnjudgeableCommandError,
+    find_heredoc_substitutions,
+    parse_shell_command,
+)
 from shoal.policy.shell.shell_words import (
     PLAIN_PATTERN,
     SIMPLE_WORD,
@@ -43,6 +53,19 @@ _BETWEEN_STATEMENTS = re.compile(rb"(?:[ \t\n]|\\\n)*")
 _BLANKS = (b" ", b"\t", b"\n")
 _VARIABLE_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _BEFORE_COMMENT = b" \t\n;&|()"
+_EXPANSION = re.compile(
+    r"\$\{(?P<sign>[!#]?)(?P<name>[A-Za-z_][A-Za-z0-9_]*|[0-9]+|[@*#?$!-])(?:\[(?P<subscript>[^\]]*)\])?"
+    r"(?P<rest>[^'\"\\`{}]*)\}"
+)
+_SUBSTRING = re.compile(r":[^-=?+]")
+_KEYS = re.compile(r"[@*]?")
+_COUNTING_COMMAND = re.compile(
+    r"wc -[lcwm]+(?: *< *[A-Za-z0-9_./-]+)?|nproc|date (?:-u )?\+%[A-Za-z%]+|id -[ug]|seq [0-9 ]+"
+    r"|grep -[a-zA-Z]*c[a-zA-Z]* (?:'[^'\n]*'|\"[^\"$`\n]*\"|[A-Za-z0-9_.-]+)"
+)
+"""Commands whose output is a number, so that it is harmless in an expression."""
+_SUBSCRIPTED = re.compile(r"\[(?P<subscript>[^\]]*)\]=.*", re.DOTALL)
+_NESTED_EXPANSIONS = frozenset({"command_substitution", "expansion", "arithmetic_expansion"})
 
 
 class ShellSyntaxWalker:
@@ -52,35 +75,74 @@ class ShellSyntaxWalker:
         self.parts: list[SimpleShellCommand] = []
         self.functions: set[str] = set()
         self.directories = directories or PossibleShellDirectories()
+        self._variables: ShellVariables | None = None
+        self.trouble: str | None = None
+        self.are_paths_unknown = False
+        self.text = ""
         self._source = b""
         self.repeated = 0
         self.trapped = False
         self._depth = 0
         self._via: tuple[str, ...] = ()
+        self.outer: tuple[tuple[str | None, ...], ...] = ()
 
-    def walk_script(self, text: str, via: tuple[str, ...] = ()) -> None:
-        """Walk a whole script; `via` names the commands that would run it."""
-        outer = self._source, self._via
+    def walk_script(
+        self, text: str, via: tuple[str, ...] = (), outer: tuple[tuple[str | None, ...], ...] = ()
+    ) -> None:
+        """Walk a whole script; `via` names the commands that would run it, `outer` are their words."""
+        saved_state = self._source, self._via, self.outer, self.text
         self._enter_nesting_level()
-        self._via = via
+        self._via, self.outer, self.text = via, outer, text
         plain = parse_plain_command_line(text)
         if plain is None:
             self._walk_parsed_script(text)
         else:
             add_plain_line_commands(text, plain, via, self)
         self._depth -= 1
-        self._source, self._via = outer
+        self._source, self._via, self.outer, self.text = saved_state
+
+    @property
+    def variables(self) -> ShellVariables:
+        if self._variables is None:
+            self._variables = ShellVariables()
+        return self._variables
+
+    def add_evaluated_commands(self) -> None:
+        """Add a placeholder if an expression may run a command that the walk has not seen."""
+        if self._variables is not None and self._variables.may_run_text:
+            self.add_unknown_command("an expression")
+
+    def note_trouble(self, reason: str) -> None:
+        """Record that the command must be asked about, although all that it runs is found."""
+        self.trouble = self.trouble or reason
+
+    def add_unknown_command(self, name: str) -> None:
+        """Add a placeholder for a command that is known only at run time, which a rule may forbid."""
+        reason = f"what {name} runs is only known when it runs"
+        self.note_trouble(reason)
+        self.parts.append(
+            SimpleShellCommand(text=self.text.strip(), argv=None, via=self._via, why=reason, words=(None,))
+        )
 
     def _walk_parsed_script(self, text: str) -> None:
-        root, self._source = parse_shell_command(text)
+        root, self._source, bodies = parse_shell_command(text)
         if root.type != "program":
-            raise UnjudgeableShellCommandError("the command does not parse as bash")
+            raise UnjudgeableCommandError("the command does not parse as bash")
         self._walk_container(root)
+        for body in bodies:
+            self._walk_heredoc_body(body)
+
+    def _walk_heredoc_body(self, body: str) -> None:
+        self.note_trouble("the here-document holds expansions")
+        for script in find_heredoc_substitutions(body):
+            saved_directories = PossibleShellDirectories(self.directories.candidates)
+            self.walk_script(script, self._via, self.outer)
+            self.directories = saved_directories
 
     def _enter_nesting_level(self) -> None:
         self._depth += 1
         if self._depth > MAX_NESTING:
-            raise UnjudgeableShellCommandError("the command is nested too deeply")
+            raise UnjudgeableCommandError("the command is nested too deeply")
 
     def _get_node_text(self, node: Node) -> str:
         return self._source[node.start_byte : node.end_byte].decode()
@@ -91,6 +153,8 @@ class ShellSyntaxWalker:
         kind = node.type
         if kind == "command":
             self._walk_command(node, [], [])
+        elif kind == "compound_statement" and node.children[0].type == "((":
+            self._walk_arithmetic(node, node.children[0].end_byte, node.children[-1].start_byte)
         elif kind in _CONTAINERS:
             self._enter_nesting_level()
             self._walk_container(node)
@@ -100,7 +164,7 @@ class ShellSyntaxWalker:
             handler(node)
             self._depth -= 1
         else:
-            raise UnjudgeableShellCommandError(
+            raise UnjudgeableCommandError(
                 f"{self._get_node_text(node)[:60]!r} is a construct that is not judged"
             )
 
@@ -116,7 +180,7 @@ class ShellSyntaxWalker:
         if saved_directories:
             self.directories = saved_directories
         if kind == "program" and not _BETWEEN_STATEMENTS.fullmatch(self._source, node.end_byte):
-            raise UnjudgeableShellCommandError("the command goes on after its end")
+            raise UnjudgeableCommandError("the command goes on after its end")
 
     def _walk_statement_sequence(self, children: list[Node], position: int, end: int | None = None) -> None:
         source = self._source
@@ -127,18 +191,16 @@ class ShellSyntaxWalker:
                 and source[position:start] != b" "
                 and not _BETWEEN_STATEMENTS.fullmatch(source, position, start)
             ):
-                raise UnjudgeableShellCommandError(
-                    "the command holds text between its parts that is not judged"
-                )
+                raise UnjudgeableCommandError("the command holds text between its parts that is not judged")
             if child.is_named:
                 self._walk_statement(child)
             elif (kind := child.type) not in _ENDING_SIGNS and (
                 kind not in _TOKENS or not self._is_standalone_reserved_word(child)
             ):
-                raise UnjudgeableShellCommandError(f"{kind!r} is a construct that is not judged")
+                raise UnjudgeableCommandError(f"{kind!r} is a construct that is not judged")
             position = child.end_byte
         if end is not None and not _BETWEEN_STATEMENTS.fullmatch(self._source, position, end):
-            raise UnjudgeableShellCommandError("the command holds text between its parts that is not judged")
+            raise UnjudgeableCommandError("the command holds text between its parts that is not judged")
 
     def _is_standalone_reserved_word(self, token: Node) -> bool:
         """Return True if bash reads a reserved word here, which requires that nothing touches it."""
@@ -160,7 +222,7 @@ class ShellSyntaxWalker:
             or after not in (b"", b"\n")
             or "\n" in self._get_node_text(node)
         ):
-            raise UnjudgeableShellCommandError("a comment ends elsewhere than it seems")
+            raise UnjudgeableCommandError("a comment ends elsewhere than it seems")
 
     def _on_redirected_statement(self, node: Node) -> None:
         body: Node | None = None
@@ -168,16 +230,14 @@ class ShellSyntaxWalker:
         position = node.start_byte
         for child in node.children:
             if not _BETWEEN_STATEMENTS.fullmatch(self._source, position, child.start_byte):
-                raise UnjudgeableShellCommandError(
-                    "the command holds text between its parts that is not judged"
-                )
+                raise UnjudgeableCommandError("the command holds text between its parts that is not judged")
             position = child.end_byte
             if child.type in _REDIRECTS:
                 redirects.append(child)
             elif body is None and not redirects:
                 body = child
             else:
-                raise UnjudgeableShellCommandError("a redirection stands where it is not judged")
+                raise UnjudgeableCommandError("a redirection stands where it is not judged")
         if body is not None and body.type == "command":
             self._walk_command(body, *parse_redirections(redirects, self._source, self._decode_node_words))
             return
@@ -204,21 +264,96 @@ class ShellSyntaxWalker:
 
     def _on_for_statement(self, node: Node) -> None:
         children = node.children
-        if children[0].type != "for" or not is_harmless_shell_variable(self._get_node_text(children[1])):
-            raise UnjudgeableShellCommandError("the loop sets a variable that others may obey")
+        variable = self._get_node_text(children[1])
+        record_value = self.variables.add_value
+        if children[0].type != "for" or not is_harmless_shell_variable(variable):
+            self.note_trouble("the loop sets a variable that others may obey")
+            record_value = self._record_variable_value
         self._check_spacing(children)
         rest = list(children[2:])
         self.repeated += 1
         while rest and rest[0].type != "do_group":
             child = rest.pop(0)
             if child.type in WORD_NODE_TYPES:
-                self._decode_node_words(child)
+                for word in self._decode_node_words(child):
+                    if word.value is not None or not self._is_number_source(child):
+                        record_value(variable, word.value)
             elif child.type not in ("in", ";", "\n"):
-                raise UnjudgeableShellCommandError(
+                raise UnjudgeableCommandError(
                     f"{self._get_node_text(child)[:60]!r} is a construct that is not judged"
                 )
         self._walk_statement_sequence(rest, rest[0].start_byte if rest else node.end_byte)
         self.repeated -= 1
+
+    def _on_c_style_for_statement(self, node: Node) -> None:
+        children = node.children
+        if [child.type for child in children[:2]] != ["for", "(("]:
+            raise UnjudgeableCommandError("the loop is written in a way that is not judged")
+        end = next(index for index, child in enumerate(children) if child.type == "))")
+        self._walk_arithmetic(node, children[1].end_byte, children[end].start_byte, is_loop=True)
+        self.repeated += 1
+        for child in children[end + 1 :]:
+            if child.type in ("do_group", "compound_statement"):
+                self._walk_statement(child)
+            elif child.type not in (";", "\n"):
+                raise UnjudgeableCommandError("the loop is written in a way that is not judged")
+        self.repeated -= 1
+
+    def _walk_arithmetic(self, node: Node, start: int, end: int, *, is_loop: bool = False) -> None:
+        """Walk the substitutions of an arithmetic expression, and record what it evaluates."""
+        self.note_trouble(f"{self._get_node_text(node)[:60]!r} is a construct that is not judged")
+        text = self._mask_nested_expansions(node, start, end)
+        depth = 0
+        for character in text:
+            depth += (character == "(") - (character == ")")
+            if depth < 0:
+                # To bash two subshells, as in `((a) || (b))`.
+                raise UnjudgeableCommandError("an expression ends elsewhere than it seems")
+        if any(sign in text for sign in "\\`\"';" if sign != ";" or not is_loop) or "$(" in text:
+            raise UnjudgeableCommandError("an expression is written in a way that is not judged")
+        for expression in text.split(";"):
+            self.variables.add_expression(expression)
+
+    def _mask_nested_expansions(self, node: Node, start: int, end: int, *, is_expression: bool = True) -> str:
+        """Walk the expansions inside a node; return its text with a mark in place of each.
+
+        In an expression, variables stay, and a mark for anything but a number makes it unknown.
+        """
+        parts: list[bytes] = []
+        stack = list(reversed(node.children))
+        position = start
+        while stack:
+            child = stack.pop()
+            if child.type == "process_substitution":
+                raise UnjudgeableCommandError("a substitution stands where it is not judged")
+            if child.type not in _NESTED_EXPANSIONS:
+                stack.extend(reversed(child.children))
+                continue
+            parts.append(self._source[position : child.start_byte])
+            position = child.end_byte
+            is_number = self._is_number_source(child)
+            self._decode_node_words(child)
+            text = self._get_node_text(child)
+            if not is_expression:
+                parts.append(b"\x01")
+            elif child.type == "expansion" and "$(" not in text and "`" not in text:
+                parts.append(text.encode())
+            else:
+                parts.append(UNKNOWN_NUMBER.encode() if is_number else b"[\x01]")
+        parts.append(self._source[position:end])
+        return b"".join(parts).decode()
+
+    def _is_number_source(self, node: Node) -> bool:
+        if node.type == "arithmetic_expansion":
+            return True
+        if node.type == "string" and len(node.children) == 3:
+            return self._is_number_source(node.children[1])
+        if node.type != "command_substitution" or self.functions or len(node.children) != 3:
+            return False
+        command = node.children[1]
+        if command.type == "pipeline":
+            command = command.children[-1]
+        return _COUNTING_COMMAND.fullmatch(self._get_node_text(command)) is not None
 
     def _on_case_statement(self, node: Node) -> None:
         children = node.children
@@ -228,7 +363,7 @@ class ShellSyntaxWalker:
             if child.type == "case_item":
                 self._walk_case_item(child)
             elif child.type not in ("in", "esac", "\n", ";"):
-                raise UnjudgeableShellCommandError("the case is written in a way that is not judged")
+                raise UnjudgeableCommandError("the case is written in a way that is not judged")
 
     def _check_spacing(self, children: list[Node]) -> None:
         """Check that only blanks and newlines separate the words of a construct."""
@@ -238,31 +373,35 @@ class ShellSyntaxWalker:
                 continue
             may_touch = right.type in (";", "\n") or left.type in (";", "\n", ";;")
             if gap.strip(b" \t\n") or not (gap or may_touch):
-                raise UnjudgeableShellCommandError(
-                    "the command holds text between its parts that is not judged"
-                )
+                raise UnjudgeableCommandError("the command holds text between its parts that is not judged")
 
     def _walk_case_item(self, node: Node) -> None:
         children = list(node.children)
         while children and children[0].type != ")":
             child = children.pop(0)
             if children and self._source[child.end_byte : children[0].start_byte].strip(b" \t"):
-                raise UnjudgeableShellCommandError("the case has a pattern that is not judged")
-            if child.type not in ("|", "(") and not PLAIN_PATTERN.fullmatch(self._get_node_text(child)):
-                raise UnjudgeableShellCommandError("the case has a pattern that is not judged")
+                raise UnjudgeableCommandError("the case has a pattern that is not judged")
+            if child.type in ("|", "(") or PLAIN_PATTERN.fullmatch(self._get_node_text(child)):
+                continue
+            if child.type not in WORD_NODE_TYPES:
+                raise UnjudgeableCommandError("the case has a pattern that is not judged")
+            self.note_trouble("the case has a pattern that is not judged")
+            self._decode_node_words(child)
         self._walk_statement_sequence(children, children[0].start_byte if children else node.end_byte)
 
     def _on_function_definition(self, node: Node) -> None:
         name = self._get_node_text(next(child for child in node.children if child.type == "word"))
         if not SIMPLE_WORD.fullmatch(name):
-            raise UnjudgeableShellCommandError("the function has a name that is not judged")
+            raise UnjudgeableCommandError("the function has a name that is not judged")
         self.functions.add(name)
         self.repeated += 1
         for child in node.children:
-            if child.type == "compound_statement":
+            if child.type in ("compound_statement", "subshell", *_REDIRECTS):
+                if child.type != "compound_statement":
+                    self.note_trouble("the function is written in a way that is not judged")
                 self._walk_statement(child)
             elif child.type not in ("word", "function", "(", ")"):
-                raise UnjudgeableShellCommandError("the function is written in a way that is not judged")
+                raise UnjudgeableCommandError("the function is written in a way that is not judged")
         self.repeated -= 1
 
     # Assignments
@@ -274,47 +413,131 @@ class ShellSyntaxWalker:
     def _on_variable_assignment(self, node: Node) -> None:
         name = self._parse_variable_assignment(node)
         if not (is_harmless_shell_variable(name) or name in HARMLESS_VARIABLES):
-            raise UnjudgeableShellCommandError(f"it sets {name}, which later commands may obey")
+            self.note_trouble(f"it sets {name}, which later commands may obey")
         self._append_readonly_command(self._get_node_text(node), (), (), f"sets {name}")
 
     def _on_declaration_command(self, node: Node) -> None:
         keyword, *arguments = node.children
+        self._check_spacing(node.children)
+        flags = ""
         for child in arguments:
-            is_harmless = (
-                child.type == "variable_assignment"
-                and self._parse_variable_assignment(child) in HARMLESS_VARIABLES
-            )
-            if keyword.type != "export" or not is_harmless:
-                raise UnjudgeableShellCommandError(
-                    f"{self._get_node_text(node)[:60]!r} changes what later commands obey"
-                )
+            is_harmless = False
+            if child.type == "variable_assignment":
+                # With -i or -n, a value is an expression or a name.
+                evaluates = "i" in flags or "n" in flags
+                name = self._parse_variable_assignment(child, evaluates=evaluates)
+                is_harmless = keyword.type == "export" and name in HARMLESS_VARIABLES
+            elif child.type in WORD_NODE_TYPES:
+                words = self._decode_node_words(child)
+                flags += "".join(word.value or "" for word in words if word.may_be_flag)
+                self._record_declared_words(keyword.type, words)
+            elif child.type != "variable_name":
+                raise UnjudgeableCommandError("a declaration is written in a way that is not judged")
+            if not is_harmless:
+                self.note_trouble(f"{self._get_node_text(node)[:60]!r} changes what later commands obey")
         self._append_readonly_command(self._get_node_text(node), (), (), "sets how things are shown")
 
-    def _parse_variable_assignment(self, node: Node) -> str:
+    def _record_declared_words(self, keyword: str, words: list[ShellWord]) -> None:
+        """Record the variables that quoted or unknown words of a declaration set."""
+        for word in words:
+            name, equals, value = (word.value or "").partition("=")
+            if word.value is None:
+                self.add_code(None)
+            elif equals:
+                self._record_variable_value(name.rstrip("+"), value)
+        note_evaluated_words(keyword, words, self.variables)
+
+    def _on_unset_command(self, node: Node) -> None:
+        words = [
+            word
+            for child in node.children[1:]
+            for word in (
+                [ShellWord(self._get_node_text(child))]
+                if child.type == "variable_name"
+                else self._decode_node_words(child)
+            )
+        ]
+        self._check_spacing(node.children)
+        self._expand_found_command(node, [ShellWord("unset"), *words], (), ())
+
+    def _record_variable_value(self, name: str, value: str | None) -> None:
+        if name in REDEFINING_VARIABLES:
+            raise UnjudgeableCommandError(f"{name} changes what later words mean")
+        self.variables.add_value(name, value)
+        if name in COMMAND_VARIABLES or name.startswith("GIT_CONFIG_"):
+            # Settings of git can name any command, under any subcommand.
+            self.add_code(value if name in COMMAND_VARIABLES else None)
+
+    def add_code(self, value: str | None) -> None:
+        """Add text that a later command may run as a command."""
+        self.parts.append(
+            SimpleShellCommand(
+                text=self.text.strip(),
+                argv=(),
+                via=self._via,
+                read_only=True,
+                why="sets a variable",
+                code=(value,),
+            )
+        )
+
+    def _parse_variable_assignment(self, node: Node, *, evaluates: bool = False) -> str:
         """Return the name that an assignment sets; walks the substitutions in its value."""
         name, equals, *value = node.children
-        if (
-            name.type != "variable_name"
-            or equals.type not in ("=", "+=")
-            or name.end_byte != equals.start_byte
-        ):
-            raise UnjudgeableShellCommandError("an assignment is written in a way that is not judged")
+        if name.end_byte != equals.start_byte:
+            raise UnjudgeableCommandError("an assignment is written in a way that is not judged")
+        if name.type == "subscript":
+            name = self._walk_subscript(name)
+        if name.type != "variable_name" or equals.type not in ("=", "+="):
+            raise UnjudgeableCommandError("an assignment is written in a way that is not judged")
         if len(value) > 1 or (value and value[0].start_byte != equals.end_byte):
-            raise UnjudgeableShellCommandError("an assignment is written in a way that is not judged")
-        if value:
-            if value[0].type not in WORD_NODE_TYPES:
-                raise UnjudgeableShellCommandError("an assignment is written in a way that is not judged")
-            self._decode_node_words(value[0])
-        if not _VARIABLE_NAME.fullmatch(self._get_node_text(name)):
-            raise UnjudgeableShellCommandError("an assignment has a name that is none")
-        return self._get_node_text(name)
+            raise UnjudgeableCommandError("an assignment is written in a way that is not judged")
+        text = self._get_node_text(name)
+        if value and value[0].type == "array":
+            self._walk_array(text, value[0])
+        elif value:
+            self._walk_assigned_value(text, value[0], evaluates=evaluates)
+        if not _VARIABLE_NAME.fullmatch(text):
+            raise UnjudgeableCommandError("an assignment has a name that is none")
+        return text
+
+    def _walk_assigned_value(self, name: str, node: Node, *, evaluates: bool) -> None:
+        if node.type not in WORD_NODE_TYPES:
+            raise UnjudgeableCommandError("an assignment is written in a way that is not judged")
+        words = self._decode_node_words(node)
+        value = words[0].value if len(words) == 1 else None
+        self._record_variable_value(name, "0" if value is None and self._is_number_source(node) else value)
+        if evaluates:
+            self.variables.add_expression(value)
+
+    def _walk_subscript(self, node: Node) -> Node:
+        """Walk a subscript of a variable that is set; return the node of its name."""
+        self.note_trouble("an assignment is written in a way that is not judged")
+        name = node.children[0]
+        subscript = self._mask_nested_expansions(node, name.end_byte, node.end_byte)
+        if not (subscript.startswith("[") and subscript.endswith("]")):
+            raise UnjudgeableCommandError("an assignment is written in a way that is not judged")
+        self.variables.add_expression(subscript[1:-1])
+        return name
+
+    def _walk_array(self, name: str, node: Node) -> None:
+        self.note_trouble("an assignment is written in a way that is not judged")
+        self._check_spacing(node.children[1:-1])
+        for child in node.children[1:-1]:
+            if child.type not in WORD_NODE_TYPES:
+                raise UnjudgeableCommandError("an array is written in a way that is not judged")
+            if (match := _SUBSCRIPTED.fullmatch(self._get_node_text(child))) is not None:
+                self.variables.add_expression(match["subscript"])
+            for word in self._decode_node_words(child):
+                self._record_variable_value(name, word.value)
 
     # Simple commands
 
     def _on_test_command(self, node: Node) -> None:
-        self._expand_found_command(
-            node, parse_shell_test_words(node, self._source, self._decode_node_words), (), ()
-        )
+        words = parse_shell_test_words(node, self._source, self._decode_node_words, self.variables)
+        if words[0].value == "[[" and is_evaluating_test(words):
+            self.note_trouble("the test may evaluate its operands")
+        self._expand_found_command(node, words, (), ())
 
     def _walk_command(self, node: Node, reads: list[ShellWord], writes: list[ShellWord]) -> None:
         words: list[ShellWord] = []
@@ -329,19 +552,17 @@ class ShellSyntaxWalker:
                 and source[position:start] != b" "
                 and not _BETWEEN_WORDS.fullmatch(source, position, start)
             ):
-                raise UnjudgeableShellCommandError(
-                    "the command holds text between its words that is not judged"
-                )
+                raise UnjudgeableCommandError("the command holds text between its words that is not judged")
             if kind in WORD_NODE_TYPES or kind == "command_name":
                 if start == position and start != node.start_byte:
-                    raise UnjudgeableShellCommandError("two words of the command touch")
+                    raise UnjudgeableCommandError("two words of the command touch")
                 words.extend(self._decode_node_words(child.children[0] if kind == "command_name" else child))
             elif kind == "variable_assignment":
                 sets.append(self._parse_variable_assignment(child))
             elif kind in _REDIRECTS:
                 add_redirection_files(child, source, self._decode_node_words, reads, writes)
             else:
-                raise UnjudgeableShellCommandError(
+                raise UnjudgeableCommandError(
                     f"{self._get_node_text(child)[:60]!r} is a construct that is not judged"
                 )
             position = child.end_byte
@@ -360,6 +581,7 @@ class ShellSyntaxWalker:
             text=self._get_node_text(node),
             words=tuple(words),
             via=self._via,
+            outer=self.outer,
             sets=sets,
             reads=directories.resolve_paths(reads) if reads else (),
             writes=directories.resolve_paths(writes) if writes else (),
@@ -382,15 +604,45 @@ class ShellSyntaxWalker:
             self._walk_substitution(inner)
         return words
 
+    def _walk_unusual_expansion(self, node: Node) -> None:
+        """Walk an expansion that evaluates or assigns something, or that has others inside."""
+        self.note_trouble(f"{self._get_node_text(node)[:60]} is only known when it runs")
+        match = _EXPANSION.fullmatch(
+            "${"
+            + self._mask_nested_expansions(
+                node, node.children[0].end_byte, node.end_byte, is_expression=False
+            )
+        )
+        if match is None or "$(" in match[0] or "<(" in match[0] or ">(" in match[0]:
+            raise UnjudgeableCommandError(f"{self._get_node_text(node)[:60]} is only known when it runs")
+        rest = match["rest"]
+        if match["subscript"] is not None and not _KEYS.fullmatch(match["subscript"]):
+            self.variables.add_expression(match["subscript"].replace("\x01", "`"))
+        if match["sign"] == "!" and not (match["subscript"] or rest[:1] in ("*", "@")):
+            self.variables.add_expression(match["name"])
+        if rest == "@P":
+            self.add_unknown_command("an expansion")
+        elif _SUBSTRING.match(rest):
+            self.variables.add_expression(rest[1:].replace("\x01", "`"))
+        elif rest.startswith((":=", "=")):
+            self._record_variable_value(match["name"], None)
+
     def _walk_substitution(self, node: Node) -> None:
+        if node.type == "expansion":
+            self._walk_unusual_expansion(node)
+            return
+        if node.type == "arithmetic_expansion":
+            children = node.children
+            if children[0].type != "$((" or children[-1].type != "))":
+                raise UnjudgeableCommandError("an expression is written in a way that is not judged")
+            self._walk_arithmetic(node, children[0].end_byte, children[-1].start_byte)
+            return
         children = node.children
         text = self._get_node_text(node)
         if text[0] == "`" and ("\\" in text or '"' in text or "`" in text[1:-1] or "#" in text):
-            raise UnjudgeableShellCommandError(
-                "a substitution in backticks is written in a way that is not judged"
-            )
+            raise UnjudgeableCommandError("a substitution in backticks has a form that is not judged")
         if children[0].type not in ("$(", "`", "<(", ">(") or children[-1].type not in (")", "`"):
-            raise UnjudgeableShellCommandError("a substitution is written in a way that is not judged")
+            raise UnjudgeableCommandError("a substitution is written in a way that is not judged")
         self._enter_nesting_level()
         saved_state = PossibleShellDirectories(self.directories.candidates), self.repeated
         self.repeated = 0

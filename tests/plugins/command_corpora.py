@@ -6,7 +6,7 @@ from pathlib import Path
 
 from shoal.policy.shell.command_analysis import ShellCommandAnalysis, SimpleShellCommand
 
-_DIRECTORY = Path(__file__).parents[1] / "corpus"
+_DIRECTORY = Path(__file__).parents[1] / "policy/corpus"
 _CHARACTER_MAP = str.maketrans({"⏎": "\n", "␍": "\r", "␀": "\0", "⇥": "\t", "␛": "\x1b", "⍽": "\xa0"})
 
 
@@ -19,12 +19,17 @@ def load_bypasses() -> list[tuple[tuple[str, ...], str]]:
     return _load_lines("bypass.txt")
 
 
+def load_evasions() -> list[tuple[tuple[str, ...], str]]:
+    """Return each attempt with the rules that forbid it."""
+    return _load_lines("evasion.txt")
+
+
 def _load_lines(name: str) -> list[tuple[tuple[str, ...], str]]:
     rules: tuple[str, ...] = ()
     found: list[tuple[tuple[str, ...], str]] = []
     for line in (_DIRECTORY / name).read_text(encoding="utf-8").split("\n"):
-        if line.startswith("allow:"):
-            rules = tuple(rule for rule in line.removeprefix("allow:").strip().split(", ") if rule)
+        if line.startswith(("allow:", "deny:")):
+            rules = tuple(rule for rule in line.partition(":")[2].strip().split(", ") if rule)
         elif line and not line.startswith("#"):
             found.append((rules, line.translate(_CHARACTER_MAP)))
     return found

@@ -1,0 +1,71 @@
+"""Text in the words of a command that it may run in turn, for rules that forbid commands."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from shoal.policy.shell.known_commands import (
+    COMMAND_RUNNERS,
+    COPYING_COMMANDS,
+    INTERPRETERS,
+    RUNNING_SUBCOMMANDS,
+)
+from shoal.policy.shell.program_judges import is_harmless_sed_script
+from shoal.policy.shell.shell_words import ShellWord
+from shoal.policy.shell.wrapper_commands import SHELLS, WRAPPERS
+
+_CODE_FLAG = re.compile(r"-[a-zA-Z0-9]*[ceEr]|--(?:eval|execute|command|expression|cmd)")
+_AWKS = frozenset({"awk", "gawk", "mawk", "nawk"})
+_MAKES = frozenset({"make", "gmake"})
+_SEDS = frozenset({"sed", "gsed"})
+_AWK_RUNS = re.compile(r"system|\||getline")
+_LOADERS = ("ld-linux", "ld-musl", "ld.so")
+_COPIERS = COPYING_COMMANDS | {"install", "rsync"}
+
+
+def find_run_text(
+    name: str, words: Sequence[ShellWord], script: str, *, is_runner: bool
+) -> tuple[str | None, ...]:
+    """Return text that a command may run; None in it is known only at run time.
+
+    `script` is the whole command line, which may hold the input of the command; `is_runner` means that its
+    flags are known to run something.
+    """
+    base_name = name[name.rfind("/") + 1 :]
+    if is_runner:
+        return tuple(word.value for word in words)
+    if (
+        base_name in COMMAND_RUNNERS
+        or (name != base_name and (base_name in WRAPPERS or base_name in SHELLS))
+        or base_name.startswith(_LOADERS)
+        or any(word.value in RUNNING_SUBCOMMANDS.get(base_name, ()) for word in words)
+    ):
+        return (*(word.value for word in words), *_list_input_code(words, script))
+    if base_name in _COPIERS:
+        return tuple(word.value for word in words if word.value is not None)
+    if base_name in INTERPRETERS or base_name.startswith("python"):
+        return _find_interpreter_code(base_name, words, script)
+    return ()
+
+
+def _list_input_code(words: Sequence[ShellWord], script: str) -> tuple[str, ...]:
+    """Return the whole command line if the program has no file, and so reads code from its input."""
+    return () if any(not word.may_be_flag for word in words) else (script.strip(),)
+
+
+def _find_interpreter_code(name: str, words: Sequence[ShellWord], script: str) -> tuple[str | None, ...]:
+    code: list[str | None] = [] if name in _MAKES else list(_list_input_code(words, script))
+    is_program = name in _AWKS or name in _SEDS
+    for index, word in enumerate(words):
+        is_code = index > 0 and _CODE_FLAG.fullmatch(words[index - 1].value or "") is not None
+        if word.value is None:
+            if not word.prefix and (is_code or (is_program and index == 0)):
+                code.append(None)
+        elif name in _AWKS:
+            code.extend([word.value] if _AWK_RUNS.search(word.value) else [])
+        elif name in _SEDS:
+            code.extend([] if word.may_be_flag or is_harmless_sed_script(word.value) else [word.value])
+        else:
+            code.append(word.value)
+    return tuple(code)
