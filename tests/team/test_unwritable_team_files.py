@@ -100,7 +100,7 @@ async def test_a_session_wide_answer_applies_before_the_member_gets_it(
 ) -> None:
     model = script_team(
         lead=[CREATE, spawn_member("ann"), "wait", "end"],
-        ann=[call_tool("Bash", "b1", command="git init -q ."), "done"],
+        ann=[call_tool("Bash", "b1", command="git init -q inner"), "done"],
     )
 
     async def answer(session: shoal.Session) -> None:
@@ -122,7 +122,7 @@ async def test_a_session_wide_answer_applies_before_the_member_gets_it(
         group.create_task(answer(session))
         await run_all_turns(session)
         assert len(session.runtime.permissions.answers.updates) == 1
-    assert (tmp_path / ".git").is_dir()
+    assert (tmp_path / "inner/.git").is_dir()
 
 
 @pytest.mark.spec("LIF-03")
