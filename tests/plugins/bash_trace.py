@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
+import signal
 import subprocess
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -39,19 +43,34 @@ def trace_commands(commands: list[str], directory: Path) -> BashTrace:
     log.write_bytes(b"")
     work = log.with_name("work")
     work.mkdir()
-    subprocess.run(
-        ["/bin/bash", "--norc", "--noprofile", "-c", _HARNESS],
-        input="".join(f"{command}\0" for command in commands).encode(),
-        env={"PATH": "/nonexistent", "SHOAL_LOG": str(log), "HOME": str(Path.home())},
-        cwd=work,
-        check=True,
-        timeout=60,
+    _run_harness(
+        "".join(f"{command}\0" for command in commands).encode(),
+        {"PATH": "/nonexistent", "SHOAL_LOG": str(log), "HOME": str(Path.home()), "FUNCNEST": "50"},
+        work,
     )
     ran: list[list[tuple[str, ...]]] = [[] for _ in commands]
     for record in log.read_bytes().decode().split("\n")[:-1]:
         line, *words = record.replace("\x1e", "\n").split("\x1f")
         ran[int(line)].append(tuple(words))
     return BashTrace(ran, {path.name for path in work.iterdir()})
+
+
+def _run_harness(lines: bytes, env: Mapping[str, str], work: Path) -> None:
+    """Run the harness, and end every process that its command lines have left."""
+    process = subprocess.Popen(
+        ["/bin/bash", "--norc", "--noprofile", "-c", _HARNESS],
+        stdin=subprocess.PIPE,
+        env=env,
+        cwd=work,
+        start_new_session=True,
+    )
+    try:
+        process.communicate(lines, timeout=60)
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+    assert process.returncode == 0
 
 
 def find_unanalyzed(analysis: ShellCommandAnalysis, ran: list[tuple[str, ...]]) -> list[tuple[str, ...]]:
