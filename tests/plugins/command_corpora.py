@@ -24,6 +24,14 @@ def load_evasions() -> list[tuple[tuple[str, ...], str]]:
     return _load_lines("evasion.txt")
 
 
+def load_outside_reads(secret: Path) -> list[str]:
+    return [command.replace("SECRET", str(secret)) for _, command in _load_lines("outside_reads.txt")]
+
+
+def load_protected_writes(secret: Path) -> list[str]:
+    return [command.replace("SECRET", str(secret)) for _, command in _load_lines("protected_writes.txt")]
+
+
 def _load_lines(name: str) -> list[tuple[tuple[str, ...], str]]:
     rules: tuple[str, ...] = ()
     found: list[tuple[tuple[str, ...], str]] = []

@@ -37,7 +37,7 @@ case x in y) aa;; x) @;; esac|case x in (x) @ ;; esac|aa `@`|@⏎| @ |⏎@|x=$(@
 aa <<'E'⏎$(bb)⏎E⏎@|aa <<E ¦ bb⏎x⏎E⏎@|aa <<-E⏎⇥x⏎⇥E⏎@|[ a = b ] ¦¦ @|[[ a == b ]] ¦¦ @|x=1; @|@ #'|time @
 a=(x $(@) [2]=y)|a[1]=$(@)|a[$(@)]=1|let y=1; @|for ((i=0; i<2; i++)); do @; done|((1 < 2)) && @
 (( y = $(@) + 1 ))|aa ${x:-$(@)}|aa "${y:=$(@)}"|declare y=$(@) z|export y=1; @|unset y; @|aa $((1 + $(@)))
-aa <<E⏎a $(@) ${x} \$(bb)⏎E|aa <<E⏎a `@`⏎E|[[ 1 -eq $(@) ]]|ff_1() (@); ff_1|case $(@) in "$x"*) aa;; esac
+aa <<E⏎a $(@) ${x} \$(bb)⏎E|aa <<E⏎a `@`⏎E|[[ 1 -eq $(@) ]]|case $(@) in "$x"*) aa;; esac
 ((@) ¦¦ (bb))|aa ${a[$(@)]}|aa ${x:$(@)}|local_1=1 y=$(@) aa|[[ a =~ ^b ]] ¦¦ @|until @; do aa; break; done
 """
 )

@@ -7,6 +7,9 @@ from pathlib import Path
 import pytest
 from permission_helpers import create_engine, decide_command
 
+from command_corpora import load_outside_reads, load_protected_writes
+from shoal.core.permissions import PermissionMode
+
 
 @pytest.fixture
 def project(tmp_path: Path) -> Path:
@@ -27,6 +30,9 @@ def project(tmp_path: Path) -> Path:
     (root / "links/file").symlink_to(outside / "secret")
     (root / "[a]link").symlink_to(outside)
     (root / "conf").symlink_to(root / ".git/config")
+    (root / "gitdir").symlink_to(root / ".git")
+    (root / "f").write_text("x")
+    (root / "list").write_text(str(outside / "secret"))
     return root
 
 
@@ -93,6 +99,24 @@ def test_no_protected_or_outer_file_is_written_through_a_wildcard(project: Path,
     # A rule for a command does not cover a protected file.
     rules = "Bash(echo:*) Bash(tee:*) Bash(ls:*) Bash(sort:*)"
     assert decide_command(create_engine(project, "acceptEdits", allow=rules), command) == "ask"
+
+
+@pytest.mark.spec("PRM-03")
+@pytest.mark.parametrize("mode", ["default", "acceptEdits"])
+def test_no_attempt_to_read_outside_the_project_runs_unasked(project: Path, mode: PermissionMode) -> None:
+    commands = load_outside_reads(project.parent / "outside/secret")
+    assert len(set(commands)) >= 150
+    engine = create_engine(project, mode)
+    assert [command for command in commands if decide_command(engine, command) == "allow"] == []
+
+
+@pytest.mark.spec("PRM-05")
+@pytest.mark.parametrize("mode", ["acceptEdits", "delegate"])
+def test_no_attempt_to_write_a_protected_file_runs_unasked(project: Path, mode: PermissionMode) -> None:
+    commands = load_protected_writes(project.parent / "outside/secret")
+    assert len(set(commands)) >= 150
+    engine = create_engine(project, mode)
+    assert [command for command in commands if decide_command(engine, command) == "allow"] == []
 
 
 @pytest.mark.parametrize(

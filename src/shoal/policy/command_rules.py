@@ -81,6 +81,10 @@ class ShellCommandRule:
 
     def match_as_forbidding_rule(self, part: SimpleShellCommand) -> RuleMatch:
         """Return how a forbidding rule matches this simple command, under any path or wrapper."""
+        if part.argv and not (self.has_wildcards or part.via or part.globs or part.code):
+            name = part.argv[0]
+            if name != self.first and not name.endswith(self._path_end):
+                return "no"
         found = self._match_forbidden_command(part)
         if (
             found == "no"
@@ -91,10 +95,6 @@ class ShellCommandRule:
         return found
 
     def _match_forbidden_command(self, part: SimpleShellCommand) -> RuleMatch:
-        if part.argv and not self.has_wildcards and not part.via and not part.globs:
-            name = part.argv[0]
-            if name != self.first and not name.endswith(self._path_end):
-                return "no"
         if self.first in part.via and (len(self._words) == 1 or self._words[1:] == ("*",)):
             return "yes"
         known_words: tuple[str | None, ...] = part.argv if part.argv is not None else part.words

@@ -117,7 +117,8 @@ def expand_found_command(found: UnexpandedShellCommand, walk: ShellSyntaxWalkSta
         _expand_eval_or_trap_command(name, found, walk)
     else:
         _expand_plain_command(name, found, walk)
-        if name in ("source", ".") and _is_input_file((*found.words, ShellWord(None))[1]):
+        operands = [word for word in found.words[1:] if word.value != "--"]
+        if name in ("source", ".") and (not operands or _is_input_file(operands[0])):
             _append_unknown_command(name, found, walk)
 
 
@@ -298,6 +299,8 @@ def _expand_eval_or_trap_command(
     name: str, found: UnexpandedShellCommand, walk: ShellSyntaxWalkState
 ) -> None:
     rest = found.words[1:]
+    if rest and rest[0].value == "--":
+        rest = rest[1:]
     values = [word.value for word in rest]
     if name == "trap":
         values = values[:1]

@@ -175,11 +175,23 @@ RUNNING_SUBCOMMANDS: dict[str, frozenset[str]] = {
     "cargo": frozenset({"run"}),
 }
 """Subcommands that run a command from their words."""
+NOT_RUNNING_COMMANDS = frozenset(
+    """
+    git hg svn docker podman nerdctl kubectl helm npm pnpm yarn bun pip pip3 uv poetry cargo go gem bundle
+    brew apt apt-get apt-cache dpkg rpm yum dnf apk pacman snap port gh glab aws gcloud az terraform conda
+    mamba systemctl service kill killall pkill pidof pgrep man info tldr whatis which type help cd pushd
+    popd set export unset local declare read printf echo test exit return shift chmod chown chgrp tar zip
+    unzip gzip curl wget scp sftp gcc cc clang grep rg find fd ls cat head tail wc sort uniq cut tr diff
+    source . let
+    """.split()  # noqa: SIM905 - a list to be read and extended
+)
+"""Programs and builtins whose first operand is never a command that they run."""
 INTERPRETERS = frozenset(
     """
     python python2 python3 perl ruby node nodejs deno bun php lua luajit tclsh wish guile scheme sbcl clisp
     R Rscript julia ocaml ghci runghc elixir erl escript groovy scala kotlin swift awk gawk mawk nawk sed gsed
-    make gmake ed ex vi vim nvim view emacs m4 gnuplot sqlite3 psql mysql bc dc nix-shell ipython jshell irb
+    make gmake less more most ed ex vi vim nvim view emacs m4 gnuplot sqlite3 psql mysql bc dc nix-shell
+    ipython jshell irb
     """.split()  # noqa: SIM905 - a list to be read and extended
 )
 """Programs that take code as a word, or from their input, that can run commands."""

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from itertools import islice
 
 from shoal.policy.shell.known_commands import (
     COMMAND_RUNNERS,
     COPYING_COMMANDS,
     INTERPRETERS,
+    NOT_RUNNING_COMMANDS,
     RUNNING_SUBCOMMANDS,
+    WRITING_COMMANDS,
 )
 from shoal.policy.shell.program_judges import is_harmless_sed_script
 from shoal.policy.shell.shell_words import ShellWord
@@ -20,6 +23,9 @@ _AWKS = frozenset({"awk", "gawk", "mawk", "nawk"})
 _MAKES = frozenset({"make", "gmake"})
 _SEDS = frozenset({"sed", "gsed"})
 _AWK_RUNS = re.compile(r"system|\||getline")
+_OPERAND = re.compile(r"[^-0-9]")
+_INPUT_EDITORS = frozenset({"ed", "ex", "sqlite3", "psql", "mysql", "bc", "dc"})
+"""Programs that take commands from their input although they have a file."""
 _LOADERS = ("ld-linux", "ld-musl", "ld.so")
 _COPIERS = COPYING_COMMANDS | {"install", "rsync"}
 
@@ -41,21 +47,30 @@ def find_run_text(
         or base_name.startswith(_LOADERS)
         or any(word.value in RUNNING_SUBCOMMANDS.get(base_name, ()) for word in words)
     ):
-        return (*(word.value for word in words), *_list_input_code(words, script))
+        return (*(word.value for word in words), script.strip())
     if base_name in _COPIERS:
-        return tuple(word.value for word in words if word.value is not None)
+        # A program that is only known at run time may be named elsewhere in the line.
+        return tuple(script.strip() if word.value is None else word.value for word in words)
     if base_name in INTERPRETERS or base_name.startswith("python"):
         return _find_interpreter_code(base_name, words, script)
-    return ()
+    if base_name in NOT_RUNNING_COMMANDS or base_name in WRITING_COMMANDS:
+        return ()
+    # Any other program may be a wrapper.
+    operands = (word.value for word in words if word.value and _OPERAND.match(word.value))
+    return tuple(islice(operands, 1))
 
 
-def _list_input_code(words: Sequence[ShellWord], script: str) -> tuple[str, ...]:
-    """Return the whole command line if the program has no file, and so reads code from its input."""
-    return () if any(not word.may_be_flag for word in words) else (script.strip(),)
+def _list_input_code(name: str, words: Sequence[ShellWord], script: str) -> tuple[str, ...]:
+    """Return the whole command line if the program reads code from its input."""
+    values = [word.value for word in words]
+    if name in _MAKES:
+        return (script.strip(),) if "-" in values or "-f-" in values else ()
+    has_file = any(not word.may_be_flag and word.value not in ("-", "/dev/stdin") for word in words)
+    return () if has_file and name not in _INPUT_EDITORS else (script.strip(),)
 
 
 def _find_interpreter_code(name: str, words: Sequence[ShellWord], script: str) -> tuple[str | None, ...]:
-    code: list[str | None] = [] if name in _MAKES else list(_list_input_code(words, script))
+    code: list[str | None] = list(_list_input_code(name, words, script))
     is_program = name in _AWKS or name in _SEDS
     for index, word in enumerate(words):
         is_code = index > 0 and _CODE_FLAG.fullmatch(words[index - 1].value or "") is not None
