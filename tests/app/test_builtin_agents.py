@@ -102,7 +102,7 @@ def test_the_prompt_of_the_guide_names_the_documentation_directory(definitions: 
     prompt = definitions.find("shoal-guide").prompt
     assert str(find_bundled_docs_directory()) in prompt
     assert str(find_bundled_docs_index()) in prompt
-    assert find_bundled_docs_index().read_text().startswith("# Documentation")
+    assert find_bundled_docs_index().read_text().startswith("# Shoal documentation")
     pages = re.findall(r"`([\w-]+\.md)`", prompt)
     assert pages
     assert [page for page in pages if not (find_bundled_docs_directory() / page).is_file()] == []
