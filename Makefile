@@ -54,7 +54,7 @@ reference: setup-test ## write docs/reference anew, from the code
 	@PYTHONPATH=src $(VENV)/python scripts/reference.py
 
 lint: setup-test ## ruff (rules and format), codespell and the prose linter, changing nothing
-	@$(VENV)/ruff check .
+	@$(VENV)/ruff check --no-cache .
 	@$(VENV)/ruff format --check .
 	@$(VENV)/codespell
 	@$(VENV)/python scripts/lint_prose.py

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from command_corpora import load_bypasses, load_harmless, runs_without_asking
 
+from command_corpora import load_bypasses, load_harmless, runs_without_asking
 from shoal.policy.shell.command_analysis import analyze_shell_command
 
 

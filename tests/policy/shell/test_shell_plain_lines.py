@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 
 import pytest
-from command_corpora import load_bypasses, load_harmless
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from bash_trace import find_unanalyzed, trace_commands
+from command_corpora import load_bypasses, load_harmless
 from shoal.policy.shell.command_analysis import analyze_shell_command
 from shoal.policy.shell.plain_lines import parse_plain_command_line
 
