@@ -10,7 +10,7 @@ import pytest
 
 from agent_scripts import read_events, run_all_turns
 from session_helpers import collect_events, list_agent_starts, open_session
-from shoal.app.models.model_substitution import is_same_model
+from shoal.app.runtime.event_bus import is_same_model
 from shoal.core.events import ModelRequestSettled, NoteAdded
 from shoal.core.messages import TextBlock
 from shoal.stores.files.file_journal import FileJournal

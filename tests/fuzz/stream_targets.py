@@ -19,9 +19,8 @@ from shoal.models.chat_stream import ChatCompletionsReplyAssembler
 from shoal.models.http_parser import HttpResponseHead, HttpResponseParser, MalformedHttpResponseError
 from shoal.models.messages_stream import MessagesApiReplyAssembler
 from shoal.models.provider_json import decode_json, encode_json
-from shoal.models.reply_stream import ReplyStreamReader
+from shoal.models.reply_stream import ReplyStreamReader, SseParser
 from shoal.models.responses_stream import ResponsesApiReplyAssembler
-from shoal.models.sse_parser import SseParser
 from shoal.models.tool_emulation import parse_emulated_reply
 from shoal.testing.chat_format import MockChatCompletionsApiFormat
 from shoal.testing.messages_format import MockMessagesApiFormat

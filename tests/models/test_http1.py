@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shoal.models.http_parser import HttpResponseParser, MalformedHttpResponseError
-from shoal.models.sse_parser import SseEventTooLongError, SseParser
+from shoal.models.reply_stream import SseEventTooLongError, SseParser
 
 BODY = b"data: one\r\n\r\ndata: two\n\n" + bytes(range(256))
 CHUNKED = (

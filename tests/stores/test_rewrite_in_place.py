@@ -15,8 +15,7 @@ from store_helpers import make_member
 
 from shoal.core.clock import SystemClock
 from shoal.core.tasks import TaskUpdate
-from shoal.stores.files.directory_handle import DirectoryHandle
-from shoal.stores.files.exclusive_open import is_open_exclusively
+from shoal.stores.files.directory_handle import DirectoryHandle, is_open_exclusively
 from shoal.stores.files.file_roster_store import FileRosterStore
 from shoal.stores.files.home_paths import write_file_atomically
 

@@ -97,7 +97,7 @@ async def test_bash_output_can_be_filtered(workbench: ShellWorkbench) -> None:
 async def test_a_filter_that_takes_too_long_is_stopped(
     workbench: ShellWorkbench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("shoal.tools.regex_filter._TIMEOUT", 0.3)
+    monkeypatch.setattr("shoal.tools.bash_tools._TIMEOUT", 0.3)
     await wait_for_end(await start_command(workbench, "printf '%040d!\\n' 0"))
     output = await workbench.call_tool("BashOutput", bash_id="bash_1", filter="(0+)+$")
     assert output.is_error

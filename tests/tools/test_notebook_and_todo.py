@@ -6,10 +6,9 @@ import json
 
 import pytest
 
-from shoal.tools.file_tools import get_file_tools
+from shoal.tools.file_tools import get_file_tools, todo_write
 from shoal.tools.notebook_tool import notebook_edit
 from shoal.tools.read_tool import read_tool
-from shoal.tools.todo_tool import todo_write
 
 
 def _notebook(minor: int = 5) -> str:

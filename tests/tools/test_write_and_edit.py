@@ -8,8 +8,8 @@ import time
 import pytest
 
 from shoal.tools.edit_tool import edit_tool
+from shoal.tools.file_tools import write_tool
 from shoal.tools.read_tool import read_tool
-from shoal.tools.write_tool import write_tool
 
 
 async def test_a_new_file_is_written_with_its_directories(tool_bench):

@@ -7,8 +7,11 @@ from typing import Any
 import pytest
 
 from shoal.core.hooks import MAX_HOOK_SECONDS
-from shoal.wire.stream_initialize_codec import StreamInitializeRequest, parse_stream_initialize_request
-from shoal.wire.stream_input_codec import InvalidInputStreamLineError
+from shoal.wire.stream_input_codec import (
+    InvalidInputStreamLineError,
+    StreamInitializeRequest,
+    parse_stream_initialize_request,
+)
 
 
 def parse_callbacks(entries: Any) -> StreamInitializeRequest:

@@ -87,10 +87,10 @@ from shoal.surfaces.web.transcript_index import WebTranscriptPage
 from shoal.team.remote_budget import BudgetLimitSet
 from shoal.testing.mock_replies import ReplyFault
 from shoal.testing.scripted_server import MockServerScriptStep
+from shoal.tools.file_tools import TodoItem
 from shoal.tools.message_tool import _StructuredMessage
 from shoal.tools.plan_tools import PlannedToolUseInput
 from shoal.tools.question_tool import UserQuestionInput, UserQuestionOptionInput
-from shoal.tools.todo_tool import TodoItem
 from shoal.wire import (
     hook_output_codec,
     mail_codec,

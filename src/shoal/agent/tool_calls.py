@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Iterator, Sequence
 from difflib import get_close_matches
 from functools import partial
 from itertools import groupby, islice
 from typing import Any
 
+import msgspec
 from msgspec import Struct
 
 from shoal.agent.agent_runner import AgentRunner
@@ -18,8 +20,8 @@ from shoal.agent.hook_points import (
     run_post_tool_hooks,
     run_pre_tool_hooks,
 )
-from shoal.agent.result_limits import limit_and_escape_tool_output
 from shoal.core.clock import run_with_deadline
+from shoal.core.control_tags import escape_control_tags
 from shoal.core.errors import QuestionUnanswerable, ShoalError, StateFileError
 from shoal.core.events import (
     PREVIEW_LENGTH,
@@ -33,6 +35,7 @@ from shoal.core.hooks import NO_DECISION, HookDecision, HookEvent
 from shoal.core.messages import (
     MALFORMED_INPUT_KEY,
     Message,
+    TextBlock,
     ToolResultBlock,
     ToolUseBlock,
     extract_tool_result_text,
@@ -40,6 +43,7 @@ from shoal.core.messages import (
 )
 from shoal.core.permission_decisions import AllowDecision, AskDecision, DenyDecision, PermissionDecision
 from shoal.core.permissions import format_session_permission_rules
+from shoal.core.ports import ResultStore
 from shoal.core.questions import AllowAnswer, Answer, DenyAnswer, PermissionQuestion, Question
 from shoal.core.tools import TOOL_ALIASES, Tool, ToolContext, ToolOutput, create_tool_error_output
 from shoal.wire.json_codec import encode_json
@@ -47,6 +51,52 @@ from shoal.wire.json_codec import encode_json
 _PREVIEW_KEYS = ("command", "file_path", "pattern", "url", "path", "subject", "description", "prompt", "plan")
 """Input fields that describe a call; the first one present is its preview."""
 _MAX_PREVIEW_FIELDS = 8
+EMPTY_OUTPUT = "(no output)"
+
+
+def limit_and_escape_tool_output(
+    output: ToolOutput, call: ToolUseBlock, results: ResultStore, limit: int
+) -> ToolOutput:
+    limited = limit_tool_output_size(output, call, results, limit)
+    if isinstance(limited.content, str):
+        text = escape_control_tags(limited.content)
+        return limited if text is limited.content else msgspec.structs.replace(limited, content=text)
+    return msgspec.structs.replace(
+        limited,
+        content=tuple(
+            TextBlock(text=escape_control_tags(block.text)) if isinstance(block, TextBlock) else block
+            for block in limited.content
+        ),
+    )
+
+
+def limit_tool_output_size(
+    output: ToolOutput, call: ToolUseBlock, results: ResultStore, limit: int
+) -> ToolOutput:
+    if isinstance(output.content, str):
+        if len(output.content) <= limit:
+            # To a model, an empty result looks like a failure of the tool.
+            return output if output.content else msgspec.structs.replace(output, content=EMPTY_OUTPUT)
+        return msgspec.structs.replace(
+            output, content=_truncate_text_and_save_original(output.content, call, results, limit)
+        )
+    blocks = tuple(
+        TextBlock(text=_truncate_text_and_save_original(block.text, call, results, limit))
+        if isinstance(block, TextBlock) and len(block.text) > limit
+        else block
+        for block in output.content
+    )
+    return msgspec.structs.replace(output, content=blocks or EMPTY_OUTPUT)
+
+
+def _truncate_text_and_save_original(text: str, call: ToolUseBlock, results: ResultStore, limit: int) -> str:
+    name = re.sub(r"[^A-Za-z0-9_-]", "_", f"{call.name}-{call.id}")[:100] + ".txt"
+    path = results.save_result(name, text.encode("utf-8", "surrogateescape"))
+    head, tail = text[: limit * 3 // 4], text[-limit // 4 :]
+    return (
+        f"{head}\n\n[… {len(text) - len(head) - len(tail):,} of {len(text):,} characters are left out here. "
+        f"The whole result is in {path}: read it in parts with Read, or search it with Grep. …]\n\n{tail}"
+    )
 
 
 class _FinishedToolCall(Struct, frozen=True):

@@ -9,14 +9,14 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from shoal.core.errors import ProcessError
+from shoal.core.errors import ProcessError, ShoalError
 from shoal.core.filenames import escape_filename
 from shoal.core.ports import ChildProcessHandle
 from shoal.core.tools import Tool, ToolContext, ToolOutput, create_tool_error_output
 from shoal.tools.command_launcher import follow_command_directory
 from shoal.tools.command_output import CommandOutputCollector, CommandOutputPipe
 from shoal.tools.function_tool import tool
-from shoal.tools.regex_filter import filter_lines_by_regex
+from shoal.tools.python_subprocess import PythonSubprocessTimeoutError, run_python_subprocess
 from shoal.tools.shell_supervisor import BackgroundShellProcess, BackgroundShellSupervisor
 
 DEFAULT_TIMEOUT = 120_000
@@ -32,6 +32,38 @@ SANDBOX_HINT = (
     'A person can open more of it in settings.json: {"shoal": {"sandbox": {"writable": ["~/.cache"]}}}.'
 )
 _PROGRESS_INTERVAL = 0.2
+_TIMEOUT = 5.0
+_SCRIPT = r"""
+import re, sys
+try:
+    pattern = re.compile(sys.argv[1])
+except (re.error, OverflowError, RecursionError) as error:
+    sys.exit(f"`filter` is not a regular expression: {error}.")
+for line in sys.stdin:
+    if pattern.search(line.rstrip("\n")):
+        sys.stdout.write(line)
+"""
+
+
+class InvalidRegexError(ShoalError):
+    """The regular expression is invalid or too slow; the text is for the model."""
+
+
+async def filter_lines_by_regex(text: str, pattern: str, context: ToolContext) -> str:
+    """Return the lines that match. Runs in a subprocess, because a pattern can take forever."""
+    try:
+        status, output = await run_python_subprocess(
+            ("-c", _SCRIPT, pattern), text, context, seconds=_TIMEOUT
+        )
+    except PythonSubprocessTimeoutError:
+        raise InvalidRegexError(
+            f"`filter` was not done after {_TIMEOUT:g} s: use a simpler pattern."
+        ) from None
+    except ProcessError as error:
+        raise InvalidRegexError(f"The output could not be searched. {error}") from error
+    if status != 0:
+        raise InvalidRegexError(output.strip())
+    return output
 
 
 def build_shell_tools(shells: BackgroundShellSupervisor) -> tuple[Tool, ...]:

@@ -2,14 +2,83 @@
 
 from __future__ import annotations
 
-from shoal.core.tools import Tool
+from typing import Annotated, Literal
+
+from msgspec import Meta, Struct, to_builtins
+
+from shoal.core.filenames import escape_filename
+from shoal.core.text_diffs import count_changed_lines
+from shoal.core.tools import Tool, ToolContext, ToolOutput
 from shoal.tools.edit_tool import edit_tool
+from shoal.tools.function_tool import tool
 from shoal.tools.glob_tool import glob_tool
 from shoal.tools.grep_tool import grep_tool
+from shoal.tools.missing_paths import stat_path
 from shoal.tools.notebook_tool import notebook_edit
 from shoal.tools.read_tool import read_tool
-from shoal.tools.todo_tool import todo_write
-from shoal.tools.write_tool import write_tool
+from shoal.tools.text_files import TextFile, parse_text_file, split_lines
+
+_CHECKBOXES = {"pending": "[ ]", "in_progress": "[>]", "completed": "[x]"}
+
+
+@tool(name="Write", deadline=60)
+async def write_tool(
+    context: ToolContext,
+    file_path: Annotated[str, "The file, absolute or relative to the working directory"],
+    content: Annotated[str, "All that the file shall hold"],
+) -> ToolOutput:
+    """Create a file, or replace one whole; missing directories are made. A file that exists must have been
+    read in this session and not have changed since, else nothing is written and the difference is told. To
+    change parts of a file use Edit."""
+    path = context.workspace.resolve_path(file_path)
+    if stat_path(path) is None:
+        context.workspace.write_file(path, TextFile(text="").encode_text(content))
+        lines = len(split_lines(content))
+        return ToolOutput(
+            content=f"Created {escape_filename(path)}: {_format_line_count(lines)}.",
+            data={"path": escape_filename(path), "added": lines, "removed": 0},
+        )
+    current = context.workspace.read_file_for_change(path, intended=content.encode(errors="replace"))
+    before = parse_text_file(current) or TextFile(text="")
+    # The model never sees CR at line ends, so omitting them means nothing.
+    context.workspace.write_file(path, before.encode_text(content))
+    added, removed = count_changed_lines(before.text, content)
+    lines = len(split_lines(content))
+    format_note = f" {before.note}" if before.note else ""
+    return ToolOutput(
+        content=f"Wrote {escape_filename(path)}: {_format_line_count(lines)}, "
+        f"{added} added, {removed} removed.{format_note}",
+        data={"path": escape_filename(path), "added": added, "removed": removed},
+    )
+
+
+def _format_line_count(lines: int) -> str:
+    return "1 line" if lines == 1 else f"{lines:,} lines"
+
+
+class TodoItem(Struct, frozen=True, kw_only=True, rename="camel"):
+    content: Annotated[str, Meta(min_length=1, description="What is to be done: Run the tests")]
+    status: Literal["pending", "in_progress", "completed"]
+    active_form: Annotated[str, Meta(min_length=1, description="As it is being done: Running the tests")]
+
+
+@tool(name="TodoWrite", deadline=5)
+async def todo_write(
+    todos: Annotated[list[TodoItem], "The whole list; it replaces the one before"],
+) -> ToolOutput:
+    """Keep a list of steps for work that has three or more of them, so that the person can follow. Give the
+    whole list each time. Have one step in_progress while you work on it, and mark it completed as soon as
+    it is done, not before."""
+    listing = "\n".join(f"{_CHECKBOXES[todo.status]} {todo.content}" for todo in todos)
+    active = sum(todo.status == "in_progress" for todo in todos)
+    advice = (
+        f"\n({active} steps are in progress at once; one at a time is easier to follow.)"
+        if active > 1
+        else ""
+    )
+    return ToolOutput(
+        content=f"The list is now:\n{listing or '(empty)'}{advice}", data={"todos": to_builtins(todos)}
+    )
 
 
 def get_file_tools() -> tuple[Tool, ...]:

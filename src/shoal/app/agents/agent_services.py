@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from shoal.app.agents.agent_factory import AgentFactory
 from shoal.app.agents.team_factory import create_teams_or_member_host
-from shoal.app.run_access.session_messenger import CrossSessionMessenger
+from shoal.app.run_access.run_handle import RunHandle, list_all_live_runs, send_control_command
+from shoal.core.agents import OTHER_MACHINE_PREFIX, OTHER_SESSION_PREFIX, AgentMessageDeliveryReceipt
+from shoal.core.errors import AgentRequestRefused, ShoalError
+from shoal.core.identity import AgentIdentity
+from shoal.core.ids import LEAD_ID
 from shoal.core.tools import Tool
 from shoal.runs.agent_supervisor import AgentSupervisor
 from shoal.runs.spawn_policy import SpawnPolicy
@@ -17,10 +22,53 @@ from shoal.tools.agent_list import format_agent_list
 from shoal.tools.agent_tools import AgentToolOptions, build_agent_tools
 from shoal.tools.background_tools import build_background_tools
 from shoal.tools.team_tools import build_team_tools
+from shoal.wire.control_codec import RelayAgentMessageControlCommand
 
 if TYPE_CHECKING:
     from shoal.app.config.session_config import SessionConfig
     from shoal.app.runtime.runtime import Runtime
+
+_ID_CHARS = 8
+_MAX_LISTED = 10
+
+
+class CrossSessionMessenger:
+    def __init__(self, home: Path) -> None:
+        self._home = home
+
+    async def send(
+        self, to: str, text: str, summary: str, sender: AgentIdentity
+    ) -> AgentMessageDeliveryReceipt:
+        """Send to another session's lead. Raises `AgentRequestRefused`, naming the live sessions."""
+        if to.startswith(OTHER_MACHINE_PREFIX):
+            raise AgentRequestRefused(
+                "bridge: reaches sessions on other machines, and no bridge to one is configured. "
+                "uds:SESSION reaches a session of this machine."
+            )
+        run = self._find_recipient_session(to.removeprefix(OTHER_SESSION_PREFIX), sender)
+        relay = RelayAgentMessageControlCommand(
+            sender=f"{sender.name}@{sender.session[:_ID_CHARS]}", text=text, summary=summary
+        )
+        try:
+            await send_control_command(run, relay)
+        except ShoalError as error:
+            raise AgentRequestRefused(f"The session {run.session} was not reached: {error}") from error
+        return AgentMessageDeliveryReceipt(
+            to=LEAD_ID, name=f"The lead of session {run.session}", how="queued"
+        )
+
+    def _find_recipient_session(self, name: str, sender: AgentIdentity) -> RunHandle:
+        if name and sender.session.startswith(name):
+            raise AgentRequestRefused("That is your own session: write to `lead` to reach its lead.")
+        live = [run for run in list_all_live_runs(self._home) if run.session != sender.session]
+        found = [run for run in live if name and run.session.startswith(name)]
+        if len(found) == 1:
+            return found[0]
+        reason = (
+            f"{len(found)} live sessions start with {name!r}" if found else f"no live session is {name!r}"
+        )
+        listed = ", ".join(run.session for run in live[:_MAX_LISTED]) or "no other"
+        raise AgentRequestRefused(f"The message was not sent: {reason}. Live now: {listed}.")
 
 
 def create_supervisor_and_teams(runtime: Runtime) -> tuple[AgentSupervisor, SessionTeams | MemberHost]:

@@ -8,22 +8,25 @@ from pathlib import Path
 from msgspec import Struct
 from msgspec.structs import replace
 
-from shoal.app.config.question_recovery import PermissionQuestionRecovery
-from shoal.app.config.schedule_recovery import ScheduleRecovery
-from shoal.app.config.shell_recovery import BackgroundShellRecovery
 from shoal.core.agents import AgentResult, AgentWorkEvidence, RetainedWorktreeWork
+from shoal.core.background_shells import BackgroundShell, BackgroundShellResult
 from shoal.core.budget import Budget
 from shoal.core.errors import SessionNotFound, StateFileError
 from shoal.core.events import (
     AgentEnded,
     AgentStarted,
     BackgroundShellEnded,
+    BackgroundShellStarted,
     FileChanged,
     JournaledEvent,
     ModelRequestSettled,
     NotificationDelivered,
+    QuestionAnswered,
+    QuestionAsked,
     QueueItemAdded,
     QueueItemWithdrawn,
+    ScheduleCreated,
+    ScheduleEnded,
     ToolFinished,
     TurnStarted,
     WorktreeWorkRetained,
@@ -34,10 +37,12 @@ from shoal.core.messages import TextBlock
 from shoal.core.questions import PermissionQuestion
 from shoal.core.usage import Usage
 from shoal.runs.clock_scheduler import RecoveredSchedule
+from shoal.runs.late_answers import parse_question_id_from_item_id
 from shoal.runs.run_outcome import build_agent_result_notification, find_last_assistant_text
 from shoal.runs.shell_notifier import build_shell_end_notification
 from shoal.runs.stored_report import excerpt_and_store_long_report
 from shoal.stores.files.file_journal import read_journal
+from shoal.stores.files.question_files import is_run_ended_denial
 from shoal.stores.files.result_files import FileResultStore
 from shoal.stores.files.session_files import read_session_transcript
 from shoal.tools.shell_supervisor import BackgroundShellSupervisor
@@ -45,6 +50,80 @@ from shoal.workspaces.worktree_files import is_in_agent_worktree
 
 CUT_OFF_DETAIL = "its process ended while it was at work; SendMessage lets it go on"
 CUT_OFF_AT_START_DETAIL = "its process ended before it had begun; start it again"
+PROCESS_ENDED = "the process of the session ended, and the command with it"
+
+
+class BackgroundShellRecovery:
+    def __init__(self) -> None:
+        self.last_number = 0
+        """Highest number in a shell name."""
+        self.end_events: dict[str, BackgroundShellEnded] = {}
+        self._running: dict[str, BackgroundShell] = {}
+
+    def apply_event(self, event: JournaledEvent) -> None:
+        match event:
+            case BackgroundShellStarted(facts=facts):
+                self._running[facts.shell] = facts
+                number = facts.shell.rpartition("_")[2]
+                self.last_number = max(self.last_number, int(number) if number.isdecimal() else 0)
+            case BackgroundShellEnded(id=item_id, end=end):
+                self._running.pop(end.facts.shell, None)
+                self.end_events[item_id] = event
+            case _:
+                pass
+
+    def build_missing_shell_end_events(self, ids: IdGenerator) -> Iterator[BackgroundShellEnded]:
+        """Yield end events for commands without an end in the journal."""
+        for facts in self._running.values():
+            end = BackgroundShellResult(facts=facts, status="killed", detail=PROCESS_ENDED)
+            yield BackgroundShellEnded(agent=facts.agent, id=ids.new_short_id(), end=end)
+
+
+class ScheduleRecovery:
+    def __init__(self) -> None:
+        self._schedules: dict[str, RecoveredSchedule] = {}
+
+    def apply_event(self, event: JournaledEvent) -> None:
+        match event:
+            case ScheduleCreated(schedule=schedule):
+                self._schedules[schedule.id] = RecoveredSchedule(schedule=schedule)
+            case ScheduleEnded(schedule=schedule_id):
+                self._schedules.pop(schedule_id, None)
+            case QueueItemAdded(item=item):
+                self._record_firing(item)
+            case _:
+                pass
+
+    def _record_firing(self, item: str) -> None:
+        recovered = self._schedules.get(item.partition("@")[0])
+        if recovered is not None and recovered.schedule.recurring:
+            self._schedules[recovered.schedule.id] = replace(recovered, last_item=item)
+        elif recovered is not None:
+            del self._schedules[recovered.schedule.id]
+
+    @property
+    def schedules(self) -> tuple[RecoveredSchedule, ...]:
+        return tuple(self._schedules.values())
+
+
+class PermissionQuestionRecovery:
+    def __init__(self) -> None:
+        self._asked: dict[str, PermissionQuestion] = {}
+
+    def apply_event(self, event: JournaledEvent) -> None:
+        match event:
+            case QuestionAsked(question=PermissionQuestion() as question):
+                self._asked[question.id] = question
+            case QuestionAnswered(question=question_id, answer=answer) if not is_run_ended_denial(answer):
+                self._asked.pop(question_id, None)
+            case QueueItemAdded(item=item):
+                self._asked.pop(parse_question_id_from_item_id(item), None)
+            case _:
+                pass
+
+    def find_cut_off_questions(self, answered: frozenset[str]) -> tuple[PermissionQuestion, ...]:
+        """Return the questions whose calls have no result and no delivered late answer."""
+        return tuple(each for each in self._asked.values() if each.tool_use_id not in answered)
 
 
 class LeadTranscriptDeliveries(Struct, frozen=True, kw_only=True):

@@ -14,7 +14,6 @@ from msgspec.structs import replace
 from shoal.app.config.assistant_mode import is_assistant_mode
 from shoal.app.config.coordinator_mode import is_coordinator_mode
 from shoal.app.config.option_checks import check_options
-from shoal.app.config.output_schema import add_structured_output_tool
 from shoal.app.config.session_history import SessionHistory, open_session_history
 from shoal.app.config.system_prompt import format_date_line
 from shoal.app.definitions.agent_catalog import AgentCatalog, load_agent_catalog, parse_agents_option
@@ -28,10 +27,36 @@ from shoal.core.ids import IdGenerator
 from shoal.core.ports import Model
 from shoal.models.placeholders import RecordingPlaceholderReplacer
 from shoal.stores.files.home_paths import get_subagent_transcripts_directory
-from shoal.tools.structured_output_tool import StructuredOutputTool
+from shoal.tools.structured_output_tool import STRUCTURED_OUTPUT, StructuredOutputTool
 
 ModelChooser: TypeAlias = Callable[[str | Model | None], Awaitable[Model]]
 """Returns the model of a name, or the configured one."""
+_OUTPUT_INSTRUCTION = (
+    f"Give your final answer with the tool {STRUCTURED_OUTPUT}: programs read that, not your text."
+)
+
+
+def add_structured_output_tool(options: Options) -> tuple[Options, StructuredOutputTool | None]:
+    """Return options with the structured output tool added, and the tool; None without a schema."""
+    schema = options.output_schema
+    if schema is None:
+        return options, None
+    if any(tool.schema.name == STRUCTURED_OUTPUT for tool in options.tools):
+        raise SettingsError(f"A tool of the caller's is named {STRUCTURED_OUTPUT}: rename it.")
+    tool = StructuredOutputTool(schema)
+    available = options.available_tools
+    appended_prompt = (
+        f"{options.append_system_prompt}\n\n{_OUTPUT_INSTRUCTION}"
+        if options.append_system_prompt
+        else _OUTPUT_INSTRUCTION
+    )
+    options = replace(
+        options,
+        tools=(*options.tools, tool),
+        available_tools=None if available is None else (*available, STRUCTURED_OUTPUT),
+        append_system_prompt=appended_prompt,
+    )
+    return options, tool
 
 
 class SessionConfig(Struct, frozen=True, kw_only=True):

@@ -17,6 +17,15 @@ TASK_PROMPT = "The tests of this project fail. Have the code repaired, not the t
 TEST_COMMAND = ("python3", "-m", "unittest", "-q")
 _SUFFIX = ".txt"
 """Suffix that keeps the shipped project files from being treated as code of this package."""
+SCRIPT_FILE = "model.toml"
+
+
+def create_tutorial_project(directory: Path) -> None:
+    """Create the project. Raises `FileExistsError` if the directory exists."""
+    directory.mkdir()
+    write_demo_project(directory)
+    text = (files("shoal.app.demo") / "tutorial" / SCRIPT_FILE).read_text(encoding="utf-8")
+    (directory / SCRIPT_FILE).write_text(text, encoding="utf-8")
 
 
 class DemoFileChange(Struct, frozen=True, kw_only=True):

@@ -2,19 +2,27 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
+import re
 import subprocess
 import tempfile
 from collections.abc import Mapping, MutableMapping
+from importlib.resources import as_file, files
 from pathlib import Path
+from typing import Any
 
 import msgspec
 from msgspec import Struct
 
-from shoal.app.demo.demo_model import create_demo_model
 from shoal.app.options import Options
 from shoal.backends.sandbox.sandbox_selection import detect_sandbox_driver, list_sandbox_drivers
+from shoal.core.clock import SystemClock
+from shoal.core.model_requests import ModelRequest
 from shoal.core.sandbox import SandboxPolicy
+from shoal.core.usage import ModelCard, TokenPrice
+from shoal.models.scripted_model import ReplyLike, ScriptedModel, ScriptedReply, build_script_match_context
+from shoal.wire.model_script_codec import ModelScriptStep, RemainingModelScriptSteps, read_model_script
 
 DEADLINE = 120
 """Seconds after which a demo that is still running is stopped."""
@@ -22,6 +30,92 @@ AGENTS = {"berths": "cyan", "fees": "yellow", "tides": "purple"}
 """Name and colour of each agent; the name is also the module that it repairs."""
 _MODEL_OVERRIDES = ("SHOAL_SUBAGENT_MODEL", "CLAUDE_CODE_SUBAGENT_MODEL")
 """Variables that would replace the scripted model."""
+SECONDS_PER_WORD = 0.06
+DEMO_CARD = ModelCard(
+    id="scripted",
+    provider="scripted",
+    price=TokenPrice(input=3.0, output=15.0),
+    window=200_000,
+    max_output=8_192,
+)
+"""Model card with an invented price, so that the demo shows costs."""
+_END_NOTIFICATION = re.compile(r"<status>(\w+)</status>\s*<summary>Agent .*?\((\w+)\)")
+KILLED_MEMBER = "cleo"
+"""Member whose process the demo kills."""
+CALLS_BEFORE_KILL = 3
+"""Number of calls the member has made before it is killed."""
+_FAST_FACTOR = 0.1
+"""Factor on the script's delays: slow enough to find the killed member at work."""
+_SHOAL_SETTINGS = {"teammate_mode": "process", "plan_approver": "lead", "sandbox": {"enabled": "auto"}}
+_PERMISSIONS = {
+    "allow": ["Bash(python3 -m unittest:*)"],
+    "ask": ["Bash(git:*)"],
+}
+
+
+def write_team_demo_script(path: Path, *, fast: bool) -> None:
+    """Write the script to a file that every process of the team can read."""
+    script: dict[str, Any] = msgspec.toml.decode((files("shoal.app.demo") / "team.toml").read_bytes())
+    if fast:
+        script["pace"] = 0.0
+        for step in script["steps"]:
+            step["delay"] = step.get("delay", 0.0) * _FAST_FACTOR
+    path.write_bytes(msgspec.json.encode(script))
+
+
+def build_team_demo_options(project: Path, script: Path) -> Options:
+    settings = {"shoal": _SHOAL_SETTINGS, "permissions": _PERMISSIONS}
+    return Options(
+        cwd=project,
+        model=f"scripted:{script}",
+        mode="acceptEdits",
+        settings=msgspec.json.encode(settings).decode(),
+        attended=True,
+        deadline=DEADLINE,
+    )
+
+
+class _DemoInstantClock(SystemClock):
+    async def sleep(self, seconds: float) -> None:
+        await asyncio.sleep(0)
+
+
+def create_demo_model(agents: tuple[str, ...], *, fast: bool) -> ScriptedModel:
+    """Create the model. `agents` are the agents that the script starts."""
+    with as_file(files("shoal.app.demo") / "script.toml") as script:
+        steps = RemainingModelScriptSteps(read_model_script(script, ModelScriptStep))
+
+    def reply_to_request(request: ModelRequest) -> ReplyLike:
+        step = steps.take_matching_step(build_script_match_context(request))
+        if step is None:
+            return _compose_demo_lead_answer(request, agents)
+        return ScriptedReply(content=step.content, delay=step.delay)
+
+    if fast:
+        return ScriptedModel(reply_to_request, card=DEMO_CARD, clock=_DemoInstantClock())
+    return ScriptedModel(reply_to_request, card=DEMO_CARD, pace=SECONDS_PER_WORD)
+
+
+def _compose_demo_lead_answer(request: ModelRequest, agents: tuple[str, ...]) -> str:
+    """Return the lead's answer to the notifications it has received so far."""
+    statuses = {
+        kind: status
+        for message in request.messages
+        for status, kind in _END_NOTIFICATION.findall(message.text)
+    }
+    if not statuses:
+        return "Something is not as I was told it would be, so I stop."
+    if failed := [name for name in statuses if statuses[name] != "completed"]:
+        return f"{_join_names(failed)} did not get through."
+    working = [name for name in agents if name not in statuses]
+    if not working:
+        return "All three are repaired, tested and committed, each on its own branch."
+    newest = [kind for _, kind in _END_NOTIFICATION.findall(request.messages[-1].text)]
+    return f"{_join_names(newest)} done, {' and '.join(working)} still at work."
+
+
+def _join_names(agents: list[str]) -> str:
+    return " and ".join(agents).capitalize()
 
 
 class DemoSessionOptions(Struct, frozen=True, kw_only=True):

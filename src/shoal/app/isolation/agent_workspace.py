@@ -2,24 +2,26 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Awaitable, Callable, Collection, Sequence
+from functools import cache
 from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from shoal.app.isolation.file_leases import AgentFileWriteLeases
 from shoal.app.isolation.sandbox_policies import create_worktree_sandbox
 from shoal.app.settings.settings import Settings
 from shoal.core.agents import RetainedWorktreeWork
 from shoal.core.clock import Clock
-from shoal.core.errors import AgentRequestRefused, WorktreeError
+from shoal.core.errors import AgentRequestRefused, SettingsError, WorkspaceError, WorktreeError
 from shoal.core.events import FileChanged, JournaledEvent
 from shoal.core.filenames import escape_filename
 from shoal.core.ids import AgentId
 from shoal.core.sandbox import Sandbox
 from shoal.core.worktrees import RemovedWorktree, RetainedWorktree
+from shoal.policy.path_patterns import InvalidPathPatternError, convert_path_pattern_to_regex
 from shoal.runs.prepared_agent import AgentPreparationRequest
 from shoal.workspaces.git_paths import read_head_commit_without_git
 from shoal.workspaces.local_workspace import LocalWorkspace
@@ -29,6 +31,49 @@ if TYPE_CHECKING:
     from shoal.workspaces.worktree_service import WorktreeService
 
 _MAX_COMMITS = 50
+
+
+class AgentFileWriteLeases:
+    """Leases by path. `patterns` are as in permission rules. The lead takes none: it outlives all agents."""
+
+    def __init__(self, patterns: Sequence[str]) -> None:
+        """Raises `SettingsError` for an invalid pattern."""
+        self._patterns = tuple(patterns)
+        self._holders: dict[Path, AgentId] = {}
+        self._expression = cache(self._compile_patterns)
+        self._expression("/")
+
+    def acquire(self, agent: AgentId, path: Path, root: Path) -> None:
+        """Reserve a file that the agent has changed."""
+        if self._patterns and self._expression(str(root)).fullmatch(str(path)) is not None:
+            self._holders.setdefault(path, agent)
+
+    def create_write_guard(self, agent: AgentId) -> Callable[[Path], None]:
+        """Return a check that raises `WorkspaceError` if this agent writes to a file another one holds."""
+
+        def refuse_write_to_leased_file(path: Path) -> None:
+            holder = self._holders.get(path, agent)
+            if holder != agent:
+                raise WorkspaceError(
+                    f"{escape_filename(path)} is being changed by agent {holder}, "
+                    "which has it until it ends. "
+                    "Nothing was written. Wait for its end, or tell it with SendMessage what to change."
+                )
+
+        return refuse_write_to_leased_file
+
+    def release_agent_leases(self, agent: AgentId) -> None:
+        for path in [path for path, holder in self._holders.items() if holder == agent]:
+            del self._holders[path]
+
+    def _compile_patterns(self, root: str) -> re.Pattern[str]:
+        expressions = []
+        for pattern in self._patterns:
+            try:
+                expressions.append(f"(?:{convert_path_pattern_to_regex(pattern, root)})")
+            except InvalidPathPatternError as error:
+                raise SettingsError(f'The setting "file_leases" has {pattern!r}: {error}.') from error
+        return re.compile("|".join(expressions), re.DOTALL)
 
 
 async def _retain_no_worktree_work() -> RetainedWorktreeWork | None:

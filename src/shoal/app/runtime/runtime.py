@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack
 from functools import partial
 from hashlib import sha256
@@ -11,17 +11,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
+from msgspec.structs import replace
 
-from shoal.agent.agent_runner import LoopLimits
-from shoal.app.config.session_budget import (
-    create_default_loop_limits,
-    create_session_budget,
-    restore_spending_from_journal,
-)
+from shoal.agent.agent_runner import AgentRunner, LoopLimits
+from shoal.agent.tool_calls import run_unrecorded_tool_call
 from shoal.app.config.session_config import ModelChooser, SessionConfig, create_model_chooser
 from shoal.app.config.session_store import SessionFileStores, open_session_file_stores
 from shoal.app.config.tool_selection import build_session_tools, split_permission_rule_flags
-from shoal.app.config.unattended_rules import create_unattended_permission_check
 from shoal.app.definitions.agent_trust import is_agent_trusted
 from shoal.app.definitions.bundled_docs import find_bundled_docs_directory
 from shoal.app.definitions.instructions import LoadedInstructionFiles, load_instructions
@@ -33,9 +29,9 @@ from shoal.app.mcp.mcp_host import create_mcp_client_context
 from shoal.app.mcp.mcp_prompts import McpPromptCommands
 from shoal.app.mcp.mcp_servers import SessionMcpServerManager
 from shoal.app.options import Options
-from shoal.app.runtime.acceptance import TaskAcceptanceCommandRunner
 from shoal.app.runtime.event_bus import EventBus
 from shoal.app.runtime.plan_registry import AgentPlanRegistry, create_plan_registry
+from shoal.app.settings.configured_rules import add_permission_flag_rules
 from shoal.app.settings.live_settings import AutoReloadingSettings
 from shoal.app.settings.mcp_files import load_mcp_servers
 from shoal.app.settings.settings import Settings
@@ -46,38 +42,158 @@ from shoal.app.skills.skill_catalog import load_skills
 from shoal.app.skills.skill_invoker import SkillInvoker
 from shoal.app.skills.skill_trust import SkillTrustDecisionStore
 from shoal.app.teams.team_store import TeamStore
-from shoal.app.telemetry.trace_parents import SessionTraceParents
 from shoal.backends.guarded_processes import GuardedProcessLauncher
+from shoal.core.agents import ShellCommandResult
 from shoal.core.budget import Budget
 from shoal.core.clock import Clock
 from shoal.core.errors import ShoalError
-from shoal.core.events import FileChanged
+from shoal.core.events import BudgetThresholdReached, FileChanged
 from shoal.core.filenames import escape_filename
 from shoal.core.identity import AgentIdentity
-from shoal.core.ids import LEAD_ID, LEAD_KIND, IdGenerator
+from shoal.core.ids import LEAD_ID, LEAD_KIND, AgentId, IdGenerator
+from shoal.core.limits import AgentCountLimits, BudgetLimits
+from shoal.core.messages import ToolUseBlock
+from shoal.core.permission_decisions import AllowDecision
 from shoal.core.permissions import PermissionSuggestion
-from shoal.core.ports import Model
+from shoal.core.ports import Model, Workspace
+from shoal.core.questions import PermissionQuestion, Question
 from shoal.core.sandbox import Sandbox
 from shoal.core.skills import ExternalSlashPromptSource
 from shoal.core.tools import Tool
 from shoal.policy.permission_answers import RememberedPermissionAnswers
 from shoal.policy.permission_engine import PermissionEngine
+from shoal.policy.permission_rules import PermissionRuleSet
 from shoal.runs.clock_scheduler import CronPromptScheduler
 from shoal.runs.hook_notifier import HookNotifier
 from shoal.runs.inbox_queue import SharedInboxQueue
 from shoal.runs.question_broker import FileQuestionBroker
 from shoal.runs.shell_notifier import BackgroundShellNotifier
 from shoal.stores.files.file_journal import FileJournal
+from shoal.stores.files.usage_summary import summarize_journal_usage
 from shoal.tools.plan_tools import build_plan_tools
 from shoal.tools.schedule_tools import build_schedule_tools
 from shoal.tools.shell_supervisor import BackgroundShellSupervisor
+from shoal.wire.settings_codec import AgentLimitSettings, ShoalSettings
 from shoal.workspaces.local_workspace import LocalWorkspace
 
 if TYPE_CHECKING:
+    from shoal.app.telemetry.span_recorder import TelemetrySpanRecorder
+    from shoal.core.ids import AgentId
     from shoal.stores.files.debug_log import DebugLog
 
 MCP_WAIT_ATTENDED, MCP_WAIT_UNATTENDED = 5.0, 30.0
 """Seconds that the first turn waits for MCP servers."""
+COMMAND_TIMEOUT_MS = 600_000
+"""Milliseconds that an acceptance command may take."""
+_TAIL_LENGTH = 2_000
+
+
+class SessionTraceParents:
+    def __init__(self) -> None:
+        self._recorder: TelemetrySpanRecorder | None = None
+
+    def use_recorder(self, recorder: TelemetrySpanRecorder) -> None:
+        """Take trace parents from this recorder from now on."""
+        self._recorder = recorder
+
+    def find_trace_parent(self, agent: AgentId, call: str) -> str:
+        """Return the trace parent for an agent in another process; empty without telemetry."""
+        return "" if self._recorder is None else self._recorder.hand_off_agent_trace(agent, call)
+
+
+class TaskAcceptanceCommandRunner:
+    """`find_agent` returns a working agent; `tools` are those of the session, not of the agent."""
+
+    def __init__(self, tools: Mapping[str, Tool], find_agent: Callable[[AgentId], AgentRunner]) -> None:
+        self._tools = tools
+        self._find_agent = find_agent
+
+    async def run_for_task_owner(self, command: str, owner: AgentIdentity) -> tuple[ShellCommandResult, str]:
+        return await self.run_command(command, self._find_agent(owner.agent))
+
+    async def run_command(self, command: str, agent: AgentRunner) -> tuple[ShellCommandResult, str]:
+        """Run the command; return its exit status and the end of its output."""
+        call = ToolUseBlock(
+            id=f"accept-{agent.ids.new_short_id()}",
+            name="Bash",
+            input={"command": command, "timeout": COMMAND_TIMEOUT_MS},
+        )
+        output = await run_unrecorded_tool_call(agent, call, self._tools["Bash"])
+        exit_code = (output.data or {}).get("exit_code", 126)
+        return ShellCommandResult(command=command, exit_code=exit_code), output.text[-_TAIL_LENGTH:]
+
+
+def create_unattended_permission_check(
+    settings: Settings, workspace: Workspace, tools: Mapping[str, Tool], agent: AgentIdentity
+) -> Callable[[Question], bool]:
+    rules = add_permission_flag_rules(PermissionRuleSet(), allow=settings.own.unattended_allow, deny=())
+    engine = PermissionEngine(workspace, mode="dontAsk", rules=rules, home=settings.home)
+
+    def is_allowed_unattended(question: Question) -> bool:
+        if not isinstance(question, PermissionQuestion) or not rules.allow:
+            return False
+        call = ToolUseBlock(id=question.tool_use_id, name=question.tool, input=question.input)
+        # An agent's own MCP servers have tools that the session does not know.
+        return isinstance(engine.decide_tool_call(call, tools.get(question.tool), agent), AllowDecision)
+
+    return is_allowed_unattended
+
+
+def create_session_budget(
+    options: Options, own: ShoalSettings, warn: Callable[[BudgetThresholdReached], None]
+) -> Budget:
+    flags = BudgetLimits(max_usd=options.max_budget_usd, max_tokens=options.max_total_tokens)
+    configured = BudgetLimits(
+        max_usd=own.max_budget_usd,
+        max_tokens=own.max_total_tokens,
+        max_requests=own.max_requests,
+        max_seconds=own.max_seconds,
+    )
+    return Budget(
+        replace(
+            configured,
+            max_usd=configured.max_usd if flags.max_usd is None else flags.max_usd,
+            max_tokens=configured.max_tokens if flags.max_tokens is None else flags.max_tokens,
+        ),
+        AgentCountLimits(
+            max_depth=own.max_depth,
+            max_concurrent=own.max_concurrent,
+            max_total=own.max_agents if options.max_agents is None else options.max_agents,
+        ),
+        per_agent=_budget_limits_from_settings(own.agent_limits),
+        per_type={
+            kind: _budget_limits_from_settings(limits) for kind, limits in own.agent_type_limits.items()
+        },
+        clock=options.clock,
+        on_warning=warn,
+    )
+
+
+def restore_spending_from_journal(budget: Budget, journal: Path) -> None:
+    """Add the spending of earlier processes; the number of their agents comes from recovery."""
+    usage_summary = summarize_journal_usage(journal)
+    for (agent, model), spent in usage_summary.spent.items():
+        budget.restore_spending(agent, usage_summary.get_agent(agent).kind, model, spent)
+
+
+def _budget_limits_from_settings(settings: AgentLimitSettings) -> BudgetLimits:
+    return BudgetLimits(
+        max_usd=settings.usd,
+        max_tokens=settings.tokens,
+        max_requests=settings.requests,
+        max_seconds=settings.seconds,
+    )
+
+
+def create_default_loop_limits(options: Options, own: ShoalSettings) -> LoopLimits:
+    """Create the default limits of each agent, unless its definition overrides them."""
+    return LoopLimits(
+        max_turns=options.max_turns or own.max_turns,
+        result_limit=own.output_limit,
+        compact_at=own.compact_at,
+        max_tokens=own.max_output_tokens,
+        thinking_tokens=own.thinking_tokens if options.thinking_tokens is None else options.thinking_tokens,
+    )
 
 
 class Runtime(Struct, frozen=True, kw_only=True):

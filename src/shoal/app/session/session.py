@@ -7,22 +7,21 @@ from collections.abc import Callable
 from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Any
 
-from msgspec import structs
+from msgspec import Struct, structs
+from msgspec.structs import replace
 
 import shoal
 from shoal.agent import compaction
 from shoal.agent.forks import ASIDE_PROMPT, NO_SUGGESTION, SUGGESTION_PROMPT, ask_model_outside_conversation
-from shoal.agent.loop import LoopResult
+from shoal.agent.loop import LoopResult, run_agent_loop
 from shoal.app.config.session_memory import build_resume_message
 from shoal.app.options import Options
 from shoal.app.session import delegate_mode, person_notifier, session_cleanup, session_telemetry
 from shoal.app.session.recovery import recover_session
-from shoal.app.session.stopped_work import StoppedAgentsAndCommands
-from shoal.app.session.structured_output import run_structured_turn
 from shoal.app.session.turn import Turn
-from shoal.app.session.typed_commands import SlashCommandInvocation
-from shoal.app.session.working_mode import LastWorkingPermissionModeTracker
+from shoal.app.session.typed_commands import SlashCommandInvocation, run_prompt_or_slash_command
 from shoal.core.agents import AgentMessageDeliveryReceipt, AgentStatusSnapshot
+from shoal.core.background_shells import BackgroundShell
 from shoal.core.errors import ModelError, StateFileError
 from shoal.core.events import (
     PREVIEW_LENGTH,
@@ -44,11 +43,12 @@ from shoal.core.identity import assume_identity
 from shoal.core.ids import LEAD_ID, AgentId, SessionId
 from shoal.core.inbox_items import InboxItem
 from shoal.core.messages import Message, user_message
-from shoal.core.permission_decisions import PermissionMode
+from shoal.core.permissions import PermissionMode
 from shoal.core.task_groups import exit_task_group_without_wrapping, race_coroutines, uncancel_current_task
 from shoal.core.text_format import to_one_line
 from shoal.runs.agent_registry import LEAD_NAMES
 from shoal.runs.event_channel import EventChannel
+from shoal.tools.structured_output_tool import STRUCTURED_OUTPUT
 from shoal.wire.notification_text import format_mail_message
 
 if TYPE_CHECKING:
@@ -68,6 +68,62 @@ GATHER_TIMEOUT = 0.2
 SESSION_ENDED_REASON = "the session ended"
 STOPPED_BY_PERSON_REASON = "it was stopped by the person"
 INTERRUPTED_TEXT = "[The person interrupted this turn.]"
+MAX_REMINDERS = 3
+_REMINDER = (
+    f"Your answer is not given yet: call {STRUCTURED_OUTPUT} with it, in the form that the tool describes."
+)
+
+
+class LastWorkingPermissionModeTracker:
+    """Mode in which the agent last worked; modes that a person only cycles through do not count."""
+
+    def __init__(self) -> None:
+        self._mode: PermissionMode | None = None
+        self._replies = -1
+
+    def resolve_mode_before_plan(self, now: PermissionMode, replies: int) -> PermissionMode | None:
+        """Return the mode to restore after a plan; None if only plan mode was used.
+
+        `replies` is the number of model replies so far.
+        """
+        if replies != self._replies:
+            self._replies = replies
+            self._mode = self._mode if now == "plan" else now
+        # Leaving bypassPermissions does not imply that it is wanted again.
+        return "default" if self._mode == "bypassPermissions" != now else self._mode
+
+
+async def run_structured_turn(
+    session: Session, prompt: Message | SlashCommandInvocation | None
+) -> LoopResult:
+    """Run a turn and require its structured output, unless background agents will trigger another turn."""
+    agent, output_tool = session.agent, session.runtime.config.structured_output
+    if output_tool is None:
+        return await run_prompt_or_slash_command(session, prompt)
+
+    def is_structured_output_missing(loop_result: LoopResult) -> bool:
+        return loop_result.reason == "done" and not output_tool.has_answer and not session.has_working_agents
+
+    output_tool.forget_answer()
+    result = await run_prompt_or_slash_command(session, prompt)
+    for _ in range(MAX_REMINDERS):
+        if is_structured_output_missing(result):
+            result = await run_agent_loop(agent, user_message(_REMINDER), by="runtime")
+    if is_structured_output_missing(result):
+        detail = f"no answer in the form that was asked for, after {MAX_REMINDERS} reminders"
+        return replace(result, reason="no_output", detail=detail)
+    return result
+
+
+class StoppedAgentsAndCommands(Struct, frozen=True, kw_only=True):
+    """Agents and commands that were stopped."""
+
+    agents: tuple[AgentStatusSnapshot, ...]
+    commands: tuple[BackgroundShell, ...]
+
+    @property
+    def ids(self) -> list[str]:
+        return [*(each.agent for each in self.agents), *(each.shell for each in self.commands)]
 
 
 class Session:

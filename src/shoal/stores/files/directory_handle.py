@@ -3,21 +3,38 @@
 from __future__ import annotations
 
 import errno
+import fcntl
 import os
+import signal
 import stat
+import sys
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
 from shoal.core.errors import StateFileError
 from shoal.stores.files.atomic_rename import exchange_file_names
-from shoal.stores.files.exclusive_open import is_open_exclusively
 from shoal.stores.files.home_paths import build_write_error, make_private_directory, write_all_bytes
 
 _DIRECTORY_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 # Non-blocking: a pipe in place of a file must not block the reader.
 _FILE_FLAGS = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _CHUNK = 1 << 20
+
+
+def is_open_exclusively(fd: int) -> bool:
+    """Return True if no process has another descriptor of the file; False if the system cannot tell."""
+    if sys.platform != "linux":
+        return False
+    try:
+        # The kernel grants a write lease only then. It is released at once; opening the file in between
+        # sends a signal, and this one is ignored by default.
+        fcntl.fcntl(fd, fcntl.F_SETSIG, signal.SIGURG)
+        fcntl.fcntl(fd, fcntl.F_SETLEASE, fcntl.F_WRLCK)
+        fcntl.fcntl(fd, fcntl.F_SETLEASE, fcntl.F_UNLCK)
+    except OSError:
+        return False
+    return True
 
 
 class DirectoryHandle:

@@ -8,19 +8,19 @@ import re
 import time
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 from shoal.core.errors import StateFileError
 from shoal.core.names import TaskId
 from shoal.core.tasks import Task
 from shoal.stores.files.board_index import TaskBoardIndex
 from shoal.stores.files.board_locks import get_task_lock_slot
-from shoal.stores.files.directory_changes import watch_directory_fd
 from shoal.stores.files.directory_handle import DirectoryHandle, read_fd_from_offset
 from shoal.stores.files.home_directories import (
     open_existing_home_subdirectory,
     open_or_create_home_subdirectory,
 )
-from shoal.stores.files.inotify import InotifyDirectoryWatch
+from shoal.stores.files.inotify import InotifyDirectoryWatch, watch_directory_with_inotify
 from shoal.stores.files.problem_reporter import ProblemReporter
 from shoal.wire.foreign_json import InvalidFileContent
 from shoal.wire.task_codec import ParsedTaskFile, encode_new_task, parse_task
@@ -34,6 +34,17 @@ _TEMPORARY_FILE_NAME = re.compile(r"\..{1,60}\.tmp\.[0-9a-f]{8}")
 _READ_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _CHUNK = 1 << 16
 FileStamp = tuple[int, int, int]
+
+
+def watch_directory_fd(directory: int) -> InotifyDirectoryWatch | None:
+    """Watch an open directory for files that are written, moved or removed."""
+    return watch_directory_with_inotify(f"/proc/self/fd/{directory}", _select_inotify_change_flags)
+
+
+def _select_inotify_change_flags(flags: Any) -> Any:
+    # Not MODIFY: a program that writes in place is reported when it has finished.
+    moved = flags.MOVED_TO | flags.MOVED_FROM
+    return flags.CLOSE_WRITE | flags.CREATE | moved | flags.DELETE | flags.ONLYDIR
 
 
 class TaskFiles:

@@ -10,16 +10,19 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import ClassVar
 
+from rich.segment import Segment
 from textual import on
 from textual.app import App, ComposeResult
 from textual.await_complete import AwaitComplete
 from textual.binding import Binding, BindingType
+from textual.color import Color
 from textual.containers import Horizontal, Vertical
 from textual.filter import LineFilter
 from textual.widgets import Static
 from textual.worker import WorkerFailed
 
 from shoal.core.ids import LEAD_ID, AgentId
+from shoal.core.text_format import strip_control_characters
 from shoal.surfaces.terminal.terminal_controller import prepend_to_draft
 from shoal.surfaces.terminal.text_styles import YELLOW
 from shoal.surfaces.tui.answer_screen import AnswerScreen
@@ -33,11 +36,13 @@ from shoal.surfaces.tui.completions import (
 )
 from shoal.surfaces.tui.composer import Composer, ProposalList
 from shoal.surfaces.tui.conversation_view import ConversationView
-from shoal.surfaces.tui.escape_filter import ControlCharacterLineFilter
 from shoal.surfaces.tui.panels.agents_panel import AgentsPanel
+from shoal.surfaces.tui.panels.board_panel import BoardPanel
+from shoal.surfaces.tui.panels.mail_panel import MailPanel
 from shoal.surfaces.tui.panels.panel import TuiPanel
+from shoal.surfaces.tui.panels.questions_panel import QuestionsPanel
 from shoal.surfaces.tui.run_client import TuiRunClient
-from shoal.surfaces.tui.side_panel import SidePanel
+from shoal.surfaces.tui.run_presenter import TuiRunPresenter
 from shoal.surfaces.tui.status_lines import build_activity_line, build_foot_line, build_head_line
 
 PACE = 1 / 15
@@ -49,6 +54,70 @@ QUIET = 0.8
 WIDE = 100
 """Columns from which on a panel is shown beside the conversation and not over it."""
 _ALWAYS = frozenset({"redraw", "suspend_process", "nothing", "end_of_input", "interrupt"})
+PANELS: dict[str, type[TuiPanel]] = {
+    "agents": AgentsPanel,
+    "tasks": BoardPanel,
+    "mail": MailPanel,
+    "questions": QuestionsPanel,
+}
+
+
+class SidePanel(Vertical):
+    """Beside the conversation if there is room, else over it."""
+
+    def __init__(self) -> None:
+        super().__init__(id="side")
+        self._panels: dict[str, TuiPanel] = {}
+        self._shown = ""
+        self.display = False
+
+    @property
+    def shown_panel(self) -> str:
+        """Name of the shown panel; empty if none is."""
+        return self._shown
+
+    async def attach_run(self, presenter: TuiRunPresenter) -> None:
+        """Show this run from now on."""
+        self._panels = {
+            name: panel(presenter.run_view, presenter.controller, clock=presenter.clock)
+            for name, panel in PANELS.items()
+        }
+        for name, panel in self._panels.items():
+            panel.display = name == self._shown
+        await self.remove_children()
+        await self.mount_all(self._panels.values())
+
+    def refresh_panels(self) -> None:
+        """Refresh all panels, because the run view changed."""
+        for panel in self._panels.values():
+            panel.request_refresh()
+
+    def show_panel(self, name: str) -> None:
+        """Show this panel and focus it."""
+        self._set_shown_panel(name)
+        self.focus_panel()
+
+    def close(self) -> None:
+        self._set_shown_panel("")
+
+    def _set_shown_panel(self, name: str) -> None:
+        self._shown = name
+        for panel_name, panel in self._panels.items():
+            panel.display = panel_name == name
+        self.display = bool(name)
+
+    def focus_panel(self) -> None:
+        if self._shown in self._panels:
+            self._panels[self._shown].focus()
+
+
+class ControlCharacterLineFilter(LineFilter):
+    """Textual passes escape codes through. Only zero-width characters are replaced, so that no line moves."""
+
+    def apply(self, segments: list[Segment], background: Color) -> list[Segment]:
+        if all(segment.text.isprintable() for segment in segments):
+            return segments
+        return [Segment(strip_control_characters(text), style, control) for text, style, control in segments]
 
 
 class ShoalApp(App[None]):

@@ -22,13 +22,13 @@ from shoal.core.tools import ProgressCallback, ToolContext, ToolOutput, create_t
 from shoal.tools.mcp.client_context import (
     MAX_DEADLINE_FACTOR,
     ActiveMcpCall,
+    ListedMcpTool,
     McpClientContext,
     McpConnectionLost,
     McpLoginRequired,
     McpRequestRefused,
     McpServerFeatures,
 )
-from shoal.tools.mcp.mcp_tool import McpTool
 from shoal.wire.mcp_codec import InvalidMcpServerConfigError, expand_mcp_server_variables
 
 if TYPE_CHECKING:
@@ -43,6 +43,25 @@ STABLE_SECONDS = 60.0
 """Seconds after which a connection to an address counts as stable."""
 STOP_TIMEOUT = 5.0
 _active_call: ContextVar[ActiveMcpCall | None] = ContextVar("caller", default=None)
+
+
+class McpTool:
+    deadline: float | None = None
+    """None: each call has its own deadline, which progress and questions to the user extend."""
+
+    def __init__(self, managed: ManagedMcpServer, listed: ListedMcpTool) -> None:
+        self.managed = managed
+        self.listed = listed
+        self.schema = listed.schema
+        # The server's read-only hint only affects call order; permission is still required.
+        self.is_read_only = listed.reads_only
+        self.is_concurrent = listed.reads_only
+
+    def __repr__(self) -> str:
+        return f"<tool {self.schema.name}>"
+
+    async def run(self, arguments: Mapping[str, Any], context: ToolContext) -> ToolOutput:
+        return await self.managed.call_tool(self.listed.name, arguments, context)
 
 
 class ManagedMcpServer:

@@ -8,8 +8,11 @@ from contextlib import aclosing, asynccontextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import anyio
+import httpx2
 import mcp_types
 from mcp.client import Client, ClientRequestContext, IncomingMessage, InputRequiredRoundsExceededError
+from mcp.client.sse import sse_client
+from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.exceptions import MCPError
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import ValidationError
@@ -34,9 +37,7 @@ from shoal.tools.mcp.client_context import (
 )
 from shoal.tools.mcp.elicitation import handle_mcp_elicitation
 from shoal.tools.mcp.filtering_transport import McpToolFilterTransport
-from shoal.tools.mcp.http_transport import open_mcp_http_transport
 from shoal.tools.mcp.oauth import McpOAuthCallbackServer, create_mcp_oauth_provider
-from shoal.tools.mcp.push_receiver import CHANNEL_CAPABILITY, McpPushReceiver
 from shoal.tools.mcp.result_content import (
     convert_mcp_call_result,
     convert_mcp_resource_result,
@@ -44,6 +45,7 @@ from shoal.tools.mcp.result_content import (
 )
 from shoal.tools.mcp.stdio_transport import McpStdioTransport
 from shoal.wire.json_codec import encode_json
+from shoal.wire.mcp_codec import InvalidMcpChannelMessageError, parse_mcp_channel_message
 
 if TYPE_CHECKING:
     from shoal.tools.mcp.managed_server import ManagedMcpServer
@@ -58,6 +60,105 @@ Page = TypeVar("Page", bound=mcp_types.PaginatedResult)
 # SDK log records go to configured handlers only, never to the terminal by default.
 for _name in ("mcp", "client", "httpx2", "httpcore2"):
     logging.getLogger(_name).addHandler(logging.NullHandler())
+MAX_BODY_BYTES = 16 << 20
+CONNECT_TIMEOUT, READ_TIMEOUT = 30.0, 3600.0
+"""Seconds; each call has its own deadline."""
+CHANNEL_CAPABILITY = "claude/channel"
+MAX_BUFFERED = 20
+"""Messages that may arrive before the server has declared its capabilities."""
+
+
+class McpPushReceiver:
+    """Receiver of the pushed messages of one connection."""
+
+    def __init__(self, managed: ManagedMcpServer) -> None:
+        self._managed = managed
+        self._buffered: list[Any] = []
+        self._is_declared: bool | None = None
+
+    def forward_or_buffer_push(self, params: Any) -> None:
+        if self._is_declared is not None:
+            self._forward_push(params)
+        elif len(self._buffered) < MAX_BUFFERED:
+            self._buffered.append(params)
+        else:
+            self._managed.note_once(
+                f"more than {MAX_BUFFERED} messages of its channel came too early; the rest is dropped."
+            )
+
+    def release_buffered_pushes(self, *, declared: bool) -> None:
+        self._is_declared = declared
+        buffered, self._buffered = self._buffered, []
+        for params in buffered:
+            self._forward_push(params)
+
+    def _forward_push(self, params: Any) -> None:
+        if not self._is_declared:
+            self._managed.note_once(
+                f"it sends messages of a channel, and does not declare the capability {CHANNEL_CAPABILITY}: "
+                "they are dropped."
+            )
+            return
+        try:
+            push = parse_mcp_channel_message(params)
+        except InvalidMcpChannelMessageError as error:
+            self._managed.note_once(f"a message of its channel is dropped: {error}.")
+            return
+        self._managed.deliver_push(push)
+
+
+@asynccontextmanager
+async def open_mcp_http_transport(
+    address: McpHttpConfig, *, auth: httpx2.Auth | None, on_error_status: Callable[[int], None]
+) -> AsyncIterator[Any]:
+    """Open the transport; `on_error_status` receives the status of each error response."""
+
+    async def check_http_response(response: httpx2.Response) -> None:
+        if response.status_code >= 400 and str(response.request.url).startswith(address.url):
+            on_error_status(response.status_code)
+        if "json" in response.headers.get("content-type", ""):
+            assert isinstance(response.stream, httpx2.AsyncByteStream)
+            response.stream = _SizeLimitedResponseStream(response.stream)
+
+    def create_client(
+        headers: dict[str, str] | None = None,
+        timeout: httpx2.Timeout | None = None,
+        auth: httpx2.Auth | None = auth,
+    ) -> httpx2.AsyncClient:
+        return httpx2.AsyncClient(
+            headers=dict(address.headers),
+            timeout=httpx2.Timeout(CONNECT_TIMEOUT, read=READ_TIMEOUT),
+            auth=auth,
+            event_hooks={"response": [check_http_response]},
+        )
+
+    if address.transport == "sse":
+        async with sse_client(address.url, httpx_client_factory=create_client, auth=auth) as streams:
+            yield streams
+        return
+    async with (
+        create_client() as client,
+        streamable_http_client(address.url, http_client=client, max_sse_event_size=MAX_BODY_BYTES) as streams,
+    ):
+        yield streams
+
+
+class _SizeLimitedResponseStream(httpx2.AsyncByteStream):
+    """Response body with a length limit."""
+
+    def __init__(self, inner: httpx2.AsyncByteStream) -> None:
+        self._inner = inner
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        size = 0
+        async for chunk in self._inner:
+            size += len(chunk)
+            if size > MAX_BODY_BYTES:
+                raise httpx2.StreamError(f"The answer is longer than {MAX_BODY_BYTES >> 20} MB.")
+            yield chunk
+
+    async def aclose(self) -> None:
+        await self._inner.aclose()
 
 
 @asynccontextmanager

@@ -17,11 +17,11 @@ class TeamDemo:
 
     async def run(self, signals: HeadlessSignalHandler) -> int:
         from shoal.app.demo.demo_project import TASK_PROMPT, init_repository_with_commit, write_demo_project
-        from shoal.app.demo.demo_session import isolate_demo_environment
-        from shoal.app.demo.team_demo_session import (
+        from shoal.app.demo.demo_session import (
             CALLS_BEFORE_KILL,
             KILLED_MEMBER,
             build_team_demo_options,
+            isolate_demo_environment,
             write_team_demo_script,
         )
         from shoal.app.session.session import Session

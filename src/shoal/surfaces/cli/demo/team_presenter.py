@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import re
+from collections.abc import Callable
 from pathlib import Path
 from textwrap import wrap
+from typing import TypeAlias
 
 from msgspec import Struct
 
@@ -21,7 +23,15 @@ from shoal.core.events import (
     ToolStarted,
 )
 from shoal.core.ids import LEAD_ID
-from shoal.core.names import AgentName
+from shoal.core.mail_bodies import (
+    PermissionRequestMail,
+    PermissionResponseMail,
+    PlanApprovalRequestMail,
+    PlanApprovalResponseMail,
+    ShutdownRejectedMail,
+    ShutdownRequestMail,
+)
+from shoal.core.names import LEAD_NAME, AgentName
 from shoal.core.tasks import Task
 from shoal.core.text_format import format_dollars, format_duration, to_one_line
 from shoal.surfaces.cli.demo.demo_actors import (
@@ -32,8 +42,7 @@ from shoal.surfaces.cli.demo.demo_actors import (
     find_member_pid,
 )
 from shoal.surfaces.cli.demo.demo_narrator import DemoNarrator
-from shoal.surfaces.cli.demo.mail_lines import StyledLine, format_mail_line
-from shoal.surfaces.cli.demo.team_files import DemoTaskTransition, DemoTeamFilesReader
+from shoal.surfaces.cli.demo.team_files import DemoDeliveredMail, DemoTaskTransition, DemoTeamFilesReader
 from shoal.surfaces.cli.demo.team_rows import (
     DemoMemberRow,
     describe_member_state,
@@ -49,6 +58,7 @@ from shoal.surfaces.terminal.text_styles import (
     DIM,
     GREEN,
     RED,
+    YELLOW,
     get_agent_style,
     measure_text_width,
     truncate_text,
@@ -61,6 +71,41 @@ _NAME_WIDTH = 4
 """Columns of the longest name."""
 _INDENT = 4
 _DEATH_NOTE = re.compile(r"The process of (\S+) died \((.*)\)")
+StyledLine: TypeAlias = tuple[tuple[str, str], ...]
+
+
+def format_mail_line(message: DemoDeliveredMail, style: Callable[[str], str]) -> StyledLine | None:
+    """Return None for mail that is shown elsewhere: first prompts, idle notices and agreed shutdowns."""
+    body = _format_mail_body(message)
+    if body is None:
+        return None
+    sender, to = (LEAD_ID if each == LEAD_NAME else each for each in (message.mail.sender, message.to))
+    return (("✉ ", BOLD), (sender, style(sender)), (" → ", DIM), (to, style(to)), ("  ", ""), body)
+
+
+def _format_mail_body(message: DemoDeliveredMail) -> tuple[str, str] | None:
+    match message.body:
+        case None:
+            # Among plain texts only first prompts have no summary.
+            return None if message.mail.summary is None else (to_one_line(message.mail.text), "")
+        case PlanApprovalRequestMail() | PermissionRequestMail():
+            return _format_request_mail(message.body), YELLOW
+        case PlanApprovalResponseMail(approved=approved, feedback=rejection):
+            return ("your plan is approved", GREEN) if approved else (f"change your plan: {rejection}", RED)
+        case PermissionResponseMail(subtype=subtype, error=rejection):
+            return ("yes, it may run", GREEN) if subtype == "success" else (f"no: {rejection}", RED)
+        case ShutdownRequestMail(reason=reason):
+            return f"please shut down: {to_one_line(reason)}", ""
+        case ShutdownRejectedMail(reason=reason):
+            return f"not yet: {to_one_line(reason)}", YELLOW
+        case _:
+            return None
+
+
+def _format_request_mail(body: PlanApprovalRequestMail | PermissionRequestMail) -> str:
+    if isinstance(body, PlanApprovalRequestMail):
+        return f"my plan: {to_one_line(body.plan_content)}"
+    return f"may {body.tool_name} run?"
 
 
 class DemoMemberRestartRecord(Struct, frozen=True, kw_only=True):

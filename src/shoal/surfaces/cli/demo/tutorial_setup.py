@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from shoal.app.definitions.bundled_docs import find_bundled_docs_directory
-from shoal.app.demo.tutorial_project import SCRIPT_FILE, create_tutorial_project
+from shoal.app.demo.demo_project import SCRIPT_FILE, create_tutorial_project
 
 DIRECTORY = "shoal-tutorial"
 

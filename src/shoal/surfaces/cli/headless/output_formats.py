@@ -28,16 +28,50 @@ from shoal.core.messages import ToolResultBlock
 from shoal.core.text_format import strip_terminal_codes
 from shoal.core.usage import Usage
 from shoal.surfaces.cli.headless.stdout import AsyncStdoutWriter
-from shoal.surfaces.cli.headless.task_lines import build_task_stream_line
 from shoal.surfaces.terminal import user_messages
-from shoal.wire import stream_output_codec
+from shoal.wire import stream_output_codec, stream_task_codec
 from shoal.wire.json_codec import encode_json
-from shoal.wire.stream_partial_codec import PartialMessageEncoder
+from shoal.wire.stream_output_codec import OutputStreamLine, PartialMessageEncoder
 
 if TYPE_CHECKING:
     from shoal.app.session.session import Session
 
 OutputFormat: TypeAlias = Literal["text", "json", "stream-json"]
+
+
+def build_task_stream_line(
+    event: AgentStarted | AgentEnded | ToolStarted, agent: AgentStatusRecord, session: str
+) -> OutputStreamLine:
+    call, identity = agent.starting_call or None, str(uuid.uuid4())
+    match event:
+        case AgentStarted():
+            return stream_task_codec.AgentTaskStartedStreamLine(
+                task_id=event.agent,
+                description=event.description,
+                tool_use_id=call,
+                subagent_type=event.kind,
+                is_background=event.background,
+                session_id=session,
+                uuid=identity,
+            )
+        case AgentEnded(completion=completion):
+            return stream_task_codec.build_agent_task_ended_line(
+                completion, call=call, session=session, uuid=identity
+            )
+        case ToolStarted(tool=tool):
+            return stream_task_codec.AgentTaskProgressStreamLine(
+                task_id=event.agent,
+                description=agent.activity,
+                tool_use_id=call,
+                last_tool_name=tool,
+                usage=stream_task_codec.AgentTaskUsage(
+                    total_tokens=agent.tokens,
+                    tool_uses=agent.tool_calls,
+                    duration_ms=round((agent.last_event_at - agent.since) * 1000),
+                ),
+                session_id=session,
+                uuid=identity,
+            )
 
 
 class HeadlessOutputWriter(Protocol):

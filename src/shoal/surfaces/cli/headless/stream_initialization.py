@@ -14,13 +14,18 @@ import shoal
 from shoal.app.definitions.agent_catalog import parse_agents_option
 from shoal.app.options import Options
 from shoal.core.errors import SettingsError, ShoalError
+from shoal.core.hooks import HOOK_EVENTS, Hook, HookDecision, HookEvent, PythonCallbackHookAction
 from shoal.core.mcp_servers import McpServerStatus
-from shoal.surfaces.cli.headless.callback_hooks import build_callback_hooks
 from shoal.surfaces.cli.headless.driving_program import DrivingProgramConnection
 from shoal.surfaces.cli.headless.output_formats import StreamJsonOutputWriter
 from shoal.tools.relayed_mcp import DrivingProgramMcpServer, RelayedMcpTool
-from shoal.wire.stream_initialize_codec import StreamInitializeRequest, parse_stream_initialize_request
-from shoal.wire.stream_input_codec import ControlRequestInputStreamLine
+from shoal.wire.stream_input_codec import (
+    ControlRequestInputStreamLine,
+    HookCallbackRegistration,
+    InvalidInputStreamLineError,
+    StreamInitializeRequest,
+    parse_stream_initialize_request,
+)
 from shoal.wire.stream_output_codec import build_control_error_response
 
 if TYPE_CHECKING:
@@ -28,6 +33,55 @@ if TYPE_CHECKING:
 
 OPEN_TIMEOUT = 30.0
 """Timeout in seconds for all servers of the program together; the program waits twice as long."""
+ORIGIN = "the driving program"
+_EXTRA_TIMEOUT = 5.0
+"""Extra seconds of the hook runner's timeout, so that our own timeout fires first."""
+
+
+def build_callback_hooks(
+    program: DrivingProgramConnection, registrations: Sequence[HookCallbackRegistration]
+) -> dict[str, list[Hook]]:
+    """Build the hooks by event for options. Raises `InvalidInputStreamLineError` for an unknown event."""
+    hooks: dict[str, list[Hook]] = {}
+    for registration in registrations:
+        hooks.setdefault(registration.event, []).append(_build_callback_hook(program, registration))
+    return hooks
+
+
+def _build_callback_hook(program: DrivingProgramConnection, registration: HookCallbackRegistration) -> Hook:
+    async def request_hook_decision(fields: dict[str, Any]) -> Any:
+        request = {
+            "subtype": "hook_callback",
+            "callback_id": registration.callback,
+            "input": fields,
+            "tool_use_id": fields.get("tool_use_id"),
+        }
+        try:
+            return await program.send_control_request(request, timeout=registration.seconds)
+        except TimeoutError:
+            # A hook that did not answer has not agreed.
+            return HookDecision(
+                blocked=f"the program's hook did not answer within {registration.seconds:g} s"
+            )
+
+    request_hook_decision.__qualname__ = registration.callback
+    return Hook(
+        event=_parse_hook_event(registration.event),
+        matcher=registration.matcher,
+        action=PythonCallbackHookAction(function=request_hook_decision),
+        seconds=registration.seconds + _EXTRA_TIMEOUT,
+        blocks_on_failure=registration.blocks_on_failure,
+        origin=ORIGIN,
+    )
+
+
+def _parse_hook_event(name: str) -> HookEvent:
+    for event in HOOK_EVENTS:
+        if event == name:
+            return event
+    raise InvalidInputStreamLineError(
+        f"there is no event {name!r} that hooks could hear of; there are {', '.join(HOOK_EVENTS)}"
+    )
 
 
 class StreamInitializationResult(Struct, frozen=True, kw_only=True):

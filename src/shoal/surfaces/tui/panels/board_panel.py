@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 from typing import Any, ClassVar
 
 from msgspec.structs import replace
@@ -13,9 +13,10 @@ from textual.content import Content
 from textual.widgets import Static
 
 from shoal.app.run_view.view_rows import RunViewTaskRow, ViewDelta
-from shoal.core.names import parse_safe_name, parse_task_id
-from shoal.surfaces.tui.panels import board_actions
-from shoal.surfaces.tui.panels.board_actions import get_task_sort_key
+from shoal.app.teams.board_changes import add_board_task, change_task_and_notify_owners
+from shoal.app.teams.team_store import TeamStore
+from shoal.core.names import LEAD_NAME, USER_NAME, parse_agent_name, parse_safe_name, parse_task_id
+from shoal.core.tasks import RANK_KEY, Task, TaskDraft, TaskUpdate
 from shoal.surfaces.tui.panels.board_lines import (
     CARD,
     MARKS,
@@ -37,6 +38,49 @@ WIDE = 96
 """Terminal columns from which on each status has a column."""
 NARROW = 64
 """Columns below which a task of the list takes two lines."""
+
+
+def get_task_sort_key(row: RunViewTaskRow) -> tuple[float, int]:
+    """Return the sort key; of two claimable tasks the lower one is claimed first."""
+    number = int(row.id) if row.id.isdigit() else 0
+    return (number if row.rank is None else row.rank, number)
+
+
+def compute_moved_rank(order: Sequence[RunViewTaskRow], row: RunViewTaskRow, by: int) -> float | None:
+    """Return the rank that moves the task one place up or down; None if it is at the end."""
+    old_index = next(index for index, each in enumerate(order) if each.id == row.id)
+    new_index = old_index + by
+    if not 0 <= new_index < len(order):
+        return None
+    next_index = new_index + by
+    neighbor_rank = get_task_sort_key(order[new_index])[0]
+    if not 0 <= next_index < len(order):
+        return neighbor_rank + by
+    return (neighbor_rank + get_task_sort_key(order[next_index])[0]) / 2
+
+
+async def add_task_to_board(
+    team_store: TeamStore, board: str, subject: str, description: str, waits: Sequence[str]
+) -> Task:
+    """Raises `TeamStoreError` and adds nothing if it fails."""
+    draft = TaskDraft(subject=subject, description=description)
+    return await add_board_task(
+        team_store, board, draft, blocked_by=tuple(map(parse_task_id, waits)), by=USER_NAME
+    )
+
+
+async def assign_task_owner(team_store: TeamStore, row: RunViewTaskRow, owner: str) -> Task:
+    """Assign the task to an agent, who is notified; an empty name unassigns it. Raises `TeamStoreError`."""
+    name = parse_agent_name(LEAD_NAME if owner == "lead" else owner) if owner else None
+    return await change_task_and_notify_owners(
+        team_store, row.board, parse_task_id(row.id), TaskUpdate(owner=name), by=USER_NAME
+    )
+
+
+async def set_task_rank(team_store: TeamStore, row: RunViewTaskRow, rank: float) -> None:
+    await team_store.open_board(row.board).update(
+        parse_task_id(row.id), TaskUpdate(metadata={RANK_KEY: rank}), by=USER_NAME
+    )
 
 
 class BoardPanel(TuiPanel):
@@ -274,7 +318,7 @@ class BoardPanel(TuiPanel):
             subject, description, blocked_by = draft
 
             async def add_task() -> str:
-                task = await board_actions.add_task_to_board(
+                task = await add_task_to_board(
                     self.board_and_mail_store, board, subject, description, blocked_by.split()
                 )
                 return self._append_note_if_run_ended(f"Task #{task.id} is on the board.")
@@ -303,7 +347,7 @@ class BoardPanel(TuiPanel):
                 return
 
             async def assign_task() -> str:
-                await board_actions.assign_task_owner(self.board_and_mail_store, row, owner)
+                await assign_task_owner(self.board_and_mail_store, row, owner)
                 return self._append_note_if_run_ended(
                     f"Task #{row.id} is {owner}'s now." if owner else f"Task #{row.id} is nobody's now."
                 )
@@ -328,7 +372,7 @@ class BoardPanel(TuiPanel):
             for each in self._tasks.values()
             if each.status == "pending" and each.board == row.board
         )
-        rank = board_actions.compute_moved_rank(sorted(rows, key=get_task_sort_key), row, by)
+        rank = compute_moved_rank(sorted(rows, key=get_task_sort_key), row, by)
         if rank is None:
             return
         key = (row.board, row.id)
@@ -337,7 +381,7 @@ class BoardPanel(TuiPanel):
 
         async def save_rank() -> str:
             try:
-                await board_actions.set_task_rank(self.board_and_mail_store, row, rank)
+                await set_task_rank(self.board_and_mail_store, row, rank)
             except BaseException:
                 if self._ranks.get(key) == rank:
                     self._ranks.pop(key) if old_rank is None else self._ranks.update({key: old_rank})
