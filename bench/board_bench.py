@@ -137,7 +137,7 @@ def _measure_lists(size: BoardBenchSize) -> tuple[TimeSpent, TimeSpent, TimeSpen
 async def _time_lists(home: Path, count: int) -> tuple[TimeSpent, TimeSpent]:
     from shoal.core.clock import SystemClock
     from shoal.core.ids import IdGenerator
-    from shoal.stores.files.file_task_board import FileTaskBoard
+    from shoal.stores.files.board.file_task_board import FileTaskBoard
 
     board = FileTaskBoard(home, "bench", clock=SystemClock(), ids=IdGenerator())
     watch = Stopwatch()

@@ -13,7 +13,7 @@ async def claim_with_board(home: Path, name: str, most: int) -> None:
     from shoal.core.clock import SystemClock
     from shoal.core.ids import IdGenerator
     from shoal.core.names import AgentName
-    from shoal.stores.files.file_task_board import FileTaskBoard
+    from shoal.stores.files.board.file_task_board import FileTaskBoard
 
     board = FileTaskBoard(home, "bench", clock=SystemClock(), ids=IdGenerator())
     await board.list_tasks()

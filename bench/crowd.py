@@ -22,9 +22,14 @@ from bench.bench_session import run_prompt, use_empty_home
 from bench.instant_model import FINAL_TEXT, AddTool, InstantModel
 from bench.stopwatch import Stopwatch, TimeSpent
 from shoal.app.session.session import Session
-from shoal.core.messages import Message, TextBlock, ToolUseBlock
-from shoal.core.model_requests import DeltaListener, ModelAttemptStartedDelta, ModelReply, ModelRequest
-from shoal.core.usage import ModelCard, Usage
+from shoal.core.budgets.usage import ModelCard, Usage
+from shoal.core.conversation.messages import Message, TextBlock, ToolUseBlock
+from shoal.core.conversation.model_requests import (
+    DeltaListener,
+    ModelAttemptStartedDelta,
+    ModelReply,
+    ModelRequest,
+)
 
 _CHILD_PROMPT = "Add one, as often as you were told."
 _USAGE = Usage(input_tokens=100, output_tokens=10)

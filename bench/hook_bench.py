@@ -14,7 +14,7 @@ from bench.bench_session import open_session, use_empty_home
 from bench.figures import Figure, Section
 from bench.instant_model import AddTool, InstantModel
 from bench.stopwatch import Stopwatch, TimeSpent
-from shoal.core.hooks import HookDispatcher
+from shoal.core.extensions.hooks import HookDispatcher
 
 _COMMAND = "cat > /dev/null; exit 0"
 _FACTS = {"tool_name": "Bash", "tool_input": {"command": "ls"}, "tool_use_id": "c1"}

@@ -15,10 +15,10 @@ from bench.figures import Figure, Section
 from bench.instant_model import FINAL_TEXT, AddTool
 from bench.mock_provider import run_mock_provider
 from bench.stopwatch import Stopwatch, TimeSpent, compute_median, to_milliseconds
+from shoal.core.budgets.usage import ModelCard
 from shoal.core.clock import SystemClock
 from shoal.core.ids import IdGenerator
 from shoal.core.ports import Model
-from shoal.core.usage import ModelCard
 from shoal.models.providers import ProviderAccess, create_model
 from shoal.models.rate_limiter import RateLimiterRegistry, RetryingModel
 

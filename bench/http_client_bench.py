@@ -25,9 +25,9 @@ from bench.http_bench import (
 )
 from bench.mock_provider import run_mock_provider
 from bench.stopwatch import TimeSpent, to_milliseconds
+from shoal.core.budgets.usage import ModelCard
 from shoal.core.clock import SystemClock
 from shoal.core.ports import Model
-from shoal.core.usage import ModelCard
 from shoal.models.chat_api import ChatCompletionsApiModel
 from shoal.models.chat_body import ChatCompletionsApiDialect
 from shoal.models.messages_api import MessagesApiModel

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from shoal.core.messages import Message, TextBlock, ToolUseBlock
-from shoal.core.model_requests import (
+from shoal.core.budgets.usage import ModelCard, TokenPrice, Usage
+from shoal.core.conversation.messages import Message, TextBlock, ToolUseBlock
+from shoal.core.conversation.model_requests import (
     DeltaListener,
     ModelAttemptStartedDelta,
     ModelReply,
@@ -11,7 +12,6 @@ from shoal.core.model_requests import (
     TextDelta,
     ToolInputProgressDelta,
 )
-from shoal.core.usage import ModelCard, TokenPrice, Usage
 from shoal.tools.function_tool import FunctionTool, tool
 
 FINAL_TEXT = "all done"

@@ -19,9 +19,9 @@ from bench.plain_mail import PlainInbox
 from bench.stopwatch import Stopwatch, TimeSpent, compute_median
 from shoal.core.clock import SystemClock
 from shoal.core.ids import IdGenerator
-from shoal.core.mail import MailMessage
 from shoal.core.names import AgentName, TeamName
-from shoal.stores.files.file_mailbox_store import FileMailboxStore
+from shoal.core.teams.mail import MailMessage
+from shoal.stores.files.mailboxes.file_mailbox_store import FileMailboxStore
 
 _AT = "2026-02-13T10:11:35.247Z"
 _TEXT = "x" * 150

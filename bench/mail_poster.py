@@ -9,9 +9,9 @@ from pathlib import Path
 
 from shoal.core.clock import SystemClock
 from shoal.core.ids import IdGenerator
-from shoal.core.mail import MailMessage
 from shoal.core.names import AgentName, TeamName
-from shoal.stores.files.file_mailbox_store import FileMailboxStore
+from shoal.core.teams.mail import MailMessage
+from shoal.stores.files.mailboxes.file_mailbox_store import FileMailboxStore
 
 
 async def main(home: Path) -> None:

@@ -20,8 +20,8 @@ from typing import Any
 
 from bench.child_process import SOURCES
 from bench.instant_model import CALL_TEXT, FINAL_TEXT
-from shoal.core.messages import TextBlock, ToolUseBlock
-from shoal.core.usage import Usage
+from shoal.core.budgets.usage import Usage
+from shoal.core.conversation.messages import TextBlock, ToolUseBlock
 from shoal.testing.chat_format import MockChatCompletionsApiFormat
 from shoal.testing.messages_format import MockMessagesApiFormat
 from shoal.testing.mock_replies import DelayedReplyFault, MockReply, SlowStreamFault

@@ -14,10 +14,10 @@ from tree_sitter import Language, Parser
 from bench.bench_session import use_empty_home
 from bench.figures import Figure, Section
 from bench.stopwatch import Stopwatch, TimeSpent
-from shoal.core.identity import AgentIdentity
+from shoal.core.agents.identity import AgentIdentity
+from shoal.core.conversation.messages import ToolUseBlock
 from shoal.core.ids import SessionId
-from shoal.core.messages import ToolUseBlock
-from shoal.core.permission_decisions import AllowDecision, AskDecision
+from shoal.core.permissions.permission_decisions import AllowDecision, AskDecision
 from shoal.policy.permission_engine import PermissionEngine
 from shoal.policy.permission_rules import PermissionRuleSet, parse_permission_rule
 from shoal.workspaces.local_workspace import LocalWorkspace

@@ -17,8 +17,8 @@ from shoal.backends.guarded_processes import GuardedProcessLauncher
 from shoal.backends.sandbox.sandbox_driver import SandboxDriver
 from shoal.backends.sandbox.sandbox_selection import list_sandbox_drivers
 from shoal.core.clock import SystemClock
+from shoal.core.permissions.sandbox import SandboxPolicy
 from shoal.core.ports import ProcessLaunchSpec
-from shoal.core.sandbox import SandboxPolicy
 
 _HIDDEN_PATHS = (".ssh", ".aws", ".gnupg", ".config/gh", ".netrc")
 _TARGET = 15.0

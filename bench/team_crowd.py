@@ -24,10 +24,15 @@ from bench.instant_model import FINAL_TEXT, AddTool
 from bench.stopwatch import Stopwatch, TimeSpent
 from shoal.app.session.session import Session
 from shoal.app.session.turn import Turn
+from shoal.core.budgets.usage import ModelCard, TokenPrice, Usage
+from shoal.core.conversation.messages import Message, TextBlock, ToolResultBlock, ToolUseBlock
+from shoal.core.conversation.model_requests import (
+    DeltaListener,
+    ModelAttemptStartedDelta,
+    ModelReply,
+    ModelRequest,
+)
 from shoal.core.events import RunFinished
-from shoal.core.messages import Message, TextBlock, ToolResultBlock, ToolUseBlock
-from shoal.core.model_requests import DeltaListener, ModelAttemptStartedDelta, ModelReply, ModelRequest
-from shoal.core.usage import ModelCard, TokenPrice, Usage
 from shoal.tools.function_tool import FunctionTool, tool
 
 _USAGE = Usage(input_tokens=100, output_tokens=10)

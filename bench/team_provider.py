@@ -19,13 +19,13 @@ from pathlib import Path
 from typing import Any
 
 from bench.instant_model import FINAL_TEXT
+from shoal.core.budgets.usage import Usage
 from shoal.core.clock import SystemClock
+from shoal.core.conversation.messages import TextBlock, ToolUseBlock
 from shoal.core.ids import IdGenerator
-from shoal.core.mail import MailMessage
-from shoal.core.messages import TextBlock, ToolUseBlock
 from shoal.core.names import AgentName, TeamName
-from shoal.core.usage import Usage
-from shoal.stores.files.file_mailbox_store import FileMailboxStore
+from shoal.core.teams.mail import MailMessage
+from shoal.stores.files.mailboxes.file_mailbox_store import FileMailboxStore
 from shoal.testing.messages_format import MockMessagesApiFormat
 from shoal.testing.mock_replies import MockReply
 from shoal.testing.servers import MockServer, run_mock_server

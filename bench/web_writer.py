@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from itertools import cycle
 from pathlib import Path
 
+from shoal.core.budgets.usage import Usage
 from shoal.core.clock import SystemClock
 from shoal.core.events import (
     AgentStarted,
@@ -23,10 +24,9 @@ from shoal.core.events import (
     ToolStarted,
 )
 from shoal.core.ids import LEAD_ID, AgentId, EntryId, RequestId, SessionId
-from shoal.core.usage import Usage
-from shoal.stores.files.file_journal import FileJournal
-from shoal.stores.files.home_paths import get_journal_path
-from shoal.stores.files.pid_locks import SessionLock
+from shoal.stores.files.home.home_paths import get_journal_path
+from shoal.stores.files.locks.pid_locks import SessionLock
+from shoal.stores.files.sessions.file_journal import FileJournal
 
 _TICK = 0.01
 """Seconds between two bursts; within one, members write one after the other."""

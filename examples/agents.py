@@ -12,9 +12,9 @@ import tempfile
 from pathlib import Path
 
 import shoal
+from shoal.core.conversation.messages import ToolUseBlock
+from shoal.core.conversation.model_requests import ModelRequest
 from shoal.core.ids import IdGenerator
-from shoal.core.messages import ToolUseBlock
-from shoal.core.model_requests import ModelRequest
 
 FILES = {"poem.txt": "Roses are red\nViolets are blue\n", "list.txt": "bread\nmilk\ncheese\n"}
 ids = IdGenerator()

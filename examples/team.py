@@ -13,12 +13,12 @@ from pathlib import Path
 
 import shoal
 from shoal.core.clock import SystemClock, format_iso_time
+from shoal.core.conversation.messages import ToolUseBlock
 from shoal.core.ids import IdGenerator
-from shoal.core.mail import MailMessage
-from shoal.core.messages import ToolUseBlock
 from shoal.core.names import LEAD_NAME, AgentName, TeamName, parse_agent_name, parse_team_name
-from shoal.core.roster import NewMember
-from shoal.core.tasks import TaskUpdate
+from shoal.core.teams.mail import MailMessage
+from shoal.core.teams.roster import NewMember
+from shoal.core.teams.tasks import TaskUpdate
 
 clock, ids = SystemClock(), IdGenerator()
 

@@ -90,7 +90,7 @@ async def _serve_web(home: Path) -> AsyncIterator[str]:
 async def _open_asking_sessions(directory: Path) -> AsyncIterator[Sequence[str]]:
     """Open two live sessions that wait for a person: for a permission, and for a second plan."""
     import shoal
-    from shoal.core.messages import ToolUseBlock
+    from shoal.core.conversation.messages import ToolUseBlock
     from shoal.models.scripted_model import ScriptedModel
 
     push_call = ToolUseBlock(

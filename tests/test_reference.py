@@ -13,9 +13,9 @@ import shoal
 from agent_scripts import call_tool, run_all_turns, script_agents, spawn_agent
 from reference import DIRECTORY, PAGES
 from reference_pages.settings import build_example, list_keys
-from shoal.core.hook_events import AGENT_FIELDS, COMMON_FIELDS, HOOK_EVENT_DESCRIPTIONS
-from shoal.core.hooks import HOOK_EVENTS
-from shoal.core.questions import DenyAnswer
+from shoal.core.extensions.hook_events import AGENT_FIELDS, COMMON_FIELDS, HOOK_EVENT_DESCRIPTIONS
+from shoal.core.extensions.hooks import HOOK_EVENTS
+from shoal.core.permissions.questions import DenyAnswer
 from shoal.wire.hook_codec import parse_hooks_setting
 from shoal.wire.settings_codec import describe_unknown_shoal_settings, parse_settings_document
 

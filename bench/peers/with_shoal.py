@@ -14,9 +14,20 @@ import shoal
 from bench.bench_session import run_prompt, use_empty_home
 from bench.http_bench import create_retrying_model
 from bench.instant_model import InstantModel
-from shoal.core.messages import Message, TextBlock, ToolResultBlock, ToolUseBlock, extract_tool_result_text
-from shoal.core.model_requests import DeltaListener, ModelAttemptStartedDelta, ModelReply, ModelRequest
-from shoal.core.usage import Usage
+from shoal.core.budgets.usage import Usage
+from shoal.core.conversation.messages import (
+    Message,
+    TextBlock,
+    ToolResultBlock,
+    ToolUseBlock,
+    extract_tool_result_text,
+)
+from shoal.core.conversation.model_requests import (
+    DeltaListener,
+    ModelAttemptStartedDelta,
+    ModelReply,
+    ModelRequest,
+)
 from shoal.tools.function_tool import tool
 
 PACKAGES = ()

@@ -15,8 +15,13 @@ from reference_pages.doc_text import (
     render_page,
     render_table,
 )
-from shoal.core.hook_events import AGENT_FIELDS, COMMON_FIELDS, HOOK_EVENT_DESCRIPTIONS, HookEventDescription
-from shoal.core.hooks import (
+from shoal.core.extensions.hook_events import (
+    AGENT_FIELDS,
+    COMMON_FIELDS,
+    HOOK_EVENT_DESCRIPTIONS,
+    HookEventDescription,
+)
+from shoal.core.extensions.hooks import (
     DEFAULT_HOOK_SECONDS,
     HOOK_EVENTS,
     MATCHER_FIELDS,
@@ -57,7 +62,8 @@ refusal, and all contexts.
 def build_hooks_page() -> str:
     if set(HOOK_EVENT_DESCRIPTIONS) != set(HOOK_EVENTS):
         raise MissingDescription(
-            f"core/hook_events.py and core/hooks.py differ: {set(HOOK_EVENT_DESCRIPTIONS) ^ set(HOOK_EVENTS)}"
+            "core/extensions/hook_events.py and core/extensions/hooks.py differ: "
+            f"{set(HOOK_EVENT_DESCRIPTIONS) ^ set(HOOK_EVENTS)}"
         )
     overview = render_table(
         ("event", "when", "matched on"),

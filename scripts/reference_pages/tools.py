@@ -14,10 +14,10 @@ from msgspec import Struct
 import shoal
 from reference_pages.doc_text import format_code, render_page, render_table
 from shoal.app.definitions.agent_catalog import load_agent_catalog
-from shoal.core.agent_definitions import select_definition_tools
-from shoal.core.messages import ToolUseBlock
-from shoal.core.model_requests import ModelRequest, ToolSchema
-from shoal.core.tools import Tool
+from shoal.core.agents.agent_definitions import select_definition_tools
+from shoal.core.conversation.messages import ToolUseBlock
+from shoal.core.conversation.model_requests import ModelRequest, ToolSchema
+from shoal.core.conversation.tools import Tool
 from shoal.tools.mcp.resource_tools import build_mcp_resource_tools
 
 _OPENING = """

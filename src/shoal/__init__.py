@@ -20,14 +20,14 @@ if TYPE_CHECKING:
     from shoal.app.teams.team_store import TeamStore as TeamStore
     from shoal.core import errors as errors
     from shoal.core import events as events
-    from shoal.core import messages as messages
-    from shoal.core.identity import AgentIdentity as AgentIdentity
-    from shoal.core.identity import acting_as as acting_as
-    from shoal.core.identity import current_cwd as current_cwd
-    from shoal.core.identity import current_identity as current_identity
-    from shoal.core.identity import current_member as current_member
-    from shoal.core.tools import ToolContext as ToolContext
-    from shoal.core.tools import ToolOutput as ToolOutput
+    from shoal.core.agents.identity import AgentIdentity as AgentIdentity
+    from shoal.core.agents.identity import acting_as as acting_as
+    from shoal.core.agents.identity import current_cwd as current_cwd
+    from shoal.core.agents.identity import current_identity as current_identity
+    from shoal.core.agents.identity import current_member as current_member
+    from shoal.core.conversation import messages as messages
+    from shoal.core.conversation.tools import ToolContext as ToolContext
+    from shoal.core.conversation.tools import ToolOutput as ToolOutput
     from shoal.models.replay_model import ReplayModel as ReplayModel
     from shoal.models.scripted_model import ScriptedModel as ScriptedModel
     from shoal.tools.function_tool import tool as tool
@@ -36,34 +36,36 @@ __version__ = "0.1.0"
 
 _EXPORT_MODULES = {
     "TeamStore": "shoal.app.teams.team_store",
-    "AgentIdentity": "shoal.core.identity",
+    "AgentIdentity": "shoal.core.agents.identity",
     "Options": "shoal.app.options",
-    "ToolOutput": "shoal.core.tools",
+    "ToolOutput": "shoal.core.conversation.tools",
     "ReplayModel": "shoal.models.replay_model",
     "ScriptedModel": "shoal.models.scripted_model",
     "Session": "shoal.app.session.session",
-    "ToolContext": "shoal.core.tools",
-    "acting_as": "shoal.core.identity",
-    "current_cwd": "shoal.core.identity",
-    "current_identity": "shoal.core.identity",
-    "current_member": "shoal.core.identity",
-    "errors": "shoal.core",
-    "events": "shoal.core",
-    "messages": "shoal.core",
+    "ToolContext": "shoal.core.conversation.tools",
+    "acting_as": "shoal.core.agents.identity",
+    "current_cwd": "shoal.core.agents.identity",
+    "current_identity": "shoal.core.agents.identity",
+    "current_member": "shoal.core.agents.identity",
     "open": "shoal.app.api",
     "run_sync": "shoal.app.api",
     "tool": "shoal.tools.function_tool",
 }
+_EXPORTED_MODULES = {
+    "errors": "shoal.core.errors",
+    "events": "shoal.core.events",
+    "messages": "shoal.core.conversation.messages",
+}
 
 
 def __getattr__(name: str) -> Any:
+    if name in _EXPORTED_MODULES:
+        return import_module(_EXPORTED_MODULES[name])
     home = _EXPORT_MODULES.get(name)
     if home is None:
         raise AttributeError(f"module 'shoal' has no attribute {name!r}")
-    if home == "shoal.core":
-        return import_module(f"shoal.core.{name}")
     return getattr(import_module(home), name)
 
 
 def __dir__() -> list[str]:
-    return sorted({*_EXPORT_MODULES, "__version__"})
+    return sorted({*_EXPORT_MODULES, *_EXPORTED_MODULES, "__version__"})

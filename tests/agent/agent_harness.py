@@ -11,20 +11,20 @@ from msgspec import Struct
 from shoal.agent.agent_runner import AgentEnvironment, AgentRunner, LoopLimits
 from shoal.agent.conversation import Conversation
 from shoal.agent.loop import LoopResult, run_agent_loop
-from shoal.core.budget import Budget
+from shoal.core.agents.identity import AgentIdentity
+from shoal.core.budgets.budget import Budget
+from shoal.core.budgets.limits import BudgetLimits
 from shoal.core.clock import Clock, SystemClock
+from shoal.core.conversation.inbox_items import InboxItem
+from shoal.core.conversation.messages import TextBlock, user_message
+from shoal.core.conversation.tools import Tool, build_hide_nothing_filter
+from shoal.core.conversation.transcript_entries import TranscriptEntry
 from shoal.core.errors import QuestionUnanswerable
 from shoal.core.events import Event, JournaledEvent
-from shoal.core.identity import AgentIdentity
 from shoal.core.ids import LEAD_ID, AgentId, IdGenerator, SessionId
-from shoal.core.inbox_items import InboxItem
-from shoal.core.limits import BudgetLimits
-from shoal.core.messages import TextBlock, user_message
-from shoal.core.permission_decisions import AllowDecision, PermissionDecision
+from shoal.core.permissions.permission_decisions import AllowDecision, PermissionDecision
+from shoal.core.permissions.questions import Answer, Question
 from shoal.core.ports import Model
-from shoal.core.questions import Answer, Question
-from shoal.core.tools import Tool, build_hide_nothing_filter
-from shoal.core.transcript_entries import TranscriptEntry
 from shoal.models.scripted_model import ScriptedModel
 from shoal.runs.inbox_queue import SharedInboxQueue
 from shoal.stores.memory_stores import InMemoryJournal

@@ -21,6 +21,26 @@ from shoal.agent.conversation import Conversation
 from shoal.agent.loop import run_agent_loop
 from shoal.agent.tool_calls import preview_tool_call
 from shoal.backends.sandbox.sandbox_selection import DriverSelectingSandbox, SandboxPreferences
+from shoal.core.agents.identity import current_identity
+from shoal.core.budgets.limits import BudgetLimits
+from shoal.core.budgets.usage import ModelCard, TokenPrice, Usage
+from shoal.core.conversation.messages import (
+    MALFORMED_INPUT_KEY,
+    Message,
+    TextBlock,
+    ToolResultBlock,
+    ToolUseBlock,
+    extract_tool_result_text,
+)
+from shoal.core.conversation.model_requests import (
+    DeltaListener,
+    ModelAttemptStartedDelta,
+    ModelReply,
+    ModelRequest,
+    ModelRetryScheduledDelta,
+    TextDelta,
+)
+from shoal.core.conversation.tools import ToolContext
 from shoal.core.errors import BudgetError, StateFileError
 from shoal.core.events import (
     PREVIEW_LENGTH,
@@ -36,30 +56,10 @@ from shoal.core.events import (
     ToolProgressed,
     ToolStarted,
 )
-from shoal.core.identity import current_identity
 from shoal.core.ids import LEAD_ID
-from shoal.core.limits import BudgetLimits
-from shoal.core.messages import (
-    MALFORMED_INPUT_KEY,
-    Message,
-    TextBlock,
-    ToolResultBlock,
-    ToolUseBlock,
-    extract_tool_result_text,
-)
-from shoal.core.model_requests import (
-    DeltaListener,
-    ModelAttemptStartedDelta,
-    ModelReply,
-    ModelRequest,
-    ModelRetryScheduledDelta,
-    TextDelta,
-)
-from shoal.core.permission_decisions import AskDecision, DenyDecision
-from shoal.core.questions import AllowAnswer, DenyAnswer
-from shoal.core.sandbox import SandboxPolicy
-from shoal.core.tools import ToolContext
-from shoal.core.usage import ModelCard, TokenPrice, Usage
+from shoal.core.permissions.permission_decisions import AskDecision, DenyDecision
+from shoal.core.permissions.questions import AllowAnswer, DenyAnswer
+from shoal.core.permissions.sandbox import SandboxPolicy
 from shoal.models.scripted_model import SCRIPTED_CARD, ScriptedModel, ScriptedReply
 from shoal.testing import FakeClock
 from shoal.tools.function_tool import tool
@@ -478,7 +478,7 @@ async def test_progress_is_a_live_event_only() -> None:
 
 @pytest.mark.spec("RUN-10")
 async def test_the_current_identity_is_available_inside_a_tool() -> None:
-    from shoal.core.identity import assume_identity
+    from shoal.core.agents.identity import assume_identity
 
     seen: dict[str, str] = {}
 

@@ -10,12 +10,12 @@ from msgspec import structs
 
 from shoal.agent.agent_runner import LoopLimits
 from shoal.agent.compaction import compact_conversation, shorten_messages
+from shoal.core.budgets.usage import ModelCard, TokenPrice
+from shoal.core.conversation.messages import Message, TextBlock, ToolResultBlock, ToolUseBlock, user_message
+from shoal.core.conversation.model_requests import ModelRequest
+from shoal.core.conversation.transcript_entries import TranscriptCompactionMarker, TranscriptMessageEntry
 from shoal.core.errors import ContextTooLong
 from shoal.core.events import ConversationCompacted, TextStreamed
-from shoal.core.messages import Message, TextBlock, ToolResultBlock, ToolUseBlock, user_message
-from shoal.core.model_requests import ModelRequest
-from shoal.core.transcript_entries import TranscriptCompactionMarker, TranscriptMessageEntry
-from shoal.core.usage import ModelCard, TokenPrice
 from shoal.models.scripted_model import ScriptedModel
 from shoal.tools.function_tool import tool
 

@@ -7,10 +7,14 @@ from agent_harness import RecordingTranscript
 
 from shoal.agent.conversation import Conversation, find_unanswered_tool_calls
 from shoal.core.clock import SystemClock
+from shoal.core.conversation.messages import Message, TextBlock, ToolResultBlock, ToolUseBlock, user_message
+from shoal.core.conversation.transcript_entries import (
+    TranscriptEntry,
+    TranscriptMessageEntry,
+    TranscriptRewindMarker,
+)
 from shoal.core.errors import StateFileError
 from shoal.core.ids import IdGenerator
-from shoal.core.messages import Message, TextBlock, ToolResultBlock, ToolUseBlock, user_message
-from shoal.core.transcript_entries import TranscriptEntry, TranscriptMessageEntry, TranscriptRewindMarker
 
 
 def make_calls(*ids: str) -> Message:

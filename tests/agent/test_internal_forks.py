@@ -18,9 +18,9 @@ from shoal.agent.forks import (
     build_fork_prompt,
     is_forked_agent,
 )
+from shoal.core.conversation.messages import Message, TextBlock, ToolResultBlock, ToolUseBlock, user_message
+from shoal.core.conversation.model_requests import ModelRequest
 from shoal.core.events import ModelRequestSettled, TextStreamed
-from shoal.core.messages import Message, TextBlock, ToolResultBlock, ToolUseBlock, user_message
-from shoal.core.model_requests import ModelRequest
 from shoal.models.scripted_model import ScriptedModel
 from shoal.tools.function_tool import tool
 

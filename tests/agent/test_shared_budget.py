@@ -10,20 +10,20 @@ from agent_harness import AgentHarness, create_harness
 from shoal.agent.agent_runner import LoopLimits
 from shoal.agent.compaction import compact_conversation
 from shoal.agent.model_call import call_model
-from shoal.core.agent_budgets import BudgetReservation
-from shoal.core.budget import Budget
-from shoal.core.errors import BudgetExhausted, ServerFault, StreamCut
-from shoal.core.ids import LEAD_ID, AgentId
-from shoal.core.limits import BudgetLimits
-from shoal.core.messages import TextBlock, ToolResultBlock, ToolUseBlock
-from shoal.core.model_requests import (
+from shoal.core.budgets.agent_budgets import BudgetReservation
+from shoal.core.budgets.budget import Budget
+from shoal.core.budgets.limits import BudgetLimits
+from shoal.core.budgets.usage import ModelCard, TokenPrice, Usage
+from shoal.core.conversation.messages import TextBlock, ToolResultBlock, ToolUseBlock
+from shoal.core.conversation.model_requests import (
     DeltaListener,
     ModelAttemptStartedDelta,
     ModelReply,
     ModelRequest,
     ModelRetryScheduledDelta,
 )
-from shoal.core.usage import ModelCard, TokenPrice, Usage
+from shoal.core.errors import BudgetExhausted, ServerFault, StreamCut
+from shoal.core.ids import LEAD_ID, AgentId
 from shoal.models.scripted_model import ScriptedModel, ScriptedReply
 from shoal.testing import FakeClock
 from shoal.testing.fake_clock import run_until_idle

@@ -26,9 +26,9 @@ from agent_scripts import call_tool, script_agents, spawn_agent
 from git_repository import GitRepository
 from shoal.app.isolation import repository_worktrees
 from shoal.app.session import session_builder
+from shoal.core.conversation.model_requests import ModelRequest
 from shoal.core.events import AgentEnded, AgentStarted
-from shoal.core.model_requests import ModelRequest
-from shoal.stores.files.file_journal import read_journal
+from shoal.stores.files.sessions.file_journal import read_journal
 
 PRELOADED_MODULES = (session_builder, repository_worktrees)
 WATCHED_EVENTS = ("os.rename", "os.remove", "os.rmdir", "os.mkdir", "os.link", "subprocess.Popen")

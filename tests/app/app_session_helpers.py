@@ -13,9 +13,9 @@ from agent_scripts import read_events
 from git_repository import run_git
 from hook_helpers import make_settings
 from session_helpers import collect_events, find_tool_results
+from shoal.core.conversation.messages import Message, extract_tool_result_text
+from shoal.core.conversation.model_requests import ModelRequest
 from shoal.core.events import Event, HookRan, NoteAdded, RunFinished
-from shoal.core.messages import Message, extract_tool_result_text
-from shoal.core.model_requests import ModelRequest
 
 E = TypeVar("E")
 

@@ -17,9 +17,14 @@ from msgspec import structs
 
 import shoal
 from shoal.agent.forks import FORK_MARK
+from shoal.core.conversation.messages import (
+    TextBlock,
+    ToolResultBlock,
+    ToolUseBlock,
+    extract_tool_result_text,
+)
+from shoal.core.conversation.model_requests import ModelRequest
 from shoal.core.events import AgentStarted, Event
-from shoal.core.messages import TextBlock, ToolResultBlock, ToolUseBlock, extract_tool_result_text
-from shoal.core.model_requests import ModelRequest
 from shoal.models.scripted_model import ScriptedModel
 
 FORKS_ENABLED = '{"shoal": {"forks": true, "fan_out_preview": null}}'

@@ -21,7 +21,7 @@ from session_helpers import (
     map_agent_results,
     open_session,
 )
-from shoal.core.agents import AgentResult
+from shoal.core.agents.subagents import AgentResult
 from shoal.core.errors import BadRequest, StateFileError
 from shoal.core.events import AgentEnded, AgentStarted, JournaledEvent, NotificationDelivered
 from shoal.core.ids import LEAD_ID

@@ -19,14 +19,14 @@ from session_helpers import (
     open_session,
 )
 from shoal.agent.compaction import COMPACTION_PROMPT
+from shoal.core.budgets.usage import ModelCard, TokenPrice
+from shoal.core.conversation.messages import TextBlock, extract_tool_result_text
+from shoal.core.conversation.model_requests import ModelRequest
 from shoal.core.errors import ContextTooLong
 from shoal.core.events import ConversationCompacted, ModelRequestSettled, RunFinished
 from shoal.core.ids import LEAD_ID
-from shoal.core.messages import TextBlock, extract_tool_result_text
-from shoal.core.model_requests import ModelRequest
-from shoal.core.usage import ModelCard, TokenPrice
 from shoal.models.scripted_model import ScriptedModel
-from shoal.stores.files.file_journal import FileJournal
+from shoal.stores.files.sessions.file_journal import FileJournal
 
 WINDOW = 128_000
 CARD = ModelCard(

@@ -12,8 +12,8 @@ import pytest
 import shoal
 from agent_scripts import ToolGate, call_tool, run_all_turns, script_agents, spawn_agent
 from session_helpers import collect_events, list_agent_starts, open_session
+from shoal.core.conversation.model_requests import ModelRequest
 from shoal.core.ids import AgentId, SessionId
-from shoal.core.model_requests import ModelRequest
 from team_scripts import script_team, spawn_member
 
 AGENTS = 100

@@ -11,10 +11,10 @@ import pytest
 from agent_scripts import read_events, run_all_turns
 from session_helpers import collect_events, list_agent_starts, open_session
 from shoal.app.runtime.event_bus import is_same_model
+from shoal.core.conversation.messages import TextBlock
 from shoal.core.events import ModelRequestSettled, NoteAdded
-from shoal.core.messages import TextBlock
-from shoal.stores.files.file_journal import FileJournal
-from shoal.stores.files.usage_summary import summarize_journal_usage
+from shoal.stores.files.sessions.file_journal import FileJournal
+from shoal.stores.files.sessions.usage_summary import summarize_journal_usage
 from shoal.testing import (
     MockReply,
     MockServer,

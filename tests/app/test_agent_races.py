@@ -19,6 +19,8 @@ from app_session_helpers import (
 import shoal
 from agent_scripts import ToolGate, call_tool, read_events, run_all_turns, script_agents, spawn_agent
 from session_helpers import collect_events, get_last_result, map_agent_results, open_session
+from shoal.core.conversation.messages import Message, ToolResultBlock
+from shoal.core.conversation.model_requests import ModelRequest
 from shoal.core.errors import StateFileError
 from shoal.core.events import (
     AgentEnded,
@@ -32,10 +34,8 @@ from shoal.core.events import (
     WorktreeWorkRetained,
 )
 from shoal.core.ids import LEAD_ID, AgentId
-from shoal.core.messages import Message, ToolResultBlock
-from shoal.core.model_requests import ModelRequest
+from shoal.core.permissions.questions import AllowAnswer, DenyAnswer
 from shoal.core.ports import Journal
-from shoal.core.questions import AllowAnswer, DenyAnswer
 
 
 @pytest.mark.spec("USR-01")

@@ -19,8 +19,8 @@ from session_helpers import (
     list_lead_results,
     open_session,
 )
+from shoal.core.conversation.model_requests import ModelRequest
 from shoal.core.events import AgentMovedToBackground, Event, ToolOutputReturned
-from shoal.core.model_requests import ModelRequest
 
 HIDDEN = {"run_in_background", "cwd"}
 

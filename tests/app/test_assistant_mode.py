@@ -13,9 +13,9 @@ from app_session_helpers import run_next_turn
 import shoal
 from agent_scripts import ToolGate, call_tool, read_events, script_agents, spawn_agent
 from session_helpers import collect_events, list_lead_results
+from shoal.core.conversation.model_requests import ModelRequest
 from shoal.core.errors import SettingsError
 from shoal.core.events import AgentStarted, QueueItemAdded
-from shoal.core.model_requests import ModelRequest
 from shoal.testing import FakeClock
 
 MINUTE = 60

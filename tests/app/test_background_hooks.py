@@ -22,10 +22,10 @@ from hook_helpers import (
     open_hook_scenario,
 )
 from session_helpers import collect_events, list_lead_results
+from shoal.core.conversation.model_requests import ModelRequest
 from shoal.core.events import Event, HookRan, MemberWentIdle, QueueItemAdded, RunFinished
-from shoal.core.hooks import MAX_WAKES_IN_A_ROW
+from shoal.core.extensions.hooks import MAX_WAKES_IN_A_ROW
 from shoal.core.ids import LEAD_ID
-from shoal.core.model_requests import ModelRequest
 from shoal.policy.hooks.background_hooks import MAX_QUEUED, MAX_RUNNING
 
 LOOK = call_tool("Glob", "g1", pattern="*")

@@ -11,7 +11,7 @@ import pytest
 
 from shoal.app.definitions.agent_catalog import AgentCatalog, load_agent_catalog
 from shoal.app.definitions.bundled_docs import find_bundled_docs_directory, find_bundled_docs_index
-from shoal.core.agent_definitions import select_definition_tools
+from shoal.core.agents.agent_definitions import select_definition_tools
 
 OFFERED = (
     *("Read", "Write", "Edit", "NotebookEdit", "Glob", "Grep", "Bash", "BashOutput", "KillShell", "WebFetch"),

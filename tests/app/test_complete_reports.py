@@ -10,9 +10,9 @@ import pytest
 
 from agent_scripts import call_tool, run_all_turns, script_agents, spawn_agent
 from session_helpers import find_tool_results, map_agent_results, open_session
-from shoal.core.agents import AgentResult
-from shoal.core.messages import TextBlock, extract_tool_result_text
-from shoal.core.model_requests import ModelRequest
+from shoal.core.agents.subagents import AgentResult
+from shoal.core.conversation.messages import TextBlock, extract_tool_result_text
+from shoal.core.conversation.model_requests import ModelRequest
 from shoal.models.scripted_model import ScriptedReply
 
 

@@ -12,10 +12,10 @@ import shoal
 from agent_scripts import call_tool, read_events, run_all_turns, script_agents, spawn_agent
 from session_helpers import list_lead_results
 from shoal.app.settings.settings import load_settings
+from shoal.core.conversation.model_requests import ModelRequest
+from shoal.core.conversation.tools import Tool
 from shoal.core.errors import SettingsError
 from shoal.core.events import AgentStarted, SessionStarted
-from shoal.core.model_requests import ModelRequest
-from shoal.core.tools import Tool
 from shoal.tools.function_tool import tool
 
 BASE = {"Agent", "SendMessage", "ListAgents", "TaskOutput", "TaskStop", "AskUserQuestion"} | {

@@ -11,7 +11,7 @@ import pytest
 from agent_scripts import call_tool, read_events, run_all_turns, script_agents
 from session_helpers import collect_events, list_lead_results, open_session
 from shoal.core.events import QuestionAsked, QueueItemAdded
-from shoal.core.questions import AllowAnswer, DenyAnswer, PermissionQuestion
+from shoal.core.permissions.questions import AllowAnswer, DenyAnswer, PermissionQuestion
 
 
 def send_to_session(session: str, call_id: str = "m1") -> Any:

@@ -11,7 +11,7 @@ import pytest
 
 from shoal.app.definitions.agent_catalog import AgentCatalog, load_agent_catalog, parse_agents_option
 from shoal.app.definitions.agent_files import MAX_FILE_BYTES, AgentDefinitionFileCache
-from shoal.core.agent_definitions import AgentDefinition
+from shoal.core.agents.agent_definitions import AgentDefinition
 from shoal.core.errors import InvalidAgentDefinition, UnknownAgentType
 
 

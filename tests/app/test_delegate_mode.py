@@ -11,9 +11,9 @@ from msgspec.structs import replace
 
 from agent_scripts import ToolGate, call_tool, read_events, run_all_turns
 from shoal.app.session.delegate_mode import is_in_delegate_mode
+from shoal.core.conversation.messages import ToolResultBlock, extract_tool_result_text
+from shoal.core.conversation.model_requests import ModelRequest
 from shoal.core.events import PermissionDenied
-from shoal.core.messages import ToolResultBlock, extract_tool_result_text
-from shoal.core.model_requests import ModelRequest
 from shoal.runs.control_client import RunControlClient
 from shoal.wire.control_codec import SetDelegateModeControlCommand
 from team_scripts import get_home, get_last_result, open_session, script_team, send_message, spawn_member

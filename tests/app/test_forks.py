@@ -23,12 +23,17 @@ from fork_helpers import (
 
 import shoal
 from shoal.agent.forks import PLACEHOLDER_RESULT
+from shoal.core.budgets.usage import ModelCard
+from shoal.core.conversation.messages import (
+    TextBlock,
+    ToolResultBlock,
+    ToolUseBlock,
+    extract_tool_result_text,
+)
+from shoal.core.conversation.model_requests import ModelRequest
 from shoal.core.errors import AgentRequestRefused
 from shoal.core.events import ToolOutputReturned
-from shoal.core.messages import TextBlock, ToolResultBlock, ToolUseBlock, extract_tool_result_text
-from shoal.core.model_requests import ModelRequest
-from shoal.core.questions import AllowAnswer
-from shoal.core.usage import ModelCard
+from shoal.core.permissions.questions import AllowAnswer
 from shoal.models.scripted_model import ScriptedModel
 
 FILL = ToolUseBlock(id="x1", name="fill", input={})

@@ -21,7 +21,7 @@ from hook_helpers import (
     open_hook_scenario,
 )
 from shoal.core.events import MemberWentIdle, NoteAdded
-from shoal.core.hooks import MAX_WAKES_IN_A_ROW
+from shoal.core.extensions.hooks import MAX_WAKES_IN_A_ROW
 
 in_every_position = pytest.mark.parametrize("position", AGENT_POSITIONS)
 MP = pytest.MonkeyPatch

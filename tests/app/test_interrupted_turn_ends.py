@@ -10,10 +10,10 @@ import pytest
 
 import shoal
 from agent_scripts import ToolGate
+from shoal.core.conversation.inbox_items import InboxItem
+from shoal.core.conversation.messages import TextBlock, ToolUseBlock
 from shoal.core.events import Event, MessageAdded, NotificationDelivered, RunFinished, TurnEnded
 from shoal.core.ids import LEAD_ID
-from shoal.core.inbox_items import InboxItem
-from shoal.core.messages import TextBlock, ToolUseBlock
 from shoal.models.scripted_model import ScriptedModel
 
 FULL = 2_000

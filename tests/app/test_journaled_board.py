@@ -9,14 +9,14 @@ import zlib
 import pytest
 
 from shoal.app.teams.journaled_board import JournaledTaskBoard
-from shoal.core import packed_task_map
 from shoal.core.clock import SystemClock
 from shoal.core.errors import StateFileError
 from shoal.core.events import JournaledEvent, TaskChanged
 from shoal.core.ids import IdGenerator
 from shoal.core.names import AgentName, TaskId
-from shoal.core.tasks import TaskDraft, TaskUpdate
-from shoal.stores.files.file_task_board import FileTaskBoard
+from shoal.core.teams import packed_task_map
+from shoal.core.teams.tasks import TaskDraft, TaskUpdate
+from shoal.stores.files.board.file_task_board import FileTaskBoard
 from team_scripts import get_home
 
 

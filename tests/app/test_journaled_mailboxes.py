@@ -10,9 +10,9 @@ from shoal.app.teams.journaled_mailboxes import JournaledMailboxes
 from shoal.core.clock import SystemClock
 from shoal.core.events import JournaledEvent, MailPosted, MailTaken
 from shoal.core.ids import IdGenerator
-from shoal.core.mail import MailMessage
 from shoal.core.names import AgentName, TeamName
-from shoal.stores.files.file_mailbox_store import FileMailboxStore
+from shoal.core.teams.mail import MailMessage
+from shoal.stores.files.mailboxes.file_mailbox_store import FileMailboxStore
 from team_scripts import get_home
 
 ANN, BOB = AgentName("ann"), AgentName("bob")

@@ -17,20 +17,20 @@ from agent_scripts import call_tool, read_events, script_agents
 from session_helpers import collect_events, list_lead_results, open_session
 from shoal.app.run_access.pending_questions import find_interrupted_question, submit_late_answer
 from shoal.core.clock import SystemClock
+from shoal.core.conversation.messages import INTERRUPTED_RESULT
+from shoal.core.conversation.model_requests import ModelRequest
 from shoal.core.errors import StateFileError
 from shoal.core.events import QuestionAnswered, QuestionAsked, QueueItemAdded
 from shoal.core.ids import LEAD_ID
-from shoal.core.messages import INTERRUPTED_RESULT
-from shoal.core.model_requests import ModelRequest
-from shoal.core.permissions import AddPermissionRulesSuggestion, SuggestedPermissionRule
-from shoal.core.questions import AllowAnswer, Answer, DenyAnswer, PermissionQuestion
-from shoal.stores.files.question_files import QuestionFiles
+from shoal.core.permissions.permission_changes import AddPermissionRulesSuggestion, SuggestedPermissionRule
+from shoal.core.permissions.questions import AllowAnswer, Answer, DenyAnswer, PermissionQuestion
+from shoal.stores.files.sessions.question_files import QuestionFiles
 
 ATTENDED: dict[str, Any] = {"skip_permissions": False, "attended": True}
 TOUCH = call_tool("Bash", "b1", command="touch made")
 ASKING_PROGRAM = """
     import asyncio, sys, shoal
-    from shoal.core.messages import ToolUseBlock
+    from shoal.core.conversation.messages import ToolUseBlock
 
     call = ToolUseBlock(id="b1", name="Bash", input={"command": "touch made"})
     child = ToolUseBlock(id="c1", name="Agent", input={"description": "child", "prompt": "child"})

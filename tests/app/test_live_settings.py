@@ -14,11 +14,11 @@ from shoal.app.settings.live_settings import AutoReloadingSettings
 from shoal.app.settings.settings import load_settings
 from shoal.app.settings.settings_trust import save_project_trust_decision
 from shoal.app.settings.settings_writer import find_settings_path, save_permission_suggestion
+from shoal.core.conversation.messages import ToolUseBlock
+from shoal.core.conversation.model_requests import ModelRequest
 from shoal.core.errors import SettingsError
 from shoal.core.events import NoteAdded, ToolOutputReturned
-from shoal.core.messages import ToolUseBlock
-from shoal.core.model_requests import ModelRequest
-from shoal.core.permissions import (
+from shoal.core.permissions.permission_changes import (
     AddDirectoriesPermissionSuggestion,
     AddPermissionRulesSuggestion,
     SetPermissionModeSuggestion,

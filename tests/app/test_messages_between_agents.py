@@ -20,8 +20,8 @@ from session_helpers import (
     list_lead_results,
     open_session,
 )
-from shoal.core.messages import extract_tool_result_text
-from shoal.core.model_requests import ModelRequest
+from shoal.core.conversation.messages import extract_tool_result_text
+from shoal.core.conversation.model_requests import ModelRequest
 from shoal.testing import FakeClock
 from shoal.tools.function_tool import tool
 

@@ -24,12 +24,12 @@ from shoal.core.clock import SystemClock
 from shoal.core.events import JournaledEvent
 from shoal.core.ids import AgentId, IdGenerator, SessionId
 from shoal.core.names import AgentName
-from shoal.core.questions import AllowAnswer, ChoiceAnswer
+from shoal.core.permissions.questions import AllowAnswer, ChoiceAnswer
 from shoal.models.scripted_model import ScriptedModel
-from shoal.stores.files.file_journal import read_journal
-from shoal.stores.files.home_paths import get_journal_path
-from shoal.stores.files.question_files import QuestionFiles
-from shoal.stores.files.session_files import list_sessions
+from shoal.stores.files.home.home_paths import get_journal_path
+from shoal.stores.files.sessions.file_journal import read_journal
+from shoal.stores.files.sessions.question_files import QuestionFiles
+from shoal.stores.files.sessions.session_files import list_sessions
 from shoal.testing import FakeClock
 from shoal.wire.journal_codec import encode_journal_line
 

@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 import shoal
+from shoal.core.conversation.messages import ToolUseBlock, extract_tool_result_text
+from shoal.core.conversation.model_requests import ModelRequest
 from shoal.core.errors import SettingsError
 from shoal.core.events import Event, NoteAdded, ToolOutputReturned
-from shoal.core.hooks import HookDecision
-from shoal.core.messages import ToolUseBlock, extract_tool_result_text
-from shoal.core.model_requests import ModelRequest
+from shoal.core.extensions.hooks import HookDecision
 from shoal.models.scripted_model import ScriptedModel
 
 

@@ -21,12 +21,12 @@ from session_helpers import (
     map_agent_results,
     open_session,
 )
+from shoal.core.conversation.messages import ToolResultBlock
+from shoal.core.conversation.model_requests import ModelRequest
 from shoal.core.events import AgentEnded, QuestionAsked
-from shoal.core.messages import ToolResultBlock
-from shoal.core.model_requests import ModelRequest
-from shoal.core.questions import AllowAnswer, Answer, DenyAnswer, PermissionQuestion
-from shoal.stores.files.file_journal import read_journal
-from shoal.stores.files.question_files import QuestionFiles
+from shoal.core.permissions.questions import AllowAnswer, Answer, DenyAnswer, PermissionQuestion
+from shoal.stores.files.sessions.file_journal import read_journal
+from shoal.stores.files.sessions.question_files import QuestionFiles
 
 ASKING = {"skip_permissions": False, "attended": True}
 

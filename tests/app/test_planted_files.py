@@ -13,8 +13,8 @@ import shoal
 from git_repository import run_git
 from shoal.backends.sandbox.landlock import LandlockSandboxDriver
 from shoal.backends.sandbox.placeholders import SandboxPlaceholders
+from shoal.core.conversation.messages import ToolUseBlock, extract_tool_result_text
 from shoal.core.events import NoteAdded, ToolOutputReturned
-from shoal.core.messages import ToolUseBlock, extract_tool_result_text
 from shoal.models.scripted_model import ScriptedModel
 
 CONTROL_FILES = (".git", ".claude", ".mcp.json", ".envrc")

@@ -15,9 +15,9 @@ from agent_scripts import call_tool, read_events, run_all_turns, script_agents, 
 from shoal.app.definitions.plugin_set import PluginSet, load_plugins
 from shoal.app.settings import settings_trust
 from shoal.app.settings.settings import Settings, load_settings
+from shoal.core.conversation.model_requests import ModelRequest
 from shoal.core.errors import SettingsError
 from shoal.core.events import AgentStarted
-from shoal.core.model_requests import ModelRequest
 from team_scripts import get_home
 
 

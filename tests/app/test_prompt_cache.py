@@ -23,10 +23,10 @@ from fork_helpers import (
 
 import shoal
 from shoal.agent.forks import FORK_MARK
+from shoal.core.budgets.usage import Usage
+from shoal.core.conversation.messages import ToolUseBlock
 from shoal.core.events import ModelRequestSettled
-from shoal.core.messages import ToolUseBlock
-from shoal.core.usage import Usage
-from shoal.stores.files.file_journal import FileJournal, read_journal
+from shoal.stores.files.sessions.file_journal import FileJournal, read_journal
 from shoal.testing import MockServer, PrefixCache, messages_server
 
 LEAST = 0.95

@@ -18,12 +18,17 @@ from agent_scripts import call_tool, run_all_turns, script_agents, spawn_agent
 from shoal.app.settings.settings import find_process_shoal_home
 from shoal.app.teams.team_store import TeamStore
 from shoal.core.clock import SystemClock
+from shoal.core.conversation.messages import (
+    TextBlock,
+    ToolResultBlock,
+    ToolUseBlock,
+    extract_tool_result_text,
+)
+from shoal.core.conversation.model_requests import ModelRequest
+from shoal.core.conversation.tools import ToolOutput
 from shoal.core.events import Event, MessageAdded, PermissionDenied, RunFinished, TurnStarted
 from shoal.core.ids import IdGenerator
-from shoal.core.messages import TextBlock, ToolResultBlock, ToolUseBlock, extract_tool_result_text
-from shoal.core.model_requests import ModelRequest
-from shoal.core.tasks import TaskDraft
-from shoal.core.tools import ToolOutput
+from shoal.core.teams.tasks import TaskDraft
 from shoal.models.scripted_model import ScriptedModel
 from shoal.tools.function_tool import tool
 from shoal.tools.web_fetch_tool import build_web_tools

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 import shoal
+from shoal.core.conversation.messages import ToolUseBlock, extract_tool_result_text
 from shoal.core.events import ToolOutputReturned
-from shoal.core.messages import ToolUseBlock, extract_tool_result_text
-from shoal.core.questions import AllowAnswer
+from shoal.core.permissions.questions import AllowAnswer
 from shoal.models.scripted_model import ScriptedModel
 
 needs_ripgrep = pytest.mark.skipif(shutil.which("rg") is None, reason="ripgrep (rg) is not installed")

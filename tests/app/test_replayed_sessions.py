@@ -9,9 +9,9 @@ import pytest
 
 import shoal
 from agent_scripts import call_tool, run_all_turns, spawn_agent
+from shoal.core.conversation.messages import ToolUseBlock, extract_tool_result_text
+from shoal.core.conversation.model_requests import ModelRequest
 from shoal.core.events import MessageAdded, RunFinished, ToolOutputReturned
-from shoal.core.messages import ToolUseBlock, extract_tool_result_text
-from shoal.core.model_requests import ModelRequest
 from shoal.models.scripted_model import ScriptedModel
 from shoal.testing import messages_server
 from shoal.testing.fake_clock import START, FakeClock

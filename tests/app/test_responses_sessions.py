@@ -11,7 +11,7 @@ import pytest
 from app_session_helpers import run_prompt
 
 import shoal
-from shoal.core.messages import ThinkingBlock
+from shoal.core.conversation.messages import ThinkingBlock
 from shoal.testing import make_tool_call, messages_server, responses_server
 
 

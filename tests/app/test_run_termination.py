@@ -17,7 +17,7 @@ from shoal.core.errors import RunUnresponsive, StateFileError
 from shoal.core.events import SessionStarted
 from shoal.core.ids import LEAD_ID, SessionId
 from shoal.runs.unix_sockets import connect_unix_socket
-from shoal.stores.files.pid_locks import SessionLock, find_session_pid
+from shoal.stores.files.locks.pid_locks import SessionLock, find_session_pid
 from shoal.wire.control_codec import GetRunStatusControlCommand
 from shoal.wire.journal_codec import encode_journal_line
 
@@ -26,7 +26,7 @@ HOLDER_PROGRAM = """
 import signal, socket, sys
 from pathlib import Path
 from shoal.runs.unix_sockets import open_unix_listener
-from shoal.stores.files.pid_locks import SessionLock
+from shoal.stores.files.locks.pid_locks import SessionLock
 signal.signal(signal.SIGTERM, signal.SIG_IGN)
 lock = SessionLock(Path(sys.argv[1]), sys.argv[2])
 listener = open_unix_listener(lock.path.parent / "control.sock") if sys.argv[3] == "deaf" else None

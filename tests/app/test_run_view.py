@@ -20,7 +20,9 @@ from shoal.app.run_view.view_rows import ViewDelta
 from shoal.app.session.run_controller import LocalRunController, RemoteRunController
 from shoal.app.session.session_changes import interrupt_agent
 from shoal.app.teams.team_store import TeamStore
+from shoal.core.budgets.usage import Usage
 from shoal.core.clock import SystemClock
+from shoal.core.conversation.model_requests import ModelRequest
 from shoal.core.events import (
     AgentStarted,
     Event,
@@ -36,12 +38,10 @@ from shoal.core.events import (
     TurnStarted,
 )
 from shoal.core.ids import LEAD_ID, AgentId, IdGenerator, RequestId, SessionId
-from shoal.core.model_requests import ModelRequest
 from shoal.core.names import AgentName, TaskId
-from shoal.core.questions import AllowAnswer, PermissionQuestion
-from shoal.core.tasks import RANK_KEY, TaskDraft, TaskUpdate
-from shoal.core.usage import Usage
-from shoal.stores.files.file_journal import read_journal
+from shoal.core.permissions.questions import AllowAnswer, PermissionQuestion
+from shoal.core.teams.tasks import RANK_KEY, TaskDraft, TaskUpdate
+from shoal.stores.files.sessions.file_journal import read_journal
 from shoal.testing import FakeClock
 from shoal.wire.control_codec import InterruptTurnControlCommand
 from team_scripts import get_home, open_session, read_inbox, script_team, send_message, spawn_member

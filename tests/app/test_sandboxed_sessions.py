@@ -13,9 +13,9 @@ import pytest
 import shoal
 from git_repository import run_git
 from process_search import find_processes_in
+from shoal.core.conversation.messages import ToolUseBlock, extract_tool_result_text
 from shoal.core.errors import SettingsError
 from shoal.core.events import Event, NoteAdded, ToolOutputReturned
-from shoal.core.messages import ToolUseBlock, extract_tool_result_text
 from shoal.models.scripted_model import ScriptedModel
 
 pytestmark = pytest.mark.needs("bwrap")

@@ -18,11 +18,11 @@ from shoal.app.isolation.sandbox_policies import create_worktree_sandbox
 from shoal.app.settings.settings import Settings, load_settings
 from shoal.backends.guarded_processes import GuardedProcessLauncher
 from shoal.backends.sandbox.landlock import LandlockSandboxDriver
+from shoal.core.agents.worktrees import RetainedWorktree
 from shoal.core.clock import SystemClock
 from shoal.core.errors import WorkspaceError, WorktreeError
+from shoal.core.permissions.sandbox import Sandbox
 from shoal.core.ports import ProcessLaunchSpec
-from shoal.core.sandbox import Sandbox
-from shoal.core.worktrees import RetainedWorktree
 from shoal.workspaces.worktree import Worktree
 
 pytestmark = pytest.mark.needs("git", "bwrap")

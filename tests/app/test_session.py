@@ -17,6 +17,9 @@ from agent_scripts import read_events
 from process_search import find_processes_in
 from shoal.app.config.undo_history import NothingToUndoError
 from shoal.app.session.session_changes import rewind_files_to_before_message
+from shoal.core.budgets.usage import ModelCard
+from shoal.core.conversation.messages import Message, ToolResultBlock, ToolUseBlock, extract_tool_result_text
+from shoal.core.conversation.model_requests import ModelRequest
 from shoal.core.errors import (
     BudgetError,
     ContextTooLong,
@@ -29,12 +32,9 @@ from shoal.core.errors import (
 )
 from shoal.core.events import Event, FileChanged, QuestionAnswered, RunFinished, ToolOutputReturned
 from shoal.core.ids import LEAD_ID
-from shoal.core.messages import Message, ToolResultBlock, ToolUseBlock, extract_tool_result_text
-from shoal.core.model_requests import ModelRequest
-from shoal.core.questions import AllowAnswer, DenyAnswer, PermissionQuestion
-from shoal.core.usage import ModelCard
+from shoal.core.permissions.questions import AllowAnswer, DenyAnswer, PermissionQuestion
 from shoal.models.scripted_model import ScriptedModel
-from shoal.stores.files.question_files import QuestionFiles
+from shoal.stores.files.sessions.question_files import QuestionFiles
 from shoal.testing import FakeClock, chat_server
 from team_scripts import get_home
 

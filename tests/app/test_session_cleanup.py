@@ -13,10 +13,10 @@ import pytest
 
 import shoal
 from shoal.app.session.session import Session
-from shoal.core.messages import ToolUseBlock
+from shoal.core.conversation.messages import ToolUseBlock
 from shoal.models.scripted_model import ScriptedModel
-from shoal.stores.files.file_watch import DirectoryWatch
-from shoal.stores.files.session_files import list_sessions
+from shoal.stores.files.access.file_watch import DirectoryWatch
+from shoal.stores.files.sessions.session_files import list_sessions
 from team_scripts import get_home
 
 DAY = 86_400

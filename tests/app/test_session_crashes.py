@@ -14,17 +14,17 @@ from typing import Any
 import pytest
 
 import shoal
+from shoal.core.conversation.messages import Message, ToolResultBlock
+from shoal.core.conversation.model_requests import ModelRequest
 from shoal.core.ids import SessionId
-from shoal.core.messages import Message, ToolResultBlock
-from shoal.core.model_requests import ModelRequest
 from shoal.models.scripted_model import ScriptedModel
-from shoal.stores.files.home_paths import get_transcript_path
-from shoal.stores.files.session_files import read_session_transcript
-from shoal.stores.files.usage_summary import summarize_journal_usage
+from shoal.stores.files.home.home_paths import get_transcript_path
+from shoal.stores.files.sessions.session_files import read_session_transcript
+from shoal.stores.files.sessions.usage_summary import summarize_journal_usage
 
 ENDLESS = """
     import asyncio, os, sys, shoal
-    from shoal.core.messages import ToolUseBlock
+    from shoal.core.conversation.messages import ToolUseBlock
 
     class Mind:
         n = 0
@@ -107,10 +107,10 @@ async def test_a_session_killed_at_any_point_resumes_from_its_last_complete_line
 async def test_a_request_cut_by_a_crash_is_listed_as_unsettled(tmp_path: Path) -> None:
     script = """
         import asyncio, os, sys, shoal
-        from shoal.core.model_requests import ModelAttemptStartedDelta
-        from shoal.core.messages import Message, TextBlock
-        from shoal.core.model_requests import ModelReply
-        from shoal.core.usage import ModelCard, TokenPrice, Usage
+        from shoal.core.conversation.model_requests import ModelAttemptStartedDelta
+        from shoal.core.conversation.messages import Message, TextBlock
+        from shoal.core.conversation.model_requests import ModelReply
+        from shoal.core.budgets.usage import ModelCard, TokenPrice, Usage
 
         class Model:
             card = ModelCard(id="m", provider="x", price=TokenPrice(input=1, output=1))

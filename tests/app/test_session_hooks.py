@@ -22,6 +22,9 @@ from hook_helpers import (
 )
 from session_helpers import collect_events, get_last_result, list_lead_results
 from shoal.app.session.lifecycle_hooks import IDLE_DELAY
+from shoal.core.budgets.usage import ModelCard
+from shoal.core.conversation.messages import Message
+from shoal.core.conversation.model_requests import ModelRequest
 from shoal.core.events import (
     AgentEnded,
     AgentStarted,
@@ -29,11 +32,8 @@ from shoal.core.events import (
     QueueItemWithdrawn,
     RunFinished,
 )
-from shoal.core.hooks import HookDecision
-from shoal.core.messages import Message
-from shoal.core.model_requests import ModelRequest
-from shoal.core.questions import DenyAnswer
-from shoal.core.usage import ModelCard
+from shoal.core.extensions.hooks import HookDecision
+from shoal.core.permissions.questions import DenyAnswer
 from shoal.models.scripted_model import ScriptedModel
 from shoal.testing import FakeClock
 

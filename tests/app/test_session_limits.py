@@ -9,15 +9,15 @@ import pytest
 from app_session_helpers import run_prompt
 
 import shoal
+from shoal.core.budgets.limits import AgentCountLimits, BudgetLimits, BudgetRefusal
+from shoal.core.budgets.usage import ModelCard, TokenPrice, Usage
 from shoal.core.clock import SystemClock
+from shoal.core.conversation.messages import TextBlock, ToolUseBlock
 from shoal.core.errors import BudgetExhausted
 from shoal.core.events import AgentStarted, BudgetThresholdReached, ModelRequestSettled
 from shoal.core.ids import LEAD_ID, AgentId, RequestId
-from shoal.core.limits import AgentCountLimits, BudgetLimits, BudgetRefusal
-from shoal.core.messages import TextBlock, ToolUseBlock
-from shoal.core.usage import ModelCard, TokenPrice, Usage
 from shoal.models.scripted_model import ScriptedModel, ScriptedReply
-from shoal.stores.files.file_journal import FileJournal, read_journal
+from shoal.stores.files.sessions.file_journal import FileJournal, read_journal
 
 CARD = ModelCard(id="m", provider="x", price=TokenPrice(input=10.0, output=50.0))
 ASKED = Usage(input_tokens=1_000, output_tokens=100)

@@ -11,9 +11,9 @@ import pytest
 import shoal
 from agent_scripts import read_events, run_all_turns
 from shoal.app.config.session_memory import MAX_CHARACTERS, SessionMemory
+from shoal.core.conversation.model_requests import ModelRequest
 from shoal.core.errors import ModelError
 from shoal.core.events import NoteAdded, TextStreamed
-from shoal.core.model_requests import ModelRequest
 from shoal.models.scripted_model import ScriptedModel
 
 ON = '{"shoal": {"session_memory": true}}'

@@ -11,10 +11,10 @@ from app_session_helpers import finish_turn
 from agent_scripts import call_tool, read_events, run_all_turns, script_agents, spawn_agent
 from session_helpers import list_lead_results, open_session
 from shoal.app.config.journal_recovery import ScheduleRecovery
+from shoal.core.agents.schedules import Schedule
 from shoal.core.events import AgentStarted, QueueItemAdded, ScheduleCreated, ScheduleEnded, SessionStarted
 from shoal.core.ids import LEAD_ID
-from shoal.core.schedules import Schedule
-from shoal.stores.files.session_files import read_session_transcript
+from shoal.stores.files.sessions.session_files import read_session_transcript
 from shoal.testing import FakeClock
 
 MINUTE = 60

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 import shoal
+from shoal.core.conversation.messages import ToolUseBlock
 from shoal.core.errors import AgentRequestRefused
 from shoal.core.events import (
     AgentEnded,
@@ -20,7 +21,6 @@ from shoal.core.events import (
     ToolFinished,
 )
 from shoal.core.ids import LEAD_ID
-from shoal.core.messages import ToolUseBlock
 from shoal.models.scripted_model import ScriptedModel
 
 

@@ -14,13 +14,13 @@ import pytest
 import shoal
 from agent_scripts import call_tool, script_agents, spawn_agent
 from shoal.core.clock import SystemClock
+from shoal.core.conversation.messages import ToolUseBlock
+from shoal.core.conversation.model_requests import ModelRequest
 from shoal.core.ids import IdGenerator, slugify_project_path
-from shoal.core.mail import MailMessage
-from shoal.core.mail_bodies import TeammateTerminatedNotice
-from shoal.core.messages import ToolUseBlock
-from shoal.core.model_requests import ModelRequest
 from shoal.core.names import LEAD_NAME, parse_agent_name, parse_team_name
-from shoal.core.roster import NewMember, TeamRoster
+from shoal.core.teams.mail import MailMessage
+from shoal.core.teams.mail_bodies import TeammateTerminatedNotice
+from shoal.core.teams.roster import NewMember, TeamRoster
 from shoal.models.scripted_model import ScriptedModel
 from team_scripts import get_home
 

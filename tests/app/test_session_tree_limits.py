@@ -9,8 +9,8 @@ import pytest
 
 from agent_scripts import ToolGate, call_tool, read_events, run_all_turns, script_agents, spawn_agent
 from session_helpers import find_tool_results, list_agent_starts, map_agent_results, open_session
+from shoal.core.conversation.messages import extract_tool_result_text
 from shoal.core.events import ModelRequestSettled, RunFinished
-from shoal.core.messages import extract_tool_result_text
 
 
 @pytest.mark.spec("USR-01")

@@ -16,10 +16,10 @@ from shoal.app.settings.live_settings import AutoReloadingSettings
 from shoal.app.settings.settings import Settings, load_settings
 from shoal.app.settings.settings_trust import forget_project_trust, save_project_trust_decision
 from shoal.app.settings.settings_writer import save_permission_answer
+from shoal.core.conversation.messages import ToolUseBlock
 from shoal.core.errors import StateFileError
 from shoal.core.events import ToolOutputReturned
-from shoal.core.messages import ToolUseBlock
-from shoal.core.permissions import AddPermissionRulesSuggestion, SuggestedPermissionRule
+from shoal.core.permissions.permission_changes import AddPermissionRulesSuggestion, SuggestedPermissionRule
 from shoal.models.scripted_model import ScriptedModel
 
 HOSTILE: dict[str, Any] = {

@@ -18,6 +18,9 @@ from app_session_helpers import finish_turn
 import shoal
 from agent_scripts import ToolGate, call_tool, read_events, run_all_turns, script_agents, spawn_agent
 from session_helpers import open_session
+from shoal.core.conversation.inbox_items import InboxItem
+from shoal.core.conversation.messages import ToolUseBlock
+from shoal.core.conversation.model_requests import ModelRequest
 from shoal.core.events import (
     BackgroundShellEnded,
     BackgroundShellStarted,
@@ -25,9 +28,6 @@ from shoal.core.events import (
     SessionEnded,
 )
 from shoal.core.ids import LEAD_ID
-from shoal.core.inbox_items import InboxItem
-from shoal.core.messages import ToolUseBlock
-from shoal.core.model_requests import ModelRequest
 from shoal.testing import FakeClock
 from shoal.tools.function_tool import tool
 

@@ -23,6 +23,8 @@ from session_helpers import (
 )
 from shoal.agent.conversation import Conversation
 from shoal.app.agents.agent_transcripts import AgentTranscriptStore
+from shoal.core.conversation.messages import Message, ToolUseBlock, extract_tool_result_text
+from shoal.core.conversation.model_requests import ModelRequest
 from shoal.core.events import (
     AgentEnded,
     AgentMovedToBackground,
@@ -35,10 +37,8 @@ from shoal.core.events import (
     TurnStarted,
 )
 from shoal.core.ids import AgentId, IdGenerator
-from shoal.core.messages import Message, ToolUseBlock, extract_tool_result_text
-from shoal.core.model_requests import ModelRequest
-from shoal.core.questions import AllowAnswer, DenyAnswer, PermissionQuestion
-from shoal.stores.files.subagent_files import SubagentMetadata
+from shoal.core.permissions.questions import AllowAnswer, DenyAnswer, PermissionQuestion
+from shoal.stores.files.sessions.subagent_files import SubagentMetadata
 from shoal.stores.memory_stores import NullTranscript
 from shoal.testing import FakeClock
 

@@ -23,10 +23,10 @@ from shoal.app.teams.team_templates import (
     load_team_templates,
     read_team_template_file,
 )
+from shoal.core.conversation.model_requests import ModelRequest
 from shoal.core.errors import AgentRequestRefused, InvalidTeamTemplate, SettingsError
 from shoal.core.events import AgentStarted, TurnStarted
-from shoal.core.model_requests import ModelRequest
-from shoal.core.team_templates import TeamTemplate
+from shoal.core.teams.team_templates import TeamTemplate
 from team_scripts import get_home, get_last_text, open_session, read_team_config, script_team, send_message
 
 THREE_STEPS = """\

@@ -29,10 +29,10 @@ from shoal.app.session.session_telemetry import is_content_capture_enabled, is_t
 from shoal.app.settings.settings import load_settings
 from shoal.app.telemetry.otlp_export import TelemetryPipeline
 from shoal.app.telemetry.span_recorder import TelemetrySpanRecorder
+from shoal.core.budgets.usage import ModelCard, TokenPrice, Usage
+from shoal.core.conversation.messages import Message, TextBlock
+from shoal.core.conversation.model_requests import ModelReply
 from shoal.core.errors import BadRequest
-from shoal.core.messages import Message, TextBlock
-from shoal.core.model_requests import ModelReply
-from shoal.core.usage import ModelCard, TokenPrice, Usage
 from shoal.models.scripted_model import ScriptedModel
 from team_scripts import send_message, spawn_member
 

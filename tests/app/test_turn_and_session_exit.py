@@ -9,9 +9,9 @@ import pytest
 from app_session_helpers import run_turn
 
 import shoal
+from shoal.core.conversation.messages import Message, ToolUseBlock
+from shoal.core.conversation.model_requests import ModelRequest
 from shoal.core.events import RunFinished, ToolStarted
-from shoal.core.messages import Message, ToolUseBlock
-from shoal.core.model_requests import ModelRequest
 from shoal.models.scripted_model import ScriptedModel
 
 LONG = "word " * 50_000

@@ -9,8 +9,8 @@ from old_home import WORK, OldHome
 from shoal.app.run_view.run_view import build_run_view
 from shoal.core.ids import SessionId
 from shoal.models.scripted_model import ScriptedModel
-from shoal.stores.files.file_journal import read_journal
-from shoal.stores.files.home_paths import get_journal_path
+from shoal.stores.files.home.home_paths import get_journal_path
+from shoal.stores.files.sessions.file_journal import read_journal
 from shoal.testing import FakeClock
 
 LINE = '{"at":"2030-01-01T00:00:00.000Z","type":"%s","agent":"lead"}\n'

@@ -19,8 +19,13 @@ from shoal.app.session.person_notifier import (
     write_to_terminal,
 )
 from shoal.core.ids import LEAD_ID, AgentId
-from shoal.core.questions import ChoiceQuestion, MultipleChoice, PermissionQuestion, PlanApprovalQuestion
-from shoal.stores.files.file_watch import DirectoryWatch
+from shoal.core.permissions.questions import (
+    ChoiceQuestion,
+    MultipleChoice,
+    PermissionQuestion,
+    PlanApprovalQuestion,
+)
+from shoal.stores.files.access.file_watch import DirectoryWatch
 from team_scripts import open_session
 
 

@@ -9,8 +9,8 @@ import pytest
 
 from agent_scripts import ToolGate, call_tool, run_all_turns, script_agents, spawn_agent
 from session_helpers import find_tool_results, list_lead_results, open_session
-from shoal.core.messages import extract_tool_result_text
-from shoal.core.model_requests import ModelRequest
+from shoal.core.conversation.messages import extract_tool_result_text
+from shoal.core.conversation.model_requests import ModelRequest
 
 
 @pytest.mark.spec("USR-07")

@@ -16,8 +16,8 @@ from git_repository import run_git
 from session_helpers import open_session
 from shoal.app.isolation.repository_worktrees import open_worktrees
 from shoal.core.clock import SystemClock
+from shoal.core.conversation.model_requests import ModelRequest
 from shoal.core.events import AgentEnded, AgentStarted, WorktreeWorkRetained
-from shoal.core.model_requests import ModelRequest
 
 pytestmark = pytest.mark.needs("git", "bwrap")
 

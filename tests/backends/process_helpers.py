@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from process_search import find_processes_in
-from shoal.core.member_backends import MemberProcess, PaneExit
+from shoal.core.teams.member_backends import MemberProcess, PaneExit
 
 
 def is_running(pid: int) -> bool:

@@ -10,8 +10,8 @@ from msgspec.structs import replace
 
 from shoal.backends.guarded_processes import GuardedProcess, GuardedProcessLauncher
 from shoal.backends.sandbox.sandbox_driver import SandboxDriver
+from shoal.core.permissions.sandbox import SandboxPolicy
 from shoal.core.ports import ProcessLaunchSpec
-from shoal.core.sandbox import SandboxPolicy
 
 TIMEOUT = 10.0
 

@@ -179,7 +179,7 @@ import asyncio, json, os, sys
 from pathlib import Path
 from shoal.backends.process_backend import ProcessBackend
 from shoal.backends.guarded_processes import GuardedProcessLauncher
-from shoal.core.member_backends import MemberLaunchArgs, MemberProcessLaunchSpec
+from shoal.core.teams.member_backends import MemberLaunchArgs, MemberProcessLaunchSpec
 from shoal.core.clock import SystemClock
 
 place, order = Path(sys.argv[1]), sys.argv[2]

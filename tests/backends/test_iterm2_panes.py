@@ -18,7 +18,7 @@ from process_helpers import wait_for_pane_exit
 from shoal.backends.iterm2_panes import Iterm2PaneManager
 from shoal.core.clock import SystemClock
 from shoal.core.errors import ProcessError
-from shoal.core.member_backends import PaneExit, PaneSpec
+from shoal.core.teams.member_backends import PaneExit, PaneSpec
 
 STAND_IN = Path(__file__).with_name("fake_it2.py")
 LEAD = "11111111-2222-3333-4444-555555555555"

@@ -21,8 +21,13 @@ from shoal.backends.tmux_panes import TmuxPaneManager
 from shoal.core.clock import SystemClock
 from shoal.core.errors import ProcessError
 from shoal.core.ids import AgentId
-from shoal.core.member_backends import MemberBackend, MemberLaunchArgs, MemberProcess, MemberProcessLaunchSpec
 from shoal.core.names import parse_agent_name, parse_team_name
+from shoal.core.teams.member_backends import (
+    MemberBackend,
+    MemberLaunchArgs,
+    MemberProcess,
+    MemberProcessLaunchSpec,
+)
 from shoal.wire.launch_args_codec import build_member_launch_flags
 from tmux_server import WAITING_PROGRAM, TmuxServer
 

@@ -21,8 +21,13 @@ from shoal.backends.process_backend import ForkedMemberProcess, ProcessBackend
 from shoal.core.clock import SystemClock
 from shoal.core.errors import ProcessError
 from shoal.core.ids import AgentId
-from shoal.core.member_backends import MemberBackend, MemberLaunchArgs, MemberProcess, MemberProcessLaunchSpec
 from shoal.core.names import parse_agent_name, parse_team_name
+from shoal.core.teams.member_backends import (
+    MemberBackend,
+    MemberLaunchArgs,
+    MemberProcess,
+    MemberProcessLaunchSpec,
+)
 
 ENV = {"PATH": os.environ["PATH"]}
 ENTRY = "forked_entry:main"
@@ -135,10 +140,10 @@ async def test_preloaded_modules_are_imported_in_every_child(
     processes: GuardedProcessLauncher, tmp_path: Path
 ) -> None:
     backend = ProcessBackend(
-        processes, SystemClock(), entry=ENTRY, preload=["shoal.core.cron"], log_directory=tmp_path
+        processes, SystemClock(), entry=ENTRY, preload=["shoal.core.agents.cron"], log_directory=tmp_path
     )
     description = await describe_child(backend, make_launch(tmp_path, do="describe"))
-    assert "shoal.core.cron" in description["imported"]
+    assert "shoal.core.agents.cron" in description["imported"]
     await backend.aclose()
 
 

@@ -16,8 +16,8 @@ from shoal.backends.sandbox.sandbox_selection import (
 )
 from shoal.backends.sandbox.seatbelt import SeatbeltSandboxDriver, build_seatbelt_profile
 from shoal.core.errors import ProcessError
+from shoal.core.permissions.sandbox import Sandbox, SandboxPolicy
 from shoal.core.ports import ProcessLaunchSpec
-from shoal.core.sandbox import Sandbox, SandboxPolicy
 
 
 def write_failing_bwrap(directory: Path, said: str) -> BubblewrapSandboxDriver:

@@ -17,7 +17,7 @@ from process_helpers import wait_for_pane_exit
 
 from shoal.backends.tmux_control import TmuxControlClient
 from shoal.core.errors import ProcessError
-from shoal.core.member_backends import PaneExit, PaneSpec
+from shoal.core.teams.member_backends import PaneExit, PaneSpec
 from tmux_server import TmuxServer, make_pane_spec, open_panes
 
 pytestmark = pytest.mark.needs("tmux")

@@ -23,11 +23,11 @@ from tests.chaos.transcript_facts import (
     read_transcript,
 )
 
-from shoal.core.agents import AgentResult
+from shoal.core.agents.subagents import AgentResult
 from shoal.core.events import AgentEnded, AgentStarted, WorktreeWorkRetained
 from shoal.core.ids import LEAD_ID
-from shoal.stores.files.file_journal import read_journal
-from shoal.stores.files.pid_locks import is_session_running
+from shoal.stores.files.locks.pid_locks import is_session_running
+from shoal.stores.files.sessions.file_journal import read_journal
 
 _EXPECTED_FILES = (
     r"projects/[^/]+/[\w-]+\.jsonl",

@@ -11,8 +11,8 @@ from typing import Any
 
 from tests.chaos.team_script import FinishedCall, ScriptConversation
 
-from shoal.core.messages import Message, ToolResultBlock, ToolUseBlock
-from shoal.core.model_requests import ModelRequest
+from shoal.core.conversation.messages import Message, ToolResultBlock, ToolUseBlock
+from shoal.core.conversation.model_requests import ModelRequest
 from shoal.models.scripted_model import ReplyLike
 
 JOB_WAVES = (

@@ -8,8 +8,8 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from shoal.core.messages import ToolUseBlock
-from shoal.core.model_requests import ModelRequest
+from shoal.core.conversation.messages import ToolUseBlock
+from shoal.core.conversation.model_requests import ModelRequest
 from shoal.models.scripted_model import ReplyLike
 from shoal.testing.messages_format import MockMessagesApiFormat
 from shoal.testing.mock_replies import (

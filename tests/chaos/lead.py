@@ -8,8 +8,8 @@ import sys
 from pathlib import Path
 
 import shoal
-from shoal.core.messages import ToolUseBlock
-from shoal.core.model_requests import ModelRequest
+from shoal.core.conversation.messages import ToolUseBlock
+from shoal.core.conversation.model_requests import ModelRequest
 from shoal.models.scripted_model import ReplyLike
 
 AT_ONCE = 10

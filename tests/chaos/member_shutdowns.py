@@ -15,8 +15,8 @@ from typing import Any
 import msgspec
 
 import shoal
+from shoal.core.conversation.messages import ToolUseBlock
 from shoal.core.events import AgentEnded, Event, MemberWentIdle, RunFinished, ToolFinished
-from shoal.core.messages import ToolUseBlock
 from shoal.testing import messages_server
 from shoal.testing.mock_replies import (
     MockReply,

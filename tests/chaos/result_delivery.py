@@ -17,7 +17,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from shoal.core.events import AgentEnded, AgentStarted
-from shoal.stores.files.file_journal import read_journal
+from shoal.stores.files.sessions.file_journal import read_journal
 
 _ROOT = Path(__file__).parents[2]
 

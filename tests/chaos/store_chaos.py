@@ -21,10 +21,10 @@ from tests.chaos.store_worker import TEAM, OperationNote, make_agent_name, read_
 from shoal.core.clock import SystemClock
 from shoal.core.ids import IdGenerator
 from shoal.core.names import LEAD_NAME
-from shoal.core.roster import NewMember
-from shoal.stores.files.file_mailbox_store import FileMailboxStore
-from shoal.stores.files.file_roster_store import FileRosterStore
-from shoal.stores.files.file_task_board import FileTaskBoard
+from shoal.core.teams.roster import NewMember
+from shoal.stores.files.board.file_task_board import FileTaskBoard
+from shoal.stores.files.mailboxes.file_mailbox_store import FileMailboxStore
+from shoal.stores.files.teams.file_roster_store import FileRosterStore
 
 MAIL_OPERATIONS = ("post", "post", "take")
 _PUBLIC_FILES = ("teams/*/inboxes/*.json", "teams/*/*.json", "tasks/*/*.json")

@@ -15,13 +15,13 @@ import msgspec
 from shoal.core.clock import SystemClock
 from shoal.core.errors import TeamStoreError
 from shoal.core.ids import IdGenerator
-from shoal.core.mail import MailMessage
 from shoal.core.names import AgentName, TeamName
-from shoal.core.roster import NewMember
-from shoal.core.tasks import TaskDraft, TaskUpdate
-from shoal.stores.files.file_mailbox_store import FileMailboxStore
-from shoal.stores.files.file_roster_store import FileRosterStore
-from shoal.stores.files.file_task_board import FileTaskBoard
+from shoal.core.teams.mail import MailMessage
+from shoal.core.teams.roster import NewMember
+from shoal.core.teams.tasks import TaskDraft, TaskUpdate
+from shoal.stores.files.board.file_task_board import FileTaskBoard
+from shoal.stores.files.mailboxes.file_mailbox_store import FileMailboxStore
+from shoal.stores.files.teams.file_roster_store import FileRosterStore
 
 TEAM = TeamName("chaos")
 _AT = "2026-02-13T10:11:35.247Z"

@@ -22,10 +22,10 @@ from shoal.core.clock import SystemClock
 from shoal.core.errors import InboxNotFound
 from shoal.core.events import AgentEnded, AgentStarted
 from shoal.core.ids import IdGenerator
-from shoal.core.mail import MailMessage
-from shoal.core.mail_bodies import IdleNotificationMail
 from shoal.core.names import AgentName, TeamName
-from shoal.stores.files.file_journal import read_journal
+from shoal.core.teams.mail import MailMessage
+from shoal.core.teams.mail_bodies import IdleNotificationMail
+from shoal.stores.files.sessions.file_journal import read_journal
 from shoal.wire.mail_body_codec import get_authorized_mail_body
 
 LEAD = "team-lead"

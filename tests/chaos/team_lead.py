@@ -24,29 +24,25 @@ from tests.chaos import agents_script, team_script
 
 import shoal
 from shoal.app.agents import agent_factory
-from shoal.app.config import journal_recovery, shell_recovery
+from shoal.app.config import journal_recovery
 from shoal.app.isolation import repository_worktrees
 from shoal.app.session import session_builder
-from shoal.backends import guarded_processes, guardian, guardian_client, tmux_panes
+from shoal.backends import guarded_processes, guardian, tmux_panes
 from shoal.core.events import RunFinished
 from shoal.models.scripted_model import ScriptedModel
-from shoal.stores.files import (
-    atomic_rename,
-    file_mailbox_store,
-    file_roster_store,
-    file_task_board,
-    question_files,
-)
+from shoal.stores.files.access import atomic_rename
+from shoal.stores.files.board import file_task_board
+from shoal.stores.files.mailboxes import file_mailbox_store
+from shoal.stores.files.sessions import question_files
+from shoal.stores.files.teams import file_roster_store
 
 SCRIPTS = {"team": team_script.choose_reply, "agents": agents_script.choose_reply}
 PRELOADED_MODULES = (
     session_builder,
-    shell_recovery,
     agent_factory,
     journal_recovery,
     repository_worktrees,
     guardian,
-    guardian_client,
     guarded_processes,
     file_task_board,
     file_mailbox_store,

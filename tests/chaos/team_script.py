@@ -11,8 +11,14 @@ from typing import Any
 
 from msgspec import Struct
 
-from shoal.core.messages import Message, TextBlock, ToolResultBlock, ToolUseBlock, extract_tool_result_text
-from shoal.core.model_requests import ModelRequest
+from shoal.core.conversation.messages import (
+    Message,
+    TextBlock,
+    ToolResultBlock,
+    ToolUseBlock,
+    extract_tool_result_text,
+)
+from shoal.core.conversation.model_requests import ModelRequest
 from shoal.models.scripted_model import ReplyLike
 
 TEAM = "crew"

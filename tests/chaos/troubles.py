@@ -23,7 +23,7 @@ from tests.chaos.team_lead import DeathPoint
 from tests.chaos.workloads import WorkloadPart
 
 from shoal.core.ids import SessionId
-from shoal.stores.files.pid_locks import is_session_running
+from shoal.stores.files.locks.pid_locks import is_session_running
 
 TroubleAction = Callable[[], None]
 MEMBER_COMMAND = "fork_server"

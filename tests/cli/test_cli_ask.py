@@ -11,8 +11,8 @@ import pytest
 from shoal_process import MODEL, ShoalProgram, wait_for_result
 
 from shoal.core.ids import LEAD_ID
-from shoal.core.questions import PermissionQuestion
-from shoal.stores.files.question_files import QuestionFiles
+from shoal.core.permissions.questions import PermissionQuestion
+from shoal.stores.files.sessions.question_files import QuestionFiles
 from shoal.testing import make_tool_call, messages_server
 from shoal.testing.mock_replies import DelayedReplyFault
 

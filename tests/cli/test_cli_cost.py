@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 from shoal_process import MODEL, ShoalProgram
 
+from shoal.core.budgets.usage import Usage
 from shoal.core.clock import SystemClock
 from shoal.core.events import AgentStarted, ModelRequestSettled, TaskChanged
 from shoal.core.ids import LEAD_ID, AgentId, RequestId
-from shoal.core.usage import Usage
-from shoal.stores.files.file_journal import FileJournal
+from shoal.stores.files.sessions.file_journal import FileJournal
 from shoal.testing import make_tool_call, messages_server
 from shoal.testing.mock_replies import StalledStreamFault
 

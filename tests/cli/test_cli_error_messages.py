@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from shoal.core import errors
+from shoal.core.budgets.usage import Usage
 from shoal.core.events import BudgetThresholdReached, RunFinished
 from shoal.core.ids import LEAD_ID
-from shoal.core.questions import PermissionQuestion
-from shoal.core.usage import Usage
+from shoal.core.permissions.questions import PermissionQuestion
 from shoal.surfaces.terminal.user_messages import (
     describe_budget_warning,
     describe_turn_end,

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from shoal_process import MODEL, ShoalProgram
 
-from shoal.core.usage import Usage
+from shoal.core.budgets.usage import Usage
 from shoal.testing import chat_server, messages_server
 from shoal.testing.mock_replies import make_tool_call, make_unauthorized_fault, make_unknown_model_fault
 

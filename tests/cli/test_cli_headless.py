@@ -10,8 +10,8 @@ import pytest
 from reply_scripts import get_prompt_text
 from shoal_process import MODEL, ShoalProgram, wait_for_result
 
-from shoal.core.messages import TextBlock
-from shoal.core.usage import Usage
+from shoal.core.budgets.usage import Usage
+from shoal.core.conversation.messages import TextBlock
 from shoal.testing import messages_server
 from shoal.testing.mock_replies import DelayedReplyFault, MockReply, SlowStreamFault, make_tool_call
 

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from shoal_process import CliResult, ShoalProgram
 
-from shoal.core.messages import TextBlock
-from shoal.core.usage import Usage
+from shoal.core.budgets.usage import Usage
+from shoal.core.conversation.messages import TextBlock
 from shoal.testing import (
     MockReply,
     MockServer,

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from shoal_process import MODEL, TIMEOUT, ShoalProgram, wait_for_result
 
-from shoal.core.messages import ToolUseBlock
+from shoal.core.conversation.messages import ToolUseBlock
 from shoal.testing import messages_server
 
 ROGUE = Path(__file__).parents[1] / "mcp_client" / "rogue_server.py"

@@ -10,7 +10,7 @@ from shoal_process import MODEL, ShoalProgram
 
 from shoal.app.settings.settings import load_settings
 from shoal.app.settings.settings_trust import save_project_trust_decision
-from shoal.core.messages import ToolUseBlock
+from shoal.core.conversation.messages import ToolUseBlock
 from shoal.testing import messages_server
 
 

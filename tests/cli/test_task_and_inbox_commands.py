@@ -13,7 +13,7 @@ from shoal.app.teams.team_store import TeamStore
 from shoal.core.clock import SystemClock
 from shoal.core.ids import IdGenerator
 from shoal.core.names import AgentName, TaskId, TeamName
-from shoal.core.roster import NewMember
+from shoal.core.teams.roster import NewMember
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from shoal_process import MODEL, ShoalProgram
 
-from shoal.core.messages import ToolUseBlock
+from shoal.core.conversation.messages import ToolUseBlock
 from shoal.testing import messages_server
 
 

@@ -6,7 +6,8 @@ import pytest
 from msgspec.structs import replace
 
 from shoal.app.run_view.agent_status import RunViewAgentsState
-from shoal.core.agents import AgentResult
+from shoal.core.agents.subagents import AgentResult
+from shoal.core.budgets.usage import Usage
 from shoal.core.events import (
     AgentEnded,
     AgentMovedToBackground,
@@ -25,9 +26,8 @@ from shoal.core.events import (
     TurnStarted,
 )
 from shoal.core.ids import LEAD_ID, AgentId, RequestId, SessionId
-from shoal.core.questions import AllowAnswer, PermissionQuestion
-from shoal.core.text_format import strip_terminal_codes
-from shoal.core.usage import Usage
+from shoal.core.permissions.questions import AllowAnswer, PermissionQuestion
+from shoal.core.text.text_format import strip_terminal_codes
 from shoal.surfaces.cli.plain.agent_rows import format_agent_rows, format_detailed_agent_rows
 from shoal.surfaces.terminal.text_styles import measure_text_width
 

@@ -18,7 +18,7 @@ from cli_live.terminal_helpers import (
     make_bash_call,
     read_journal,
 )
-from shoal.core.member_backends import PaneExit, PaneSpec
+from shoal.core.teams.member_backends import PaneExit, PaneSpec
 from tmux_server import TmuxServer, open_panes
 
 ANN = "You are ann"

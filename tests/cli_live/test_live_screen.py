@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from cli_live.pty_terminal import PtyTerminal, build_environment
-from shoal.core.text_format import format_duration, format_token_count, strip_terminal_codes
+from shoal.core.text.text_format import format_duration, format_token_count, strip_terminal_codes
 from shoal.surfaces.terminal.text_styles import measure_text_width, truncate_text
 
 SCROLLING = """

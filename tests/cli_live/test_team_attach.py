@@ -20,7 +20,7 @@ from shoal.app.teams.team_store import TeamStore
 from shoal.core.clock import SystemClock
 from shoal.core.ids import IdGenerator
 from shoal.core.names import AgentName, TeamName
-from shoal.core.roster import NewMember
+from shoal.core.teams.roster import NewMember
 from shoal.testing import messages_server
 from shoal.testing.mock_replies import make_tool_call
 from shoal.testing.servers import MockServer, run_in_thread

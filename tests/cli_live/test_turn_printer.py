@@ -14,7 +14,9 @@ import pytest
 
 from cli_live.pty_terminal import EmulatedScreen, PtyTerminal, build_environment
 from shoal.app.run_view.agent_status import RunViewAgentsState
+from shoal.core.budgets.usage import Usage
 from shoal.core.clock import SystemClock
+from shoal.core.conversation.messages import ToolResultBlock
 from shoal.core.events import (
     PREVIEW_LENGTH,
     AssistantReplied,
@@ -36,8 +38,7 @@ from shoal.core.events import (
     TurnStarted,
 )
 from shoal.core.ids import LEAD_ID, EntryId, RequestId
-from shoal.core.messages import ToolResultBlock
-from shoal.core.questions import (
+from shoal.core.permissions.questions import (
     AllowAnswer,
     ChoiceAnswer,
     ChoiceOption,
@@ -46,7 +47,6 @@ from shoal.core.questions import (
     MultipleChoice,
     PermissionQuestion,
 )
-from shoal.core.usage import Usage
 from shoal.surfaces.cli.headless.progress_display import create_progress_display
 from shoal.surfaces.cli.plain.question_dialog import TerminalQuestionDialog, format_tool_input
 from shoal.surfaces.cli.plain.turn_printer import RunEventPrinter

@@ -89,7 +89,7 @@ def test_the_conversation_flag_undoes_the_conversation(cli_project: CliProject, 
     undone = cli_project.run_shoal("undo", "2", "--conversation", "--yes")
     assert f"shoal --resume {session}" in undone.stdout
     transcript = next((cli_project.home / "projects").glob(f"*/{session}.jsonl"))
-    from shoal.stores.files.session_files import read_session_transcript
+    from shoal.stores.files.sessions.session_files import read_session_transcript
 
     assert [message.text for message in read_session_transcript(transcript).messages] == [
         "say hello",

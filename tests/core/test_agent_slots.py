@@ -6,8 +6,8 @@ import asyncio
 
 import pytest
 
-from shoal.core.budget import Budget
-from shoal.core.limits import AgentCountLimits, AgentSlot, BudgetLimits, BudgetRefusal
+from shoal.core.budgets.budget import Budget
+from shoal.core.budgets.limits import AgentCountLimits, AgentSlot, BudgetLimits, BudgetRefusal
 
 
 def create_budget(places: int | None) -> Budget:

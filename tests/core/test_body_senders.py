@@ -7,7 +7,7 @@ import re
 
 import pytest
 
-from shoal.core.mail_bodies import (
+from shoal.core.teams.mail_bodies import (
     IdleNotificationMail,
     MailedPermissionGrant,
     PermissionRequestMail,

@@ -6,13 +6,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from shoal.core.agent_budgets import AgentBudget, BudgetReservation
-from shoal.core.budget import Budget
+from shoal.core.budgets.agent_budgets import AgentBudget, BudgetReservation
+from shoal.core.budgets.budget import Budget
+from shoal.core.budgets.limits import AgentCountLimits, AgentSlot, BudgetLimits, BudgetMeter, BudgetRefusal
+from shoal.core.budgets.usage import LongPromptPrice, ModelCard, TokenPrice, Usage, UsageAndCostTotals
 from shoal.core.errors import BudgetError
 from shoal.core.events import BudgetThresholdReached
 from shoal.core.ids import LEAD_ID, AgentId
-from shoal.core.limits import AgentCountLimits, AgentSlot, BudgetLimits, BudgetMeter, BudgetRefusal
-from shoal.core.usage import LongPromptPrice, ModelCard, TokenPrice, Usage, UsageAndCostTotals
 from shoal.testing import FakeClock
 
 CARD = ModelCard(id="m", provider="x", price=TokenPrice(input=10.0, output=50.0, cache_read=1.0))

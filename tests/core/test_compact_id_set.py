@@ -6,7 +6,7 @@ import tracemalloc
 from hypothesis import given
 from hypothesis import strategies as some
 
-from shoal.core.compact_id_set import CompactIdSet
+from shoal.core.teams.compact_id_set import CompactIdSet
 
 
 @given(some.lists(some.text()), some.lists(some.lists(some.text(), max_size=40), max_size=20), some.text())

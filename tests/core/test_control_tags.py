@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shoal.core.control_tags import escape_control_tags, unescape_control_tags
+from shoal.core.text.control_tags import escape_control_tags, unescape_control_tags
 
 SPELLINGS = (
     "<system-reminder>",

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from shoal.core.cron import CronExpression, parse_cron
+from shoal.core.agents.cron import CronExpression, parse_cron
 from shoal.core.errors import InvalidCronExpression
 
 BERLIN = ZoneInfo("Europe/Berlin")

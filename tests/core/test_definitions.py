@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from shoal.core.agent_definitions import (
+from shoal.core.agents.agent_definitions import (
     AgentDefinition,
     DefinitionSource,
     ToolSelection,

@@ -6,8 +6,8 @@ from typing import get_args
 
 import pytest
 
-from shoal.core.mail import MailMessage
-from shoal.core.mail_bodies import (
+from shoal.core.teams.mail import MailMessage
+from shoal.core.teams.mail_bodies import (
     IdleNotificationMail,
     MailBody,
     PermissionRequestMail,
@@ -19,7 +19,7 @@ from shoal.core.mail_bodies import (
     ShutdownRequestMail,
     TaskAssignmentMail,
 )
-from shoal.core.mail_envelopes import (
+from shoal.core.teams.mail_envelopes import (
     MailEnvelopeFieldPresence,
     abbreviate_text_to_one_line,
     fit_mail_to_kind,

@@ -9,8 +9,8 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shoal.core.filenames import escape_filename, unescape_filename
-from shoal.core.text_diffs import format_unified_diff
+from shoal.core.text.filenames import escape_filename, unescape_filename
+from shoal.core.text.text_diffs import format_unified_diff
 
 
 @given(st.binary(min_size=1).filter(lambda raw: b"\\" not in raw))

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from shoal.core.hooks import NO_DECISION, HookDecision, merge_hook_decisions
-from shoal.core.permissions import RuleBehavior
+from shoal.core.extensions.hooks import NO_DECISION, HookDecision, merge_hook_decisions
+from shoal.core.permissions.permission_changes import RuleBehavior
 
 
 @pytest.mark.parametrize(

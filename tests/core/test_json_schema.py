@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from shoal.core.json_schema import find_schema_violations
+from shoal.core.text.json_schema import find_schema_violations
 
 SHIP = {
     "type": "object",

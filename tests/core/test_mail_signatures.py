@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from shoal.core.mail import MailMessage
-from shoal.core.mail_signatures import KEY_SIZE, MailSigner
+from shoal.core.teams.mail import MailMessage
+from shoal.core.teams.mail_signatures import KEY_SIZE, MailSigner
 
 AT = "2026-02-13T10:11:35.247Z"
 SIGNER = MailSigner("crew", b"k" * KEY_SIZE)

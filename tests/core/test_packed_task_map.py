@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as some
 
 from shoal.core.names import TaskId
-from shoal.core.packed_task_map import PackedTaskMap
-from shoal.core.tasks import Task
+from shoal.core.teams.packed_task_map import PackedTaskMap
+from shoal.core.teams.tasks import Task
 
 _VALUES = some.recursive(
     some.none()

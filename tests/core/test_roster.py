@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from shoal.core.roster import RosterEntry, TeamRoster, format_agent_id, next_member_color
+from shoal.core.teams.roster import RosterEntry, TeamRoster, format_agent_id, next_member_color
 
 
 @pytest.mark.spec("TEAM-04")

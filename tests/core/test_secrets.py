@@ -12,10 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import shoal
+from shoal.core.conversation.messages import ToolUseBlock, extract_tool_result_text
 from shoal.core.errors import Unauthorized
 from shoal.core.events import RunFinished, ToolOutputReturned
-from shoal.core.messages import ToolUseBlock, extract_tool_result_text
-from shoal.core.redaction import KEY_SHAPE_REDACTOR, SecretRedactor, is_secret_variable_name
+from shoal.core.text.redaction import KEY_SHAPE_REDACTOR, SecretRedactor, is_secret_variable_name
 from shoal.models.scripted_model import ScriptedModel
 from shoal.testing import messages_server
 from shoal.testing.mock_replies import HttpErrorFault

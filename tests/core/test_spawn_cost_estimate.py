@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from shoal.core.spawn_estimates import estimate_spawn_cost
-from shoal.core.usage import ModelCard, TokenPrice
+from shoal.core.budgets.spawn_estimates import estimate_spawn_cost
+from shoal.core.budgets.usage import ModelCard, TokenPrice
 
 CACHED = ModelCard(id="m", provider="x", price=TokenPrice(input=3.0, output=15.0, cache_read=0.3))
 UNCACHED = ModelCard(id="n", provider="x", price=TokenPrice(input=3.0, output=15.0))

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from shoal.core.errors import TaskUpdateRefused
 from shoal.core.names import TaskId
-from shoal.core.tasks import (
+from shoal.core.teams.tasks import (
     ATTEMPT_KEY,
     RANK_KEY,
     Task,

@@ -17,7 +17,7 @@ from shoal.app.settings.mcp_files import load_mcp_servers
 from shoal.app.settings.settings import Settings, load_settings
 from shoal.app.skills.skill_files import create_skill_cache, create_slash_command_cache
 from shoal.app.teams.team_templates import read_team_template_file
-from shoal.core.agent_definitions import DefinitionProblem
+from shoal.core.agents.agent_definitions import DefinitionProblem
 from shoal.core.errors import SettingsError
 
 from . import seed_documents

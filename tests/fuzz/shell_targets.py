@@ -7,10 +7,10 @@ import tempfile
 from functools import cache
 from pathlib import Path
 
-from shoal.core.identity import AgentIdentity
+from shoal.core.agents.identity import AgentIdentity
+from shoal.core.conversation.messages import ToolUseBlock
 from shoal.core.ids import SessionId
-from shoal.core.messages import ToolUseBlock
-from shoal.core.permission_decisions import AllowDecision
+from shoal.core.permissions.permission_decisions import AllowDecision
 from shoal.policy.permission_engine import PermissionEngine
 from shoal.policy.permission_rules import PermissionRuleSet, parse_permission_rule
 from shoal.policy.shell.command_analysis import ShellCommandAnalysis, analyze_shell_command

@@ -13,23 +13,26 @@ from pathlib import Path
 from shoal.core.clock import SystemClock
 from shoal.core.errors import SettingsError, StateFileError, TeamNotFound
 from shoal.core.ids import AgentId, IdGenerator
-from shoal.core.mail import MailMessage
 from shoal.core.names import LEAD_NAME, AgentName, TaskId, TeamName
-from shoal.core.roster import NewMember
-from shoal.core.tasks import TaskDraft, TaskUpdate
+from shoal.core.teams.mail import MailMessage
+from shoal.core.teams.roster import NewMember
+from shoal.core.teams.tasks import TaskDraft, TaskUpdate
 from shoal.models.replay_model import read_model_recording
-from shoal.stores.files.credential_file import (
+from shoal.stores.files.board.file_task_board import FileTaskBoard
+from shoal.stores.files.home.credential_file import (
     get_credentials_path,
     load_provider_credentials,
     store_provider_credentials,
 )
-from shoal.stores.files.file_journal import read_journal
-from shoal.stores.files.file_mailbox_store import FileMailboxStore
-from shoal.stores.files.file_roster_store import FileRosterStore
-from shoal.stores.files.file_task_board import FileTaskBoard
-from shoal.stores.files.question_files import QuestionFiles
-from shoal.stores.files.session_files import read_session_transcript
-from shoal.stores.files.subagent_files import load_subagent_with_conversation, store_subagent_permission_mode
+from shoal.stores.files.mailboxes.file_mailbox_store import FileMailboxStore
+from shoal.stores.files.sessions.file_journal import read_journal
+from shoal.stores.files.sessions.question_files import QuestionFiles
+from shoal.stores.files.sessions.session_files import read_session_transcript
+from shoal.stores.files.sessions.subagent_files import (
+    load_subagent_with_conversation,
+    store_subagent_permission_mode,
+)
+from shoal.stores.files.teams.file_roster_store import FileRosterStore
 from shoal.wire.foreign_json import InvalidFileContent, RejectedFileEntry
 from shoal.wire.mail_codec import (
     ParsedMailInboxFile,

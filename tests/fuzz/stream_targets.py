@@ -10,10 +10,10 @@ import zlib
 from collections.abc import Callable, Coroutine, Iterator
 from typing import Any
 
+from shoal.core.budgets.usage import Usage
+from shoal.core.conversation.messages import TextBlock, ThinkingBlock, ToolUseBlock, user_message
+from shoal.core.conversation.model_requests import ModelReply, StreamDelta, TextDelta
 from shoal.core.errors import ModelError
-from shoal.core.messages import TextBlock, ThinkingBlock, ToolUseBlock, user_message
-from shoal.core.model_requests import ModelReply, StreamDelta, TextDelta
-from shoal.core.usage import Usage
 from shoal.models import model_errors
 from shoal.models.chat_stream import ChatCompletionsReplyAssembler
 from shoal.models.http_parser import HttpResponseHead, HttpResponseParser, MalformedHttpResponseError

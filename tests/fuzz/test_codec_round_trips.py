@@ -11,15 +11,15 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from shoal.app.run_view.run_view import RunView
-from shoal.core.events import JournaledEvent
-from shoal.core.ids import AgentId, SessionId
-from shoal.core.mail_bodies import MailBody
-from shoal.core.questions import Answer, Question
-from shoal.core.transcript_entries import (
+from shoal.core.conversation.transcript_entries import (
     TranscriptCompactionMarker,
     TranscriptMessageEntry,
     TranscriptRewindMarker,
 )
+from shoal.core.events import JournaledEvent
+from shoal.core.ids import AgentId, SessionId
+from shoal.core.permissions.questions import Answer, Question
+from shoal.core.teams.mail_bodies import MailBody
 from shoal.wire import (
     control_codec,
     journal_codec,

@@ -9,8 +9,9 @@ import tempfile
 from functools import cache
 from pathlib import Path
 
-from shoal.core import control_tags, cron, filenames, json_schema, names, redaction
-from shoal.core.agent_definitions import DefinitionSource
+from shoal.core import names
+from shoal.core.agents import cron
+from shoal.core.agents.agent_definitions import DefinitionSource
 from shoal.core.errors import (
     InvalidAgentDefinition,
     InvalidCronExpression,
@@ -20,11 +21,12 @@ from shoal.core.errors import (
     StateFileError,
 )
 from shoal.core.ids import AgentId, SessionId
-from shoal.core.team_templates import TeamTemplateSource
+from shoal.core.teams.team_templates import TeamTemplateSource
+from shoal.core.text import control_tags, filenames, json_schema, redaction
 from shoal.policy import path_patterns, permission_rules
 from shoal.policy.command_rules import ShellCommandRule
 from shoal.policy.shell.command_analysis import analyze_shell_command
-from shoal.stores.files import home_paths
+from shoal.stores.files.home import home_paths
 from shoal.tools import glob_patterns
 from shoal.tools.notebook_reader import format_notebook
 from shoal.wire import (

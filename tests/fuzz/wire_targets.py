@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from shoal.core.errors import InvalidAgentDefinition, InvalidName, SettingsError
-from shoal.core.hooks import HOOK_EVENTS, MAX_HOOK_SECONDS
+from shoal.core.extensions.hooks import HOOK_EVENTS, MAX_HOOK_SECONDS
 from shoal.core.names import TaskId, TeamName
 from shoal.wire import (
     agent_definition_codec,
@@ -30,7 +30,6 @@ from shoal.wire import (
     question_codec,
     roster_codec,
     settings_codec,
-    stream_initialize_codec,
     stream_input_codec,
     task_codec,
     transcript_codec,
@@ -219,7 +218,7 @@ def _check_control_message(read: Any) -> None:
 def _check_initialize(line: Any) -> None:
     if isinstance(line, stream_input_codec.ControlRequestInputStreamLine):
         try:
-            stream_initialize_codec.parse_stream_initialize_request(line.body)
+            stream_input_codec.parse_stream_initialize_request(line.body)
         except stream_input_codec.InvalidInputStreamLineError:
             return
 

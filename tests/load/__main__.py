@@ -24,7 +24,7 @@ from tests.chaos.process_table import list_descendants
 from tests.load.mail_workload import HOLD_SECONDS, WINDOW, MailWorkload, MailWorkloadModel, estimate_usage
 
 import shoal
-from shoal.core.model_requests import ModelRequest
+from shoal.core.conversation.model_requests import ModelRequest
 from shoal.testing import messages_server
 from shoal.testing.mock_replies import MockReply, RequestBody
 from shoal.wire.json_codec import parse_conversation_message

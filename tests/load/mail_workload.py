@@ -14,9 +14,14 @@ from collections import Counter
 from collections.abc import Sequence
 
 from shoal.agent.compaction import COMPACTION_PROMPT, SUMMARY_OPENING
-from shoal.core.messages import Message, TextBlock, ToolUseBlock
-from shoal.core.model_requests import DeltaListener, ModelAttemptStartedDelta, ModelReply, ModelRequest
-from shoal.core.usage import ModelCard, TokenPrice, Usage
+from shoal.core.budgets.usage import ModelCard, TokenPrice, Usage
+from shoal.core.conversation.messages import Message, TextBlock, ToolUseBlock
+from shoal.core.conversation.model_requests import (
+    DeltaListener,
+    ModelAttemptStartedDelta,
+    ModelReply,
+    ModelRequest,
+)
 
 TEAM = "crowd"
 HOLD_SECONDS = 1.0

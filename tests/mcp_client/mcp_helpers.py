@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 import shoal
+from shoal.core.conversation.messages import ToolResultBlock, extract_tool_result_text
 from shoal.core.events import NoteAdded
-from shoal.core.messages import ToolResultBlock, extract_tool_result_text
 
 HERE = Path(__file__).parent
 WAIT_SETTINGS = {"mcp_wait": 60}

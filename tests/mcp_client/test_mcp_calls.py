@@ -25,10 +25,10 @@ from msgspec.structs import replace
 
 from agent_scripts import call_tool, read_events, run_all_turns, script_agents, spawn_agent
 from shoal.app.session.typed_commands import SlashCommandInvocation, parse_slash_command_when_ready
+from shoal.core.conversation.messages import ImageBlock, extract_tool_result_text
+from shoal.core.conversation.model_requests import ModelRequest
 from shoal.core.events import AgentStarted, Event, RunFinished, ToolOutputReturned, ToolProgressed
-from shoal.core.messages import ImageBlock, extract_tool_result_text
-from shoal.core.model_requests import ModelRequest
-from shoal.core.questions import ChoiceAnswer, ChoiceQuestion
+from shoal.core.permissions.questions import ChoiceAnswer, ChoiceQuestion
 from shoal.models.scripted_model import ScriptedModel
 
 pytestmark = pytest.mark.needs("mcp")

@@ -16,10 +16,10 @@ from agent_scripts import call_tool, read_events, run_all_turns, script_agents, 
 from session_helpers import collect_events
 from shoal.app.mcp.mcp_channels import MAX_WAITING
 from shoal.app.settings.settings import load_settings
+from shoal.core.conversation.model_requests import ModelRequest
 from shoal.core.errors import SettingsError
 from shoal.core.events import MessageAdded, QueueItemAdded
 from shoal.core.ids import LEAD_ID
-from shoal.core.model_requests import ModelRequest
 from shoal.wire.mcp_codec import MAX_MESSAGE_LENGTH, InvalidMcpChannelMessageError, parse_mcp_channel_message
 
 pytestmark = pytest.mark.needs("mcp")

@@ -26,9 +26,14 @@ from shoal.app.definitions.agent_trust import find_project_escalations
 from shoal.app.settings.mcp_files import load_mcp_servers
 from shoal.app.settings.settings import load_settings
 from shoal.app.settings.settings_trust import forget_project_trust, save_project_trust_decision
+from shoal.core.conversation.messages import ToolResultBlock, extract_tool_result_text
 from shoal.core.errors import SettingsError
-from shoal.core.mcp_servers import McpHttpConfig, McpStdioConfig, format_mcp_tool_name, format_mcp_tool_prefix
-from shoal.core.messages import ToolResultBlock, extract_tool_result_text
+from shoal.core.extensions.mcp_servers import (
+    McpHttpConfig,
+    McpStdioConfig,
+    format_mcp_tool_name,
+    format_mcp_tool_prefix,
+)
 from shoal.wire.mcp_codec import (
     UnsetMcpConfigVariableError,
     encode_mcp_server,

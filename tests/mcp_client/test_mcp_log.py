@@ -15,7 +15,7 @@ import pytest
 from process_search import find_processes_in
 from shoal.backends.guarded_processes import GuardedProcessLauncher
 from shoal.core.clock import SystemClock
-from shoal.core.mcp_servers import McpStdioConfig
+from shoal.core.extensions.mcp_servers import McpStdioConfig
 
 if TYPE_CHECKING:
     from shoal.tools.mcp.stdio_transport import McpStdioTransport

@@ -25,8 +25,8 @@ from mcp_helpers import (
 )
 
 from agent_scripts import ToolGate, call_tool, read_events, run_all_turns, script_agents, spawn_agent
+from shoal.core.conversation.model_requests import ModelRequest
 from shoal.core.events import ToolStarted
-from shoal.core.model_requests import ModelRequest
 from shoal.testing import FakeClock
 
 pytestmark = pytest.mark.needs("mcp")

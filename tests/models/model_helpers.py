@@ -10,8 +10,8 @@ from collections.abc import AsyncGenerator, Awaitable, Callable
 from typing import Any
 
 from shoal.core.clock import Clock, SystemClock
-from shoal.core.messages import Message, user_message
-from shoal.core.model_requests import ModelRequest, StreamDelta, ToolSchema
+from shoal.core.conversation.messages import Message, user_message
+from shoal.core.conversation.model_requests import ModelRequest, StreamDelta, ToolSchema
 from shoal.core.ports import Model
 from shoal.models.catalogue import get_model_card
 from shoal.models.model_endpoint import ProviderHttpTimeouts

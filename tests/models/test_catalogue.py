@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 from model_helpers import make_request, make_response, serve_responses
 
+from shoal.core.budgets.usage import ModelCard, TokenPrice, Usage
 from shoal.core.clock import SystemClock
+from shoal.core.conversation.model_requests import ignore_stream_delta
 from shoal.core.errors import SettingsError, UnknownModel
-from shoal.core.model_requests import ignore_stream_delta
-from shoal.core.usage import ModelCard, TokenPrice, Usage
 from shoal.models.catalogue import (
     PROVIDERS,
     get_model_card,

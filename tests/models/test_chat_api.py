@@ -18,8 +18,8 @@ from model_helpers import (
     serve_responses,
 )
 
-from shoal.core.errors import BadReply, BadRequest, Overloaded, StreamCut
-from shoal.core.messages import (
+from shoal.core.budgets.usage import Usage
+from shoal.core.conversation.messages import (
     MALFORMED_INPUT_KEY,
     Base64ImageSource,
     ImageBlock,
@@ -30,7 +30,7 @@ from shoal.core.messages import (
     ToolUseBlock,
     user_message,
 )
-from shoal.core.model_requests import (
+from shoal.core.conversation.model_requests import (
     ModelAttemptStartedDelta,
     ModelReply,
     TextDelta,
@@ -38,7 +38,7 @@ from shoal.core.model_requests import (
     ToolInputProgressDelta,
     ignore_stream_delta,
 )
-from shoal.core.usage import Usage
+from shoal.core.errors import BadReply, BadRequest, Overloaded, StreamCut
 from shoal.models.catalogue import get_model_card
 from shoal.models.chat_body import ChatCompletionsApiDialect, build_chat_body, select_chat_dialect
 from shoal.models.provider_json import encode_json

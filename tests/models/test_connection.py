@@ -22,8 +22,13 @@ from model_helpers import (
     serve_connections,
 )
 
+from shoal.core.conversation.model_requests import (
+    ModelAttemptStartedDelta,
+    StreamDelta,
+    TextDelta,
+    ignore_stream_delta,
+)
 from shoal.core.errors import BadRequest, ConnectionLost
-from shoal.core.model_requests import ModelAttemptStartedDelta, StreamDelta, TextDelta, ignore_stream_delta
 from shoal.models.catalogue import get_model_card
 from shoal.models.http_connection import ProviderHttpConnection, get_tls_context
 from shoal.models.providers import ProviderAccess, create_model, list_provider_models

@@ -17,8 +17,13 @@ from model_helpers import (
     serve_responses,
 )
 
+from shoal.core.conversation.model_requests import (
+    ModelAttemptStartedDelta,
+    StreamDelta,
+    TextDelta,
+    ignore_stream_delta,
+)
 from shoal.core.errors import BadReply, ConnectionLost, StreamStalled
-from shoal.core.model_requests import ModelAttemptStartedDelta, StreamDelta, TextDelta, ignore_stream_delta
 from shoal.models.model_endpoint import ProviderHttpTimeouts
 from shoal.testing import FakeClock, MockReply, messages_server
 from shoal.testing.mock_replies import (

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 from model_helpers import GREP_SCHEMA, READ_SCHEMA, DeltaRecorder, create_openai_model, make_request
 
-from shoal.core.messages import (
+from shoal.core.budgets.usage import ModelCard, Usage
+from shoal.core.conversation.messages import (
     MALFORMED_INPUT_KEY,
     Message,
     TextBlock,
@@ -18,8 +19,12 @@ from shoal.core.messages import (
     ToolUseBlock,
     user_message,
 )
-from shoal.core.model_requests import ModelAttemptStartedDelta, ModelReply, TextDelta, ignore_stream_delta
-from shoal.core.usage import ModelCard, Usage
+from shoal.core.conversation.model_requests import (
+    ModelAttemptStartedDelta,
+    ModelReply,
+    TextDelta,
+    ignore_stream_delta,
+)
 from shoal.models.tool_emulation import (
     build_emulated_reply_schema,
     emulate_tools_in_prompt,

@@ -16,6 +16,7 @@ from model_helpers import (
     serve_responses,
 )
 
+from shoal.core.conversation.model_requests import ignore_stream_delta
 from shoal.core.errors import (
     BadReply,
     BadRequest,
@@ -29,7 +30,6 @@ from shoal.core.errors import (
     Unauthorized,
     UnknownModel,
 )
-from shoal.core.model_requests import ignore_stream_delta
 from shoal.testing import FakeClock, chat_server, messages_server, responses_server
 from shoal.testing.fake_clock import START
 from shoal.testing.mock_replies import HttpErrorFault, make_context_length_fault

@@ -10,6 +10,17 @@ from typing import Any
 import pytest
 from model_helpers import DeltaRecorder, create_anthropic_model, make_request
 
+from shoal.core.budgets.usage import ModelCard, Usage
+from shoal.core.conversation.messages import Message, TextBlock, ToolUseBlock
+from shoal.core.conversation.model_requests import (
+    DeltaListener,
+    ModelAttemptStartedDelta,
+    ModelReply,
+    ModelRequest,
+    ModelRetryScheduledDelta,
+    TextDelta,
+    ignore_stream_delta,
+)
 from shoal.core.errors import (
     BadRequest,
     ConnectionLost,
@@ -21,17 +32,6 @@ from shoal.core.errors import (
     StreamStalled,
     TransientModelError,
 )
-from shoal.core.messages import Message, TextBlock, ToolUseBlock
-from shoal.core.model_requests import (
-    DeltaListener,
-    ModelAttemptStartedDelta,
-    ModelReply,
-    ModelRequest,
-    ModelRetryScheduledDelta,
-    TextDelta,
-    ignore_stream_delta,
-)
-from shoal.core.usage import ModelCard, Usage
 from shoal.models.rate_limiter import ModelRetryPolicy, RateLimiter, RateLimiterRegistry, RetryingModel
 from shoal.testing import FakeClock, MockReply, messages_server
 from shoal.testing.mock_replies import (

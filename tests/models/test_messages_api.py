@@ -20,15 +20,8 @@ from model_helpers import (
     serve_responses,
 )
 
-from shoal.core.errors import (
-    BadReply,
-    ConnectionLost,
-    Overloaded,
-    RateLimited,
-    StreamCut,
-    TransientModelError,
-)
-from shoal.core.messages import (
+from shoal.core.budgets.usage import Usage
+from shoal.core.conversation.messages import (
     MALFORMED_INPUT_KEY,
     ImageBlock,
     Message,
@@ -40,14 +33,21 @@ from shoal.core.messages import (
     UrlImageSource,
     user_message,
 )
-from shoal.core.model_requests import (
+from shoal.core.conversation.model_requests import (
     ModelAttemptStartedDelta,
     TextDelta,
     ThinkingDelta,
     ToolInputProgressDelta,
     ignore_stream_delta,
 )
-from shoal.core.usage import Usage
+from shoal.core.errors import (
+    BadReply,
+    ConnectionLost,
+    Overloaded,
+    RateLimited,
+    StreamCut,
+    TransientModelError,
+)
 from shoal.models.catalogue import get_model_card
 from shoal.models.messages_api import build_messages_body
 from shoal.models.provider_json import encode_json

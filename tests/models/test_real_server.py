@@ -15,10 +15,10 @@ from typing import Any
 import httpx
 import pytest
 
+from shoal.core.budgets.usage import ModelCard
 from shoal.core.clock import SystemClock
-from shoal.core.errors import ContextTooLong
-from shoal.core.messages import Message, ToolResultBlock, ToolUseBlock, user_message
-from shoal.core.model_requests import (
+from shoal.core.conversation.messages import Message, ToolResultBlock, ToolUseBlock, user_message
+from shoal.core.conversation.model_requests import (
     DeltaListener,
     ModelAttemptStartedDelta,
     ModelReply,
@@ -28,7 +28,7 @@ from shoal.core.model_requests import (
     ToolSchema,
     ignore_stream_delta,
 )
-from shoal.core.usage import ModelCard
+from shoal.core.errors import ContextTooLong
 from shoal.models.providers import ProviderAccess, create_model
 
 Ask = Callable[..., Awaitable[ModelReply]]

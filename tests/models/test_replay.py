@@ -8,16 +8,23 @@ from pathlib import Path
 
 import pytest
 
-from shoal.core.errors import ReplayMismatch, SettingsError, StateFileError
-from shoal.core.messages import Message, TextBlock, ThinkingBlock, ToolResultBlock, ToolUseBlock, user_message
-from shoal.core.model_requests import (
+from shoal.core.budgets.usage import ModelCard, TokenPrice, Usage
+from shoal.core.conversation.messages import (
+    Message,
+    TextBlock,
+    ThinkingBlock,
+    ToolResultBlock,
+    ToolUseBlock,
+    user_message,
+)
+from shoal.core.conversation.model_requests import (
     ModelAttemptStartedDelta,
     ModelRequest,
     ModelRetryScheduledDelta,
     TextDelta,
     ToolSchema,
 )
-from shoal.core.usage import ModelCard, TokenPrice, Usage
+from shoal.core.errors import ReplayMismatch, SettingsError, StateFileError
 from shoal.models.replay_model import RecordingModel, ReplayModel
 from shoal.models.scripted_model import ScriptedModel, ScriptedReply
 

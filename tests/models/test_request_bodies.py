@@ -11,7 +11,7 @@ import pytest
 from model_helpers import GREP_SCHEMA, READ_SCHEMA, make_assistant_message, make_request, make_user_message
 from msgspec import structs
 
-from shoal.core.messages import (
+from shoal.core.conversation.messages import (
     MALFORMED_INPUT_KEY,
     Base64ImageSource,
     ImageBlock,
@@ -23,7 +23,7 @@ from shoal.core.messages import (
     UrlImageSource,
     user_message,
 )
-from shoal.core.model_requests import ModelRequest
+from shoal.core.conversation.model_requests import ModelRequest
 from shoal.models.catalogue import get_model_card
 from shoal.models.chat_body import ChatCompletionsApiDialect
 from shoal.models.chat_body import build_chat_body as chat_body

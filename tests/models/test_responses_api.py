@@ -21,9 +21,9 @@ from model_helpers import (
     serve_responses,
 )
 
+from shoal.core.budgets.usage import ModelCard, Usage
 from shoal.core.clock import SystemClock
-from shoal.core.errors import BadReply, BadRequest, ContextTooLong, Overloaded, RateLimited, StreamCut
-from shoal.core.messages import (
+from shoal.core.conversation.messages import (
     Base64ImageSource,
     ImageBlock,
     Message,
@@ -33,7 +33,7 @@ from shoal.core.messages import (
     ToolUseBlock,
     user_message,
 )
-from shoal.core.model_requests import (
+from shoal.core.conversation.model_requests import (
     ModelAttemptStartedDelta,
     ModelReply,
     ModelRetryScheduledDelta,
@@ -42,7 +42,7 @@ from shoal.core.model_requests import (
     ToolInputProgressDelta,
     ignore_stream_delta,
 )
-from shoal.core.usage import ModelCard, Usage
+from shoal.core.errors import BadReply, BadRequest, ContextTooLong, Overloaded, RateLimited, StreamCut
 from shoal.models.catalogue import get_model_card, resolve_model
 from shoal.models.chat_api import ChatCompletionsApiModel
 from shoal.models.chat_body import build_chat_body as chat_body

@@ -10,9 +10,16 @@ import time
 import pytest
 from model_helpers import make_request
 
-from shoal.core.errors import ModelError, RateLimited, SettingsError
-from shoal.core.messages import Message, TextBlock, ThinkingBlock, ToolResultBlock, ToolUseBlock, user_message
-from shoal.core.model_requests import (
+from shoal.core.budgets.usage import Usage
+from shoal.core.conversation.messages import (
+    Message,
+    TextBlock,
+    ThinkingBlock,
+    ToolResultBlock,
+    ToolUseBlock,
+    user_message,
+)
+from shoal.core.conversation.model_requests import (
     ModelAttemptStartedDelta,
     ModelReply,
     ModelRequest,
@@ -22,7 +29,7 @@ from shoal.core.model_requests import (
     ToolInputProgressDelta,
     ToolSchema,
 )
-from shoal.core.usage import Usage
+from shoal.core.errors import ModelError, RateLimited, SettingsError
 from shoal.models.scripted_model import ScriptedModel, ScriptedReply
 from shoal.testing import FakeClock
 

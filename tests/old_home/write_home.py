@@ -33,7 +33,16 @@ from msgspec.structs import replace  # noqa: E402
 import shoal  # noqa: E402
 from agent_scripts import ToolGate, call_tool, run_all_turns, script_agents, spawn_agent  # noqa: E402
 from shoal.app.teams.team_store import TeamStore  # noqa: E402
+from shoal.core.budgets.usage import ModelCard, TokenPrice  # noqa: E402
 from shoal.core.clock import SystemClock  # noqa: E402
+from shoal.core.conversation.model_requests import (  # noqa: E402
+    DeltaListener,
+    ModelAttemptStartedDelta,
+    ModelReply,
+    ModelRequest,
+    ModelRetryScheduledDelta,
+    ignore_stream_delta,
+)
 from shoal.core.events import (  # noqa: E402
     Event,
     JournaledEvent,
@@ -43,21 +52,12 @@ from shoal.core.events import (  # noqa: E402
     SessionStarted,
 )
 from shoal.core.ids import LEAD_ID, IdGenerator, SessionId  # noqa: E402
-from shoal.core.mail import MailMessage  # noqa: E402
-from shoal.core.model_requests import (  # noqa: E402
-    DeltaListener,
-    ModelAttemptStartedDelta,
-    ModelReply,
-    ModelRequest,
-    ModelRetryScheduledDelta,
-    ignore_stream_delta,
-)
 from shoal.core.names import AgentName, TaskId  # noqa: E402
-from shoal.core.questions import AllowAnswer, ChoiceAnswer, ChoiceQuestion  # noqa: E402
-from shoal.core.usage import ModelCard, TokenPrice  # noqa: E402
+from shoal.core.permissions.questions import AllowAnswer, ChoiceAnswer, ChoiceQuestion  # noqa: E402
+from shoal.core.teams.mail import MailMessage  # noqa: E402
 from shoal.models.scripted_model import ScriptedModel  # noqa: E402
-from shoal.stores.files.file_journal import FileJournal, read_journal  # noqa: E402
-from shoal.stores.files.home_paths import get_journal_path  # noqa: E402
+from shoal.stores.files.home.home_paths import get_journal_path  # noqa: E402
+from shoal.stores.files.sessions.file_journal import FileJournal, read_journal  # noqa: E402
 from team_scripts import find_speaker, get_last_result, send_message, spawn_member  # noqa: E402
 
 WORK = "11111111-1111-4111-8111-111111111111"

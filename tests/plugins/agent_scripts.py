@@ -9,11 +9,11 @@ from typing import Any, TypeAlias
 
 from shoal.app.session.session import Session
 from shoal.app.session.turn import Turn
+from shoal.core.conversation.messages import ToolUseBlock
+from shoal.core.conversation.model_requests import ModelRequest
 from shoal.core.events import Event, RunFinished
-from shoal.core.messages import ToolUseBlock
-from shoal.core.model_requests import ModelRequest
 from shoal.models.scripted_model import ReplyLike, ScriptedModel
-from shoal.stores.files.file_journal import FileJournal, read_journal
+from shoal.stores.files.sessions.file_journal import FileJournal, read_journal
 from shoal.stores.memory_stores import InMemoryJournal
 from shoal.tools.function_tool import FunctionTool, tool
 

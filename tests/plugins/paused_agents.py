@@ -12,7 +12,7 @@ from typing import Any
 
 import shoal
 from agent_scripts import call_tool, script_agents, spawn_agent
-from shoal.core.model_requests import ModelRequest
+from shoal.core.conversation.model_requests import ModelRequest
 from shoal.models.scripted_model import ScriptedModel
 from shoal.tools.function_tool import FunctionTool
 

@@ -18,7 +18,8 @@ from shoal.app.run_access.run_follower import RunFollower
 from shoal.app.run_access.run_handle import RunHandle
 from shoal.app.run_view.run_view import RunView
 from shoal.app.session.run_controller import LocalRunController, RemoteRunController, RunController
-from shoal.core.agents import AgentResult
+from shoal.core.agents.subagents import AgentResult
+from shoal.core.budgets.usage import Usage
 from shoal.core.clock import SystemClock
 from shoal.core.errors import StateFileError
 from shoal.core.events import (
@@ -37,8 +38,7 @@ from shoal.core.events import (
     TurnStarted,
 )
 from shoal.core.ids import LEAD_ID, AgentId, RequestId, SessionId
-from shoal.core.questions import Answer, Question
-from shoal.core.usage import Usage
+from shoal.core.permissions.questions import Answer, Question
 from shoal.surfaces.tui.answer_screen import AnswerScreen
 from shoal.surfaces.tui.panels.panel import TuiPanel
 from shoal.surfaces.tui.panels.questions_panel import QuestionsPanel

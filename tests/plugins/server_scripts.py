@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 import pytest
 
 import shoal
-from shoal.core.messages import ToolUseBlock
+from shoal.core.conversation.messages import ToolUseBlock
 from shoal.testing import MockServer, messages_server
 from shoal.testing.mock_replies import ReplyLike, RequestBody
 

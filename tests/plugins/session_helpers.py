@@ -9,9 +9,9 @@ from typing import Any
 
 import shoal
 from agent_scripts import read_events
+from shoal.core.conversation.messages import Message, ToolResultBlock, extract_tool_result_text
+from shoal.core.conversation.model_requests import ModelRequest
 from shoal.core.events import AgentEnded, AgentStarted, Event
-from shoal.core.messages import Message, ToolResultBlock, extract_tool_result_text
-from shoal.core.model_requests import ModelRequest
 
 
 def open_session(

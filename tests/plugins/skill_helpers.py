@@ -7,8 +7,8 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from shoal.core.messages import Message, TextBlock, ToolResultBlock, extract_tool_result_text
-from shoal.core.model_requests import ModelRequest
+from shoal.core.conversation.messages import Message, TextBlock, ToolResultBlock, extract_tool_result_text
+from shoal.core.conversation.model_requests import ModelRequest
 from shoal.models.scripted_model import ReplyLike, ScriptedModel
 
 

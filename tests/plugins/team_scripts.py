@@ -11,8 +11,8 @@ from typing import Any, TypeAlias
 
 import shoal
 from agent_scripts import call_tool
-from shoal.core.messages import Message, ToolResultBlock, ToolUseBlock, extract_tool_result_text
-from shoal.core.model_requests import ModelRequest
+from shoal.core.conversation.messages import Message, ToolResultBlock, ToolUseBlock, extract_tool_result_text
+from shoal.core.conversation.model_requests import ModelRequest
 from shoal.models.scripted_model import ReplyLike, ScriptedModel
 
 TeamScriptLine: TypeAlias = ReplyLike | Callable[[ModelRequest], ReplyLike]

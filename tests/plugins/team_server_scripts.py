@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
 from server_scripts import find_speaker, join_text
-from shoal.core.messages import ToolUseBlock
+from shoal.core.conversation.messages import ToolUseBlock
 from shoal.testing.mock_replies import ReplyLike, make_tool_call
 
 ServerScriptLine: TypeAlias = ReplyLike | Callable[[dict[str, Any]], ReplyLike]

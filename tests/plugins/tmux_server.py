@@ -17,7 +17,7 @@ import pytest
 from shoal.backends.guarded_processes import GuardedProcessLauncher
 from shoal.backends.tmux_panes import TmuxPaneManager
 from shoal.core.clock import SystemClock
-from shoal.core.member_backends import PaneSpec
+from shoal.core.teams.member_backends import PaneSpec
 
 TIMEOUT = 20.0
 WAITING_PROGRAM = (

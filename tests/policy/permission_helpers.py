@@ -5,11 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from shoal.core.identity import AgentIdentity
+from shoal.core.agents.identity import AgentIdentity
+from shoal.core.conversation.messages import ToolUseBlock
 from shoal.core.ids import SessionId
-from shoal.core.messages import ToolUseBlock
-from shoal.core.permission_decisions import AllowDecision, AskDecision, PermissionDecision
-from shoal.core.permissions import PermissionMode
+from shoal.core.permissions.permission_changes import PermissionMode
+from shoal.core.permissions.permission_decisions import AllowDecision, AskDecision, PermissionDecision
 from shoal.policy.permission_engine import PermissionEngine
 from shoal.policy.permission_rules import PermissionRuleSet, parse_permission_rule, split_permission_rule_list
 from shoal.tools.function_tool import tool

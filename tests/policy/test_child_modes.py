@@ -6,7 +6,7 @@ from typing import get_args
 
 import pytest
 
-from shoal.core.permissions import PermissionMode
+from shoal.core.permissions.permission_changes import PermissionMode
 from shoal.policy.mode_inheritance import get_fork_permission_mode, narrow_child_permission_mode
 
 MODES: tuple[PermissionMode, ...] = get_args(PermissionMode)

@@ -8,7 +8,7 @@ import pytest
 from permission_helpers import create_engine, decide_command
 
 from command_corpora import load_outside_reads, load_protected_writes
-from shoal.core.permissions import PermissionMode
+from shoal.core.permissions.permission_changes import PermissionMode
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ import pytest
 from permission_helpers import create_engine, decide_command
 
 from command_corpora import load_evasions, load_harmless
-from shoal.core.permissions import PermissionMode
+from shoal.core.permissions.permission_changes import PermissionMode
 
 MODES: tuple[PermissionMode, ...] = ("default", "acceptEdits", "dontAsk", "bypassPermissions", "delegate")
 DAILY = r"""

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from permission_helpers import create_engine, decide_call
 
-from shoal.core.permission_decisions import AllowDecision, AskDecision, DenyDecision
-from shoal.core.permissions import PermissionMode
+from shoal.core.permissions.permission_changes import PermissionMode
+from shoal.core.permissions.permission_decisions import AllowDecision, AskDecision, DenyDecision
 
 
 @pytest.fixture

@@ -17,8 +17,7 @@ from permission_helpers import (
 )
 
 from shoal.core.errors import SettingsError
-from shoal.core.permission_decisions import AllowDecision, AskDecision, DenyDecision
-from shoal.core.permissions import (
+from shoal.core.permissions.permission_changes import (
     AddDirectoriesPermissionSuggestion,
     AddPermissionRulesSuggestion,
     PermissionMode,
@@ -26,7 +25,8 @@ from shoal.core.permissions import (
     SuggestedPermissionRule,
     format_session_permission_rules,
 )
-from shoal.core.questions import AllowAnswer, DenyAnswer
+from shoal.core.permissions.permission_decisions import AllowDecision, AskDecision, DenyDecision
+from shoal.core.permissions.questions import AllowAnswer, DenyAnswer
 from shoal.policy.permission_answers import RememberedPermissionAnswers
 from shoal.policy.permission_engine import PermissionEngine
 from shoal.workspaces.local_workspace import LocalWorkspace

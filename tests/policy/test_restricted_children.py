@@ -8,8 +8,8 @@ import pytest
 from permission_helpers import create_engine, decide_call, decide_command, name_decision, parse_rules
 
 from shoal.core.errors import SettingsError
-from shoal.core.permission_decisions import AskDecision, DenyDecision
-from shoal.core.permissions import PermissionMode
+from shoal.core.permissions.permission_changes import PermissionMode
+from shoal.core.permissions.permission_decisions import AskDecision, DenyDecision
 from shoal.policy.permission_engine import PermissionEngine
 from shoal.workspaces.local_workspace import LocalWorkspace
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from permission_helpers import create_engine, decide_call, decide_command, name_decision
 
-from shoal.core.permission_decisions import AskDecision, DenyDecision
+from shoal.core.permissions.permission_decisions import AskDecision, DenyDecision
 from shoal.policy import unreadable_files, wildcards
 from shoal.policy.path_patterns import find_path_pattern_anchor
 

@@ -7,10 +7,10 @@ from collections.abc import AsyncIterator
 
 import pytest
 
+from shoal.core.conversation.messages import TextBlock
 from shoal.core.errors import InvalidCronExpression, ScheduleRefused
 from shoal.core.events import JournaledEvent, QueueItemAdded, ScheduleCreated, ScheduleEnded
 from shoal.core.ids import LEAD_ID, IdGenerator
-from shoal.core.messages import TextBlock
 from shoal.runs.clock_scheduler import CronPromptScheduler, RecoveredSchedule
 from shoal.runs.inbox_queue import SharedInboxQueue
 from shoal.testing import FakeClock

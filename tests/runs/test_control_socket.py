@@ -11,6 +11,8 @@ from typing import Any
 
 import pytest
 
+from shoal.core.budgets.usage import Usage
+from shoal.core.conversation.messages import Message, ToolResultBlock, user_message
 from shoal.core.errors import ShoalError, StateFileError
 from shoal.core.events import (
     Event,
@@ -22,8 +24,6 @@ from shoal.core.events import (
     ToolOutputReturned,
 )
 from shoal.core.ids import LEAD_ID
-from shoal.core.messages import Message, ToolResultBlock, user_message
-from shoal.core.usage import Usage
 from shoal.runs.control_client import RunControlClient
 from shoal.runs.control_server import MAX_LINE_BYTES, RunControlServer
 from shoal.wire.control_codec import (

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from shoal.core.conversation.inbox_items import InboxItem, InboxPriority
+from shoal.core.conversation.messages import TextBlock
 from shoal.core.ids import LEAD_ID, AgentId
-from shoal.core.inbox_items import InboxItem, InboxPriority
-from shoal.core.messages import TextBlock
 from shoal.runs.inbox_queue import SharedInboxQueue
 
 OTHER = AgentId("a1")

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from shoal.core.budgets.usage import Usage
+from shoal.core.conversation.messages import Message, TextBlock, ToolResultBlock, user_message
 from shoal.core.events import (
     Event,
     MessageAdded,
@@ -16,8 +18,6 @@ from shoal.core.events import (
     ToolStarted,
 )
 from shoal.core.ids import AgentId, EntryId, RequestId
-from shoal.core.messages import Message, TextBlock, ToolResultBlock, user_message
-from shoal.core.usage import Usage
 from shoal.runs.progress_monitor import ProgressMonitor
 
 A = AgentId("a1")

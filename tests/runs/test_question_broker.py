@@ -14,7 +14,7 @@ from shoal.core.clock import Deadline, SystemClock
 from shoal.core.errors import StateFileError
 from shoal.core.events import Event, QuestionAnswered, QuestionAsked
 from shoal.core.ids import LEAD_ID, AgentId
-from shoal.core.questions import (
+from shoal.core.permissions.questions import (
     AllowAnswer,
     Answer,
     ChoiceAnswer,
@@ -26,7 +26,7 @@ from shoal.core.questions import (
     Question,
 )
 from shoal.runs.question_broker import FileQuestionBroker
-from shoal.stores.files.question_files import QuestionFiles
+from shoal.stores.files.sessions.question_files import QuestionFiles
 
 
 @pytest.fixture
@@ -115,8 +115,8 @@ def test_a_settled_question_keeps_its_first_answer(directory: Path):
 OTHER = """
 import sys
 from pathlib import Path
-from shoal.core.questions import AllowAnswer
-from shoal.stores.files.question_files import QuestionFiles
+from shoal.core.permissions.questions import AllowAnswer
+from shoal.stores.files.sessions.question_files import QuestionFiles
 questions = QuestionFiles(Path(sys.argv[1]))
 (question,) = questions.list_open_questions()
 print(questions.answer(question.id, AllowAnswer(input={"command": "pwd"})))
@@ -264,7 +264,7 @@ LEFT_OVER = """
 import asyncio, sys
 from pathlib import Path
 from shoal.core.clock import SystemClock
-from shoal.core.questions import PermissionQuestion
+from shoal.core.permissions.questions import PermissionQuestion
 from shoal.runs.question_broker import FileQuestionBroker
 
 async def main():

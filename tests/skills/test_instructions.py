@@ -15,7 +15,7 @@ from shoal.app.definitions.instructions import (
     LoadedInstructionFiles,
     load_instructions,
 )
-from shoal.core.model_requests import ModelRequest
+from shoal.core.conversation.model_requests import ModelRequest
 from skill_helpers import RecordingScript, join_conversation
 
 

@@ -9,7 +9,7 @@ import pytest
 from agent_scripts import call_tool, run_all_turns, spawn_agent
 from session_helpers import list_agent_starts, list_lead_results, map_agent_results, open_session
 from shoal.app.skills.skill_trust import SkillTrustDecisionStore
-from shoal.core.agents import ResolvedAgentSettings
+from shoal.core.agents.subagents import ResolvedAgentSettings
 from shoal.core.events import Event, ToolOutputReturned
 from skill_helpers import RecordingScript, join_conversation, write_command, write_skill
 

@@ -12,10 +12,10 @@ from agent_scripts import ToolGate, call_tool, read_events, run_all_turns
 from server_scripts import run_provider
 from session_helpers import collect_events, list_agent_starts, list_lead_results, open_session
 from shoal.app.session.typed_commands import SlashCommandInvocation, parse_slash_command
+from shoal.core.conversation.messages import ImageBlock, Message, TextBlock, UrlImageSource
 from shoal.core.errors import InvalidAgentDefinition, UnknownSkill
 from shoal.core.events import NoteAdded, RunFinished, ToolProgressed
-from shoal.core.messages import ImageBlock, Message, TextBlock, UrlImageSource
-from shoal.core.skills import ExternalSlashPrompt
+from shoal.core.extensions.skills import ExternalSlashPrompt
 from shoal.testing import FakeClock
 from skill_helpers import RecordingScript, join_conversation, write_command, write_skill
 

@@ -12,8 +12,8 @@ from typing import Any
 
 from shoal.core.clock import SystemClock
 from shoal.core.ids import IdGenerator
-from shoal.core.tasks import Task, TaskDraft
-from shoal.stores.files.file_task_board import FileTaskBoard
+from shoal.core.teams.tasks import Task, TaskDraft
+from shoal.stores.files.board.file_task_board import FileTaskBoard
 
 TIMEOUT = 60.0
 

@@ -11,11 +11,11 @@ from pathlib import Path
 
 from shoal.core.clock import SystemClock
 from shoal.core.ids import IdGenerator
-from shoal.core.roster import NewMember
-from shoal.core.tasks import TaskUpdate
-from shoal.stores.files.directory_handle import DirectoryHandle
-from shoal.stores.files.file_roster_store import FileRosterStore
-from shoal.stores.files.file_task_board import FileTaskBoard
+from shoal.core.teams.roster import NewMember
+from shoal.core.teams.tasks import TaskUpdate
+from shoal.stores.files.access.directory_handle import DirectoryHandle
+from shoal.stores.files.board.file_task_board import FileTaskBoard
+from shoal.stores.files.teams.file_roster_store import FileRosterStore
 
 
 def write_reply(value: object) -> None:

@@ -7,8 +7,8 @@ import os
 import sys
 from pathlib import Path
 
-from shoal.stores.files.directory_handle import DirectoryHandle
-from shoal.stores.files.shared_file_lock import SharedFileLock
+from shoal.stores.files.access.directory_handle import DirectoryHandle
+from shoal.stores.files.locks.shared_file_lock import SharedFileLock
 
 
 def write_line(word: str) -> None:

@@ -17,10 +17,11 @@ from pathlib import Path
 
 from shoal.core.clock import SystemClock
 from shoal.core.ids import IdGenerator
-from shoal.core.mail import MailMessage
 from shoal.core.names import AgentName, TeamName
-from shoal.stores.files import atomic_rename, inbox_file, inbox_overflow
-from shoal.stores.files.file_mailbox_store import FileMailboxStore
+from shoal.core.teams.mail import MailMessage
+from shoal.stores.files.access import atomic_rename
+from shoal.stores.files.mailboxes import inbox_file, inbox_overflow
+from shoal.stores.files.mailboxes.file_mailbox_store import FileMailboxStore
 
 # A small window, so that a short scenario fills it, overflows, moves up and archives; and mail that has moved
 # up is cut from the overflow at once.

@@ -8,8 +8,8 @@ from typing import Any
 
 from shoal.core.clock import SystemClock
 from shoal.core.ids import IdGenerator
-from shoal.core.mail import MailMessage
-from shoal.stores.files.file_mailbox_store import FileMailboxStore
+from shoal.core.teams.mail import MailMessage
+from shoal.stores.files.mailboxes.file_mailbox_store import FileMailboxStore
 
 TIMESTAMP = "2026-02-13T10:11:35.247Z"
 

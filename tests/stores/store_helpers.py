@@ -8,19 +8,19 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
+from shoal.core.budgets.usage import Usage
 from shoal.core.clock import SystemClock
-from shoal.core.ids import EntryId, IdGenerator, RequestId, SessionId
-from shoal.core.messages import Message, TextBlock, ToolResultBlock, ToolUseBlock, user_message
-from shoal.core.roster import NewMember
-from shoal.core.transcript_entries import (
+from shoal.core.conversation.messages import Message, TextBlock, ToolResultBlock, ToolUseBlock, user_message
+from shoal.core.conversation.transcript_entries import (
     ModelReplyMetadata,
     TranscriptCompactionMarker,
     TranscriptMessageEntry,
     TranscriptRewindMarker,
 )
-from shoal.core.usage import Usage
-from shoal.stores.files.file_transcript import FileTranscript
-from shoal.stores.files.home_paths import get_transcript_path
+from shoal.core.ids import EntryId, IdGenerator, RequestId, SessionId
+from shoal.core.teams.roster import NewMember
+from shoal.stores.files.home.home_paths import get_transcript_path
+from shoal.stores.files.sessions.file_transcript import FileTranscript
 from shoal.wire.transcript_codec import TranscriptEncoder
 
 NOW = 1_700_000_000_000

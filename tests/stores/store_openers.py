@@ -7,9 +7,9 @@ from contextlib import asynccontextmanager
 
 from shoal.core.clock import SystemClock
 from shoal.core.ids import IdGenerator
-from shoal.stores.files.file_mailbox_store import FileMailboxStore
-from shoal.stores.files.file_roster_store import FileRosterStore
-from shoal.stores.files.file_task_board import FileTaskBoard
+from shoal.stores.files.board.file_task_board import FileTaskBoard
+from shoal.stores.files.mailboxes.file_mailbox_store import FileMailboxStore
+from shoal.stores.files.teams.file_roster_store import FileRosterStore
 from shoal.testing import MemoryTeamStorage
 
 

@@ -13,8 +13,8 @@ import pytest
 from board_helpers import fill_board, open_board, read_task_file
 
 from shoal.core.errors import InvalidName, LockUnavailable, StateFileError, TaskUpdateRefused
-from shoal.core.tasks import ATTEMPT_KEY, TaskDraft, TaskUpdate
-from shoal.stores.files import task_files
+from shoal.core.teams.tasks import ATTEMPT_KEY, TaskDraft, TaskUpdate
+from shoal.stores.files.board import task_files
 from shoal.testing.fake_clock import FakeClock
 
 

@@ -12,12 +12,12 @@ from pathlib import Path
 import pytest
 from board_helpers import fill_board, open_board
 
-from shoal.core import packed_task_map
 from shoal.core.clock import Deadline, SystemClock
-from shoal.core.tasks import TaskDraft, TaskUpdate
-from shoal.stores.files import task_files
-from shoal.stores.files.file_task_board import POLL_DELAY_PER_TASK
-from shoal.stores.files.file_watch import POLL_INTERVAL
+from shoal.core.teams import packed_task_map
+from shoal.core.teams.tasks import TaskDraft, TaskUpdate
+from shoal.stores.files.access.file_watch import POLL_INTERVAL
+from shoal.stores.files.board import task_files
+from shoal.stores.files.board.file_task_board import POLL_DELAY_PER_TASK
 
 COMPLETED = 2_000
 

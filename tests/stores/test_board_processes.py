@@ -15,7 +15,7 @@ import pytest
 from board_helpers import fill_board, open_board, read_task_file, start_board_process
 
 from shoal.core.errors import TaskUpdateRefused
-from shoal.core.tasks import TaskUpdate
+from shoal.core.teams.tasks import TaskUpdate
 
 
 @pytest.mark.spec("TSK-05", "USR-25", "TSK-09")

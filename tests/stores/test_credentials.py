@@ -8,7 +8,7 @@ from threading import Barrier
 import pytest
 
 from shoal.core.errors import StateFileError
-from shoal.stores.files.credential_file import (
+from shoal.stores.files.home.credential_file import (
     get_credentials_path,
     load_provider_credentials,
     store_provider_credentials,

@@ -6,7 +6,7 @@ import pytest
 
 from shoal.core.errors import StateFileError
 from shoal.core.ids import SessionId
-from shoal.stores.files.debug_log import DebugLog
+from shoal.stores.files.sessions.debug_log import DebugLog
 
 
 def test_a_debug_log_that_cannot_be_written_is_named_in_the_error(home, clock):

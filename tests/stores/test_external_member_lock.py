@@ -7,7 +7,7 @@ import threading
 import pytest
 
 from shoal.core.errors import StateFileError
-from shoal.stores.files.pid_locks import ExternalMemberLock
+from shoal.stores.files.locks.pid_locks import ExternalMemberLock
 
 
 def test_an_external_member_has_one_client_and_its_lock_leaves_no_file(home):

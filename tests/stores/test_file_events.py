@@ -14,9 +14,10 @@ from board_helpers import fill_board, open_board
 from mail_helpers import TIMESTAMP, get_inbox_path, make_mail, open_mailboxes
 
 from shoal.core.names import AgentName
-from shoal.core.tasks import TaskUpdate
-from shoal.stores.files import board_waiters, inotify
-from shoal.stores.files.file_watch import DirectoryWatch, FileWatch
+from shoal.core.teams.tasks import TaskUpdate
+from shoal.stores.files.access import inotify
+from shoal.stores.files.access.file_watch import DirectoryWatch, FileWatch
+from shoal.stores.files.board import board_waiters
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="needs inotify")
 ANN, BOB = AgentName("ann"), AgentName("bob")

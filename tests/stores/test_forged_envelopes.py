@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from mail_helpers import TIMESTAMP, create_mailboxes, make_mail, take_all_mail
 
-from shoal.core.mail_bodies import (
+from shoal.core.teams.mail_bodies import (
     MailBody,
     MailedPermissionGrant,
     PermissionResponseMail,
@@ -16,8 +16,8 @@ from shoal.core.mail_bodies import (
     ShutdownRequestMail,
     TaskAssignmentMail,
 )
-from shoal.core.mail_envelopes import fit_mail_to_kind
-from shoal.stores.files.file_mailbox_store import FileMailboxStore
+from shoal.core.teams.mail_envelopes import fit_mail_to_kind
+from shoal.stores.files.mailboxes.file_mailbox_store import FileMailboxStore
 from shoal.wire.mail_body_codec import encode_mail_body, get_authorized_mail_body
 
 CONTROL_BODIES: list[MailBody] = [

@@ -10,10 +10,10 @@ from store_helpers import FixedClock, limit_file_size, make_member
 
 from shoal.core.errors import StateFileError
 from shoal.core.ids import SessionId
-from shoal.stores.files.directory_handle import DirectoryHandle
-from shoal.stores.files.file_roster_store import FileRosterStore
-from shoal.stores.files.pid_locks import SessionLock, is_session_running
-from shoal.stores.files.process_leases import ProcessLease
+from shoal.stores.files.access.directory_handle import DirectoryHandle
+from shoal.stores.files.locks.pid_locks import SessionLock, is_session_running
+from shoal.stores.files.locks.process_leases import ProcessLease
+from shoal.stores.files.teams.file_roster_store import FileRosterStore
 
 
 @pytest.fixture

@@ -20,16 +20,16 @@ from shoal.core.clock import SystemClock
 from shoal.core.events import NoteAdded, SessionStarted
 from shoal.core.ids import LEAD_ID, SessionId
 from shoal.core.names import LEAD_NAME
-from shoal.core.tasks import TaskDraft
-from shoal.stores.files.debug_log import DebugLog
-from shoal.stores.files.file_journal import FileJournal
-from shoal.stores.files.file_roster_store import FileRosterStore
-from shoal.stores.files.file_task_board import FileTaskBoard
-from shoal.stores.files.home_cleanup import HomeCleanupResult, remove_old_home_files
-from shoal.stores.files.home_paths import get_journal_path, get_run_directory
-from shoal.stores.files.pid_locks import SessionLock
-from shoal.stores.files.result_files import FileResultStore
-from shoal.stores.files.session_files import fork_session, list_sessions
+from shoal.core.teams.tasks import TaskDraft
+from shoal.stores.files.board.file_task_board import FileTaskBoard
+from shoal.stores.files.home.home_cleanup import HomeCleanupResult, remove_old_home_files
+from shoal.stores.files.home.home_paths import get_journal_path, get_run_directory
+from shoal.stores.files.locks.pid_locks import SessionLock
+from shoal.stores.files.sessions.debug_log import DebugLog
+from shoal.stores.files.sessions.file_journal import FileJournal
+from shoal.stores.files.sessions.result_files import FileResultStore
+from shoal.stores.files.sessions.session_files import fork_session, list_sessions
+from shoal.stores.files.teams.file_roster_store import FileRosterStore
 from shoal.tools.shell_snapshot import lock_shell_snapshot
 
 DAY = 86_400
@@ -41,7 +41,7 @@ OLD, YOUNG = NOW - 31 * DAY, NOW - 29 * DAY
 _CLEAN_AS_NOBODY = f"""
 import os, sys
 from pathlib import Path
-from shoal.stores.files.home_cleanup import remove_old_home_files
+from shoal.stores.files.home.home_cleanup import remove_old_home_files
 
 if os.geteuid() == 0:
     os.setgid({NOBODY})
@@ -143,7 +143,7 @@ def test_zero_days_removes_every_session_that_ended_more_than_an_hour_ago(
 LOCK_SCRIPT = """
 import sys
 from pathlib import Path
-from shoal.stores.files.pid_locks import SessionLock
+from shoal.stores.files.locks.pid_locks import SessionLock
 lock = SessionLock(Path(sys.argv[1]), sys.argv[2])
 print("held", flush=True)
 sys.stdin.readline()

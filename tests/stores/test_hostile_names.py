@@ -14,7 +14,7 @@ from store_helpers import make_member
 from shoal.core.clock import SystemClock
 from shoal.core.errors import InvalidName
 from shoal.core.names import LEAD_NAME
-from shoal.stores.files.file_roster_store import FileRosterStore
+from shoal.stores.files.teams.file_roster_store import FileRosterStore
 
 PARTS = ("..", ".", "/", "\\", "\0", "\n", "~", "$(touch pwned)", "`touch pwned`", ";touch pwned;", "|", "*")
 WHOLE = (

@@ -11,11 +11,18 @@ import pytest
 from store_helpers import FixedClock, limit_file_size
 
 from shoal.core import events
-from shoal.core.agents import AgentResult, AgentWorkEvidence, RetainedWorktreeWork, ShellCommandResult
-from shoal.core.background_shells import BackgroundShell, BackgroundShellResult
+from shoal.core.agents.background_shells import BackgroundShell, BackgroundShellResult
+from shoal.core.agents.schedules import Schedule
+from shoal.core.agents.subagents import (
+    AgentResult,
+    AgentWorkEvidence,
+    RetainedWorktreeWork,
+    ShellCommandResult,
+)
+from shoal.core.budgets.usage import Usage
 from shoal.core.errors import StateFileError
 from shoal.core.ids import LEAD_ID, AgentId, IdGenerator, RequestId
-from shoal.core.questions import (
+from shoal.core.permissions.questions import (
     AllowAnswer,
     ChoiceAnswer,
     ChoiceOption,
@@ -24,9 +31,7 @@ from shoal.core.questions import (
     MultipleChoice,
     PermissionQuestion,
 )
-from shoal.core.schedules import Schedule
-from shoal.core.usage import Usage
-from shoal.stores.files.file_journal import FileJournal, follow_journal, read_journal
+from shoal.stores.files.sessions.file_journal import FileJournal, follow_journal, read_journal
 from shoal.wire.journal_codec import JournalEvent, UnknownJournalEvent, encode_journal_line
 
 USAGE = Usage(input_tokens=1, output_tokens=2)
@@ -276,7 +281,7 @@ import sys
 from pathlib import Path
 from shoal.core.clock import SystemClock
 from shoal.core.events import NoteAdded
-from shoal.stores.files.file_journal import FileJournal
+from shoal.stores.files.sessions.file_journal import FileJournal
 journal = FileJournal(Path(sys.argv[1]), SystemClock())
 sys.stdin.readline()
 for number in range(500):

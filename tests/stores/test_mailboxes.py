@@ -17,8 +17,8 @@ import pytest
 from mail_helpers import TIMESTAMP, create_mailboxes, get_inbox_path, make_mail, take_all_mail
 
 from shoal.core.errors import InboxNotFound, LockUnavailable, StateFileError, TeamNotFound
-from shoal.core.mail import MailMessage, MailPostReceipt
-from shoal.stores.files.file_mailbox_store import FileMailboxStore
+from shoal.core.teams.mail import MailMessage, MailPostReceipt
+from shoal.stores.files.mailboxes.file_mailbox_store import FileMailboxStore
 
 POSTER_SCRIPT = Path(__file__).with_name("mail_poster.py")
 
@@ -276,7 +276,7 @@ async def test_a_post_of_another_process_wakes_the_waiter_at_once(
     mail: FileMailboxStore, home: Path, monkeypatch: pytest.MonkeyPatch
 ):
     # Only the watch can wake it then; the benchmark measures how fast.
-    monkeypatch.setattr("shoal.stores.files.file_watch.SAFETY_INTERVAL", 3600)
+    monkeypatch.setattr("shoal.stores.files.access.file_watch.SAFETY_INTERVAL", 3600)
     poster = subprocess.Popen(
         [sys.executable, POSTER_SCRIPT, home, "ann"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     )
@@ -297,7 +297,7 @@ async def test_a_post_of_another_process_wakes_the_waiter_at_once(
 async def test_a_post_wakes_a_waiter_of_the_same_process_without_file_events(
     mail: FileMailboxStore, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr("shoal.stores.files.file_mailbox_store.DirectoryWatch", _SilentWatch)
+    monkeypatch.setattr("shoal.stores.files.mailboxes.file_mailbox_store.DirectoryWatch", _SilentWatch)
     waiting = asyncio.ensure_future(mail.wait_for_mail("ann"))
     await asyncio.sleep(0.01)
     assert not waiting.done()

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from mail_helpers import TIMESTAMP, create_mailboxes, get_inbox_path, make_mail
 
-from shoal.stores.files.file_mailbox_store import FileMailboxStore
+from shoal.stores.files.mailboxes.file_mailbox_store import FileMailboxStore
 
 FOREIGN_SCRIPT = Path(__file__).with_name("foreign_program.py")
 

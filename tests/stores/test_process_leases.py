@@ -9,8 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from shoal.stores.files.directory_handle import DirectoryHandle
-from shoal.stores.files.process_leases import ProcessLease, is_process_lease_alive, remove_dead_process_leases
+from shoal.stores.files.access.directory_handle import DirectoryHandle
+from shoal.stores.files.locks.process_leases import (
+    ProcessLease,
+    is_process_lease_alive,
+    remove_dead_process_leases,
+)
 
 
 @pytest.fixture

@@ -7,12 +7,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from shoal.core.errors import StateFileError
-from shoal.stores.files.home_paths import (
+from shoal.stores.files.home.home_paths import (
     create_file_atomically,
     create_or_replace_private_file,
     write_file_atomically,
 )
-from shoal.stores.files.result_files import FileResultStore
+from shoal.stores.files.sessions.result_files import FileResultStore
 
 HOSTILE = [
     "../../etc/passwd",

@@ -14,10 +14,10 @@ from mail_helpers import create_mailboxes, make_mail
 from store_helpers import make_member
 
 from shoal.core.clock import SystemClock
-from shoal.core.tasks import TaskUpdate
-from shoal.stores.files.directory_handle import DirectoryHandle, is_open_exclusively
-from shoal.stores.files.file_roster_store import FileRosterStore
-from shoal.stores.files.home_paths import write_file_atomically
+from shoal.core.teams.tasks import TaskUpdate
+from shoal.stores.files.access.directory_handle import DirectoryHandle, is_open_exclusively
+from shoal.stores.files.home.home_paths import write_file_atomically
+from shoal.stores.files.teams.file_roster_store import FileRosterStore
 
 
 @pytest.fixture

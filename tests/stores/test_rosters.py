@@ -15,10 +15,10 @@ from store_helpers import FixedClock, make_member
 from shoal.core.clock import SystemClock
 from shoal.core.errors import InvalidName, StateFileError, TeamHasActiveMembers, TeamNotFound, TeamStoreError
 from shoal.core.names import TeamName
-from shoal.core.roster import MEMBER_COLORS, TeamRoster
-from shoal.stores.files import file_roster_store as rosters_module
-from shoal.stores.files.directory_handle import DirectoryHandle
-from shoal.stores.files.file_roster_store import FileRosterStore
+from shoal.core.teams.roster import MEMBER_COLORS, TeamRoster
+from shoal.stores.files.access.directory_handle import DirectoryHandle
+from shoal.stores.files.teams import file_roster_store as rosters_module
+from shoal.stores.files.teams.file_roster_store import FileRosterStore
 
 
 async def create_team(rosters: FileRosterStore, name: str = "roof") -> TeamRoster:

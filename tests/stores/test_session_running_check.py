@@ -6,8 +6,8 @@ import asyncio
 from pathlib import Path
 
 from shoal.core.ids import SessionId
-from shoal.stores.files.file_watch import DirectoryWatch
-from shoal.stores.files.pid_locks import SessionLock, is_session_running
+from shoal.stores.files.access.file_watch import DirectoryWatch
+from shoal.stores.files.locks.pid_locks import SessionLock, is_session_running
 
 
 async def test_checking_whether_a_session_runs_wakes_no_watcher(tmp_path: Path) -> None:

@@ -10,14 +10,14 @@ from pathlib import Path
 import pytest
 from store_helpers import TranscriptWriter
 
+from shoal.core.budgets.usage import Usage
+from shoal.core.conversation.messages import INTERRUPTED_RESULT, Message, TextBlock, ToolResultBlock
+from shoal.core.conversation.transcript_entries import TranscriptCompactionMarker, TranscriptRewindMarker
 from shoal.core.errors import SessionNotFound, StateFileError
 from shoal.core.ids import EntryId, SessionId
-from shoal.core.messages import INTERRUPTED_RESULT, Message, TextBlock, ToolResultBlock
-from shoal.core.transcript_entries import TranscriptCompactionMarker, TranscriptRewindMarker
-from shoal.core.usage import Usage
-from shoal.stores.files.home_paths import get_transcript_path
-from shoal.stores.files.pid_locks import SessionLock, is_session_running
-from shoal.stores.files.session_files import (
+from shoal.stores.files.home.home_paths import get_transcript_path
+from shoal.stores.files.locks.pid_locks import SessionLock, is_session_running
+from shoal.stores.files.sessions.session_files import (
     LoadedTranscript,
     find_latest_session,
     find_session_transcript,
@@ -25,7 +25,7 @@ from shoal.stores.files.session_files import (
     list_sessions,
     read_session_transcript,
 )
-from shoal.stores.files.subagent_files import (
+from shoal.stores.files.sessions.subagent_files import (
     get_subagent_metadata_path,
     load_unstarted_subagent_metadata,
     store_subagent_permission_mode,
@@ -311,7 +311,7 @@ def test_a_fork_is_a_copy_under_a_new_id_with_all_unknown_fields(
 LOCK_SCRIPT = """
 import sys
 from pathlib import Path
-from shoal.stores.files.pid_locks import SessionLock
+from shoal.stores.files.locks.pid_locks import SessionLock
 lock = SessionLock(Path(sys.argv[1]), "s-1")
 print("held", flush=True)
 sys.stdin.read()
@@ -359,7 +359,7 @@ def test_text_messages_in_a_row_are_not_joined(writer: Callable[..., TranscriptW
 LIST_WHILE_REMOVING_SCRIPT = """
 import os, sys
 from pathlib import Path
-from shoal.stores.files.session_files import list_sessions
+from shoal.stores.files.sessions.session_files import list_sessions
 
 home = Path(sys.argv[1])
 going = sorted((home / "projects").glob("*/*.jsonl"))

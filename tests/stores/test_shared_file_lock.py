@@ -15,9 +15,9 @@ from typing import Any
 import pytest
 
 from shoal.core.errors import LockUnavailable, StateFileError
-from shoal.stores.files.directory_handle import DirectoryHandle
-from shoal.stores.files.flock_queue import MAX_THREADS
-from shoal.stores.files.shared_file_lock import SharedFileLock
+from shoal.stores.files.access.directory_handle import DirectoryHandle
+from shoal.stores.files.locks.flock_queue import MAX_THREADS
+from shoal.stores.files.locks.shared_file_lock import SharedFileLock
 
 PROCESS = Path(__file__).with_name("lock_process.py")
 
@@ -312,7 +312,7 @@ async def test_a_holder_that_was_suspended_detects_that_its_lock_was_taken_over(
 async def test_a_held_lock_is_kept_fresh(
     create_lock: Callable[..., SharedFileLock], home: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr("shoal.stores.files.foreign_lock.REFRESH_INTERVAL", 0.05)
+    monkeypatch.setattr("shoal.stores.files.locks.foreign_lock.REFRESH_INTERVAL", 0.05)
     async with create_lock():
         old = time.time() - 8
         made = get_foreign_lock(home).stat().st_mtime_ns

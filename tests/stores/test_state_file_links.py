@@ -13,13 +13,13 @@ from shoal.core.clock import SystemClock
 from shoal.core.errors import ShoalError
 from shoal.core.events import NoteAdded
 from shoal.core.ids import LEAD_ID, SessionId
-from shoal.stores.files.credential_file import get_credentials_path, load_provider_credentials
-from shoal.stores.files.debug_log import DebugLog
-from shoal.stores.files.file_journal import FileJournal, read_journal
-from shoal.stores.files.home_paths import get_run_directory
-from shoal.stores.files.pid_locks import SessionLock, find_session_pid
-from shoal.stores.files.session_files import read_session_transcript
-from shoal.stores.files.trust_file import ProjectTrustFile
+from shoal.stores.files.home.credential_file import get_credentials_path, load_provider_credentials
+from shoal.stores.files.home.home_paths import get_run_directory
+from shoal.stores.files.home.trust_file import ProjectTrustFile
+from shoal.stores.files.locks.pid_locks import SessionLock, find_session_pid
+from shoal.stores.files.sessions.debug_log import DebugLog
+from shoal.stores.files.sessions.file_journal import FileJournal, read_journal
+from shoal.stores.files.sessions.session_files import read_session_transcript
 from shoal.surfaces.terminal.prompt_history import append_prompt_history, read_prompt_history
 
 SESSION = SessionId("11111111-2222-4333-8444-555555555555")

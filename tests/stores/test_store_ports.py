@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import pytest
 
+from shoal.core.conversation.messages import user_message
+from shoal.core.conversation.transcript_entries import TranscriptMessageEntry
 from shoal.core.events import NoteAdded
 from shoal.core.ids import LEAD_ID, EntryId, SessionId
-from shoal.core.messages import user_message
 from shoal.core.ports import Journal, ResultStore, Transcript
-from shoal.core.transcript_entries import TranscriptMessageEntry
-from shoal.stores.files.file_journal import FileJournal, read_journal
-from shoal.stores.files.file_transcript import FileTranscript
-from shoal.stores.files.result_files import FileResultStore
-from shoal.stores.files.session_files import read_session_transcript
+from shoal.stores.files.sessions.file_journal import FileJournal, read_journal
+from shoal.stores.files.sessions.file_transcript import FileTranscript
+from shoal.stores.files.sessions.result_files import FileResultStore
+from shoal.stores.files.sessions.session_files import read_session_transcript
 from shoal.stores.memory_stores import InMemoryJournal
 from shoal.wire.transcript_codec import TranscriptEncoder
 

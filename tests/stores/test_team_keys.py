@@ -15,16 +15,16 @@ from store_helpers import make_member
 
 from shoal.core.clock import SystemClock
 from shoal.core.errors import StateFileError
-from shoal.core.mail import MailMessage
-from shoal.core.mail_signatures import KEY_SIZE, MailSigner
 from shoal.core.names import LEAD_NAME
-from shoal.stores.files.file_roster_store import FileRosterStore
-from shoal.stores.files.team_keys import load_or_create_team_mail_key, remove_team_mail_key
+from shoal.core.teams.mail import MailMessage
+from shoal.core.teams.mail_signatures import KEY_SIZE, MailSigner
+from shoal.stores.files.teams.file_roster_store import FileRosterStore
+from shoal.stores.files.teams.team_keys import load_or_create_team_mail_key, remove_team_mail_key
 
 KEY_SCRIPT = """
 import sys
 from pathlib import Path
-from shoal.stores.files.team_keys import load_or_create_team_mail_key
+from shoal.stores.files.teams.team_keys import load_or_create_team_mail_key
 sys.stdin.readline()
 print(load_or_create_team_mail_key(Path(sys.argv[1]), "roof").hex())
 """

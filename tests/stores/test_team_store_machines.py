@@ -16,9 +16,9 @@ from hypothesis.stateful import Bundle, RuleBasedStateMachine, initialize, invar
 from store_openers import STORE_OPENERS
 
 from shoal.core.errors import TaskUpdateRefused
-from shoal.core.mail import MailMessage
-from shoal.core.tasks import ATTEMPT_KEY, TaskClaimResult, TaskDraft, TaskUpdate
-from shoal.core.team_storage import MailboxStore, TaskBoard
+from shoal.core.teams.mail import MailMessage
+from shoal.core.teams.tasks import ATTEMPT_KEY, TaskClaimResult, TaskDraft, TaskUpdate
+from shoal.core.teams.team_storage import MailboxStore, TaskBoard
 
 T = TypeVar("T")
 AGENTS = st.sampled_from(["ann", "bob", "cid"])

@@ -15,15 +15,15 @@ from store_helpers import TranscriptWriter, limit_file_size
 from shoal.core.errors import StateFileError
 from shoal.core.ids import AgentId, SessionId
 from shoal.core.names import parse_agent_name, parse_team_name
-from shoal.core.roster import format_agent_id
-from shoal.stores.files.home_paths import (
+from shoal.core.teams.roster import format_agent_id
+from shoal.stores.files.home.home_paths import (
     get_journal_path,
     get_run_directory,
     get_subagent_transcript_path,
     get_subagent_transcripts_directory,
     get_transcript_path,
 )
-from shoal.stores.files.session_files import read_session_transcript
+from shoal.stores.files.sessions.session_files import read_session_transcript
 
 
 def get_mode(path: Path) -> int:
@@ -167,11 +167,11 @@ def test_a_last_line_that_lacks_only_its_newline_is_kept(writer: Callable[..., T
 WRITER_SCRIPT = """
     import os, sys
     from pathlib import Path
-    from shoal.core.transcript_entries import TranscriptMessageEntry
+    from shoal.core.conversation.transcript_entries import TranscriptMessageEntry
     from shoal.core.ids import IdGenerator, SessionId
-    from shoal.core.messages import user_message
-    from shoal.stores.files.session_files import read_session_transcript
-    from shoal.stores.files.file_transcript import FileTranscript
+    from shoal.core.conversation.messages import user_message
+    from shoal.stores.files.sessions.session_files import read_session_transcript
+    from shoal.stores.files.sessions.file_transcript import FileTranscript
     from shoal.wire.transcript_codec import TranscriptEncoder
 
     path, seed = Path(sys.argv[1]), int(sys.argv[2])

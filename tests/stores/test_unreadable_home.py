@@ -15,11 +15,11 @@ _OPEN_AS_NOBODY = f"""
 import os, sys
 from pathlib import Path
 from shoal.core.errors import StateFileError
-from shoal.stores.files.home_directories import (
+from shoal.stores.files.home.home_directories import (
     open_existing_home_subdirectory,
     open_or_create_home_subdirectory,
 )
-from shoal.stores.files.home_paths import make_private_directory
+from shoal.stores.files.home.home_paths import make_private_directory
 
 home = Path(sys.argv[1])
 if os.geteuid() == 0:

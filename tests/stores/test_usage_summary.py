@@ -5,11 +5,11 @@ import sys
 
 import pytest
 
+from shoal.core.budgets.usage import Usage, UsageAndCostTotals
 from shoal.core.events import AgentStarted, ModelRequestFailed, ModelRequestSent, ModelRequestSettled
 from shoal.core.ids import LEAD_ID, AgentId, RequestId
-from shoal.core.usage import Usage, UsageAndCostTotals
-from shoal.stores.files.file_journal import FileJournal
-from shoal.stores.files.usage_summary import SpendingAgent, summarize_journal_usage
+from shoal.stores.files.sessions.file_journal import FileJournal
+from shoal.stores.files.sessions.usage_summary import SpendingAgent, summarize_journal_usage
 
 WORKER = AgentId("a1")
 
@@ -133,8 +133,8 @@ import sys
 from pathlib import Path
 from shoal.core.clock import SystemClock
 from shoal.core.events import ModelRequestSent, ModelRequestSettled
-from shoal.core.usage import UsageAndCostTotals, Usage
-from shoal.stores.files.file_journal import FileJournal
+from shoal.core.budgets.usage import UsageAndCostTotals, Usage
+from shoal.stores.files.sessions.file_journal import FileJournal
 journal = FileJournal(Path(sys.argv[1]), SystemClock())
 journal.append(ModelRequestSent(agent="lead", request="r1", model="m"))
 usage = Usage(input_tokens=5, output_tokens=6)

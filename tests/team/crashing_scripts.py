@@ -6,8 +6,8 @@ import re
 from collections.abc import Mapping, Sequence
 
 from agent_scripts import call_tool
-from shoal.core.messages import extract_tool_result_text
-from shoal.core.model_requests import ModelRequest
+from shoal.core.conversation.messages import extract_tool_result_text
+from shoal.core.conversation.model_requests import ModelRequest
 from shoal.models.scripted_model import ReplyLike
 from team_scripts import (
     TeamScriptLine,

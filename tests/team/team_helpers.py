@@ -12,8 +12,8 @@ from typing import Any
 
 import shoal
 from agent_scripts import call_tool
+from shoal.core.conversation.model_requests import ModelRequest
 from shoal.core.events import Event
-from shoal.core.model_requests import ModelRequest
 from team_scripts import find_tool_results, get_home, get_last_text
 
 CRASHING_LEAD = Path(__file__).with_name("crashing_lead.py")

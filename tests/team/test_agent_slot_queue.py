@@ -12,8 +12,8 @@ from team_helpers import complete_announced_task, read_task
 
 import server_scripts
 from agent_scripts import ToolGate, call_tool, read_events, run_all_turns
+from shoal.core.conversation.model_requests import ModelRequest
 from shoal.core.events import Event, MemberWentIdle, MemberWoken, ToolStarted
-from shoal.core.model_requests import ModelRequest
 from shoal.testing.fake_clock import run_until_idle
 from team_scripts import (
     find_tool_results,

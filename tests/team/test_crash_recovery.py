@@ -18,8 +18,8 @@ from team_helpers import CRASHING_LEAD, run_crashing_lead
 
 from agent_scripts import call_tool, read_events, run_all_turns
 from process_search import find_processes_in
+from shoal.core.conversation.model_requests import ModelRequest
 from shoal.core.events import AgentEnded, AgentStarted
-from shoal.core.model_requests import ModelRequest
 from team_scripts import (
     get_home,
     get_last_text,

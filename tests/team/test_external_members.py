@@ -14,7 +14,7 @@ from shoal.app.teams.team_store import TeamStore
 from shoal.core.clock import SystemClock
 from shoal.core.errors import AgentRequestRefused, TaskUpdateRefused
 from shoal.core.ids import IdGenerator
-from shoal.core.tasks import TaskDraft
+from shoal.core.teams.tasks import TaskDraft
 from team_scripts import get_home, open_session, read_inbox, read_team_config, script_team, send_message
 
 CLOCK = SystemClock()

@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from agent_scripts import ToolGate, call_tool, read_events, run_all_turns
+from shoal.core.conversation.model_requests import ModelRequest
 from shoal.core.events import MemberWoken
-from shoal.core.model_requests import ModelRequest
 from team_scripts import (
     get_last_result,
     get_last_text,

@@ -9,10 +9,10 @@ import pytest
 from team_helpers import read_task
 
 from agent_scripts import ToolGate, call_tool, read_events, run_all_turns
+from shoal.core.conversation.messages import ToolUseBlock
+from shoal.core.conversation.model_requests import ModelRequest
 from shoal.core.errors import BadRequest
 from shoal.core.events import MemberWentIdle, TurnStarted
-from shoal.core.messages import ToolUseBlock
-from shoal.core.model_requests import ModelRequest
 from team_scripts import (
     find_speaker,
     find_tool_results,

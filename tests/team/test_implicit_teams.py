@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from agent_scripts import ToolGate, call_tool, run_all_turns, spawn_agent
-from shoal.core.model_requests import ModelRequest
+from shoal.core.conversation.model_requests import ModelRequest
 from team_scripts import (
     find_tool_results,
     get_home,

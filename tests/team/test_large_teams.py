@@ -16,15 +16,15 @@ import pytest
 import shoal
 from agent_scripts import ToolGate, call_tool, read_events, run_all_turns
 from shoal.app.session.turn import Turn
+from shoal.core.agents.identity import current_identity, current_member
 from shoal.core.clock import SystemClock
+from shoal.core.conversation.messages import ToolUseBlock
+from shoal.core.conversation.model_requests import ModelRequest
+from shoal.core.conversation.tools import ToolContext
 from shoal.core.events import MemberWentIdle, MemberWoken
-from shoal.core.identity import current_identity, current_member
 from shoal.core.ids import IdGenerator
-from shoal.core.mail import MailMessage
-from shoal.core.messages import ToolUseBlock
-from shoal.core.model_requests import ModelRequest
 from shoal.core.names import AgentName, TeamName
-from shoal.core.tools import ToolContext
+from shoal.core.teams.mail import MailMessage
 from shoal.models.scripted_model import ScriptedModel
 from shoal.tools.function_tool import FunctionTool, tool
 from team_scripts import (

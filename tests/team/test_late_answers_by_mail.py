@@ -15,7 +15,7 @@ import pytest
 import team_scripts
 from agent_scripts import call_tool, read_events, run_all_turns
 from foreign_mail import encode_body, join_notes, make_entry, write_to_inbox
-from shoal.core.model_requests import ModelRequest
+from shoal.core.conversation.model_requests import ModelRequest
 from team_scripts import get_last_text, open_session, read_inbox, script_team
 
 OWN: dict[str, Any] = {

@@ -32,7 +32,7 @@ from shoal.core.events import (
     ToolStarted,
 )
 from shoal.core.ids import AgentId
-from shoal.team.remote_member import START_TIMEOUT, RemoteMember
+from shoal.team.members.remote_member import START_TIMEOUT, RemoteMember
 from team_scripts import get_home, read_inbox, read_team_config, send_message, spawn_member
 
 CREATE = call_tool("TeamCreate", team_name="crew")
@@ -114,7 +114,7 @@ async def test_a_member_that_dies_during_an_idle_check_interrupts_nobody(
 async def test_a_member_whose_process_hangs_continues_in_a_new_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, at_work: bool
 ) -> None:
-    monkeypatch.setattr("shoal.team.remote_member.PING_TIMEOUT", 1.0)
+    monkeypatch.setattr("shoal.team.members.remote_member.PING_TIMEOUT", 1.0)
     begin = [call_tool("Bash", "b1", command="sleep 100", timeout=120000)] if at_work else []
     async with (
         run_provider(

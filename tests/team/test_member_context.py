@@ -11,10 +11,10 @@ from msgspec.structs import replace
 
 from agent_scripts import ToolGate, call_tool, read_events, run_all_turns
 from shoal.app.config.system_prompt import load_default_prompt
+from shoal.core.agents.identity import AgentIdentity
+from shoal.core.conversation.model_requests import ModelRequest
+from shoal.core.conversation.tools import ToolContext
 from shoal.core.events import AgentEnded, AgentStarted
-from shoal.core.identity import AgentIdentity
-from shoal.core.model_requests import ModelRequest
-from shoal.core.tools import ToolContext
 from shoal.tools.function_tool import tool
 from team_scripts import (
     approve_shutdown,

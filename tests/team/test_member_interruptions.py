@@ -12,8 +12,8 @@ import pytest
 
 from agent_scripts import ToolGate, call_tool, run_all_turns, spawn_agent
 from session_helpers import collect_events
+from shoal.core.conversation.model_requests import ModelRequest
 from shoal.core.events import Event, NoteAdded, ToolOutputReturned, ToolStarted
-from shoal.core.model_requests import ModelRequest
 from team_scripts import open_session, script_team, spawn_member
 
 

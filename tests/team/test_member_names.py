@@ -8,8 +8,8 @@ import pytest
 
 import shoal
 from agent_scripts import call_tool, run_all_turns
-from shoal.core.messages import extract_tool_result_text
-from shoal.core.model_requests import ModelRequest
+from shoal.core.conversation.messages import extract_tool_result_text
+from shoal.core.conversation.model_requests import ModelRequest
 from shoal.core.names import RESERVED_NAMES, TOOL_NAMES
 from shoal.models.scripted_model import ScriptedModel
 from team_scripts import find_tool_results, open_session, read_team_config, script_team, spawn_member

@@ -15,7 +15,7 @@ import pytest
 
 from agent_scripts import call_tool
 from server_scripts import approve_shutdown, find_speaker, join_conversation, run_provider
-from shoal.stores.files.file_watch import DirectoryWatch
+from shoal.stores.files.access.file_watch import DirectoryWatch
 from team_scripts import get_home, read_inbox, send_message
 
 TEAM = "theirs"

@@ -13,10 +13,10 @@ import pytest
 
 import shoal
 from agent_scripts import call_tool, read_events, run_all_turns
+from shoal.core.conversation.model_requests import ModelRequest
 from shoal.core.events import QuestionAnswered, QuestionAsked
-from shoal.core.model_requests import ModelRequest
-from shoal.core.permissions import AddPermissionRulesSuggestion, SuggestedPermissionRule
-from shoal.core.questions import (
+from shoal.core.permissions.permission_changes import AddPermissionRulesSuggestion, SuggestedPermissionRule
+from shoal.core.permissions.questions import (
     AllowAnswer,
     Answer,
     DenyAnswer,

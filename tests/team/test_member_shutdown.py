@@ -12,9 +12,9 @@ import pytest
 
 from agent_scripts import ToolGate, call_tool, read_events, run_all_turns
 from session_helpers import collect_events
+from shoal.core.conversation.messages import extract_tool_result_text
+from shoal.core.conversation.model_requests import ModelReply, ModelRequest
 from shoal.core.events import AgentEnded, ToolOutputReturned
-from shoal.core.messages import extract_tool_result_text
-from shoal.core.model_requests import ModelReply, ModelRequest
 from shoal.models.scripted_model import ScriptedModel
 from shoal.team.session_teams import SessionTeams
 from shoal.testing import FakeClock

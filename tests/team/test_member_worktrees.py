@@ -8,9 +8,9 @@ import pytest
 
 from agent_scripts import call_tool, read_events, run_all_turns
 from git_repository import run_git
+from shoal.core.conversation.messages import ToolUseBlock
+from shoal.core.conversation.model_requests import ModelRequest
 from shoal.core.events import WorktreeWorkRetained
-from shoal.core.messages import ToolUseBlock
-from shoal.core.model_requests import ModelRequest
 from team_scripts import (
     approve_shutdown,
     get_last_text,

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from agent_scripts import ToolGate, call_tool, read_events, run_all_turns
+from shoal.core.conversation.messages import extract_tool_result_text
+from shoal.core.conversation.model_requests import ModelRequest
+from shoal.core.conversation.tools import ToolContext
 from shoal.core.events import AgentEnded, AgentStarted, MemberWentIdle
-from shoal.core.messages import extract_tool_result_text
-from shoal.core.model_requests import ModelRequest
-from shoal.core.tools import ToolContext
 from shoal.tools.function_tool import tool
 from team_scripts import (
     approve_shutdown,

@@ -35,7 +35,7 @@ from shoal.core.events import (
     QuestionAsked,
     ToolStarted,
 )
-from shoal.core.questions import (
+from shoal.core.permissions.questions import (
     AllowAnswer,
     Answer,
     ChoiceAnswer,
@@ -44,7 +44,7 @@ from shoal.core.questions import (
     PlanApprovedAnswer,
     Question,
 )
-from shoal.core.teams import TeammateStatusSnapshot
+from shoal.core.teams.team_operations import TeammateStatusSnapshot
 from shoal.testing.mock_replies import RequestBody
 from team_scripts import get_home, read_inbox, read_team_config, send_message, spawn_member
 

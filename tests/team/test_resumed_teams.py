@@ -19,7 +19,7 @@ from shoal.core.clock import SystemClock
 from shoal.core.events import AgentStarted, RunFinished
 from shoal.core.ids import IdGenerator
 from shoal.core.names import AgentName
-from shoal.core.tasks import TaskDraft
+from shoal.core.teams.tasks import TaskDraft
 from team_scripts import get_home, open_session, read_inbox, read_team_config, script_team
 
 SESSION = "5e551011-0000-4000-8000-000000000001"

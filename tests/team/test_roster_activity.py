@@ -10,8 +10,8 @@ import pytest
 
 from agent_scripts import ToolGate, call_tool, run_all_turns
 from shoal.core.names import LEAD_NAME, AgentName, TeamName
-from shoal.core.roster import NewMember
-from shoal.stores.files.file_roster_store import FileRosterStore
+from shoal.core.teams.roster import NewMember
+from shoal.stores.files.teams.file_roster_store import FileRosterStore
 from shoal.team.roster_activity import RosterActivityWriter
 from shoal.testing import FakeClock
 from team_scripts import open_session, read_team_config, script_team, spawn_member

@@ -14,12 +14,10 @@ import shoal
 from agent_scripts import call_tool, read_events, run_all_turns
 from foreign_mail import TIMESTAMP, encode_body, join_notes, make_entry, run_until_quiet, write_to_inbox
 from shoal.core.clock import SystemClock
+from shoal.core.conversation.model_requests import ModelRequest
 from shoal.core.events import Event, MessageAdded, QuestionAsked
 from shoal.core.ids import IdGenerator
-from shoal.core.mail import MailMessage
-from shoal.core.mail_signatures import MailSigner
-from shoal.core.model_requests import ModelRequest
-from shoal.core.questions import (
+from shoal.core.permissions.questions import (
     AllowAnswer,
     Answer,
     ChoiceAnswer,
@@ -27,7 +25,9 @@ from shoal.core.questions import (
     DenyAnswer,
     PermissionQuestion,
 )
-from shoal.team.mail_verifier import IGNORE, MAX_OPEN_QUESTIONS, OBEY
+from shoal.core.teams.mail import MailMessage
+from shoal.core.teams.mail_signatures import MailSigner
+from shoal.team.mail.mail_verifier import IGNORE, MAX_OPEN_QUESTIONS, OBEY
 from shoal.wire.mail_codec import encode_inbox_entry
 from team_scripts import (
     find_speaker,

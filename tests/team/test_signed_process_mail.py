@@ -11,11 +11,11 @@ import pytest
 from agent_scripts import call_tool, read_events, run_all_turns
 from foreign_mail import TIMESTAMP, encode_body, join_notes, make_entry, run_until_quiet, write_to_inbox
 from server_scripts import find_speaker, join_conversation, open_process_session, run_provider
-from shoal.core.mail import MailMessage
-from shoal.core.mail_signatures import MailSigner
-from shoal.core.questions import ChoiceAnswer, ChoiceQuestion
-from shoal.team.mail_authentication import MailSenderAuthenticator
-from shoal.team.mail_verifier import IGNORE
+from shoal.core.permissions.questions import ChoiceAnswer, ChoiceQuestion
+from shoal.core.teams.mail import MailMessage
+from shoal.core.teams.mail_signatures import MailSigner
+from shoal.team.mail.mail_authentication import MailSenderAuthenticator
+from shoal.team.mail.mail_verifier import IGNORE
 from team_scripts import get_home, read_inbox, send_message, spawn_member
 
 CREATE = call_tool("TeamCreate", team_name="crew")

@@ -10,8 +10,13 @@ import pytest
 
 from agent_scripts import ToolGate, call_tool, read_events, run_all_turns
 from shoal.app.session.session import Session
+from shoal.core.conversation.model_requests import (
+    ModelAttemptStartedDelta,
+    ModelReply,
+    ModelRequest,
+    TextDelta,
+)
 from shoal.core.events import MemberWentIdle
-from shoal.core.model_requests import ModelAttemptStartedDelta, ModelReply, ModelRequest, TextDelta
 from shoal.models.scripted_model import ScriptedModel
 from shoal.testing import FakeClock
 from team_scripts import (

@@ -11,15 +11,15 @@ import pytest
 import shoal
 from agent_scripts import ToolGate, call_tool, read_events, run_all_turns
 from shoal.agent.compaction import COMPACTION_PROMPT
+from shoal.core.budgets.usage import ModelCard, TokenPrice
+from shoal.core.conversation.model_requests import ModelRequest
 from shoal.core.events import ConversationCompacted
 from shoal.core.ids import LEAD_ID, AgentId
-from shoal.core.model_requests import ModelRequest
 from shoal.core.names import LEAD_NAME, AgentName, TaskId, TeamName
-from shoal.core.packed_task_map import PackedTaskMap
-from shoal.core.roster import TeamRoster
-from shoal.core.tasks import Task
-from shoal.core.teams import TeammateStatusSnapshot
-from shoal.core.usage import ModelCard, TokenPrice
+from shoal.core.teams.packed_task_map import PackedTaskMap
+from shoal.core.teams.roster import TeamRoster
+from shoal.core.teams.tasks import Task
+from shoal.core.teams.team_operations import TeammateStatusSnapshot
 from shoal.models.scripted_model import ScriptedModel
 from shoal.team.team_briefing import MAX_MEMBERS, MAX_TASKS, build_team_briefing
 from shoal.tools.function_tool import FunctionTool

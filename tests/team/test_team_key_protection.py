@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from agent_scripts import call_tool, run_all_turns
-from shoal.core.messages import extract_tool_result_text
+from shoal.core.conversation.messages import extract_tool_result_text
 from team_scripts import find_tool_results, get_home, open_session, script_team, spawn_member
 
 CREATE = call_tool("TeamCreate", team_name="crew")

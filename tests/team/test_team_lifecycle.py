@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from agent_scripts import call_tool, read_events, run_all_turns
+from shoal.core.conversation.messages import extract_tool_result_text
+from shoal.core.conversation.model_requests import ModelRequest
 from shoal.core.events import AgentEnded, AgentStarted, MemberWentIdle
-from shoal.core.messages import extract_tool_result_text
-from shoal.core.model_requests import ModelRequest
 from team_scripts import (
     approve_shutdown,
     find_tool_results,

@@ -12,9 +12,9 @@ import pytest
 import shoal
 from agent_scripts import ToolGate, call_tool, read_events, run_all_turns
 from shoal.core.clock import format_iso_time
+from shoal.core.conversation.messages import extract_tool_result_text
+from shoal.core.conversation.model_requests import ModelRequest
 from shoal.core.events import AgentStarted, ToolOutputReturned
-from shoal.core.messages import extract_tool_result_text
-from shoal.core.model_requests import ModelRequest
 from shoal.testing import FakeClock
 from team_scripts import (
     approve_shutdown,

@@ -15,10 +15,10 @@ import shoal
 from agent_scripts import call_tool, run_all_turns
 from shoal.core.errors import StateFileError
 from shoal.core.events import TaskChanged
-from shoal.core.mail import MailMessage
 from shoal.core.names import AgentName
-from shoal.core.tasks import TaskDraft, TaskUpdate
-from shoal.stores.files.file_journal import read_journal
+from shoal.core.teams.mail import MailMessage
+from shoal.core.teams.tasks import TaskDraft, TaskUpdate
+from shoal.stores.files.sessions.file_journal import read_journal
 from team_scripts import get_home, open_session, read_team_config, script_team, spawn_member
 
 CREATE = call_tool("TeamCreate", team_name="crew")

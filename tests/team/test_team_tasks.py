@@ -10,8 +10,8 @@ import pytest
 from team_helpers import complete_announced_task, read_task
 
 from agent_scripts import ToolGate, call_tool, read_events, run_all_turns
+from shoal.core.conversation.model_requests import ModelRequest
 from shoal.core.events import AgentStarted, MemberWoken, ToolFinished, ToolOutputReturned
-from shoal.core.model_requests import ModelRequest
 from team_scripts import (
     get_home,
     get_last_text,

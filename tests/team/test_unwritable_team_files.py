@@ -14,15 +14,15 @@ import shoal
 from agent_scripts import ToolGate, call_tool, read_events, run_all_turns
 from foreign_mail import join_notes
 from shoal.core.clock import SystemClock
+from shoal.core.conversation.model_requests import ModelRequest
 from shoal.core.errors import StateFileError
 from shoal.core.events import NoteAdded
 from shoal.core.ids import IdGenerator
-from shoal.core.mail import MailMessage
-from shoal.core.model_requests import ModelRequest
 from shoal.core.names import AgentName, TeamName
-from shoal.core.questions import AllowAnswer
-from shoal.stores.files.file_mailbox_store import FileMailboxStore
-from shoal.team.mail_pump import MailPump
+from shoal.core.permissions.questions import AllowAnswer
+from shoal.core.teams.mail import MailMessage
+from shoal.stores.files.mailboxes.file_mailbox_store import FileMailboxStore
+from shoal.team.mail.mail_pump import MailPump
 from team_scripts import (
     get_home,
     get_last_result,

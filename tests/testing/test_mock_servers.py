@@ -14,8 +14,8 @@ from typing import Any
 import httpx
 import pytest
 
-from shoal.core.messages import TextBlock
-from shoal.core.usage import Usage
+from shoal.core.budgets.usage import Usage
+from shoal.core.conversation.messages import TextBlock
 from shoal.testing import FakeClock, MockServer, chat_server, messages_server, responses_server, run_in_thread
 from shoal.testing.mock_replies import (
     BrokenToolJsonFault,

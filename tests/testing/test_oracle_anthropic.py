@@ -8,8 +8,8 @@ import anthropic
 import pytest
 from oracle_helpers import create_anthropic_client
 
-from shoal.core.messages import RedactedThinkingBlock, TextBlock, ThinkingBlock, ToolUseBlock
-from shoal.core.usage import Usage
+from shoal.core.budgets.usage import Usage
+from shoal.core.conversation.messages import RedactedThinkingBlock, TextBlock, ThinkingBlock, ToolUseBlock
 from shoal.testing import messages_server
 from shoal.testing.mock_replies import (
     ConnectionResetFault,

@@ -9,8 +9,8 @@ import openai
 import pytest
 from oracle_helpers import create_openai_client
 
-from shoal.core.messages import TextBlock, ThinkingBlock, ToolUseBlock
-from shoal.core.usage import Usage
+from shoal.core.budgets.usage import Usage
+from shoal.core.conversation.messages import TextBlock, ThinkingBlock, ToolUseBlock
 from shoal.testing import chat_server
 from shoal.testing.mock_replies import (
     BrokenToolJsonFault,

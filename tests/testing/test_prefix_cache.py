@@ -6,7 +6,7 @@ from typing import Any
 
 import httpx
 
-from shoal.core.usage import Usage
+from shoal.core.budgets.usage import Usage
 from shoal.testing import MockReply, PrefixCache, messages_server
 from shoal.testing.mock_replies import make_overloaded_fault
 

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from shoal.core.clock import SystemClock
 from shoal.core.ids import IdGenerator
-from shoal.core.tasks import ATTEMPT_KEY, TaskClaimResult, TaskUpdate
+from shoal.core.teams.tasks import ATTEMPT_KEY, TaskClaimResult, TaskUpdate
 from shoal.testing.contracts import board_rules, mailbox_rules, roster_rules
 from shoal.testing.memory_team_storage import MemoryMailboxes, MemoryRosters, MemoryTaskBoard
 

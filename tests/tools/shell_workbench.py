@@ -11,13 +11,17 @@ from pathlib import Path
 from typing import Any
 
 from shoal.backends.guarded_processes import GuardedProcessLauncher
-from shoal.core.background_shells import BackgroundShell, BackgroundShellResult, NullBackgroundShellObserver
+from shoal.core.agents.background_shells import (
+    BackgroundShell,
+    BackgroundShellResult,
+    NullBackgroundShellObserver,
+)
+from shoal.core.agents.identity import AgentIdentity
 from shoal.core.clock import Clock, SystemClock
-from shoal.core.identity import AgentIdentity
+from shoal.core.conversation.tools import Tool, ToolContext, ToolOutput
 from shoal.core.ids import AgentId, IdGenerator, SessionId
-from shoal.core.questions import Answer, DenyAnswer, Question
-from shoal.core.sandbox import Sandbox
-from shoal.core.tools import Tool, ToolContext, ToolOutput
+from shoal.core.permissions.questions import Answer, DenyAnswer, Question
+from shoal.core.permissions.sandbox import Sandbox
 from shoal.tools.bash_tools import build_shell_tools
 from shoal.tools.shell_supervisor import BackgroundShellSupervisor
 from shoal.workspaces.local_workspace import LocalWorkspace

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from shoal.app.definitions.agent_catalog import load_agent_catalog
-from shoal.core.agent_definitions import AgentDefinition, DefinitionSource
+from shoal.core.agents.agent_definitions import AgentDefinition, DefinitionSource
 from shoal.tools.agent_list import MAX_LIST_CHARACTERS, format_agent_list
 
 

@@ -8,7 +8,7 @@ import pytest
 from shell_workbench import ShellWorkbench, get_text
 
 from shoal.core.ids import LEAD_ID
-from shoal.core.questions import ChoiceAnswer, ChoiceQuestion, DenyAnswer
+from shoal.core.permissions.questions import ChoiceAnswer, ChoiceQuestion, DenyAnswer
 from shoal.tools.question_tool import get_question_tools
 
 (ASK,) = get_question_tools()

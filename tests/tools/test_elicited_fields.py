@@ -9,8 +9,8 @@ import pytest
 from shell_workbench import open_workbench
 
 from shoal.core.clock import SystemClock
-from shoal.core.mcp_servers import McpServerConfig, McpStdioConfig
-from shoal.core.questions import Answer, ChoiceAnswer, ChoiceQuestion, Question
+from shoal.core.extensions.mcp_servers import McpServerConfig, McpStdioConfig
+from shoal.core.permissions.questions import Answer, ChoiceAnswer, ChoiceQuestion, Question
 from shoal.tools.mcp.client_context import ActiveMcpCall, McpClientContext, McpTokenStore
 from shoal.tools.mcp.managed_server import ManagedMcpServer
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from shell_workbench import open_workbench
 
-from shoal.core.messages import ImageBlock, TextBlock
+from shoal.core.conversation.messages import ImageBlock, TextBlock
 from shoal.tools.images import MAX_BASE64_CHARACTERS, image_from_base64
 from shoal.tools.relayed_mcp import parse_relayed_tool_result as relayed
 

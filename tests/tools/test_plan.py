@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 import shoal
+from shoal.core.conversation.messages import ToolUseBlock, extract_tool_result_text
 from shoal.core.errors import StateFileError
 from shoal.core.events import Event, QuestionAsked, RunFinished, ToolOutputReturned
-from shoal.core.messages import ToolUseBlock, extract_tool_result_text
-from shoal.core.questions import DenyAnswer, PlanApprovalQuestion, PlanApprovedAnswer
+from shoal.core.permissions.questions import DenyAnswer, PlanApprovalQuestion, PlanApprovedAnswer
 from shoal.models.scripted_model import ScriptedModel
 from shoal.tools.plan_tools import compute_plan_digest
 

@@ -11,7 +11,7 @@ import tracemalloc
 import pytest
 from pdf_writer import make_pdf
 
-from shoal.core.messages import ImageBlock, TextBlock
+from shoal.core.conversation.messages import ImageBlock, TextBlock
 from shoal.tools.read_tool import read_tool
 
 

@@ -13,14 +13,14 @@ import pytest
 
 import shoal
 from shoal.app.teams.team_store import TeamStore
+from shoal.core.agents.identity import AgentIdentity
 from shoal.core.clock import SystemClock
+from shoal.core.conversation.messages import ToolUseBlock
+from shoal.core.conversation.tools import ToolContext, ToolOutput
 from shoal.core.events import ToolOutputReturned
-from shoal.core.identity import AgentIdentity
 from shoal.core.ids import LEAD_ID, AgentId, IdGenerator, SessionId
-from shoal.core.messages import ToolUseBlock
-from shoal.core.roster import NewMember
-from shoal.core.tasks import TaskUpdate
-from shoal.core.tools import ToolContext, ToolOutput
+from shoal.core.teams.roster import NewMember
+from shoal.core.teams.tasks import TaskUpdate
 from shoal.models.scripted_model import ScriptedModel
 from shoal.tools.task_tools import build_task_tools
 

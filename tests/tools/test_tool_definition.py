@@ -10,8 +10,8 @@ from typing import Annotated, Any, Literal
 import msgspec
 import pytest
 
+from shoal.core.conversation.tools import ToolContext, ToolOutput
 from shoal.core.errors import InvalidCronExpression, StateFileError, WorkspaceError
-from shoal.core.tools import ToolContext, ToolOutput
 from shoal.tools.function_tool import ToolParameterName, tool
 
 

@@ -8,11 +8,11 @@ import signal
 from pathlib import Path
 from typing import Any
 
+from shoal.core.agents.identity import AgentIdentity
 from shoal.core.clock import SystemClock
-from shoal.core.identity import AgentIdentity
+from shoal.core.conversation.tools import Tool, ToolContext, ToolOutput
 from shoal.core.ids import IdGenerator, SessionId
 from shoal.core.ports import ProcessLaunchSpec
-from shoal.core.tools import Tool, ToolContext, ToolOutput
 from shoal.workspaces.checkpoints import CheckpointStore
 from shoal.workspaces.local_workspace import LocalWorkspace
 

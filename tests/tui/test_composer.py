@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from textual.events import Key, Paste
 
-from shoal.core.messages import Base64ImageSource, ImageBlock, Message
-from shoal.core.model_requests import ModelRequest
-from shoal.core.usage import ModelCard, TokenPrice
+from shoal.core.budgets.usage import ModelCard, TokenPrice
+from shoal.core.conversation.messages import Base64ImageSource, ImageBlock, Message
+from shoal.core.conversation.model_requests import ModelRequest
 from shoal.models.scripted_model import ScriptedModel
 from shoal.surfaces.terminal.prompt_history import read_prompt_history
 from tui_driver import drive_tui

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from shoal.core.conversation.messages import Message, TextBlock, ThinkingBlock
 from shoal.core.events import MessageAdded, PartialReplyDiscarded, TextStreamed
 from shoal.core.ids import LEAD_ID, EntryId
-from shoal.core.messages import Message, TextBlock, ThinkingBlock
 from shoal.surfaces.tui.conversation_timeline import ConversationTimelineState, TimelineAgentTextItem
 
 

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from shoal.core.conversation.messages import Message, TextBlock, ToolResultBlock, ToolUseBlock
+from shoal.core.conversation.transcript_entries import TranscriptMessageEntry
 from shoal.core.events import AssistantReplied, Event, MessageAdded
 from shoal.core.ids import LEAD_ID, EntryId, SessionId
-from shoal.core.messages import Message, TextBlock, ToolResultBlock, ToolUseBlock
-from shoal.core.transcript_entries import TranscriptMessageEntry
 from shoal.models.scripted_model import ScriptedModel
 from shoal.surfaces.tui.block_widgets import PromptWidget
 from shoal.surfaces.tui.conversation_timeline import (

@@ -17,9 +17,9 @@ from shoal.app.run_access.run_handle import RunHandle
 from shoal.core.clock import SystemClock
 from shoal.core.events import AgentStarted, QuestionAsked, SessionStarted, TurnStarted
 from shoal.core.ids import LEAD_ID, AgentId, SessionId
-from shoal.core.questions import PermissionQuestion
-from shoal.stores.files.file_journal import FileJournal
-from shoal.stores.files.pid_locks import SessionLock
+from shoal.core.permissions.questions import PermissionQuestion
+from shoal.stores.files.locks.pid_locks import SessionLock
+from shoal.stores.files.sessions.file_journal import FileJournal
 from shoal.surfaces.tui.answer_screen import AnswerScreen
 from shoal.surfaces.tui.app import ShoalApp
 from shoal.surfaces.tui.remote_run_client import TuiRemoteRunClient

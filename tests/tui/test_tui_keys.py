@@ -9,8 +9,8 @@ import pytest
 from textual.events import Key, Paste
 
 from agent_scripts import ToolGate, call_tool, script_agents, spawn_agent
+from shoal.core.conversation.model_requests import ModelRequest
 from shoal.core.ids import LEAD_ID
-from shoal.core.model_requests import ModelRequest
 from shoal.models.scripted_model import ScriptedModel
 from shoal.surfaces.tui.answer_screen import AnswerScreen
 from tui.tui_helpers import wait_for_question

@@ -10,8 +10,8 @@ import pytest
 from textual.events import Key
 
 from agent_scripts import spawn_agent
-from shoal.core.messages import ToolUseBlock
-from shoal.core.model_requests import DeltaListener, ModelReply, ModelRequest, TextDelta
+from shoal.core.conversation.messages import ToolUseBlock
+from shoal.core.conversation.model_requests import DeltaListener, ModelReply, ModelRequest, TextDelta
 from shoal.models.scripted_model import ScriptedModel
 from shoal.surfaces.tui import conversation_view
 from tui_driver import drive_tui

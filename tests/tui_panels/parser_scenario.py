@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from run_view_scenario import RunViewScenario
 from shoal.core.ids import LEAD_ID, AgentId
-from shoal.core.permissions import AddPermissionRulesSuggestion, SuggestedPermissionRule
-from shoal.core.questions import (
+from shoal.core.permissions.permission_changes import AddPermissionRulesSuggestion, SuggestedPermissionRule
+from shoal.core.permissions.questions import (
     ChoiceOption,
     ChoiceQuestion,
     DenyAnswer,

@@ -18,7 +18,7 @@ from textual.widgets import TextArea
 from run_view_scenario import EndedRunController, PanelsApp, RunViewScenario, count_open_questions, wait_until
 from shoal.app.run_view.view_rows import RunViewQuestionRow
 from shoal.core.ids import AgentId
-from shoal.core.questions import (
+from shoal.core.permissions.questions import (
     AllowAnswer,
     Answer,
     ChoiceAnswer,

@@ -17,7 +17,7 @@ from shoal.app.teams.team_store import TeamStore
 from shoal.core.clock import SystemClock
 from shoal.core.ids import IdGenerator
 from shoal.core.names import TaskId
-from shoal.core.tasks import Task, find_claimable_tasks
+from shoal.core.teams.tasks import Task, find_claimable_tasks
 from shoal.surfaces.tui.panels.board_panel import BoardPanel
 from team_scripts import get_home, get_last_text, open_session, read_inbox, script_team, spawn_member
 from tui_snapshots import assert_matches_snapshot, render_text

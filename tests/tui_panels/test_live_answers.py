@@ -15,9 +15,9 @@ from run_view_scenario import PanelsApp, count_open_questions, show_live_panel, 
 from session_helpers import list_lead_results, open_session
 from shoal.app.run_access.run_handle import RunHandle
 from shoal.app.session.run_controller import RemoteRunController
+from shoal.core.conversation.model_requests import ModelRequest
 from shoal.core.errors import StateFileError
-from shoal.core.model_requests import ModelRequest
-from shoal.core.questions import AllowAnswer, DenyAnswer
+from shoal.core.permissions.questions import AllowAnswer, DenyAnswer
 from shoal.surfaces.tui.answer_screen import AnswerScreen
 from shoal.surfaces.tui.panels.agents_panel import AgentsPanel
 from shoal.surfaces.tui.panels.questions_panel import QuestionsPanel

@@ -11,8 +11,8 @@ import pytest
 from agent_scripts import ToolGate, call_tool, read_events, run_all_turns, script_agents, spawn_agent
 from run_view_scenario import show_live_panel, wait_until
 from session_helpers import map_agent_results, open_session
+from shoal.core.conversation.model_requests import ModelRequest
 from shoal.core.events import AgentMovedToBackground
-from shoal.core.model_requests import ModelRequest
 from shoal.surfaces.tui.panels.agents_panel import AgentsPanel
 from team_scripts import approve_shutdown, get_last_text, script_team, spawn_member
 from team_scripts import open_session as with_team

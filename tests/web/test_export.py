@@ -10,7 +10,7 @@ import pytest
 
 from agent_scripts import call_tool, run_all_turns, script_agents
 from shoal.app.run_access.run_handle import RunHandle
-from shoal.core.redaction import KEY_SHAPE_REDACTOR
+from shoal.core.text.redaction import KEY_SHAPE_REDACTOR
 from shoal.surfaces.cli.main import run_command_line as shoal_command
 from shoal.surfaces.web.run_page import export_run_data, render_run_page
 from team_scripts import get_home, open_session, script_team, spawn_member

@@ -16,11 +16,11 @@ import pytest
 from agent_scripts import ToolGate, call_tool
 from browser_helpers import NARROW, MonitoredPage, open_page
 from shoal.core.clock import SystemClock
+from shoal.core.conversation.model_requests import ModelRequest
 from shoal.core.events import MailPosted, SessionEnded, SessionStarted, TaskChanged
 from shoal.core.ids import LEAD_ID, SessionId
-from shoal.core.model_requests import ModelRequest
-from shoal.stores.files.file_journal import FileJournal
-from shoal.stores.files.home_paths import get_journal_path
+from shoal.stores.files.home.home_paths import get_journal_path
+from shoal.stores.files.sessions.file_journal import FileJournal
 from team_scripts import (
     get_home,
     get_last_text,

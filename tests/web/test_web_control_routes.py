@@ -12,7 +12,7 @@ import pytest
 
 import shoal
 from agent_scripts import ToolGate, call_tool, run_all_turns
-from shoal.core.model_requests import ModelRequest
+from shoal.core.conversation.model_requests import ModelRequest
 from shoal.models.scripted_model import ScriptedModel
 from team_scripts import get_last_text, open_session, read_inbox, script_team, send_message, spawn_member
 from web_client import PageState, SseStream, WebTestClient, serve_home

@@ -12,10 +12,10 @@ from shoal.core.clock import SystemClock
 from shoal.core.errors import StateFileError
 from shoal.core.events import NoteAdded, SessionEnded, SessionStarted
 from shoal.core.ids import LEAD_ID, SessionId
-from shoal.core.questions import PermissionQuestion
-from shoal.stores.files.file_journal import FileJournal
-from shoal.stores.files.pid_locks import SessionLock
-from shoal.stores.files.question_files import QuestionFiles
+from shoal.core.permissions.questions import PermissionQuestion
+from shoal.stores.files.locks.pid_locks import SessionLock
+from shoal.stores.files.sessions.file_journal import FileJournal
+from shoal.stores.files.sessions.question_files import QuestionFiles
 from shoal.surfaces.web.open_questions import WebOpenQuestionWatcher
 from shoal.surfaces.web.run_follower_pool import LINGER, RunFollowerPool
 from shoal.surfaces.web.run_index import WebRunIndex

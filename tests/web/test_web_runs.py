@@ -13,6 +13,7 @@ import pytest
 
 from agent_scripts import ToolGate, call_tool, run_all_turns
 from shoal.app.run_access.run_handle import RunHandle
+from shoal.core.budgets.usage import Usage
 from shoal.core.clock import SystemClock
 from shoal.core.events import (
     AgentStarted,
@@ -23,10 +24,9 @@ from shoal.core.events import (
     TurnStarted,
 )
 from shoal.core.ids import LEAD_ID, AgentId, RequestId, SessionId
-from shoal.core.usage import Usage
-from shoal.stores.files.file_journal import FileJournal
-from shoal.stores.files.file_watch import DirectoryWatch
-from shoal.stores.files.home_paths import get_journal_path
+from shoal.stores.files.access.file_watch import DirectoryWatch
+from shoal.stores.files.home.home_paths import get_journal_path
+from shoal.stores.files.sessions.file_journal import FileJournal
 from team_scripts import get_home, open_session, script_team, send_message, spawn_member
 from web_client import PageState, serve_home
 

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from agent_scripts import ToolGate, call_tool, run_all_turns
+from shoal.core.conversation.messages import user_message
+from shoal.core.conversation.transcript_entries import TranscriptMessageEntry
 from shoal.core.ids import EntryId
-from shoal.core.messages import user_message
-from shoal.core.transcript_entries import TranscriptMessageEntry
 from shoal.surfaces.web.entry_blocks import render_transcript_entry
 from shoal.wire.notification_text import format_mail_message
 from team_scripts import open_session, script_team, spawn_member

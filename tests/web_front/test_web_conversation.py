@@ -10,7 +10,7 @@ from fake_runs import make_text_block
 from fake_web_server import FakeWebServer
 from shoal.core.events import QuestionAsked
 from shoal.core.ids import AgentId
-from shoal.core.questions import PermissionQuestion
+from shoal.core.permissions.questions import PermissionQuestion
 
 pytestmark = pytest.mark.needs("chromium", "playwright")
 RUN = "3f6c0a52-harbour"

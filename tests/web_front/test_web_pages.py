@@ -8,10 +8,10 @@ from playwright.sync_api import expect
 from browser_helpers import NARROW, MonitoredPage, open_page
 from fake_runs import build_past_runs
 from fake_web_server import FakeWebServer
-from shoal.core.agents import AgentResult
+from shoal.core.agents.subagents import AgentResult
+from shoal.core.budgets.usage import Usage
 from shoal.core.events import AgentEnded, MemberWentIdle, ModelRequestSettled, ToolStarted
 from shoal.core.ids import LEAD_ID, AgentId, RequestId
-from shoal.core.usage import Usage
 
 pytestmark = pytest.mark.needs("chromium", "playwright")
 LIVE = "3f6c0a52-harbour"

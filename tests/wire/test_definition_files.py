@@ -10,7 +10,7 @@ import pytest
 import yaml
 from msgspec.structs import replace
 
-from shoal.core.agent_definitions import AgentDefinition, DefinitionSource
+from shoal.core.agents.agent_definitions import AgentDefinition, DefinitionSource
 from shoal.core.errors import InvalidAgentDefinition
 from shoal.wire.agent_definition_codec import (
     DEFINITION_FIELDS,

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from json_values import few_examples, values
 
-from shoal.core.hooks import (
+from shoal.core.extensions.hooks import (
     DEFAULT_HOOK_SECONDS,
     MAX_HOOK_SECONDS,
     SESSION_END_HOOK_SECONDS,

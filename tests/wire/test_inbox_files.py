@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from json_values import few_examples, make_unknown_fields, texts, values
 
-from shoal.core.mail import MailMessage
+from shoal.core.teams.mail import MailMessage
 from shoal.wire.foreign_json import InvalidFileContent, RejectedFileEntry
 from shoal.wire.mail_codec import (
     MailInboxFileEntry,

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from shoal.core.hooks import MAX_HOOK_SECONDS
+from shoal.core.extensions.hooks import MAX_HOOK_SECONDS
 from shoal.wire.stream_input_codec import (
     InvalidInputStreamLineError,
     StreamInitializeRequest,

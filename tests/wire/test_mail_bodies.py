@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from json_values import few_examples, texts, values
 
-from shoal.core.mail import MailMessage
-from shoal.core.mail_bodies import (
+from shoal.core.teams.mail import MailMessage
+from shoal.core.teams.mail_bodies import (
     IdleNotificationMail,
     MailedAddDirectoriesUpdate,
     MailedAddPermissionRulesUpdate,

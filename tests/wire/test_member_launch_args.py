@@ -11,9 +11,9 @@ from msgspec.structs import replace
 
 from shoal.core.errors import InvalidName
 from shoal.core.ids import AgentId
-from shoal.core.member_backends import MemberLaunchArgs
 from shoal.core.names import parse_agent_name, parse_team_name
-from shoal.core.permission_decisions import PermissionMode
+from shoal.core.permissions.permission_decisions import PermissionMode
+from shoal.core.teams.member_backends import MemberLaunchArgs
 from shoal.wire.launch_args_codec import build_member_launch_flags, parse_member_launch_flags
 
 PLAIN = MemberLaunchArgs(

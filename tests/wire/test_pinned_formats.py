@@ -44,8 +44,10 @@ from shoal.app.run_view.view_rows import (
 )
 from shoal.app.settings.settings_listing import EffectiveSettingRow, EscalationTrustRow
 from shoal.app.teams.team_export import ExportedMember, ExportedTaskChange
-from shoal.core.agent_definitions import DefinitionProblem, DefinitionSource
-from shoal.core.agents import (
+from shoal.core.agents.agent_definitions import DefinitionProblem, DefinitionSource
+from shoal.core.agents.background_shells import BackgroundShell, BackgroundShellResult
+from shoal.core.agents.schedules import Schedule
+from shoal.core.agents.subagents import (
     AgentMessageDeliveryReceipt,
     AgentResult,
     AgentStatusSnapshot,
@@ -55,24 +57,27 @@ from shoal.core.agents import (
     ShellCommandResult,
     SpawnRequest,
 )
-from shoal.core.background_shells import BackgroundShell, BackgroundShellResult
+from shoal.core.agents.worktrees import WorktreeOwnerProcess, WorktreeRecord
+from shoal.core.budgets.limits import BudgetLimits, BudgetRefusal
+from shoal.core.budgets.usage import LongPromptPrice, ModelCard, TokenPrice, Usage, UsageAndCostTotals
+from shoal.core.conversation.messages import Base64ImageSource, BaseContentBlock, Message, UrlImageSource
+from shoal.core.conversation.model_requests import ModelReply, ModelRequest, ToolSchema
 from shoal.core.errors import ModelError
 from shoal.core.events import JournaledEvent, LiveEvent
-from shoal.core.limits import BudgetLimits, BudgetRefusal
-from shoal.core.mail_bodies import MailedPermissionGrant, MailedPermissionRule, PermissionUpdate, _MailBody
-from shoal.core.mcp_servers import McpServerStatus
-from shoal.core.messages import Base64ImageSource, BaseContentBlock, Message, UrlImageSource
-from shoal.core.model_requests import ModelReply, ModelRequest, ToolSchema
-from shoal.core.permissions import PermissionSuggestion, SuggestedPermissionRule
-from shoal.core.questions import Answer, ChoiceOption, MultipleChoice, Question
-from shoal.core.schedules import Schedule
-from shoal.core.team_templates import TeamTemplateProblem, TeamTemplateSource
-from shoal.core.usage import LongPromptPrice, ModelCard, TokenPrice, Usage, UsageAndCostTotals
-from shoal.core.worktrees import WorktreeOwnerProcess, WorktreeRecord
+from shoal.core.extensions.mcp_servers import McpServerStatus
+from shoal.core.permissions.permission_changes import PermissionSuggestion, SuggestedPermissionRule
+from shoal.core.permissions.questions import Answer, ChoiceOption, MultipleChoice, Question
+from shoal.core.teams.mail_bodies import (
+    MailedPermissionGrant,
+    MailedPermissionRule,
+    PermissionUpdate,
+    _MailBody,
+)
+from shoal.core.teams.team_templates import TeamTemplateProblem, TeamTemplateSource
 from shoal.models.catalogue import LongPromptPriceEntry, ModelCatalogueEntry, _ModelCatalogueData
 from shoal.models.replay_model import RecordedModelExchange
 from shoal.policy.permission_explanation import PermissionExplanation, ShellCommandPartExplanation
-from shoal.stores.files.subagent_files import SubagentMetadata
+from shoal.stores.files.sessions.subagent_files import SubagentMetadata
 from shoal.surfaces.mcp.mcp_server import TOOLS, TeamMcpServerTools
 from shoal.surfaces.web.board_routes import NewTaskRequestBody, TaskChangeRequestBody
 from shoal.surfaces.web.control_routes import (
@@ -84,7 +89,7 @@ from shoal.surfaces.web.live_agent_stream import LiveAgentDeltaPayload, Transcri
 from shoal.surfaces.web.open_questions import WebOpenQuestionRow
 from shoal.surfaces.web.run_index import WebRunListRow
 from shoal.surfaces.web.transcript_index import WebTranscriptPage
-from shoal.team.remote_budget import BudgetLimitSet
+from shoal.team.channel.remote_budget import BudgetLimitSet
 from shoal.testing.mock_replies import ReplyFault
 from shoal.testing.scripted_server import MockServerScriptStep
 from shoal.tools.file_tools import TodoItem

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from json_values import few_examples, make_unknown_fields, texts, values
 from msgspec.structs import replace
 
-from shoal.core.roster import RosterEntry, TeamRoster
+from shoal.core.teams.roster import RosterEntry, TeamRoster
 from shoal.wire.foreign_json import InvalidFileContent
 from shoal.wire.roster_codec import ParsedTeamRosterFile, encode_new_team_roster, parse_team_roster
 

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shoal.core.agent_definitions import DefinitionSource
+from shoal.core.agents.agent_definitions import DefinitionSource
 from shoal.core.errors import InvalidAgentDefinition
-from shoal.core.skills import Skill
+from shoal.core.extensions.skills import Skill
 from shoal.wire.skill_codec import ParsedSkill, parse_skill, parse_slash_command_file
 
 WHERE = DefinitionSource(kind="user", path=Path("/s/pdf/SKILL.md"))

@@ -6,9 +6,8 @@ import json
 
 import pytest
 
-from shoal.core.events import MessageAdded
-from shoal.core.ids import LEAD_ID, EntryId
-from shoal.core.messages import (
+from shoal.core.budgets.usage import Usage
+from shoal.core.conversation.messages import (
     Message,
     RedactedThinkingBlock,
     TextBlock,
@@ -16,7 +15,8 @@ from shoal.core.messages import (
     ToolResultBlock,
     ToolUseBlock,
 )
-from shoal.core.usage import Usage
+from shoal.core.events import MessageAdded
+from shoal.core.ids import LEAD_ID, EntryId
 from shoal.wire.json_codec import encode_json
 from shoal.wire.stream_input_codec import (
     ControlRequestInputStreamLine,

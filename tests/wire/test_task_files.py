@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from json_values import few_examples, make_unknown_fields, texts, values
 from msgspec.structs import replace
 
-from shoal.core.tasks import ATTEMPT_KEY, Task
+from shoal.core.teams.tasks import ATTEMPT_KEY, Task
 from shoal.wire.foreign_json import InvalidFileContent
 from shoal.wire.task_codec import ParsedTaskFile, encode_new_task, parse_task
 

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shoal.core.ids import AgentId, EntryId, RequestId, SessionId
-from shoal.core.messages import (
+from shoal.core.budgets.usage import Usage
+from shoal.core.conversation.messages import (
     Base64ImageSource,
     ImageBlock,
     Message,
@@ -19,13 +19,13 @@ from shoal.core.messages import (
     ToolUseBlock,
     user_message,
 )
-from shoal.core.transcript_entries import (
+from shoal.core.conversation.transcript_entries import (
     ModelReplyMetadata,
     TranscriptCompactionMarker,
     TranscriptMessageEntry,
     TranscriptRewindMarker,
 )
-from shoal.core.usage import Usage
+from shoal.core.ids import AgentId, EntryId, RequestId, SessionId
 from shoal.wire.transcript_codec import (
     TranscriptEncoder,
     TranscriptTitleEntry,

@@ -11,9 +11,9 @@ import pytest
 
 import shoal
 from git_repository import GitRepository, run_git
+from shoal.core.agents.worktrees import RetainedWorktree
 from shoal.core.clock import SystemClock
 from shoal.core.errors import MergeConflict, WorktreeError
-from shoal.core.worktrees import RetainedWorktree
 from shoal.workspaces.git_runner import GitRunner
 
 pytestmark = pytest.mark.needs("git")

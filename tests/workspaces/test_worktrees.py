@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 
 from git_repository import SESSION, GitRepository, run_git
+from shoal.core.agents.worktrees import RemovedWorktree, RetainedWorktree
 from shoal.core.clock import SystemClock
 from shoal.core.errors import WorktreeError
-from shoal.core.worktrees import RemovedWorktree, RetainedWorktree
 from shoal.workspaces.worktree import describe_worktree, describe_worktree_to_fork
 from shoal.workspaces.worktree_service import WorktreeService
 

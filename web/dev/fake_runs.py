@@ -8,7 +8,8 @@ from typing import Any
 
 from shoal.app.run_view.run_view import RunView
 from shoal.app.run_view.view_rows import ViewDelta
-from shoal.core.agents import AgentResult
+from shoal.core.agents.subagents import AgentResult
+from shoal.core.budgets.usage import Usage
 from shoal.core.events import (
     AgentEnded,
     AgentStarted,
@@ -29,8 +30,8 @@ from shoal.core.events import (
     TurnStarted,
 )
 from shoal.core.ids import LEAD_ID, AgentId, RequestId, SessionId
-from shoal.core.permissions import AddPermissionRulesSuggestion, SuggestedPermissionRule
-from shoal.core.questions import (
+from shoal.core.permissions.permission_changes import AddPermissionRulesSuggestion, SuggestedPermissionRule
+from shoal.core.permissions.questions import (
     AllowAnswer,
     ChoiceOption,
     ChoiceQuestion,
@@ -38,7 +39,6 @@ from shoal.core.questions import (
     PermissionQuestion,
     PlanApprovalQuestion,
 )
-from shoal.core.usage import Usage
 from shoal.wire.notification_text import format_mail_message
 
 START_TIME = 1_780_000_000_000

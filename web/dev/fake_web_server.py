@@ -15,7 +15,7 @@ import msgspec
 
 from fake_runs import PREVIOUS_PLAN_TEXT, FakeRun
 from shoal.core.events import Event, QuestionAnswered
-from shoal.core.questions import Answer
+from shoal.core.permissions.questions import Answer
 
 STATIC = Path(__file__).parents[2] / "src" / "shoal" / "surfaces" / "web" / "static"
 CONTENT_TYPES = {".html": "text/html", ".js": "text/javascript", ".css": "text/css"}

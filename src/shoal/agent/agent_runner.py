@@ -8,13 +8,10 @@ from typing import TypeAlias
 from msgspec import Struct
 
 from shoal.agent.conversation import Conversation
-from shoal.core.agent_budgets import AgentBudget
+from shoal.core.agents.identity import AgentIdentity
+from shoal.core.budgets.agent_budgets import AgentBudget
 from shoal.core.clock import Clock
-from shoal.core.events import Event, MessageAdded, MessageAuthor
-from shoal.core.hooks import NO_HOOKS, HookDispatcher
-from shoal.core.identity import AgentIdentity
-from shoal.core.ids import IdGenerator
-from shoal.core.messages import (
+from shoal.core.conversation.messages import (
     ContentBlock,
     ImageBlock,
     Message,
@@ -24,7 +21,13 @@ from shoal.core.messages import (
     ToolUseBlock,
     extract_tool_result_text,
 )
-from shoal.core.model_requests import ModelRequest, ToolSchema
+from shoal.core.conversation.model_requests import ModelRequest, ToolSchema
+from shoal.core.conversation.tools import Tool
+from shoal.core.conversation.transcript_entries import ModelReplyMetadata
+from shoal.core.events import Event, MessageAdded, MessageAuthor
+from shoal.core.extensions.hooks import NO_HOOKS, HookDispatcher
+from shoal.core.ids import IdGenerator
+from shoal.core.permissions.sandbox import Sandbox
 from shoal.core.ports import (
     AgentInbox,
     Model,
@@ -34,9 +37,6 @@ from shoal.core.ports import (
     ResultStore,
     Workspace,
 )
-from shoal.core.sandbox import Sandbox
-from shoal.core.tools import Tool
-from shoal.core.transcript_entries import ModelReplyMetadata
 
 EmitEvent: TypeAlias = Callable[[Event], Awaitable[None]]
 

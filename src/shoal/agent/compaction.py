@@ -7,10 +7,16 @@ from pathlib import Path
 from shoal.agent.agent_runner import AgentRunner
 from shoal.agent.forks import ask_model_outside_conversation
 from shoal.agent.hook_points import add_hook_context_message, emit_note, run_agent_hooks
-from shoal.core.control_tags import escape_control_tags
+from shoal.core.conversation.messages import (
+    Message,
+    TextBlock,
+    ToolResultBlock,
+    extract_tool_result_text,
+    user_message,
+)
 from shoal.core.errors import CompactionBlockedByHook, ContextTooLong
 from shoal.core.events import ConversationCompacted
-from shoal.core.messages import Message, TextBlock, ToolResultBlock, extract_tool_result_text, user_message
+from shoal.core.text.control_tags import escape_control_tags
 from shoal.wire.notification_text import format_system_reminder, is_system_reminder
 
 COMPACTION_PROMPT = (Path(__file__).parent / "prompts" / "compact.md").read_text(encoding="utf-8")

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from shoal.core.clock import Clock
-from shoal.core.ids import EntryId, IdGenerator
-from shoal.core.messages import INTERRUPTED_RESULT, Message, ToolResultBlock, ToolUseBlock
-from shoal.core.ports import Transcript
-from shoal.core.transcript_entries import (
+from shoal.core.conversation.messages import INTERRUPTED_RESULT, Message, ToolResultBlock, ToolUseBlock
+from shoal.core.conversation.transcript_entries import (
     ModelReplyMetadata,
     TranscriptCompactionMarker,
     TranscriptMessageEntry,
     TranscriptRewindMarker,
 )
+from shoal.core.ids import EntryId, IdGenerator
+from shoal.core.ports import Transcript
 
 
 def merge_adjacent_messages(messages: Iterable[Message]) -> list[Message]:

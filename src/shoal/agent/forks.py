@@ -7,7 +7,7 @@ from pathlib import Path
 from shoal.agent.agent_runner import AgentRunner
 from shoal.agent.conversation import find_unanswered_tool_calls, merge_adjacent_messages
 from shoal.agent.model_call import call_model
-from shoal.core.messages import Message, TextBlock, ToolResultBlock, ToolUseBlock, user_message
+from shoal.core.conversation.messages import Message, TextBlock, ToolResultBlock, ToolUseBlock, user_message
 
 _PROMPTS = Path(__file__).parent / "prompts"
 ASIDE_PROMPT = (_PROMPTS / "aside.md").read_text(encoding="utf-8")

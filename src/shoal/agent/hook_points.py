@@ -8,13 +8,13 @@ from typing import Any
 from msgspec.structs import replace
 
 from shoal.agent.agent_runner import AgentRunner
-from shoal.core.control_tags import escape_control_tags
+from shoal.core.conversation.inbox_items import InboxItem
+from shoal.core.conversation.messages import Message, TextBlock, ToolUseBlock, user_message
+from shoal.core.conversation.tools import ToolOutput
 from shoal.core.errors import StateFileError
 from shoal.core.events import MessageAuthor, NoteAdded, QueueItemWithdrawn
-from shoal.core.hooks import MAX_WAKES_IN_A_ROW, NO_DECISION, HookDecision, HookEvent
-from shoal.core.inbox_items import InboxItem
-from shoal.core.messages import Message, TextBlock, ToolUseBlock, user_message
-from shoal.core.tools import ToolOutput
+from shoal.core.extensions.hooks import MAX_WAKES_IN_A_ROW, NO_DECISION, HookDecision, HookEvent
+from shoal.core.text.control_tags import escape_control_tags
 
 
 async def run_agent_hooks(agent: AgentRunner, event: HookEvent, **fields: Any) -> HookDecision:

@@ -13,13 +13,13 @@ from shoal.agent.compaction import compact_conversation, is_compaction_due
 from shoal.agent.hook_points import add_inbox_item_after_hooks, add_prompt_after_hooks, run_stop_hooks
 from shoal.agent.model_call import call_model
 from shoal.agent.tool_calls import execute_tool_calls
+from shoal.core.budgets.limits import BudgetRefusal, LimitKind
+from shoal.core.conversation.messages import Message, user_message
+from shoal.core.conversation.model_requests import ModelReply
+from shoal.core.conversation.transcript_entries import ModelReplyMetadata
 from shoal.core.errors import BudgetExhausted, ContextTooLong
 from shoal.core.events import PREVIEW_LENGTH, AssistantReplied, MessageAuthor, TurnEndReason
 from shoal.core.ids import RequestId
-from shoal.core.limits import BudgetRefusal, LimitKind
-from shoal.core.messages import Message, user_message
-from shoal.core.model_requests import ModelReply
-from shoal.core.transcript_entries import ModelReplyMetadata
 
 CONTINUE_PROMPT = "Your answer was cut at the length limit. Go on exactly where it stopped."
 MAX_CONTINUATIONS = 5

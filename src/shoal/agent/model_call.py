@@ -5,18 +5,9 @@ from __future__ import annotations
 import asyncio
 
 from shoal.agent.agent_runner import AgentRunner
-from shoal.core.agent_budgets import BudgetReservation
-from shoal.core.errors import BudgetExhausted, ModelError, TransientModelError
-from shoal.core.events import (
-    ModelRequestFailed,
-    ModelRequestSent,
-    ModelRequestSettled,
-    PartialReplyDiscarded,
-    TextStreamed,
-)
-from shoal.core.ids import RequestId
-from shoal.core.limits import BudgetRefusal
-from shoal.core.model_requests import (
+from shoal.core.budgets.agent_budgets import BudgetReservation
+from shoal.core.budgets.limits import BudgetRefusal
+from shoal.core.conversation.model_requests import (
     ModelAttemptStartedDelta,
     ModelReply,
     ModelRequest,
@@ -26,6 +17,15 @@ from shoal.core.model_requests import (
     ThinkingDelta,
     ToolInputProgressDelta,
 )
+from shoal.core.errors import BudgetExhausted, ModelError, TransientModelError
+from shoal.core.events import (
+    ModelRequestFailed,
+    ModelRequestSent,
+    ModelRequestSettled,
+    PartialReplyDiscarded,
+    TextStreamed,
+)
+from shoal.core.ids import RequestId
 
 
 class _ModelStreamListener:

@@ -21,7 +21,22 @@ from shoal.agent.hook_points import (
     run_pre_tool_hooks,
 )
 from shoal.core.clock import run_with_deadline
-from shoal.core.control_tags import escape_control_tags
+from shoal.core.conversation.messages import (
+    MALFORMED_INPUT_KEY,
+    Message,
+    TextBlock,
+    ToolResultBlock,
+    ToolUseBlock,
+    extract_tool_result_text,
+    user_message,
+)
+from shoal.core.conversation.tools import (
+    TOOL_ALIASES,
+    Tool,
+    ToolContext,
+    ToolOutput,
+    create_tool_error_output,
+)
 from shoal.core.errors import QuestionUnanswerable, ShoalError, StateFileError
 from shoal.core.events import (
     PREVIEW_LENGTH,
@@ -31,21 +46,17 @@ from shoal.core.events import (
     ToolProgressed,
     ToolStarted,
 )
-from shoal.core.hooks import NO_DECISION, HookDecision, HookEvent
-from shoal.core.messages import (
-    MALFORMED_INPUT_KEY,
-    Message,
-    TextBlock,
-    ToolResultBlock,
-    ToolUseBlock,
-    extract_tool_result_text,
-    user_message,
+from shoal.core.extensions.hooks import NO_DECISION, HookDecision, HookEvent
+from shoal.core.permissions.permission_changes import format_session_permission_rules
+from shoal.core.permissions.permission_decisions import (
+    AllowDecision,
+    AskDecision,
+    DenyDecision,
+    PermissionDecision,
 )
-from shoal.core.permission_decisions import AllowDecision, AskDecision, DenyDecision, PermissionDecision
-from shoal.core.permissions import format_session_permission_rules
+from shoal.core.permissions.questions import AllowAnswer, Answer, DenyAnswer, PermissionQuestion, Question
 from shoal.core.ports import ResultStore
-from shoal.core.questions import AllowAnswer, Answer, DenyAnswer, PermissionQuestion, Question
-from shoal.core.tools import TOOL_ALIASES, Tool, ToolContext, ToolOutput, create_tool_error_output
+from shoal.core.text.control_tags import escape_control_tags
 from shoal.wire.json_codec import encode_json
 
 _PREVIEW_KEYS = ("command", "file_path", "pattern", "url", "path", "subject", "description", "prompt", "plan")

@@ -9,11 +9,11 @@ from typing import Any, Literal
 from msgspec import Struct
 
 from shoal.core.clock import Clock, SystemClock
-from shoal.core.permission_decisions import PermissionMode
+from shoal.core.conversation.tools import Tool
+from shoal.core.permissions.permission_decisions import PermissionMode
 from shoal.core.ports import Model
-from shoal.core.tools import Tool
-from shoal.team.lead_channel import ChannelToLead
-from shoal.team.member_host import TeamMembership
+from shoal.team.channel.lead_channel import ChannelToLead
+from shoal.team.members.member_host import TeamMembership
 
 
 class Options(Struct, frozen=True, kw_only=True):

@@ -15,8 +15,8 @@ from pathlib import Path
 from shoal.backends.program_runner import ProgramRunResult, run_program
 from shoal.core.clock import Clock
 from shoal.core.errors import ProcessError
-from shoal.core.member_backends import PaneExit, PaneSpec
-from shoal.core.roster import BackendType
+from shoal.core.teams.member_backends import PaneExit, PaneSpec
+from shoal.core.teams.roster import BackendType
 
 START_TIMEOUT = 60.0
 """Seconds for a command to start in a new pane: iTerm2 types it into a shell, which may start slowly."""

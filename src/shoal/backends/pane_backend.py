@@ -10,7 +10,8 @@ from contextlib import suppress
 
 from shoal.core.clock import Clock
 from shoal.core.errors import ProcessError
-from shoal.core.member_backends import (
+from shoal.core.task_groups import exit_task_group_without_wrapping
+from shoal.core.teams.member_backends import (
     AGENT_ENVIRONMENT_MARKS,
     MemberBackend,
     MemberChannel,
@@ -21,8 +22,7 @@ from shoal.core.member_backends import (
     PaneSpec,
     TerminalMultiplexer,
 )
-from shoal.core.roster import BackendType
-from shoal.core.task_groups import exit_task_group_without_wrapping
+from shoal.core.teams.roster import BackendType
 from shoal.wire.launch_args_codec import build_member_launch_flags
 
 _TERMINAL_VARIABLES = frozenset(

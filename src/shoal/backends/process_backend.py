@@ -14,9 +14,9 @@ from shoal.backends.guarded_processes import GuardedProcess
 from shoal.backends.socket_channel import SocketChannel
 from shoal.core.clock import Clock
 from shoal.core.errors import ProcessError
-from shoal.core.member_backends import MemberProcess, MemberProcessLaunchSpec
 from shoal.core.ports import ProcessLauncher
-from shoal.core.roster import BackendType
+from shoal.core.teams.member_backends import MemberProcess, MemberProcessLaunchSpec
+from shoal.core.teams.roster import BackendType
 
 FORK_SERVER_LOG = ".fork-server.log"
 """Not the log of a teammate: names do not start with a dot."""

@@ -28,9 +28,9 @@ from shoal.backends.tmux_layout import (
 )
 from shoal.core.clock import Clock
 from shoal.core.errors import ProcessError
-from shoal.core.member_backends import PaneExit, PaneSpec
 from shoal.core.ports import ProcessLauncher
-from shoal.core.roster import BackendType
+from shoal.core.teams.member_backends import PaneExit, PaneSpec
+from shoal.core.teams.roster import BackendType
 
 MIN_VERSION = (3, 2)
 """Minimum version of tmux: clients without output and size, and hooks that report a closed pane."""

@@ -51,11 +51,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from shoal.core.limits import BudgetRefusal
+from shoal.core.budgets.limits import BudgetRefusal
 
 if TYPE_CHECKING:
-    from shoal.core.agent_definitions import DefinitionProblem
-    from shoal.core.team_templates import TeamTemplateProblem
+    from shoal.core.agents.agent_definitions import DefinitionProblem
+    from shoal.core.teams.team_templates import TeamTemplateProblem
 
 
 class ShoalError(Exception):

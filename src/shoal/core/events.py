@@ -6,15 +6,15 @@ from typing import Any, Literal, TypeAlias
 
 from msgspec import Struct
 
-from shoal.core.agents import AgentResult, RetainedWorktreeWork
-from shoal.core.background_shells import BackgroundShell, BackgroundShellResult
+from shoal.core.agents.background_shells import BackgroundShell, BackgroundShellResult
+from shoal.core.agents.schedules import Schedule, ScheduleEndReason
+from shoal.core.agents.subagents import AgentResult, RetainedWorktreeWork
+from shoal.core.budgets.limits import LimitKind
+from shoal.core.budgets.usage import Usage
+from shoal.core.conversation.messages import Message, ToolResultBlock
 from shoal.core.ids import AgentId, EntryId, RequestId, SessionId
-from shoal.core.limits import LimitKind
-from shoal.core.mail_bodies import IdleReason
-from shoal.core.messages import Message, ToolResultBlock
-from shoal.core.questions import Answer, Question
-from shoal.core.schedules import Schedule, ScheduleEndReason
-from shoal.core.usage import Usage
+from shoal.core.permissions.questions import Answer, Question
+from shoal.core.teams.mail_bodies import IdleReason
 
 MessageAuthor: TypeAlias = Literal["person", "model", "tool", "runtime", "agent"]
 InboxItemMode: TypeAlias = Literal["prompt", "bash", "task-notification", "orphaned-permission"]

@@ -8,16 +8,16 @@ from typing import BinaryIO, Protocol
 
 from msgspec import Struct
 
+from shoal.core.agents.identity import AgentIdentity
+from shoal.core.budgets.usage import ModelCard
+from shoal.core.conversation.inbox_items import InboxItem
+from shoal.core.conversation.messages import ToolUseBlock
+from shoal.core.conversation.model_requests import DeltaListener, ModelReply, ModelRequest
+from shoal.core.conversation.tools import Tool
+from shoal.core.conversation.transcript_entries import TranscriptEntry
 from shoal.core.events import JournaledEvent
-from shoal.core.identity import AgentIdentity
-from shoal.core.inbox_items import InboxItem
-from shoal.core.messages import ToolUseBlock
-from shoal.core.model_requests import DeltaListener, ModelReply, ModelRequest
-from shoal.core.permission_decisions import PermissionDecision
-from shoal.core.questions import Answer, Question
-from shoal.core.tools import Tool
-from shoal.core.transcript_entries import TranscriptEntry
-from shoal.core.usage import ModelCard
+from shoal.core.permissions.permission_decisions import PermissionDecision
+from shoal.core.permissions.questions import Answer, Question
 
 
 class Model(Protocol):

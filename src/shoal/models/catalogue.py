@@ -13,8 +13,8 @@ from urllib.parse import urlsplit
 import msgspec
 from msgspec import Struct
 
+from shoal.core.budgets.usage import LongPromptPrice, ModelCard, TokenPrice
 from shoal.core.errors import SettingsError, UnknownModel
-from shoal.core.usage import LongPromptPrice, ModelCard, TokenPrice
 
 PROVIDERS = ("anthropic", "openai", "openai-responses", "openrouter", "ollama")
 _VERSION_SUFFIX = re.compile(r"(?:[-@]\d{8}|-\d{4}-\d{2}-\d{2}|-latest|-v\d+(?::\d+)?)$")

@@ -6,9 +6,9 @@ import re
 
 from msgspec import structs
 
-from shoal.core.errors import BadRequest, ServerFault
-from shoal.core.messages import TextBlock
-from shoal.core.model_requests import (
+from shoal.core.budgets.usage import ModelCard
+from shoal.core.conversation.messages import TextBlock
+from shoal.core.conversation.model_requests import (
     DeltaListener,
     ModelAttemptStartedDelta,
     ModelReply,
@@ -16,7 +16,7 @@ from shoal.core.model_requests import (
     StreamDelta,
     TextDelta,
 )
-from shoal.core.usage import ModelCard
+from shoal.core.errors import BadRequest, ServerFault
 from shoal.models.chat_body import ChatCompletionsApiDialect, build_chat_body
 from shoal.models.chat_stream import ChatCompletionsReplyAssembler
 from shoal.models.model_endpoint import ModelEndpoint

@@ -8,7 +8,8 @@ from typing import Any, Literal
 
 from msgspec import Struct
 
-from shoal.core.messages import (
+from shoal.core.budgets.usage import ModelCard
+from shoal.core.conversation.messages import (
     Base64ImageSource,
     ContentBlock,
     ImageBlock,
@@ -18,8 +19,7 @@ from shoal.core.messages import (
     ToolUseBlock,
     extract_tool_result_text,
 )
-from shoal.core.model_requests import ModelRequest
-from shoal.core.usage import ModelCard
+from shoal.core.conversation.model_requests import ModelRequest
 from shoal.models.catalogue import is_local_url, is_openai_url, parse_model_version
 from shoal.models.provider_json import encode_json
 from shoal.models.request_turns import group_messages_into_turns, prepare_openai_block

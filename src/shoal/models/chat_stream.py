@@ -5,9 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from shoal.core.messages import ContentBlock, Message, TextBlock, ThinkingBlock, ToolUseBlock
-from shoal.core.model_requests import ModelReply, StopReason, TextDelta, ThinkingDelta, ToolInputProgressDelta
-from shoal.core.usage import Usage
+from shoal.core.budgets.usage import Usage
+from shoal.core.conversation.messages import ContentBlock, Message, TextBlock, ThinkingBlock, ToolUseBlock
+from shoal.core.conversation.model_requests import (
+    ModelReply,
+    StopReason,
+    TextDelta,
+    ThinkingDelta,
+    ToolInputProgressDelta,
+)
 from shoal.models.messages_stream import parse_tool_input_json
 from shoal.models.model_errors import ModelRequestTarget, build_stream_event_error
 from shoal.models.provider_json import encode_json, parse_token_count, require_text_or_none

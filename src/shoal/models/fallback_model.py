@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from shoal.core.errors import TransientModelError
-from shoal.core.model_requests import (
+from shoal.core.budgets.usage import ModelCard
+from shoal.core.conversation.model_requests import (
     DeltaListener,
     ModelReply,
     ModelRequest,
     ModelRetryScheduledDelta,
     StreamDelta,
 )
+from shoal.core.errors import TransientModelError
 from shoal.core.ports import Model
-from shoal.core.usage import ModelCard
 
 MAX_FAILURES = 2
 """Failures of one request before it goes to the fallback."""

@@ -7,9 +7,20 @@ from typing import Any
 
 import msgspec
 
-from shoal.core.messages import ContentBlock, ImageBlock, TextBlock, ThinkingBlock, ToolResultBlock
-from shoal.core.model_requests import DeltaListener, ModelAttemptStartedDelta, ModelReply, ModelRequest
-from shoal.core.usage import ModelCard
+from shoal.core.budgets.usage import ModelCard
+from shoal.core.conversation.messages import (
+    ContentBlock,
+    ImageBlock,
+    TextBlock,
+    ThinkingBlock,
+    ToolResultBlock,
+)
+from shoal.core.conversation.model_requests import (
+    DeltaListener,
+    ModelAttemptStartedDelta,
+    ModelReply,
+    ModelRequest,
+)
 from shoal.models.catalogue import parse_model_version
 from shoal.models.messages_stream import MessagesApiReplyAssembler
 from shoal.models.model_endpoint import ModelEndpoint

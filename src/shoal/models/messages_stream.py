@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, cast, get_args
 
-from shoal.core.messages import (
+from shoal.core.budgets.usage import Usage
+from shoal.core.conversation.messages import (
     MALFORMED_INPUT_KEY,
     ContentBlock,
     Message,
@@ -14,8 +15,13 @@ from shoal.core.messages import (
     ThinkingBlock,
     ToolUseBlock,
 )
-from shoal.core.model_requests import ModelReply, StopReason, TextDelta, ThinkingDelta, ToolInputProgressDelta
-from shoal.core.usage import Usage
+from shoal.core.conversation.model_requests import (
+    ModelReply,
+    StopReason,
+    TextDelta,
+    ThinkingDelta,
+    ToolInputProgressDelta,
+)
 from shoal.models.model_errors import ModelRequestTarget, build_stream_event_error
 from shoal.models.provider_json import decode_json, parse_token_count, require_text_or_none
 from shoal.models.reply_assembler import ReplyAssembler

@@ -21,7 +21,7 @@ from shoal.core.errors import (
     Unauthorized,
     UnknownModel,
 )
-from shoal.core.redaction import KEY_SHAPE_REDACTOR
+from shoal.core.text.redaction import KEY_SHAPE_REDACTOR
 from shoal.models.catalogue import suggest_similar_model_names
 from shoal.models.http_parser import HttpResponseHead
 from shoal.models.provider_json import decode_json

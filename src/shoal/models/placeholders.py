@@ -9,7 +9,7 @@ from collections.abc import Mapping
 
 import msgspec
 
-from shoal.core.redaction import KEY_SHAPE_REDACTOR, SecretRedactor
+from shoal.core.text.redaction import KEY_SHAPE_REDACTOR, SecretRedactor
 
 _MIN_CHARACTERS = 4
 """Characters; shorter texts occur by chance."""

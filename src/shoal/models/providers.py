@@ -8,10 +8,10 @@ from urllib.parse import urlsplit, urlunsplit
 
 from msgspec import Struct
 
+from shoal.core.budgets.usage import ModelCard
 from shoal.core.clock import Clock, SystemClock
 from shoal.core.errors import UnknownModel
 from shoal.core.ports import Model
-from shoal.core.usage import ModelCard
 from shoal.models import catalogue
 from shoal.models.model_endpoint import ModelEndpoint, ProviderHttpTimeouts, fetch_json_or_none
 from shoal.models.model_errors import ModelRequestTarget

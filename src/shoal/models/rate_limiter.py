@@ -8,9 +8,9 @@ from collections import deque
 
 from msgspec import Struct
 
+from shoal.core.budgets.usage import ModelCard
 from shoal.core.clock import Clock
-from shoal.core.errors import ModelError, RateLimited, StreamCut, StreamStalled, TransientModelError
-from shoal.core.model_requests import (
+from shoal.core.conversation.model_requests import (
     DeltaListener,
     ModelAttemptStartedDelta,
     ModelReply,
@@ -18,8 +18,8 @@ from shoal.core.model_requests import (
     ModelRetryScheduledDelta,
     StreamDelta,
 )
+from shoal.core.errors import ModelError, RateLimited, StreamCut, StreamStalled, TransientModelError
 from shoal.core.ports import Model
-from shoal.core.usage import ModelCard
 
 
 class ModelRetryPolicy(Struct, frozen=True, kw_only=True):

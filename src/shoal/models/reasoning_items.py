@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from shoal.core.messages import ThinkingBlock
+from shoal.core.conversation.messages import ThinkingBlock
 
 _SIGNATURE_PREFIX = "openai-responses:"
 

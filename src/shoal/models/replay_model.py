@@ -17,9 +17,9 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from shoal.core.errors import ReplayMismatch, SettingsError, StateFileError
-from shoal.core.messages import TextBlock, ThinkingBlock, ToolUseBlock
-from shoal.core.model_requests import (
+from shoal.core.budgets.usage import ModelCard
+from shoal.core.conversation.messages import TextBlock, ThinkingBlock, ToolUseBlock
+from shoal.core.conversation.model_requests import (
     DeltaListener,
     ModelAttemptStartedDelta,
     ModelReply,
@@ -30,8 +30,8 @@ from shoal.core.model_requests import (
     ToolInputProgressDelta,
     ignore_stream_delta,
 )
+from shoal.core.errors import ReplayMismatch, SettingsError, StateFileError
 from shoal.core.ports import Model
-from shoal.core.usage import ModelCard
 from shoal.models.placeholders import NO_PLACEHOLDERS, RecordingPlaceholderReplacer
 
 _encode_deterministic = msgspec.json.Encoder(order="deterministic").encode

@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from typing import Any
 
-from shoal.core.model_requests import ModelReply, StreamDelta
+from shoal.core.conversation.model_requests import ModelReply, StreamDelta
 from shoal.models.model_errors import PARSE_ERRORS, ModelRequestTarget
 
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from shoal.core.errors import BadReply
-from shoal.core.model_requests import (
+from shoal.core.conversation.model_requests import (
     DeltaListener,
     StreamDelta,
     TextDelta,
     ThinkingDelta,
     ToolInputProgressDelta,
 )
+from shoal.core.errors import BadReply
 from shoal.models.model_errors import ModelRequestTarget
 from shoal.models.provider_json import decode_json
 from shoal.models.reply_assembler import ReplyAssembler

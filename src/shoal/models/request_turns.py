@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 
-from shoal.core.messages import (
+from shoal.core.conversation.messages import (
     ContentBlock,
     ImageBlock,
     Message,

@@ -6,10 +6,15 @@ import re
 
 from msgspec import structs
 
+from shoal.core.budgets.usage import ModelCard
+from shoal.core.conversation.messages import ThinkingBlock
+from shoal.core.conversation.model_requests import (
+    DeltaListener,
+    ModelAttemptStartedDelta,
+    ModelReply,
+    ModelRequest,
+)
 from shoal.core.errors import BadRequest
-from shoal.core.messages import ThinkingBlock
-from shoal.core.model_requests import DeltaListener, ModelAttemptStartedDelta, ModelReply, ModelRequest
-from shoal.core.usage import ModelCard
 from shoal.models.model_endpoint import ModelEndpoint
 from shoal.models.provider_json import encode_json
 from shoal.models.reasoning_items import has_reasoning_item

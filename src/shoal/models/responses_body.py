@@ -9,7 +9,8 @@ from typing import Any
 
 from msgspec import Struct
 
-from shoal.core.messages import (
+from shoal.core.budgets.usage import ModelCard
+from shoal.core.conversation.messages import (
     ContentBlock,
     ImageBlock,
     TextBlock,
@@ -17,8 +18,7 @@ from shoal.core.messages import (
     ToolResultBlock,
     ToolUseBlock,
 )
-from shoal.core.model_requests import ModelRequest
-from shoal.core.usage import ModelCard
+from shoal.core.conversation.model_requests import ModelRequest
 from shoal.models.catalogue import is_local_url, is_openai_url, parse_model_version
 from shoal.models.chat_body import build_image_url, format_chat_tool_result
 from shoal.models.provider_json import encode_json

@@ -14,9 +14,9 @@ from typing import TypeAlias
 import msgspec
 from msgspec import Struct, structs
 
+from shoal.core.budgets.usage import ModelCard, TokenPrice, Usage
 from shoal.core.clock import Clock, SystemClock
-from shoal.core.errors import ModelError
-from shoal.core.messages import (
+from shoal.core.conversation.messages import (
     BaseContentBlock,
     ContentBlock,
     ImageBlock,
@@ -28,7 +28,7 @@ from shoal.core.messages import (
     ToolUseBlock,
     extract_tool_result_text,
 )
-from shoal.core.model_requests import (
+from shoal.core.conversation.model_requests import (
     DeltaListener,
     ModelAttemptStartedDelta,
     ModelReply,
@@ -39,7 +39,7 @@ from shoal.core.model_requests import (
     ToolInputProgressDelta,
     ignore_stream_delta,
 )
-from shoal.core.usage import ModelCard, TokenPrice, Usage
+from shoal.core.errors import ModelError
 from shoal.wire.model_script_codec import (
     ModelScriptMatchContext,
     ModelScriptStep,

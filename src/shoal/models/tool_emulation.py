@@ -8,7 +8,7 @@ from typing import Any
 
 from msgspec import structs
 
-from shoal.core.messages import (
+from shoal.core.conversation.messages import (
     MALFORMED_INPUT_KEY,
     ContentBlock,
     ImageBlock,
@@ -19,7 +19,7 @@ from shoal.core.messages import (
     ToolUseBlock,
     extract_tool_result_text,
 )
-from shoal.core.model_requests import ModelReply, ModelRequest, ToolSchema
+from shoal.core.conversation.model_requests import ModelReply, ModelRequest, ToolSchema
 from shoal.models.chat_stream import assign_tool_call_ids
 from shoal.models.provider_json import decode_json, encode_json
 

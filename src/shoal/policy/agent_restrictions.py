@@ -8,10 +8,10 @@ from pathlib import Path
 
 from msgspec import Struct
 
+from shoal.core.conversation.messages import ToolUseBlock
 from shoal.core.errors import WorkspaceError
-from shoal.core.filenames import escape_filename
-from shoal.core.messages import ToolUseBlock
-from shoal.core.permission_decisions import DenyDecision
+from shoal.core.permissions.permission_decisions import DenyDecision
+from shoal.core.text.filenames import escape_filename
 from shoal.policy.command_rules import ShellCommandRule
 from shoal.policy.path_resolver import PathResolver
 from shoal.policy.permission_rules import (

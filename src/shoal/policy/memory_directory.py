@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from shoal.core.filenames import escape_filename
-from shoal.core.permission_decisions import DenyDecision
+from shoal.core.permissions.permission_decisions import DenyDecision
+from shoal.core.text.filenames import escape_filename
 from shoal.policy.protected_files import is_protected_path
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from shoal.core.errors import SettingsError
-from shoal.core.permissions import PermissionMode
+from shoal.core.permissions.permission_changes import PermissionMode
 
 _MODE_WIDTH: dict[PermissionMode, int] = {
     "plan": 0,

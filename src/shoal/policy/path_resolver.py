@@ -10,8 +10,8 @@ from os.path import normpath
 from pathlib import Path
 
 from shoal.core.errors import WorkspaceError
-from shoal.core.filenames import escape_filename
 from shoal.core.ports import Workspace
+from shoal.core.text.filenames import escape_filename
 from shoal.policy.protected_files import is_protected_path
 from shoal.policy.symlink_check import PathKind, create_symlink_free_checker
 from shoal.policy.wildcards import GLOB, expand_path_wildcards

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from shoal.core.permissions import (
+from shoal.core.permissions.permission_changes import (
     AddDirectoriesPermissionSuggestion,
     AddPermissionRulesSuggestion,
     PermissionSuggestion,

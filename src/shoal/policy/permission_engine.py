@@ -7,13 +7,12 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from shoal.core.agents import OTHER_SESSION_PREFIX
+from shoal.core.agents.identity import AgentIdentity
+from shoal.core.agents.subagents import OTHER_SESSION_PREFIX
+from shoal.core.conversation.messages import ToolUseBlock
+from shoal.core.conversation.tools import Tool
 from shoal.core.errors import SettingsError, WorkspaceError
-from shoal.core.filenames import escape_filename
-from shoal.core.identity import AgentIdentity
-from shoal.core.messages import ToolUseBlock
-from shoal.core.permission_decisions import AllowDecision, AskDecision, DenyDecision, PermissionDecision
-from shoal.core.permissions import (
+from shoal.core.permissions.permission_changes import (
     AddPermissionRulesSuggestion,
     PermissionMode,
     PermissionSuggestion,
@@ -21,9 +20,15 @@ from shoal.core.permissions import (
     SetPermissionModeSuggestion,
     find_permission_suggestion,
 )
+from shoal.core.permissions.permission_decisions import (
+    AllowDecision,
+    AskDecision,
+    DenyDecision,
+    PermissionDecision,
+)
+from shoal.core.permissions.questions import AllowAnswer, Answer
 from shoal.core.ports import Workspace
-from shoal.core.questions import AllowAnswer, Answer
-from shoal.core.tools import Tool
+from shoal.core.text.filenames import escape_filename
 from shoal.policy import rule_suggestions
 from shoal.policy.agent_restrictions import (
     DEFINITION_SOURCE,

@@ -4,11 +4,16 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from shoal.core.identity import AgentIdentity
+from shoal.core.agents.identity import AgentIdentity
+from shoal.core.conversation.messages import ToolUseBlock
 from shoal.core.ids import SessionId
-from shoal.core.messages import ToolUseBlock
-from shoal.core.permission_decisions import AllowDecision, AskDecision, DenyDecision, PermissionDecision
-from shoal.core.permissions import PermissionMode, PermissionSuggestion, RuleBehavior
+from shoal.core.permissions.permission_changes import PermissionMode, PermissionSuggestion, RuleBehavior
+from shoal.core.permissions.permission_decisions import (
+    AllowDecision,
+    AskDecision,
+    DenyDecision,
+    PermissionDecision,
+)
 from shoal.policy.permission_engine import PermissionEngine
 from shoal.policy.shell_policy import ShellCommandPartDecision
 

@@ -9,9 +9,9 @@ from typing import Protocol
 from msgspec import Struct
 from msgspec.structs import replace
 
+from shoal.core.conversation.messages import ToolUseBlock
 from shoal.core.errors import SettingsError
-from shoal.core.messages import ToolUseBlock
-from shoal.core.permissions import PermissionMode
+from shoal.core.permissions.permission_changes import PermissionMode
 from shoal.policy.path_patterns import InvalidPathPatternError, convert_path_pattern_to_regex
 from shoal.wire.field_parsers import InvalidFrontMatterFieldError, split_comma_separated_text
 

@@ -8,8 +8,8 @@ from fnmatch import fnmatchcase
 from functools import cached_property, lru_cache
 from urllib.parse import urlsplit
 
-from shoal.core.agents import OTHER_MACHINE_PREFIX, OTHER_SESSION_PREFIX
-from shoal.core.skills import is_full_or_unprefixed_skill_name
+from shoal.core.agents.subagents import OTHER_MACHINE_PREFIX, OTHER_SESSION_PREFIX
+from shoal.core.extensions.skills import is_full_or_unprefixed_skill_name
 from shoal.policy.command_rules import ShellCommandRules
 from shoal.policy.path_patterns import convert_path_pattern_to_regex
 from shoal.policy.permission_rules import EDIT_TOOLS, READ_TOOLS, PermissionRuleSet, ToolPermissionRule

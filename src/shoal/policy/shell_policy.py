@@ -8,9 +8,14 @@ from collections.abc import Iterable, Iterator
 from msgspec import Struct
 
 from shoal.core.errors import WorkspaceError
-from shoal.core.filenames import escape_filename
-from shoal.core.permission_decisions import AllowDecision, AskDecision, DenyDecision, PermissionDecision
-from shoal.core.permissions import PermissionMode, RuleBehavior
+from shoal.core.permissions.permission_changes import PermissionMode, RuleBehavior
+from shoal.core.permissions.permission_decisions import (
+    AllowDecision,
+    AskDecision,
+    DenyDecision,
+    PermissionDecision,
+)
+from shoal.core.text.filenames import escape_filename
 from shoal.policy import rule_suggestions
 from shoal.policy.command_rules import ShellCommandRule, ShellCommandRules
 from shoal.policy.path_resolver import PathResolver

@@ -6,12 +6,12 @@ from collections.abc import Callable
 from typing import Protocol
 
 from shoal.agent.agent_runner import AgentRunner
-from shoal.core.agents import AgentMessageDeliveryReceipt
+from shoal.core.agents.subagents import AgentMessageDeliveryReceipt
+from shoal.core.conversation.inbox_items import InboxItem
+from shoal.core.conversation.messages import TextBlock
 from shoal.core.errors import AgentRequestRefused
 from shoal.core.events import JournaledEvent, QueueItemAdded
 from shoal.core.ids import LEAD_ID, AgentId, IdGenerator
-from shoal.core.inbox_items import InboxItem
-from shoal.core.messages import TextBlock
 from shoal.runs.agent_registry import EVERYONE, AgentRegistry
 from shoal.runs.agent_run import AgentRun
 from shoal.runs.inbox_queue import SharedInboxQueue

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from shoal.core.agents import AgentResult, AgentStatusSnapshot
+from shoal.core.agents.subagents import AgentResult, AgentStatusSnapshot
 from shoal.core.errors import AgentRequestRefused
 from shoal.core.ids import LEAD_ID, AgentId
 from shoal.core.names import fold_name

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from shoal.core.agents import AgentResult, AgentRunStatus, AgentStatusSnapshot
+from shoal.core.agents.subagents import AgentResult, AgentRunStatus, AgentStatusSnapshot
 from shoal.core.events import AgentStarted
 from shoal.core.ids import AgentId
 

@@ -12,15 +12,20 @@ from msgspec.structs import replace
 
 from shoal.agent.agent_runner import AgentRunner
 from shoal.agent.forks import FORK_KIND, PROGRESS_PROMPT, ask_model_outside_conversation
-from shoal.core.agents import (
+from shoal.core.agents.identity import AgentIdentity
+from shoal.core.agents.subagents import (
     AgentMessageDeliveryReceipt,
     AgentResult,
     AgentStatusSnapshot,
     BackgroundAgentLaunchResult,
     SpawnRequest,
 )
-from shoal.core.budget import Budget
+from shoal.core.budgets.budget import Budget
+from shoal.core.budgets.limits import AgentSlot, BudgetRefusal
 from shoal.core.clock import Clock
+from shoal.core.conversation.inbox_items import InboxItem
+from shoal.core.conversation.messages import Message, ToolResultBlock
+from shoal.core.conversation.tools import ToolContext
 from shoal.core.errors import AgentRequestRefused
 from shoal.core.events import (
     AgentEnded,
@@ -29,13 +34,8 @@ from shoal.core.events import (
     NotificationDelivered,
     WorktreeWorkRetained,
 )
-from shoal.core.identity import AgentIdentity
 from shoal.core.ids import LEAD_ID, AgentId, IdGenerator
-from shoal.core.inbox_items import InboxItem
-from shoal.core.limits import AgentSlot, BudgetRefusal
-from shoal.core.messages import Message, ToolResultBlock
 from shoal.core.task_groups import exit_task_group_without_wrapping
-from shoal.core.tools import ToolContext
 from shoal.runs.agent_messenger import AgentMessenger
 from shoal.runs.agent_registry import AgentRegistry
 from shoal.runs.agent_run import AgentRun

@@ -8,13 +8,13 @@ from collections.abc import Callable
 from msgspec.structs import replace
 
 from shoal.agent.loop import run_agent_loop
-from shoal.core.agents import ShellCommandResult
-from shoal.core.control_tags import escape_control_tags
+from shoal.core.agents.identity import assume_identity
+from shoal.core.agents.subagents import ShellCommandResult
+from shoal.core.conversation.messages import Message, user_message
 from shoal.core.errors import ShoalError, StateFileError
 from shoal.core.events import MessageAuthor
-from shoal.core.identity import assume_identity
-from shoal.core.messages import Message, user_message
 from shoal.core.task_groups import uncancel_current_task
+from shoal.core.text.control_tags import escape_control_tags
 from shoal.runs.agent_run import AgentRun
 from shoal.runs.inbox_queue import SharedInboxQueue
 from shoal.runs.prepared_agent import AcceptanceCheck, PreparedAgent

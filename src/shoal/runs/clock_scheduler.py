@@ -9,14 +9,14 @@ from types import TracebackType
 
 from msgspec import Struct
 
+from shoal.core.agents.cron import CronExpression, parse_cron
+from shoal.core.agents.schedules import MAX_SCHEDULES, Schedule, ScheduleEndReason, ScheduleOccurrence
 from shoal.core.clock import Clock
-from shoal.core.cron import CronExpression, parse_cron
+from shoal.core.conversation.inbox_items import InboxItem
+from shoal.core.conversation.messages import TextBlock
 from shoal.core.errors import ScheduleRefused, StateFileError
 from shoal.core.events import JournaledEvent, QueueItemAdded, ScheduleCreated, ScheduleEnded
 from shoal.core.ids import AgentId, IdGenerator
-from shoal.core.inbox_items import InboxItem
-from shoal.core.messages import TextBlock
-from shoal.core.schedules import MAX_SCHEDULES, Schedule, ScheduleEndReason, ScheduleOccurrence
 from shoal.runs.inbox_queue import SharedInboxQueue
 from shoal.wire.notification_text import format_scheduled_prompt
 

@@ -10,9 +10,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Self
 
+from shoal.core.conversation.messages import Message
 from shoal.core.errors import RunUnresponsive, ShoalError, StateFileError
 from shoal.core.events import Event
-from shoal.core.messages import Message
 from shoal.runs.unix_sockets import connect_unix_socket
 from shoal.wire.control_codec import (
     ControlOutput,

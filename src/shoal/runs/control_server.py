@@ -9,9 +9,9 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any, Self, TypeAlias
 
+from shoal.core.conversation.messages import Message
 from shoal.core.errors import ShoalError
 from shoal.core.events import Event, TextStreamed, ToolProgressed
-from shoal.core.messages import Message
 from shoal.runs.unix_sockets import open_unix_listener
 from shoal.wire.control_codec import (
     InvalidControlRequestError,

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import suppress
 
+from shoal.core.conversation.inbox_items import InboxItem
+from shoal.core.conversation.messages import TextBlock
 from shoal.core.errors import StateFileError
 from shoal.core.events import JournaledEvent, NoteAdded, QueueItemAdded
-from shoal.core.hooks import MAX_WAKES_IN_A_ROW, STOP_EVENTS, BackgroundHookNotice
+from shoal.core.extensions.hooks import MAX_WAKES_IN_A_ROW, STOP_EVENTS, BackgroundHookNotice
 from shoal.core.ids import AgentId, IdGenerator
-from shoal.core.inbox_items import InboxItem
-from shoal.core.messages import TextBlock
 from shoal.runs.inbox_queue import SharedInboxQueue
 from shoal.wire.notification_text import format_hook_notification
 

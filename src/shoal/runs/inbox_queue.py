@@ -6,8 +6,8 @@ import asyncio
 from collections import deque
 from collections.abc import Callable
 
+from shoal.core.conversation.inbox_items import InboxItem, InboxPriority
 from shoal.core.ids import AgentId
-from shoal.core.inbox_items import InboxItem, InboxPriority
 
 _PRIORITY_ORDER: tuple[InboxPriority, ...] = ("now", "next", "later")
 _QUIET_INDEX = len(_PRIORITY_ORDER)

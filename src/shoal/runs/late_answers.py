@@ -6,14 +6,14 @@ from collections.abc import Callable, Iterable
 
 from shoal.core.errors import StateFileError
 from shoal.core.ids import LEAD_ID
-from shoal.core.permissions import (
+from shoal.core.permissions.permission_changes import (
     PermissionSuggestion,
     SetPermissionModeSuggestion,
     find_permission_suggestion,
 )
-from shoal.core.questions import AllowAnswer, Answer, PermissionQuestion
-from shoal.stores.files.file_watch import DirectoryWatch
-from shoal.stores.files.question_files import QuestionFiles, is_run_ended_denial
+from shoal.core.permissions.questions import AllowAnswer, Answer, PermissionQuestion
+from shoal.stores.files.access.file_watch import DirectoryWatch
+from shoal.stores.files.sessions.question_files import QuestionFiles, is_run_ended_denial
 
 _PREFIX = "late-"
 

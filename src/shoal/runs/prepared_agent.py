@@ -9,13 +9,18 @@ from typing import Protocol, TypeAlias
 from msgspec import Struct
 
 from shoal.agent.agent_runner import AgentRunner
-from shoal.core.agents import ResolvedAgentSettings, RetainedWorktreeWork, ShellCommandResult, SpawnRequest
+from shoal.core.agents.identity import TeammateForm
+from shoal.core.agents.subagents import (
+    ResolvedAgentSettings,
+    RetainedWorktreeWork,
+    ShellCommandResult,
+    SpawnRequest,
+)
+from shoal.core.conversation.inbox_items import InboxItem
+from shoal.core.conversation.messages import Message
 from shoal.core.events import AgentStarted
-from shoal.core.identity import TeammateForm
 from shoal.core.ids import AgentId
-from shoal.core.inbox_items import InboxItem
-from shoal.core.messages import Message
-from shoal.core.permissions import PermissionMode
+from shoal.core.permissions.permission_changes import PermissionMode
 from shoal.core.ports import QuestionBroker
 from shoal.runs.progress_monitor import ProgressMonitor
 

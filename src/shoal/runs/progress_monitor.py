@@ -10,7 +10,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from shoal.core.agents import AgentWorkEvidence, ShellCommandResult
+from shoal.core.agents.subagents import AgentWorkEvidence, ShellCommandResult
+from shoal.core.budgets.usage import Usage
 from shoal.core.events import (
     Event,
     MessageAdded,
@@ -19,7 +20,6 @@ from shoal.core.events import (
     ToolOutputReturned,
     ToolStarted,
 )
-from shoal.core.usage import Usage
 
 EmitEvent: TypeAlias = Callable[[Event], Awaitable[None]]
 ReportProgress: TypeAlias = Callable[[str], Awaitable[None]]

@@ -11,7 +11,7 @@ from typing import TypeAlias
 from shoal.core.clock import Clock
 from shoal.core.errors import StateFileError
 from shoal.core.events import JournaledEvent, QuestionAnswered, QuestionAsked
-from shoal.core.questions import (
+from shoal.core.permissions.questions import (
     AllowAnswer,
     Answer,
     DenyAnswer,
@@ -20,8 +20,8 @@ from shoal.core.questions import (
     Question,
 )
 from shoal.runs.late_answers import LatePermissionApprovalTracker
-from shoal.stores.files.file_watch import DirectoryWatch
-from shoal.stores.files.question_files import RUN_ENDED_REASON, QuestionFiles
+from shoal.stores.files.access.file_watch import DirectoryWatch
+from shoal.stores.files.sessions.question_files import RUN_ENDED_REASON, QuestionFiles
 
 Emit: TypeAlias = Callable[[JournaledEvent], None]
 

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from msgspec import Struct
 
 from shoal.agent.loop import LoopResult
-from shoal.core.agents import AgentEndStatus, AgentResult
-from shoal.core.inbox_items import InboxItem
-from shoal.core.messages import Message, TextBlock
+from shoal.core.agents.subagents import AgentEndStatus, AgentResult
+from shoal.core.conversation.inbox_items import InboxItem
+from shoal.core.conversation.messages import Message, TextBlock
 from shoal.wire.notification_text import format_agent_end_notification
 
 

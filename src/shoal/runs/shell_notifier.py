@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import suppress
 
-from shoal.core.background_shells import BackgroundShell, BackgroundShellResult
+from shoal.core.agents.background_shells import BackgroundShell, BackgroundShellResult
+from shoal.core.conversation.inbox_items import InboxItem
+from shoal.core.conversation.messages import TextBlock
 from shoal.core.errors import StateFileError
 from shoal.core.events import (
     BackgroundShellEnded,
@@ -14,8 +16,6 @@ from shoal.core.events import (
     NotificationDelivered,
 )
 from shoal.core.ids import AgentId, IdGenerator
-from shoal.core.inbox_items import InboxItem
-from shoal.core.messages import TextBlock
 from shoal.runs.inbox_queue import SharedInboxQueue
 from shoal.wire.notification_text import format_shell_notification, format_stuck_shell_notification
 

@@ -6,13 +6,13 @@ import asyncio
 from typing import Any
 
 from shoal.agent.agent_runner import AgentRunner
-from shoal.core.budget import Budget
+from shoal.core.budgets.budget import Budget
+from shoal.core.budgets.spawn_estimates import SpawnCostEstimate, estimate_spawn_cost
+from shoal.core.conversation.messages import ToolUseBlock
+from shoal.core.conversation.tools import TOOL_ALIASES, ToolContext
 from shoal.core.errors import AgentRequestRefused
 from shoal.core.ids import LEAD_ID, AgentId
-from shoal.core.messages import ToolUseBlock
-from shoal.core.questions import AllowAnswer, Answer, DenyAnswer, PermissionQuestion
-from shoal.core.spawn_estimates import SpawnCostEstimate, estimate_spawn_cost
-from shoal.core.tools import TOOL_ALIASES, ToolContext
+from shoal.core.permissions.questions import AllowAnswer, Answer, DenyAnswer, PermissionQuestion
 
 _MAX_LISTED_CALLS = 20
 _ASSUMED_START_TOKENS = 4_000

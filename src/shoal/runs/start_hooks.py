@@ -5,7 +5,7 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from shoal.agent.hook_points import format_hook_context
-from shoal.core.messages import Message, TextBlock
+from shoal.core.conversation.messages import Message, TextBlock
 from shoal.runs.prepared_agent import PreparedAgent
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import deque
 
 from shoal.core.clock import Clock
+from shoal.core.conversation.transcript_entries import TranscriptEntry
 from shoal.core.events import JournaledEvent
-from shoal.core.transcript_entries import TranscriptEntry
 
 
 class NullTranscript:

@@ -8,15 +8,21 @@ from collections.abc import Iterable, Sequence
 from msgspec import Struct
 from msgspec.structs import replace
 
-from shoal.core.ids import EntryId
-from shoal.core.messages import INTERRUPTED_RESULT, ContentBlock, Message, ToolResultBlock, ToolUseBlock
-from shoal.core.transcript_entries import (
+from shoal.core.budgets.usage import Usage
+from shoal.core.conversation.messages import (
+    INTERRUPTED_RESULT,
+    ContentBlock,
+    Message,
+    ToolResultBlock,
+    ToolUseBlock,
+)
+from shoal.core.conversation.transcript_entries import (
     ModelReplyMetadata,
     TranscriptCompactionMarker,
     TranscriptMessageEntry,
     TranscriptRewindMarker,
 )
-from shoal.core.usage import Usage
+from shoal.core.ids import EntryId
 from shoal.wire.transcript_codec import ParsedTranscriptLine, TranscriptTitleEntry, UnknownTranscriptEntry
 
 

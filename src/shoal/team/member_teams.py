@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from shoal.core.agents import SpawnRequest
+from shoal.core.agents.subagents import SpawnRequest
+from shoal.core.conversation.tools import ToolContext
 from shoal.core.errors import AgentRequestRefused
-from shoal.core.mail_bodies import ShutdownRequestMail, format_peer_message_summary
 from shoal.core.names import LEAD_NAME, AgentName, TeamName
-from shoal.core.roster import TeamRoster
-from shoal.core.teams import TeammateSpawnResult, TeamMessagePostReceipt
-from shoal.core.tools import ToolContext
+from shoal.core.teams.mail_bodies import ShutdownRequestMail, format_peer_message_summary
+from shoal.core.teams.roster import TeamRoster
+from shoal.core.teams.team_operations import TeammateSpawnResult, TeamMessagePostReceipt
 from shoal.runs.agent_registry import LEAD_NAMES
-from shoal.team.local_member import LocalMember
-from shoal.team.mail_sender import TeamMailPoster
+from shoal.team.mail.mail_sender import TeamMailPoster
+from shoal.team.members.local_member import LocalMember
 from shoal.team.team_services import TeamServices
 
 _LEAD_ONLY = "Only the lead of the team can do that: ask team-lead."

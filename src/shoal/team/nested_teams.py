@@ -12,19 +12,23 @@ from collections.abc import Callable, Collection, Container, Iterator
 from msgspec.structs import replace
 
 from shoal.agent.agent_runner import AgentRunner
-from shoal.core.agents import AgentMessageDeliveryReceipt, AgentStatusSnapshot, SpawnRequest
+from shoal.core.agents.identity import AgentIdentity
+from shoal.core.agents.subagents import AgentMessageDeliveryReceipt, AgentStatusSnapshot, SpawnRequest
+from shoal.core.conversation.inbox_items import InboxItem
+from shoal.core.conversation.tools import ToolContext
 from shoal.core.errors import AgentRequestRefused
 from shoal.core.events import AgentStarted
-from shoal.core.identity import AgentIdentity
 from shoal.core.ids import AgentId
-from shoal.core.inbox_items import InboxItem
 from shoal.core.names import LEAD_NAME, AgentName, TeamName
-from shoal.core.permission_decisions import PermissionMode
-from shoal.core.roster import TeamRoster
-from shoal.core.teams import TeammateSpawnResult, TeammateStatusSnapshot, TeamMessagePostReceipt
-from shoal.core.tools import ToolContext
-from shoal.team.local_member import LocalMember
-from shoal.team.member_launcher import NullMemberLauncher
+from shoal.core.permissions.permission_decisions import PermissionMode
+from shoal.core.teams.roster import TeamRoster
+from shoal.core.teams.team_operations import (
+    TeammateSpawnResult,
+    TeammateStatusSnapshot,
+    TeamMessagePostReceipt,
+)
+from shoal.team.members.local_member import LocalMember
+from shoal.team.members.member_launcher import NullMemberLauncher
 from shoal.team.session_teams import SessionTeams
 from shoal.team.team_services import TeamServices
 

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from shoal.core.clock import Clock
 from shoal.core.errors import StateFileError, TeamNotFound, TeamStoreError
 from shoal.core.names import AgentName, TeamName
-from shoal.core.team_storage import RosterStore
+from shoal.core.teams.team_storage import RosterStore
 
 FLUSH_DELAY = 0.5
 """Seconds from a change to the write that contains it and all changes in between."""

@@ -10,18 +10,13 @@ from types import TracebackType
 from msgspec.structs import replace
 
 from shoal.agent.agent_runner import AgentRunner
-from shoal.core.agents import AgentMessageDeliveryReceipt, AgentStatusSnapshot, SpawnRequest
+from shoal.core.agents.identity import AgentIdentity, assume_identity
+from shoal.core.agents.subagents import AgentMessageDeliveryReceipt, AgentStatusSnapshot, SpawnRequest
+from shoal.core.conversation.inbox_items import InboxItem
+from shoal.core.conversation.tools import ToolContext
 from shoal.core.errors import AgentRequestRefused, InvalidName
 from shoal.core.events import AgentStarted
-from shoal.core.identity import AgentIdentity, assume_identity
 from shoal.core.ids import AgentId
-from shoal.core.inbox_items import InboxItem
-from shoal.core.mail_bodies import (
-    PlanApprovalResponseMail,
-    ShutdownRequestMail,
-    format_peer_message_summary,
-    format_shutdown_request_id,
-)
 from shoal.core.names import (
     LEAD_NAME,
     RESERVED_NAMES,
@@ -32,18 +27,27 @@ from shoal.core.names import (
     parse_agent_name,
     parse_team_name,
 )
-from shoal.core.permissions import PermissionSuggestion
-from shoal.core.roster import NewMember, TeamRoster, format_agent_id
+from shoal.core.permissions.permission_changes import PermissionSuggestion
 from shoal.core.task_groups import exit_task_group_without_wrapping
-from shoal.core.teams import TeammateSpawnResult, TeammateStatusSnapshot, TeamMessagePostReceipt
-from shoal.core.tools import ToolContext
+from shoal.core.teams.mail_bodies import (
+    PlanApprovalResponseMail,
+    ShutdownRequestMail,
+    format_peer_message_summary,
+    format_shutdown_request_id,
+)
+from shoal.core.teams.roster import NewMember, TeamRoster, format_agent_id
+from shoal.core.teams.team_operations import (
+    TeammateSpawnResult,
+    TeammateStatusSnapshot,
+    TeamMessagePostReceipt,
+)
 from shoal.runs.agent_registry import LEAD_NAMES
-from shoal.team.local_member import LocalMember
-from shoal.team.member_handle import MemberHandle
-from shoal.team.member_registrar import build_shutdown_mail_id_prefix
-from shoal.team.member_results import LostMember, build_member_end_notice
-from shoal.team.remote_member import RemoteMember
-from shoal.team.rendered_mail import RenderedMail
+from shoal.team.mail.rendered_mail import RenderedMail
+from shoal.team.members.local_member import LocalMember
+from shoal.team.members.member_handle import MemberHandle
+from shoal.team.members.member_registrar import build_shutdown_mail_id_prefix
+from shoal.team.members.member_results import LostMember, build_member_end_notice
+from shoal.team.members.remote_member import RemoteMember
 from shoal.team.team_services import TeamServices
 from shoal.team.team_supervisor import TeamSupervisor
 from shoal.wire.notification_text import format_system_reminder

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from shoal.core.control_tags import escape_control_tags
 from shoal.core.ids import AgentId
 from shoal.core.names import LEAD_NAME, AgentName
-from shoal.core.roster import TeamRoster
-from shoal.core.tasks import Task, find_open_blockers
-from shoal.core.teams import TeammateStatusSnapshot
+from shoal.core.teams.roster import TeamRoster
+from shoal.core.teams.tasks import Task, find_open_blockers
+from shoal.core.teams.team_operations import TeammateStatusSnapshot
+from shoal.core.text.control_tags import escape_control_tags
 from shoal.tools.task_format import format_task_line
 
 MAX_MEMBERS = 30

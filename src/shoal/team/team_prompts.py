@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from shoal.core.names import AgentName, TeamName
-from shoal.core.roster import TeamRoster
+from shoal.core.teams.roster import TeamRoster
 
 _SECTION = """\
 You work in a team

@@ -7,22 +7,22 @@ from collections.abc import Awaitable, Callable
 from msgspec import Struct
 
 from shoal.agent.agent_runner import AgentRunner
-from shoal.core.budget import Budget
+from shoal.core.agents.identity import TeammateForm
+from shoal.core.budgets.budget import Budget
 from shoal.core.clock import Clock
+from shoal.core.conversation.messages import Message
 from shoal.core.errors import ShoalError, StateFileError
 from shoal.core.events import JournaledEvent
-from shoal.core.identity import TeammateForm
 from shoal.core.ids import AgentId, IdGenerator
-from shoal.core.messages import Message
-from shoal.core.permission_decisions import PermissionMode
-from shoal.core.permissions import PermissionSuggestion
+from shoal.core.permissions.permission_changes import PermissionSuggestion
+from shoal.core.permissions.permission_decisions import PermissionMode
+from shoal.core.permissions.questions import Answer, DenyAnswer, Question
 from shoal.core.ports import QuestionBroker
-from shoal.core.questions import Answer, DenyAnswer, Question
-from shoal.core.team_storage import TeamStorage
+from shoal.core.teams.team_storage import TeamStorage
 from shoal.runs.inbox_queue import SharedInboxQueue
 from shoal.runs.prepared_agent import AgentPreparer
-from shoal.team.mail_authentication import TrustUnsigned
-from shoal.team.member_launcher import MemberLauncher, NullMemberLauncher
+from shoal.team.mail.mail_authentication import TrustUnsigned
+from shoal.team.members.member_launcher import MemberLauncher, NullMemberLauncher
 from shoal.tools.plan_tools import PlanApprover
 
 

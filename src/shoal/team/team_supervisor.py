@@ -7,33 +7,33 @@ from collections.abc import Callable, Container, Sequence
 from contextlib import suppress
 from functools import partial
 
-from shoal.core.agents import AgentStatusSnapshot, SpawnRequest
+from shoal.core.agents.subagents import AgentStatusSnapshot, SpawnRequest
+from shoal.core.budgets.limits import AgentSlot
+from shoal.core.conversation.inbox_items import InboxItem
 from shoal.core.errors import AgentRequestRefused, ShoalError, StateFileError, TeamStoreError
 from shoal.core.ids import AgentId
-from shoal.core.inbox_items import InboxItem
-from shoal.core.limits import AgentSlot
-from shoal.core.mail_signatures import MailSigner
 from shoal.core.names import LEAD_NAME, AgentName, TaskId
-from shoal.core.permissions import PermissionSuggestion
-from shoal.core.roster import EXTERNAL_MEMBER_TYPE, RosterEntry, TeamRoster, format_agent_id
+from shoal.core.permissions.permission_changes import PermissionSuggestion
 from shoal.core.task_groups import uncancel_current_task
-from shoal.core.tasks import has_claimable_task
-from shoal.core.teams import TeammateSpawnResult, TeammateStatusSnapshot
+from shoal.core.teams.mail_signatures import MailSigner
+from shoal.core.teams.roster import EXTERNAL_MEMBER_TYPE, RosterEntry, TeamRoster, format_agent_id
+from shoal.core.teams.tasks import has_claimable_task
+from shoal.core.teams.team_operations import TeammateSpawnResult, TeammateStatusSnapshot
 from shoal.runs.prepared_agent import PreparedAgent
 from shoal.runs.run_outcome import AgentRunOutcome
-from shoal.team.lead_inbox import LeadInbox
-from shoal.team.local_member import LocalMember
-from shoal.team.mail_authentication import ForeignMemberNameLookup, MailSenderAuthenticator
-from shoal.team.mail_pump import MailPump
-from shoal.team.mail_question_broker import MailQuestionBroker
-from shoal.team.mail_sender import TeamMailPoster
-from shoal.team.mail_verifier import MailVerifier
-from shoal.team.member_admission import AdmittedMember, MemberAdmission
-from shoal.team.member_handle import MemberHandle
-from shoal.team.member_registrar import MemberRegistrar
-from shoal.team.member_results import LostMember, build_member_snapshot
-from shoal.team.member_shutdown import MemberShutdown, is_foreign_program_member
-from shoal.team.remote_member import RemoteMember
+from shoal.team.channel.mail_question_broker import MailQuestionBroker
+from shoal.team.mail.lead_inbox import LeadInbox
+from shoal.team.mail.mail_authentication import ForeignMemberNameLookup, MailSenderAuthenticator
+from shoal.team.mail.mail_pump import MailPump
+from shoal.team.mail.mail_sender import TeamMailPoster
+from shoal.team.mail.mail_verifier import MailVerifier
+from shoal.team.members.local_member import LocalMember
+from shoal.team.members.member_admission import AdmittedMember, MemberAdmission
+from shoal.team.members.member_handle import MemberHandle
+from shoal.team.members.member_registrar import MemberRegistrar
+from shoal.team.members.member_results import LostMember, build_member_snapshot
+from shoal.team.members.member_shutdown import MemberShutdown, is_foreign_program_member
+from shoal.team.members.remote_member import RemoteMember
 from shoal.team.roster_activity import RosterActivityWriter
 from shoal.team.team_briefing import build_team_briefing
 from shoal.team.team_prompts import format_unknown_member_error

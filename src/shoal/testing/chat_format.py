@@ -7,8 +7,8 @@ from typing import Any
 
 import msgspec
 
-from shoal.core.messages import TextBlock, ThinkingBlock, ToolUseBlock
-from shoal.core.usage import Usage
+from shoal.core.budgets.usage import Usage
+from shoal.core.conversation.messages import TextBlock, ThinkingBlock, ToolUseBlock
 from shoal.testing.mock_replies import (
     BrokenToolJsonFault,
     HttpErrorFault,

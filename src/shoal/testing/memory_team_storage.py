@@ -18,8 +18,6 @@ from shoal.core.errors import (
     TeamStoreError,
 )
 from shoal.core.ids import IdGenerator
-from shoal.core.mail import MailMessage, MailPostReceipt
-from shoal.core.mail_signatures import KEY_SIZE
 from shoal.core.names import (
     LEAD_NAME,
     AgentName,
@@ -29,8 +27,10 @@ from shoal.core.names import (
     parse_agent_name,
     parse_team_name,
 )
-from shoal.core.roster import NewMember, RosterEntry, TeamRoster
-from shoal.core.tasks import (
+from shoal.core.teams.mail import MailMessage, MailPostReceipt
+from shoal.core.teams.mail_signatures import KEY_SIZE
+from shoal.core.teams.roster import NewMember, RosterEntry, TeamRoster
+from shoal.core.teams.tasks import (
     ATTEMPT_KEY,
     Task,
     TaskClaimResult,
@@ -42,7 +42,7 @@ from shoal.core.tasks import (
     find_claimable_tasks,
     sort_tasks_by_number,
 )
-from shoal.core.team_storage import ClaimAttempts, TeamStorage
+from shoal.core.teams.team_storage import ClaimAttempts, TeamStorage
 
 
 class MemoryTeamStorage:

@@ -7,8 +7,14 @@ from typing import Any
 
 import msgspec
 
-from shoal.core.messages import ContentBlock, RedactedThinkingBlock, TextBlock, ThinkingBlock, ToolUseBlock
-from shoal.core.usage import Usage
+from shoal.core.budgets.usage import Usage
+from shoal.core.conversation.messages import (
+    ContentBlock,
+    RedactedThinkingBlock,
+    TextBlock,
+    ThinkingBlock,
+    ToolUseBlock,
+)
 from shoal.testing.mock_replies import (
     BrokenToolJsonFault,
     HttpErrorFault,

@@ -7,9 +7,9 @@ from typing import Any, TypeAlias
 
 from msgspec import Struct, structs
 
-from shoal.core.messages import BaseContentBlock, ContentBlock, Message, TextBlock, ToolUseBlock
-from shoal.core.model_requests import ModelReply, StopReason
-from shoal.core.usage import Usage
+from shoal.core.budgets.usage import Usage
+from shoal.core.conversation.messages import BaseContentBlock, ContentBlock, Message, TextBlock, ToolUseBlock
+from shoal.core.conversation.model_requests import ModelReply, StopReason
 
 
 class ReplyFault(

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from shoal.core.usage import Usage
+from shoal.core.budgets.usage import Usage
 from shoal.testing.mock_replies import RequestBody
 
 _encode = msgspec.json.Encoder().encode

@@ -10,8 +10,8 @@ from typing import Any, Protocol, TypeVar
 
 from msgspec import Struct
 
+from shoal.core.budgets.usage import Usage
 from shoal.core.clock import Clock
-from shoal.core.usage import Usage
 from shoal.testing.http_messages import (
     LAST_CHUNK,
     encode_http_chunk,

@@ -7,8 +7,8 @@ from typing import Any
 
 import msgspec
 
-from shoal.core.messages import ContentBlock, TextBlock, ThinkingBlock, ToolUseBlock
-from shoal.core.usage import Usage
+from shoal.core.budgets.usage import Usage
+from shoal.core.conversation.messages import ContentBlock, TextBlock, ThinkingBlock, ToolUseBlock
 from shoal.testing.chat_format import MockChatCompletionsApiFormat
 from shoal.testing.mock_replies import (
     BrokenToolJsonFault,

@@ -17,8 +17,8 @@ from typing import Any, cast
 
 import msgspec
 
+from shoal.core.budgets.usage import Usage
 from shoal.core.clock import Clock, SystemClock
-from shoal.core.usage import Usage
 from shoal.testing.chat_format import MockChatCompletionsApiFormat, encode_ollama_tags
 from shoal.testing.http_messages import MockServerHttpRequest, encode_http_response, read_http_request
 from shoal.testing.messages_format import MockMessagesApiFormat

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from shoal.core.agent_definitions import ALL_TOOLS, AgentDefinition
+from shoal.core.agents.agent_definitions import ALL_TOOLS, AgentDefinition
 from shoal.tools.bounded_list import format_bounded_list
 
 MAX_LIST_CHARACTERS = 16_000

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 from msgspec import Meta, Struct
 
-from shoal.core.agents import (
+from shoal.core.agents.subagents import (
     AgentOperations,
     AgentResult,
     AgentStatusSnapshot,
@@ -14,8 +14,8 @@ from shoal.core.agents import (
     ResolvedAgentSettings,
     SpawnRequest,
 )
-from shoal.core.teams import TeammateSpawnResult, TeamOperations
-from shoal.core.tools import Tool, ToolContext, ToolOutput
+from shoal.core.conversation.tools import Tool, ToolContext, ToolOutput
+from shoal.core.teams.team_operations import TeammateSpawnResult, TeamOperations
 from shoal.tools.function_tool import FunctionTool, tool
 from shoal.tools.message_tool import SessionMessageSender, build_send_message_tool
 from shoal.wire.notification_text import (

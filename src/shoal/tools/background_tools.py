@@ -6,9 +6,9 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from shoal.core.agents import AgentOperations, AgentStatusSnapshot
-from shoal.core.teams import TeamOperations
-from shoal.core.tools import Tool, ToolContext, ToolOutput, create_tool_error_output
+from shoal.core.agents.subagents import AgentOperations, AgentStatusSnapshot
+from shoal.core.conversation.tools import Tool, ToolContext, ToolOutput, create_tool_error_output
+from shoal.core.teams.team_operations import TeamOperations
 from shoal.tools.function_tool import tool
 from shoal.tools.shell_supervisor import BackgroundShellProcess, BackgroundShellSupervisor
 from shoal.wire.notification_text import (

@@ -9,10 +9,10 @@ from typing import Annotated
 
 from msgspec import Meta
 
+from shoal.core.conversation.tools import Tool, ToolContext, ToolOutput, create_tool_error_output
 from shoal.core.errors import ProcessError, ShoalError
-from shoal.core.filenames import escape_filename
 from shoal.core.ports import ChildProcessHandle
-from shoal.core.tools import Tool, ToolContext, ToolOutput, create_tool_error_output
+from shoal.core.text.filenames import escape_filename
 from shoal.tools.command_launcher import follow_command_directory
 from shoal.tools.command_output import CommandOutputCollector, CommandOutputPipe
 from shoal.tools.function_tool import tool

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Protocol, TypeVar
 
-from shoal.core.control_tags import escape_control_tags
+from shoal.core.text.control_tags import escape_control_tags
 
 
 class DescribedItem(Protocol):

@@ -9,11 +9,11 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from tempfile import gettempdir, mkdtemp
 
+from shoal.core.conversation.tools import ToolContext
 from shoal.core.errors import ProcessError
-from shoal.core.filenames import escape_filename
+from shoal.core.permissions.sandbox import Sandbox
 from shoal.core.ports import ChildProcessHandle, ProcessLaunchSpec
-from shoal.core.sandbox import Sandbox
-from shoal.core.tools import ToolContext
+from shoal.core.text.filenames import escape_filename
 from shoal.tools.command_environment import build_command_environment
 from shoal.tools.shell_snapshot import ShellSnapshotFailedError, ShellSnapshotter, lock_shell_snapshot
 

@@ -7,10 +7,10 @@ import re
 from pathlib import Path
 from typing import Annotated
 
-from shoal.core.control_tags import unescape_control_tags
-from shoal.core.filenames import escape_filename
-from shoal.core.text_diffs import count_changed_lines, format_unified_diff
-from shoal.core.tools import ToolContext, ToolOutput, create_tool_error_output
+from shoal.core.conversation.tools import ToolContext, ToolOutput, create_tool_error_output
+from shoal.core.text.control_tags import unescape_control_tags
+from shoal.core.text.filenames import escape_filename
+from shoal.core.text.text_diffs import count_changed_lines, format_unified_diff
 from shoal.tools.function_tool import tool
 from shoal.tools.missing_paths import report_missing_path, stat_path
 from shoal.tools.text_files import (

@@ -6,9 +6,9 @@ from typing import Annotated, Literal
 
 from msgspec import Meta, Struct, to_builtins
 
-from shoal.core.filenames import escape_filename
-from shoal.core.text_diffs import count_changed_lines
-from shoal.core.tools import Tool, ToolContext, ToolOutput
+from shoal.core.conversation.tools import Tool, ToolContext, ToolOutput
+from shoal.core.text.filenames import escape_filename
+from shoal.core.text.text_diffs import count_changed_lines
 from shoal.tools.edit_tool import edit_tool
 from shoal.tools.function_tool import tool
 from shoal.tools.glob_tool import glob_tool

@@ -11,9 +11,9 @@ from typing import Annotated, Any, get_args, get_origin, get_type_hints, overloa
 import msgspec
 from msgspec.structs import replace
 
+from shoal.core.conversation.model_requests import ToolSchema
+from shoal.core.conversation.tools import ToolContext, ToolOutput, create_tool_error_output
 from shoal.core.errors import ShoalError, StateFileError
-from shoal.core.model_requests import ToolSchema
-from shoal.core.tools import ToolContext, ToolOutput, create_tool_error_output
 from shoal.tools.tool_arguments import FunctionToolParameter, parse_tool_arguments_leniently
 
 _CONTEXT_PARAMETER = "context"

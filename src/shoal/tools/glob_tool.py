@@ -10,8 +10,8 @@ from typing import Annotated
 
 from msgspec import Struct
 
-from shoal.core.filenames import escape_filename
-from shoal.core.tools import ToolContext, ToolOutput, create_tool_error_output
+from shoal.core.conversation.tools import ToolContext, ToolOutput, create_tool_error_output
+from shoal.core.text.filenames import escape_filename
 from shoal.tools.function_tool import tool
 from shoal.tools.glob_patterns import InvalidGlobError, compile_glob
 from shoal.tools.missing_paths import report_missing_path, stat_path

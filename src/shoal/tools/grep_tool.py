@@ -9,8 +9,8 @@ from typing import Annotated, Literal
 from msgspec import Meta, Struct
 from msgspec.structs import replace
 
-from shoal.core.filenames import escape_filename
-from shoal.core.tools import ToolContext, ToolOutput, create_tool_error_output
+from shoal.core.conversation.tools import ToolContext, ToolOutput, create_tool_error_output
+from shoal.core.text.filenames import escape_filename
 from shoal.tools.function_tool import ToolParameterName, tool
 from shoal.tools.missing_paths import report_missing_path, stat_path
 from shoal.tools.ripgrep import NEVER_SEARCHED, NOT_INSTALLED, RipgrepResult, find_ripgrep, run_ripgrep

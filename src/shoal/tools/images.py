@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import binascii
 
-from shoal.core.messages import Base64ImageSource, ImageBlock
+from shoal.core.conversation.messages import Base64ImageSource, ImageBlock
 
 MAX_BASE64_CHARACTERS = 5 << 20
 """Limit of providers, in characters of base64."""

@@ -8,16 +8,16 @@ from typing import Annotated, Any, TypeAlias
 import msgspec
 from msgspec import Meta, Struct
 
-from shoal.core.agents import (
+from shoal.core.agents.identity import AgentIdentity
+from shoal.core.agents.subagents import (
     OTHER_MACHINE_PREFIX,
     OTHER_SESSION_PREFIX,
     AgentMessageDeliveryReceipt,
     AgentOperations,
 )
+from shoal.core.conversation.tools import Tool, ToolContext, ToolOutput, create_tool_error_output
 from shoal.core.errors import AgentRequestRefused
-from shoal.core.identity import AgentIdentity
-from shoal.core.teams import TeamMessagePostReceipt, TeamOperations
-from shoal.core.tools import Tool, ToolContext, ToolOutput, create_tool_error_output
+from shoal.core.teams.team_operations import TeamMessagePostReceipt, TeamOperations
 from shoal.tools.function_tool import tool
 
 SessionMessageSender: TypeAlias = Callable[

@@ -6,9 +6,9 @@ import itertools
 import os
 from pathlib import Path
 
+from shoal.core.conversation.tools import ToolContext, ToolOutput, create_tool_error_output
 from shoal.core.errors import WorkspaceError
-from shoal.core.filenames import escape_filename
-from shoal.core.tools import ToolContext, ToolOutput, create_tool_error_output
+from shoal.core.text.filenames import escape_filename
 
 _MAX_NAMES = 2000
 

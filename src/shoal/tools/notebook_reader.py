@@ -7,8 +7,8 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from shoal.core.messages import ImageBlock, TextBlock
-from shoal.core.tools import ToolOutput
+from shoal.core.conversation.messages import ImageBlock, TextBlock
+from shoal.core.conversation.tools import ToolOutput
 from shoal.tools.images import image_from_base64
 
 _MAX_OUTPUT_CHARACTERS = 10_000

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from typing import Annotated, Any, Literal
 
-from shoal.core.filenames import escape_filename
-from shoal.core.tools import ToolContext, ToolOutput, create_tool_error_output
+from shoal.core.conversation.tools import ToolContext, ToolOutput, create_tool_error_output
+from shoal.core.text.filenames import escape_filename
 from shoal.tools.function_tool import tool
 from shoal.tools.missing_paths import report_missing_path, stat_path
 from shoal.tools.notebook_reader import get_notebook_cell_id

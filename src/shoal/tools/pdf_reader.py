@@ -6,9 +6,9 @@ import re
 from pathlib import Path
 from typing import BinaryIO
 
+from shoal.core.conversation.tools import ToolOutput, create_tool_error_output
 from shoal.core.errors import MissingPackageExtra
-from shoal.core.filenames import escape_filename
-from shoal.core.tools import ToolOutput, create_tool_error_output
+from shoal.core.text.filenames import escape_filename
 
 MAX_PAGES = 20
 _MAX_OUTPUT_CHARACTERS = 100_000

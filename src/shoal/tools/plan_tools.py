@@ -9,11 +9,11 @@ from typing import Annotated, Literal, Protocol, TypeAlias
 
 from msgspec import Struct
 
-from shoal.core.identity import AgentIdentity
+from shoal.core.agents.identity import AgentIdentity
+from shoal.core.conversation.tools import Tool, ToolContext, ToolOutput, create_tool_error_output
 from shoal.core.ids import IdGenerator
-from shoal.core.permissions import PermissionMode
-from shoal.core.questions import Answer, DenyAnswer, PlanApprovalQuestion, PlanApprovedAnswer
-from shoal.core.tools import Tool, ToolContext, ToolOutput, create_tool_error_output
+from shoal.core.permissions.permission_changes import PermissionMode
+from shoal.core.permissions.questions import Answer, DenyAnswer, PlanApprovalQuestion, PlanApprovedAnswer
 from shoal.tools.function_tool import tool
 
 PlanApprover: TypeAlias = Literal["auto", "lead", "user"]

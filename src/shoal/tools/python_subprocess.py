@@ -6,9 +6,9 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from shoal.core.conversation.tools import ToolContext
 from shoal.core.errors import ProcessError
 from shoal.core.ports import ChildProcessHandle, ProcessLaunchSpec
-from shoal.core.tools import ToolContext
 from shoal.tools.command_output import CommandOutputPipe
 from shoal.tools.terminal_text import decode_terminal_text
 

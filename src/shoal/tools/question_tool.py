@@ -6,8 +6,14 @@ from typing import Annotated
 
 from msgspec import Meta, Struct
 
-from shoal.core.questions import ChoiceAnswer, ChoiceOption, ChoiceQuestion, DenyAnswer, MultipleChoice
-from shoal.core.tools import Tool, ToolContext, ToolOutput, create_tool_error_output
+from shoal.core.conversation.tools import Tool, ToolContext, ToolOutput, create_tool_error_output
+from shoal.core.permissions.questions import (
+    ChoiceAnswer,
+    ChoiceOption,
+    ChoiceQuestion,
+    DenyAnswer,
+    MultipleChoice,
+)
 from shoal.tools.function_tool import tool
 
 

@@ -10,9 +10,9 @@ from typing import Annotated, BinaryIO
 
 from msgspec import Meta, Struct
 
-from shoal.core.filenames import escape_filename
-from shoal.core.messages import Base64ImageSource, ImageBlock, TextBlock
-from shoal.core.tools import ToolContext, ToolOutput, create_tool_error_output
+from shoal.core.conversation.messages import Base64ImageSource, ImageBlock, TextBlock
+from shoal.core.conversation.tools import ToolContext, ToolOutput, create_tool_error_output
+from shoal.core.text.filenames import escape_filename
 from shoal.tools.function_tool import tool
 from shoal.tools.images import detect_image_type
 from shoal.tools.missing_paths import report_missing_path, stat_path

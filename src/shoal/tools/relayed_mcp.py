@@ -7,11 +7,11 @@ from collections.abc import Awaitable, Callable, Mapping
 from itertools import count
 from typing import Any, TypeAlias
 
+from shoal.core.conversation.messages import ImageBlock, TextBlock
+from shoal.core.conversation.model_requests import ToolSchema
+from shoal.core.conversation.tools import ToolContext, ToolOutput, create_tool_error_output
 from shoal.core.errors import ShoalError
-from shoal.core.mcp_servers import format_mcp_tool_name
-from shoal.core.messages import ImageBlock, TextBlock
-from shoal.core.model_requests import ToolSchema
-from shoal.core.tools import ToolContext, ToolOutput, create_tool_error_output
+from shoal.core.extensions.mcp_servers import format_mcp_tool_name
 from shoal.tools.images import image_from_base64
 from shoal.tools.mcp.client_context import ListedMcpTool
 

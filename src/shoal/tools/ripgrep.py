@@ -9,8 +9,8 @@ from pathlib import Path
 
 from msgspec import Struct
 
+from shoal.core.conversation.tools import ToolContext
 from shoal.core.ports import ProcessLaunchSpec
-from shoal.core.tools import ToolContext
 
 NOT_INSTALLED = (
     "Searching needs ripgrep (the program rg), which is not on PATH. Install it with one of: "

@@ -7,9 +7,9 @@ from typing import Annotated
 
 from msgspec import Meta
 
+from shoal.core.agents.schedules import ScheduleOccurrence, Scheduler
+from shoal.core.conversation.tools import Tool, ToolContext, ToolOutput, create_tool_error_output
 from shoal.core.ids import LEAD_ID
-from shoal.core.schedules import ScheduleOccurrence, Scheduler
-from shoal.core.tools import Tool, ToolContext, ToolOutput, create_tool_error_output
 from shoal.tools.function_tool import tool
 
 SCHEDULE_TOOLS = ("CronCreate", "CronList", "CronDelete")

@@ -11,7 +11,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Literal, TypeAlias
 
-from shoal.core.background_shells import (
+from shoal.core.agents.background_shells import (
     BackgroundShell,
     BackgroundShellObserver,
     BackgroundShellResult,
@@ -19,12 +19,12 @@ from shoal.core.background_shells import (
     ShellOutcome,
 )
 from shoal.core.clock import Clock
+from shoal.core.conversation.tools import ToolContext
 from shoal.core.errors import ProcessError
 from shoal.core.ids import AgentId
+from shoal.core.permissions.sandbox import Sandbox
 from shoal.core.ports import ChildProcessHandle, ProcessLauncher
-from shoal.core.sandbox import Sandbox
 from shoal.core.task_groups import exit_task_group_without_wrapping
-from shoal.core.tools import ToolContext
 from shoal.tools.command_environment import build_command_environment
 from shoal.tools.command_launcher import ShellCommandLauncher
 from shoal.tools.command_output import OUTPUT_LIMIT, CommandOutputCollector, CommandOutputPipe

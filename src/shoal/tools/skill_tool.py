@@ -7,8 +7,8 @@ from typing import Annotated, TypeAlias
 
 from msgspec import Meta
 
-from shoal.core.skills import Skill
-from shoal.core.tools import Tool, ToolContext, ToolOutput
+from shoal.core.conversation.tools import Tool, ToolContext, ToolOutput
+from shoal.core.extensions.skills import Skill
 from shoal.tools.bounded_list import format_bounded_list
 from shoal.tools.function_tool import tool
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from shoal.core.json_schema import find_schema_violations
-from shoal.core.model_requests import ToolSchema
-from shoal.core.tools import ToolContext, ToolOutput, create_tool_error_output
+from shoal.core.conversation.model_requests import ToolSchema
+from shoal.core.conversation.tools import ToolContext, ToolOutput, create_tool_error_output
+from shoal.core.text.json_schema import find_schema_violations
 
 STRUCTURED_OUTPUT = "StructuredOutput"
 _DESCRIPTION = (

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, assert_never
 
 from shoal.core.names import TaskId
-from shoal.core.tasks import ATTEMPT_KEY, Task, TaskClaimResult, find_open_blockers
+from shoal.core.teams.tasks import ATTEMPT_KEY, Task, TaskClaimResult, find_open_blockers
 
 
 def format_task_line(task: Task, waits_for: Sequence[TaskId]) -> str:

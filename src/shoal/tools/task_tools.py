@@ -7,11 +7,12 @@ from typing import Annotated, Any, Literal, TypeAlias
 
 from msgspec import UNSET, Meta, Struct, UnsetType, structs
 
-from shoal.core.agents import ShellCommandResult
+from shoal.core.agents.identity import AgentIdentity
+from shoal.core.agents.subagents import ShellCommandResult
+from shoal.core.conversation.tools import Tool, ToolContext, ToolOutput, create_tool_error_output
 from shoal.core.errors import StateFileError, TeamStoreError
-from shoal.core.identity import AgentIdentity
 from shoal.core.names import AgentName, TaskId, parse_agent_name, parse_task_id
-from shoal.core.tasks import (
+from shoal.core.teams.tasks import (
     Task,
     TaskClaimResult,
     TaskDraft,
@@ -21,8 +22,7 @@ from shoal.core.tasks import (
     find_owned_tasks_unblocked_by,
     select_tasks_affected_by_completion,
 )
-from shoal.core.team_storage import ClaimAttempts, TaskBoard
-from shoal.core.tools import Tool, ToolContext, ToolOutput, create_tool_error_output
+from shoal.core.teams.team_storage import ClaimAttempts, TaskBoard
 from shoal.tools.function_tool import FunctionTool, ToolParameterName, tool
 from shoal.tools.task_format import explain_failed_claim, format_task_details, format_task_line, task_to_dict
 

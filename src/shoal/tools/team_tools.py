@@ -7,9 +7,9 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
-from shoal.core.roster import TeamRoster
-from shoal.core.teams import TeamOperations
-from shoal.core.tools import Tool, ToolContext, ToolOutput
+from shoal.core.conversation.tools import Tool, ToolContext, ToolOutput
+from shoal.core.teams.roster import TeamRoster
+from shoal.core.teams.team_operations import TeamOperations
 from shoal.tools.function_tool import tool
 from shoal.wire.roster_codec import encode_new_team_roster
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from shoal.core.model_requests import ToolSchema
+from shoal.core.conversation.model_requests import ToolSchema
 
 _ERROR_LOCATION = re.compile(r"(?P<what>.*?)(?: - at `\$(?P<where>.*)`)?$", re.DOTALL)
 _MAX_VALUE_CHARACTERS = 60

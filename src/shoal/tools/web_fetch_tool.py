@@ -11,8 +11,8 @@ from typing import Annotated
 from msgspec import Struct
 
 from shoal.core.clock import Clock
+from shoal.core.conversation.tools import Tool, ToolContext, ToolOutput, create_tool_error_output
 from shoal.core.errors import ProcessError, StateFileError
-from shoal.core.tools import Tool, ToolContext, ToolOutput, create_tool_error_output
 from shoal.tools.function_tool import tool
 from shoal.tools.page_fetcher import (
     MAX_BODY_BYTES,

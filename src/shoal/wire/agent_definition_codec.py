@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, get_args
 from msgspec import Struct
 from msgspec.structs import replace
 
-from shoal.core.agent_definitions import (
+from shoal.core.agents.agent_definitions import (
     ALL_TOOLS,
     EFFORT_LEVELS,
     INHERIT_MODEL,
@@ -20,10 +20,10 @@ from shoal.core.agent_definitions import (
     DefinitionSource,
     MemoryScope,
 )
-from shoal.core.agents import IsolationMode
+from shoal.core.agents.subagents import IsolationMode
 from shoal.core.errors import InvalidAgentDefinition
-from shoal.core.permissions import PermissionMode
-from shoal.core.roster import MEMBER_COLORS
+from shoal.core.permissions.permission_changes import PermissionMode
+from shoal.core.teams.roster import MEMBER_COLORS
 from shoal.wire.field_parsers import (
     InvalidFrontMatterFieldError,
     describe_field_value,

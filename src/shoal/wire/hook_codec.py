@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 
 from msgspec import Struct
 
-from shoal.core.hooks import (
+from shoal.core.extensions.hooks import (
     BLOCKING_EVENTS,
     DEFAULT_HOOK_SECONDS,
     HOOK_EVENTS,

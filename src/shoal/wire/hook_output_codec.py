@@ -9,8 +9,8 @@ from typing import Any, Literal
 import msgspec
 from msgspec import UNSET, Struct, UnsetType
 
-from shoal.core.hooks import MAX_HOOK_SECONDS, HookDecision, HookEvent
-from shoal.core.permissions import RuleBehavior
+from shoal.core.extensions.hooks import MAX_HOOK_SECONDS, HookDecision, HookEvent
+from shoal.core.permissions.permission_changes import RuleBehavior
 from shoal.wire.foreign_json import convert_to_schema
 from shoal.wire.json_codec import decode_json
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from shoal.core.messages import ContentBlock, ImageBlock, Message, TextBlock, ToolResultBlock
+from shoal.core.conversation.messages import ContentBlock, ImageBlock, Message, TextBlock, ToolResultBlock
 
 encode_strict_json = msgspec.json.Encoder().encode
 _decode_strict = msgspec.json.Decoder().decode

@@ -6,10 +6,10 @@ from collections.abc import Iterator, Sequence
 from typing import Any, get_args
 
 from shoal.core.ids import AgentId
-from shoal.core.member_backends import MemberLaunchArgs
 from shoal.core.names import parse_agent_name, parse_team_name
-from shoal.core.permission_decisions import PermissionMode
-from shoal.core.roster import format_agent_id
+from shoal.core.permissions.permission_decisions import PermissionMode
+from shoal.core.teams.member_backends import MemberLaunchArgs
+from shoal.core.teams.roster import format_agent_id
 
 _VALUE_FLAGS = {
     "--agent-id": "agent",

@@ -7,8 +7,8 @@ from typing import Any
 
 import msgspec
 
-from shoal.core.mail import MailMessage
-from shoal.core.mail_bodies import MailBody, PermissionUpdate, can_send_mail_body
+from shoal.core.teams.mail import MailMessage
+from shoal.core.teams.mail_bodies import MailBody, PermissionUpdate, can_send_mail_body
 from shoal.wire.foreign_json import convert_to_schema, parse_foreign_json
 from shoal.wire.json_codec import encode_json
 

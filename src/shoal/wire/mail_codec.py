@@ -13,8 +13,8 @@ from typing import Any
 import msgspec
 from msgspec import Raw, Struct
 
-from shoal.core.mail import MailMessage
 from shoal.core.names import AgentName
+from shoal.core.teams.mail import MailMessage
 from shoal.wire.foreign_json import (
     InvalidFileContent,
     RejectedFileEntry,

@@ -11,7 +11,12 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from shoal.core.mcp_servers import McpChannelMessage, McpHttpConfig, McpServerConfig, McpStdioConfig
+from shoal.core.extensions.mcp_servers import (
+    McpChannelMessage,
+    McpHttpConfig,
+    McpServerConfig,
+    McpStdioConfig,
+)
 
 _VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
 MAX_MESSAGE_LENGTH = 20_000

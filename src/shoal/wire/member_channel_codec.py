@@ -11,16 +11,17 @@ from typing import Any, TypeAlias
 import msgspec
 from msgspec import Struct
 
-from shoal.core.agents import AgentEndStatus, ResolvedAgentSettings, RetainedWorktreeWork
+from shoal.core.agents.subagents import AgentEndStatus, ResolvedAgentSettings, RetainedWorktreeWork
+from shoal.core.budgets.limits import BudgetLimits, BudgetRefusal
+from shoal.core.budgets.usage import ModelCard, Usage
 from shoal.core.events import AgentStarted
 from shoal.core.ids import AgentId
-from shoal.core.limits import BudgetLimits, BudgetRefusal
-from shoal.core.permissions import (
+from shoal.core.permissions.permission_changes import (
     AddDirectoriesPermissionSuggestion,
     AddPermissionRulesSuggestion,
     SetPermissionModeSuggestion,
 )
-from shoal.core.questions import (
+from shoal.core.permissions.questions import (
     AllowAnswer,
     ChoiceAnswer,
     ChoiceQuestion,
@@ -29,8 +30,7 @@ from shoal.core.questions import (
     PlanApprovalQuestion,
     PlanApprovedAnswer,
 )
-from shoal.core.teams import MemberState
-from shoal.core.usage import ModelCard, Usage
+from shoal.core.teams.team_operations import MemberState
 from shoal.wire.foreign_json import decode_to_schema
 from shoal.wire.json_codec import encode_json
 

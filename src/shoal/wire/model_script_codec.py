@@ -36,10 +36,10 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
+from shoal.core.budgets.usage import TokenPrice, Usage
+from shoal.core.conversation.messages import ContentBlock, TextBlock, ThinkingBlock, ToolUseBlock
+from shoal.core.conversation.model_requests import StopReason
 from shoal.core.errors import SettingsError
-from shoal.core.messages import ContentBlock, TextBlock, ThinkingBlock, ToolUseBlock
-from shoal.core.model_requests import StopReason
-from shoal.core.usage import TokenPrice, Usage
 
 _PLACEHOLDER = re.compile(r"\{\{(\w+)\}\}")
 

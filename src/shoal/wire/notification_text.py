@@ -6,13 +6,13 @@ import re
 from datetime import datetime
 from xml.sax.saxutils import quoteattr
 
-from shoal.core.agents import AgentResult, AgentWorkEvidence, RetainedWorktreeWork
-from shoal.core.background_shells import BackgroundShell, BackgroundShellResult
-from shoal.core.control_tags import escape_control_tags
-from shoal.core.hooks import BackgroundHookNotice
-from shoal.core.mcp_servers import McpChannelMessage
-from shoal.core.questions import AllowAnswer, PermissionQuestion
-from shoal.core.schedules import Schedule
+from shoal.core.agents.background_shells import BackgroundShell, BackgroundShellResult
+from shoal.core.agents.schedules import Schedule
+from shoal.core.agents.subagents import AgentResult, AgentWorkEvidence, RetainedWorktreeWork
+from shoal.core.extensions.hooks import BackgroundHookNotice
+from shoal.core.extensions.mcp_servers import McpChannelMessage
+from shoal.core.permissions.questions import AllowAnswer, PermissionQuestion
+from shoal.core.text.control_tags import escape_control_tags
 from shoal.wire.json_codec import encode_json
 
 NO_REPORT = "(The agent ended without a report.)"

@@ -6,13 +6,13 @@ from typing import Any
 
 import msgspec
 
-from shoal.core.permissions import (
+from shoal.core.permissions.permission_changes import (
     AddDirectoriesPermissionSuggestion,
     AddPermissionRulesSuggestion,
     PermissionSuggestion,
     SetPermissionModeSuggestion,
 )
-from shoal.core.questions import (
+from shoal.core.permissions.questions import (
     AllowAnswer,
     Answer,
     ChoiceAnswer,

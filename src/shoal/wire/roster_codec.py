@@ -10,7 +10,7 @@ import msgspec
 from msgspec import Raw, Struct
 
 from shoal.core.names import LEAD_NAME, AgentName, TeamName
-from shoal.core.roster import RosterEntry, TeamRoster, format_agent_id
+from shoal.core.teams.roster import RosterEntry, TeamRoster, format_agent_id
 from shoal.wire.foreign_json import (
     InvalidFileContent,
     RejectedFileEntry,

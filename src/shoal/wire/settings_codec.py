@@ -11,7 +11,7 @@ import msgspec
 from msgspec import Meta, Struct
 
 from shoal.core.errors import SettingsError
-from shoal.core.permission_decisions import PermissionMode
+from shoal.core.permissions.permission_decisions import PermissionMode
 from shoal.wire.foreign_json import convert_to_schema
 from shoal.wire.json_codec import decode_json
 from shoal.wire.json_line_numbers import find_json_key_line

@@ -15,9 +15,9 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from shoal.core.agent_definitions import INHERIT_MODEL, DefinitionProblem, DefinitionSource
+from shoal.core.agents.agent_definitions import INHERIT_MODEL, DefinitionProblem, DefinitionSource
 from shoal.core.errors import InvalidAgentDefinition
-from shoal.core.skills import Skill, SkillKind
+from shoal.core.extensions.skills import Skill, SkillKind
 from shoal.wire.field_parsers import (
     InvalidFrontMatterFieldError,
     describe_field_value,

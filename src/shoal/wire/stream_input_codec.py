@@ -7,9 +7,9 @@ from typing import Any, TypeAlias
 
 from msgspec import Struct
 
+from shoal.core.conversation.messages import Message, TextBlock
 from shoal.core.errors import ShoalError
-from shoal.core.hooks import DEFAULT_HOOK_SECONDS, MAX_HOOK_SECONDS
-from shoal.core.messages import Message, TextBlock
+from shoal.core.extensions.hooks import DEFAULT_HOOK_SECONDS, MAX_HOOK_SECONDS
 from shoal.wire.hook_codec import is_valid_hook_matcher
 from shoal.wire.json_codec import decode_json, parse_conversation_message
 

@@ -8,9 +8,9 @@ from typing import Any, Literal, TypeAlias
 import msgspec
 from msgspec import Struct
 
+from shoal.core.budgets.usage import Usage
+from shoal.core.conversation.messages import ContentBlock, ThinkingBlock, ToolUseBlock
 from shoal.core.events import MessageAdded, TurnEndReason
-from shoal.core.messages import ContentBlock, ThinkingBlock, ToolUseBlock
-from shoal.core.usage import Usage
 from shoal.wire.json_codec import encode_json
 
 ResultSubtype: TypeAlias = Literal[

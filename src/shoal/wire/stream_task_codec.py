@@ -6,7 +6,7 @@ from typing import Literal
 
 from msgspec import Struct
 
-from shoal.core.agents import AgentResult
+from shoal.core.agents.subagents import AgentResult
 from shoal.wire.notification_text import summarize_agent_result
 from shoal.wire.stream_output_codec import OutputStreamLine
 

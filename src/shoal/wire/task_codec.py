@@ -9,7 +9,7 @@ from msgspec import UNSET, Struct, UnsetType
 
 from shoal.core.errors import InvalidName
 from shoal.core.names import AgentName, TaskId, parse_task_id
-from shoal.core.tasks import Task, TaskStatus
+from shoal.core.teams.tasks import Task, TaskStatus
 from shoal.wire.foreign_json import (
     InvalidFileContent,
     convert_to_schema,

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any, TypeVar, get_args
 
 from msgspec.structs import replace
 
-from shoal.core.agent_definitions import INHERIT_MODEL
-from shoal.core.agents import IsolationMode
+from shoal.core.agents.agent_definitions import INHERIT_MODEL
+from shoal.core.agents.subagents import IsolationMode
 from shoal.core.errors import InvalidTeamTemplate
-from shoal.core.team_templates import (
+from shoal.core.teams.team_templates import (
     FieldPath,
     RoleMode,
     TeamTemplate,

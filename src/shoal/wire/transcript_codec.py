@@ -8,16 +8,16 @@ from typing import Any, TypeAlias
 import msgspec
 from msgspec import Struct
 
+from shoal.core.budgets.usage import Usage
 from shoal.core.clock import format_iso_time
-from shoal.core.ids import AgentId, EntryId, RequestId, SessionId
-from shoal.core.transcript_entries import (
+from shoal.core.conversation.transcript_entries import (
     ModelReplyMetadata,
     TranscriptCompactionMarker,
     TranscriptEntry,
     TranscriptMessageEntry,
     TranscriptRewindMarker,
 )
-from shoal.core.usage import Usage
+from shoal.core.ids import AgentId, EntryId, RequestId, SessionId
 from shoal.wire.json_codec import decode_json, encode_json, parse_conversation_message, parse_iso_timestamp
 
 _ASSISTANT_PREFIX = b'"type":"assistant","message":'

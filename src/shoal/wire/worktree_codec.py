@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from shoal.core.worktrees import WorktreeRecord
+from shoal.core.agents.worktrees import WorktreeRecord
 
 
 def encode_worktree_record(record: WorktreeRecord) -> bytes:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from shoal.core.agents.worktrees import MergedWorktree
 from shoal.core.errors import MergeConflict, WorktreeError
-from shoal.core.worktrees import MergedWorktree
 from shoal.workspaces.checkout import GitCheckout
 from shoal.workspaces.git_runner import GitDirectories, GitRunner
 from shoal.workspaces.worktree_changes import get_default_committer_settings

@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from shoal.core.agents.worktrees import WorktreeOwnerProcess, WorktreeRecord
 from shoal.core.errors import WorktreeError
-from shoal.core.filenames import escape_filename
-from shoal.core.worktrees import WorktreeOwnerProcess, WorktreeRecord
+from shoal.core.text.filenames import escape_filename
 from shoal.workspaces.owner_lease import get_process_start_ticks
 from shoal.workspaces.worktree import Worktree
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from shoal.core.errors import WorkspaceError
-from shoal.core.filenames import escape_filename
+from shoal.core.text.filenames import escape_filename
 from shoal.workspaces.file_errors import build_file_error
 
 MAX_WHOLE_SIZE = 256 * 1024 * 1024

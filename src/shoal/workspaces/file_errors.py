@@ -6,7 +6,7 @@ import errno
 from pathlib import Path
 
 from shoal.core.errors import WorkspaceError
-from shoal.core.filenames import escape_filename
+from shoal.core.text.filenames import escape_filename
 
 _REASONS = {
     errno.EACCES: "permission is denied. Choose another place, or ask for the permission to be changed",

@@ -14,8 +14,8 @@ from typing import BinaryIO
 from msgspec import Struct
 
 from shoal.core.errors import WorkspaceError
-from shoal.core.filenames import escape_filename, unescape_filename
-from shoal.core.text_diffs import format_unified_diff
+from shoal.core.text.filenames import escape_filename, unescape_filename
+from shoal.core.text.text_diffs import format_unified_diff
 from shoal.workspaces.atomic_files import (
     create_new_file_atomically,
     remove_abandoned_temporary_files,

@@ -8,9 +8,9 @@ from pathlib import Path
 
 from msgspec import Struct
 
+from shoal.core.agents.worktrees import WorktreeRecord
 from shoal.core.errors import WorkspaceError
-from shoal.core.filenames import escape_filename
-from shoal.core.worktrees import WorktreeRecord
+from shoal.core.text.filenames import escape_filename
 from shoal.workspaces.checkpoints import CheckpointStore
 from shoal.workspaces.local_workspace import LocalWorkspace
 from shoal.workspaces.worktree_changes import get_agent_branch_prefix

@@ -11,8 +11,8 @@ from pathlib import Path
 from msgspec import Struct
 from msgspec.structs import replace
 
+from shoal.core.agents.worktrees import WorktreeChanges, WorktreeRecord
 from shoal.core.errors import WorktreeError
-from shoal.core.worktrees import WorktreeChanges, WorktreeRecord
 from shoal.workspaces.checkout import is_git_repository
 from shoal.workspaces.git_runner import GitDirectories, GitRunner
 

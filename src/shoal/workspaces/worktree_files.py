@@ -13,8 +13,8 @@ from typing import Any
 
 from msgspec import structs
 
+from shoal.core.agents.worktrees import WorktreeRecord, WorktreeState
 from shoal.core.errors import WorktreeError
-from shoal.core.worktrees import WorktreeRecord, WorktreeState
 from shoal.wire.worktree_codec import encode_worktree_record, parse_worktree_record
 from shoal.workspaces.atomic_files import (
     create_new_file_atomically,

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from shoal.core.errors import WorktreeError
-from shoal.core.worktrees import (
+from shoal.core.agents.worktrees import (
     MergedWorktree,
     RemovedWorktree,
     WorktreeChanges,
     WorktreeRecord,
     WorktreeStatus,
 )
+from shoal.core.errors import WorktreeError
 from shoal.workspaces.branch_merge import (
     branch_contains_commits,
     get_merge_target_branch,

@@ -8,8 +8,8 @@ from pathlib import Path
 
 from msgspec import Struct
 
+from shoal.core.agents.worktrees import RemovedWorktree, RetainedWorktree, WorktreeChanges, WorktreeRecord
 from shoal.core.errors import WorktreeError
-from shoal.core.worktrees import RemovedWorktree, RetainedWorktree, WorktreeChanges, WorktreeRecord
 from shoal.workspaces.checkout import GitCheckout
 from shoal.workspaces.git_runner import GitRunner
 from shoal.workspaces.owner_lease import is_worktree_lease_held

@@ -11,10 +11,7 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from shoal.core.clock import Clock
-from shoal.core.errors import WorktreeError
-from shoal.core.ids import slugify_project_path
-from shoal.core.worktrees import (
+from shoal.core.agents.worktrees import (
     MergedWorktree,
     RemovedWorktree,
     RetainedWorktree,
@@ -22,6 +19,9 @@ from shoal.core.worktrees import (
     WorktreeRecord,
     WorktreeStatus,
 )
+from shoal.core.clock import Clock
+from shoal.core.errors import WorktreeError
+from shoal.core.ids import slugify_project_path
 from shoal.workspaces import worktree_maintenance
 from shoal.workspaces.checkout import (
     GitCheckout,

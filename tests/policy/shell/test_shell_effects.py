@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from shoal.core.identity import AgentIdentity
+from shoal.core.agents.identity import AgentIdentity
+from shoal.core.conversation.messages import ToolUseBlock
 from shoal.core.ids import SessionId
-from shoal.core.messages import ToolUseBlock
-from shoal.core.permission_decisions import AllowDecision
+from shoal.core.permissions.permission_decisions import AllowDecision
 from shoal.policy.permission_engine import PermissionEngine
 from shoal.workspaces.local_workspace import LocalWorkspace
 

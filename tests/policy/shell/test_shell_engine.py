@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from command_corpora import load_bypasses, load_harmless
-from shoal.core.identity import AgentIdentity
+from shoal.core.agents.identity import AgentIdentity
+from shoal.core.conversation.messages import ToolUseBlock
 from shoal.core.ids import SessionId
-from shoal.core.messages import ToolUseBlock
-from shoal.core.permission_decisions import AllowDecision
+from shoal.core.permissions.permission_decisions import AllowDecision
 from shoal.policy.command_rules import ShellCommandRules
 from shoal.policy.permission_engine import PermissionEngine
 from shoal.policy.permission_rules import PermissionRuleSet, parse_permission_rule

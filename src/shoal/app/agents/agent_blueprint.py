@@ -16,16 +16,16 @@ from shoal.app.agents.tool_limits import build_stored_tool_restrictions, lend_pe
 from shoal.app.isolation.agent_workspace import AgentWorkspace
 from shoal.app.mcp.mcp_servers import AgentTools
 from shoal.app.skills.skill_invoker import PreloadedSkills
-from shoal.core.agent_definitions import AgentDefinition, ToolSelection
-from shoal.core.agents import SpawnRequest
-from shoal.core.identity import AgentIdentity
+from shoal.core.agents.agent_definitions import AgentDefinition, ToolSelection
+from shoal.core.agents.identity import AgentIdentity
+from shoal.core.agents.subagents import SpawnRequest
 from shoal.core.ids import AgentId
 from shoal.core.ports import Model, Transcript
 from shoal.policy.agent_restrictions import StoredToolRestrictions
 from shoal.policy.memory_directory import AgentMemoryDirectory
 from shoal.policy.permission_engine import PermissionEngine
 from shoal.runs.prepared_agent import AgentPreparationRequest
-from shoal.stores.files.subagent_files import SubagentMetadata
+from shoal.stores.files.sessions.subagent_files import SubagentMetadata
 
 
 class AgentBlueprint(Struct, kw_only=True):

@@ -39,9 +39,16 @@ from shoal.app.isolation.agent_workspace import AgentWorkspace
 from shoal.app.mcp.mcp_servers import AgentTools
 from shoal.app.models.child_model import SubagentModelResolver, format_qualified_model_name
 from shoal.app.skills.skill_invoker import PreloadedSkills
-from shoal.core.agent_budgets import AgentBudget
-from shoal.core.agent_definitions import AgentDefinition, ToolSelection, select_definition_tools
-from shoal.core.agents import ResolvedAgentSettings, RetainedWorktreeWork, ShellCommandResult, SpawnRequest
+from shoal.core.agents.agent_definitions import AgentDefinition, ToolSelection, select_definition_tools
+from shoal.core.agents.subagents import (
+    ResolvedAgentSettings,
+    RetainedWorktreeWork,
+    ShellCommandResult,
+    SpawnRequest,
+)
+from shoal.core.budgets.agent_budgets import AgentBudget
+from shoal.core.budgets.limits import BudgetLimits
+from shoal.core.conversation.messages import Message
 from shoal.core.errors import (
     AgentRequestRefused,
     BudgetError,
@@ -52,11 +59,9 @@ from shoal.core.errors import (
     UnknownAgentType,
 )
 from shoal.core.events import AgentStarted
+from shoal.core.extensions.mcp_servers import list_mcp_servers_of_tools
 from shoal.core.ids import AgentId, EntryId
-from shoal.core.limits import BudgetLimits
-from shoal.core.mcp_servers import list_mcp_servers_of_tools
-from shoal.core.messages import Message
-from shoal.core.permissions import PermissionMode
+from shoal.core.permissions.permission_changes import PermissionMode
 from shoal.core.ports import Model
 from shoal.policy.memory_directory import AgentMemoryDirectory
 from shoal.policy.mode_inheritance import get_fork_permission_mode, narrow_child_permission_mode
@@ -67,7 +72,7 @@ from shoal.runs.prepared_agent import (
     TeammateMembership,
 )
 from shoal.runs.progress_monitor import ProgressMonitor
-from shoal.stores.files.subagent_files import SubagentMetadata
+from shoal.stores.files.sessions.subagent_files import SubagentMetadata
 from shoal.tools.schedule_tools import SCHEDULE_TOOLS
 from shoal.tools.structured_output_tool import STRUCTURED_OUTPUT
 from shoal.tools.team_tools import TEAM_TOOLS

@@ -10,10 +10,10 @@ from pathlib import Path
 from msgspec import Struct
 from msgspec.structs import replace
 
-from shoal.core.agent_definitions import AgentDefinition, ToolSelection, select_definition_tools
-from shoal.core.control_tags import escape_control_tags
+from shoal.core.agents.agent_definitions import AgentDefinition, ToolSelection, select_definition_tools
 from shoal.core.errors import AgentRequestRefused
-from shoal.core.filenames import escape_filename
+from shoal.core.text.control_tags import escape_control_tags
+from shoal.core.text.filenames import escape_filename
 
 INDEX_NAME = "MEMORY.md"
 MAX_LINES = 200

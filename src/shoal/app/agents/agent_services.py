@@ -9,14 +9,18 @@ from typing import TYPE_CHECKING
 from shoal.app.agents.agent_factory import AgentFactory
 from shoal.app.agents.team_factory import create_teams_or_member_host
 from shoal.app.run_access.run_handle import RunHandle, list_all_live_runs, send_control_command
-from shoal.core.agents import OTHER_MACHINE_PREFIX, OTHER_SESSION_PREFIX, AgentMessageDeliveryReceipt
+from shoal.core.agents.identity import AgentIdentity
+from shoal.core.agents.subagents import (
+    OTHER_MACHINE_PREFIX,
+    OTHER_SESSION_PREFIX,
+    AgentMessageDeliveryReceipt,
+)
+from shoal.core.conversation.tools import Tool
 from shoal.core.errors import AgentRequestRefused, ShoalError
-from shoal.core.identity import AgentIdentity
 from shoal.core.ids import LEAD_ID
-from shoal.core.tools import Tool
 from shoal.runs.agent_supervisor import AgentSupervisor
 from shoal.runs.spawn_policy import SpawnPolicy
-from shoal.team.member_host import MemberHost
+from shoal.team.members.member_host import MemberHost
 from shoal.team.session_teams import SessionTeams
 from shoal.tools.agent_list import format_agent_list
 from shoal.tools.agent_tools import AgentToolOptions, build_agent_tools

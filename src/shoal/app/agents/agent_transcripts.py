@@ -11,16 +11,16 @@ from msgspec import Struct
 import shoal
 from shoal.agent.conversation import Conversation
 from shoal.core.clock import Clock
+from shoal.core.conversation.messages import Message
 from shoal.core.errors import AgentRequestRefused, StateFileError
 from shoal.core.ids import AgentId, EntryId, IdGenerator
-from shoal.core.messages import Message
-from shoal.core.permissions import PermissionMode
+from shoal.core.permissions.permission_changes import PermissionMode
 from shoal.core.ports import Transcript
 from shoal.runs.prepared_agent import AgentPreparationRequest
-from shoal.stores.files.file_transcript import FileTranscript
-from shoal.stores.files.home_paths import get_subagent_transcript_path
-from shoal.stores.files.session_files import read_session_transcript
-from shoal.stores.files.subagent_files import (
+from shoal.stores.files.home.home_paths import get_subagent_transcript_path
+from shoal.stores.files.sessions.file_transcript import FileTranscript
+from shoal.stores.files.sessions.session_files import read_session_transcript
+from shoal.stores.files.sessions.subagent_files import (
     SubagentMetadata,
     load_subagent_with_conversation,
     load_unstarted_subagent_metadata,

@@ -18,19 +18,19 @@ from shoal.app.agents.member_bootstrap import (
 )
 from shoal.app.agents.member_setup import resolve_launch_permission_mode
 from shoal.app.models.child_model import format_qualified_model_name
-from shoal.core.agents import SpawnRequest
-from shoal.core.budget import Budget
+from shoal.core.agents.subagents import SpawnRequest
+from shoal.core.budgets.budget import Budget
 from shoal.core.errors import AgentRequestRefused, ProcessError
 from shoal.core.ids import AgentId
-from shoal.core.member_backends import (
+from shoal.core.permissions.permission_decisions import PermissionMode
+from shoal.core.teams.member_backends import (
     AGENT_ENVIRONMENT_MARKS,
     MemberLaunchArgs,
     MemberProcess,
     MemberProcessLaunchSpec,
 )
-from shoal.core.permission_decisions import PermissionMode
-from shoal.core.roster import BackendType, RosterEntry
-from shoal.team.remote_budget import BudgetLimitSet
+from shoal.core.teams.roster import BackendType, RosterEntry
+from shoal.team.channel.remote_budget import BudgetLimitSet
 
 if TYPE_CHECKING:
     from shoal.agent.agent_runner import AgentRunner

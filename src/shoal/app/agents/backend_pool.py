@@ -8,8 +8,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from shoal.app.settings.settings import Settings
-from shoal.core.member_backends import MemberBackend, MemberLaunchArgs, TerminalMultiplexer
-from shoal.core.roster import BackendType
+from shoal.core.teams.member_backends import MemberBackend, MemberLaunchArgs, TerminalMultiplexer
+from shoal.core.teams.roster import BackendType
 
 if TYPE_CHECKING:
     from shoal.app.runtime.runtime import Runtime

@@ -9,18 +9,18 @@ import msgspec
 from msgspec import Struct
 
 from shoal.app.options import Options
-from shoal.core.agents import SpawnRequest
+from shoal.core.agents.subagents import SpawnRequest
 from shoal.core.clock import Clock
 from shoal.core.names import AgentName, TeamName
-from shoal.core.permission_decisions import PermissionMode
-from shoal.core.permissions import (
+from shoal.core.permissions.permission_changes import (
     AddDirectoriesPermissionSuggestion,
     AddPermissionRulesSuggestion,
     SetPermissionModeSuggestion,
 )
-from shoal.team.lead_channel import ChannelToLead
-from shoal.team.member_host import TeamMembership
-from shoal.team.remote_budget import BudgetLimitSet
+from shoal.core.permissions.permission_decisions import PermissionMode
+from shoal.team.channel.lead_channel import ChannelToLead
+from shoal.team.channel.remote_budget import BudgetLimitSet
+from shoal.team.members.member_host import TeamMembership
 
 
 class InheritedMemberOptions(Struct, frozen=True, kw_only=True):

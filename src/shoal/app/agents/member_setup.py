@@ -7,9 +7,9 @@ from collections.abc import Iterable
 from msgspec.structs import replace
 
 from shoal.app.config.system_prompt import load_default_prompt
-from shoal.core.agent_definitions import AgentDefinition, ToolSelection
-from shoal.core.identity import AgentIdentity
-from shoal.core.permissions import PermissionMode
+from shoal.core.agents.agent_definitions import AgentDefinition, ToolSelection
+from shoal.core.agents.identity import AgentIdentity
+from shoal.core.permissions.permission_changes import PermissionMode
 from shoal.policy.mode_inheritance import is_wider_permission_mode, narrow_child_permission_mode
 from shoal.policy.permission_engine import PermissionEngine
 from shoal.runs.prepared_agent import TeammateMembership

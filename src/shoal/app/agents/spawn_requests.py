@@ -9,11 +9,11 @@ from msgspec.structs import replace
 from shoal.agent.agent_runner import AgentRunner, LoopLimits
 from shoal.agent.forks import FORK_KIND
 from shoal.app.agent_permissions import get_permission_engine
-from shoal.core.agent_definitions import AgentDefinition, DefinitionSource
-from shoal.core.agents import SpawnRequest
+from shoal.core.agents.agent_definitions import AgentDefinition, DefinitionSource
+from shoal.core.agents.subagents import SpawnRequest
+from shoal.core.conversation.messages import Message, TextBlock
 from shoal.core.errors import AgentRequestRefused
-from shoal.core.messages import Message, TextBlock
-from shoal.core.permissions import PermissionMode
+from shoal.core.permissions.permission_changes import PermissionMode
 from shoal.workspaces.local_workspace import LocalWorkspace
 
 _TOKENS_BY_EFFORT = {"low": 1_024, "medium": 4_096, "high": 16_384, "xhigh": 32_768, "max": 65_536}

@@ -12,10 +12,10 @@ from shoal.app.teams.team_store import TeamStore
 from shoal.core.errors import ShoalError, StateFileError
 from shoal.core.events import NoteAdded
 from shoal.core.ids import LEAD_ID
-from shoal.core.permissions import PermissionSuggestion
+from shoal.core.permissions.permission_changes import PermissionSuggestion
 from shoal.runs.agent_supervisor import AgentSupervisor
 from shoal.runs.prepared_agent import AgentPreparer
-from shoal.team.member_host import MemberHost
+from shoal.team.members.member_host import MemberHost
 from shoal.team.nested_teams import NestedTeams
 from shoal.team.session_teams import SessionTeams
 from shoal.team.team_services import TeamServices

@@ -5,13 +5,13 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from shoal.app.skills.skill_invoker import PreloadedSkills
-from shoal.core.agent_definitions import (
+from shoal.core.agents.agent_definitions import (
     AgentDefinition,
     DefinitionSource,
     ToolSelection,
     select_definition_tools,
 )
-from shoal.core.agents import SpawnRequest
+from shoal.core.agents.subagents import SpawnRequest
 from shoal.core.errors import AgentRequestRefused
 from shoal.policy.agent_restrictions import StoredToolRestrictions
 from shoal.policy.permission_engine import PermissionEngine

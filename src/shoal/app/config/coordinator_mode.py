@@ -7,8 +7,8 @@ from importlib.resources import files
 from shoal.app.config.tool_selection import remove_denied_tools, select_tools_by_name
 from shoal.app.options import Options
 from shoal.app.settings.settings import Settings
+from shoal.core.conversation.tools import Tool
 from shoal.core.errors import SettingsError
-from shoal.core.tools import Tool
 from shoal.tools.structured_output_tool import STRUCTURED_OUTPUT
 
 COORDINATOR_TOOLS = frozenset(

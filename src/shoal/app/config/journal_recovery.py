@@ -8,9 +8,12 @@ from pathlib import Path
 from msgspec import Struct
 from msgspec.structs import replace
 
-from shoal.core.agents import AgentResult, AgentWorkEvidence, RetainedWorktreeWork
-from shoal.core.background_shells import BackgroundShell, BackgroundShellResult
-from shoal.core.budget import Budget
+from shoal.core.agents.background_shells import BackgroundShell, BackgroundShellResult
+from shoal.core.agents.subagents import AgentResult, AgentWorkEvidence, RetainedWorktreeWork
+from shoal.core.budgets.budget import Budget
+from shoal.core.budgets.usage import Usage
+from shoal.core.conversation.inbox_items import InboxItem
+from shoal.core.conversation.messages import TextBlock
 from shoal.core.errors import SessionNotFound, StateFileError
 from shoal.core.events import (
     AgentEnded,
@@ -32,19 +35,16 @@ from shoal.core.events import (
     WorktreeWorkRetained,
 )
 from shoal.core.ids import LEAD_ID, AgentId, IdGenerator
-from shoal.core.inbox_items import InboxItem
-from shoal.core.messages import TextBlock
-from shoal.core.questions import PermissionQuestion
-from shoal.core.usage import Usage
+from shoal.core.permissions.questions import PermissionQuestion
 from shoal.runs.clock_scheduler import RecoveredSchedule
 from shoal.runs.late_answers import parse_question_id_from_item_id
 from shoal.runs.run_outcome import build_agent_result_notification, find_last_assistant_text
 from shoal.runs.shell_notifier import build_shell_end_notification
 from shoal.runs.stored_report import excerpt_and_store_long_report
-from shoal.stores.files.file_journal import read_journal
-from shoal.stores.files.question_files import is_run_ended_denial
-from shoal.stores.files.result_files import FileResultStore
-from shoal.stores.files.session_files import read_session_transcript
+from shoal.stores.files.sessions.file_journal import read_journal
+from shoal.stores.files.sessions.question_files import is_run_ended_denial
+from shoal.stores.files.sessions.result_files import FileResultStore
+from shoal.stores.files.sessions.session_files import read_session_transcript
 from shoal.tools.shell_supervisor import BackgroundShellSupervisor
 from shoal.workspaces.worktree_files import is_in_agent_worktree
 

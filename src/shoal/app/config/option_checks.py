@@ -10,7 +10,7 @@ from typing import Any, get_args
 
 from shoal.app.options import Options
 from shoal.core.errors import SettingsError
-from shoal.core.permissions import PermissionMode
+from shoal.core.permissions.permission_changes import PermissionMode
 
 _TEXT_LISTS = ("allowed_tools", "disallowed_tools", "available_tools", "betas", "channels", "setting_sources")
 _PATH_LISTS = ("add_dirs", "plugin_dirs")

@@ -26,7 +26,7 @@ from shoal.core.errors import SettingsError
 from shoal.core.ids import IdGenerator
 from shoal.core.ports import Model
 from shoal.models.placeholders import RecordingPlaceholderReplacer
-from shoal.stores.files.home_paths import get_subagent_transcripts_directory
+from shoal.stores.files.home.home_paths import get_subagent_transcripts_directory
 from shoal.tools.structured_output_tool import STRUCTURED_OUTPUT, StructuredOutputTool
 
 ModelChooser: TypeAlias = Callable[[str | Model | None], Awaitable[Model]]

@@ -7,12 +7,16 @@ from pathlib import Path
 from msgspec import Struct
 
 from shoal.app.options import Options
+from shoal.core.conversation.messages import Message
 from shoal.core.errors import SessionNotFound, SettingsError, StateFileError
 from shoal.core.ids import EntryId, IdGenerator, SessionId, is_uuid
-from shoal.core.messages import Message
-from shoal.stores.files.home_paths import get_project_state_directory, get_run_directory, get_transcript_path
-from shoal.stores.files.pid_locks import SessionLock
-from shoal.stores.files.session_files import (
+from shoal.stores.files.home.home_paths import (
+    get_project_state_directory,
+    get_run_directory,
+    get_transcript_path,
+)
+from shoal.stores.files.locks.pid_locks import SessionLock
+from shoal.stores.files.sessions.session_files import (
     find_latest_session,
     find_session_transcript,
     fork_session,

@@ -12,10 +12,10 @@ from msgspec.structs import replace
 from shoal.agent.agent_runner import AgentRunner
 from shoal.agent.forks import ask_model_outside_conversation
 from shoal.app.config.session_history import SessionHistory
-from shoal.core.control_tags import escape_control_tags
+from shoal.core.conversation.messages import Message, TextBlock, user_message
 from shoal.core.errors import ModelError, StateFileError
-from shoal.core.messages import Message, TextBlock, user_message
-from shoal.stores.files.home_paths import (
+from shoal.core.text.control_tags import escape_control_tags
+from shoal.stores.files.home.home_paths import (
     open_state_file,
     write_file_atomically,
 )

@@ -11,8 +11,8 @@ from msgspec import Struct
 import shoal
 from shoal.app.config.session_config import SessionConfig
 from shoal.core.ports import Journal, Transcript
-from shoal.stores.files.file_journal import FileJournal
-from shoal.stores.files.file_transcript import FileTranscript
+from shoal.stores.files.sessions.file_journal import FileJournal
+from shoal.stores.files.sessions.file_transcript import FileTranscript
 from shoal.stores.memory_stores import InMemoryJournal, NullTranscript
 from shoal.wire.transcript_codec import TranscriptEncoder
 from shoal.workspaces.checkpoints import CheckpointStore

@@ -7,11 +7,11 @@ from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
 from shoal.app.teams.team_store import TeamStore
-from shoal.core.agent_definitions import matches_tool_list_entry
+from shoal.core.agents.agent_definitions import matches_tool_list_entry
+from shoal.core.conversation.tools import Tool
 from shoal.core.errors import SettingsError
-from shoal.core.mcp_servers import MCP_PREFIX
+from shoal.core.extensions.mcp_servers import MCP_PREFIX
 from shoal.core.names import TOOL_NAMES
-from shoal.core.tools import Tool
 from shoal.policy.permission_rules import parse_permission_rule, split_permission_rule_list
 from shoal.tools.shell_supervisor import BackgroundShellSupervisor
 

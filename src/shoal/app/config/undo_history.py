@@ -11,20 +11,20 @@ from msgspec import Struct
 from shoal.agent.agent_runner import AgentRunner
 from shoal.app.config.session_config import SessionConfig
 from shoal.core.clock import Clock
+from shoal.core.conversation.messages import Message
+from shoal.core.conversation.transcript_entries import TranscriptRewindMarker
 from shoal.core.errors import ShoalError
 from shoal.core.events import TurnStarted, TurnUndone
 from shoal.core.ids import LEAD_ID, EntryId, IdGenerator, SessionId
-from shoal.core.messages import Message
-from shoal.core.transcript_entries import TranscriptRewindMarker
-from shoal.stores.files.file_journal import FileJournal, read_journal
-from shoal.stores.files.file_transcript import FileTranscript
-from shoal.stores.files.home_paths import (
+from shoal.stores.files.home.home_paths import (
     get_journal_path,
     get_run_directory,
     read_state_file,
 )
-from shoal.stores.files.pid_locks import SessionLock
-from shoal.stores.files.session_files import read_session_transcript
+from shoal.stores.files.locks.pid_locks import SessionLock
+from shoal.stores.files.sessions.file_journal import FileJournal, read_journal
+from shoal.stores.files.sessions.file_transcript import FileTranscript
+from shoal.stores.files.sessions.session_files import read_session_transcript
 from shoal.stores.restored_conversation import restore_conversation
 from shoal.wire.transcript_codec import ParsedTranscriptLine, TranscriptEncoder, parse_transcript_line
 from shoal.workspaces.checkpoints import ChangedFile, CheckpointStore, FileUndoReport

@@ -20,7 +20,7 @@ from shoal.app.definitions.bundled_docs import find_bundled_docs_directory, find
 from shoal.app.definitions.precedence_index import DefinitionPrecedenceIndex
 from shoal.app.definitions.project_directories import exclude_directory, iter_project_directories
 from shoal.app.settings.settings import MANAGED_FILES
-from shoal.core.agent_definitions import AgentDefinition, DefinitionProblem, DefinitionSource
+from shoal.core.agents.agent_definitions import AgentDefinition, DefinitionProblem, DefinitionSource
 from shoal.core.errors import InvalidAgentDefinition, UnknownAgentType
 from shoal.wire.agent_definition_codec import ParsedAgentDefinition, parse_json_agent_definitions
 

@@ -11,7 +11,7 @@ from typing import Generic, TypeAlias, TypeVar
 from msgspec import Struct
 
 from shoal.app.settings.file_stamps import FileStamp, is_file_unchanged, stamp_file
-from shoal.core.agent_definitions import DefinitionProblem, DefinitionSource, DefinitionSourceKind
+from shoal.core.agents.agent_definitions import DefinitionProblem, DefinitionSource, DefinitionSourceKind
 from shoal.core.errors import InvalidAgentDefinition, SettingsError
 from shoal.policy.permission_rules import parse_permission_rule
 from shoal.wire.agent_definition_codec import ParsedAgentDefinition, parse_agent_definition

@@ -15,9 +15,9 @@ from shoal.app.settings.settings_trust import (
     find_escalating_settings,
     read_document_trust,
 )
-from shoal.core.agent_definitions import AgentDefinition
+from shoal.core.agents.agent_definitions import AgentDefinition
 from shoal.core.errors import StateFileError
-from shoal.stores.files.trust_file import ProjectTrustFile
+from shoal.stores.files.home.trust_file import ProjectTrustFile
 from shoal.wire.settings_codec import SettingsDocument, SettingsSchema
 
 

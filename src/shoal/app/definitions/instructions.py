@@ -11,8 +11,8 @@ from pathlib import Path
 from msgspec import Struct
 
 from shoal.app.definitions.project_directories import iter_project_directories
-from shoal.core.control_tags import escape_control_tags
-from shoal.core.filenames import escape_filename
+from shoal.core.text.control_tags import escape_control_tags
+from shoal.core.text.filenames import escape_filename
 
 MAX_FILE_CHARS = 50_000
 MAX_TOTAL_CHARS = 100_000

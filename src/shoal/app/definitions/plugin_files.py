@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from shoal.core.errors import SettingsError
-from shoal.core.filenames import escape_filename
-from shoal.core.plugins import Plugin, PluginConfigFile, PluginProblem, PluginSourceKind
+from shoal.core.extensions.plugins import Plugin, PluginConfigFile, PluginProblem, PluginSourceKind
+from shoal.core.text.filenames import escape_filename
 from shoal.wire.plugin_manifest_codec import PluginManifest, parse_plugin_manifest, parse_settings_json_object
 
 MANIFEST = Path(".claude-plugin/plugin.json")

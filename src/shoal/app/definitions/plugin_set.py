@@ -15,11 +15,17 @@ from msgspec.structs import replace
 from shoal.app.definitions.plugin_files import MANIFEST, read_plugin
 from shoal.app.settings.settings import Settings
 from shoal.app.settings.settings_trust import PermissionEscalation, read_document_trust
-from shoal.core.agent_definitions import AgentDefinition
+from shoal.core.agents.agent_definitions import AgentDefinition
 from shoal.core.errors import SettingsError, StateFileError
-from shoal.core.filenames import escape_filename
-from shoal.core.plugins import PLUGIN_ROOT_VARIABLE, Plugin, PluginConfigFile, PluginProblem, PluginSourceKind
-from shoal.stores.files.trust_file import ProjectTrustFile
+from shoal.core.extensions.plugins import (
+    PLUGIN_ROOT_VARIABLE,
+    Plugin,
+    PluginConfigFile,
+    PluginProblem,
+    PluginSourceKind,
+)
+from shoal.core.text.filenames import escape_filename
+from shoal.stores.files.home.trust_file import ProjectTrustFile
 from shoal.wire.settings_codec import SettingsDocument
 
 _PluginCandidate: TypeAlias = tuple[Path, PluginSourceKind, str, bool]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Generic, Protocol, TypeVar
 
-from shoal.core.agent_definitions import DefinitionProblem, DefinitionSource
+from shoal.core.agents.agent_definitions import DefinitionProblem, DefinitionSource
 
 
 class _NamedDefinition(Protocol):

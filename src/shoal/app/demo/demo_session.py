@@ -17,10 +17,10 @@ from msgspec import Struct
 
 from shoal.app.options import Options
 from shoal.backends.sandbox.sandbox_selection import detect_sandbox_driver, list_sandbox_drivers
+from shoal.core.budgets.usage import ModelCard, TokenPrice
 from shoal.core.clock import SystemClock
-from shoal.core.model_requests import ModelRequest
-from shoal.core.sandbox import SandboxPolicy
-from shoal.core.usage import ModelCard, TokenPrice
+from shoal.core.conversation.model_requests import ModelRequest
+from shoal.core.permissions.sandbox import SandboxPolicy
 from shoal.models.scripted_model import ReplyLike, ScriptedModel, ScriptedReply, build_script_match_context
 from shoal.wire.model_script_codec import ModelScriptStep, RemainingModelScriptSteps, read_model_script
 

@@ -11,7 +11,7 @@ from shoal.app.isolation.machine_checks import DiagnosticState, DoctorDiagnostic
 from shoal.app.run_access.run_handle import RunHandle
 from shoal.core.errors import SessionNotFound
 from shoal.core.events import Event
-from shoal.stores.files.file_journal import read_journal
+from shoal.stores.files.sessions.file_journal import read_journal
 
 
 class DoctorContext(Struct, frozen=True, kw_only=True):

@@ -14,7 +14,7 @@ from shoal.app.settings.settings import PROVIDER_KEYS, Settings, load_settings, 
 from shoal.core.errors import SettingsError, ShoalError
 
 if TYPE_CHECKING:
-    from shoal.core.usage import ModelCard
+    from shoal.core.budgets.usage import ModelCard
 
 NO_MODEL_ADVICE = (
     "Set ANTHROPIC_API_KEY or OPENAI_API_KEY, or type: shoal setup,\n"

@@ -9,7 +9,7 @@ from shoal.app.doctor.doctor_case import DoctorContext
 from shoal.app.isolation.machine_checks import DoctorDiagnostic
 from shoal.app.run_view.run_view import RunView, build_run_view
 from shoal.app.run_view.view_rows import RunViewAgentRow
-from shoal.core.agents import AgentResult
+from shoal.core.agents.subagents import AgentResult
 from shoal.core.clock import SystemClock
 from shoal.core.events import (
     AgentEnded,
@@ -19,10 +19,10 @@ from shoal.core.events import (
     PermissionDenied,
 )
 from shoal.core.ids import LEAD_ID, AgentId
-from shoal.core.questions import DenyAnswer
-from shoal.core.text_format import format_duration, to_one_line
+from shoal.core.permissions.questions import DenyAnswer
+from shoal.core.text.text_format import format_duration, to_one_line
 from shoal.runs.agent_registry import LEAD_NAMES
-from shoal.stores.files.file_journal import read_journal
+from shoal.stores.files.sessions.file_journal import read_journal
 
 
 def explain_agent_result_not_seen(case: DoctorContext) -> Iterator[DoctorDiagnostic]:

@@ -11,11 +11,11 @@ from shoal.app.isolation.machine_checks import DoctorDiagnostic
 from shoal.app.reports.agent_report import AgentDefinitionInspector, list_session_tools
 from shoal.app.settings.settings import load_settings
 from shoal.app.skills.skill_catalog import load_skills
-from shoal.core.agent_definitions import AgentDefinition
+from shoal.core.agents.agent_definitions import AgentDefinition
+from shoal.core.agents.worktrees import WorktreeStatus
 from shoal.core.errors import ShoalError
 from shoal.core.events import AgentStarted
-from shoal.core.skills import is_full_or_unprefixed_skill_name
-from shoal.core.worktrees import WorktreeStatus
+from shoal.core.extensions.skills import is_full_or_unprefixed_skill_name
 
 
 def explain_tool_missing(case: DoctorContext) -> Iterator[DoctorDiagnostic]:

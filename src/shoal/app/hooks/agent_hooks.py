@@ -11,14 +11,14 @@ from msgspec import Struct
 from shoal.app.definitions.agent_trust import is_agent_trusted
 from shoal.app.hooks.hook_sources import read_agent_definition_hooks
 from shoal.app.settings.settings import Settings
-from shoal.core.agent_definitions import AgentDefinition
+from shoal.core.agents.agent_definitions import AgentDefinition
+from shoal.core.agents.identity import AgentIdentity
 from shoal.core.clock import Clock
+from shoal.core.conversation.inbox_items import InboxItem
 from shoal.core.errors import AgentRequestRefused
 from shoal.core.events import JournaledEvent
-from shoal.core.hooks import NO_DECISION, Hook, HookDecision, HookDispatcher, HookEvent
-from shoal.core.identity import AgentIdentity
+from shoal.core.extensions.hooks import NO_DECISION, Hook, HookDecision, HookDispatcher, HookEvent
 from shoal.core.ids import AgentId, SessionId
-from shoal.core.inbox_items import InboxItem
 from shoal.core.ports import ProcessLauncher, Workspace
 from shoal.policy.hooks.hook_matcher import select_matching_hooks
 from shoal.policy.hooks.hook_process import HookRunResources

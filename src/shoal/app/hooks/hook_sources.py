@@ -8,9 +8,9 @@ from typing import Any
 from msgspec.structs import replace
 
 from shoal.app.settings.settings import Settings
-from shoal.core.agent_definitions import AgentDefinition
+from shoal.core.agents.agent_definitions import AgentDefinition
 from shoal.core.errors import SettingsError
-from shoal.core.hooks import Hook
+from shoal.core.extensions.hooks import Hook
 from shoal.wire.hook_codec import ParsedHooks, merge_parsed_hooks, parse_hooks_from_code, parse_hooks_setting
 from shoal.wire.settings_codec import SettingsDocument
 

@@ -13,14 +13,14 @@ from msgspec import Struct
 
 from shoal.app.isolation.sandbox_policies import create_worktree_sandbox
 from shoal.app.settings.settings import Settings
-from shoal.core.agents import RetainedWorktreeWork
+from shoal.core.agents.subagents import RetainedWorktreeWork
+from shoal.core.agents.worktrees import RemovedWorktree, RetainedWorktree
 from shoal.core.clock import Clock
 from shoal.core.errors import AgentRequestRefused, SettingsError, WorkspaceError, WorktreeError
 from shoal.core.events import FileChanged, JournaledEvent
-from shoal.core.filenames import escape_filename
 from shoal.core.ids import AgentId
-from shoal.core.sandbox import Sandbox
-from shoal.core.worktrees import RemovedWorktree, RetainedWorktree
+from shoal.core.permissions.sandbox import Sandbox
+from shoal.core.text.filenames import escape_filename
 from shoal.policy.path_patterns import InvalidPathPatternError, convert_path_pattern_to_regex
 from shoal.runs.prepared_agent import AgentPreparationRequest
 from shoal.workspaces.git_paths import read_head_commit_without_git

@@ -19,7 +19,7 @@ from shoal.backends.sandbox.sandbox_selection import (
     list_sandbox_drivers,
 )
 from shoal.core.errors import SettingsError, WorktreeError
-from shoal.core.sandbox import SandboxPolicy
+from shoal.core.permissions.sandbox import SandboxPolicy
 from shoal.tools.command_environment import is_provider_secret_variable
 from shoal.wire.settings_codec import SandboxSettings
 from shoal.workspaces.git_paths import iter_git_control_paths, iter_paths_written_by_git_commit

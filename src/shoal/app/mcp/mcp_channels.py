@@ -7,11 +7,11 @@ from collections.abc import Iterable
 from contextlib import suppress
 from typing import Protocol
 
+from shoal.core.conversation.inbox_items import InboxItem
+from shoal.core.conversation.messages import Message, user_message
 from shoal.core.errors import SettingsError, StateFileError
 from shoal.core.events import MessageAuthor
-from shoal.core.inbox_items import InboxItem
-from shoal.core.mcp_servers import McpChannelMessage
-from shoal.core.messages import Message, user_message
+from shoal.core.extensions.mcp_servers import McpChannelMessage
 from shoal.wire.notification_text import format_mcp_channel_drop_notice, format_mcp_channel_message
 
 SERVER_PREFIX = "server:"

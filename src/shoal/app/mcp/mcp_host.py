@@ -12,7 +12,7 @@ from shoal.app.settings.settings import Settings
 from shoal.core.clock import Clock
 from shoal.core.errors import StateFileError
 from shoal.core.ports import ProcessLauncher
-from shoal.stores.files.home_paths import read_state_file, write_file_atomically
+from shoal.stores.files.home.home_paths import read_state_file, write_file_atomically
 from shoal.tools.mcp.client_context import McpClientContext
 
 

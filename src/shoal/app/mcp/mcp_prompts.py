@@ -5,8 +5,8 @@ from __future__ import annotations
 import shlex
 
 from shoal.app.mcp.mcp_servers import SessionMcpServerManager
-from shoal.core.mcp_servers import McpPrompt
-from shoal.core.skills import ExternalSlashPrompt
+from shoal.core.extensions.mcp_servers import McpPrompt
+from shoal.core.extensions.skills import ExternalSlashPrompt
 
 
 class McpPromptCommands:

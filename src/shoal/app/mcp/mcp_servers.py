@@ -11,9 +11,10 @@ from msgspec import Struct
 
 from shoal.app.mcp.mcp_channels import McpChannelMessageQueue
 from shoal.app.settings.mcp_files import ConfiguredMcpServers
-from shoal.core.agent_definitions import AgentDefinition
+from shoal.core.agents.agent_definitions import AgentDefinition
+from shoal.core.conversation.tools import Tool
 from shoal.core.errors import AgentRequestRefused
-from shoal.core.mcp_servers import (
+from shoal.core.extensions.mcp_servers import (
     MCP_PREFIX,
     McpChannelMessage,
     McpPrompt,
@@ -22,7 +23,6 @@ from shoal.core.mcp_servers import (
     McpServerStatus,
     matches_mcp_server_pattern,
 )
-from shoal.core.tools import Tool
 from shoal.tools.mcp.client_context import McpClientContext, McpRequestRefused
 from shoal.tools.mcp.managed_server import ManagedMcpServer
 from shoal.wire.mcp_codec import InvalidMcpServerConfigError, parse_mcp_server

@@ -6,9 +6,9 @@ from collections.abc import Awaitable, Callable
 from functools import lru_cache
 
 from shoal.app.settings.settings import Settings
-from shoal.core.agent_definitions import select_agent_model
+from shoal.core.agents.agent_definitions import select_agent_model
+from shoal.core.budgets.usage import ModelCard
 from shoal.core.ports import Model
-from shoal.core.usage import ModelCard
 
 
 def format_qualified_model_name(model: Model) -> str:

@@ -7,11 +7,10 @@ from msgspec.structs import replace
 
 from shoal.app.models.model_choice import choose_model
 from shoal.app.settings.settings import Settings
+from shoal.core.budgets.usage import Usage
 from shoal.core.clock import Clock
-from shoal.core.errors import StreamStalled
-from shoal.core.ids import IdGenerator
-from shoal.core.messages import user_message
-from shoal.core.model_requests import (
+from shoal.core.conversation.messages import user_message
+from shoal.core.conversation.model_requests import (
     ModelAttemptStartedDelta,
     ModelReply,
     ModelRequest,
@@ -19,8 +18,9 @@ from shoal.core.model_requests import (
     StreamDelta,
     ToolSchema,
 )
+from shoal.core.errors import StreamStalled
+from shoal.core.ids import IdGenerator
 from shoal.core.ports import Model
-from shoal.core.usage import Usage
 
 RETRY_SECONDS = 10.0
 """Seconds in which requests to a rate-limited or overloaded provider are retried."""

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from shoal.app.settings.settings import PROVIDER_VARIABLES, Settings, apply_credential_variables
 from shoal.app.settings.settings_writer import save_default_model
 from shoal.core.errors import SettingsError
-from shoal.stores.files.credential_file import store_provider_credentials
+from shoal.stores.files.home.credential_file import store_provider_credentials
 
 ProviderChoice: TypeAlias = Literal["anthropic", "openai", "openrouter", "ollama", "server"]
 DEFAULT_MODELS: Mapping[ProviderChoice, str] = {

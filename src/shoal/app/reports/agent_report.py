@@ -14,7 +14,7 @@ from shoal.app.definitions.agent_catalog import AgentCatalog, load_agent_catalog
 from shoal.app.definitions.plugin_set import load_plugins
 from shoal.app.hooks.hook_sources import read_agent_definition_hooks
 from shoal.app.reports import permission_report
-from shoal.core.agent_definitions import (
+from shoal.core.agents.agent_definitions import (
     INHERIT_MODEL,
     AgentDefinition,
     DefinitionProblem,

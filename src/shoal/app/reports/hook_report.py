@@ -12,7 +12,7 @@ from shoal.app.definitions.agent_trust import is_agent_trusted
 from shoal.app.definitions.plugin_set import load_plugins
 from shoal.app.hooks.hook_sources import load_configured_hooks, read_agent_definition_hooks
 from shoal.app.settings.settings import Settings, load_settings
-from shoal.core.hooks import (
+from shoal.core.extensions.hooks import (
     Hook,
     HookEvent,
     HttpPostHookAction,

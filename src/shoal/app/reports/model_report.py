@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from shoal.app.models.model_choice import build_provider_access
 from shoal.app.settings.settings import PROVIDER_KEYS, Settings
-from shoal.core.usage import ModelCard
+from shoal.core.budgets.usage import ModelCard
 
 LISTING_TIMEOUT = 2.0
 """Seconds a server has to list its models."""

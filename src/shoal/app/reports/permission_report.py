@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from shoal.app.settings.settings import Settings, load_settings
-from shoal.core.permissions import PermissionMode, RuleBehavior
+from shoal.core.permissions.permission_changes import PermissionMode, RuleBehavior
 from shoal.policy.permission_engine import PermissionEngine
 from shoal.policy.permission_rules import PermissionRuleSet
 from shoal.wire.json_line_numbers import find_json_list_entry_lines

@@ -11,8 +11,8 @@ from shoal.app.definitions.agent_catalog import AgentCatalog, load_plugin_agents
 from shoal.app.definitions.plugin_files import read_plugin
 from shoal.app.definitions.plugin_set import PluginSet, load_plugins
 from shoal.app.settings.settings import Settings
-from shoal.core.agent_definitions import DefinitionProblem
-from shoal.core.plugins import Plugin, PluginProblem
+from shoal.core.agents.agent_definitions import DefinitionProblem
+from shoal.core.extensions.plugins import Plugin, PluginProblem
 
 
 class PluginReportRow(Struct, frozen=True, kw_only=True):

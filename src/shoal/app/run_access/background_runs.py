@@ -20,15 +20,15 @@ from shoal.core.clock import Clock
 from shoal.core.errors import AgentRequestRefused, SessionNotFound
 from shoal.core.events import Event, QuestionAsked, TurnEnded
 from shoal.core.ids import IdGenerator, SessionId
-from shoal.core.permission_decisions import PermissionMode
-from shoal.stores.files.file_journal import read_journal
-from shoal.stores.files.home_paths import (
+from shoal.core.permissions.permission_decisions import PermissionMode
+from shoal.stores.files.home.home_paths import (
     make_private_directory,
     open_private_file,
     open_state_file,
     read_state_file,
     write_file_atomically,
 )
+from shoal.stores.files.sessions.file_journal import read_journal
 
 _STDERR_TAIL_CHARS = 2_000
 _POLL_SECONDS = 0.2

@@ -8,12 +8,12 @@ from pathlib import Path
 from shoal.app.run_access.run_handle import RunHandle
 from shoal.core.errors import SessionNotFound
 from shoal.core.ids import LEAD_ID, AgentId
-from shoal.stores.files.home_paths import (
+from shoal.stores.files.home.home_paths import (
     get_subagent_transcript_path,
     get_subagent_transcripts_directory,
     get_transcript_path,
 )
-from shoal.stores.files.session_files import find_session_transcript
+from shoal.stores.files.sessions.session_files import find_session_transcript
 
 
 def find_agent_transcript_path(run: RunHandle, cwd: str, agent: AgentId) -> Path:

@@ -11,9 +11,9 @@ from msgspec import Struct
 from shoal.core.clock import Clock
 from shoal.core.errors import StateFileError
 from shoal.core.ids import SessionId
-from shoal.core.questions import Answer, PermissionQuestion, Question
-from shoal.stores.files.pid_locks import is_session_running
-from shoal.stores.files.question_files import QuestionFiles
+from shoal.core.permissions.questions import Answer, PermissionQuestion, Question
+from shoal.stores.files.locks.pid_locks import is_session_running
+from shoal.stores.files.sessions.question_files import QuestionFiles
 
 
 class PendingQuestion(Struct, frozen=True, kw_only=True):

@@ -11,8 +11,8 @@ from shoal.app.run_access.run_handle import RunHandle
 from shoal.app.run_view.run_view import RunView
 from shoal.app.run_view.view_rows import ViewDelta
 from shoal.core.clock import Clock
-from shoal.stores.files.file_journal import read_journal
-from shoal.stores.files.file_watch import DirectoryWatch
+from shoal.stores.files.access.file_watch import DirectoryWatch
+from shoal.stores.files.sessions.file_journal import read_journal
 
 EVENTS_PER_SLICE = 500
 """Events applied before other tasks get their turn."""

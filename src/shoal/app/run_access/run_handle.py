@@ -17,9 +17,9 @@ from shoal.core.errors import RunUnresponsive, SessionNotFound, ShoalError, Stat
 from shoal.core.events import Event, JournaledEvent, PermissionModeChanged, SessionEnded, SessionStarted
 from shoal.core.ids import LEAD_ID, SessionId
 from shoal.runs.control_client import RunControlClient
-from shoal.stores.files.file_journal import follow_journal, read_journal
-from shoal.stores.files.home_paths import get_run_directory
-from shoal.stores.files.pid_locks import is_session_running
+from shoal.stores.files.home.home_paths import get_run_directory
+from shoal.stores.files.locks.pid_locks import is_session_running
+from shoal.stores.files.sessions.file_journal import follow_journal, read_journal
 from shoal.wire.control_codec import (
     EventSubscriptionGap,
     GetRunStatusControlCommand,

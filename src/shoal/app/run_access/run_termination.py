@@ -8,7 +8,7 @@ import signal
 from shoal.app.run_access.run_handle import RunHandle, send_control_command
 from shoal.backends.guardian import send_signals
 from shoal.core.errors import RunUnresponsive, StateFileError
-from shoal.stores.files.pid_locks import find_session_pid
+from shoal.stores.files.locks.pid_locks import find_session_pid
 from shoal.wire.control_codec import StopRunControlCommand
 
 GRACE_SECONDS = 10.0

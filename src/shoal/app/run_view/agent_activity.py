@@ -15,7 +15,7 @@ from shoal.core.events import (
     ToolProgressed,
     ToolStarted,
 )
-from shoal.core.text_format import format_duration, to_one_line
+from shoal.core.text.text_format import format_duration, to_one_line
 
 
 def describe_agent_activity(event: Event, calls: dict[str, str], previous: str) -> str:

@@ -8,7 +8,7 @@ from typing import Literal, TypeAlias
 from msgspec.structs import replace
 
 from shoal.app.run_view.agent_activity import describe_agent_activity
-from shoal.core.agents import AgentResult
+from shoal.core.agents.subagents import AgentResult
 from shoal.core.events import (
     AgentEnded,
     AgentMovedToBackground,
@@ -30,8 +30,8 @@ from shoal.core.events import (
     TurnStarted,
 )
 from shoal.core.ids import LEAD_ID, AgentId
-from shoal.core.questions import Question
-from shoal.core.text_format import to_one_line
+from shoal.core.permissions.questions import Question
+from shoal.core.text.text_format import to_one_line
 
 _MAX_NOTES = 1_000
 """Maximum number of notes whose first author is remembered."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TypeVar
 
 from shoal.app.run_view.change_table import ChangeTrackingRowMap
-from shoal.core.compact_id_set import CompactIdSet
+from shoal.core.teams.compact_id_set import CompactIdSet
 
 _Row = TypeVar("_Row")
 

@@ -8,8 +8,8 @@ from msgspec import Struct
 
 from shoal.app.run_view.change_table import ChangeTrackingRowMap
 from shoal.app.run_view.view_rows import CumulativeSpendPoint, RunViewCostRow
+from shoal.core.budgets.usage import UsageAndCostTotals
 from shoal.core.events import ModelRequestSettled
-from shoal.core.usage import UsageAndCostTotals
 
 INITIAL_SPAN_MS = 1_000
 """Milliseconds; doubled whenever there are too many points to display."""

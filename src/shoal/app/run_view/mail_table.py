@@ -6,8 +6,8 @@ from msgspec.structs import replace
 
 from shoal.app.run_view.bounded_table import BoundedChangeTrackingRowMap
 from shoal.app.run_view.view_rows import RunViewMailRow
-from shoal.core.compact_id_set import CompactIdSet
 from shoal.core.events import MailPosted, MailTaken
+from shoal.core.teams.compact_id_set import CompactIdSet
 from shoal.wire.json_codec import parse_iso_timestamp
 
 MAX_ROWS = 10_000

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from shoal.core.mail import MailMessage
-from shoal.core.mail_bodies import (
+from shoal.core.teams.mail import MailMessage
+from shoal.core.teams.mail_bodies import (
     IdleNotificationMail,
     MailBody,
     PermissionRequestMail,

@@ -47,7 +47,7 @@ from shoal.core.events import (
 )
 from shoal.core.ids import LEAD_ID, LEAD_KIND, AgentId
 from shoal.core.names import LEAD_NAME
-from shoal.core.text_format import to_one_line
+from shoal.core.text.text_format import to_one_line
 from shoal.wire.journal_codec import JournalRecord, UnknownJournalEvent
 
 MAX_NOTES = MAX_QUESTIONS = 1_000

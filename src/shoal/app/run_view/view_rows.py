@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from shoal.core.questions import Answer, Question
+from shoal.core.permissions.questions import Answer, Question
 
 
 class RunViewSummaryRow(Struct, frozen=True, kw_only=True):

@@ -8,13 +8,13 @@ from functools import partial
 from shoal.agent.agent_runner import AgentRunner
 from shoal.app.agent_permissions import get_permission_engine
 from shoal.app.settings.settings import Settings
+from shoal.core.agents.identity import AgentIdentity
 from shoal.core.events import JournaledEvent, PermissionModeChanged
-from shoal.core.identity import AgentIdentity
 from shoal.core.ids import AgentId, IdGenerator
-from shoal.core.permissions import PermissionMode
+from shoal.core.permissions.permission_changes import PermissionMode
 from shoal.policy.permission_engine import PermissionEngine
 from shoal.runs.agent_supervisor import AgentSupervisor
-from shoal.stores.files.home_paths import write_file_atomically
+from shoal.stores.files.home.home_paths import write_file_atomically
 from shoal.tools.plan_tools import AgentPlan
 
 

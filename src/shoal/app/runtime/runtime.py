@@ -43,23 +43,23 @@ from shoal.app.skills.skill_invoker import SkillInvoker
 from shoal.app.skills.skill_trust import SkillTrustDecisionStore
 from shoal.app.teams.team_store import TeamStore
 from shoal.backends.guarded_processes import GuardedProcessLauncher
-from shoal.core.agents import ShellCommandResult
-from shoal.core.budget import Budget
+from shoal.core.agents.identity import AgentIdentity
+from shoal.core.agents.subagents import ShellCommandResult
+from shoal.core.budgets.budget import Budget
+from shoal.core.budgets.limits import AgentCountLimits, BudgetLimits
 from shoal.core.clock import Clock
+from shoal.core.conversation.messages import ToolUseBlock
+from shoal.core.conversation.tools import Tool
 from shoal.core.errors import ShoalError
 from shoal.core.events import BudgetThresholdReached, FileChanged
-from shoal.core.filenames import escape_filename
-from shoal.core.identity import AgentIdentity
+from shoal.core.extensions.skills import ExternalSlashPromptSource
 from shoal.core.ids import LEAD_ID, LEAD_KIND, AgentId, IdGenerator
-from shoal.core.limits import AgentCountLimits, BudgetLimits
-from shoal.core.messages import ToolUseBlock
-from shoal.core.permission_decisions import AllowDecision
-from shoal.core.permissions import PermissionSuggestion
+from shoal.core.permissions.permission_changes import PermissionSuggestion
+from shoal.core.permissions.permission_decisions import AllowDecision
+from shoal.core.permissions.questions import PermissionQuestion, Question
+from shoal.core.permissions.sandbox import Sandbox
 from shoal.core.ports import Model, Workspace
-from shoal.core.questions import PermissionQuestion, Question
-from shoal.core.sandbox import Sandbox
-from shoal.core.skills import ExternalSlashPromptSource
-from shoal.core.tools import Tool
+from shoal.core.text.filenames import escape_filename
 from shoal.policy.permission_answers import RememberedPermissionAnswers
 from shoal.policy.permission_engine import PermissionEngine
 from shoal.policy.permission_rules import PermissionRuleSet
@@ -68,8 +68,8 @@ from shoal.runs.hook_notifier import HookNotifier
 from shoal.runs.inbox_queue import SharedInboxQueue
 from shoal.runs.question_broker import FileQuestionBroker
 from shoal.runs.shell_notifier import BackgroundShellNotifier
-from shoal.stores.files.file_journal import FileJournal
-from shoal.stores.files.usage_summary import summarize_journal_usage
+from shoal.stores.files.sessions.file_journal import FileJournal
+from shoal.stores.files.sessions.usage_summary import summarize_journal_usage
 from shoal.tools.plan_tools import build_plan_tools
 from shoal.tools.schedule_tools import build_schedule_tools
 from shoal.tools.shell_supervisor import BackgroundShellSupervisor
@@ -79,7 +79,7 @@ from shoal.workspaces.local_workspace import LocalWorkspace
 if TYPE_CHECKING:
     from shoal.app.telemetry.span_recorder import TelemetrySpanRecorder
     from shoal.core.ids import AgentId
-    from shoal.stores.files.debug_log import DebugLog
+    from shoal.stores.files.sessions.debug_log import DebugLog
 
 MCP_WAIT_ATTENDED, MCP_WAIT_UNATTENDED = 5.0, 30.0
 """Seconds that the first turn waits for MCP servers."""
@@ -580,7 +580,7 @@ def _open_debug_log(config: SessionConfig, events: EventBus, exit_stack: AsyncEx
     options, settings = config.options, config.settings
     if not options.debug or options.lead_channel is not None:
         return None
-    from shoal.stores.files.debug_log import DebugLog
+    from shoal.stores.files.sessions.debug_log import DebugLog
 
     log = DebugLog(settings.home / "debug", config.history.session, options.clock, settings.secret_redactor)
     exit_stack.callback(log.close)

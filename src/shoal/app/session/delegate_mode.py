@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 
 from shoal.agent.agent_runner import TemporaryToolRestriction
 from shoal.app.config.coordinator_mode import COORDINATOR_TOOLS
+from shoal.core.conversation.inbox_items import InboxItem
+from shoal.core.conversation.messages import TextBlock
 from shoal.core.ids import LEAD_ID
-from shoal.core.inbox_items import InboxItem
-from shoal.core.messages import TextBlock
 from shoal.wire.notification_text import format_system_reminder
 
 if TYPE_CHECKING:

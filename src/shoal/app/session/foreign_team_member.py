@@ -8,10 +8,10 @@ from pathlib import Path
 from shoal.app.options import Options
 from shoal.app.session.member_main import end_member_on_signals, trim_heap_when_member_idles
 from shoal.app.session.session import Session
-from shoal.core.agents import SpawnRequest
-from shoal.core.member_backends import MemberLaunchArgs
+from shoal.core.agents.subagents import SpawnRequest
+from shoal.core.teams.member_backends import MemberLaunchArgs
 from shoal.runs.run_outcome import AgentRunOutcome
-from shoal.team.member_host import MemberHost, TeamMembership
+from shoal.team.members.member_host import MemberHost, TeamMembership
 
 
 def build_foreign_member_options(launch_args: MemberLaunchArgs, cwd: Path | None = None) -> Options:

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 from shoal.agent.hook_points import add_hook_context_message
 from shoal.core.errors import StateFileError
 from shoal.core.events import Event, QuestionAsked, RunFinished, TurnStarted
-from shoal.core.hooks import NO_DECISION, HookDecision, HookEvent
+from shoal.core.extensions.hooks import NO_DECISION, HookDecision, HookEvent
 from shoal.core.ids import LEAD_ID
-from shoal.core.questions import PermissionQuestion, PlanApprovalQuestion, Question
+from shoal.core.permissions.questions import PermissionQuestion, PlanApprovalQuestion, Question
 from shoal.core.task_groups import exit_task_group_without_wrapping
 
 if TYPE_CHECKING:

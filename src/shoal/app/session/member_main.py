@@ -15,8 +15,8 @@ from shoal.backends.socket_channel import SocketChannel
 from shoal.core.clock import SystemClock
 from shoal.core.errors import ShoalError
 from shoal.core.events import Event, JournaledEvent, MemberWentIdle
-from shoal.team.lead_channel import ChannelToLead
-from shoal.team.member_host import MemberHost
+from shoal.team.channel.lead_channel import ChannelToLead
+from shoal.team.members.member_host import MemberHost
 from shoal.wire.journal_codec import encode_journal_line
 from shoal.wire.member_channel_codec import MemberEventForwardedMessage, MemberStartRefusedMessage
 

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 
 from shoal.core.events import AgentStarted, Event, QuestionAsked
 from shoal.core.ids import LEAD_ID, AgentId
-from shoal.core.questions import PermissionQuestion, PlanApprovalQuestion, Question
-from shoal.core.text_format import to_one_line
+from shoal.core.permissions.questions import PermissionQuestion, PlanApprovalQuestion, Question
+from shoal.core.text.text_format import to_one_line
 
 if TYPE_CHECKING:
     from shoal.app.session.session import Session

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from shoal.core.conversation.messages import ToolUseBlock, user_message
 from shoal.core.events import AgentEnded, QuestionAnswered, WorktreeWorkRetained
 from shoal.core.ids import LEAD_ID
-from shoal.core.messages import ToolUseBlock, user_message
-from shoal.core.questions import AllowAnswer, PermissionQuestion
+from shoal.core.permissions.questions import AllowAnswer, PermissionQuestion
 from shoal.runs.late_answers import format_late_answer_item_id, resolve_answer_permission_updates
 from shoal.team.session_teams import SessionTeams
 from shoal.wire.notification_text import format_late_permission_notice

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 from shoal.app.run_access.pending_questions import create_run_ended_error
 from shoal.app.run_access.run_handle import RunHandle, send_control_command
 from shoal.app.session.control_handler import handle_control_command
-from shoal.core.questions import Answer
-from shoal.stores.files.question_files import QuestionFiles
+from shoal.core.permissions.questions import Answer
+from shoal.stores.files.sessions.question_files import QuestionFiles
 from shoal.wire.control_codec import RunControlCommand
 
 if TYPE_CHECKING:

@@ -20,8 +20,11 @@ from shoal.app.session import delegate_mode, person_notifier, session_cleanup, s
 from shoal.app.session.recovery import recover_session
 from shoal.app.session.turn import Turn
 from shoal.app.session.typed_commands import SlashCommandInvocation, run_prompt_or_slash_command
-from shoal.core.agents import AgentMessageDeliveryReceipt, AgentStatusSnapshot
-from shoal.core.background_shells import BackgroundShell
+from shoal.core.agents.background_shells import BackgroundShell
+from shoal.core.agents.identity import assume_identity
+from shoal.core.agents.subagents import AgentMessageDeliveryReceipt, AgentStatusSnapshot
+from shoal.core.conversation.inbox_items import InboxItem
+from shoal.core.conversation.messages import Message, user_message
 from shoal.core.errors import ModelError, StateFileError
 from shoal.core.events import (
     PREVIEW_LENGTH,
@@ -39,13 +42,10 @@ from shoal.core.events import (
     TurnEnded,
     TurnStarted,
 )
-from shoal.core.identity import assume_identity
 from shoal.core.ids import LEAD_ID, AgentId, SessionId
-from shoal.core.inbox_items import InboxItem
-from shoal.core.messages import Message, user_message
-from shoal.core.permissions import PermissionMode
+from shoal.core.permissions.permission_changes import PermissionMode
 from shoal.core.task_groups import exit_task_group_without_wrapping, race_coroutines, uncancel_current_task
-from shoal.core.text_format import to_one_line
+from shoal.core.text.text_format import to_one_line
 from shoal.runs.agent_registry import LEAD_NAMES
 from shoal.runs.event_channel import EventChannel
 from shoal.tools.structured_output_tool import STRUCTURED_OUTPUT
@@ -58,7 +58,7 @@ if TYPE_CHECKING:
     from shoal.app.runtime.runtime import Runtime
     from shoal.app.session.lifecycle_hooks import SessionLifecycleHookRunner
     from shoal.runs.agent_supervisor import AgentSupervisor
-    from shoal.team.member_host import MemberHost
+    from shoal.team.members.member_host import MemberHost
     from shoal.team.session_teams import SessionTeams
     from shoal.workspaces.checkpoints import FileUndoReport
 

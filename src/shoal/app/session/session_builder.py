@@ -34,16 +34,16 @@ from shoal.app.options import Options
 from shoal.app.runtime.runtime import Runtime, open_runtime
 from shoal.app.session.control_handler import handle_control_command
 from shoal.app.session.lifecycle_hooks import SessionLifecycleHookRunner
+from shoal.core.conversation.tools import Tool
 from shoal.core.events import PREVIEW_LENGTH
-from shoal.core.hooks import BackgroundHookNotice
+from shoal.core.extensions.hooks import BackgroundHookNotice
 from shoal.core.ids import LEAD_ID, LEAD_KIND, AgentId
-from shoal.core.text_format import to_one_line
-from shoal.core.tools import Tool
+from shoal.core.text.text_format import to_one_line
 from shoal.runs.agent_supervisor import AgentSupervisor
 from shoal.runs.control_server import RunControlServer
-from shoal.stores.files.file_journal import FileJournal
-from shoal.stores.files.result_files import FileResultStore
-from shoal.team.member_host import MemberHost
+from shoal.stores.files.sessions.file_journal import FileJournal
+from shoal.stores.files.sessions.result_files import FileResultStore
+from shoal.team.members.member_host import MemberHost
 from shoal.team.session_teams import SessionTeams
 
 if TYPE_CHECKING:

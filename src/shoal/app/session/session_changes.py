@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from shoal.app.config import undo_history
-from shoal.core.transcript_entries import TranscriptMessageEntry
+from shoal.core.conversation.transcript_entries import TranscriptMessageEntry
 from shoal.runs.agent_registry import LEAD_NAMES
 
 if TYPE_CHECKING:

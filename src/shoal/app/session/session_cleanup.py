@@ -12,7 +12,7 @@ from shoal.core.ids import LEAD_ID
 
 if TYPE_CHECKING:
     from shoal.app.session.session import Session
-    from shoal.stores.files.home_cleanup import HomeCleanupResult
+    from shoal.stores.files.home.home_cleanup import HomeCleanupResult
 
 TIME_LIMIT = 10.0
 """Seconds after which the rest is left to the next session."""
@@ -30,7 +30,7 @@ async def _remove_old_sessions(session: Session, session_ended: Event) -> None:
     deadline = clock.monotonic() + TIME_LIMIT
 
     def run_home_cleanup_if_due() -> HomeCleanupResult | None:
-        from shoal.stores.files.home_cleanup import (
+        from shoal.stores.files.home.home_cleanup import (
             is_home_cleanup_due,
             mark_home_cleanup_done,
             remove_old_home_files,

@@ -6,17 +6,17 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from shoal.core.agents import SpawnRequest
+from shoal.core.agents.subagents import SpawnRequest
 from shoal.core.errors import AgentRequestRefused
-from shoal.core.mail_envelopes import abbreviate_text_to_one_line
 from shoal.core.names import LEAD_NAME, AgentName, TaskId, TeamName, parse_agent_name
-from shoal.core.tasks import Task, TaskDraft, TaskUpdate
-from shoal.core.team_templates import TeamTemplate, TeamTemplateRole
+from shoal.core.teams.mail_envelopes import abbreviate_text_to_one_line
+from shoal.core.teams.tasks import Task, TaskDraft, TaskUpdate
+from shoal.core.teams.team_templates import TeamTemplate, TeamTemplateRole
 from shoal.team.session_teams import SessionTeams
 
 if TYPE_CHECKING:
     from shoal.app.session.session import Session
-    from shoal.core.teams import TeammateSpawnResult
+    from shoal.core.teams.team_operations import TeammateSpawnResult
 
 _MAX_DESCRIPTION = 120
 _OWN_TASKS_TEXT = (

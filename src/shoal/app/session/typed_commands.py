@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from shoal.agent.loop import LoopResult, run_agent_loop
-from shoal.core.control_tags import escape_control_tags
+from shoal.core.conversation.messages import Message, TextBlock, user_message
 from shoal.core.errors import BudgetError, ModelError, NoModelConfigured, SettingsError, ShoalError
-from shoal.core.mcp_servers import MCP_PREFIX
-from shoal.core.messages import Message, TextBlock, user_message
-from shoal.core.skills import ExternalSlashPrompt, Skill, is_full_or_unprefixed_skill_name
+from shoal.core.extensions.mcp_servers import MCP_PREFIX
+from shoal.core.extensions.skills import ExternalSlashPrompt, Skill, is_full_or_unprefixed_skill_name
+from shoal.core.text.control_tags import escape_control_tags
 
 if TYPE_CHECKING:
     from shoal.app.runtime.runtime import Runtime

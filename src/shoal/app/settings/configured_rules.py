@@ -9,7 +9,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from shoal.core.errors import SettingsError
-from shoal.core.permissions import RuleBehavior
+from shoal.core.permissions.permission_changes import RuleBehavior
 from shoal.policy.permission_rules import (
     PermissionRuleSet,
     ToolPermissionRule,

@@ -11,7 +11,7 @@ from shoal.app.settings.file_stamps import is_file_unchanged, stamp_file
 from shoal.app.settings.settings import Settings, list_settings_files, load_settings
 from shoal.core.errors import SettingsError
 from shoal.policy.permission_rules import PermissionRuleSet
-from shoal.stores.files.trust_file import ProjectTrustFile
+from shoal.stores.files.home.trust_file import ProjectTrustFile
 
 _CHECK_INTERVAL = 0.05
 """Seconds without another check of the files while agents only read."""

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct
 
 from shoal.core.errors import SettingsError
-from shoal.core.mcp_servers import McpServerConfig, McpStdioConfig
+from shoal.core.extensions.mcp_servers import McpServerConfig, McpStdioConfig
 from shoal.wire.json_codec import decode_json
 from shoal.wire.json_line_numbers import find_json_key_line
 from shoal.wire.mcp_codec import ParsedMcpServers, encode_mcp_server, parse_mcp_servers

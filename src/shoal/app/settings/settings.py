@@ -19,9 +19,9 @@ from shoal.app.settings.settings_trust import (
     remove_untrusted_settings,
 )
 from shoal.core.errors import SettingsError, StateFileError
-from shoal.core.redaction import SecretRedactor
+from shoal.core.text.redaction import SecretRedactor
 from shoal.policy.permission_rules import PermissionRuleSet
-from shoal.stores.files.credential_file import get_credentials_path, load_provider_credentials
+from shoal.stores.files.home.credential_file import get_credentials_path, load_provider_credentials
 from shoal.wire.settings_codec import (
     PermissionSettings,
     SandboxSettings,

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from shoal.core.clock import SystemClock
 from shoal.core.errors import StateFileError
 from shoal.policy.mode_inheritance import is_wider_permission_mode
-from shoal.stores.files.trust_file import ProjectTrustFile
+from shoal.stores.files.home.trust_file import ProjectTrustFile
 from shoal.wire.settings_codec import (
     AgentLimitSettings,
     SettingsDocument,

@@ -17,15 +17,15 @@ from shoal.app.settings.settings_trust import (
     save_trust_in_documents,
 )
 from shoal.core.errors import SettingsError
-from shoal.core.permissions import (
+from shoal.core.permissions.permission_changes import (
     AddDirectoriesPermissionSuggestion,
     AddPermissionRulesSuggestion,
     PermissionSuggestion,
     RuleDestination,
     SetPermissionModeSuggestion,
 )
-from shoal.stores.files.home_paths import write_file_atomically
-from shoal.stores.files.trust_file import ProjectTrustFile
+from shoal.stores.files.home.home_paths import write_file_atomically
+from shoal.stores.files.home.trust_file import ProjectTrustFile
 from shoal.wire.settings_codec import SettingsDocument, SettingsSourceKind, parse_settings_document
 
 T = TypeVar("T")

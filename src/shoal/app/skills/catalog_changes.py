@@ -6,9 +6,9 @@ from collections.abc import Callable, Collection, Mapping
 
 from shoal.app.definitions.agent_catalog import AgentCatalog
 from shoal.app.skills.skill_catalog import SkillAndCommandLibrary
-from shoal.core.agent_definitions import AgentDefinition
-from shoal.core.control_tags import escape_control_tags
-from shoal.core.skills import Skill
+from shoal.core.agents.agent_definitions import AgentDefinition
+from shoal.core.extensions.skills import Skill
+from shoal.core.text.control_tags import escape_control_tags
 from shoal.wire.notification_text import format_system_reminder
 
 _MAX_DESCRIPTION_CHARS = 400

@@ -8,9 +8,9 @@ from shoal.app.definitions.instructions import LoadedInstructionFiles
 from shoal.app.skills.catalog_changes import AgentAndSkillChangeReporter
 from shoal.app.skills.skill_catalog import SkillAndCommandLibrary
 from shoal.app.skills.skill_invoker import PreloadedSkills, SkillInvoker
-from shoal.core.agent_definitions import AgentDefinition
-from shoal.core.skills import ExternalSlashPrompt, ExternalSlashPromptSource, Skill
-from shoal.core.tools import Tool
+from shoal.core.agents.agent_definitions import AgentDefinition
+from shoal.core.conversation.tools import Tool
+from shoal.core.extensions.skills import ExternalSlashPrompt, ExternalSlashPromptSource, Skill
 from shoal.tools.skill_tool import build_skill_tool, format_skill_list
 
 

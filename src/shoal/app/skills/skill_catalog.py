@@ -16,9 +16,9 @@ from shoal.app.skills.skill_files import (
     read_skill_file,
     read_slash_command_file,
 )
-from shoal.core.agent_definitions import DefinitionProblem
+from shoal.core.agents.agent_definitions import DefinitionProblem
 from shoal.core.errors import InvalidAgentDefinition, UnknownSkill
-from shoal.core.skills import Skill, is_full_or_unprefixed_skill_name
+from shoal.core.extensions.skills import Skill, is_full_or_unprefixed_skill_name
 from shoal.wire.skill_codec import ParsedSkill
 
 

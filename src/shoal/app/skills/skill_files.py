@@ -9,7 +9,7 @@ from typing import TypeAlias
 from msgspec.structs import replace
 
 from shoal.app.definitions.agent_files import DefinitionFileCache, read_definition_text
-from shoal.core.agent_definitions import DefinitionProblem, DefinitionSource, DefinitionSourceKind
+from shoal.core.agents.agent_definitions import DefinitionProblem, DefinitionSource, DefinitionSourceKind
 from shoal.core.errors import InvalidAgentDefinition, SettingsError
 from shoal.policy.permission_rules import parse_permission_rule
 from shoal.wire.skill_codec import ParsedSkill, parse_skill, parse_slash_command_file

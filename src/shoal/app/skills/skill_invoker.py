@@ -17,14 +17,14 @@ from shoal.app.agent_permissions import get_permission_engine
 from shoal.app.definitions.project_directories import iter_project_directories
 from shoal.app.skills.skill_catalog import SkillAndCommandLibrary
 from shoal.app.skills.skill_trust import SkillTrustDecisionStore
-from shoal.core.agents import AgentResult, BackgroundAgentLaunchResult, SpawnRequest
-from shoal.core.control_tags import escape_control_tags
+from shoal.core.agents.subagents import AgentResult, BackgroundAgentLaunchResult, SpawnRequest
+from shoal.core.conversation.messages import ToolUseBlock
+from shoal.core.conversation.tools import Tool, ToolContext, ToolOutput, create_tool_error_output
 from shoal.core.errors import AgentRequestRefused, InvalidAgentDefinition, UnknownSkill, WorkspaceError
-from shoal.core.filenames import escape_filename
+from shoal.core.extensions.skills import Skill
 from shoal.core.ids import AgentId
-from shoal.core.messages import ToolUseBlock
-from shoal.core.skills import Skill
-from shoal.core.tools import Tool, ToolContext, ToolOutput, create_tool_error_output
+from shoal.core.text.control_tags import escape_control_tags
+from shoal.core.text.filenames import escape_filename
 from shoal.policy.permission_rules import ToolPermissionRule, parse_permission_rule
 from shoal.runs.agent_supervisor import AgentSupervisor
 from shoal.tools.agent_tools import format_agent_start_result

@@ -10,8 +10,8 @@ from shoal.app.settings.settings_trust import TrustState
 from shoal.app.skills.skill_catalog import SkillAndCommandLibrary
 from shoal.core.clock import SystemClock
 from shoal.core.errors import StateFileError
-from shoal.core.skills import Skill
-from shoal.stores.files.trust_file import ProjectTrustFile
+from shoal.core.extensions.skills import Skill
+from shoal.stores.files.home.trust_file import ProjectTrustFile
 from shoal.wire.trust_codec import TrustDecision
 
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from shoal.app.teams.team_store import TeamStore
 from shoal.core.errors import TaskUpdateRefused, TeamStoreError
 from shoal.core.names import AgentName, TaskId, TeamName
-from shoal.core.tasks import Task, TaskDraft, TaskUpdate, find_owned_tasks_unblocked_by
+from shoal.core.teams.tasks import Task, TaskDraft, TaskUpdate, find_owned_tasks_unblocked_by
 
 
 async def add_board_task(

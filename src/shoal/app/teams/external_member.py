@@ -10,13 +10,13 @@ from shoal.app.teams.team_store import TeamStore
 from shoal.core.clock import Clock, format_iso_time
 from shoal.core.errors import AgentRequestRefused, InboxNotFound, TeamNotFound
 from shoal.core.ids import IdGenerator, SessionId
-from shoal.core.mail import MailMessage, MailPostReceipt
-from shoal.core.mail_bodies import ShutdownRequestMail
-from shoal.core.mail_envelopes import fit_mail_to_kind
-from shoal.core.mail_signatures import MailSigner, SignatureVerdict
 from shoal.core.names import LEAD_NAME, AgentName, TaskId, TeamName, parse_agent_name, parse_team_name
-from shoal.core.roster import EXTERNAL_MEMBER_TYPE, NewMember, RosterEntry, TeamRoster
-from shoal.stores.files.pid_locks import ExternalMemberLock, is_session_running
+from shoal.core.teams.mail import MailMessage, MailPostReceipt
+from shoal.core.teams.mail_bodies import ShutdownRequestMail
+from shoal.core.teams.mail_envelopes import fit_mail_to_kind
+from shoal.core.teams.mail_signatures import MailSigner, SignatureVerdict
+from shoal.core.teams.roster import EXTERNAL_MEMBER_TYPE, NewMember, RosterEntry, TeamRoster
+from shoal.stores.files.locks.pid_locks import ExternalMemberLock, is_session_running
 from shoal.wire.mail_body_codec import encode_mail_body, get_authorized_mail_body
 
 MAX_BATCH_MESSAGES = 50

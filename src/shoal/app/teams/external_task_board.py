@@ -12,14 +12,14 @@ from shoal.app.teams.external_member import ExternalMember, ExternalMemberIdenti
 from shoal.app.teams.team_store import TeamStore
 from shoal.core.errors import TaskUpdateRefused
 from shoal.core.names import AgentName, parse_agent_name, parse_task_id
-from shoal.core.tasks import (
+from shoal.core.teams.tasks import (
     Task,
     TaskDraft,
     TaskUpdate,
     find_owned_tasks_unblocked_by,
     select_tasks_affected_by_completion,
 )
-from shoal.core.team_storage import TaskBoard
+from shoal.core.teams.team_storage import TaskBoard
 from shoal.tools.task_format import explain_failed_claim, task_to_dict
 
 NewStatus: TypeAlias = Literal["pending", "in_progress", "completed", "deleted"]

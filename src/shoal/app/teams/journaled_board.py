@@ -17,10 +17,10 @@ from shoal.core.errors import ShoalError, StateFileError
 from shoal.core.events import JournaledEvent, TaskChanged
 from shoal.core.ids import LEAD_ID
 from shoal.core.names import AgentName, TaskId
-from shoal.core.packed_task_map import PackedTaskMap
-from shoal.core.tasks import Task, TaskClaimResult, TaskDraft, TaskUpdate
-from shoal.stores.files.file_task_board import FileTaskBoard
-from shoal.stores.files.file_watch import DirectoryWatch
+from shoal.core.teams.packed_task_map import PackedTaskMap
+from shoal.core.teams.tasks import Task, TaskClaimResult, TaskDraft, TaskUpdate
+from shoal.stores.files.access.file_watch import DirectoryWatch
+from shoal.stores.files.board.file_task_board import FileTaskBoard
 
 CHECK_DELAY = 0.1
 """Seconds during which changes by other processes are collected."""

@@ -9,9 +9,9 @@ from shoal.app.run_view.mail_text import classify_and_describe_mail
 from shoal.core.errors import StateFileError
 from shoal.core.events import PREVIEW_LENGTH, JournaledEvent, MailPosted, MailTaken
 from shoal.core.ids import LEAD_ID
-from shoal.core.mail import MailMessage, MailPostReceipt
 from shoal.core.names import AgentName, TeamName
-from shoal.core.team_storage import MailboxStore
+from shoal.core.teams.mail import MailMessage, MailPostReceipt
+from shoal.core.teams.team_storage import MailboxStore
 
 _MAX_PREVIEWS = 4_096
 

@@ -11,24 +11,24 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from shoal.app.teams.team_store import TeamStore
-from shoal.core.agents import AgentResult
+from shoal.core.agents.subagents import AgentResult
+from shoal.core.budgets.usage import UsageAndCostTotals
 from shoal.core.errors import ShoalError
 from shoal.core.events import AgentEnded, AgentStarted, Event, JournaledEvent, ToolFinished
 from shoal.core.ids import LEAD_ID, AgentId, SessionId
-from shoal.core.mail import MailMessage
 from shoal.core.names import LEAD_NAME, AgentName
-from shoal.core.roster import TeamRoster, format_agent_id
-from shoal.core.tasks import Task
-from shoal.core.usage import UsageAndCostTotals
+from shoal.core.teams.mail import MailMessage
+from shoal.core.teams.roster import TeamRoster, format_agent_id
+from shoal.core.teams.tasks import Task
 from shoal.runs.run_outcome import find_last_assistant_text
-from shoal.stores.files.file_journal import read_journal
-from shoal.stores.files.home_paths import (
+from shoal.stores.files.home.home_paths import (
     get_journal_path,
     get_subagent_transcript_path,
     get_subagent_transcripts_directory,
 )
-from shoal.stores.files.session_files import find_session_transcript, read_session_transcript
-from shoal.stores.files.usage_summary import summarize_journal_usage
+from shoal.stores.files.sessions.file_journal import read_journal
+from shoal.stores.files.sessions.session_files import find_session_transcript, read_session_transcript
+from shoal.stores.files.sessions.usage_summary import summarize_journal_usage
 from shoal.wire.journal_codec import JournalRecord
 
 _CHANGE_ANSWER = re.compile(r"#(\d+) (\w+)")

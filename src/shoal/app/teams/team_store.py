@@ -7,8 +7,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from shoal.core.agents.identity import AgentIdentity
 from shoal.core.clock import Clock, format_iso_time
-from shoal.core.identity import AgentIdentity
 from shoal.core.ids import IdGenerator
 from shoal.core.names import (
     LEAD_NAME,
@@ -18,14 +18,14 @@ from shoal.core.names import (
     parse_safe_name,
     parse_team_name,
 )
-from shoal.core.tasks import Task
+from shoal.core.teams.tasks import Task
 
 if TYPE_CHECKING:
     from shoal.core.events import JournaledEvent
-    from shoal.core.mail import MailMessage, MailPostReceipt
-    from shoal.core.roster import NewMember, RosterEntry
-    from shoal.core.team_storage import ClaimAttempts, MailboxStore, RosterStore, TaskBoard
-    from shoal.stores.files.file_task_board import FileTaskBoard
+    from shoal.core.teams.mail import MailMessage, MailPostReceipt
+    from shoal.core.teams.roster import NewMember, RosterEntry
+    from shoal.core.teams.team_storage import ClaimAttempts, MailboxStore, RosterStore, TaskBoard
+    from shoal.stores.files.board.file_task_board import FileTaskBoard
 
 
 class TeamStore:
@@ -67,7 +67,7 @@ class TeamStore:
 
     @property
     def rosters(self) -> RosterStore:
-        from shoal.stores.files.file_roster_store import FileRosterStore
+        from shoal.stores.files.teams.file_roster_store import FileRosterStore
 
         if self._rosters is None:
             self._rosters = FileRosterStore(self._home, clock=self._clock, report_problem=self._report)
@@ -75,7 +75,7 @@ class TeamStore:
 
     def open_board(self, name: str) -> TaskBoard:
         """Return the board of a team, or of the session with that id."""
-        from shoal.stores.files.file_task_board import FileTaskBoard
+        from shoal.stores.files.board.file_task_board import FileTaskBoard
 
         name = parse_safe_name(name)
         if name not in self._boards:
@@ -96,7 +96,7 @@ class TeamStore:
 
     def open_mailboxes(self, team: str) -> MailboxStore:
         from shoal.app.teams.journaled_mailboxes import JournaledMailboxes
-        from shoal.stores.files.file_mailbox_store import FileMailboxStore
+        from shoal.stores.files.mailboxes.file_mailbox_store import FileMailboxStore
 
         name = parse_team_name(team)
         if name not in self._mailboxes:
@@ -109,8 +109,8 @@ class TeamStore:
         return self._mailboxes[name]
 
     def read_signing_key(self, team: TeamName) -> bytes:
-        from shoal.core.mail_signatures import KEY_SIZE
-        from shoal.stores.files.team_keys import load_or_create_team_mail_key
+        from shoal.core.teams.mail_signatures import KEY_SIZE
+        from shoal.stores.files.teams.team_keys import load_or_create_team_mail_key
 
         if team not in self._keys:
             kept = self._stores_keys
@@ -133,8 +133,8 @@ class TeamStore:
         self, team: TeamName, new_member: NewMember, *, foreign: bool = False
     ) -> RosterEntry:
         """Add a member: roster entry, inbox, and its prompt as the first message."""
-        from shoal.core.mail import MailMessage
-        from shoal.core.mail_envelopes import fit_mail_to_kind
+        from shoal.core.teams.mail import MailMessage
+        from shoal.core.teams.mail_envelopes import fit_mail_to_kind
 
         member = await self.rosters.add_member(team, new_member)
         await self.open_mailboxes(team).open_inbox(member.name, foreign=foreign)
@@ -145,7 +145,7 @@ class TeamStore:
 
     async def post_mail(self, team: TeamName, to: AgentName, mail: MailMessage) -> MailPostReceipt:
         """Sign and post mail to a member; the lead's inbox is created with its first message."""
-        from shoal.core.mail_signatures import MailSigner
+        from shoal.core.teams.mail_signatures import MailSigner
 
         mailboxes = self.open_mailboxes(team)
         if to == LEAD_NAME:
@@ -161,8 +161,8 @@ class TeamStore:
     async def post_assignment(self, team: TeamName, by: AgentName, to: AgentName, task: Task) -> None:
         """Post the assignment. An owner that is not a member has no inbox and is not notified."""
         from shoal.core.errors import InboxNotFound
-        from shoal.core.mail import MailMessage
-        from shoal.core.mail_bodies import TaskAssignmentMail
+        from shoal.core.teams.mail import MailMessage
+        from shoal.core.teams.mail_bodies import TaskAssignmentMail
         from shoal.wire.mail_body_codec import encode_mail_body
 
         now = format_iso_time(self._clock.now())

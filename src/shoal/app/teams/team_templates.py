@@ -12,10 +12,10 @@ from msgspec.structs import replace
 from shoal.app.definitions.agent_catalog import AgentCatalog
 from shoal.app.definitions.agent_files import MAX_FILE_BYTES
 from shoal.app.definitions.project_directories import exclude_directory, iter_project_directories
-from shoal.core.agent_definitions import DefinitionSourceKind
+from shoal.core.agents.agent_definitions import DefinitionSourceKind
 from shoal.core.errors import InvalidAgentDefinition, InvalidTeamTemplate, SettingsError, UnknownAgentType
-from shoal.core.permission_decisions import PermissionMode
-from shoal.core.team_templates import TeamTemplate, TeamTemplateProblem, TeamTemplateSource
+from shoal.core.permissions.permission_decisions import PermissionMode
+from shoal.core.teams.team_templates import TeamTemplate, TeamTemplateProblem, TeamTemplateSource
 from shoal.policy.mode_inheritance import is_wider_permission_mode
 from shoal.wire.team_template_codec import parse_team_template
 

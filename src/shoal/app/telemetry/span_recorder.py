@@ -11,7 +11,10 @@ from opentelemetry.trace import Span, SpanKind, StatusCode, set_span_in_context
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
 from shoal.app.telemetry.otlp_export import TelemetryPipeline
+from shoal.core.agents.identity import AgentIdentity
+from shoal.core.budgets.usage import Usage
 from shoal.core.clock import Clock
+from shoal.core.conversation.messages import Message, extract_tool_result_text
 from shoal.core.events import (
     AgentEnded,
     AgentStarted,
@@ -29,11 +32,8 @@ from shoal.core.events import (
     TurnEnded,
     TurnStarted,
 )
-from shoal.core.identity import AgentIdentity
 from shoal.core.ids import AgentId
-from shoal.core.messages import Message, extract_tool_result_text
-from shoal.core.redaction import SecretRedactor
-from shoal.core.usage import Usage
+from shoal.core.text.redaction import SecretRedactor
 
 SpanAttributes: TypeAlias = dict[str, Any]
 _SUCCESSFUL_ENDS = ("done", "interrupted")

@@ -13,8 +13,8 @@ from msgspec.structs import replace
 
 from shoal.backends.sandbox.placeholders import is_placeholder
 from shoal.backends.sandbox.sandbox_driver import resolve_existing_paths
+from shoal.core.permissions.sandbox import SandboxPolicy
 from shoal.core.ports import ProcessLaunchSpec
-from shoal.core.sandbox import SandboxPolicy
 
 # Sockets of other programs are under /run, and a read-only mount does not prevent connecting to them.
 # These paths must stay visible: name resolution, and the programs of NixOS.

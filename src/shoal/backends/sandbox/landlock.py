@@ -10,8 +10,8 @@ from msgspec.structs import replace
 
 from shoal.backends.guardian import CONFINE_ARGUMENTS
 from shoal.backends.sandbox.sandbox_driver import is_inside_any_directory, resolve_existing_paths
+from shoal.core.permissions.sandbox import SandboxPolicy
 from shoal.core.ports import ProcessLaunchSpec
-from shoal.core.sandbox import SandboxPolicy
 
 _PROBE_TIMEOUT = 5.0
 

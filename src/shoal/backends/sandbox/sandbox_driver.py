@@ -7,8 +7,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Protocol
 
+from shoal.core.permissions.sandbox import SandboxPolicy
 from shoal.core.ports import ProcessLaunchSpec
-from shoal.core.sandbox import SandboxPolicy
 
 
 class SandboxDriver(Protocol):

@@ -15,9 +15,9 @@ from shoal.backends.sandbox.planted_files import PlantedFileSearch
 from shoal.backends.sandbox.sandbox_driver import SandboxDriver
 from shoal.backends.sandbox.seatbelt import SeatbeltSandboxDriver
 from shoal.core.errors import ProcessError
-from shoal.core.filenames import escape_filename
+from shoal.core.permissions.sandbox import SandboxPolicy
 from shoal.core.ports import ProcessLaunchSpec
-from shoal.core.sandbox import SandboxPolicy
+from shoal.core.text.filenames import escape_filename
 
 DISABLE_HINT = (
     "Or run without it, if you accept that commands can then do all that you can: "

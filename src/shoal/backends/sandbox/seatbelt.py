@@ -10,8 +10,8 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from shoal.backends.sandbox.sandbox_driver import resolve_existing_paths
+from shoal.core.permissions.sandbox import SandboxPolicy
 from shoal.core.ports import ProcessLaunchSpec
-from shoal.core.sandbox import SandboxPolicy
 
 SANDBOX_EXEC = "/usr/bin/sandbox-exec"
 _DEVICES = (

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from typing import Any
 
-from shoal.core.hooks import (
+from shoal.core.extensions.hooks import (
     MATCHER_FIELDS,
     Hook,
     HookEvent,

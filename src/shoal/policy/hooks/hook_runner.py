@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from shoal.core.errors import ShoalError, StateFileError
 from shoal.core.events import PREVIEW_LENGTH, HookRan, JournaledEvent, NoteAdded
-from shoal.core.hooks import (
+from shoal.core.extensions.hooks import (
     NO_DECISION,
     NOTIFY_ONLY_EVENTS,
     BackgroundHookNotice,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from shoal.core.clock import Clock
 from shoal.core.errors import ShoalError
-from shoal.core.hooks import HttpPostHookAction
+from shoal.core.extensions.hooks import HttpPostHookAction
 
 _MAX_BODY = 1 << 20
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from shoal.core.ids import LEAD_ID
-from shoal.core.text_format import format_count_with_noun, strip_terminal_codes
+from shoal.core.text.text_format import format_count_with_noun, strip_terminal_codes
 from shoal.surfaces.cli import exit_codes
 from shoal.surfaces.cli.cli_output import (
     CliTableCell,
@@ -28,7 +28,7 @@ from shoal.surfaces.terminal.text_styles import DIM, apply_style, get_agent_styl
 
 if TYPE_CHECKING:
     from shoal.app.reports.agent_report import AgentDefinitionInspector, EffectiveAgentProperty
-    from shoal.core.agent_definitions import AgentDefinition, DefinitionProblem, DefinitionSource
+    from shoal.core.agents.agent_definitions import AgentDefinition, DefinitionProblem, DefinitionSource
 
 _DEFAULT_DESCRIPTION = "Say in a sentence what it does and when to use it."
 

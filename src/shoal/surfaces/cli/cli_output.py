@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import click
 
-from shoal.core.text_format import strip_terminal_codes, to_one_line
+from shoal.core.text.text_format import strip_terminal_codes, to_one_line
 from shoal.surfaces.terminal.text_styles import (
     BOLD,
     apply_style,

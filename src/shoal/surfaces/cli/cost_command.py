@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 
 import click
 
-from shoal.core.text_format import to_one_line
+from shoal.core.text.text_format import to_one_line
 from shoal.surfaces.cli import exit_codes
 from shoal.surfaces.cli.cli_output import print_json
 
 if TYPE_CHECKING:
+    from shoal.core.budgets.usage import UsageAndCostTotals
     from shoal.core.ids import AgentId, SessionId
-    from shoal.core.usage import UsageAndCostTotals
-    from shoal.stores.files.usage_summary import RunUsageSummary
+    from shoal.stores.files.sessions.usage_summary import RunUsageSummary
 
 
 _MISSING_LABELS = {"type": "unknown", "task": "none", "model": "unknown"}
@@ -29,8 +29,8 @@ def cost_command(*, session: str | None, as_json: bool) -> int:
     Every run of the session counts. Requests that were cut before the provider told their cost are listed.
     """
     from shoal.app.settings.settings import find_process_shoal_home
-    from shoal.stores.files.home_paths import get_journal_path
-    from shoal.stores.files.usage_summary import summarize_journal_usage
+    from shoal.stores.files.home.home_paths import get_journal_path
+    from shoal.stores.files.sessions.usage_summary import summarize_journal_usage
 
     home = find_process_shoal_home()
     session_id = _find_session_or_latest(home, session)
@@ -65,8 +65,8 @@ def cost_command(*, session: str | None, as_json: bool) -> int:
 def _sum_cost_by_task(journal: Path) -> dict[str, UsageAndCostTotals]:
     """Sum the cost by board task, keyed by number and subject; cost without a task has an empty key."""
     from shoal.app.run_view.run_view import build_run_view
-    from shoal.core.usage import Usage, UsageAndCostTotals
-    from shoal.stores.files.file_journal import read_journal
+    from shoal.core.budgets.usage import Usage, UsageAndCostTotals
+    from shoal.stores.files.sessions.file_journal import read_journal
 
     run_view = build_run_view(read_journal(journal))
     subjects = {(row.board, row.id): row.subject for row in run_view.tasks.values()}
@@ -90,7 +90,7 @@ def _sum_cost_by_task(journal: Path) -> dict[str, UsageAndCostTotals]:
 def _find_session_or_latest(home: Path, start: str | None) -> SessionId:
     from shoal.core.errors import SessionNotFound
     from shoal.core.ids import SessionId
-    from shoal.stores.files.session_files import find_latest_session, find_session_transcript
+    from shoal.stores.files.sessions.session_files import find_latest_session, find_session_transcript
 
     if start is not None:
         return SessionId(find_session_transcript(home, start).stem)
@@ -109,7 +109,7 @@ def _format_agent_cost_label(agent: AgentId, ledger: RunUsageSummary) -> str:
 
 
 def _format_cost_totals(totals: UsageAndCostTotals) -> str:
-    from shoal.core.text_format import format_count_with_noun, format_dollars, format_token_count
+    from shoal.core.text.text_format import format_count_with_noun, format_dollars, format_token_count
 
     usage = totals.usage
     cache_note = (

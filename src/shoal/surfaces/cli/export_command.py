@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING
 
 import click
 
-from shoal.core.text_format import strip_terminal_codes
+from shoal.core.text.text_format import strip_terminal_codes
 from shoal.surfaces.cli import exit_codes
 from shoal.surfaces.cli.cli_output import print_json
 
 if TYPE_CHECKING:
     from shoal.app.run_access.run_handle import RunHandle
-    from shoal.core.redaction import SecretRedactor
+    from shoal.core.text.redaction import SecretRedactor
 
 
 @click.command("export", short_help="Write a whole run into one file.")
@@ -51,7 +51,7 @@ def export_command(*, session: str | None, html: bool, output: str | None, as_js
 
 def render_run_export(run: RunHandle, *, html: bool) -> bytes:
     from shoal.app.run_view.run_view import build_run_view
-    from shoal.stores.files.file_journal import read_journal
+    from shoal.stores.files.sessions.file_journal import read_journal
     from shoal.surfaces.web.run_page import export_run_data, render_run_page
     from shoal.wire.json_codec import encode_json
 
@@ -67,7 +67,7 @@ def load_export_redactor(project: Path) -> SecretRedactor:
     Raises `SettingsError`: without the settings it is not known what is secret.
     """
     from shoal.app.settings.settings import load_settings
-    from shoal.core.redaction import SecretRedactor
+    from shoal.core.text.redaction import SecretRedactor
 
     candidates = load_settings(cwd=Path.cwd()).secret_candidates
     if project.is_dir() and project.resolve() != Path.cwd():
@@ -77,7 +77,7 @@ def load_export_redactor(project: Path) -> SecretRedactor:
 
 
 def save_export(path: Path, content: bytes) -> None:
-    from shoal.stores.files.home_paths import write_file_atomically
+    from shoal.stores.files.home.home_paths import write_file_atomically
 
     if not path.absolute().parent.is_dir():
         raise click.ClickException(f"{path} cannot be written: there is no directory {path.parent}.")

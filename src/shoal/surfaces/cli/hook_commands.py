@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from shoal.core.text_format import strip_terminal_codes
+from shoal.core.text.text_format import strip_terminal_codes
 from shoal.surfaces.cli import exit_codes
 from shoal.surfaces.cli.cli_output import print_json
 from shoal.surfaces.cli.flags import settings_option

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from shoal.core.text_format import strip_terminal_codes
+from shoal.core.text.text_format import strip_terminal_codes
 from shoal.surfaces.cli import exit_codes
 from shoal.surfaces.cli.cli_output import debug_option, json_option, print_json
 from shoal.surfaces.cli.team_store_access import (
@@ -21,7 +21,7 @@ from shoal.surfaces.terminal.text_styles import BOLD, DIM, apply_style, get_agen
 
 if TYPE_CHECKING:
     from shoal.app.teams.team_store import TeamStore
-    from shoal.core.mail import MailMessage, MailPostReceipt
+    from shoal.core.teams.mail import MailMessage, MailPostReceipt
 
 _NO_LIMIT = 1_000_000
 
@@ -80,9 +80,9 @@ def send_mail(
     async def post_mail(store: TeamStore) -> MailPostReceipt:
         from shoal.core.clock import SystemClock, format_iso_time
         from shoal.core.ids import IdGenerator
-        from shoal.core.mail import MailMessage
-        from shoal.core.mail_envelopes import fit_mail_to_kind
         from shoal.core.names import parse_agent_name, parse_team_name
+        from shoal.core.teams.mail import MailMessage
+        from shoal.core.teams.mail_envelopes import fit_mail_to_kind
 
         name = parse_team_name(await choose_team(store, team))
         mail = MailMessage(

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import structs
 
-from shoal.core.text_format import to_one_line
+from shoal.core.text.text_format import to_one_line
 from shoal.surfaces.cli.plain.input_prompt import InputPrompt, LiveInputPrompt, PlainInputPrompt
 from shoal.surfaces.cli.plain.plain_terminal import PlainTerminalController
 from shoal.surfaces.terminal.screen import LiveTerminalScreen, TerminalScreen, open_terminal_screen
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from shoal.app.options import Options
     from shoal.app.session.session import Session
-    from shoal.core.messages import Message
+    from shoal.core.conversation.messages import Message
     from shoal.surfaces.terminal.session_loop import PreparePrompt
 
 _INJECTED_PREFIXES = ("<teammate-message", "<agent-message", "<task-notification", "<system-reminder")

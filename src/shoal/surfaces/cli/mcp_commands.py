@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from shoal.core.text_format import strip_terminal_codes
+from shoal.core.text.text_format import strip_terminal_codes
 from shoal.surfaces.cli import exit_codes
 from shoal.surfaces.cli.cli_output import (
     CliTableCell,
@@ -25,7 +25,7 @@ from shoal.surfaces.terminal.text_styles import DIM, GREEN, RED, YELLOW, apply_s
 
 if TYPE_CHECKING:
     from shoal.app.reports.mcp_report import McpServerAdmin
-    from shoal.core.mcp_servers import McpServerConfig, McpServerStatus
+    from shoal.core.extensions.mcp_servers import McpServerConfig, McpServerStatus
 
 LOGIN_TIMEOUT = 300.0
 """Timeout in seconds for the user to log in."""

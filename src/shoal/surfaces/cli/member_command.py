@@ -19,7 +19,7 @@ from shoal.surfaces.terminal.text_styles import BOLD, DIM
 if TYPE_CHECKING:
     from shoal.app.session.session import Session
     from shoal.core.events import Event
-    from shoal.core.member_backends import MemberLaunchArgs
+    from shoal.core.teams.member_backends import MemberLaunchArgs
     from shoal.surfaces.terminal.screen import TerminalScreen
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from shoal.core.text_format import format_token_count, strip_terminal_codes
+from shoal.core.text.text_format import format_token_count, strip_terminal_codes
 from shoal.surfaces.cli import exit_codes
 from shoal.surfaces.cli.cli_output import print_json
 from shoal.surfaces.cli.flags import settings_option

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from shoal.core.text_format import strip_terminal_codes
+from shoal.core.text.text_format import strip_terminal_codes
 from shoal.surfaces.cli import exit_codes
 from shoal.surfaces.cli.cli_output import print_json
 from shoal.surfaces.cli.flags import settings_option
@@ -55,7 +55,7 @@ def explain_permission(*, mode: Any, settings: str | None, as_json: bool, tool: 
     INPUT_JSON is the call's input, as '{"command": "git push"}'; - reads it from stdin.
     """
     from shoal.app.reports import permission_report
-    from shoal.core.messages import ToolUseBlock
+    from shoal.core.conversation.messages import ToolUseBlock
     from shoal.policy.permission_explanation import explain_permission_decision
 
     call = ToolUseBlock(id="explain", name=tool, input=_parse_tool_input_argument(input_json))
@@ -111,7 +111,7 @@ def print_permission_report(view: PermissionReport, *, as_json: bool) -> None:
 def _warn_unknown_tool(tool: str, cwd: Path, settings: str | None) -> None:
     """Warn that no tool has this name: the answer is right but hardly intended. MCP tools are not checked."""
     from shoal.app.reports.agent_report import list_session_tools
-    from shoal.core.tools import TOOL_ALIASES
+    from shoal.core.conversation.tools import TOOL_ALIASES
     from shoal.surfaces.terminal.user_messages import print_user_message
 
     if tool.startswith("mcp__") or tool in TOOL_ALIASES:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from shoal.core.text_format import format_count_with_noun, strip_terminal_codes
+from shoal.core.text.text_format import format_count_with_noun, strip_terminal_codes
 from shoal.surfaces.cli import exit_codes
 from shoal.surfaces.cli.cli_output import CliTableCell, debug_option, json_option, print_json, print_table
 from shoal.surfaces.cli.flags import plugin_dirs_option

@@ -79,7 +79,7 @@ def agent_status_to_dict(run: RunHandle, status: AgentStatusRecord, now: float) 
 
 
 def _print_run_agents(run: RunHandle, statuses: RunViewAgentsState, now: float) -> None:
-    from shoal.core.text_format import format_dollars, format_duration, to_one_line
+    from shoal.core.text.text_format import format_dollars, format_duration, to_one_line
     from shoal.surfaces.terminal.status_text import describe_agent_activity, format_agent_usage
     from shoal.surfaces.terminal.text_styles import (
         BOLD,

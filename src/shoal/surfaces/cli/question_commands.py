@@ -12,7 +12,7 @@ from shoal.surfaces.cli.cli_output import print_json
 
 if TYPE_CHECKING:
     from shoal.app.run_access.pending_questions import PendingQuestion
-    from shoal.core.questions import Answer, Question, RememberScope
+    from shoal.core.permissions.questions import Answer, Question, RememberScope
 
 
 @click.group("ask", invoke_without_command=True)
@@ -140,7 +140,7 @@ def _build_question_answer(
     remember: RememberScope,
     choices: tuple[str, ...],
 ) -> Answer:
-    from shoal.core.questions import (
+    from shoal.core.permissions.questions import (
         AllowAnswer,
         ChoiceAnswer,
         ChoiceQuestion,
@@ -176,7 +176,7 @@ def _reject_unused_answer_options(
     answer: Answer, reason: str | None, remember: RememberScope, choices: tuple[str, ...]
 ) -> None:
     """Reject options that the answer cannot carry: the first answer stands, so nothing may be dropped."""
-    from shoal.core.questions import AllowAnswer, ChoiceAnswer, DenyAnswer
+    from shoal.core.permissions.questions import AllowAnswer, ChoiceAnswer, DenyAnswer
 
     if reason is not None and not isinstance(answer, DenyAnswer):
         raise click.UsageError("--reason goes with a no: an agent that may go on is told no words.")
@@ -189,7 +189,7 @@ def _reject_unused_answer_options(
 def _replace_answer_tool_input(answer: Answer, input_json: str) -> Answer:
     from msgspec.structs import replace
 
-    from shoal.core.questions import AllowAnswer
+    from shoal.core.permissions.questions import AllowAnswer
     from shoal.wire.json_codec import decode_json
 
     if not isinstance(answer, AllowAnswer):
@@ -204,8 +204,8 @@ def _replace_answer_tool_input(answer: Answer, input_json: str) -> Answer:
 
 
 def _summarize_question(question: Question) -> str:
-    from shoal.core.questions import ChoiceQuestion, PlanApprovalQuestion
-    from shoal.core.text_format import to_one_line
+    from shoal.core.permissions.questions import ChoiceQuestion, PlanApprovalQuestion
+    from shoal.core.text.text_format import to_one_line
 
     if isinstance(question, ChoiceQuestion):
         return to_one_line(" / ".join(choice.question for choice in question.choices))
@@ -216,8 +216,8 @@ def _summarize_question(question: Question) -> str:
 
 
 def _format_question(question: Question) -> Iterator[str]:
-    from shoal.core.questions import ChoiceQuestion, PlanApprovalQuestion
-    from shoal.core.text_format import strip_terminal_codes
+    from shoal.core.permissions.questions import ChoiceQuestion, PlanApprovalQuestion
+    from shoal.core.text.text_format import strip_terminal_codes
 
     if isinstance(question, ChoiceQuestion):
         for choice in question.choices:

@@ -12,7 +12,7 @@ from shoal.surfaces.cli.cli_output import print_json
 from shoal.surfaces.terminal.listings import format_session_lines, list_recent_sessions
 
 if TYPE_CHECKING:
-    from shoal.stores.files.session_files import SessionListEntry
+    from shoal.stores.files.sessions.session_files import SessionListEntry
 
 
 @click.command("sessions")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, cast
 
 import click
 
-from shoal.core.text_format import strip_terminal_codes
+from shoal.core.text.text_format import strip_terminal_codes
 from shoal.surfaces.cli import exit_codes
 
 if TYPE_CHECKING:
@@ -153,7 +153,7 @@ def _apply_provider_setup(
     run_test: bool = True,
 ) -> int:
     from shoal.app.models import provider_setup
-    from shoal.stores.files.credential_file import get_credentials_path
+    from shoal.stores.files.home.credential_file import get_credentials_path
 
     new_settings = provider_setup.apply_provider_setup(settings, setup_request)
     name = provider_setup.qualify_model_name(

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from shoal.core.text_format import format_count_with_noun, strip_terminal_codes
+from shoal.core.text.text_format import format_count_with_noun, strip_terminal_codes
 from shoal.surfaces.cli import exit_codes
 from shoal.surfaces.cli.cli_output import (
     CliTableCell,
@@ -23,8 +23,8 @@ from shoal.surfaces.terminal.text_styles import DIM
 if TYPE_CHECKING:
     from shoal.app.skills.skill_catalog import SkillAndCommandLibrary
     from shoal.app.skills.skill_trust import SkillTrustDecisionStore
-    from shoal.core.agent_definitions import DefinitionProblem
-    from shoal.core.skills import Skill
+    from shoal.core.agents.agent_definitions import DefinitionProblem
+    from shoal.core.extensions.skills import Skill
 
 
 @click.group("skills")
@@ -134,7 +134,7 @@ def _list_skills_and_commands(skills: SkillAndCommandLibrary) -> tuple[Skill, ..
 
 
 def _find_skill_or_command(skills: SkillAndCommandLibrary, name: str) -> Skill:
-    from shoal.core.agent_definitions import DefinitionProblem
+    from shoal.core.agents.agent_definitions import DefinitionProblem
     from shoal.core.errors import InvalidAgentDefinition, UnknownSkill
 
     name = name.removeprefix("/")

@@ -27,7 +27,7 @@ from shoal.surfaces.terminal.text_styles import CYAN, DIM, GREEN, YELLOW
 if TYPE_CHECKING:
     from shoal.app.teams.team_store import TeamStore
     from shoal.core.names import TaskId
-    from shoal.core.tasks import Task, TaskUpdate
+    from shoal.core.teams.tasks import Task, TaskUpdate
 
 _STYLES = {"pending": "", "in_progress": YELLOW, "completed": GREEN}
 session_option = click.option("--session", metavar="ID", help="The board of a session without a team.")
@@ -117,7 +117,7 @@ def add_board_task(
     async def create_task(store: TeamStore) -> Task:
         from shoal.app.teams.board_changes import add_board_task
         from shoal.core.names import parse_task_id
-        from shoal.core.tasks import TaskDraft
+        from shoal.core.teams.tasks import TaskDraft
 
         name = await choose_task_board(store, team, session)
         draft = TaskDraft(subject=subject, description=description, active_form=active_form)
@@ -179,7 +179,7 @@ def _build_task_update(flag_values: dict[str, Any]) -> TaskUpdate:
     from msgspec import UNSET
 
     from shoal.core.names import parse_agent_name, parse_task_id
-    from shoal.core.tasks import TaskUpdate
+    from shoal.core.teams.tasks import TaskUpdate
 
     def get_flag_or_unset(name: str) -> Any:
         return UNSET if flag_values[name] is None else flag_values[name]
@@ -214,7 +214,7 @@ def _parse_task_metadata(text: str | None) -> dict[str, Any]:
 
 
 def _print_tasks(tasks: Sequence[Task], all_tasks: Sequence[Task]) -> None:
-    from shoal.core.tasks import find_open_blockers
+    from shoal.core.teams.tasks import find_open_blockers
 
     board = {task.id: task for task in all_tasks}
     rows = []

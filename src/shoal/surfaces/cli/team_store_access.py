@@ -78,7 +78,7 @@ async def choose_task_board(store: TeamStore, team: str | None, session: str | N
 
 def _find_session_board_name(requested: str | None) -> str:
     from shoal.app.settings.settings import find_process_shoal_home
-    from shoal.stores.files.session_files import find_latest_session, find_session_transcript
+    from shoal.stores.files.sessions.session_files import find_latest_session, find_session_transcript
 
     if requested is not None:
         return find_session_transcript(find_process_shoal_home(), requested).stem

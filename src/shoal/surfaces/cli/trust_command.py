@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from shoal.core.text_format import strip_terminal_codes
+from shoal.core.text.text_format import strip_terminal_codes
 from shoal.surfaces.cli import exit_codes
 from shoal.surfaces.cli.cli_output import print_json
 from shoal.surfaces.terminal.text_styles import BOLD, DIM, GREEN, YELLOW, apply_style, has_colours
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from shoal.app.options import Options
     from shoal.app.settings.settings_listing import EscalationTrustRow
     from shoal.app.skills.skill_trust import SkillTrustDecisionStore
-    from shoal.core.skills import Skill
+    from shoal.core.extensions.skills import Skill
 
 
 @click.command("trust")

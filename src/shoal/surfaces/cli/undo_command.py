@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from shoal.core.text_format import to_one_line
+from shoal.core.text.text_format import to_one_line
 from shoal.surfaces.cli.cli_output import json_option, print_json
 from shoal.surfaces.terminal.listings import format_path_for_user, format_undo_lines
 from shoal.surfaces.terminal.text_styles import BOLD, DIM, apply_style, has_colours, truncate_text
@@ -65,8 +65,8 @@ def _open_undo_history(session: str | None) -> SessionUndoHistory:
     from shoal.app.settings.settings import resolve_shoal_home
     from shoal.core.errors import SessionNotFound
     from shoal.core.ids import SessionId
-    from shoal.stores.files.home_paths import get_transcript_path
-    from shoal.stores.files.session_files import find_latest_session, find_session_transcript
+    from shoal.stores.files.home.home_paths import get_transcript_path
+    from shoal.stores.files.sessions.session_files import find_latest_session, find_session_transcript
 
     home = resolve_shoal_home(os.environ, Path.cwd())
     if session is not None:

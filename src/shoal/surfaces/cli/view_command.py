@@ -12,8 +12,8 @@ import click
 from shoal.core.errors import ShoalError
 from shoal.core.events import AgentStarted, Event, SessionStarted
 from shoal.core.ids import LEAD_ID
-from shoal.core.text_format import to_one_line
-from shoal.stores.files.file_journal import follow_journal, read_journal
+from shoal.core.text.text_format import to_one_line
+from shoal.stores.files.sessions.file_journal import follow_journal, read_journal
 from shoal.surfaces.cli import exit_codes
 from shoal.surfaces.cli.plain.agent_view_printer import SingleAgentEventPrinter, TranscriptMessageTailReader
 from shoal.surfaces.cli.plain.input_prompt import (

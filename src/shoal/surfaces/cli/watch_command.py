@@ -12,6 +12,7 @@ import click
 
 from shoal.app.run_view.agent_status import RunViewAgentsState
 from shoal.app.run_view.run_view import describe_unknown_event
+from shoal.core.budgets.usage import Usage
 from shoal.core.clock import Clock, SystemClock
 from shoal.core.events import (
     Event,
@@ -25,8 +26,7 @@ from shoal.core.events import (
     TurnStarted,
 )
 from shoal.core.ids import LEAD_ID
-from shoal.core.text_format import format_dollars, format_token_count, to_one_line
-from shoal.core.usage import Usage
+from shoal.core.text.text_format import format_dollars, format_token_count, to_one_line
 from shoal.surfaces.cli.headless.progress_display import LiveStatusRowsDisplay
 from shoal.surfaces.cli.plain.agent_rows import format_detailed_agent_rows
 from shoal.surfaces.cli.plain.turn_printer import RunEventPrinter
@@ -89,7 +89,7 @@ def _find_requested_or_live_run(session: str | None) -> RunHandle | None:
 
 
 def _describe_no_live_run(home: Path, cwd: Path) -> str:
-    from shoal.stores.files.session_files import list_sessions
+    from shoal.stores.files.sessions.session_files import list_sessions
 
     lines = [f"shoal: No run is live in {cwd}."]
     sessions = list_sessions(home, str(cwd), limit=5)

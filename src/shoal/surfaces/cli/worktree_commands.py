@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from shoal.core.text_format import format_count_with_noun, strip_terminal_codes
+from shoal.core.text.text_format import format_count_with_noun, strip_terminal_codes
 from shoal.surfaces.cli import exit_codes
 from shoal.surfaces.cli.cli_output import (
     CliTableCell,
@@ -24,7 +24,7 @@ from shoal.surfaces.terminal.listings import format_time_since
 from shoal.surfaces.terminal.text_styles import CYAN, DIM, GREEN, YELLOW
 
 if TYPE_CHECKING:
-    from shoal.core.worktrees import RemovedWorktree, RetainedWorktree, WorktreeStatus
+    from shoal.core.agents.worktrees import RemovedWorktree, RetainedWorktree, WorktreeStatus
     from shoal.workspaces.worktree_service import WorktreeService
 
 ResultT = TypeVar("ResultT")
@@ -250,7 +250,7 @@ def _worktree_to_dict(status: WorktreeStatus) -> dict[str, Any]:
 
 
 def _reap_result_to_dict(result: RetainedWorktree | RemovedWorktree) -> dict[str, Any]:
-    from shoal.core.worktrees import RetainedWorktree
+    from shoal.core.agents.worktrees import RetainedWorktree
 
     if isinstance(result, RetainedWorktree):
         return {

@@ -21,10 +21,10 @@ from shoal.app.teams.external_task_board import (
 from shoal.app.teams.team_store import TeamStore
 from shoal.core.errors import AgentRequestRefused, ShoalError
 from shoal.core.ids import AgentId
-from shoal.core.member_backends import MemberLaunchArgs
 from shoal.core.names import parse_teammate_name
-from shoal.core.roster import NewMember, RosterEntry, TeamRoster
-from shoal.core.tasks import TaskDraft
+from shoal.core.teams.member_backends import MemberLaunchArgs
+from shoal.core.teams.roster import NewMember, RosterEntry, TeamRoster
+from shoal.core.teams.tasks import TaskDraft
 from shoal.wire.launch_args_codec import build_member_launch_flags
 
 Given = ParamSpec("Given")

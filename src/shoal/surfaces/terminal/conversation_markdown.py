@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Sequence
 
-from shoal.core.messages import (
+from shoal.core.conversation.messages import (
     ImageBlock,
     Message,
     TextBlock,
@@ -13,7 +13,7 @@ from shoal.core.messages import (
     ToolUseBlock,
     extract_tool_result_text,
 )
-from shoal.core.text_format import strip_terminal_codes
+from shoal.core.text.text_format import strip_terminal_codes
 
 
 def render_conversation_markdown(messages: Sequence[Message], session: str) -> Iterator[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from shoal.app.run_view.agent_status import AgentStatusRecord
-from shoal.core.agents import AgentResult
+from shoal.core.agents.subagents import AgentResult
 from shoal.core.events import (
     PREVIEW_LENGTH,
     AgentEnded,
@@ -19,7 +19,12 @@ from shoal.core.events import (
     TurnUndone,
     WorktreeWorkRetained,
 )
-from shoal.core.text_format import format_count_with_noun, format_duration, format_token_count, to_one_line
+from shoal.core.text.text_format import (
+    format_count_with_noun,
+    format_duration,
+    format_token_count,
+    to_one_line,
+)
 from shoal.surfaces.terminal.text_styles import DIM, YELLOW, keep_whole_words, truncate_text
 from shoal.surfaces.terminal.user_messages import describe_budget_warning
 

@@ -9,15 +9,15 @@ from pathlib import Path
 from shutil import get_terminal_size
 from typing import TYPE_CHECKING
 
-from shoal.core.filenames import escape_filename
-from shoal.core.text_format import strip_terminal_codes, to_one_line
+from shoal.core.text.filenames import escape_filename
+from shoal.core.text.text_format import strip_terminal_codes, to_one_line
 from shoal.surfaces.terminal.text_styles import BOLD, DIM, GREEN, RED, YELLOW, apply_style, truncate_text
 
 if TYPE_CHECKING:
     from shoal.app.isolation.machine_checks import DoctorDiagnostic
     from shoal.app.reports.hook_report import HookReportRow
     from shoal.app.reports.permission_report import PermissionReport, PermissionRuleReportRow
-    from shoal.stores.files.session_files import SessionListEntry
+    from shoal.stores.files.sessions.session_files import SessionListEntry
     from shoal.workspaces.checkpoints import FileUndoReport
 
 BEHAVIOR_STYLES = {"allow": GREEN, "ask": YELLOW, "deny": RED}
@@ -43,7 +43,7 @@ def format_session_lines(sessions: Sequence[SessionListEntry]) -> Iterator[str]:
 
 def list_recent_sessions(*, everywhere: bool = False, limit: int = 20) -> tuple[SessionListEntry, ...]:
     from shoal.app.settings.settings import find_process_shoal_home
-    from shoal.stores.files.session_files import list_sessions
+    from shoal.stores.files.sessions.session_files import list_sessions
 
     return list_sessions(find_process_shoal_home(), None if everywhere else str(Path.cwd()), limit=limit)
 

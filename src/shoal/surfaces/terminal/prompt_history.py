@@ -8,7 +8,7 @@ from pathlib import Path
 
 import msgspec
 
-from shoal.stores.files.home_paths import read_state_file
+from shoal.stores.files.home.home_paths import read_state_file
 
 MAX_ENTRIES = 1_000
 _decode = msgspec.json.Decoder(str).decode

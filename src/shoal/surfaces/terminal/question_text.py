@@ -5,14 +5,14 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from shoal.core.permissions import (
+from shoal.core.permissions.permission_changes import (
     AddDirectoriesPermissionSuggestion,
     AddPermissionRulesSuggestion,
     PermissionSuggestion,
     SetPermissionModeSuggestion,
     find_permission_suggestion,
 )
-from shoal.core.questions import (
+from shoal.core.permissions.questions import (
     AllowAnswer,
     Answer,
     ChoiceAnswer,
@@ -24,7 +24,7 @@ from shoal.core.questions import (
     Question,
     RememberScope,
 )
-from shoal.core.text_format import strip_terminal_codes, to_one_line
+from shoal.core.text.text_format import strip_terminal_codes, to_one_line
 
 DEFAULT_DENIAL_REASON = "the person said no."
 """Reason sent to the agent if the person gives none."""

@@ -6,7 +6,7 @@ import os
 from collections.abc import Sequence
 from typing import Protocol, TextIO
 
-from shoal.core.text_format import strip_terminal_codes
+from shoal.core.text.text_format import strip_terminal_codes
 from shoal.surfaces.terminal.text_styles import (
     apply_style,
     count_fitting_characters,

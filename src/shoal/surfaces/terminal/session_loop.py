@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import structs
 
-from shoal.core.text_format import format_dollars, format_token_count
+from shoal.core.text.text_format import format_dollars, format_token_count
 from shoal.surfaces.terminal.text_styles import DIM, YELLOW
 from shoal.surfaces.terminal.user_messages import describe_stopped_agents
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from shoal.app.options import Options
     from shoal.app.session.session import Session
-    from shoal.core.agents import AgentStatusSnapshot
+    from shoal.core.agents.subagents import AgentStatusSnapshot
     from shoal.surfaces.terminal.screen import TerminalScreen
     from shoal.surfaces.terminal.terminal_controller import TerminalController
 

@@ -6,15 +6,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from shoal.core.errors import AgentRequestRefused
-from shoal.core.text_format import format_dollars, format_duration, strip_terminal_codes, to_one_line
-from shoal.stores.files.home_paths import open_state_file
+from shoal.core.text.text_format import format_dollars, format_duration, strip_terminal_codes, to_one_line
+from shoal.stores.files.home.home_paths import open_state_file
 from shoal.surfaces.terminal.status_text import describe_agent_activity, format_agent_usage
 from shoal.surfaces.terminal.text_styles import BOLD, DIM, YELLOW, get_agent_style
 from shoal.surfaces.terminal.user_messages import describe_message_delivery, join_names
 
 if TYPE_CHECKING:
     from shoal.app.run_view.agent_status import AgentStatusRecord
-    from shoal.core.agents import AgentStatusSnapshot
+    from shoal.core.agents.subagents import AgentStatusSnapshot
     from shoal.surfaces.terminal.terminal_controller import StyledTextWriter, TerminalController
 
 USAGE = "/agents, /agents show ID, stop ID|all, background [ID], send ID TEXT"

@@ -11,8 +11,8 @@ from msgspec import Struct
 
 from shoal.app.session.typed_commands import SlashCommandInvocation
 from shoal.core.errors import InvalidAgentDefinition, UnknownSkill
-from shoal.core.skills import ExternalSlashPrompt, Skill
-from shoal.core.text_format import format_dollars, format_token_count, to_one_line
+from shoal.core.extensions.skills import ExternalSlashPrompt, Skill
+from shoal.core.text.text_format import format_dollars, format_token_count, to_one_line
 from shoal.surfaces.terminal.listings import format_hook_lines, format_undo_lines
 from shoal.surfaces.terminal.text_styles import BOLD, DIM, YELLOW, truncate_text
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, get_args
 
 from shoal.core.errors import ShoalError
 from shoal.core.ids import SessionId
-from shoal.core.text_format import format_dollars, format_token_count, to_one_line
+from shoal.core.text.text_format import format_dollars, format_token_count, to_one_line
 from shoal.surfaces.terminal.listings import (
     format_diagnostic_lines,
     format_permission_report_lines,
@@ -19,7 +19,7 @@ from shoal.surfaces.terminal.status_text import describe_agent_activity
 from shoal.surfaces.terminal.text_styles import BOLD, DIM, GREEN, RED, YELLOW, get_agent_style
 
 if TYPE_CHECKING:
-    from shoal.core.tasks import Task
+    from shoal.core.teams.tasks import Task
     from shoal.surfaces.terminal.terminal_controller import TerminalController
 
 _MARKS = {"completed": ("✓", GREEN), "in_progress": ("▸", YELLOW), "pending": ("○", DIM)}
@@ -88,7 +88,7 @@ async def show_team(controller: TerminalController, _: str) -> None:
 async def show_permissions(controller: TerminalController, mode: str) -> None:
     """Show the rules; with the name of a mode, switch to it."""
     from shoal.app.reports.permission_report import build_session_permission_report
-    from shoal.core.permissions import PermissionMode
+    from shoal.core.permissions.permission_changes import PermissionMode
 
     if mode:
         modes = {each.lower(): each for each in get_args(PermissionMode)}
@@ -119,8 +119,8 @@ async def run_doctor(controller: TerminalController, _: str) -> None:
 
 async def resume_session(controller: TerminalController, name: str) -> None:
     """End this session and resume another; without a name, list the sessions."""
-    from shoal.stores.files.pid_locks import is_session_running
-    from shoal.stores.files.session_files import find_session_transcript, list_sessions
+    from shoal.stores.files.locks.pid_locks import is_session_running
+    from shoal.stores.files.sessions.session_files import find_session_transcript, list_sessions
 
     home, current_session = controller.session.runtime.settings.home, controller.session.id
     if not name:

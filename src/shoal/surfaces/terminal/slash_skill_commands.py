@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from shoal.core.filenames import escape_filename
-from shoal.core.text_format import format_token_count, to_one_line
+from shoal.core.text.filenames import escape_filename
+from shoal.core.text.text_format import format_token_count, to_one_line
 from shoal.surfaces.terminal.text_styles import BOLD, DIM, YELLOW, truncate_text
 
 if TYPE_CHECKING:

@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 from shoal.app.run_view.agent_status import AgentStatusRecord
-from shoal.core.text_format import format_count_with_noun, format_duration, format_token_count, to_one_line
+from shoal.core.text.text_format import (
+    format_count_with_noun,
+    format_duration,
+    format_token_count,
+    to_one_line,
+)
 from shoal.surfaces.terminal.question_text import describe_question
 
 

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
 
 from shoal.app.run_view.agent_status import RunViewAgentsState
 from shoal.app.session.typed_commands import SlashCommandInvocation, is_slash_command
+from shoal.core.conversation.messages import Message, TextBlock, user_message
 from shoal.core.errors import ShoalError
 from shoal.core.events import Event
 from shoal.core.ids import LEAD_ID
-from shoal.core.messages import Message, TextBlock, user_message
-from shoal.core.text_format import to_one_line
+from shoal.core.text.text_format import to_one_line
 from shoal.surfaces.terminal import slash_commands
 from shoal.surfaces.terminal.event_feed import EventFeed
 from shoal.surfaces.terminal.slash_team_commands import (

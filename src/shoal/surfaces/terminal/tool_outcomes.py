@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from shoal.core.text_format import format_count_with_noun, format_token_count, to_one_line
+from shoal.core.text.text_format import format_count_with_noun, format_token_count, to_one_line
 from shoal.surfaces.terminal.text_styles import BOLD, DIM, GREEN, RED
 
 _STEPS = {"pending": ("☐", DIM), "in_progress": ("▸", BOLD), "completed": ("☑", DIM)}

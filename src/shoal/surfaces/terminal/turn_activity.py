@@ -6,7 +6,12 @@ from shoal.app.run_view.agent_activity import describe_agent_activity
 from shoal.core.clock import Clock
 from shoal.core.events import Event, ModelRequestSettled
 from shoal.core.ids import LEAD_ID
-from shoal.core.text_format import format_count_with_noun, format_dollars, format_duration, format_token_count
+from shoal.core.text.text_format import (
+    format_count_with_noun,
+    format_dollars,
+    format_duration,
+    format_token_count,
+)
 from shoal.surfaces.terminal.text_styles import truncate_text
 
 _FRAMES = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"

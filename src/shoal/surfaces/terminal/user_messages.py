@@ -9,11 +9,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 
 from shoal.core import errors
-from shoal.core.agents import AgentResult, AgentStatusSnapshot
+from shoal.core.agents.subagents import AgentResult, AgentStatusSnapshot
+from shoal.core.budgets.limits import LimitKind, format_limit_amount
 from shoal.core.events import BudgetThresholdReached, RunFinished
-from shoal.core.limits import LimitKind, format_limit_amount
-from shoal.core.questions import PermissionQuestion
-from shoal.core.text_format import (
+from shoal.core.permissions.questions import PermissionQuestion
+from shoal.core.text.text_format import (
     format_count_with_noun,
     format_duration,
     format_token_count,

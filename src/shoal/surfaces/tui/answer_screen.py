@@ -15,8 +15,13 @@ from textual.timer import Timer
 from shoal.app.run_view.view_rows import RunViewQuestionRow
 from shoal.core.errors import ShoalError
 from shoal.core.ids import AgentId
-from shoal.core.questions import ChoiceQuestion, DenyAnswer, PermissionQuestion, PlanApprovalQuestion
-from shoal.core.text_format import to_one_line
+from shoal.core.permissions.questions import (
+    ChoiceQuestion,
+    DenyAnswer,
+    PermissionQuestion,
+    PlanApprovalQuestion,
+)
+from shoal.core.text.text_format import to_one_line
 from shoal.surfaces.tui.choices_form import ChoicesForm
 from shoal.surfaces.tui.panels.cells import ASKS, build_clean_line, get_agent_colour
 from shoal.surfaces.tui.panels.panel import TuiPanel, notify_user

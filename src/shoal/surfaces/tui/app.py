@@ -22,7 +22,7 @@ from textual.widgets import Static
 from textual.worker import WorkerFailed
 
 from shoal.core.ids import LEAD_ID, AgentId
-from shoal.core.text_format import strip_control_characters
+from shoal.core.text.text_format import strip_control_characters
 from shoal.surfaces.terminal.terminal_controller import prepend_to_draft
 from shoal.surfaces.terminal.text_styles import YELLOW
 from shoal.surfaces.tui.answer_screen import AnswerScreen
@@ -450,7 +450,7 @@ class ShoalApp(App[None]):
             self.composer.action_cursor_left()
 
     def action_help(self) -> None:
-        from shoal.core.messages import user_message
+        from shoal.core.conversation.messages import user_message
 
         if (run_client := self._client_if_open) is not None:
             run_client.submit_message(user_message("/help"))

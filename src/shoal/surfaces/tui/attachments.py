@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from shoal.core.messages import Base64ImageSource, ImageBlock, Message, TextBlock
+from shoal.core.conversation.messages import Base64ImageSource, ImageBlock, Message, TextBlock
 
 LONG_LINES = 10
 LONG_TEXT = 1_000

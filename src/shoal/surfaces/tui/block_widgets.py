@@ -14,8 +14,8 @@ from textual.events import Click
 from textual.widget import Widget
 from textual.widgets import Markdown, Static
 
-from shoal.core.text_diffs import format_unified_diff
-from shoal.core.text_format import (
+from shoal.core.text.text_diffs import format_unified_diff
+from shoal.core.text.text_format import (
     format_count_with_noun,
     format_duration,
     format_token_count,

@@ -9,8 +9,8 @@ from textual.content import Content
 from textual.widget import Widget
 from textual.widgets import Static
 
-from shoal.core.questions import ChoiceAnswer, ChoiceQuestion, MultipleChoice
-from shoal.core.text_format import strip_terminal_codes, to_one_line
+from shoal.core.permissions.questions import ChoiceAnswer, ChoiceQuestion, MultipleChoice
+from shoal.core.text.text_format import strip_terminal_codes, to_one_line
 from shoal.surfaces.tui.panels.cells import MUTED, build_clean_line
 from shoal.surfaces.tui.question_form import AnswerOption, QuestionForm
 

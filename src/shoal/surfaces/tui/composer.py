@@ -15,7 +15,7 @@ from textual.message import Message
 from textual.widgets import OptionList, TextArea
 from textual.widgets.option_list import Option
 
-from shoal.core.text_format import strip_terminal_codes
+from shoal.core.text.text_format import strip_terminal_codes
 from shoal.surfaces.terminal.prompt_history import append_prompt_history, read_prompt_history
 from shoal.surfaces.tui.attachments import PastedTextPlaceholders
 from shoal.surfaces.tui.completions import InputCompletionProposal, PartialWordAtCursor, find_partial_word

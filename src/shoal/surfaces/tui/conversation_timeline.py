@@ -13,6 +13,21 @@ from typing import Any, TypeAlias
 from msgspec import Struct
 
 from shoal.agent.tool_calls import preview_tool_call
+from shoal.core.conversation.messages import (
+    ImageBlock,
+    Message,
+    TextBlock,
+    ThinkingBlock,
+    ToolResultBlock,
+    ToolUseBlock,
+    extract_tool_result_text,
+)
+from shoal.core.conversation.transcript_entries import (
+    TranscriptCompactionMarker,
+    TranscriptEntry,
+    TranscriptMessageEntry,
+    TranscriptRewindMarker,
+)
 from shoal.core.events import (
     Event,
     MemberWentIdle,
@@ -29,23 +44,8 @@ from shoal.core.events import (
     ToolProgressed,
     ToolStarted,
 )
-from shoal.core.messages import (
-    ImageBlock,
-    Message,
-    TextBlock,
-    ThinkingBlock,
-    ToolResultBlock,
-    ToolUseBlock,
-    extract_tool_result_text,
-)
-from shoal.core.questions import Question
-from shoal.core.text_format import strip_terminal_codes, to_one_line
-from shoal.core.transcript_entries import (
-    TranscriptCompactionMarker,
-    TranscriptEntry,
-    TranscriptMessageEntry,
-    TranscriptRewindMarker,
-)
+from shoal.core.permissions.questions import Question
+from shoal.core.text.text_format import strip_terminal_codes, to_one_line
 from shoal.surfaces.terminal.event_text import describe_notice_event
 from shoal.surfaces.terminal.question_text import describe_answer, describe_question
 from shoal.surfaces.terminal.text_styles import DIM, RED, YELLOW

@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from shoal.core.clock import SystemClock
-from shoal.core.redaction import KEY_SHAPE_REDACTOR, SecretRedactor
-from shoal.core.text_format import strip_terminal_codes, to_one_line
-from shoal.stores.files.debug_log import DebugLog
+from shoal.core.text.redaction import KEY_SHAPE_REDACTOR, SecretRedactor
+from shoal.core.text.text_format import strip_terminal_codes, to_one_line
+from shoal.stores.files.sessions.debug_log import DebugLog
 from shoal.surfaces.terminal.screen import open_terminal_screen
 from shoal.surfaces.terminal.session_loop import print_session_farewell, run_terminal_sessions
 from shoal.surfaces.terminal.text_styles import DIM, YELLOW
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from shoal.app.options import Options
     from shoal.app.run_access.run_handle import RunHandle
     from shoal.app.session.session import Session
-    from shoal.core.agents import AgentStatusSnapshot
+    from shoal.core.agents.subagents import AgentStatusSnapshot
     from shoal.core.ids import SessionId
     from shoal.surfaces.terminal.session_loop import PreparePrompt
 

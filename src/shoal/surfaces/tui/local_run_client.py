@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Protocol
 from shoal.app.run_view.run_view import RunView, build_run_view
 from shoal.app.session.delegate_mode import is_in_delegate_mode
 from shoal.app.session.run_controller import LocalRunController
+from shoal.core.conversation.messages import Message
 from shoal.core.errors import ShoalError
 from shoal.core.events import Event
 from shoal.core.ids import LEAD_ID, AgentId
-from shoal.core.messages import Message
-from shoal.core.text_format import to_one_line
-from shoal.stores.files.file_journal import FileJournal, read_journal
+from shoal.core.text.text_format import to_one_line
+from shoal.stores.files.sessions.file_journal import FileJournal, read_journal
 from shoal.stores.memory_stores import InMemoryJournal
 from shoal.surfaces.terminal.slash_commands import describe_slash_commands
 from shoal.surfaces.terminal.slash_team_commands import AddressedAgent, list_addressees

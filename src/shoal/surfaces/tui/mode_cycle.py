@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from shoal.core.permissions import PermissionMode
+    from shoal.core.permissions.permission_changes import PermissionMode
 
 _CYCLE: tuple[PermissionMode, ...] = ("default", "acceptEdits", "plan")
 

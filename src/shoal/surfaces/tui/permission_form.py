@@ -11,9 +11,9 @@ from textual.content import Content
 from textual.widget import Widget
 from textual.widgets import Static, TextArea
 
-from shoal.core.permissions import find_permission_suggestion
-from shoal.core.questions import AllowAnswer, PermissionQuestion
-from shoal.core.text_format import strip_control_characters, strip_terminal_codes, to_one_line
+from shoal.core.permissions.permission_changes import find_permission_suggestion
+from shoal.core.permissions.questions import AllowAnswer, PermissionQuestion
+from shoal.core.text.text_format import strip_control_characters, strip_terminal_codes, to_one_line
 from shoal.surfaces.terminal.question_text import (
     describe_permission_suggestion,
     format_tool_input_value,

@@ -11,10 +11,10 @@ from textual.widget import Widget
 from textual.widgets import Markdown, Static
 
 from shoal.app.run_view.view_rows import RunViewQuestionRow
-from shoal.core.permissions import PermissionMode
-from shoal.core.questions import PlanApprovalQuestion, PlanApprovedAnswer
-from shoal.core.text_diffs import count_changed_lines
-from shoal.core.text_format import strip_terminal_codes, to_one_line
+from shoal.core.permissions.permission_changes import PermissionMode
+from shoal.core.permissions.questions import PlanApprovalQuestion, PlanApprovedAnswer
+from shoal.core.text.text_diffs import count_changed_lines
+from shoal.core.text.text_format import strip_terminal_codes, to_one_line
 from shoal.surfaces.tui.panels.cells import BAD, GOOD, MUTED, Part, build_clean_line, fit_cell
 from shoal.surfaces.tui.panels.dialogs import NamePickerScreen
 from shoal.surfaces.tui.question_form import AnswerOption, QuestionForm

@@ -15,7 +15,7 @@ from textual.widget import Widget
 from textual.widgets import Input, OptionList, Static
 from textual.widgets.option_list import Option
 
-from shoal.core.questions import Answer, DenyAnswer
+from shoal.core.permissions.questions import Answer, DenyAnswer
 from shoal.surfaces.terminal.question_text import DEFAULT_DENIAL_REASON
 from shoal.surfaces.tui.panels.cells import BAD, MUTED, build_clean_line
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from shoal.core.questions import (
+from shoal.core.permissions.questions import (
     AllowAnswer,
     Answer,
     ChoiceAnswer,
@@ -15,7 +15,7 @@ from shoal.core.questions import (
     PlanApprovedAnswer,
     Question,
 )
-from shoal.core.text_format import to_one_line
+from shoal.core.text.text_format import to_one_line
 from shoal.surfaces.terminal.question_text import format_tool_input_value
 
 _HELD = {"once": "once", "session": "for the session", "settings": "always"}

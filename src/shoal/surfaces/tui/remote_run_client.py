@@ -12,12 +12,12 @@ from shoal.app.run_access.run_handle import RunHandle, TimedEvent, read_start_di
 from shoal.app.run_view.run_view import RunView
 from shoal.app.session.run_controller import RemoteRunController
 from shoal.core.clock import Clock
+from shoal.core.conversation.messages import Message
 from shoal.core.errors import ShoalError
 from shoal.core.events import Event
 from shoal.core.ids import LEAD_ID, AgentId
-from shoal.core.messages import Message
-from shoal.core.permissions import PermissionMode
-from shoal.core.text_format import format_dollars, format_token_count, to_one_line
+from shoal.core.permissions.permission_changes import PermissionMode
+from shoal.core.text.text_format import format_dollars, format_token_count, to_one_line
 from shoal.surfaces.terminal import slash_commands
 from shoal.surfaces.terminal.text_styles import DIM, RED, YELLOW
 from shoal.surfaces.tui.completions import InputCompletionProposal

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Protocol
 
+from shoal.core.conversation.messages import Message
 from shoal.core.ids import AgentId
-from shoal.core.messages import Message
 from shoal.surfaces.tui.completions import InputCompletionProposal
 from shoal.surfaces.tui.run_presenter import TuiRunPresenter
 

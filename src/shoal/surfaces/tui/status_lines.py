@@ -9,7 +9,12 @@ from rich.text import Text
 
 from shoal.app.run_view.view_rows import RunViewAgentRow
 from shoal.core.ids import LEAD_ID
-from shoal.core.text_format import format_count_with_noun, format_dollars, format_token_count, to_one_line
+from shoal.core.text.text_format import (
+    format_count_with_noun,
+    format_dollars,
+    format_token_count,
+    to_one_line,
+)
 from shoal.surfaces.terminal.text_styles import get_agent_style
 from shoal.surfaces.tui.block_widgets import convert_ansi_styled_to_rich_text
 from shoal.surfaces.tui.run_client import TuiRunClient

@@ -5,13 +5,13 @@ from __future__ import annotations
 from contextlib import suppress
 from pathlib import Path
 
-from shoal.core.transcript_entries import (
+from shoal.core.conversation.transcript_entries import (
     TranscriptCompactionMarker,
     TranscriptEntry,
     TranscriptMessageEntry,
     TranscriptRewindMarker,
 )
-from shoal.stores.files.home_paths import open_state_file
+from shoal.stores.files.home.home_paths import open_state_file
 from shoal.wire.transcript_codec import parse_transcript_line
 
 CHUNK = 256 * 1024

@@ -11,7 +11,7 @@ from starlette.responses import Response
 from shoal.app.run_access.run_handle import RunHandle
 from shoal.app.teams.board_changes import add_board_task, change_task_and_notify_owners
 from shoal.core.names import USER_NAME, AgentName, parse_agent_name, parse_safe_name, parse_task_id
-from shoal.core.tasks import RANK_KEY, Task, TaskDraft, TaskUpdate
+from shoal.core.teams.tasks import RANK_KEY, Task, TaskDraft, TaskUpdate
 from shoal.surfaces.web.json_replies import (
     WebApiRequestRefusedError,
     build_json_reply,

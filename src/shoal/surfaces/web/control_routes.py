@@ -13,9 +13,9 @@ from starlette.responses import Response
 from shoal.app.run_access.run_handle import RunHandle
 from shoal.app.session.run_controller import RemoteRunController
 from shoal.core.ids import LEAD_ID
-from shoal.core.permissions import PermissionMode
-from shoal.core.questions import Answer, DenyAnswer, PlanApprovedAnswer
-from shoal.stores.files.question_files import QuestionFiles
+from shoal.core.permissions.permission_changes import PermissionMode
+from shoal.core.permissions.questions import Answer, DenyAnswer, PlanApprovedAnswer
+from shoal.stores.files.sessions.question_files import QuestionFiles
 from shoal.surfaces.web.json_replies import (
     WebApiRequestRefusedError,
     build_json_reply,

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from html import unescape
 from typing import Any, TypeAlias
 
-from shoal.core.messages import (
+from shoal.core.conversation.messages import (
     Base64ImageSource,
     ContentBlock,
     ImageBlock,
@@ -18,12 +18,12 @@ from shoal.core.messages import (
     ToolUseBlock,
     extract_tool_result_text,
 )
-from shoal.core.text_diffs import format_unified_diff
-from shoal.core.transcript_entries import (
+from shoal.core.conversation.transcript_entries import (
     TranscriptCompactionMarker,
     TranscriptMessageEntry,
     TranscriptRewindMarker,
 )
+from shoal.core.text.text_diffs import format_unified_diff
 from shoal.wire.json_codec import encode_json
 from shoal.wire.notification_text import MAIL_MESSAGE_PATTERN
 

@@ -10,8 +10,8 @@ from msgspec import Struct
 
 from shoal.app.run_access.run_handle import RunHandle
 from shoal.core.ids import SessionId
-from shoal.core.questions import Question
-from shoal.stores.files.question_files import QuestionFiles
+from shoal.core.permissions.questions import Question
+from shoal.stores.files.sessions.question_files import QuestionFiles
 from shoal.surfaces.web.run_index import WebRunIndex
 from shoal.surfaces.web.run_watcher import RunDirectoryWatcher
 

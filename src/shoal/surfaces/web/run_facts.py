@@ -22,8 +22,8 @@ from shoal.core.events import (
     TurnStarted,
 )
 from shoal.core.ids import LEAD_ID, AgentId
-from shoal.core.questions import PlanApprovalQuestion
-from shoal.stores.files.home_paths import open_state_file
+from shoal.core.permissions.questions import PlanApprovalQuestion
+from shoal.stores.files.home.home_paths import open_state_file
 from shoal.wire.journal_codec import UnknownJournalEvent, parse_journal_line
 
 _CHUNK = 1 << 20

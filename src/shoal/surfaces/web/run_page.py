@@ -14,15 +14,15 @@ from typing import Any
 from shoal.app.run_access.conversation_path import find_agent_transcript_path
 from shoal.app.run_access.run_handle import RunHandle
 from shoal.app.run_view.run_view import build_run_view
-from shoal.core.ids import LEAD_ID, AgentId
-from shoal.core.redaction import SecretRedactor
-from shoal.core.transcript_entries import (
+from shoal.core.conversation.transcript_entries import (
     TranscriptCompactionMarker,
     TranscriptMessageEntry,
     TranscriptRewindMarker,
 )
-from shoal.stores.files.file_journal import read_journal
-from shoal.stores.files.home_paths import read_state_file
+from shoal.core.ids import LEAD_ID, AgentId
+from shoal.core.text.redaction import SecretRedactor
+from shoal.stores.files.home.home_paths import read_state_file
+from shoal.stores.files.sessions.file_journal import read_journal
 from shoal.surfaces.web.entry_blocks import render_transcript_entry
 from shoal.surfaces.web.run_replay import iter_replay_frames
 from shoal.wire.json_codec import encode_json

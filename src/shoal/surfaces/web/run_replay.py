@@ -10,8 +10,8 @@ from msgspec.structs import replace
 from shoal.app.run_access.run_handle import RunHandle
 from shoal.app.run_view.run_view import RunView
 from shoal.app.run_view.view_rows import ViewDelta
-from shoal.stores.files.file_journal import read_journal
-from shoal.stores.files.home_paths import open_state_file
+from shoal.stores.files.home.home_paths import open_state_file
+from shoal.stores.files.sessions.file_journal import read_journal
 
 _CHUNK = 1 << 20
 

@@ -12,13 +12,13 @@ from msgspec import Struct
 
 from shoal.app.run_access.conversation_path import find_agent_transcript_path
 from shoal.app.run_access.run_handle import RunHandle
-from shoal.core.ids import LEAD_ID, AgentId
-from shoal.core.transcript_entries import (
+from shoal.core.conversation.transcript_entries import (
     TranscriptCompactionMarker,
     TranscriptMessageEntry,
     TranscriptRewindMarker,
 )
-from shoal.stores.files.home_paths import open_state_file
+from shoal.core.ids import LEAD_ID, AgentId
+from shoal.stores.files.home.home_paths import open_state_file
 from shoal.surfaces.web.entry_blocks import render_transcript_entry
 from shoal.surfaces.web.json_replies import WebApiRequestRefusedError
 from shoal.surfaces.web.run_index import WebRunIndex

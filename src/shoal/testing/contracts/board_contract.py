@@ -6,8 +6,8 @@ from typing import Literal
 
 from shoal.core.errors import InvalidName, TaskUpdateRefused
 from shoal.core.names import AgentName, TaskId
-from shoal.core.tasks import ATTEMPT_KEY, Task, TaskDraft, TaskUpdate
-from shoal.core.team_storage import TaskBoard
+from shoal.core.teams.tasks import ATTEMPT_KEY, Task, TaskDraft, TaskUpdate
+from shoal.core.teams.team_storage import TaskBoard
 from shoal.testing.contracts.contract_rules import (
     ContractRules,
     StoreOpener,

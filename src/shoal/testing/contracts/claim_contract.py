@@ -6,8 +6,8 @@ import asyncio
 
 from shoal.core.errors import TaskUpdateRefused
 from shoal.core.names import AgentName
-from shoal.core.tasks import TaskUpdate, extract_stable_claim_attempt_part
-from shoal.core.team_storage import TaskBoard
+from shoal.core.teams.tasks import TaskUpdate, extract_stable_claim_attempt_part
+from shoal.core.teams.team_storage import TaskBoard
 from shoal.testing.contracts.board_contract import ANN, BOB, create_tasks, get_existing_task, set_task_status
 from shoal.testing.contracts.contract_rules import (
     WAKE_SECONDS,

@@ -7,9 +7,9 @@ import asyncio
 from msgspec.structs import replace
 
 from shoal.core.errors import InboxNotFound, InvalidName
-from shoal.core.mail import MailMessage
 from shoal.core.names import LEAD_NAME, AgentName
-from shoal.core.team_storage import MailboxStore
+from shoal.core.teams.mail import MailMessage
+from shoal.core.teams.team_storage import MailboxStore
 from shoal.testing.contracts.contract_rules import (
     WAKE_SECONDS,
     ContractRules,

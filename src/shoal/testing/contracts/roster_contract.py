@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from shoal.core.errors import InvalidName, TeamHasActiveMembers, TeamNotFound, TeamStoreError
 from shoal.core.names import LEAD_NAME, RESERVED_NAMES, AgentName, TeamName
-from shoal.core.roster import MEMBER_COLORS, NewMember, TeamRoster
-from shoal.core.team_storage import RosterStore
+from shoal.core.teams.roster import MEMBER_COLORS, NewMember, TeamRoster
+from shoal.core.teams.team_storage import RosterStore
 from shoal.testing.contracts.contract_rules import (
     ContractRules,
     StoreOpener,

@@ -9,11 +9,11 @@ from typing import Protocol
 from msgspec import Struct
 
 from shoal.core.clock import Clock, Deadline
+from shoal.core.conversation.model_requests import ToolSchema
+from shoal.core.conversation.tools import ToolContext
 from shoal.core.errors import ShoalError
-from shoal.core.mcp_servers import McpPrompt
-from shoal.core.model_requests import ToolSchema
+from shoal.core.extensions.mcp_servers import McpPrompt
 from shoal.core.ports import ProcessLauncher
-from shoal.core.tools import ToolContext
 
 MAX_DEADLINE_FACTOR = 20
 """Limit of a call that keeps reporting progress, as a multiple of its deadline."""

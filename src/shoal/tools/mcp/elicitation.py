@@ -9,7 +9,13 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import mcp_types
 from msgspec.structs import replace
 
-from shoal.core.questions import Answer, ChoiceAnswer, ChoiceOption, ChoiceQuestion, MultipleChoice
+from shoal.core.permissions.questions import (
+    Answer,
+    ChoiceAnswer,
+    ChoiceOption,
+    ChoiceQuestion,
+    MultipleChoice,
+)
 
 if TYPE_CHECKING:
     from shoal.tools.mcp.managed_server import ManagedMcpServer

@@ -9,8 +9,9 @@ from contextvars import ContextVar
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from shoal.core.conversation.tools import ProgressCallback, ToolContext, ToolOutput, create_tool_error_output
 from shoal.core.errors import MissingPackageExtra, ShoalError
-from shoal.core.mcp_servers import (
+from shoal.core.extensions.mcp_servers import (
     McpChannelMessage,
     McpHttpConfig,
     McpServerConfig,
@@ -18,7 +19,6 @@ from shoal.core.mcp_servers import (
     McpServerStatus,
     McpStdioConfig,
 )
-from shoal.core.tools import ProgressCallback, ToolContext, ToolOutput, create_tool_error_output
 from shoal.tools.mcp.client_context import (
     MAX_DEADLINE_FACTOR,
     ActiveMcpCall,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from msgspec import Meta
 
-from shoal.core.tools import Tool, ToolContext, ToolOutput, create_tool_error_output
+from shoal.core.conversation.tools import Tool, ToolContext, ToolOutput, create_tool_error_output
 from shoal.tools.function_tool import tool
 
 if TYPE_CHECKING:

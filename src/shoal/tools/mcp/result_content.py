@@ -12,9 +12,9 @@ from typing import Any
 
 import mcp_types
 
-from shoal.core.messages import ImageBlock, TextBlock
+from shoal.core.conversation.messages import ImageBlock, TextBlock
+from shoal.core.conversation.tools import ToolContext, ToolOutput
 from shoal.core.ports import ResultStore
-from shoal.core.tools import ToolContext, ToolOutput
 from shoal.tools.images import image_from_base64
 
 MAX_IMAGES = 10

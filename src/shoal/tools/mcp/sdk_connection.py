@@ -17,7 +17,9 @@ from mcp.shared.exceptions import MCPError
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import ValidationError
 
-from shoal.core.mcp_servers import (
+from shoal.core.conversation.model_requests import ToolSchema
+from shoal.core.conversation.tools import ToolContext, ToolOutput
+from shoal.core.extensions.mcp_servers import (
     McpHttpConfig,
     McpPrompt,
     McpPromptArgument,
@@ -25,8 +27,6 @@ from shoal.core.mcp_servers import (
     McpStdioConfig,
     format_mcp_tool_name,
 )
-from shoal.core.model_requests import ToolSchema
-from shoal.core.tools import ToolContext, ToolOutput
 from shoal.tools.mcp.client_context import (
     ListedMcpTool,
     McpConnectionLost,

@@ -15,7 +15,7 @@ import anyio
 from mcp.shared.message import SessionMessage
 from mcp_types import jsonrpc_message_adapter
 
-from shoal.core.mcp_servers import McpStdioConfig
+from shoal.core.extensions.mcp_servers import McpStdioConfig
 from shoal.core.ports import ChildProcessHandle, ProcessLaunchSpec
 from shoal.tools.mcp.client_context import McpClientContext
 from shoal.tools.mcp.filtering_transport import is_ignored_mcp_notification

@@ -30,7 +30,7 @@ class AgentsDemo:
         from shoal.app.demo.demo_project import TASK_PROMPT, init_repository_with_commit, write_demo_project
         from shoal.app.demo.demo_session import build_demo_setup, isolate_demo_environment
         from shoal.app.session.session import Session
-        from shoal.stores.files.home_paths import get_journal_path, get_transcript_path
+        from shoal.stores.files.home.home_paths import get_journal_path, get_transcript_path
         from shoal.surfaces.cli.demo.agents_presenter import AgentsDemoPresenter
 
         workspace = self._workspace

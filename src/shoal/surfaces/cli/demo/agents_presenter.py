@@ -9,7 +9,8 @@ from msgspec import Struct
 
 from shoal.app.run_view.agent_status import AgentStatusRecord, RunViewAgentsState
 from shoal.app.session.session import Session
-from shoal.core.agents import AgentResult
+from shoal.core.agents.subagents import AgentResult
+from shoal.core.conversation.messages import extract_tool_result_text
 from shoal.core.events import (
     AgentEnded,
     AgentStarted,
@@ -20,8 +21,7 @@ from shoal.core.events import (
     ToolStarted,
 )
 from shoal.core.ids import LEAD_ID
-from shoal.core.messages import extract_tool_result_text
-from shoal.core.text_format import to_one_line
+from shoal.core.text.text_format import to_one_line
 from shoal.surfaces.cli.demo.demo_narrator import DemoNarrator
 from shoal.surfaces.cli.headless.progress_display import LiveStatusRowsDisplay
 from shoal.surfaces.cli.plain.agent_rows import format_agent_rows

@@ -31,7 +31,7 @@ from shoal.surfaces.terminal.text_styles import (
 )
 
 if TYPE_CHECKING:
-    from shoal.core.agents import AgentResult
+    from shoal.core.agents.subagents import AgentResult
     from shoal.core.events import RunFinished
 
 
@@ -107,7 +107,7 @@ def print_agents_summary(screen: TerminalScreen, result: AgentsDemoResult) -> in
 def _print_costs(screen: TerminalScreen, result: AgentsDemoResult) -> None:
     from shoal.app.demo.demo_session import AGENTS
     from shoal.core.ids import LEAD_ID
-    from shoal.stores.files.usage_summary import summarize_journal_usage
+    from shoal.stores.files.sessions.usage_summary import summarize_journal_usage
 
     ledger = summarize_journal_usage(result.journal)
     screen.write("\nWhat it cost", BOLD)

@@ -17,7 +17,7 @@ from shoal.core.events import (
     ToolOutputReturned,
     ToolStarted,
 )
-from shoal.core.text_format import to_one_line
+from shoal.core.text.text_format import to_one_line
 from shoal.surfaces.cli.plain.turn_printer import RunEventPrinter
 from shoal.surfaces.terminal.screen import TerminalScreen
 from shoal.surfaces.terminal.text_styles import RED

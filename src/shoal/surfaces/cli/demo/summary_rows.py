@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from shoal.core.text_format import format_dollars, format_duration, format_token_count
+from shoal.core.text.text_format import format_dollars, format_duration, format_token_count
 from shoal.surfaces.terminal.screen import TerminalScreen
 from shoal.surfaces.terminal.text_styles import BOLD_GREEN, BOLD_RED, DIM
 
 if TYPE_CHECKING:
-    from shoal.core.usage import UsageAndCostTotals
+    from shoal.core.budgets.usage import UsageAndCostTotals
 
 PRICES = "  at invented prices: $3 and $15 per million tokens in and out\n"
 

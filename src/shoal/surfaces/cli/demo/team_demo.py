@@ -25,7 +25,7 @@ class TeamDemo:
             write_team_demo_script,
         )
         from shoal.app.session.session import Session
-        from shoal.stores.files.home_paths import get_journal_path
+        from shoal.stores.files.home.home_paths import get_journal_path
         from shoal.surfaces.cli.demo.demo_actors import DemoMemberKillTarget
         from shoal.surfaces.cli.demo.team_presenter import TeamDemoPresenter
 

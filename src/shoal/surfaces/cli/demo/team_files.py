@@ -12,10 +12,10 @@ from shoal.app.teams.team_store import TeamStore
 from shoal.core.clock import Clock
 from shoal.core.errors import InboxNotFound
 from shoal.core.ids import IdGenerator
-from shoal.core.mail import MailMessage
-from shoal.core.mail_bodies import MailBody
 from shoal.core.names import LEAD_NAME, AgentName, TaskId
-from shoal.core.tasks import Task, sort_tasks_by_number
+from shoal.core.teams.mail import MailMessage
+from shoal.core.teams.mail_bodies import MailBody
+from shoal.core.teams.tasks import Task, sort_tasks_by_number
 from shoal.wire.mail_body_codec import get_authorized_mail_body
 from shoal.wire.task_codec import ParsedTaskFile, parse_task
 

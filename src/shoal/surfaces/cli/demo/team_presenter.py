@@ -23,7 +23,8 @@ from shoal.core.events import (
     ToolStarted,
 )
 from shoal.core.ids import LEAD_ID
-from shoal.core.mail_bodies import (
+from shoal.core.names import LEAD_NAME, AgentName
+from shoal.core.teams.mail_bodies import (
     PermissionRequestMail,
     PermissionResponseMail,
     PlanApprovalRequestMail,
@@ -31,9 +32,8 @@ from shoal.core.mail_bodies import (
     ShutdownRejectedMail,
     ShutdownRequestMail,
 )
-from shoal.core.names import LEAD_NAME, AgentName
-from shoal.core.tasks import Task
-from shoal.core.text_format import format_dollars, format_duration, to_one_line
+from shoal.core.teams.tasks import Task
+from shoal.core.text.text_format import format_dollars, format_duration, to_one_line
 from shoal.surfaces.cli.demo.demo_actors import (
     AutoApprovingDemoUser,
     DemoMemberKiller,

@@ -8,8 +8,8 @@ from msgspec import Struct
 
 from shoal.app.run_view.agent_status import AgentStatusRecord
 from shoal.core.ids import LEAD_ID
-from shoal.core.tasks import Task, find_open_blockers
-from shoal.core.text_format import format_dollars, to_one_line
+from shoal.core.teams.tasks import Task, find_open_blockers
+from shoal.core.text.text_format import format_dollars, to_one_line
 from shoal.surfaces.terminal.text_styles import (
     BOLD,
     DIM,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from shoal.core.text_format import format_count_with_noun, format_duration
+from shoal.core.text.text_format import format_count_with_noun, format_duration
 from shoal.surfaces.cli.demo.demo_workspace import DemoWorkspace
 from shoal.surfaces.cli.demo.summary_rows import (
     PRICES,
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from shoal.app.run_view.agent_status import RunViewAgentsState
     from shoal.core.events import RunFinished
     from shoal.core.ids import AgentId
-    from shoal.core.tasks import Task
-    from shoal.stores.files.usage_summary import RunUsageSummary
+    from shoal.core.teams.tasks import Task
+    from shoal.stores.files.sessions.usage_summary import RunUsageSummary
     from shoal.surfaces.cli.demo.team_files import DemoDeliveredMail
     from shoal.surfaces.cli.demo.team_presenter import DemoMemberRestartRecord
 
@@ -89,7 +89,7 @@ def _print_task_board(screen: TerminalScreen, result: TeamDemoResult) -> None:
 
 def _print_costs(screen: TerminalScreen, result: TeamDemoResult) -> None:
     from shoal.core.ids import LEAD_ID
-    from shoal.stores.files.usage_summary import summarize_journal_usage
+    from shoal.stores.files.sessions.usage_summary import summarize_journal_usage
 
     ledger = summarize_journal_usage(result.journal)
     screen.write("\nWhat it cost", BOLD)

@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, Any, TypeAlias, get_args
 from shoal.agent.agent_runner import BYTES_PER_TOKEN, estimate_block_tokens
 from shoal.app.session.session import Session
 from shoal.app.session.session_changes import rewind_files_to_before_message, set_thinking_tokens
-from shoal.core.agent_definitions import INHERIT_MODEL, AgentDefinition
-from shoal.core.permission_decisions import PermissionMode
-from shoal.core.skills import ExternalSlashPrompt, Skill
+from shoal.core.agents.agent_definitions import INHERIT_MODEL, AgentDefinition
+from shoal.core.extensions.skills import ExternalSlashPrompt, Skill
+from shoal.core.permissions.permission_decisions import PermissionMode
 from shoal.surfaces.terminal.user_messages import join_names
 from shoal.wire.stream_input_codec import InvalidInputStreamLineError
 
 if TYPE_CHECKING:
     from shoal.app.session.session import Session
-    from shoal.core.model_requests import ToolSchema
+    from shoal.core.conversation.model_requests import ToolSchema
 
 _RequestBody: TypeAlias = Mapping[str, Any]
 _ResponseBody: TypeAlias = dict[str, Any] | None

@@ -15,7 +15,7 @@ from shoal.app.run_view.agent_status import RunViewAgentsState
 from shoal.app.session.session import Session
 from shoal.app.session.turn import Turn
 from shoal.app.session.typed_commands import parse_slash_command_when_ready
-from shoal.core.agents import AgentStatusSnapshot
+from shoal.core.agents.subagents import AgentStatusSnapshot
 from shoal.core.errors import InvalidAgentDefinition, ShoalError, UnknownSkill
 from shoal.core.events import (
     Event,
@@ -26,7 +26,7 @@ from shoal.core.events import (
     WorktreeWorkRetained,
 )
 from shoal.core.ids import LEAD_ID
-from shoal.core.questions import DenyAnswer, PermissionQuestion
+from shoal.core.permissions.questions import DenyAnswer, PermissionQuestion
 from shoal.surfaces.cli import exit_codes
 from shoal.surfaces.cli.headless.output_formats import (
     HeadlessOutputOptions,
@@ -402,7 +402,7 @@ class _HeadlessRun:
         await self._output.end_turn(finished)
 
     def _format_turn_cost(self, finished: RunFinished) -> str:
-        from shoal.core.text_format import (
+        from shoal.core.text.text_format import (
             format_count_with_noun,
             format_dollars,
             format_duration,

@@ -9,6 +9,8 @@ from msgspec import UNSET, Struct, structs
 
 import shoal
 from shoal.app.run_view.agent_status import AgentStatusRecord, RunViewAgentsState
+from shoal.core.budgets.usage import Usage
+from shoal.core.conversation.messages import ToolResultBlock
 from shoal.core.events import (
     AgentEnded,
     AgentStarted,
@@ -24,9 +26,7 @@ from shoal.core.events import (
     ToolStarted,
 )
 from shoal.core.ids import LEAD_ID, AgentId
-from shoal.core.messages import ToolResultBlock
-from shoal.core.text_format import strip_terminal_codes
-from shoal.core.usage import Usage
+from shoal.core.text.text_format import strip_terminal_codes
 from shoal.surfaces.cli.headless.stdout import AsyncStdoutWriter
 from shoal.surfaces.terminal import user_messages
 from shoal.wire import stream_output_codec, stream_task_codec

@@ -20,8 +20,8 @@ from shoal.core.events import (
     ToolStarted,
 )
 from shoal.core.ids import LEAD_ID
-from shoal.core.questions import Question
-from shoal.core.text_format import format_duration, to_one_line
+from shoal.core.permissions.questions import Question
+from shoal.core.text.text_format import format_duration, to_one_line
 from shoal.surfaces.cli.plain.agent_rows import format_agent_rows
 from shoal.surfaces.terminal.event_text import describe_background_agent_event
 from shoal.surfaces.terminal.question_text import describe_question

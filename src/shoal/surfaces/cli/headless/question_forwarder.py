@@ -11,7 +11,7 @@ import msgspec
 from shoal.app.session.session import Session
 from shoal.core.errors import ShoalError
 from shoal.core.ids import LEAD_ID
-from shoal.core.questions import (
+from shoal.core.permissions.questions import (
     AllowAnswer,
     Answer,
     ChoiceAnswer,

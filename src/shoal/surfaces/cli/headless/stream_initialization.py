@@ -14,8 +14,8 @@ import shoal
 from shoal.app.definitions.agent_catalog import parse_agents_option
 from shoal.app.options import Options
 from shoal.core.errors import SettingsError, ShoalError
-from shoal.core.hooks import HOOK_EVENTS, Hook, HookDecision, HookEvent, PythonCallbackHookAction
-from shoal.core.mcp_servers import McpServerStatus
+from shoal.core.extensions.hooks import HOOK_EVENTS, Hook, HookDecision, HookEvent, PythonCallbackHookAction
+from shoal.core.extensions.mcp_servers import McpServerStatus
 from shoal.surfaces.cli.headless.driving_program import DrivingProgramConnection
 from shoal.surfaces.cli.headless.output_formats import StreamJsonOutputWriter
 from shoal.tools.relayed_mcp import DrivingProgramMcpServer, RelayedMcpTool

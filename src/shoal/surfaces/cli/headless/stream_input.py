@@ -7,10 +7,10 @@ from collections.abc import Callable
 
 from shoal.app.session.session import Session
 from shoal.app.session.typed_commands import is_slash_command
+from shoal.core.conversation.messages import Message, TextBlock
 from shoal.core.errors import ShoalError
 from shoal.core.events import AssistantReplied, Event, ModelRequestSent
 from shoal.core.ids import LEAD_ID
-from shoal.core.messages import Message, TextBlock
 from shoal.surfaces.cli.headless.control_requests import build_initialize_response, handle_control_request
 from shoal.surfaces.cli.headless.driving_program import DrivingProgramConnection, DrivingProgramInputLine
 from shoal.surfaces.cli.headless.output_formats import StreamJsonOutputWriter

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from shoal.app.run_view.agent_status import AgentStatusRecord
-from shoal.core.text_format import format_dollars, format_duration, to_one_line
+from shoal.core.text.text_format import format_dollars, format_duration, to_one_line
 from shoal.surfaces.terminal.status_text import describe_agent_activity, format_agent_usage
 from shoal.surfaces.terminal.text_styles import (
     DIM,

@@ -8,7 +8,8 @@ from typing import Literal, TypeAlias
 
 from msgspec.structs import replace
 
-from shoal.core.agents import AgentResult
+from shoal.core.agents.subagents import AgentResult
+from shoal.core.conversation.transcript_entries import TranscriptMessageEntry
 from shoal.core.events import (
     AgentEnded,
     AgentStarted,
@@ -23,9 +24,8 @@ from shoal.core.events import (
     TextStreamed,
 )
 from shoal.core.ids import LEAD_ID, AgentId, EntryId
-from shoal.core.text_format import to_one_line
-from shoal.core.transcript_entries import TranscriptMessageEntry
-from shoal.stores.files.home_paths import open_state_file
+from shoal.core.text.text_format import to_one_line
+from shoal.stores.files.home.home_paths import open_state_file
 from shoal.surfaces.cli.plain.turn_printer import RunEventPrinter
 from shoal.surfaces.terminal.screen import TerminalScreen
 from shoal.surfaces.terminal.text_styles import BOLD, BOLD_CYAN, DIM, RED, YELLOW, get_agent_style

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from shoal.core.text_format import strip_terminal_codes
+from shoal.core.text.text_format import strip_terminal_codes
 from shoal.surfaces.cli.plain.key_decoder import KeyPress, NamedKeyPress, PastedText, TypedText
 from shoal.surfaces.terminal.text_styles import count_fitting_characters, measure_text_width
 

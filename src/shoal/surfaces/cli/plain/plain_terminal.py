@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 
 from shoal.app.run_view.agent_status import RunViewAgentsState
 from shoal.app.session.delegate_mode import is_in_delegate_mode
+from shoal.core.conversation.messages import Message, user_message
 from shoal.core.errors import ShoalError
 from shoal.core.events import AssistantReplied, Event, MessageAdded, QuestionAnswered, RunFinished
 from shoal.core.ids import LEAD_ID, AgentId, EntryId
-from shoal.core.messages import Message, user_message
-from shoal.core.text_format import strip_terminal_codes, to_one_line
-from shoal.stores.files.home_paths import (
+from shoal.core.text.text_format import strip_terminal_codes, to_one_line
+from shoal.stores.files.home.home_paths import (
     get_subagent_transcript_path,
     get_subagent_transcripts_directory,
     get_transcript_path,

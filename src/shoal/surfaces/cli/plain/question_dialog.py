@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from shoal.core.permissions import find_permission_suggestion
-from shoal.core.questions import (
+from shoal.core.permissions.permission_changes import find_permission_suggestion
+from shoal.core.permissions.questions import (
     AllowAnswer,
     Answer,
     ChoiceAnswer,
@@ -18,7 +18,7 @@ from shoal.core.questions import (
     PlanApprovedAnswer,
     Question,
 )
-from shoal.core.text_format import strip_terminal_codes
+from shoal.core.text.text_format import strip_terminal_codes
 from shoal.surfaces.terminal.question_text import (
     DEFAULT_DENIAL_REASON,
     describe_permission_suggestion,

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct
 
 from shoal.app.run_view.agent_status import AgentStatusRecord, RunViewAgentsState
+from shoal.core.conversation.messages import extract_tool_result_text
 from shoal.core.events import (
     AssistantReplied,
     BudgetThresholdReached,
@@ -27,11 +28,10 @@ from shoal.core.events import (
     TurnStarted,
 )
 from shoal.core.ids import LEAD_ID
-from shoal.core.messages import extract_tool_result_text
-from shoal.core.questions import (
+from shoal.core.permissions.questions import (
     Question,
 )
-from shoal.core.text_format import format_duration, to_one_line
+from shoal.core.text.text_format import format_duration, to_one_line
 from shoal.surfaces.terminal.event_text import (
     describe_background_agent_event,
     describe_notice_event,

@@ -17,7 +17,7 @@ from shoal.surfaces.cli.teams.team_overview import find_named_or_running_team, f
 
 if TYPE_CHECKING:
     from shoal.app.teams.team_store import TeamStore
-    from shoal.core.roster import TeamRoster
+    from shoal.core.teams.roster import TeamRoster
 
 _SHOAL_SERVER_ARGS = ("-L", "shoal")
 

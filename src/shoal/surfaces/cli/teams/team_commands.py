@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from shoal.core.text_format import format_dollars, format_duration, format_token_count, to_one_line
+from shoal.core.text.text_format import format_dollars, format_duration, format_token_count, to_one_line
 from shoal.surfaces.cli import exit_codes
 from shoal.surfaces.cli.cli_output import (
     CliTableCell,
@@ -46,7 +46,7 @@ from shoal.surfaces.terminal.text_styles import (
 
 if TYPE_CHECKING:
     from shoal.app.teams.team_store import TeamStore
-    from shoal.core.roster import TeamRoster
+    from shoal.core.teams.roster import TeamRoster
     from shoal.surfaces.cli.teams.team_overview import TeamMemberOverview, TeamOverview
 
 _STATE_STYLES = {
@@ -161,7 +161,7 @@ def remove_team(*, name: str | None, yes: bool, force: bool, as_json: bool) -> i
 async def _delete_team(store: TeamStore, team: TeamRoster, *, force: bool) -> None:
     from shoal.core.errors import StateFileError, TeamHasActiveMembers
     from shoal.core.ids import SessionId
-    from shoal.stores.files.pid_locks import SessionLock
+    from shoal.stores.files.locks.pid_locks import SessionLock
     from shoal.surfaces.cli.teams.team_overview import find_team_run
 
     run = find_team_run(team)

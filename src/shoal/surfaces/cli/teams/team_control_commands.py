@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from shoal.app.run_access.run_handle import RunHandle
     from shoal.app.teams.team_store import TeamStore
     from shoal.core.names import AgentName
-    from shoal.core.roster import TeamRoster
+    from shoal.core.teams.roster import TeamRoster
 
 EVERYONE = "*"
 _LEAD_NAMES = ("team-lead", "lead")
@@ -101,8 +101,8 @@ async def deliver_user_message(
     from shoal.app.run_access.run_handle import send_control_command
     from shoal.core.clock import SystemClock, format_iso_time
     from shoal.core.ids import IdGenerator
-    from shoal.core.mail import MailMessage
-    from shoal.core.mail_envelopes import fit_mail_to_kind
+    from shoal.core.teams.mail import MailMessage
+    from shoal.core.teams.mail_envelopes import fit_mail_to_kind
     from shoal.wire.control_codec import SendUserTextControlCommand
 
     run = find_team_run(team)
@@ -259,7 +259,7 @@ def _resume_team(name: str | None, prompt: str | None, **flag_values: Any) -> in
 def _check_lead_started(team: TeamRoster, run: RunHandle) -> None:
     """Check that the session can be resumed: a lead that died before its first message left nothing."""
     from shoal.core.errors import SessionNotFound
-    from shoal.stores.files.session_files import find_session_transcript
+    from shoal.stores.files.sessions.session_files import find_session_transcript
 
     try:
         find_session_transcript(run.home, run.session)

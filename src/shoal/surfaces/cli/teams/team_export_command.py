@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from shoal.app.run_view.mail_text import format_mail
-from shoal.core.text_format import format_dollars, format_token_count, strip_terminal_codes
+from shoal.core.text.text_format import format_dollars, format_token_count, strip_terminal_codes
 from shoal.surfaces.cli import exit_codes
 from shoal.surfaces.cli.cli_output import debug_option, print_json
 from shoal.surfaces.cli.export_command import load_export_redactor
@@ -61,7 +61,7 @@ def export_team_data(*, name: str | None, output: Path | None, form: str, as_jso
     if output is None:
         sys.stdout.write(text)
         return exit_codes.OK
-    from shoal.stores.files.home_paths import write_file_atomically
+    from shoal.stores.files.home.home_paths import write_file_atomically
 
     try:
         write_file_atomically(output.absolute(), text.encode("utf-8", "surrogatepass"))

@@ -13,9 +13,9 @@ if TYPE_CHECKING:
     from shoal.app.run_access.run_handle import RunHandle
     from shoal.app.run_view.agent_status import AgentStatusRecord, RunViewAgentsState
     from shoal.app.teams.team_store import TeamStore
-    from shoal.core.questions import Question
-    from shoal.core.roster import RosterEntry, TeamRoster
-    from shoal.core.tasks import Task
+    from shoal.core.permissions.questions import Question
+    from shoal.core.teams.roster import RosterEntry, TeamRoster
+    from shoal.core.teams.tasks import Task
 
 LeadState: TypeAlias = Literal["alive", "ended", "died"]
 MemberState: TypeAlias = Literal["working", "waiting", "idle", "cut off", "ended", "died"]
@@ -124,7 +124,7 @@ def _load_agent_statuses_and_lead_state(run: RunHandle) -> tuple[RunViewAgentsSt
     """Load the statuses from the run's journal, which is read once because it may be long."""
     from shoal.app.run_view.agent_status import RunViewAgentsState
     from shoal.core.events import Event, SessionEnded
-    from shoal.stores.files.file_journal import read_journal
+    from shoal.stores.files.sessions.file_journal import read_journal
 
     # Checked first, so that the last events of a run that ends meanwhile are still read.
     is_live = run.is_live

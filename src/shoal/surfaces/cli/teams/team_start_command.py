@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from shoal.core.text_format import strip_terminal_codes
+from shoal.core.text.text_format import strip_terminal_codes
 from shoal.surfaces.cli import exit_codes
 from shoal.surfaces.cli.cli_output import CliTableCell, print_json, print_name_value_lines, print_table
 from shoal.surfaces.cli.flags import parse_session_uuid
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from shoal.app.options import Options
     from shoal.app.session.session import Session
     from shoal.app.teams.team_templates import UserLimitsForTeamTemplate
-    from shoal.core.team_templates import TeamTemplate, TeamTemplateRole
+    from shoal.core.teams.team_templates import TeamTemplate, TeamTemplateRole
 
 
 def _start_team(template: str, goal: str | None, **flag_values: Any) -> int:

@@ -20,8 +20,8 @@ from shoal.core.events import (
     SessionStarted,
 )
 from shoal.core.ids import LEAD_ID
-from shoal.core.questions import Question
-from shoal.core.text_format import format_dollars, format_token_count, to_one_line
+from shoal.core.permissions.questions import Question
+from shoal.core.text.text_format import format_dollars, format_token_count, to_one_line
 from shoal.surfaces.cli.plain.agent_rows import format_agent_rows
 from shoal.surfaces.cli.plain.input_prompt import (
     InputClosed,
@@ -50,7 +50,7 @@ from shoal.surfaces.terminal.text_styles import (
 
 if TYPE_CHECKING:
     from shoal.app.run_access.run_handle import RunHandle, TimedEvent
-    from shoal.core.roster import TeamRoster
+    from shoal.core.teams.roster import TeamRoster
 
 REPLAYED_EVENTS = 200
 """Number of earlier events that are printed on attaching."""
@@ -106,7 +106,7 @@ class _TeamRunTerminal:
 
     async def _follow_run(self) -> None:
         from shoal.app.run_access.run_handle import watch_run_events
-        from shoal.stores.files.file_journal import read_journal
+        from shoal.stores.files.sessions.file_journal import read_journal
 
         self._prompt.set_status_rows(self._render_status_rows)
         past_count = sum(1 for _ in read_journal(self._run.journal_path))
@@ -240,7 +240,7 @@ class _TeamRunTerminal:
             dialog.show(self._screen)
 
     def _answer_question(self, dialog: TerminalQuestionDialog, text: str) -> None:
-        from shoal.stores.files.question_files import QuestionFiles
+        from shoal.stores.files.sessions.question_files import QuestionFiles
 
         answer = dialog.parse_answer_line(text)
         if answer is None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from shoal.core.text_format import format_count_with_noun, strip_terminal_codes
+from shoal.core.text.text_format import format_count_with_noun, strip_terminal_codes
 from shoal.surfaces.cli import exit_codes
 from shoal.surfaces.cli.cli_output import (
     CliTableCell,
@@ -22,7 +22,7 @@ from shoal.surfaces.terminal.text_styles import CYAN, DIM, RED
 
 if TYPE_CHECKING:
     from shoal.app.teams.team_templates import TeamTemplateCatalog, TeamTemplateCatalogEntry
-    from shoal.core.team_templates import TeamTemplate, TeamTemplateProblem
+    from shoal.core.teams.team_templates import TeamTemplate, TeamTemplateProblem
 
 _NEW_TEMPLATE = """\
 ---

@@ -7,7 +7,12 @@ from collections.abc import Sequence
 from textual.content import Content
 
 from shoal.app.run_view.view_rows import RunViewAgentRow, RunViewQuestionRow
-from shoal.core.text_format import format_count_with_noun, format_dollars, format_token_count, to_one_line
+from shoal.core.text.text_format import (
+    format_count_with_noun,
+    format_dollars,
+    format_token_count,
+    to_one_line,
+)
 from shoal.surfaces.tui.panels.cells import (
     ASKS,
     BAD,

@@ -13,7 +13,7 @@ from textual.widgets import Static
 
 from shoal.app.run_view.view_rows import RunViewAgentRow, RunViewQuestionRow, ViewDelta
 from shoal.core.ids import LEAD_ID
-from shoal.core.text_format import format_count_with_noun, format_dollars
+from shoal.core.text.text_format import format_count_with_noun, format_dollars
 from shoal.surfaces.tui.panels.agent_lines import (
     ENDED,
     build_agent_column_titles,

@@ -9,8 +9,8 @@ from textual.content import Content
 from shoal.app.run_view.run_view import RunView
 from shoal.app.run_view.view_rows import RunViewTaskRow
 from shoal.core.names import LEAD_NAME
-from shoal.core.tasks import Task
-from shoal.core.text_format import format_dollars, format_token_count, strip_terminal_codes, to_one_line
+from shoal.core.teams.tasks import Task
+from shoal.core.text.text_format import format_dollars, format_token_count, strip_terminal_codes, to_one_line
 from shoal.surfaces.tui.panels.cells import (
     ASKS,
     GOOD,

@@ -16,7 +16,7 @@ from shoal.app.run_view.view_rows import RunViewTaskRow, ViewDelta
 from shoal.app.teams.board_changes import add_board_task, change_task_and_notify_owners
 from shoal.app.teams.team_store import TeamStore
 from shoal.core.names import LEAD_NAME, USER_NAME, parse_agent_name, parse_safe_name, parse_task_id
-from shoal.core.tasks import RANK_KEY, Task, TaskDraft, TaskUpdate
+from shoal.core.teams.tasks import RANK_KEY, Task, TaskDraft, TaskUpdate
 from shoal.surfaces.tui.panels.board_lines import (
     CARD,
     MARKS,

@@ -8,7 +8,7 @@ from typing import NamedTuple, TypeAlias
 
 from textual.content import Content
 
-from shoal.core.text_format import to_one_line
+from shoal.core.text.text_format import to_one_line
 
 Part: TypeAlias = tuple[str, str]
 """Text and its style."""

@@ -13,7 +13,7 @@ from textual.screen import ModalScreen
 from textual.widgets import Input, OptionList, Static, TextArea
 from textual.widgets.option_list import Option
 
-from shoal.core.text_format import strip_terminal_codes, to_one_line
+from shoal.core.text.text_format import strip_terminal_codes, to_one_line
 from shoal.surfaces.tui.panels.cells import BAD, build_clean_line
 
 _CSS = """

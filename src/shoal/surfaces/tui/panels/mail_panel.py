@@ -12,7 +12,7 @@ from shoal.app.run_view.mail_table import make_mail_row_key
 from shoal.app.run_view.mail_text import format_mail
 from shoal.app.run_view.view_rows import RunViewMailRow, ViewDelta
 from shoal.core.names import LEAD_NAME, parse_agent_name
-from shoal.core.text_format import format_count_with_noun, strip_terminal_codes, to_one_line
+from shoal.core.text.text_format import format_count_with_noun, strip_terminal_codes, to_one_line
 from shoal.surfaces.tui.panels.board_lines import build_owner_part, format_time_of_day
 from shoal.surfaces.tui.panels.cells import ASKS, MUTED, Part, build_clean_line, fit_cell, join_cells
 from shoal.surfaces.tui.panels.dialogs import NamePickerScreen, ScrollableTextScreen

@@ -17,7 +17,7 @@ from textual.widgets import Static
 from shoal.app.run_view.view_rows import ViewDelta
 from shoal.core.clock import Clock, SystemClock
 from shoal.core.errors import ShoalError
-from shoal.core.text_format import strip_terminal_codes
+from shoal.core.text.text_format import strip_terminal_codes
 
 if TYPE_CHECKING:
     from shoal.app.run_view.run_view import RunView

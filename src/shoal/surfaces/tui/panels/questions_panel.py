@@ -11,7 +11,7 @@ from textual.widgets import Static
 
 from shoal.app.run_view.view_rows import RunViewQuestionRow, ViewDelta
 from shoal.core.ids import AgentId
-from shoal.core.questions import ChoiceQuestion, PermissionQuestion, PlanApprovalQuestion
+from shoal.core.permissions.questions import ChoiceQuestion, PermissionQuestion, PlanApprovalQuestion
 from shoal.surfaces.tui.answer_screen import AnswerScreen, open_answer_screen
 from shoal.surfaces.tui.panels.board_lines import format_time_of_day
 from shoal.surfaces.tui.panels.cells import (

@@ -1,0 +1,1 @@
+"""Agents: definitions, identities, requests to start them, their worktrees, shells and schedules."""

@@ -1,0 +1,192 @@
+"""Agent definitions, and the tools and model that each selects."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from pathlib import Path
+from typing import Any, Literal, TypeAlias
+
+from msgspec import Struct
+
+from shoal.core.agents.subagents import IsolationMode
+from shoal.core.permissions.permission_changes import PermissionMode
+from shoal.core.text.filenames import escape_filename
+
+DefinitionSourceKind: TypeAlias = Literal["managed", "flag", "project", "user", "plugin", "builtin"]
+MemoryScope: TypeAlias = Literal["user", "project", "local"]
+EFFORT_LEVELS = ("low", "medium", "high", "xhigh", "max")
+INHERIT_MODEL = "inherit"
+ALL_TOOLS = "*"
+
+
+class DefinitionSource(Struct, frozen=True, kw_only=True):
+    """Source of a definition. `path` is None for one passed by a flag."""
+
+    kind: DefinitionSourceKind
+    path: Path | None = None
+    lines: Mapping[str, int] = {}
+    """Line numbers of the fields that are set, by their names in `AgentDefinition`."""
+
+    def locate_field(self, field: str) -> str | None:
+        """Return file and line of a field; None if it is not set."""
+        if field not in self.lines:
+            return None
+        return f"{self}:{self.lines[field]}" if self.lines[field] else str(self)
+
+    @property
+    def is_trusted(self) -> bool:
+        """False for sources that may come from anyone: they must not widen the parent's permissions."""
+        return self.kind not in ("project", "plugin")
+
+    def __str__(self) -> str:
+        if self.path is None:
+            return "--agents" if self.kind == "flag" else self.kind
+        return escape_filename(self.path)
+
+
+class AgentDefinition(Struct, frozen=True, kw_only=True):
+    name: str
+    description: str
+    prompt: str
+    """System prompt."""
+    source: DefinitionSource
+    tools: tuple[str, ...] | None = None
+    """Names, and `Tool(pattern)`; None is all. `select_tools_by_name` resolves them."""
+    disallowed_tools: tuple[str, ...] = ()
+    model: str | None = None
+    """Alias or name; None inherits the parent's model."""
+    effort: str | int | None = None
+    """One of `EFFORT_LEVELS`, or a number of thinking tokens."""
+    permission_mode: PermissionMode | None = None
+    background: bool = False
+    isolation: IsolationMode | None = None
+    max_turns: int | None = None
+    color: str | None = None
+    memory: MemoryScope | None = None
+    required_mcp_servers: tuple[str, ...] = ()
+    mcp_servers: tuple[str | Mapping[str, Any], ...] = ()
+    """Names of configured servers, or a name with an inline server configuration."""
+    hooks: Mapping[str, Any] = {}
+    skills: tuple[str, ...] = ()
+    initial_prompt: str = ""
+    acceptance: str | None = None
+    """Command that the runtime runs before the work counts as done."""
+    max_budget_usd: float | None = None
+    one_shot: bool = False
+    """True if it ends with its result: nobody continues the conversation."""
+    instructions: bool = True
+    """True if its prompt includes CLAUDE.md, AGENTS.md and similar files."""
+
+
+class DefinitionProblem(Struct, frozen=True, kw_only=True):
+    """Problem that makes a definition unusable."""
+
+    what: str
+    name: str
+    """Name of the agent, or of its file if that could not be read."""
+    source: DefinitionSource
+    line: int | None = None
+    field: str | None = None
+
+    def __str__(self) -> str:
+        location = str(self.source) if self.line is None else f"{self.source}:{self.line}"
+        return f"{location}: {self.what}" if self.field is None else f"{location}: {self.field}: {self.what}"
+
+
+class ToolSelection(Struct, frozen=True, kw_only=True):
+    """Tools that a definition selects."""
+
+    names: tuple[str, ...]
+    """Tool names, in the order of the available tools."""
+    only: tuple[str, ...] = ()
+    """`Tool(pattern)` entries: only calls that match a pattern are allowed."""
+    never: tuple[str, ...] = ()
+    """`Tool(pattern)` entries: matching calls of the tool are denied."""
+    missing: tuple[str, ...] = ()
+    """Named tools that are not available here."""
+
+
+# Tool names of other programs and older versions, and their current equivalents.
+_FORMER_TOOL_NAMES = {
+    "Task": "Agent",
+    "MultiEdit": "Edit",
+    "LS": "Glob",
+    "NotebookRead": "Read",
+    "TodoRead": "TodoWrite",
+    "KillBash": "KillShell",
+}
+
+
+def select_definition_tools(
+    definition: AgentDefinition, available: Iterable[str], also: Collection[str] = ()
+) -> ToolSelection:
+    """Select the tools of a definition. Disallowed ones are removed last; `also` is always added."""
+    offered = tuple(dict.fromkeys(available))
+    allowed_entries = tuple(_replace_former_tool_name(entry, offered) for entry in definition.tools or ())
+    denied_entries = tuple(_replace_former_tool_name(entry, offered) for entry in definition.disallowed_tools)
+    selects_all = definition.tools is None or ALL_TOOLS in allowed_entries
+    denied_names = [entry for entry in denied_entries if not _has_tool_pattern(entry)]
+    chosen = offered if selects_all else _select_tools_named_by_entries((*allowed_entries, *also), offered)
+    removed = _select_tools_named_by_entries(denied_names, offered)
+    names = tuple(name for name in chosen if name not in removed) if removed else chosen
+    return ToolSelection(
+        names=names,
+        only=tuple(
+            entry
+            for entry in allowed_entries
+            if _has_tool_pattern(entry) and _extract_tool_name_of_entry(entry) in names
+        ),
+        never=tuple(
+            entry
+            for entry in denied_entries
+            if _has_tool_pattern(entry) and _extract_tool_name_of_entry(entry) in names
+        ),
+        missing=tuple(
+            entry
+            for entry in allowed_entries
+            if entry != ALL_TOOLS and not _select_tools_named_by_entries((entry,), offered)
+        ),
+    )
+
+
+def select_agent_model(
+    *, env: str | None, call: str | None, definition: str | None, parent: Collection[str] = ()
+) -> str | None:
+    """Return the first requested model that is set; None for the parent's running model.
+
+    `parent` are the names of the parent's model: an alias of its family means that same model.
+    """
+    requested = next(filter(None, (env, call, definition)), INHERIT_MODEL)
+    return None if requested == INHERIT_MODEL or requested in parent else requested
+
+
+def _replace_former_tool_name(entry: str, offered: Collection[str]) -> str:
+    tool = _extract_tool_name_of_entry(entry)
+    current = _FORMER_TOOL_NAMES.get(tool)
+    return current + entry[len(tool) :] if current is not None and tool not in offered else entry
+
+
+def _extract_tool_name_of_entry(entry: str) -> str:
+    return entry.partition("(")[0]
+
+
+def _has_tool_pattern(entry: str) -> bool:
+    return "(" in entry
+
+
+def _select_tools_named_by_entries(entries: Collection[str], offered: tuple[str, ...]) -> tuple[str, ...]:
+    if not entries:
+        return ()
+    return tuple(
+        name
+        for name in offered
+        if any(matches_tool_list_entry(_extract_tool_name_of_entry(entry), name) for entry in entries)
+    )
+
+
+def matches_tool_list_entry(named: str, tool: str) -> bool:
+    """Return True if the entry names the tool. `mcp__server` and `mcp__server__*` match all its tools."""
+    if named in (tool, ALL_TOOLS):
+        return True
+    server = named.removesuffix("__*")
+    return server.startswith("mcp__") and server.count("__") == 1 and tool.startswith(f"{server}__")

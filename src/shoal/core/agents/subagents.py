@@ -1,0 +1,194 @@
+"""Sub-agents: the request to start one, its result, and the operations on running ones."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias
+
+from msgspec import Struct
+
+from shoal.core.budgets.usage import Usage
+from shoal.core.ids import AgentId
+
+if TYPE_CHECKING:
+    from shoal.core.conversation.tools import ToolContext
+
+AgentEndStatus: TypeAlias = Literal["completed", "failed", "killed"]
+AgentRunStatus: TypeAlias = Literal["running"] | AgentEndStatus
+IsolationMode: TypeAlias = Literal["worktree", "remote"]
+
+
+OTHER_SESSION_PREFIX = "uds:"
+"""Address prefix before the id, or its beginning, of another live session of the same home."""
+OTHER_MACHINE_PREFIX = "bridge:"
+
+
+class SpawnRequest(Struct, frozen=True, kw_only=True):
+    """Request to start an agent, as called. Unset fields come from the definition or the parent."""
+
+    description: str
+    prompt: str
+    kind: str | None = None
+    model: str | None = None
+    background: bool = False
+    name: str | None = None
+    team: str | None = None
+    mode: str | None = None
+    isolation: IsolationMode | None = None
+    cwd: str | None = None
+    effort: str | int | None = None
+    only_tools: tuple[str, ...] = ()
+    """Restricts the tools of its definition; empty means all of them."""
+    lent: tuple[str, ...] = ()
+    """Permission rules for calls that need no question."""
+
+
+class ShellCommandResult(Struct, frozen=True, kw_only=True, gc=False):
+    """Shell command and its exit code; None if it timed out."""
+
+    command: str
+    exit_code: int | None
+
+
+class AgentWorkEvidence(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
+    """Evidence for an agent's report, as the runtime observed it."""
+
+    tool_calls: int = 0
+    failed_calls: int = 0
+    files: tuple[str, ...] = ()
+    commits: tuple[str, ...] = ()
+    commands: tuple[ShellCommandResult, ...] = ()
+    """The most recent commands."""
+    acceptance: ShellCommandResult | None = None
+    """Acceptance command that decides if the work is done, as the runtime ran it."""
+
+
+class RetainedWorktreeWork(Struct, frozen=True, kw_only=True):
+    """Work that an agent left in its worktree."""
+
+    path: str
+    branch: str
+    ref: str = ""
+    """Ref that holds all of it, committed or not."""
+    commits: int = 0
+
+
+class AgentResult(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
+    """Result of a finished agent. The full text is stored before this exists."""
+
+    id: str
+    agent: AgentId
+    status: AgentEndStatus
+    kind: str
+    description: str
+    report_to: AgentId
+    call: str
+    """Tool call that started it."""
+    name: str = ""
+    background: bool = False
+    text: str = ""
+    """Report, limited to what a conversation should hold."""
+    detail: str = ""
+    """Reason for the end, if it is not obvious."""
+    size: int = 0
+    """Characters of the full report."""
+    digest: str = ""
+    """SHA-256 of the full report."""
+    result: str = ""
+    """File with the full report, if `text` is only a part of it."""
+    output: str = ""
+    """Output file written while it ran."""
+    usage: Usage = Usage()
+    requests: int = 0
+    duration_ms: int = 0
+    evidence: AgentWorkEvidence = AgentWorkEvidence()
+    one_shot: bool = False
+    worktree: RetainedWorktreeWork | None = None
+
+
+class ResolvedAgentSettings(Struct, frozen=True, kw_only=True):
+    """Resolved settings of a spawned agent."""
+
+    kind: str
+    model: str
+    mode: str
+    tools: tuple[str, ...]
+    cwd: str
+    source: str
+    start_tokens: int = 0
+    """Estimated tokens of its first request."""
+    worktree: str = ""
+    hooks: tuple[str, ...] = ()
+    """Hook events with hooks that apply to it, each with their origin."""
+    servers: tuple[str, ...] = ()
+    """MCP servers whose tools it has."""
+    skills: tuple[str, ...] = ()
+    """Preloaded skills."""
+    notes: tuple[str, ...] = ()
+
+
+class BackgroundAgentLaunchResult(Struct, frozen=True, kw_only=True):
+    """Agent that runs in the background; a notification reports its end."""
+
+    agent: AgentId
+    name: str
+    description: str
+    prompt: str
+    output: Path
+    resolved: ResolvedAgentSettings
+    moved: bool = False
+    """True if the caller waited for it until now."""
+
+
+class AgentStatusSnapshot(Struct, frozen=True, kw_only=True):
+    """Status of an agent at one moment."""
+
+    agent: AgentId
+    kind: str
+    name: str
+    description: str
+    status: AgentRunStatus
+    parent: AgentId
+    background: bool
+    tool_calls: int
+    tokens: int
+    seconds: float
+    doing: str = ""
+    completion: AgentResult | None = None
+    output: str = ""
+
+
+class AgentMessageDeliveryReceipt(Struct, frozen=True, kw_only=True):
+    """Delivery of a message: a running agent gets it at its next step, an ended one is resumed."""
+
+    to: AgentId
+    name: str
+    how: Literal["queued", "resumed"]
+    output: str = ""
+
+
+class AgentOperations(Protocol):
+    """Operations on a session's agents, for tools. All raise `AgentRequestRefused`."""
+
+    async def start_agent(
+        self, request: SpawnRequest, context: ToolContext
+    ) -> AgentResult | BackgroundAgentLaunchResult: ...
+
+    async def send_message(
+        self, to: str, text: str, summary: str, context: ToolContext
+    ) -> tuple[AgentMessageDeliveryReceipt, ...]:
+        """Send to a name, an id, or all running agents (`*`)."""
+        ...
+
+    async def poll_agent(self, agent: str, *, seconds: float, context: ToolContext) -> AgentStatusSnapshot:
+        """Return its status after waiting at most `seconds` for its end.
+
+        A caller that sees the end this way gets no notification.
+        """
+        ...
+
+    async def stop_agent(self, agent: str, context: ToolContext) -> AgentStatusSnapshot: ...
+
+    def list_agents(self) -> tuple[AgentStatusSnapshot, ...]:
+        """Return all agents ever started, in order."""
+        ...

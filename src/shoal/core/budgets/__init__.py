@@ -1,0 +1,1 @@
+"""Budgets: limits, reservations, usage and prices."""

@@ -1,0 +1,1 @@
+"""Messages, tools, model requests and transcript entries: the conversation of an agent."""

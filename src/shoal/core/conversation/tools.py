@@ -1,0 +1,95 @@
+"""Tool port: a tool, the context of a call, and its output."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+
+from msgspec import Struct
+
+from shoal.core.agents.identity import AgentIdentity
+from shoal.core.conversation.messages import ImageBlock, TextBlock, ToolUseBlock
+from shoal.core.conversation.model_requests import ToolSchema
+from shoal.core.extensions.hooks import NO_HOOKS, HookDispatcher
+
+if TYPE_CHECKING:
+    from shoal.core.clock import Clock
+    from shoal.core.ids import IdGenerator
+    from shoal.core.permissions.sandbox import Sandbox
+    from shoal.core.ports import ProcessLauncher, QuestionBroker, ResultStore, Workspace
+
+ProgressCallback: TypeAlias = Callable[[str], Awaitable[None]]
+
+
+TOOL_ALIASES = {"Task": "Agent"}
+"""Other names that models use for tools, mapped to the names here."""
+
+
+class ToolOutput(Struct, frozen=True, kw_only=True):
+    """Output of a tool: text (and images) for the model, `data` for programs."""
+
+    content: str | tuple[TextBlock | ImageBlock, ...]
+    is_error: bool = False
+    data: Mapping[str, Any] | None = None
+
+    @property
+    def text(self) -> str:
+        """Text without the images."""
+        if isinstance(self.content, str):
+            return self.content
+        return "\n".join(block.text for block in self.content if isinstance(block, TextBlock))
+
+
+def create_tool_error_output(why: str) -> ToolOutput:
+    """Create an error output that the model can act on."""
+    return ToolOutput(content=why, is_error=True)
+
+
+def build_hide_nothing_filter(top: str) -> Callable[[str], bool]:
+    return lambda _: False
+
+
+class ToolContext(Struct, frozen=True, kw_only=True):
+    """Everything one tool call may use."""
+
+    call_id: str
+    calls: tuple[ToolUseBlock, ...] = ()
+    """All calls of the message that contains this one."""
+    agent: AgentIdentity
+    workspace: Workspace
+    processes: ProcessLauncher
+    question_broker: QuestionBroker
+    results: ResultStore
+    clock: Clock
+    ids: IdGenerator
+    report_progress: ProgressCallback
+    env: Mapping[str, str]
+    unreadable_filter: Callable[[str], Callable[[str], bool]] = build_hide_nothing_filter
+    """Returns a filter for a search below a directory: True for files it may not read. All are real paths."""
+    sandbox: Sandbox | None = None
+    """Sandbox of this agent, instead of the session's."""
+    hooks: HookDispatcher = NO_HOOKS
+
+
+class Tool(Protocol):
+    @property
+    def schema(self) -> ToolSchema: ...
+
+    @property
+    def is_read_only(self) -> bool:
+        """True if a call changes nothing."""
+        ...
+
+    @property
+    def is_concurrent(self) -> bool:
+        """True if a call may run concurrently with others: reads, and tools that order themselves."""
+        ...
+
+    @property
+    def deadline(self) -> float | None:
+        """Seconds that one call may take; None if the tool has its own deadline or waits for a person."""
+        ...
+
+    async def run(self, arguments: Mapping[str, Any], context: ToolContext) -> ToolOutput:
+        """Run a call. Invalid arguments give an error output that names them, not an exception."""
+        ...

@@ -1,0 +1,1 @@
+"""Extensions that people install: hooks, skills, plugins and MCP servers."""

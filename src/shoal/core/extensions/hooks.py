@@ -1,0 +1,213 @@
+"""Hooks: the user's programs that run on events of agents, and the decisions they return."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Literal, Protocol, TypeAlias, TypeVar, get_args
+
+from msgspec import Struct
+
+from shoal.core.ids import AgentId
+from shoal.core.permissions.permission_changes import RuleBehavior
+
+HookEvent: TypeAlias = Literal[
+    "PreToolUse",
+    "PostToolUse",
+    "PostToolUseFailure",
+    "PermissionRequest",
+    "UserPromptSubmit",
+    "Stop",
+    "SubagentStart",
+    "SubagentStop",
+    "TeammateIdle",
+    "TaskCreated",
+    "TaskCompleted",
+    "SessionStart",
+    "SessionEnd",
+    "PreCompact",
+    "Notification",
+    "WorktreeCreate",
+    "WorktreeRemove",
+]
+HOOK_EVENTS: tuple[HookEvent, ...] = get_args(HookEvent)
+MATCHER_FIELDS: Mapping[HookEvent, str] = {
+    "PreToolUse": "tool_name",
+    "PostToolUse": "tool_name",
+    "PostToolUseFailure": "tool_name",
+    "PermissionRequest": "tool_name",
+    "SubagentStart": "agent_type",
+    "SubagentStop": "agent_type",
+    "SessionStart": "source",
+    "SessionEnd": "reason",
+    "PreCompact": "trigger",
+    "Notification": "notification_type",
+}
+"""Field that a matcher applies to; for other events every hook runs."""
+NOTIFY_ONLY_EVENTS: frozenset[HookEvent] = frozenset(
+    {"SubagentStart", "SessionStart", "SessionEnd", "Notification", "WorktreeRemove"}
+)
+"""Events that cannot be blocked: a blocking answer is only shown to the person."""
+BLOCKING_EVENTS: frozenset[HookEvent] = frozenset(
+    {"PreToolUse", "PermissionRequest", "TaskCreated", "TaskCompleted", "PreCompact", "WorktreeCreate"}
+)
+"""Events that hooks decide before they happen; a background hook would answer too late."""
+STOP_EVENTS: frozenset[HookEvent] = frozenset({"Stop", "SubagentStop", "TeammateIdle"})
+"""Events that repeat each time an agent is sent back to work."""
+MAX_WAKES_IN_A_ROW = 8
+"""Times in a row that hooks may send a stopping agent back to work before it stops anyway."""
+DEFAULT_HOOK_SECONDS = 60.0
+MAX_HOOK_SECONDS = 24 * 3600.0
+SESSION_END_HOOK_SECONDS = 5.0
+"""Default timeout of a hook at the end of a session."""
+
+
+class ShellCommandHookAction(Struct, frozen=True, kw_only=True):
+    """Shell command that gets the event as JSON on its standard input."""
+
+    command: str
+
+
+class HttpPostHookAction(Struct, frozen=True, kw_only=True):
+    """URL that the event is posted to."""
+
+    url: str
+    headers: Mapping[str, str] = {}
+
+
+class PythonCallbackHookAction(Struct, frozen=True, kw_only=True):
+    """Function of the program that opened the session; it may be async."""
+
+    function: Callable[[dict[str, Any]], Any]
+
+
+HookAction: TypeAlias = ShellCommandHookAction | HttpPostHookAction | PythonCallbackHookAction
+
+
+class Hook(Struct, frozen=True, kw_only=True):
+    event: HookEvent
+    matcher: str = ""
+    """Name, names separated by `|`, a regular expression, or `*`; empty matches everything."""
+    action: HookAction
+    seconds: float = DEFAULT_HOOK_SECONDS
+    blocks_on_failure: bool = False
+    """True if a failure or timeout counts as a block."""
+    background: bool = False
+    """True if nobody waits for it: it decides nothing, and its output is delivered later."""
+    rewakes: bool = False
+    """True if its exit status 2, in the background, wakes the agent."""
+    origin: str
+    """Location of its configuration."""
+
+    @property
+    def name(self) -> str:
+        match self.action:
+            case ShellCommandHookAction(command=command):
+                return " ".join(command.split())
+            case HttpPostHookAction(url=url):
+                return url
+            case PythonCallbackHookAction(function=function):
+                return getattr(function, "__qualname__", None) or type(function).__name__
+
+
+class HookDecision(Struct, frozen=True, kw_only=True):
+    """Decision of hooks about an event."""
+
+    blocked: str | None = None
+    """Reason to block the event."""
+    decision: RuleBehavior | None = None
+    """Permission for a call, instead of the mode: what rules forbid stays forbidden."""
+    decision_reason: str = ""
+    updated_input: dict[str, Any] | None = None
+    context: str = ""
+    """Additional context for the model."""
+    stop: str | None = None
+    """Reason to stop the agent."""
+    message: str = ""
+    """Message for the person."""
+    suppressed: bool = False
+    """True if its output must not be shown."""
+    output: str = ""
+    """Its output, if that is the answer."""
+
+    @property
+    def refusal(self) -> str | None:
+        """Reason to refuse a call; None if it is not refused."""
+        if self.blocked is None and self.decision == "deny":
+            return self.decision_reason or "a hook denied it"
+        return self.blocked
+
+
+NO_DECISION = HookDecision()
+
+
+class BackgroundHookNotice(Struct, frozen=True, kw_only=True):
+    """Output of a background hook for the agent whose event it ran on."""
+
+    agent: AgentId
+    event: HookEvent
+    hook: str
+    origin: str
+    text: str
+    wakes: bool
+    """True if it wakes the agent; else it is delivered with an item that does."""
+
+
+class HookNoticeSink(Protocol):
+    """Delivers hook notices to agents."""
+
+    def deliver_notice(self, notice: BackgroundHookNotice) -> None: ...
+
+
+class NullHookNoticeSink:
+    def deliver_notice(self, notice: BackgroundHookNotice) -> None: ...
+
+
+_Value = TypeVar("_Value")
+_STRENGTH: tuple[RuleBehavior, ...] = ("deny", "ask", "allow")
+
+
+def merge_hook_decisions(decisions: Sequence[HookDecision]) -> HookDecision:
+    """Merge decisions: the strictest permission, the first of each refusal, all contexts."""
+    if len(decisions) == 1:
+        return decisions[0]
+    strictest = next(
+        (each for strength in _STRENGTH for each in decisions if each.decision == strength), NO_DECISION
+    )
+    return HookDecision(
+        blocked=_first_not_none(each.blocked for each in decisions),
+        decision=strictest.decision,
+        decision_reason=strictest.decision_reason,
+        updated_input=_first_not_none(each.updated_input for each in decisions),
+        context="\n\n".join(each.context for each in decisions if each.context),
+        stop=_first_not_none(each.stop for each in decisions),
+        message="\n".join(each.message for each in decisions if each.message),
+        suppressed=any(each.suppressed for each in decisions),
+        output=_first_not_none(each.output or None for each in decisions) or "",
+    )
+
+
+def _first_not_none(values: Iterable[_Value | None]) -> _Value | None:
+    return next((value for value in values if value is not None), None)
+
+
+class HookDispatcher(Protocol):
+    """Runs the hooks of one agent."""
+
+    def has_hooks_for(self, event: HookEvent) -> bool:
+        """Return True if any hook handles the event. Called before every tool call, so it is cheap."""
+        ...
+
+    async def run_hooks(self, event: HookEvent, fields: Mapping[str, Any]) -> HookDecision:
+        """Run all matching hooks concurrently. A failed hook is reported to the person."""
+        ...
+
+
+class NullHookDispatcher:
+    def has_hooks_for(self, event: HookEvent) -> bool:
+        return False
+
+    async def run_hooks(self, event: HookEvent, fields: Mapping[str, Any]) -> HookDecision:
+        return NO_DECISION
+
+
+NO_HOOKS = NullHookDispatcher()

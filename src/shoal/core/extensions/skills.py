@@ -1,0 +1,71 @@
+"""Skills and slash commands: texts that are loaded on demand."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Literal, Protocol, TypeAlias
+
+from msgspec import Struct
+
+from shoal.core.agents.agent_definitions import DefinitionSource
+
+SkillKind: TypeAlias = Literal["skill", "command"]
+
+
+class Skill(Struct, frozen=True, kw_only=True):
+    """Skill from `SKILL.md`, or command from its file; a skill that a person may call is a command too."""
+
+    name: str
+    """Name with its namespace: `plugin:skill`, `directory:command`."""
+    description: str
+    body: str
+    source: DefinitionSource
+    kind: SkillKind = "skill"
+    license: str = ""
+    compatibility: str = ""
+    metadata: Mapping[str, str] = {}
+    allowed_tools: tuple[str, ...] = ()
+    """Tools allowed without asking while it is active, if the source is trusted. A forking skill has no
+    others."""
+    forks: bool = False
+    """True if a sub-agent executes it."""
+    agent: str | None = None
+    """Type of that sub-agent."""
+    model: str | None = None
+    argument_hint: str = ""
+    for_model: bool = True
+    """True if the model may invoke it."""
+    for_person: bool = True
+    """True if it is a command at the prompt."""
+    digest: str = ""
+    """Digest of the whole file, to which trust applies."""
+
+    @property
+    def directory(self) -> Path:
+        """Directory of its accompanying files."""
+        assert self.source.path is not None
+        return self.source.path.parent
+
+
+class ExternalSlashPrompt(Struct, frozen=True, kw_only=True):
+    """Prompt of another program that a person can invoke by typing `/name`."""
+
+    name: str
+    description: str
+    argument_hint: str = ""
+
+
+class ExternalSlashPromptSource(Protocol):
+    """Source of slash prompts, such as the MCP servers of a session: `mcp__server__prompt`."""
+
+    def list_prompts(self) -> tuple[ExternalSlashPrompt, ...]: ...
+
+    async def expand_prompt(self, name: str, arguments: str) -> str:
+        """Return the text of the prompt. Raises a `ShoalError`."""
+        ...
+
+
+def is_full_or_unprefixed_skill_name(name: str, full: str) -> bool:
+    """Return True if a name is the full name, or the part of it after a colon."""
+    return name == full or full.endswith(f":{name}")

@@ -1,0 +1,1 @@
+"""Permissions: decisions, changes by a person, questions and the sandbox policy."""

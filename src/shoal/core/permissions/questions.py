@@ -1,0 +1,94 @@
+"""Questions for a person, from any agent, and the answers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Literal, TypeAlias
+
+from msgspec import Struct
+
+from shoal.core.ids import AgentId
+from shoal.core.permissions.permission_changes import PermissionMode, PermissionSuggestion
+
+
+class PermissionQuestion(Struct, frozen=True, kw_only=True, tag_field="type", tag="permission"):
+    """Question: may this agent make this tool call?"""
+
+    id: str
+    agent: AgentId
+    tool_use_id: str
+    tool: str
+    input: dict[str, Any]
+    reason: str
+    rule: str = ""
+    """Rule that an answer for the whole session would add; empty if it would allow only this call."""
+    suggestions: tuple[PermissionSuggestion, ...] = ()
+    """Permission changes that avoid the same question in future."""
+
+
+class ChoiceOption(Struct, frozen=True, kw_only=True):
+    label: str
+    description: str = ""
+
+
+class MultipleChoice(Struct, frozen=True, kw_only=True, rename="camel"):
+    question: str
+    header: str
+    options: tuple[ChoiceOption, ...]
+    multi_select: bool = False
+
+
+class ChoiceQuestion(Struct, frozen=True, kw_only=True, tag_field="type", tag="choice"):
+    """Question: which of these options does the person want?"""
+
+    id: str
+    agent: AgentId
+    choices: tuple[MultipleChoice, ...]
+
+
+class PlanApprovalQuestion(Struct, frozen=True, kw_only=True, tag_field="type", tag="plan"):
+    """Question: may this agent leave plan mode and carry out this plan?"""
+
+    id: str
+    agent: AgentId
+    plan: str
+    path: str
+    digest: str
+    """SHA-256 of the plan: an approval is valid for this text only."""
+    wishes: tuple[str, ...] = ()
+    """Permissions that the plan will need; approving the plan does not grant them."""
+
+
+Question: TypeAlias = PermissionQuestion | ChoiceQuestion | PlanApprovalQuestion
+RememberScope: TypeAlias = Literal["once", "session", "settings"]
+
+
+class AllowAnswer(Struct, frozen=True, kw_only=True, tag_field="type", tag="allowed"):
+    remember: RememberScope = "once"
+    input: dict[str, Any] | None = None
+    """Input of the call as the person changed it."""
+    updates: tuple[PermissionSuggestion, ...] = ()
+    """Permission changes made with the answer; if empty, `remember` applies the suggested one."""
+
+
+class DenyAnswer(Struct, frozen=True, kw_only=True, tag_field="type", tag="denied"):
+    reason: str
+    by: Literal["person", "policy"] = "person"
+    ends_turn: bool = False
+    """True if the agent that asked must stop."""
+
+
+class ChoiceAnswer(Struct, frozen=True, kw_only=True, tag_field="type", tag="chosen"):
+    answers: Mapping[str, str]
+    """Answer by question; several choices are joined with a comma."""
+
+
+class PlanApprovedAnswer(Struct, frozen=True, kw_only=True, tag_field="type", tag="approved"):
+    digest: str
+    """Digest of the approved plan."""
+    mode: PermissionMode | None = None
+    """Mode to continue in; None restores the mode from before planning."""
+    by: Literal["person", "policy"] = "person"
+
+
+Answer: TypeAlias = AllowAnswer | DenyAnswer | ChoiceAnswer | PlanApprovedAnswer

@@ -1,0 +1,1 @@
+"""Teams: rosters, tasks, mail and the ports that store them."""

@@ -1,0 +1,1 @@
+"""Text: escaping, redaction, formatting, diffs and JSON Schema."""

@@ -1,0 +1,1 @@
+"""Access to files: directory handles, atomic replacement, appended lines and change notices."""

@@ -1,0 +1,344 @@
+"""Directory handles: files are opened relative to them, and no link is followed."""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import signal
+import stat
+import sys
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+
+from shoal.core.errors import StateFileError
+from shoal.stores.files.access.atomic_rename import exchange_file_names
+from shoal.stores.files.home.home_paths import build_write_error, make_private_directory, write_all_bytes
+
+_DIRECTORY_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+# Non-blocking: a pipe in place of a file must not block the reader.
+_FILE_FLAGS = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+_CHUNK = 1 << 20
+
+
+def is_open_exclusively(fd: int) -> bool:
+    """Return True if no process has another descriptor of the file; False if the system cannot tell."""
+    if sys.platform != "linux":
+        return False
+    try:
+        # The kernel grants a write lease only then. It is released at once; opening the file in between
+        # sends a signal, and this one is ignored by default.
+        fcntl.fcntl(fd, fcntl.F_SETSIG, signal.SIGURG)
+        fcntl.fcntl(fd, fcntl.F_SETLEASE, fcntl.F_WRLCK)
+        fcntl.fcntl(fd, fcntl.F_SETLEASE, fcntl.F_UNLCK)
+    except OSError:
+        return False
+    return True
+
+
+class DirectoryHandle:
+    """Open directory. `path` is for messages and watches only; nothing is opened by it."""
+
+    __slots__ = ("fd", "path")
+
+    def __init__(self, path: Path, fd: int) -> None:
+        self.path = path
+        self.fd = fd
+
+    @classmethod
+    def open_root(cls, path: Path) -> DirectoryHandle:
+        """Open the home, the only path that is trusted with its links: the person chose it."""
+        make_private_directory(path)
+        try:
+            return cls(path, os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC))
+        except OSError as error:
+            raise build_write_error(path, error) from error
+
+    def close(self) -> None:
+        fd, self.fd = self.fd, -1
+        if fd >= 0:
+            with suppress(OSError):
+                os.close(fd)
+
+    def __enter__(self) -> DirectoryHandle:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    @property
+    def is_removed(self) -> bool:
+        """True if the directory was removed: files created in it now would be lost."""
+        return self.fd < 0 or os.fstat(self.fd).st_nlink == 0
+
+    def open_or_create(self, *names: str) -> DirectoryHandle:
+        """Open a subdirectory; create missing parts, accessible only to this user."""
+        found = self._open_subdirectory(names, create=True)
+        if found is None:
+            raise StateFileError(
+                f"{self.path.joinpath(*names)} was removed while it was made.", path=self.path
+            )
+        return found
+
+    def open_existing(self, *names: str) -> DirectoryHandle | None:
+        return self._open_subdirectory(names, create=False)
+
+    def _open_subdirectory(self, names: tuple[str, ...], *, create: bool) -> DirectoryHandle | None:
+        directory = DirectoryHandle(self.path, os.dup(self.fd))
+        for name in names:
+            try:
+                if create:
+                    with suppress(FileExistsError):
+                        os.mkdir(_check_plain_file_name(name), 0o700, dir_fd=directory.fd)
+                fd = os.open(_check_plain_file_name(name), _DIRECTORY_FLAGS, dir_fd=directory.fd)
+            except FileNotFoundError:
+                directory.close()
+                return None
+            except OSError as error:
+                directory.close()
+                raise build_open_error(directory.path / name, error) from error
+            directory.close()
+            directory = DirectoryHandle(directory.path / name, fd)
+        return directory
+
+    def open_file(self, name: str, flags: int) -> int:
+        """Return the file's descriptor. Raises FileNotFoundError if it is missing and not to be created;
+        anything except a regular file is refused."""
+        try:
+            fd = os.open(_check_plain_file_name(name), flags | _FILE_FLAGS, 0o600, dir_fd=self.fd)
+        except FileNotFoundError:
+            if flags & os.O_CREAT:
+                raise StateFileError(f"{self.path} was removed meanwhile.", path=self.path) from None
+            raise
+        except OSError as error:
+            raise build_open_error(self.path / name, error) from error
+        if not stat.S_ISREG(os.fstat(fd).st_mode):
+            os.close(fd)
+            raise StateFileError(f"{self.path / name} is not a plain file. Remove it.", path=self.path / name)
+        return fd
+
+    def read_file(self, name: str) -> bytes | None:
+        """Return the content of the file, or None if it is missing."""
+        try:
+            fd = self.open_file(name, os.O_RDONLY)
+        except FileNotFoundError:
+            return None
+        try:
+            return read_fd_from_offset(fd, 0)
+        finally:
+            os.close(fd)
+
+    def write_file(self, name: str, content: bytes, *, durable: bool = False) -> None:
+        """Write in place, for files that nobody reads before they are moved."""
+        fd = self.open_file(name, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+        self._write_content_and_close(fd, name, content, durable=durable)
+
+    def rewrite_unshared_or_recreate_file(self, name: str, content: bytes, *, durable: bool = False) -> None:
+        """Write into the existing file if nobody else has it open under any name, else into a new one.
+
+        A new file for each change makes ext4 search for an inode among thousands of freed ones:
+        0.8 ms at a few hundred changes per second, compared to 0.02 ms for a rewrite.
+        """
+        fd = self._open_unshared(name)
+        if fd is None:
+            self.remove_file(name)
+            self.write_file(name, content, durable=durable)
+        else:
+            self._write_content_and_close(fd, name, content, durable=durable)
+
+    def overwrite_file_in_place(self, name: str, content: bytes, *, durable: bool = False) -> None:
+        """Write in place, for a file of constant length that is so short that it is written completely or not
+        at all, even if its writer is killed."""
+        self._write_content_and_close(
+            self.open_file(name, os.O_WRONLY | os.O_CREAT), name, content, durable=durable
+        )
+
+    def _write_content_and_close(self, fd: int, name: str, content: bytes, *, durable: bool) -> None:
+        try:
+            write_all_bytes(fd, content)
+            # Truncated only afterwards: ext4 flushes a file that was truncated to zero when it is closed.
+            os.ftruncate(fd, len(content))
+            if durable:
+                os.fdatasync(fd)
+        except OSError as error:
+            raise build_write_error(self.path / name, error) from error
+        finally:
+            os.close(fd)
+
+    def _open_unshared(self, name: str) -> int | None:
+        """Return the file open for writing if it exists and nobody else has it open or linked."""
+        try:
+            fd = os.open(_check_plain_file_name(name), os.O_WRONLY | _FILE_FLAGS, dir_fd=self.fd)
+        except OSError:
+            return None
+        if os.fstat(fd).st_nlink == 1 and is_open_exclusively(fd):
+            return fd
+        os.close(fd)
+        return None
+
+    def move_file(self, name: str, to: DirectoryHandle, new_name: str) -> None:
+        """Move the file atomically, replacing an existing one."""
+        try:
+            os.rename(
+                _check_plain_file_name(name),
+                _check_plain_file_name(new_name),
+                src_dir_fd=self.fd,
+                dst_dir_fd=to.fd,
+            )
+        except OSError as error:
+            raise build_write_error(to.path / new_name, error) from error
+
+    def swap_or_move_file(self, name: str, to: DirectoryHandle, other: str) -> None:
+        """Exchange the two files if the system can, and leave the old one here; else `move_file`.
+
+        An exchange is cheaper: a rename over a file makes ext4 flush the new one at once, which costs 10 to
+        50 times as much and protects only from power loss. Callers that need that write durably.
+        """
+        try:
+            if exchange_file_names(
+                self.fd, _check_plain_file_name(name), to.fd, _check_plain_file_name(other)
+            ):
+                return
+        except FileNotFoundError:
+            pass
+        except OSError as error:
+            raise build_write_error(to.path / other, error) from error
+        self.move_file(name, to, other)
+
+    def replace_file(self, name: str, content: bytes) -> None:
+        """Replace the file atomically: a reader sees the old content or the new, never a part."""
+        temporary = self._write_temporary(name, content)
+        try:
+            self.move_file(temporary, self, name)
+        except StateFileError:
+            self._remove_temporary(temporary)
+            raise
+
+    def add_hard_link(self, name: str, new_name: str) -> bool:
+        """Add a second name to the file; return False if that name is taken."""
+        try:
+            os.link(
+                _check_plain_file_name(name),
+                _check_plain_file_name(new_name),
+                src_dir_fd=self.fd,
+                dst_dir_fd=self.fd,
+                follow_symlinks=False,
+            )
+        except FileExistsError:
+            return False
+        except OSError as error:
+            raise build_write_error(self.path / new_name, error) from error
+        return True
+
+    def add_backup_hard_link(self, name: str, backup_name: str) -> str:
+        """Add a unique second name to the file and return it: `backup_name`, with a number if it is taken."""
+        free_name, number = backup_name, 1
+        while not self.add_hard_link(name, free_name):
+            number += 1
+            free_name = f"{backup_name}-{number}"
+        return free_name
+
+    def create_file_if_missing(self, name: str, content: bytes) -> bool:
+        """Create the file atomically; return False without a change if it exists."""
+        temporary = self._write_temporary(name, content)
+        try:
+            return self.add_hard_link(temporary, name)
+        finally:
+            self._remove_temporary(temporary)
+
+    def _write_temporary(self, name: str, content: bytes) -> str:
+        """Write a temporary file with this content and return its name."""
+        temporary = f".{name[:200]}.tmp.{os.urandom(4).hex()}"
+        try:
+            self.write_file(temporary, content)
+        except StateFileError:
+            # Partial files must not stay on a full disk.
+            self._remove_temporary(temporary)
+            raise
+        return temporary
+
+    def _remove_temporary(self, temporary: str) -> None:
+        with suppress(StateFileError):
+            self.remove_file(temporary)
+
+    def remove_file(self, name: str) -> bool:
+        try:
+            os.unlink(_check_plain_file_name(name), dir_fd=self.fd)
+        except FileNotFoundError:
+            return False
+        except OSError as error:
+            raise build_write_error(self.path / name, error) from error
+        return True
+
+    def remove_tree(self, name: str, *, should_continue: Callable[[], bool] = lambda: True) -> bool:
+        """Remove the tree and return True; return False if a part could not be removed or was skipped.
+
+        A link is removed, and never followed. `should_continue` is called before each file.
+        """
+        try:
+            return _remove_tree(_check_plain_file_name(name), self.fd, should_continue)
+        except (RecursionError, OSError):  # deeper than any tree of ours, or out of descriptors
+            return False
+
+    def list_names(self) -> list[str]:
+        return os.listdir(self.fd)  # noqa: PTH208 - a path has no handle
+
+    def is_directory(self, name: str) -> bool:
+        """Return True for a directory, not for a link to one."""
+        status = self.get_entry_stat(name)
+        return status is not None and stat.S_ISDIR(status.st_mode)
+
+    def get_entry_stat(self, name: str) -> os.stat_result | None:
+        """Return the status of the name itself, not of a link's target."""
+        try:
+            return os.stat(_check_plain_file_name(name), dir_fd=self.fd, follow_symlinks=False)
+        except FileNotFoundError:
+            return None
+
+
+def build_open_error(path: Path, error: OSError) -> StateFileError:
+    if error.errno in (errno.ELOOP, errno.ENOTDIR):
+        return StateFileError(f"{path} is a link or no directory, and is not followed. Remove it.", path=path)
+    return build_write_error(path, error)
+
+
+def _remove_tree(name: str, parent_fd: int, should_continue: Callable[[], bool]) -> bool:
+    try:
+        fd = os.open(name, _DIRECTORY_FLAGS, dir_fd=parent_fd)
+    except FileNotFoundError:
+        return True
+    except OSError:  # a file or a link, or a directory that cannot be read
+        return should_continue() and _try_remove(os.unlink, name, parent_fd)
+    try:
+        # All of them, even if one fails.
+        results = [_remove_tree(each, fd, should_continue) for each in os.listdir(fd)]  # noqa: PTH208 - a path has no handle
+    finally:
+        os.close(fd)
+    return all(results) and should_continue() and _try_remove(os.rmdir, name, parent_fd)
+
+
+def _try_remove(remove: Callable[..., None], name: str, parent_fd: int) -> bool:
+    try:
+        remove(name, dir_fd=parent_fd)
+    except FileNotFoundError:
+        return True
+    except OSError:
+        return False
+    return True
+
+
+def read_fd_from_offset(fd: int, offset: int) -> bytes:
+    """Return everything from the offset on."""
+    parts = []
+    while part := os.pread(fd, _CHUNK, offset):
+        parts.append(part)
+        offset += len(part)
+    return parts[0] if len(parts) == 1 else b"".join(parts)
+
+
+def _check_plain_file_name(name: str) -> str:
+    """Check a name again as a last defence; callers have checked it before."""
+    if "/" in name or "\0" in name or name in ("", ".", ".."):
+        raise StateFileError(f"{name[:80]!r} is not the name of a file.", path=Path())
+    return name

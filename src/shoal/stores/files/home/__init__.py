@@ -1,0 +1,1 @@
+"""The home directory: its paths, clean-up, trust and credentials."""

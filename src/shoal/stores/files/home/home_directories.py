@@ -1,0 +1,25 @@
+"""Directories inside the home, opened step by step from its handle."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from shoal.stores.files.access.directory_handle import DirectoryHandle
+from shoal.stores.files.home.home_paths import build_write_error
+
+
+def open_or_create_home_subdirectory(home: Path, *parts: str) -> DirectoryHandle:
+    """Open the directory; create missing parts."""
+    with DirectoryHandle.open_root(home) as root:
+        return root.open_or_create(*parts)
+
+
+def open_existing_home_subdirectory(home: Path, *parts: str) -> DirectoryHandle | None:
+    """Open the directory; return None if it is missing."""
+    try:
+        if not home.is_dir():
+            return None
+    except OSError as error:
+        raise build_write_error(home, error) from error
+    with DirectoryHandle.open_root(home) as root:
+        return root.open_existing(*parts)

@@ -1,0 +1,1 @@
+"""Locks and leases on files, honoured by other programs as well."""

@@ -1,0 +1,484 @@
+"""One inbox on disk. `docs/decisions/0006` explains the order of its writes."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Collection, Container
+from pathlib import Path
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from shoal.core.clock import Clock
+from shoal.core.errors import InboxNotFound, LockUnavailable, ShoalError, StateFileError
+from shoal.core.ids import IdGenerator
+from shoal.core.names import LEAD_NAME
+from shoal.core.teams.mail import MailDeliveryState, MailMessage, MailPostReceipt
+from shoal.stores.files.access.directory_handle import DirectoryHandle
+from shoal.stores.files.access.line_files import append_lines, read_complete_lines
+from shoal.stores.files.access.problem_reporter import ProblemReporter
+from shoal.stores.files.locks.foreign_lock import ForeignProgramLock
+from shoal.stores.files.locks.shared_file_lock import SharedFileLock
+from shoal.stores.files.mailboxes.inbox_file import (
+    MailInboxFileContent,
+    assign_inbox_entry_id,
+    build_inbox_file,
+    has_derived_mail_id,
+    mark_inbox_entries_read,
+    read_inbox_file,
+    recover_inbox_entries,
+    split_inbox_entries_to_archive,
+    to_single_line_entry,
+)
+from shoal.stores.files.mailboxes.inbox_overflow import InboxOverflow, MailInboxOverflowBatch
+from shoal.wire.foreign_json import InvalidFileContent
+from shoal.wire.mail_codec import EMPTY_INBOX, MailInboxFileEntry, encode_inbox_entry, parse_inbox_entry
+
+_UNLIMITED = 1 << 60
+_MAX_BATCH = 4_096
+"""Maximum posts that share one write."""
+_RETRY_DELAYS = (0.001, 0.002, 0.004, 0.008, 0.016)
+"""Delays between reads of a file that another program may be writing."""
+
+
+class TeamMailDirectories(Struct, frozen=True, kw_only=True):
+    """Directories of one team's mail; only the first is shared with other programs."""
+
+    inboxes: DirectoryHandle
+    staging: DirectoryHandle
+    overflow: DirectoryHandle
+    archive: DirectoryHandle
+    locks: DirectoryHandle
+    foreign: DirectoryHandle
+    """Has one file for each owner that is run by another program."""
+
+    @classmethod
+    def open_for_team(cls, home: DirectoryHandle, team: str) -> TeamMailDirectories:
+        with home.open_or_create("shoal", "teams", team) as own_directory:
+            return cls(
+                inboxes=home.open_or_create("teams", team, "inboxes"),
+                staging=own_directory.open_or_create("staging"),
+                overflow=own_directory.open_or_create("overflow"),
+                archive=own_directory.open_or_create("archive"),
+                locks=own_directory.open_or_create("locks"),
+                foreign=own_directory.open_or_create("foreign"),
+            )
+
+    @property
+    def is_removed(self) -> bool:
+        return self.inboxes.is_removed or self.locks.is_removed
+
+    def close(self) -> None:
+        for directory in (
+            self.inboxes,
+            self.staging,
+            self.overflow,
+            self.archive,
+            self.locks,
+            self.foreign,
+        ):
+            directory.close()
+
+
+class _PendingMailPost(Struct, eq=False):
+    entry: MailInboxFileEntry
+    outcome: asyncio.Future[MailPostReceipt | None]
+    """None: the writer is gone, and this post must write for the waiting ones."""
+
+
+class FileMailbox:
+    def __init__(
+        self,
+        directories: TeamMailDirectories,
+        owner: str,
+        *,
+        clock: Clock,
+        ids: IdGenerator,
+        report_problem: ProblemReporter,
+        lock_timeout: float,
+        durable: bool = False,
+    ) -> None:
+        self.owner = owner
+        self._directories = directories
+        self._file = f"{owner}.json"
+        self._archive = f"{owner}.jsonl"
+        self._clock = clock
+        self._ids = ids
+        self._report_problem = report_problem
+        self._durable = durable
+        self._lock = SharedFileLock(
+            directories.locks,
+            f"inbox-{owner}",
+            directory=directories.inboxes,
+            file=self._file,
+            timeout=lock_timeout,
+        )
+        self._overflow = InboxOverflow(directories.overflow, owner, durable=durable)
+        self._inbox: MailInboxFileContent | None = None
+        self.is_cached = True
+        """True if the content that was read last is cached."""
+        self._posts: list[_PendingMailPost] = []
+        self._writing = False
+        self._waiters: set[asyncio.Future[None]] = set()
+        self._idle_waiters: set[asyncio.Future[None]] = set()
+        """Waiters that checked and found nothing."""
+
+    def drop_cached_inbox(self) -> None:
+        """Drop the content that was read last; it is read again when needed."""
+        self._inbox, self.is_cached = None, False
+
+    # Opening
+
+    async def open_inbox(self, *, foreign: bool) -> None:
+        if self._directories.inboxes.get_entry_stat(self._file) is None:
+            self._directories.inboxes.create_file_if_missing(self._file, EMPTY_INBOX)
+        if foreign == self.is_foreign:
+            return
+        async with self._lock as foreign_lock:
+            if foreign:
+                self._directories.foreign.create_file_if_missing(self.owner, b"")
+                self._write_inbox_archive_and_overflow(
+                    foreign_lock, self._read_or_quarantine_locked_inbox().entries
+                )
+            else:
+                self._directories.foreign.remove_file(self.owner)
+
+    # Posting
+
+    async def post(self, mail: MailMessage) -> MailPostReceipt:
+        """Post a message; the first of several concurrent posts writes them all."""
+        loop = asyncio.get_running_loop()
+        mail = replace(mail, read=False)
+        post = _PendingMailPost(
+            MailInboxFileEntry(mail=mail, raw=encode_inbox_entry(mail)), loop.create_future()
+        )
+        self._posts.append(post)
+        is_writer = not self._writing
+        try:
+            if not is_writer:
+                receipt = await post.outcome
+                if receipt is not None:
+                    return receipt
+                is_writer = True
+                post.outcome = loop.create_future()
+            self._writing = True
+            await asyncio.sleep(0)  # lets concurrent posts join
+            try:
+                await self._write_pending_posts()
+            except (ShoalError, OSError) as error:
+                self._fail_waiting_posts(error)
+            self._pass_writer_role()
+        except BaseException:
+            self._abandon_pending_post(post, is_writer=is_writer)
+            raise
+        return _get_mail_post_receipt(post)
+
+    def _abandon_pending_post(self, post: _PendingMailPost, *, is_writer: bool) -> None:
+        """Drop a post whose caller was cancelled or whose write failed."""
+        if post in self._posts:
+            self._posts.remove(post)
+        is_settled = post.outcome.done() and not post.outcome.cancelled() and not post.outcome.exception()
+        # It was chosen to write for the others at the same moment.
+        is_next_writer = is_settled and post.outcome.result() is None
+        if is_writer or is_next_writer:
+            self._pass_writer_role()
+
+    def _pass_writer_role(self) -> None:
+        """Make a post that still waits the next writer."""
+        for post in self._posts:
+            if not post.outcome.done():
+                post.outcome.set_result(None)
+                return
+        self._writing = False
+
+    def _fail_waiting_posts(self, error: Exception) -> None:
+        """Fail all waiting posts because no write was possible."""
+        posts, self._posts = self._posts, []
+        _fail_pending_posts(posts, error)
+
+    async def _write_pending_posts(self) -> None:
+        async with self._lock.own:
+            inbox = self._read_inbox()
+            if isinstance(inbox, MailInboxFileContent) and not self.is_foreign:
+                self._inbox = inbox
+                if inbox.remaining_unread_capacity[0] == 0 and not self._overflow.is_move_interrupted:
+                    self._append_posts_to_overflow(self._take_post_batch())
+                    return
+            async with self._lock.build_foreign_lock_context() as foreign_lock:
+                self._deliver_posts_under_lock(foreign_lock)
+
+    def _deliver_posts_under_lock(self, foreign_lock: ForeignProgramLock) -> None:
+        inbox = self._read_or_quarantine_locked_inbox()
+        posts = self._take_post_batch()
+        try:
+            if self._overflow.has_waiting_lines() and not self.is_foreign:
+                # First come, first served: new messages queue behind waiting ones.
+                self._overflow.append([post.entry.raw for post in posts])
+                delivered_ids = self._refill_inbox_from_overflow(foreign_lock, inbox)
+                for post in posts:
+                    _resolve_pending_post(post, delivered=post.entry.mail.id in delivered_ids)
+                return
+            fitting_count = len(posts) if self.is_foreign else _count_fitting_posts(inbox, posts)
+            self._write_inbox_archive_and_overflow(
+                foreign_lock, (*inbox.entries, *(post.entry for post in posts[:fitting_count]))
+            )
+        except (ShoalError, OSError) as error:
+            _fail_pending_posts(posts, error)
+            return
+        for post in posts[:fitting_count]:
+            _resolve_pending_post(post, delivered=True)
+        self._append_posts_to_overflow(posts[fitting_count:])
+
+    def _refill_inbox_from_overflow(
+        self, foreign_lock: ForeignProgramLock, inbox: MailInboxFileContent
+    ) -> Collection[str]:
+        """Move waiting messages into the inbox and return its ids. If that fails, they keep waiting."""
+        try:
+            self._overflow.finish_interrupted_move(inbox.ids)
+            self._write_inbox_archive_and_overflow(foreign_lock, inbox.entries)
+        except (ShoalError, OSError):
+            return ()
+        return () if self._inbox is None else set(self._inbox.ids)
+
+    def _append_posts_to_overflow(self, posts: list[_PendingMailPost]) -> None:
+        """Append the posts to the overflow."""
+        if not posts:
+            return
+        try:
+            self._overflow.append([post.entry.raw for post in posts])
+        except (StateFileError, OSError) as error:
+            _fail_pending_posts(posts, error)
+            return
+        for post in posts:
+            _resolve_pending_post(post, delivered=False)
+
+    def _take_post_batch(self) -> list[_PendingMailPost]:
+        posts, self._posts = self._posts[:_MAX_BATCH], self._posts[_MAX_BATCH:]
+        return posts
+
+    # Reading
+
+    async def take_unread(self, limit: int) -> tuple[MailMessage, ...]:
+        inbox = await self._read_valid_inbox()
+        unread = inbox.unread
+        if (not unread and self._overflow.has_waiting_lines()) or any(
+            has_derived_mail_id(entry) for entry in unread
+        ):
+            async with self._lock as foreign_lock:
+                self._write_inbox_archive_and_overflow(
+                    foreign_lock, self._read_or_quarantine_locked_inbox().entries
+                )
+            unread = (self._inbox or inbox).unread
+        return tuple(entry.mail for entry in unread[:limit])
+
+    async def mark_read(self, ids: Collection[str]) -> None:
+        requested_ids = frozenset(ids)
+        if not requested_ids:
+            return
+        async with self._lock as foreign_lock:
+            inbox = self._read_or_quarantine_locked_inbox()
+            if any(entry.mail.id in requested_ids and not entry.mail.read for entry in inbox.entries):
+                self._write_inbox_archive_and_overflow(
+                    foreign_lock, mark_inbox_entries_read(inbox.entries, requested_ids)
+                )
+
+    async def wait_for_mail(self, seen_ids: Container[str] = ()) -> None:
+        while True:
+            waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            # Before the check: mail that arrives between the check and the wait is not missed.
+            self._waiters.add(waiter)
+            try:
+                if await self._has_unseen_mail(seen_ids):
+                    return
+                self._idle_waiters.add(waiter)
+                await waiter
+            finally:
+                self._waiters.discard(waiter)
+                self._idle_waiters.discard(waiter)
+
+    async def _has_unseen_mail(self, seen_ids: Container[str]) -> bool:
+        try:
+            unread = (await self._read_valid_inbox()).unread
+            # Mail in the overflow moves up when the unread mail before it is marked.
+            return any(e.mail.id not in seen_ids for e in unread) or (
+                not unread and self._overflow.has_waiting_lines()
+            )
+        except LockUnavailable:
+            return False  # checked again with the next change, or soon
+
+    @property
+    def has_caught_up_waiter(self) -> bool:
+        """True if a waiter has seen all mail and was not woken since."""
+        return any(not waiter.done() for waiter in self._idle_waiters)
+
+    def wake_waiters(self) -> None:
+        """Make all waiters check for mail again."""
+        for waiter in self._waiters:
+            if not waiter.done():
+                waiter.set_result(None)
+
+    async def read_history(self) -> tuple[MailMessage, ...]:
+        # Mail moves from the overflow to the inbox to the archive: reading in this order misses none.
+        overflow_entries = [parse_inbox_entry(line) for line in self._overflow.read_waiting_lines()]
+        inbox_entries = (await self._read_valid_inbox()).entries
+        archived = [
+            parse_inbox_entry(line) for line in read_complete_lines(self._directories.archive, self._archive)
+        ]
+        found: dict[str, MailMessage] = {}
+        for entry in (*archived, *inbox_entries, *overflow_entries):
+            if isinstance(entry, MailInboxFileEntry):
+                found.setdefault(entry.mail.id, entry.mail)
+        return tuple(found.values())
+
+    async def _read_valid_inbox(self) -> MailInboxFileContent:
+        """Return the current inbox. A partial file is normal while another program writes: retry."""
+        for pause in (*_RETRY_DELAYS, None):
+            inbox = self._read_inbox()
+            if isinstance(inbox, MailInboxFileContent) and not inbox.rejected:
+                self._inbox = inbox if self.is_cached else None
+                return inbox
+            if pause is not None:
+                await asyncio.sleep(pause)
+        async with self._lock:
+            return self._read_or_quarantine_locked_inbox()
+
+    def _read_inbox(self) -> MailInboxFileContent | InvalidFileContent:
+        inbox = read_inbox_file(self._directories.inboxes, self._file, self._inbox)
+        # The lead's inbox is created with the first message to it.
+        if isinstance(inbox, MailInboxFileContent) and inbox.content is None and self.owner != LEAD_NAME:
+            raise InboxNotFound(
+                f"{self.owner!r} has no inbox. There are inboxes of: {self._format_inbox_owners()}."
+            )
+        return inbox
+
+    def _format_inbox_owners(self) -> str:
+        names = (Path(name) for name in self._directories.inboxes.list_names())
+        return ", ".join(sorted(name.stem for name in names if name.suffix == ".json")) or "nobody"
+
+    # While the locks are held
+
+    def _read_or_quarantine_locked_inbox(self) -> MailInboxFileContent:
+        """Read the inbox under the locks: a file that is invalid now stays invalid, and is quarantined."""
+        inbox = self._read_inbox()
+        if isinstance(inbox, InvalidFileContent) or inbox.rejected:
+            inbox = self._quarantine_inbox(inbox)
+        self._overflow.finish_interrupted_move(inbox.ids)
+        self._inbox = inbox
+        return inbox
+
+    def _quarantine_inbox(self, inbox: MailInboxFileContent | InvalidFileContent) -> MailInboxFileContent:
+        backup_name = self._directories.inboxes.add_backup_hard_link(
+            self._file, f"{self._file}.corrupt-{self._clock.now()}"
+        )
+        if isinstance(inbox, InvalidFileContent):
+            reason = inbox.reason
+            entries = recover_inbox_entries(self._directories.inboxes.read_file(self._file) or b"").entries
+        else:
+            reason = "; ".join(inbox.rejected)
+            entries = inbox.entries
+        self._report_problem(
+            f"The inbox of {self.owner} could not be read whole: {reason}. It is kept as "
+            f"{self._directories.inboxes.path / backup_name}; {len(entries)} of its messages are delivered."
+        )
+        repaired = build_inbox_file(tuple(entries))
+        self._replace_inbox_file(repaired)
+        return repaired
+
+    def _write_inbox_archive_and_overflow(
+        self, foreign_lock: ForeignProgramLock, entries: tuple[MailInboxFileEntry, ...]
+    ) -> None:
+        """Write the inbox; all changes go through here. A crash at any step loses and duplicates nothing."""
+        kept_entries, archived_entries = entries, tuple[MailInboxFileEntry, ...]()
+        if self.is_foreign:
+            batch = self._overflow.read_oldest_batch(_UNLIMITED, _UNLIMITED)
+        else:
+            entries = tuple(
+                [
+                    assign_inbox_entry_id(e, self._ids.new_uuid()) if has_derived_mail_id(e) else e
+                    for e in entries
+                ]
+            )
+            kept_entries, archived_entries = split_inbox_entries_to_archive(entries)
+            batch = self._read_fitting_overflow_batch(kept_entries)
+        moved_entries, unreadable = self._parse_overflow_batch(batch)
+        inbox = build_inbox_file((*kept_entries, *moved_entries))
+        if archived_entries or unreadable:
+            lines = [*(to_single_line_entry(entry.raw) for entry in archived_entries), *unreadable]
+            append_lines(self._directories.archive, self._archive, lines, durable=self._durable)
+        if moved_entries:
+            self._overflow.record_move_intent(batch, moved_entries[0].mail.id)
+        foreign_lock.confirm_held()
+        self._replace_inbox_file(inbox)
+        if batch.lines:
+            self._overflow.confirm_batch_moved(batch)
+        self._inbox = inbox
+        self.wake_waiters()
+
+    def _replace_inbox_file(self, inbox: MailInboxFileContent) -> None:
+        assert inbox.content is not None
+        self._directories.staging.rewrite_unshared_or_recreate_file(
+            self._file, inbox.content, durable=self._durable
+        )
+        self._directories.staging.swap_or_move_file(self._file, self._directories.inboxes, self._file)
+        if self._durable:
+            os.fsync(self._directories.inboxes.fd)
+
+    def _read_fitting_overflow_batch(
+        self, kept_entries: tuple[MailInboxFileEntry, ...]
+    ) -> MailInboxOverflowBatch:
+        return self._overflow.read_oldest_batch(
+            *MailInboxFileContent(content=None, entries=kept_entries).remaining_unread_capacity
+        )
+
+    def _parse_overflow_batch(
+        self, batch: MailInboxOverflowBatch
+    ) -> tuple[tuple[MailInboxFileEntry, ...], list[bytes]]:
+        """Return the messages, and the lines that cannot be parsed."""
+        entries: list[MailInboxFileEntry] = []
+        unreadable: list[bytes] = []
+        for line in batch.lines:
+            entry = parse_inbox_entry(line)
+            if isinstance(entry, MailInboxFileEntry):
+                entries.append(entry)
+            else:
+                unreadable.append(line)
+                self._report_problem(
+                    f"A message that waited for {self.owner} is unreadable: {entry.reason}. It is kept in "
+                    f"{self._directories.archive.path / self._archive}."
+                )
+        return tuple(entries), unreadable
+
+    @property
+    def is_foreign(self) -> bool:
+        return self._directories.foreign.get_entry_stat(self.owner) is not None
+
+
+def _count_fitting_posts(inbox: MailInboxFileContent, posts: list[_PendingMailPost]) -> int:
+    count, size = inbox.remaining_unread_capacity
+    fitting_count = 0
+    for post in posts[:count]:
+        size -= len(post.entry.raw)
+        if size < 0 and (fitting_count or inbox.unread):
+            break
+        fitting_count += 1
+    return fitting_count
+
+
+def _resolve_pending_post(post: _PendingMailPost, *, delivered: bool) -> None:
+    if not post.outcome.done():
+        state: MailDeliveryState = "delivered" if delivered else "queued"
+        post.outcome.set_result(MailPostReceipt(id=post.entry.mail.id, standing=state))
+
+
+def _fail_pending_posts(posts: list[_PendingMailPost], error: Exception) -> None:
+    for post in posts:
+        if not post.outcome.done():
+            post.outcome.set_exception(error)
+
+
+def _get_mail_post_receipt(post: _PendingMailPost) -> MailPostReceipt:
+    receipt = post.outcome.result()
+    if receipt is None:
+        raise LockUnavailable("The post was not written.")
+    return receipt

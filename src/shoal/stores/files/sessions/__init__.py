@@ -1,0 +1,1 @@
+"""Sessions as files: journal, transcripts, questions, results and usage."""

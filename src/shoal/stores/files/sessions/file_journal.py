@@ -1,0 +1,176 @@
+"""Journal on disk: appended by every process of a run, read by offset by everyone else."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+
+from shoal.core.clock import Clock
+from shoal.core.errors import StateFileError
+from shoal.core.events import AgentEnded, JournaledEvent, SessionEnded, WorktreeWorkRetained
+from shoal.core.text.redaction import KEY_SHAPE_REDACTOR, SecretRedactor
+from shoal.stores.files.access.file_watch import DirectoryWatch
+from shoal.stores.files.access.problem_reporter import ProblemReporter, ignore_problem
+from shoal.stores.files.home.home_paths import (
+    build_write_error,
+    make_private_directory,
+    open_state_file,
+    write_all_bytes,
+)
+from shoal.wire.journal_codec import (
+    JournalRecord,
+    encode_journal_line,
+    parse_journal_line,
+    recover_event_from_torn_line,
+)
+
+_FLAGS = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
+_CHUNK = 1 << 20
+_END_EVENTS = (AgentEnded, WorktreeWorkRetained)
+
+
+class FileJournal:
+    """Journal file; nothing is created before the first event."""
+
+    def __init__(
+        self, path: Path, clock: Clock, *, durable: bool = False, secrets: SecretRedactor = KEY_SHAPE_REDACTOR
+    ) -> None:
+        self.path = path
+        self._secrets = secrets
+        self._clock = clock
+        self._durable = durable
+        self._fd: int | None = None
+        self._is_torn = False
+        self._unwritten: deque[bytes] = deque()
+        """End events that could not be written yet; they are written before the next event."""
+
+    def append(self, event: JournaledEvent) -> None:
+        line = self._secrets.redact_bytes(encode_journal_line(event, self._clock.now()))
+        try:
+            if self._unwritten:
+                self._write_unwritten_lines()
+            self._append_line(line)
+        except StateFileError:
+            if isinstance(event, _END_EVENTS):
+                self._unwritten.append(line)
+            raise
+
+    def _write_unwritten_lines(self) -> None:
+        while self._unwritten:
+            self._append_line(self._unwritten[0])
+            self._unwritten.popleft()
+
+    def _append_line(self, line: bytes) -> None:
+        fd = self._open_file() if self._fd is None else self._fd
+        if self._is_torn:
+            line = b"\n" + line
+        try:
+            # Others write here too, so a partial line is not truncated: the next event starts a new line.
+            self._is_torn = True
+            write_all_bytes(fd, line)
+            self._is_torn = False
+            if self._durable:
+                os.fdatasync(fd)
+        except OSError as error:
+            raise StateFileError(
+                f"The journal {self.path} could not be written: {error.strerror}. "
+                "What is in it is kept. Make room on that disk, then go on with --resume.",
+                path=self.path,
+            ) from error
+
+    def get_position(self) -> int:
+        """Return the offset at which this process's latest event ends."""
+        fd = self._open_file() if self._fd is None else self._fd
+        return os.lseek(fd, 0, os.SEEK_CUR)
+
+    def close(self) -> None:
+        with suppress(StateFileError):
+            self._write_unwritten_lines()
+        fd, self._fd = self._fd, None
+        if fd is not None:
+            with suppress(OSError):
+                os.close(fd)
+
+    def _open_file(self) -> int:
+        make_private_directory(self.path.parent)
+        try:
+            fd = os.open(self.path, _FLAGS, 0o600)
+            size = os.lseek(fd, 0, os.SEEK_END)
+            self._is_torn = size > 0 and os.pread(fd, 1, size - 1) != b"\n"
+        except OSError as error:
+            raise build_write_error(self.path, error) from error
+        self._fd = fd
+        return fd
+
+
+def read_journal(
+    path: Path, offset: int = 0, *, report_problem: ProblemReporter = ignore_problem
+) -> Iterator[JournalRecord]:
+    """Yield the events from `offset` up to the last complete line; invalid lines are reported."""
+    try:
+        file = open_state_file(path)
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise StateFileError(f"The journal {path} cannot be read: {error.strerror}.", path=path) from error
+    with file:
+        file.seek(offset)
+        remainder = b""
+        while chunk := file.read(_CHUNK):
+            *lines, remainder = (remainder + chunk).split(b"\n")
+            for line in lines:
+                end = offset + len(line) + 1
+                record = _parse_journal_record(line, offset, end, report_problem)
+                if record is not None:
+                    yield record
+                offset = end
+
+
+def _parse_journal_record(
+    line: bytes, offset: int, end: int, report_problem: ProblemReporter
+) -> JournalRecord | None:
+    try:
+        at, event = parse_journal_line(line)
+    except ValueError:
+        if line:
+            report_problem(
+                f"The journal has a line at {offset} that is not a whole event ({len(line)} bytes)."
+            )
+        recovered = recover_event_from_torn_line(line)
+        if recovered is None:
+            return None
+        at, event = recovered
+    return JournalRecord(offset=offset, next=end, at=at, event=event)
+
+
+async def follow_journal(
+    path: Path,
+    offset: int = 0,
+    *,
+    is_running: Callable[[], bool] = lambda: True,
+) -> AsyncIterator[JournalRecord]:
+    """Yield present and future events until the run ends or `is_running` returns False.
+
+    Neither the file nor its directory need to exist yet.
+    """
+    changed = asyncio.Event()
+    watch = DirectoryWatch(path.parent, changed.set)
+    try:
+        ended = False
+        while True:
+            changed.clear()
+            # Checked before reading: the last events of a writer that ended are still read below.
+            was_running = is_running()
+            for record in read_journal(path, offset):
+                ended = isinstance(record.event, SessionEnded)
+                offset = record.next
+                yield record
+            if ended or not was_running:
+                return
+            await changed.wait()
+    finally:
+        watch.close()

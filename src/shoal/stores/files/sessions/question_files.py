@@ -1,0 +1,176 @@
+"""Questions for a person as files, so that any process can answer and a crash loses none."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+from shoal.core.errors import StateFileError
+from shoal.core.permissions.questions import AllowAnswer, Answer, DenyAnswer, PermissionQuestion, Question
+from shoal.stores.files.home.home_paths import (
+    create_file_atomically,
+    read_state_file,
+    to_safe_file_name,
+    write_file_atomically,
+)
+from shoal.wire.question_codec import (
+    encode_answer,
+    encode_question,
+    is_matching_answer_type,
+    parse_answer,
+    parse_question,
+)
+
+_WRITE_GRACE = 2.0
+"""Seconds during which a file may still be partially written by hand."""
+
+
+RUN_ENDED_REASON = "The question was withdrawn: the run that asked it ended."
+"""Reason of the policy denial for questions of a process that died."""
+_QUESTION_TEXT = {
+    "permission": "for permission.",
+    "choice": "for a choice.",
+    "plan": "for the approval of the plan with that digest.",
+}
+
+
+class QuestionFiles:
+    """Questions in `{id}.json` with answers in `{id}.answer.json`: the first answer wins."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+
+    def store_question(self, question: Question) -> None:
+        # An earlier answer under this id belonged to another call.
+        for path in (self._answer_path(question.id), self._late_permission_path(question.id)):
+            try:
+                path.unlink(missing_ok=True)
+            except OSError as error:
+                raise StateFileError(
+                    f"A question cannot be kept in {self.directory}: {error.strerror}.", path=path
+                ) from error
+        write_file_atomically(self._question_path(question.id), encode_question(question))
+
+    def answer(self, question_id: str, answer: Answer) -> bool:
+        """Store the answer and return True; return False if another answer came first."""
+        question = self._require_question(question_id)
+        if not is_matching_answer_type(answer, question):
+            raise StateFileError(
+                f"The question {question_id!r} cannot be answered so: it asks "
+                + _QUESTION_TEXT[str(question.__struct_config__.tag)],
+                path=self._question_path(question_id),
+            )
+        return create_file_atomically(self._answer_path(question_id), encode_answer(answer))
+
+    def settle_answer(self, question: Question, answer: Answer) -> Answer:
+        """Store the answer and return the final one: this one, unless another came first."""
+        if create_file_atomically(self._answer_path(question.id), encode_answer(answer)):
+            return answer
+        return self.read_answer(question) or answer
+
+    def store_late_permission(self, question_id: str, answer: Answer) -> None:
+        """Allow a call that was interrupted; the first answer wins. Raises `StateFileError`."""
+        question = self._require_question(question_id)
+        path = self._question_path(question_id)
+        if not isinstance(question, PermissionQuestion) or not self.is_question_orphaned(question):
+            raise StateFileError(
+                f"The question {question_id!r} was answered, or withdrawn: this answer comes too late.",
+                path=path,
+            )
+        if not isinstance(answer, AllowAnswer):
+            raise StateFileError(
+                f"The question {question_id!r} was withdrawn when the run that asked it ended: its call was "
+                "not run, and there is nothing left to deny.",
+                path=path,
+            )
+        if not create_file_atomically(self._late_permission_path(question_id), encode_answer(answer)):
+            raise StateFileError(f"Somebody allowed {question_id!r} before; that counts once.", path=path)
+
+    def is_question_orphaned(self, question: PermissionQuestion) -> bool:
+        """Return True if the process that asked died before anybody answered."""
+        return is_run_ended_denial(self.read_answer(question))
+
+    def read_late_permission(self, question: PermissionQuestion) -> AllowAnswer | None:
+        """Return the permission that came after the asking process died, or that it did not receive."""
+        answer = self.read_answer(question)
+        if is_run_ended_denial(answer):
+            try:
+                answer = parse_answer(read_state_file(self._late_permission_path(question.id)))
+            except (OSError, ValueError):
+                return None
+        return answer if isinstance(answer, AllowAnswer) else None
+
+    def get(self, question_id: str) -> Question | None:
+        try:
+            return parse_question(read_state_file(self._question_path(question_id)))
+        except (OSError, ValueError):
+            return None
+
+    def _require_question(self, question_id: str) -> Question:
+        question = self.get(question_id)
+        if question is None:
+            message = f"There is no question {question_id!r} in {self.directory}."
+            raise StateFileError(message, path=self.directory)
+        return question
+
+    def get_asked_time(self, question: Question) -> int:
+        """Return when the question was stored, in Unix milliseconds; the current time if it is gone."""
+        try:
+            return self._question_path(question.id).stat().st_mtime_ns // 1_000_000
+        except OSError:
+            return time.time_ns() // 1_000_000
+
+    def read_answer(self, question: Question) -> Answer | None:
+        """Return the stored answer. An invalid one is moved away, so that another can be given."""
+        path = self._answer_path(question.id)
+        try:
+            answer = parse_answer(read_state_file(path))
+        except OSError:
+            return None
+        except ValueError:
+            answer = None
+        if answer is not None and is_matching_answer_type(answer, question):
+            return answer
+        try:
+            if time.time() - path.stat().st_mtime > _WRITE_GRACE:
+                path.replace(path.with_suffix(".refused"))
+        except OSError:
+            pass  # gone already
+        return None
+
+    def list_open_questions(self) -> tuple[Question, ...]:
+        """Return the questions without an answer, oldest first."""
+        try:
+            files = [path for path in self.directory.iterdir() if path.suffix == ".json"]
+        except OSError:
+            return ()
+        answer_names = {path.name for path in files if path.name.endswith(".answer.json")}
+        unanswered = [
+            path
+            for path in files
+            if path.name not in answer_names
+            and not path.name.startswith(".")
+            and not path.name.endswith(".late.json")
+            and f"{path.stem}.answer.json" not in answer_names
+        ]
+        questions: list[tuple[int, str, Question]] = []
+        for path in unanswered:
+            try:
+                questions.append((path.stat().st_mtime_ns, path.name, parse_question(read_state_file(path))))
+            except (OSError, ValueError):
+                continue  # withdrawn meanwhile, or not a question file
+        return tuple(question for _, _, question in sorted(questions, key=lambda row: row[:2]))
+
+    def _question_path(self, question_id: str) -> Path:
+        return self.directory / f"{to_safe_file_name(question_id)}.json"
+
+    def _answer_path(self, question_id: str) -> Path:
+        return self.directory / f"{to_safe_file_name(question_id)}.answer.json"
+
+    def _late_permission_path(self, question_id: str) -> Path:
+        return self.directory / f"{to_safe_file_name(question_id)}.late.json"
+
+
+def is_run_ended_denial(answer: Answer | None) -> bool:
+    """Return True if this is the policy denial for a process that died."""
+    return isinstance(answer, DenyAnswer) and answer.by == "policy" and answer.reason == RUN_ENDED_REASON

@@ -1,0 +1,234 @@
+"""Session files of a home: read, find, list and fork sessions."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from msgspec import Struct, structs
+
+from shoal.core.conversation.transcript_entries import TranscriptMessageEntry
+from shoal.core.errors import SessionNotFound, StateFileError
+from shoal.core.ids import EntryId, SessionId
+from shoal.stores.files.home.home_paths import (
+    get_project_state_directory,
+    get_transcript_path,
+    open_state_file,
+    read_state_file,
+    write_file_atomically,
+)
+from shoal.stores.files.sessions.file_transcript import is_complete_json_line
+from shoal.stores.restored_conversation import RestoredConversation, restore_conversation
+from shoal.wire.json_codec import decode_json, encode_json
+from shoal.wire.transcript_codec import ParsedTranscriptLine, TranscriptTitleEntry, parse_transcript_line
+
+_PREVIEW_SIZE = 1 << 17
+"""Bytes of a transcript that are read for its preview."""
+
+
+class LoadedTranscript(RestoredConversation, frozen=True, kw_only=True):
+    """A restored conversation and the file it was read from."""
+
+    session: SessionId
+    path: Path
+    cwd: str
+    """Last working directory of the session; empty if the file has none."""
+
+
+class SessionListEntry(Struct, frozen=True, kw_only=True):
+    """A session in a list."""
+
+    session: SessionId
+    path: Path
+    prompt: str
+    at: int
+    size: int
+
+
+def read_session_transcript(
+    path: Path, agent: str = "", *, inherited: Sequence[ParsedTranscriptLine] = ()
+) -> LoadedTranscript:
+    """Read the conversation of the lead or of a sub-agent; read-only, because the session may be running."""
+    lines, notes = _parse_transcript_lines(_read_transcript_bytes(path))
+    conversation = restore_conversation(lines, agent, inherited=inherited)
+    cwd = next((line.cwd for line in reversed(lines) if line.cwd), "")
+    fields = structs.asdict(conversation) | {"notes": (*notes, *conversation.notes)}
+    return LoadedTranscript(session=SessionId(path.stem), path=path, cwd=cwd, **fields)
+
+
+def read_transcript_up_to_entry(
+    path: Path, entry: EntryId, agent: str = ""
+) -> tuple[ParsedTranscriptLine, ...]:
+    """Return the lines up to an entry, for a fork that starts after it; empty if the entry is missing."""
+    lines, _ = _parse_transcript_lines(_read_transcript_bytes(path))
+    agent_lines = [line for line in lines if line.agent == agent]
+    for index, line in enumerate(agent_lines):
+        if not isinstance(line.entry, TranscriptTitleEntry) and line.entry.id == entry:
+            return tuple(agent_lines[: index + 1])
+    return ()
+
+
+def _read_transcript_bytes(path: Path) -> bytes:
+    try:
+        return read_state_file(path)
+    except FileNotFoundError:
+        raise SessionNotFound(f"There is no session {path.stem} in {path.parent}.", path=path) from None
+    except OSError as error:
+        raise StateFileError(f"The session in {path} cannot be read: {error.strerror}.", path=path) from error
+
+
+def _parse_transcript_lines(content: bytes) -> tuple[list[ParsedTranscriptLine], list[str]]:
+    lines: list[ParsedTranscriptLine] = []
+    notes: list[str] = []
+    *complete_lines, last_line = content.split(b"\n")
+    if last_line and is_complete_json_line(last_line):
+        complete_lines.append(last_line)
+    elif last_line:
+        notes.append(f"The last line was torn ({len(last_line)} bytes) and is dropped.")
+    unreadable = 0
+    for line in complete_lines:
+        if not line.strip():
+            continue
+        try:
+            lines.append(parse_transcript_line(line))
+        except ValueError:
+            unreadable += 1
+    if unreadable:
+        notes.append(f"Lines that are not JSON were skipped: {unreadable}.")
+    return lines, notes
+
+
+def find_latest_session(home: Path, cwd: str) -> SessionId | None:
+    """Return the last written session of this directory that has a message."""
+    for file in _sort_files_newest_first(_list_project_transcripts(get_project_state_directory(home, cwd))):
+        if file.stat().st_size > _PREVIEW_SIZE or any(
+            isinstance(e, TranscriptMessageEntry) for e in _read_first_transcript_entries(Path(file.path))
+        ):
+            return SessionId(Path(file.name).stem)
+    return None
+
+
+def find_session_transcript(home: Path, name: str) -> Path:
+    """Return the transcript of the session with this id or unique id prefix, in any directory."""
+    stems = {Path(file.name).stem: Path(file.path) for file in _list_all_transcripts(home)}
+    if name in stems:
+        return stems[name]
+    matches = sorted(stem for stem in stems if name and stem.startswith(name))
+    if len(matches) == 1:
+        return stems[matches[0]]
+    if matches:
+        match_list = ", ".join(matches[:5]) + (" …" if len(matches) > 5 else "")
+        raise SessionNotFound(
+            f"{name!r} is the start of {len(matches)} sessions: {match_list}. Give more of the id.", path=home
+        )
+    from difflib import get_close_matches
+
+    similar = get_close_matches(name, stems, n=3, cutoff=0.5)
+    hint = f"Close to it: {', '.join(similar)}." if similar else "shoal --continue takes the latest one here."
+    raise SessionNotFound(f"There is no session {name!r} in {home}. {hint}", path=home)
+
+
+def list_sessions(
+    home: Path, cwd: str | None = None, *, limit: int | None = None
+) -> tuple[SessionListEntry, ...]:
+    """List sessions of one or all directories, newest first; only the start of each file is read."""
+    files = (
+        _list_all_transcripts(home)
+        if cwd is None
+        else _list_project_transcripts(get_project_state_directory(home, cwd))
+    )
+    return tuple(
+        SessionListEntry(
+            session=SessionId(Path(file.name).stem),
+            path=Path(file.path),
+            prompt=_read_first_prompt_or_title(Path(file.path)),
+            at=file.stat().st_mtime_ns // 1_000_000,
+            size=file.stat().st_size,
+        )
+        for file in _sort_files_newest_first(files)[:limit]
+    )
+
+
+def fork_session(path: Path, session: SessionId, *, home: Path, cwd: str) -> Path:
+    """Copy a transcript to a new session id in `cwd` and return its path. The original stays unchanged."""
+    target = get_transcript_path(home, cwd, session)
+    if target.exists():
+        raise StateFileError(f"There is already a session {session}: {target}.", path=target)
+    write_file_atomically(
+        target,
+        b"".join(_rewrite_session_id(session, line) for line in _read_transcript_bytes(path).split(b"\n")),
+    )
+    return target
+
+
+def _rewrite_session_id(session: SessionId, line: bytes) -> bytes:
+    """Return the line with another session id and the rest unchanged; empty for a torn line."""
+    try:
+        raw = decode_json(line)
+    except ValueError:
+        return b""
+    if isinstance(raw, dict) and "sessionId" in raw:
+        return encode_json(raw | {"sessionId": session}) + b"\n"
+    return line + b"\n"
+
+
+def _list_all_transcripts(home: Path) -> Iterator[os.DirEntry[str]]:
+    try:
+        projects = [entry for entry in os.scandir(home / "projects") if entry.is_dir()]
+    except OSError:
+        return
+    for project in projects:
+        yield from _list_project_transcripts(Path(project.path))
+
+
+def _list_project_transcripts(project: Path) -> Iterator[os.DirEntry[str]]:
+    try:
+        entries = list(os.scandir(project))
+    except OSError:
+        return
+    for entry in entries:
+        # Some programs store sub-agent transcripts in the same directory as session transcripts.
+        if entry.name.endswith(".jsonl") and not entry.name.startswith("agent-") and entry.is_file():
+            yield entry
+
+
+def _sort_files_newest_first(files: Iterator[os.DirEntry[str]]) -> list[os.DirEntry[str]]:
+    existing = [file for file in files if _is_file_still_present(file)]
+    return sorted(existing, key=lambda file: (-file.stat().st_mtime_ns, file.name))
+
+
+def _is_file_still_present(file: os.DirEntry[str]) -> bool:
+    """Return True if the listed file still exists; this also caches its status."""
+    try:
+        file.stat()
+    except OSError:
+        return False
+    return True
+
+
+def _read_first_transcript_entries(path: Path) -> Iterator[object]:
+    try:
+        with open_state_file(path) as file:
+            head = file.read(_PREVIEW_SIZE)
+    except OSError:
+        return
+    for line in head.split(b"\n"):
+        try:
+            yield parse_transcript_line(line).entry
+        except ValueError:
+            continue
+
+
+def _read_first_prompt_or_title(path: Path) -> str:
+    title = ""
+    for entry in _read_first_transcript_entries(path):
+        if isinstance(entry, TranscriptTitleEntry):
+            title = title or entry.text
+        elif (
+            isinstance(entry, TranscriptMessageEntry)
+            and entry.message.role == "user"
+            and not (entry.meta or entry.summary)
+        ):
+            return entry.message.text
+    return title

@@ -1,0 +1,1 @@
+"""Rosters and signing keys of teams as files."""

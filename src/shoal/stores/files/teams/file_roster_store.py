@@ -1,0 +1,366 @@
+"""Team rosters on plain files: `teams/{team}/config.json`, read, changed and renamed under locks."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from msgspec import structs
+
+from shoal.core.clock import Clock
+from shoal.core.errors import InvalidName, TeamHasActiveMembers, TeamNotFound, TeamStoreError
+from shoal.core.names import LEAD_NAME, AgentName, TeamName, find_free_name, parse_safe_name
+from shoal.core.teams.roster import NewMember, RosterEntry, TeamRoster, format_agent_id
+from shoal.stores.files.access.directory_handle import DirectoryHandle
+from shoal.stores.files.access.problem_reporter import ProblemReporter, ignore_problem
+from shoal.stores.files.home.home_directories import (
+    open_existing_home_subdirectory,
+    open_or_create_home_subdirectory,
+)
+from shoal.stores.files.locks.shared_file_lock import LOCK_TIMEOUT, AsyncFlock, SharedFileLock
+from shoal.stores.files.teams.team_keys import remove_team_mail_key
+from shoal.wire.foreign_json import InvalidFileContent
+from shoal.wire.roster_codec import ParsedTeamRosterFile, encode_new_team_roster, parse_team_roster
+
+ROSTER_FILE = "config.json"
+_DELETING_MARKER = "deleting"
+"""Marker in `shoal/teams/{team}`: the team is deleted, and its files are still being removed."""
+_CREATING_MARKER = "making"
+"""Marker in the same directory: without a roster the team was never created, and its name is free."""
+_SPAWN_COUNTER = "spawned"
+_STAGED_ROSTER = "roster.staged"
+"""File exchanged with the roster, which is cheaper than a rename; see `DirectoryHandle.swap_or_move_file`."""
+_IMMUTABLE_FIELDS = frozenset({"agent_id", "joined_at"})
+
+
+class FileRosterStore:
+    """All teams of a home, shared with any number of processes and other programs."""
+
+    def __init__(
+        self,
+        home: Path,
+        *,
+        clock: Clock,
+        report_problem: ProblemReporter = ignore_problem,
+        lock_timeout: float = LOCK_TIMEOUT,
+    ) -> None:
+        self._home = home
+        self._clock = clock
+        self._report_problem = report_problem
+        self._lock_timeout = lock_timeout
+        self._cached_files: dict[TeamName, ParsedTeamRosterFile] = {}
+        self._reported: set[tuple[TeamName, str]] = set()
+        """Problems already reported: rosters change often, and each problem is reported once."""
+
+    async def create_team(
+        self,
+        name: TeamName,
+        *,
+        lead: NewMember,
+        session: str,
+        description: str | None,
+        leader: str | None = None,
+    ) -> TeamRoster:
+        requested_name = parse_safe_name(name)
+        async with self._lock_team_names():
+            self._remove_leftover_team_files()
+            free_name = TeamName(find_free_name(requested_name, self._list_taken_names()))
+            now = self._clock.now()
+            team = TeamRoster(
+                name=free_name,
+                description=description,
+                created_at=now,
+                lead_agent_id=leader or format_agent_id(LEAD_NAME, free_name),
+                lead_session_id=session,
+                members=(lead.to_lead_entry(free_name, at=now),),
+            )
+            self._create_team_files(team)
+        return team
+
+    async def read_team_roster(self, team: TeamName) -> TeamRoster | None:
+        name = _check_team_name(team)
+        directory = self._find_team_directory(name)
+        if directory is None:
+            return None
+        with directory:
+            found = self._read_roster(directory, name)
+            if isinstance(found, InvalidFileContent):
+                return await self._reread_roster_under_lock(directory, name)
+        return None if found is None else found.team
+
+    async def list_teams(self) -> Sequence[TeamName]:
+        teams = open_existing_home_subdirectory(self._home, "teams")
+        if teams is None:
+            return ()
+        with teams:
+            names = [name for name in sorted(teams.list_names()) if _is_safe_name(name)]
+        return tuple(TeamName(name) for name in names if self._has_roster_file(TeamName(name)))
+
+    async def add_member(self, team: TeamName, new_member: NewMember) -> RosterEntry:
+        async with self._lock_roster(team) as (file, write):
+            name = file.team.choose_member_name(new_member)
+            spawn_count = self._increment_spawn_counter(file.team)
+            member = new_member.to_teammate_entry(
+                name, file.team.name, at=self._clock.now(), spawned_before=spawn_count
+            )
+            write(structs.replace(file.team, members=(*file.team.members, member)))
+        return member
+
+    async def update_member(self, team: TeamName, name: AgentName, **fields: object) -> RosterEntry:
+        if immutable_fields := _IMMUTABLE_FIELDS & fields.keys():
+            raise TeamStoreError(f"A member's {', '.join(sorted(immutable_fields))} cannot be changed.")
+        async with self._lock_roster(team) as (file, write):
+            old_entry = file.team.find_member(name)
+            if old_entry is None:
+                raise TeamStoreError(
+                    f"There is no {name} in the team {team}. {_format_member_list(file.team)}"
+                )
+            new_entry = structs.replace(old_entry, **fields)
+            if new_entry != old_entry:
+                members = (new_entry if member is old_entry else member for member in file.team.members)
+                write(structs.replace(file.team, members=tuple(members)))
+        return new_entry
+
+    async def set_active_members(self, team: TeamName, active: Mapping[AgentName, bool]) -> None:
+        async with self._lock_roster(team) as (file, write):
+            old_members = file.team.members
+            new_members = tuple(
+                [_set_member_active(member, active=active.get(member.name)) for member in old_members]
+            )
+            if any(new is not old for new, old in zip(new_members, old_members, strict=True)):
+                write(structs.replace(file.team, members=new_members))
+
+    async def remove_member(self, team: TeamName, name: AgentName) -> bool:
+        async with self._lock_roster(team) as (file, write):
+            remaining = tuple(member for member in file.team.members if member.name != name)
+            if len(remaining) == len(file.team.members):
+                return False
+            write(structs.replace(file.team, members=remaining))
+        return True
+
+    async def delete_team(self, team: TeamName) -> None:
+        async with self._lock_team_names():
+            async with self._lock_roster(team) as (file, _):
+                active_members = [m.name for m in file.team.members if m.is_active and m.name != LEAD_NAME]
+                if active_members:
+                    raise TeamHasActiveMembers(
+                        f"The team {team} still has active members: {', '.join(active_members)}. "
+                        "Ask them to shut down first; when they have ended, delete it again."
+                    )
+                # From here on the team is deleted, even if this process dies: the next one removes the rest.
+                with self._open_private_team_directory(file.team.name) as own_directory:
+                    own_directory.replace_file(_DELETING_MARKER, b"")
+            self._remove_team_files(file.team.name)
+            self._cached_files.pop(file.team.name, None)
+
+    async def aclose(self) -> None:
+        """Drop the cache; nothing is held open between calls."""
+        self._cached_files.clear()
+
+    @asynccontextmanager
+    async def _lock_team_names(self) -> AsyncIterator[None]:
+        """Hold the lock that lets one process at a time create or remove teams."""
+        with open_or_create_home_subdirectory(self._home, "shoal") as directory:
+            async with AsyncFlock(directory, "teams.lock", timeout=self._lock_timeout):
+                yield
+
+    @asynccontextmanager
+    async def _lock_roster(
+        self, team: TeamName
+    ) -> AsyncIterator[tuple[ParsedTeamRosterFile, Callable[[TeamRoster], None]]]:
+        """Hold the locks of the roster; yield it and the function that writes it."""
+        name = _check_team_name(team)
+        directory = self._find_team_directory(name)
+        if directory is None:
+            raise _build_team_not_found(team)
+        with directory, self._open_private_team_directory(name) as own_directory:
+            async with self._build_roster_lock(own_directory, directory) as foreign_lock:
+                file = self._read_or_quarantine_roster(directory, name)
+                if file is None:
+                    raise _build_team_not_found(team)
+                found = file
+
+                def write_changed_roster(changed: TeamRoster) -> None:
+                    foreign_lock.confirm_held()
+                    updated_file = found.replace_roster(changed)
+                    own_directory.rewrite_unshared_or_recreate_file(_STAGED_ROSTER, updated_file.content)
+                    own_directory.swap_or_move_file(_STAGED_ROSTER, directory, ROSTER_FILE)
+                    self._cached_files[name] = updated_file
+
+                yield found, write_changed_roster
+
+    def _build_roster_lock(
+        self, own_directory: DirectoryHandle, directory: DirectoryHandle
+    ) -> SharedFileLock:
+        return SharedFileLock(
+            own_directory, "roster.lock", directory=directory, file=ROSTER_FILE, timeout=self._lock_timeout
+        )
+
+    async def _reread_roster_under_lock(
+        self, directory: DirectoryHandle, name: TeamName
+    ) -> TeamRoster | None:
+        """Read again under the lock: a partial file is normal while another program writes in place."""
+        with self._open_private_team_directory(name) as own_directory:
+            async with self._build_roster_lock(own_directory, directory):
+                file = self._read_or_quarantine_roster(directory, name)
+        return None if file is None else file.team
+
+    def _read_or_quarantine_roster(
+        self, directory: DirectoryHandle, name: TeamName
+    ) -> ParsedTeamRosterFile | None:
+        found = self._read_roster(directory, name)
+        if found is None:
+            return None
+        if isinstance(found, InvalidFileContent):
+            path = directory.path / directory.add_backup_hard_link(
+                ROSTER_FILE, f"{ROSTER_FILE}.corrupt-{self._clock.now()}"
+            )
+            directory.remove_file(ROSTER_FILE)
+            self._report_problem(
+                f"The roster of the team {name} is {found.reason}. It was set aside as {path}."
+            )
+            return None
+        for rejected in found.rejected:
+            if (name, rejected.reason) not in self._reported:
+                self._reported.add((name, rejected.reason))
+                self._report_problem(f"A member of the team {name} cannot be read: {rejected.reason}.")
+        return found
+
+    def _read_roster(
+        self, directory: DirectoryHandle, name: TeamName
+    ) -> ParsedTeamRosterFile | InvalidFileContent | None:
+        """Read the roster; unchanged content is not parsed again."""
+        content = directory.read_file(ROSTER_FILE)
+        if content is None:
+            return None
+        cached = self._cached_files.get(name)
+        if cached is not None and cached.content == content:
+            return cached
+        found = parse_team_roster(content, name)
+        if isinstance(found, ParsedTeamRosterFile):
+            self._cached_files[name] = found
+        return found
+
+    def _create_team_files(self, team: TeamRoster) -> None:
+        with self._open_private_team_directory(team.name) as own_directory:
+            os.close(own_directory.open_file(_CREATING_MARKER, os.O_WRONLY | os.O_CREAT))
+        # Mail signed by an earlier team of this name must not be valid for this one.
+        remove_team_mail_key(self._home, team.name)
+        open_or_create_home_subdirectory(self._home, "teams", team.name, "inboxes").close()
+        with open_or_create_home_subdirectory(self._home, "tasks", team.name) as tasks:
+            os.close(tasks.open_file(".lock", os.O_WRONLY | os.O_CREAT))
+        with open_or_create_home_subdirectory(self._home, "teams", team.name) as directory:
+            directory.replace_file(ROSTER_FILE, encode_new_team_roster(team))
+        with self._open_private_team_directory(team.name) as own_directory:
+            own_directory.remove_file(_CREATING_MARKER)
+
+    def _list_taken_names(self) -> set[str]:
+        """Return the names with a roster, files that another program is creating, tasks, or leftovers of a
+        deleted team."""
+        return (
+            self._list_home_subdirectory_names("teams")
+            | self._list_home_subdirectory_names("tasks")
+            | self._list_home_subdirectory_names("shoal", "teams")
+        )
+
+    def _list_home_subdirectory_names(self, *parts: str) -> set[str]:
+        directory = open_existing_home_subdirectory(self._home, *parts)
+        if directory is None:
+            return set()
+        with directory:
+            return set(directory.list_names())
+
+    def _find_team_directory(self, team: TeamName) -> DirectoryHandle | None:
+        if self._is_team_being_deleted(team):
+            return None
+        return open_existing_home_subdirectory(self._home, "teams", team)
+
+    def _has_roster_file(self, team: TeamName) -> bool:
+        directory = self._find_team_directory(team)
+        if directory is None:
+            return False
+        with directory:
+            return directory.get_entry_stat(ROSTER_FILE) is not None
+
+    def _open_private_team_directory(self, team: TeamName) -> DirectoryHandle:
+        return open_or_create_home_subdirectory(self._home, "shoal", "teams", team)
+
+    def _is_team_being_deleted(self, team: TeamName) -> bool:
+        return self._has_team_operation_marker(team, _DELETING_MARKER)
+
+    def _has_team_operation_marker(self, team: TeamName, marker: str) -> bool:
+        own_directory = open_existing_home_subdirectory(self._home, "shoal", "teams", team)
+        if own_directory is None:
+            return False
+        with own_directory:
+            return own_directory.get_entry_stat(marker) is not None
+
+    def _increment_spawn_counter(self, team: TeamRoster) -> int:
+        """Count a spawn and return the number of earlier ones, with members that left; it sets the colour."""
+        with self._open_private_team_directory(team.name) as own_directory:
+            content = (own_directory.read_file(_SPAWN_COUNTER) or b"").strip()
+            member_count = sum(member.name != LEAD_NAME for member in team.members)
+            earlier_spawns = max(member_count, int(content) if content.isdigit() and len(content) < 19 else 0)
+            own_directory.overwrite_file_in_place(_SPAWN_COUNTER, f"{earlier_spawns + 1:018d}".encode())
+        return earlier_spawns
+
+    def _remove_leftover_team_files(self) -> None:
+        """Remove leftovers of processes that died while they created or removed a team, and our files of
+        teams that another program removed: their mail is not for the next team of that name.
+
+        The caller holds the lock for creating and removing teams."""
+        existing_names = self._list_home_subdirectory_names("teams") | self._list_home_subdirectory_names(
+            "tasks"
+        )
+        for name in map(
+            TeamName, filter(_is_safe_name, self._list_home_subdirectory_names("shoal", "teams"))
+        ):
+            is_creating = self._has_team_operation_marker(name, _CREATING_MARKER)
+            is_incomplete = is_creating and not self._has_roster_file(name)
+            if name not in existing_names or is_incomplete or self._is_team_being_deleted(name):
+                self._remove_team_files(name)
+            elif is_creating:
+                # Created, and only the marker is left: if its roster were lost later, the team would count as
+                # never created.
+                with self._open_private_team_directory(name) as own_directory:
+                    own_directory.remove_file(_CREATING_MARKER)
+
+    def _remove_team_files(self, team: TeamName) -> None:
+        remove_team_mail_key(self._home, team)
+        # Our directory last: its marker says that the rest must be removed.
+        for parts in (("teams",), ("tasks",), ("shoal", "tasks"), ("shoal", "teams")):
+            directory = open_existing_home_subdirectory(self._home, *parts)
+            if directory is not None:
+                with directory:
+                    if not directory.remove_tree(team):
+                        self._report_problem(
+                            f"{directory.path / team}, of a team that is gone, cannot be removed."
+                        )
+                        return
+
+
+def _set_member_active(member: RosterEntry, *, active: bool | None) -> RosterEntry:
+    if active is None or active == member.is_active:
+        return member
+    return structs.replace(member, is_active=active)
+
+
+def _check_team_name(team: TeamName) -> TeamName:
+    return TeamName(parse_safe_name(team))
+
+
+def _is_safe_name(text: str) -> bool:
+    try:
+        return parse_safe_name(text) == text
+    except InvalidName:
+        return False
+
+
+def _build_team_not_found(team: TeamName) -> TeamNotFound:
+    return TeamNotFound(f"There is no team {team}. `shoal team ls` shows the teams.")
+
+
+def _format_member_list(team: TeamRoster) -> str:
+    return f"Its members are: {', '.join(member.name for member in team.members)}."

@@ -1,0 +1,70 @@
+"""Signing keys of teams for mail: one file each in `shoal/keys`, readable only by this user."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from shoal.core.errors import StateFileError
+from shoal.core.names import TeamName
+from shoal.core.teams.mail_signatures import KEY_SIZE
+from shoal.stores.files.access.directory_handle import DirectoryHandle
+from shoal.stores.files.home.home_directories import (
+    open_existing_home_subdirectory,
+    open_or_create_home_subdirectory,
+)
+
+_KEY_DIRECTORY = ("shoal", "keys")
+
+
+def load_or_create_team_mail_key(home: Path, team: TeamName) -> bytes:
+    """Return the key of the team; create it if missing. Of two created at once the first wins."""
+    with open_or_create_home_subdirectory(home, *_KEY_DIRECTORY) as keys:
+        key = keys.read_file(team)
+        if key is None:
+            _create_team_mail_key(keys, team)
+            key = keys.read_file(team)
+        _remove_temporary_keys(keys, team)
+    if key is None or len(key) != KEY_SIZE:
+        path = home.joinpath(*_KEY_DIRECTORY, team)
+        raise StateFileError(
+            f"{path} is no key of {KEY_SIZE} bytes. Remove it: a new one is made, and mail signed with the "
+            "old one is refused.",
+            path=path,
+        )
+    return key
+
+
+def remove_team_mail_key(home: Path, team: TeamName) -> None:
+    """Remove the key, and temporary files of a process that died while it created the key."""
+    keys = open_existing_home_subdirectory(home, *_KEY_DIRECTORY)
+    if keys is None:
+        return
+    with keys:
+        keys.remove_file(team)
+        _remove_temporary_keys(keys, team)
+
+
+def _remove_temporary_keys(keys: DirectoryHandle, team: TeamName) -> None:
+    """Remove temporary keys; a process that is creating a key finds the existing one."""
+    for name in keys.list_names():
+        if name.startswith(_build_temporary_key_prefix(team)):
+            keys.remove_file(name)
+
+
+def _create_team_mail_key(keys: DirectoryHandle, team: TeamName) -> None:
+    """Create the key atomically and durably: a partial key after a power cut would reject all mail."""
+    temporary = f"{_build_temporary_key_prefix(team)}{os.urandom(4).hex()}"
+    keys.write_file(temporary, os.urandom(KEY_SIZE), durable=True)
+    try:
+        keys.add_hard_link(temporary, team)
+    except StateFileError:
+        # Removed by another process, which has created a key.
+        if keys.read_file(team) is None:
+            raise
+    finally:
+        keys.remove_file(temporary)
+
+
+def _build_temporary_key_prefix(team: TeamName) -> str:
+    return f".{team}.tmp."

@@ -1,0 +1,1 @@
+"""Mail of a team: sent, authenticated, delivered and rendered."""

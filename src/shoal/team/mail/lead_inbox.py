@@ -1,0 +1,291 @@
+"""Inbox of the lead: mail that wakes it, mail that is held, and requests that the runtime answers."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Protocol
+
+from shoal.core.conversation.inbox_items import InboxItem
+from shoal.core.errors import LockUnavailable, ShoalError, StateFileError
+from shoal.core.ids import AgentId
+from shoal.core.names import LEAD_NAME, AgentName
+from shoal.core.permissions.permission_changes import format_session_permission_rules
+from shoal.core.permissions.permission_decisions import PermissionMode
+from shoal.core.permissions.questions import (
+    Answer,
+    DenyAnswer,
+    PermissionQuestion,
+    PlanApprovalQuestion,
+    PlanApprovedAnswer,
+)
+from shoal.core.teams.mail import MailMessage
+from shoal.core.teams.mail_bodies import (
+    IdleNotificationMail,
+    PermissionRequestMail,
+    PermissionResponseMail,
+    PlanApprovalRequestMail,
+    PlanApprovalResponseMail,
+    ShutdownApprovedMail,
+    ShutdownRejectedMail,
+    ShutdownRequestMail,
+)
+from shoal.team.channel.mail_question_broker import (
+    build_permission_response,
+    permission_suggestions_from_updates,
+)
+from shoal.team.mail.mail_authentication import InboundMail
+from shoal.team.mail.mail_sender import TeamMailPoster
+from shoal.team.mail.rendered_mail import render_idle_notice, render_mail, render_mail_text
+from shoal.team.team_services import TeamServices
+from shoal.tools.plan_tools import compute_plan_digest
+
+_PAUSE = 1.0
+"""Seconds before a failed write of an answer is retried."""
+
+
+class LeadInboxTeamInterface(Protocol):
+    """Parts of the team that the lead's inbox needs."""
+
+    def is_member_waiting_for_answer(self, name: AgentName, request: str, mail: str) -> bool:
+        """Return True if the member still waits for the answer to this mail."""
+        ...
+
+    def get_member_agent_id(self, name: AgentName) -> AgentId: ...
+
+    def is_non_foreign_member(self, name: AgentName) -> bool:
+        """Return True if it is a member and not a foreign program."""
+        ...
+
+    def on_shutdown_answer_mailed(
+        self, name: AgentName, answer: ShutdownApprovedMail | ShutdownRejectedMail
+    ) -> None: ...
+
+    def on_foreign_member_idle(self, name: AgentName) -> None:
+        """Handle an idle notice, the only status that a foreign program reports."""
+        ...
+
+    def mark_lead_mail_settled(self, mail: str) -> None:
+        """Mark mail to the lead as settled."""
+        ...
+
+    def notify_changed(self) -> None: ...
+
+
+class LeadInbox:
+    """Holds idle notices until other mail wakes the lead or the team is quiet."""
+
+    def __init__(
+        self,
+        services: TeamServices,
+        mail_sender: TeamMailPoster,
+        host: LeadInboxTeamInterface,
+        tasks: asyncio.TaskGroup,
+    ) -> None:
+        self._services = services
+        self._mail_sender = mail_sender
+        self._host = host
+        self._tasks = tasks
+        self._held_items: list[InboxItem] = []
+        self._reported: set[AgentName] = set()
+        """Members that wrote to the lead since they were last idle."""
+        self._open_requests: dict[str, asyncio.Task[None]] = {}
+        """Tasks by request id."""
+        self._askers: dict[str, AgentName] = {}
+        """Senders by request id."""
+
+    @property
+    def has_held_idle_notices(self) -> bool:
+        return bool(self._held_items)
+
+    async def deliver_mail(self, received: InboundMail) -> bool:
+        """Handle received mail; return True if it is settled."""
+        mail, body = received.mail, received.body
+        match body:
+            case IdleNotificationMail():
+                self._handle_idle_notice(mail, body)
+            case PermissionRequestMail() if self._is_sender_waiting(mail, body):
+                self._start_answering_request(mail, body)
+            case PlanApprovalRequestMail() if self._is_sender_waiting(mail, body):
+                if self._services.approver() == "lead":
+                    self._queue_item_for_lead(
+                        render_mail(mail, body).to_inbox_item(mail.id, self._services.lead_id)
+                    )
+                else:
+                    self._start_answering_request(mail, body)
+            case PermissionRequestMail() | PlanApprovalRequestMail():
+                self._services.note(
+                    f"A request of {mail.sender} is dropped: nobody waits for its answer any more."
+                )
+                return True
+            case PermissionResponseMail() | PlanApprovalResponseMail() | ShutdownRequestMail():
+                return True
+            case ShutdownApprovedMail() | ShutdownRejectedMail():
+                self._host.on_shutdown_answer_mailed(mail.sender, body)
+                self._queue_item_for_lead(
+                    render_mail(mail, body).to_inbox_item(mail.id, self._services.lead_id)
+                )
+            case None:
+                if received.trusted and not mail.fyi:
+                    self._reported.add(mail.sender)
+                self._queue_item_for_lead(
+                    render_mail_text(mail, trusted=received.trusted).to_inbox_item(
+                        mail.id, self._services.lead_id
+                    )
+                )
+            case _:
+                self._queue_item_for_lead(
+                    render_mail(mail, body).to_inbox_item(mail.id, self._services.lead_id)
+                )
+        return False
+
+    def _is_sender_waiting(
+        self, mail: MailMessage, body: PermissionRequestMail | PlanApprovalRequestMail
+    ) -> bool:
+        return self._host.is_member_waiting_for_answer(mail.sender, body.request_id, mail.id)
+
+    def release_held_idle_notices(self) -> bool:
+        """Queue the held items for the lead; return True if there were any."""
+        held, self._held_items = self._held_items, []
+        for item in held:
+            self._services.queue.put(item)
+        return bool(held)
+
+    def cancel_withdrawn_request(self, request: str) -> None:
+        """Cancel a request whose sender no longer waits."""
+        task = self._open_requests.get(request)
+        if task is not None:
+            task.cancel()
+
+    def cancel_requests_of_member(self, name: AgentName) -> None:
+        """Cancel all requests of a member whose process is gone."""
+        for request, sender in tuple(self._askers.items()):
+            if sender == name:
+                self.cancel_withdrawn_request(request)
+
+    def cancel_open_requests(self) -> None:
+        """Cancel all open requests; they stay unread."""
+        for request in tuple(self._open_requests):
+            self._open_requests.pop(request).cancel()
+
+    def _handle_idle_notice(self, mail: MailMessage, body: IdleNotificationMail) -> None:
+        item = render_idle_notice(mail, body, has_reported=mail.sender in self._reported).to_inbox_item(
+            mail.id, self._services.lead_id
+        )
+        self._reported.discard(mail.sender)
+        self._host.on_foreign_member_idle(mail.sender)
+        if body.idle_reason == "failed":
+            self._queue_item_for_lead(item)
+        else:
+            self._held_items.append(item)
+            self._host.notify_changed()
+
+    def _queue_item_for_lead(self, item: InboxItem) -> None:
+        if item.wakes:
+            self.release_held_idle_notices()
+        self._services.queue.put(item)
+        self._host.notify_changed()
+
+    def _start_answering_request(
+        self, mail: MailMessage, body: PermissionRequestMail | PlanApprovalRequestMail
+    ) -> None:
+        self._askers[body.request_id] = mail.sender
+        self._open_requests[body.request_id] = self._tasks.create_task(
+            self._answer_member_request(mail, body)
+        )
+
+    async def _answer_member_request(
+        self, mail: MailMessage, body: PermissionRequestMail | PlanApprovalRequestMail
+    ) -> None:
+        try:
+            if isinstance(body, PermissionRequestMail):
+                answer: (
+                    PermissionResponseMail | PlanApprovalResponseMail
+                ) = await self._ask_person_for_permission(body)
+            else:
+                answer = await self._resolve_plan_approval(body)
+            await self._mail_answer_with_retry(mail.sender, answer)
+        except ShoalError as error:
+            self._services.note(f"A request of {mail.sender} could not be answered: {error}")
+        except asyncio.CancelledError:
+            # Withdrawn: the sender no longer waits, and this task ends.
+            if body.request_id in self._open_requests:
+                self._host.mark_lead_mail_settled(mail.id)
+            raise
+        finally:
+            self._open_requests.pop(body.request_id, None)
+            self._askers.pop(body.request_id, None)
+        self._host.mark_lead_mail_settled(mail.id)
+
+    async def _mail_answer_with_retry(
+        self, to: AgentName, answer: PermissionResponseMail | PlanApprovalResponseMail
+    ) -> None:
+        """Retry until the answer is written: a person gave it, and the sender waits for it."""
+        is_noted = False
+        while True:
+            try:
+                await self._mail_sender.post_mail_body(LEAD_NAME, to, answer)
+            except (LockUnavailable, StateFileError) as error:
+                if not is_noted:
+                    is_noted = True
+                    self._services.note(f"The answer to {to} waits: {error}")
+                await self._services.clock.sleep(_PAUSE)
+            else:
+                return
+
+    async def _ask_person_for_permission(self, body: PermissionRequestMail) -> PermissionResponseMail:
+        suggestions = permission_suggestions_from_updates(body.permission_suggestions)
+        question = PermissionQuestion(
+            id=self._services.ids.new_short_id(),
+            agent=self._host.get_member_agent_id(body.agent_id),
+            tool_use_id=body.tool_use_id,
+            tool=body.tool_name,
+            input=body.input,
+            reason=body.description,
+            rule=format_session_permission_rules(suggestions),
+            suggestions=suggestions,
+        )
+        answer = build_permission_response(body, await self._services.ask_person_or_deny(question))
+        if answer.response is not None and self._host.is_non_foreign_member(body.agent_id):
+            # Before the member gets the answer, so that members it then writes to need not ask again.
+            for update in permission_suggestions_from_updates(answer.response.permission_updates):
+                if update.destination == "session":
+                    self._services.apply_permission_update(update)
+        return answer
+
+    async def _resolve_plan_approval(self, body: PlanApprovalRequestMail) -> PlanApprovalResponseMail:
+        digest = compute_plan_digest(body.plan_content)
+        answer: Answer = PlanApprovedAnswer(digest=digest, by="policy")
+        if self._services.approver() != "auto":
+            question = PlanApprovalQuestion(
+                id=self._services.ids.new_short_id(),
+                agent=self._host.get_member_agent_id(body.sender),
+                plan=body.plan_content,
+                path=body.plan_file_path,
+                digest=digest,
+            )
+            answer = await self._services.ask_person_or_deny(question)
+        match answer:
+            case PlanApprovedAnswer(digest=approved, mode=mode) if approved == digest:
+                return self._build_plan_response(body, approved=True, mode=mode)
+            case DenyAnswer(reason=reason):
+                return self._build_plan_response(body, approved=False, feedback=reason)
+            case _:
+                return self._build_plan_response(
+                    body, approved=False, feedback="The answer was about another plan."
+                )
+
+    def _build_plan_response(
+        self,
+        body: PlanApprovalRequestMail,
+        *,
+        approved: bool,
+        mode: PermissionMode | None = None,
+        feedback: str | None = None,
+    ) -> PlanApprovalResponseMail:
+        return PlanApprovalResponseMail(
+            request_id=body.request_id,
+            approved=approved,
+            timestamp=self._mail_sender.current_timestamp,
+            permission_mode=(mode or self._services.mode()) if approved else None,
+            feedback=feedback,
+        )

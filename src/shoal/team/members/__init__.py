@@ -1,0 +1,1 @@
+"""Members of a team, in this process or another, from admission to shutdown."""

@@ -1,0 +1,414 @@
+"""Hosts one member in its own process, with its mail and its channel to the lead."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from functools import partial
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from shoal.agent.agent_runner import AgentRunner
+from shoal.core.agents.subagents import (
+    AgentMessageDeliveryReceipt,
+    AgentStatusSnapshot,
+    RetainedWorktreeWork,
+    SpawnRequest,
+)
+from shoal.core.budgets.limits import AgentSlot
+from shoal.core.conversation.inbox_items import InboxItem
+from shoal.core.errors import AgentRequestRefused, ShoalError, StateFileError, TeamStoreError
+from shoal.core.ids import AgentId
+from shoal.core.names import LEAD_NAME, USER_NAME, AgentName, TeamName
+from shoal.core.permissions.permission_changes import PermissionMode, PermissionSuggestion
+from shoal.core.teams.mail_bodies import ShutdownRejectedMail, ShutdownRequestMail
+from shoal.core.teams.mail_signatures import MailSigner
+from shoal.core.teams.roster import RosterEntry, TeamRoster
+from shoal.core.teams.team_operations import TeammateStatusSnapshot
+from shoal.core.teams.team_storage import TaskBoard
+from shoal.runs.run_outcome import AgentRunOutcome
+from shoal.runs.start_hooks import add_subagent_start_hook_context
+from shoal.team.channel.lead_channel import ChannelToLead
+from shoal.team.channel.mail_question_broker import MailQuestionBroker
+from shoal.team.mail.mail_authentication import ForeignMemberNameLookup, MailSenderAuthenticator
+from shoal.team.mail.mail_pump import MailPump
+from shoal.team.mail.mail_sender import TeamMailPoster
+from shoal.team.mail.mail_verifier import MailVerifier
+from shoal.team.member_teams import MemberTeamOperations
+from shoal.team.members.local_member import LocalMember
+from shoal.team.members.member_recovery import continue_resumed_member
+from shoal.team.members.member_registrar import MemberRegistrar, attach_progress_monitor
+from shoal.team.members.member_results import build_shutdown_approval
+from shoal.team.roster_activity import RosterActivityWriter
+from shoal.team.team_briefing import build_team_briefing, teammate_statuses_from_roster
+from shoal.team.team_services import TeamServices
+from shoal.wire.member_channel_codec import (
+    BudgetGrantDecidedMessage,
+    MailRequestWithdrawnMessage,
+    MemberInterruptRequestedMessage,
+    MemberLeftMessage,
+    MemberPingMessage,
+    MemberPongMessage,
+    MemberQuestionAnsweredMessage,
+    MemberReadyMessage,
+    MemberShutdownAgreedMessage,
+    MemberStateReportedMessage,
+    MemberStopRequestedMessage,
+    MessageFromLead,
+    SessionPermissionChangedMessage,
+)
+
+LEAD_GONE = "its lead is gone"
+
+
+class TeamMembership(Struct, frozen=True, kw_only=True):
+    """Member and team that a process runs as."""
+
+    name: AgentName
+    team: TeamName
+    spawn_request: SpawnRequest | None
+    """Request it was spawned with; None if it resumes from its transcript."""
+    mode: PermissionMode | None = None
+    call: str = ""
+    channel: ChannelToLead | None = None
+    """Channel to a Shoal lead; None if another program started this process."""
+    session: str = ""
+    """Session of a Shoal lead, of whose run this process is a part."""
+    run_directory: str = ""
+    """Directory of the run."""
+    transcript: str = ""
+    """Transcript of the lead."""
+    snapshot: str = ""
+    """Snapshot of the person's shell, if the lead has one."""
+
+
+class MemberHost(MemberTeamOperations):
+    """Observer of its one member, and the team as that member's tools reach it."""
+
+    def __init__(
+        self, services: TeamServices, membership: TeamMembership, has_working_agents: Callable[[], bool]
+    ) -> None:
+        """`has_working_agents` returns True if agents that the member started are working."""
+        super().__init__(services, membership.team)
+        self._membership = membership
+        self._channel = membership.channel
+        self._has_working_agents = has_working_agents
+        self.has_pending_hooks: Callable[[], bool] = lambda: False
+        """Returns True if hooks are running that may wake the member."""
+        self._run_task: asyncio.Task[AgentRunOutcome] | None = None
+        self._leaving = asyncio.Event()
+        self._last_status: MemberStateReportedMessage | None = None
+        self._task_group: asyncio.TaskGroup | None = None
+        self._mail_pump = MailPump(
+            services.store.open_mailboxes(membership.team),
+            services.clock,
+            services.note,
+            self._resend_member_status,
+        )
+        self._activity_writer = RosterActivityWriter(
+            services.store.rosters, membership.team, services.clock, services.note
+        )
+        # A foreign program that started this process is its lead, but has none of our keys.
+        self._key = None if membership.channel is None else services.store.read_signing_key(membership.team)
+        trusted = (
+            (LEAD_NAME,)
+            if self._key is None
+            else ForeignMemberNameLookup(services.store.open_mailboxes(membership.team))
+        )
+        self._authenticator = MailSenderAuthenticator(
+            membership.team, self._key, trusted=trusted, policy=services.trust_unsigned
+        )
+        self._mail_verifier = MailVerifier(
+            services, self._mail_pump, self._authenticator, self.notify_changed
+        )
+        self._member: LocalMember | None = None
+
+    async def __aenter__(self) -> MemberHost:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        return
+
+    async def run_member(self) -> AgentRunOutcome:
+        """Run the member to its end. Raises `AgentRequestRefused` if it cannot be created."""
+        team, entry = await self._read_own_roster_entry()
+        self.mail_sender = TeamMailPoster(
+            self._services.store.open_mailboxes(team.name),
+            {each.name: each.color for each in team.members},
+            clock=self._services.clock,
+            ids=self._services.ids,
+            seal=None if self._key is None else MailSigner(team.name, self._key),
+        )
+        member = self._member = await self._create_member(team, entry)
+        if self._channel is not None:
+            prompt = "" if member.prepared.prompt is None else member.prepared.prompt.text
+            ready = MemberReadyMessage(
+                started=member.agent_started_event, resolved=member.prepared.resolved, prompt=prompt
+            )
+            self._channel.send_message(ready)
+            self.notify_changed()
+        async with asyncio.TaskGroup() as tasks:
+            self._task_group = tasks
+            run_task = self._run_task = tasks.create_task(member.run())
+            pump_coroutine = self._mail_verifier.pump_and_verify_inbox(
+                member.name, member.id, member.deliver_mail, member.prepared.delivered
+            )
+            coroutines = (
+                pump_coroutine,
+                self._mail_pump.run_mark_settled_mail_read_loop(),
+                self._activity_writer.flush_continuously(),
+            )
+            background_tasks = [tasks.create_task(coroutine) for coroutine in coroutines]
+            if self._channel is not None:
+                background_tasks.append(tasks.create_task(self._listen_to_lead(self._channel)))
+            outcome = await run_task
+            for task in background_tasks:
+                task.cancel()
+        await self._mail_pump.mark_settled_mail_read()
+        await self._activity_writer.flush()
+        work = await self._clean_up_member(member)
+        await self._report_member_end(member, outcome, work)
+        return outcome
+
+    def request_member_end(self, why: str, *, resumable: bool = False) -> None:
+        """Ask the member to end, whatever it is doing."""
+        member, run_task = self._member, self._run_task
+        if member is None or run_task is None:
+            return
+        member.stop_reason, member.resumable = member.stop_reason or why, member.resumable or resumable
+        self._leaving.set()
+        # A task that is cancelled before its first step never runs, and would never report its end.
+        asyncio.get_running_loop().call_soon(run_task.cancel)
+
+    def share_permission_across_processes(self, update: PermissionSuggestion) -> None:
+        """Send a session-wide permission to the lead."""
+        if self._channel is not None:
+            self._channel.send_message(SessionPermissionChangedMessage(update=update))
+
+    # Observer of the member
+
+    def set_roster_activity(self, name: AgentName, *, active: bool) -> None:
+        self._activity_writer.set_member_active(name, active=active)
+
+    def on_shutdown_requested(self, name: AgentName, request: ShutdownRequestMail) -> None:
+        """Report the change; the lead enforces the grace."""
+        self.notify_changed()
+
+    def notify_changed(self) -> None:
+        member = self._member
+        if member is None or self._channel is None:
+            return
+        state = "running" if member.state == "idle" and self._has_work(member) else member.state
+        status = MemberStateReportedMessage(
+            state=state, claiming=member.is_claiming, claims=member.claims_tasks
+        )
+        if status != self._last_status:
+            self._last_status = status
+            self._channel.send_message(status)
+
+    def _resend_member_status(self) -> None:
+        """Resend the status to a lead that saw waiting mail here which was then skipped."""
+        self._last_status = None
+        self.notify_changed()
+
+    # Shutting down
+
+    async def apply_shutdown_answer(self, request: str, reason: str, *, approve: bool) -> None:
+        member = self._member
+        shutdown_request = None if member is None else member.shutdown_request
+        if member is None or shutdown_request is None or request not in ("", shutdown_request.request_id):
+            raise AgentRequestRefused("There is no such request to shut down, or it was answered already.")
+        if not approve and self.has_rejected:
+            raise AgentRequestRefused("The lead asks for the second time: finish what you must, and approve.")
+        if approve:
+            self.approved_request = shutdown_request
+            if self._channel is not None:
+                self._channel.send_message(MemberShutdownAgreedMessage(request=shutdown_request.request_id))
+            self.request_member_end("it shut down as it was asked to")
+            # This is the member's own tool call and ends with it: its model must not be called after this.
+            await asyncio.Event().wait()
+        self.has_rejected = True
+        member.shutdown_request = None
+        body = ShutdownRejectedMail(
+            request_id=shutdown_request.request_id,
+            sender=member.name,
+            reason=reason,
+            timestamp=self.mail_sender.current_timestamp,
+        )
+        await self.mail_sender.post_mail_body(member.name, LEAD_NAME, body)
+
+    # For the session
+
+    def find_agent(self, agent: AgentId) -> AgentRunner | None:
+        member = self._member
+        return member.agent if member is not None and member.id == agent else None
+
+    def on_item_entered(self, item: InboxItem) -> None:
+        self._mail_pump.note_mail_settled(item.id, self._membership.name)
+        self.notify_changed()
+
+    @property
+    def is_working(self) -> bool:
+        return self._member is not None and self._member.is_busy
+
+    def list_members(self) -> tuple[TeammateStatusSnapshot, ...]:
+        if self._last_roster is not None:
+            return teammate_statuses_from_roster(self._last_roster)
+        return () if self._member is None else (self._member.to_teammate_status(),)
+
+    async def wait_until_idle(self) -> None:
+        return
+
+    async def close(self) -> tuple[AgentStatusSnapshot, ...]:
+        return ()
+
+    async def send_user_message(self, to: str, text: str) -> AgentMessageDeliveryReceipt | None:
+        """Deliver a person's text to the member; None if it has another name."""
+        member = self._member
+        if member is None or to not in (member.name, member.id):
+            return None
+        await self.mail_sender.post_text(USER_NAME, member.name, text, kind="notice")
+        return AgentMessageDeliveryReceipt(to=member.id, name=member.name, how="queued")
+
+    def interrupt_member(self, name: str) -> bool | None:
+        member, run_task = self._member, self._run_task
+        if member is None or run_task is None or name not in (member.name, member.id):
+            return None
+        return member.interrupt_turn(run_task)
+
+    async def end_member(self, name: str, why: str) -> bool:
+        if self._member is None or name not in (self._membership.name, self._member.id):
+            return False
+        self.request_member_end(why)
+        return True
+
+    async def _read_own_roster_entry(self) -> tuple[TeamRoster, RosterEntry]:
+        team = await self._services.store.rosters.read_team_roster(self._membership.team)
+        entry = None if team is None else team.find_member(self._membership.name)
+        if team is None or entry is None:
+            raise AgentRequestRefused(
+                f"There is no {self._membership.name} in the team {self._membership.team}."
+            )
+        return team, entry
+
+    async def _create_member(self, team: TeamRoster, entry: RosterEntry) -> LocalMember:
+        services, name = self._services, entry.name
+        registrar = MemberRegistrar(services, team, self.mail_sender, self._authenticator)
+        question_broker = MailQuestionBroker(
+            name, team.name, self.mail_sender, services.question_broker, self._send_request_withdrawal
+        )
+        new_agent = await registrar.build_agent_preparation_request(
+            entry, self._membership.mode, question_broker, self._membership.call
+        )
+        request, board = self._membership.spawn_request, services.store.open_board(team.name)
+        if request is None:
+            prepared = await services.agent_factory.prepare_resumed_agent(new_agent)
+        else:
+            request = replace(request, name=name, kind=entry.agent_type)
+            prepared = await add_subagent_start_hook_context(
+                await services.agent_factory.prepare_new_agent(request, new_agent)
+            )
+        prepared = attach_progress_monitor(prepared, new_agent.monitor)
+        # With a foreign lead, nothing limits how many members work at once.
+        slot = None if self._channel is None else AgentSlot(kind=entry.agent_type, depth=1, is_running=False)
+        member = LocalMember(
+            services,
+            prepared,
+            slot,
+            question_broker=question_broker,
+            mail_sender=self.mail_sender,
+            board=board,
+            observer=self,
+        )
+        member.agent.build_briefing = partial(self._build_team_briefing, team, name, board)
+        if request is None:
+            lead_mail_ids = await self.mail_sender.list_received_mail_ids(LEAD_NAME)
+            await continue_resumed_member(
+                services, member, board, await board.reclaim_owner_tasks(name), lead_mail_ids
+            )
+            member.shutdown_request = await registrar.find_unanswered_shutdown_request(entry)
+            if member.state == "idle" and entry.is_active:
+                # Its earlier process died before it wrote this.
+                self.set_roster_activity(name, active=False)
+        return member
+
+    async def _build_team_briefing(self, roster: TeamRoster, name: AgentName, board: TaskBoard) -> str:
+        try:
+            current_roster = await self._services.store.rosters.read_team_roster(roster.name) or roster
+            tasks = await board.list_unfinished(), len(await board.get_live_task_mapping())
+            return build_team_briefing(
+                current_roster, name, teammate_statuses_from_roster(current_roster), *tasks
+            )
+        except (TeamStoreError, StateFileError) as error:
+            return f"How your team {roster.name} stands cannot be read now: {error}"
+
+    def _send_request_withdrawal(self, request: str) -> None:
+        if self._channel is not None:
+            self._channel.send_message(MailRequestWithdrawnMessage(request=request))
+
+    async def _listen_to_lead(self, channel: ChannelToLead) -> None:
+        await channel.dispatch_received_messages(self._handle_lead_message)
+        self.request_member_end(LEAD_GONE, resumable=True)
+
+    def _handle_lead_message(self, message: MessageFromLead) -> None:
+        member, run_task = self._member, self._run_task
+        assert member is not None
+        assert run_task is not None
+        assert self._task_group is not None
+        match message:
+            case MemberPingMessage(number=number):
+                self._task_group.create_task(self._send_pong(member, number))
+            case SessionPermissionChangedMessage(update=update):
+                self._services.apply_permission_update(update)
+            case MemberInterruptRequestedMessage():
+                member.interrupt_turn(run_task)
+            case MemberStopRequestedMessage(why=reason, stays=resumable):
+                self.request_member_end(reason, resumable=resumable)
+            case BudgetGrantDecidedMessage() | MemberQuestionAnsweredMessage():
+                return
+
+    async def _send_pong(self, member: LocalMember, number: int) -> None:
+        busy = (
+            self._has_work(member)
+            or self._has_working_agents()
+            or await self._mail_pump.has_undelivered_mail()
+        )
+        if self._channel is not None:
+            self._channel.send_message(MemberPongMessage(number=number, busy=busy))
+
+    def _has_work(self, member: LocalMember) -> bool:
+        is_working = member.state in ("running", "created") or member.is_claiming
+        has_pending_input = (
+            bool(self._services.queue.count_waking_items(member.id))
+            or self._mail_verifier.open_questions > 0
+            or self.has_pending_hooks()
+        )
+        return is_working or has_pending_input
+
+    async def _clean_up_member(self, member: LocalMember) -> RetainedWorktreeWork | None:
+        work: RetainedWorktreeWork | None = None
+        try:
+            try:
+                await self._services.stop_agents_of(member.id, "the teammate that started it ended")
+            finally:
+                work = await member.clean_up()
+        except ShoalError as error:
+            self._services.note(f"Not everything of {member.name} could be put away: {error}")
+        return work
+
+    async def _report_member_end(
+        self, member: LocalMember, outcome: AgentRunOutcome, work: RetainedWorktreeWork | None
+    ) -> None:
+        if self._channel is not None:
+            end_message = MemberLeftMessage(
+                status=outcome.status, text=outcome.text, detail=outcome.detail, work=work
+            )
+            self._channel.send_message(end_message)
+        elif self.approved_request is not None:
+            _, entry = await self._read_own_roster_entry()
+            pane, backend = entry.tmux_pane_id, entry.backend_type or ""
+            body = build_shutdown_approval(
+                self.approved_request, member.name, pane, backend, self.mail_sender.current_timestamp
+            )
+            await self.mail_sender.post_mail_body(member.name, LEAD_NAME, body)

@@ -1,0 +1,246 @@
+"""Shutdown of team members: on request, by themselves or by force, and the notices about it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from typing import TypeGuard
+
+from shoal.core.agents.subagents import RetainedWorktreeWork
+from shoal.core.errors import AgentRequestRefused, ShoalError, TeamNotFound
+from shoal.core.events import AgentEnded, WorktreeWorkRetained
+from shoal.core.names import LEAD_NAME, AgentName, TeamName
+from shoal.core.teams.mail_bodies import ShutdownApprovedMail, ShutdownRejectedMail, ShutdownRequestMail
+from shoal.core.teams.team_storage import TaskBoard
+from shoal.runs.run_outcome import AgentRunOutcome
+from shoal.team.mail.lead_inbox import LeadInbox
+from shoal.team.mail.mail_sender import TeamMailPoster
+from shoal.team.members.member_handle import MemberHandle
+from shoal.team.members.member_protocol import Member
+from shoal.team.members.member_results import (
+    build_member_end_notice,
+    build_member_result,
+    build_shutdown_approval,
+    format_member_termination,
+    infer_backend_from_pane,
+)
+from shoal.team.members.remote_member import RemoteMember
+from shoal.team.roster_activity import RosterActivityWriter
+from shoal.team.team_services import TeamServices
+
+KILL_TIMEOUT = 5.0
+"""Seconds in which a member that is ended must be gone."""
+
+
+class MemberShutdown:
+    """Part of the team supervisor that ends members."""
+
+    name: TeamName
+    mail_sender: TeamMailPoster
+    _services: TeamServices
+    _tasks: asyncio.TaskGroup
+    _board: TaskBoard
+    _handles: dict[AgentName, MemberHandle]
+    _leaving: set[MemberHandle]
+    """Members that ended and whose end is not announced yet."""
+    _lead_inbox: LeadInbox
+    _activity_writer: RosterActivityWriter
+
+    def notify_changed(self) -> None:
+        raise NotImplementedError
+
+    def set_roster_activity(self, name: AgentName, *, active: bool) -> None:
+        raise NotImplementedError
+
+    def on_shutdown_requested(self, name: AgentName, request: ShutdownRequestMail) -> None:
+        handle = self._handles.get(name)
+        if handle is None:  # it ended while the request was on its way
+            return
+        handle.clear_shutdown_request_and_grace()
+        handle.member.shutdown_request = request
+        handle.grace_task = self._tasks.create_task(self._end_member_after_grace(handle))
+
+    def on_remote_shutdown_requested(self, name: AgentName, request: ShutdownRequestMail) -> None:
+        """Start the grace of a remote member, which takes its mail in its own process."""
+        handle = self._handles.get(name)
+        if handle is not None and isinstance(handle.member, RemoteMember):
+            self.on_shutdown_requested(name, request)
+
+    async def answer_shutdown(
+        self, handle: MemberHandle, request: str, reason: str, *, approve: bool
+    ) -> None:
+        shutdown_request = handle.member.shutdown_request
+        if shutdown_request is None or request not in ("", shutdown_request.request_id):
+            raise AgentRequestRefused("There is no such request to shut down, or it was answered already.")
+        if not approve and handle.has_rejected:
+            raise AgentRequestRefused("The lead asks for the second time: finish what you must, and approve.")
+        handle.clear_shutdown_request_and_grace()
+        if approve:
+            handle.approved_request = shutdown_request
+            self._tasks.create_task(self.end_member(handle, "it shut down as it was asked to"))
+            # This is the member's own tool call and ends with it: its model must not be called after this.
+            await handle.gone.wait()
+            return
+        handle.has_rejected = True
+        await self.mail_sender.post_mail_body(
+            handle.member.name,
+            LEAD_NAME,
+            ShutdownRejectedMail(
+                request_id=shutdown_request.request_id,
+                sender=handle.member.name,
+                reason=reason,
+                timestamp=self.mail_sender.current_timestamp,
+            ),
+        )
+
+    def on_shutdown_agreed(self, name: AgentName, request: str) -> None:
+        """Record that a remote member agreed and ends by itself."""
+        handle = self._handles.get(name)
+        if (
+            handle is not None
+            and (shutdown_request := handle.member.shutdown_request) is not None
+            and shutdown_request.request_id == request
+        ):
+            handle.approved_request = shutdown_request
+            if not is_foreign_program_member(handle.member):
+                # A foreign program keeps the rest of its grace to end, and is not idle before it is gone.
+                handle.clear_shutdown_request_and_grace()
+
+    def on_shutdown_answer_mailed(
+        self, name: AgentName, answer: ShutdownApprovedMail | ShutdownRejectedMail
+    ) -> None:
+        """Handle an answer by mail; from an own member that agrees, it arrives after the member is gone."""
+        if isinstance(answer, ShutdownApprovedMail):
+            self.on_shutdown_agreed(name, answer.request_id)
+            return
+        handle = self._handles.get(name)
+        shutdown_request = None if handle is None else handle.member.shutdown_request
+        if (
+            handle is not None
+            and shutdown_request is not None
+            and shutdown_request.request_id == answer.request_id
+        ):
+            handle.clear_shutdown_request_and_grace()
+            handle.has_rejected = True
+
+    async def end_member(
+        self, handle: MemberHandle, why: str, *, quietly: bool = False, resumable: bool = False
+    ) -> None:
+        """End a member whatever it is doing; it is gone when this returns."""
+        # A task that is cancelled before its first step never runs, and would never report its end.
+        await asyncio.sleep(0)
+        if handle.run_task is not None:
+            is_already_ending, handle.member.stop_reason = (
+                bool(handle.member.stop_reason),
+                handle.member.stop_reason or why,
+            )
+            handle.silent, handle.member.resumable = (
+                handle.silent or quietly,
+                handle.member.resumable or resumable,
+            )
+            if not is_already_ending:
+                # Only once: a second cancel would interrupt its end report.
+                handle.run_task.cancel()
+        try:
+            async with self._services.clock.deadline(KILL_TIMEOUT):
+                await handle.gone.wait()
+        except TimeoutError:
+            self._services.note(
+                f"{handle.member.name} did not end within {KILL_TIMEOUT:g} s; it is out of the team."
+            )
+            if handle.run_task is not None:
+                handle.run_task.cancel()
+            await self._remove_member(handle, AgentRunOutcome(status="killed", text="", detail=why))
+
+    async def _wait_until_end_announced(self, handle: MemberHandle) -> None:
+        """Wait until the end of a member that is already ending is announced."""
+        with suppress(TimeoutError):
+            async with self._services.clock.deadline(KILL_TIMEOUT):
+                await handle.gone.wait()
+
+    async def _end_member_after_grace(self, handle: MemberHandle) -> None:
+        await self._services.clock.sleep(self._services.grace)
+        await self.end_member(
+            handle, f"it did not answer the request to shut down within {self._services.grace:g} s"
+        )
+
+    async def _remove_member(self, handle: MemberHandle, outcome: AgentRunOutcome) -> None:
+        member = handle.member
+        if self._handles.pop(member.name, None) is None:
+            return
+        self._leaving.add(handle)
+        member.state = "shutdown"
+        self._activity_writer.forget_member(member.name)
+        if handle.mail_task is not None:
+            handle.mail_task.cancel()
+        work: RetainedWorktreeWork | None = None
+        try:
+            with self._report_cleanup_errors(member.name):
+                await self._services.stop_agents_of(member.id, "the teammate that started it ended")
+            await self._remove_member_from_store(handle)
+            with self._report_cleanup_errors(member.name):
+                work = await member.clean_up()
+        finally:
+            self._services.budget.close_agent_slot(handle.slot)
+            self._services.queue.discard_agent_items(member.id)
+            self._announce_member_end(handle, outcome, work)
+            self._leaving.discard(handle)
+            handle.gone.set()
+            self.notify_changed()
+            if handle.grace_task is not None and handle.grace_task is not asyncio.current_task():
+                handle.clear_shutdown_request_and_grace()
+
+    async def _remove_member_from_store(self, handle: MemberHandle) -> None:
+        name, rosters = handle.member.name, self._services.store.rosters
+        if handle.member.resumable:
+            self.set_roster_activity(name, active=False)
+            return
+        was_removed = False
+        with self._report_cleanup_errors(name), suppress(TeamNotFound):
+            await self._board.release_owner_tasks(name)
+        with self._report_cleanup_errors(name), suppress(TeamNotFound):
+            await rosters.remove_member(self.name, name)
+            was_removed = True
+        if (
+            was_removed
+            and handle.approved_request is not None
+            and not is_foreign_program_member(handle.member)
+        ):
+            # Posted after it is gone, so that a reader of the approval finds it gone.
+            pane = handle.member.pane
+            body = build_shutdown_approval(
+                handle.approved_request,
+                name,
+                pane,
+                infer_backend_from_pane(pane),
+                self.mail_sender.current_timestamp,
+            )
+            with self._report_cleanup_errors(name):
+                await self.mail_sender.post_mail_body(name, LEAD_NAME, body)
+
+    @contextmanager
+    def _report_cleanup_errors(self, name: AgentName) -> Iterator[None]:
+        """Report errors of one clean-up step, so that the other steps still run."""
+        try:
+            yield
+        except ShoalError as error:
+            self._services.note(f"Not everything of {name} could be put away: {error}")
+
+    def _announce_member_end(
+        self, handle: MemberHandle, outcome: AgentRunOutcome, work: RetainedWorktreeWork | None
+    ) -> None:
+        """Notify the lead through its queue, not by mail; one event, so that a crash cannot split it."""
+        member, result = handle.member, build_member_result(self._services, handle, outcome)
+        notice = "" if handle.silent else format_member_termination(handle, outcome, work)
+        self._services.emit_or_note(AgentEnded(agent=member.id, completion=result, notice=notice))
+        if work is not None:
+            self._services.emit_or_note(WorktreeWorkRetained(agent=member.id, work=work))
+        if notice:
+            self._lead_inbox.release_held_idle_notices()
+            self._services.queue.put(build_member_end_notice(self._services.lead_id, result.id, notice))
+
+
+def is_foreign_program_member(member: Member) -> TypeGuard[RemoteMember]:
+    """Return True if the member is a foreign program."""
+    return isinstance(member, RemoteMember) and member.is_foreign
