@@ -32,6 +32,9 @@ from shoal.core.events import (
     ToolStarted,
 )
 from shoal.core.ids import AgentId
+from shoal.core.names import AgentName
+from shoal.team.channel.member_channel_server import MemberChannelServer
+from shoal.team.members.member_admission import TeamMemberObserver
 from shoal.team.members.remote_member import START_TIMEOUT, RemoteMember
 from team_scripts import get_home, read_inbox, read_team_config, send_message, spawn_member
 
@@ -114,7 +117,7 @@ async def test_a_member_that_dies_during_an_idle_check_interrupts_nobody(
 async def test_a_member_whose_process_hangs_continues_in_a_new_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, at_work: bool
 ) -> None:
-    monkeypatch.setattr("shoal.team.members.remote_member.PING_TIMEOUT", 1.0)
+    monkeypatch.setattr(MemberChannelServer, "ping_timeout", 1.0)
     begin = [call_tool("Bash", "b1", command="sleep 100", timeout=120000)] if at_work else []
     async with (
         run_provider(
@@ -211,13 +214,13 @@ async def test_a_member_that_dies_after_approving_its_shutdown_is_not_restarted(
         handle = session.teams.find_member_handle(AgentId("ann@crew"))
         assert handle is not None
         assert isinstance(handle.member, RemoteMember)
-        agreed, pid = handle.member.on_shutdown_agreed, find_member_pid(session, "ann")
+        agreed, pid = TeamMemberObserver.on_shutdown_agreed, find_member_pid(session, "ann")
 
-        def die(request: str) -> None:
-            agreed(request)
+        def die(observer: TeamMemberObserver, name: AgentName, request: str) -> None:
+            agreed(observer, name, request)
             os.kill(pid, signal.SIGKILL)
 
-        handle.member.on_shutdown_agreed = die
+        monkeypatch.setattr(TeamMemberObserver, "on_shutdown_agreed", die)
         await run_all_turns(session)
         assert session.teams.list_members() == ()
     started = [each for each in read_events(session) if isinstance(each, AgentStarted)]

@@ -89,7 +89,7 @@ from shoal.surfaces.web.live_agent_stream import LiveAgentDeltaPayload, Transcri
 from shoal.surfaces.web.open_questions import WebOpenQuestionRow
 from shoal.surfaces.web.run_index import WebRunListRow
 from shoal.surfaces.web.transcript_index import WebTranscriptPage
-from shoal.team.channel.remote_budget import BudgetLimitSet
+from shoal.team.channel.lead_channel import BudgetLimitSet
 from shoal.testing.mock_replies import ReplyFault
 from shoal.testing.scripted_server import MockServerScriptStep
 from shoal.tools.file_tools import TodoItem

@@ -12,7 +12,7 @@ from shoal.core.clock import Clock, SystemClock
 from shoal.core.conversation.tools import Tool
 from shoal.core.permissions.permission_decisions import PermissionMode
 from shoal.core.ports import Model
-from shoal.team.channel.lead_channel import ChannelToLead
+from shoal.team.channel.lead_channel import LeadChannel
 from shoal.team.members.member_host import TeamMembership
 
 
@@ -96,6 +96,6 @@ class Options(Struct, frozen=True, kw_only=True):
     clock: Clock = SystemClock()
 
     @property
-    def lead_channel(self) -> ChannelToLead | None:
+    def lead_channel(self) -> LeadChannel | None:
         """Connection to the lead of the run that this process belongs to."""
         return None if self.membership is None else self.membership.channel

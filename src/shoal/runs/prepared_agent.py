@@ -71,6 +71,8 @@ class TeammateMembership(Struct, frozen=True, kw_only=True):
     """Section of its system prompt about the team."""
     question_broker: QuestionBroker
     """Forwards its questions to the lead."""
+    build_briefing: Callable[[], Awaitable[str]] | None = None
+    """Builds the summary of the team for a conversation that lost it."""
     can_lead: bool = False
     """True if it may lead another team."""
     form: TeammateForm = "in-process"

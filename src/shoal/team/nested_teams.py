@@ -7,7 +7,7 @@ A team ends with its lead.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Container, Iterator
+from collections.abc import Collection, Container, Iterator
 
 from msgspec.structs import replace
 
@@ -20,7 +20,6 @@ from shoal.core.errors import AgentRequestRefused
 from shoal.core.events import AgentStarted
 from shoal.core.ids import AgentId
 from shoal.core.names import LEAD_NAME, AgentName, TeamName
-from shoal.core.permissions.permission_decisions import PermissionMode
 from shoal.core.teams.roster import TeamRoster
 from shoal.core.teams.team_operations import (
     TeammateSpawnResult,
@@ -33,23 +32,36 @@ from shoal.team.session_teams import SessionTeams
 from shoal.team.team_services import TeamServices
 
 
+class TeamsByLeader:
+    """Nested teams by the member that leads them."""
+
+    def __init__(self) -> None:
+        self.teams: dict[AgentId, SessionTeams] = {}
+        self.is_closing = False
+        """True if they end with the session and can be resumed with it."""
+
+    def is_leading_working_team(self, agent: AgentId) -> bool:
+        nested = self.teams.get(agent)
+        return nested is not None and nested.is_working
+
+    async def end_team_of(self, agent: AgentId) -> None:
+        nested = self.teams.pop(agent, None)
+        if nested is not None:
+            await nested.end_team(resumable=self.is_closing)
+
+
 class NestedTeams(SessionTeams):
     """The lead's team, and the nested teams by their leading member."""
 
-    def __init__(
-        self, services: TeamServices, depth: int, mode_of: Callable[[AgentRunner], PermissionMode]
-    ) -> None:
+    def __init__(self, services: TeamServices, depth: int) -> None:
         self._depth = depth
-        self._mode_of = mode_of
-        self._stop_agents_of = services.stop_agents_of
-        self._nested_teams: dict[AgentId, SessionTeams] = {}
-        self._is_closing = False
+        self._by_leader = TeamsByLeader()
+        self._nested_teams = self._by_leader.teams
         super().__init__(
             replace(
                 services,
-                stop_agents_of=self._end_led_team_and_agents,
-                leads_working_team=self._leads_working_team,
-                allows_nested_teams=depth > 1,
+                led_teams=self._by_leader,
+                policy=replace(services.policy, allows_nested_teams=depth > 1),
             )
         )
 
@@ -246,13 +258,12 @@ class NestedTeams(SessionTeams):
         services = replace(
             self._services,
             lead=lambda: agent,
-            mode=lambda: self._mode_of(agent),
-            creates_implicit_teams=lambda: False,
             launcher=NullMemberLauncher(),
-            on_changed=parent_teams.notify_changed,
-            allows_nested_teams=depth < self._depth,
+            policy=replace(
+                self._services.policy, implicit_teams=False, allows_nested_teams=depth < self._depth
+            ),
         )
-        return SessionTeams(services, self._tasks)
+        return SessionTeams(services, self._tasks, parent_teams.notify_changed)
 
     def _compute_nesting_depth(self, teams: SessionTeams) -> int:
         depth = 1
@@ -263,17 +274,6 @@ class NestedTeams(SessionTeams):
             teams, depth = enclosing, depth + 1
         return depth
 
-    def _leads_working_team(self, agent: AgentId) -> bool:
-        nested = self._nested_teams.get(agent)
-        return nested is not None and nested.is_working
-
     async def close(self) -> tuple[AgentStatusSnapshot, ...]:
-        self._is_closing = True
+        self._by_leader.is_closing = True
         return await super().close()
-
-    async def _end_led_team_and_agents(self, agent: AgentId, why: str) -> None:
-        """End the team that an ended member led and the agents that it started."""
-        nested = self._nested_teams.pop(agent, None)
-        if nested is not None:
-            await nested.end_team(resumable=self._is_closing)
-        await self._stop_agents_of(agent, why)

@@ -44,9 +44,9 @@ from shoal.core.teams.team_operations import (
 from shoal.runs.agent_registry import LEAD_NAMES
 from shoal.team.mail.rendered_mail import RenderedMail
 from shoal.team.members.local_member import LocalMember
-from shoal.team.members.member_handle import MemberHandle
-from shoal.team.members.member_registrar import build_shutdown_mail_id_prefix
+from shoal.team.members.member_admission import build_shutdown_mail_id_prefix
 from shoal.team.members.member_results import LostMember, build_member_end_notice
+from shoal.team.members.member_table import MemberHandle
 from shoal.team.members.remote_member import RemoteMember
 from shoal.team.team_services import TeamServices
 from shoal.team.team_supervisor import TeamSupervisor
@@ -60,9 +60,18 @@ _NO_TEAM = "There is no team here. TeamCreate makes one."
 class SessionTeams:
     """Team operations of a session, entered while the session is open."""
 
-    def __init__(self, services: TeamServices, tasks: asyncio.TaskGroup | None = None) -> None:
-        """With `tasks` it is not entered: its tasks end with that group."""
+    def __init__(
+        self,
+        services: TeamServices,
+        tasks: asyncio.TaskGroup | None = None,
+        on_changed: Callable[[], None] | None = None,
+    ) -> None:
+        """With `tasks` it is not entered: its tasks end with that group.
+
+        `on_changed` is called when a member's state changes.
+        """
         self._services = services
+        self._on_changed = on_changed
         self._tasks = tasks or asyncio.TaskGroup()
         self._supervisor: TeamSupervisor | None = None
         self._create_lock = asyncio.Lock()
@@ -133,7 +142,7 @@ class SessionTeams:
         if not self.is_lead(context.agent):
             raise AgentRequestRefused("Only the lead deletes its team.")
         busy = [
-            each.name for each in supervisor.list_member_statuses() if each.state in ("running", "created")
+            each.name for each in supervisor.members.list_statuses() if each.state in ("running", "created")
         ]
         if busy:
             raise AgentRequestRefused(
@@ -171,7 +180,8 @@ class SessionTeams:
             request.team is None
             and context.agent.is_lead
             and context.agent.team is None
-            and self._services.creates_implicit_teams()
+            and self._services.policy.implicit_teams
+            and "TeamCreate" in self._services.lead().tools
         ):
             await self._create_implicit_team(context)
         if request.team is None and (self._supervisor is None or not self.is_lead(context.agent)):
@@ -206,7 +216,7 @@ class SessionTeams:
                 end_event = lost.to_agent_ended_event(
                     self._services.ids.new_short_id(), self._services.lead_id
                 )
-                self._services.emit(end_event)
+                self._services.events.emit_event(end_event)
                 self._services.queue.put(
                     build_member_end_notice(self._services.lead_id, end_event.completion.id, end_event.notice)
                 )
@@ -249,7 +259,7 @@ class SessionTeams:
                 each
                 for each in (
                     LEAD_NAME,
-                    *supervisor.list_member_names(),
+                    *supervisor.members.handles,
                     *await supervisor.list_external_member_names(),
                 )
                 if each != sender
@@ -264,7 +274,7 @@ class SessionTeams:
             )
         if context.agent.is_teammate and not self.is_lead(context.agent) and to in LEAD_NAMES:
             return (await self._post_message(supervisor, sender, LEAD_NAME, text, summary, fyi=fyi),)
-        found = supervisor.resolve_member_name(to) or await supervisor.resolve_external_member_name(to)
+        found = supervisor.members.resolve_name(to) or await supervisor.resolve_external_member_name(to)
         if found is None:
             return None
         if found == sender:
@@ -284,10 +294,10 @@ class SessionTeams:
         self, request: str, reason: str, *, approve: bool, context: ToolContext
     ) -> None:
         supervisor = self._require_team_supervisor()
-        handle = supervisor.find_member_handle(context.agent.agent)
+        handle = supervisor.members.find_handle(context.agent.agent)
         if handle is None:
             raise AgentRequestRefused("Only a teammate answers a request to shut down.")
-        await supervisor.answer_shutdown(handle, request, reason, approve=approve)
+        await supervisor.shutdown.answer_shutdown(handle, request, reason, approve=approve)
 
     async def answer_plan_approval_request(
         self, to: str, request: str, feedback: str, *, approve: bool, context: ToolContext
@@ -295,32 +305,32 @@ class SessionTeams:
         supervisor = self._require_team_supervisor()
         if not self.is_lead(context.agent):
             raise AgentRequestRefused("Only the lead answers plans.")
-        found = supervisor.resolve_member_name(to)
+        found = supervisor.members.resolve_name(to)
         if found is None:
             raise supervisor.build_unknown_member_error(to)
-        if self._services.approver() != "lead":
+        if self._services.policy.plan_approver != "lead":
             raise AgentRequestRefused("A person or a setting approves plans here, not you.")
-        if not supervisor.is_member_waiting_for_answer(found, request):
+        if not supervisor.members.is_waiting_for_answer(found, request):
             raise AgentRequestRefused(f"{found} has no open plan {request!r}, or it was answered already.")
         body = PlanApprovalResponseMail(
             request_id=request,
             approved=approve,
             timestamp=supervisor.mail_sender.current_timestamp,
-            permission_mode=self._services.mode() if approve else None,
+            permission_mode=self._services.lead_mode if approve else None,
             feedback=None if approve else feedback,
         )
         await supervisor.mail_sender.post_mail_body(LEAD_NAME, found, body)
         return found
 
     async def stop_member(self, name: str, context: ToolContext) -> bool:
-        if self._supervisor is None or self._supervisor.resolve_member_name(name) is None:
+        if self._supervisor is None or self._supervisor.members.resolve_name(name) is None:
             return False
         if not self.is_lead(context.agent):
             raise AgentRequestRefused("Only the lead ends teammates.")
         return await self.end_member(name, "it was stopped by team-lead")
 
     def list_members(self) -> tuple[TeammateStatusSnapshot, ...]:
-        return () if self._supervisor is None else self._supervisor.list_member_statuses()
+        return () if self._supervisor is None else self._supervisor.members.list_statuses()
 
     # For the session
 
@@ -335,11 +345,11 @@ class SessionTeams:
             return False
         await self._mail_shutdown_request(supervisor, handle, reason)
         try:
-            async with self._services.clock.deadline(self._services.grace):
+            async with self._services.clock.deadline(self._services.policy.grace):
                 await handle.gone.wait()
         except TimeoutError:
-            await supervisor.end_member(
-                handle, f"{reason}, and it did not agree within {self._services.grace:g} s"
+            await supervisor.shutdown.end_member(
+                handle, f"{reason}, and it did not agree within {self._services.policy.grace:g} s"
             )
         return True
 
@@ -354,12 +364,12 @@ class SessionTeams:
 
     async def send_user_message(self, to: str, text: str) -> AgentMessageDeliveryReceipt | None:
         """Deliver a person's text to a teammate; None if there is none of that name."""
-        found = None if self._supervisor is None else self._supervisor.resolve_member_name(to)
+        found = None if self._supervisor is None else self._supervisor.members.resolve_name(to)
         if self._supervisor is None or found is None:
             return None
         await self._supervisor.mail_sender.post_text(USER_NAME, found, text, kind="notice")
         return AgentMessageDeliveryReceipt(
-            to=self._supervisor.get_member_agent_id(found), name=found, how="queued"
+            to=self._supervisor.members.get_agent_id(found), name=found, how="queued"
         )
 
     async def end_member(self, name: str, why: str) -> bool:
@@ -367,7 +377,7 @@ class SessionTeams:
         handle = self._find_member_handle_by_name(name)
         if self._supervisor is None or handle is None:
             return False
-        await self._supervisor.end_member(handle, why)
+        await self._supervisor.shutdown.end_member(handle, why)
         return True
 
     def interrupt_member(self, name: str) -> bool | None:
@@ -390,15 +400,15 @@ class SessionTeams:
 
     def has_member(self, name: str) -> bool:
         """Return True if a member has that name or id."""
-        return self._supervisor is not None and self._supervisor.resolve_member_name(name) is not None
+        return self._supervisor is not None and self._supervisor.members.resolve_name(name) is not None
 
     def find_member_handle(self, agent: AgentId) -> MemberHandle | None:
-        return None if self._supervisor is None else self._supervisor.find_member_handle(agent)
+        return None if self._supervisor is None else self._supervisor.members.find_handle(agent)
 
     def notify_changed(self) -> None:
         """Notify waiters that a member's state changed."""
         if self._supervisor is not None:
-            self._supervisor.notify_changed()
+            self._supervisor.members.notify_changed()
 
     def share_permission_across_processes(self, update: PermissionSuggestion) -> None:
         """Send a session-wide permission to the members in other processes."""
@@ -427,9 +437,9 @@ class SessionTeams:
                 await self.create_team(name, description=None, kind=None, context=context)
 
     def _start_supervisor(self, team: TeamRoster) -> TeamSupervisor:
-        supervisor = self._supervisor = TeamSupervisor(self._services, team, self._tasks)
+        supervisor = self._supervisor = TeamSupervisor(self._services, team, self._tasks, self._on_changed)
         lead = self._services.lead()
-        lead.build_briefing = partial(supervisor.build_team_briefing, LEAD_NAME)
+        lead.build_briefing = partial(supervisor.briefer.build_briefing, LEAD_NAME)
         if lead.identity.is_lead:
             self._identity_before_team = lead.identity
             lead.identity = replace(lead.identity, name=LEAD_NAME, team=team.name)
@@ -438,7 +448,7 @@ class SessionTeams:
 
     async def _queue_team_briefing(self, supervisor: TeamSupervisor) -> None:
         """Queue a briefing for the lead's next turn: what it knew before may be outdated."""
-        text = format_system_reminder(await supervisor.build_team_briefing(LEAD_NAME))
+        text = format_system_reminder(await supervisor.briefer.build_briefing(LEAD_NAME))
         rendered = RenderedMail(rank=0, by="runtime", text=text, wakes=False)
         self._services.queue.put(
             rendered.to_inbox_item(self._services.ids.new_short_id(), self._services.lead_id)
@@ -457,17 +467,17 @@ class SessionTeams:
         )
         mail_id = f"{build_shutdown_mail_id_prefix(handle.entry)}{self._services.ids.new_short_id()}"
         await supervisor.mail_sender.post_mail_body(LEAD_NAME, name, body, ident=mail_id)
-        supervisor.on_remote_shutdown_requested(name, body)
+        supervisor.shutdown.start_remote_grace(name, body)
         return request
 
     def _find_member_handle_by_name(self, name: str) -> MemberHandle | None:
         """Return the handle of the member with this name or id."""
         supervisor = self._supervisor
-        found = None if supervisor is None else supervisor.resolve_member_name(name)
+        found = None if supervisor is None else supervisor.members.resolve_name(name)
         return (
             None
             if supervisor is None or found is None
-            else supervisor.find_member_handle(supervisor.get_member_agent_id(found))
+            else supervisor.members.find_handle(supervisor.members.get_agent_id(found))
         )
 
     def _require_team_supervisor(self) -> TeamSupervisor:
@@ -497,8 +507,8 @@ class SessionTeams:
     ) -> TeamMessagePostReceipt:
         receipt = await supervisor.mail_sender.post_text(sender, to, text, summary=summary, fyi=fyi)
         if not fyi:
-            supervisor.mark_foreign_member_working(to)
-        handle = supervisor.find_member_handle(supervisor.get_member_agent_id(sender))
+            supervisor.members.set_foreign_idle(to, idle=False)
+        handle = supervisor.members.find_handle(supervisor.members.get_agent_id(sender))
         if handle is not None and isinstance(handle.member, LocalMember) and to != LEAD_NAME:
             handle.member.last_message_summary = format_peer_message_summary(to, summary)
         return TeamMessagePostReceipt(

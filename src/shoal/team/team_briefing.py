@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
+from shoal.core.errors import StateFileError, TeamStoreError
 from shoal.core.ids import AgentId
 from shoal.core.names import LEAD_NAME, AgentName
 from shoal.core.teams.roster import TeamRoster
 from shoal.core.teams.tasks import Task, find_open_blockers
 from shoal.core.teams.team_operations import TeammateStatusSnapshot
+from shoal.core.teams.team_storage import RosterStore, TaskBoard
 from shoal.core.text.control_tags import escape_control_tags
 from shoal.tools.task_format import format_task_line
 
@@ -18,6 +20,34 @@ MAX_TASKS = 30
 _MAX_LINE = 160
 """Maximum characters of a description and of one board line."""
 _STATUS_ORDER = ("in_progress", "pending")
+
+
+class TeamBriefer:
+    """Builds summaries of one team from the current roster and board.
+
+    `list_statuses` returns the statuses of the members of a roster.
+    """
+
+    def __init__(
+        self,
+        team: TeamRoster,
+        rosters: RosterStore,
+        board: TaskBoard,
+        list_statuses: Callable[[TeamRoster], Sequence[TeammateStatusSnapshot]],
+    ) -> None:
+        self._team = team
+        self._rosters = rosters
+        self._board = board
+        self._list_statuses = list_statuses
+
+    async def build_briefing(self, name: AgentName) -> str:
+        """Build the summary for the lead or a member whose conversation no longer contains it."""
+        try:
+            team = await self._rosters.read_team_roster(self._team.name) or self._team
+            tasks = await self._board.list_unfinished(), len(await self._board.get_live_task_mapping())
+        except (TeamStoreError, StateFileError) as error:
+            return f"How your team {self._team.name} stands cannot be read now: {error}"
+        return build_team_briefing(team, name, self._list_statuses(team), *tasks)
 
 
 def build_team_briefing(

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Protocol
 
 from msgspec import Struct
 
@@ -12,8 +14,8 @@ from shoal.core.budgets.budget import Budget
 from shoal.core.clock import Clock
 from shoal.core.conversation.messages import Message
 from shoal.core.errors import ShoalError, StateFileError
-from shoal.core.events import JournaledEvent
-from shoal.core.ids import AgentId, IdGenerator
+from shoal.core.events import JournaledEvent, NoteAdded
+from shoal.core.ids import LEAD_ID, AgentId, IdGenerator
 from shoal.core.permissions.permission_changes import PermissionSuggestion
 from shoal.core.permissions.permission_decisions import PermissionMode
 from shoal.core.permissions.questions import Answer, DenyAnswer, Question
@@ -22,28 +24,19 @@ from shoal.core.teams.team_storage import TeamStorage
 from shoal.runs.inbox_queue import SharedInboxQueue
 from shoal.runs.prepared_agent import AgentPreparer
 from shoal.team.mail.mail_authentication import TrustUnsigned
-from shoal.team.members.member_launcher import MemberLauncher, NullMemberLauncher
+from shoal.team.members.member_launcher import MemberLauncher
 from shoal.tools.plan_tools import PlanApprover
 
 
-class TeamServices(Struct, frozen=True, kw_only=True):
-    store: TeamStorage
-    agent_factory: AgentPreparer
-    queue: SharedInboxQueue
-    budget: Budget
-    clock: Clock
-    ids: IdGenerator
-    emit: Callable[[JournaledEvent], None]
-    note: Callable[[str], None]
-    lead: Callable[[], AgentRunner]
-    mode: Callable[[], PermissionMode]
-    """The lead's permission mode."""
-    approver: Callable[[], PlanApprover]
-    """Approver of teammates' plans."""
+class TeamPolicy(Struct, frozen=True, kw_only=True):
+    """Settings of a team."""
+
     default_kind: str
     """Agent type that is started if none is given."""
-    creates_implicit_teams: Callable[[], bool]
-    """Returns True if spawning a named agent creates a team where there is none."""
+    plan_approver: PlanApprover
+    """Approver of teammates' plans."""
+    implicit_teams: bool
+    """True if spawning a named agent creates a team where there is none."""
     grace: float
     """Seconds a member has to answer a request to shut down."""
     stall_after: float
@@ -51,31 +44,79 @@ class TeamServices(Struct, frozen=True, kw_only=True):
     report_tokens: int
     trust_unsigned: TrustUnsigned
     """Policy for requests in mail that no Shoal process signed."""
-    stop_agents_of: Callable[[AgentId, str], Awaitable[None]]
-    """Stops the agents that a member started."""
-    announce_missed_results: Callable[[AgentId, Message | None], None]
-    """Called with the results of a member's cut-off calls, so that what they would report is announced."""
-
-    leads_working_team: Callable[[AgentId], bool] = lambda _: False
-    """Returns True if a member leads a nested team that is working."""
-    on_changed: Callable[[], None] = lambda: None
-    """Called when the state of a member changes."""
+    max_restarts: int = 0
+    """Maximum restarts of a teammate whose process died."""
     allows_nested_teams: bool = False
     """True if members may lead nested teams."""
     form: TeammateForm = "in-process"
     """Form in which members created here run."""
-    launcher: MemberLauncher = NullMemberLauncher()
-    on_journal_line: Callable[[bytes], None] = lambda _: None
-    """Called with each line that a teammate in another process wrote to the journal."""
-    apply_permission_update: Callable[[PermissionSuggestion], None] = lambda _: None
-    """Applies a session-wide permission that a person granted to a remote teammate."""
-    max_restarts: int = 0
-    """Maximum restarts of a teammate whose process died."""
+
+
+class TeamEventSink(Protocol):
+    """Event bus of the session."""
+
+    def emit_event(self, event: JournaledEvent) -> None: ...
+
+    def publish_remote_journal_line(self, line: bytes) -> None:
+        """Publish an event that a teammate in another process wrote to the journal."""
+        ...
+
+
+class TeamPermissions(Protocol):
+    """Permissions of a team's agents."""
+
+    def get_mode(self, agent: AgentRunner) -> PermissionMode: ...
+
+    def apply_session_permission(self, update: PermissionSuggestion) -> None:
+        """Apply a session-wide permission that a person granted to a remote teammate."""
+        ...
+
+
+class MemberAgents(Protocol):
+    """Agents that members started."""
+
+    async def stop_child_agents(self, parent: AgentId, why: str) -> None: ...
+
+    def announce_missed_results(self, agent: AgentId, interrupted_results: Message | None) -> None:
+        """Announce what the cut-off calls of a member would have reported."""
+        ...
+
+
+class LedTeams(Protocol):
+    """Nested teams that members lead."""
+
+    def is_leading_working_team(self, agent: AgentId) -> bool: ...
+
+    async def end_team_of(self, agent: AgentId) -> None:
+        """End the team that an ended member led."""
+        ...
+
+
+class TeamServices(Struct, frozen=True, kw_only=True):
+    policy: TeamPolicy
+    store: TeamStorage
+    agent_factory: AgentPreparer
+    queue: SharedInboxQueue
+    budget: Budget
+    clock: Clock
+    ids: IdGenerator
+    events: TeamEventSink
+    lead: Callable[[], AgentRunner]
+    permissions: TeamPermissions
+    agents: MemberAgents
+    launcher: MemberLauncher
+    led_teams: LedTeams | None = None
+    """Teams that members lead, if they may."""
+
+    def note(self, text: str) -> None:
+        """Add a note for the person; a full disk must not end the caller over it."""
+        with suppress(StateFileError):
+            self.events.emit_event(NoteAdded(agent=LEAD_ID, text=text))
 
     def emit_or_note(self, event: JournaledEvent) -> None:
         """Emit an event; if the journal cannot store it, add a note instead of failing."""
         try:
-            self.emit(event)
+            self.events.emit_event(event)
         except StateFileError as error:
             self.note(f"Not in the journal: {type(event).__name__} of {event.agent}. {error}")
 
@@ -86,6 +127,16 @@ class TeamServices(Struct, frozen=True, kw_only=True):
         except ShoalError as error:
             self.note(f"A question of {question.agent} could not be asked: {error}")
             return DenyAnswer(reason=f"Nobody could be asked: {error}", by="policy")
+
+    async def stop_agents_of(self, member: AgentId, why: str) -> None:
+        """End the team that a member led and the agents that it started."""
+        if self.led_teams is not None:
+            await self.led_teams.end_team_of(member)
+        await self.agents.stop_child_agents(member, why)
+
+    @property
+    def lead_mode(self) -> PermissionMode:
+        return self.permissions.get_mode(self.lead())
 
     @property
     def lead_id(self) -> AgentId:

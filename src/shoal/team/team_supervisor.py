@@ -4,74 +4,101 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Container, Sequence
-from contextlib import suppress
-from functools import partial
 
 from shoal.core.agents.subagents import AgentStatusSnapshot, SpawnRequest
-from shoal.core.budgets.limits import AgentSlot
 from shoal.core.conversation.inbox_items import InboxItem
-from shoal.core.errors import AgentRequestRefused, ShoalError, StateFileError, TeamStoreError
-from shoal.core.ids import AgentId
+from shoal.core.errors import AgentRequestRefused, ShoalError
 from shoal.core.names import LEAD_NAME, AgentName, TaskId
 from shoal.core.permissions.permission_changes import PermissionSuggestion
 from shoal.core.task_groups import uncancel_current_task
 from shoal.core.teams.mail_signatures import MailSigner
-from shoal.core.teams.roster import EXTERNAL_MEMBER_TYPE, RosterEntry, TeamRoster, format_agent_id
+from shoal.core.teams.roster import EXTERNAL_MEMBER_TYPE, RosterEntry, TeamRoster
 from shoal.core.teams.tasks import has_claimable_task
-from shoal.core.teams.team_operations import TeammateSpawnResult, TeammateStatusSnapshot
-from shoal.runs.prepared_agent import PreparedAgent
+from shoal.core.teams.team_operations import TeammateSpawnResult
 from shoal.runs.run_outcome import AgentRunOutcome
-from shoal.team.channel.mail_question_broker import MailQuestionBroker
 from shoal.team.mail.lead_inbox import LeadInbox
 from shoal.team.mail.mail_authentication import ForeignMemberNameLookup, MailSenderAuthenticator
 from shoal.team.mail.mail_pump import MailPump
 from shoal.team.mail.mail_sender import TeamMailPoster
 from shoal.team.mail.mail_verifier import MailVerifier
 from shoal.team.members.local_member import LocalMember
-from shoal.team.members.member_admission import AdmittedMember, MemberAdmission
-from shoal.team.members.member_handle import MemberHandle
-from shoal.team.members.member_registrar import MemberRegistrar
+from shoal.team.members.member_admission import (
+    AdmittedMember,
+    MemberAdmission,
+    TeamMemberObserver,
+    find_unanswered_shutdown_request,
+)
 from shoal.team.members.member_results import LostMember, build_member_snapshot
-from shoal.team.members.member_shutdown import MemberShutdown, is_foreign_program_member
+from shoal.team.members.member_shutdown import MemberShutdown
+from shoal.team.members.member_table import MemberHandle, MemberTable
 from shoal.team.members.remote_member import RemoteMember
 from shoal.team.roster_activity import RosterActivityWriter
-from shoal.team.team_briefing import build_team_briefing
+from shoal.team.team_briefing import TeamBriefer
 from shoal.team.team_prompts import format_unknown_member_error
 from shoal.team.team_services import TeamServices
 
 
-class TeamSupervisor(MemberShutdown):
-    """Supervisor of one team; `tasks` outlives it."""
+class TeamSupervisor:
+    """Supervisor of one team; `tasks` outlives it. `on_changed` is called when a member's state changes."""
 
-    def __init__(self, services: TeamServices, team: TeamRoster, tasks: asyncio.TaskGroup) -> None:
+    def __init__(
+        self,
+        services: TeamServices,
+        team: TeamRoster,
+        tasks: asyncio.TaskGroup,
+        on_changed: Callable[[], None] | None = None,
+    ) -> None:
         self.name = team.name
-        self._team = team
         self._services = services
         self._tasks = tasks
-        mailboxes = services.store.open_mailboxes(team.name)
-        self._colors = {member.name: member.color for member in team.members}
-        key = services.store.read_signing_key(team.name)
-        self.mail_sender = TeamMailPoster(
-            mailboxes, self._colors, clock=services.clock, ids=services.ids, seal=MailSigner(team.name, key)
+        self._authenticator, self.mail_sender = self._open_mail(team)
+        mailboxes, board = services.store.open_mailboxes(team.name), services.store.open_board(team.name)
+        self._board = board
+        self.members = members = MemberTable(team.name, on_changed)
+        self._mail_pump = MailPump(mailboxes, services.clock, services.note, members.notify_changed)
+        self._mail_verifier = MailVerifier(
+            services, self._mail_pump, self._authenticator, members.notify_changed
         )
-        authenticator = MailSenderAuthenticator(
-            team.name, key, trusted=ForeignMemberNameLookup(mailboxes), policy=services.trust_unsigned
-        )
-        self._board = services.store.open_board(team.name)
-        self._mail_pump = MailPump(mailboxes, services.clock, services.note, self.notify_changed)
-        self._mail_verifier = MailVerifier(services, self._mail_pump, authenticator, self.notify_changed)
-        self._lead_inbox = LeadInbox(services, self.mail_sender, self, tasks)
-        self._registrar = MemberRegistrar(services, team, self.mail_sender, authenticator)
-        self._admission = MemberAdmission(services, self._registrar, self._board, self)
         self._activity_writer = RosterActivityWriter(
             services.store.rosters, team.name, services.clock, services.note
         )
-        self._handles: dict[AgentName, MemberHandle] = {}
-        self._leaving: set[MemberHandle] = set()
-        """Members that ended and whose end is not announced yet."""
-        self._version = 0
-        self._changed_event = asyncio.Event()
+        self._lead_inbox = LeadInbox(services, self.mail_sender, self._mail_pump, members, tasks)
+        self.shutdown = MemberShutdown(
+            services,
+            members,
+            board,
+            self.mail_sender,
+            lead_inbox=self._lead_inbox,
+            activity_writer=self._activity_writer,
+            tasks=tasks,
+        )
+        self.briefer = TeamBriefer(team, services.store.rosters, board, lambda _: members.list_statuses())
+        self._admission = MemberAdmission(
+            services,
+            team,
+            self.mail_sender,
+            board=board,
+            briefer=self.briefer,
+            observer=TeamMemberObserver(
+                members,
+                board,
+                lead_inbox=self._lead_inbox,
+                shutdown=self.shutdown,
+                activity_writer=self._activity_writer,
+            ),
+        )
         self._background_tasks: list[asyncio.Task[None]] = []
+
+    def _open_mail(self, team: TeamRoster) -> tuple[MailSenderAuthenticator, TeamMailPoster]:
+        services = self._services
+        self._colors = {member.name: member.color for member in team.members}
+        key, mailboxes = services.store.read_signing_key(team.name), services.store.open_mailboxes(team.name)
+        authenticator = MailSenderAuthenticator(
+            team.name, key, trusted=ForeignMemberNameLookup(mailboxes), policy=services.policy.trust_unsigned
+        )
+        return authenticator, TeamMailPoster(
+            mailboxes, self._colors, clock=services.clock, ids=services.ids, seal=MailSigner(team.name, key)
+        )
 
     def start_background_tasks(self, delivered: Container[str] = ()) -> None:
         """Start delivering mail to the lead; its transcript already contains `delivered`."""
@@ -134,16 +161,13 @@ class TeamSupervisor(MemberShutdown):
             return admitted
         self._start_member(admitted)
         try:
-            if (request := await self._registrar.find_unanswered_shutdown_request(entry)) is not None:
-                self.on_shutdown_requested(entry.name, request)
+            if (
+                request := await find_unanswered_shutdown_request(self._services, self._authenticator, entry)
+            ) is not None:
+                self.shutdown.start_grace(entry.name, request)
         except ShoalError as error:
             self._services.note(f"Whether {entry.name} was asked to shut down cannot be read: {error}")
         return None
-
-    def resolve_member_name(self, name: str) -> AgentName | None:
-        """Return the name of a member, given its name or id."""
-        handle = self._handles.get(AgentName(name.removesuffix(f"@{self.name}")))
-        return None if handle is None else handle.member.name
 
     async def list_external_member_names(self) -> tuple[AgentName, ...]:
         """Return the names of external members, which joined by themselves and are only in the roster."""
@@ -161,27 +185,8 @@ class TeamSupervisor(MemberShutdown):
             None,
         )
 
-    def find_member_handle(self, agent: AgentId) -> MemberHandle | None:
-        handle = self._handles.get(AgentName(agent.removesuffix(f"@{self.name}")))
-        return handle if handle is not None and handle.member.id == agent else None
-
     def get_member_color(self, name: AgentName) -> str | None:
         return self._colors.get(name)
-
-    def list_member_names(self) -> tuple[AgentName, ...]:
-        return tuple(self._handles)
-
-    def list_member_statuses(self) -> tuple[TeammateStatusSnapshot, ...]:
-        return tuple(handle.member.to_teammate_status() for handle in self._handles.values())
-
-    async def build_team_briefing(self, name: AgentName) -> str:
-        """Build the summary for a lead or member whose conversation no longer contains it."""
-        try:
-            team = await self._services.store.rosters.read_team_roster(self.name)
-            tasks = await self._board.list_unfinished(), len(await self._board.get_live_task_mapping())
-        except (TeamStoreError, StateFileError) as error:
-            return f"How your team {self.name} stands cannot be read now: {error}"
-        return build_team_briefing(team or self._team, name, self.list_member_statuses(), *tasks)
 
     def on_item_entered(self, item: InboxItem) -> None:
         """Settle mail that is now in an agent's transcript."""
@@ -191,27 +196,27 @@ class TeamSupervisor(MemberShutdown):
             else AgentName(item.to.removesuffix(f"@{self.name}"))
         )
         self._mail_pump.note_mail_settled(item.id, owner)
-        self.notify_changed()
+        self.members.notify_changed()
 
     def send_permission_to_remote_members(self, update: PermissionSuggestion) -> None:
         """Send a session-wide permission to the members in other processes."""
-        for handle in self._handles.values():
+        for handle in self.members.handles.values():
             if isinstance(handle.member, RemoteMember):
                 handle.member.send_permission_update(update)
 
     async def close(self, *, resumable: bool) -> tuple[AgentStatusSnapshot, ...]:
         """End all members and chores; return the members that were working. `resumable` keeps them."""
-        handles = tuple(self._handles.values())
+        handles = tuple(self.members.handles.values())
         working = tuple(
             build_member_snapshot(self._services, post) for post in handles if post.member.state == "running"
         )
         async with asyncio.TaskGroup() as task_group:
             for handle in handles:
                 task_group.create_task(
-                    self.end_member(handle, "the session ended", quietly=True, resumable=resumable)
+                    self.shutdown.end_member(handle, "the session ended", quietly=True, resumable=resumable)
                 )
-            for handle in tuple(self._leaving):
-                task_group.create_task(self._wait_until_end_announced(handle))
+            for handle in tuple(self.members.leaving):
+                task_group.create_task(self.shutdown.wait_until_end_announced(handle))
         self._lead_inbox.cancel_open_requests()
         for task in self._background_tasks:
             task.cancel()
@@ -224,106 +229,29 @@ class TeamSupervisor(MemberShutdown):
     @property
     def is_working(self) -> bool:
         # Active members first: then the rest of a large team need not be checked.
-        if self._leaving or self._mail_verifier.open_questions or self._activity_writer.active_members:
+        if self.members.leaving or self._mail_verifier.open_questions or self._activity_writer.active_members:
             return True
+        led_teams = self._services.led_teams
         return any(
-            handle.member.is_busy or self._services.leads_working_team(handle.member.id)
-            for handle in self._handles.values()
+            handle.member.is_busy
+            or (led_teams is not None and led_teams.is_leading_working_team(handle.member.id))
+            for handle in self.members.handles.values()
         )
 
     async def wait_until_idle(self) -> None:
         """Wait until no member works or has work left, then release what was held for the lead."""
         while True:
-            version, changed = self._version, self._changed_event
+            version, changed = self.members.version, self.members.changed_event
             if await self._is_team_quiet():
                 self._lead_inbox.release_held_idle_notices()
                 await self._activity_writer.flush()
                 return
-            if version == self._version:
+            if version == self.members.version:
                 await changed.wait()
-
-    def notify_changed(self) -> None:
-        self._version += 1
-        changed, self._changed_event = self._changed_event, asyncio.Event()
-        changed.set()
-        self._services.on_changed()
-
-    # For the mail
-
-    def is_member_waiting_for_answer(self, name: AgentName, request: str, mail: str = "") -> bool:
-        handle = self._handles.get(name)
-        return handle is None or handle.member.is_waiting_for_answer(request, mail)
-
-    def on_foreign_member_idle(self, name: AgentName) -> None:
-        handle = self._handles.get(name)
-        if handle is not None and is_foreign_program_member(handle.member):
-            handle.member.set_foreign_idle(idle=True)
-
-    def mark_foreign_member_working(self, name: AgentName) -> None:
-        """Mark a foreign program as working until its next idle notice: it reports no start."""
-        handle = self._handles.get(name)
-        if handle is not None and is_foreign_program_member(handle.member):
-            handle.member.set_foreign_idle(idle=False)
-
-    def is_non_foreign_member(self, name: AgentName) -> bool:
-        handle = self._handles.get(name)
-        return handle is not None and not is_foreign_program_member(handle.member)
-
-    def get_member_agent_id(self, name: AgentName) -> AgentId:
-        return AgentId(format_agent_id(name, self.name))
-
-    def mark_lead_mail_settled(self, mail: str) -> None:
-        self._mail_pump.note_mail_settled(mail, LEAD_NAME)
-
-    def set_roster_activity(self, name: AgentName, *, active: bool) -> None:
-        self._activity_writer.set_member_active(name, active=active)
-
-    # For admission
-
-    def create_question_broker(self, name: AgentName) -> MailQuestionBroker:
-        return MailQuestionBroker(
-            name,
-            self.name,
-            self.mail_sender,
-            self._services.question_broker,
-            self._lead_inbox.cancel_withdrawn_request,
-        )
-
-    def create_local_member(self, prepared: PreparedAgent, slot: AgentSlot) -> LocalMember:
-        question_broker = prepared.agent.environment.question_broker
-        assert isinstance(question_broker, MailQuestionBroker)
-        prepared.agent.build_briefing = partial(
-            self.build_team_briefing, AgentName(prepared.agent.identity.name)
-        )
-        return LocalMember(
-            self._services,
-            prepared,
-            slot,
-            question_broker=question_broker,
-            mail_sender=self.mail_sender,
-            board=self._board,
-            observer=self,
-        )
-
-    def attach_remote_member(self, member: RemoteMember, slot: AgentSlot) -> RemoteMember:
-        """Connect a remote member's callbacks to this team."""
-        name = member.name
-        member.set_concurrency_slot(slot)
-        member.on_changed = self.notify_changed
-        member.on_request_withdrawn = self._lead_inbox.cancel_withdrawn_request
-        member.on_shutdown_agreed = lambda request: self.on_shutdown_agreed(name, request)
-        member.on_connection_lost = lambda: self._keep_tasks_of_lost_process_claimed(name)
-        return member
-
-    async def _keep_tasks_of_lost_process_claimed(self, name: AgentName) -> None:
-        """Keep the tasks of a lost process claimed until the member restarts or ends."""
-        # Retried before the restart.
-        with suppress(ShoalError):
-            await self._board.reclaim_owner_tasks(name)
 
     def _start_member(self, admitted: AdmittedMember) -> None:
         member, started_at = admitted.member, self._services.clock.monotonic()
-        handle = self._handles[member.name] = MemberHandle(
+        handle = self.members.handles[member.name] = MemberHandle(
             member, admitted.entry, admitted.slot, started_at=started_at
         )
         self._services.emit_or_note(member.agent_started_event)
@@ -333,7 +261,7 @@ class TeamSupervisor(MemberShutdown):
             )
             handle.mail_task = self._tasks.create_task(pump_coroutine)
         handle.run_task = self._tasks.create_task(self._run_member(handle))
-        self.notify_changed()
+        self.members.notify_changed()
 
     async def _run_member(self, handle: MemberHandle) -> None:
         outcome = await handle.member.run()
@@ -349,7 +277,7 @@ class TeamSupervisor(MemberShutdown):
             uncancel_current_task()
             outcome = AgentRunOutcome(status="killed", text="", detail=handle.member.stop_reason)
         handle.run_task = None
-        await self._remove_member(handle, outcome)
+        await self.shutdown.remove_member(handle, outcome)
 
     async def _restart_dead_member(self, handle: MemberHandle) -> bool:
         """Restart a member whose process died from its transcript; return True if it was restarted."""
@@ -361,7 +289,7 @@ class TeamSupervisor(MemberShutdown):
             or dead_member.stop_reason
         ):
             return False
-        if handle.approved_request is not None or handle.restarts >= self._services.max_restarts:
+        if handle.approved_request is not None or handle.restarts >= self._services.policy.max_restarts:
             return False
         handle.restarts += 1
         try:
@@ -371,9 +299,7 @@ class TeamSupervisor(MemberShutdown):
             if entry is None:
                 return False
             backend = await self._services.launcher.choose_backend(entry.agent_type)
-            new_member = self.attach_remote_member(
-                await self._registrar.restore_remote_member(entry, backend), handle.slot
-            )
+            new_member = await self._admission.restore_remote_member(entry, backend, handle.slot)
         except ShoalError as error:
             self._services.note(f"{dead_member.name} could not be started again: {error}")
             return False
@@ -386,13 +312,13 @@ class TeamSupervisor(MemberShutdown):
         self._services.note(
             f"The process of {dead_member.name} died ({dead_member.death_cause}); it goes on in a new one."
         )
-        self.notify_changed()
+        self.members.notify_changed()
         return True
 
     async def _release_idle_notices_when_quiet(self) -> None:
         """Release what was held for the lead whenever the team becomes quiet."""
         while True:
-            changed = self._changed_event
+            changed = self.members.changed_event
             if self._lead_inbox.has_held_idle_notices and await self._is_team_quiet():
                 self._lead_inbox.release_held_idle_notices()
             await changed.wait()
@@ -400,8 +326,8 @@ class TeamSupervisor(MemberShutdown):
     async def _is_team_quiet(self) -> bool:
         """Return True if the team is quiet; repeats while the team changes during the check."""
         while True:
-            version = self._version
-            handles = tuple(self._handles.values())
+            version = self.members.version
+            handles = tuple(self.members.handles.values())
             if self.is_working:
                 return False
             if await self._mail_pump.has_undelivered_mail():
@@ -411,7 +337,7 @@ class TeamSupervisor(MemberShutdown):
                     return False
             if any(post.member.can_claim_task for post in handles) and await self._has_claimable_task():
                 return False
-            if version == self._version:
+            if version == self.members.version:
                 return True
 
     async def _has_claimable_task(self) -> bool:
@@ -423,4 +349,6 @@ class TeamSupervisor(MemberShutdown):
             return False
 
     def build_unknown_member_error(self, name: str) -> AgentRequestRefused:
-        return AgentRequestRefused(format_unknown_member_error(name, self.name, (LEAD_NAME, *self._handles)))
+        return AgentRequestRefused(
+            format_unknown_member_error(name, self.name, (LEAD_NAME, *self.members.handles))
+        )

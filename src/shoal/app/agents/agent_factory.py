@@ -522,6 +522,7 @@ class AgentFactory:
             clock=runtime.clock,
             ids=runtime.agent_ids.derive_generator(),
             limits=blueprint.loop_limits,
+            build_briefing=None if assignment is None else assignment.build_briefing,
         )
 
     def _open_agent_budget(self, agent: AgentId, blueprint: AgentBlueprint) -> AgentBudget:

@@ -30,7 +30,7 @@ from shoal.core.teams.member_backends import (
     MemberProcessLaunchSpec,
 )
 from shoal.core.teams.roster import BackendType, RosterEntry
-from shoal.team.channel.remote_budget import BudgetLimitSet
+from shoal.team.channel.lead_channel import BudgetLimitSet
 
 if TYPE_CHECKING:
     from shoal.agent.agent_runner import AgentRunner

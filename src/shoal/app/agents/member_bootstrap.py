@@ -18,8 +18,7 @@ from shoal.core.permissions.permission_changes import (
     SetPermissionModeSuggestion,
 )
 from shoal.core.permissions.permission_decisions import PermissionMode
-from shoal.team.channel.lead_channel import ChannelToLead
-from shoal.team.channel.remote_budget import BudgetLimitSet
+from shoal.team.channel.lead_channel import BudgetLimitSet, LeadChannel
 from shoal.team.members.member_host import TeamMembership
 
 
@@ -68,7 +67,7 @@ class MemberBootstrap(Struct, frozen=True, kw_only=True):
     trace: str = ""
     """Parent of its trace in the lead's trace."""
 
-    def to_membership(self, channel: ChannelToLead) -> TeamMembership:
+    def to_membership(self, channel: LeadChannel) -> TeamMembership:
         return TeamMembership(
             name=self.name,
             team=self.team,

@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from functools import partial
 from typing import TYPE_CHECKING
 
+from shoal.agent.agent_runner import AgentRunner
 from shoal.app.agent_permissions import get_permission_engine
 from shoal.app.agents.backend_launcher import BackendMemberLauncher
 from shoal.app.teams.team_store import TeamStore
-from shoal.core.errors import ShoalError, StateFileError
-from shoal.core.events import NoteAdded
-from shoal.core.ids import LEAD_ID
-from shoal.core.permissions.permission_changes import PermissionSuggestion
+from shoal.core.errors import ShoalError
+from shoal.core.permissions.permission_changes import PermissionMode, PermissionSuggestion
 from shoal.runs.agent_supervisor import AgentSupervisor
 from shoal.runs.prepared_agent import AgentPreparer
 from shoal.team.members.member_host import MemberHost
 from shoal.team.nested_teams import NestedTeams
 from shoal.team.session_teams import SessionTeams
-from shoal.team.team_services import TeamServices
+from shoal.team.team_services import TeamPolicy, TeamServices
 
 if TYPE_CHECKING:
     from shoal.app.runtime.runtime import Runtime
@@ -30,53 +28,60 @@ def create_teams_or_member_host(
     """Create the teams that the session leads or, in a teammate's process, the member host."""
     settings, membership = runtime.settings.own, runtime.options.membership
     team_services = TeamServices(
+        policy=TeamPolicy(
+            default_kind=supervisor.policy.default_kind,
+            plan_approver=settings.plan_approver,
+            implicit_teams=settings.implicit_team,
+            grace=settings.shutdown_grace,
+            stall_after=settings.stall_after,
+            report_tokens=settings.report_tokens,
+            trust_unsigned=settings.trust_unsigned_mail,
+            max_restarts=settings.teammate_restarts,
+            form="in-process" if membership is None else "process",
+        ),
         store=runtime.team_store,
         agent_factory=agent_factory,
         queue=runtime.queue,
         budget=runtime.budget,
         clock=runtime.clock,
         ids=runtime.agent_ids.derive_generator(),
-        emit=runtime.events.emit_event,
-        note=partial(_emit_lead_note, runtime),
+        events=runtime.events,
         lead=supervisor.get_lead,
-        mode=lambda: get_permission_engine(supervisor.get_lead()).mode,
-        approver=lambda: settings.plan_approver,
-        default_kind=supervisor.policy.default_kind,
-        creates_implicit_teams=lambda: settings.implicit_team and "TeamCreate" in supervisor.get_lead().tools,
-        grace=settings.shutdown_grace,
-        stall_after=settings.stall_after,
-        report_tokens=settings.report_tokens,
-        trust_unsigned=settings.trust_unsigned_mail,
-        stop_agents_of=supervisor.stop_child_agents,
-        announce_missed_results=supervisor.announce_missed_results,
-        form="in-process" if membership is None else "process",
+        permissions=SessionTeamPermissions(supervisor),
+        agents=supervisor,
         launcher=BackendMemberLauncher(runtime, supervisor.get_lead),
-        on_journal_line=runtime.events.publish_remote_journal_line,
-        apply_permission_update=partial(_apply_permission_to_lead, supervisor),
-        max_restarts=settings.teammate_restarts,
     )
     teams: SessionTeams | MemberHost
     if membership is None:
         teams = _create_led_teams(team_services, settings.team_depth, runtime.team_store)
     else:
-        teams = MemberHost(team_services, membership, lambda: supervisor.has_running_agents)
+        teams = MemberHost(
+            team_services,
+            membership,
+            has_working_agents=lambda: supervisor.has_running_agents,
+            has_pending_hooks=lambda: runtime.hooks.runner.background.has_waking_hooks,
+        )
     supervisor.find_teammate = teams.find_agent
     return teams
 
 
-def _emit_lead_note(runtime: Runtime, text: str) -> None:
-    with suppress(StateFileError):  # a full disk must not end the caller over a note
-        runtime.events.emit_event(NoteAdded(agent=LEAD_ID, text=text))
+class SessionTeamPermissions:
+    """Permissions of the lead and its teammates; permissions of the session are the lead's."""
 
+    def __init__(self, supervisor: AgentSupervisor) -> None:
+        self._supervisor = supervisor
 
-def _apply_permission_to_lead(supervisor: AgentSupervisor, update: PermissionSuggestion) -> None:
-    with suppress(ShoalError):  # the person who answered has seen the error
-        get_permission_engine(supervisor.get_lead()).answers.add_answer(update)
+    def get_mode(self, agent: AgentRunner) -> PermissionMode:
+        return get_permission_engine(agent).mode
+
+    def apply_session_permission(self, update: PermissionSuggestion) -> None:
+        with suppress(ShoalError):  # the person who answered has seen the error
+            get_permission_engine(self._supervisor.get_lead()).answers.add_answer(update)
 
 
 def _create_led_teams(services: TeamServices, depth: int, team_store: TeamStore) -> SessionTeams:
     if depth == 1:
         return SessionTeams(services)
-    teams = NestedTeams(services, depth, lambda agent: get_permission_engine(agent).mode)
+    teams = NestedTeams(services, depth)
     team_store.resolve_lead = teams.find_lead_identity
     return teams

@@ -15,7 +15,7 @@ from shoal.backends.socket_channel import SocketChannel
 from shoal.core.clock import SystemClock
 from shoal.core.errors import ShoalError
 from shoal.core.events import Event, JournaledEvent, MemberWentIdle
-from shoal.team.channel.lead_channel import ChannelToLead
+from shoal.team.channel.lead_channel import LeadChannel
 from shoal.team.members.member_host import MemberHost
 from shoal.wire.journal_codec import encode_journal_line
 from shoal.wire.member_channel_codec import MemberEventForwardedMessage, MemberStartRefusedMessage
@@ -34,7 +34,7 @@ async def _run_member_process(fd: int) -> None:
     if message is None:
         return
     bootstrap, clock = decode_member_bootstrap(message), SystemClock()
-    lead_channel = ChannelToLead(channel, bootstrap.rules, clock)
+    lead_channel = LeadChannel(channel, bootstrap.rules, clock)
     try:
         async with Session(bootstrap.to_options(bootstrap.to_membership(lead_channel), clock)) as session:
             await _run_forked_member(session, bootstrap, lead_channel)
@@ -44,7 +44,7 @@ async def _run_member_process(fd: int) -> None:
     channel.close()
 
 
-async def _run_forked_member(session: Session, bootstrap: MemberBootstrap, channel: ChannelToLead) -> None:
+async def _run_forked_member(session: Session, bootstrap: MemberBootstrap, channel: LeadChannel) -> None:
     member_host, answers = session.teams, session.runtime.permissions.answers
     assert isinstance(member_host, MemberHost)
 

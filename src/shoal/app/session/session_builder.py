@@ -69,10 +69,7 @@ def route_hook_notices(session: Session) -> None:
 
     assert hooks.notifier is not None
     hooks.notifier.find_recipient, hooks.notifier.is_idle = find_notice_recipient, is_agent_idle
-    background = hooks.runner.background
-    background.on_change = teams.notify_changed
-    if isinstance(teams, MemberHost):
-        teams.has_pending_hooks = lambda: background.has_waking_hooks
+    hooks.runner.background.on_change = teams.notify_changed
 
 
 class SessionParts(Struct, frozen=True, kw_only=True):

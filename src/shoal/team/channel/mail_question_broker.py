@@ -64,22 +64,28 @@ class MailQuestionBroker:
         self._open_count = 0
         self._late_requests: set[str] = set()
         self._granted_calls: list[tuple[str, dict[str, Any]]] = []
-        self.on_changed: Callable[[], None] = lambda: None
-        """Called when a question was asked or answered."""
+        self._listeners: list[Callable[[], None]] = []
 
     @property
     def has_unanswered_questions(self) -> bool:
         """True if any question is unanswered."""
         return self._open_count > 0
 
+    def subscribe(self, listener: Callable[[], None]) -> None:
+        """Call the listener whenever a question was asked or answered."""
+        self._listeners.append(listener)
+
     async def ask_person_or_deny(self, question: Question) -> Answer:
-        self._open_count += 1
-        self.on_changed()
+        self._change_open_count(1)
         try:
             return await self._ask_lead(question)
         finally:
-            self._open_count -= 1
-            self.on_changed()
+            self._change_open_count(-1)
+
+    def _change_open_count(self, change: int) -> None:
+        self._open_count += change
+        for listener in self._listeners:
+            listener()
 
     async def _ask_lead(self, question: Question) -> Answer:
         match question:

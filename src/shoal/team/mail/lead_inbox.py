@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Protocol
 
 from shoal.core.conversation.inbox_items import InboxItem
 from shoal.core.errors import LockUnavailable, ShoalError, StateFileError
-from shoal.core.ids import AgentId
 from shoal.core.names import LEAD_NAME, AgentName
 from shoal.core.permissions.permission_changes import format_session_permission_rules
 from shoal.core.permissions.permission_decisions import PermissionMode
@@ -34,41 +32,15 @@ from shoal.team.channel.mail_question_broker import (
     permission_suggestions_from_updates,
 )
 from shoal.team.mail.mail_authentication import InboundMail
+from shoal.team.mail.mail_pump import MailPump
 from shoal.team.mail.mail_sender import TeamMailPoster
 from shoal.team.mail.rendered_mail import render_idle_notice, render_mail, render_mail_text
+from shoal.team.members.member_table import MemberTable
 from shoal.team.team_services import TeamServices
 from shoal.tools.plan_tools import compute_plan_digest
 
 _PAUSE = 1.0
 """Seconds before a failed write of an answer is retried."""
-
-
-class LeadInboxTeamInterface(Protocol):
-    """Parts of the team that the lead's inbox needs."""
-
-    def is_member_waiting_for_answer(self, name: AgentName, request: str, mail: str) -> bool:
-        """Return True if the member still waits for the answer to this mail."""
-        ...
-
-    def get_member_agent_id(self, name: AgentName) -> AgentId: ...
-
-    def is_non_foreign_member(self, name: AgentName) -> bool:
-        """Return True if it is a member and not a foreign program."""
-        ...
-
-    def on_shutdown_answer_mailed(
-        self, name: AgentName, answer: ShutdownApprovedMail | ShutdownRejectedMail
-    ) -> None: ...
-
-    def on_foreign_member_idle(self, name: AgentName) -> None:
-        """Handle an idle notice, the only status that a foreign program reports."""
-        ...
-
-    def mark_lead_mail_settled(self, mail: str) -> None:
-        """Mark mail to the lead as settled."""
-        ...
-
-    def notify_changed(self) -> None: ...
 
 
 class LeadInbox:
@@ -78,12 +50,14 @@ class LeadInbox:
         self,
         services: TeamServices,
         mail_sender: TeamMailPoster,
-        host: LeadInboxTeamInterface,
+        mail_pump: MailPump,
+        members: MemberTable,
         tasks: asyncio.TaskGroup,
     ) -> None:
         self._services = services
         self._mail_sender = mail_sender
-        self._host = host
+        self._mail_pump = mail_pump
+        self._members = members
         self._tasks = tasks
         self._held_items: list[InboxItem] = []
         self._reported: set[AgentName] = set()
@@ -106,7 +80,7 @@ class LeadInbox:
             case PermissionRequestMail() if self._is_sender_waiting(mail, body):
                 self._start_answering_request(mail, body)
             case PlanApprovalRequestMail() if self._is_sender_waiting(mail, body):
-                if self._services.approver() == "lead":
+                if self._services.policy.plan_approver == "lead":
                     self._queue_item_for_lead(
                         render_mail(mail, body).to_inbox_item(mail.id, self._services.lead_id)
                     )
@@ -120,7 +94,7 @@ class LeadInbox:
             case PermissionResponseMail() | PlanApprovalResponseMail() | ShutdownRequestMail():
                 return True
             case ShutdownApprovedMail() | ShutdownRejectedMail():
-                self._host.on_shutdown_answer_mailed(mail.sender, body)
+                self._members.accept_shutdown_answer(mail.sender, body)
                 self._queue_item_for_lead(
                     render_mail(mail, body).to_inbox_item(mail.id, self._services.lead_id)
                 )
@@ -141,7 +115,7 @@ class LeadInbox:
     def _is_sender_waiting(
         self, mail: MailMessage, body: PermissionRequestMail | PlanApprovalRequestMail
     ) -> bool:
-        return self._host.is_member_waiting_for_answer(mail.sender, body.request_id, mail.id)
+        return self._members.is_waiting_for_answer(mail.sender, body.request_id, mail.id)
 
     def release_held_idle_notices(self) -> bool:
         """Queue the held items for the lead; return True if there were any."""
@@ -172,18 +146,18 @@ class LeadInbox:
             mail.id, self._services.lead_id
         )
         self._reported.discard(mail.sender)
-        self._host.on_foreign_member_idle(mail.sender)
+        self._members.set_foreign_idle(mail.sender, idle=True)
         if body.idle_reason == "failed":
             self._queue_item_for_lead(item)
         else:
             self._held_items.append(item)
-            self._host.notify_changed()
+            self._members.notify_changed()
 
     def _queue_item_for_lead(self, item: InboxItem) -> None:
         if item.wakes:
             self.release_held_idle_notices()
         self._services.queue.put(item)
-        self._host.notify_changed()
+        self._members.notify_changed()
 
     def _start_answering_request(
         self, mail: MailMessage, body: PermissionRequestMail | PlanApprovalRequestMail
@@ -209,12 +183,12 @@ class LeadInbox:
         except asyncio.CancelledError:
             # Withdrawn: the sender no longer waits, and this task ends.
             if body.request_id in self._open_requests:
-                self._host.mark_lead_mail_settled(mail.id)
+                self._mail_pump.note_mail_settled(mail.id, LEAD_NAME)
             raise
         finally:
             self._open_requests.pop(body.request_id, None)
             self._askers.pop(body.request_id, None)
-        self._host.mark_lead_mail_settled(mail.id)
+        self._mail_pump.note_mail_settled(mail.id, LEAD_NAME)
 
     async def _mail_answer_with_retry(
         self, to: AgentName, answer: PermissionResponseMail | PlanApprovalResponseMail
@@ -236,7 +210,7 @@ class LeadInbox:
         suggestions = permission_suggestions_from_updates(body.permission_suggestions)
         question = PermissionQuestion(
             id=self._services.ids.new_short_id(),
-            agent=self._host.get_member_agent_id(body.agent_id),
+            agent=self._members.get_agent_id(body.agent_id),
             tool_use_id=body.tool_use_id,
             tool=body.tool_name,
             input=body.input,
@@ -245,20 +219,20 @@ class LeadInbox:
             suggestions=suggestions,
         )
         answer = build_permission_response(body, await self._services.ask_person_or_deny(question))
-        if answer.response is not None and self._host.is_non_foreign_member(body.agent_id):
+        if answer.response is not None and self._members.is_own_member(body.agent_id):
             # Before the member gets the answer, so that members it then writes to need not ask again.
             for update in permission_suggestions_from_updates(answer.response.permission_updates):
                 if update.destination == "session":
-                    self._services.apply_permission_update(update)
+                    self._services.permissions.apply_session_permission(update)
         return answer
 
     async def _resolve_plan_approval(self, body: PlanApprovalRequestMail) -> PlanApprovalResponseMail:
         digest = compute_plan_digest(body.plan_content)
         answer: Answer = PlanApprovedAnswer(digest=digest, by="policy")
-        if self._services.approver() != "auto":
+        if self._services.policy.plan_approver != "auto":
             question = PlanApprovalQuestion(
                 id=self._services.ids.new_short_id(),
-                agent=self._host.get_member_agent_id(body.sender),
+                agent=self._members.get_agent_id(body.sender),
                 plan=body.plan_content,
                 path=body.plan_file_path,
                 digest=digest,
@@ -286,6 +260,6 @@ class LeadInbox:
             request_id=body.request_id,
             approved=approved,
             timestamp=self._mail_sender.current_timestamp,
-            permission_mode=(mode or self._services.mode()) if approved else None,
+            permission_mode=(mode or self._services.lead_mode) if approved else None,
             feedback=feedback,
         )

@@ -85,12 +85,12 @@ class LocalMember:
         """Shutdown request that is not answered yet."""
         self._stall_detector = MemberStallDetector(
             services.clock,
-            services.stall_after,
+            services.policy.stall_after,
             self.agent.tools,
             lambda: question_broker.has_unanswered_questions,
         )
         self.agent.emit = self._stall_detector.wrap_emit(self.agent.emit)
-        question_broker.on_changed = self._stall_detector.reset_stall_timer
+        question_broker.subscribe(self._stall_detector.reset_stall_timer)
         self._in_turn = self._is_interrupting = False
         self._claimed_task: TaskId | None = None
         self._board_error = ""
@@ -284,7 +284,7 @@ class LocalMember:
 
     async def _run_working_period(self) -> None:
         self.state = "running"
-        self._services.emit(MemberWoken(agent=self.id))
+        self._services.events.emit_event(MemberWoken(agent=self.id))
         self._observer.set_roster_activity(self.name, active=True)
         self.last_message_summary = ""
         reason: IdleReason = "available"
@@ -319,7 +319,7 @@ class LocalMember:
         prompt: Message | None = None
         for _ in range(MAX_WAKES_IN_A_ROW + 1):
             result = await self._run_turn_with_stall_retry(prompt)
-            self._services.announce_missed_results(self.id, result.interrupted_results)
+            self._services.agents.announce_missed_results(self.id, result.interrupted_results)
             if result.reason == "blocked" and not self.agent.halt_reason:
                 # The person's prompt was erased: there was nothing to do.
                 return LoopResult(reason="done", detail=result.detail)
@@ -370,7 +370,7 @@ class LocalMember:
             self.id,
             self._services.ids.new_short_id(),
             self.agent.environment.results,
-            tokens=self._services.report_tokens,
+            tokens=self._services.policy.report_tokens,
         )
         result = (
             report.excerpt if report.path is None else f"{report.excerpt}\n[The whole is in {report.path}]"
@@ -391,7 +391,7 @@ class LocalMember:
             ident=self.idle_notice_id,
         )
         self._observer.set_roster_activity(self.name, active=False)
-        self._services.emit(MemberWentIdle(agent=self.id, reason=reason, detail=outcome.detail))
+        self._services.events.emit_event(MemberWentIdle(agent=self.id, reason=reason, detail=outcome.detail))
         self.state = "idle"
         self._observer.notify_changed()
 
@@ -409,7 +409,7 @@ class LocalMember:
     def _close_interrupted_tool_calls(self) -> None:
         """Close open calls so that the conversation can continue; a resume does the same if this fails."""
         try:
-            self._services.announce_missed_results(
+            self._services.agents.announce_missed_results(
                 self.id, self.agent.conversation.add_interrupted_call_results()
             )
         except StateFileError:

@@ -3,26 +3,71 @@
 from __future__ import annotations
 
 from collections.abc import Container, Sequence
-from typing import Protocol
+from contextlib import suppress
+from functools import partial
 
 from msgspec import Struct
+from msgspec.structs import replace
 
-from shoal.core.agents.subagents import SpawnRequest
-from shoal.core.budgets.limits import AgentSlot
-from shoal.core.errors import AgentRequestRefused, ShoalError
+from shoal.core.agents.subagents import ResolvedAgentSettings, RetainedWorktreeWork, SpawnRequest
+from shoal.core.budgets.limits import AgentSlot, BudgetRefusal
+from shoal.core.errors import AgentRequestRefused, InvalidName, ShoalError
 from shoal.core.ids import AgentId
-from shoal.core.names import AgentName, TaskId
-from shoal.core.teams.roster import RosterEntry
+from shoal.core.names import LEAD_NAME, AgentName, TaskId, parse_teammate_name
+from shoal.core.permissions.permission_changes import PermissionMode
+from shoal.core.teams.mail_bodies import ShutdownApprovedMail, ShutdownRejectedMail, ShutdownRequestMail
+from shoal.core.teams.roster import BackendType, NewMember, RosterEntry, TeamRoster, format_agent_id
 from shoal.core.teams.team_operations import TeammateSpawnResult
 from shoal.core.teams.team_storage import TaskBoard
-from shoal.runs.prepared_agent import PreparedAgent
+from shoal.runs.prepared_agent import AgentPreparationRequest, PreparedAgent, TeammateMembership
+from shoal.runs.progress_monitor import ProgressMonitor
+from shoal.runs.start_hooks import add_subagent_start_hook_context
 from shoal.team.channel.mail_question_broker import MailQuestionBroker
+from shoal.team.mail.lead_inbox import LeadInbox
+from shoal.team.mail.mail_authentication import MailSenderAuthenticator
+from shoal.team.mail.mail_sender import TeamMailPoster
 from shoal.team.members.local_member import LocalMember
 from shoal.team.members.member_recovery import continue_resumed_member
-from shoal.team.members.member_registrar import MemberRegistrar
 from shoal.team.members.member_results import LostMember
+from shoal.team.members.member_shutdown import MemberShutdown
+from shoal.team.members.member_table import MemberTable
 from shoal.team.members.remote_member import RemoteMember
+from shoal.team.roster_activity import RosterActivityWriter
+from shoal.team.team_briefing import TeamBriefer
+from shoal.team.team_prompts import build_team_prompt_section
 from shoal.team.team_services import TeamServices
+
+_PROMPT_PREFIX, _SHUTDOWN_PREFIX = "prompt-", "end-"
+_MODE_BY_NAME: dict[str, PermissionMode] = {
+    "plan": "plan",
+    "delegate": "acceptEdits",
+    "acceptEdits": "acceptEdits",
+    "bypassPermissions": "bypassPermissions",
+    "default": "default",
+    "dontAsk": "dontAsk",
+}
+"""Permission mode for each `mode` value of a spawn call."""
+
+
+def parse_teammate_permission_mode(name: str | None) -> PermissionMode | None:
+    if name is None:
+        return None
+    if name not in _MODE_BY_NAME:
+        raise AgentRequestRefused(
+            f"{name!r} is no mode for a teammate. There are: {', '.join(_MODE_BY_NAME)}."
+        )
+    return _MODE_BY_NAME[name]
+
+
+def resolve_first_permission_mode(entry: RosterEntry) -> PermissionMode | None:
+    return "plan" if entry.plan_mode_required else None
+
+
+def parse_requested_member_name(text: str) -> AgentName:
+    try:
+        return parse_teammate_name(text)
+    except InvalidName as error:
+        raise AgentRequestRefused(str(error)) from error
 
 
 class AdmittedMember(Struct, frozen=True, kw_only=True):
@@ -48,30 +93,65 @@ class AdmittedMember(Struct, frozen=True, kw_only=True):
         )
 
 
-class MemberAdmissionTeamInterface(Protocol):
-    """Parts of the team that admission needs."""
+class TeamMemberObserver:
+    """What the members of a team call, wherever they run."""
 
-    def create_question_broker(self, name: AgentName) -> MailQuestionBroker: ...
+    def __init__(
+        self,
+        members: MemberTable,
+        board: TaskBoard,
+        *,
+        lead_inbox: LeadInbox,
+        shutdown: MemberShutdown,
+        activity_writer: RosterActivityWriter,
+    ) -> None:
+        self._members = members
+        self._board = board
+        self._lead_inbox = lead_inbox
+        self._shutdown = shutdown
+        self._activity_writer = activity_writer
 
-    def create_local_member(self, prepared: PreparedAgent, slot: AgentSlot) -> LocalMember: ...
+    def notify_changed(self) -> None:
+        self._members.notify_changed()
 
-    def attach_remote_member(self, member: RemoteMember, slot: AgentSlot) -> RemoteMember: ...
+    def set_roster_activity(self, name: AgentName, *, active: bool) -> None:
+        self._activity_writer.set_member_active(name, active=active)
 
-    def set_roster_activity(self, name: AgentName, *, active: bool) -> None: ...
+    def on_shutdown_requested(self, name: AgentName, request: ShutdownRequestMail) -> None:
+        self._shutdown.start_grace(name, request)
+
+    def on_shutdown_agreed(self, name: AgentName, request: str) -> None:
+        self._members.accept_shutdown_agreement(name, request)
+
+    def on_request_withdrawn(self, request: str) -> None:
+        self._lead_inbox.cancel_withdrawn_request(request)
+
+    async def on_connection_lost(self, name: AgentName) -> None:
+        """Keep the tasks of a lost process claimed until the member restarts or ends."""
+        # Retried before the restart.
+        with suppress(ShoalError):
+            await self._board.reclaim_owner_tasks(name)
 
 
 class MemberAdmission:
+    """Admits members of one team: to its roster, with an inbox and their prompt as first message."""
+
     def __init__(
         self,
         services: TeamServices,
-        registrar: MemberRegistrar,
+        team: TeamRoster,
+        mail_sender: TeamMailPoster,
+        *,
         board: TaskBoard,
-        host: MemberAdmissionTeamInterface,
+        briefer: TeamBriefer,
+        observer: TeamMemberObserver,
     ) -> None:
         self._services = services
-        self._registrar = registrar
+        self._team = team
+        self._mail_sender = mail_sender
         self._board = board
-        self._host = host
+        self._briefer = briefer
+        self._observer = observer
 
     async def admit_members(self, requests: Sequence[SpawnRequest], call: str) -> list[AdmittedMember]:
         """Admit all and post their prompts once all have joined. If one fails, all are undone."""
@@ -80,7 +160,7 @@ class MemberAdmission:
             for request in requests:
                 admitted.append(await self._admit_member(request, call))  # noqa: PERF401 - undone one by one
             for member in admitted:
-                await self._registrar.post_first_prompt(member.entry, member.prompt)
+                await self._post_first_prompt(member.entry, member.prompt)
         except BaseException:
             for member in admitted:
                 await self._undo_admission(member)
@@ -88,24 +168,13 @@ class MemberAdmission:
         return admitted
 
     async def _admit_member(self, request: SpawnRequest, call: str) -> AdmittedMember:
-        kind = request.kind or self._services.default_kind
-        slot = self._registrar.reserve_agent_slot(kind)
+        kind = request.kind or self._services.policy.default_kind
+        slot = self._reserve_agent_slot(kind)
         try:
             backend = await self._services.launcher.choose_backend(kind)
             if backend == "in-process":
-                prepared, entry = await self._registrar.register_member(
-                    request, self._host.create_question_broker, call
-                )
-                return AdmittedMember(
-                    member=self._host.create_local_member(prepared, slot),
-                    entry=entry,
-                    slot=slot,
-                    prompt=request.prompt if prepared.prompt is None else prepared.prompt.text,
-                    delivered=prepared.delivered,
-                )
-            remote_member, entry = await self._registrar.register_remote_member(request, backend, call)
-            member = self._host.attach_remote_member(remote_member, slot)
-            return AdmittedMember(member=member, entry=entry, slot=slot, prompt=remote_member.ready.prompt)
+                return await self._admit_local_member(request, slot, call)
+            return await self._admit_remote_member(request, backend, slot, call)
         except BaseException:
             self._services.budget.close_agent_slot(slot, was_started=False)
             raise
@@ -128,7 +197,7 @@ class MemberAdmission:
         """
         slot: AgentSlot | None = None
         try:
-            slot = self._registrar.reserve_agent_slot(entry.agent_type, is_resumed=True)
+            slot = self._reserve_agent_slot(entry.agent_type, is_resumed=True)
             return await self._restore_member(entry, claimed_tasks, lead_mail_ids, slot)
         except AgentRequestRefused as refusal:
             reason, leaves_roster = f"it could not be taken up, and is out of the team: {refusal}", True
@@ -154,20 +223,288 @@ class MemberAdmission:
         try:
             backend = await self._services.launcher.choose_backend(entry.agent_type)
             if backend != "in-process":
-                remote_member = self._host.attach_remote_member(
-                    await self._registrar.restore_remote_member(entry, backend), slot
-                )
+                remote_member = await self.restore_remote_member(entry, backend, slot)
                 return AdmittedMember(member=remote_member, entry=entry, slot=slot)
         except AgentRequestRefused as refusal:
             if self._services.launcher.is_foreign_agent_type(entry.agent_type):
                 raise
             fallback_reason = str(refusal)
-        prepared = await self._registrar.restore_member(entry, self._host.create_question_broker)
+        prepared = await self._restore_local_agent(entry)
         if fallback_reason:
             # A missing backend loses no member: its transcript is enough to resume it here.
             self._services.note(f"{entry.name} goes on in the lead's process: {fallback_reason}")
-        member = self._host.create_local_member(prepared, slot)
+        member = self._create_local_member(prepared, slot)
         await continue_resumed_member(self._services, member, self._board, claimed_tasks, lead_mail_ids)
         if member.state == "idle" and entry.is_active:
-            self._host.set_roster_activity(member.name, active=False)
+            self._observer.set_roster_activity(member.name, active=False)
         return AdmittedMember(member=member, entry=entry, slot=slot, delivered=prepared.delivered)
+
+    async def _admit_local_member(self, request: SpawnRequest, slot: AgentSlot, call: str) -> AdmittedMember:
+        """Admit an in-process member; its prompt is not posted yet. If this raises, nothing is left."""
+        entry = await self._add_to_roster(request, "in-process")
+        prepared: PreparedAgent | None = None
+        try:
+            request = replace(request, name=entry.name, kind=entry.agent_type)
+            new_agent = await self._build_preparation_request(
+                entry, parse_teammate_permission_mode(request.mode), call
+            )
+            prepared = attach_progress_monitor(
+                await self._services.agent_factory.prepare_new_agent(request, new_agent), new_agent.monitor
+            )
+            prepared = await add_subagent_start_hook_context(prepared)
+            entry = await self._update_roster_entry(entry, prepared.resolved)
+        except BaseException:
+            await self._services.store.rosters.remove_member(self._team.name, entry.name)
+            if prepared is not None:
+                await prepared.clean_up()
+            raise
+        return AdmittedMember(
+            member=self._create_local_member(prepared, slot),
+            entry=entry,
+            slot=slot,
+            prompt=request.prompt if prepared.prompt is None else prepared.prompt.text,
+            delivered=prepared.delivered,
+        )
+
+    async def _admit_remote_member(
+        self, request: SpawnRequest, backend: BackendType, slot: AgentSlot, call: str
+    ) -> AdmittedMember:
+        """Admit a member in its own process, like `_admit_local_member`."""
+        entry = await self._add_to_roster(request, backend)
+        member: RemoteMember | None = None
+        try:
+            request = replace(request, name=entry.name, kind=entry.agent_type)
+            member = await self._launch_remote_member(entry, request, slot, call)
+            entry = await self._update_roster_entry(entry, member.ready.resolved, member.pane)
+        except BaseException:
+            try:
+                await self._services.store.rosters.remove_member(self._team.name, entry.name)
+            finally:
+                if member is not None:
+                    await member.stop_process()
+            raise
+        return AdmittedMember(member=member, entry=entry, slot=slot, prompt=member.ready.prompt)
+
+    def _create_local_member(self, prepared: PreparedAgent, slot: AgentSlot) -> LocalMember:
+        question_broker = prepared.agent.environment.question_broker
+        assert isinstance(question_broker, MailQuestionBroker)
+        return LocalMember(
+            self._services,
+            prepared,
+            slot,
+            question_broker=question_broker,
+            mail_sender=self._mail_sender,
+            board=self._board,
+            observer=self._observer,
+        )
+
+    async def _build_preparation_request(
+        self, entry: RosterEntry, mode: PermissionMode | None, call: str
+    ) -> AgentPreparationRequest:
+        question_broker = MailQuestionBroker(
+            entry.name,
+            self._team.name,
+            self._mail_sender,
+            self._services.question_broker,
+            self._observer.on_request_withdrawn,
+        )
+        return await build_agent_preparation_request(
+            self._services,
+            self._team,
+            entry,
+            self._briefer,
+            mode=mode,
+            question_broker=question_broker,
+            call=call,
+        )
+
+    def _reserve_agent_slot(self, kind: str, *, is_resumed: bool = False) -> AgentSlot:
+        """Reserve a slot; a member uses it only while it works, a foreign program always."""
+        idle = not self._services.launcher.is_foreign_agent_type(kind)
+        match self._services.budget.open_agent_slot(kind, 1, is_resumed=is_resumed, idle=idle):
+            case BudgetRefusal(sentence=sentence):
+                raise AgentRequestRefused(f"The teammate was not started: {sentence}.")
+            case slot:
+                return slot
+
+    async def _post_first_prompt(self, entry: RosterEntry, text: str) -> None:
+        """Post the prompt as the first message of its inbox, which gives it work."""
+        await self._mail_sender.post_lead_prompt(entry.name, text, _build_first_prompt_mail_id(entry))
+
+    async def _restore_local_agent(self, entry: RosterEntry) -> PreparedAgent:
+        """Restore the agent of an in-process member from its transcript."""
+        new_agent = await self._build_preparation_request(entry, resolve_first_permission_mode(entry), "")
+        prepared = attach_progress_monitor(
+            await self._services.agent_factory.prepare_resumed_agent(new_agent), new_agent.monitor
+        )
+        try:
+            if entry.backend_type != "in-process":
+                await self._update_roster_backend(entry, "in-process", "in-process")
+            await self._ensure_first_prompt_posted(entry)
+        except BaseException:
+            await prepared.clean_up()
+            raise
+        return prepared
+
+    async def restore_remote_member(
+        self, entry: RosterEntry, backend: BackendType, slot: AgentSlot
+    ) -> RemoteMember:
+        """Restore a member in a new process, from its transcript."""
+        await self._open_inbox(entry)
+        member = await self._launch_remote_member(entry, None, slot, "")
+        try:
+            await self._update_roster_backend(entry, backend, member.pane)
+            await self._ensure_first_prompt_posted(entry)
+        except BaseException:
+            await member.stop_process()
+            raise
+        return member
+
+    async def _update_roster_backend(self, entry: RosterEntry, backend: BackendType, pane: str) -> None:
+        rosters = self._services.store.rosters
+        await rosters.update_member(self._team.name, entry.name, backend_type=backend, tmux_pane_id=pane)
+
+    async def _add_to_roster(self, request: SpawnRequest, backend: BackendType) -> RosterEntry:
+        """Add a member to the roster and open its inbox."""
+        mode = parse_teammate_permission_mode(request.mode)
+        lead = self._services.lead()
+        new_member = NewMember(
+            name=parse_requested_member_name(request.name or ""),
+            agent_type=request.kind or self._services.policy.default_kind,
+            model=request.model or lead.model.card.id,
+            cwd=request.cwd or str(lead.environment.workspace.cwd),
+            prompt=request.prompt,
+            plan_mode_required=mode == "plan",
+            backend_type=backend,
+            tmux_pane_id=backend,
+        )
+        entry = await self._services.store.rosters.add_member(self._team.name, new_member)
+        try:
+            await self._open_inbox(entry)
+            await self._mark_stale_requests_read(entry)
+        except BaseException:
+            await self._services.store.rosters.remove_member(self._team.name, entry.name)
+            raise
+        return entry
+
+    async def _mark_stale_requests_read(self, entry: RosterEntry) -> None:
+        """Mark prompts and shutdown requests as read that a former member of that name left unread."""
+        mailboxes = self._services.store.open_mailboxes(self._team.name)
+        unread_ids = [mail.id for mail in await mailboxes.read_history(entry.name) if not mail.read]
+        if stale_ids := [
+            ident for ident in unread_ids if ident.startswith((_PROMPT_PREFIX, _SHUTDOWN_PREFIX))
+        ]:
+            await mailboxes.mark_read(entry.name, stale_ids)
+
+    async def _open_inbox(self, entry: RosterEntry) -> None:
+        """Open its inbox; mark it if a foreign program uses it, so that its unsigned mail is trusted."""
+        foreign = self._services.launcher.is_foreign_agent_type(entry.agent_type)
+        await self._services.store.open_mailboxes(self._team.name).open_inbox(entry.name, foreign=foreign)
+
+    async def _launch_remote_member(
+        self, entry: RosterEntry, request: SpawnRequest | None, slot: AgentSlot, call: str
+    ) -> RemoteMember:
+        mode = (
+            resolve_first_permission_mode(entry)
+            if request is None
+            else parse_teammate_permission_mode(request.mode)
+        )
+        process = await self._services.launcher.launch_member(entry, request, mode=mode, call=call)
+        return await RemoteMember.connect(
+            self._services, entry, request, process, slot=slot, observer=self._observer
+        )
+
+    async def _update_roster_entry(
+        self, entry: RosterEntry, resolved: ResolvedAgentSettings, pane: str = "in-process"
+    ) -> RosterEntry:
+        return await self._services.store.rosters.update_member(
+            self._team.name,
+            entry.name,
+            agent_type=resolved.kind,
+            model=resolved.model,
+            cwd=resolved.cwd,
+            tmux_pane_id=pane,
+        )
+
+    async def _ensure_first_prompt_posted(self, entry: RosterEntry) -> None:
+        await self._open_inbox(entry)
+        mailboxes = self._services.store.open_mailboxes(self._team.name)
+        if not any(
+            mail.id == _build_first_prompt_mail_id(entry) for mail in await mailboxes.read_history(entry.name)
+        ):
+            # Its process ended before the prompt was posted.
+            await self._post_first_prompt(entry, entry.prompt or "")
+
+
+async def build_agent_preparation_request(
+    services: TeamServices,
+    team: TeamRoster,
+    entry: RosterEntry,
+    briefer: TeamBriefer,
+    *,
+    mode: PermissionMode | None,
+    question_broker: MailQuestionBroker,
+    call: str,
+) -> AgentPreparationRequest:
+    """Build the request to prepare the agent of a member, in whatever process it runs."""
+    agent = AgentId(format_agent_id(entry.name, team.name))
+    current_team = await services.store.rosters.read_team_roster(team.name) or team
+    return AgentPreparationRequest(
+        agent=agent,
+        parent=services.lead(),
+        call=call,
+        monitor=services.agent_factory.create_progress_monitor(agent),
+        assignment=TeammateMembership(
+            team=team.name,
+            name=entry.name,
+            color=entry.color,
+            mode=mode,
+            section=build_team_prompt_section(current_team, entry.name),
+            question_broker=question_broker,
+            build_briefing=partial(briefer.build_briefing, entry.name),
+            form=services.policy.form,
+            can_lead=services.policy.allows_nested_teams,
+        ),
+    )
+
+
+async def find_unanswered_shutdown_request(
+    services: TeamServices, authenticator: MailSenderAuthenticator, entry: RosterEntry
+) -> ShutdownRequestMail | None:
+    """Return its unanswered shutdown request, ignoring those to a former member of that name."""
+    mailboxes = services.store.open_mailboxes(entry.team)
+    read_body, prefix = authenticator.read_trusted_body, build_shutdown_mail_id_prefix(entry)
+    requests = [mail for mail in await mailboxes.read_history(entry.name) if mail.id.startswith(prefix)]
+    answer_bodies = [read_body(mail, LEAD_NAME) for mail in await mailboxes.read_history(LEAD_NAME)]
+    answered_ids = {
+        body.request_id
+        for body in answer_bodies
+        if isinstance(body, (ShutdownApprovedMail, ShutdownRejectedMail))
+    }
+    for mail in reversed(requests):
+        if isinstance(body := read_body(mail, entry.name), ShutdownRequestMail):
+            return None if body.request_id in answered_ids else body
+    return None
+
+
+def _build_first_prompt_mail_id(entry: RosterEntry) -> str:
+    """Return the id of its first mail, which differs from that of a former member of that name."""
+    return f"{_PROMPT_PREFIX}{entry.joined_at}"
+
+
+def build_shutdown_mail_id_prefix(entry: RosterEntry) -> str:
+    """Return the id prefix of shutdown requests for this member.
+
+    Timestamps would not tell them from requests to a former member of that name if the clock is changed.
+    """
+    return f"{_SHUTDOWN_PREFIX}{entry.joined_at}-"
+
+
+def attach_progress_monitor(prepared: PreparedAgent, monitor: ProgressMonitor) -> PreparedAgent:
+    """Attach the monitor, so that clean-up also closes its output file."""
+
+    async def flush_output_and_clean_up() -> RetainedWorktreeWork | None:
+        monitor.flush_output()
+        return await prepared.clean_up()
+
+    return replace(prepared, clean_up=flush_output_and_clean_up, monitor=monitor)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from functools import partial
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -18,48 +17,58 @@ from shoal.core.agents.subagents import (
 )
 from shoal.core.budgets.limits import AgentSlot
 from shoal.core.conversation.inbox_items import InboxItem
-from shoal.core.errors import AgentRequestRefused, ShoalError, StateFileError, TeamStoreError
+from shoal.core.conversation.tools import ToolContext
+from shoal.core.errors import AgentRequestRefused, ShoalError
 from shoal.core.ids import AgentId
 from shoal.core.names import LEAD_NAME, USER_NAME, AgentName, TeamName
 from shoal.core.permissions.permission_changes import PermissionMode, PermissionSuggestion
-from shoal.core.teams.mail_bodies import ShutdownRejectedMail, ShutdownRequestMail
+from shoal.core.teams.mail_bodies import (
+    ShutdownRejectedMail,
+    ShutdownRequestMail,
+    format_peer_message_summary,
+)
 from shoal.core.teams.mail_signatures import MailSigner
 from shoal.core.teams.roster import RosterEntry, TeamRoster
-from shoal.core.teams.team_operations import TeammateStatusSnapshot
-from shoal.core.teams.team_storage import TaskBoard
+from shoal.core.teams.team_operations import (
+    TeammateSpawnResult,
+    TeammateStatusSnapshot,
+    TeamMessagePostReceipt,
+)
+from shoal.runs.agent_registry import LEAD_NAMES
 from shoal.runs.run_outcome import AgentRunOutcome
 from shoal.runs.start_hooks import add_subagent_start_hook_context
-from shoal.team.channel.lead_channel import ChannelToLead
+from shoal.team.channel.lead_channel import LeadChannel, LeadCommandMessage
 from shoal.team.channel.mail_question_broker import MailQuestionBroker
 from shoal.team.mail.mail_authentication import ForeignMemberNameLookup, MailSenderAuthenticator
 from shoal.team.mail.mail_pump import MailPump
 from shoal.team.mail.mail_sender import TeamMailPoster
 from shoal.team.mail.mail_verifier import MailVerifier
-from shoal.team.member_teams import MemberTeamOperations
 from shoal.team.members.local_member import LocalMember
+from shoal.team.members.member_admission import (
+    attach_progress_monitor,
+    build_agent_preparation_request,
+    find_unanswered_shutdown_request,
+)
 from shoal.team.members.member_recovery import continue_resumed_member
-from shoal.team.members.member_registrar import MemberRegistrar, attach_progress_monitor
 from shoal.team.members.member_results import build_shutdown_approval
 from shoal.team.roster_activity import RosterActivityWriter
-from shoal.team.team_briefing import build_team_briefing, teammate_statuses_from_roster
+from shoal.team.team_briefing import TeamBriefer, teammate_statuses_from_roster
 from shoal.team.team_services import TeamServices
 from shoal.wire.member_channel_codec import (
-    BudgetGrantDecidedMessage,
     MailRequestWithdrawnMessage,
     MemberInterruptRequestedMessage,
     MemberLeftMessage,
     MemberPingMessage,
     MemberPongMessage,
-    MemberQuestionAnsweredMessage,
     MemberReadyMessage,
     MemberShutdownAgreedMessage,
     MemberStateReportedMessage,
     MemberStopRequestedMessage,
-    MessageFromLead,
     SessionPermissionChangedMessage,
 )
 
 LEAD_GONE = "its lead is gone"
+_LEAD_ONLY = "Only the lead of the team can do that: ask team-lead."
 
 
 class TeamMembership(Struct, frozen=True, kw_only=True):
@@ -71,7 +80,7 @@ class TeamMembership(Struct, frozen=True, kw_only=True):
     """Request it was spawned with; None if it resumes from its transcript."""
     mode: PermissionMode | None = None
     call: str = ""
-    channel: ChannelToLead | None = None
+    channel: LeadChannel | None = None
     """Channel to a Shoal lead; None if another program started this process."""
     session: str = ""
     """Session of a Shoal lead, of whose run this process is a part."""
@@ -83,19 +92,32 @@ class TeamMembership(Struct, frozen=True, kw_only=True):
     """Snapshot of the person's shell, if the lead has one."""
 
 
-class MemberHost(MemberTeamOperations):
+class MemberHost:
     """Observer of its one member, and the team as that member's tools reach it."""
 
+    mail_sender: TeamMailPoster
+
     def __init__(
-        self, services: TeamServices, membership: TeamMembership, has_working_agents: Callable[[], bool]
+        self,
+        services: TeamServices,
+        membership: TeamMembership,
+        *,
+        has_working_agents: Callable[[], bool],
+        has_pending_hooks: Callable[[], bool],
     ) -> None:
-        """`has_working_agents` returns True if agents that the member started are working."""
-        super().__init__(services, membership.team)
+        """`has_working_agents` returns True if agents that the member started are working, and
+        `has_pending_hooks` if hooks are running that may wake it."""
+        self._services = services
         self._membership = membership
         self._channel = membership.channel
         self._has_working_agents = has_working_agents
-        self.has_pending_hooks: Callable[[], bool] = lambda: False
-        """Returns True if hooks are running that may wake the member."""
+        self._has_pending_hooks = has_pending_hooks
+        self._last_roster: TeamRoster | None = None
+        """Roster as it was last read."""
+        self._approved_request: ShutdownRequestMail | None = None
+        """Shutdown request that it has approved."""
+        self._has_rejected = False
+        """True if it has already rejected a shutdown once."""
         self._run_task: asyncio.Task[AgentRunOutcome] | None = None
         self._leaving = asyncio.Event()
         self._last_status: MemberStateReportedMessage | None = None
@@ -117,7 +139,7 @@ class MemberHost(MemberTeamOperations):
             else ForeignMemberNameLookup(services.store.open_mailboxes(membership.team))
         )
         self._authenticator = MailSenderAuthenticator(
-            membership.team, self._key, trusted=trusted, policy=services.trust_unsigned
+            membership.team, self._key, trusted=trusted, policy=services.policy.trust_unsigned
         )
         self._mail_verifier = MailVerifier(
             services, self._mail_pump, self._authenticator, self.notify_changed
@@ -212,23 +234,79 @@ class MemberHost(MemberTeamOperations):
         self._last_status = None
         self.notify_changed()
 
-    # Shutting down
+    # For its tools
 
-    async def apply_shutdown_answer(self, request: str, reason: str, *, approve: bool) -> None:
+    async def create_team(
+        self, name: str, *, description: str | None, kind: str | None, context: ToolContext
+    ) -> TeamRoster:
+        raise AgentRequestRefused("Only the lead of a session makes a team.")
+
+    async def delete_team(self, context: ToolContext) -> TeamName:
+        raise AgentRequestRefused("Only the lead deletes its team.")
+
+    async def spawn_teammate(self, request: SpawnRequest, context: ToolContext) -> TeammateSpawnResult | None:
+        return None
+
+    async def send_message(
+        self, to: str, text: str, summary: str, context: ToolContext, *, fyi: bool = False
+    ) -> tuple[TeamMessagePostReceipt, ...] | None:
+        if not context.agent.is_teammate:
+            return None
+        team = await self._read_roster()
+        sender, others = AgentName(context.agent.name), [each.name for each in team.members]
+        others = [each for each in others if each != sender]
+        if to == "*":
+            if not others:
+                raise AgentRequestRefused("Nobody is in the team beside you.")
+            return tuple(
+                [await self._post_message(team, sender, each, text, summary, fyi=fyi) for each in others]
+            )
+        recipient = LEAD_NAME if to in LEAD_NAMES else to.removesuffix(f"@{team.name}")
+        if recipient == sender:
+            raise AgentRequestRefused("That is you.")
+        found = next((each for each in others if each == recipient), None)
+        return (
+            None
+            if found is None
+            else (await self._post_message(team, sender, found, text, summary, fyi=fyi),)
+        )
+
+    async def request_shutdown(self, to: str, reason: str, context: ToolContext) -> str:
+        raise AgentRequestRefused("Only the lead asks teammates to shut down.")
+
+    async def answer_shutdown_request(
+        self, request: str, reason: str, *, approve: bool, context: ToolContext
+    ) -> None:
+        if not context.agent.is_teammate:
+            raise AgentRequestRefused("Only a teammate answers a request to shut down.")
+        await self._apply_shutdown_answer(request, reason, approve=approve)
+
+    async def answer_plan_approval_request(
+        self, to: str, request: str, feedback: str, *, approve: bool, context: ToolContext
+    ) -> AgentName:
+        raise AgentRequestRefused("Only the lead answers plans.")
+
+    async def stop_member(self, name: str, context: ToolContext) -> bool:
+        team = await self._read_roster()
+        if team.find_member(name.removesuffix(f"@{team.name}")) is not None:
+            raise AgentRequestRefused(_LEAD_ONLY)
+        return False
+
+    async def _apply_shutdown_answer(self, request: str, reason: str, *, approve: bool) -> None:
         member = self._member
         shutdown_request = None if member is None else member.shutdown_request
         if member is None or shutdown_request is None or request not in ("", shutdown_request.request_id):
             raise AgentRequestRefused("There is no such request to shut down, or it was answered already.")
-        if not approve and self.has_rejected:
+        if not approve and self._has_rejected:
             raise AgentRequestRefused("The lead asks for the second time: finish what you must, and approve.")
         if approve:
-            self.approved_request = shutdown_request
+            self._approved_request = shutdown_request
             if self._channel is not None:
                 self._channel.send_message(MemberShutdownAgreedMessage(request=shutdown_request.request_id))
             self.request_member_end("it shut down as it was asked to")
             # This is the member's own tool call and ends with it: its model must not be called after this.
             await asyncio.Event().wait()
-        self.has_rejected = True
+        self._has_rejected = True
         member.shutdown_request = None
         body = ShutdownRejectedMail(
             request_id=shutdown_request.request_id,
@@ -294,14 +372,19 @@ class MemberHost(MemberTeamOperations):
 
     async def _create_member(self, team: TeamRoster, entry: RosterEntry) -> LocalMember:
         services, name = self._services, entry.name
-        registrar = MemberRegistrar(services, team, self.mail_sender, self._authenticator)
         question_broker = MailQuestionBroker(
             name, team.name, self.mail_sender, services.question_broker, self._send_request_withdrawal
         )
-        new_agent = await registrar.build_agent_preparation_request(
-            entry, self._membership.mode, question_broker, self._membership.call
-        )
         request, board = self._membership.spawn_request, services.store.open_board(team.name)
+        new_agent = await build_agent_preparation_request(
+            services,
+            team,
+            entry,
+            TeamBriefer(team, services.store.rosters, board, teammate_statuses_from_roster),
+            mode=self._membership.mode,
+            question_broker=question_broker,
+            call=self._membership.call,
+        )
         if request is None:
             prepared = await services.agent_factory.prepare_resumed_agent(new_agent)
         else:
@@ -321,37 +404,28 @@ class MemberHost(MemberTeamOperations):
             board=board,
             observer=self,
         )
-        member.agent.build_briefing = partial(self._build_team_briefing, team, name, board)
         if request is None:
             lead_mail_ids = await self.mail_sender.list_received_mail_ids(LEAD_NAME)
             await continue_resumed_member(
                 services, member, board, await board.reclaim_owner_tasks(name), lead_mail_ids
             )
-            member.shutdown_request = await registrar.find_unanswered_shutdown_request(entry)
+            member.shutdown_request = await find_unanswered_shutdown_request(
+                services, self._authenticator, entry
+            )
             if member.state == "idle" and entry.is_active:
                 # Its earlier process died before it wrote this.
                 self.set_roster_activity(name, active=False)
         return member
 
-    async def _build_team_briefing(self, roster: TeamRoster, name: AgentName, board: TaskBoard) -> str:
-        try:
-            current_roster = await self._services.store.rosters.read_team_roster(roster.name) or roster
-            tasks = await board.list_unfinished(), len(await board.get_live_task_mapping())
-            return build_team_briefing(
-                current_roster, name, teammate_statuses_from_roster(current_roster), *tasks
-            )
-        except (TeamStoreError, StateFileError) as error:
-            return f"How your team {roster.name} stands cannot be read now: {error}"
-
     def _send_request_withdrawal(self, request: str) -> None:
         if self._channel is not None:
             self._channel.send_message(MailRequestWithdrawnMessage(request=request))
 
-    async def _listen_to_lead(self, channel: ChannelToLead) -> None:
-        await channel.dispatch_received_messages(self._handle_lead_message)
+    async def _listen_to_lead(self, channel: LeadChannel) -> None:
+        await channel.listen(self._handle_lead_command)
         self.request_member_end(LEAD_GONE, resumable=True)
 
-    def _handle_lead_message(self, message: MessageFromLead) -> None:
+    def _handle_lead_command(self, message: LeadCommandMessage) -> None:
         member, run_task = self._member, self._run_task
         assert member is not None
         assert run_task is not None
@@ -360,13 +434,11 @@ class MemberHost(MemberTeamOperations):
             case MemberPingMessage(number=number):
                 self._task_group.create_task(self._send_pong(member, number))
             case SessionPermissionChangedMessage(update=update):
-                self._services.apply_permission_update(update)
+                self._services.permissions.apply_session_permission(update)
             case MemberInterruptRequestedMessage():
                 member.interrupt_turn(run_task)
             case MemberStopRequestedMessage(why=reason, stays=resumable):
                 self.request_member_end(reason, resumable=resumable)
-            case BudgetGrantDecidedMessage() | MemberQuestionAnsweredMessage():
-                return
 
     async def _send_pong(self, member: LocalMember, number: int) -> None:
         busy = (
@@ -382,7 +454,7 @@ class MemberHost(MemberTeamOperations):
         has_pending_input = (
             bool(self._services.queue.count_waking_items(member.id))
             or self._mail_verifier.open_questions > 0
-            or self.has_pending_hooks()
+            or self._has_pending_hooks()
         )
         return is_working or has_pending_input
 
@@ -405,10 +477,27 @@ class MemberHost(MemberTeamOperations):
                 status=outcome.status, text=outcome.text, detail=outcome.detail, work=work
             )
             self._channel.send_message(end_message)
-        elif self.approved_request is not None:
+        elif self._approved_request is not None:
             _, entry = await self._read_own_roster_entry()
             pane, backend = entry.tmux_pane_id, entry.backend_type or ""
             body = build_shutdown_approval(
-                self.approved_request, member.name, pane, backend, self.mail_sender.current_timestamp
+                self._approved_request, member.name, pane, backend, self.mail_sender.current_timestamp
             )
             await self.mail_sender.post_mail_body(member.name, LEAD_NAME, body)
+
+    async def _read_roster(self) -> TeamRoster:
+        team = await self._services.store.rosters.read_team_roster(self._membership.team)
+        if team is None:
+            raise AgentRequestRefused(f"The team {self._membership.team} is gone.")
+        self._last_roster = team
+        return team
+
+    async def _post_message(
+        self, team: TeamRoster, sender: AgentName, to: AgentName, text: str, summary: str, *, fyi: bool
+    ) -> TeamMessagePostReceipt:
+        receipt = await self.mail_sender.post_text(sender, to, text, summary=summary, fyi=fyi)
+        if self._member is not None and to != LEAD_NAME:
+            self._member.last_message_summary = format_peer_message_summary(to, summary)
+        entry = team.find_member(to)
+        color = None if entry is None else entry.color
+        return TeamMessagePostReceipt(sender=sender, to=to, color=color, standing=receipt.standing)

@@ -71,3 +71,19 @@ class MemberObserver(Protocol):
     def on_shutdown_requested(self, name: AgentName, request: ShutdownRequestMail) -> None: ...
 
     def notify_changed(self) -> None: ...
+
+
+class RemoteMemberObserver(Protocol):
+    """Parts of the team that a member in another process calls."""
+
+    def notify_changed(self) -> None: ...
+
+    def on_request_withdrawn(self, request: str) -> None:
+        """Handle that it no longer waits for the answer to a request by mail."""
+        ...
+
+    def on_shutdown_agreed(self, name: AgentName, request: str) -> None: ...
+
+    async def on_connection_lost(self, name: AgentName) -> None:
+        """Handle a channel that ended without an end message, before the process is cleaned up."""
+        ...

@@ -22,7 +22,7 @@ from shoal.core.teams.roster import BackendType
 from shoal.runs.progress_monitor import ProgressMonitor
 from shoal.runs.run_outcome import AgentRunOutcome
 from shoal.team.members.local_member import LocalMember
-from shoal.team.members.member_handle import MemberHandle
+from shoal.team.members.member_table import MemberHandle
 from shoal.team.members.remote_member import RemoteMember
 from shoal.team.team_services import TeamServices
 from shoal.wire.notification_text import format_retained_worktree_work

@@ -5,19 +5,16 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from typing import TypeGuard
 
 from shoal.core.agents.subagents import RetainedWorktreeWork
 from shoal.core.errors import AgentRequestRefused, ShoalError, TeamNotFound
 from shoal.core.events import AgentEnded, WorktreeWorkRetained
-from shoal.core.names import LEAD_NAME, AgentName, TeamName
-from shoal.core.teams.mail_bodies import ShutdownApprovedMail, ShutdownRejectedMail, ShutdownRequestMail
+from shoal.core.names import LEAD_NAME, AgentName
+from shoal.core.teams.mail_bodies import ShutdownRejectedMail, ShutdownRequestMail
 from shoal.core.teams.team_storage import TaskBoard
 from shoal.runs.run_outcome import AgentRunOutcome
 from shoal.team.mail.lead_inbox import LeadInbox
 from shoal.team.mail.mail_sender import TeamMailPoster
-from shoal.team.members.member_handle import MemberHandle
-from shoal.team.members.member_protocol import Member
 from shoal.team.members.member_results import (
     build_member_end_notice,
     build_member_result,
@@ -25,6 +22,7 @@ from shoal.team.members.member_results import (
     format_member_termination,
     infer_backend_from_pane,
 )
+from shoal.team.members.member_table import MemberHandle, MemberTable, is_foreign_program_member
 from shoal.team.members.remote_member import RemoteMember
 from shoal.team.roster_activity import RosterActivityWriter
 from shoal.team.team_services import TeamServices
@@ -34,38 +32,41 @@ KILL_TIMEOUT = 5.0
 
 
 class MemberShutdown:
-    """Part of the team supervisor that ends members."""
+    """Ends the members of one team; `tasks` outlives it."""
 
-    name: TeamName
-    mail_sender: TeamMailPoster
-    _services: TeamServices
-    _tasks: asyncio.TaskGroup
-    _board: TaskBoard
-    _handles: dict[AgentName, MemberHandle]
-    _leaving: set[MemberHandle]
-    """Members that ended and whose end is not announced yet."""
-    _lead_inbox: LeadInbox
-    _activity_writer: RosterActivityWriter
+    def __init__(
+        self,
+        services: TeamServices,
+        members: MemberTable,
+        board: TaskBoard,
+        mail_sender: TeamMailPoster,
+        *,
+        lead_inbox: LeadInbox,
+        activity_writer: RosterActivityWriter,
+        tasks: asyncio.TaskGroup,
+    ) -> None:
+        self._services = services
+        self._members = members
+        self._board = board
+        self._mail_sender = mail_sender
+        self._lead_inbox = lead_inbox
+        self._activity_writer = activity_writer
+        self._tasks = tasks
 
-    def notify_changed(self) -> None:
-        raise NotImplementedError
-
-    def set_roster_activity(self, name: AgentName, *, active: bool) -> None:
-        raise NotImplementedError
-
-    def on_shutdown_requested(self, name: AgentName, request: ShutdownRequestMail) -> None:
-        handle = self._handles.get(name)
+    def start_grace(self, name: AgentName, request: ShutdownRequestMail) -> None:
+        """Start the grace of a member that was asked to shut down."""
+        handle = self._members.handles.get(name)
         if handle is None:  # it ended while the request was on its way
             return
         handle.clear_shutdown_request_and_grace()
         handle.member.shutdown_request = request
         handle.grace_task = self._tasks.create_task(self._end_member_after_grace(handle))
 
-    def on_remote_shutdown_requested(self, name: AgentName, request: ShutdownRequestMail) -> None:
+    def start_remote_grace(self, name: AgentName, request: ShutdownRequestMail) -> None:
         """Start the grace of a remote member, which takes its mail in its own process."""
-        handle = self._handles.get(name)
+        handle = self._members.handles.get(name)
         if handle is not None and isinstance(handle.member, RemoteMember):
-            self.on_shutdown_requested(name, request)
+            self.start_grace(name, request)
 
     async def answer_shutdown(
         self, handle: MemberHandle, request: str, reason: str, *, approve: bool
@@ -83,46 +84,16 @@ class MemberShutdown:
             await handle.gone.wait()
             return
         handle.has_rejected = True
-        await self.mail_sender.post_mail_body(
+        await self._mail_sender.post_mail_body(
             handle.member.name,
             LEAD_NAME,
             ShutdownRejectedMail(
                 request_id=shutdown_request.request_id,
                 sender=handle.member.name,
                 reason=reason,
-                timestamp=self.mail_sender.current_timestamp,
+                timestamp=self._mail_sender.current_timestamp,
             ),
         )
-
-    def on_shutdown_agreed(self, name: AgentName, request: str) -> None:
-        """Record that a remote member agreed and ends by itself."""
-        handle = self._handles.get(name)
-        if (
-            handle is not None
-            and (shutdown_request := handle.member.shutdown_request) is not None
-            and shutdown_request.request_id == request
-        ):
-            handle.approved_request = shutdown_request
-            if not is_foreign_program_member(handle.member):
-                # A foreign program keeps the rest of its grace to end, and is not idle before it is gone.
-                handle.clear_shutdown_request_and_grace()
-
-    def on_shutdown_answer_mailed(
-        self, name: AgentName, answer: ShutdownApprovedMail | ShutdownRejectedMail
-    ) -> None:
-        """Handle an answer by mail; from an own member that agrees, it arrives after the member is gone."""
-        if isinstance(answer, ShutdownApprovedMail):
-            self.on_shutdown_agreed(name, answer.request_id)
-            return
-        handle = self._handles.get(name)
-        shutdown_request = None if handle is None else handle.member.shutdown_request
-        if (
-            handle is not None
-            and shutdown_request is not None
-            and shutdown_request.request_id == answer.request_id
-        ):
-            handle.clear_shutdown_request_and_grace()
-            handle.has_rejected = True
 
     async def end_member(
         self, handle: MemberHandle, why: str, *, quietly: bool = False, resumable: bool = False
@@ -151,25 +122,26 @@ class MemberShutdown:
             )
             if handle.run_task is not None:
                 handle.run_task.cancel()
-            await self._remove_member(handle, AgentRunOutcome(status="killed", text="", detail=why))
+            await self.remove_member(handle, AgentRunOutcome(status="killed", text="", detail=why))
 
-    async def _wait_until_end_announced(self, handle: MemberHandle) -> None:
+    async def wait_until_end_announced(self, handle: MemberHandle) -> None:
         """Wait until the end of a member that is already ending is announced."""
         with suppress(TimeoutError):
             async with self._services.clock.deadline(KILL_TIMEOUT):
                 await handle.gone.wait()
 
     async def _end_member_after_grace(self, handle: MemberHandle) -> None:
-        await self._services.clock.sleep(self._services.grace)
+        await self._services.clock.sleep(self._services.policy.grace)
         await self.end_member(
-            handle, f"it did not answer the request to shut down within {self._services.grace:g} s"
+            handle, f"it did not answer the request to shut down within {self._services.policy.grace:g} s"
         )
 
-    async def _remove_member(self, handle: MemberHandle, outcome: AgentRunOutcome) -> None:
+    async def remove_member(self, handle: MemberHandle, outcome: AgentRunOutcome) -> None:
+        """Remove a member that ended, release what it used and announce its end."""
         member = handle.member
-        if self._handles.pop(member.name, None) is None:
+        if self._members.handles.pop(member.name, None) is None:
             return
-        self._leaving.add(handle)
+        self._members.leaving.add(handle)
         member.state = "shutdown"
         self._activity_writer.forget_member(member.name)
         if handle.mail_task is not None:
@@ -185,22 +157,22 @@ class MemberShutdown:
             self._services.budget.close_agent_slot(handle.slot)
             self._services.queue.discard_agent_items(member.id)
             self._announce_member_end(handle, outcome, work)
-            self._leaving.discard(handle)
+            self._members.leaving.discard(handle)
             handle.gone.set()
-            self.notify_changed()
+            self._members.notify_changed()
             if handle.grace_task is not None and handle.grace_task is not asyncio.current_task():
                 handle.clear_shutdown_request_and_grace()
 
     async def _remove_member_from_store(self, handle: MemberHandle) -> None:
         name, rosters = handle.member.name, self._services.store.rosters
         if handle.member.resumable:
-            self.set_roster_activity(name, active=False)
+            self._activity_writer.set_member_active(name, active=False)
             return
         was_removed = False
         with self._report_cleanup_errors(name), suppress(TeamNotFound):
             await self._board.release_owner_tasks(name)
         with self._report_cleanup_errors(name), suppress(TeamNotFound):
-            await rosters.remove_member(self.name, name)
+            await rosters.remove_member(self._members.team, name)
             was_removed = True
         if (
             was_removed
@@ -214,10 +186,10 @@ class MemberShutdown:
                 name,
                 pane,
                 infer_backend_from_pane(pane),
-                self.mail_sender.current_timestamp,
+                self._mail_sender.current_timestamp,
             )
             with self._report_cleanup_errors(name):
-                await self.mail_sender.post_mail_body(name, LEAD_NAME, body)
+                await self._mail_sender.post_mail_body(name, LEAD_NAME, body)
 
     @contextmanager
     def _report_cleanup_errors(self, name: AgentName) -> Iterator[None]:
@@ -239,8 +211,3 @@ class MemberShutdown:
         if notice:
             self._lead_inbox.release_held_idle_notices()
             self._services.queue.put(build_member_end_notice(self._services.lead_id, result.id, notice))
-
-
-def is_foreign_program_member(member: Member) -> TypeGuard[RemoteMember]:
-    """Return True if the member is a foreign program."""
-    return isinstance(member, RemoteMember) and member.is_foreign

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Awaitable, Callable, Collection, Sequence
+from collections.abc import Collection
 from contextlib import suppress
 
 from shoal.core.agents.subagents import ResolvedAgentSettings, RetainedWorktreeWork, SpawnRequest
@@ -16,12 +16,12 @@ from shoal.core.names import LEAD_NAME, AgentName
 from shoal.core.permissions.permission_changes import PermissionSuggestion
 from shoal.core.task_groups import uncancel_current_task
 from shoal.core.teams.mail_bodies import ShutdownRequestMail
-from shoal.core.teams.member_backends import MemberChannel, MemberProcess
+from shoal.core.teams.member_backends import MemberProcess
 from shoal.core.teams.roster import RosterEntry
 from shoal.core.teams.team_operations import MemberState, TeammateStatusSnapshot
 from shoal.runs.run_outcome import AgentRunOutcome
-from shoal.team.channel.budget_server import MemberBudgetServer
-from shoal.team.channel.question_channel import MemberQuestionServer
+from shoal.team.channel.member_channel_server import MemberChannelServer, MemberStatusMessage
+from shoal.team.members.member_protocol import RemoteMemberObserver
 from shoal.team.team_services import TeamServices
 from shoal.wire.journal_codec import parse_journal_line
 from shoal.wire.member_channel_codec import (
@@ -29,20 +29,11 @@ from shoal.wire.member_channel_codec import (
     MemberEventForwardedMessage,
     MemberInterruptRequestedMessage,
     MemberLeftMessage,
-    MemberPingMessage,
-    MemberPongMessage,
-    MemberQuestionAskedMessage,
-    MemberQuestionWithdrawnMessage,
     MemberReadyMessage,
     MemberShutdownAgreedMessage,
-    MemberStartRefusedMessage,
     MemberStateReportedMessage,
     MemberStopRequestedMessage,
-    MessageFromLead,
-    MessageFromMember,
     SessionPermissionChangedMessage,
-    encode_member_channel_message,
-    parse_message_from_member,
 )
 
 START_TIMEOUT = 60.0
@@ -53,35 +44,29 @@ KILL_GRACE = 1.0
 """Seconds between TERM and KILL."""
 _COUNTED_EVENTS = re.compile(rb'"type":"(tool_finished|request_settled)"')
 _EVENT_TYPE_OFFSET = 200
-PING_TIMEOUT = 10.0
-"""Seconds in which a live process answers a ping."""
-PING_ATTEMPTS = 2
-"""Pings in that time: if the lead itself was suspended, one answer may arrive too late."""
 
 
 class RemoteMember:
-    """A teammate behind a channel, or a foreign program without one.
-
-    `on_request_withdrawn` and `on_shutdown_agreed` are called for messages from the channel, `on_changed` for
-    a new state.
-    """
+    """A teammate behind a channel, or a foreign program without one."""
 
     def __init__(
         self,
         services: TeamServices,
         entry: RosterEntry,
         process: MemberProcess,
+        channel: MemberChannelServer | None,
         ready: MemberReadyMessage,
-        early_messages: Sequence[MessageFromMember] = (),
+        *,
+        observer: RemoteMemberObserver,
         earlier_mail: Collection[str] = (),
     ) -> None:
         """`earlier_mail` are the ids of its mail that the lead had when the process was started."""
         self._services = services
         self._entry = entry
         self._process = process
-        self._channel = process.channel
+        self._channel = channel
+        self._observer = observer
         self.ready = ready
-        self._early_messages = early_messages
         self.name: AgentName = entry.name
         self.state: MemberState = "created"
         self.is_claiming = False
@@ -89,50 +74,53 @@ class RemoteMember:
         self.shutdown_request: ShutdownRequestMail | None = None
         self.stop_reason = ""
         self.resumable = False
-        self.on_request_withdrawn: Callable[[str], None] = lambda _: None
-        self.on_shutdown_agreed: Callable[[str], None] = lambda _: None
-        self.on_changed: Callable[[], None] = lambda: None
-        self.on_connection_lost: Callable[[], Awaitable[None]] = _do_nothing
-        """Called when the channel ends without an end message, before the process is cleaned up."""
         self._earlier_mail = earlier_mail
         self.death_cause = ""
         """Cause of an unexpected end of its process, if it had one."""
-        self._budget_server = MemberBudgetServer(services.budget, self._send_message)
-        self._question_server = MemberQuestionServer(services, self._send_message)
-        self._pongs: dict[int, asyncio.Future[bool]] = {}
-        self._number = 0
-        self._last_message_at = services.clock.monotonic()
-        """Time of the last message from its channel."""
         self._is_stuck = False
         self._end_message: MemberLeftMessage | None = None
-        self.monitor = (
-            None if self._channel is None else services.agent_factory.create_progress_monitor(self.id)
-        )
+        self.monitor = None if channel is None else services.agent_factory.create_progress_monitor(self.id)
         """Counts usage only: the member's process writes the output file."""
         self._process_gone = False
         """True if its process is gone and a restart, or its end, is still pending."""
 
     @classmethod
     async def connect(
-        cls, services: TeamServices, entry: RosterEntry, request: SpawnRequest | None, process: MemberProcess
+        cls,
+        services: TeamServices,
+        entry: RosterEntry,
+        request: SpawnRequest | None,
+        process: MemberProcess,
+        *,
+        slot: AgentSlot,
+        observer: RemoteMemberObserver,
     ) -> RemoteMember:
-        """Return the member once its process is ready.
+        """Return the member once its process is ready; `slot` is the slot that it uses while it works.
 
         Raises `AgentRequestRefused` if the process cannot start.
         """
-        early_messages: list[MessageFromMember] = []
         try:
             earlier_mail = await _list_mail_ids_unread_by_lead(services, entry)
             if process.channel is None:
+                ready_message = _build_foreign_member_ready_message(entry, request)
                 return cls(
                     services,
                     entry,
                     process,
-                    _build_foreign_member_ready_message(entry, request),
+                    None,
+                    ready_message,
+                    observer=observer,
                     earlier_mail=earlier_mail,
                 )
+            channel = MemberChannelServer(
+                process.channel,
+                budget=services.budget,
+                slot=slot,
+                ask_person=services.ask_person_or_deny,
+                clock=services.clock,
+            )
             async with services.clock.deadline(START_TIMEOUT):
-                ready = await _wait_for_ready_message(process.channel, early_messages)
+                ready = await channel.wait_until_ready()
                 exit_text = "" if ready is not None else await process.wait_until_exit()
         except (TimeoutError, ValueError):
             ready, exit_text = None, "it did not say that it is ready"
@@ -140,15 +128,11 @@ class RemoteMember:
             await _close_and_stop_process(process)
             raise
         if isinstance(ready, MemberReadyMessage):
-            return cls(services, entry, process, ready, early_messages, earlier_mail)
+            return cls(services, entry, process, channel, ready, observer=observer, earlier_mail=earlier_mail)
         await _close_and_stop_process(process)
         if ready is not None:
             raise AgentRequestRefused(ready.why)
         raise AgentRequestRefused(f"The process of {entry.name} could not be started: {exit_text}.")
-
-    def set_concurrency_slot(self, slot: AgentSlot) -> None:
-        """Set the concurrency slot that its process asks for."""
-        self._budget_server.member_slot = slot
 
     @property
     def id(self) -> AgentId:
@@ -184,41 +168,10 @@ class RemoteMember:
                 )
             except (TeamStoreError, StateFileError):
                 return True  # unknown; only the foreign program reads this inbox
-        busy = await self._ping_for_busy_state()
+        busy = await self._channel.ping()
         if busy is None:
             await self._end_stuck_process()
         return busy is False
-
-    async def _ping_for_busy_state(self) -> bool | None:
-        """Return True if the process has work, None if it does not answer."""
-        for _ in range(PING_ATTEMPTS):
-            # A new number per ping: several callers may ask at once.
-            number = self._number = self._number + 1
-            pong: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
-            self._pongs[number] = pong
-            self._send_message(MemberPingMessage(number=number))
-            try:
-                async with self._services.clock.deadline(PING_TIMEOUT / PING_ATTEMPTS):
-                    return await pong
-            except TimeoutError:
-                continue
-            finally:
-                self._pongs.pop(number, None)
-        return None
-
-    async def _ping_after_silence(self) -> None:
-        """Ping the process after each silence: a suspended process cannot notice this itself."""
-        clock = self._services.clock
-        while True:
-            await clock.sleep(
-                max(0.0, self._last_message_at + self._services.stall_after - clock.monotonic())
-            )
-            if clock.monotonic() - self._last_message_at < self._services.stall_after:
-                continue
-            if await self._ping_for_busy_state() is None:
-                await self._end_stuck_process()
-                return
-            self._last_message_at = clock.monotonic()
 
     def is_waiting_for_answer(self, request: str, mail: str) -> bool:
         # Nobody waits for requests of an earlier process. They are recognized by being in the inbox already;
@@ -243,13 +196,15 @@ class RemoteMember:
             # A stuck process that TERM revived still sends an end message, but its end is unexpected.
             is_unexpected = self._end_message is None or self._is_stuck
             if is_unexpected and not self.is_foreign:
-                await self.on_connection_lost()
+                await self._observer.on_connection_lost(self.name)
             exit_text = await self._process.wait_until_exit()
             if self.is_foreign and self.shutdown_request is not None:
                 return AgentRunOutcome(status="completed", text="", detail="it shut down as it was asked to")
             if self._end_message is None or is_unexpected:
                 self.death_cause = (
-                    f"it had not answered for {PING_TIMEOUT:g} s" if self._is_stuck else exit_text
+                    f"it had not answered for {MemberChannelServer.ping_timeout:g} s"
+                    if self._is_stuck
+                    else exit_text
                 )
                 return AgentRunOutcome(status="failed", text="", detail=self.death_cause)
             return self._outcome_from_end_message(self._end_message)
@@ -269,10 +224,8 @@ class RemoteMember:
             )
         finally:
             self._process_gone = True
-            self._budget_server.settle_budget_of_gone_process()
-            for pong in self._pongs.values():
-                if not pong.done():
-                    pong.set_result(True)  # it ends rather than rests; do not interrupt the waiter
+            if self._channel is not None:
+                self._channel.release_gone_process()
             await self.stop_process()
 
     async def clean_up(self) -> RetainedWorktreeWork | None:
@@ -290,22 +243,25 @@ class RemoteMember:
 
     def send_permission_update(self, update: PermissionSuggestion) -> None:
         """Send a permission answer that a person gave for the whole session."""
-        self._send_message(SessionPermissionChangedMessage(update=update))
+        if self._channel is not None:
+            self._channel.send_message(SessionPermissionChangedMessage(update=update))
 
     def interrupt_turn(self) -> bool:
         """End its working period but not the member."""
         if self.state != "running" or self._channel is None:
             return False
-        self._send_message(MemberInterruptRequestedMessage())
+        self._channel.send_message(MemberInterruptRequestedMessage())
         return True
 
     def set_foreign_idle(self, *, idle: bool) -> None:
         """Set the state of a foreign program, which is known only from its mail."""
         self.state = "idle" if idle else "running"
-        self.on_changed()
+        self._observer.notify_changed()
 
     async def _stop_gracefully_or_terminate(self) -> None:
-        self._send_message(MemberStopRequestedMessage(why=self.stop_reason, stays=self.resumable))
+        if self._channel is not None:
+            stop_message = MemberStopRequestedMessage(why=self.stop_reason, stays=self.resumable)
+            self._channel.send_message(stop_message)
         try:
             async with self._services.clock.deadline(LEAVE_TIMEOUT):
                 await self._listen_to_channel()
@@ -319,7 +275,8 @@ class RemoteMember:
 
     async def _end_stuck_process(self) -> None:
         self._is_stuck = True
-        self._services.note(f"{self.name} has not answered for {PING_TIMEOUT:g} s: its process is ended.")
+        timeout = MemberChannelServer.ping_timeout
+        self._services.note(f"{self.name} has not answered for {timeout:g} s: its process is ended.")
         await self._terminate_process()
 
     async def _listen_to_channel(self) -> None:
@@ -327,19 +284,13 @@ class RemoteMember:
         if self._channel is None:
             await self._process.wait_until_exit()
             return
-        async with asyncio.TaskGroup() as tasks:
-            early_messages, self._early_messages = self._early_messages, ()
-            for early_message in early_messages:
-                self._handle_member_message(early_message, tasks)
-            liveness_task = tasks.create_task(self._ping_after_silence())
-            while (message := await self._channel.receive()) is not None:
-                self._last_message_at = self._services.clock.monotonic()
-                self._handle_member_message(parse_message_from_member(message), tasks)
-            liveness_task.cancel()
-            self._question_server.close()
-            self._budget_server.cancel_waiting_budget_requests()
+        await self._channel.serve(
+            self._handle_status_message,
+            max_silence=self._services.policy.stall_after,
+            on_unresponsive=self._end_stuck_process,
+        )
 
-    def _handle_member_message(self, message: MessageFromMember, tasks: asyncio.TaskGroup) -> None:
+    def _handle_status_message(self, message: MemberStatusMessage) -> None:
         match message:
             case MemberStateReportedMessage():
                 self.state, self.is_claiming, self.claims_tasks = (
@@ -347,26 +298,18 @@ class RemoteMember:
                     message.claiming,
                     message.claims,
                 )
-                self.on_changed()
+                self._observer.notify_changed()
             case MemberEventForwardedMessage(line=line):
-                self._services.on_journal_line(bytes(line))
+                self._services.events.publish_remote_journal_line(bytes(line))
                 self._count_usage_of_journal_line(bytes(line))
-            case MemberPongMessage():
-                self._resolve_pong(message)
             case MailRequestWithdrawnMessage(request=request):
-                self.on_request_withdrawn(request)
+                self._observer.on_request_withdrawn(request)
             case MemberShutdownAgreedMessage(request=request):
-                self.on_shutdown_agreed(request)
+                self._observer.on_shutdown_agreed(self.name, request)
+            case SessionPermissionChangedMessage(update=update):
+                self._services.permissions.apply_session_permission(update)
             case MemberLeftMessage():
                 self._end_message = message
-            case MemberQuestionAskedMessage() | MemberQuestionWithdrawnMessage():
-                self._question_server.handle_question_message(message, tasks)
-            case SessionPermissionChangedMessage(update=update):
-                self._services.apply_permission_update(update)
-            case MemberReadyMessage() | MemberStartRefusedMessage():
-                return
-            case _:
-                self._budget_server.handle_budget_message(message, tasks)
 
     def _count_usage_of_journal_line(self, line: bytes) -> None:
         """Count usage from a journal line; each line starts with its time and event type."""
@@ -375,35 +318,8 @@ class RemoteMember:
             if isinstance(event, JournaledEvent) and event.agent == self.id:
                 self.monitor.count_remote_event(event)
 
-    def _resolve_pong(self, message: MemberPongMessage) -> None:
-        pong = self._pongs.get(message.number)
-        if pong is not None and not pong.done():
-            pong.set_result(message.busy)
-
     def _outcome_from_end_message(self, end_message: MemberLeftMessage) -> AgentRunOutcome:
         return AgentRunOutcome(status=end_message.status, text=end_message.text, detail=end_message.detail)
-
-    def _send_message(self, message: MessageFromLead) -> None:
-        if self._channel is not None:
-            self._channel.send(encode_member_channel_message(message))
-
-
-async def _wait_for_ready_message(
-    channel: MemberChannel, early_messages: list[MessageFromMember]
-) -> MemberReadyMessage | MemberStartRefusedMessage | None:
-    """Wait for the ready message; None if the channel is closed.
-
-    Messages that arrive before it, such as its budgets, are added to `early_messages`.
-    """
-    while (message := await channel.receive()) is not None:
-        parsed = parse_message_from_member(message)
-        if isinstance(parsed, (MemberReadyMessage, MemberStartRefusedMessage)):
-            return parsed
-        early_messages.append(parsed)
-    return None
-
-
-async def _do_nothing() -> None: ...
 
 
 def _format_first_grouped_error(error: Exception) -> str:

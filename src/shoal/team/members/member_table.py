@@ -1,0 +1,131 @@
+"""Running members of a team, with their tasks and the state of their shutdown."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import TypeGuard
+
+from shoal.core.budgets.limits import AgentSlot
+from shoal.core.ids import AgentId
+from shoal.core.names import AgentName, TeamName
+from shoal.core.teams.mail_bodies import ShutdownApprovedMail, ShutdownRejectedMail, ShutdownRequestMail
+from shoal.core.teams.roster import RosterEntry, format_agent_id
+from shoal.core.teams.team_operations import TeammateStatusSnapshot
+from shoal.team.members.member_protocol import Member
+from shoal.team.members.remote_member import RemoteMember
+
+
+class MemberHandle:
+    """Handle of a running member: its tasks and the state of its shutdown."""
+
+    def __init__(self, member: Member, entry: RosterEntry, slot: AgentSlot, *, started_at: float) -> None:
+        self.member = member
+        self.entry = entry
+        self.slot = slot
+        self.started_at = started_at
+        self.run_task: asyncio.Task[None] | None = None
+        self.mail_task: asyncio.Task[None] | None = None
+        self.grace_task: asyncio.Task[None] | None = None
+        self.approved_request: ShutdownRequestMail | None = None
+        self.has_rejected = False
+        """True if it has already rejected a shutdown once."""
+        self.silent = False
+        """True if its end is not announced to the lead."""
+        self.restarts = 0
+        """Number of restarts after its process died."""
+        self.gone = asyncio.Event()
+
+    def clear_shutdown_request_and_grace(self) -> None:
+        self.member.shutdown_request = None
+        if self.grace_task is not None:
+            self.grace_task.cancel()
+            self.grace_task = None
+
+
+class MemberTable:
+    """Members of one team by name. Waiters and `on_changed` are notified of each change."""
+
+    def __init__(self, team: TeamName, on_changed: Callable[[], None] | None = None) -> None:
+        self.team = team
+        self.handles: dict[AgentName, MemberHandle] = {}
+        self.leaving: set[MemberHandle] = set()
+        """Members that ended and whose end is not announced yet."""
+        self.version = 0
+        """Number of changes so far."""
+        self.changed_event = asyncio.Event()
+        """Set by the next change, which replaces it."""
+        self._on_changed = on_changed
+
+    def notify_changed(self) -> None:
+        self.version += 1
+        changed, self.changed_event = self.changed_event, asyncio.Event()
+        changed.set()
+        if self._on_changed is not None:
+            self._on_changed()
+
+    def resolve_name(self, name: str) -> AgentName | None:
+        """Return the name of a member, given its name or id."""
+        handle = self.handles.get(AgentName(name.removesuffix(f"@{self.team}")))
+        return None if handle is None else handle.member.name
+
+    def find_handle(self, agent: AgentId) -> MemberHandle | None:
+        handle = self.handles.get(AgentName(agent.removesuffix(f"@{self.team}")))
+        return handle if handle is not None and handle.member.id == agent else None
+
+    def get_agent_id(self, name: AgentName) -> AgentId:
+        return AgentId(format_agent_id(name, self.team))
+
+    def list_statuses(self) -> tuple[TeammateStatusSnapshot, ...]:
+        return tuple(handle.member.to_teammate_status() for handle in self.handles.values())
+
+    def is_waiting_for_answer(self, name: AgentName, request: str, mail: str = "") -> bool:
+        """Return True if the member may still wait for the answer to this request."""
+        handle = self.handles.get(name)
+        return handle is None or handle.member.is_waiting_for_answer(request, mail)
+
+    def is_own_member(self, name: AgentName) -> bool:
+        """Return True if it is a member and not a foreign program."""
+        handle = self.handles.get(name)
+        return handle is not None and not is_foreign_program_member(handle.member)
+
+    def set_foreign_idle(self, name: AgentName, *, idle: bool) -> None:
+        """Set the state of a foreign program: it reports when it is idle, but no start of its work."""
+        handle = self.handles.get(name)
+        if handle is not None and is_foreign_program_member(handle.member):
+            handle.member.set_foreign_idle(idle=idle)
+
+    def accept_shutdown_agreement(self, name: AgentName, request: str) -> None:
+        """Record that a remote member agreed and ends by itself."""
+        handle = self.handles.get(name)
+        if (
+            handle is not None
+            and (shutdown_request := handle.member.shutdown_request) is not None
+            and shutdown_request.request_id == request
+        ):
+            handle.approved_request = shutdown_request
+            if not is_foreign_program_member(handle.member):
+                # A foreign program keeps the rest of its grace to end, and is not idle before it is gone.
+                handle.clear_shutdown_request_and_grace()
+
+    def accept_shutdown_answer(
+        self, name: AgentName, answer: ShutdownApprovedMail | ShutdownRejectedMail
+    ) -> None:
+        """Record an answer by mail; from an own member that agrees, it arrives after the member is gone."""
+        if isinstance(answer, ShutdownApprovedMail):
+            self.accept_shutdown_agreement(name, answer.request_id)
+            return
+        handle = self.handles.get(name)
+        shutdown_request = None if handle is None else handle.member.shutdown_request
+        if (
+            handle is not None
+            and shutdown_request is not None
+            and shutdown_request.request_id == answer.request_id
+        ):
+            handle.clear_shutdown_request_and_grace()
+            handle.has_rejected = True
+
+
+def is_foreign_program_member(member: Member) -> TypeGuard[RemoteMember]:
+    """Return True if the member is a foreign program."""
+    return isinstance(member, RemoteMember) and member.is_foreign
