@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from shoal.app.agents.backend_pool import choose_backend_type
+from shoal.app.agents.backend_launcher import choose_backend_type
 from shoal.app.settings.settings import load_settings
 
 INSIDE = {"TMUX": "/tmp/tmux-0/default,1,0"}

@@ -22,7 +22,6 @@ from shoal.core.agents.subagents import (
 )
 from shoal.core.budgets.budget import Budget
 from shoal.core.budgets.limits import AgentSlot, BudgetRefusal
-from shoal.core.clock import Clock
 from shoal.core.conversation.inbox_items import InboxItem
 from shoal.core.conversation.messages import Message, ToolResultBlock
 from shoal.core.conversation.tools import ToolContext
@@ -72,15 +71,16 @@ class AgentSupervisor:
         queue: SharedInboxQueue,
         policy: SpawnPolicy,
         budget: Budget,
-        clock: Clock,
         ids: IdGenerator,
         emit: Emit,
+        find_teammate: Callable[[AgentId], AgentRunner | None],
     ) -> None:
+        """`find_teammate` finds an agent of the team: it is not supervised here but may start agents."""
         self.policy = policy
         self._factory = factory
         self._queue = queue
         self._budget = budget
-        self._clock = clock
+        self._clock = budget.clock
         self._ids = ids
         self._emit = emit
         self._tasks = asyncio.TaskGroup()
@@ -89,9 +89,8 @@ class AgentSupervisor:
         self._messenger = AgentMessenger(
             registry=self._registry, queue=queue, ids=ids, emit=emit, resume=self._resume_ended_agent
         )
+        self._find_teammate = find_teammate
         self._lead: AgentRunner | None = None
-        self.find_teammate: Callable[[AgentId], AgentRunner | None] = lambda _: None
-        """Finds an agent of the team; teammates are not supervised here but may start agents."""
         self._all_idle: asyncio.Event | None = None
 
     async def __aenter__(self) -> AgentSupervisor:
@@ -521,12 +520,12 @@ class AgentSupervisor:
             if run.task is not None and not run.stop_reason:
                 return agent
             agent = run.report_to
-        return agent if agent == LEAD_ID or self.find_teammate(agent) is not None else LEAD_ID
+        return agent if agent == LEAD_ID or self._find_teammate(agent) is not None else LEAD_ID
 
     def require_running_agent(self, agent: AgentId) -> AgentRunner:
         """Return a running agent. Raises `AgentRequestRefused`."""
         run = self._registry.get_run(agent)
-        runner = self._lead if agent == LEAD_ID else run.agent if run else self.find_teammate(agent)
+        runner = self._lead if agent == LEAD_ID else run.agent if run else self._find_teammate(agent)
         if runner is None:
             raise AgentRequestRefused(f"Agent {agent} has ended.")
         return runner

@@ -1,7 +1,9 @@
-"""Launches the teammates of a session on a backend."""
+"""Launches the teammates of a session on a backend, which it chooses and creates."""
 
 from __future__ import annotations
 
+import shlex
+import sys
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -10,7 +12,6 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from shoal.app.agent_permissions import get_permission_engine
-from shoal.app.agents.backend_pool import MemberBackendPool, choose_backend_type
 from shoal.app.agents.member_bootstrap import (
     MemberBootstrap,
     build_inherited_options,
@@ -18,6 +19,7 @@ from shoal.app.agents.member_bootstrap import (
 )
 from shoal.app.agents.member_setup import resolve_launch_permission_mode
 from shoal.app.models.child_model import format_qualified_model_name
+from shoal.app.settings.settings import Settings
 from shoal.core.agents.subagents import SpawnRequest
 from shoal.core.budgets.budget import Budget
 from shoal.core.errors import AgentRequestRefused, ProcessError
@@ -25,9 +27,11 @@ from shoal.core.ids import AgentId
 from shoal.core.permissions.permission_decisions import PermissionMode
 from shoal.core.teams.member_backends import (
     AGENT_ENVIRONMENT_MARKS,
+    MemberBackend,
     MemberLaunchArgs,
     MemberProcess,
     MemberProcessLaunchSpec,
+    TerminalMultiplexer,
 )
 from shoal.core.teams.roster import BackendType, RosterEntry
 from shoal.team.channel.lead_channel import BudgetLimitSet
@@ -38,6 +42,7 @@ if TYPE_CHECKING:
 
 MEMBER_ENTRY_POINT = "shoal.app.session.member_main:main"
 PRELOADED_MODULES = ("shoal.app.session.warmup",)
+LOG_DIRECTORY = "members"
 
 
 class BackendMemberLauncher:
@@ -176,6 +181,87 @@ class BackendMemberLauncher:
                 ),
             )
         )
+
+
+class MemberBackendPool:
+    """Backends of one session, created on first use; all start own teammates in the same way."""
+
+    def __init__(self, runtime: Runtime, session: Callable[[], str]) -> None:
+        self._runtime = runtime
+        self._session = session
+        self._backends: dict[BackendType, MemberBackend] = {}
+        self._usable: set[BackendType] = set()
+
+    def get_backend(self, backend: BackendType) -> MemberBackend:
+        if backend not in self._backends:
+            self._backends[backend] = (
+                self._create_process_backend() if backend == "process" else self._create_pane_backend(backend)
+            )
+        return self._backends[backend]
+
+    async def explain_unavailable(self, backend: BackendType) -> str:
+        """Return why a backend is unavailable; success is cached until `forget_availability_checks`."""
+        if backend in self._usable:
+            return ""
+        reason = await self.get_backend(backend).explain_unavailable()
+        if not reason:
+            self._usable.add(backend)
+        return reason
+
+    def forget_availability_checks(self) -> None:
+        self._usable.clear()
+
+    async def aclose(self) -> None:
+        for backend in self._backends.values():
+            await backend.aclose()
+
+    def _create_process_backend(self) -> MemberBackend:
+        from shoal.backends.process_backend import ProcessBackend
+
+        return ProcessBackend(
+            self._runtime.processes,
+            self._runtime.clock,
+            entry=MEMBER_ENTRY_POINT,
+            preload=PRELOADED_MODULES,
+            log_directory=self._runtime.store.directory / LOG_DIRECTORY,
+        )
+
+    def _create_pane_backend(self, backend: BackendType) -> MemberBackend:
+        from shoal.backends.pane_backend import PaneBackend
+
+        note, environ, clock = (
+            self._runtime.events.note,
+            self._runtime.settings.environ,
+            self._runtime.clock,
+        )
+        panes: TerminalMultiplexer
+        if backend == "iterm2":
+            from shoal.backends.iterm2_panes import Iterm2PaneManager
+
+            panes = Iterm2PaneManager(environ, clock)
+        else:
+            from shoal.backends.tmux_panes import TmuxPaneManager
+
+            name = f"shoal-{self._session()[:8]}"
+            panes = TmuxPaneManager(environ, self._runtime.processes, clock, session_name=name)
+            if attach_command := panes.attach_command:
+                note(f"Teammates are shown in tmux. To see them: {shlex.join(attach_command)}")
+        return PaneBackend(panes, self.get_backend("process"), self._build_viewer_argv, clock, on_note=note)
+
+    def _build_viewer_argv(self, launch_args: MemberLaunchArgs) -> tuple[str, ...]:
+        return (sys.executable, "-m", "shoal", "view", launch_args.session, launch_args.name)
+
+
+def choose_backend_type(settings: Settings, *, attended: bool, foreign: bool) -> BackendType:
+    """Choose a backend: panes only if attended, `auto` only inside tmux; a foreign program needs a pane."""
+    mode, environ = settings.own.teammate_mode, settings.environ
+    if mode == "iterm2" and (attended or foreign):
+        return "iterm2"
+    if foreign or (mode == "tmux" and attended):
+        return "tmux"
+    if mode == "auto":
+        return "tmux" if attended and environ.get("TMUX") else "in-process"
+    return "in-process" if mode == "in-process" else "process"
 
 
 def _build_budget_limit_set(budget: Budget) -> BudgetLimitSet:

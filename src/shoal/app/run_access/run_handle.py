@@ -12,8 +12,20 @@ from typing import Any, TypeAlias
 from msgspec import Struct
 
 from shoal.app.run_view.agent_status import RunViewAgentsState
+from shoal.core.agents.identity import AgentIdentity
+from shoal.core.agents.subagents import (
+    OTHER_MACHINE_PREFIX,
+    OTHER_SESSION_PREFIX,
+    AgentMessageDeliveryReceipt,
+)
 from shoal.core.clock import Clock
-from shoal.core.errors import RunUnresponsive, SessionNotFound, ShoalError, StateFileError
+from shoal.core.errors import (
+    AgentRequestRefused,
+    RunUnresponsive,
+    SessionNotFound,
+    ShoalError,
+    StateFileError,
+)
 from shoal.core.events import Event, JournaledEvent, PermissionModeChanged, SessionEnded, SessionStarted
 from shoal.core.ids import LEAD_ID, SessionId
 from shoal.runs.control_client import RunControlClient
@@ -23,6 +35,7 @@ from shoal.stores.files.sessions.file_journal import follow_journal, read_journa
 from shoal.wire.control_codec import (
     EventSubscriptionGap,
     GetRunStatusControlCommand,
+    RelayAgentMessageControlCommand,
     RunControlCommand,
     SubscribeToEventsControlCommand,
 )
@@ -31,6 +44,8 @@ from shoal.wire.journal_codec import UnknownJournalEvent
 ObservedEvent: TypeAlias = Event | UnknownJournalEvent
 ANSWER_TIMEOUT = 5.0
 """Seconds in which a run has to report its status."""
+_ID_CHARS = 8
+_MAX_LISTED = 10
 
 
 class TimedEvent(Struct, frozen=True, kw_only=True):
@@ -258,3 +273,44 @@ def load_agent_statuses(run: RunHandle) -> RunViewAgentsState:
     if not is_live:
         statuses.mark_agents_lost()
     return statuses
+
+
+class CrossSessionMessenger:
+    """Sends messages of agents to the leads of other sessions on this machine."""
+
+    def __init__(self, home: Path) -> None:
+        self._home = home
+
+    async def send(
+        self, to: str, text: str, summary: str, sender: AgentIdentity
+    ) -> AgentMessageDeliveryReceipt:
+        """Send to another session's lead. Raises `AgentRequestRefused`, naming the live sessions."""
+        if to.startswith(OTHER_MACHINE_PREFIX):
+            raise AgentRequestRefused(
+                "bridge: reaches sessions on other machines, and no bridge to one is configured. "
+                "uds:SESSION reaches a session of this machine."
+            )
+        run = self._find_recipient_session(to.removeprefix(OTHER_SESSION_PREFIX), sender)
+        relay = RelayAgentMessageControlCommand(
+            sender=f"{sender.name}@{sender.session[:_ID_CHARS]}", text=text, summary=summary
+        )
+        try:
+            await send_control_command(run, relay)
+        except ShoalError as error:
+            raise AgentRequestRefused(f"The session {run.session} was not reached: {error}") from error
+        return AgentMessageDeliveryReceipt(
+            to=LEAD_ID, name=f"The lead of session {run.session}", how="queued"
+        )
+
+    def _find_recipient_session(self, name: str, sender: AgentIdentity) -> RunHandle:
+        if name and sender.session.startswith(name):
+            raise AgentRequestRefused("That is your own session: write to `lead` to reach its lead.")
+        live = [run for run in list_all_live_runs(self._home) if run.session != sender.session]
+        found = [run for run in live if name and run.session.startswith(name)]
+        if len(found) == 1:
+            return found[0]
+        reason = (
+            f"{len(found)} live sessions start with {name!r}" if found else f"no live session is {name!r}"
+        )
+        listed = ", ".join(run.session for run in live[:_MAX_LISTED]) or "no other"
+        raise AgentRequestRefused(f"The message was not sent: {reason}. Live now: {listed}.")

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from contextlib import AsyncExitStack
+from collections.abc import Iterable
+from contextlib import AsyncExitStack, suppress
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -10,7 +11,9 @@ from msgspec import Struct
 
 from shoal.agent.agent_runner import AgentEnvironment, AgentRunner
 from shoal.agent.conversation import Conversation
-from shoal.app.agents.agent_services import create_supervisor_and_teams
+from shoal.app.agent_permissions import get_permission_engine
+from shoal.app.agents.agent_factory import AgentFactory
+from shoal.app.agents.backend_launcher import BackendMemberLauncher
 from shoal.app.config.assistant_mode import build_appended_system_prompt
 from shoal.app.config.coordinator_mode import load_replacement_system_prompt, select_lead_tools
 from shoal.app.config.journal_recovery import (
@@ -31,20 +34,32 @@ from shoal.app.config.undo_history import SessionUndoHistory, create_undo_histor
 from shoal.app.hooks.agent_hooks import HookSubjectAgent
 from shoal.app.mcp.mcp_channels import McpChannelMessageQueue, parse_mcp_channel_names
 from shoal.app.options import Options
+from shoal.app.run_access.run_handle import CrossSessionMessenger
 from shoal.app.runtime.runtime import Runtime, open_runtime
 from shoal.app.session.control_handler import handle_control_command
 from shoal.app.session.lifecycle_hooks import SessionLifecycleHookRunner
+from shoal.app.teams.team_store import TeamStore
 from shoal.core.conversation.tools import Tool
+from shoal.core.errors import ShoalError
 from shoal.core.events import PREVIEW_LENGTH
 from shoal.core.extensions.hooks import BackgroundHookNotice
 from shoal.core.ids import LEAD_ID, LEAD_KIND, AgentId
+from shoal.core.permissions.permission_changes import PermissionMode, PermissionSuggestion
 from shoal.core.text.text_format import to_one_line
 from shoal.runs.agent_supervisor import AgentSupervisor
 from shoal.runs.control_server import RunControlServer
+from shoal.runs.prepared_agent import AgentPreparer
+from shoal.runs.spawn_policy import SpawnPolicy
 from shoal.stores.files.sessions.file_journal import FileJournal
 from shoal.stores.files.sessions.result_files import FileResultStore
 from shoal.team.members.member_host import MemberHost
+from shoal.team.nested_teams import NestedTeams
 from shoal.team.session_teams import SessionTeams
+from shoal.team.team_services import TeamPolicy, TeamServices
+from shoal.tools.agent_list import format_agent_list
+from shoal.tools.agent_tools import AgentToolOptions, build_agent_tools
+from shoal.tools.background_tools import build_background_tools
+from shoal.tools.team_tools import build_team_tools
 
 if TYPE_CHECKING:
     from shoal.app.session.session import Session
@@ -72,6 +87,20 @@ def route_hook_notices(session: Session) -> None:
     hooks.runner.background.on_change = teams.notify_changed
 
 
+class SessionTeamPermissions:
+    """Permissions of the lead and its teammates; permissions of the session are the lead's."""
+
+    def __init__(self, supervisor: AgentSupervisor) -> None:
+        self._supervisor = supervisor
+
+    def get_mode(self, agent: AgentRunner) -> PermissionMode:
+        return get_permission_engine(agent).mode
+
+    def apply_session_permission(self, update: PermissionSuggestion) -> None:
+        with suppress(ShoalError):  # the person who answered has seen the error
+            get_permission_engine(self._supervisor.get_lead()).answers.add_answer(update)
+
+
 class SessionParts(Struct, frozen=True, kw_only=True):
     """Parts of a session."""
 
@@ -88,7 +117,7 @@ async def build_session_parts(options: Options, exit_stack: AsyncExitStack) -> S
     """Build the parts of a session; `exit_stack` closes them in reverse order. Raises `ShoalError`."""
     config = load_session_config(options, exit_stack)
     runtime = await open_runtime(config, exit_stack)
-    supervisor, teams = create_supervisor_and_teams(runtime)
+    supervisor, teams = _create_supervisor_and_teams(runtime)
     await exit_stack.enter_async_context(supervisor)
     await exit_stack.enter_async_context(teams)
     lead = _create_lead(runtime)
@@ -117,6 +146,122 @@ async def connect_session(session: Session, exit_stack: AsyncExitStack) -> None:
     if runtime.options.lead_channel is None:
         session.notes.extend(_collect_startup_notes(runtime))
         session.notes.extend(_describe_unknown_events(session.recovered))
+
+
+def _create_supervisor_and_teams(runtime: Runtime) -> tuple[AgentSupervisor, SessionTeams | MemberHost]:
+    """Create the supervisor and the teams; their tools are added to the tools of the runtime."""
+
+    def find_teammate(agent: AgentId) -> AgentRunner | None:
+        return teams.find_agent(agent)
+
+    agent_factory = AgentFactory(runtime)
+    supervisor = AgentSupervisor(
+        factory=agent_factory,
+        queue=runtime.queue,
+        policy=_build_spawn_policy(runtime.config),
+        budget=runtime.budget,
+        ids=runtime.agent_ids.derive_generator(),
+        emit=runtime.events.emit_event,
+        find_teammate=find_teammate,
+    )
+    runtime.plan_registry.supervisor = runtime.knowledge.invoker.supervisor = supervisor
+    runtime.plan_registry.on_approved = agent_factory.transcripts.save_approved_plan_mode
+    teams = _create_teams_or_member_host(runtime, supervisor, agent_factory)
+    agent_tools = (
+        *_build_agent_tools(runtime.config, supervisor, teams),
+        *build_team_tools(teams),
+        *build_background_tools(supervisor, runtime.shells, teams),
+        runtime.knowledge.create_skill_tool(),
+    )
+    runtime.tools.update({tool.schema.name: tool for tool in agent_tools})
+    return supervisor, teams
+
+
+def _build_spawn_policy(config: SessionConfig) -> SpawnPolicy:
+    settings, attended = config.settings.own, config.options.attended
+    # No forks unattended, where they would multiply unseen work, nor for a coordinator.
+    forks = config.settings.are_forks_enabled and attended and not config.coordinator
+    return SpawnPolicy(
+        background=settings.background_agents,
+        always_background=forks or config.coordinator or config.assistant,
+        model_by_call=not config.coordinator,
+        fork_by_default=forks,
+        auto_background=settings.auto_background,
+        report_tokens=settings.report_tokens,
+        # Unattended, nobody can be asked: only caps and budgets apply.
+        approval_threshold=settings.fan_out_preview if attended else None,
+    )
+
+
+def _build_agent_tools(
+    config: SessionConfig, supervisor: AgentSupervisor, teams: SessionTeams | MemberHost
+) -> Iterable[Tool]:
+    policy = supervisor.policy
+    options = AgentToolOptions(
+        background=policy.background and not policy.always_background,
+        model=policy.model_by_call,
+        forks=policy.fork_by_default,
+        cwd=config.settings.own.agent_cwd,
+        teams=True,
+    )
+    send_to_session = CrossSessionMessenger(config.settings.home).send
+    return build_agent_tools(
+        supervisor,
+        teams,
+        listing=format_agent_list(config.definitions.all()),
+        options=options,
+        send_to_session=send_to_session,
+    )
+
+
+def _create_teams_or_member_host(
+    runtime: Runtime, supervisor: AgentSupervisor, agent_factory: AgentPreparer
+) -> SessionTeams | MemberHost:
+    """Create the teams that the session leads or, in a teammate's process, the member host."""
+    settings, membership = runtime.settings.own, runtime.options.membership
+    team_services = TeamServices(
+        policy=TeamPolicy(
+            default_kind=supervisor.policy.default_kind,
+            plan_approver=settings.plan_approver,
+            implicit_teams=settings.implicit_team,
+            grace=settings.shutdown_grace,
+            stall_after=settings.stall_after,
+            report_tokens=settings.report_tokens,
+            trust_unsigned=settings.trust_unsigned_mail,
+            max_restarts=settings.teammate_restarts,
+            form="in-process" if membership is None else "process",
+        ),
+        store=runtime.team_store,
+        agent_factory=agent_factory,
+        queue=runtime.queue,
+        budget=runtime.budget,
+        clock=runtime.clock,
+        ids=runtime.agent_ids.derive_generator(),
+        events=runtime.events,
+        lead=supervisor.get_lead,
+        permissions=SessionTeamPermissions(supervisor),
+        agents=supervisor,
+        launcher=BackendMemberLauncher(runtime, supervisor.get_lead),
+    )
+    teams: SessionTeams | MemberHost
+    if membership is None:
+        teams = _create_led_teams(team_services, settings.team_depth, runtime.team_store)
+    else:
+        teams = MemberHost(
+            team_services,
+            membership,
+            has_working_agents=lambda: supervisor.has_running_agents,
+            has_pending_hooks=lambda: runtime.hooks.runner.background.has_waking_hooks,
+        )
+    return teams
+
+
+def _create_led_teams(services: TeamServices, depth: int, team_store: TeamStore) -> SessionTeams:
+    if depth == 1:
+        return SessionTeams(services)
+    teams = NestedTeams(services, depth)
+    team_store.resolve_lead = teams.find_lead_identity
+    return teams
 
 
 def _create_lead(runtime: Runtime) -> AgentRunner:

@@ -94,7 +94,7 @@ class AdmittedMember(Struct, frozen=True, kw_only=True):
 
 
 class TeamMemberObserver:
-    """What the members of a team call, wherever they run."""
+    """Observer of all members of a team, wherever they run."""
 
     def __init__(
         self,
