@@ -7,14 +7,13 @@ import os
 import signal
 import socket
 import sys
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 from msgspec import Struct
 
-from shoal.backends.child_log import ChildProcessLog
 from shoal.backends.guarded_processes import GuardedProcess, dispatch_guardian_message, kill_and_mark_all_lost
 from shoal.backends.order_channel import GuardianOrderChannel, redecode_as_utf8
 from shoal.backends.socket_channel import SocketChannel
@@ -34,6 +33,10 @@ INTERPRETER_VARIABLES = ("LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH", "PYTHONHOME")
 """Some interpreters do not start without these variables; the children have another environment."""
 FORK_SERVER_LOST = "the fork server, the process that teammates are forked from, is gone"
 SESSION_CLOSED = "the session was closed and ended it"
+TRACEBACK_HEADER = "Traceback (most recent call last):"
+MAX_TAIL = 1 << 14
+MAX_TRACEBACK_LINES = 6
+"""Maximum lines of a traceback: the last location in the code, and the error."""
 
 
 class ForkedMemberProcess:
@@ -161,6 +164,43 @@ class ProcessBackend:
                     log=ChildProcessLog(self._logs / FORK_SERVER_LOG),
                 )
             return self._server
+
+
+class ChildProcessLog:
+    """Output of a child process, quoted when it dies of an error.
+
+    It is one child's part of a file, to which earlier children may have written too.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._start = 0
+
+    @contextmanager
+    def open_for_append(self) -> Iterator[int]:
+        """Open a descriptor that appends to the file; only its owner can read it."""
+        self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
+        fd = os.open(self._path, flags, 0o600)
+        try:
+            self._start = os.fstat(fd).st_size
+            yield fd
+        finally:
+            os.close(fd)
+
+    def read_last_traceback(self) -> str:
+        """Return the end of the last traceback, as the rest of a clause; empty if there is none."""
+        try:
+            fd = os.open(self._path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+            with os.fdopen(fd, "rb") as file:
+                file.seek(max(self._start, os.fstat(file.fileno()).st_size - MAX_TAIL))
+                text = file.read().decode(errors="replace")
+        except OSError:
+            return ""
+        _, found, rest = text.rpartition(TRACEBACK_HEADER)
+        if not found:
+            return ""
+        return ":\n" + "\n".join(rest.strip("\n").splitlines()[-MAX_TRACEBACK_LINES:])
 
 
 class ForkedChildSpec(Struct, frozen=True, kw_only=True):

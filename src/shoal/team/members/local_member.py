@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Container, Coroutine
 from typing import Any
 
 from shoal.agent.hook_points import emit_note, run_agent_hooks
@@ -41,7 +41,7 @@ from shoal.team.mail.mail_sender import TeamMailPoster
 from shoal.team.mail.rendered_mail import RenderedMail, render_claimed_task, render_mail, render_mail_text
 from shoal.team.members.member_protocol import MemberObserver
 from shoal.team.members.stall_detector import MemberStallDetector, MemberStalledError
-from shoal.team.team_prompts import TURN_RESTARTED_TEXT
+from shoal.team.team_prompts import PROCESS_RESTARTED_TEXT, TURN_RESTARTED_TEXT
 from shoal.team.team_services import TeamServices
 from shoal.wire.notification_text import format_late_permission_notice
 
@@ -206,11 +206,50 @@ class LocalMember:
                 raise
             uncancel_current_task()
             self._close_interrupted_tool_calls()
-            return AgentRunOutcome(status="killed", text=self.last_assistant_text, detail=self.stop_reason)
+            return AgentRunOutcome(status="killed", text=self._last_assistant_text, detail=self.stop_reason)
         except Exception as error:  # noqa: BLE001 - the wall around teammates: a crash ends this one alone
             self._close_interrupted_tool_calls()
             detail = str(error) if isinstance(error, ShoalError) else f"{type(error).__name__}: {error}"
-            return AgentRunOutcome(status="failed", text=self.last_assistant_text, detail=detail)
+            return AgentRunOutcome(status="failed", text=self._last_assistant_text, detail=detail)
+
+    async def continue_after_restart(
+        self, claimed_tasks: tuple[TaskId, ...], lead_mail_ids: Container[str]
+    ) -> None:
+        """Restore the idle state, or queue a notice that it was cut off at work in an earlier process.
+
+        `lead_mail_ids` are the ids of all mail that its lead ever received.
+        """
+        await self._requeue_task_claim_notices(claimed_tasks)
+        if self._was_cut_off_at_work:
+            rendered = RenderedMail(rank=0, by="runtime", text=PROCESS_RESTARTED_TEXT)
+            self._services.queue.put(
+                rendered.to_inbox_item(f"again-{self._services.ids.new_short_id()}", self.id)
+            )
+        elif self.agent.conversation.messages:
+            self.state = "idle"
+            if self._idle_notice_id not in lead_mail_ids:
+                # Its process died between its last text and the idle notice.
+                await self._notify_lead_and_go_idle(
+                    "available", AgentRunOutcome(status="completed", text=self._last_assistant_text)
+                )
+
+    async def _requeue_task_claim_notices(self, claimed_tasks: tuple[TaskId, ...]) -> None:
+        """Queue notices of tasks that it claimed just before its process ended and does not know."""
+        for task_id in claimed_tasks:
+            task = await self._board.get(task_id)
+            if task is not None and _build_task_claim_notice_id(task) not in self.prepared.delivered:
+                self._queue_task_claim_notice(task)
+
+    @property
+    def _was_cut_off_at_work(self) -> bool:
+        """True if its process ended during work: the last message is not its own, or is a call."""
+        messages = self.agent.conversation.messages
+        return bool(messages) and (messages[-1].role == "user" or bool(messages[-1].tool_uses))
+
+    def _queue_task_claim_notice(self, task: Task) -> None:
+        self._services.queue.put(
+            render_claimed_task(task).to_inbox_item(_build_task_claim_notice_id(task), self.id)
+        )
 
     def interrupt_turn(self, task: asyncio.Task[Any]) -> bool:
         """End its working period but not the member."""
@@ -260,11 +299,7 @@ class LocalMember:
             if claim is not None and claim.success and claim.task is not None:
                 self._claimed_task = claim.task.id
                 self._services.store.attempts[self.id, claim.task.id] = claim.attempt or ""
-                self._services.queue.put(
-                    render_claimed_task(claim.task).to_inbox_item(
-                        build_task_claim_notice_id(claim.task), self.id
-                    )
-                )
+                self._queue_task_claim_notice(claim.task)
         except (LockUnavailable, StateFileError) as error:
             await self._note_board_error_and_wait(error)
         finally:
@@ -301,18 +336,18 @@ class LocalMember:
             self._close_interrupted_tool_calls()
             reason, outcome = (
                 "interrupted",
-                AgentRunOutcome(status="completed", text=self.last_assistant_text),
+                AgentRunOutcome(status="completed", text=self._last_assistant_text),
             )
         except StateFileError:
             raise
         except (ShoalError, MemberStalledError) as error:
             self._close_interrupted_tool_calls()
-            outcome = AgentRunOutcome(status="failed", text=self.last_assistant_text, detail=str(error))
+            outcome = AgentRunOutcome(status="failed", text=self._last_assistant_text, detail=str(error))
         finally:
             self._in_turn = False
         if outcome.status == "failed":
             reason = "failed"
-        await self.notify_lead_and_go_idle(reason, outcome)
+        await self._notify_lead_and_go_idle(reason, outcome)
 
     async def _run_turns_until_done(self) -> LoopResult:
         """Run turns until the work is done and no hook sends it back."""
@@ -355,11 +390,11 @@ class LocalMember:
             return await run_agent_loop(self.agent, None)
 
     @property
-    def idle_notice_id(self) -> str:
+    def _idle_notice_id(self) -> str:
         """Id of its idle notice, derived from the last entry of its transcript."""
         return f"rest-{self.agent.conversation.last_entry or self._services.ids.new_short_id()}"
 
-    async def notify_lead_and_go_idle(self, reason: IdleReason, outcome: AgentRunOutcome) -> None:
+    async def _notify_lead_and_go_idle(self, reason: IdleReason, outcome: AgentRunOutcome) -> None:
         """Send the lead one idle notice per working period, then show the idle state."""
         self.claims_tasks = reason == "available"
         if reason == "failed":
@@ -388,7 +423,7 @@ class LocalMember:
                 failure_reason=outcome.detail or reason if reason == "failed" else None,
                 result=result or None,
             ),
-            ident=self.idle_notice_id,
+            ident=self._idle_notice_id,
         )
         self._observer.set_roster_activity(self.name, active=False)
         self._services.events.emit_event(MemberWentIdle(agent=self.id, reason=reason, detail=outcome.detail))
@@ -402,7 +437,7 @@ class LocalMember:
         return task if stored_task is not None and stored_task.status == "completed" else None
 
     @property
-    def last_assistant_text(self) -> str:
+    def _last_assistant_text(self) -> str:
         """Last text that it wrote."""
         return find_last_assistant_text(self.agent.conversation.messages)
 
@@ -416,7 +451,7 @@ class LocalMember:
             return
 
 
-def build_task_claim_notice_id(task: Task) -> str:
+def _build_task_claim_notice_id(task: Task) -> str:
     """Return the id of the notice about a claimed task, the same in every process."""
     return f"task-{task.id}-{extract_stable_claim_attempt_part(task.claim_attempt)}"
 

@@ -27,7 +27,6 @@ from shoal.team.mail.lead_inbox import LeadInbox
 from shoal.team.mail.mail_authentication import MailSenderAuthenticator
 from shoal.team.mail.mail_sender import TeamMailPoster
 from shoal.team.members.local_member import LocalMember
-from shoal.team.members.member_recovery import continue_resumed_member
 from shoal.team.members.member_results import LostMember
 from shoal.team.members.member_shutdown import MemberShutdown
 from shoal.team.members.member_table import MemberTable
@@ -234,7 +233,7 @@ class MemberAdmission:
             # A missing backend loses no member: its transcript is enough to resume it here.
             self._services.note(f"{entry.name} goes on in the lead's process: {fallback_reason}")
         member = self._create_local_member(prepared, slot)
-        await continue_resumed_member(self._services, member, self._board, claimed_tasks, lead_mail_ids)
+        await member.continue_after_restart(claimed_tasks, lead_mail_ids)
         if member.state == "idle" and entry.is_active:
             self._observer.set_roster_activity(member.name, active=False)
         return AdmittedMember(member=member, entry=entry, slot=slot, delivered=prepared.delivered)

@@ -49,7 +49,6 @@ from shoal.team.members.member_admission import (
     build_agent_preparation_request,
     find_unanswered_shutdown_request,
 )
-from shoal.team.members.member_recovery import continue_resumed_member
 from shoal.team.members.member_results import build_shutdown_approval
 from shoal.team.roster_activity import RosterActivityWriter
 from shoal.team.team_briefing import TeamBriefer, teammate_statuses_from_roster
@@ -406,9 +405,7 @@ class MemberHost:
         )
         if request is None:
             lead_mail_ids = await self.mail_sender.list_received_mail_ids(LEAD_NAME)
-            await continue_resumed_member(
-                services, member, board, await board.reclaim_owner_tasks(name), lead_mail_ids
-            )
+            await member.continue_after_restart(await board.reclaim_owner_tasks(name), lead_mail_ids)
             member.shutdown_request = await find_unanswered_shutdown_request(
                 services, self._authenticator, entry
             )
