@@ -86,9 +86,10 @@ def create_supervisor_and_teams(runtime: Runtime) -> tuple[AgentSupervisor, Sess
         clock=runtime.clock,
         ids=runtime.agent_ids.derive_generator(),
         emit=runtime.events.emit_event,
+        running_agents=runtime.running_agents,
     )
-    runtime.plan_registry.supervisor = runtime.knowledge.invoker.supervisor = supervisor
-    runtime.plan_registry.on_approved = agent_factory.transcripts.save_approved_plan_mode
+    runtime.knowledge.invoker.supervisor = supervisor
+    runtime.plan_registry.add_approval_listener(agent_factory.transcripts.save_approved_plan_mode)
     teams = create_teams_or_member_host(runtime, supervisor, agent_factory)
     agent_tools = (
         *_build_agent_tools(runtime.config, supervisor, teams),

@@ -6,6 +6,7 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING
 
+from shoal.agent.agent_runner import AgentRunner
 from shoal.app.agent_permissions import get_permission_engine
 from shoal.app.agents.backend_launcher import BackendMemberLauncher
 from shoal.app.teams.team_store import TeamStore
@@ -15,6 +16,7 @@ from shoal.core.ids import LEAD_ID
 from shoal.core.permissions.permission_changes import PermissionSuggestion
 from shoal.runs.agent_supervisor import AgentSupervisor
 from shoal.runs.prepared_agent import AgentPreparer
+from shoal.runs.running_agents import RunningAgents
 from shoal.team.members.member_host import MemberHost
 from shoal.team.nested_teams import NestedTeams
 from shoal.team.session_teams import SessionTeams
@@ -29,6 +31,11 @@ def create_teams_or_member_host(
 ) -> SessionTeams | MemberHost:
     """Create the teams that the session leads or, in a teammate's process, the member host."""
     settings, membership = runtime.settings.own, runtime.options.membership
+    running_agents = runtime.running_agents
+
+    def get_lead() -> AgentRunner:
+        return running_agents.lead
+
     team_services = TeamServices(
         store=runtime.team_store,
         agent_factory=agent_factory,
@@ -38,11 +45,11 @@ def create_teams_or_member_host(
         ids=runtime.agent_ids.derive_generator(),
         emit=runtime.events.emit_event,
         note=partial(_emit_lead_note, runtime),
-        lead=supervisor.get_lead,
-        mode=lambda: get_permission_engine(supervisor.get_lead()).mode,
+        lead=get_lead,
+        mode=lambda: get_permission_engine(running_agents.lead).mode,
         approver=lambda: settings.plan_approver,
         default_kind=supervisor.policy.default_kind,
-        creates_implicit_teams=lambda: settings.implicit_team and "TeamCreate" in supervisor.get_lead().tools,
+        creates_implicit_teams=lambda: settings.implicit_team and "TeamCreate" in running_agents.lead.tools,
         grace=settings.shutdown_grace,
         stall_after=settings.stall_after,
         report_tokens=settings.report_tokens,
@@ -50,9 +57,9 @@ def create_teams_or_member_host(
         stop_agents_of=supervisor.stop_child_agents,
         announce_missed_results=supervisor.announce_missed_results,
         form="in-process" if membership is None else "process",
-        launcher=BackendMemberLauncher(runtime, supervisor.get_lead),
+        launcher=BackendMemberLauncher(runtime, get_lead),
         on_journal_line=runtime.events.publish_remote_journal_line,
-        apply_permission_update=partial(_apply_permission_to_lead, supervisor),
+        apply_permission_update=partial(_apply_permission_to_lead, running_agents),
         max_restarts=settings.teammate_restarts,
     )
     teams: SessionTeams | MemberHost
@@ -60,7 +67,7 @@ def create_teams_or_member_host(
         teams = _create_led_teams(team_services, settings.team_depth, runtime.team_store)
     else:
         teams = MemberHost(team_services, membership, lambda: supervisor.has_running_agents)
-    supervisor.find_teammate = teams.find_agent
+    running_agents.add_source(teams)
     return teams
 
 
@@ -69,9 +76,9 @@ def _emit_lead_note(runtime: Runtime, text: str) -> None:
         runtime.events.emit_event(NoteAdded(agent=LEAD_ID, text=text))
 
 
-def _apply_permission_to_lead(supervisor: AgentSupervisor, update: PermissionSuggestion) -> None:
+def _apply_permission_to_lead(running_agents: RunningAgents, update: PermissionSuggestion) -> None:
     with suppress(ShoalError):  # the person who answered has seen the error
-        get_permission_engine(supervisor.get_lead()).answers.add_answer(update)
+        get_permission_engine(running_agents.lead).answers.add_answer(update)
 
 
 def _create_led_teams(services: TeamServices, depth: int, team_store: TeamStore) -> SessionTeams:

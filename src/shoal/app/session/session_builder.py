@@ -41,6 +41,7 @@ from shoal.core.ids import LEAD_ID, LEAD_KIND, AgentId
 from shoal.core.text.text_format import to_one_line
 from shoal.runs.agent_supervisor import AgentSupervisor
 from shoal.runs.control_server import RunControlServer
+from shoal.runs.hook_notifier import HookNotifier
 from shoal.stores.files.sessions.file_journal import FileJournal
 from shoal.stores.files.sessions.result_files import FileResultStore
 from shoal.team.members.member_host import MemberHost
@@ -52,7 +53,7 @@ if TYPE_CHECKING:
 
 def route_hook_notices(session: Session) -> None:
     """Route the notices of background hooks to agents of the session, or to those that replace them."""
-    hooks, supervisor, teams = session.runtime.hooks, session.supervisor, session.teams
+    runtime, supervisor, teams = session.runtime, session.supervisor, session.teams
 
     def find_notice_recipient(notice: BackgroundHookNotice) -> AgentId | None:
         if notice.event == "SubagentStart" and not supervisor.has_agent_started(notice.agent):
@@ -67,9 +68,15 @@ def route_hook_notices(session: Session) -> None:
             return not session.is_busy
         return any(member.agent == agent and member.state == "idle" for member in teams.list_members())
 
-    assert hooks.notifier is not None
-    hooks.notifier.find_recipient, hooks.notifier.is_idle = find_notice_recipient, is_agent_idle
-    background = hooks.runner.background
+    notifier = HookNotifier(
+        runtime.queue,
+        runtime.notice_ids,
+        runtime.events.emit_event,
+        find_recipient=find_notice_recipient,
+        is_idle=is_agent_idle,
+    )
+    runtime.hooks.set_background_hook_notifier(notifier)
+    background = runtime.hooks.runner.background
     background.on_change = teams.notify_changed
     if isinstance(teams, MemberHost):
         teams.has_pending_hooks = lambda: background.has_waking_hooks
@@ -95,8 +102,8 @@ async def build_session_parts(options: Options, exit_stack: AsyncExitStack) -> S
     await exit_stack.enter_async_context(supervisor)
     await exit_stack.enter_async_context(teams)
     lead = _create_lead(runtime)
-    supervisor.set_lead(lead)
-    runtime.servers.on_tools_changed = lambda: lead.set_tools(_select_lead_tools(runtime))
+    runtime.running_agents.set_lead(lead)
+    runtime.servers.subscribe_to_tool_changes(lambda: lead.set_tools(_select_lead_tools(runtime)))
     return SessionParts(
         runtime=runtime,
         lead=lead,
