@@ -31,8 +31,11 @@ class RememberedPermissionAnswers:
         self.version = 0
         self.updates: tuple[PermissionSuggestion, ...] = ()
         """All answers, in order."""
-        self.on_answer: Callable[[PermissionSuggestion], None] = lambda _: None
-        """Called with each new answer, so that agents in other processes receive it too."""
+        self._listeners: tuple[Callable[[PermissionSuggestion], None], ...] = ()
+
+    def subscribe(self, listener: Callable[[PermissionSuggestion], None]) -> None:
+        """Call this with each new answer, so that agents in other processes receive it too."""
+        self._listeners = (*self._listeners, listener)
 
     def add_answer(self, update: PermissionSuggestion) -> None:
         """Add an answer; a repeated answer changes nothing. Raises `SettingsError` for an invalid rule."""
@@ -48,4 +51,5 @@ class RememberedPermissionAnswers:
                 return  # each agent has its own mode
         self.version += 1
         self.updates = (*self.updates, update)
-        self.on_answer(update)
+        for listener in self._listeners:
+            listener(update)

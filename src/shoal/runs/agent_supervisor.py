@@ -22,6 +22,7 @@ from shoal.core.agents.subagents import (
 )
 from shoal.core.budgets.budget import Budget
 from shoal.core.budgets.limits import AgentSlot, BudgetRefusal
+from shoal.core.clock import Clock
 from shoal.core.conversation.inbox_items import InboxItem
 from shoal.core.conversation.messages import Message, ToolResultBlock
 from shoal.core.conversation.tools import ToolContext
@@ -47,6 +48,7 @@ from shoal.runs.run_outcome import (
     describe_unread_messages,
     join_outcome_details,
 )
+from shoal.runs.running_agents import RunningAgents
 from shoal.runs.spawn_approval import BulkSpawnApproval
 from shoal.runs.spawn_policy import SpawnPolicy
 from shoal.runs.start_hooks import add_subagent_start_hook_context
@@ -64,23 +66,25 @@ _NO_BACKGROUND_FOR_TEAMMATES = (
 class AgentSupervisor:
     """Context manager for the length of a session; leaving it stops every agent except the lead."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - the services that it uses
         self,
         *,
         factory: AgentPreparer,
         queue: SharedInboxQueue,
         policy: SpawnPolicy,
         budget: Budget,
+        clock: Clock,
         ids: IdGenerator,
         emit: Emit,
-        find_teammate: Callable[[AgentId], AgentRunner | None],
+        running_agents: RunningAgents,
     ) -> None:
-        """`find_teammate` finds an agent of the team: it is not supervised here but may start agents."""
+        """Agents may be started by any of `running_agents`; the supervisor adds its own to them."""
         self.policy = policy
+        self._running_agents = running_agents
         self._factory = factory
         self._queue = queue
         self._budget = budget
-        self._clock = budget.clock
+        self._clock = clock
         self._ids = ids
         self._emit = emit
         self._tasks = asyncio.TaskGroup()
@@ -89,9 +93,8 @@ class AgentSupervisor:
         self._messenger = AgentMessenger(
             registry=self._registry, queue=queue, ids=ids, emit=emit, resume=self._resume_ended_agent
         )
-        self._find_teammate = find_teammate
-        self._lead: AgentRunner | None = None
         self._all_idle: asyncio.Event | None = None
+        running_agents.add_source(self)
 
     async def __aenter__(self) -> AgentSupervisor:
         await self._tasks.__aenter__()
@@ -105,17 +108,10 @@ class AgentSupervisor:
         finally:
             await exit_task_group_without_wrapping(self._tasks, kind, error, trace)
 
-    def set_lead(self, lead: AgentRunner) -> None:
-        self._lead = lead
-
-    def get_lead(self) -> AgentRunner:
-        assert self._lead is not None
-        return self._lead
-
     async def start_agent(
         self, request: SpawnRequest, context: ToolContext
     ) -> AgentResult | BackgroundAgentLaunchResult:
-        parent = self.require_running_agent(context.agent.agent)
+        parent = self._running_agents.require_agent(context.agent.agent)
         _refuse_nested_teammate(parent.identity, request)
         await self._approval.require_approval(parent, context)
         agent = self._ids.new_agent_id()
@@ -154,7 +150,7 @@ class AgentSupervisor:
     async def send_message(
         self, to: str, text: str, summary: str, context: ToolContext
     ) -> tuple[AgentMessageDeliveryReceipt, ...]:
-        sender = self.require_running_agent(context.agent.agent)
+        sender = self._running_agents.require_agent(context.agent.agent)
         return await self._messenger.send_message(
             to, text, summary=summary, sender=sender, call=context.call_id
         )
@@ -189,8 +185,7 @@ class AgentSupervisor:
 
     async def send_user_message(self, to: str, text: str) -> AgentMessageDeliveryReceipt:
         """Send a person's message; an ended agent is resumed with it and reports to the lead."""
-        assert self._lead is not None
-        return await self._messenger.send_user_message(to, text, self._lead)
+        return await self._messenger.send_user_message(to, text, self._running_agents.lead)
 
     async def stop_child_agents(self, parent: AgentId, why: str) -> None:
         for run in self._registry.list_running_children(parent):
@@ -520,15 +515,11 @@ class AgentSupervisor:
             if run.task is not None and not run.stop_reason:
                 return agent
             agent = run.report_to
-        return agent if agent == LEAD_ID or self._find_teammate(agent) is not None else LEAD_ID
+        return agent if self._running_agents.find_agent(agent) is not None else LEAD_ID
 
-    def require_running_agent(self, agent: AgentId) -> AgentRunner:
-        """Return a running agent. Raises `AgentRequestRefused`."""
+    def find_agent(self, agent: AgentId) -> AgentRunner | None:
         run = self._registry.get_run(agent)
-        runner = self._lead if agent == LEAD_ID else run.agent if run else self._find_teammate(agent)
-        if runner is None:
-            raise AgentRequestRefused(f"Agent {agent} has ended.")
-        return runner
+        return None if run is None else run.agent
 
 
 def _add_note_to_prepared_agent(prepared: PreparedAgent, note: str) -> PreparedAgent:

@@ -19,21 +19,27 @@ class HookNotifier:
     """Queues hook notices. A hook that wakes an agent runs again on its next event, so wakes are limited."""
 
     def __init__(
-        self, queue: SharedInboxQueue, ids: IdGenerator, emit: Callable[[JournaledEvent], None]
+        self,
+        queue: SharedInboxQueue,
+        ids: IdGenerator,
+        emit: Callable[[JournaledEvent], None],
+        *,
+        find_recipient: Callable[[BackgroundHookNotice], AgentId | None],
+        is_idle: Callable[[AgentId], bool],
     ) -> None:
+        """`find_recipient` returns the agent, another if that one has ended, or None if there is none."""
         self._queue = queue
+        self._find_recipient = find_recipient
+        self._is_idle = is_idle
         self._ids = ids
         self._emit = emit
         self._queued_ids: set[str] = set()
         """Ids of the notices that wait in the queue."""
         self._wake_counts: dict[AgentId, int] = {}
         """Times that hooks woke an agent since its last other item."""
-        self.find_recipient: Callable[[BackgroundHookNotice], AgentId | None] = lambda notice: notice.agent
-        """Finds the recipient: the agent, or another if it has ended; None if there is none."""
-        self.is_idle: Callable[[AgentId], bool] = lambda _: True
 
     def deliver_notice(self, notice: BackgroundHookNotice) -> None:
-        recipient = self.find_recipient(notice)
+        recipient = self._find_recipient(notice)
         if recipient is None:
             self._emit_note(
                 notice.agent, f"Agent {notice.agent} has ended and does not hear a hook: {notice.text}"
@@ -72,7 +78,7 @@ class HookNotifier:
         self._wake_counts.pop(agent, None)
 
     def _can_wake_agent(self, to: AgentId, notice: BackgroundHookNotice) -> bool:
-        if notice.event not in STOP_EVENTS and not self.is_idle(to):
+        if notice.event not in STOP_EVENTS and not self._is_idle(to):
             return True
         wake_count = self._wake_counts[to] = self._wake_counts.get(to, 0) + 1
         if wake_count == MAX_WAKES_IN_A_ROW + 1:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from typing import TypeAlias
 
 from shoal.core.errors import StateFileError
 from shoal.core.ids import LEAD_ID
@@ -15,6 +16,7 @@ from shoal.core.permissions.questions import AllowAnswer, Answer, PermissionQues
 from shoal.stores.files.access.file_watch import DirectoryWatch
 from shoal.stores.files.sessions.question_files import QuestionFiles, is_run_ended_denial
 
+LateAnswerListener: TypeAlias = Callable[[PermissionQuestion, AllowAnswer], None]
 _PREFIX = "late-"
 
 
@@ -46,21 +48,22 @@ def resolve_answer_permission_updates(
 
 
 class LatePermissionApprovalTracker:
-    """Late approvals. They run nothing: `on_answer` notifies the agent, and the same call is not asked again.
+    """Late approvals. They run nothing: the agent is notified, and the same call is not asked again.
 
     This holds for one call and for the lifetime of this process.
     """
 
     def __init__(self, questions: QuestionFiles) -> None:
-        self.on_answer: Callable[[PermissionQuestion, AllowAnswer], None] = lambda _question, _answer: None
         self._questions = questions
-        self._interrupted: dict[str, PermissionQuestion] = {}
+        self._interrupted: dict[str, tuple[PermissionQuestion, LateAnswerListener]] = {}
         self._granted: list[tuple[PermissionQuestion, AllowAnswer]] = []
         self._watch: DirectoryWatch | None = None
 
-    def watch_interrupted_questions(self, interrupted: Iterable[PermissionQuestion]) -> None:
+    def watch_interrupted_questions(
+        self, interrupted: Iterable[PermissionQuestion], on_answer: LateAnswerListener
+    ) -> None:
         """Watch the questions of an earlier process whose calls have no result and were not reported."""
-        self._interrupted |= {question.id: question for question in interrupted}
+        self._interrupted |= {question.id: (question, on_answer) for question in interrupted}
         if self._interrupted and self._watch is None:
             self._watch = DirectoryWatch(self._questions.directory, self._report_late_answers)
         self._report_late_answers()
@@ -100,12 +103,12 @@ class LatePermissionApprovalTracker:
         return None
 
     def _report_late_answers(self) -> None:
-        for question in tuple(self._interrupted.values()):
+        for question, on_answer in tuple(self._interrupted.values()):
             answer = self._questions.read_late_permission(question)
             if answer is None:
                 continue
             try:
-                self.on_answer(question, answer)
+                on_answer(question, answer)
             except StateFileError:
                 return  # it could not be stored: the next check reports it
             del self._interrupted[question.id]

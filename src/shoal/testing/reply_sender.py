@@ -105,7 +105,9 @@ class MockReplySender:
         reader: asyncio.StreamReader,
         writer: asyncio.StreamWriter,
         received: MockServerReceivedRequest,
+        on_settled: Callable[[], None],
     ) -> None:
+        """`on_settled` is called when nothing can fail any more and the client does not have the end yet."""
         self._format = api_format
         self._clock = clock
         self._reader = reader
@@ -113,13 +115,11 @@ class MockReplySender:
         self._received = received
         self._ids = (("request-id", f"req_{received.number:024d}"),)
         self._drip: SlowStreamFault | None = None
-        self._on_settled: Callable[[], None] = lambda: None
+        self._on_settled = on_settled
         self.has_begun = False
         self.is_settled = False
 
-    async def send_reply(self, answer: MockReply, usage: Usage, on_settled: Callable[[], None]) -> None:
-        """`on_settled` is called when nothing can fail any more and the client does not have the end yet."""
-        self._on_settled = on_settled
+    async def send_reply(self, answer: MockReply, usage: Usage) -> None:
         for fault in answer.faults:
             match fault:
                 case DelayedReplyFault():

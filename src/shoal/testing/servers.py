@@ -155,9 +155,16 @@ class MockServer:
         await self._notify_waiters()
         answer = await self._get_reply_for_request(received, reader)
         usage = self._compute_usage(received, answer)
-        out = MockReplySender(self._format, self._clock, reader, writer, received)
+        out = MockReplySender(
+            self._format,
+            self._clock,
+            reader,
+            writer,
+            received,
+            lambda: self._record_usage(usage, received.body),
+        )
         try:
-            await out.send_reply(answer, usage, lambda: self._record_usage(usage, received.body))
+            await out.send_reply(answer, usage)
         finally:
             if out.has_begun and not out.is_settled:
                 self.unsettled_usage += usage

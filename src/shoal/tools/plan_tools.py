@@ -65,6 +65,8 @@ class AgentPlan:
         ids: IdGenerator,
         get_approver: Callable[[], PlanApprover],
         write_file: Callable[[Path, bytes], None],
+        on_approved: Callable[[PermissionMode], None],
+        on_mode_changed: Callable[[PermissionMode], None],
     ) -> None:
         self.permissions = permissions
         self.get_approver = get_approver
@@ -72,9 +74,9 @@ class AgentPlan:
         self._ids = ids
         self._write_file = write_file
         self._path: Path | None = None
-        self.on_approved: Callable[[PermissionMode], None] = lambda _: None
+        self.on_approved = on_approved
         """Called with the mode in which an approved plan is carried out."""
-        self.on_mode_changed: Callable[[PermissionMode], None] = lambda _: None
+        self.on_mode_changed = on_mode_changed
         """Called with each mode that a plan tool sets."""
 
     @property

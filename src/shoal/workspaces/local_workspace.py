@@ -104,6 +104,9 @@ class LocalWorkspace:
     def grant_directory(self, directory: Path) -> None:
         self._granted = (*self._granted, Path(os.path.realpath(directory)))
 
+    def allow_writes(self, directory: Path) -> None:
+        """Let file tools write in a directory; here the permissions alone decide that."""
+
     def set_checkpoint_turn(self, turn: int) -> None:
         self._turn = turn
 

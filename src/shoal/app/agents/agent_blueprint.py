@@ -86,7 +86,7 @@ def build_agent_permissions(blueprint: AgentBlueprint) -> PermissionEngine:
         )
     if facts.memory:
         permissions.memory = AgentMemoryDirectory(directory=facts.memory, only=facts.memory_tools)
-        agent_workspace.grant_write(Path(facts.memory))
+        agent_workspace.workspace.allow_writes(Path(facts.memory))
     if agent_workspace.unreadable is not None and agent_workspace.sandbox is not None:
         sandbox = agent_workspace.sandbox
         agent_workspace.unreadable.list_paths = permissions.list_denied_paths

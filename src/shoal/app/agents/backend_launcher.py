@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shlex
 import sys
-from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -37,7 +36,6 @@ from shoal.core.teams.roster import BackendType, RosterEntry
 from shoal.team.channel.lead_channel import BudgetLimitSet
 
 if TYPE_CHECKING:
-    from shoal.agent.agent_runner import AgentRunner
     from shoal.app.runtime.runtime import Runtime
 
 MEMBER_ENTRY_POINT = "shoal.app.session.member_main:main"
@@ -48,10 +46,9 @@ LOG_DIRECTORY = "members"
 class BackendMemberLauncher:
     """Launches members; it chooses the backend for each one, because a person may have moved into tmux."""
 
-    def __init__(self, runtime: Runtime, lead: Callable[[], AgentRunner]) -> None:
+    def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
-        self._lead = lead
-        self._backend_pool = MemberBackendPool(runtime, lambda: lead().identity.session)
+        self._backend_pool = MemberBackendPool(runtime)
 
     def is_foreign_agent_type(self, kind: str) -> bool:
         return kind in self._runtime.settings.own.teammate_programs
@@ -106,7 +103,7 @@ class BackendMemberLauncher:
     def _resolve_member_cwd(self, entry: RosterEntry) -> Path:
         """Return its directory, or the project root if its unused worktree was removed while it was idle."""
         cwd = Path(entry.cwd)
-        return cwd if cwd.is_dir() else self._lead().environment.workspace.root
+        return cwd if cwd.is_dir() else self._runtime.running_agents.lead.environment.workspace.root
 
     async def aclose(self) -> None:
         await self._backend_pool.aclose()
@@ -133,14 +130,14 @@ class BackendMemberLauncher:
     ) -> MemberLaunchArgs:
         runtime = self._runtime
         mode, skip_permissions = resolve_launch_permission_mode(
-            get_permission_engine(self._lead()), requested_mode
+            get_permission_engine(self._runtime.running_agents.lead), requested_mode
         )
         return MemberLaunchArgs(
             agent=AgentId(entry.agent_id),
             name=entry.name,
             team=entry.team,
             color=entry.color,
-            session=self._lead().identity.session,
+            session=self._runtime.running_agents.lead.identity.session,
             kind=entry.agent_type,
             model=entry.model,
             plan_mode_required=bool(entry.plan_mode_required),
@@ -153,7 +150,7 @@ class BackendMemberLauncher:
     def _build_bootstrap(
         self, entry: RosterEntry, request: SpawnRequest | None, mode: PermissionMode | None, call: str
     ) -> bytes:
-        runtime, lead = self._runtime, self._lead()
+        runtime, lead = self._runtime, self._runtime.running_agents.lead
         permissions = get_permission_engine(lead)
         model = (
             runtime.options.model if lead.model is runtime.model else format_qualified_model_name(lead.model)
@@ -186,9 +183,8 @@ class BackendMemberLauncher:
 class MemberBackendPool:
     """Backends of one session, created on first use; all start own teammates in the same way."""
 
-    def __init__(self, runtime: Runtime, session: Callable[[], str]) -> None:
+    def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
-        self._session = session
         self._backends: dict[BackendType, MemberBackend] = {}
         self._usable: set[BackendType] = set()
 
@@ -242,7 +238,7 @@ class MemberBackendPool:
         else:
             from shoal.backends.tmux_panes import TmuxPaneManager
 
-            name = f"shoal-{self._session()[:8]}"
+            name = f"shoal-{self._runtime.running_agents.lead.identity.session[:8]}"
             panes = TmuxPaneManager(environ, self._runtime.processes, clock, session_name=name)
             if attach_command := panes.attach_command:
                 note(f"Teammates are shown in tmux. To see them: {shlex.join(attach_command)}")

@@ -101,8 +101,6 @@ class AgentWorkspace(Struct, frozen=True, kw_only=True):
     """Text about the workspace for the agent's prompt."""
     notes: tuple[str, ...] = ()
     finish: Callable[[], Awaitable[RetainedWorktreeWork | None]] = _retain_no_worktree_work
-    grant_write: Callable[[Path], None] = lambda _: None
-    """Lets its file tools write in a directory outside the workspace."""
     list_commits: Callable[[], Awaitable[tuple[str, ...]]]
 
 
@@ -194,7 +192,6 @@ class WorkspaceAllocator:
             else (describe_worktree_to_fork if is_fork else describe_worktree)(worktree),
             notes=worktree.notes,
             finish=finish_worktree,
-            grant_write=workspace.allow_writes,
             list_commits=self._make_commit_lister(new_agent, workspace.root, worktree.record.base or None),
         )
 

@@ -70,8 +70,6 @@ class SessionMcpServerManager:
         """Messages that servers push to the lead; set before the servers start."""
         self.relayed_servers: tuple[McpServerStatus, ...] = ()
         """Servers of the program that drives the session; their tools are provided by the caller."""
-        self.on_tools_changed: Callable[[], None] = lambda: None
-        """Called when the set of tools changes."""
         self._host = host
         self._tools = tools
         self._startup_wait = startup_wait
@@ -80,6 +78,7 @@ class SessionMcpServerManager:
         self._servers: list[ManagedMcpServer] = []
         self._agent_servers: list[ManagedMcpServer] = []
         self._published: list[str] = []
+        self._tool_change_listeners: tuple[Callable[[], object], ...] = ()
         self._resource_tools: tuple[Tool, ...] = ()
         self._group = asyncio.TaskGroup()
         self._change_event = asyncio.Event()
@@ -99,6 +98,10 @@ class SessionMcpServerManager:
             for server in servers:
                 server.cancel()
             await self._group.__aexit__(None, None, None)
+
+    def subscribe_to_tool_changes(self, listener: Callable[[], object]) -> None:
+        """Call this whenever the set of tools has changed."""
+        self._tool_change_listeners = (*self._tool_change_listeners, listener)
 
     def start(self) -> None:
         """Start the servers in the background; a second call does nothing."""
@@ -332,7 +335,8 @@ class SessionMcpServerManager:
             del self._tools[name]
         self._tools |= published
         self._published = list(published)
-        self.on_tools_changed()
+        for listener in self._tool_change_listeners:
+            listener()
 
 
 UNTRUSTED_REASON = (

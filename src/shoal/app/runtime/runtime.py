@@ -30,7 +30,7 @@ from shoal.app.mcp.mcp_prompts import McpPromptCommands
 from shoal.app.mcp.mcp_servers import SessionMcpServerManager
 from shoal.app.options import Options
 from shoal.app.runtime.event_bus import EventBus
-from shoal.app.runtime.plan_registry import AgentPlanRegistry, create_plan_registry
+from shoal.app.runtime.plan_registry import AgentPlanRegistry
 from shoal.app.settings.configured_rules import add_permission_flag_rules
 from shoal.app.settings.live_settings import AutoReloadingSettings
 from shoal.app.settings.mcp_files import load_mcp_servers
@@ -52,7 +52,6 @@ from shoal.core.conversation.messages import ToolUseBlock
 from shoal.core.conversation.tools import Tool
 from shoal.core.errors import ShoalError
 from shoal.core.events import BudgetThresholdReached, FileChanged
-from shoal.core.extensions.skills import ExternalSlashPromptSource
 from shoal.core.ids import LEAD_ID, LEAD_KIND, AgentId, IdGenerator
 from shoal.core.permissions.permission_changes import PermissionSuggestion
 from shoal.core.permissions.permission_decisions import AllowDecision
@@ -64,9 +63,9 @@ from shoal.policy.permission_answers import RememberedPermissionAnswers
 from shoal.policy.permission_engine import PermissionEngine
 from shoal.policy.permission_rules import PermissionRuleSet
 from shoal.runs.clock_scheduler import CronPromptScheduler
-from shoal.runs.hook_notifier import HookNotifier
 from shoal.runs.inbox_queue import SharedInboxQueue
 from shoal.runs.question_broker import FileQuestionBroker
+from shoal.runs.running_agents import RunningAgents
 from shoal.runs.shell_notifier import BackgroundShellNotifier
 from shoal.stores.files.sessions.file_journal import FileJournal
 from shoal.stores.files.sessions.usage_summary import summarize_journal_usage
@@ -223,6 +222,7 @@ class Runtime(Struct, frozen=True, kw_only=True):
     queue: SharedInboxQueue
     scheduler: CronPromptScheduler
     team_store: TeamStore
+    running_agents: RunningAgents
     plan_registry: AgentPlanRegistry
     tools: dict[str, Tool]
     """Tools from which agents get their own."""
@@ -233,6 +233,8 @@ class Runtime(Struct, frozen=True, kw_only=True):
     debug_log: DebugLog | None
     agent_ids: IdGenerator
     """Source of the ids of agents other than the lead."""
+    notice_ids: IdGenerator
+    """Source of the ids of notices from shells and hooks."""
 
     @property
     def options(self) -> Options:
@@ -274,10 +276,12 @@ async def open_runtime(config: SessionConfig, exit_stack: AsyncExitStack) -> Run
     shells = await _open_shell_supervisor(config, store, processes, sandbox, events, exit_stack)
     hooks = _create_hook_registry(config, workspace, processes, events)
     team_store = _open_team_store(config, store, events, exit_stack)
-    plan_registry = create_plan_registry(settings, ids.derive_generator(), events.emit_event)
+    running_agents = RunningAgents()
+    plan_registry = AgentPlanRegistry(settings, ids.derive_generator(), running_agents, events.emit_event)
     queue = SharedInboxQueue()
-    scheduler = await _open_scheduler(config, queue, shells, hooks, events, exit_stack)
-    acceptance = TaskAcceptanceCommandRunner(tools, plan_registry.get_working_agent)
+    notice_ids = ids.derive_generator()
+    scheduler = await _open_scheduler(config, queue, shells, hooks, events, notice_ids, exit_stack)
+    acceptance = TaskAcceptanceCommandRunner(tools, running_agents.require_agent)
     extra_tools = (
         *build_plan_tools(plan_registry.get_plan),
         *build_schedule_tools(scheduler, attended=options.attended or config.assistant),
@@ -293,6 +297,10 @@ async def open_runtime(config: SessionConfig, exit_stack: AsyncExitStack) -> Run
     servers = await exit_stack.enter_async_context(
         _create_mcp_servers(config, workspace, processes, store.directory, tools, events)
     )
+    knowledge = _load_skills_and_instructions(
+        config, workspace, permissions, tools, running_agents, model.card.window, events
+    )
+    knowledge.prompts.append(McpPromptCommands(servers))
     return Runtime(
         config=config,
         events=events,
@@ -311,19 +319,19 @@ async def open_runtime(config: SessionConfig, exit_stack: AsyncExitStack) -> Run
         queue=queue,
         scheduler=scheduler,
         team_store=team_store,
+        running_agents=running_agents,
         plan_registry=plan_registry,
         tools=tools,
         acceptance=acceptance,
         servers=servers,
-        knowledge=_load_skills_and_instructions(
-            config, workspace, permissions, tools, [McpPromptCommands(servers)], model.card.window, events
-        ),
+        knowledge=knowledge,
         budget=_open_session_budget(config, model, store, events),
         loop_limits=create_default_loop_limits(options, settings.own),
         workspace_allocator=_create_workspace_allocator(config, store, workspace, events, exit_stack),
         trace_parents=SessionTraceParents(),
         debug_log=_open_debug_log(config, events, exit_stack),
         agent_ids=ids.derive_generator(),
+        notice_ids=notice_ids,
     )
 
 
@@ -457,12 +465,11 @@ async def _open_scheduler(
     shells: BackgroundShellSupervisor,
     hooks: HookRegistry,
     events: EventBus,
+    notice_ids: IdGenerator,
     exit_stack: AsyncExitStack,
 ) -> CronPromptScheduler:
-    """Open the scheduler, and send the notices of shells and hooks to the queue."""
-    notifier_ids = config.ids.derive_generator()
-    shells.observer = BackgroundShellNotifier(queue, notifier_ids, events.emit_event)
-    hooks.set_background_hook_notifier(HookNotifier(queue, notifier_ids, events.emit_event))
+    """Open the scheduler, and send the notices of shells to the queue."""
+    shells.observer = BackgroundShellNotifier(queue, notice_ids, events.emit_event)
     await exit_stack.enter_async_context(hooks.runner.background)
     scheduler = CronPromptScheduler(
         queue=queue,
@@ -517,7 +524,7 @@ def _load_skills_and_instructions(
     workspace: LocalWorkspace,
     permissions: PermissionEngine,
     tools: Mapping[str, Tool],
-    prompts: list[ExternalSlashPromptSource],
+    running_agents: RunningAgents,
     window: int,
     events: EventBus,
 ) -> SkillsAndInstructions:
@@ -536,10 +543,11 @@ def _load_skills_and_instructions(
         instructions = load_instructions(cwd=cwd, home=settings.home, is_hidden=is_hidden, max_chars=window)
     return SkillsAndInstructions(
         skills=skills,
-        invoker=SkillInvoker(skills, trust, tools=tools, cwd=cwd, note=events.note),
+        invoker=SkillInvoker(
+            skills, trust, tools=tools, running_agents=running_agents, cwd=cwd, note=events.note
+        ),
         catalog_changes=AgentAndSkillChangeReporter(config.definitions, skills),
         instructions=instructions,
-        prompts=prompts,
     )
 
 

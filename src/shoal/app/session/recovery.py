@@ -59,8 +59,7 @@ def _watch_late_answers(session: Session, questions: tuple[PermissionQuestion, .
             call, AllowAnswer(updates=resolve_answer_permission_updates(question, answer))
         )
 
-    late_answers.on_answer = on_late_answer
-    late_answers.watch_interrupted_questions(questions)
+    late_answers.watch_interrupted_questions(questions, on_late_answer)
     for question in questions:
         if (answer := late_answers.find_unreported_answer(question)) is not None:
             session.emit_event(QuestionAnswered(agent=question.agent, question=question.id, answer=answer))

@@ -477,7 +477,7 @@ class Session:
     async def _publish_start_and_recover(self) -> None:
         runtime, recovered = self.runtime, self.recovered
         turns_before = max(runtime.config.history.turns, 0 if recovered is None else recovered.turns)
-        runtime.permissions.answers.on_answer = self.teams.share_permission_across_processes
+        runtime.permissions.answers.subscribe(self.teams.share_permission_across_processes)
         runtime.events.turn = turns_before
         if self._options.lead_channel is not None:
             # The run belongs to the lead, which has already started it.

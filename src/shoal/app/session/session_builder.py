@@ -48,7 +48,9 @@ from shoal.core.permissions.permission_changes import PermissionMode, Permission
 from shoal.core.text.text_format import to_one_line
 from shoal.runs.agent_supervisor import AgentSupervisor
 from shoal.runs.control_server import RunControlServer
+from shoal.runs.hook_notifier import HookNotifier
 from shoal.runs.prepared_agent import AgentPreparer
+from shoal.runs.running_agents import RunningAgents
 from shoal.runs.spawn_policy import SpawnPolicy
 from shoal.stores.files.sessions.file_journal import FileJournal
 from shoal.stores.files.sessions.result_files import FileResultStore
@@ -67,7 +69,7 @@ if TYPE_CHECKING:
 
 def route_hook_notices(session: Session) -> None:
     """Route the notices of background hooks to agents of the session, or to those that replace them."""
-    hooks, supervisor, teams = session.runtime.hooks, session.supervisor, session.teams
+    runtime, supervisor, teams = session.runtime, session.supervisor, session.teams
 
     def find_notice_recipient(notice: BackgroundHookNotice) -> AgentId | None:
         if notice.event == "SubagentStart" and not supervisor.has_agent_started(notice.agent):
@@ -82,23 +84,29 @@ def route_hook_notices(session: Session) -> None:
             return not session.is_busy
         return any(member.agent == agent and member.state == "idle" for member in teams.list_members())
 
-    assert hooks.notifier is not None
-    hooks.notifier.find_recipient, hooks.notifier.is_idle = find_notice_recipient, is_agent_idle
-    hooks.runner.background.on_change = teams.notify_changed
+    notifier = HookNotifier(
+        runtime.queue,
+        runtime.notice_ids,
+        runtime.events.emit_event,
+        find_recipient=find_notice_recipient,
+        is_idle=is_agent_idle,
+    )
+    runtime.hooks.set_background_hook_notifier(notifier)
+    runtime.hooks.runner.background.on_change = teams.notify_changed
 
 
 class SessionTeamPermissions:
     """Permissions of the lead and its teammates; permissions of the session are the lead's."""
 
-    def __init__(self, supervisor: AgentSupervisor) -> None:
-        self._supervisor = supervisor
+    def __init__(self, running_agents: RunningAgents) -> None:
+        self._running_agents = running_agents
 
     def get_mode(self, agent: AgentRunner) -> PermissionMode:
         return get_permission_engine(agent).mode
 
     def apply_session_permission(self, update: PermissionSuggestion) -> None:
         with suppress(ShoalError):  # the person who answered has seen the error
-            get_permission_engine(self._supervisor.get_lead()).answers.add_answer(update)
+            get_permission_engine(self._running_agents.lead).answers.add_answer(update)
 
 
 class SessionParts(Struct, frozen=True, kw_only=True):
@@ -121,8 +129,8 @@ async def build_session_parts(options: Options, exit_stack: AsyncExitStack) -> S
     await exit_stack.enter_async_context(supervisor)
     await exit_stack.enter_async_context(teams)
     lead = _create_lead(runtime)
-    supervisor.set_lead(lead)
-    runtime.servers.on_tools_changed = lambda: lead.set_tools(_select_lead_tools(runtime))
+    runtime.running_agents.set_lead(lead)
+    runtime.servers.subscribe_to_tool_changes(lambda: lead.set_tools(_select_lead_tools(runtime)))
     return SessionParts(
         runtime=runtime,
         lead=lead,
@@ -150,23 +158,21 @@ async def connect_session(session: Session, exit_stack: AsyncExitStack) -> None:
 
 def _create_supervisor_and_teams(runtime: Runtime) -> tuple[AgentSupervisor, SessionTeams | MemberHost]:
     """Create the supervisor and the teams; their tools are added to the tools of the runtime."""
-
-    def find_teammate(agent: AgentId) -> AgentRunner | None:
-        return teams.find_agent(agent)
-
     agent_factory = AgentFactory(runtime)
     supervisor = AgentSupervisor(
         factory=agent_factory,
         queue=runtime.queue,
         policy=_build_spawn_policy(runtime.config),
         budget=runtime.budget,
+        clock=runtime.clock,
         ids=runtime.agent_ids.derive_generator(),
         emit=runtime.events.emit_event,
-        find_teammate=find_teammate,
+        running_agents=runtime.running_agents,
     )
-    runtime.plan_registry.supervisor = runtime.knowledge.invoker.supervisor = supervisor
-    runtime.plan_registry.on_approved = agent_factory.transcripts.save_approved_plan_mode
+    runtime.knowledge.invoker.supervisor = supervisor
+    runtime.plan_registry.add_approval_listener(agent_factory.transcripts.save_approved_plan_mode)
     teams = _create_teams_or_member_host(runtime, supervisor, agent_factory)
+    runtime.running_agents.add_source(teams)
     agent_tools = (
         *_build_agent_tools(runtime.config, supervisor, teams),
         *build_team_tools(teams),
@@ -238,10 +244,10 @@ def _create_teams_or_member_host(
         clock=runtime.clock,
         ids=runtime.agent_ids.derive_generator(),
         events=runtime.events,
-        lead=supervisor.get_lead,
-        permissions=SessionTeamPermissions(supervisor),
+        lead=lambda: runtime.running_agents.lead,
+        permissions=SessionTeamPermissions(runtime.running_agents),
         agents=supervisor,
-        launcher=BackendMemberLauncher(runtime, supervisor.get_lead),
+        launcher=BackendMemberLauncher(runtime),
     )
     teams: SessionTeams | MemberHost
     if membership is None:

@@ -27,6 +27,7 @@ from shoal.core.text.control_tags import escape_control_tags
 from shoal.core.text.filenames import escape_filename
 from shoal.policy.permission_rules import ToolPermissionRule, parse_permission_rule
 from shoal.runs.agent_supervisor import AgentSupervisor
+from shoal.runs.running_agents import RunningAgents
 from shoal.tools.agent_tools import format_agent_start_result
 from shoal.tools.function_tool import tool
 
@@ -118,10 +119,12 @@ class SkillInvoker:
         trust: SkillTrustDecisionStore,
         *,
         tools: Mapping[str, Tool],
+        running_agents: RunningAgents,
         cwd: Path,
         note: Callable[[str], None],
     ) -> None:
         self.skills = skills
+        self._running_agents = running_agents
         self._trust = trust
         self._tools = tools
         self._root = os.path.realpath([*iter_project_directories(cwd)][-1])
@@ -137,7 +140,7 @@ class SkillInvoker:
             return create_tool_error_output(
                 f"The skill {skill.name} is for people to call: type /{skill.name} at the prompt."
             )
-        agent = self.supervisor.require_running_agent(AgentId(context.agent.agent))
+        agent = self._running_agents.require_agent(AgentId(context.agent.agent))
         if skill.forks:
             try:
                 return format_agent_start_result(

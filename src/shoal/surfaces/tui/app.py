@@ -6,9 +6,9 @@ Drawing is rate-limited, however many events arrive, so that typing is never blo
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from rich.segment import Segment
 from textual import on
@@ -172,7 +172,8 @@ class ShoalApp(App[None]):
         self.composer = Composer(history, self._proposals, self._propose_completions)
         self.view = ConversationView()
         self.side_panel = SidePanel()
-        self.when_ready: Callable[[], object] = lambda: None
+        self.startup_task: asyncio.Task[int] | None = None
+        self._run_inside: Callable[[], Coroutine[Any, Any, int]] | None = None
 
     def get_line_filters(self) -> Sequence[LineFilter]:
         return [*super().get_line_filters(), self._escape_filter]
@@ -188,8 +189,13 @@ class ShoalApp(App[None]):
             yield self.composer
         yield self._foot
 
+    def start_when_ready(self, run_inside: Callable[[], Coroutine[Any, Any, int]]) -> None:
+        """Run a coroutine as a task of the app: only such tasks can use the widgets."""
+        self._run_inside = run_inside
+
     def on_ready(self) -> None:
-        self.when_ready()
+        if self._run_inside is not None:
+            self.startup_task = asyncio.create_task(self._run_inside())
 
     def on_mount(self) -> None:
         self._proposals.display = self._activity.display = False
@@ -210,7 +216,7 @@ class ShoalApp(App[None]):
     async def attach_run(self, run_client: TuiRunClient) -> None:
         """Show this run from now on."""
         self.run_client, self._files = run_client, None
-        run_client.presenter.request_draw = self.schedule_draw
+        run_client.presenter.attach_screen(self.schedule_draw)
         await self.side_panel.attach_run(run_client.presenter)
         await self.view.show_conversation(run_client.presenter.get_conversation(run_client.viewed))
         self.schedule_draw()

@@ -191,24 +191,23 @@ async def run_app_with_coroutine(app: ShoalApp, run_inside: Callable[[], Corouti
     loop.add_signal_handler(signal.SIGTERM, app.leave_run, 128 + signal.SIGTERM)
     # Not by the loop: a write to a terminal that is gone may block the loop itself.
     old_handler = signal.signal(signal.SIGHUP, lambda *_: _handle_hangup(loop, app))
-    running_tasks: list[asyncio.Task[int]] = []
-    # Started by the app: its widgets can only be used from tasks that descend from it.
-    app.when_ready = lambda: running_tasks.append(asyncio.create_task(run_inside()))
+    app.start_when_ready(run_inside)
     try:
         await app.run_async()
+        task = app.startup_task
         if app.fault is not None and app.run_client is not None and app.run_client.is_open:
             # Even if the screen crashed, the run ends as if the person had left.
             app.leave_run(1)
-            await asyncio.wait(running_tasks, timeout=LEAVE_SECONDS)
-        for task in running_tasks:
+            assert task is not None
+            await asyncio.wait([task], timeout=LEAVE_SECONDS)
+        if task is not None:
             task.cancel()
-        if running_tasks:
-            await asyncio.wait(running_tasks)
+            await asyncio.wait([task])
     finally:
         loop.remove_signal_handler(signal.SIGTERM)
         signal.signal(signal.SIGHUP, old_handler)
-    if running_tasks and not running_tasks[0].cancelled():
-        return running_tasks[0].result()
+    if task is not None and not task.cancelled():
+        return task.result()
     return app.exit_status or (app.return_code or 0)
 
 

@@ -84,9 +84,16 @@ class TuiRunPresenter:
         self.controller = controller
         self.clock = clock
         self.cwd = cwd
-        self.request_draw: Callable[[], None] = lambda: None
-        """Called when there is something new to draw."""
         self._conversations: dict[AgentId, TuiAgentConversation] = {}
+        self._draw: Callable[[], None] | None = None
+
+    def attach_screen(self, draw: Callable[[], None]) -> None:
+        """Call `draw` from now on when there is something new to draw."""
+        self._draw = draw
+
+    def request_draw(self) -> None:
+        if self._draw is not None:
+            self._draw()
 
     def get_conversation(self, agent: AgentId = LEAD_ID) -> TuiAgentConversation:
         conversation = self._conversations.get(agent)
