@@ -47,7 +47,6 @@ from shoal.team.members.local_member import LocalMember
 from shoal.team.members.member_admission import build_shutdown_mail_id_prefix
 from shoal.team.members.member_results import LostMember, build_member_end_notice
 from shoal.team.members.member_table import MemberHandle
-from shoal.team.members.remote_member import RemoteMember
 from shoal.team.team_services import TeamServices
 from shoal.team.team_supervisor import TeamSupervisor
 from shoal.wire.notification_text import format_system_reminder
@@ -383,12 +382,7 @@ class SessionTeams:
     def interrupt_member(self, name: str) -> bool | None:
         """End a teammate's working period; False if it did not work, None if there is no such teammate."""
         handle = self._find_member_handle_by_name(name)
-        if handle is None:
-            return None
-        if isinstance(handle.member, RemoteMember):
-            return handle.member.interrupt_turn()
-        assert isinstance(handle.member, LocalMember)
-        return handle.run_task is not None and handle.member.interrupt_turn(handle.run_task)
+        return None if handle is None else handle.member.interrupt_turn()
 
     def is_lead(self, agent: AgentIdentity) -> bool:
         """Return True if the agent leads this team, or would create it."""

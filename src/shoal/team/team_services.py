@@ -75,6 +75,9 @@ class TeamPermissions(Protocol):
 class MemberAgents(Protocol):
     """Agents that members started."""
 
+    @property
+    def has_running_agents(self) -> bool: ...
+
     async def stop_child_agents(self, parent: AgentId, why: str) -> None: ...
 
     def announce_missed_results(self, agent: AgentId, interrupted_results: Message | None) -> None:

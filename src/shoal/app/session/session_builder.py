@@ -253,12 +253,8 @@ def _create_teams_or_member_host(
     if membership is None:
         teams = _create_led_teams(team_services, settings.team_depth, runtime.team_store)
     else:
-        teams = MemberHost(
-            team_services,
-            membership,
-            has_working_agents=lambda: supervisor.has_running_agents,
-            has_pending_hooks=lambda: runtime.hooks.runner.background.has_waking_hooks,
-        )
+        background_hooks = runtime.hooks.runner.background
+        teams = MemberHost(team_services, membership, lambda: background_hooks.has_waking_hooks)
     return teams
 
 

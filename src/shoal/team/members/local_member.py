@@ -9,7 +9,7 @@ from typing import Any
 from shoal.agent.hook_points import emit_note, run_agent_hooks
 from shoal.agent.loop import LoopResult, run_agent_loop
 from shoal.core.agents.identity import assume_identity
-from shoal.core.agents.subagents import RetainedWorktreeWork
+from shoal.core.agents.subagents import ResolvedAgentSettings, RetainedWorktreeWork
 from shoal.core.budgets.limits import AgentSlot
 from shoal.core.clock import format_iso_time
 from shoal.core.conversation.inbox_items import InboxItem
@@ -33,6 +33,7 @@ from shoal.core.teams.team_operations import MemberState, TeammateStatusSnapshot
 from shoal.core.teams.team_storage import TaskBoard
 from shoal.core.text.control_tags import escape_control_tags
 from shoal.runs.prepared_agent import PreparedAgent
+from shoal.runs.progress_monitor import ProgressMonitor
 from shoal.runs.run_outcome import AgentRunOutcome, find_last_assistant_text, outcome_from_loop_result
 from shoal.runs.stored_report import excerpt_and_store_long_report
 from shoal.team.channel.mail_question_broker import MailQuestionBroker
@@ -91,6 +92,7 @@ class LocalMember:
         )
         self.agent.emit = self._stall_detector.wrap_emit(self.agent.emit)
         question_broker.subscribe(self._stall_detector.reset_stall_timer)
+        self._run_task: asyncio.Task[Any] | None = None
         self._in_turn = self._is_interrupting = False
         self._claimed_task: TaskId | None = None
         self._board_error = ""
@@ -99,6 +101,14 @@ class LocalMember:
     @property
     def agent_started_event(self) -> AgentStarted:
         return self.prepared.started
+
+    @property
+    def resolved(self) -> ResolvedAgentSettings:
+        return self.prepared.resolved
+
+    @property
+    def monitor(self) -> ProgressMonitor | None:
+        return self.prepared.monitor
 
     @property
     def pane(self) -> str:
@@ -121,6 +131,9 @@ class LocalMember:
 
     def is_waiting_for_answer(self, request: str, mail: str) -> bool:
         return self.question_broker.is_waiting_for_answer(request)
+
+    async def discard(self) -> None:
+        await self.clean_up()
 
     async def clean_up(self) -> RetainedWorktreeWork | None:
         return await self.prepared.clean_up()
@@ -195,6 +208,7 @@ class LocalMember:
     async def run(self) -> AgentRunOutcome:
         """Run until it is ended; expected ends and crashes are returned as values."""
         assume_identity(self.agent.identity, self.agent.environment.workspace)
+        self._run_task = asyncio.current_task()
         try:
             while True:
                 await self._wait_for_item_or_claim_task()
@@ -251,12 +265,11 @@ class LocalMember:
             render_claimed_task(task).to_inbox_item(_build_task_claim_notice_id(task), self.id)
         )
 
-    def interrupt_turn(self, task: asyncio.Task[Any]) -> bool:
-        """End its working period but not the member."""
-        if not self._in_turn:
+    def interrupt_turn(self) -> bool:
+        if not self._in_turn or self._run_task is None:
             return False
         self._is_interrupting = True
-        task.cancel()
+        self._run_task.cancel()
         return True
 
     async def _wait_for_item_or_claim_task(self) -> None:

@@ -27,6 +27,7 @@ from shoal.team.mail.lead_inbox import LeadInbox
 from shoal.team.mail.mail_authentication import MailSenderAuthenticator
 from shoal.team.mail.mail_sender import TeamMailPoster
 from shoal.team.members.local_member import LocalMember
+from shoal.team.members.member_protocol import Member
 from shoal.team.members.member_results import LostMember
 from shoal.team.members.member_shutdown import MemberShutdown
 from shoal.team.members.member_table import MemberTable
@@ -72,7 +73,7 @@ def parse_requested_member_name(text: str) -> AgentName:
 class AdmittedMember(Struct, frozen=True, kw_only=True):
     """A member that is in the roster and has not started."""
 
-    member: LocalMember | RemoteMember
+    member: Member
     entry: RosterEntry
     slot: AgentSlot
     prompt: str = ""
@@ -88,7 +89,7 @@ class AdmittedMember(Struct, frozen=True, kw_only=True):
             name=self.entry.name,
             team=self.entry.team,
             color=self.entry.color,
-            resolved=member.ready.resolved if isinstance(member, RemoteMember) else member.prepared.resolved,
+            resolved=member.resolved,
         )
 
 
@@ -182,7 +183,7 @@ class MemberAdmission:
         member, entry = admitted.member, admitted.entry
         self._services.budget.close_agent_slot(admitted.slot, was_started=False)
         try:
-            await (member.stop_process() if isinstance(member, RemoteMember) else member.clean_up())
+            await member.discard()
             await self._services.store.rosters.remove_member(entry.team, entry.name)
         except ShoalError as error:
             self._services.note(f"Not everything of {entry.name} could be put away: {error}")
@@ -274,13 +275,13 @@ class MemberAdmission:
         try:
             request = replace(request, name=entry.name, kind=entry.agent_type)
             member = await self._launch_remote_member(entry, request, slot, call)
-            entry = await self._update_roster_entry(entry, member.ready.resolved, member.pane)
+            entry = await self._update_roster_entry(entry, member.resolved, member.pane)
         except BaseException:
             try:
                 await self._services.store.rosters.remove_member(self._team.name, entry.name)
             finally:
                 if member is not None:
-                    await member.stop_process()
+                    await member.discard()
             raise
         return AdmittedMember(member=member, entry=entry, slot=slot, prompt=member.ready.prompt)
 
@@ -355,7 +356,7 @@ class MemberAdmission:
             await self._update_roster_backend(entry, backend, member.pane)
             await self._ensure_first_prompt_posted(entry)
         except BaseException:
-            await member.stop_process()
+            await member.discard()
             raise
         return member
 

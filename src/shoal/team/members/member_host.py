@@ -94,22 +94,13 @@ class TeamMembership(Struct, frozen=True, kw_only=True):
 class MemberHost:
     """Observer of its one member, and the team as that member's tools reach it."""
 
-    mail_sender: TeamMailPoster
-
     def __init__(
-        self,
-        services: TeamServices,
-        membership: TeamMembership,
-        *,
-        has_working_agents: Callable[[], bool],
-        has_pending_hooks: Callable[[], bool],
+        self, services: TeamServices, membership: TeamMembership, has_pending_hooks: Callable[[], bool]
     ) -> None:
-        """`has_working_agents` returns True if agents that the member started are working, and
-        `has_pending_hooks` if hooks are running that may wake it."""
+        """`has_pending_hooks` returns True if hooks are running that may wake the member."""
         self._services = services
         self._membership = membership
         self._channel = membership.channel
-        self._has_working_agents = has_working_agents
         self._has_pending_hooks = has_pending_hooks
         self._last_roster: TeamRoster | None = None
         """Roster as it was last read."""
@@ -118,27 +109,28 @@ class MemberHost:
         self._has_rejected = False
         """True if it has already rejected a shutdown once."""
         self._run_task: asyncio.Task[AgentRunOutcome] | None = None
-        self._leaving = asyncio.Event()
         self._last_status: MemberStateReportedMessage | None = None
         self._task_group: asyncio.TaskGroup | None = None
-        self._mail_pump = MailPump(
-            services.store.open_mailboxes(membership.team),
-            services.clock,
-            services.note,
-            self._resend_member_status,
-        )
+        mailboxes = services.store.open_mailboxes(membership.team)
+        self._mail_pump = MailPump(mailboxes, services.clock, services.note, self._resend_member_status)
         self._activity_writer = RosterActivityWriter(
             services.store.rosters, membership.team, services.clock, services.note
         )
         # A foreign program that started this process is its lead, but has none of our keys.
-        self._key = None if membership.channel is None else services.store.read_signing_key(membership.team)
-        trusted = (
-            (LEAD_NAME,)
-            if self._key is None
-            else ForeignMemberNameLookup(services.store.open_mailboxes(membership.team))
-        )
+        key = None if membership.channel is None else services.store.read_signing_key(membership.team)
         self._authenticator = MailSenderAuthenticator(
-            membership.team, self._key, trusted=trusted, policy=services.policy.trust_unsigned
+            membership.team,
+            key,
+            trusted=(LEAD_NAME,) if key is None else ForeignMemberNameLookup(mailboxes),
+            policy=services.policy.trust_unsigned,
+        )
+        self._colors: dict[AgentName, str | None] = {}
+        self._mail_sender = TeamMailPoster(
+            mailboxes,
+            self._colors,
+            clock=services.clock,
+            ids=services.ids,
+            seal=None if key is None else MailSigner(membership.team, key),
         )
         self._mail_verifier = MailVerifier(
             services, self._mail_pump, self._authenticator, self.notify_changed
@@ -154,13 +146,7 @@ class MemberHost:
     async def run_member(self) -> AgentRunOutcome:
         """Run the member to its end. Raises `AgentRequestRefused` if it cannot be created."""
         team, entry = await self._read_own_roster_entry()
-        self.mail_sender = TeamMailPoster(
-            self._services.store.open_mailboxes(team.name),
-            {each.name: each.color for each in team.members},
-            clock=self._services.clock,
-            ids=self._services.ids,
-            seal=None if self._key is None else MailSigner(team.name, self._key),
-        )
+        self._colors.update((each.name, each.color) for each in team.members)
         member = self._member = await self._create_member(team, entry)
         if self._channel is not None:
             prompt = "" if member.prepared.prompt is None else member.prepared.prompt.text
@@ -198,7 +184,6 @@ class MemberHost:
         if member is None or run_task is None:
             return
         member.stop_reason, member.resumable = member.stop_reason or why, member.resumable or resumable
-        self._leaving.set()
         # A task that is cancelled before its first step never runs, and would never report its end.
         asyncio.get_running_loop().call_soon(run_task.cancel)
 
@@ -311,9 +296,9 @@ class MemberHost:
             request_id=shutdown_request.request_id,
             sender=member.name,
             reason=reason,
-            timestamp=self.mail_sender.current_timestamp,
+            timestamp=self._mail_sender.current_timestamp,
         )
-        await self.mail_sender.post_mail_body(member.name, LEAD_NAME, body)
+        await self._mail_sender.post_mail_body(member.name, LEAD_NAME, body)
 
     # For the session
 
@@ -345,14 +330,14 @@ class MemberHost:
         member = self._member
         if member is None or to not in (member.name, member.id):
             return None
-        await self.mail_sender.post_text(USER_NAME, member.name, text, kind="notice")
+        await self._mail_sender.post_text(USER_NAME, member.name, text, kind="notice")
         return AgentMessageDeliveryReceipt(to=member.id, name=member.name, how="queued")
 
     def interrupt_member(self, name: str) -> bool | None:
-        member, run_task = self._member, self._run_task
-        if member is None or run_task is None or name not in (member.name, member.id):
+        member = self._member
+        if member is None or name not in (member.name, member.id):
             return None
-        return member.interrupt_turn(run_task)
+        return member.interrupt_turn()
 
     async def end_member(self, name: str, why: str) -> bool:
         if self._member is None or name not in (self._membership.name, self._member.id):
@@ -372,7 +357,7 @@ class MemberHost:
     async def _create_member(self, team: TeamRoster, entry: RosterEntry) -> LocalMember:
         services, name = self._services, entry.name
         question_broker = MailQuestionBroker(
-            name, team.name, self.mail_sender, services.question_broker, self._send_request_withdrawal
+            name, team.name, self._mail_sender, services.question_broker, self._send_request_withdrawal
         )
         request, board = self._membership.spawn_request, services.store.open_board(team.name)
         new_agent = await build_agent_preparation_request(
@@ -399,12 +384,12 @@ class MemberHost:
             prepared,
             slot,
             question_broker=question_broker,
-            mail_sender=self.mail_sender,
+            mail_sender=self._mail_sender,
             board=board,
             observer=self,
         )
         if request is None:
-            lead_mail_ids = await self.mail_sender.list_received_mail_ids(LEAD_NAME)
+            lead_mail_ids = await self._mail_sender.list_received_mail_ids(LEAD_NAME)
             await member.continue_after_restart(await board.reclaim_owner_tasks(name), lead_mail_ids)
             member.shutdown_request = await find_unanswered_shutdown_request(
                 services, self._authenticator, entry
@@ -423,9 +408,8 @@ class MemberHost:
         self.request_member_end(LEAD_GONE, resumable=True)
 
     def _handle_lead_command(self, message: LeadCommandMessage) -> None:
-        member, run_task = self._member, self._run_task
+        member = self._member
         assert member is not None
-        assert run_task is not None
         assert self._task_group is not None
         match message:
             case MemberPingMessage(number=number):
@@ -433,14 +417,14 @@ class MemberHost:
             case SessionPermissionChangedMessage(update=update):
                 self._services.permissions.apply_session_permission(update)
             case MemberInterruptRequestedMessage():
-                member.interrupt_turn(run_task)
+                member.interrupt_turn()
             case MemberStopRequestedMessage(why=reason, stays=resumable):
                 self.request_member_end(reason, resumable=resumable)
 
     async def _send_pong(self, member: LocalMember, number: int) -> None:
         busy = (
             self._has_work(member)
-            or self._has_working_agents()
+            or self._services.agents.has_running_agents
             or await self._mail_pump.has_undelivered_mail()
         )
         if self._channel is not None:
@@ -478,9 +462,9 @@ class MemberHost:
             _, entry = await self._read_own_roster_entry()
             pane, backend = entry.tmux_pane_id, entry.backend_type or ""
             body = build_shutdown_approval(
-                self._approved_request, member.name, pane, backend, self.mail_sender.current_timestamp
+                self._approved_request, member.name, pane, backend, self._mail_sender.current_timestamp
             )
-            await self.mail_sender.post_mail_body(member.name, LEAD_NAME, body)
+            await self._mail_sender.post_mail_body(member.name, LEAD_NAME, body)
 
     async def _read_roster(self) -> TeamRoster:
         team = await self._services.store.rosters.read_team_roster(self._membership.team)
@@ -492,7 +476,7 @@ class MemberHost:
     async def _post_message(
         self, team: TeamRoster, sender: AgentName, to: AgentName, text: str, summary: str, *, fyi: bool
     ) -> TeamMessagePostReceipt:
-        receipt = await self.mail_sender.post_text(sender, to, text, summary=summary, fyi=fyi)
+        receipt = await self._mail_sender.post_text(sender, to, text, summary=summary, fyi=fyi)
         if self._member is not None and to != LEAD_NAME:
             self._member.last_message_summary = format_peer_message_summary(to, summary)
         entry = team.find_member(to)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from shoal.core.agents.subagents import RetainedWorktreeWork
+from shoal.core.agents.subagents import ResolvedAgentSettings, RetainedWorktreeWork
 from shoal.core.events import AgentStarted
 from shoal.core.ids import AgentId
 from shoal.core.names import AgentName
 from shoal.core.teams.mail_bodies import ShutdownRequestMail
 from shoal.core.teams.team_operations import MemberState, TeammateStatusSnapshot
+from shoal.runs.progress_monitor import ProgressMonitor
 from shoal.runs.run_outcome import AgentRunOutcome
 
 
@@ -28,6 +29,14 @@ class Member(Protocol):
 
     @property
     def agent_started_event(self) -> AgentStarted: ...
+
+    @property
+    def resolved(self) -> ResolvedAgentSettings: ...
+
+    @property
+    def monitor(self) -> ProgressMonitor | None:
+        """Counts its usage; None for a foreign program."""
+        ...
 
     @property
     def pane(self) -> str:
@@ -54,6 +63,14 @@ class Member(Protocol):
 
     async def run(self) -> AgentRunOutcome:
         """Run until it is ended; expected ends and crashes are returned as values."""
+        ...
+
+    def interrupt_turn(self) -> bool:
+        """End its working period but not the member; return False if it does not work."""
+        ...
+
+    async def discard(self) -> None:
+        """Release what it uses; it is not run."""
         ...
 
     async def clean_up(self) -> RetainedWorktreeWork | None:

@@ -19,11 +19,8 @@ from shoal.core.ids import AgentId
 from shoal.core.names import AgentName
 from shoal.core.teams.mail_bodies import ShutdownApprovedMail, ShutdownRequestMail, TeammateTerminatedNotice
 from shoal.core.teams.roster import BackendType
-from shoal.runs.progress_monitor import ProgressMonitor
 from shoal.runs.run_outcome import AgentRunOutcome
-from shoal.team.members.local_member import LocalMember
 from shoal.team.members.member_table import MemberHandle
-from shoal.team.members.remote_member import RemoteMember
 from shoal.team.team_services import TeamServices
 from shoal.wire.notification_text import format_retained_worktree_work
 
@@ -48,11 +45,7 @@ def format_member_termination(
 def build_member_result(
     services: TeamServices, handle: MemberHandle, outcome: AgentRunOutcome
 ) -> AgentResult:
-    member, started, monitor = (
-        handle.member,
-        handle.member.agent_started_event,
-        find_member_progress_monitor(handle),
-    )
+    member, started, monitor = handle.member, handle.member.agent_started_event, handle.member.monitor
     return AgentResult(
         id=services.ids.new_short_id(),
         agent=member.id,
@@ -118,19 +111,8 @@ class LostMember(Struct, frozen=True, kw_only=True):
         return AgentEnded(agent=self.agent, completion=result, notice=f"{headline}: {self.why}")
 
 
-def find_member_progress_monitor(handle: MemberHandle) -> ProgressMonitor | None:
-    """Return its progress monitor; None for a foreign program."""
-    match handle.member:
-        case LocalMember(prepared=prepared):
-            return prepared.monitor
-        case RemoteMember(monitor=monitor):
-            return monitor
-        case _:
-            return None
-
-
 def build_member_snapshot(services: TeamServices, handle: MemberHandle) -> AgentStatusSnapshot:
-    started, monitor = handle.member.agent_started_event, find_member_progress_monitor(handle)
+    started, monitor = handle.member.agent_started_event, handle.member.monitor
     return AgentStatusSnapshot(
         agent=handle.member.id,
         kind=started.kind,

@@ -147,6 +147,10 @@ class RemoteMember:
         return self.ready.started
 
     @property
+    def resolved(self) -> ResolvedAgentSettings:
+        return self.ready.resolved
+
+    @property
     def pane(self) -> str:
         return self._process.pane
 
@@ -185,7 +189,7 @@ class RemoteMember:
             kind=self.agent_started_event.kind,
             state=self.state,
             color=self._entry.color,
-            model=self.ready.resolved.model,
+            model=self.resolved.model,
             pid=self._process.pid,
             pane=self.pane,
         )
@@ -226,14 +230,13 @@ class RemoteMember:
             self._process_gone = True
             if self._channel is not None:
                 self._channel.release_gone_process()
-            await self.stop_process()
+            await self.discard()
 
     async def clean_up(self) -> RetainedWorktreeWork | None:
         """Return the retained work. Its process released the rest; if it was killed, the next sweep does."""
         return None if self._end_message is None else self._end_message.work
 
-    async def stop_process(self) -> None:
-        """Close the channel and stop the process."""
+    async def discard(self) -> None:
         if self._channel is not None:
             self._channel.close()
         try:
@@ -247,7 +250,6 @@ class RemoteMember:
             self._channel.send_message(SessionPermissionChangedMessage(update=update))
 
     def interrupt_turn(self) -> bool:
-        """End its working period but not the member."""
         if self.state != "running" or self._channel is None:
             return False
         self._channel.send_message(MemberInterruptRequestedMessage())
@@ -270,7 +272,7 @@ class RemoteMember:
             await self._terminate_process()
 
     async def _terminate_process(self) -> None:
-        with suppress(ProcessError):  # `stop_process` runs after this and reports what is left
+        with suppress(ProcessError):  # `discard` runs after this and reports what is left
             await self._process.stop(grace=KILL_GRACE)
 
     async def _end_stuck_process(self) -> None:
