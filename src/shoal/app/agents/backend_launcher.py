@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -37,7 +38,17 @@ if TYPE_CHECKING:
     from shoal.app.runtime.runtime import Runtime
 
 MEMBER_ENTRY_POINT = "shoal.app.session.member_main:main"
-PRELOADED_MODULES = ("shoal.app.session.warmup",)
+_WARMUP_MODULE = "shoal.app.session.warmup"
+_PROVIDER_API_MODULES = (
+    "shoal.models.chat_api",
+    "shoal.models.messages_api",
+    "shoal.models.responses_api",
+)
+
+
+def list_preloaded_modules() -> tuple[str, ...]:
+    """List the modules that the fork server imports; most teammates use the same provider API as the lead."""
+    return (_WARMUP_MODULE, *(name for name in _PROVIDER_API_MODULES if name in sys.modules))
 
 
 class BackendMemberLauncher:

@@ -62,14 +62,14 @@ class MemberBackendPool:
             await backend.aclose()
 
     def _create_process_backend(self) -> MemberBackend:
-        from shoal.app.agents.backend_launcher import MEMBER_ENTRY_POINT, PRELOADED_MODULES
+        from shoal.app.agents.backend_launcher import MEMBER_ENTRY_POINT, list_preloaded_modules
         from shoal.backends.process_backend import ProcessBackend
 
         return ProcessBackend(
             self._runtime.processes,
             self._runtime.clock,
             entry=MEMBER_ENTRY_POINT,
-            preload=PRELOADED_MODULES,
+            preload=list_preloaded_modules(),
             log_directory=self._runtime.store.directory / LOG_DIRECTORY,
         )
 
