@@ -25,10 +25,10 @@ _LAZY_MODULES = (
     "shoal.app.teams.journaled_mailboxes",
     "shoal.models.providers",
     "shoal.models.rate_limiter",
-    "shoal.stores.files.file_mailbox_store",
-    "shoal.stores.files.file_roster_store",
-    "shoal.stores.files.file_task_board",
-    "shoal.stores.files.team_keys",
+    "shoal.stores.files.mailboxes.file_mailbox_store",
+    "shoal.stores.files.teams.file_roster_store",
+    "shoal.stores.files.board.file_task_board",
+    "shoal.stores.files.teams.team_keys",
     *(("inotify_simple",) if sys.platform == "linux" else ()),
 )
 """Modules that every teammate imports, in functions that the warm-up session does not call."""
