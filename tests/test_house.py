@@ -74,6 +74,12 @@ def test_a_module_has_at_most_700_lines(path: Path):
     assert len(path.read_text().splitlines()) <= 700
 
 
+def test_surfaces_use_the_session_and_not_its_parts():
+    parts = re.compile(r"session\.(runtime|supervisor|teams|lifecycle_hooks)\b")
+    users = [path for path in (PACKAGE / "surfaces").rglob("*.py") if parts.search(path.read_text())]
+    assert users == []
+
+
 def test_no_file_names_the_machine_it_was_written_on():
     listed = subprocess.run(
         ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],

@@ -83,5 +83,7 @@ def describe_process(fd: int, fds: list[int]) -> dict[str, Any]:
         "blocked": int(masks["SigBlk"], 16) & 0x7FFF_FFFF,
         "threads": threading.active_count(),
         "collecting": gc.isenabled(),
+        "full_collections": gc.get_stats()[2]["collections"],
+        "frozen": gc.get_freeze_count(),
         "imported": sorted(name for name in sys.modules if name.startswith("shoal.")),
     }

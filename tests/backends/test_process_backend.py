@@ -136,6 +136,14 @@ async def test_a_child_is_like_a_fresh_interpreter(backend: ProcessBackend, tmp_
     assert first["chance"] != second["chance"]
 
 
+async def test_the_objects_of_the_fork_server_are_frozen_and_none_was_collected(
+    backend: ProcessBackend, tmp_path: Path
+) -> None:
+    description = await describe_child(backend, make_launch(tmp_path, do="describe"))
+    assert description["frozen"] > 0
+    assert description["full_collections"] == 0
+
+
 async def test_preloaded_modules_are_imported_in_every_child(
     processes: GuardedProcessLauncher, tmp_path: Path
 ) -> None:

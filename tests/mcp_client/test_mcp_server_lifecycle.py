@@ -376,7 +376,6 @@ def test_only_the_connection_modules_import_the_sdk() -> None:
     parts = (
         "oauth",
         "elicitation",
-        "http_transport",
         "sdk_connection",
         "result_content",
         "filtering_transport",

@@ -195,7 +195,8 @@ def import_child_entry_point(name: str) -> ChildEntry:
 
 
 def main() -> None:
-    # Memory that the collector does not touch is not copied: neither here nor, once frozen, in the children.
+    # Pages that the collector touches are copied in each child, and so are pages where it frees objects: the
+    # child fills the gaps. So nothing is collected here, not even once before the objects are frozen.
     gc.disable()
     lead = socket.socket(fileno=os.dup(0))
     null_fd = os.open(os.devnull, os.O_RDWR)
@@ -208,7 +209,6 @@ def main() -> None:
     entry_function = import_child_entry_point(entry)
     if threading.active_count() > 1:
         raise RuntimeError(f"A module of {', '.join(sys.argv[1:])} starts a thread when it is imported.")
-    gc.collect()
     gc.freeze()
     ForkServer(lead, set_up_child_reaping(), entry_function).serve()
 

@@ -39,8 +39,18 @@ if TYPE_CHECKING:
     from shoal.app.runtime.runtime import Runtime
 
 MEMBER_ENTRY_POINT = "shoal.app.session.member_main:main"
-PRELOADED_MODULES = ("shoal.app.session.warmup",)
 LOG_DIRECTORY = "members"
+_WARMUP_MODULE = "shoal.app.session.warmup"
+_PROVIDER_API_MODULES = (
+    "shoal.models.chat_api",
+    "shoal.models.messages_api",
+    "shoal.models.responses_api",
+)
+
+
+def list_preloaded_modules() -> tuple[str, ...]:
+    """List the modules that the fork server imports; most teammates use the same provider API as the lead."""
+    return (_WARMUP_MODULE, *(name for name in _PROVIDER_API_MODULES if name in sys.modules))
 
 
 class BackendMemberLauncher:
@@ -218,7 +228,7 @@ class MemberBackendPool:
             self._runtime.processes,
             self._runtime.clock,
             entry=MEMBER_ENTRY_POINT,
-            preload=PRELOADED_MODULES,
+            preload=list_preloaded_modules(),
             log_directory=self._runtime.store.directory / LOG_DIRECTORY,
         )
 

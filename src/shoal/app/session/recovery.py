@@ -1,11 +1,13 @@
-"""Recovers in a resumed session what its earlier process left."""
+"""Publishes the start of a session, and recovers in a resumed one what its earlier process left."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import shoal
+from shoal.app.config.session_memory import build_resume_message
 from shoal.core.conversation.messages import ToolUseBlock, user_message
-from shoal.core.events import AgentEnded, QuestionAnswered, WorktreeWorkRetained
+from shoal.core.events import AgentEnded, QuestionAnswered, SessionStarted, WorktreeWorkRetained
 from shoal.core.ids import LEAD_ID
 from shoal.core.permissions.questions import AllowAnswer, PermissionQuestion
 from shoal.runs.late_answers import format_late_answer_item_id, resolve_answer_permission_updates
@@ -17,7 +19,38 @@ if TYPE_CHECKING:
     from shoal.app.session.session import Session
 
 
-async def recover_session(session: Session, recovered: RecoveredSessionState) -> None:
+async def start_or_recover_session(session: Session) -> None:
+    runtime, recovered = session.runtime, session.recovered
+    turns_before = max(runtime.config.history.turns, 0 if recovered is None else recovered.turns)
+    runtime.permissions.answers.subscribe(session.teams.share_permission_across_processes)
+    runtime.events.turn = turns_before
+    if runtime.options.lead_channel is not None:
+        # The run belongs to the lead, which has already started it.
+        return
+    if (resume_message := build_resume_message(session.agent, runtime.config.history)) is not None:
+        session.agent.conversation.add_message(resume_message, meta=True)
+    runtime.question_broker.withdraw_leftover_questions()
+    await session.publish_event(
+        SessionStarted(
+            agent=session.agent.identity.agent,
+            session=session.id,
+            cwd=str(runtime.workspace.root),
+            model=session.agent.model.card.id,
+            mode=runtime.permissions.mode,
+            tools=tuple(session.agent.tools),
+            resumed=bool(turns_before),
+            version=shoal.__version__,
+            budget_usd=session.budget.limits.max_usd,
+            budget_tokens=session.budget.limits.max_tokens,
+            model_named=runtime.options.model if isinstance(runtime.options.model, str) else "",
+        )
+    )
+    session.lifecycle_hooks.launch_session_start_hooks(resumed=bool(turns_before))
+    if recovered is not None:
+        await _recover_session(session, recovered)
+
+
+async def _recover_session(session: Session, recovered: RecoveredSessionState) -> None:
     """Journal the missing events first, then deliver the pending items."""
     workspace, workspace_allocator = session.runtime.workspace, session.runtime.workspace_allocator
     for completion in recovered.cut_off_results:

@@ -3,23 +3,28 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct, structs
-from msgspec.structs import replace
 
-import shoal
 from shoal.agent import compaction
 from shoal.agent.forks import ASIDE_PROMPT, NO_SUGGESTION, SUGGESTION_PROMPT, ask_model_outside_conversation
-from shoal.agent.loop import LoopResult, run_agent_loop
-from shoal.app.config.session_memory import build_resume_message
+from shoal.agent.loop import LoopResult
+from shoal.app.config.session_memory import SessionMemory
 from shoal.app.options import Options
-from shoal.app.session import delegate_mode, person_notifier, session_cleanup, session_telemetry
-from shoal.app.session.recovery import recover_session
-from shoal.app.session.turn import Turn
-from shoal.app.session.typed_commands import SlashCommandInvocation, run_prompt_or_slash_command
+from shoal.app.session import (
+    delegate_mode,
+    person_notifier,
+    session_cleanup,
+    session_telemetry,
+    typed_commands,
+)
+from shoal.app.session.recovery import start_or_recover_session
+from shoal.app.session.turn import LastWorkingPermissionModeTracker, Turn, run_structured_turn
+from shoal.app.session.typed_commands import SlashCommandInvocation
 from shoal.core.agents.background_shells import BackgroundShell
 from shoal.core.agents.identity import assume_identity
 from shoal.core.agents.subagents import AgentMessageDeliveryReceipt, AgentStatusSnapshot
@@ -38,7 +43,6 @@ from shoal.core.events import (
     QueueItemWithdrawn,
     RunFinished,
     SessionEnded,
-    SessionStarted,
     TurnEnded,
     TurnStarted,
 )
@@ -48,18 +52,29 @@ from shoal.core.task_groups import exit_task_group_without_wrapping, race_corout
 from shoal.core.text.text_format import to_one_line
 from shoal.runs.agent_registry import LEAD_NAMES
 from shoal.runs.event_channel import EventChannel
-from shoal.tools.structured_output_tool import STRUCTURED_OUTPUT
+from shoal.team.session_teams import SessionTeams
 from shoal.wire.notification_text import format_mail_message
 
 if TYPE_CHECKING:
     from shoal.agent.agent_runner import AgentRunner
     from shoal.app.config.journal_recovery import RecoveredSessionState
+    from shoal.app.config.session_config import SessionConfig
     from shoal.app.config.undo_history import SessionUndoHistory, UndoableTurn
     from shoal.app.runtime.runtime import Runtime
     from shoal.app.session.lifecycle_hooks import SessionLifecycleHookRunner
+    from shoal.app.skills.knowledge import SkillsAndInstructions
+    from shoal.core.budgets.budget import Budget
+    from shoal.core.budgets.usage import ModelCard
+    from shoal.core.clock import Clock
+    from shoal.core.extensions.hooks import Hook
+    from shoal.core.extensions.mcp_servers import McpServerStatus
+    from shoal.core.ports import Journal
+    from shoal.core.teams.team_operations import TeammateStatusSnapshot
+    from shoal.core.teams.team_storage import TaskBoard
     from shoal.runs.agent_supervisor import AgentSupervisor
+    from shoal.runs.question_broker import FileQuestionBroker
     from shoal.team.members.member_host import MemberHost
-    from shoal.team.session_teams import SessionTeams
+    from shoal.tools.shell_supervisor import BackgroundShellProcess
     from shoal.workspaces.checkpoints import FileUndoReport
 
 GATHER_INTERVAL = 0.05
@@ -68,51 +83,6 @@ GATHER_TIMEOUT = 0.2
 SESSION_ENDED_REASON = "the session ended"
 STOPPED_BY_PERSON_REASON = "it was stopped by the person"
 INTERRUPTED_TEXT = "[The person interrupted this turn.]"
-MAX_REMINDERS = 3
-_REMINDER = (
-    f"Your answer is not given yet: call {STRUCTURED_OUTPUT} with it, in the form that the tool describes."
-)
-
-
-class LastWorkingPermissionModeTracker:
-    """Mode in which the agent last worked; modes that a person only cycles through do not count."""
-
-    def __init__(self) -> None:
-        self._mode: PermissionMode | None = None
-        self._replies = -1
-
-    def resolve_mode_before_plan(self, now: PermissionMode, replies: int) -> PermissionMode | None:
-        """Return the mode to restore after a plan; None if only plan mode was used.
-
-        `replies` is the number of model replies so far.
-        """
-        if replies != self._replies:
-            self._replies = replies
-            self._mode = self._mode if now == "plan" else now
-        # Leaving bypassPermissions does not imply that it is wanted again.
-        return "default" if self._mode == "bypassPermissions" != now else self._mode
-
-
-async def run_structured_turn(
-    session: Session, prompt: Message | SlashCommandInvocation | None
-) -> LoopResult:
-    """Run a turn and require its structured output, unless background agents will trigger another turn."""
-    agent, output_tool = session.agent, session.runtime.config.structured_output
-    if output_tool is None:
-        return await run_prompt_or_slash_command(session, prompt)
-
-    def is_structured_output_missing(loop_result: LoopResult) -> bool:
-        return loop_result.reason == "done" and not output_tool.has_answer and not session.has_working_agents
-
-    output_tool.forget_answer()
-    result = await run_prompt_or_slash_command(session, prompt)
-    for _ in range(MAX_REMINDERS):
-        if is_structured_output_missing(result):
-            result = await run_agent_loop(agent, user_message(_REMINDER), by="runtime")
-    if is_structured_output_missing(result):
-        detail = f"no answer in the form that was asked for, after {MAX_REMINDERS} reminders"
-        return replace(result, reason="no_output", detail=detail)
-    return result
 
 
 class StoppedAgentsAndCommands(Struct, frozen=True, kw_only=True):
@@ -169,6 +139,132 @@ class Session:
     def is_busy(self) -> bool:
         return self._running is not None
 
+    # What surfaces read
+
+    @property
+    def clock(self) -> Clock:
+        return self._options.clock
+
+    @property
+    def cwd(self) -> Path:
+        """Root of the lead's workspace."""
+        return self.runtime.workspace.root
+
+    @property
+    def config(self) -> SessionConfig:
+        return self.runtime.config
+
+    @property
+    def knowledge(self) -> SkillsAndInstructions:
+        return self.runtime.knowledge
+
+    @property
+    def budget(self) -> Budget:
+        return self.runtime.budget
+
+    @property
+    def questions(self) -> FileQuestionBroker:
+        """Open questions for a person, and the way to answer them."""
+        return self.runtime.question_broker
+
+    @property
+    def messages(self) -> Sequence[Message]:
+        """Messages of the lead's conversation."""
+        return self.agent.conversation.messages
+
+    @property
+    def model_card(self) -> ModelCard:
+        return self.agent.model.card
+
+    @property
+    def permission_mode(self) -> PermissionMode:
+        return self.runtime.permissions.mode
+
+    @property
+    def can_bypass_permissions(self) -> bool:
+        return self.runtime.permissions.can_bypass
+
+    @property
+    def led_team_name(self) -> str:
+        """Name of the team that the lead leads; empty if there is none."""
+        teams = self.teams
+        return teams.led_team_name if isinstance(teams, SessionTeams) else ""
+
+    def list_hooks(self) -> tuple[Hook, ...]:
+        """Return the hooks shared by all agents."""
+        return tuple(hook for hooks in self.runtime.hooks.by_event.values() for hook in hooks)
+
+    def list_mcp_servers(self) -> Sequence[McpServerStatus]:
+        return self.runtime.servers.list_statuses()
+
+    async def wait_for_mcp_servers(self) -> None:
+        await self.runtime.servers.wait_until_ready()
+
+    def add_relayed_mcp_servers(self, servers: tuple[McpServerStatus, ...]) -> None:
+        """Add the servers of the program that drives the session, which provides their tools itself."""
+        self.runtime.servers.relayed_servers = servers
+
+    def is_slash_command(self, prompt: str | Message) -> bool:
+        return typed_commands.is_slash_command(self.runtime, prompt)
+
+    def parse_slash_command(self, prompt: str | Message) -> str | Message | SlashCommandInvocation:
+        """Return the prompt, or the invocation of its command.
+
+        Raises `UnknownSkill` or `InvalidAgentDefinition`.
+        """
+        return typed_commands.parse_slash_command(self.runtime, prompt)
+
+    async def parse_slash_command_when_ready(
+        self, prompt: str | Message
+    ) -> str | Message | SlashCommandInvocation:
+        """Parse a prompt, waiting first for the servers if it names a command of one."""
+        return await typed_commands.parse_slash_command_when_ready(self.runtime, prompt)
+
+    def list_subagents(self) -> tuple[AgentStatusSnapshot, ...]:
+        """Return the sub-agents of the session, ended ones too."""
+        return self.supervisor.list_agents()
+
+    def list_running_subagents(self) -> tuple[AgentStatusSnapshot, ...]:
+        now = self.clock.monotonic()
+        return tuple(run.take_snapshot(now) for run in self.supervisor.list_running_agents())
+
+    def list_members(self) -> Sequence[TeammateStatusSnapshot]:
+        """Return the running members of the team, except the lead."""
+        return self.teams.list_members()
+
+    def list_shells(self) -> Sequence[BackgroundShellProcess]:
+        return self.runtime.shells.list_shells()
+
+    def open_board(self, name: str) -> TaskBoard:
+        """Open the board of a team, or of the session with that id."""
+        return self.runtime.team_store.open_board(name)
+
+    @property
+    def journal(self) -> Journal:
+        return self.runtime.store.journal
+
+    @property
+    def has_running_subagents(self) -> bool:
+        """True if any sub-agent is running or its end is not reported yet."""
+        return self.supervisor.has_running_agents
+
+    def count_waking_items(self) -> int:
+        """Return how many queued items would wake the lead."""
+        return self.runtime.queue.count_waking_items(LEAD_ID)
+
+    async def wait_for_waking_item(self) -> None:
+        await self.runtime.queue.wait_for_waking_item(LEAD_ID)
+
+    def set_end_reason(self, reason: str) -> None:
+        """Set the reason that the SessionEnd hooks get."""
+        self.lifecycle_hooks.end_reason = reason
+
+    @property
+    def memory(self) -> SessionMemory | None:
+        """Notes of the session; None if it keeps none."""
+        memory = self.agent.save_memory
+        return memory if isinstance(memory, SessionMemory) else None
+
     async def __aenter__(self) -> Session:
         from shoal.app.session.session_builder import build_session_parts, connect_session
 
@@ -188,7 +284,8 @@ class Session:
             self._ids = self.agent.ids.derive_generator()
             self._tasks = await asyncio.TaskGroup().__aenter__()
             self._exit.push_async_exit(self._exit_task_group_unwrapping_errors)
-            await self._publish_start_and_recover()
+            self._exit.callback(self.questions.late_answers.close)
+            await start_or_recover_session(self)
             if self._options.lead_channel is None:
                 person_notifier.attach_person_notifier(self, self._tasks)
                 self.runtime.servers.start()
@@ -436,9 +533,13 @@ class Session:
             return task
         return (await self.supervisor.stop_running_agent(task, STOPPED_BY_PERSON_REASON)).description
 
-    async def stop_agents(self) -> tuple[AgentStatusSnapshot, ...]:
+    async def stop_agents(self, reason: str = STOPPED_BY_PERSON_REASON) -> tuple[AgentStatusSnapshot, ...]:
         """Stop every agent except the lead; return those that were working."""
-        return await self.supervisor.stop_all_agents(STOPPED_BY_PERSON_REASON)
+        return await self.supervisor.stop_all_agents(reason)
+
+    async def stop_shells(self) -> tuple[BackgroundShellProcess, ...]:
+        """Stop every background command and return them."""
+        return await self.runtime.shells.stop_all()
 
     async def stop_all(self) -> StoppedAgentsAndCommands:
         """Stop every agent except the lead and every background command; the lead continues."""
@@ -473,37 +574,6 @@ class Session:
             await self.teams.wait_until_idle()
             if not self._has_running_agents:
                 return
-
-    async def _publish_start_and_recover(self) -> None:
-        runtime, recovered = self.runtime, self.recovered
-        turns_before = max(runtime.config.history.turns, 0 if recovered is None else recovered.turns)
-        runtime.permissions.answers.subscribe(self.teams.share_permission_across_processes)
-        runtime.events.turn = turns_before
-        if self._options.lead_channel is not None:
-            # The run belongs to the lead, which has already started it.
-            return
-        if (resume_message := build_resume_message(self.agent, runtime.config.history)) is not None:
-            self.agent.conversation.add_message(resume_message, meta=True)
-        runtime.question_broker.withdraw_leftover_questions()
-        self._exit.callback(runtime.question_broker.late_answers.close)
-        await self.publish_event(
-            SessionStarted(
-                agent=self.agent.identity.agent,
-                session=self.id,
-                cwd=str(runtime.workspace.root),
-                model=self.agent.model.card.id,
-                mode=runtime.permissions.mode,
-                tools=tuple(self.agent.tools),
-                resumed=bool(turns_before),
-                version=shoal.__version__,
-                budget_usd=self.agent.budget.budget.limits.max_usd,
-                budget_tokens=self.agent.budget.budget.limits.max_tokens,
-                model_named=self._options.model if isinstance(self._options.model, str) else "",
-            )
-        )
-        self.lifecycle_hooks.launch_session_start_hooks(resumed=bool(turns_before))
-        if recovered is not None:
-            await recover_session(self, recovered)
 
     async def _run_turn(self, prompt: Message | SlashCommandInvocation | None, channel: EventChannel) -> None:
         agent = self.agent

@@ -1,4 +1,4 @@
-"""Opens a warm-up session when the fork server imports this module.
+"""Opens a warm-up session and prepares for a teammate when the fork server imports this module.
 
 Everything imported and computed on the way is shared by the processes that are forked afterwards.
 """
@@ -6,13 +6,32 @@ Everything imported and computed on the way is shared by the processes that are 
 from __future__ import annotations
 
 import asyncio
+import importlib
 import os
+import sys
 import tempfile
+from contextlib import suppress
 from pathlib import Path
 
+from shoal.app.agents.member_bootstrap import decode_member_bootstrap
 from shoal.app.options import Options
 from shoal.app.session.session import Session
+from shoal.models.catalogue import resolve_model
 from shoal.models.scripted_model import ScriptedModel
+from shoal.wire.mail_body_codec import parse_mail_body
+
+_LAZY_MODULES = (
+    "shoal.app.teams.journaled_board",
+    "shoal.app.teams.journaled_mailboxes",
+    "shoal.models.providers",
+    "shoal.models.rate_limiter",
+    "shoal.stores.files.mailboxes.file_mailbox_store",
+    "shoal.stores.files.teams.file_roster_store",
+    "shoal.stores.files.board.file_task_board",
+    "shoal.stores.files.teams.team_keys",
+    *(("inotify_simple",) if sys.platform == "linux" else ()),
+)
+"""Modules that every teammate imports, in functions that the warm-up session does not call."""
 
 
 async def _run_warmup_session(cwd: Path) -> None:
@@ -37,4 +56,15 @@ def _warm_up_in_temporary_home() -> None:
                 os.environ["SHOAL_HOME"] = previous_home
 
 
+def _prepare_for_teammate() -> None:
+    """Import what a teammate needs, and build the decoders of what it reads first."""
+    for module in _LAZY_MODULES:
+        importlib.import_module(module)
+    resolve_model("anthropic:sonnet")  # loads the catalogue
+    parse_mail_body("{}")
+    with suppress(ValueError):  # refused, but only after the decoder is built
+        decode_member_bootstrap(b"{}")
+
+
 _warm_up_in_temporary_home()
+_prepare_for_teammate()

@@ -117,14 +117,14 @@ async def run_plain_terminal(
 
 def _print_greeting(screen: TerminalScreen, session: Session) -> None:
     screen.write("shoal", BOLD)
-    screen.write(f"  {session.agent.model.card.id} · {session.runtime.workspace.root}\n", DIM)
+    screen.write(f"  {session.model_card.id} · {session.cwd}\n", DIM)
     for note in session.notes:
         screen.write(f"  {to_one_line(note)}\n", YELLOW)
     recovered = session.recovered
     if recovered is not None and recovered.cut_off_results:
         screen.write(f"  {describe_cut_off_agents(recovered.cut_off_results)}\n", YELLOW)
     screen.write("  /help lists the commands, Ctrl-D ends\n\n", DIM)
-    _print_last_exchange(screen, session.agent.conversation.messages)
+    _print_last_exchange(screen, session.messages)
 
 
 def _print_last_exchange(screen: TerminalScreen, messages: Sequence[Message]) -> None:

@@ -47,7 +47,7 @@ async def run_terminal_sessions(
             outcome = await controller.run_until_user_leaves(
                 prompt if prepare_prompt is None else await prepare_prompt(session)
             )
-            session.lifecycle_hooks.end_reason = "prompt_input_exit" if outcome == "ended" else "clear"
+            session.set_end_reason("prompt_input_exit" if outcome == "ended" else "clear")
             on_session_end(session, await session.stop_agents())
         if outcome == "ended":
             return controller.status
@@ -72,7 +72,7 @@ def print_session_farewell(
         screen.write("  In the session, /agents send ID TEXT lets one go on.\n", DIM)
     if session.turn == 0:
         return
-    budget = session.agent.budget.budget
+    budget = session.budget
     screen.write(
         f"  {format_dollars(budget.usd if budget.is_priced else None)} · "
         f"{format_token_count(budget.usage.total_tokens)} tokens\n",

@@ -51,7 +51,7 @@ async def manage_agents(controller: TerminalController, argument: str) -> None:
 
 def _print_agents_and_shells(controller: TerminalController) -> None:
     statuses = list(controller.statuses.iter_agents_except_lead())
-    shells = [shell for shell in controller.session.runtime.shells.list_shells() if shell.status == "running"]
+    shells = [shell for shell in controller.session.list_shells() if shell.status == "running"]
     if not statuses and not shells:
         controller.notices.write_note("No agent has been started.")
         return
@@ -102,7 +102,7 @@ def _read_file_tail(path: Path) -> str:
 
 
 def _find_agent_snapshot(controller: TerminalController, agent: str) -> AgentStatusSnapshot:
-    for snapshot in controller.session.supervisor.list_agents():
+    for snapshot in controller.session.list_subagents():
         if agent in (snapshot.agent, snapshot.name):
             return snapshot
     raise AgentRequestRefused(f"There is no agent {agent!r} in this session. /agents lists them.")
@@ -110,7 +110,7 @@ def _find_agent_snapshot(controller: TerminalController, agent: str) -> AgentSta
 
 def _resolve_agent_prefix(controller: TerminalController, prefix: str) -> str:
     """Resolve a name, an id, or a unique prefix of an id."""
-    snapshots = controller.session.supervisor.list_agents()
+    snapshots = controller.session.list_subagents()
     if any(prefix in (each.agent, each.name) for each in snapshots):
         return prefix
     matching_ids = [each.agent for each in snapshots if each.agent.startswith(prefix)]

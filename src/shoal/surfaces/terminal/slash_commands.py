@@ -40,14 +40,13 @@ def is_slash_command(text: str) -> bool:
 
 def find_slash_command(text: str, session: Session) -> SlashCommand | SlashCommandInvocation | str:
     """Return the terminal's or the session's command, or an error message for the person."""
-    from shoal.app.session.typed_commands import parse_slash_command
 
     word = text.split(maxsplit=1)[0]
     by_name = {command.name: command for command in COMMANDS}
     if word in by_name:
         return by_name[word]
     try:
-        invocation = parse_slash_command(session.runtime, text)
+        invocation = session.parse_slash_command(text)
     except InvalidAgentDefinition as parse_error:
         return str(parse_error)
     except UnknownSkill:
@@ -60,17 +59,14 @@ def find_slash_command(text: str, session: Session) -> SlashCommand | SlashComma
 
 def list_slash_command_names(sessions: Sequence[Session]) -> list[str]:
     """List the command names that can be typed, of the terminal and of the session."""
-    skill_commands = [
-        f"/{each.name}" for session in sessions for each in session.runtime.knowledge.list_slash_commands()
-    ]
-    return [*(command.name for command in COMMANDS), *skill_commands]
+    skills = (each for session in sessions for each in session.knowledge.list_slash_commands())
+    return [*(command.name for command in COMMANDS), *(f"/{each.name}" for each in skills)]
 
 
 def describe_slash_commands(session: Session) -> list[tuple[str, str]]:
     """List each command with its description."""
     skill_commands = [
-        (f"/{each.name}", to_one_line(each.description))
-        for each in session.runtime.knowledge.list_slash_commands()
+        (f"/{each.name}", to_one_line(each.description)) for each in session.knowledge.list_slash_commands()
     ]
     return [*((command.name, command.help) for command in COMMANDS), *skill_commands]
 
@@ -84,7 +80,7 @@ async def _show_help(controller: TerminalController, _: str) -> None:
         for command in COMMANDS:
             write(f"  {command.usage:<20}", BOLD)
             write(f"{command.help}\n", DIM)
-        for skill in controller.session.runtime.knowledge.list_slash_commands():
+        for skill in controller.session.knowledge.list_slash_commands():
             write(f"  {f'/{skill.name} {skill.argument_hint}'.strip():<19} ", BOLD)
             write(
                 f"{truncate_text(to_one_line(skill.description), 70)}{_format_skill_source_note(skill)}\n",
@@ -118,7 +114,7 @@ async def _ask_side_question(controller: TerminalController, question: str) -> N
 
 
 async def _compact_conversation(controller: TerminalController, instructions: str) -> None:
-    if not controller.session.agent.conversation.messages:
+    if not controller.session.messages:
         controller.notices.write_note("Nothing was said yet that a summary could tell.")
         return
     controller.start_turn_activity().current_activity = "summarising the conversation"
@@ -128,10 +124,8 @@ async def _compact_conversation(controller: TerminalController, instructions: st
 
 
 async def _show_session_notes(controller: TerminalController, action: str) -> None:
-    from shoal.app.config.session_memory import SessionMemory
-
-    session_memory = controller.session.agent.save_memory
-    if not isinstance(session_memory, SessionMemory):
+    session_memory = controller.session.memory
+    if session_memory is None:
         controller.notices.write_note("This session keeps no notes: the setting shoal.session_memory is off.")
     elif action == "save":
         controller.start_turn_activity().current_activity = "writing its notes"
@@ -151,7 +145,7 @@ async def _show_session_notes(controller: TerminalController, action: str) -> No
 
 
 async def _show_cost(controller: TerminalController, _: str) -> None:
-    budget = controller.session.agent.budget.budget
+    budget = controller.session.budget
     controller.notices.write_note(
         f"{format_dollars(budget.usd if budget.is_priced else None)} · "
         f"{format_token_count(budget.usage.prompt_tokens)} tokens in, "
@@ -167,7 +161,7 @@ async def _show_cost(controller: TerminalController, _: str) -> None:
 async def _switch_model(controller: TerminalController, name: str) -> None:
     if name:
         await controller.session.set_model(name)
-    controller.notices.write_note(f"The model is {controller.session.agent.model.card.id}.")
+    controller.notices.write_note(f"The model is {controller.session.model_card.id}.")
 
 
 async def _rewind_turn(controller: TerminalController, turn: str) -> None:
@@ -190,7 +184,7 @@ async def _rewind_turn(controller: TerminalController, turn: str) -> None:
     report = await controller.session.undo(
         turns_by_number[turn], conversation=reply.strip().lower().startswith("y")
     )
-    for line, style in format_undo_lines(report, controller.session.runtime.workspace.root):
+    for line, style in format_undo_lines(report, controller.session.cwd):
         controller.notices.write_note(line, style)
 
 
@@ -209,15 +203,15 @@ async def _show_instruction_files(controller: TerminalController, _: str) -> Non
 async def _show_hooks(controller: TerminalController, _: str) -> None:
     from shoal.app.reports.hook_report import build_hook_report, make_hook_rows
 
-    runtime = controller.session.runtime
-    shared_rows = make_hook_rows(hook for hooks in runtime.hooks.by_event.values() for hook in hooks)
-    others = [row for row in build_hook_report(runtime.workspace.root).hooks if row.agent or not row.trusted]
+    session = controller.session
+    shared_rows = make_hook_rows(session.list_hooks())
+    others = [row for row in build_hook_report(session.cwd).hooks if row.agent or not row.trusted]
     for line in format_hook_lines((*shared_rows, *others), colours=False):
         controller.notices.write_note(line)
 
 
 async def _show_mcp_servers(controller: TerminalController, _: str) -> None:
-    statuses = controller.session.runtime.servers.list_statuses()
+    statuses = controller.session.list_mcp_servers()
     for status in statuses:
         detail = status.detail or f"{len(status.tools)} tools, {len(status.prompts)} prompts"
         controller.notices.write_note(f"{to_one_line(status.name)}  {status.status}  {to_one_line(detail)}")

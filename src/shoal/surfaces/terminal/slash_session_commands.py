@@ -27,9 +27,8 @@ _MARKS = {"completed": ("✓", GREEN), "in_progress": ("▸", YELLOW), "pending"
 
 async def show_tasks(controller: TerminalController, _: str) -> None:
     """Show the team's board, or the session's if there is no team."""
-    team_store = controller.session.runtime.team_store
-    name = _get_led_team_name(controller) or controller.session.id
-    tasks = list(await team_store.open_board(name).list_tasks())
+    session = controller.session
+    tasks = list(await session.open_board(session.led_team_name or session.id).list_tasks())
     if not tasks:
         controller.notices.write_note(
             "There is no task on the board. Agents put some there, and so does: shoal task add"
@@ -50,16 +49,9 @@ def _describe_task_owner_and_blockers(task: Task, open_ids: set[str]) -> str:
     return "".join(f"  {word}" for word in notes if word)
 
 
-def _get_led_team_name(controller: TerminalController) -> str:
-    from shoal.team.session_teams import SessionTeams
-
-    teams = controller.session.teams
-    return teams.led_team_name if isinstance(teams, SessionTeams) else ""
-
-
 async def show_team(controller: TerminalController, _: str) -> None:
     """Show the members of the team and their activity."""
-    name = _get_led_team_name(controller)
+    name = controller.session.led_team_name
     members = [
         each
         for each in controller.statuses.iter_agents_in_tree_order()
@@ -110,7 +102,7 @@ async def show_permissions(controller: TerminalController, mode: str) -> None:
 async def run_doctor(controller: TerminalController, _: str) -> None:
     from shoal.app.doctor.health_checks import run_health_checks
 
-    cwd = controller.session.runtime.workspace.root
+    cwd = controller.session.cwd
     diagnostics = await asyncio.to_thread(run_health_checks, os.environ, cwd)
     with controller.notices.open_notice_block() as write:
         for line in format_diagnostic_lines(diagnostics, colours=False):
@@ -122,9 +114,9 @@ async def resume_session(controller: TerminalController, name: str) -> None:
     from shoal.stores.files.locks.pid_locks import is_session_running
     from shoal.stores.files.sessions.session_files import find_session_transcript, list_sessions
 
-    home, current_session = controller.session.runtime.settings.home, controller.session.id
+    home, current_session = controller.session.config.settings.home, controller.session.id
     if not name:
-        sessions = list_sessions(home, str(controller.session.runtime.workspace.root), limit=11)
+        sessions = list_sessions(home, str(controller.session.cwd), limit=11)
         others = [each for each in sessions if each.session != current_session][:10]
         with controller.notices.open_notice_block() as write:
             for line in format_session_lines(others):
@@ -149,9 +141,9 @@ async def export_conversation(controller: TerminalController, name: str) -> None
     from shoal.surfaces.terminal.conversation_markdown import render_conversation_markdown
 
     session = controller.session
-    text = "\n".join(render_conversation_markdown(session.agent.conversation.messages, str(session.id)))
-    text = session.runtime.settings.secret_redactor.redact_text(text)
-    path = session.runtime.workspace.root / (name or f"shoal-{session.id[:8]}.md")
+    text = "\n".join(render_conversation_markdown(session.messages, str(session.id)))
+    text = session.config.settings.secret_redactor.redact_text(text)
+    path = session.cwd / (name or f"shoal-{session.id[:8]}.md")
     try:
         await asyncio.to_thread(_write_new_file, path, text)
     except FileExistsError:

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def show_skills(controller: TerminalController) -> None:
-    catalog = controller.session.runtime.knowledge.skills
+    catalog = controller.session.knowledge.skills
     all_skills = catalog.skills.all()
     if not all_skills and not catalog.skills.problems:
         controller.notices.write_note("There is no skill here. They stand in .claude/skills/NAME/SKILL.md.")
@@ -30,7 +30,7 @@ def show_skills(controller: TerminalController) -> None:
 
 
 def show_instruction_files(controller: TerminalController) -> None:
-    instructions = controller.session.runtime.knowledge.instructions
+    instructions = controller.session.knowledge.instructions
     if not instructions.files and not instructions.notes:
         controller.notices.write_note("No file tells agents how to work here. CLAUDE.md or AGENTS.md would.")
         return

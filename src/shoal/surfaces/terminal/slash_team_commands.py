@@ -75,8 +75,8 @@ def suggest_addressee_correction(session: Session, text: str) -> str:
 
 def list_addressees(session: Session) -> tuple[AddressedAgent, ...]:
     """List the teammates and the named agents."""
-    teammates = [AddressedAgent(each.agent, each.name) for each in session.teams.list_members()]
-    agents = [AddressedAgent(each.agent, each.name) for each in session.supervisor.list_agents() if each.name]
+    teammates = [AddressedAgent(each.agent, each.name) for each in session.list_members()]
+    agents = [AddressedAgent(each.agent, each.name) for each in session.list_subagents() if each.name]
     return (*teammates, *agents)
 
 

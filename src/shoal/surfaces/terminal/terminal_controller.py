@@ -9,11 +9,10 @@ from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
 
 from shoal.app.run_view.agent_status import RunViewAgentsState
-from shoal.app.session.typed_commands import SlashCommandInvocation, is_slash_command
+from shoal.app.session.typed_commands import SlashCommandInvocation
 from shoal.core.conversation.messages import Message, TextBlock, user_message
 from shoal.core.errors import ShoalError
 from shoal.core.events import Event
-from shoal.core.ids import LEAD_ID
 from shoal.core.text.text_format import to_one_line
 from shoal.surfaces.terminal import slash_commands
 from shoal.surfaces.terminal.event_feed import EventFeed
@@ -78,7 +77,7 @@ class TerminalController(ABC):
         self.resume_session = ""
         """Session to resume, if the outcome is `resumed`."""
         self.outcome: TerminalOutcome | None = None
-        self._clock = session.agent.clock
+        self._clock = session.clock
         self._idle = asyncio.Event()
         """Set while nothing runs and no answer is awaited, so that a queued turn may start."""
         self._current_work: asyncio.Task[None] | None = None
@@ -149,7 +148,7 @@ class TerminalController(ABC):
         """Start the background tasks and submit the first prompt. The caller cancels the returned tasks."""
         self._tasks = tasks
         self.update_idle_state()
-        if first and is_slash_command(self.session.runtime, first):
+        if first and self.session.is_slash_command(first):
             self.echo_user_prompt(first)
             self._run_slash_command(first)
         elif first:
@@ -250,7 +249,7 @@ class TerminalController(ABC):
         """Start a turn when something is queued and the person is not answering a question."""
         while not self._is_past_deadline:
             await self._idle.wait()
-            await self.session.runtime.queue.wait_for_waking_item(LEAD_ID)
+            await self.session.wait_for_waking_item()
             self.update_idle_state()
             if self._idle.is_set():
                 self._start_work(self._run_next_turn())
@@ -362,7 +361,7 @@ class TerminalController(ABC):
         turn = await self.session.next_turn()
         if turn is not None:
             await self._run_turn(turn)
-        elif self.session.runtime.queue.count_waking_items(LEAD_ID):
+        elif self.session.count_waking_items():
             self._is_past_deadline = True
             self.notices.write_note(
                 "The deadline has passed: what agents report is not taken up any more.", YELLOW

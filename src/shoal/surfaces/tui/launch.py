@@ -55,7 +55,7 @@ def report_local_crash(
             "Where it broke is shown by --debug."
         )
         return
-    settings = session.runtime.settings
+    settings = session.config.settings
     log_path = _log_crash(error, settings.home, session.id, settings.secret_redactor) if persisted else None
     plain_command = "shoal --plain"
     if persisted and session.turn:
@@ -167,8 +167,8 @@ async def run_attached_full_screen(run: RunHandle, home: Path) -> int:
 async def attach_session_to_app(app: ShoalApp, session: Session) -> TuiLocalRunClient:
     """Show this session in the app from now on."""
     run_client = TuiLocalRunClient(session, app)
-    app.theme = choose_textual_theme(session.runtime.settings.own.theme, os.environ)
-    if not session.agent.conversation.messages:
+    app.theme = choose_textual_theme(session.config.settings.own.theme, os.environ)
+    if not session.messages:
         run_client.notices.write_note("/help lists the commands, F2 shows the agents, Ctrl-D ends.")
     for note in session.notes:
         run_client.notices.write_note(to_one_line(note), YELLOW)

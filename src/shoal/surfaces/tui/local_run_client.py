@@ -91,7 +91,7 @@ class TuiLocalRunClient(TerminalController):
         self._leave_event = asyncio.Event()
         self._modes = PermissionModeCycle()
         self.is_open = False
-        clock, cwd = session.agent.clock, str(session.runtime.workspace.root)
+        clock, cwd = session.clock, str(session.cwd)
         self.presenter = TuiRunPresenter(run_view, LocalRunController(session), clock, cwd)
         self.presenter.get_conversation(LEAD_ID)
         self.notices = ConversationNoticeWriter(self)
@@ -145,7 +145,7 @@ class TuiLocalRunClient(TerminalController):
 
     @property
     def root(self) -> Path:
-        return self.session.runtime.workspace.root
+        return self.session.cwd
 
     @property
     def viewed(self) -> AgentId:
@@ -153,7 +153,7 @@ class TuiLocalRunClient(TerminalController):
 
     @property
     def takes_images(self) -> bool:
-        return self.session.agent.model.card.images
+        return self.session.model_card.images
 
     @property
     def activity_text(self) -> str:
@@ -203,9 +203,11 @@ class TuiLocalRunClient(TerminalController):
         return bool(self.session.move_to_background())
 
     def cycle_permission_mode(self) -> None:
-        permissions = self.session.runtime.permissions
+        session = self.session
         try:
-            self.session.set_mode(self._modes.next_mode(permissions.mode, may_skip=permissions.can_bypass))
+            session.set_mode(
+                self._modes.next_mode(session.permission_mode, may_skip=session.can_bypass_permissions)
+            )
         except ShoalError as error:
             self.notices.write_note(f"✗ {to_one_line(str(error))}", RED)
 
@@ -216,11 +218,11 @@ class TuiLocalRunClient(TerminalController):
 
 def create_session_run_view(session: Session) -> RunView:
     """Return the current view of the run; nothing may be awaited before events are applied to it."""
-    journal = session.runtime.store.journal
+    journal = session.journal
     if isinstance(journal, FileJournal):
         return build_run_view(read_journal(journal.path))
     run_view = RunView()
     if isinstance(journal, InMemoryJournal):
         for event in journal.events:
-            run_view.apply_event(event, session.agent.clock.now())
+            run_view.apply_event(event, session.clock.now())
     return run_view

@@ -53,7 +53,7 @@ class AgentsDemo:
             seconds=self._presenter.elapsed_seconds,
             project=workspace.project,
             journal=get_journal_path(workspace.home, session.id),
-            transcript=get_transcript_path(workspace.home, str(session.runtime.workspace.root), session.id),
+            transcript=get_transcript_path(workspace.home, str(session.cwd), session.id),
             kept=workspace.keep,
             home=workspace.home,
         )

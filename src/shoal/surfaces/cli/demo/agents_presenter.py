@@ -54,7 +54,7 @@ class AgentsDemoPresenter:
     def __init__(self, screen: TerminalScreen, session: Session) -> None:
         self._screen = screen
         self._session = session
-        self._clock = session.agent.clock
+        self._clock = session.clock
         self._started_at = self._clock.monotonic()
         self._feed = EventFeed(session)
         self._statuses = RunViewAgentsState()

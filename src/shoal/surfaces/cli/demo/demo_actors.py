@@ -29,13 +29,13 @@ class AutoApprovingDemoUser:
         self.answered_count = 0
 
     async def approve_all_questions(self) -> None:
-        question_broker = self._session.runtime.question_broker
+        question_broker = self._session.questions
         async for question in question_broker.watch_questions():
             dialog = TerminalQuestionDialog(question, question.agent.partition("@")[0])
             with self._narrator.pause_for_question():
                 dialog.show(self._screen)
                 self._screen.write("  allow? ", DIM)
-                await self._session.agent.clock.sleep(self._pause)
+                await self._session.clock.sleep(self._pause)
                 self._screen.write("y", BOLD)
                 self._screen.write("  (the demo types this, in your place)\n", DIM)
             answer = dialog.parse_answer_line("y")
@@ -69,7 +69,7 @@ class DemoMemberKiller:
         """Kill the target's process once it is at work; return None if it has no process."""
         await self._target_ready.wait()
         self._unwatch()
-        clock = self._session.agent.clock
+        clock = self._session.clock
         await clock.sleep(self._pause)
         pid = find_member_pid(self._session, self._target.name)
         if pid is None:
@@ -87,4 +87,4 @@ class DemoMemberKiller:
 
 
 def find_member_pid(session: Session, name: str) -> int | None:
-    return next((each.pid for each in session.teams.list_members() if each.name == name), None)
+    return next((each.pid for each in session.list_members() if each.name == name), None)

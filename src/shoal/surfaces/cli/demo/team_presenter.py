@@ -128,7 +128,7 @@ class TeamDemoPresenter:
     ) -> None:
         self._screen = screen
         self._session = session
-        self._clock = session.agent.clock
+        self._clock = session.clock
         self._started_at = self._clock.monotonic()
         self._feed = EventFeed(session)
         self.statuses = RunViewAgentsState()
@@ -205,7 +205,7 @@ class TeamDemoPresenter:
         self._narrator.narrate_lead_event(event)
         match event:
             case ToolFinished(tool="TeamCreate"):
-                self.files.team = self._session.agent.identity.team or ""
+                self.files.team = self._session.led_team_name
             case ToolStarted(tool="Agent") if not self._is_board_shown:
                 self._is_board_shown = True
                 self.files.read_task_transitions()

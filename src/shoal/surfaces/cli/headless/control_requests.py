@@ -59,7 +59,7 @@ def compute_context_usage(session: Session) -> dict[str, Any]:
         ],
         "agents": [
             {"agentType": each.name, "source": each.source.kind, "tokens": len(each.description) // 4}
-            for each in session.runtime.config.definitions.all()
+            for each in session.config.definitions.all()
         ],
         "gridRows": [],
     }
@@ -82,12 +82,8 @@ async def handle_control_request(session: Session, subtype: str, body: _RequestB
 def build_initialize_response(session: Session) -> dict[str, Any]:
     """Build the response to `initialize`: the commands and agents of the session."""
     return {
-        "commands": [
-            _slash_command_to_dict(each) for each in session.runtime.knowledge.list_slash_commands()
-        ],
-        "agents": [
-            _agent_definition_to_dict(definition) for definition in session.runtime.config.definitions.all()
-        ],
+        "commands": [_slash_command_to_dict(each) for each in session.knowledge.list_slash_commands()],
+        "agents": [_agent_definition_to_dict(definition) for definition in session.config.definitions.all()],
         "output_style": "default",
         "available_output_styles": ["default"],
         "models": [],
@@ -166,7 +162,7 @@ async def _get_context_usage(session: Session, body: _RequestBody) -> _ResponseB
 
 async def _list_mcp_statuses(session: Session, body: _RequestBody) -> _ResponseBody:
     servers = []
-    for status in session.runtime.servers.list_statuses():
+    for status in session.list_mcp_servers():
         server: dict[str, Any] = {
             "name": status.name,
             "status": status.status,

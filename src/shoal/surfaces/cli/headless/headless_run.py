@@ -14,7 +14,6 @@ from shoal.app.options import Options
 from shoal.app.run_view.agent_status import RunViewAgentsState
 from shoal.app.session.session import Session
 from shoal.app.session.turn import Turn
-from shoal.app.session.typed_commands import parse_slash_command_when_ready
 from shoal.core.agents.subagents import AgentStatusSnapshot
 from shoal.core.errors import InvalidAgentDefinition, ShoalError, UnknownSkill
 from shoal.core.events import (
@@ -25,7 +24,6 @@ from shoal.core.events import (
     TurnEndReason,
     WorktreeWorkRetained,
 )
-from shoal.core.ids import LEAD_ID
 from shoal.core.permissions.questions import DenyAnswer, PermissionQuestion
 from shoal.surfaces.cli import exit_codes
 from shoal.surfaces.cli.headless.output_formats import (
@@ -163,8 +161,8 @@ class _HeadlessRun:
                     group.create_task(self._wake_when_stopped()),
                 )
                 if self._connection is None:
-                    prompt = await parse_slash_command_when_ready(
-                        self._session.runtime, await self._prepare_initial_prompt()
+                    prompt = await self._session.parse_slash_command_when_ready(
+                        await self._prepare_initial_prompt()
                     )
                     await self._run_turn(self._session.run(prompt))
                     while (
@@ -179,10 +177,7 @@ class _HeadlessRun:
                     task.cancel()
         except asyncio.CancelledError:
             # A signal between turns: working agents end with the session.
-            now = self._session.agent.clock.monotonic()
-            self._report_stopped_agents(
-                tuple(run.take_snapshot(now) for run in self._session.supervisor.list_running_agents())
-            )
+            self._report_stopped_agents(self._session.list_running_subagents())
             if self._stopped_agents:
                 await self._output.report_incomplete_result(
                     user_messages.describe_stopped_agents(self._stopped_agents)
@@ -216,7 +211,7 @@ class _HeadlessRun:
 
     @property
     def _is_assistant(self) -> bool:
-        return self._session.runtime.config.assistant
+        return self._session.config.assistant
 
     async def _wait_for_next_turn(self, group: asyncio.TaskGroup) -> Turn | None:
         """Wait for the next turn that an arrival triggers; None when nothing will come."""
@@ -278,9 +273,7 @@ class _HeadlessRun:
         while True:
             if (prompt := source.take_prompt()) is not None:
                 try:
-                    return self._session.run(
-                        await parse_slash_command_when_ready(self._session.runtime, prompt)
-                    )
+                    return self._session.run(await self._session.parse_slash_command_when_ready(prompt))
                 except (UnknownSkill, InvalidAgentDefinition) as error:
                     print_user_message(str(error))
                     await self._output.report_run_failure(str(error))
@@ -293,7 +286,7 @@ class _HeadlessRun:
             turn = await self._wait_for_turn(turn_task, lambda: source.has_prompt_or_is_closed)
             if turn is not None or self._session.interrupted_agents:
                 return turn
-            waking_count = self._session.runtime.queue.count_waking_items(LEAD_ID)
+            waking_count = self._session.count_waking_items()
             if not source.has_prompt_or_is_closed and (
                 waking_count or (self._is_assistant and self._session.is_past_deadline)
             ):
@@ -302,7 +295,7 @@ class _HeadlessRun:
 
     async def _run_turn(self, turn: Turn, on_event: Callable[[Event], None] | None = None) -> None:
         # The init line must list the servers that the first request has.
-        await self._session.runtime.servers.wait_until_ready()
+        await self._session.wait_for_mcp_servers()
         await self._output.begin_turn(self._session)
         with self._show_progress() as show_event:
             async for event in turn:
@@ -314,17 +307,14 @@ class _HeadlessRun:
 
     async def _report_idle_if_quiet(self) -> None:
         """Report idle: a program that answers questions keeps its end open until then."""
-        if (
-            not self._session.supervisor.has_running_agents
-            and not self._session.runtime.queue.count_waking_items(LEAD_ID)
-        ):
+        if not self._session.has_running_subagents and not self._session.count_waking_items():
             await self._output.report_idle()
 
     async def _process_events(
         self, show_event: Callable[[Event], None], on_event: Callable[[Event], None] | None = None
     ) -> None:
         for event in self._feed.drain():
-            self._statuses.apply_event(event, self._session.agent.clock.monotonic())
+            self._statuses.apply_event(event, self._session.clock.monotonic())
             show_event(event)
             self._record_permission_refusals(event)
             if on_event is not None:
@@ -334,9 +324,9 @@ class _HeadlessRun:
 
     async def _stop_remaining_work(self) -> None:
         """Stop everything that still runs, and report what was stopped before it was done."""
-        stopped_agents = await self._session.supervisor.stop_all_agents("the run ended before it was done")
+        stopped_agents = await self._session.stop_agents("the run ended before it was done")
         self._report_stopped_agents(self._session.interrupted_agents + stopped_agents)
-        shells = await self._session.runtime.shells.stop_all()
+        shells = await self._session.stop_shells()
         if shells:
             print_user_message(
                 user_messages.describe_ended_shells([(shell.id, shell.command) for shell in shells])
@@ -376,10 +366,10 @@ class _HeadlessRun:
             return
         from shoal.surfaces.cli.headless.progress_display import create_progress_display
 
-        question_broker = self._session.runtime.question_broker
+        question_broker = self._session.questions
         questions_stay_open = question_broker.answer_timeout is not None and not question_broker.attended
         progress = create_progress_display(
-            sys.stderr, self._session.agent.clock, self._statuses, questions_stay_open=questions_stay_open
+            sys.stderr, self._session.clock, self._statuses, questions_stay_open=questions_stay_open
         )
         try:
             yield progress.show_event
@@ -415,7 +405,7 @@ class _HeadlessRun:
             f"{format_token_count(finished.usage.output_tokens)} out",
             format_dollars(finished.cost_usd),
             format_duration(finished.duration_ms / 1000),
-            f"{self._session.agent.model.card.id}",
+            f"{self._session.model_card.id}",
             f"session {self._session.id}",
         )
         return " · ".join(cost_parts)

@@ -134,7 +134,7 @@ class TextResultOutputWriter:
         self._prints_each_turn = False
 
     def set_session(self, session: Session) -> None:
-        self._prints_each_turn = session.runtime.config.assistant
+        self._prints_each_turn = session.config.assistant
 
     async def begin_turn(self, session: Session) -> None: ...
 
@@ -198,9 +198,7 @@ class _TurnResultBuilder:
             session_id=self.session.id,
             total_cost_usd=finished.cost_usd,
             usage=finished.usage,
-            model_usage=stream_output_codec.build_model_usage_totals(
-                self.session.agent.budget.budget.spending_by_model
-            ),
+            model_usage=stream_output_codec.build_model_usage_totals(self.session.budget.spending_by_model),
             permission_denials=self.denials,
             api_error_status=getattr(finished.error, "status", None),
             errors=() if is_done else (explanation,),
@@ -302,7 +300,7 @@ class StreamJsonOutputWriter:
         assert self._turn is not None
         self._turn.record_event(event)
         session = self._turn.session.id
-        status = self._statuses.apply_event(event, self._turn.session.agent.clock.monotonic())
+        status = self._statuses.apply_event(event, self._turn.session.clock.monotonic())
         match event:
             case MessageAdded():
                 if event.message.role == "assistant":
@@ -390,7 +388,7 @@ class StreamJsonOutputWriter:
                     state=state,
                     session_id=session.id,
                     uuid=str(uuid.uuid4()),
-                    sdk_host_only=session.runtime.settings.hides_session_state_events or UNSET,
+                    sdk_host_only=session.config.settings.hides_session_state_events or UNSET,
                 )
             )
 
@@ -422,17 +420,16 @@ def _build_budget_warning(
 
 
 def _build_init_line(session: Session) -> stream_output_codec.SessionInitStreamLine:
-    runtime, agent = session.runtime, session.agent
     return stream_output_codec.SessionInitStreamLine(
-        cwd=str(runtime.workspace.root),
+        cwd=str(session.cwd),
         session_id=session.id,
-        tools=stream_output_codec.to_protocol_tool_names(agent.tools),
-        mcp_servers=[{"name": each.name, "status": each.status} for each in runtime.servers.list_statuses()],
-        model=agent.model.card.id,
-        permission_mode=runtime.permissions.mode,
-        agents=[definition.name for definition in runtime.config.definitions.all()],
-        plugins=[{"name": each.name, "path": str(each.root)} for each in runtime.config.plugins.all],
-        slash_commands=[each.name for each in runtime.knowledge.list_slash_commands()],
+        tools=stream_output_codec.to_protocol_tool_names(session.agent.tools),
+        mcp_servers=[{"name": each.name, "status": each.status} for each in session.list_mcp_servers()],
+        model=session.model_card.id,
+        permission_mode=session.permission_mode,
+        agents=[definition.name for definition in session.config.definitions.all()],
+        plugins=[{"name": each.name, "path": str(each.root)} for each in session.config.plugins.all],
+        slash_commands=[each.name for each in session.knowledge.list_slash_commands()],
         shoal_version=shoal.__version__,
         uuid=str(uuid.uuid4()),
     )

@@ -40,7 +40,7 @@ class DrivingProgramQuestionForwarder:
 
     def __init__(self, session: Session, output: StreamJsonOutputWriter) -> None:
         self._session = session
-        self._broker = session.runtime.question_broker
+        self._broker = session.questions
         self._output = output
         self._open: dict[str, Question] = {}
 
@@ -87,7 +87,7 @@ class DrivingProgramQuestionForwarder:
         if self._open.pop(question.id, None) is not None:
             await self._output.send_line(build_control_cancel_request(question.id))
         if not self._open:
-            is_working = self._session.is_busy or self._session.supervisor.has_running_agents
+            is_working = self._session.is_busy or self._session.has_running_subagents
             await self._output.send_session_state("running" if is_working else "idle")
 
 

@@ -56,6 +56,6 @@ class HeadlessSignalHandler:
         await self._arrived.wait()
         await session.interrupt()
         # Leave a little time for what delays the end, such as a reader that does not read.
-        await session.agent.clock.sleep(OUTPUT_GRACE)
+        await session.clock.sleep(OUTPUT_GRACE)
         if self._main_task is not None:
             self._main_task.cancel()

@@ -93,9 +93,9 @@ class StreamInitializationResult(Struct, frozen=True, kw_only=True):
 
     def register_relayed_mcp_servers(self, session: Session) -> None:
         """Register the program's servers with the session, and apply its settings to their tools."""
-        session.runtime.servers.relayed_servers = self.servers
+        session.add_relayed_mcp_servers(self.servers)
         for tool in self.tools:
-            tool.deadline = session.runtime.settings.own.mcp_deadline
+            tool.deadline = session.config.settings.own.mcp_deadline
 
 
 async def process_initialize_request(

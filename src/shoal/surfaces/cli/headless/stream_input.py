@@ -6,7 +6,6 @@ from collections import deque
 from collections.abc import Callable
 
 from shoal.app.session.session import Session
-from shoal.app.session.typed_commands import is_slash_command
 from shoal.core.conversation.messages import Message, TextBlock
 from shoal.core.errors import ShoalError
 from shoal.core.events import AssistantReplied, Event, ModelRequestSent
@@ -99,13 +98,13 @@ class StreamJsonInputReader:
 
     def _steer_waiting_prompts(self) -> None:
         # An assistant accepts a message at once, and reads it when its model has answered.
-        can_steer = self._in_tools or (self._session.runtime.config.assistant and self._session.is_busy)
+        can_steer = self._in_tools or (self._session.config.assistant and self._session.is_busy)
         while can_steer and self._waiting and self._can_steer(self._waiting[0]):
             self._session.steer(self._waiting.popleft().text)
 
     def _can_steer(self, message: Message) -> bool:
         """Return False for a command: it gets its own turn."""
-        return _is_text_only(message) and not is_slash_command(self._session.runtime, message)
+        return _is_text_only(message) and not self._session.is_slash_command(message)
 
     async def _handle_input_line(self, line: DrivingProgramInputLine) -> None:
         match line.content:

@@ -85,7 +85,7 @@ class PlainTerminalController(TerminalController):
 
     async def _queue_questions(self) -> None:
         """Queue the questions of every agent, whether the lead works or not."""
-        async for question in self.session.runtime.question_broker.watch_questions():
+        async for question in self.session.questions.watch_questions():
             self.process_queued_events()
             asker = "" if question.agent == LEAD_ID else self.statuses.describe_agent(question.agent)
             self._questions.add(TerminalQuestionDialog(question, asker))
@@ -210,8 +210,8 @@ class PlainTerminalController(TerminalController):
         """Read the full text from the transcript: other processes send a preview after writing it there."""
         if self.addressee is None or self.addressee.agent != agent:
             return None
-        runtime = self.session.runtime
-        transcript = get_transcript_path(runtime.settings.home, str(runtime.workspace.root), self.session.id)
+        session = self.session
+        transcript = get_transcript_path(session.config.settings.home, str(session.cwd), session.id)
         return TranscriptMessageTailReader(
             get_subagent_transcript_path(get_subagent_transcripts_directory(transcript), agent)
         ).take_answer(entry)
@@ -224,7 +224,7 @@ class PlainTerminalController(TerminalController):
             return
         self._remove_question(dialog.question.id)
         try:
-            self.session.runtime.question_broker.submit_answer(dialog.question.id, answer)
+            self.session.questions.submit_answer(dialog.question.id, answer)
         except ShoalError as error:
             self.notices.write_note(f"✗ {to_one_line(str(error))}", RED)
 
