@@ -96,36 +96,20 @@ class NestedTeams(SessionTeams):
         return await super().delete_team(context)
 
     async def spawn_teammate(self, request: SpawnRequest, context: ToolContext) -> TeammateSpawnResult | None:
-        nested = self._nested_teams.get(context.agent.agent)
-        return await (
-            super().spawn_teammate(request, context)
-            if nested is None
-            else nested.spawn_teammate(request, context)
-        )
+        return await SessionTeams.spawn_teammate(self._get_teams_led_by(context), request, context)
 
     async def request_shutdown(self, to: str, reason: str, context: ToolContext) -> str:
-        nested = self._nested_teams.get(context.agent.agent)
-        if nested is None:
-            return await super().request_shutdown(to, reason, context)
-        return await nested.request_shutdown(to, reason, context)
+        return await SessionTeams.request_shutdown(self._get_teams_led_by(context), to, reason, context)
 
     async def answer_plan_approval_request(
         self, to: str, request: str, feedback: str, *, approve: bool, context: ToolContext
     ) -> AgentName:
-        nested = self._nested_teams.get(context.agent.agent)
-        if nested is None:
-            return await super().answer_plan_approval_request(
-                to, request, feedback, approve=approve, context=context
-            )
-        return await nested.answer_plan_approval_request(
-            to, request, feedback, approve=approve, context=context
+        return await SessionTeams.answer_plan_approval_request(
+            self._get_teams_led_by(context), to, request, feedback, approve=approve, context=context
         )
 
     async def stop_member(self, name: str, context: ToolContext) -> bool:
-        nested = self._nested_teams.get(context.agent.agent)
-        return await (
-            super().stop_member(name, context) if nested is None else nested.stop_member(name, context)
-        )
+        return await SessionTeams.stop_member(self._get_teams_led_by(context), name, context)
 
     # For everybody
 
@@ -133,24 +117,16 @@ class NestedTeams(SessionTeams):
         self, to: str, text: str, summary: str, context: ToolContext, *, fyi: bool = False
     ) -> tuple[TeamMessagePostReceipt, ...] | None:
         """Send to a member of the sender's own team first; `*` is the team that the sender leads."""
-        nested, parent_teams = (
-            self._nested_teams.get(context.agent.agent),
-            self._find_teams_containing_agent(context.agent.agent),
-        )
-        if nested is not None and (to == "*" or nested.has_member(to)):
-            return await nested.send_message(to, text, summary, context, fyi=fyi)
-        if parent_teams is None or parent_teams is self:
-            return await super().send_message(to, text, summary, context, fyi=fyi)
-        return await parent_teams.send_message(to, text, summary, context, fyi=fyi)
+        teams = self._nested_teams.get(context.agent.agent)
+        if teams is None or (to != "*" and not teams.has_member(to)):
+            teams = self._find_teams_containing_agent(context.agent.agent) or self
+        return await SessionTeams.send_message(teams, to, text, summary, context, fyi=fyi)
 
     async def answer_shutdown_request(
         self, request: str, reason: str, *, approve: bool, context: ToolContext
     ) -> None:
-        parent_teams = self._find_teams_containing_agent(context.agent.agent)
-        if parent_teams is None or parent_teams is self:
-            await super().answer_shutdown_request(request, reason, approve=approve, context=context)
-        else:
-            await parent_teams.answer_shutdown_request(request, reason, approve=approve, context=context)
+        teams = self._find_teams_containing_agent(context.agent.agent) or self
+        await SessionTeams.answer_shutdown_request(teams, request, reason, approve=approve, context=context)
 
     def list_members(self) -> tuple[TeammateStatusSnapshot, ...]:
         return (
@@ -177,26 +153,16 @@ class NestedTeams(SessionTeams):
             nested.on_item_entered(item)
 
     async def send_user_message(self, to: str, text: str) -> AgentMessageDeliveryReceipt | None:
-        nested = self._find_nested_teams_with_member(to)
-        return await (
-            super().send_user_message(to, text) if nested is None else nested.send_user_message(to, text)
-        )
+        return await SessionTeams.send_user_message(self._get_teams_with_member(to), to, text)
 
     async def end_member(self, name: str, why: str) -> bool:
-        nested = self._find_nested_teams_with_member(name)
-        return await (super().end_member(name, why) if nested is None else nested.end_member(name, why))
+        return await SessionTeams.end_member(self._get_teams_with_member(name), name, why)
 
     def interrupt_member(self, name: str) -> bool | None:
-        nested = self._find_nested_teams_with_member(name)
-        return super().interrupt_member(name) if nested is None else nested.interrupt_member(name)
+        return SessionTeams.interrupt_member(self._get_teams_with_member(name), name)
 
     async def shut_down_member(self, name: str, reason: str) -> bool:
-        nested = self._find_nested_teams_with_member(name)
-        return await (
-            super().shut_down_member(name, reason)
-            if nested is None
-            else nested.shut_down_member(name, reason)
-        )
+        return await SessionTeams.shut_down_member(self._get_teams_with_member(name), name, reason)
 
     async def resume_team(
         self,
@@ -229,11 +195,13 @@ class NestedTeams(SessionTeams):
         yield self
         yield from self._nested_teams.values()
 
-    def _find_nested_teams_with_member(self, name: str) -> SessionTeams | None:
-        """Return the nested teams with a member of that name or id; None if the lead's own team has it."""
-        if self.has_member(name):
-            return None
-        return next((each for each in self._nested_teams.values() if each.has_member(name)), None)
+    def _get_teams_led_by(self, context: ToolContext) -> SessionTeams:
+        """Return the nested teams that the caller leads, else the lead's own."""
+        return self._nested_teams.get(context.agent.agent, self)
+
+    def _get_teams_with_member(self, name: str) -> SessionTeams:
+        """Return the first teams with a member of that name or id, else the lead's own."""
+        return next((each for each in self._iter_teams() if each.has_member(name)), self)
 
     def _find_teams_containing_agent(self, agent: AgentId) -> SessionTeams | None:
         """Return the teams of which the agent is a member."""

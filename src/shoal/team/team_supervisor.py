@@ -51,9 +51,15 @@ class TeamSupervisor:
         self.name = team.name
         self._services = services
         self._tasks = tasks
-        self._authenticator, self.mail_sender = self._open_mail(team)
-        mailboxes, board = services.store.open_mailboxes(team.name), services.store.open_board(team.name)
-        self._board = board
+        mailboxes, key = services.store.open_mailboxes(team.name), services.store.read_signing_key(team.name)
+        self._colors = {member.name: member.color for member in team.members}
+        self.mail_sender = TeamMailPoster(
+            mailboxes, self._colors, clock=services.clock, ids=services.ids, seal=MailSigner(team.name, key)
+        )
+        self._authenticator = MailSenderAuthenticator(
+            team.name, key, trusted=ForeignMemberNameLookup(mailboxes), policy=services.policy.trust_unsigned
+        )
+        self._board = board = services.store.open_board(team.name)
         self.members = members = MemberTable(team.name, on_changed)
         self._mail_pump = MailPump(mailboxes, services.clock, services.note, members.notify_changed)
         self._mail_verifier = MailVerifier(
@@ -88,17 +94,6 @@ class TeamSupervisor:
             ),
         )
         self._background_tasks: list[asyncio.Task[None]] = []
-
-    def _open_mail(self, team: TeamRoster) -> tuple[MailSenderAuthenticator, TeamMailPoster]:
-        services = self._services
-        self._colors = {member.name: member.color for member in team.members}
-        key, mailboxes = services.store.read_signing_key(team.name), services.store.open_mailboxes(team.name)
-        authenticator = MailSenderAuthenticator(
-            team.name, key, trusted=ForeignMemberNameLookup(mailboxes), policy=services.policy.trust_unsigned
-        )
-        return authenticator, TeamMailPoster(
-            mailboxes, self._colors, clock=services.clock, ids=services.ids, seal=MailSigner(team.name, key)
-        )
 
     def start_background_tasks(self, delivered: Container[str] = ()) -> None:
         """Start delivering mail to the lead; its transcript already contains `delivered`."""
