@@ -98,10 +98,10 @@ async def test_an_async_hook_blocks_nothing_and_its_output_comes_with_the_next_t
         await wait_for_events(session, is_background_run)
         # It stays idle, since this output wakes no agent.
         assert await session.next_turn() is None
-        item = session.runtime.queue.take_next(LEAD_ID)
+        item = session.runtime.inbox.queue.take_next(LEAD_ID)
         assert item is not None
         assert (item.mode, item.priority, item.wakes) == ("task-notification", "later", False)
-        session.runtime.queue.put(item)
+        session.runtime.inbox.queue.put(item)
         await collect_events(session.run("go on"))
         user_text = join_user_text(session)
         (each,) = list_hook_runs(session)

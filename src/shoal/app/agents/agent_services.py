@@ -80,21 +80,21 @@ def create_supervisor_and_teams(runtime: Runtime) -> tuple[AgentSupervisor, Sess
     agent_factory = AgentFactory(runtime)
     supervisor = AgentSupervisor(
         factory=agent_factory,
-        queue=runtime.queue,
+        queue=runtime.inbox.queue,
         policy=_build_spawn_policy(runtime.config),
         budget=runtime.budget,
         clock=runtime.clock,
-        ids=runtime.agent_ids.derive_generator(),
+        ids=runtime.agents.ids.derive_generator(),
         emit=runtime.events.emit_event,
-        running_agents=runtime.running_agents,
+        running_agents=runtime.agents.running,
     )
     runtime.knowledge.invoker.supervisor = supervisor
-    runtime.plan_registry.add_approval_listener(agent_factory.transcripts.save_approved_plan_mode)
+    runtime.agents.plans.add_approval_listener(agent_factory.transcripts.save_approved_plan_mode)
     teams = create_teams_or_member_host(runtime, supervisor, agent_factory)
     agent_tools = (
         *_build_agent_tools(runtime.config, supervisor, teams),
         *build_team_tools(teams),
-        *build_background_tools(supervisor, runtime.shells, teams),
+        *build_background_tools(supervisor, runtime.processes.shells, teams),
         runtime.knowledge.create_skill_tool(),
     )
     runtime.tools.update({tool.schema.name: tool for tool in agent_tools})

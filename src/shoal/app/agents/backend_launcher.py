@@ -85,7 +85,7 @@ class BackendMemberLauncher:
             self._runtime.settings, attended=self._runtime.options.attended, foreign=False
         )
         if backend != "in-process" and not self._explain_in_process_only():
-            self._runtime.shells.prepare_snapshot()
+            self._runtime.processes.shells.prepare_snapshot()
             with suppress(ProcessError):  # the launch of the member reports it
                 await self._backend_pool.get_backend(backend).start_setup()
 
@@ -162,7 +162,9 @@ class BackendMemberLauncher:
         runtime, lead = self._runtime, self._lead()
         permissions = get_permission_engine(lead)
         model = (
-            runtime.options.model if lead.model is runtime.model else format_qualified_model_name(lead.model)
+            runtime.options.model
+            if lead.model is runtime.lead.model
+            else format_qualified_model_name(lead.model)
         )
         return encode_member_bootstrap(
             MemberBootstrap(
@@ -172,10 +174,10 @@ class BackendMemberLauncher:
                 mode=mode,
                 call=call,
                 session=lead.identity.session,
-                trace=runtime.trace_parents.find_trace_parent(AgentId(entry.agent_id), call),
+                trace=runtime.agents.trace_parents.find_trace_parent(AgentId(entry.agent_id), call),
                 run=str(runtime.store.directory),
                 transcript=str(runtime.config.history.transcript),
-                snapshot=str(runtime.shells.launcher.shell_snapshot_path or ""),
+                snapshot=str(runtime.processes.shells.launcher.shell_snapshot_path or ""),
                 rules=_build_budget_limit_set(runtime.budget),
                 answered=permissions.answers.updates,
                 opened=build_inherited_options(
@@ -183,7 +185,7 @@ class BackendMemberLauncher:
                     cwd=runtime.config.cwd,
                     model=model if isinstance(model, str) else None,
                     mode=permissions.mode,
-                    seed=None if runtime.options.seed is None else runtime.agent_ids.random.getrandbits(63),
+                    seed=None if runtime.options.seed is None else runtime.agents.ids.random.getrandbits(63),
                 ),
             )
         )

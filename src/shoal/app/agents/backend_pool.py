@@ -66,7 +66,7 @@ class MemberBackendPool:
         from shoal.backends.process_backend import ProcessBackend
 
         return ProcessBackend(
-            self._runtime.processes,
+            self._runtime.processes.launcher,
             self._runtime.clock,
             entry=MEMBER_ENTRY_POINT,
             preload=list_preloaded_modules(),
@@ -90,7 +90,7 @@ class MemberBackendPool:
             from shoal.backends.tmux_panes import TmuxPaneManager
 
             name = f"shoal-{self._session()[:8]}"
-            panes = TmuxPaneManager(environ, self._runtime.processes, clock, session_name=name)
+            panes = TmuxPaneManager(environ, self._runtime.processes.launcher, clock, session_name=name)
             if attach_command := panes.attach_command:
                 note(f"Teammates are shown in tmux. To see them: {shlex.join(attach_command)}")
         return PaneBackend(panes, self.get_backend("process"), self._build_viewer_argv, clock, on_note=note)

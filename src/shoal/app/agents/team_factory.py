@@ -31,7 +31,7 @@ def create_teams_or_member_host(
 ) -> SessionTeams | MemberHost:
     """Create the teams that the session leads or, in a teammate's process, the member host."""
     settings, membership = runtime.settings.own, runtime.options.membership
-    running_agents = runtime.running_agents
+    running_agents = runtime.agents.running
 
     def get_lead() -> AgentRunner:
         return running_agents.lead
@@ -39,10 +39,10 @@ def create_teams_or_member_host(
     team_services = TeamServices(
         store=runtime.team_store,
         agent_factory=agent_factory,
-        queue=runtime.queue,
+        queue=runtime.inbox.queue,
         budget=runtime.budget,
         clock=runtime.clock,
-        ids=runtime.agent_ids.derive_generator(),
+        ids=runtime.agents.ids.derive_generator(),
         emit=runtime.events.emit_event,
         note=partial(_emit_lead_note, runtime),
         lead=get_lead,

@@ -52,7 +52,7 @@ def set_delegate_mode(session: Session, *, enabled: bool) -> None:
     item = InboxItem(
         id=session.agent.ids.new_short_id(), to=LEAD_ID, content=(notice,), by="runtime", wakes=False
     )
-    session.runtime.queue.put(item)
+    session.runtime.inbox.queue.put(item)
     session.note(
         "Delegate mode is on: the lead only gives work out."
         if enabled
