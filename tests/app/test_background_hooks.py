@@ -284,11 +284,11 @@ async def test_a_rewake_hook_wakes_an_agent_a_limited_number_of_times_in_a_row(p
     hooks = {"Stop": make_hook_entry("echo go on >&2; exit 2", asyncRewake=True)}
     async with open_hooked_session(project, script_agents(lead=["done"]), hooks) as session:
         await run_all_turns(session)
-        assert session.agent.reply_count == 1 + MAX_WAKES_IN_A_ROW
+        assert session.agent.state.reply_count == 1 + MAX_WAKES_IN_A_ROW
         assert f"woke it {MAX_WAKES_IN_A_ROW} times in a row" in join_session_notes(session)
         # A person's word is something else: it counts from there anew.
         await run_all_turns(session, "again")
-        assert session.agent.reply_count == 2 * (1 + MAX_WAKES_IN_A_ROW)
+        assert session.agent.state.reply_count == 2 * (1 + MAX_WAKES_IN_A_ROW)
 
 
 @pytest.mark.spec("QUE-03", "QUE-04")

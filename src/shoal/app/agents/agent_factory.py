@@ -293,8 +293,10 @@ class AgentFactory:
             spawn_plan, new_agent, agent_workspace, initial, build_fork_prompt(history[-1].tool_uses, job)
         )
         # The provider's count for the parent is better than an estimate.
-        prepared.agent.context_tokens = parent.context_tokens
-        return replace(prepared, resolved=replace(prepared.resolved, start_tokens=parent.context_tokens))
+        prepared.agent.state.context_tokens = parent.state.context_tokens
+        return replace(
+            prepared, resolved=replace(prepared.resolved, start_tokens=parent.state.context_tokens)
+        )
 
     def _assemble_new_agent(
         self,
@@ -510,6 +512,9 @@ class AgentFactory:
                 else assignment.question_broker,
                 results=environment.results,
                 env=environment.env,
+                clock=runtime.clock,
+                ids=runtime.agents.ids.derive_generator(),
+                emit=blueprint.new_agent.monitor.record_and_forward_event,
                 sandbox=blueprint.agent_workspace.sandbox,
             ),
             permissions=permissions,
@@ -518,9 +523,6 @@ class AgentFactory:
             ),
             budget=self._open_agent_budget(agent, blueprint),
             inbox=runtime.inbox.queue.open_inbox(agent),
-            emit=blueprint.new_agent.monitor.record_and_forward_event,
-            clock=runtime.clock,
-            ids=runtime.agents.ids.derive_generator(),
             limits=blueprint.loop_limits,
         )
 
@@ -570,7 +572,7 @@ class AgentFactory:
                 tools=blueprint.toolset.names,
                 cwd=facts.cwd,
                 source=str(blueprint.definition.source),
-                start_tokens=agent.context_tokens,
+                start_tokens=agent.state.context_tokens,
                 worktree=str(blueprint.agent_workspace.workspace.root)
                 if blueprint.agent_workspace.name
                 else "",

@@ -499,7 +499,9 @@ class Session:
         permissions = self.runtime.lead.permissions
         permissions.set_mode(
             mode,
-            return_mode=self._last_mode.resolve_mode_before_plan(permissions.mode, self.agent.reply_count),
+            return_mode=self._last_mode.resolve_mode_before_plan(
+                permissions.mode, self.agent.state.reply_count
+            ),
         )
         self.emit_event(PermissionModeChanged(agent=LEAD_ID, mode=mode))
 
@@ -582,8 +584,8 @@ class Session:
             self.runtime.hooks.on_prompt(LEAD_ID)
         assume_identity(agent.identity, agent.environment.workspace)
         self.runtime.events.turn += 1
-        started_at, api_before, usage_before = agent.clock.monotonic(), agent.api_seconds, budget.usage
-        replies_before = agent.reply_count
+        started_at, api_before, usage_before = agent.clock.monotonic(), agent.state.api_seconds, budget.usage
+        replies_before = agent.state.reply_count
         error: Exception | None = None
         try:
             result, error = await self._run_turn_to_result(prompt)
@@ -591,7 +593,7 @@ class Session:
             self._reporting_end = True
             self.supervisor.announce_missed_results(LEAD_ID, result.interrupted_results)
             # An interrupted turn cannot report this itself.
-            result = structs.replace(result, requests=agent.reply_count - replies_before)
+            result = structs.replace(result, requests=agent.state.reply_count - replies_before)
             milliseconds = round((agent.clock.monotonic() - started_at) * 1000)
             await self._record_turn_end(result, milliseconds)
             finished = RunFinished(
@@ -604,7 +606,7 @@ class Session:
                 usage=budget.usage - usage_before,
                 cost_usd=budget.usd if budget.is_priced else None,
                 duration_ms=milliseconds,
-                duration_api_ms=round((agent.api_seconds - api_before) * 1000),
+                duration_api_ms=round((agent.state.api_seconds - api_before) * 1000),
                 output=None
                 if self.runtime.config.structured_output is None
                 else self.runtime.config.structured_output.answer,

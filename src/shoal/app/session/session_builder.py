@@ -158,6 +158,9 @@ def _create_lead(runtime: Runtime) -> AgentRunner:
             else options.lead_channel.question_broker,
             results=FileResultStore(runtime.store.directory / "results"),
             env=runtime.settings.tool_environment,
+            clock=options.clock,
+            ids=config.ids,
+            emit=runtime.events.publish_event,
         ),
         permissions=runtime.lead.permissions,
         hooks=runtime.hooks.create_agent_hooks(
@@ -170,9 +173,6 @@ def _create_lead(runtime: Runtime) -> AgentRunner:
         budget=runtime.budget.get_or_create_agent_budget(LEAD_ID, LEAD_KIND),
         inbox=runtime.inbox.queue.open_inbox(LEAD_ID),
         save_memory=_create_session_memory(runtime),
-        emit=runtime.events.publish_event,
-        clock=options.clock,
-        ids=config.ids,
         limits=runtime.lead.loop_limits,
     )
 
