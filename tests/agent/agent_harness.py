@@ -146,13 +146,13 @@ def create_harness(
             question_broker=question_broker or FakeQuestionBroker(),
             results=results,
             env={},
+            clock=clock,
+            ids=ids,
+            emit=record_event,
         ),
         permissions=permissions or FixedPermissionPolicy(),
         budget=account,
         inbox=queue.open_inbox(agent_id),
-        emit=record_event,
-        clock=clock,
-        ids=ids,
         limits=loop_limits or LoopLimits(),
     )
     return AgentHarness(

@@ -66,10 +66,10 @@ async def test_the_reply_of_an_internal_fork_goes_only_to_the_caller_and_is_char
     harness = create_harness(["the work", "aside"])
     await harness.run_prompt()
     forked_harness, before = len(harness.list_events(TextStreamed)), list(harness.agent.conversation.messages)
-    context = harness.agent.context_tokens
+    context = harness.agent.state.context_tokens
     assert await ask_model_outside_conversation(harness.agent, "a word?") == "aside"
     assert harness.agent.conversation.messages == before
-    assert harness.agent.context_tokens == context
+    assert harness.agent.state.context_tokens == context
     assert len(harness.transcript.entries) == 2
     assert len(harness.list_events(TextStreamed)) == forked_harness
     settled = [event for event in harness.journal.events if isinstance(event, ModelRequestSettled)]

@@ -56,7 +56,7 @@ async def test_a_waiter_gets_the_result_of_an_agent_before_its_cleanup_finishes(
             while not (tmp_path / "up").exists():
                 await asyncio.sleep(0)
         gate.is_open.set()
-        (shell,) = session.runtime.shells.list_shells()
+        (shell,) = session.runtime.processes.shells.list_shells()
         (run,) = session.supervisor.list_running_agents()
         try:
             async with asyncio.timeout(10):
@@ -119,7 +119,7 @@ async def test_an_agent_leaves_no_resources_behind_however_it_ends(
         turn = asyncio.create_task(collect_events(session.run("lead")))
         await gate.wait_until_reached()
         (run,) = session.supervisor.list_running_agents()
-        (shell,) = session.runtime.shells.list_shells()
+        (shell,) = session.runtime.processes.shells.list_shells()
         assert list_open_agent_files()
         assert count_agent_plans() == 1
         match how:
@@ -210,18 +210,18 @@ async def test_an_agents_end_is_announced_after_its_resources_are_released(tmp_p
             while not (tmp_path / "up").exists():
                 await asyncio.sleep(0)
         gate.is_open.set()
-        (shell,) = session.runtime.shells.list_shells()
+        (shell,) = session.runtime.processes.shells.list_shells()
         try:
             async with asyncio.timeout(10):
                 await ended.wait()
             assert not shell.ended.is_set()
-            assert session.runtime.queue.count_waking_items(LEAD_ID) == 0
+            assert session.runtime.inbox.queue.count_waking_items(LEAD_ID) == 0
         finally:
             async with asyncio.timeout(10):
                 while not shell.ended.is_set():
                     await clock.advance(0.5)
         async with asyncio.timeout(10):
-            await session.runtime.queue.wait_for_waking_item(LEAD_ID)
+            await session.runtime.inbox.queue.wait_for_waking_item(LEAD_ID)
 
 
 @pytest.mark.spec("USR-03")
@@ -239,7 +239,7 @@ async def test_an_idle_lead_is_notified_of_an_agents_end_within_two_seconds(tmp_
         waiting = asyncio.create_task(session.next_turn())
         quick.is_open.set()
         async with asyncio.timeout(20):
-            await session.runtime.queue.wait_for_waking_item(LEAD_ID)
+            await session.runtime.inbox.queue.wait_for_waking_item(LEAD_ID)
         ended = clock.monotonic()
         while not waiting.done() and clock.monotonic() < ended + 2:
             await clock.advance(0.05)

@@ -112,7 +112,7 @@ async def test_a_lead_at_its_context_limit_accepts_fifty_results_and_compacts(
     async with open_session(
         tmp_path, create_strict_model(reply_within_window), shoal_settings=own
     ) as session:
-        while session.agent.context_tokens < 0.95 * WINDOW:
+        while session.agent.state.context_tokens < 0.95 * WINDOW:
             await collect_events(session.run("lead " + "x" * 15_000))
         await collect_events(session.run("now start them"))
         turn = await session.next_turn()

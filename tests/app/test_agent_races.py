@@ -160,7 +160,7 @@ async def test_an_agent_whose_end_cannot_be_recorded_leaves_nothing_running(tmp_
             await session.supervisor.wait_until_idle()
         states = {each.description: each.status for each in session.supervisor.list_agents()}
         assert states == {"middle": "failed", "below": "killed"}
-        assert [shell.status for shell in session.runtime.shells.list_shells()] == ["stopped"]
+        assert [shell.status for shell in session.runtime.processes.shells.list_shells()] == ["stopped"]
 
 
 @pytest.mark.needs("git")

@@ -77,7 +77,7 @@ async def test_a_queued_report_is_delivered_after_the_deadline(tmp_path: Path) -
         finished = [event async for event in session.run("lead")][-1]
         assert finished.limit == "seconds"  # type: ignore[attr-defined]
         assert map_agent_results(session)["fast"].status == "completed"
-        assert session.runtime.queue.count_waking_items(session.agent.identity.agent) == 1
+        assert session.runtime.inbox.queue.count_waking_items(session.agent.identity.agent) == 1
 
 
 @pytest.mark.spec("DEF-09")

@@ -98,10 +98,10 @@ async def test_an_async_hook_blocks_nothing_and_its_output_comes_with_the_next_t
         await wait_for_events(session, is_background_run)
         # It stays idle, since this output wakes no agent.
         assert await session.next_turn() is None
-        item = session.runtime.queue.take_next(LEAD_ID)
+        item = session.runtime.inbox.queue.take_next(LEAD_ID)
         assert item is not None
         assert (item.mode, item.priority, item.wakes) == ("task-notification", "later", False)
-        session.runtime.queue.put(item)
+        session.runtime.inbox.queue.put(item)
         await collect_events(session.run("go on"))
         user_text = join_user_text(session)
         (each,) = list_hook_runs(session)
@@ -284,11 +284,11 @@ async def test_a_rewake_hook_wakes_an_agent_a_limited_number_of_times_in_a_row(p
     hooks = {"Stop": make_hook_entry("echo go on >&2; exit 2", asyncRewake=True)}
     async with open_hooked_session(project, script_agents(lead=["done"]), hooks) as session:
         await run_all_turns(session)
-        assert session.agent.reply_count == 1 + MAX_WAKES_IN_A_ROW
+        assert session.agent.state.reply_count == 1 + MAX_WAKES_IN_A_ROW
         assert f"woke it {MAX_WAKES_IN_A_ROW} times in a row" in join_session_notes(session)
         # A person's word is something else: it counts from there anew.
         await run_all_turns(session, "again")
-        assert session.agent.reply_count == 2 * (1 + MAX_WAKES_IN_A_ROW)
+        assert session.agent.state.reply_count == 2 * (1 + MAX_WAKES_IN_A_ROW)
 
 
 @pytest.mark.spec("QUE-03", "QUE-04")

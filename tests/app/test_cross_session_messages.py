@@ -63,9 +63,9 @@ async def test_a_message_to_another_session_asks_for_permission_naming_the_sessi
         assert isinstance(question, PermissionQuestion)
         assert other_session.id in question.reason
         assert question.rule == f"SendMessage(uds:{other_session.id})"
-        assert other_session.runtime.queue.count_waking_items(other_session.agent.identity.agent) == int(
-            allowed
-        )
+        assert other_session.runtime.inbox.queue.count_waking_items(
+            other_session.agent.identity.agent
+        ) == int(allowed)
     assert ("not now." in list_lead_results(session)[0]) is not allowed
 
 
@@ -84,7 +84,7 @@ async def test_a_deny_rule_for_other_sessions_applies_even_with_permissions_skip
             tmp_path, model, disallowed_tools=[rule.format(id=other_session.id)]
         ) as session:
             await collect_events(session.run("lead"))
-        assert not other_session.runtime.queue.count_waking_items(other_session.agent.identity.agent)
+        assert not other_session.runtime.inbox.queue.count_waking_items(other_session.agent.identity.agent)
     denied, own = list_lead_results(session)
     assert "forbids it" in denied
     assert own == "lead hears it at its next step."
@@ -118,7 +118,7 @@ async def test_an_unreachable_session_is_an_error_that_lists_reachable_ones(tmp_
 
         async with open_session(tmp_path, script_agents(lead=[calls, "end"])) as session:
             await collect_events(session.run("lead"))
-        assert not other.runtime.queue.count_waking_items(other.agent.identity.agent)
+        assert not other.runtime.inbox.queue.count_waking_items(other.agent.identity.agent)
     dead, unknown, own, far, every, mute, shape, older = list_lead_results(session)
     for each in (dead, unknown, every):
         assert f"Live now: {other.id}." in each

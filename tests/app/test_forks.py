@@ -148,7 +148,7 @@ async def test_a_fork_sees_the_schedule_tools_but_cannot_use_them(tmp_path: Path
     )
     async with open_session_with_forks(tmp_path, fork_script.model) as session:
         await run_to_end(session)
-        assert not session.runtime.scheduler.list_schedules()
+        assert not session.runtime.inbox.scheduler.list_schedules()
     assert fork_script.fork_requests[0].tools == fork_script.lead_requests[0].tools
     assert [report.startswith("Schedules are the lead's") for report in list_reports(session)] == [True]
 

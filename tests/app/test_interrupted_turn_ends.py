@@ -64,7 +64,7 @@ async def test_input_in_the_conversation_counts_as_delivered_although_the_turn_i
     async with asyncio.timeout(30), shoal.open(cwd=tmp_path, model=ScriptedModel(["answer"])) as session:
         session.subscribe(look)
         news = (TextBlock(text="news"),)
-        session.runtime.queue.put(
+        session.runtime.inbox.queue.put(
             InboxItem(
                 id="n1", to=LEAD_ID, content=news, by="runtime", mode="task-notification", priority="later"
             )
@@ -77,7 +77,7 @@ async def test_input_in_the_conversation_counts_as_delivered_although_the_turn_i
         assert last.reason == "interrupted"
         assert "news" in str(session.agent.conversation.messages)
         assert notified == ["n1"]
-        assert not session.runtime.queue.count_waking_items(LEAD_ID)
+        assert not session.runtime.inbox.queue.count_waking_items(LEAD_ID)
 
 
 async def test_a_conversation_with_a_running_turn_cannot_be_compacted_or_undone(

@@ -135,7 +135,7 @@ async def test_a_late_allow_answer_for_the_session_adds_a_session_rule(tmp_path:
         await collect_events(session.run("go on"))
         answer_from_outside(question, AllowAnswer(updates=(rule,)))
         await run_next_turn(session)
-        assert session.runtime.permissions.answers.updates == (rule,)
+        assert session.runtime.lead.permissions.answers.updates == (rule,)
     assert (tmp_path / "quite-another").exists()
 
 
@@ -193,10 +193,10 @@ async def test_a_late_answer_queued_at_session_end_is_delivered_after_the_next_r
     async with open_session(
         tmp_path, script_agents(lead=[TOUCH, "heard"]), resume=session_id, **ATTENDED
     ) as session:
-        item = session.runtime.queue.take_next(LEAD_ID)
+        item = session.runtime.inbox.queue.take_next(LEAD_ID)
         assert item is not None
         assert item.mode == "orphaned-permission"
-        session.runtime.queue.put(item)
+        session.runtime.inbox.queue.put(item)
         await run_next_turn(session)
     assert len(list_queued_items(session)) == 1
 

@@ -249,8 +249,8 @@ async def test_a_settings_change_cannot_make_a_running_session_skip_permissions(
     async with shoal.open(cwd=project, model=ScriptedModel(["hello"])) as session:
         with pytest.raises(SettingsError, match="--dangerously-skip-permissions"):
             session.set_mode("bypassPermissions")
-        assert session.runtime.permissions.mode == "default"
+        assert session.runtime.lead.permissions.mode == "default"
     async with shoal.open(cwd=project, model=ScriptedModel(["hello"]), skip_permissions=True) as session:
         session.set_mode("default")
         session.set_mode("bypassPermissions")
-        assert session.runtime.permissions.mode == "bypassPermissions"
+        assert session.runtime.lead.permissions.mode == "bypassPermissions"

@@ -249,7 +249,10 @@ async def test_background_commands_are_stopped_by_either_id_with_clear_errors(
     async with open_session(tmp_path, script_agents(lead=[asleep, stops, "end"])) as session:
         await run_all_turns(session)
         _, _, *texts = list_lead_results(session)
-        assert [shell.status for shell in session.runtime.shells.list_shells()] == ["stopped", "stopped"]
+        assert [shell.status for shell in session.runtime.processes.shells.list_shells()] == [
+            "stopped",
+            "stopped",
+        ]
     assert texts[:2] == ["Shell bash_1 is ended: sleep 600", "Shell bash_2 is ended: sleep 600"]
     assert texts[2] == "Shell bash_1 is not running: it stopped."
     assert "There is no agent or task 'nobody' in this session." in texts[3]

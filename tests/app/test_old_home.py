@@ -108,7 +108,7 @@ async def test_an_old_session_is_resumed_with_its_state(old_home: OldHome) -> No
         assert "Summary: a report was written and corrected." in texts[0]
         assert texts[-2:] == ["Say good bye\nOne more thing", "Good bye."]
         assert await run_all_turns(session, "Go on") == "I am back."
-        (due,) = session.runtime.scheduler.list_schedules()
+        (due,) = session.runtime.inbox.scheduler.list_schedules()
         assert due.schedule.prompt == "look at the build"
     run = build_old_view(old_home, WORK).run
     assert (run.turns, run.ended) == (6, True)

@@ -62,7 +62,7 @@ async def test_a_resumed_session_restores_its_unexpired_schedules(tmp_path: Path
                 call_tool("CronCreate", "s3", cron="*/5 * * * *", prompt="was due", recurring=False),
             ],
             lambda _: call_tool(
-                "CronDelete", "d1", id=session.runtime.scheduler.list_schedules()[1].schedule.id
+                "CronDelete", "d1", id=session.runtime.inbox.scheduler.list_schedules()[1].schedule.id
             ),
             "kept",
             "heard",
@@ -72,18 +72,20 @@ async def test_a_resumed_session_restores_its_unexpired_schedules(tmp_path: Path
         await finish_turn(session.run("lead"))
         await clock.advance(5 * MINUTE)
         # Both came due, and the session ends before its lead is notified.
-        assert session.runtime.queue.count_waking_items(session.agent.identity.agent) == 2
+        assert session.runtime.inbox.queue.count_waking_items(session.agent.identity.agent) == 2
         identity = session.id
     later = FakeClock(start=clock.now() + 60 * MINUTE * 1000)
     async with open_session(tmp_path, script_agents(lead=["heard"]), clock=later, resume=identity) as session:
-        assert [each.schedule.prompt for each in session.runtime.scheduler.list_schedules()] == ["stays"]
+        assert [each.schedule.prompt for each in session.runtime.inbox.scheduler.list_schedules()] == [
+            "stays"
+        ]
         turn = await session.next_turn()
         assert turn is not None
         await finish_turn(turn)
         prompt = session.agent.conversation.messages[-2].text
         assert (prompt.count("\nstays\n"), prompt.count("\nwas due\n"), prompt.count("\ngoes\n")) == (1, 1, 0)
         await later.advance(5 * MINUTE)
-        assert session.runtime.queue.count_waking_items(session.agent.identity.agent) == 1
+        assert session.runtime.inbox.queue.count_waking_items(session.agent.identity.agent) == 1
     events = read_events(session)
     assert sum(isinstance(event, ScheduleCreated) for event in events) == 3
     assert sorted(event.how for event in events if isinstance(event, ScheduleEnded)) == ["deleted", "done"]
@@ -104,7 +106,7 @@ async def test_bad_schedule_calls_get_errors_and_the_list_shows_all_schedules(tm
     async with open_session(tmp_path, model, clock=FakeClock(), persist=False) as session:
         await run_all_turns(session)
         bad, stranger, made, shown = list_lead_results(session)
-        (due,) = session.runtime.scheduler.list_schedules()
+        (due,) = session.runtime.inbox.scheduler.list_schedules()
     assert bad == "The field hour cannot be '99': it goes from 0 to 23."
     assert stranger == "There is no schedule 'nobody'. There are: none."
     assert due.schedule.id in made

@@ -44,16 +44,16 @@ def list_notifications(session: shoal.Session) -> list[str]:
 
 
 async def wait_for_shell(session: shoal.Session, identity: str = "bash_1") -> None:
-    shell = session.runtime.shells.find_shell(identity)
+    shell = session.runtime.processes.shells.find_shell(identity)
     assert shell is not None
     async with asyncio.timeout(10):
         await shell.ended.wait()
 
 
 def peek_waiting_item(session: shoal.Session) -> InboxItem:
-    item = session.runtime.queue.take_next(LEAD_ID)
+    item = session.runtime.inbox.queue.take_next(LEAD_ID)
     assert item is not None
-    session.runtime.queue.put(item)
+    session.runtime.inbox.queue.put(item)
     return item
 
 
@@ -74,7 +74,7 @@ async def test_the_end_of_a_background_command_is_announced_once_with_its_exit_c
         await finish_turn(turn)
         assert await session.next_turn() is None
         (notice,) = list_notifications(session)
-        output = session.runtime.shells.list_shells()[0].output_file
+        output = session.runtime.processes.shells.list_shells()[0].output_file
     assert notice.splitlines()[1:6] == [
         "<task-id>bash_1</task-id>",
         "<tool-use-id>b1</tool-use-id>",
@@ -209,7 +209,7 @@ async def test_a_command_that_waits_for_input_is_announced_until_it_ends(tmp_pat
         await session.stop_all()
         # What is over does not wait for anything.
         assert "it was stopped by the person" in str(peek_waiting_item(session).content)
-        assert session.runtime.queue.count_waking_items(LEAD_ID) == 1
+        assert session.runtime.inbox.queue.count_waking_items(LEAD_ID) == 1
 
 
 KILLED_PROGRAM = """
@@ -224,8 +224,8 @@ KILLED_PROGRAM = """
             async for _ in session.run("lead"):
                 pass
             if command.startswith("exit"):
-                await session.runtime.shells.list_shells()[0].ended.wait()
-                while not session.runtime.queue.count_waking_items("lead"):
+                await session.runtime.processes.shells.list_shells()[0].ended.wait()
+                while not session.runtime.inbox.queue.count_waking_items("lead"):
                     await asyncio.sleep(0)
             print(session.id, flush=True)
             os.kill(os.getpid(), signal.SIGKILL)
@@ -277,7 +277,7 @@ async def test_a_resumed_session_is_notified_once_of_commands_that_died_with_its
         assert "the process of the session ended, and the command with it" in notice
         await finish_turn(session.run("start another"))
         # The conversation knows a bash_1: the new one is another.
-        assert [shell.id for shell in session.runtime.shells.list_shells()] == ["bash_2"]
+        assert [shell.id for shell in session.runtime.processes.shells.list_shells()] == ["bash_2"]
     assert isinstance(read_events(session)[-1], SessionEnded)
     # That command was ended with its session: the next process announces it and no other.
     async with open_session(tmp_path, script_agents(lead=["heard"]), resume=identity) as session:

@@ -25,7 +25,7 @@ async def test_a_wait_ends_at_its_timeout_and_the_work_continues(tmp_path: Path,
     def wait(request: ModelRequest) -> object:
         result = extract_tool_result_text(find_tool_results(request.messages)[0])
         of_agent = result.partition("agentId: ")[2].split()
-        ident = of_agent[0].rstrip(",") if of_agent else session.runtime.shells.list_shells()[0].id
+        ident = of_agent[0].rstrip(",") if of_agent else session.runtime.processes.shells.list_shells()[0].id
         return call_tool("TaskOutput", "t1", task_id=ident, timeout=200)
 
     model = script_agents(

@@ -175,7 +175,7 @@ async def write_work() -> None:
         answer_questions(session)
         await take_turn(session, "Write the report")
         await take_turn(session, "Correct the report")
-        shell = session.runtime.shells.find_shell("bash_1")
+        shell = session.runtime.processes.shells.find_shell("bash_1")
         assert shell is not None
         await asyncio.wait_for(shell.ended.wait(), 20)
         turn = await session.next_turn()

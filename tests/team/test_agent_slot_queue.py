@@ -126,7 +126,7 @@ async def test_a_member_that_waits_for_a_slot_reads_its_mail_before_it_claims_a_
             async for _ in session.run("Go on."):
                 pass
             await run_until_idle()
-            assert session.runtime.queue.count_waking_items("bob@crew") == 1
+            assert session.runtime.inbox.queue.count_waking_items("bob@crew") == 1
             assert read_task_state("1") == ("pending", None)
             # With ann the place is free that both of them wait for: bob and his task.
             await run_all_turns(session, "Stop ann.")

@@ -203,7 +203,7 @@ async def test_mail_of_another_process_is_in_the_next_request_of_a_busy_member(t
                 id="from-elsewhere", sender=AgentName("cyd"), text="the door is open", timestamp="2026-01-01"
             )
             await other.post_mail(TeamName("crew"), AgentName("ann"), mail)
-            while not session.runtime.queue.count_waking_items("ann@crew"):  # type: ignore[arg-type]
+            while not session.runtime.inbox.queue.count_waking_items("ann@crew"):  # type: ignore[arg-type]
                 await asyncio.sleep(0.001)
             gate.is_open.set()
             await run_all_turns(session, None)

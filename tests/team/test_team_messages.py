@@ -244,7 +244,7 @@ async def test_a_busy_member_gets_its_mail_at_its_next_step_with_user_messages_f
             async for _ in session.run("Begin."):
                 pass
             await session.send("ann", "from the person")
-            while session.runtime.queue.count_waking_items("ann@crew") < 4:
+            while session.runtime.inbox.queue.count_waking_items("ann@crew") < 4:
                 await asyncio.sleep(0)
             gate.is_open.set()
             await run_all_turns(session, None)

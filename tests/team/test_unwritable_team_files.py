@@ -110,7 +110,7 @@ async def test_a_session_wide_answer_applies_before_the_member_gets_it(
             await asyncio.sleep(0)
             session.runtime.question_broker.submit_answer(question.id, AllowAnswer(remember="session"))
             await waits
-            (update,) = session.runtime.permissions.answers.updates
+            (update,) = session.runtime.lead.permissions.answers.updates
             assert "git init" in str(update)
 
     options = {"skip_permissions": False, "attended": True}
@@ -121,7 +121,7 @@ async def test_a_session_wide_answer_applies_before_the_member_gets_it(
     ):
         group.create_task(answer(session))
         await run_all_turns(session)
-        assert len(session.runtime.permissions.answers.updates) == 1
+        assert len(session.runtime.lead.permissions.answers.updates) == 1
     assert (tmp_path / "inner/.git").is_dir()
 
 

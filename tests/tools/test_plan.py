@@ -162,10 +162,10 @@ async def test_an_answer_to_another_plan_is_refused(tmp_path: Path) -> None:
                     session.runtime.question_broker.submit_answer(
                         event.question.id, PlanApprovedAnswer(digest="0" * 64)
                     )
-                seen.append(session.runtime.permissions.mode)
+                seen.append(session.runtime.lead.permissions.mode)
                 session.runtime.question_broker.submit_answer(event.question.id, DenyAnswer(reason="no."))
         assert seen == ["plan"]
-        assert session.runtime.permissions.mode == "plan"
+        assert session.runtime.lead.permissions.mode == "plan"
 
 
 @pytest.mark.spec("PLN-03")
@@ -183,7 +183,7 @@ async def test_the_first_answer_to_a_plan_wins(tmp_path: Path) -> None:
                 assert not session.runtime.question_broker.submit_answer(
                     event.question.id, approve_plan(event.question)
                 )
-        assert session.runtime.permissions.mode == "plan"
+        assert session.runtime.lead.permissions.mode == "plan"
     assert "not yet." in map_results(events)["exit"][1]
     assert not (tmp_path / "made.txt").exists()
 
@@ -246,7 +246,7 @@ async def test_an_approved_plan_restores_the_previous_permission_mode(
             else:
                 session.set_mode(mode)  # type: ignore[arg-type]
         results = map_results(await ScriptedPerson(approve_plan).run_session(session))
-        assert session.runtime.permissions.mode == after
+        assert session.runtime.lead.permissions.mode == after
     assert f"the permission mode is {after}" in results["exit"][1]
 
 

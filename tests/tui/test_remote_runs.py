@@ -91,7 +91,7 @@ async def test_an_attached_screen_shows_steers_and_answers_a_run_of_another_proc
 
             await at.press_keys("shift+tab")
             await at.wait_for_text("accepts edits")
-            assert session.runtime.permissions.mode == "acceptEdits"
+            assert session.runtime.lead.permissions.mode == "acceptEdits"
 
             await at.submit_text("from afar")
             next_turn = await session.next_turn(wait_for_input=True)

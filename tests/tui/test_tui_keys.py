@@ -24,7 +24,7 @@ async def test_shift_tab_cycles_through_the_permission_modes(tmp_path: Path) -> 
         for mode, label in (("acceptEdits", "accepts edits"), ("plan", "plans"), ("default", "asks")):
             await at.press_keys("shift+tab")
             await at.wait_for_text(f" {label} ")
-            assert at.session.runtime.permissions.mode == mode
+            assert at.session.runtime.lead.permissions.mode == mode
 
 
 @pytest.mark.spec("USR-18")
@@ -150,7 +150,7 @@ async def test_notifications_wait_until_a_question_is_answered_or_closed(
         await at.wait_until_idle()
         gate.is_open.set()
         await at.wait_until(
-            lambda: at.session.runtime.queue.count_waking_items(LEAD_ID), "the end of the other"
+            lambda: at.session.runtime.inbox.queue.count_waking_items(LEAD_ID), "the end of the other"
         )
         await at.wait_for_redraw()
         assert not at.client.is_busy
@@ -292,7 +292,7 @@ async def test_the_shown_mode_follows_plan_approval(tmp_path: Path) -> None:
         await wait_for_question(at)
         await at.press_keys("y")
         await at.wait_for_text("dug it", " asks ")
-        assert at.session.runtime.permissions.mode == "default"
+        assert at.session.runtime.lead.permissions.mode == "default"
 
 
 async def test_an_interrupted_question_is_not_reported_as_answered_elsewhere(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from shoal.core.agents.agent_definitions import DefinitionSource
 from shoal.core.errors import InvalidAgentDefinition
-from shoal.core.extensions.skills import Skill
+from shoal.core.extensions.skills import Skill, SkillInformation
 from shoal.wire.skill_codec import ParsedSkill, parse_skill, parse_slash_command_file
 
 WHERE = DefinitionSource(kind="user", path=Path("/s/pdf/SKILL.md"))
@@ -49,9 +49,11 @@ def test_every_field_is_read() -> None:
         description="Fills forms. Use it when a form is to be filled.",
         body="# Forms\n\nRead them.",
         source=skill.source,
-        license="Apache-2.0",
-        compatibility="Needs poppler",
-        metadata={"author": "somebody", "version": "1.0"},
+        information=SkillInformation(
+            license="Apache-2.0",
+            compatibility="Needs poppler",
+            metadata={"author": "somebody", "version": "1.0"},
+        ),
         allowed_tools=("Bash(pdftotext:*)", "Read"),
         forks=True,
         agent="Explore",
@@ -160,4 +162,4 @@ def test_skills_valid_in_the_reference_implementation_are_accepted(
     assert ours.name == theirs.name
     if not any("---" in line for line in lines):  # it takes them for the end, wherever they stand
         assert ours.description == theirs.description
-        assert dict(ours.metadata) == (theirs.metadata or {})
+        assert dict(ours.information.metadata) == (theirs.metadata or {})

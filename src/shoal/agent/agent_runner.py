@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping
 from typing import TypeAlias
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from shoal.agent.conversation import Conversation
 from shoal.core.agents.identity import AgentIdentity
@@ -48,13 +48,16 @@ IMAGE_TOKENS = 1_500
 
 
 class AgentEnvironment(Struct, frozen=True, kw_only=True):
-    """Environment of the agent's tools, the same for all its calls."""
+    """Services of the agent and its tools, the same for all its calls."""
 
     workspace: Workspace
     processes: ProcessLauncher
     question_broker: QuestionBroker
     results: ResultStore
     env: Mapping[str, str]
+    clock: Clock
+    ids: IdGenerator
+    emit: EmitEvent
     sandbox: Sandbox | None = None
     """Sandbox of this agent alone, as in a worktree; None is that of the session."""
 
@@ -79,6 +82,17 @@ class TemporaryToolRestriction(Struct, frozen=True, kw_only=True):
     """Reminder added after the calls of each message."""
 
 
+class AgentLoopState(Struct, kw_only=True):
+    halt_reason: str = ""
+    """Reason why a hook or a person stops it; empty if none does."""
+    context_tokens: int = 0
+    """Tokens of the next request: the provider's last count plus an estimate of later messages."""
+    api_seconds: float = 0.0
+    reply_count: int = 0
+    """Number of replies of the model."""
+    tool_restriction: TemporaryToolRestriction | None = None
+
+
 class AgentRunner(Struct, kw_only=True):
     identity: AgentIdentity
     model: Model
@@ -89,24 +103,26 @@ class AgentRunner(Struct, kw_only=True):
     permissions: PermissionPolicy
     budget: AgentBudget
     inbox: AgentInbox
-    emit: EmitEvent
-    clock: Clock
-    ids: IdGenerator
     limits: LoopLimits
     hooks: HookDispatcher = NO_HOOKS
-    halt_reason: str = ""
-    """Reason why a hook or a person stops it; empty if none does."""
     schemas: tuple[ToolSchema, ...] = ()
-    context_tokens: int = 0
-    """Tokens of the next request: the provider's last count plus an estimate of later messages."""
-    api_seconds: float = 0.0
-    reply_count: int = 0
-    """Number of replies of the model."""
-    tool_restriction: TemporaryToolRestriction | None = None
+    state: AgentLoopState = field(default_factory=AgentLoopState)
     build_briefing: Callable[[], Awaitable[str]] | None = None
     """Builds the text that is repeated after each compaction, whatever the summary leaves out."""
     save_memory: Callable[[AgentRunner, list[Message]], Awaitable[str]] | None = None
     """Saves memories before a compaction; returns the text to add to the summary."""
+
+    @property
+    def clock(self) -> Clock:
+        return self.environment.clock
+
+    @property
+    def ids(self) -> IdGenerator:
+        return self.environment.ids
+
+    @property
+    def emit(self) -> EmitEvent:
+        return self.environment.emit
 
     def __post_init__(self) -> None:
         self.schemas = tuple([tool.schema for tool in self.tools.values()])
@@ -117,13 +133,13 @@ class AgentRunner(Struct, kw_only=True):
         old_size = _measure_tool_schemas(self.schemas)
         self.tools = tools
         self.schemas = tuple(tool.schema for tool in tools.values())
-        self.context_tokens += (_measure_tool_schemas(self.schemas) - old_size) // BYTES_PER_TOKEN
+        self.state.context_tokens += (_measure_tool_schemas(self.schemas) - old_size) // BYTES_PER_TOKEN
 
     def reestimate_context_tokens(self) -> None:
         """Estimate the tokens again after the conversation was replaced."""
         blocks = (block for message in self.conversation.messages for block in message.content)
         prefix_size = _measure_tool_schemas(self.schemas) + len(self.system)
-        self.context_tokens = prefix_size // BYTES_PER_TOKEN + sum(map(estimate_block_tokens, blocks))
+        self.state.context_tokens = prefix_size // BYTES_PER_TOKEN + sum(map(estimate_block_tokens, blocks))
 
     def build_model_request(self, messages: list[Message] | None = None) -> ModelRequest:
         return ModelRequest(
@@ -137,13 +153,13 @@ class AgentRunner(Struct, kw_only=True):
     def _compute_max_reply_tokens(self) -> int | None:
         """Return a lower limit if the history leaves less room: some providers reject what cannot fit."""
         wanted_tokens = self.limits.max_tokens or self.model.card.max_output
-        tokens_left = self.model.card.window - self.context_tokens - ESTIMATE_MARGIN_TOKENS
+        tokens_left = self.model.card.window - self.state.context_tokens - ESTIMATE_MARGIN_TOKENS
         return self.limits.max_tokens if wanted_tokens <= tokens_left else max(MIN_ANSWER_TOKENS, tokens_left)
 
     async def receive_message(self, message: Message, *, by: MessageAuthor, delivered: str = "") -> None:
         """Add an incoming message. Only a person's message is a prompt; others are marked as meta."""
         entry = self.conversation.add_message(message, meta=by == "runtime", delivered=delivered)
-        self.context_tokens += sum(map(estimate_block_tokens, message.content))
+        self.state.context_tokens += sum(map(estimate_block_tokens, message.content))
         await self.emit(MessageAdded(agent=self.identity.agent, entry=entry, message=message, by=by))
 
     async def add_message(
@@ -151,7 +167,7 @@ class AgentRunner(Struct, kw_only=True):
     ) -> None:
         if billing is None:
             entry = self.conversation.add_message(message, meta=meta)
-            self.context_tokens += sum(map(estimate_block_tokens, message.content))
+            self.state.context_tokens += sum(map(estimate_block_tokens, message.content))
             await self.emit(
                 MessageAdded(
                     agent=self.identity.agent,
@@ -162,7 +178,7 @@ class AgentRunner(Struct, kw_only=True):
             )
         else:
             entry = self.conversation.add_message(message, billing=billing, meta=meta)
-            self.context_tokens = billing.usage.total_tokens
+            self.state.context_tokens = billing.usage.total_tokens
             await self.emit(
                 MessageAdded(
                     agent=self.identity.agent,

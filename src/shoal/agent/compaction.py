@@ -33,9 +33,9 @@ SHORTENED_RESULT_CHARS = 400
 def is_compaction_due(agent: AgentRunner) -> bool:
     window = agent.model.card.window
     reserved = min(agent.limits.max_tokens or agent.model.card.max_output, window // 8)
-    return agent.context_tokens > (window - reserved) * agent.limits.compact_at and _can_compact_further(
-        agent
-    )
+    return agent.state.context_tokens > (
+        window - reserved
+    ) * agent.limits.compact_at and _can_compact_further(agent)
 
 
 def _can_compact_further(agent: AgentRunner) -> bool:
@@ -47,7 +47,7 @@ async def compact_conversation(agent: AgentRunner, trigger: str, *, instructions
     """Replace the conversation by a summary; the transcript keeps all messages."""
     if agent.hooks.has_hooks_for("PreCompact"):
         instructions = await _run_pre_compact_hooks(agent, trigger, instructions)
-    tokens_before = agent.context_tokens
+    tokens_before = agent.state.context_tokens
     messages = agent.conversation.messages
     summary = await _ask_model_for_summary(agent, messages, instructions)
     last_request = _find_last_user_request(messages)

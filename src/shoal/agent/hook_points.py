@@ -19,8 +19,8 @@ from shoal.core.text.control_tags import escape_control_tags
 
 async def run_agent_hooks(agent: AgentRunner, event: HookEvent, **fields: Any) -> HookDecision:
     decision = await agent.hooks.run_hooks(event, fields)
-    if decision.stop is not None and not agent.halt_reason:
-        agent.halt_reason = f"a {event} hook stopped it: {decision.stop}"
+    if decision.stop is not None and not agent.state.halt_reason:
+        agent.state.halt_reason = f"a {event} hook stopped it: {decision.stop}"
     return decision
 
 
@@ -128,7 +128,7 @@ async def run_stop_hooks(agent: AgentRunner, last_text: str, return_count: int) 
     decision = await run_agent_hooks(
         agent, event, stop_hook_active=return_count > 0, last_assistant_message=last_text
     )
-    if decision.blocked is None or agent.halt_reason:
+    if decision.blocked is None or agent.state.halt_reason:
         return False
     if return_count >= MAX_WAKES_IN_A_ROW:
         await emit_note(

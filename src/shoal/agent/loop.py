@@ -41,15 +41,17 @@ async def run_agent_loop(
 ) -> LoopResult:
     """Run the loop. Without a prompt it starts from the inbox. After a limit it can continue later."""
     seconds = agent.budget.start_work_timer()
-    replies_before = agent.reply_count
-    agent.halt_reason = ""
+    replies_before = agent.state.reply_count
+    agent.state.halt_reason = ""
     try:
         blocked_prompt = None if prompt is None else await add_prompt_after_hooks(agent, prompt, by=by)
         has_items, blocked_item = await _drain_inbox(agent)
-        if agent.halt_reason or (
+        if agent.state.halt_reason or (
             (blocked_prompt or blocked_item) and not has_items and (prompt is None or blocked_prompt)
         ):
-            return LoopResult(reason="blocked", detail=agent.halt_reason or blocked_prompt or blocked_item)
+            return LoopResult(
+                reason="blocked", detail=agent.state.halt_reason or blocked_prompt or blocked_item
+            )
         if not _has_message_to_answer(agent):
             return LoopResult(reason="done", detail="nothing was said to it")
         if seconds is None:
@@ -57,14 +59,14 @@ async def run_agent_loop(
         async with agent.clock.deadline(seconds):
             return await _run_tool_rounds(agent)
     except BudgetExhausted as error:
-        return _result_from_budget_refusal(error.refusal, agent.reply_count - replies_before)
+        return _result_from_budget_refusal(error.refusal, agent.state.reply_count - replies_before)
     except TimeoutError:
         refusal = agent.budget.check_time_limit()
         if refusal is None:
             raise
         interrupted = agent.conversation.add_interrupted_call_results()
         return replace(
-            _result_from_budget_refusal(refusal, agent.reply_count - replies_before),
+            _result_from_budget_refusal(refusal, agent.state.reply_count - replies_before),
             interrupted_results=interrupted,
         )
     finally:
@@ -96,7 +98,7 @@ async def _run_tool_rounds(agent: AgentRunner) -> LoopResult:
 
         reply, request = await _call_model_compact_on_overflow(agent)
         requests += 1
-        agent.reply_count += 1
+        agent.state.reply_count += 1
         await _record_model_reply(agent, reply, request)
         parts.append(reply.message.text)
 
@@ -112,9 +114,9 @@ async def _run_tool_rounds(agent: AgentRunner) -> LoopResult:
         elif reply.stop_reason == "pause_turn" and reply.message.content:
             continue
 
-        if agent.halt_reason:
+        if agent.state.halt_reason:
             return LoopResult(
-                reason="blocked", text="".join(parts), requests=requests, detail=agent.halt_reason
+                reason="blocked", text="".join(parts), requests=requests, detail=agent.state.halt_reason
             )
         has_items, _ = await _drain_inbox(agent, only_waking=not calls)
         if has_items or (not calls and await run_stop_hooks(agent, "".join(parts), stop_returns)):

@@ -87,7 +87,7 @@ async def call_model(
     Raises `BudgetExhausted` if the request may not be sent.
     """
     reservation = await agent.budget.wait_and_reserve(
-        agent.model.card, agent.context_tokens, request.max_tokens
+        agent.model.card, agent.state.context_tokens, request.max_tokens
     )
     if isinstance(reservation, BudgetRefusal):
         raise BudgetExhausted(reservation)
@@ -114,7 +114,7 @@ async def _call_model_and_settle_cost(
             agent.budget.write_off(listener.reservation)
         raise
     seconds = agent.clock.monotonic() - listener.started_at
-    agent.api_seconds += seconds
+    agent.state.api_seconds += seconds
     if not reply.counted:
         request_id = listener.request
         await listener.report_request_failure("the provider reported no usage", billed=True, retry_in=None)

@@ -125,8 +125,8 @@ class _HaltOnDenialQuestionBroker:
 
     async def ask_person_or_deny(self, question: Question) -> Answer:
         answer = await self._agent.environment.question_broker.ask_person_or_deny(question)
-        if isinstance(answer, DenyAnswer) and answer.ends_turn and not self._agent.halt_reason:
-            self._agent.halt_reason = f"it was told to stop: {answer.reason}"
+        if isinstance(answer, DenyAnswer) and answer.ends_turn and not self._agent.state.halt_reason:
+            self._agent.state.halt_reason = f"it was told to stop: {answer.reason}"
         return answer
 
 
@@ -147,9 +147,9 @@ async def execute_tool_calls(agent: AgentRunner, calls: tuple[ToolUseBlock, ...]
             await _add_tool_result(agent, group[0], await _run_tool_call(agent, group[0], calls))
             continue
         await _run_tool_calls_concurrently(agent, group, calls)
-    if agent.tool_restriction is not None:
+    if agent.state.tool_restriction is not None:
         # After all results: providers accept no text between them.
-        await agent.add_message(user_message(agent.tool_restriction.reminder), meta=True)
+        await agent.add_message(user_message(agent.state.tool_restriction.reminder), meta=True)
 
 
 async def _run_tool_calls_concurrently(
@@ -234,8 +234,11 @@ async def _dispatch_tool_call(
             f"The arguments of this {call.name} call were not valid JSON, so it was not run: "
             f"{str(call.input[MALFORMED_INPUT_KEY])[:PREVIEW_LENGTH]!r}. Call it again with valid arguments."
         )
-    if agent.tool_restriction is not None and tool.schema.name not in agent.tool_restriction.tools:
-        return await _refuse_tool_call(agent, call, agent.tool_restriction.refusal_reason)
+    if (
+        agent.state.tool_restriction is not None
+        and tool.schema.name not in agent.state.tool_restriction.tools
+    ):
+        return await _refuse_tool_call(agent, call, agent.state.tool_restriction.refusal_reason)
     return await _run_tool_call_with_hooks(agent, call, tool, calls)
 
 
@@ -244,12 +247,12 @@ async def _run_tool_call_with_hooks(
 ) -> ToolOutput:
     """Run a call with its hooks. Permissions apply to the input that hooks return."""
     hook_decision = NO_DECISION
-    if agent.hooks.has_hooks_for("PreToolUse") and not agent.halt_reason:
+    if agent.hooks.has_hooks_for("PreToolUse") and not agent.state.halt_reason:
         hook_decision = await run_pre_tool_hooks(agent, call)
         if hook_decision.updated_input is not None:
             call = ToolUseBlock(id=call.id, name=call.name, input=hook_decision.updated_input)
-    if agent.halt_reason:
-        return create_tool_error_output(f"{call.name} was not run: {agent.halt_reason}")
+    if agent.state.halt_reason:
+        return create_tool_error_output(f"{call.name} was not run: {agent.state.halt_reason}")
     if (refusal := hook_decision.refusal) is not None:
         return create_tool_error_output(f"{call.name} was not run: a PreToolUse hook says no: {refusal}")
     permitted_call = await _check_tool_call_permission(agent, call, tool, hook_decision)
@@ -278,9 +281,9 @@ async def _check_tool_call_permission(
         case AskDecision() as ask_decision:
             if agent.hooks.has_hooks_for("PermissionRequest"):
                 permission_hook_decision = await run_permission_hooks(agent, call)
-                if agent.halt_reason or permission_hook_decision.refusal is not None:
+                if agent.state.halt_reason or permission_hook_decision.refusal is not None:
                     refusal = (
-                        agent.halt_reason
+                        agent.state.halt_reason
                         or f"a PermissionRequest hook says no: {permission_hook_decision.refusal}"
                     )
                     return create_tool_error_output(f"{call.name} was not run: {refusal}")

@@ -17,7 +17,7 @@ from msgspec.structs import replace
 
 from shoal.core.agents.agent_definitions import INHERIT_MODEL, DefinitionProblem, DefinitionSource
 from shoal.core.errors import InvalidAgentDefinition
-from shoal.core.extensions.skills import Skill, SkillKind
+from shoal.core.extensions.skills import Skill, SkillInformation, SkillKind
 from shoal.wire.field_parsers import (
     InvalidFrontMatterFieldError,
     describe_field_value,
@@ -164,8 +164,10 @@ class _SkillBuilder:
                 self.add_warning(self._lines.get(field), field, f"it has more than {max_length:,} characters")
 
     def build(self, text: str, body: str, values: Mapping[str, Any]) -> ParsedSkill:
+        information = {key: values[key] for key in _INFORMATION_FIELDS if key in values}
         skill = Skill(
-            **values,
+            **{key: value for key, value in values.items() if key not in _INFORMATION_FIELDS},
+            information=SkillInformation(**information),
             body=body,
             source=replace(self._source, lines=self._lines),
             digest=hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest(),
@@ -210,6 +212,7 @@ def _parse_skill_model(value: Any) -> str | None:
     return None if value == INHERIT_MODEL else _parse_stripped_text(value) or None
 
 
+_INFORMATION_FIELDS = SkillInformation.__struct_fields__
 _FIELDS: dict[str, tuple[str, Callable[[Any], Any]]] = {
     "name": ("name", _parse_skill_name),
     "description": ("description", _parse_stripped_text),

@@ -144,7 +144,7 @@ class AgentFactory:
             config.agent_transcripts_directory if config.options.persist else None,
             durable=config.settings.own.durable,
             clock=runtime.clock,
-            ids=runtime.agent_ids,
+            ids=runtime.agents.ids,
         )
         self._toolset_cache = _ToolsetCache(LEAD_ONLY_TOOLS)
         self._model_resolver = SubagentModelResolver(config.settings, runtime.choose_model)
@@ -193,7 +193,7 @@ class AgentFactory:
             toolset=limit_tools_to_spawn_request(
                 toolset if memory is None else replace(toolset, names=memory.tools), request
             ),
-            loop_limits=resolve_loop_limits(self._runtime.loop_limits, definition, request),
+            loop_limits=resolve_loop_limits(self._runtime.lead.loop_limits, definition, request),
             model=await self._resolve_agent_model(new_agent.parent, request, definition),
             preloaded=self._runtime.knowledge.preload_agent_skills(definition),
             memory=memory,
@@ -246,10 +246,10 @@ class AgentFactory:
         if branch is None:
             raise AgentRequestRefused("There is no reply yet after which a fork could begin.")
         if request.isolation is None:
-            agent_workspace = runtime.workspace_allocator.allocate_shared_workspace(new_agent)
+            agent_workspace = runtime.agents.workspaces.allocate_shared_workspace(new_agent)
             agent_workspace.workspace.copy_read_state(_get_local_workspace(parent))
         else:
-            agent_workspace = await runtime.workspace_allocator.allocate_worktree_workspace(
+            agent_workspace = await runtime.agents.workspaces.allocate_worktree_workspace(
                 new_agent, is_fork=True
             )
         try:
@@ -293,8 +293,10 @@ class AgentFactory:
             spawn_plan, new_agent, agent_workspace, initial, build_fork_prompt(history[-1].tool_uses, job)
         )
         # The provider's count for the parent is better than an estimate.
-        prepared.agent.context_tokens = parent.context_tokens
-        return replace(prepared, resolved=replace(prepared.resolved, start_tokens=parent.context_tokens))
+        prepared.agent.state.context_tokens = parent.state.context_tokens
+        return replace(
+            prepared, resolved=replace(prepared.resolved, start_tokens=parent.state.context_tokens)
+        )
 
     def _assemble_new_agent(
         self,
@@ -343,7 +345,7 @@ class AgentFactory:
             conversation=Conversation(
                 transcript,
                 runtime.clock,
-                runtime.agent_ids.derive_generator(),
+                runtime.agents.ids.derive_generator(),
                 messages=initial.history,
                 last=initial.fork_of,
             ),
@@ -380,7 +382,7 @@ class AgentFactory:
             agent_tools=agent_tools,
             toolset=toolset,
             loop_limits=resolve_loop_limits(
-                self._runtime.loop_limits, definition, request, facts.thinking_tokens
+                self._runtime.lead.loop_limits, definition, request, facts.thinking_tokens
             ),
             model=await self._resolve_agent_model(new_agent.parent, request, definition),
         )
@@ -438,7 +440,7 @@ class AgentFactory:
     async def _allocate_agent_workspace(
         self, new_agent: AgentPreparationRequest, isolation: str | None, worktree: str = ""
     ) -> AgentWorkspace:
-        allocator = self._runtime.workspace_allocator
+        allocator = self._runtime.agents.workspaces
         return (
             await allocator.allocate_worktree_workspace(new_agent, worktree)
             if isolation
@@ -510,6 +512,9 @@ class AgentFactory:
                 else assignment.question_broker,
                 results=environment.results,
                 env=environment.env,
+                clock=runtime.clock,
+                ids=runtime.agents.ids.derive_generator(),
+                emit=blueprint.new_agent.monitor.record_and_forward_event,
                 sandbox=blueprint.agent_workspace.sandbox,
             ),
             permissions=permissions,
@@ -517,10 +522,7 @@ class AgentFactory:
                 hook_subject, runtime.hooks.load_definition_hooks(blueprint.definition)
             ),
             budget=self._open_agent_budget(agent, blueprint),
-            inbox=runtime.queue.open_inbox(agent),
-            emit=blueprint.new_agent.monitor.record_and_forward_event,
-            clock=runtime.clock,
-            ids=runtime.agent_ids.derive_generator(),
+            inbox=runtime.inbox.queue.open_inbox(agent),
             limits=blueprint.loop_limits,
             build_briefing=None if assignment is None else assignment.build_briefing,
         )
@@ -571,7 +573,7 @@ class AgentFactory:
                 tools=blueprint.toolset.names,
                 cwd=facts.cwd,
                 source=str(blueprint.definition.source),
-                start_tokens=agent.context_tokens,
+                start_tokens=agent.state.context_tokens,
                 worktree=str(blueprint.agent_workspace.workspace.root)
                 if blueprint.agent_workspace.name
                 else "",
@@ -597,9 +599,9 @@ class AgentFactory:
 
     async def _release_shared_resources(self, agent: AgentId) -> None:
         """Release what an ended agent holds in services that all agents share."""
-        self._runtime.plan_registry.forget_plan(agent)
-        self._runtime.workspace_allocator.leases.release_agent_leases(agent)
-        await self._runtime.shells.stop_agent_shells(agent)
+        self._runtime.agents.plans.forget_plan(agent)
+        self._runtime.agents.workspaces.leases.release_agent_leases(agent)
+        await self._runtime.processes.shells.stop_agent_shells(agent)
 
     def _create_acceptance_check(
         self, command: str | None, agent: AgentRunner, monitor: ProgressMonitor
@@ -608,7 +610,7 @@ class AgentFactory:
             return None
 
         async def run_acceptance_command() -> tuple[ShellCommandResult, str]:
-            result, output = await self._runtime.acceptance.run_command(command, agent)
+            result, output = await self._runtime.agents.acceptance.run_command(command, agent)
             monitor.write_output(f"[acceptance: {command}: {result.exit_code}]\n{output}\n")
             return result, output
 

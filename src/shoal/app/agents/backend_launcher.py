@@ -86,7 +86,7 @@ class BackendMemberLauncher:
             self._runtime.settings, attended=self._runtime.options.attended, foreign=False
         )
         if backend != "in-process" and not self._explain_in_process_only():
-            self._runtime.shells.prepare_snapshot()
+            self._runtime.processes.shells.prepare_snapshot()
             with suppress(ProcessError):  # the launch of the member reports it
                 await self._backend_pool.get_backend(backend).start_setup()
 
@@ -113,7 +113,7 @@ class BackendMemberLauncher:
     def _resolve_member_cwd(self, entry: RosterEntry) -> Path:
         """Return its directory, or the project root if its unused worktree was removed while it was idle."""
         cwd = Path(entry.cwd)
-        return cwd if cwd.is_dir() else self._runtime.running_agents.lead.environment.workspace.root
+        return cwd if cwd.is_dir() else self._runtime.agents.running.lead.environment.workspace.root
 
     async def aclose(self) -> None:
         await self._backend_pool.aclose()
@@ -140,14 +140,14 @@ class BackendMemberLauncher:
     ) -> MemberLaunchArgs:
         runtime = self._runtime
         mode, skip_permissions = resolve_launch_permission_mode(
-            get_permission_engine(self._runtime.running_agents.lead), requested_mode
+            get_permission_engine(self._runtime.agents.running.lead), requested_mode
         )
         return MemberLaunchArgs(
             agent=AgentId(entry.agent_id),
             name=entry.name,
             team=entry.team,
             color=entry.color,
-            session=self._runtime.running_agents.lead.identity.session,
+            session=self._runtime.agents.running.lead.identity.session,
             kind=entry.agent_type,
             model=entry.model,
             plan_mode_required=bool(entry.plan_mode_required),
@@ -160,10 +160,12 @@ class BackendMemberLauncher:
     def _build_bootstrap(
         self, entry: RosterEntry, request: SpawnRequest | None, mode: PermissionMode | None, call: str
     ) -> bytes:
-        runtime, lead = self._runtime, self._runtime.running_agents.lead
+        runtime, lead = self._runtime, self._runtime.agents.running.lead
         permissions = get_permission_engine(lead)
         model = (
-            runtime.options.model if lead.model is runtime.model else format_qualified_model_name(lead.model)
+            runtime.options.model
+            if lead.model is runtime.lead.model
+            else format_qualified_model_name(lead.model)
         )
         return encode_member_bootstrap(
             MemberBootstrap(
@@ -173,10 +175,10 @@ class BackendMemberLauncher:
                 mode=mode,
                 call=call,
                 session=lead.identity.session,
-                trace=runtime.trace_parents.find_trace_parent(AgentId(entry.agent_id), call),
+                trace=runtime.agents.trace_parents.find_trace_parent(AgentId(entry.agent_id), call),
                 run=str(runtime.store.directory),
                 transcript=str(runtime.config.history.transcript),
-                snapshot=str(runtime.shells.launcher.shell_snapshot_path or ""),
+                snapshot=str(runtime.processes.shells.launcher.shell_snapshot_path or ""),
                 rules=_build_budget_limit_set(runtime.budget),
                 answered=permissions.answers.updates,
                 opened=build_inherited_options(
@@ -184,7 +186,7 @@ class BackendMemberLauncher:
                     cwd=runtime.config.cwd,
                     model=model if isinstance(model, str) else None,
                     mode=permissions.mode,
-                    seed=None if runtime.options.seed is None else runtime.agent_ids.random.getrandbits(63),
+                    seed=None if runtime.options.seed is None else runtime.agents.ids.random.getrandbits(63),
                 ),
             )
         )
@@ -225,7 +227,7 @@ class MemberBackendPool:
         from shoal.backends.process_backend import ProcessBackend
 
         return ProcessBackend(
-            self._runtime.processes,
+            self._runtime.processes.launcher,
             self._runtime.clock,
             entry=MEMBER_ENTRY_POINT,
             preload=list_preloaded_modules(),
@@ -248,8 +250,8 @@ class MemberBackendPool:
         else:
             from shoal.backends.tmux_panes import TmuxPaneManager
 
-            name = f"shoal-{self._runtime.running_agents.lead.identity.session[:8]}"
-            panes = TmuxPaneManager(environ, self._runtime.processes, clock, session_name=name)
+            name = f"shoal-{self._runtime.agents.running.lead.identity.session[:8]}"
+            panes = TmuxPaneManager(environ, self._runtime.processes.launcher, clock, session_name=name)
             if attach_command := panes.attach_command:
                 note(f"Teammates are shown in tmux. To see them: {shlex.join(attach_command)}")
         return PaneBackend(panes, self.get_backend("process"), self._build_viewer_argv, clock, on_note=note)

@@ -74,11 +74,13 @@ def build_session_permission_report(session: Session) -> PermissionReport:
     runtime = session.runtime
     return PermissionReport(
         agent="lead",
-        mode=runtime.permissions.mode,
+        mode=runtime.lead.permissions.mode,
         mode_source="this session",
-        rules=tuple(_iter_rule_rows(runtime.permissions.get_active_rules())),
-        directories=tuple(map(str, (runtime.workspace.root, *runtime.settings.permission_rules.directories))),
-        may_skip=runtime.permissions.can_bypass,
+        rules=tuple(_iter_rule_rows(runtime.lead.permissions.get_active_rules())),
+        directories=tuple(
+            map(str, (runtime.lead.workspace.root, *runtime.settings.permission_rules.directories))
+        ),
+        may_skip=runtime.lead.permissions.can_bypass,
         left_out=list_untrusted_permission_rules(runtime.settings),
     )
 

@@ -70,6 +70,7 @@ class EventBus:
         self._observers: tuple[EventCallback, ...] = ()
         self._remote_observers: tuple[EventCallback, ...] = ()
         self._subscribers: dict[EventCallback, None] = {}
+        self._write_to_debug_log: EventCallback | None = None
         self.turn = 0
         """Number of the running turn, or of the last one."""
 
@@ -78,6 +79,15 @@ class EventBus:
         self._observers = (*self._observers, observe)
         if remote_events:
             self._remote_observers = (*self._remote_observers, observe)
+
+    def attach_debug_log(self, write: EventCallback) -> None:
+        """Write every event of this process to the debug log, and the notes that are meant for it alone."""
+        self._write_to_debug_log = write
+        self.add_observer(write, remote_events=False)
+
+    def note_in_debug_log(self, text: str) -> None:
+        if self._write_to_debug_log is not None:
+            self._write_to_debug_log(NoteAdded(agent=LEAD_ID, text=text))
 
     def subscribe(self, callback: EventCallback) -> Callable[[], None]:
         """Subscribe to all events, in turns and between them; return a function that unsubscribes.

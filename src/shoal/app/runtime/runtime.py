@@ -78,7 +78,6 @@ from shoal.workspaces.local_workspace import LocalWorkspace
 if TYPE_CHECKING:
     from shoal.app.telemetry.span_recorder import TelemetrySpanRecorder
     from shoal.core.ids import AgentId
-    from shoal.stores.files.sessions.debug_log import DebugLog
 
 MCP_WAIT_ATTENDED, MCP_WAIT_UNATTENDED = 5.0, 30.0
 """Seconds that the first turn waits for MCP servers."""
@@ -195,46 +194,62 @@ def create_default_loop_limits(options: Options, own: ShoalSettings) -> LoopLimi
     )
 
 
+class LeadServices(Struct, frozen=True, kw_only=True):
+    """What the lead is made of."""
+
+    identity: AgentIdentity
+    model: Model
+    """Model when the session is opened."""
+    workspace: LocalWorkspace
+    granted_directories: tuple[Path, ...]
+    permissions: PermissionEngine
+    loop_limits: LoopLimits
+
+
+class AgentServices(Struct, frozen=True, kw_only=True):
+    """What all agents of the session share."""
+
+    running: RunningAgents
+    plans: AgentPlanRegistry
+    workspaces: WorkspaceAllocator
+    acceptance: TaskAcceptanceCommandRunner
+    trace_parents: SessionTraceParents
+    ids: IdGenerator
+    """Source of the ids of agents other than the lead."""
+
+
+class ProcessServices(Struct, frozen=True, kw_only=True):
+    launcher: GuardedProcessLauncher
+    shells: BackgroundShellSupervisor
+    sandbox: Sandbox
+
+
+class InboxServices(Struct, frozen=True, kw_only=True):
+    queue: SharedInboxQueue
+    scheduler: CronPromptScheduler
+    notice_ids: IdGenerator
+    """Source of the ids of notices from shells and hooks."""
+
+
 class Runtime(Struct, frozen=True, kw_only=True):
     """Services of a session, opened by `open_runtime` and closed in reverse order."""
 
     config: SessionConfig
     events: EventBus
     store: SessionFileStores
-    identity: AgentIdentity
-    """Identity of the lead."""
-    choose_model: ModelChooser
-    model: Model
-    """Model of the lead when the session is opened."""
-    budget: Budget
-    loop_limits: LoopLimits
-    workspace: LocalWorkspace
-    """Workspace of the lead."""
-    granted_directories: tuple[Path, ...]
-    permissions: PermissionEngine
-    """Permissions of the lead."""
-    question_broker: FileQuestionBroker
-    processes: GuardedProcessLauncher
-    shells: BackgroundShellSupervisor
-    sandbox: Sandbox
-    workspace_allocator: WorkspaceAllocator
-    hooks: HookRegistry
-    queue: SharedInboxQueue
-    scheduler: CronPromptScheduler
     team_store: TeamStore
-    running_agents: RunningAgents
-    plan_registry: AgentPlanRegistry
+    choose_model: ModelChooser
+    budget: Budget
+    question_broker: FileQuestionBroker
+    hooks: HookRegistry
     tools: dict[str, Tool]
     """Tools from which agents get their own."""
-    acceptance: TaskAcceptanceCommandRunner
     servers: SessionMcpServerManager
     knowledge: SkillsAndInstructions
-    trace_parents: SessionTraceParents
-    debug_log: DebugLog | None
-    agent_ids: IdGenerator
-    """Source of the ids of agents other than the lead."""
-    notice_ids: IdGenerator
-    """Source of the ids of notices from shells and hooks."""
+    lead: LeadServices
+    agents: AgentServices
+    processes: ProcessServices
+    inbox: InboxServices
 
     @property
     def options(self) -> Options:
@@ -301,37 +316,37 @@ async def open_runtime(config: SessionConfig, exit_stack: AsyncExitStack) -> Run
         config, workspace, permissions, tools, running_agents, model.card.window, events
     )
     knowledge.prompts.append(McpPromptCommands(servers))
+    _open_debug_log(config, events, exit_stack)
     return Runtime(
         config=config,
         events=events,
         store=store,
-        identity=identity,
-        choose_model=choose_model,
-        model=model,
-        workspace=workspace,
-        granted_directories=granted,
-        permissions=permissions,
-        question_broker=question_broker,
-        processes=processes,
-        shells=shells,
-        sandbox=sandbox,
-        hooks=hooks,
-        queue=queue,
-        scheduler=scheduler,
         team_store=team_store,
-        running_agents=running_agents,
-        plan_registry=plan_registry,
+        choose_model=choose_model,
+        budget=_open_session_budget(config, model, store, events),
+        question_broker=question_broker,
+        hooks=hooks,
         tools=tools,
-        acceptance=acceptance,
         servers=servers,
         knowledge=knowledge,
-        budget=_open_session_budget(config, model, store, events),
-        loop_limits=create_default_loop_limits(options, settings.own),
-        workspace_allocator=_create_workspace_allocator(config, store, workspace, events, exit_stack),
-        trace_parents=SessionTraceParents(),
-        debug_log=_open_debug_log(config, events, exit_stack),
-        agent_ids=ids.derive_generator(),
-        notice_ids=notice_ids,
+        lead=LeadServices(
+            identity=identity,
+            model=model,
+            workspace=workspace,
+            granted_directories=granted,
+            permissions=permissions,
+            loop_limits=create_default_loop_limits(options, settings.own),
+        ),
+        agents=AgentServices(
+            running=running_agents,
+            plans=plan_registry,
+            workspaces=_create_workspace_allocator(config, store, workspace, events, exit_stack),
+            acceptance=acceptance,
+            trace_parents=SessionTraceParents(),
+            ids=ids.derive_generator(),
+        ),
+        processes=ProcessServices(launcher=processes, shells=shells, sandbox=sandbox),
+        inbox=InboxServices(queue=queue, scheduler=scheduler, notice_ids=notice_ids),
     )
 
 
@@ -584,13 +599,12 @@ def _create_workspace_allocator(
     return allocator
 
 
-def _open_debug_log(config: SessionConfig, events: EventBus, exit_stack: AsyncExitStack) -> DebugLog | None:
+def _open_debug_log(config: SessionConfig, events: EventBus, exit_stack: AsyncExitStack) -> None:
     options, settings = config.options, config.settings
     if not options.debug or options.lead_channel is not None:
-        return None
+        return
     from shoal.stores.files.sessions.debug_log import DebugLog
 
     log = DebugLog(settings.home / "debug", config.history.session, options.clock, settings.secret_redactor)
     exit_stack.callback(log.close)
-    events.add_observer(log.write_event, remote_events=False)
-    return log
+    events.attach_debug_log(log.write_event)

@@ -40,19 +40,19 @@ _DISABLED_NOTICE = format_system_reminder(
 
 
 def is_in_delegate_mode(session: Session) -> bool:
-    return session.agent.tool_restriction is _RESTRICTION
+    return session.agent.state.tool_restriction is _RESTRICTION
 
 
 def set_delegate_mode(session: Session, *, enabled: bool) -> None:
     """Switch the mode from the next call on; teammates and other agents are not affected."""
     if enabled == is_in_delegate_mode(session):
         return
-    session.agent.tool_restriction = _RESTRICTION if enabled else None
+    session.agent.state.tool_restriction = _RESTRICTION if enabled else None
     notice = TextBlock(text=_ENABLED_NOTICE if enabled else _DISABLED_NOTICE)
     item = InboxItem(
         id=session.agent.ids.new_short_id(), to=LEAD_ID, content=(notice,), by="runtime", wakes=False
     )
-    session.runtime.queue.put(item)
+    session.runtime.inbox.queue.put(item)
     session.note(
         "Delegate mode is on: the lead only gives work out."
         if enabled

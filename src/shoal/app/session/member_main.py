@@ -45,7 +45,7 @@ async def _run_member_process(fd: int) -> None:
 
 
 async def _run_forked_member(session: Session, bootstrap: MemberBootstrap, channel: LeadChannel) -> None:
-    member_host, answers = session.teams, session.runtime.permissions.answers
+    member_host, answers = session.teams, session.runtime.lead.permissions.answers
     assert isinstance(member_host, MemberHost)
 
     def forward_journaled_event(event: Event) -> None:

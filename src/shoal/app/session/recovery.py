@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 async def start_or_recover_session(session: Session) -> None:
     runtime, recovered = session.runtime, session.recovered
     turns_before = max(runtime.config.history.turns, 0 if recovered is None else recovered.turns)
-    runtime.permissions.answers.subscribe(session.teams.share_permission_across_processes)
+    runtime.lead.permissions.answers.subscribe(session.teams.share_permission_across_processes)
     runtime.events.turn = turns_before
     if runtime.options.lead_channel is not None:
         # The run belongs to the lead, which has already started it.
@@ -34,9 +34,9 @@ async def start_or_recover_session(session: Session) -> None:
         SessionStarted(
             agent=session.agent.identity.agent,
             session=session.id,
-            cwd=str(runtime.workspace.root),
+            cwd=str(runtime.lead.workspace.root),
             model=session.agent.model.card.id,
-            mode=runtime.permissions.mode,
+            mode=runtime.lead.permissions.mode,
             tools=tuple(session.agent.tools),
             resumed=bool(turns_before),
             version=shoal.__version__,
@@ -52,7 +52,7 @@ async def start_or_recover_session(session: Session) -> None:
 
 async def _recover_session(session: Session, recovered: RecoveredSessionState) -> None:
     """Journal the missing events first, then deliver the pending items."""
-    workspace, workspace_allocator = session.runtime.workspace, session.runtime.workspace_allocator
+    workspace, workspace_allocator = session.runtime.lead.workspace, session.runtime.agents.workspaces
     for completion in recovered.cut_off_results:
         session.emit_event(AgentEnded(agent=completion.agent, completion=completion))
     for completion, worktree in recovered.unsettled_worktrees:
@@ -66,7 +66,7 @@ async def _recover_session(session: Session, recovered: RecoveredSessionState) -
     for shell_ended in recovered.ended_shells:
         session.emit_event(shell_ended)
     session.supervisor.restore_earlier_agents(recovered.pending, recovered.completions)
-    session.runtime.scheduler.restore_schedules(recovered.schedules)
+    session.runtime.inbox.scheduler.restore_schedules(recovered.schedules)
     if isinstance(session.teams, SessionTeams):
         await session.teams.resume_team(
             session.id, recovered.delivered, recovered.active_members, recovered.idle_members
@@ -88,7 +88,7 @@ def _watch_late_answers(session: Session, questions: tuple[PermissionQuestion, .
             identity=format_late_answer_item_id(question.id),
         )
         call = ToolUseBlock(id=question.tool_use_id, name=question.tool, input=question.input)
-        session.runtime.permissions.remember_permission_answer(
+        session.runtime.lead.permissions.remember_permission_answer(
             call, AllowAnswer(updates=resolve_answer_permission_updates(question, answer))
         )
 

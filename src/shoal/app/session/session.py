@@ -148,7 +148,7 @@ class Session:
     @property
     def cwd(self) -> Path:
         """Root of the lead's workspace."""
-        return self.runtime.workspace.root
+        return self.runtime.lead.workspace.root
 
     @property
     def config(self) -> SessionConfig:
@@ -178,11 +178,11 @@ class Session:
 
     @property
     def permission_mode(self) -> PermissionMode:
-        return self.runtime.permissions.mode
+        return self.runtime.lead.permissions.mode
 
     @property
     def can_bypass_permissions(self) -> bool:
-        return self.runtime.permissions.can_bypass
+        return self.runtime.lead.permissions.can_bypass
 
     @property
     def led_team_name(self) -> str:
@@ -233,7 +233,7 @@ class Session:
         return self.teams.list_members()
 
     def list_shells(self) -> Sequence[BackgroundShellProcess]:
-        return self.runtime.shells.list_shells()
+        return self.runtime.processes.shells.list_shells()
 
     def open_board(self, name: str) -> TaskBoard:
         """Open the board of a team, or of the session with that id."""
@@ -250,10 +250,10 @@ class Session:
 
     def count_waking_items(self) -> int:
         """Return how many queued items would wake the lead."""
-        return self.runtime.queue.count_waking_items(LEAD_ID)
+        return self.runtime.inbox.queue.count_waking_items(LEAD_ID)
 
     async def wait_for_waking_item(self) -> None:
-        await self.runtime.queue.wait_for_waking_item(LEAD_ID)
+        await self.runtime.inbox.queue.wait_for_waking_item(LEAD_ID)
 
     def set_end_reason(self, reason: str) -> None:
         """Set the reason that the SessionEnd hooks get."""
@@ -301,7 +301,7 @@ class Session:
             await self.interrupt()
             await self.teams.close()
             await self.supervisor.stop_all_agents(SESSION_ENDED_REASON)
-            await self.runtime.shells.stop_all(SESSION_ENDED_REASON)
+            await self.runtime.processes.shells.stop_all(SESSION_ENDED_REASON)
             await self.runtime.hooks.runner.stop_background_hooks(SESSION_ENDED_REASON)
             await self.lifecycle_hooks.run_session_end_hooks()
             if self._options.lead_channel is None:
@@ -358,7 +358,7 @@ class Session:
         """
         supervisor, queue, is_assistant = (
             self.supervisor,
-            self.runtime.queue,
+            self.runtime.inbox.queue,
             self.runtime.config.assistant,
         )
         self.expects_input = self.expects_input or wait_for_input
@@ -398,7 +398,7 @@ class Session:
 
     async def _wait_briefly_for_more_results(self) -> None:
         """Wait briefly so that agents that end together are reported in one turn."""
-        queue, clock = self.runtime.queue, self.agent.clock
+        queue, clock = self.runtime.inbox.queue, self.agent.clock
         deadline, seen_count = clock.monotonic() + GATHER_TIMEOUT, 0
         while (
             self._has_running_agents
@@ -437,12 +437,12 @@ class Session:
         self.emit_event(
             QueueItemAdded(agent=LEAD_ID, item=item.id, by=by, text=message.text, mode=mode, quiet=not wakes)
         )
-        self.runtime.queue.put(item)
+        self.runtime.inbox.queue.put(item)
         return item.id
 
     def withdraw_queued_prompts(self) -> tuple[Message, ...]:
         """Take back prompts that came too late for the lead; the caller owns them now."""
-        prompts = self.runtime.queue.take_user_prompts(LEAD_ID)
+        prompts = self.runtime.inbox.queue.take_user_prompts(LEAD_ID)
         for item in prompts:
             self.emit_event(QueueItemWithdrawn(agent=LEAD_ID, item=item.id))
         return tuple(Message(role="user", content=item.content) for item in prompts)
@@ -496,10 +496,12 @@ class Session:
 
     def set_mode(self, mode: PermissionMode) -> None:
         """Set the permission mode. Raises `SettingsError` if skipping permissions is not enabled."""
-        permissions = self.runtime.permissions
+        permissions = self.runtime.lead.permissions
         permissions.set_mode(
             mode,
-            return_mode=self._last_mode.resolve_mode_before_plan(permissions.mode, self.agent.reply_count),
+            return_mode=self._last_mode.resolve_mode_before_plan(
+                permissions.mode, self.agent.state.reply_count
+            ),
         )
         self.emit_event(PermissionModeChanged(agent=LEAD_ID, mode=mode))
 
@@ -525,7 +527,7 @@ class Session:
 
     async def stop_task(self, task: str) -> str:
         """Stop an agent, by id or name, or a shell; return its description. Raises `AgentRequestRefused`."""
-        shell = self.runtime.shells.find_shell(task)
+        shell = self.runtime.processes.shells.find_shell(task)
         if shell is not None and shell.status == "running":
             await shell.stop(STOPPED_BY_PERSON_REASON)
             return shell.command
@@ -539,12 +541,12 @@ class Session:
 
     async def stop_shells(self) -> tuple[BackgroundShellProcess, ...]:
         """Stop every background command and return them."""
-        return await self.runtime.shells.stop_all()
+        return await self.runtime.processes.shells.stop_all()
 
     async def stop_all(self) -> StoppedAgentsAndCommands:
         """Stop every agent except the lead and every background command; the lead continues."""
         agents = await self.stop_agents()
-        shells = await self.runtime.shells.stop_all(STOPPED_BY_PERSON_REASON)
+        shells = await self.runtime.processes.shells.stop_all(STOPPED_BY_PERSON_REASON)
         return StoppedAgentsAndCommands(agents=agents, commands=tuple(shell.facts for shell in shells))
 
     async def send(self, to: str, text: str) -> AgentMessageDeliveryReceipt:
@@ -582,8 +584,8 @@ class Session:
             self.runtime.hooks.on_prompt(LEAD_ID)
         assume_identity(agent.identity, agent.environment.workspace)
         self.runtime.events.turn += 1
-        started_at, api_before, usage_before = agent.clock.monotonic(), agent.api_seconds, budget.usage
-        replies_before = agent.reply_count
+        started_at, api_before, usage_before = agent.clock.monotonic(), agent.state.api_seconds, budget.usage
+        replies_before = agent.state.reply_count
         error: Exception | None = None
         try:
             result, error = await self._run_turn_to_result(prompt)
@@ -591,7 +593,7 @@ class Session:
             self._reporting_end = True
             self.supervisor.announce_missed_results(LEAD_ID, result.interrupted_results)
             # An interrupted turn cannot report this itself.
-            result = structs.replace(result, requests=agent.reply_count - replies_before)
+            result = structs.replace(result, requests=agent.state.reply_count - replies_before)
             milliseconds = round((agent.clock.monotonic() - started_at) * 1000)
             await self._record_turn_end(result, milliseconds)
             finished = RunFinished(
@@ -604,7 +606,7 @@ class Session:
                 usage=budget.usage - usage_before,
                 cost_usd=budget.usd if budget.is_priced else None,
                 duration_ms=milliseconds,
-                duration_api_ms=round((agent.api_seconds - api_before) * 1000),
+                duration_api_ms=round((agent.state.api_seconds - api_before) * 1000),
                 output=None
                 if self.runtime.config.structured_output is None
                 else self.runtime.config.structured_output.answer,
@@ -622,7 +624,7 @@ class Session:
     ) -> tuple[LoopResult, Exception | None]:
         """Run a turn; expected ends are values, anything else is a bug and is raised."""
         try:
-            self.runtime.workspace.set_checkpoint_turn(self.turn)
+            self.runtime.lead.workspace.set_checkpoint_turn(self.turn)
             await self.publish_event(
                 TurnStarted(
                     agent=self.agent.identity.agent,

@@ -85,8 +85,8 @@ def route_hook_notices(session: Session) -> None:
         return any(member.agent == agent and member.state == "idle" for member in teams.list_members())
 
     notifier = HookNotifier(
-        runtime.queue,
-        runtime.notice_ids,
+        runtime.inbox.queue,
+        runtime.inbox.notice_ids,
         runtime.events.emit_event,
         find_recipient=find_notice_recipient,
         is_idle=is_agent_idle,
@@ -129,7 +129,7 @@ async def build_session_parts(options: Options, exit_stack: AsyncExitStack) -> S
     await exit_stack.enter_async_context(supervisor)
     await exit_stack.enter_async_context(teams)
     lead = _create_lead(runtime)
-    runtime.running_agents.set_lead(lead)
+    runtime.agents.running.set_lead(lead)
     runtime.servers.subscribe_to_tool_changes(lambda: lead.set_tools(_select_lead_tools(runtime)))
     return SessionParts(
         runtime=runtime,
@@ -146,7 +146,7 @@ async def connect_session(session: Session, exit_stack: AsyncExitStack) -> None:
     """Connect a session with what calls it: the inbox queue, hooks, MCP channels and the control socket."""
     runtime = session.runtime
     _refuse_rules_without_tools(runtime)
-    runtime.queue.add_delivery_listener(session.on_item_delivered)
+    runtime.inbox.queue.add_delivery_listener(session.on_item_delivered)
     runtime.servers.channels = _create_mcp_channels(runtime.config, session)
     route_hook_notices(session)
     if (control := await _start_control_server(session, exit_stack)) is not None:
@@ -161,22 +161,22 @@ def _create_supervisor_and_teams(runtime: Runtime) -> tuple[AgentSupervisor, Ses
     agent_factory = AgentFactory(runtime)
     supervisor = AgentSupervisor(
         factory=agent_factory,
-        queue=runtime.queue,
+        queue=runtime.inbox.queue,
         policy=_build_spawn_policy(runtime.config),
         budget=runtime.budget,
         clock=runtime.clock,
-        ids=runtime.agent_ids.derive_generator(),
+        ids=runtime.agents.ids.derive_generator(),
         emit=runtime.events.emit_event,
-        running_agents=runtime.running_agents,
+        running_agents=runtime.agents.running,
     )
     runtime.knowledge.invoker.supervisor = supervisor
-    runtime.plan_registry.add_approval_listener(agent_factory.transcripts.save_approved_plan_mode)
+    runtime.agents.plans.add_approval_listener(agent_factory.transcripts.save_approved_plan_mode)
     teams = _create_teams_or_member_host(runtime, supervisor, agent_factory)
-    runtime.running_agents.add_source(teams)
+    runtime.agents.running.add_source(teams)
     agent_tools = (
         *_build_agent_tools(runtime.config, supervisor, teams),
         *build_team_tools(teams),
-        *build_background_tools(supervisor, runtime.shells, teams),
+        *build_background_tools(supervisor, runtime.processes.shells, teams),
         runtime.knowledge.create_skill_tool(),
     )
     runtime.tools.update({tool.schema.name: tool for tool in agent_tools})
@@ -239,13 +239,13 @@ def _create_teams_or_member_host(
         ),
         store=runtime.team_store,
         agent_factory=agent_factory,
-        queue=runtime.queue,
+        queue=runtime.inbox.queue,
         budget=runtime.budget,
         clock=runtime.clock,
-        ids=runtime.agent_ids.derive_generator(),
+        ids=runtime.agents.ids.derive_generator(),
         events=runtime.events,
-        lead=lambda: runtime.running_agents.lead,
-        permissions=SessionTeamPermissions(runtime.running_agents),
+        lead=lambda: runtime.agents.running.lead,
+        permissions=SessionTeamPermissions(runtime.agents.running),
         agents=supervisor,
         launcher=BackendMemberLauncher(runtime),
     )
@@ -269,12 +269,12 @@ def _create_led_teams(services: TeamServices, depth: int, team_store: TeamStore)
 def _create_lead(runtime: Runtime) -> AgentRunner:
     config, options = runtime.config, runtime.options
     return AgentRunner(
-        identity=runtime.identity,
-        model=runtime.model,
+        identity=runtime.lead.identity,
+        model=runtime.lead.model,
         system=build_system_prompt(
             cwd=config.cwd,
             clock=options.clock,
-            granted_directories=runtime.granted_directories,
+            granted_directories=runtime.lead.granted_directories,
             replacement=load_replacement_system_prompt(options, coordinator=config.coordinator),
             instructions=runtime.knowledge.instructions.text,
             appended=build_appended_system_prompt(options, assistant=config.assistant),
@@ -288,27 +288,29 @@ def _create_lead(runtime: Runtime) -> AgentRunner:
             last=config.history.last,
         ),
         environment=AgentEnvironment(
-            workspace=runtime.workspace,
-            processes=runtime.processes,
+            workspace=runtime.lead.workspace,
+            processes=runtime.processes.launcher,
             question_broker=runtime.question_broker
             if options.lead_channel is None
             else options.lead_channel.question_broker,
             results=FileResultStore(runtime.store.directory / "results"),
             env=runtime.settings.tool_environment,
+            clock=options.clock,
+            ids=config.ids,
+            emit=runtime.events.publish_event,
         ),
-        permissions=runtime.permissions,
+        permissions=runtime.lead.permissions,
         hooks=runtime.hooks.create_agent_hooks(
             HookSubjectAgent(
-                identity=runtime.identity, workspace=runtime.workspace, permissions=runtime.permissions
+                identity=runtime.lead.identity,
+                workspace=runtime.lead.workspace,
+                permissions=runtime.lead.permissions,
             )
         ),
         budget=runtime.budget.get_or_create_agent_budget(LEAD_ID, LEAD_KIND),
-        inbox=runtime.queue.open_inbox(LEAD_ID),
+        inbox=runtime.inbox.queue.open_inbox(LEAD_ID),
         save_memory=_create_session_memory(runtime),
-        emit=runtime.events.publish_event,
-        clock=options.clock,
-        ids=config.ids,
-        limits=runtime.loop_limits,
+        limits=runtime.lead.loop_limits,
     )
 
 
@@ -375,7 +377,7 @@ def _recover_session_state(runtime: Runtime) -> RecoveredSessionState | None:
     )
     deliveries = LeadTranscriptDeliveries(delivered=history.delivered, answered=history.answered)
     recovered = recover_state_from_journal(paths, deliveries, config.ids.derive_generator())
-    recovered.restore_agent_and_shell_counters(runtime.budget, runtime.shells)
+    recovered.restore_agent_and_shell_counters(runtime.budget, runtime.processes.shells)
     return recovered
 
 

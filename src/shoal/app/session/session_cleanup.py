@@ -7,9 +7,6 @@ from contextlib import AsyncExitStack
 from threading import Event
 from typing import TYPE_CHECKING
 
-from shoal.core.events import NoteAdded
-from shoal.core.ids import LEAD_ID
-
 if TYPE_CHECKING:
     from shoal.app.session.session import Session
     from shoal.stores.files.home.home_cleanup import HomeCleanupResult
@@ -26,7 +23,7 @@ def start_old_session_cleanup(session: Session, tasks: asyncio.TaskGroup, exit_s
 
 
 async def _remove_old_sessions(session: Session, session_ended: Event) -> None:
-    settings, clock, debug_log = session.runtime.settings, session.agent.clock, session.runtime.debug_log
+    settings, clock = session.config.settings, session.clock
     deadline = clock.monotonic() + TIME_LIMIT
 
     def run_home_cleanup_if_due() -> HomeCleanupResult | None:
@@ -56,8 +53,7 @@ async def _remove_old_sessions(session: Session, session_ended: Event) -> None:
         text = _format_cleanup_result(result, settings.cleanup_period_days)
     except Exception as error:  # noqa: BLE001 - the wall around tidying up: no session ends over it
         text = f"Old sessions could not be removed: {type(error).__name__}: {error}"
-    if debug_log is not None:
-        debug_log.write_event(NoteAdded(agent=LEAD_ID, text=text))
+    session.runtime.events.note_in_debug_log(text)
 
 
 def _format_cleanup_result(result: HomeCleanupResult, days: int) -> str:

@@ -65,7 +65,7 @@ def attach_telemetry(session: Session, exit_stack: AsyncExitStack, *, trace: str
     exit_stack.push_async_callback(telemetry.aclose)
     exit_stack.callback(span_recorder.close)
     exit_stack.callback(session.subscribe(span_recorder.record_event))
-    session.runtime.trace_parents.use_recorder(span_recorder)
+    session.runtime.agents.trace_parents.use_recorder(span_recorder)
 
 
 def _read_trace_parent(environ: Mapping[str, str]) -> str:

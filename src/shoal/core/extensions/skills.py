@@ -13,6 +13,14 @@ from shoal.core.agents.agent_definitions import DefinitionSource
 SkillKind: TypeAlias = Literal["skill", "command"]
 
 
+class SkillInformation(Struct, frozen=True, kw_only=True):
+    """What a skill states about itself for people; it has no effect."""
+
+    license: str = ""
+    compatibility: str = ""
+    metadata: Mapping[str, str] = {}
+
+
 class Skill(Struct, frozen=True, kw_only=True):
     """Skill from `SKILL.md`, or command from its file; a skill that a person may call is a command too."""
 
@@ -22,9 +30,7 @@ class Skill(Struct, frozen=True, kw_only=True):
     body: str
     source: DefinitionSource
     kind: SkillKind = "skill"
-    license: str = ""
-    compatibility: str = ""
-    metadata: Mapping[str, str] = {}
+    information: SkillInformation = SkillInformation()
     allowed_tools: tuple[str, ...] = ()
     """Tools allowed without asking while it is active, if the source is trusted. A forking skill has no
     others."""

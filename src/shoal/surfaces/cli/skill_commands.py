@@ -172,9 +172,9 @@ def _skill_to_dict(skill: Skill, trust: SkillTrustDecisionStore) -> dict[str, An
         "argument_hint": skill.argument_hint,
         "for_model": skill.kind == "skill" and skill.for_model,
         "for_person": skill.for_person,
-        "license": skill.license,
-        "compatibility": skill.compatibility,
-        "metadata": dict(skill.metadata),
+        "license": skill.information.license,
+        "compatibility": skill.information.compatibility,
+        "metadata": dict(skill.information.metadata),
     }
 
 
@@ -195,10 +195,13 @@ def _format_skill_facts(skill: Skill, trust: SkillTrustDecisionStore) -> Iterato
     for key, value in (("model", skill.model), ("argument-hint", skill.argument_hint)):
         if value:
             yield key, value
-    for key, value in (("license", skill.license), ("compatibility", skill.compatibility)):
+    for key, value in (
+        ("license", skill.information.license),
+        ("compatibility", skill.information.compatibility),
+    ):
         if value:
             yield key, value
-    for key, value in skill.metadata.items():
+    for key, value in skill.information.metadata.items():
         yield f"metadata.{key}", value
 
 

@@ -164,7 +164,9 @@ class TuiLocalRunClient(TerminalController):
         agent = self.session.agent
         window = agent.model.card.window
         context_usage = (
-            f"{100 * agent.context_tokens // window}% context" if window and agent.context_tokens else ""
+            f"{100 * agent.state.context_tokens // window}% context"
+            if window and agent.state.context_tokens
+            else ""
         )
         return [
             *(["delegate"] if is_in_delegate_mode(self.session) else ()),

@@ -6,6 +6,8 @@ import asyncio
 from collections.abc import Callable, Container, Coroutine
 from typing import Any
 
+from msgspec.structs import replace
+
 from shoal.agent.hook_points import emit_note, run_agent_hooks
 from shoal.agent.loop import LoopResult, run_agent_loop
 from shoal.core.agents.identity import assume_identity
@@ -90,7 +92,9 @@ class LocalMember:
             self.agent.tools,
             lambda: question_broker.has_unanswered_questions,
         )
-        self.agent.emit = self._stall_detector.wrap_emit(self.agent.emit)
+        self.agent.environment = replace(
+            self.agent.environment, emit=self._stall_detector.wrap_emit(self.agent.emit)
+        )
         question_broker.subscribe(self._stall_detector.reset_stall_timer)
         self._run_task: asyncio.Task[Any] | None = None
         self._in_turn = self._is_interrupting = False
@@ -368,14 +372,14 @@ class LocalMember:
         for _ in range(MAX_WAKES_IN_A_ROW + 1):
             result = await self._run_turn_with_stall_retry(prompt)
             self._services.agents.announce_missed_results(self.id, result.interrupted_results)
-            if result.reason == "blocked" and not self.agent.halt_reason:
+            if result.reason == "blocked" and not self.agent.state.halt_reason:
                 # The person's prompt was erased: there was nothing to do.
                 return LoopResult(reason="done", detail=result.detail)
             if result.reason != "done" or not self.agent.hooks.has_hooks_for("TeammateIdle"):
                 return result
             decision = await run_agent_hooks(self.agent, "TeammateIdle")
-            if self.agent.halt_reason:
-                return LoopResult(reason="blocked", text=result.text, detail=self.agent.halt_reason)
+            if self.agent.state.halt_reason:
+                return LoopResult(reason="blocked", text=result.text, detail=self.agent.state.halt_reason)
             if decision.blocked is None:
                 return result
             prompt = user_message(

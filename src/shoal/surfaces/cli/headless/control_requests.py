@@ -36,14 +36,14 @@ def compute_context_usage(session: Session) -> dict[str, Any]:
         "System tools": sum(map(_estimate_schema_tokens, own_schemas)),
         "MCP tools": sum(map(_estimate_schema_tokens, mcp_schemas)),
         "Messages": message_tokens,
-        "Free space": max(0, window - agent.context_tokens),
+        "Free space": max(0, window - agent.state.context_tokens),
     }
     return {
         "categories": [{"name": name, "tokens": tokens, "color": ""} for name, tokens in parts.items()],
-        "totalTokens": agent.context_tokens,
+        "totalTokens": agent.state.context_tokens,
         "maxTokens": window,
         "rawMaxTokens": window,
-        "percentage": round(100 * agent.context_tokens / window, 1) if window else 0.0,
+        "percentage": round(100 * agent.state.context_tokens / window, 1) if window else 0.0,
         "model": agent.model.card.id,
         "isAutoCompactEnabled": agent.limits.compact_at < 1,
         "autoCompactThreshold": round(window * agent.limits.compact_at),
