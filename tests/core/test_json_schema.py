@@ -123,7 +123,7 @@ def test_lists_of_items_are_checked_as_in_draft_7() -> None:
 @pytest.mark.parametrize(
     "part",
     [
-        {"type": "strng"},
+        {"type": "text"},
         {"minLength": "3"},
         {"required": "name"},
         {"properties": ["name"]},
