@@ -46,7 +46,7 @@ class _UnusableSchemaError(Exception):
 def find_schema_violations(value: Any, schema: Any) -> list[str]:
     """Return a sentence for each of the first few mismatches; empty if the value is valid.
 
-    Unknown keywords and `format` are annotations. No value matches a schema with an unusable part.
+    Unknown keywords and `format` are annotations. A value that meets an unusable part does not match.
     """
     max_checks = _BASE_CHECKS + _CHECKS_PER_VALUE * _count_nested_values(value)
     violations = _JsonSchemaValidator(schema, max_checks).validate_value(value, schema, "", 0)
