@@ -1,7 +1,7 @@
 # Each target does its own set-up; the text behind ## is what `make help` prints.
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check bench chaos fuzz load spec reference web lint fmt types layers setup-run setup-test clean
+.PHONY: help demo test check bench chaos fuzz load spec reference walks web lint fmt types layers setup-run setup-test clean
 
 # The first Python that is new enough; only the targets that need one look for it.
 PYTHON = $(shell for p in python3 python3.14 python3.13 python3.12 python3.11; do \
@@ -52,6 +52,9 @@ web: ## build the web view from web/ into the package (needs Node and npm)
 
 reference: setup-test ## write docs/reference anew, from the code
 	@PYTHONPATH=src $(VENV)/python scripts/reference.py
+
+walks: setup-test ## draw the paths of docs/walks.toml, and list them in ARCHITECTURE.md
+	@$(VENV)/python scripts/draw_walks.py
 
 lint: setup-test ## ruff (rules and format), codespell and the prose linter, changing nothing
 	@$(VENV)/ruff check --no-cache .

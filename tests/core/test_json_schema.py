@@ -80,6 +80,78 @@ def test_keywords_follow_the_specification(value: Any, schema: Any, *, fits: boo
     assert (find_schema_violations(value, schema) == []) is fits
 
 
+_BY_NAME = {"if": {"required": ["kind"]}, "then": {"required": ["size"]}, "else": {"maxProperties": 1}}
+_ORACLE_SCHEMAS: tuple[Any, ...] = (
+    _BY_NAME,
+    {"contains": {"type": "integer"}},
+    {"contains": {"type": "integer"}, "minContains": 2, "maxContains": 3},
+    {"contains": {"type": "integer"}, "minContains": 0, "maxContains": 1},
+    {"dependentRequired": {"kind": ["size", "weight"]}},
+    {"dependentSchemas": {"kind": {"properties": {"size": {"type": "integer"}}}}},
+    {"propertyNames": {"maxLength": 4}},
+    {"$ref": "#/allOf/0", "allOf": [{"minProperties": 1}]},
+    {"$ref": "#/$defs/a~1b", "$defs": {"a/b": {"type": ["object", "array"]}}},
+    {"not": {"contains": {"const": 1}}},
+    {"anyOf": [_BY_NAME, {"type": "array"}]},
+    {"patternProperties": {"^s": {"type": "integer"}}, "additionalProperties": {"type": "string"}},
+)
+_ORACLE_VALUES: tuple[Any, ...] = (
+    *({}, {"kind": "a"}, {"kind": 1, "size": 2}, {"size": "x", "kind": 1, "weight": 3}, {"length": 1}),
+    *([], [1], ["x"], [1, 2], [1, 2, 3, 4], [1.0, True, "x"]),
+    *(None, True, 0, "text"),
+)
+
+
+@pytest.mark.needs("jsonschema")
+@pytest.mark.parametrize("schema", _ORACLE_SCHEMAS)
+def test_keywords_mean_what_they_mean_to_another_validator(schema: Any) -> None:
+    from jsonschema import Draft202012Validator
+
+    oracle = Draft202012Validator(schema)
+    expected = [oracle.is_valid(value) for value in _ORACLE_VALUES]
+    assert [find_schema_violations(value, schema) == [] for value in _ORACLE_VALUES] == expected
+    assert len(set(expected)) == 2, "some values fit and others do not"
+
+
+def test_lists_of_items_are_checked_as_in_draft_7() -> None:
+    pair = {"items": [{"type": "string"}, {"type": "integer"}], "additionalItems": False}
+    assert find_schema_violations(["a", 1], pair) == []
+    assert find_schema_violations(["a", "b"], pair) == ["[1]: integer is expected, not 'b'"]
+    assert find_schema_violations(["a", 1, 2], pair) == ["[2]: nothing is allowed here"]
+
+
+@pytest.mark.parametrize(
+    "part",
+    [
+        {"type": "text"},
+        {"minLength": "3"},
+        {"required": "name"},
+        {"properties": ["name"]},
+        {"pattern": "("},
+        {"patternProperties": {"(": {}}},
+        {"items": 3},
+        {"anyOf": []},
+        {"multipleOf": 0},
+        {"dependentRequired": {"a": 1}},
+        {"$ref": "#/$defs/none"},
+        {"$ref": "other.json"},
+        {"not": {"$ref": "#/$defs/none"}},
+        {"unevaluatedProperties": False},
+        {"$dynamicRef": "#node"},
+        {"dependencies": {"a": ["b"]}},
+    ],
+)
+def test_a_part_that_cannot_be_enforced_refuses_values(part: Any) -> None:
+    violations = [find_schema_violations(value, part) for value in ("x", 3, [1], {"a": 1})]
+    assert any(violations)
+
+
+def test_an_unsupported_keyword_is_named() -> None:
+    assert find_schema_violations({}, {"unevaluatedProperties": False}) == [
+        "the schema cannot be used: unevaluatedProperties is malformed or not supported"
+    ]
+
+
 def test_a_recursive_schema_terminates() -> None:
     tree = {"$ref": "#/$defs/t", "$defs": {"t": {"type": "array", "items": {"$ref": "#/$defs/t"}}}}
     assert find_schema_violations([[], [[]]], tree) == []

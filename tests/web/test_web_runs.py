@@ -217,6 +217,13 @@ async def test_all_pages_of_a_run_share_one_run_view(tmp_path: Path) -> None:
             assert watches() == before
 
 
+async def test_a_head_request_of_a_stream_leaves_its_connection_usable() -> None:
+    async with serve_home() as web:
+        reply = await web.client.head("/api/questions/stream")
+        assert reply.headers["content-type"].startswith("text/event-stream")
+        assert await web.get_json("/runs") == []
+
+
 async def test_a_server_stops_cleanly_with_open_pages() -> None:
     session = "11111111-1111-4111-8111-111111111111"
     write_run(session, *make_start_events(session))

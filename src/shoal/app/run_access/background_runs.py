@@ -28,6 +28,7 @@ from shoal.stores.files.home.home_paths import (
     read_state_file,
     write_file_atomically,
 )
+from shoal.stores.files.locks.flocks import is_flocked
 from shoal.stores.files.sessions.file_journal import read_journal
 
 _STDERR_TAIL_CHARS = 2_000
@@ -259,12 +260,9 @@ class BackgroundRunManager:
 def _is_locked(path: Path) -> bool | None:
     try:
         with open_state_file(path) as file:
-            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
+            return is_flocked(file.fileno())
     except OSError:
         return None
-    return False
 
 
 def _wait_for_process(process: subprocess.Popen[bytes], seconds: float) -> None:

@@ -195,7 +195,7 @@ def create_default_loop_limits(options: Options, own: ShoalSettings) -> LoopLimi
 
 
 class LeadServices(Struct, frozen=True, kw_only=True):
-    """What the lead is made of."""
+    """Parts of the lead."""
 
     identity: AgentIdentity
     model: Model
@@ -207,7 +207,7 @@ class LeadServices(Struct, frozen=True, kw_only=True):
 
 
 class AgentServices(Struct, frozen=True, kw_only=True):
-    """What all agents of the session share."""
+    """Services shared by all agents of the session."""
 
     running: RunningAgents
     plans: AgentPlanRegistry

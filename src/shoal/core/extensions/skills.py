@@ -14,7 +14,7 @@ SkillKind: TypeAlias = Literal["skill", "command"]
 
 
 class SkillInformation(Struct, frozen=True, kw_only=True):
-    """What a skill states about itself for people; it has no effect."""
+    """Information about a skill for people; it has no effect."""
 
     license: str = ""
     compatibility: str = ""

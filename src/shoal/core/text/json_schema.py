@@ -1,11 +1,13 @@
-"""JSON Schema validation that reports where and why a value does not match."""
+"""JSON Schema validation (drafts 7 and 2020-12) that reports where and why a value does not match."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import islice
 from operator import ge, gt, le, lt
-from typing import Any, TypeGuard
+from types import UnionType
+from typing import Any
 
 _MAX_VIOLATIONS = 10
 _MAX_DEPTH = 100
@@ -24,21 +26,34 @@ _TYPES: Mapping[str, Callable[[Any], bool]] = {
         and (isinstance(value, int) or (isinstance(value, float) and value.is_integer()))
     ),
 }
+_FORMS: Mapping[str, type | UnionType | tuple[()]] = {
+    **dict.fromkeys(("allOf", "anyOf", "enum", "oneOf", "prefixItems", "required"), list | tuple),
+    **dict.fromkeys(("dependentRequired", "dependentSchemas", "patternProperties", "properties"), Mapping),
+    **dict.fromkeys(("minLength", "minItems", "minProperties", "minContains", "minimum"), int | float),
+    **dict.fromkeys(("maxLength", "maxItems", "maxProperties", "maxContains", "maximum"), int | float),
+    **dict.fromkeys(("exclusiveMinimum", "exclusiveMaximum", "multipleOf"), int | float),
+    **dict.fromkeys(("$ref", "pattern"), str),
+    **dict.fromkeys(("$dynamicRef", "$recursiveRef", "dependencies"), ()),
+    **dict.fromkeys(("unevaluatedItems", "unevaluatedProperties"), ()),
+}
+"""Form that a keyword must have; no value has the form `()`, so these keywords are not supported."""
+
+
+class _UnusableSchemaError(Exception):
+    """A part of the schema is malformed or not supported."""
 
 
 def find_schema_violations(value: Any, schema: Any) -> list[str]:
     """Return a sentence for each of the first few mismatches; empty if the value is valid.
 
-    Unsupported keywords, such as `format`, and malformed parts of the schema are taken as satisfied.
+    Unknown keywords and `format` are annotations. A value that meets an unusable part does not match.
     """
-    found: list[str] = []
-    for violation in _JsonSchemaValidator(
-        schema, _BASE_CHECKS + _CHECKS_PER_VALUE * _count_nested_values(value)
-    ).validate_value(value, schema, "", 0):
-        found.append(violation)
-        if len(found) == _MAX_VIOLATIONS:
-            break
-    return found
+    max_checks = _BASE_CHECKS + _CHECKS_PER_VALUE * _count_nested_values(value)
+    violations = _JsonSchemaValidator(schema, max_checks).validate_value(value, schema, "", 0)
+    try:
+        return list(islice(violations, _MAX_VIOLATIONS))
+    except (_UnusableSchemaError, re.error, OverflowError, RecursionError) as error:
+        return [f"the schema cannot be used: {error}"]
 
 
 class _JsonSchemaValidator:
@@ -49,13 +64,15 @@ class _JsonSchemaValidator:
 
     def validate_value(self, value: Any, schema: Any, path: str, depth: int) -> Iterator[str]:
         self._checks += 1
-        is_too_deep = depth > _MAX_DEPTH or self._checks > self._max_checks
-        if schema is False or is_too_deep:
-            yield f"{path or 'the value'}: nothing is allowed here"
-        if not isinstance(schema, Mapping) or is_too_deep:
+        if not isinstance(schema, Mapping) or depth > _MAX_DEPTH or self._checks > self._max_checks:
+            if schema is not True:
+                yield f"{path or 'the value'}: nothing is allowed here"
             return
-        if isinstance(ref := schema.get("$ref"), str):
-            yield from self.validate_value(value, self._resolve_ref(ref), path, depth + 1)
+        for key in schema:
+            if key in _FORMS and not isinstance(schema[key], _FORMS[key]):
+                raise _UnusableSchemaError(f"{key} is malformed or not supported")
+        if "$ref" in schema:
+            yield from self.validate_value(value, self._resolve_ref(schema["$ref"]), path, depth + 1)
         yield from _validate_type_enum_and_const(value, schema, path)
         if isinstance(value, Mapping):
             yield from self._validate_object(value, schema, path, depth)
@@ -74,40 +91,46 @@ class _JsonSchemaValidator:
         self, value: Any, schema: Mapping[str, Any], path: str, depth: int
     ) -> Iterator[str]:
         location = path or "the value"
-        for subschema in _get_schema_list(schema, "allOf"):
+        for subschema in schema.get("allOf", ()):
             yield from self.validate_value(value, subschema, path, depth + 1)
-        choices = _get_schema_list(schema, "anyOf")
-        if choices and not any(self._is_valid(value, each, depth) for each in choices):
+        choices = schema.get("anyOf")
+        if choices is not None and not any(self._is_valid(value, each, depth) for each in choices):
             yield f"{location}: it fits none of the {len(choices)} choices"
-        if choices := _get_schema_list(schema, "oneOf"):
+        if (choices := schema.get("oneOf")) is not None:
             match_count = sum(self._is_valid(value, each, depth) for each in choices)
             if match_count != 1:
                 yield f"{location}: it has to fit one of {len(choices)} choices, and fits {match_count}"
         if "not" in schema and self._is_valid(value, schema["not"], depth):
             yield f"{location}: it is what it must not be"
+        if "if" in schema:
+            branch = "then" if self._is_valid(value, schema["if"], depth) else "else"
+            yield from self.validate_value(value, schema.get(branch, True), path, depth + 1)
 
     def _validate_object(
         self, value: Mapping[str, Any], schema: Mapping[str, Any], path: str, depth: int
     ) -> Iterator[str]:
-        properties, patterns = (
-            _get_schema_mapping(schema, "properties"),
-            _get_schema_mapping(schema, "patternProperties"),
-        )
-        for name in _get_schema_list(schema, "required"):
-            if isinstance(name, str) and name not in value:
+        properties, patterns = schema.get("properties", {}), schema.get("patternProperties", {})
+        for name in schema.get("required", ()):
+            if not isinstance(name, str) or name not in value:
                 yield f"{_join_property_path(path, name)}: it is missing"
+        dependents = [
+            (key, {"required": names}) for key, names in schema.get("dependentRequired", {}).items()
+        ]
+        for key, subschema in (*dependents, *schema.get("dependentSchemas", {}).items()):
+            yield from self.validate_value(value, key not in value or subschema, path, depth + 1)
         for name, item in value.items():
-            subschemas = [
-                part for pattern, part in patterns.items() if _matches_schema_pattern(pattern, name)
-            ]
+            item_path = _join_property_path(path, name)
+            if "propertyNames" in schema:
+                yield from self.validate_value(name, schema["propertyNames"], item_path, depth + 1)
+            subschemas = [part for pattern, part in patterns.items() if re.search(pattern, name)]
             if name in properties:
                 subschemas.append(properties[name])
-            if not subschemas and "additionalProperties" in schema:
-                if schema["additionalProperties"] is False:
-                    yield f"{_join_property_path(path, name)}: there is no such field"
-                subschemas = [schema["additionalProperties"]] if schema["additionalProperties"] else []
+            if not subschemas and schema.get("additionalProperties") is False:
+                yield f"{item_path}: there is no such field"
+            elif not subschemas and "additionalProperties" in schema:
+                subschemas.append(schema["additionalProperties"])
             for subschema in subschemas:
-                yield from self.validate_value(item, subschema, _join_property_path(path, name), depth + 1)
+                yield from self.validate_value(item, subschema, item_path, depth + 1)
         yield from _validate_size_limits(
             len(value), schema, ("minProperties", "maxProperties"), path, "fields"
         )
@@ -115,34 +138,43 @@ class _JsonSchemaValidator:
     def _validate_array(
         self, value: Sequence[Any], schema: Mapping[str, Any], path: str, depth: int
     ) -> Iterator[str]:
-        prefix_schemas = _get_schema_list(schema, "prefixItems")
+        prefix_schemas, rest_schema = schema.get("prefixItems", ()), schema.get("items", True)
+        if isinstance(rest_schema, list | tuple):  # draft 7
+            prefix_schemas, rest_schema = rest_schema, schema.get("additionalItems", True)
         for index, item in enumerate(value):
-            subschema = prefix_schemas[index] if index < len(prefix_schemas) else schema.get("items", True)
+            subschema = prefix_schemas[index] if index < len(prefix_schemas) else rest_schema
             yield from self.validate_value(item, subschema, f"{path}[{index}]", depth + 1)
         if schema.get("uniqueItems") and len({_to_comparable_json(each) for each in value}) < len(value):
             yield f"{path or 'the value'}: an item stands in it twice"
         yield from _validate_size_limits(len(value), schema, ("minItems", "maxItems"), path, "items")
+        if "contains" in schema:
+            count = sum(self._is_valid(item, schema["contains"], depth) for item in value)
+            limits = {"minContains": 1, **schema}
+            yield from _validate_size_limits(count, limits, ("minContains", "maxContains"), path, "fitting")
 
     def _resolve_ref(self, ref: str) -> Any:
-        """Resolve a reference in the same document; one that cannot be resolved accepts everything."""
+        """Resolve a JSON Pointer in the same document."""
         node = self._root
-        for step in ref.removeprefix("#").strip("/").split("/") if ref not in ("#", "#/") else ():
-            step = step.replace("~1", "/").replace("~0", "~")  # noqa: PLW2901 - escapes of JSON Pointer
-            if not isinstance(node, Mapping) or step not in node:
-                return True
-            node = node[step]
+        mark, *steps = ref.split("/") if ref != "#/" else ["#"]
+        try:
+            for step in steps:
+                name = step.replace("~1", "/").replace("~0", "~")
+                node = node[name] if isinstance(node, Mapping) else node[int(name)]
+        except (LookupError, TypeError, ValueError):
+            mark = ""
+        if mark != "#":
+            raise _UnusableSchemaError(f"{ref} is not in it")
         return node
 
 
 def _validate_type_enum_and_const(value: Any, schema: Mapping[str, Any], path: str) -> Iterator[str]:
     location = path or "the value"
-    type_name = schema.get("type")
-    type_names = [type_name] if isinstance(type_name, str) else _get_schema_list(schema, "type")
-    kinds = [each for each in type_names if isinstance(each, str)]
-    if kinds and not any(_TYPES.get(kind, lambda _: True)(value) for kind in kinds):
+    type_names = schema.get("type", ())
+    kinds = [str(each) for each in (type_names if isinstance(type_names, list | tuple) else [type_names])]
+    if "type" in schema and not any(kind in _TYPES and _TYPES[kind](value) for kind in kinds):
         yield f"{location}: {' or '.join(kinds)} is expected, not {_short_repr(value)}"
     choices = schema.get("enum")
-    if isinstance(choices, list | tuple) and not any(_is_json_equal(value, each) for each in choices):
+    if choices is not None and not any(_is_json_equal(value, each) for each in choices):
         yield f"{location}: {_short_repr(value)} is none of {', '.join(map(_short_repr, choices))}"
     if "const" in schema and not _is_json_equal(value, schema["const"]):
         yield f"{location}: {_short_repr(schema['const'])} is expected, not {_short_repr(value)}"
@@ -151,7 +183,7 @@ def _validate_type_enum_and_const(value: Any, schema: Mapping[str, Any], path: s
 def _validate_string(value: str, schema: Mapping[str, Any], path: str) -> Iterator[str]:
     yield from _validate_size_limits(len(value), schema, ("minLength", "maxLength"), path, "characters")
     pattern = schema.get("pattern")
-    if isinstance(pattern, str) and not _matches_schema_pattern(pattern, value):
+    if pattern is not None and not re.search(pattern, value):
         yield f"{path or 'the value'}: {_short_repr(value)} does not match {pattern}"
 
 
@@ -159,10 +191,10 @@ def _validate_number(value: float, schema: Mapping[str, Any], path: str) -> Iter
     location = path or "the value"
     for key, is_violated, wording in _BOUNDS:
         bound = schema.get(key)
-        if _is_json_number(bound) and is_violated(value, bound):
+        if bound is not None and is_violated(value, bound):
             yield f"{location}: {value} is {wording} {bound}"
     step = schema.get("multipleOf")
-    if _is_json_number(step) and step > 0 and not _is_multiple(value, step):
+    if step is not None and (step <= 0 or not _is_multiple(value, step)):
         yield f"{location}: {value} is no multiple of {step}"
 
 
@@ -174,10 +206,6 @@ _BOUNDS: tuple[tuple[str, Callable[[Any, Any], bool], str], ...] = (
 )
 
 
-def _is_json_number(value: Any) -> TypeGuard[float]:
-    return _TYPES["number"](value)
-
-
 def _is_multiple(value: float, step: float) -> bool:
     try:
         return abs(value / step - round(value / step)) <= 1e-9
@@ -185,31 +213,13 @@ def _is_multiple(value: float, step: float) -> bool:
         return True
 
 
-def _matches_schema_pattern(pattern: str, text: str) -> bool:
-    """Return True if the pattern matches; a pattern that is invalid in Python is taken as matching."""
-    try:
-        return re.search(pattern, text) is not None
-    except (re.error, OverflowError, RecursionError):
-        return True
-
-
-def _get_schema_list(schema: Mapping[str, Any], key: str) -> Sequence[Any]:
-    value = schema.get(key)
-    return value if isinstance(value, list | tuple) else ()
-
-
-def _get_schema_mapping(schema: Mapping[str, Any], key: str) -> Mapping[str, Any]:
-    value = schema.get(key)
-    return value if isinstance(value, Mapping) else {}
-
-
 def _validate_size_limits(
     size: int, schema: Mapping[str, Any], keys: tuple[str, str], path: str, noun: str
 ) -> Iterator[str]:
     minimum, maximum = schema.get(keys[0]), schema.get(keys[1])
-    if _is_json_number(minimum) and size < minimum:
+    if minimum is not None and size < minimum:
         yield f"{path or 'the value'}: {size} {noun} are fewer than {minimum}"
-    if _is_json_number(maximum) and size > maximum:
+    if maximum is not None and size > maximum:
         yield f"{path or 'the value'}: {size} {noun} are more than {maximum}"
 
 

@@ -54,6 +54,10 @@ class ServerSentEventResponse(Response):
         self._context = context
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["method"] == "HEAD":
+            # Only an ended answer frees the connection for the next request.
+            await super().__call__(scope, receive, send)
+            return
         async with self._context as events:
             await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
             writer = _ServerSentEventWriter(send)

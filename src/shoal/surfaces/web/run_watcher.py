@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import os
-import sys
 from collections.abc import Callable
-from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
+
+from shoal.stores.files.access.inotify import InotifyDirectoryWatch, watch_directory_with_inotify
 
 SAFETY_SECONDS = 60.0
 """Seconds after which it polls anyway: a notice can be lost."""
@@ -23,20 +24,15 @@ class RunDirectoryWatcher:
     """Calls `on_changed` in the running loop, from its creation until `close`; spurious calls are possible.
 
     The argument is the set of changed runs, or None if any may have changed.
-
-    One inotify handle with a watch on each directory: a handle for each run would be too many.
     """
 
     def __init__(self, home: Path, on_changed: Callable[[set[str] | None], None]) -> None:
         self._runs = home / "shoal" / "runs"
         self._on_changed = on_changed
         self._loop = asyncio.get_running_loop()
-        self._inotify: Any = _open_inotify()
-        self._watches: dict[int, str] = {}
-        """Target of each watch: all runs (empty), one run, or the questions of one (ends with a slash)."""
-        self._is_complete = self._inotify is not None and self._watch_all_directories()
-        if self._inotify is not None:
-            self._loop.add_reader(self._inotify.fileno(), self._read_inotify_events)
+        self._watches: dict[str, InotifyDirectoryWatch] = {}
+        """By path below the runs: all runs (empty), one run, or the questions of one."""
+        self._is_complete = self._watch_all_directories()
         self._timer = self._loop.call_later(self._poll_interval, self._poll_runs)
 
     @property
@@ -45,20 +41,17 @@ class RunDirectoryWatcher:
 
     def close(self) -> None:
         self._timer.cancel()
-        inotify, self._inotify = self._inotify, None
-        if inotify is not None:
-            self._loop.remove_reader(inotify.fileno())
-            inotify.close()
+        while self._watches:
+            self._watches.popitem()[1].close()
 
     def _poll_runs(self) -> None:
-        if self._inotify is not None and not self._is_complete:
-            self._is_complete = self._watch_all_directories()
+        self._is_complete = self._is_complete or self._watch_all_directories()
         self._timer = self._loop.call_later(self._poll_interval, self._poll_runs)
         self._on_changed(None)
 
     def _watch_all_directories(self) -> bool:
-        """Add all watches; return False if some cannot be added."""
-        if not self._add_watch(self._runs, ""):
+        """Add all missing watches; return False if some cannot be added."""
+        if not self._add_watch("", _select_inotify_flags):
             return False
         try:
             names = [entry.name for entry in os.scandir(self._runs) if entry.is_dir()]
@@ -67,59 +60,52 @@ class RunDirectoryWatcher:
         return all(map(self._watch_run, names))
 
     def _watch_run(self, name: str) -> bool:
-        is_watched = self._add_watch(self._runs / name, name)
-        questions_directory = self._runs / name / _QUESTIONS
+        is_watched = self._add_watch(name, _select_run_inotify_flags)
+        questions = f"{name}/{_QUESTIONS}"
         return is_watched and (
-            not questions_directory.is_dir() or self._add_watch(questions_directory, f"{name}/")
+            not (self._runs / questions).is_dir() or self._add_watch(questions, _select_inotify_flags)
         )
 
-    def _add_watch(self, directory: Path, label: str) -> bool:
-        from inotify_simple import flags  # type: ignore[import-untyped]
-
-        mask = flags.CREATE | flags.MOVED_TO | flags.DELETE | flags.ONLYDIR
-        if label and not label.endswith("/"):
-            # A run's lock is closed when its process ends. The journal is not watched: nobody closes it.
-            mask |= flags.CLOSE_WRITE
-        try:
-            self._watches[self._inotify.add_watch(directory, mask)] = label
-        except OSError:
-            return False
+    def _add_watch(self, path: str, mask: Callable[[Any], Any]) -> bool:
+        if path not in self._watches:
+            watch = watch_directory_with_inotify(self._runs / path, mask)
+            if watch is None:
+                return False
+            self._watches[path] = watch
+            watch.set_callback(partial(self._handle_directory_change, path))
         return True
 
-    def _read_inotify_events(self) -> None:
-        inotify_events: list[Any] = []
-        with suppress(OSError):
-            inotify_events = self._inotify.read(timeout=0)
-        if any(notice.wd == -1 for notice in inotify_events):
-            self._is_complete = self._watch_all_directories()
-            self._on_changed(None)  # notices were lost
+    def _handle_directory_change(self, path: str) -> None:
+        names = self._watches[path].take_changed_names()
+        if names is None:
+            self._watches.pop(path).close()
+            self._is_complete = False
+            if (self._runs / path).is_dir():
+                # Notices were lost, perhaps by all watches at once: one poll for all of them.
+                self._timer.cancel()
+                self._timer = self._loop.call_later(0, self._poll_runs)
             return
-        changed_runs = {
-            self._find_changed_run(self._watches.get(notice.wd, ""), notice.name) for notice in inotify_events
-        } - {""}
+        changed_runs = {self._find_changed_run(path, name) for name in names} - {""}
         if changed_runs:
             self._on_changed(changed_runs)
 
-    def _find_changed_run(self, label: str, name: str) -> str:
+    def _find_changed_run(self, path: str, name: str) -> str:
         """Return the run that changed; empty for an irrelevant change."""
-        if label.endswith("/"):
-            return label[:-1] if name.endswith(".json") else ""
-        if not label:
+        run, _, directory = path.partition("/")
+        if directory:
+            return run if name.endswith(".json") else ""
+        if not run:
             self._is_complete = self._watch_run(name) and self._is_complete
             return name
         if name == _QUESTIONS:
-            self._is_complete = (
-                self._add_watch(self._runs / label / _QUESTIONS, f"{label}/") and self._is_complete
-            )
-        return label if name in _WATCHED_NAMES else ""
+            self._is_complete = self._watch_run(run) and self._is_complete
+        return run if name in _WATCHED_NAMES else ""
 
 
-def _open_inotify() -> Any:
-    if sys.platform != "linux":
-        return None
-    from inotify_simple import INotify
+def _select_inotify_flags(flags: Any) -> Any:
+    return flags.CREATE | flags.MOVED_TO | flags.DELETE | flags.ONLYDIR
 
-    try:
-        return INotify(nonblocking=True)
-    except OSError:
-        return None  # the user's limit is reached
+
+def _select_run_inotify_flags(flags: Any) -> Any:
+    # A run's lock is closed when its process ends. The journal is not watched: nobody closes it.
+    return _select_inotify_flags(flags) | flags.CLOSE_WRITE

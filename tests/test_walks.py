@@ -1,0 +1,103 @@
+"""The paths of docs/walks.toml: drawn from the code, short, and taken by real runs."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+from agent_scripts import call_tool, run_all_turns, script_agents, spawn_agent
+from call_trace import CallTrace
+from draw_walks import ROOT, Walk, build_outputs, load_walks
+from server_scripts import run_provider
+from team_scripts import open_session
+from web_client import serve_home
+
+WALKS = {walk.name: walk for walk in load_walks()}
+
+_TRACED_COMMAND_LINE = """
+import json, sys
+from pathlib import Path
+from call_trace import CallTrace
+from shoal.surfaces.cli.main import main
+trace, status = CallTrace(), 0
+try:
+    with trace.record():
+        status = main()
+except SystemExit as end:
+    status = end.code
+Path("trace.json").write_text(json.dumps(trace.steps))
+sys.exit(status)
+"""
+
+
+def list_steps(walk: Walk) -> list[str]:
+    return [f"{step.file}:{step.function}" for step in walk.steps]
+
+
+def test_the_drawings_and_the_lists_are_up_to_date() -> None:
+    stale = [
+        str(path.relative_to(ROOT))
+        for path, content in build_outputs().items()
+        if path.read_text() != content
+    ]
+    assert stale == [], "run `make walks`"
+
+
+@pytest.mark.parametrize(("name", "limit"), [("prompt", 14), ("question", 14)])
+def test_a_walk_passes_few_files(name: str, limit: int) -> None:
+    assert len(WALKS[name].files) <= limit
+
+
+async def test_the_command_line_takes_the_path_of_a_prompt(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with run_provider(monkeypatch, lead=["Hello."]):
+        run = await asyncio.create_subprocess_exec(
+            *(
+                sys.executable,
+                "-c",
+                _TRACED_COMMAND_LINE,
+                "-p",
+                "Hi.",
+                "--model",
+                "anthropic:claude-sonnet-4-5",
+            ),
+            cwd=tmp_path,
+            env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)},
+        )
+        async with asyncio.timeout(60):
+            assert await run.wait() == 0
+    trace = CallTrace()
+    trace.steps = json.loads((tmp_path / "trace.json").read_text())
+    assert trace.find_missing_step(list_steps(WALKS["prompt"])) == ""
+
+
+async def test_a_run_takes_the_paths_of_a_subagent_a_question_and_a_page(tmp_path: Path) -> None:
+    model = script_agents(
+        lead=[spawn_agent("child"), "Done."],
+        child=[spawn_agent("grandchild"), "Painted."],
+        grandchild=[call_tool("Bash", command="touch painted"), "It is painted."],
+    )
+    options = {"skip_permissions": False, "attended": True, "mode": "default"}
+    trace = CallTrace()
+    async with serve_home() as web, open_session(tmp_path, model, **options) as session:
+        with trace.record():
+            async with asyncio.TaskGroup() as tasks:
+                turns = tasks.create_task(run_all_turns(session))
+                async with web.open_stream("/questions/stream") as questions:
+                    (asked,) = await questions.read_until(bool)
+                    assert await web.get_json("/questions") == [asked]
+                async with web.open_stream(f"/runs/{session.id}/frames") as frames:
+                    await frames.read_event()
+                    answer = {"type": "allowed", "remember": "once"}
+                    await web.post_json(f"/runs/{session.id}/questions/{asked['id']}", answer)
+                    await turns
+                    await frames.read_event()
+    assert (tmp_path / "painted").exists()
+    for name in ("subagent", "question", "page"):
+        assert trace.find_missing_step(list_steps(WALKS[name])) == "", name
