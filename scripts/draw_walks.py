@@ -35,6 +35,8 @@ class WalkStep:
     function: str
     purpose: str
     """First sentence of the docstring of the function, or of its module."""
+    process: str = ""
+    """Process that takes the step, if it is another one than that of the first step."""
 
     @property
     def layer(self) -> str:
@@ -61,14 +63,15 @@ def load_walks() -> tuple[Walk, ...]:
 
 
 def _read_step(text: str) -> WalkStep:
-    file, _, function = text.partition(":")
+    place, _, process = text.partition(" in ")
+    file, _, function = place.partition(":")
     module = _parse_module(file)
     node: ast.AST = module
     for part in function.split("."):
         node = _find_definition(node, part, text)
     assert isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
     docstring = ast.get_docstring(node) or ast.get_docstring(module) or ""
-    return WalkStep(file, function, _first_sentence(docstring))
+    return WalkStep(file, function, _first_sentence(docstring), process)
 
 
 @cache
@@ -110,6 +113,8 @@ def _draw_step(step: WalkStep, y: int, *, is_last: bool) -> list[str]:
         f'<rect x="20" y="{y}" width="{WIDTH - 40}" height="{BOX}" rx="6" fill="{color}" stroke="#9aa7b3"/>',
         f'<text x="34" y="{y + 20}" font-size="14" fill="#1b2733"><tspan font-weight="bold">'
         f"{escape(step.file)}</tspan>  {escape(step.function)}</text>",
+        f'<text x="{WIDTH - 34}" y="{y + 20}" font-size="13" text-anchor="end" fill="#3d4c5a">'
+        f"{escape(step.process and 'in ' + step.process)}</text>",
         f'<text x="34" y="{y + 39}" font-size="13" fill="#3d4c5a">{escape(purpose)}</text>',
     ]
     if not is_last:
@@ -129,7 +134,8 @@ def list_walks(walks: tuple[Walk, ...]) -> str:
         )
         parts.append(
             "\n".join(
-                f"{number}. `{step.file}`: `{step.function}`" for number, step in enumerate(walk.steps, 1)
+                f"{number}. `{step.file}`: `{step.function}`{step.process and ', in ' + step.process}"
+                for number, step in enumerate(walk.steps, 1)
             )
             + "\n"
         )

@@ -13,8 +13,10 @@ import pytest
 from agent_scripts import call_tool, run_all_turns, script_agents, spawn_agent
 from call_trace import CallTrace
 from draw_walks import ROOT, Walk, build_outputs, load_walks
-from server_scripts import run_provider
-from team_scripts import open_session
+from server_scripts import open_process_session, run_provider
+from shoal.app.agents import backend_launcher
+from team_scripts import open_session, spawn_member
+from traced_member import RECORD
 from web_client import serve_home
 
 WALKS = {walk.name: walk for walk in load_walks()}
@@ -35,8 +37,8 @@ sys.exit(status)
 """
 
 
-def list_steps(walk: Walk) -> list[str]:
-    return [f"{step.file}:{step.function}" for step in walk.steps]
+def list_steps(walk: Walk, process: str = "") -> list[str]:
+    return [f"{step.file}:{step.function}" for step in walk.steps if step.process == process]
 
 
 def test_the_drawings_and_the_lists_are_up_to_date() -> None:
@@ -48,7 +50,7 @@ def test_the_drawings_and_the_lists_are_up_to_date() -> None:
     assert stale == [], "run `make walks`"
 
 
-@pytest.mark.parametrize(("name", "limit"), [("prompt", 14), ("question", 14)])
+@pytest.mark.parametrize(("name", "limit"), [("prompt", 14), ("teammate", 22), ("question", 14)])
 def test_a_walk_passes_few_files(name: str, limit: int) -> None:
     assert len(WALKS[name].files) <= limit
 
@@ -101,3 +103,21 @@ async def test_a_run_takes_the_paths_of_a_subagent_a_question_and_a_page(tmp_pat
     assert (tmp_path / "painted").exists()
     for name in ("subagent", "question", "page"):
         assert trace.find_missing_step(list_steps(WALKS[name])) == "", name
+
+
+async def test_a_teammate_takes_its_path_in_both_processes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(backend_launcher, "MEMBER_ENTRY_POINT", "traced_member:main")
+    lead = [call_tool("TeamCreate", team_name="crew"), spawn_member("ann"), "Ann works.", "Done.", "Done."]
+    lead_trace, member_trace = CallTrace(), CallTrace()
+    async with (
+        run_provider(monkeypatch, lead=lead, ann=["I am done."]),
+        open_process_session(tmp_path) as session,
+    ):
+        with lead_trace.record():
+            await run_all_turns(session, "Go.")
+    member_trace.steps = json.loads((tmp_path / RECORD).read_text())
+    walk = WALKS["teammate"]
+    assert lead_trace.find_missing_step(list_steps(walk)) == ""
+    assert member_trace.find_missing_step(list_steps(walk, "the teammate")) == ""
