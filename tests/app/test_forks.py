@@ -22,7 +22,7 @@ from fork_helpers import (
 )
 
 import shoal
-from shoal.agent.forks import PLACEHOLDER_RESULT
+from shoal.agent.agent_texts import format_notice
 from shoal.core.budgets.usage import ModelCard
 from shoal.core.conversation.messages import (
     TextBlock,
@@ -135,7 +135,10 @@ async def test_a_fork_request_has_the_parents_messages_then_placeholders_then_th
         assert fork.max_tokens == asked.max_tokens
         assert fork.messages[:-1] == after.messages[:2]
         *results, directive = fork.messages[-1].content
-        assert results == [ToolResultBlock(tool_use_id=f"c{n}", content=PLACEHOLDER_RESULT) for n in range(3)]
+        assert results == [
+            ToolResultBlock(tool_use_id=f"c{n}", content=format_notice("placeholder_result"))
+            for n in range(3)
+        ]
         assert isinstance(directive, TextBlock)
         assert directive.text.endswith(f"job {number}")
 

@@ -10,7 +10,7 @@ import pytest
 
 import shoal
 from agent_scripts import ToolGate, call_tool, read_events, run_all_turns
-from shoal.agent.compaction import COMPACTION_PROMPT
+from shoal.agent.agent_texts import load_prompt
 from shoal.core.budgets.usage import ModelCard, TokenPrice
 from shoal.core.conversation.model_requests import ModelRequest
 from shoal.core.events import ConversationCompacted
@@ -50,7 +50,7 @@ def script_forgetful_team(seen: dict[str, str], **parts: Sequence[Any]) -> Scrip
     """Script agents whose summaries omit the team; `seen` gets their first message after a compaction."""
 
     def choose_reply(request: ModelRequest) -> Any:
-        if COMPACTION_PROMPT in request.messages[-1].text:
+        if load_prompt("compact") in request.messages[-1].text:
             return "Things were done."
         who = find_speaker(request)
         if request.messages[0].text.startswith("The conversation so far was summarised"):

@@ -11,7 +11,8 @@ from typing import TypeAlias
 from msgspec.structs import replace
 
 from shoal.agent.agent_runner import AgentRunner
-from shoal.agent.forks import FORK_KIND, PROGRESS_PROMPT, ask_model_outside_conversation
+from shoal.agent.agent_texts import load_prompt
+from shoal.agent.forks import FORK_KIND, ask_model_outside_conversation
 from shoal.core.agents.identity import AgentIdentity
 from shoal.core.agents.subagents import (
     AgentMessageDeliveryReceipt,
@@ -215,7 +216,7 @@ class AgentSupervisor:
             raise AgentRequestRefused(f"Agent {agent} is not running: it {_describe_run_end(run)}.")
         if not run.agent.conversation.messages:
             return run.facts.description
-        return await ask_model_outside_conversation(run.agent, PROGRESS_PROMPT)
+        return await ask_model_outside_conversation(run.agent, load_prompt("progress"))
 
     def list_running_agents(self) -> tuple[AgentRun, ...]:
         return self._registry.list_running_agents()

@@ -13,9 +13,9 @@ from shoal.core.conversation.tools import Tool, ToolContext, ToolOutput, create_
 from shoal.core.errors import ProcessError, ShoalError
 from shoal.core.ports import ChildProcessHandle
 from shoal.core.text.filenames import escape_filename
+from shoal.tools.builtin_tool import builtin_tool
 from shoal.tools.command_launcher import follow_command_directory
 from shoal.tools.command_output import CommandOutputCollector, CommandOutputPipe
-from shoal.tools.function_tool import tool
 from shoal.tools.python_subprocess import PythonSubprocessTimeoutError, run_python_subprocess
 from shoal.tools.shell_supervisor import BackgroundShellProcess, BackgroundShellSupervisor
 
@@ -71,30 +71,14 @@ def build_shell_tools(shells: BackgroundShellSupervisor) -> tuple[Tool, ...]:
 
 
 def _build_bash_tool(shells: BackgroundShellSupervisor) -> Tool:
-    @tool(name="Bash", deadline=None)
+    @builtin_tool(name="Bash", deadline=None)
     async def bash_tool(
-        command: Annotated[str, "The command line. It may have several lines."],
+        command: str,
         context: ToolContext,
-        description: Annotated[str, "What it does, in five to ten words, for the person who watches."] = "",
-        timeout: Annotated[
-            int,
-            Meta(ge=1, le=MAX_TIMEOUT),
-            f"Milliseconds until it is ended; {DEFAULT_TIMEOUT} unless told, {MAX_TIMEOUT} at most.",
-        ] = DEFAULT_TIMEOUT,
-        run_in_background: Annotated[  # noqa: FBT002 - passed by keyword only
-            bool, "Return at once and let it run: for servers and long jobs. BashOutput shows what it writes."
-        ] = False,
+        description: str = "",
+        timeout: Annotated[int, Meta(ge=1, le=MAX_TIMEOUT)] = DEFAULT_TIMEOUT,
+        run_in_background: bool = False,  # noqa: FBT001, FBT002 - passed by keyword only
     ) -> ToolOutput:
-        """Run a command in the person's shell, without a terminal and with nothing on its input.
-
-        Each call is a new shell. It starts in the directory where the last one ended, as long as that is
-        inside the project; variables and functions set in one call are not there in the next. Output and
-        errors come back together; where they are long the middle is cut out and the whole is in a file you
-        can Read. What a command leaves running may end with it: for servers and long jobs there is
-        run_in_background. Programs that ask questions or need a terminal do not work here: give their
-        answers as options. To find, read or change files, the tools made for that are better than shell
-        commands.
-        """
         if not command.strip():
             return create_tool_error_output("The command is empty.")
         if "\0" in command:
@@ -215,15 +199,12 @@ class _ForegroundCommandRun:
 
 
 def _build_bash_output_tool(shells: BackgroundShellSupervisor) -> Tool:
-    @tool(name="BashOutput", reads_only=True, deadline=10)
+    @builtin_tool(name="BashOutput", reads_only=True, deadline=10)
     async def bash_output(
-        bash_id: Annotated[str, "The id that Bash gave."],
+        bash_id: str,
         context: ToolContext,
-        filter: Annotated[  # noqa: A002 - the name models know
-            str | None, "A regular expression (Python): only lines in which it is found are shown."
-        ] = None,
+        filter: str | None = None,  # noqa: A002 - the name models know
     ) -> ToolOutput:
-        """Show what a background command wrote since you last looked, and whether it still runs."""
         shell = shells.find_shell(bash_id)
         if shell is None:
             return create_tool_error_output(_describe_unknown_shell_id(bash_id, shells))
@@ -243,11 +224,8 @@ def _build_bash_output_tool(shells: BackgroundShellSupervisor) -> Tool:
 
 
 def _build_kill_shell_tool(shells: BackgroundShellSupervisor) -> Tool:
-    @tool(name="KillShell", deadline=10)
-    async def kill_shell(
-        shell_id: Annotated[str, "The id that Bash gave."], context: ToolContext
-    ) -> ToolOutput:
-        """End a background command and everything it started."""
+    @builtin_tool(name="KillShell", deadline=10)
+    async def kill_shell(shell_id: str, context: ToolContext) -> ToolOutput:
         shell = shells.find_shell(shell_id)
         if shell is None:
             return create_tool_error_output(_describe_unknown_shell_id(shell_id, shells))

@@ -5,13 +5,12 @@ from __future__ import annotations
 import asyncio
 import re
 from pathlib import Path
-from typing import Annotated
 
 from shoal.core.conversation.tools import ToolContext, ToolOutput, create_tool_error_output
 from shoal.core.text.control_tags import unescape_control_tags
 from shoal.core.text.filenames import escape_filename
 from shoal.core.text.text_diffs import count_changed_lines, format_unified_diff
-from shoal.tools.function_tool import tool
+from shoal.tools.builtin_tool import builtin_tool
 from shoal.tools.missing_paths import report_missing_path, stat_path
 from shoal.tools.text_files import (
     TextFile,
@@ -87,17 +86,14 @@ def _find_candidate_stretch_starts(lines: list[str], searched: list[str]) -> lis
     return list(starts)[:_MAX_CANDIDATES]
 
 
-@tool(name="Edit", deadline=60)
+@builtin_tool(name="Edit", deadline=60)
 async def edit_tool(
     context: ToolContext,
-    file_path: Annotated[str, "The file, absolute or relative to the working directory"],
-    old_string: Annotated[str, "The exact text to replace, without the line numbers that Read shows"],
-    new_string: Annotated[str, "The text to put in its place"],
-    replace_all: Annotated[bool, "Replace every place where old_string occurs"] = False,  # noqa: FBT002 - passed by keyword only
+    file_path: str,
+    old_string: str,
+    new_string: str,
+    replace_all: bool = False,  # noqa: FBT001, FBT002 - passed by keyword only
 ) -> ToolOutput:
-    """Replace a piece of a file by another. old_string must be in the file exactly, white space included, and
-    once only: give more of the lines around it to make it unique, or set replace_all. The file must have been
-    read in this session and not have changed since. When the text is not found, the closest place is told."""
     path = context.workspace.resolve_path(file_path)
     if old_string == new_string:
         return create_tool_error_output("old_string and new_string are the same; there is nothing to change.")

@@ -6,13 +6,12 @@ import asyncio
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Annotated
 
 from msgspec import Struct
 
 from shoal.core.conversation.tools import ToolContext, ToolOutput, create_tool_error_output
 from shoal.core.text.filenames import escape_filename
-from shoal.tools.function_tool import tool
+from shoal.tools.builtin_tool import builtin_tool
 from shoal.tools.glob_patterns import InvalidGlobError, compile_glob
 from shoal.tools.missing_paths import report_missing_path, stat_path
 from shoal.tools.ripgrep import NEVER_SEARCHED, find_ripgrep, run_ripgrep
@@ -23,14 +22,12 @@ _MAX_LISTING_BYTES = 64 * 1024 * 1024
 _SKIPPED_DIRECTORIES = frozenset({"node_modules", ".venv", "__pycache__", ".mypy_cache", ".tox"})
 
 
-@tool(name="Glob", reads_only=True, deadline=60)
+@builtin_tool(name="Glob", reads_only=True, deadline=60)
 async def glob_tool(
     context: ToolContext,
-    pattern: Annotated[str, "As **/*.py or src/**/*.{ts,tsx}; without a slash it fits at any depth"],
-    path: Annotated[str | None, "The directory to search; the working directory if left out"] = None,
+    pattern: str,
+    path: str | None = None,
 ) -> ToolOutput:
-    """Find files by a pattern of their names, newest first, at most 100. Files that git ignores are listed
-    only when nothing else fits. To search in the content of files use Grep."""
     top = context.workspace.cwd if path is None else context.workspace.resolve_path(path)
     if pattern.startswith("/"):
         top, pattern = _split_absolute_pattern(pattern)

@@ -18,7 +18,7 @@ from shoal.core.agents.subagents import (
 from shoal.core.conversation.tools import Tool, ToolContext, ToolOutput, create_tool_error_output
 from shoal.core.errors import AgentRequestRefused
 from shoal.core.teams.team_operations import TeamMessagePostReceipt, TeamOperations
-from shoal.tools.function_tool import tool
+from shoal.tools.builtin_tool import builtin_tool
 
 SessionMessageSender: TypeAlias = Callable[
     [str, str, str, AgentIdentity], Awaitable[AgentMessageDeliveryReceipt]
@@ -68,16 +68,11 @@ class _NormalizedSendMessageCall(Struct, frozen=True, kw_only=True):
 def build_send_message_tool(
     supervisor: AgentOperations, teams: TeamOperations, send_to_session: SessionMessageSender
 ) -> Tool:
-    @tool(name="SendMessage", deadline=60)
+    @builtin_tool(name="SendMessage", deadline=60)
     async def send_message(  # noqa: PLR0913, PLR0917 - two forms of the protocol
-        to: Annotated[str, "A name or id, team-lead, * for everyone, or uds:ID for another session"] = "",
-        message: Annotated[
-            str | dict[str, Any],
-            "Text; or an object with type: shutdown_request {reason}, shutdown_response {request_id, "
-            "approve, reason}, plan_approval_response {request_id, approve, feedback}, fyi {text}: it wakes "
-            "no teammate, each reads it with the next thing that does",
-        ] = "",
-        summary: Annotated[str | None, "What it is about, in five to ten words; text needs one"] = None,
+        to: str = "",
+        message: str | dict[str, Any] = "",
+        summary: str | None = None,
         type: str | None = None,  # noqa: A002 - the protocol names it
         recipient: str = "",
         content: str = "",
@@ -86,10 +81,6 @@ def build_send_message_tool(
         *,
         context: ToolContext,
     ) -> ToolOutput:
-        """Say something to another agent. One at work hears it at its next step, an idle teammate is woken
-        by it, and a sub-agent that has ended is resumed in the background with it, knowing all it knew.
-        What you write elsewhere no agent sees. Write to the one whom it concerns: * reaches everyone, and
-        each of them stops to read."""
         if type is not None:
             older_inputs = {
                 "request_id": request_id,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from hashlib import sha256
 from pathlib import Path
-from typing import Annotated, Literal, Protocol, TypeAlias
+from typing import Literal, Protocol, TypeAlias
 
 from msgspec import Struct
 
@@ -14,7 +14,7 @@ from shoal.core.conversation.tools import Tool, ToolContext, ToolOutput, create_
 from shoal.core.ids import IdGenerator
 from shoal.core.permissions.permission_changes import PermissionMode
 from shoal.core.permissions.questions import Answer, DenyAnswer, PlanApprovalQuestion, PlanApprovedAnswer
-from shoal.tools.function_tool import tool
+from shoal.tools.builtin_tool import builtin_tool
 
 PlanApprover: TypeAlias = Literal["auto", "lead", "user"]
 
@@ -50,8 +50,8 @@ class PlanModePermissions(Protocol):
 
 
 class PlannedToolUseInput(Struct, frozen=True, kw_only=True):
-    tool: Annotated[str, "The tool, as Bash"]
-    prompt: Annotated[str, "What it will be used for, as: run the tests"]
+    tool: str
+    prompt: str
 
 
 class AgentPlan:
@@ -100,11 +100,8 @@ class AgentPlan:
 def build_plan_tools(get_plan: Callable[[AgentIdentity], AgentPlan]) -> tuple[Tool, ...]:
     """Return the plan tools, shared by any number of agents with their own plans."""
 
-    @tool(name="EnterPlanMode", deadline=None)
+    @builtin_tool(name="EnterPlanMode", deadline=None)
     async def enter_plan_mode(context: ToolContext) -> str:
-        """Look and think before changing anything: until ExitPlanMode only reading is allowed.
-
-        For work where the way is not clear yet, or where a wrong start would be costly."""
         agent_plan = get_plan(context.agent)
         permissions = agent_plan.permissions
         if permissions.mode == "plan":
@@ -117,18 +114,12 @@ def build_plan_tools(get_plan: Callable[[AgentIdentity], AgentPlan]) -> tuple[To
             f"{agent_plan.path} or give it to ExitPlanMode, which ends plan mode."
         )
 
-    @tool(name="ExitPlanMode", deadline=None)
+    @builtin_tool(name="ExitPlanMode", deadline=None)
     async def exit_plan_mode(
         context: ToolContext,
-        plan: Annotated[str | None, "The plan, in Markdown; what the plan's file holds if left out"] = None,
-        allowedPrompts: Annotated[  # noqa: N803 - the name that models know
-            list[PlannedToolUseInput] | None, "What carrying it out will need permission for"
-        ] = None,
+        plan: str | None = None,
+        allowedPrompts: list[PlannedToolUseInput] | None = None,  # noqa: N803 - the name that models know
     ) -> ToolOutput:
-        """Present the plan and leave plan mode to carry it out.
-
-        Where planning was asked of you, somebody approves the plan first. If it is not approved, you stay
-        in plan mode: change the plan as they say and present it again."""
         agent_plan = get_plan(context.agent)
         permissions = agent_plan.permissions
         if permissions.mode != "plan":

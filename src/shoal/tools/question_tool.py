@@ -14,33 +14,29 @@ from shoal.core.permissions.questions import (
     DenyAnswer,
     MultipleChoice,
 )
-from shoal.tools.function_tool import tool
+from shoal.tools.builtin_tool import builtin_tool
 
 
 class UserQuestionOptionInput(Struct, frozen=True, kw_only=True):
-    label: Annotated[str, Meta(min_length=1, description="The choice, in one to five words.")]
-    description: Annotated[str, Meta(description="What choosing it means.")] = ""
+    label: Annotated[str, Meta(min_length=1)]
+    description: str = ""
 
 
 class UserQuestionInput(Struct, frozen=True, kw_only=True, rename="camel"):
-    question: Annotated[str, Meta(min_length=1, description="The whole question.")]
-    header: Annotated[str, Meta(description="One or two words above it.")]
+    question: Annotated[str, Meta(min_length=1)]
+    header: str
     options: Annotated[list[UserQuestionOptionInput], Meta(min_length=2, max_length=4)]
-    multi_select: Annotated[bool, Meta(description="Several options may be chosen.")] = False
+    multi_select: bool = False
 
 
 def get_question_tools() -> tuple[Tool, ...]:
     return (ask_user_question,)
 
 
-@tool(name="AskUserQuestion", deadline=None)
+@builtin_tool(name="AskUserQuestion", deadline=None)
 async def ask_user_question(
     questions: Annotated[list[UserQuestionInput], Meta(min_length=1, max_length=4)], context: ToolContext
 ) -> ToolOutput:
-    """Ask the person up to four questions, each with two to four choices, and wait for the answers.
-
-    For decisions that are theirs and that you cannot settle by looking. They may answer in their own words.
-    """
     duplicate = _find_duplicate_question([question.question for question in questions])
     if duplicate is not None:
         return create_tool_error_output(

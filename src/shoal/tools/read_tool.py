@@ -13,7 +13,7 @@ from msgspec import Meta, Struct
 from shoal.core.conversation.messages import Base64ImageSource, ImageBlock, TextBlock
 from shoal.core.conversation.tools import ToolContext, ToolOutput, create_tool_error_output
 from shoal.core.text.filenames import escape_filename
-from shoal.tools.function_tool import tool
+from shoal.tools.builtin_tool import builtin_tool
 from shoal.tools.images import detect_image_type
 from shoal.tools.missing_paths import report_missing_path, stat_path
 from shoal.tools.text_files import (
@@ -104,18 +104,14 @@ def _read_shortened_line(file: BinaryIO) -> tuple[str | None, bool]:
     ) + " [and it goes on; stopped here]", False
 
 
-@tool(name="Read", reads_only=True, deadline=60)
+@builtin_tool(name="Read", reads_only=True, deadline=60)
 async def read_tool(
     context: ToolContext,
-    file_path: Annotated[str, "The file, absolute or relative to the working directory"],
-    offset: Annotated[_Line | None, "The first line to read, counted from 1"] = None,
-    limit: Annotated[_Count | None, "How many lines to read"] = None,
-    pages: Annotated[str | None, 'For PDF files: the pages to read, as "3" or "1-5"'] = None,
+    file_path: str,
+    offset: _Line | None = None,
+    limit: _Count | None = None,
+    pages: str | None = None,
 ) -> ToolOutput:
-    """Read a file. Text comes with line numbers, at most 2,000 lines at a time; use offset and limit for more
-    and for very large files. Images are shown, PDF files give their text (20 pages at a time, see pages),
-    notebooks their cells with outputs. A file must be read before it is edited or overwritten. To see what is
-    in a directory use Glob."""
     path = context.workspace.resolve_path(file_path)
     status = stat_path(path)
     if status is None:

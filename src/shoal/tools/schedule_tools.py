@@ -10,7 +10,7 @@ from msgspec import Meta
 from shoal.core.agents.schedules import ScheduleOccurrence, Scheduler
 from shoal.core.conversation.tools import Tool, ToolContext, ToolOutput, create_tool_error_output
 from shoal.core.ids import LEAD_ID
-from shoal.tools.function_tool import tool
+from shoal.tools.builtin_tool import builtin_tool
 
 SCHEDULE_TOOLS = ("CronCreate", "CronList", "CronDelete")
 _MAX_PROMPT_CHARACTERS = 10_000
@@ -28,20 +28,14 @@ def build_schedule_tools(scheduler: Scheduler, *, attended: bool) -> tuple[Tool,
 
 
 def _build_cron_create_tool(scheduler: Scheduler, *, attended: bool) -> Tool:
-    @tool(name="CronCreate", deadline=10)
+    @builtin_tool(name="CronCreate", deadline=10)
     async def cron_create(
-        cron: Annotated[str, "Minute, hour, day of month, month, day of week, in local time: 0 9 * * 1-5"],
-        prompt: Annotated[
-            str, Meta(min_length=1, max_length=_MAX_PROMPT_CHARACTERS), "What you are to be told then"
-        ],
-        recurring: Annotated[  # noqa: FBT002 - the protocol names it
-            bool, "Every time it fits; false: the next time alone"
-        ] = True,
+        cron: str,
+        prompt: Annotated[str, Meta(min_length=1, max_length=_MAX_PROMPT_CHARACTERS)],
+        recurring: bool = True,  # noqa: FBT001, FBT002 - the protocol names it
         *,
         context: ToolContext,
     ) -> ToolOutput:
-        """Have a prompt come to you at set times, as long as this session lives. It comes when you are not
-        busy; times missed meanwhile come once. A schedule runs out after seven days."""
         if context.agent.agent != LEAD_ID:
             return create_tool_error_output(_LEAD_ONLY)
         occurrence = scheduler.create_schedule(context.agent.agent, cron, prompt, recurring=recurring)
@@ -61,9 +55,8 @@ def _build_cron_create_tool(scheduler: Scheduler, *, attended: bool) -> Tool:
 
 
 def _build_cron_list_tool(scheduler: Scheduler) -> Tool:
-    @tool(name="CronList", reads_only=True, deadline=10)
+    @builtin_tool(name="CronList", reads_only=True, deadline=10)
     async def cron_list() -> ToolOutput:
-        """List your schedules and when each comes next."""
         schedules = scheduler.list_schedules()
         return ToolOutput(
             content="\n".join(map(_format_schedule_occurrence, schedules)) or "There are no schedules.",
@@ -74,12 +67,11 @@ def _build_cron_list_tool(scheduler: Scheduler) -> Tool:
 
 
 def _build_cron_delete_tool(scheduler: Scheduler) -> Tool:
-    @tool(name="CronDelete", deadline=10)
+    @builtin_tool(name="CronDelete", deadline=10)
     async def cron_delete(
-        id: Annotated[str, "The id that CronCreate gave"],  # noqa: A002 - the protocol names it
+        id: str,  # noqa: A002 - the protocol names it
         context: ToolContext,
     ) -> ToolOutput:
-        """End a schedule."""
         if context.agent.agent != LEAD_ID:
             return create_tool_error_output(_LEAD_ONLY)
         deleted = scheduler.delete_schedule(id)

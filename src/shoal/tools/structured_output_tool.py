@@ -8,12 +8,9 @@ from typing import Any
 from shoal.core.conversation.model_requests import ToolSchema
 from shoal.core.conversation.tools import ToolContext, ToolOutput, create_tool_error_output
 from shoal.core.text.json_schema import find_schema_violations
+from shoal.tools.builtin_tool import load_tool_description
 
 STRUCTURED_OUTPUT = "StructuredOutput"
-_DESCRIPTION = (
-    "Give your final answer, in the form this session asks for. Call it once, when the work is done; what "
-    "does not fit the form is refused with the reasons, and can be given again."
-)
 _VALUE_KEY = "value"
 
 
@@ -38,7 +35,11 @@ class StructuredOutputTool:
             for key in ("$defs", "definitions"):
                 if key in answer_schema:
                     input_schema[key] = answer_schema[key]
-        self.schema = ToolSchema(name=STRUCTURED_OUTPUT, description=_DESCRIPTION, input_schema=input_schema)
+        self.schema = ToolSchema(
+            name=STRUCTURED_OUTPUT,
+            description=load_tool_description(STRUCTURED_OUTPUT),
+            input_schema=input_schema,
+        )
         self.has_answer = False
         self.answer: Any = None
 

@@ -23,7 +23,8 @@ from shoal.core.teams.tasks import (
     select_tasks_affected_by_completion,
 )
 from shoal.core.teams.team_storage import ClaimAttempts, TaskBoard
-from shoal.tools.function_tool import FunctionTool, ToolParameterName, tool
+from shoal.tools.builtin_tool import builtin_tool
+from shoal.tools.function_tool import FunctionTool, ToolParameterName
 from shoal.tools.task_format import explain_failed_claim, format_task_details, format_task_line, task_to_dict
 
 BoardLookup: TypeAlias = Callable[[AgentIdentity], TaskBoard]
@@ -35,13 +36,9 @@ _UPDATE_DEADLINE = 660
 """Seconds for an update, which may run an acceptance command first."""
 
 _Text = Annotated[str, Meta(min_length=1)]
-_Id = Annotated[str, "The task's id, as TaskList shows it", ToolParameterName("taskId")]
+_Id = Annotated[str, ToolParameterName("taskId")]
 _Ids = Annotated[list[str], Meta(max_length=1000)]
 _Metadata = dict[str, Any]
-_METADATA_DESCRIPTION = (
-    "Anything to keep with it; acceptance: a command that must pass before it is completed"
-)
-_Team = Annotated[str | None, "The team you lead, for its board; that of your own team if left out"]
 _Status = Literal["pending", "in_progress", "completed", "deleted"]
 
 
@@ -79,21 +76,16 @@ def build_task_tools(
 
 
 def _build_task_create_tool(actions: _TaskToolActions) -> FunctionTool:
-    @tool(name="TaskCreate", deadline=_DEADLINE)
+    @builtin_tool(name="TaskCreate", deadline=_DEADLINE)
     async def task_create(
-        subject: Annotated[_Text, "What is to be done, in one line: Fix the login test"],
-        description: Annotated[str, "What belongs to it, and how one sees that it is done"],
-        active_form: Annotated[
-            str, "As it is being done: Fixing the login test", ToolParameterName("activeForm")
-        ] = "",
-        metadata: Annotated[_Metadata, _METADATA_DESCRIPTION] = {},  # noqa: B006 - copied for each call
-        team_name: _Team = None,
+        subject: _Text,
+        description: str,
+        active_form: Annotated[str, ToolParameterName("activeForm")] = "",
+        metadata: _Metadata = {},  # noqa: B006 - copied for each call
+        team_name: str | None = None,
         *,
         context: ToolContext,
     ) -> ToolOutput:
-        """Put a task on the board. Use it for work of three steps or more, and for work that several agents
-        share: one task per piece that one agent can finish alone. It starts as pending, without an owner.
-        Order tasks with TaskUpdate (addBlockedBy)."""
         draft = TaskDraft(
             subject=subject, description=description, active_form=active_form, metadata=metadata
         )
@@ -103,47 +95,37 @@ def _build_task_create_tool(actions: _TaskToolActions) -> FunctionTool:
 
 
 def _build_task_get_tool(actions: _TaskToolActions) -> FunctionTool:
-    @tool(name="TaskGet", reads_only=True, deadline=_DEADLINE)
-    async def task_get(task: _Id, team_name: _Team = None, *, context: ToolContext) -> ToolOutput:
-        """Read a task: its description, state, owner, what it waits for and what waits for it."""
+    @builtin_tool(name="TaskGet", reads_only=True, deadline=_DEADLINE)
+    async def task_get(task: _Id, team_name: str | None = None, *, context: ToolContext) -> ToolOutput:
         return await _return_store_errors_as_output(actions.get_task(task, context, team_name))
 
     return task_get
 
 
 def _build_task_list_tool(actions: _TaskToolActions) -> FunctionTool:
-    @tool(name="TaskList", reads_only=True, deadline=_DEADLINE)
-    async def task_list(team_name: _Team = None, *, context: ToolContext) -> ToolOutput:
-        """List all tasks with state, owner and open blockers. A task is free when it is pending, has no owner
-        and waits for nothing; take the free one with the lowest id first."""
+    @builtin_tool(name="TaskList", reads_only=True, deadline=_DEADLINE)
+    async def task_list(team_name: str | None = None, *, context: ToolContext) -> ToolOutput:
         return await _return_store_errors_as_output(actions.list_tasks(context, team_name))
 
     return task_list
 
 
 def _build_task_update_tool(actions: _TaskToolActions) -> FunctionTool:
-    @tool(name="TaskUpdate", deadline=_UPDATE_DEADLINE)
+    @builtin_tool(name="TaskUpdate", deadline=_UPDATE_DEADLINE)
     async def task_update(  # noqa: PLR0913, PLR0917 - the inputs that the protocol names
         task: _Id,
         subject: _Text | None = None,
         description: str | None = None,
         active_form: Annotated[str | None, ToolParameterName("activeForm")] = None,
-        status: Annotated[_Status | None, "deleted removes the task for good"] = None,
-        add_blocks: Annotated[
-            _Ids, "Ids of tasks that wait for this one", ToolParameterName("addBlocks")
-        ] = [],  # noqa: B006
-        add_blocked_by: Annotated[
-            _Ids, "Ids of tasks this one waits for", ToolParameterName("addBlockedBy")
-        ] = [],  # noqa: B006
-        owner: Annotated[str | None, "Who works on it; empty for nobody"] = None,
-        metadata: Annotated[_Metadata, "Merged key by key; null deletes a key"] = {},  # noqa: B006
-        team_name: _Team = None,
+        status: _Status | None = None,
+        add_blocks: Annotated[_Ids, ToolParameterName("addBlocks")] = [],  # noqa: B006
+        add_blocked_by: Annotated[_Ids, ToolParameterName("addBlockedBy")] = [],  # noqa: B006
+        owner: str | None = None,
+        metadata: _Metadata = {},  # noqa: B006
+        team_name: str | None = None,
         *,
         context: ToolContext,
     ) -> ToolOutput:
-        """Change a task. Set it in_progress when you begin: that claims it for you, and fails if another has
-        it. Set it completed only when it is wholly done; if you cannot finish, set it back to pending and
-        say why in its description. What waited for it becomes free by itself."""
         request = _TaskUpdateRequest(
             subject=subject,
             description=description,

@@ -6,14 +6,13 @@ import json
 import re
 from collections import OrderedDict
 from pathlib import Path
-from typing import Annotated
 
 from msgspec import Struct
 
 from shoal.core.clock import Clock
 from shoal.core.conversation.tools import Tool, ToolContext, ToolOutput, create_tool_error_output
 from shoal.core.errors import ProcessError, StateFileError
-from shoal.tools.function_tool import tool
+from shoal.tools.builtin_tool import builtin_tool
 from shoal.tools.page_fetcher import (
     MAX_BODY_BYTES,
     FetchedWebPage,
@@ -70,17 +69,12 @@ def build_web_tools(*, allow_private: bool = False) -> tuple[Tool, ...]:
     """Return the web tools; `allow_private` also allows pages of this machine and its network."""
     cache = WebPageCache()
 
-    @tool(name="WebFetch", reads_only=True, deadline=_SECONDS + 15)
+    @builtin_tool(name="WebFetch", reads_only=True, deadline=_SECONDS + 15)
     async def web_fetch(
-        url: Annotated[str, "The whole address, with https:// or http://."],
+        url: str,
         context: ToolContext,
-        prompt: Annotated[str | None, "What you want to know from the page."] = None,
+        prompt: str | None = None,
     ) -> ToolOutput:
-        """Read a web page, as text with headings, links, lists, code and tables.
-
-        JSON and plain text come as they are; pictures, archives and the like are refused. A redirect to
-        another host is reported, not followed. Pages are remembered for 15 minutes.
-        """
         page = cache.find_page(url, context.clock)
         if page is None:
             try:
