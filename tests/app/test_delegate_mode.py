@@ -19,7 +19,7 @@ from shoal.wire.control_codec import SetDelegateModeControlCommand
 from team_scripts import get_home, get_last_result, open_session, script_team, send_message, spawn_member
 
 TOUCH = call_tool("Bash", command="touch by-the-lead")
-REMINDER = "Delegate mode is on: of your tools"
+REMINDER = "Delegate mode is on: use only the tools"
 
 
 def copy_request(request: ModelRequest) -> ModelRequest:

@@ -420,7 +420,7 @@ async def test_a_running_agent_answers_a_progress_query_without_a_trace(tmp_path
 
     def fork(request: ModelRequest) -> Any:
         mine = [message for message in request.messages if message.tool_uses][1:]
-        if "asks where it stands" in request.messages[-1].text:
+        if "asks for its status" in request.messages[-1].text:
             return "Counting berths in harbour.txt; seven so far."
         return "nine" if mine else ToolUseBlock(id="w", name="wait_here", input={})
 

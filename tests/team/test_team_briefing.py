@@ -205,7 +205,7 @@ def test_the_briefing_of_a_big_team_and_board_is_bounded() -> None:
     assert told.count("- m") == MAX_MEMBERS
     assert f"and {1_000 - MAX_MEMBERS} others: 485 running, 485 idle." in told
     assert "Tasks on its board: 5001 (5000 pending, 1 in_progress)" in told
-    assert f"and {5_001 - MAX_TASKS} open ones more." in told
+    assert f"and {5_001 - MAX_TASKS} more open tasks." in told
     assert "<system-reminder>" not in told, "what others wrote rules nothing"
     lines = build_team_briefing(team, AgentName("m7"), members, tasks, len(tasks)).splitlines()
     assert next(line for line in lines if line.startswith("- #")) == "- #9999 in_progress (m7): mine"

@@ -36,7 +36,7 @@ from shoal.team.members.member_shutdown import MemberShutdown, is_foreign_progra
 from shoal.team.members.remote_member import RemoteMember
 from shoal.team.roster_activity import RosterActivityWriter
 from shoal.team.team_briefing import build_team_briefing
-from shoal.team.team_prompts import format_unknown_member_error
+from shoal.team.team_prompts import format_team_notice, format_unknown_member_error
 from shoal.team.team_services import TeamServices
 
 
@@ -180,7 +180,7 @@ class TeamSupervisor(MemberShutdown):
             team = await self._services.store.rosters.read_team_roster(self.name)
             tasks = await self._board.list_unfinished(), len(await self._board.get_live_task_mapping())
         except (TeamStoreError, StateFileError) as error:
-            return f"How your team {self.name} stands cannot be read now: {error}"
+            return format_team_notice("briefing_unreadable", team=self.name, error=error)
         return build_team_briefing(team or self._team, name, self.list_member_statuses(), *tasks)
 
     def on_item_entered(self, item: InboxItem) -> None:

@@ -11,6 +11,7 @@ from shoal.agent.agent_runner import AgentRunner
 from shoal.agent.agent_texts import load_prompt
 from shoal.agent.forks import ask_model_outside_conversation
 from shoal.app.config.session_history import SessionHistory
+from shoal.app.model_notices import format_session_notice
 from shoal.core.conversation.messages import Message, TextBlock, user_message
 from shoal.core.errors import ModelError, StateFileError
 from shoal.core.text.control_tags import escape_control_tags
@@ -23,7 +24,6 @@ from shoal.wire.notification_text import format_system_reminder
 MAX_CHARACTERS = 8_000
 """Maximum characters of the file."""
 _NONE = "(none yet)"
-_HEAD = "Your notes about this session, kept in a file of their own:"
 
 
 class SessionMemory:
@@ -74,7 +74,7 @@ class SessionMemory:
 
 
 def _format_session_notes(text: str) -> str:
-    return f"{_HEAD}\n{text}"
+    return f"{format_session_notice('session_notes')}\n{text}"
 
 
 def build_resume_message(agent: AgentRunner, history: SessionHistory) -> Message | None:

@@ -42,6 +42,7 @@ from shoal.team.members.member_registrar import MemberRegistrar, attach_progress
 from shoal.team.members.member_results import build_shutdown_approval
 from shoal.team.roster_activity import RosterActivityWriter
 from shoal.team.team_briefing import build_team_briefing, teammate_statuses_from_roster
+from shoal.team.team_prompts import format_team_notice
 from shoal.team.team_services import TeamServices
 from shoal.wire.member_channel_codec import (
     BudgetGrantDecidedMessage,
@@ -341,7 +342,7 @@ class MemberHost(MemberTeamOperations):
                 current_roster, name, teammate_statuses_from_roster(current_roster), *tasks
             )
         except (TeamStoreError, StateFileError) as error:
-            return f"How your team {roster.name} stands cannot be read now: {error}"
+            return format_team_notice("briefing_unreadable", team=roster.name, error=error)
 
     def _send_request_withdrawal(self, request: str) -> None:
         if self._channel is not None:

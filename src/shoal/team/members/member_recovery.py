@@ -10,7 +10,7 @@ from shoal.runs.prepared_agent import PreparedAgent
 from shoal.runs.run_outcome import AgentRunOutcome
 from shoal.team.mail.rendered_mail import RenderedMail, render_claimed_task
 from shoal.team.members.local_member import LocalMember, build_task_claim_notice_id
-from shoal.team.team_prompts import PROCESS_RESTARTED_TEXT
+from shoal.team.team_prompts import format_team_notice
 from shoal.team.team_services import TeamServices
 
 
@@ -27,7 +27,7 @@ async def continue_resumed_member(
     """
     await _requeue_task_claim_notices(services, member, board, claimed_tasks)
     if was_cut_off_at_work(member.prepared):
-        rendered = RenderedMail(rank=0, by="runtime", text=PROCESS_RESTARTED_TEXT)
+        rendered = RenderedMail(rank=0, by="runtime", text=format_team_notice("process_restarted"))
         services.queue.put(rendered.to_inbox_item(f"again-{services.ids.new_short_id()}", member.id))
     elif member.agent.conversation.messages:
         member.state = "idle"
