@@ -91,7 +91,7 @@ async def record_session(project: Path, **options: Any) -> RequestRecorder:
 def count_bytes(request: ModelRequest, project: Path) -> dict[str, int]:
     """Count the UTF-8 bytes of a first request, with neutral values for the machine it runs on."""
     system = _MACHINE.sub("Platform: Linux x86_64", request.system.replace(str(project), "/project"))
-    tools = sum(len(_encode_tool(each)) for each in request.tools)
+    tools = sum(len(encode_tool(each)) for each in request.tools)
     return {
         "system": len(system.encode()),
         "tools": tools,
@@ -99,7 +99,7 @@ def count_bytes(request: ModelRequest, project: Path) -> dict[str, int]:
     }
 
 
-def _encode_tool(schema: ToolSchema) -> bytes:
+def encode_tool(schema: ToolSchema) -> bytes:
     tool = {"name": schema.name, "description": schema.description, "input_schema": schema.input_schema}
     return json.dumps(tool, ensure_ascii=False, separators=(",", ":")).encode()
 

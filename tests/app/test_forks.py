@@ -153,7 +153,9 @@ async def test_a_fork_sees_the_schedule_tools_but_cannot_use_them(tmp_path: Path
         await run_to_end(session)
         assert not session.runtime.scheduler.list_schedules()
     assert fork_script.fork_requests[0].tools == fork_script.lead_requests[0].tools
-    assert [report.startswith("Schedules are the lead's") for report in list_reports(session)] == [True]
+    assert [report.startswith("Only the lead can have schedules") for report in list_reports(session)] == [
+        True
+    ]
 
 
 def change_limits(session: shoal.Session, **changed: Any) -> Any:

@@ -226,7 +226,7 @@ async def test_an_unreachable_http_server_is_reported_and_a_flood_from_one_is_re
         assert map_statuses(session) == {"harbour": "failed"}
     assert "longer than 16 MB" in first
     assert "It is being started again" in third
-    assert "is not there any more" in fourth
+    assert "is no longer available" in fourth
 
 
 async def test_prompts_are_offered_for_slash_commands(tmp_path: Path) -> None:

@@ -144,9 +144,9 @@ async def test_a_shutdown_is_requested_rejected_and_approved_in_either_form_of_t
     yes = {"type": "shutdown_approved", "from": "ann", "paneId": "in-process", "backendType": "in-process"}
     assert agreed == yes | {"requestId": second}
     # What the tool tells programs of the two requests, and of the answer that let ann go on.
-    told = "ann is asked to shut down; it is ended if it does not answer."
+    told = "ann is asked to shut down; it is stopped if it does not answer."
     sent = {"success": True, "message": told, "target": "ann"}
-    went_on = {"success": True, "message": "The lead is told that you go on.", "request_id": first}
+    went_on = {"success": True, "message": "The lead is told that you continue.", "request_id": first}
     assert answers == [sent | {"request_id": first}, went_on, sent | {"request_id": second}]
     assert "it shut down as it was asked to" in text
     assert [each["name"] for each in read_team_config("crew")["members"]] == ["team-lead"]

@@ -10,7 +10,7 @@ _TEXTS = ModelTexts(Path(__file__).parent / "prompts")
 
 
 def load_prompt(name: str) -> str:
-    """Return a prompt, which is a file of its own."""
+    """Return a prompt that fills a whole file."""
     return _TEXTS.load_text(name)
 
 

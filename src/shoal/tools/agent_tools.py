@@ -16,7 +16,7 @@ from shoal.core.agents.subagents import (
 )
 from shoal.core.conversation.tools import Tool, ToolContext, ToolOutput
 from shoal.core.teams.team_operations import TeammateSpawnResult, TeamOperations
-from shoal.tools.builtin_tool import builtin_tool, load_tool_description, load_tool_text
+from shoal.tools.builtin_tool import builtin_tool, format_tool_text, load_tool_description, load_tool_text
 from shoal.tools.function_tool import FunctionTool
 from shoal.tools.message_tool import SessionMessageSender, build_send_message_tool
 from shoal.wire.notification_text import (
@@ -166,7 +166,7 @@ def _format_agent_result(result: AgentResult) -> ToolOutput:
     if result.worktree is not None:
         data |= {"worktreePath": result.worktree.path, "worktreeBranch": result.worktree.branch}
     if result.status != "completed":
-        earlier_text = f"\n\nWhat it said before:\n{format_agent_report(result)}" if result.text else ""
+        earlier_text = f"\n\nIts last text:\n{format_agent_report(result)}" if result.text else ""
         outcome = "was stopped" if result.status == "killed" else "failed"
         message = f"The agent {outcome}: {result.detail}{earlier_text}"
         return ToolOutput(
@@ -196,17 +196,14 @@ def _format_agent_result_trailer(result: AgentResult) -> str:
 
 def _format_background_launch(launch: BackgroundAgentLaunchResult) -> ToolOutput:
     resolved = launch.resolved
-    intro = (
-        "It was taking long and goes on in the background" if launch.moved else "It works in the background"
-    )
+    intro = "It takes long and continues in the background" if launch.moved else "It works in the background"
     lines = [
         f"{intro}. agentId: {launch.agent}" + (f", name: {launch.name}" if launch.name else ""),
         f"It is {resolved.kind} ({resolved.source}) on {resolved.model}, mode {resolved.mode}, "
         f"in {resolved.cwd}, with {_format_agent_capabilities(resolved)}, "
         f"starting at about {resolved.start_tokens:,} tokens.",
         *resolved.notes,
-        "A notification will tell you of its end: go on with other work, or end your turn. "
-        f"What it does can be read in {launch.output}.",
+        format_tool_text("Agent", "launched", path=launch.output),
     ]
     return ToolOutput(
         content="\n".join(lines),
@@ -230,7 +227,7 @@ def _format_spawned_teammate(teammate: TeammateSpawnResult) -> ToolOutput:
         f"It is {resolved.kind} ({resolved.source}) on {resolved.model}, mode {resolved.mode}, "
         f"in {resolved.cwd}, with {_format_agent_capabilities(resolved)}.",
         *resolved.notes,
-        "Its messages come to you by themselves: go on with other work, or end your turn.",
+        format_tool_text("Agent", "teammate_joined"),
     ]
     return ToolOutput(
         content="\n".join(lines),

@@ -9,7 +9,7 @@ from msgspec import Meta
 from shoal.core.agents.subagents import AgentOperations, AgentStatusSnapshot
 from shoal.core.conversation.tools import Tool, ToolContext, ToolOutput, create_tool_error_output
 from shoal.core.teams.team_operations import TeamOperations
-from shoal.tools.builtin_tool import builtin_tool
+from shoal.tools.builtin_tool import builtin_tool, format_tool_text
 from shoal.tools.shell_supervisor import BackgroundShellProcess, BackgroundShellSupervisor
 from shoal.wire.notification_text import (
     format_agent_report,
@@ -56,15 +56,15 @@ def _build_task_stop_tool(
     ) -> ToolOutput:
         target = task_id or shell_id
         if target is None:
-            return create_tool_error_output("Give task_id: what is to be stopped.")
+            return create_tool_error_output(format_tool_text("TaskStop", "no_target"))
         shell = shells.find_shell(target)
         if shell is not None:
             if shell.status != "running":
                 return create_tool_error_output(f"Shell {target} is not running: it {shell.status}.")
             await shell.stop(f"it was stopped by {context.agent.name}", by=context.agent.agent)
-            return ToolOutput(content=f"Shell {target} is ended: {shell.command}", data={"task_id": target})
+            return ToolOutput(content=f"Shell {target} is stopped: {shell.command}", data={"task_id": target})
         if await teams.stop_member(target, context):
-            return ToolOutput(content=f"The teammate {target} is ended.", data={"task_id": target})
+            return ToolOutput(content=f"The teammate {target} is stopped.", data={"task_id": target})
         stopped = await supervisor.stop_agent(target, context)
         return ToolOutput(
             content=f"Agent {stopped.agent} is stopped: {stopped.description}",
@@ -94,10 +94,10 @@ def _format_agent_output(snapshot: AgentStatusSnapshot) -> ToolOutput:
     data = {"task_id": snapshot.agent, "status": snapshot.status, "output_file": snapshot.output}
     result = snapshot.completion
     if result is None:
-        activity = f" It is at: {snapshot.doing}." if snapshot.doing else ""
+        activity = f" Current step: {snapshot.doing}." if snapshot.doing else ""
         return ToolOutput(
             content=f"status: running\n{snapshot.tool_calls} tool calls, {snapshot.tokens:,} tokens, "
-            f"{snapshot.seconds:.0f} s so far.{activity} Its output grows in {snapshot.output}.",
+            f"{snapshot.seconds:.0f} s so far.{activity} Its output is in {snapshot.output}.",
             data=data,
         )
     retained_work = "" if result.worktree is None else f"\n\n{format_retained_worktree_work(result.worktree)}"

@@ -50,3 +50,8 @@ def load_tool_description(name: str) -> str:
 def load_tool_text(name: str, key: str) -> str:
     """Return the section `text:KEY` of a tool's file."""
     return unwrap_lines(_TEXTS.load_sections(name)[_TEXT_PREFIX + key])
+
+
+def format_tool_text(name: str, key: str, /, **values: object) -> str:
+    """Return the section `text:KEY` of a tool's file with its placeholders filled in, lines as they are."""
+    return _TEXTS.fill_section(name, _TEXT_PREFIX + key, **values)

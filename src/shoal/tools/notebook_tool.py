@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from shoal.core.conversation.tools import ToolContext, ToolOutput, create_tool_error_output
 from shoal.core.text.filenames import escape_filename
-from shoal.tools.builtin_tool import builtin_tool
+from shoal.tools.builtin_tool import builtin_tool, format_tool_text
 from shoal.tools.missing_paths import report_missing_path, stat_path
 from shoal.tools.notebook_reader import get_notebook_cell_id
 
@@ -68,7 +68,7 @@ def _parse_notebook(content: bytes) -> tuple[dict[str, Any], list[dict[str, Any]
     except (ValueError, KeyError, TypeError, RecursionError):
         is_valid = False
     if not is_valid:
-        raise _NotebookEditRefusedError("it is not a notebook of format 4 (JSON with a list of cells).")
+        raise _NotebookEditRefusedError(format_tool_text("NotebookEdit", "not_a_notebook"))
     return notebook, cells
 
 
@@ -82,7 +82,9 @@ def _find_notebook_cell(cells: list[dict[str, Any]], cell_id: str | None) -> int
         get_notebook_cell_id(number, cell) for number, cell in enumerate(cells[:_MAX_LISTED_CELLS])
     )
     raise _NotebookEditRefusedError(
-        f"there is no cell {cell_id[:80]!r}; of {len(cells)} the first are {names or 'none'}."
+        format_tool_text(
+            "NotebookEdit", "unknown_cell", id=repr(cell_id[:80]), count=len(cells), names=names or "none"
+        )
     )
 
 
@@ -117,7 +119,7 @@ def _build_notebook_cell(
     notebook: dict[str, Any], kind: _CellKind | None, source: str, cell_id: str
 ) -> dict[str, Any]:
     if kind is None:
-        raise _NotebookEditRefusedError("cell_type is missing; insert needs it.")
+        raise _NotebookEditRefusedError("cell_type is missing; insert requires it.")
     cell: dict[str, Any] = {"cell_type": kind}
     # Ids were added in format 4.5; older readers reject them.
     version = notebook.get("nbformat", 4), notebook.get("nbformat_minor", 0)

@@ -14,7 +14,7 @@ from shoal.core.conversation.tools import Tool, ToolContext, ToolOutput, create_
 from shoal.core.ids import IdGenerator
 from shoal.core.permissions.permission_changes import PermissionMode
 from shoal.core.permissions.questions import Answer, DenyAnswer, PlanApprovalQuestion, PlanApprovedAnswer
-from shoal.tools.builtin_tool import builtin_tool
+from shoal.tools.builtin_tool import builtin_tool, format_tool_text
 
 PlanApprover: TypeAlias = Literal["auto", "lead", "user"]
 
@@ -106,13 +106,10 @@ def build_plan_tools(get_plan: Callable[[AgentIdentity], AgentPlan]) -> tuple[To
         permissions = agent_plan.permissions
         if permissions.mode == "plan":
             permissions.allow_plan_file(str(agent_plan.path))
-            return f"You are in plan mode already. The plan's file is {agent_plan.path}."
+            return format_tool_text("EnterPlanMode", "already", path=agent_plan.path)
         permissions.enter_plan_mode(str(agent_plan.path))
         agent_plan.on_mode_changed(permissions.mode)
-        return (
-            "You are in plan mode: read, search, ask, and change nothing. Write the plan into "
-            f"{agent_plan.path} or give it to ExitPlanMode, which ends plan mode."
-        )
+        return format_tool_text("EnterPlanMode", "entered", path=agent_plan.path)
 
     @builtin_tool(name="ExitPlanMode", deadline=None)
     async def exit_plan_mode(
@@ -123,12 +120,14 @@ def build_plan_tools(get_plan: Callable[[AgentIdentity], AgentPlan]) -> tuple[To
         agent_plan = get_plan(context.agent)
         permissions = agent_plan.permissions
         if permissions.mode != "plan":
-            return ToolOutput(content="You are not in plan mode; go on.", data={"mode": permissions.mode})
+            return ToolOutput(
+                content=format_tool_text("ExitPlanMode", "not_in_plan_mode"), data={"mode": permissions.mode}
+            )
         if plan is not None:
             agent_plan.save_plan_file(plan)
         text = agent_plan.load_plan_file()
         if not text.strip():
-            return create_tool_error_output("There is no plan yet: give it as `plan`.")
+            return create_tool_error_output(format_tool_text("ExitPlanMode", "no_plan"))
         if permissions.is_plan_voluntary:
             return _report_plan_mode_exit(permissions.leave_plan_mode(), agent_plan)
         tool_uses = tuple(f"{use.tool}: {use.prompt}" for use in allowedPrompts or ())
@@ -165,17 +164,14 @@ def _apply_plan_answer(answer: Answer, agent_plan: AgentPlan) -> ToolOutput:
     match answer:
         case PlanApprovedAnswer(digest=digest, mode=mode):
             if digest != compute_plan_digest(agent_plan.load_plan_file()):
-                return create_tool_error_output(
-                    "The plan has changed since it was presented, so the approval does not count for it. "
-                    "You are still in plan mode: present the plan again."
-                )
+                return create_tool_error_output(format_tool_text("ExitPlanMode", "plan_changed"))
             new_mode = agent_plan.permissions.leave_plan_mode(mode)
             agent_plan.on_approved(new_mode)
             return _report_plan_mode_exit(new_mode, agent_plan, digest)
         case DenyAnswer(reason=reason):
-            return create_tool_error_output(f"The plan is not approved: {reason} You are still in plan mode.")
+            return create_tool_error_output(format_tool_text("ExitPlanMode", "rejected", reason=reason))
         case _:
-            return create_tool_error_output("The answer was not about the plan. You are still in plan mode.")
+            return create_tool_error_output(format_tool_text("ExitPlanMode", "other_answer"))
 
 
 def _report_plan_mode_exit(
@@ -184,6 +180,6 @@ def _report_plan_mode_exit(
     agent_plan.on_mode_changed(mode)
     intro = "You have left plan mode" if digest is None else "The plan is approved"
     return ToolOutput(
-        content=f"{intro}: carry it out. The plan is in {agent_plan.path}; the permission mode is {mode}.",
+        content=format_tool_text("ExitPlanMode", "left", intro=intro, path=agent_plan.path, mode=mode),
         data={"path": str(agent_plan.path), "mode": mode, "approved": digest},
     )

@@ -14,7 +14,7 @@ from shoal.core.permissions.questions import (
     DenyAnswer,
     MultipleChoice,
 )
-from shoal.tools.builtin_tool import builtin_tool
+from shoal.tools.builtin_tool import builtin_tool, format_tool_text
 
 
 class UserQuestionOptionInput(Struct, frozen=True, kw_only=True):
@@ -40,7 +40,7 @@ async def ask_user_question(
     duplicate = _find_duplicate_question([question.question for question in questions])
     if duplicate is not None:
         return create_tool_error_output(
-            f"The question {duplicate!r} is there twice: answers are given by question."
+            format_tool_text("AskUserQuestion", "duplicate", question=repr(duplicate))
         )
     answer = await context.question_broker.ask_person_or_deny(
         ChoiceQuestion(
@@ -69,11 +69,9 @@ async def ask_user_question(
                 content="The person answered:\n" + "\n".join(lines), data={"answers": dict(answers)}
             )
         case DenyAnswer(reason=reason):
-            return create_tool_error_output(
-                f"There is no answer: {reason}. Go on without it, or say what you need to know."
-            )
+            return create_tool_error_output(format_tool_text("AskUserQuestion", "no_answer", reason=reason))
         case _:
-            return create_tool_error_output("The question was not answered with a choice.")
+            return create_tool_error_output(format_tool_text("AskUserQuestion", "no_choice"))
 
 
 def _find_duplicate_question(questions: list[str]) -> str | None:

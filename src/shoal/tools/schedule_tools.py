@@ -10,12 +10,11 @@ from msgspec import Meta
 from shoal.core.agents.schedules import ScheduleOccurrence, Scheduler
 from shoal.core.conversation.tools import Tool, ToolContext, ToolOutput, create_tool_error_output
 from shoal.core.ids import LEAD_ID
-from shoal.tools.builtin_tool import builtin_tool
+from shoal.tools.builtin_tool import builtin_tool, format_tool_text
 
 SCHEDULE_TOOLS = ("CronCreate", "CronList", "CronDelete")
 _MAX_PROMPT_CHARACTERS = 10_000
 _MAX_SHOWN_CHARACTERS = 80
-_LEAD_ONLY = "Schedules are the lead's: an agent ends with its job. Name what to schedule in your report."
 
 
 def build_schedule_tools(scheduler: Scheduler, *, attended: bool) -> tuple[Tool, ...]:
@@ -37,18 +36,15 @@ def _build_cron_create_tool(scheduler: Scheduler, *, attended: bool) -> Tool:
         context: ToolContext,
     ) -> ToolOutput:
         if context.agent.agent != LEAD_ID:
-            return create_tool_error_output(_LEAD_ONLY)
+            return create_tool_error_output(format_tool_text("CronCreate", "lead_only"))
         occurrence = scheduler.create_schedule(context.agent.agent, cron, prompt, recurring=recurring)
         duration = f"until {_format_local_time(occurrence.schedule.expires_at)}" if recurring else "once"
         lines = [
-            f"Schedule {occurrence.schedule.id} is kept: "
+            f"Schedule {occurrence.schedule.id} is created: "
             f"next at {_format_local_time(occurrence.at)}, {duration}."
         ]
         if not attended:
-            lines.append(
-                "This run is not kept open for it: it ends when its work is done, whether the time has come "
-                "or not. A session that is resumed has its schedules again."
-            )
+            lines.append(format_tool_text("CronCreate", "unattended"))
         return ToolOutput(content="\n".join(lines), data=_encode_schedule_occurrence(occurrence))
 
     return cron_create
@@ -73,9 +69,11 @@ def _build_cron_delete_tool(scheduler: Scheduler) -> Tool:
         context: ToolContext,
     ) -> ToolOutput:
         if context.agent.agent != LEAD_ID:
-            return create_tool_error_output(_LEAD_ONLY)
+            return create_tool_error_output(format_tool_text("CronCreate", "lead_only"))
         deleted = scheduler.delete_schedule(id)
-        return ToolOutput(content=f"Schedule {deleted.id} is ended: {deleted.cron}", data={"id": deleted.id})
+        return ToolOutput(
+            content=f"Schedule {deleted.id} is deleted: {deleted.cron}", data={"id": deleted.id}
+        )
 
     return cron_delete
 

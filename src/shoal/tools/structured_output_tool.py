@@ -8,7 +8,7 @@ from typing import Any
 from shoal.core.conversation.model_requests import ToolSchema
 from shoal.core.conversation.tools import ToolContext, ToolOutput, create_tool_error_output
 from shoal.core.text.json_schema import find_schema_violations
-from shoal.tools.builtin_tool import load_tool_description
+from shoal.tools.builtin_tool import format_tool_text, load_tool_description
 
 STRUCTURED_OUTPUT = "StructuredOutput"
 _VALUE_KEY = "value"
@@ -48,14 +48,10 @@ class StructuredOutputTool:
 
     async def run(self, arguments: Mapping[str, Any], context: ToolContext) -> ToolOutput:
         if self._is_wrapped and _VALUE_KEY not in arguments:
-            return create_tool_error_output(
-                f'The answer goes under "{_VALUE_KEY}". Call {STRUCTURED_OUTPUT} again.'
-            )
+            return create_tool_error_output(format_tool_text(STRUCTURED_OUTPUT, "no_value", key=_VALUE_KEY))
         answer = arguments[_VALUE_KEY] if self._is_wrapped else dict(arguments)
         if violations := find_schema_violations(answer, self._answer_schema):
             listing = "\n".join(f"- {each}" for each in violations)
-            return create_tool_error_output(
-                f"The answer does not fit its form:\n{listing}\nCall {STRUCTURED_OUTPUT} again."
-            )
+            return create_tool_error_output(format_tool_text(STRUCTURED_OUTPUT, "invalid", problems=listing))
         self.has_answer, self.answer = True, answer
-        return ToolOutput(content="The answer fits its form and is taken. End your turn now.")
+        return ToolOutput(content=format_tool_text(STRUCTURED_OUTPUT, "accepted"))

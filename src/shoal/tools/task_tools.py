@@ -23,7 +23,7 @@ from shoal.core.teams.tasks import (
     select_tasks_affected_by_completion,
 )
 from shoal.core.teams.team_storage import ClaimAttempts, TaskBoard
-from shoal.tools.builtin_tool import builtin_tool
+from shoal.tools.builtin_tool import builtin_tool, format_tool_text
 from shoal.tools.function_tool import FunctionTool, ToolParameterName
 from shoal.tools.task_format import explain_failed_claim, format_task_details, format_task_line, task_to_dict
 
@@ -224,7 +224,7 @@ class _TaskToolActions:
         board = self._find_board(context.agent)
         task = await board.get(parse_task_id(text))
         if task is None:
-            return create_tool_error_output(f"There is no task {text}. TaskList shows the tasks there are.")
+            return create_tool_error_output(format_tool_text("TaskUpdate", "unknown_task", task=text))
         return ToolOutput(
             content=format_task_details(task, await board.get_live_task_mapping()),
             data={"task": task_to_dict(task)},
@@ -236,7 +236,7 @@ class _TaskToolActions:
         by_id = {task.id: task for task in tasks}
         lines = [format_task_line(task, find_open_blockers(task, by_id)) for task in tasks]
         return ToolOutput(
-            content="\n".join(lines) or "There are no tasks. TaskCreate makes one.",
+            content="\n".join(lines) or "There are no tasks. TaskCreate adds one.",
             data={"tasks": [task_to_dict(task) for task in tasks]},
         )
 
@@ -319,7 +319,9 @@ class _TaskToolActions:
         if result.exit_code == 0:
             return None
         outcome = "did not end in time" if result.exit_code is None else f"ended with {result.exit_code}"
-        return f"Task {task_id} is not completed: its acceptance command `{command}` {outcome}.\n\n{output}"
+        return format_tool_text(
+            "TaskUpdate", "not_accepted", task=task_id, command=command, outcome=outcome, output=output
+        )
 
     async def _check_task_holder(
         self,
@@ -337,13 +339,10 @@ class _TaskToolActions:
             return None
         if task_on_board.status == request.status == "completed":
             by = f" by {task_on_board.owner}" if task_on_board.owner else ""
-            return f"Task {task_id} was completed{by} already: nothing is left to do for it."
+            return format_tool_text("TaskUpdate", "already_completed", task=task_id, by=by)
         if task_on_board.status != "in_progress" or task_on_board.owner is None:
             return None
-        return (
-            f"Task {task_id} is being worked on by {task_on_board.owner}, so it was not changed. "
-            f"Write to {task_on_board.owner} or to the lead."
-        )
+        return format_tool_text("TaskUpdate", "owned", task=task_id, owner=task_on_board.owner)
 
     async def _format_task_update(
         self, board: TaskBoard, request: _TaskUpdateRequest, task: Task, caller: AgentName, *, claimed: bool
@@ -358,9 +357,9 @@ class _TaskToolActions:
             sentences += [f"Now free: {', '.join(other.id for other in unblocked)}."] if unblocked else []
             owned = find_owned_tasks_unblocked_by(task.id, related)
             own_ids = [other.id for other in owned if other.owner == caller]
-            others = [f"{other.id} ({other.owner}, who is told)" for other in owned if other.owner != caller]
-            sentences += [f"Yours, and free to begin now: {', '.join(own_ids)}."] if own_ids else []
-            sentences += [f"Can begin now: {', '.join(others)}."] if others else []
+            others = [f"{other.id} ({other.owner}, notified)" for other in owned if other.owner != caller]
+            sentences += [f"Yours, and now unblocked: {', '.join(own_ids)}."] if own_ids else []
+            sentences += [f"Now unblocked: {', '.join(others)}."] if others else []
         text = " ".join(filter(None, (format_task_line(task, find_open_blockers(task, tasks)), *sentences)))
         return ToolOutput(content=text, data={"task": task_to_dict(task)})
 
@@ -375,10 +374,7 @@ async def _check_acceptance_change(
     command = None if task_on_board is None else task_on_board.metadata.get("acceptance")
     if command in (None, request.metadata["acceptance"]):
         return None
-    return (
-        f"Task {task_id} is done when its acceptance command `{command}` passes; only the lead changes that. "
-        "Nothing was changed: write to the lead if the command is wrong."
-    )
+    return format_tool_text("TaskUpdate", "acceptance_change", task=task_id, command=command)
 
 
 async def _run_task_completed_hook(board: TaskBoard, task_id: TaskId, context: ToolContext) -> str | None:
@@ -418,5 +414,5 @@ def _has_task_changes(change: TaskUpdate) -> bool:
 
 def _get_claimed_task_pair(claim: TaskClaimResult | None) -> tuple[Task, Task]:
     if claim is None or claim.task is None:
-        raise TeamStoreError("Nothing was given to change. Give a status, an owner, or another field.")
+        raise TeamStoreError(format_tool_text("TaskUpdate", "no_change"))
     return claim.task, claim.task

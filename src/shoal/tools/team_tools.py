@@ -10,7 +10,7 @@ from msgspec import Meta
 from shoal.core.conversation.tools import Tool, ToolContext, ToolOutput
 from shoal.core.teams.roster import TeamRoster
 from shoal.core.teams.team_operations import TeamOperations
-from shoal.tools.builtin_tool import builtin_tool
+from shoal.tools.builtin_tool import builtin_tool, format_tool_text
 from shoal.wire.roster_codec import encode_new_team_roster
 
 TEAM_TOOLS = ("TeamCreate", "TeamDelete")
@@ -47,8 +47,7 @@ def _build_team_delete_tool(teams: TeamOperations) -> Tool:
 def _format_created_team(team: TeamRoster, requested_name: str) -> ToolOutput:
     rename_note = "" if team.name == requested_name else f" The name {requested_name} was taken."
     return ToolOutput(
-        content=f"You lead the team {team.name} now.{rename_note} TaskCreate puts work on its board; "
-        "Agent with name starts a member.",
+        content=format_tool_text("TeamCreate", "created", team=team.name, note=rename_note),
         data={
             "team_name": team.name,
             "lead_agent_id": team.lead_agent_id,

@@ -219,9 +219,9 @@ class MemberHost(MemberTeamOperations):
         member = self._member
         shutdown_request = None if member is None else member.shutdown_request
         if member is None or shutdown_request is None or request not in ("", shutdown_request.request_id):
-            raise AgentRequestRefused("There is no such request to shut down, or it was answered already.")
+            raise AgentRequestRefused("There is no such request to shut down, or it was already answered.")
         if not approve and self.has_rejected:
-            raise AgentRequestRefused("The lead asks for the second time: finish what you must, and approve.")
+            raise AgentRequestRefused("The lead asks a second time: finish what you must, then approve.")
         if approve:
             self.approved_request = shutdown_request
             if self._channel is not None:
