@@ -124,7 +124,7 @@ async def test_an_unreachable_session_is_an_error_that_lists_reachable_ones(tmp_
         assert f"Live now: {other.id}." in each
     assert "your own session" in own
     assert "no bridge to one is configured" in far
-    assert "needs a summary" in mute
+    assert "summary is missing" in mute
     assert "You can only send text to another session." in shape
     assert "To reach another session, use to and message." in older
     assert not [event for event in read_events(session) if isinstance(event, QuestionAsked)]

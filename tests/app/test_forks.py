@@ -466,7 +466,7 @@ async def test_a_fork_in_a_worktree_gets_a_path_mapping_and_an_empty_read_state(
         (glimpse,) = session.supervisor.list_agents()
     assert glimpse.kind == "fork"
     directive = get_last_text(fork_script.fork_requests[0])
-    assert "must be translated" in directive
+    assert "Translate its paths" in directive
     assert directive.endswith("change it")
     assert "read" in list_reports(session)[0].lower()
     assert (tmp_path / "a.txt").read_text() == "alpha"

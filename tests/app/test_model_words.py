@@ -23,22 +23,25 @@ MODES: dict[str, dict[str, Any]] = {
 
 
 @pytest.fixture(scope="module")
-def recorded() -> dict[str, Any]:
+def recorded_protocol() -> dict[str, Any]:
     found: dict[str, Any] = json.loads(RECORDED_PROTOCOL.read_text())
     return found
 
 
-async def test_tool_schemas_are_as_recorded(project: Path, recorded: dict[str, Any]) -> None:
+async def test_tool_schemas_are_as_recorded(project: Path, recorded_protocol: dict[str, Any]) -> None:
     recorder = await record_session(project)
-    assert extract_schemas(recorder.first["lead"]) == recorded["schemas"]
+    assert extract_schemas(recorder.first["lead"]) == recorded_protocol["schemas"]
 
 
 @pytest.mark.parametrize("mode", MODES)
-async def test_protocol_words_are_as_recorded(project: Path, mode: str, recorded: dict[str, Any]) -> None:
+async def test_protocol_words_are_as_recorded(
+    project: Path, mode: str, recorded_protocol: dict[str, Any]
+) -> None:
     recorder = await record_session(project, **MODES[mode])
     assert {
-        speaker: extract_protocol(request, recorded["schemas"]) for speaker, request in recorder.last.items()
-    } == recorded["requests"][mode]
+        speaker: extract_protocol(request, recorded_protocol["schemas"])
+        for speaker, request in recorder.last.items()
+    } == recorded_protocol["requests"][mode]
 
 
 @pytest.mark.parametrize(

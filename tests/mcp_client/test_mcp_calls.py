@@ -225,7 +225,7 @@ async def test_an_unreachable_http_server_is_reported_and_a_flood_from_one_is_re
         first, _, third, fourth = list_result_texts(session)
         assert map_statuses(session) == {"harbour": "failed"}
     assert "longer than 16 MB" in first
-    assert "It is being started again" in third
+    assert "It is being restarted" in third
     assert "is no longer available" in fourth
 
 

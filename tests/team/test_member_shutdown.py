@@ -80,7 +80,7 @@ async def test_a_member_may_reject_one_shutdown_request(tmp_path: Path) -> None:
     assert '@ann","from":"team-lead","reason":"we are done"' in bodies[1]
     assert any('"type":"shutdown_rejected"' in each for each in answers)
     # The second time its word does not count, and the grace does.
-    assert "asks for the second time" in seen[1]
+    assert "asks a second time" in seen[1]
     assert "did not answer the request to shut down within 0.3 s" in text
     assert [each["name"] for each in read_team_config("crew")["members"]] == ["team-lead"]
 

@@ -231,7 +231,7 @@ async def test_long_output_is_truncated_in_the_middle_and_complete_in_a_file(
     assert shown.startswith("1\n2\n3\n")
     assert shown.endswith("99999\n100000")
     assert (
-        f"{len(whole) - OUTPUT_LIMIT:,} characters are cut out here; the whole output is in {file}" in shown
+        f"{len(whole) - OUTPUT_LIMIT:,} characters are left out here; the whole output is in {file}" in shown
     )
     assert len(shown) < OUTPUT_LIMIT + 300
 
@@ -272,7 +272,7 @@ async def test_a_full_disk_does_not_stop_the_command(
     monkeypatch.setattr(workbench.results, "save_result", lambda name, content: Path("/dev/full"))
     outcome = await workbench.run_bash("seq 1 20000; echo done")
     assert not outcome.is_error
-    assert "could not be kept: [Errno 28] No space left on device" in get_text(outcome)
+    assert "could not be saved: [Errno 28] No space left on device" in get_text(outcome)
     assert get_text(outcome).endswith("20000\ndone")
 
 

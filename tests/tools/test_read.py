@@ -168,7 +168,7 @@ async def test_a_pdf_gives_the_text_of_its_pages(tool_bench):
     text = await tool_bench.call_for_text(read_tool, file_path="d.pdf")
     assert "--- page 1 of 25 ---\nWords of page 1" in text
     assert "page 21 of" not in text
-    assert 'Go on with pages="21-25"' in text
+    assert 'Continue with pages="21-25"' in text
     assert "Words of page 22" in await tool_bench.call_for_text(read_tool, file_path="d.pdf", pages="22")
     assert "Words of page 25" in await tool_bench.call_for_text(read_tool, file_path="d.pdf", pages="24-")
     for wrong in ("x", "0", "26", "5-2", "1-25"):
@@ -222,7 +222,7 @@ async def test_an_invalid_image_of_a_notebook_is_left_out(tool_bench):
     cells = [{"cell_type": "code", "source": "", "outputs": outputs}]
     tool_bench.write_file("n.ipynb", json.dumps({"cells": cells, "nbformat": 4, "nbformat_minor": 4}))
     text = await tool_bench.call_for_text(read_tool, file_path="n.ipynb")
-    assert text.count("(a picture that is none left out)") == 3
+    assert text.count("(an invalid image is left out)") == 3
 
 
 async def test_an_invalid_notebook_is_read_as_text(tool_bench):

@@ -298,7 +298,7 @@ class _TaskToolActions:
     async def _explain_update_refusal(
         self, board: TaskBoard, task_id: TaskId, request: _TaskUpdateRequest, context: ToolContext
     ) -> str | None:
-        """Return why the update is not allowed, whoever holds the task."""
+        """Return why the update is not allowed, for any holder of the task."""
         if (
             acceptance_problem := await _check_acceptance_change(board, task_id, request, context)
         ) is not None or request.status != "completed":
