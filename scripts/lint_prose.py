@@ -1,6 +1,6 @@
 """Finds phrases that sound translated in the documentation; `make lint` runs it.
 
-    python scripts/lint_prose.py            the pages and the texts for models: *.md, docs/**, bench/**, src/**/*.md
+    python scripts/lint_prose.py            pages and texts for models: *.md, docs/**, bench/**, src/**/*.md
     python scripts/lint_prose.py --source   also strings and docstrings of src; not part of `make lint` yet
     python scripts/lint_prose.py FILE …     these files
 

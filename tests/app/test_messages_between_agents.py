@@ -250,7 +250,7 @@ async def test_background_commands_are_stopped_by_either_id_with_clear_errors(
         await run_all_turns(session)
         _, _, *texts = list_lead_results(session)
         assert [shell.status for shell in session.runtime.shells.list_shells()] == ["stopped", "stopped"]
-    assert texts[:2] == ["Shell bash_1 is ended: sleep 600", "Shell bash_2 is ended: sleep 600"]
+    assert texts[:2] == ["Shell bash_1 is stopped: sleep 600", "Shell bash_2 is stopped: sleep 600"]
     assert texts[2] == "Shell bash_1 is not running: it stopped."
     assert "There is no agent or task 'nobody' in this session." in texts[3]
     assert texts[4] == "task_id is missing."
