@@ -86,7 +86,7 @@ class MailWorkload:
         if "Make the team." in heard and not self._lead_steps:
             self._lead_steps += 1
             return [self._make_tool_use("TeamCreate", team_name=TEAM)]
-        if "You lead the team" in heard and self._lead_steps == 1:
+        if " lead the team" in heard and self._lead_steps == 1:
             self._lead_steps += 1
             return [
                 self._make_tool_use("Agent", description="juggles", prompt="Wait for a ball.", name=name)
