@@ -1,6 +1,6 @@
 """Finds phrases that sound translated in the documentation; `make lint` runs it.
 
-    python scripts/lint_prose.py            the hand-written pages: *.md, docs/**, bench/**
+    python scripts/lint_prose.py            pages and texts for models: *.md, docs/**, bench/**, src/**/*.md
     python scripts/lint_prose.py --source   also strings and docstrings of src; not part of `make lint` yet
     python scripts/lint_prose.py FILE …     these files
 
@@ -110,17 +110,22 @@ def check_source(path: Path, phrases: Iterable[Phrase]) -> list[Finding]:
 
 def list_pages(root: Path = ROOT) -> list[Path]:
     """Return the hand-written pages."""
-    pages = [*root.glob("*.md"), *root.glob("docs/**/*.md"), *root.glob("bench/*.md")]
+    pages = [
+        *root.glob("*.md"),
+        *root.glob("docs/**/*.md"),
+        *root.glob("bench/*.md"),
+        *root.glob("src/**/*.md"),
+    ]
     return sorted(page for page in pages if GENERATED not in page.parents)
 
 
 def list_source(root: Path = ROOT) -> list[Path]:
-    return sorted([*root.glob("src/**/*.py"), *root.glob("src/**/*.md")])
+    return sorted(root.glob("src/**/*.py"))
 
 
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description="Find phrases that sound translated.")
-    parser.add_argument("--source", action="store_true", help="also check strings and prompts in src")
+    parser.add_argument("--source", action="store_true", help="also check strings in src")
     parser.add_argument("files", nargs="*", type=Path)
     options = parser.parse_args(arguments)
     phrases = load_phrases()

@@ -41,6 +41,7 @@ def test_a_page_has_no_stilted_phrase(page: Path):
 def test_hand_written_pages_are_checked_and_generated_ones_are_not():
     names = {str(page.relative_to(ROOT)) for page in list_pages()}
     assert {"README.md", "docs/tutorial.md", "docs/decisions/0001-plain-files-and-a-journal.md"} <= names
+    assert {"src/shoal/agent/prompts/lead.md", "src/shoal/tools/prompts/Read.md"} <= names
     assert not any(name.startswith("docs/reference/") for name in names)
 
 

@@ -9,11 +9,11 @@ from agent_harness import create_harness
 from msgspec import structs
 
 from shoal.agent.agent_runner import LoopLimits
+from shoal.agent.agent_texts import format_notice
 from shoal.agent.compaction import compact_conversation
 from shoal.agent.forks import (
     FORK_KIND,
     FORK_MARK,
-    PLACEHOLDER_RESULT,
     ask_model_outside_conversation,
     build_fork_prompt,
     is_forked_agent,
@@ -94,9 +94,11 @@ async def test_an_agent_can_be_forked_while_its_tool_calls_run() -> None:
     assert fork_replies == ["I am looking"]
     assert ended.text == "the end"
     last = replies.asked[1].messages[-1].content
-    assert [block.content for block in last if isinstance(block, ToolResultBlock)][-1] == PLACEHOLDER_RESULT
+    assert [block.content for block in last if isinstance(block, ToolResultBlock)][-1] == format_notice(
+        "placeholder_result"
+    )
     assert last[-1] == TextBlock(text="what are you doing?")
-    assert PLACEHOLDER_RESULT not in str(harness.agent.conversation.messages)
+    assert format_notice("placeholder_result") not in str(harness.agent.conversation.messages)
 
 
 async def test_a_tool_call_of_an_internal_fork_is_refused() -> None:
@@ -144,7 +146,9 @@ def test_a_fork_prompt_has_one_placeholder_per_call_and_then_the_directive() -> 
     calls = tuple(ToolUseBlock(id=f"c{n}", name="look", input={}) for n in range(3))
     first, second = build_fork_prompt(calls, "count the berths"), build_fork_prompt(calls, "count the cranes")
     *results, directive = first.content
-    assert results == [ToolResultBlock(tool_use_id=f"c{n}", content=PLACEHOLDER_RESULT) for n in range(3)]
+    assert results == [
+        ToolResultBlock(tool_use_id=f"c{n}", content=format_notice("placeholder_result")) for n in range(3)
+    ]
     assert isinstance(directive, TextBlock)
     assert directive.text.endswith("count the berths")
     assert first.content[:-1] == second.content[:-1]

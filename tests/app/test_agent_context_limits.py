@@ -18,7 +18,7 @@ from session_helpers import (
     map_agent_results,
     open_session,
 )
-from shoal.agent.compaction import COMPACTION_PROMPT
+from shoal.agent.agent_texts import load_prompt
 from shoal.core.budgets.usage import ModelCard, TokenPrice
 from shoal.core.conversation.messages import TextBlock, extract_tool_result_text
 from shoal.core.conversation.model_requests import ModelRequest
@@ -53,7 +53,7 @@ def create_strict_model(reply_within_window: Any) -> ScriptedModel:
         if estimate_tokens(request) > WINDOW:
             return ContextTooLong("too long", provider="scripted", model="small")
         last = request.messages[-1].content[-1]
-        if isinstance(last, TextBlock) and last.text.startswith(COMPACTION_PROMPT):
+        if isinstance(last, TextBlock) and last.text.startswith(load_prompt("compact")):
             return "a summary of it all"
         return reply_within_window(request)
 

@@ -126,7 +126,7 @@ async def test_a_read_only_agent_gets_write_tools_for_its_memory_only(tmp_path: 
         tmp_path, call_tool("Write", "w1", file_path=str(directory / "more.md"), content="no\n")
     )
     assert not (directory / "more.md").exists()
-    assert "You can read it and not change it." in prompt
+    assert "You can read it but not change it." in prompt
 
 
 async def test_files_that_programs_execute_are_not_written_without_permission(tmp_path: Path) -> None:

@@ -212,7 +212,7 @@ async def test_a_result_lists_unread_messages_and_a_resumed_agent_reads_them(
         await gate.wait_until_reached()
         await session.send("smith", "one more thing")
         await session.stop_agents()
-        assert "1 message to it was not heard" in map_agent_results(session)["child"].detail
+        assert "1 message to it is unread" in map_agent_results(session)["child"].detail
         await session.send("smith", "go on")
         await run_all_turns(session, None)
     assert "one more thing" in map_agent_results(session)["child"].text
@@ -549,7 +549,7 @@ async def test_an_agent_cut_off_before_its_first_reply_is_not_reported_as_resuma
     async with open_session(tmp_path, model, resume=session.id) as session:
         await run_all_turns(session, "go")
         conversation = str(session.agent.conversation.messages)
-    assert "its process ended before it had begun; start it again" in conversation
+    assert "its process ended before it started; start it again" in conversation
     assert "There is no agent 'a1'" in conversation
 
 

@@ -74,12 +74,12 @@ def test_the_guide_has_an_alias_unless_a_user_defines_an_agent_with_it(tmp_path:
 @pytest.mark.parametrize(
     ("name", "phrases"),
     [
-        ("general-purpose", ["Only your last message", "report", "Check what you changed", "src/app.py:42"]),
-        ("Explore", ["only read", "path:line", "Only your last message", "did not find", "side by side"]),
+        ("general-purpose", ["Only your last message", "report", "Check your changes", "src/app.py:42"]),
+        ("Explore", ["only read", "path:line", "Only your last message", "did not find", "in parallel"]),
         ("Plan", ["only read", "steps in order", "How to test", "Risks", "ExitPlanMode", "src/app.py:42"]),
         ("Bash", ["exit code", "Only your last message", "Never delete"]),
         ("statusline-setup", ["statusLine", "settings.json", "valid JSON", "Only your last message"]),
-        ("shoal-guide", ["own documents", "Do not answer from memory", "Only your last message"]),
+        ("shoal-guide", ["from its documentation", "Do not answer from memory", "Only your last message"]),
     ],
 )
 def test_each_prompt_contains_the_required_instructions(

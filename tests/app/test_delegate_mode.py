@@ -19,7 +19,7 @@ from shoal.wire.control_codec import SetDelegateModeControlCommand
 from team_scripts import get_home, get_last_result, open_session, script_team, send_message, spawn_member
 
 TOUCH = call_tool("Bash", command="touch by-the-lead")
-REMINDER = "Delegate mode is on: of your tools"
+REMINDER = "Delegate mode is on: use only the tools"
 
 
 def copy_request(request: ModelRequest) -> ModelRequest:
@@ -80,7 +80,7 @@ async def test_in_delegate_mode_the_lead_can_only_delegate_until_the_mode_ends(t
         extract_tool_result_text(b) for b in list_blocks(requests[2]) if isinstance(b, ToolResultBlock)
     ]
     assert results[0].startswith("Bash was not run: the person has switched delegate mode on.")
-    assert results[1].startswith("You lead the team crew now.")
+    assert results[1].startswith("You now lead the team crew.")
     assert results[2].startswith("Read was not run: ")
     last = [getattr(b, "text", "") for b in list_blocks(requests[-1])]
     assert "has left delegate mode" in last[-3]

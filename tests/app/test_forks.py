@@ -22,7 +22,7 @@ from fork_helpers import (
 )
 
 import shoal
-from shoal.agent.forks import PLACEHOLDER_RESULT
+from shoal.agent.agent_texts import format_notice
 from shoal.core.budgets.usage import ModelCard
 from shoal.core.conversation.messages import (
     TextBlock,
@@ -135,7 +135,10 @@ async def test_a_fork_request_has_the_parents_messages_then_placeholders_then_th
         assert fork.max_tokens == asked.max_tokens
         assert fork.messages[:-1] == after.messages[:2]
         *results, directive = fork.messages[-1].content
-        assert results == [ToolResultBlock(tool_use_id=f"c{n}", content=PLACEHOLDER_RESULT) for n in range(3)]
+        assert results == [
+            ToolResultBlock(tool_use_id=f"c{n}", content=format_notice("placeholder_result"))
+            for n in range(3)
+        ]
         assert isinstance(directive, TextBlock)
         assert directive.text.endswith(f"job {number}")
 
@@ -150,7 +153,9 @@ async def test_a_fork_sees_the_schedule_tools_but_cannot_use_them(tmp_path: Path
         await run_to_end(session)
         assert not session.runtime.inbox.scheduler.list_schedules()
     assert fork_script.fork_requests[0].tools == fork_script.lead_requests[0].tools
-    assert [report.startswith("Schedules are the lead's") for report in list_reports(session)] == [True]
+    assert [report.startswith("Only the lead can have schedules") for report in list_reports(session)] == [
+        True
+    ]
 
 
 def change_limits(session: shoal.Session, **changed: Any) -> Any:
@@ -417,7 +422,7 @@ async def test_a_running_agent_answers_a_progress_query_without_a_trace(tmp_path
 
     def fork(request: ModelRequest) -> Any:
         mine = [message for message in request.messages if message.tool_uses][1:]
-        if "asks where it stands" in request.messages[-1].text:
+        if "asks for its status" in request.messages[-1].text:
             return "Counting berths in harbour.txt; seven so far."
         return "nine" if mine else ToolUseBlock(id="w", name="wait_here", input={})
 
@@ -461,7 +466,7 @@ async def test_a_fork_in_a_worktree_gets_a_path_mapping_and_an_empty_read_state(
         (glimpse,) = session.supervisor.list_agents()
     assert glimpse.kind == "fork"
     directive = get_last_text(fork_script.fork_requests[0])
-    assert "must be translated" in directive
+    assert "Translate its paths" in directive
     assert directive.endswith("change it")
     assert "read" in list_reports(session)[0].lower()
     assert (tmp_path / "a.txt").read_text() == "alpha"

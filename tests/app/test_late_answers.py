@@ -88,7 +88,7 @@ async def test_a_late_allow_answer_wakes_the_lead_through_the_queue_and_runs_not
         await run_next_turn(session)
         notification = session.agent.conversation.messages[-2].text
         assert '<permission-granted tool="Bash" tool-use-id="b1">\n{"command":"touch made"}\n' in notification
-        assert "again if it is still wanted" in notification
+        assert "again if it is still needed" in notification
     assert not (tmp_path / "made").exists()
     (queued,) = list_queued_items(session)
     assert (queued.agent, queued.by, queued.mode) == (LEAD_ID, "runtime", "orphaned-permission")
@@ -119,7 +119,7 @@ async def test_a_late_allow_answer_with_changed_input_applies_to_that_input(tmp_
         await collect_events(session.run("go on"))
         answer_from_outside(question, AllowAnswer(input={"command": "touch other"}))
         await run_next_turn(session)
-        assert "The person has changed its input" in list_queued_items(session)[0].text
+        assert "The person changed its input" in list_queued_items(session)[0].text
     assert [path.name for path in tmp_path.glob("*") if path.name in ("made", "other")] == ["other"]
 
 
@@ -213,4 +213,4 @@ async def test_a_late_answer_for_a_sub_agent_goes_to_the_lead_with_its_name(tmp_
     (queued,) = list_queued_items(session)
     assert queued.agent == LEAD_ID
     assert f'by="{asked.agent}"' in queued.text
-    assert "SendMessage lets that agent go on" in queued.text
+    assert "Resume that agent with SendMessage" in queued.text

@@ -130,7 +130,7 @@ async def test_an_id_addresses_one_agent_and_a_star_every_other_working_agent(
     async with open_session(tmp_path, model, tools=[gate.tool, gate.wait_tool, gate.open_tool]) as session:
         await run_all_turns(session)
         read_result, sent = list_lead_results(session)
-    assert sent.startswith("reader hears it at its next step. | reader hears it at its next step.")
+    assert sent.startswith("reader reads it at its next step. | reader reads it at its next step.")
     assert read_result.count("look here") == 2
 
 
@@ -253,7 +253,7 @@ async def test_background_commands_are_stopped_by_either_id_with_clear_errors(
             "stopped",
             "stopped",
         ]
-    assert texts[:2] == ["Shell bash_1 is ended: sleep 600", "Shell bash_2 is ended: sleep 600"]
+    assert texts[:2] == ["Shell bash_1 is stopped: sleep 600", "Shell bash_2 is stopped: sleep 600"]
     assert texts[2] == "Shell bash_1 is not running: it stopped."
     assert "There is no agent or task 'nobody' in this session." in texts[3]
-    assert texts[4] == "Give task_id: what is to be stopped."
+    assert texts[4].startswith("task_id is missing")

@@ -62,7 +62,7 @@ async def test_a_foreground_agent_returns_one_result_with_its_usage(tmp_path: Pa
     # Its own system prompt and the prompt are all it starts with, and its result is no message of the queue.
     ((system, texts),) = requests
     assert texts == ["child where is it?"]
-    assert "You carry out one task that another agent gives you" in system
+    assert "You carry out one task for another agent" in system
     assert session.agent.system.splitlines()[0] not in system
     assert not [event for event in events if isinstance(event, NotificationDelivered)]
 
@@ -215,7 +215,7 @@ async def test_a_slow_agent_moves_to_the_background_without_repeating_work(tmp_p
         await clock.advance(121)
         async with asyncio.timeout(10):
             events = await turn
-        assert "goes on in the background" in list_lead_results(session)[0]
+        assert "continues in the background" in list_lead_results(session)[0]
         assert isinstance(events[-1], RunFinished)
         gate.is_open.set()
         woken = await session.next_turn()
@@ -247,7 +247,7 @@ async def test_a_user_can_move_an_agent_to_the_background_unless_a_setting_forbi
                 gate.is_open.set()
             await turn
             (result,) = find_tool_results(session.agent.conversation.messages)
-            assert ("goes on in the background" in extract_tool_result_text(result)) is allowed
+            assert ("continues in the background" in extract_tool_result_text(result)) is allowed
             gate.is_open.set()
 
 
@@ -271,7 +271,7 @@ async def test_moving_one_agent_to_the_background_leaves_the_others_in_the_foreg
             extract_tool_result_text, find_tool_results(session.agent.conversation.messages)
         )
         slow.is_open.set()
-    assert "goes on in the background" in moved
+    assert "continues in the background" in moved
     assert waited_for.startswith("the other part")
     assert find_event(AgentMovedToBackground, read_events(session)).agent == one
 
@@ -524,7 +524,7 @@ async def test_a_message_to_an_unknown_agent_or_one_without_transcript_is_refuse
 async def test_a_message_without_a_summary_is_refused(tmp_path: Path) -> None:
     model = script_agents(lead=[call_tool("SendMessage", "m1", to="lead", message="hi"), get_last_result])
     async with open_session(tmp_path, model) as session:
-        assert "needs a summary" in await run_all_turns(session)
+        assert "summary is missing" in await run_all_turns(session)
 
 
 @pytest.mark.spec("CTL-05", "QUE-05")

@@ -69,7 +69,7 @@ class ShutdownScript:
     def _reply_as_lead(self, last: str, spoken: int) -> ReplyLike:
         if not spoken:
             return _make_tool_use("TeamCreate", team_name="crew")
-        if "You lead the team" in last:
+        if " lead the team" in last:
             count = len(TASK_STATES) * self._members_per_state
             return [_make_tool_use("TaskCreate", subject=f"task {n}", description="d") for n in range(count)]
         if "is on the board" in last or "Spawn the rest" in last:

@@ -162,7 +162,7 @@ def _make_answer(kind: str, request: str) -> dict[str, Any]:
 
 
 def _create_team(conversation: ScriptConversation, since: int = 0) -> list[ToolUseBlock]:
-    led = any("You lead the team" in each.text for each in conversation.list_calls("TeamCreate", since))
+    led = any(" lead the team" in each.text for each in conversation.list_calls("TeamCreate", since))
     return [] if led else [conversation.make_tool_use("TeamCreate", team_name=TEAM)]
 
 

@@ -296,7 +296,7 @@ async def test_a_program_moves_an_agent_to_the_background_and_stops_it(
     steps = script_replies(
         {"match": "begin", "tools": [make_agent_call("one")]},
         {"match": "job one", "tools": [make_bash_call(gate.command)]},
-        {"match": "goes on in the background", "text": "It goes on without me."},
+        {"match": "continues in the background", "text": "It goes on without me."},
         {"match": "<status>killed</status>", "text": "It was stopped."},
     )
     async with messages_server(steps) as server:

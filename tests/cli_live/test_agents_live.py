@@ -96,7 +96,7 @@ def test_ctrl_b_moves_the_running_agent_to_the_background(cli_project: CliProjec
         {"match": "go", "tools": [make_agent_call("one")]},
         {"match": "job one", "tools": [make_bash_call(gate.command)]},
         {"match": "gate opened", "text": "the report"},
-        {"match": "goes on in the background", "text": "I do not wait."},
+        {"match": "continues in the background", "text": "I do not wait."},
         {"match": "<task-notification>", "text": "It has ended now."},
         mode="bypassPermissions",
         prompt="go",

@@ -149,10 +149,10 @@ def test_a_killed_member_process_is_replaced_and_keeps_its_history(demo: DemoRun
     (cleo_conversation,) = [
         conversation
         for conversation in conversations
-        if "Your process ended while you were at work" in conversation
+        if "Your process ended while you were working" in conversation
     ]
     assert cleo_conversation.index("Task #3 is yours") < cleo_conversation.index(
-        "Your process ended while you were at work"
+        "Your process ended while you were working"
     )
     assert len(demo.find_lines("and 1 request cut off$")) == 1
 

@@ -119,7 +119,7 @@ def test_a_side_question_is_answered_while_the_agent_works_and_leaves_no_trace(
     terminal = cli_project.start_scripted_terminal(
         {"match": "go", "tools": [make_bash_call(gate.command)]},
         {"match": "which port", "text": "It is 8021."},
-        {"match": "may spare them the typing", "text": "Now close the port."},
+        {"match": "to save them the typing", "text": "Now close the port."},
         {"match": "waiting", "text": "It is over."},
         mode="bypassPermissions",
         prompt="go",

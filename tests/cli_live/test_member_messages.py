@@ -30,7 +30,7 @@ def start_lead_with_ann(
     return cli_project.start_scripted_terminal(
         *({"system": ANN, "at": at, **step} for at, step in enumerate(ann)),
         {"match": "go", "tools": [make_tool_call("TeamCreate", team_name="crew")]},
-        {"match": "You lead the team", "tools": [spawn]},
+        {"match": "lead the team", "tools": [spawn]},
         {"match": "has joined the team", "text": "Ann is at work."},
         {"match": "press her", "tools": [hurry]},
         {"match": "Sent to ann", "text": "She was told."},

@@ -13,7 +13,8 @@ import time
 from collections import Counter
 from collections.abc import Sequence
 
-from shoal.agent.compaction import COMPACTION_PROMPT, SUMMARY_OPENING
+from shoal.agent.agent_texts import load_prompt
+from shoal.agent.compaction import SUMMARY_OPENING
 from shoal.core.budgets.usage import ModelCard, TokenPrice, Usage
 from shoal.core.conversation.messages import Message, TextBlock, ToolUseBlock
 from shoal.core.conversation.model_requests import (
@@ -34,7 +35,7 @@ _BALL = re.compile(r"<ball (\d+) throw (\d+)>")
 _TASK = re.compile(r"Task #(\d+) is yours now")
 _TASK_EVERY, _LEAD_EVERY = 10, 50
 """Throws after which a member creates a task, or sends a message to the lead."""
-_COMPACTION_PROMPT = COMPACTION_PROMPT[:60]
+_COMPACTION_PROMPT = load_prompt("compact")[:60]
 _WARM_UP_THROWS = 2
 """Throws per member before anything is measured."""
 ReplyBlock = TextBlock | ToolUseBlock
@@ -85,7 +86,7 @@ class MailWorkload:
         if "Make the team." in heard and not self._lead_steps:
             self._lead_steps += 1
             return [self._make_tool_use("TeamCreate", team_name=TEAM)]
-        if "You lead the team" in heard and self._lead_steps == 1:
+        if " lead the team" in heard and self._lead_steps == 1:
             self._lead_steps += 1
             return [
                 self._make_tool_use("Agent", description="juggles", prompt="Wait for a ball.", name=name)

@@ -224,8 +224,8 @@ async def test_an_unreachable_http_server_is_reported_and_a_flood_from_one_is_re
         first, _, third, fourth = list_result_texts(session)
         assert map_statuses(session) == {"harbour": "failed"}
     assert "longer than 16 MB" in first
-    assert "It is being started again" in third
-    assert "is not there any more" in fourth
+    assert "It is being restarted" in third
+    assert "is no longer available" in fourth
 
 
 async def test_prompts_are_offered_for_slash_commands(tmp_path: Path) -> None:

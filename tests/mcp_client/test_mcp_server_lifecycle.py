@@ -51,9 +51,9 @@ async def test_a_dead_server_is_restarted_once_and_then_calls_fail(tmp_path: Pat
         log = Path(session.runtime.servers._host.logs) / "frail.log"
         assert len(log.read_text().splitlines()) == 2
     assert "exit status 7" in first
-    assert "started again" in first
+    assert "restarted" in first
     assert "exit status 7" in second
-    assert "not there any more" in third
+    assert "is no longer available" in third
     assert other == "here I am"
     assert "The MCP server frail ended (exit status 7). It is started again." in told
     assert "is not there: it ended twice (exit status 7)" in told

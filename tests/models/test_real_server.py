@@ -30,6 +30,7 @@ from shoal.core.conversation.model_requests import (
 )
 from shoal.core.errors import ContextTooLong
 from shoal.models.providers import ProviderAccess, create_model
+from shoal.tools.file_tools import get_file_tools
 
 Ask = Callable[..., Awaitable[ModelReply]]
 WINDOW = 2048
@@ -222,3 +223,25 @@ async def test_a_tool_call_is_emulated_by_a_schema(url):
         assert call.input["city"] in CITIES
     known = {f"call_{city}" for city in CITIES[:-1]}
     assert not known & {call.id for call in reply.message.tool_uses}, "ids are new"
+
+
+async def test_built_in_tools_are_called_in_their_recorded_format(url):
+    """Calls of a real model fit the schemas, which the rewritten descriptions are part of."""
+    tools = {
+        tool.schema.name: tool.schema for tool in get_file_tools() if tool.schema.name in ("Glob", "Write")
+    }
+    messages = [user_message("Find all Python files, then all TOML, Rust and C files.")]
+    for pattern in ("**/*.py", "**/*.toml", "**/*.rs"):
+        call = ToolUseBlock(id=f"call_{pattern}", name="Glob", input={"pattern": pattern})
+        result = ToolResultBlock(tool_use_id=call.id, content="Two files. Now the next pattern.")
+        messages += [Message(role="assistant", content=(call,)), Message(role="user", content=(result,))]
+    request = ModelRequest(
+        system="You use tools.", messages=messages, tools=[*tools.values()], max_tokens=200, temperature=0
+    )
+    model = create_model("openai", CARD, ProviderAccess(base_url=url), clock=SystemClock())
+    reply = await model.generate_reply(request, ignore_stream_delta)
+    await model.aclose()
+    assert reply.stop_reason == "tool_use"
+    for call in reply.message.tool_uses:
+        properties = tools[call.name].input_schema["properties"]
+        assert set(tools[call.name].input_schema["required"]) <= set(call.input) <= set(properties)

@@ -119,7 +119,7 @@ async def test_a_schedule_expires_after_seven_days_and_its_last_prompt_says_so(
         await harness.clock.advance(60 * MINUTE)
         texts += harness.take_texts()
     assert len(texts) == 7 * 24
-    assert ["has run out" in text for text in texts] == [False] * (7 * 24 - 1) + [True]
+    assert ["has expired" in text for text in texts] == [False] * (7 * 24 - 1) + [True]
     assert isinstance(harness.events[-1], ScheduleEnded)
 
 
@@ -132,7 +132,7 @@ async def test_an_impossible_schedule_is_refused_with_the_reason(harness: Schedu
         harness.create_schedule("0 0 31 2 *", recurring=False)
     for _ in range(50):
         harness.create_schedule()
-    with pytest.raises(ScheduleRefused, match="There are 50 schedules"):
+    with pytest.raises(ScheduleRefused, match="There are already 50 schedules"):
         harness.create_schedule()
     assert len(harness.scheduler.list_schedules()) == 50
 

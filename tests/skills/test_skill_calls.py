@@ -306,7 +306,7 @@ async def test_new_agents_and_skills_are_announced_after_the_cached_prefix(proje
     assert last.messages[0] == first.messages[0]
     assert "- fresh: Brand new" in text
     assert "- helper: Helps now" in text
-    assert "not there any more:\n- old" in text
+    assert "no longer available:\n- old" in text
     assert text.count("Brand new") == 1
     assert "just written" in text
     assert "kid was here" in text

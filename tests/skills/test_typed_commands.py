@@ -106,7 +106,7 @@ async def test_a_hanging_embedded_command_times_out_and_the_turn_continues(proje
             await output_written.wait()
             await clock.advance(61)
             prompt_text = await turn
-    assert "Wait: before\n[The command was ended after its time limit of 60 s.] after." in prompt_text
+    assert "Wait: before\n[The command was killed after its time limit of 60 s.] after." in prompt_text
 
 
 async def test_the_number_of_embedded_commands_is_limited(project: Path) -> None:

@@ -120,7 +120,7 @@ asyncio.run(main())
 async def test_a_new_member_with_a_reused_name_does_not_inherit_the_old_history(tmp_path: Path) -> None:
     await run_crashing_lead(tmp_path, SESSION, "of an old name")
     _, heard = await resume_script(tmp_path, "of an old name")
-    last = heard.rpartition("last words)")[2]
+    last = heard.rpartition("last text:)")[2]
     assert "heard 1: " in last
     assert "Anew." in last
 

@@ -141,5 +141,5 @@ async def test_fyi_mail_needs_a_member_and_a_text(tmp_path: Path) -> None:
     model = script_team(lead=[send_fyi("joe", "hello"), lambda r: [then(r), send_fyi("joe", "")], then])
     async with open_session(tmp_path, model) as session:
         await run_all_turns(session)
-    assert "'joe' is in no team of yours" in said[0]
-    assert "none of the protocol's" in said[1]
+    assert "'joe' is not in your team" in said[0]
+    assert "object is invalid" in said[1]

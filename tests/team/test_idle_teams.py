@@ -162,5 +162,5 @@ async def test_the_last_text_of_a_member_without_report_is_excerpted(tmp_path: P
         told = await run_all_turns(session)
     assert whole[:500] in told
     assert len(told) <= 4_000
-    path = told.partition("[The whole is in ")[2].partition("]")[0]
+    path = told.partition("[The whole text is in ")[2].partition("]")[0]
     assert Path(path).read_text() == whole

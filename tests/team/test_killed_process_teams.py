@@ -74,7 +74,7 @@ async def test_all_processes_exit_within_five_seconds_and_the_team_can_be_resume
             await run_all_turns(again, "Go on.")
         asked = [request.body for request in server.requests if find_speaker(request.body) == "ann"][-1]
     assert "Remember the heron." in join_conversation(asked)
-    assert "Your process ended while you were at work" in get_last_text(asked)
+    assert "Your process ended while you were working" in get_last_text(asked)
     assert not find_processes_in(tmp_path)
 
 

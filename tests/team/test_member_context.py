@@ -68,8 +68,8 @@ async def test_the_system_prompt_of_a_member_contains_team_definition_and_roster
     assert is_in_order(
         systems["ann"],
         usual,
-        "You are ann, a member of the team crew. The lead is team-lead",
-        "Nobody in the team sees what you write as plain text. SendMessage reaches one of them by name",
+        "You are ann, a member of the team crew. The lead, team-lead",
+        "Nobody in the team sees your plain text: use SendMessage.",
         "The team crew\nbuilds boats\n- team-lead (team-lead)\n- ann (carpenter)",
         "You saw along the line.",
         f"Working directory: {tmp_path}",
@@ -83,12 +83,12 @@ async def test_the_tool_descriptions_advise_on_team_size_tasks_messages_and_shut
     async with open_session(tmp_path, script_team(lead=["hi"]), persist=False) as session:
         told = {name: " ".join(t.schema.description.split()) for name, t in session.agent.tools.items()}
     assert "Three to five members are usually right" in told["TeamCreate"]
-    assert "pieces that one agent can finish without running out of context" in told["TeamCreate"]
-    assert "Write to one member rather than to all" in told["TeamCreate"]
-    assert is_in_order(told["TeamCreate"], "ask each member to shut down", "and then use TeamDelete")
-    assert "Write to the one whom it concerns: * reaches everyone" in told["SendMessage"]
+    assert "pieces that fit one agent's context" in told["TeamCreate"]
+    assert "Message one member rather than all" in told["TeamCreate"]
+    assert is_in_order(told["TeamCreate"], "ask each member to shut down", "then call TeamDelete")
+    assert "Write to the agent concerned: * interrupts everyone" in told["SendMessage"]
     assert "one task per piece that one agent can finish alone" in told["TaskCreate"]
-    assert "ask the members to shut down first" in told["TeamDelete"]
+    assert "ask members to shut down" in told["TeamDelete"]
 
 
 @pytest.mark.spec("MOD-01")

@@ -80,7 +80,7 @@ async def test_a_member_may_reject_one_shutdown_request(tmp_path: Path) -> None:
     assert '@ann","from":"team-lead","reason":"we are done"' in bodies[1]
     assert any('"type":"shutdown_rejected"' in each for each in answers)
     # The second time its word does not count, and the grace does.
-    assert "asks for the second time" in seen[1]
+    assert "asks a second time" in seen[1]
     assert "did not answer the request to shut down within 0.3 s" in text
     assert [each["name"] for each in read_team_config("crew")["members"]] == ["team-lead"]
 
@@ -144,9 +144,9 @@ async def test_a_shutdown_is_requested_rejected_and_approved_in_either_form_of_t
     yes = {"type": "shutdown_approved", "from": "ann", "paneId": "in-process", "backendType": "in-process"}
     assert agreed == yes | {"requestId": second}
     # What the tool tells programs of the two requests, and of the answer that let ann go on.
-    told = "ann is asked to shut down; it is ended if it does not answer."
+    told = "ann is asked to shut down; it is stopped if it does not answer."
     sent = {"success": True, "message": told, "target": "ann"}
-    went_on = {"success": True, "message": "The lead is told that you go on.", "request_id": first}
+    went_on = {"success": True, "message": "The lead is told that you continue.", "request_id": first}
     assert answers == [sent | {"request_id": first}, went_on, sent | {"request_id": second}]
     assert "it shut down as it was asked to" in text
     assert [each["name"] for each in read_team_config("crew")["members"]] == ["team-lead"]

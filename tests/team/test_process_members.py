@@ -262,7 +262,7 @@ async def test_a_member_whose_process_is_killed_continues_with_its_history(
             assert find_member(session, "ann").pid != first
     last = list_requests_of(server, "ann")[-1]
     assert "Remember the word heron." in join_conversation(last)
-    assert "Your process ended while you were at work" in join_conversation(last)
+    assert "Your process ended while you were working" in join_conversation(last)
 
 
 @pytest.mark.spec("LIF-04", "USR-25")

@@ -463,4 +463,4 @@ async def test_an_unverified_report_does_not_replace_the_report_of_a_member(tmp_
         team.heard["lead"].clear()
         await session.teams.send_user_message("ann", "How far are you?")
         await run_until_quiet(session)
-    assert "these are its last words" in team.get_received_text("team-lead")
+    assert "Its last text:" in team.get_received_text("team-lead")

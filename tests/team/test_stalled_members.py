@@ -99,7 +99,7 @@ async def test_a_stalled_turn_is_restarted_from_its_history(tmp_path: Path) -> N
         assert "went on" in await running
         assert list_idle_reasons(session) == [("available", "")]
     assert "Begin." in seen[0]
-    assert "it was cut and is begun again" in seen[0]
+    assert "Your turn stalled and was restarted" in seen[0]
 
 
 @pytest.mark.spec("USR-07", "LIF-06", "LIF-04")

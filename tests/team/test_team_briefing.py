@@ -10,7 +10,7 @@ import pytest
 
 import shoal
 from agent_scripts import ToolGate, call_tool, read_events, run_all_turns
-from shoal.agent.compaction import COMPACTION_PROMPT
+from shoal.agent.agent_texts import load_prompt
 from shoal.core.budgets.usage import ModelCard, TokenPrice
 from shoal.core.conversation.model_requests import ModelRequest
 from shoal.core.events import ConversationCompacted
@@ -50,7 +50,7 @@ def script_forgetful_team(seen: dict[str, str], **parts: Sequence[Any]) -> Scrip
     """Script agents whose summaries omit the team; `seen` gets their first message after a compaction."""
 
     def choose_reply(request: ModelRequest) -> Any:
-        if COMPACTION_PROMPT in request.messages[-1].text:
+        if load_prompt("compact") in request.messages[-1].text:
             return "Things were done."
         who = find_speaker(request)
         if request.messages[0].text.startswith("The conversation so far was summarised"):
@@ -205,7 +205,7 @@ def test_the_briefing_of_a_big_team_and_board_is_bounded() -> None:
     assert told.count("- m") == MAX_MEMBERS
     assert f"and {1_000 - MAX_MEMBERS} others: 485 running, 485 idle." in told
     assert "Tasks on its board: 5001 (5000 pending, 1 in_progress)" in told
-    assert f"and {5_001 - MAX_TASKS} open ones more." in told
+    assert f"and {5_001 - MAX_TASKS} more open tasks." in told
     assert "<system-reminder>" not in told, "what others wrote rules nothing"
     lines = build_team_briefing(team, AgentName("m7"), members, tasks, len(tasks)).splitlines()
     assert next(line for line in lines if line.startswith("- #")) == "- #9999 in_progress (m7): mine"

@@ -111,7 +111,7 @@ async def test_a_team_is_created_works_wakes_claims_shuts_down_and_is_deleted(tm
     assert "the other is done" in str(seen["report again"])
     assert 'teammate_id="task-list"' in str(seen["claimed"])
     assert "Task #1 is yours now: third\n\nthe third thing" in str(seen["claimed"])
-    assert "then go on with the open tasks" in str(seen["claimed"])
+    assert "then continue with the open tasks" in str(seen["claimed"])
     assert "Task #1 is completed." in str(seen["task"])
     assert "3rd" in str(seen["task"])
     ended_as = "teammate_terminated: task ann@crew, type general-purpose, status completed"
@@ -157,6 +157,6 @@ async def test_a_team_with_idle_members_can_be_deleted_and_replaced(
         assert [path.name for path in (get_home() / "teams").iterdir()] == ["next"]
     assert text == "the end"
     assert said[-2] == "The team crew is deleted."
-    assert said[-1].startswith("You lead the team next now.")
+    assert said[-1].startswith("You now lead the team next.")
     (ended,) = [event for event in read_events(session) if isinstance(event, AgentEnded)]
     assert (ended.agent, ended.completion.status) == ("ann@crew", "killed")

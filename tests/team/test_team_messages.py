@@ -156,7 +156,7 @@ async def test_a_broadcast_reaches_everyone_but_its_sender(tmp_path: Path, form:
     assert boxes["ann"].count("stop") == boxes["team-lead"].count("stop") == 1
     assert boxes["bob"].count("stop") == 0
     assert refused.result.is_error
-    assert extract_tool_result_text(refused.result) == "Only text can be sent to everyone."
+    assert extract_tool_result_text(refused.result) == "You can only send text to everyone."
     assert not any("shutdown_request" in text for texts in boxes.values() for text in texts)
 
 
@@ -177,7 +177,7 @@ async def test_the_sender_learns_that_a_message_waits_behind_a_full_inbox(tmp_pa
         told = path.read_text(encoding="utf-8")
     answers = {event.call: extract_tool_result_text(event.result) for event in returned}
     assert answers["m0"] == "Sent to ann."
-    assert answers["m69"] == "Sent to ann. It waits behind older mail of ann."
+    assert answers["m69"] == "Sent to ann. Older mail is still waiting for ann."
     assert all(told.count(f"word {n}\\n") == 1 for n in range(70))
 
 
@@ -193,7 +193,7 @@ async def test_a_message_to_an_unknown_name_lists_the_members_and_writes_nothing
         said = session.agent.conversation.messages[-1].text
         files = sorted(path.name for path in (get_home() / "teams/crew/inboxes").iterdir())
     assert "There is no agent 'nobody'" in said
-    assert "In the team are: team-lead, ann." in said
+    assert "Members of the team: team-lead, ann." in said
     assert "nobody.json" not in files
 
 
@@ -281,9 +281,9 @@ async def test_the_roster_is_flat_and_a_session_leads_one_team(tmp_path: Path) -
         await run_all_turns(session)
         names = [each["name"] for each in read_team_config("crew")["members"]]
     everything = "\n".join(said)
-    assert "You lead the team crew already" in everything
-    assert "the roster of a team is flat" in everything
-    assert "has no agents in the background" in everything
+    assert "You already lead the team crew" in everything
+    assert "A teammate cannot start teammates" in everything
+    assert "cannot have background agents" in everything
     assert "There is no tool named 'TeamCreate'" in everything
     assert names == ["team-lead", "ann"]
 

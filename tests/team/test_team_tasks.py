@@ -220,4 +220,4 @@ async def test_a_task_completed_by_another_member_cannot_be_completed_again(tmp_
         assert read_task(1)["owner"] == "ann"
     assert not answers["a"].is_error
     assert answers["b"].is_error
-    assert "completed by ann already" in answers["b"].preview
+    assert "already completed by ann" in answers["b"].preview

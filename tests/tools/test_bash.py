@@ -42,7 +42,7 @@ async def test_the_result_of_a_command_without_output_says_so(workbench: ShellWo
 
 
 async def test_the_signal_that_ended_a_command_is_named(workbench: ShellWorkbench) -> None:
-    assert "[Ended by the signal SIGKILL.]" in get_text(await workbench.run_bash("kill -9 $$"))
+    assert "[Killed by the signal SIGKILL.]" in get_text(await workbench.run_bash("kill -9 $$"))
 
 
 async def test_a_command_may_contain_lines_quotes_and_here_documents(workbench: ShellWorkbench) -> None:
@@ -231,7 +231,7 @@ async def test_long_output_is_truncated_in_the_middle_and_complete_in_a_file(
     assert shown.startswith("1\n2\n3\n")
     assert shown.endswith("99999\n100000")
     assert (
-        f"{len(whole) - OUTPUT_LIMIT:,} characters are cut out here; the whole output is in {file}" in shown
+        f"{len(whole) - OUTPUT_LIMIT:,} characters are left out here; the whole output is in {file}" in shown
     )
     assert len(shown) < OUTPUT_LIMIT + 300
 
@@ -272,7 +272,7 @@ async def test_a_full_disk_does_not_stop_the_command(
     monkeypatch.setattr(workbench.results, "save_result", lambda name, content: Path("/dev/full"))
     outcome = await workbench.run_bash("seq 1 20000; echo done")
     assert not outcome.is_error
-    assert "could not be kept: [Errno 28] No space left on device" in get_text(outcome)
+    assert "could not be saved: [Errno 28] No space left on device" in get_text(outcome)
     assert get_text(outcome).endswith("20000\ndone")
 
 
@@ -296,7 +296,7 @@ async def test_a_command_ends_with_its_shell_although_a_child_holds_the_output(
     started = time.monotonic()
     outcome = await workbench.run_bash("sleep 60 & echo started")
     assert time.monotonic() - started < 30
-    assert get_text(outcome).startswith("started\n[A process it started still runs")
+    assert get_text(outcome).startswith("started\n[A process it started is still running")
     assert not outcome.is_error
 
 
@@ -311,7 +311,7 @@ async def test_a_timed_out_command_is_ended_within_a_second(workbench: ShellWork
     outcome = await workbench.run_bash(command, timeout=400)
     assert time.monotonic() - started < 0.4 + 1 + 1, "with one more for a machine that is busy"
     assert outcome.is_error
-    assert outcome.content == "some\n[The command was ended after its time limit of 0.4 s.]"
+    assert outcome.content == "some\n[The command was killed after its time limit of 0.4 s.]"
 
 
 async def test_every_process_of_a_timed_out_command_is_ended(

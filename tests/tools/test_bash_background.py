@@ -36,7 +36,7 @@ async def wait_for_output(shell: BackgroundShellProcess, text: str) -> None:
 
 async def test_a_background_command_returns_at_once_with_its_id_and_file(workbench: ShellWorkbench) -> None:
     outcome = await workbench.run_bash("echo started; sleep 60", run_in_background=True)
-    assert get_text(outcome).startswith("Runs in the background as bash_1.")
+    assert get_text(outcome).startswith("Running in the background as bash_1.")
     shell = workbench.shells.find_shell("bash_1")
     assert shell is not None
     await wait_for_output(shell, "started")
@@ -52,10 +52,10 @@ async def test_bash_output_returns_only_new_output(workbench: ShellWorkbench, tm
     await wait_for_output(shell, "first")
     assert (
         await workbench.call_tool("BashOutput", bash_id="bash_1")
-    ).content == "first\n[bash_1 still runs.]"
+    ).content == "first\n[bash_1 is still running.]"
     assert (
         await workbench.call_tool("BashOutput", bash_id="bash_1")
-    ).content == "(nothing new)\n[bash_1 still runs.]"
+    ).content == "(nothing new)\n[bash_1 is still running.]"
     await asyncio.to_thread(fifo.write_text, "second\n")
     await wait_for_end(shell)
     output = await workbench.call_tool("BashOutput", bash_id="bash_1")
@@ -84,7 +84,7 @@ async def test_filtered_output_is_bounded(workbench: ShellWorkbench) -> None:
     shell = await start_command(workbench, "seq 20000")
     await wait_for_end(shell)
     output = get_text(await workbench.call_tool("BashOutput", bash_id="bash_1", filter="."))
-    assert "characters are cut out here; the whole output is in" in output
+    assert "characters are left out here; the whole output is in" in output
     assert OUTPUT_LIMIT < len(output) < OUTPUT_LIMIT + 1000
 
 
@@ -128,11 +128,11 @@ async def test_kill_shell_ends_a_background_command_with_its_children(
     await wait_for_output(shell, "up")
     assert (
         await workbench.call_tool("KillShell", shell_id="bash_1")
-    ).content == "bash_1 was ended on request."
+    ).content == "bash_1 was stopped on request."
     assert not [pid for pid in pids.read_text().split() if Path(f"/proc/{pid}").exists()]
     second_kill = await workbench.call_tool("KillShell", shell_id="bash_1")
     assert second_kill.is_error
-    assert "nothing to end" in get_text(second_kill)
+    assert "Nothing to stop" in get_text(second_kill)
 
 
 async def test_the_end_of_a_background_command_is_reported(workbench: ShellWorkbench) -> None:

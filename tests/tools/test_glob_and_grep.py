@@ -77,7 +77,7 @@ async def test_glob_lists_a_hundred_files_and_counts_the_rest(either: ToolBench)
         either.write_file(f"d/{number}.txt")
     outcome = await either.call_tool(glob_tool, pattern="*.txt")
     assert len(str(outcome.content).splitlines()) == 101
-    assert "[30 more, older ones left out" in str(outcome.content)
+    assert "[30 more, older ones are left out" in str(outcome.content)
     assert outcome.data == {"count": 130}
 
 
@@ -189,10 +189,10 @@ async def test_head_limit_and_offset_page_through_results(tool_bench: ToolBench)
     )
     assert text == (
         f"{tool_bench.root}/f\n3:match 2\n4:match 3\n5:match 4\n"
-        "[5 left out. Go on with offset=5, or narrow the search.]"
+        "[5 left out. Continue with offset=5, or narrow the search.]"
     )
     beyond = await tool_bench.call_for_text(grep_tool, pattern="match", output_mode="content", offset=20)
-    assert "only 10; offset is beyond" in beyond
+    assert "only 10 results; offset is beyond" in beyond
 
 
 @needs_ripgrep
@@ -220,7 +220,7 @@ async def test_no_grep_argument_is_read_as_an_option_or_a_command(tool_bench: To
 @needs_ripgrep
 async def test_nul_bytes_are_refused_with_a_message(tool_bench: ToolBench):
     assert "NUL" in await tool_bench.call_for_failure(grep_tool, pattern="a\0b")
-    assert "half characters" in await tool_bench.call_for_failure(grep_tool, pattern="\ud800")
+    assert "incomplete characters" in await tool_bench.call_for_failure(grep_tool, pattern="\ud800")
 
 
 @needs_ripgrep
@@ -228,7 +228,7 @@ async def test_ten_megabytes_of_matches_are_truncated_with_a_marker(tool_bench: 
     tool_bench.write_file("f", "match this line\n" * 700_000)
     text = await tool_bench.call_for_text(grep_tool, pattern="match", output_mode="content", head_limit=0)
     assert len(text) < 61_000
-    assert "or more left out. Go on with offset=" in text
+    assert "or more left out. Continue with offset=" in text
     assert all(process.process.returncode is not None for process in tool_bench.processes.started)
 
 

@@ -105,7 +105,7 @@ async def test_an_impossible_edit_is_reported_and_changes_nothing(tool_bench, no
     wrong = await tool_bench.call_for_failure(
         notebook_edit, notebook_path="n.ipynb", cell_id="three", new_source="x"
     )
-    assert "there is no cell 'three'; of 2 the first are one, two." in wrong
+    assert "there is no cell 'three'. It has 2 cells; the first are: one, two." in wrong
     assert "cell_id is missing" in await tool_bench.call_for_failure(
         notebook_edit, notebook_path="n.ipynb", new_source=""
     )

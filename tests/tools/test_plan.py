@@ -142,7 +142,7 @@ async def test_an_approval_applies_only_to_the_plan_that_was_shown(tmp_path: Pat
         await run_session(tmp_path, script, ScriptedPerson(changed_meanwhile), allowed_tools=["Write"])
     )
     assert results["exit"][0]
-    assert "has changed since it was presented" in results["exit"][1]
+    assert "changed after you presented it" in results["exit"][1]
     assert results["w"][0]
     assert not (tmp_path / "made.txt").exists()
 
@@ -254,7 +254,7 @@ async def test_an_approved_plan_restores_the_previous_permission_mode(
 async def test_exit_plan_mode_outside_plan_mode_does_nothing(tmp_path: Path) -> None:
     script = [make_call("ExitPlanMode", "exit", plan="p"), make_write_call("late"), "done"]
     results = map_results(await run_session(tmp_path, script, ScriptedPerson(), mode="acceptEdits"))
-    assert results["exit"] == (False, "You are not in plan mode; go on.")
+    assert results["exit"] == (False, "You are not in plan mode; continue.")
     assert list_plans() == []
     assert not results["late"][0], "the mode is what it was"
 
@@ -266,7 +266,7 @@ async def test_in_plan_mode_only_the_plan_file_may_be_written(tmp_path: Path) ->
         cwd=tmp_path, model=ScriptedModel([make_call("EnterPlanMode", "e"), "in"])
     ) as session:
         events = [event async for event in session.run("go")]
-        path = Path(map_results(events)["e"][1].split("into ")[1].split(" or ")[0])
+        path = Path(map_results(events)["e"][1].split("plan to ")[1].split(" or ")[0])
         seen.append(path)
         session.agent.model = ScriptedModel(
             [

@@ -25,7 +25,9 @@ async def test_lines_are_numbered(tool_bench):
 async def test_offset_and_limit_choose_the_lines_and_the_rest_is_mentioned(tool_bench):
     tool_bench.write_file("f.txt", "".join(f"line {n}\n" for n in range(1, 11)))
     text = await tool_bench.call_for_text(read_tool, file_path="f.txt", offset=4, limit=2)
-    assert text == ("     4\tline 4\n     5\tline 5\n[Lines 4 to 5 of 10. Go on with offset=6, or use Grep.]")
+    assert text == (
+        "     4\tline 4\n     5\tline 5\n[Lines 4 to 5 of 10. Continue with offset=6, or use Grep.]"
+    )
     assert "has 10 lines; there is no line 11" in await tool_bench.call_for_failure(
         read_tool, file_path="f.txt", offset=11
     )
@@ -35,14 +37,14 @@ async def test_two_thousand_lines_are_shown_and_long_lines_cut_with_their_full_s
     tool_bench.write_file("f.txt", "x" * 5000 + "\n" + "y\n" * 3000)
     text = await tool_bench.call_for_text(read_tool, file_path="f.txt")
     assert "… [line cut: 2,000 of 5,000 characters shown]" in text
-    assert "[Lines 1 to 2,000 of 3,001. Go on with offset=2001, or use Grep.]" in text
+    assert "[Lines 1 to 2,000 of 3,001. Continue with offset=2001, or use Grep.]" in text
 
 
 async def test_the_whole_output_is_bounded(tool_bench):
     tool_bench.write_file("f.txt", ("z" * 1500 + "\n") * 2000)
     text = await tool_bench.call_for_text(read_tool, file_path="f.txt")
     assert len(text) < 101_000
-    assert "Go on with offset=67" in text
+    assert "Continue with offset=67" in text
 
 
 async def test_a_file_of_many_megabytes_is_read_only_where_needed(tool_bench):
@@ -56,7 +58,7 @@ async def test_a_file_of_many_megabytes_is_read_only_where_needed(tool_bench):
     tracemalloc.stop()
     assert text.startswith("100000\t0123456789")
     assert "Lines 100,000 to 100,002 of a file of 12,120,000 bytes" in text
-    assert "Go on with offset=100003" in text
+    assert "Continue with offset=100003" in text
     assert peak < 8_000_000
     assert "has 120,000 lines" in await tool_bench.call_for_failure(
         read_tool, file_path="big.log", offset=200_000
@@ -70,7 +72,7 @@ async def test_a_sparse_gigabyte_does_no_harm(tool_bench):
     os.truncate(path, 1 << 30)
     text = await tool_bench.call_for_text(read_tool, file_path="sparse")
     assert text.startswith("     1\tone\n     2\ttwo\n     3\ttext ")
-    assert "and it goes on; stopped here" in text
+    assert "line continues; stopped here" in text
     assert len(text) < 5000
     zeros = tool_bench.write_file("zeros")
     os.truncate(zeros, 1 << 30)
@@ -166,7 +168,7 @@ async def test_a_pdf_gives_the_text_of_its_pages(tool_bench):
     text = await tool_bench.call_for_text(read_tool, file_path="d.pdf")
     assert "--- page 1 of 25 ---\nWords of page 1" in text
     assert "page 21 of" not in text
-    assert 'Go on with pages="21-25"' in text
+    assert 'Continue with pages="21-25"' in text
     assert "Words of page 22" in await tool_bench.call_for_text(read_tool, file_path="d.pdf", pages="22")
     assert "Words of page 25" in await tool_bench.call_for_text(read_tool, file_path="d.pdf", pages="24-")
     for wrong in ("x", "0", "26", "5-2", "1-25"):
@@ -220,7 +222,7 @@ async def test_an_invalid_image_of_a_notebook_is_left_out(tool_bench):
     cells = [{"cell_type": "code", "source": "", "outputs": outputs}]
     tool_bench.write_file("n.ipynb", json.dumps({"cells": cells, "nbformat": 4, "nbformat_minor": 4}))
     text = await tool_bench.call_for_text(read_tool, file_path="n.ipynb")
-    assert text.count("(a picture that is none left out)") == 3
+    assert text.count("(an invalid image is left out)") == 3
 
 
 async def test_an_invalid_notebook_is_read_as_text(tool_bench):

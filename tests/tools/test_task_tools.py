@@ -201,7 +201,7 @@ async def test_only_the_lead_may_change_the_acceptance_of_a_task(harness: TaskTo
     for wished in ("true", None):
         eased = await harness.call_tool("TaskUpdate", taskId="1", metadata={"acceptance": wished})
         assert eased.is_error
-        assert "only the lead changes that" in str(eased.content)
+        assert "Only the lead can change" in str(eased.content)
     task = await harness.board.get("1")
     assert (task.metadata, task.status) == ({"acceptance": "make"}, "pending")
     assert not (
@@ -292,8 +292,8 @@ async def test_an_owner_is_notified_only_when_its_task_is_unblocked(harness: Tas
     await harness.call_for_text("TaskUpdate", "alice", taskId="1", status="completed")
     assert await boxes.take_unread("bob") == ()
     output = await harness.call_for_text("TaskUpdate", "alice", taskId="2", status="completed")
-    assert "Yours, and free to begin now: 4." in output
-    assert "Can begin now: 3 (bob, who is told)." in output
+    assert "Yours, and now unblocked: 4." in output
+    assert "Now unblocked: 3 (bob, notified)." in output
     (mail,) = await boxes.take_unread("bob")
     assert json.loads(mail.text)["taskId"] == "3"
     assert await boxes.take_unread("alice") == ()

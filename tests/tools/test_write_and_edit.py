@@ -110,14 +110,14 @@ async def test_a_difference_in_whitespace_only_is_reported(tool_bench):
     output = await tool_bench.call_for_failure(
         edit_tool, file_path="f.py", old_string="def f():\n    return 1", new_string="x"
     )
-    assert "where only white space differs" in output
+    assert "where only whitespace differs" in output
 
 
 async def test_line_numbers_copied_from_read_are_reported(tool_bench):
     tool_bench.write_file("f.py", "def f():\n    return 1\n")
     shown = await tool_bench.call_for_text(read_tool, file_path="f.py")
     output = await tool_bench.call_for_failure(edit_tool, file_path="f.py", old_string=shown, new_string="x")
-    assert "holds the line numbers that Read shows" in output
+    assert "contains the line numbers of Read" in output
 
 
 async def test_the_absence_of_a_close_match_is_reported(tool_bench):
@@ -126,7 +126,7 @@ async def test_the_absence_of_a_close_match_is_reported(tool_bench):
     output = await tool_bench.call_for_failure(
         edit_tool, file_path="f", old_string="zzzz qqqq", new_string="x"
     )
-    assert "Nothing in the file is close" in output
+    assert "Nothing in the file is similar" in output
 
 
 async def test_the_closest_match_in_a_large_file_is_found_in_bounded_time(tool_bench):

@@ -447,10 +447,10 @@ async def test_a_fork_is_instructed_to_translate_paths_and_read_files_again(
 ) -> None:
     worktree = await repository.create_worktree()
     instructions = describe_worktree_to_fork(worktree)
-    assert "paths must be translated" in instructions
+    assert "Translate its paths" in instructions
     assert f"{repository.top}/… is {worktree.path}/…" in instructions
-    assert "Read files anew" in instructions
-    assert "translated" not in describe_worktree(worktree)
+    assert "Read files again" in instructions
+    assert "Translate" not in describe_worktree(worktree)
 
 
 async def test_paths_that_are_not_utf8_work(tmp_path: Path) -> None:

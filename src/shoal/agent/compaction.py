@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from shoal.agent.agent_runner import AgentRunner
+from shoal.agent.agent_texts import format_notice, load_prompt
 from shoal.agent.forks import ask_model_outside_conversation
 from shoal.agent.hook_points import add_hook_context_message, emit_note, run_agent_hooks
 from shoal.core.conversation.messages import (
@@ -19,7 +18,6 @@ from shoal.core.events import ConversationCompacted
 from shoal.core.text.control_tags import escape_control_tags
 from shoal.wire.notification_text import format_system_reminder, is_system_reminder
 
-COMPACTION_PROMPT = (Path(__file__).parent / "prompts" / "compact.md").read_text(encoding="utf-8")
 MAX_REQUEST_CHARS = 4_000
 """Characters of the person's last request that are kept verbatim."""
 MAX_FALLBACK_CHARS = 8_000
@@ -86,9 +84,8 @@ async def _run_pre_compact_hooks(agent: AgentRunner, trigger: str, instructions:
 
 
 async def _ask_model_for_summary(agent: AgentRunner, messages: list[Message], instructions: str) -> str:
-    prompt = COMPACTION_PROMPT + (
-        f"\n\nThe person asks of this summary: {instructions}" if instructions else ""
-    )
+    request = format_notice("summary_request", instructions=instructions) if instructions else ""
+    prompt = load_prompt("compact") + (f"\n\n{request}" if request else "")
     history = messages
     while True:
         try:
@@ -107,7 +104,7 @@ def _build_fallback_summary(messages: list[Message]) -> str:
     model_text = "\n\n".join(
         message.text for message in messages if message.role == "assistant" and message.text
     )
-    return f"The model wrote no summary. The last it said before:\n\n{model_text[-MAX_FALLBACK_CHARS:]}"
+    return format_notice("no_summary", text=model_text[-MAX_FALLBACK_CHARS:])
 
 
 def shorten_messages(messages: list[Message]) -> list[Message]:
@@ -140,7 +137,7 @@ def _convert_tool_results_to_text(message: Message) -> Message:
     return Message(
         role="user",
         content=tuple(
-            TextBlock(text=f"[The result of an earlier call:]\n{extract_tool_result_text(block)}")
+            TextBlock(text=format_notice("earlier_result", result=extract_tool_result_text(block)))
             if isinstance(block, ToolResultBlock)
             else block
             for block in message.content

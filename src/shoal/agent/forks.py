@@ -2,28 +2,18 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from shoal.agent.agent_runner import AgentRunner
+from shoal.agent.agent_texts import format_notice, load_prompt
 from shoal.agent.conversation import find_unanswered_tool_calls, merge_adjacent_messages
 from shoal.agent.model_call import call_model
 from shoal.core.conversation.messages import Message, TextBlock, ToolResultBlock, ToolUseBlock, user_message
 
-_PROMPTS = Path(__file__).parent / "prompts"
-ASIDE_PROMPT = (_PROMPTS / "aside.md").read_text(encoding="utf-8")
-SUGGESTION_PROMPT = (_PROMPTS / "suggest.md").read_text(encoding="utf-8")
 NO_SUGGESTION = "NONE"
 """Answer of a model that has nothing to suggest."""
-PROGRESS_PROMPT = (_PROMPTS / "progress.md").read_text(encoding="utf-8")
 FORK_KIND = "fork"
 """Type of a forked agent."""
 FORK_MARK = "<fork-boilerplate>"
 """Start of the directive of a fork."""
-_DIRECTIVE = (
-    f"{FORK_MARK}\n{(_PROMPTS / 'fork.md').read_text(encoding='utf-8')}</fork-boilerplate>\n\nThe job:\n"
-)
-PLACEHOLDER_RESULT = "Started. It goes on elsewhere, and what comes of it is not told here."
-NO_TOOLS_RESULT = "No tool is run here. Answer in words, from what you know."
 MAX_FORK_REQUESTS = 2
 """Requests that may return tool calls instead of an answer."""
 
@@ -53,7 +43,8 @@ async def ask_model_outside_conversation(
             break
         if calls:
             refusals = tuple(
-                ToolResultBlock(tool_use_id=c.id, content=NO_TOOLS_RESULT, is_error=True) for c in calls
+                ToolResultBlock(tool_use_id=c.id, content=format_notice("no_tools"), is_error=True)
+                for c in calls
             )
             messages = [*messages, reply.message, Message(role="user", content=refusals)]
     return answer
@@ -61,9 +52,8 @@ async def ask_model_outside_conversation(
 
 def build_fork_prompt(calls: tuple[ToolUseBlock, ...], job: str) -> Message:
     """Build the first message of a fork; forks of one reply differ only in the last text."""
-    return merge_adjacent_messages([*_build_placeholder_tool_results(calls), user_message(_DIRECTIVE + job)])[
-        0
-    ]
+    directive = f"{FORK_MARK}\n{load_prompt('fork')}</fork-boilerplate>\n\nThe job:\n{job}"
+    return merge_adjacent_messages([*_build_placeholder_tool_results(calls), user_message(directive)])[0]
 
 
 def is_forked_agent(agent: AgentRunner) -> bool:
@@ -79,5 +69,6 @@ def is_forked_agent(agent: AgentRunner) -> bool:
 def _build_placeholder_tool_results(calls: tuple[ToolUseBlock, ...]) -> tuple[Message, ...]:
     if not calls:
         return ()
-    results = tuple(ToolResultBlock(tool_use_id=call.id, content=PLACEHOLDER_RESULT) for call in calls)
+    placeholder = format_notice("placeholder_result")
+    results = tuple(ToolResultBlock(tool_use_id=call.id, content=placeholder) for call in calls)
     return (Message(role="user", content=results),)

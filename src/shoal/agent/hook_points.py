@@ -8,6 +8,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from shoal.agent.agent_runner import AgentRunner
+from shoal.agent.agent_texts import format_notice
 from shoal.core.conversation.inbox_items import InboxItem
 from shoal.core.conversation.messages import Message, TextBlock, ToolUseBlock, user_message
 from shoal.core.conversation.tools import ToolOutput
@@ -45,14 +46,18 @@ async def run_post_tool_hooks(
             agent, event, **_build_tool_call_hook_fields(call), tool_response=response
         )
     if decision.blocked is not None:
-        output = append_text_to_tool_output(output, f"[A {event} hook objects: {decision.blocked}]")
+        output = append_text_to_tool_output(
+            output, format_notice("hook_objection", event=event, text=decision.blocked)
+        )
     return append_hook_context_to_output(output, event, decision)
 
 
 def append_hook_context_to_output(output: ToolOutput, event: HookEvent, decision: HookDecision) -> ToolOutput:
     if not decision.context:
         return output
-    return append_text_to_tool_output(output, f"[A {event} hook adds: {decision.context}]")
+    return append_text_to_tool_output(
+        output, format_notice("hook_context", event=event, text=decision.context)
+    )
 
 
 def append_text_to_tool_output(output: ToolOutput, text: str) -> ToolOutput:
@@ -117,7 +122,7 @@ async def add_hook_context_message(agent: AgentRunner, event: HookEvent, decisio
 
 
 def format_hook_context(event: HookEvent, decision: HookDecision) -> str:
-    return f"[A {event} hook adds:]\n{escape_control_tags(decision.context)}"
+    return format_notice("hook_message", event=event, text=escape_control_tags(decision.context))
 
 
 async def run_stop_hooks(agent: AgentRunner, last_text: str, return_count: int) -> bool:
@@ -132,13 +137,11 @@ async def run_stop_hooks(agent: AgentRunner, last_text: str, return_count: int) 
         return False
     if return_count >= MAX_WAKES_IN_A_ROW:
         await emit_note(
-            agent, f"The {event} hooks sent it back {return_count} times in a row; it stops all the same."
+            agent, f"The {event} hooks sent it back {return_count} times in a row; it stops anyway."
         )
         return False
-    await agent.receive_message(
-        user_message(f"[A {event} hook sends you back to work:]\n{escape_control_tags(decision.blocked)}"),
-        by="runtime",
-    )
+    text = format_notice("hook_sends_back", event=event, text=escape_control_tags(decision.blocked))
+    await agent.receive_message(user_message(text), by="runtime")
     return True
 
 

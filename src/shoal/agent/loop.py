@@ -9,6 +9,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from shoal.agent.agent_runner import AgentRunner
+from shoal.agent.agent_texts import format_notice
 from shoal.agent.compaction import compact_conversation, is_compaction_due
 from shoal.agent.hook_points import add_inbox_item_after_hooks, add_prompt_after_hooks, run_stop_hooks
 from shoal.agent.model_call import call_model
@@ -21,7 +22,6 @@ from shoal.core.errors import BudgetExhausted, ContextTooLong
 from shoal.core.events import PREVIEW_LENGTH, AssistantReplied, MessageAuthor, TurnEndReason
 from shoal.core.ids import RequestId
 
-CONTINUE_PROMPT = "Your answer was cut at the length limit. Go on exactly where it stopped."
 MAX_CONTINUATIONS = 5
 
 
@@ -109,7 +109,7 @@ async def _run_tool_rounds(agent: AgentRunner) -> LoopResult:
             reply.stop_reason == "max_tokens" and reply.message.content and continuations < MAX_CONTINUATIONS
         ):
             continuations += 1
-            await agent.add_message(user_message(CONTINUE_PROMPT), meta=True)
+            await agent.add_message(user_message(format_notice("answer_cut")), meta=True)
             continue
         elif reply.stop_reason == "pause_turn" and reply.message.content:
             continue

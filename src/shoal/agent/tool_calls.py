@@ -14,6 +14,7 @@ import msgspec
 from msgspec import Struct
 
 from shoal.agent.agent_runner import AgentRunner
+from shoal.agent.agent_texts import format_notice
 from shoal.agent.hook_points import (
     append_hook_context_to_output,
     run_permission_hooks,
@@ -104,10 +105,9 @@ def _truncate_text_and_save_original(text: str, call: ToolUseBlock, results: Res
     name = re.sub(r"[^A-Za-z0-9_-]", "_", f"{call.name}-{call.id}")[:100] + ".txt"
     path = results.save_result(name, text.encode("utf-8", "surrogateescape"))
     head, tail = text[: limit * 3 // 4], text[-limit // 4 :]
-    return (
-        f"{head}\n\n[… {len(text) - len(head) - len(tail):,} of {len(text):,} characters are left out here. "
-        f"The whole result is in {path}: read it in parts with Read, or search it with Grep. …]\n\n{tail}"
-    )
+    left_out = len(text) - len(head) - len(tail)
+    notice = format_notice("result_cut", left_out=f"{left_out:,}", total=f"{len(text):,}", path=path)
+    return f"{head}\n\n{notice}\n\n{tail}"
 
 
 class _FinishedToolCall(Struct, frozen=True):
@@ -230,10 +230,8 @@ async def _dispatch_tool_call(
     if tool is None:
         return create_tool_error_output(_explain_unknown_tool(call.name, list(agent.tools)))
     if MALFORMED_INPUT_KEY in call.input:
-        return create_tool_error_output(
-            f"The arguments of this {call.name} call were not valid JSON, so it was not run: "
-            f"{str(call.input[MALFORMED_INPUT_KEY])[:PREVIEW_LENGTH]!r}. Call it again with valid arguments."
-        )
+        arguments = repr(str(call.input[MALFORMED_INPUT_KEY])[:PREVIEW_LENGTH])
+        return create_tool_error_output(format_notice("invalid_json", tool=call.name, arguments=arguments))
     if (
         agent.state.tool_restriction is not None
         and tool.schema.name not in agent.state.tool_restriction.tools
@@ -252,9 +250,9 @@ async def _run_tool_call_with_hooks(
         if hook_decision.updated_input is not None:
             call = ToolUseBlock(id=call.id, name=call.name, input=hook_decision.updated_input)
     if agent.state.halt_reason:
-        return create_tool_error_output(f"{call.name} was not run: {agent.state.halt_reason}")
+        return _create_not_run_output(call, agent.state.halt_reason)
     if (refusal := hook_decision.refusal) is not None:
-        return create_tool_error_output(f"{call.name} was not run: a PreToolUse hook says no: {refusal}")
+        return _create_not_run_output(call, f"a PreToolUse hook says no: {refusal}")
     permitted_call = await _check_tool_call_permission(agent, call, tool, hook_decision)
     if isinstance(permitted_call, ToolOutput):
         return permitted_call
@@ -286,7 +284,7 @@ async def _check_tool_call_permission(
                         agent.state.halt_reason
                         or f"a PermissionRequest hook says no: {permission_hook_decision.refusal}"
                     )
-                    return create_tool_error_output(f"{call.name} was not run: {refusal}")
+                    return _create_not_run_output(call, refusal)
                 if permission_hook_decision.decision == "allow":
                     return await _recheck_call_with_changed_input(
                         agent, call, tool, permission_hook_decision.updated_input
@@ -352,7 +350,11 @@ async def _refuse_tool_call(agent: AgentRunner, call: ToolUseBlock, reason: str)
     await agent.emit(
         PermissionDenied(agent=agent.identity.agent, call=call.id, tool=call.name, reason=reason)
     )
-    return create_tool_error_output(f"{call.name} was not run: {reason}")
+    return _create_not_run_output(call, reason)
+
+
+def _create_not_run_output(call: ToolUseBlock, reason: str) -> ToolOutput:
+    return create_tool_error_output(format_notice("not_run", tool=call.name, reason=reason))
 
 
 async def _run_tool_within_deadline(tool: Tool, call: ToolUseBlock, context: ToolContext) -> ToolOutput:
@@ -361,15 +363,15 @@ async def _run_tool_within_deadline(tool: Tool, call: ToolUseBlock, context: Too
             return await tool.run(call.input, context)
         return await run_with_deadline(context.clock, tool.deadline, tool.run(call.input, context))
     except TimeoutError:
-        return create_tool_error_output(
-            f"{call.name} did not finish within {tool.deadline or 0:g} s and was ended."
-        )
+        seconds = f"{tool.deadline or 0:g}"
+        return create_tool_error_output(format_notice("timed_out", tool=call.name, seconds=seconds))
     except StateFileError:
         raise  # the transcript cannot be written: stop this turn, not the next one
     except ShoalError as error:
         return create_tool_error_output(str(error))
     except Exception as error:  # noqa: BLE001 - boundary around tools: a crash becomes a result for the model
-        return create_tool_error_output(f"{call.name} failed: {type(error).__name__}: {error}")
+        details = f"{type(error).__name__}: {error}"
+        return create_tool_error_output(format_notice("failed", tool=call.name, error=details))
 
 
 def _build_tool_context(
@@ -405,7 +407,7 @@ def _find_tool_by_name_or_alias(agent: AgentRunner, name: str) -> Tool | None:
 def _explain_unknown_tool(name: str, available: list[str]) -> str:
     matches = get_close_matches(name, available, n=1)
     suggestion = f" Did you mean {matches[0]}?" if matches else ""
-    return f"There is no tool named {name!r}.{suggestion} The tools are: {', '.join(available)}."
+    return format_notice("unknown_tool", name=repr(name), suggestion=suggestion, tools=", ".join(available))
 
 
 def preview_tool_call(call: ToolUseBlock) -> str:

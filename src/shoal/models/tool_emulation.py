@@ -25,11 +25,11 @@ from shoal.models.provider_json import decode_json, encode_json
 
 _TOOL_INSTRUCTIONS = """
 # Tools
-You work with tools. Each of your answers is one JSON object, in one of two forms:
+You have tools. Answer with exactly one JSON object, in one of two forms:
 {{"turn": {{"calls": [{{"tool": "NAME", "arguments": {{…}}}}]}}}}
-uses one or more tools; their results come in the next message.
+calls one or more tools; the next message has their results.
 {{"turn": {{"answer": "TEXT"}}}}
-ends your turn, when no tool is needed any more.
+ends your turn, when you need no more tools.
 
 The tools, with the JSON schema of their arguments:
 {tools}"""

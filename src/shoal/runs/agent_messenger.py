@@ -16,6 +16,7 @@ from shoal.runs.agent_registry import EVERYONE, AgentRegistry
 from shoal.runs.agent_run import AgentRun
 from shoal.runs.inbox_queue import SharedInboxQueue
 from shoal.runs.prepared_agent import PreparedAgent
+from shoal.runs.run_texts import format_run_notice
 from shoal.wire.notification_text import format_mail_message
 
 
@@ -61,7 +62,7 @@ class AgentMessenger:
         if to == EVERYONE:
             targets = [run.id for run in self._registry.list_running_agents() if run.id != identity.agent]
         if not targets:
-            raise AgentRequestRefused("Nobody is at work who could be told. ListAgents shows who there is.")
+            raise AgentRequestRefused(format_run_notice("nobody_running"))
         items = [
             InboxItem(
                 id=self._ids.new_short_id(), to=each, content=(TextBlock(text=message_text),), by="agent"

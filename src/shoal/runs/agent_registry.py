@@ -9,6 +9,7 @@ from shoal.core.errors import AgentRequestRefused
 from shoal.core.ids import LEAD_ID, AgentId
 from shoal.core.names import fold_name
 from shoal.runs.agent_run import AgentRun
+from shoal.runs.run_texts import format_run_notice
 
 LEAD_NAMES = ("lead", "team-lead", "main")
 EVERYONE = "*"
@@ -101,7 +102,7 @@ class AgentRegistry:
         if run is None:
             names = [each.facts.name or each.id for each in self._runs.values()][-_MAX_LISTED_NAMES:]
             listing = f" There are: {', '.join(names)}." if names else " None has been started."
-            raise AgentRequestRefused(f"There is no agent or task {text!r} in this session.{listing}")
+            raise AgentRequestRefused(format_run_notice("unknown_agent", name=repr(text), listing=listing))
         return run
 
     def list_running_agents(self) -> tuple[AgentRun, ...]:

@@ -11,7 +11,8 @@ from typing import TypeAlias
 from msgspec.structs import replace
 
 from shoal.agent.agent_runner import AgentRunner
-from shoal.agent.forks import FORK_KIND, PROGRESS_PROMPT, ask_model_outside_conversation
+from shoal.agent.agent_texts import load_prompt
+from shoal.agent.forks import FORK_KIND, ask_model_outside_conversation
 from shoal.core.agents.identity import AgentIdentity
 from shoal.core.agents.subagents import (
     AgentMessageDeliveryReceipt,
@@ -48,6 +49,7 @@ from shoal.runs.run_outcome import (
     describe_unread_messages,
     join_outcome_details,
 )
+from shoal.runs.run_texts import format_run_notice
 from shoal.runs.running_agents import RunningAgents
 from shoal.runs.spawn_approval import BulkSpawnApproval
 from shoal.runs.spawn_policy import SpawnPolicy
@@ -56,11 +58,6 @@ from shoal.runs.stored_report import excerpt_and_store_long_report
 
 Emit: TypeAlias = Callable[[JournaledEvent], None]
 _SESSION_ENDED = "the session ended"
-_MODEL_IGNORED = "The model {} that was asked for is left out of account: in this mode a call names none."
-_NO_BACKGROUND_FOR_TEAMMATES = (
-    "The agent was not started: a teammate that runs in its lead's process has no agents in the background. "
-    "Start one that you wait for."
-)
 
 
 class AgentSupervisor:
@@ -128,7 +125,7 @@ class AgentSupervisor:
             )
             prepared = await self._decide_background(prepared, request, parent.identity)
             prepared = (
-                _add_note_to_prepared_agent(prepared, _MODEL_IGNORED.format(ignored_model))
+                _add_note_to_prepared_agent(prepared, format_run_notice("model_ignored", model=ignored_model))
                 if ignored_model
                 else prepared
             )
@@ -159,9 +156,9 @@ class AgentSupervisor:
         run, caller = self._registry.find_run(agent), context.agent.agent
         if seconds > 0 and run.completion is None:
             if run.id == caller:
-                raise AgentRequestRefused("You cannot wait for yourself: end with your report.")
+                raise AgentRequestRefused(format_run_notice("wait_for_self"))
             if run.id in self._registry.list_ancestors(caller):
-                raise AgentRequestRefused(f"Agent {agent} waits for you, so you cannot wait for it.")
+                raise AgentRequestRefused(format_run_notice("wait_cycle", agent=agent))
         if seconds > 0:
             with suppress(TimeoutError):
                 async with self._clock.deadline(seconds):
@@ -172,7 +169,7 @@ class AgentSupervisor:
 
     async def stop_agent(self, agent: str, context: ToolContext) -> AgentStatusSnapshot:
         if self._registry.find_run(agent).id == context.agent.agent:
-            raise AgentRequestRefused("You cannot stop yourself: end with your report.")
+            raise AgentRequestRefused(format_run_notice("stop_self"))
         return await self.stop_running_agent(agent, f"it was stopped by {context.agent.name}")
 
     async def stop_running_agent(self, agent: str, why: str) -> AgentStatusSnapshot:
@@ -209,7 +206,7 @@ class AgentSupervisor:
             raise AgentRequestRefused(f"Agent {agent} is not running: it {_describe_run_end(run)}.")
         if not run.agent.conversation.messages:
             return run.facts.description
-        return await ask_model_outside_conversation(run.agent, PROGRESS_PROMPT)
+        return await ask_model_outside_conversation(run.agent, load_prompt("progress"))
 
     def list_running_agents(self) -> tuple[AgentRun, ...]:
         return self._registry.list_running_agents()
@@ -252,7 +249,7 @@ class AgentSupervisor:
         background = self._runs_in_background(request, prepared, parent)
         if background and parent.is_in_process:
             await prepared.clean_up()
-            raise AgentRequestRefused(_NO_BACKGROUND_FOR_TEAMMATES)
+            raise AgentRequestRefused(format_run_notice("no_background_agents"))
         return replace(prepared, started=replace(prepared.started, background=background))
 
     def _runs_in_background(
@@ -454,10 +451,7 @@ class AgentSupervisor:
         self, agent: AgentId, parent: AgentRunner, call: str, on_ready: Callable[[PreparedAgent], None]
     ) -> AgentRun:
         if not self.policy.background:
-            raise AgentRequestRefused(
-                f"Agent {agent} has ended. Resumed, it would run in the background, which is off here. "
-                "Start another one."
-            )
+            raise AgentRequestRefused(format_run_notice("no_background_resume", agent=agent))
         new_agent = self._build_preparation_request(agent, parent, call)
         prepared = await self._factory.prepare_resumed_agent(new_agent)
         prepared = replace(prepared, started=replace(prepared.started, background=True))
@@ -528,10 +522,7 @@ def _add_note_to_prepared_agent(prepared: PreparedAgent, note: str) -> PreparedA
 
 def _refuse_nested_teammate(teammate: AgentIdentity, request: SpawnRequest) -> None:
     if teammate.is_teammate and request.name and (request.team or teammate.team):
-        raise AgentRequestRefused(
-            "A teammate cannot start teammates: the roster of a team is flat. Leave `name` out to start an "
-            "agent of your own, or ask the lead for a teammate."
-        )
+        raise AgentRequestRefused(format_run_notice("teammate_cannot_spawn"))
 
 
 def _describe_run_end(run: AgentRun) -> str:

@@ -19,6 +19,7 @@ from shoal.runs.agent_run import AgentRun
 from shoal.runs.inbox_queue import SharedInboxQueue
 from shoal.runs.prepared_agent import AcceptanceCheck, PreparedAgent
 from shoal.runs.run_outcome import AgentRunOutcome, find_last_assistant_text, outcome_from_loop_result
+from shoal.runs.run_texts import format_run_notice
 
 _PARENT: MessageAuthor = "agent"
 _RUNTIME: MessageAuthor = "runtime"
@@ -135,8 +136,9 @@ class AgentWorker:
 
 def _format_acceptance_failure(command: ShellCommandResult, output: str) -> str:
     exit_text = "did not end in time" if command.exit_code is None else f"ended with {command.exit_code}"
-    return (
-        f"Your work is not accepted yet: `{command.command}` {exit_text}. It wrote, at its end:\n\n"
-        f"{escape_control_tags(output)}\n\n"
-        "Find out why, mend it, and end with your report."
+    return format_run_notice(
+        "acceptance_failed",
+        command=command.command,
+        outcome=exit_text,
+        output=escape_control_tags(output),
     )

@@ -18,6 +18,7 @@ from shoal.core.errors import ScheduleRefused, StateFileError
 from shoal.core.events import JournaledEvent, QueueItemAdded, ScheduleCreated, ScheduleEnded
 from shoal.core.ids import AgentId, IdGenerator
 from shoal.runs.inbox_queue import SharedInboxQueue
+from shoal.runs.run_texts import format_run_notice
 from shoal.wire.notification_text import format_scheduled_prompt
 
 
@@ -78,9 +79,7 @@ class CronPromptScheduler:
         self, agent: AgentId, cron: str, prompt: str, *, recurring: bool
     ) -> ScheduleOccurrence:
         if len(self._active) >= MAX_SCHEDULES:
-            raise ScheduleRefused(
-                f"There are {MAX_SCHEDULES} schedules, and no more are kept. CronDelete ends one."
-            )
+            raise ScheduleRefused(format_run_notice("too_many_schedules", count=MAX_SCHEDULES))
         now = self._clock.now()
         schedule = Schedule(
             id=self._ids.new_short_id(), agent=agent, cron=cron, prompt=prompt, made=now, recurring=recurring
@@ -88,9 +87,7 @@ class CronPromptScheduler:
         expression = parse_cron(cron)
         due = expression.next_time_after(now)
         if due is None or due > schedule.expires_at:
-            raise ScheduleRefused(
-                f"A schedule runs out after seven days, and `{cron}` does not come before that."
-            )
+            raise ScheduleRefused(format_run_notice("schedule_too_late", cron=cron))
         self._emit(ScheduleCreated(agent=agent, schedule=schedule))
         self._activate_schedule(_ActiveSchedule(schedule, expression, due))
         return ScheduleOccurrence(schedule=schedule, at=due)
@@ -104,7 +101,9 @@ class CronPromptScheduler:
         found = self._active.get(schedule)
         if found is None:
             listing = ", ".join(self._active) or "none"
-            raise ScheduleRefused(f"There is no schedule {schedule!r}. There are: {listing}.")
+            raise ScheduleRefused(
+                format_run_notice("unknown_schedule", schedule=repr(schedule), listing=listing)
+            )
         self._end_schedule(found, "deleted")
         return found.schedule
 

@@ -20,6 +20,7 @@ from shoal.core.permissions.questions import (
     Question,
 )
 from shoal.runs.late_answers import LatePermissionApprovalTracker
+from shoal.runs.run_texts import format_run_notice
 from shoal.stores.files.access.file_watch import DirectoryWatch
 from shoal.stores.files.sessions.question_files import RUN_ENDED_REASON, QuestionFiles
 
@@ -188,18 +189,18 @@ class FileQuestionBroker:
 
 
 def _build_unattended_denial(question: Question) -> DenyAnswer:
-    return _build_question_denial(question, "Nobody is there to answer: this run is not attended.")
+    return _build_question_denial(question, format_run_notice("unattended"))
 
 
 def _build_timed_out_denial(question: Question, seconds: float) -> DenyAnswer:
-    return _build_question_denial(question, f"Nobody answered within {seconds:g} seconds.")
+    return _build_question_denial(question, format_run_notice("unanswered", seconds=f"{seconds:g}"))
 
 
 def _build_question_denial(question: Question, cause: str) -> DenyAnswer:
     if isinstance(question, PermissionQuestion):
-        advice = f"Go on without {question.tool}, or say what you would need it for."
+        advice = format_run_notice("denied_permission", tool=question.tool)
     elif isinstance(question, PlanApprovalQuestion):
-        advice = "Nothing may be changed: end with the plan as your answer."
+        advice = format_run_notice("denied_plan")
     else:
-        advice = "Decide yourself, and say what you assumed."
+        advice = format_run_notice("denied_choice")
     return DenyAnswer(reason=f"{cause} {advice}", by="policy")

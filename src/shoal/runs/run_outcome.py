@@ -10,6 +10,7 @@ from shoal.agent.loop import LoopResult
 from shoal.core.agents.subagents import AgentEndStatus, AgentResult
 from shoal.core.conversation.inbox_items import InboxItem
 from shoal.core.conversation.messages import Message, TextBlock
+from shoal.runs.run_texts import format_run_notice
 from shoal.wire.notification_text import format_agent_end_notification
 
 
@@ -44,8 +45,8 @@ def join_outcome_details(*details: str) -> str:
 def describe_unread_messages(messages: int) -> str:
     if not messages:
         return ""
-    count_text = "1 message to it was" if messages == 1 else f"{messages} messages to it were"
-    return f"{count_text} not heard, and SendMessage resumes it with what was said"
+    count_text = "1 message to it is" if messages == 1 else f"{messages} messages to it are"
+    return format_run_notice("unread_messages", messages=count_text)
 
 
 def build_agent_result_notification(completion: AgentResult) -> InboxItem:

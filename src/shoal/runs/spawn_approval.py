@@ -13,6 +13,7 @@ from shoal.core.conversation.tools import TOOL_ALIASES, ToolContext
 from shoal.core.errors import AgentRequestRefused
 from shoal.core.ids import LEAD_ID, AgentId
 from shoal.core.permissions.questions import AllowAnswer, Answer, DenyAnswer, PermissionQuestion
+from shoal.runs.run_texts import format_run_notice
 
 _MAX_LISTED_CALLS = 20
 _ASSUMED_START_TOKENS = 4_000
@@ -40,10 +41,10 @@ class BulkSpawnApproval:
                 return
             case DenyAnswer(reason=reason):
                 raise AgentRequestRefused(
-                    f"No agent was started, of the {len(calls)} in your message: {reason}"
+                    format_run_notice("agents_refused", count=len(calls), reason=reason)
                 )
             case _:
-                raise AgentRequestRefused("No agent was started: the answer was not about starting them.")
+                raise AgentRequestRefused(format_run_notice("agents_unanswered"))
 
     async def _ask_once_per_message(
         self, calls: list[ToolUseBlock], parent: AgentRunner, context: ToolContext

@@ -91,7 +91,7 @@ class NestedTeams(SessionTeams):
         working_teams = [each.led_team_name for each in self._nested_teams.values() if each.is_working]
         if self.is_lead(context.agent) and working_teams:
             raise AgentRequestRefused(
-                f"Members of your team lead teams that are at work: {', '.join(working_teams)}."
+                f"Members of your team lead teams that are still working: {', '.join(working_teams)}."
             )
         return await super().delete_team(context)
 
@@ -217,12 +217,12 @@ class NestedTeams(SessionTeams):
         depth = self._compute_nesting_depth(parent_teams) + 1
         if depth > self._depth:
             raise AgentRequestRefused(
-                f"Teams are {self._depth} deep here at most (the setting shoal.team_depth), and yours would "
-                f"be {depth}. Start agents of your own, or ask team-lead for teammates."
+                f"Teams can be nested {self._depth} deep here (the setting shoal.team_depth), and yours "
+                f"would be at {depth}. Start sub-agents, or ask team-lead for teammates."
             )
         agent = parent_teams.find_agent(leader)
         if agent is None:
-            raise AgentRequestRefused("A teammate in a process of its own leads no team.")
+            raise AgentRequestRefused("A teammate in a separate process cannot lead a team.")
         services = replace(
             self._services,
             lead=lambda: agent,

@@ -53,7 +53,7 @@ from shoal.wire.notification_text import format_system_reminder
 
 _ID_LENGTH = 8
 """Characters of the session id in the name of an implicit team."""
-_NO_TEAM = "There is no team here. TeamCreate makes one."
+_NO_TEAM = "There is no team here. Create one with TeamCreate."
 
 
 class SessionTeams:
@@ -97,13 +97,13 @@ class SessionTeams:
     ) -> TeamRoster:
         if not self.is_lead(context.agent):
             raise AgentRequestRefused(
-                "Only the lead of a session makes a team: "
-                "teams are one deep here (the setting shoal.team_depth)."
+                "Only the lead of a session can create a team: "
+                "nested teams are off (the setting shoal.team_depth)."
             )
         if self._supervisor is not None:
             raise AgentRequestRefused(
-                f"You lead the team {self._supervisor.name} already, and you lead one team at a time. "
-                "Shut its members down and delete it first."
+                f"You already lead the team {self._supervisor.name}, and you can lead only one team. "
+                "Shut down its members and delete it first."
             )
         if context.agent.is_lead and context.agent.team is not None:
             raise AgentRequestRefused(f"You work in the team {context.agent.team} already.")
@@ -139,7 +139,7 @@ class SessionTeams:
     async def delete_team(self, context: ToolContext) -> TeamName:
         supervisor = self._require_team_supervisor()
         if not self.is_lead(context.agent):
-            raise AgentRequestRefused("Only the lead deletes its team.")
+            raise AgentRequestRefused("Only the lead can delete its team.")
         busy = [
             each.name for each in supervisor.members.list_statuses() if each.state in ("running", "created")
         ]
@@ -189,7 +189,7 @@ class SessionTeams:
         if request.team not in (None, supervisor.name):
             raise AgentRequestRefused(f"You lead the team {supervisor.name}, not {request.team!r}.")
         if not self.is_lead(context.agent):
-            raise AgentRequestRefused("Only the lead spawns teammates.")
+            raise AgentRequestRefused("Only the lead can start teammates.")
         if request.name is None:
             raise AgentRequestRefused("A teammate needs a name: give it as `name`.")
         return await supervisor.spawn_teammate(request, context.call_id)
@@ -264,7 +264,7 @@ class SessionTeams:
                 if each != sender
             ]
             if not others:
-                raise AgentRequestRefused("Nobody is in the team beside you.")
+                raise AgentRequestRefused("There is nobody else in the team.")
             return tuple(
                 [
                     await self._post_message(supervisor, sender, each, text, summary, fyi=fyi)
@@ -283,7 +283,7 @@ class SessionTeams:
     async def request_shutdown(self, to: str, reason: str, context: ToolContext) -> str:
         supervisor = self._require_team_supervisor()
         if not self.is_lead(context.agent):
-            raise AgentRequestRefused("Only the lead asks teammates to shut down.")
+            raise AgentRequestRefused("Only the lead can ask teammates to shut down.")
         handle = self._find_member_handle_by_name(to)
         if handle is None:
             raise supervisor.build_unknown_member_error(to)
@@ -295,7 +295,7 @@ class SessionTeams:
         supervisor = self._require_team_supervisor()
         handle = supervisor.members.find_handle(context.agent.agent)
         if handle is None:
-            raise AgentRequestRefused("Only a teammate answers a request to shut down.")
+            raise AgentRequestRefused("Only a teammate can answer a request to shut down.")
         await supervisor.shutdown.answer_shutdown(handle, request, reason, approve=approve)
 
     async def answer_plan_approval_request(
@@ -303,14 +303,14 @@ class SessionTeams:
     ) -> AgentName:
         supervisor = self._require_team_supervisor()
         if not self.is_lead(context.agent):
-            raise AgentRequestRefused("Only the lead answers plans.")
+            raise AgentRequestRefused("Only the lead can answer plans.")
         found = supervisor.members.resolve_name(to)
         if found is None:
             raise supervisor.build_unknown_member_error(to)
         if self._services.policy.plan_approver != "lead":
             raise AgentRequestRefused("A person or a setting approves plans here, not you.")
         if not supervisor.members.is_waiting_for_answer(found, request):
-            raise AgentRequestRefused(f"{found} has no open plan {request!r}, or it was answered already.")
+            raise AgentRequestRefused(f"{found} has no open plan {request!r}, or it was already answered.")
         body = PlanApprovalResponseMail(
             request_id=request,
             approved=approve,
@@ -325,7 +325,7 @@ class SessionTeams:
         if self._supervisor is None or self._supervisor.members.resolve_name(name) is None:
             return False
         if not self.is_lead(context.agent):
-            raise AgentRequestRefused("Only the lead ends teammates.")
+            raise AgentRequestRefused("Only the lead can stop teammates.")
         return await self.end_member(name, "it was stopped by team-lead")
 
     def list_members(self) -> tuple[TeammateStatusSnapshot, ...]:

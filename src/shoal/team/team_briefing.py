@@ -13,6 +13,7 @@ from shoal.core.teams.tasks import Task, find_open_blockers
 from shoal.core.teams.team_operations import TeammateStatusSnapshot
 from shoal.core.teams.team_storage import RosterStore, TaskBoard
 from shoal.core.text.control_tags import escape_control_tags
+from shoal.team.team_prompts import format_team_notice
 from shoal.tools.task_format import format_task_line
 
 MAX_MEMBERS = 30
@@ -46,7 +47,7 @@ class TeamBriefer:
             team = await self._rosters.read_team_roster(self._team.name) or self._team
             tasks = await self._board.list_unfinished(), len(await self._board.get_live_task_mapping())
         except (TeamStoreError, StateFileError) as error:
-            return f"How your team {self._team.name} stands cannot be read now: {error}"
+            return format_team_notice("briefing_unreadable", team=self._team.name, error=error)
         return build_team_briefing(team, name, self._list_statuses(team), *tasks)
 
 
@@ -63,10 +64,12 @@ def build_team_briefing(
     """
     description = f": {_truncate_to_one_line(team.description)}" if team.description else ""
     introduction = (
-        f"You lead the team {team.name}" if me == LEAD_NAME else f"You are {me} in the team {team.name}"
+        format_team_notice("briefing_lead", team=team.name, description=description)
+        if me == LEAD_NAME
+        else format_team_notice("briefing_member", name=me, team=team.name, description=description)
     )
     lines = [
-        f"{introduction}{description}. It stands like this now.",
+        introduction,
         *_format_roster(me, members),
         *_format_board(me, tasks, total),
     ]
@@ -92,23 +95,22 @@ def teammate_statuses_from_roster(team: TeamRoster) -> tuple[TeammateStatusSnaps
 def _format_roster(me: AgentName, members: Sequence[TeammateStatusSnapshot]) -> list[str]:
     others = [each for each in members if each.name != me]
     if not others:
-        return ["It has no members beside you."]
-    lines = [f"Members beside you: {len(others)}" + ("" if me == LEAD_NAME else ", and the lead team-lead")]
+        return [format_team_notice("briefing_alone")]
+    lines = [f"Other members: {len(others)}" + ("" if me == LEAD_NAME else ", and the lead, team-lead")]
     lines += [f"- {each.name} ({each.kind}), {each.state}" for each in others[:MAX_MEMBERS]]
     if hidden_counts := Counter[str](each.state for each in others[MAX_MEMBERS:]):
-        lines.append(
-            f"- and {hidden_counts.total()} others: {_format_status_counts(hidden_counts)}. "
-            "ListAgents shows all."
-        )
+        states = _format_status_counts(hidden_counts)
+        lines.append(format_team_notice("briefing_more_members", count=hidden_counts.total(), states=states))
     return lines
 
 
 def _format_board(me: AgentName, tasks: Sequence[Task], total: int) -> list[str]:
     if not total:
-        return ["There are no tasks on its board."]
+        return [format_team_notice("briefing_no_tasks")]
     counts = Counter[str](completed=max(0, total - len(tasks)))
     counts.update(task.status for task in tasks)
-    lines = [f"Tasks on its board: {counts.total()} ({_format_status_counts(+counts)})"]
+    states = _format_status_counts(+counts)
+    lines = [format_team_notice("briefing_tasks", count=counts.total(), states=states)]
     board = {task.id: task for task in tasks}
     # Its own tasks come first: nobody else reminds it of them.
     ordered = sorted(tasks, key=lambda task: (task.owner != me, _STATUS_ORDER.index(task.status)))
@@ -117,7 +119,7 @@ def _format_board(me: AgentName, tasks: Sequence[Task], total: int) -> list[str]
         for task in ordered[:MAX_TASKS]
     ]
     if len(ordered) > MAX_TASKS:
-        lines.append(f"- and {len(ordered) - MAX_TASKS} open ones more. TaskList shows all.")
+        lines.append(format_team_notice("briefing_more_tasks", count=len(ordered) - MAX_TASKS))
     return lines
 
 

@@ -16,31 +16,13 @@ from shoal.core.agents.subagents import (
 )
 from shoal.core.conversation.tools import Tool, ToolContext, ToolOutput
 from shoal.core.teams.team_operations import TeammateSpawnResult, TeamOperations
-from shoal.tools.function_tool import FunctionTool, tool
+from shoal.tools.builtin_tool import builtin_tool, format_tool_text, load_tool_description, load_tool_text
+from shoal.tools.function_tool import FunctionTool
 from shoal.tools.message_tool import SessionMessageSender, build_send_message_tool
 from shoal.wire.notification_text import (
     format_agent_report,
     format_retained_worktree_work,
     format_work_evidence,
-)
-
-_AGENT_DESCRIPTION = (
-    "Start an agent for one job and get its report back. It begins with your prompt alone: tell it all "
-    "it needs to know, what to do and what to report. You see only its last message. Several calls in one "
-    "message run side by side. Use it for work that a paragraph can tell and whose details you need not "
-    "see: searching widely, reading much, a change in one place while another goes on. What you can do with "
-    "one or two calls of your own, do yourself.\n\n"
-    "In the background it works on while you go on; a notification tells you of its end, so do not wait or "
-    "look for it. SendMessage reaches it while it works, and resumes it after its end with all it knows."
-)
-
-
-_FORK_DESCRIPTION = (
-    "Without subagent_type the agent is a fork of you: it knows this whole conversation, has your tools and "
-    "your model, and reads what you share from the cache. Its prompt is a directive: say what to do and what "
-    "is not its part, not what you both know. Fork for what would fill your conversation with details that "
-    "you need not keep; an agent that is named begins with your prompt alone. All agents run in the "
-    "background. Until a fork has reported you do not know what it found: do not guess it."
 )
 
 
@@ -77,26 +59,26 @@ def _build_agent_tool(
     supervisor: AgentOperations, teams: TeamOperations, listing: str, options: AgentToolOptions
 ) -> Tool:
     tool_description = "\n\n".join(
-        [_AGENT_DESCRIPTION, *([_FORK_DESCRIPTION] if options.forks else []), listing]
+        [
+            load_tool_description("Agent"),
+            *([load_tool_text("Agent", "forks")] if options.forks else []),
+            listing,
+        ]
     ).strip()
 
-    @tool(name="Agent", deadline=None, description=tool_description, concurrent=True)
+    @builtin_tool(name="Agent", deadline=None, description=tool_description, concurrent=True)
     async def agent_tool(  # noqa: PLR0913, PLR0917 - the inputs that the protocol names
-        description: Annotated[str, "What it does, in three to five words"],
-        prompt: Annotated[str, Meta(min_length=1), "The job, with everything it needs to know"],
-        subagent_type: Annotated[str | None, "Which agent; general-purpose if left out"] = None,
-        model: Annotated[str | None, "Another model than its own: sonnet, opus, haiku or a name"] = None,
-        run_in_background: Annotated[  # noqa: FBT002 - the protocol names it
-            bool, "Go on at once; a notification tells of its end"
-        ] = False,
-        name: Annotated[str | None, "A name by which SendMessage reaches it"] = None,
-        team_name: Annotated[str | None, "The team it joins as a teammate"] = None,
-        mode: Annotated[str | None, "The permission mode of a teammate"] = None,
-        isolation: Annotated[
-            Literal["worktree", "remote"] | None, "worktree: it works on a copy of the repository of its own"
-        ] = None,
-        cwd: Annotated[str | None, "The directory it works in"] = None,
-        effort: Annotated[str | int | None, "How hard it thinks: low, medium, high, or a number"] = None,
+        description: str,
+        prompt: Annotated[str, Meta(min_length=1)],
+        subagent_type: str | None = None,
+        model: str | None = None,
+        run_in_background: bool = False,  # noqa: FBT001, FBT002 - the protocol names it
+        name: str | None = None,
+        team_name: str | None = None,
+        mode: str | None = None,
+        isolation: Literal["worktree", "remote"] | None = None,
+        cwd: str | None = None,
+        effort: str | int | None = None,
         *,
         context: ToolContext,
     ) -> ToolOutput:
@@ -128,14 +110,12 @@ def _select_agent_tool_inputs(agent: FunctionTool, options: AgentToolOptions) ->
     )
     if options.forks:
         # A new dict: all sessions of a process share the cached schema.
-        kind = inputs["subagent_type"]
-        inputs["subagent_type"] = {**kind, "description": "Which agent; a fork of you if left out"}
-    if not options.remote:
-        inputs["isolation"] = {
-            "type": "string",
-            "enum": ["worktree"],
-            "description": "worktree: it works on a copy of the repository of its own",
+        inputs["subagent_type"] = {
+            **inputs["subagent_type"],
+            "description": load_tool_text("Agent", "fork_subagent_type"),
         }
+    if not options.remote:
+        inputs["isolation"] = {**inputs["isolation"], "enum": ["worktree"]}
     return inputs
 
 
@@ -147,9 +127,8 @@ async def _start_agent_or_teammate(
 
 
 def _build_list_agents_tool(supervisor: AgentOperations, teams: TeamOperations) -> Tool:
-    @tool(name="ListAgents", reads_only=True, deadline=10)
+    @builtin_tool(name="ListAgents", reads_only=True, deadline=10)
     async def list_agents() -> ToolOutput:
-        """List the agents of this session: who is at work, on what, and how the others ended."""
         agents, members = supervisor.list_agents(), teams.list_members()
         lines = [f"{each.name}: teammate, {each.kind} on {each.model}, {each.state}" for each in members]
         lines += [_format_agent_snapshot_line(each) for each in agents]
@@ -187,7 +166,7 @@ def _format_agent_result(result: AgentResult) -> ToolOutput:
     if result.worktree is not None:
         data |= {"worktreePath": result.worktree.path, "worktreeBranch": result.worktree.branch}
     if result.status != "completed":
-        earlier_text = f"\n\nWhat it said before:\n{format_agent_report(result)}" if result.text else ""
+        earlier_text = f"\n\nIts last text:\n{format_agent_report(result)}" if result.text else ""
         outcome = "was stopped" if result.status == "killed" else "failed"
         message = f"The agent {outcome}: {result.detail}{earlier_text}"
         return ToolOutput(
@@ -217,17 +196,14 @@ def _format_agent_result_trailer(result: AgentResult) -> str:
 
 def _format_background_launch(launch: BackgroundAgentLaunchResult) -> ToolOutput:
     resolved = launch.resolved
-    intro = (
-        "It was taking long and goes on in the background" if launch.moved else "It works in the background"
-    )
+    intro = "It takes long and continues in the background" if launch.moved else "It works in the background"
     lines = [
         f"{intro}. agentId: {launch.agent}" + (f", name: {launch.name}" if launch.name else ""),
         f"It is {resolved.kind} ({resolved.source}) on {resolved.model}, mode {resolved.mode}, "
         f"in {resolved.cwd}, with {_format_agent_capabilities(resolved)}, "
         f"starting at about {resolved.start_tokens:,} tokens.",
         *resolved.notes,
-        "A notification will tell you of its end: go on with other work, or end your turn. "
-        f"What it does can be read in {launch.output}.",
+        format_tool_text("Agent", "launched", path=launch.output),
     ]
     return ToolOutput(
         content="\n".join(lines),
@@ -251,7 +227,7 @@ def _format_spawned_teammate(teammate: TeammateSpawnResult) -> ToolOutput:
         f"It is {resolved.kind} ({resolved.source}) on {resolved.model}, mode {resolved.mode}, "
         f"in {resolved.cwd}, with {_format_agent_capabilities(resolved)}.",
         *resolved.notes,
-        "Its messages come to you by themselves: go on with other work, or end your turn.",
+        format_tool_text("Agent", "teammate_joined"),
     ]
     return ToolOutput(
         content="\n".join(lines),

@@ -9,7 +9,7 @@ from msgspec import Meta
 from shoal.core.agents.subagents import AgentOperations, AgentStatusSnapshot
 from shoal.core.conversation.tools import Tool, ToolContext, ToolOutput, create_tool_error_output
 from shoal.core.teams.team_operations import TeamOperations
-from shoal.tools.function_tool import tool
+from shoal.tools.builtin_tool import builtin_tool, format_tool_text
 from shoal.tools.shell_supervisor import BackgroundShellProcess, BackgroundShellSupervisor
 from shoal.wire.notification_text import (
     format_agent_report,
@@ -27,16 +27,14 @@ def build_background_tools(
 
 
 def _build_task_output_tool(supervisor: AgentOperations, shells: BackgroundShellSupervisor) -> Tool:
-    @tool(name="TaskOutput", reads_only=True, deadline=None)
+    @builtin_tool(name="TaskOutput", reads_only=True, deadline=None)
     async def task_output(
-        task_id: Annotated[str, "The id of an agent or of a shell in the background"],
-        block: Annotated[bool, "Wait for its end"] = True,  # noqa: FBT002 - the name models know
-        timeout: Annotated[int, Meta(ge=0, le=_MAX_TIMEOUT), "Milliseconds to wait at most"] = 30_000,
+        task_id: str,
+        block: bool = True,  # noqa: FBT001, FBT002 - the name models know
+        timeout: Annotated[int, Meta(ge=0, le=_MAX_TIMEOUT)] = 30_000,
         *,
         context: ToolContext,
     ) -> ToolOutput:
-        """Look at what runs in the background, or wait for its end. A notification tells you of every end,
-        so there is seldom a need to wait; to see how far it is, Read its output file."""
         seconds = timeout / 1000 if block else 0
         shell = shells.find_shell(task_id)
         if shell is not None:
@@ -49,25 +47,24 @@ def _build_task_output_tool(supervisor: AgentOperations, shells: BackgroundShell
 def _build_task_stop_tool(
     supervisor: AgentOperations, shells: BackgroundShellSupervisor, teams: TeamOperations
 ) -> Tool:
-    @tool(name="TaskStop", deadline=60)
+    @builtin_tool(name="TaskStop", deadline=60)
     async def task_stop(
-        task_id: Annotated[str | None, "An agent or shell in the background, or a teammate"] = None,
-        shell_id: Annotated[str | None, "The id of a shell"] = None,
+        task_id: str | None = None,
+        shell_id: str | None = None,
         *,
         context: ToolContext,
     ) -> ToolOutput:
-        """End an agent or a shell that runs in the background. What an agent did so far is kept."""
         target = task_id or shell_id
         if target is None:
-            return create_tool_error_output("Give task_id: what is to be stopped.")
+            return create_tool_error_output(format_tool_text("TaskStop", "no_target"))
         shell = shells.find_shell(target)
         if shell is not None:
             if shell.status != "running":
                 return create_tool_error_output(f"Shell {target} is not running: it {shell.status}.")
             await shell.stop(f"it was stopped by {context.agent.name}", by=context.agent.agent)
-            return ToolOutput(content=f"Shell {target} is ended: {shell.command}", data={"task_id": target})
+            return ToolOutput(content=f"Shell {target} is stopped: {shell.command}", data={"task_id": target})
         if await teams.stop_member(target, context):
-            return ToolOutput(content=f"The teammate {target} is ended.", data={"task_id": target})
+            return ToolOutput(content=f"The teammate {target} is stopped.", data={"task_id": target})
         stopped = await supervisor.stop_agent(target, context)
         return ToolOutput(
             content=f"Agent {stopped.agent} is stopped: {stopped.description}",
@@ -97,10 +94,10 @@ def _format_agent_output(snapshot: AgentStatusSnapshot) -> ToolOutput:
     data = {"task_id": snapshot.agent, "status": snapshot.status, "output_file": snapshot.output}
     result = snapshot.completion
     if result is None:
-        activity = f" It is at: {snapshot.doing}." if snapshot.doing else ""
+        activity = f" Current step: {snapshot.doing}." if snapshot.doing else ""
         return ToolOutput(
             content=f"status: running\n{snapshot.tool_calls} tool calls, {snapshot.tokens:,} tokens, "
-            f"{snapshot.seconds:.0f} s so far.{activity} Its output grows in {snapshot.output}.",
+            f"{snapshot.seconds:.0f} s so far.{activity} Its output is in {snapshot.output}.",
             data=data,
         )
     retained_work = "" if result.worktree is None else f"\n\n{format_retained_worktree_work(result.worktree)}"

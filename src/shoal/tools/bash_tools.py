@@ -13,9 +13,9 @@ from shoal.core.conversation.tools import Tool, ToolContext, ToolOutput, create_
 from shoal.core.errors import ProcessError, ShoalError
 from shoal.core.ports import ChildProcessHandle
 from shoal.core.text.filenames import escape_filename
+from shoal.tools.builtin_tool import builtin_tool, format_tool_text
 from shoal.tools.command_launcher import follow_command_directory
 from shoal.tools.command_output import CommandOutputCollector, CommandOutputPipe
-from shoal.tools.function_tool import tool
 from shoal.tools.python_subprocess import PythonSubprocessTimeoutError, run_python_subprocess
 from shoal.tools.shell_supervisor import BackgroundShellProcess, BackgroundShellSupervisor
 
@@ -25,12 +25,6 @@ _GRACE = 0.5
 _EXIT_TIMEOUT = 2.0
 """Seconds to wait for processes that a sandboxed command left running; they exit within a millisecond."""
 _SANDBOX_ERRORS = ("Read-only file system", "EROFS")
-SANDBOX_HINT = (
-    "The command ran in a sandbox: it can write in the project, granted directories and $TMPDIR alone. "
-    "It cannot create or change what makes other programs run something (.git/config, .git of a new "
-    "repository, .claude, .mcp.json, .envrc). "
-    'A person can open more of it in settings.json: {"shoal": {"sandbox": {"writable": ["~/.cache"]}}}.'
-)
 _PROGRESS_INTERVAL = 0.2
 _TIMEOUT = 5.0
 _SCRIPT = r"""
@@ -57,7 +51,7 @@ async def filter_lines_by_regex(text: str, pattern: str, context: ToolContext) -
         )
     except PythonSubprocessTimeoutError:
         raise InvalidRegexError(
-            f"`filter` was not done after {_TIMEOUT:g} s: use a simpler pattern."
+            format_tool_text("BashOutput", "slow_filter", seconds=f"{_TIMEOUT:g}")
         ) from None
     except ProcessError as error:
         raise InvalidRegexError(f"The output could not be searched. {error}") from error
@@ -71,43 +65,25 @@ def build_shell_tools(shells: BackgroundShellSupervisor) -> tuple[Tool, ...]:
 
 
 def _build_bash_tool(shells: BackgroundShellSupervisor) -> Tool:
-    @tool(name="Bash", deadline=None)
+    @builtin_tool(name="Bash", deadline=None)
     async def bash_tool(
-        command: Annotated[str, "The command line. It may have several lines."],
+        command: str,
         context: ToolContext,
-        description: Annotated[str, "What it does, in five to ten words, for the person who watches."] = "",
-        timeout: Annotated[
-            int,
-            Meta(ge=1, le=MAX_TIMEOUT),
-            f"Milliseconds until it is ended; {DEFAULT_TIMEOUT} unless told, {MAX_TIMEOUT} at most.",
-        ] = DEFAULT_TIMEOUT,
-        run_in_background: Annotated[  # noqa: FBT002 - passed by keyword only
-            bool, "Return at once and let it run: for servers and long jobs. BashOutput shows what it writes."
-        ] = False,
+        description: str = "",
+        timeout: Annotated[int, Meta(ge=1, le=MAX_TIMEOUT)] = DEFAULT_TIMEOUT,
+        run_in_background: bool = False,  # noqa: FBT001, FBT002 - passed by keyword only
     ) -> ToolOutput:
-        """Run a command in the person's shell, without a terminal and with nothing on its input.
-
-        Each call is a new shell. It starts in the directory where the last one ended, as long as that is
-        inside the project; variables and functions set in one call are not there in the next. Output and
-        errors come back together; where they are long the middle is cut out and the whole is in a file you
-        can Read. What a command leaves running may end with it: for servers and long jobs there is
-        run_in_background. Programs that ask questions or need a terminal do not work here: give their
-        answers as options. To find, read or change files, the tools made for that are better than shell
-        commands.
-        """
         if not command.strip():
-            return create_tool_error_output("The command is empty.")
+            return create_tool_error_output(format_tool_text("Bash", "empty"))
         if "\0" in command:
-            return create_tool_error_output(
-                "The command holds a NUL byte, which no command line can. Write it as \\0."
-            )
+            return create_tool_error_output(format_tool_text("Bash", "nul_byte"))
         directory_note = _leave_deleted_directory(context)
         try:
             if run_in_background:
                 return _format_background_shell_start(await shells.run_in_background(command, context))
             return await _ForegroundCommandRun(shells, context, directory_note).run(command, timeout / 1000)
         except ProcessError as error:
-            return create_tool_error_output(f"The command was not run to its end. {error}")
+            return create_tool_error_output(format_tool_text("Bash", "broken_off", error=error))
 
     return bash_tool
 
@@ -139,14 +115,11 @@ class _ForegroundCommandRun:
                 await pipe.wait_closed(_EXIT_TIMEOUT)
             is_still_open = pipe.read_rest_and_close()
             if status is None:
-                self._notes.append(f"The command was ended after its time limit of {seconds:g} s.")
+                self._notes.append(format_tool_text("Bash", "timed_out", seconds=f"{seconds:g}"))
             else:
                 self._notes.append(follow_command_directory(directory_file, self._context))
                 if is_still_open:
-                    self._notes.append(
-                        "A process it started still runs; what that writes from now on is lost. "
-                        "For servers and long jobs use run_in_background."
-                    )
+                    self._notes.append(format_tool_text("Bash", "left_running"))
             return self._build_tool_output(status)
         finally:
             pipe.read_rest_and_close()
@@ -200,7 +173,7 @@ class _ForegroundCommandRun:
             and self._launcher.is_sandboxed(self._context)
             and any(mark in text for mark in _SANDBOX_ERRORS)
         ):
-            self._notes.append(SANDBOX_HINT)
+            self._notes.append(format_tool_text("Bash", "sandbox_hint"))
         notes = [f"[{note}]" for note in self._notes if note]
         return ToolOutput(
             content="\n".join([text, *notes]),
@@ -215,15 +188,12 @@ class _ForegroundCommandRun:
 
 
 def _build_bash_output_tool(shells: BackgroundShellSupervisor) -> Tool:
-    @tool(name="BashOutput", reads_only=True, deadline=10)
+    @builtin_tool(name="BashOutput", reads_only=True, deadline=10)
     async def bash_output(
-        bash_id: Annotated[str, "The id that Bash gave."],
+        bash_id: str,
         context: ToolContext,
-        filter: Annotated[  # noqa: A002 - the name models know
-            str | None, "A regular expression (Python): only lines in which it is found are shown."
-        ] = None,
+        filter: str | None = None,  # noqa: A002 - the name models know
     ) -> ToolOutput:
-        """Show what a background command wrote since you last looked, and whether it still runs."""
         shell = shells.find_shell(bash_id)
         if shell is None:
             return create_tool_error_output(_describe_unknown_shell_id(bash_id, shells))
@@ -243,16 +213,15 @@ def _build_bash_output_tool(shells: BackgroundShellSupervisor) -> Tool:
 
 
 def _build_kill_shell_tool(shells: BackgroundShellSupervisor) -> Tool:
-    @tool(name="KillShell", deadline=10)
-    async def kill_shell(
-        shell_id: Annotated[str, "The id that Bash gave."], context: ToolContext
-    ) -> ToolOutput:
-        """End a background command and everything it started."""
+    @builtin_tool(name="KillShell", deadline=10)
+    async def kill_shell(shell_id: str, context: ToolContext) -> ToolOutput:
         shell = shells.find_shell(shell_id)
         if shell is None:
             return create_tool_error_output(_describe_unknown_shell_id(shell_id, shells))
         if shell.status != "running":
-            return create_tool_error_output(f"There is nothing to end: {_describe_shell_state(shell)}")
+            return create_tool_error_output(
+                format_tool_text("KillShell", "not_running", state=_describe_shell_state(shell))
+            )
         await shell.stop(f"it was stopped by {context.agent.name}", by=context.agent.agent)
         return ToolOutput(content=_describe_shell_state(shell))
 
@@ -266,7 +235,7 @@ def _leave_deleted_directory(context: ToolContext) -> str:
         return ""
     context.workspace.change_directory(context.workspace.root)
     cwd = escape_filename(context.workspace.cwd)
-    return f"{escape_filename(deleted)} is gone: the working directory is {cwd}."
+    return format_tool_text("Bash", "deleted_directory", deleted=escape_filename(deleted), cwd=cwd)
 
 
 def _format_background_shell_start(shell: BackgroundShellProcess) -> ToolOutput:
@@ -276,19 +245,18 @@ def _format_background_shell_start(shell: BackgroundShellProcess) -> ToolOutput:
         else f"nowhere ({shell.output.describe_output_location()})"
     )
     return ToolOutput(
-        content=f"Runs in the background as {shell.id}. Its output goes to {location}. "
-        f"BashOutput shows what is new, KillShell ends it. A notification tells you of its end.",
+        content=format_tool_text("Bash", "in_background", id=shell.id, location=location),
         data={"shell_id": shell.id, "output_file": str(shell.output_file) if shell.output_file else None},
     )
 
 
 def _describe_shell_state(shell: BackgroundShellProcess) -> str:
     if shell.status == "running":
-        return f"{shell.id} still runs."
+        return f"{shell.id} is still running."
     if shell.status == "lost":
         return f"{shell.id} was lost. {shell.error_text}"
     if shell.status == "stopped":
-        return f"{shell.id} was ended on request. {shell.error_text}".rstrip()
+        return f"{shell.id} was stopped on request. {shell.error_text}".rstrip()
     return f"{shell.id} has ended. {_describe_exit_status(shell.exit_code or 0)}"
 
 
@@ -296,9 +264,9 @@ def _describe_exit_status(status: int) -> str:
     if status >= 0:
         return f"Exit code {status}."
     try:
-        return f"Ended by the signal {signal.Signals(-status).name}."
+        return f"Killed by the signal {signal.Signals(-status).name}."
     except ValueError:
-        return f"Ended by the signal {-status}."
+        return f"Killed by the signal {-status}."
 
 
 def _describe_unknown_shell_id(shell_id: str, shells: BackgroundShellSupervisor) -> str:

@@ -166,7 +166,7 @@ class ShellCommandLauncher:
         return Path(gettempdir()) / f"shoal-{self._snapshotter.mark}"
 
     def remove_leftover_files(self) -> None:
-        """Remove files of an earlier process with the same mark, which cannot be alive any more."""
+        """Remove files of an earlier process with the same mark, which is no longer alive."""
         self._snapshotter.remove_leftover_snapshots()
         shutil.rmtree(self._default_directory, ignore_errors=True)
 

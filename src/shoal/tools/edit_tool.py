@@ -5,13 +5,12 @@ from __future__ import annotations
 import asyncio
 import re
 from pathlib import Path
-from typing import Annotated
 
 from shoal.core.conversation.tools import ToolContext, ToolOutput, create_tool_error_output
 from shoal.core.text.control_tags import unescape_control_tags
 from shoal.core.text.filenames import escape_filename
 from shoal.core.text.text_diffs import count_changed_lines, format_unified_diff
-from shoal.tools.function_tool import tool
+from shoal.tools.builtin_tool import builtin_tool, format_tool_text
 from shoal.tools.missing_paths import report_missing_path, stat_path
 from shoal.tools.text_files import (
     TextFile,
@@ -34,16 +33,16 @@ def describe_closest_text_match(text: str, piece: str) -> str:
     """Return one or two sentences, with the diff to the closest match."""
     piece_lines, lines = split_lines(piece), split_lines(text)
     if piece_lines and all(_LINE_NUMBER.match(line) for line in piece_lines):
-        return "It holds the line numbers that Read shows; leave them out."
+        return format_tool_text("Edit", "line_numbers")
     start = _find_closest_stretch_start(lines[:_MAX_LINES], piece_lines)
     if start is None:
-        return "Nothing in the file is close to it; read the file again."
+        return format_tool_text("Edit", "no_close_text")
     found = lines[start : start + len(piece_lines)]
     location = f"line {start + 1}" if len(found) == 1 else f"lines {start + 1} to {start + len(found)}"
     if [line.split() for line in found] == [line.split() for line in piece_lines]:
-        location += ", where only white space differs"
+        location += ", where only whitespace differs"
     diff = format_unified_diff(piece, "\n".join(found))
-    return f"The closest place is {location} (- old_string, + the file):\n{diff}"
+    return format_tool_text("Edit", "closest_text", location=location, diff=diff)
 
 
 def _find_closest_stretch_start(lines: list[str], searched: list[str]) -> int | None:
@@ -87,20 +86,17 @@ def _find_candidate_stretch_starts(lines: list[str], searched: list[str]) -> lis
     return list(starts)[:_MAX_CANDIDATES]
 
 
-@tool(name="Edit", deadline=60)
+@builtin_tool(name="Edit", deadline=60)
 async def edit_tool(
     context: ToolContext,
-    file_path: Annotated[str, "The file, absolute or relative to the working directory"],
-    old_string: Annotated[str, "The exact text to replace, without the line numbers that Read shows"],
-    new_string: Annotated[str, "The text to put in its place"],
-    replace_all: Annotated[bool, "Replace every place where old_string occurs"] = False,  # noqa: FBT002 - passed by keyword only
+    file_path: str,
+    old_string: str,
+    new_string: str,
+    replace_all: bool = False,  # noqa: FBT001, FBT002 - passed by keyword only
 ) -> ToolOutput:
-    """Replace a piece of a file by another. old_string must be in the file exactly, white space included, and
-    once only: give more of the lines around it to make it unique, or set replace_all. The file must have been
-    read in this session and not have changed since. When the text is not found, the closest place is told."""
     path = context.workspace.resolve_path(file_path)
     if old_string == new_string:
-        return create_tool_error_output("old_string and new_string are the same; there is nothing to change.")
+        return create_tool_error_output(format_tool_text("Edit", "same_strings"))
     if stat_path(path) is None:
         return (
             report_missing_path(path, context)
@@ -111,7 +107,9 @@ async def edit_tool(
     file = parse_text_file(content)
     if file is None:
         return create_tool_error_output(
-            f"{escape_filename(path)} is {describe_binary_file_kind(content)} and cannot be edited as text."
+            format_tool_text(
+                "Edit", "binary", path=escape_filename(path), kind=describe_binary_file_kind(content)
+            )
         )
     old, new = _match_line_endings(file, old_string, new_string)
     count = file.text.count(old) if old else int(not file.text)
@@ -170,14 +168,13 @@ def _describe_ambiguous_old_string(path: Path, text: str, old: str, count: int) 
         offset = text.index(old, offset + 1)
         lines.append(str(text.count("\n", 0, offset) + 1))
     more = ", …" if count > _MAX_LISTED_LINES else ""
-    return (
-        f"old_string occurs {count} times in {escape_filename(path)}, on lines {', '.join(lines)}{more}. "
-        "Nothing was changed. Give more of the text around the one you mean, or set replace_all."
+    return format_tool_text(
+        "Edit", "several_matches", count=count, path=escape_filename(path), lines=", ".join(lines) + more
     )
 
 
 def _describe_missing_old_string(path: Path, text: str, old: str) -> str:
     if not old:
-        return f"old_string is empty, and {escape_filename(path)} is not. Use Write to replace it whole."
+        return format_tool_text("Edit", "empty_old_string", path=escape_filename(path))
     closest = describe_closest_text_match(text, old)
-    return f"old_string is not in {escape_filename(path)}. Nothing was changed. {closest}"
+    return format_tool_text("Edit", "no_match", path=escape_filename(path), closest=closest)

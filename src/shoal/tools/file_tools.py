@@ -9,8 +9,8 @@ from msgspec import Meta, Struct, to_builtins
 from shoal.core.conversation.tools import Tool, ToolContext, ToolOutput
 from shoal.core.text.filenames import escape_filename
 from shoal.core.text.text_diffs import count_changed_lines
+from shoal.tools.builtin_tool import builtin_tool
 from shoal.tools.edit_tool import edit_tool
-from shoal.tools.function_tool import tool
 from shoal.tools.glob_tool import glob_tool
 from shoal.tools.grep_tool import grep_tool
 from shoal.tools.missing_paths import stat_path
@@ -21,15 +21,12 @@ from shoal.tools.text_files import TextFile, parse_text_file, split_lines
 _CHECKBOXES = {"pending": "[ ]", "in_progress": "[>]", "completed": "[x]"}
 
 
-@tool(name="Write", deadline=60)
+@builtin_tool(name="Write", deadline=60)
 async def write_tool(
     context: ToolContext,
-    file_path: Annotated[str, "The file, absolute or relative to the working directory"],
-    content: Annotated[str, "All that the file shall hold"],
+    file_path: str,
+    content: str,
 ) -> ToolOutput:
-    """Create a file, or replace one whole; missing directories are made. A file that exists must have been
-    read in this session and not have changed since, else nothing is written and the difference is told. To
-    change parts of a file use Edit."""
     path = context.workspace.resolve_path(file_path)
     if stat_path(path) is None:
         context.workspace.write_file(path, TextFile(text="").encode_text(content))
@@ -57,18 +54,15 @@ def _format_line_count(lines: int) -> str:
 
 
 class TodoItem(Struct, frozen=True, kw_only=True, rename="camel"):
-    content: Annotated[str, Meta(min_length=1, description="What is to be done: Run the tests")]
+    content: Annotated[str, Meta(min_length=1)]
     status: Literal["pending", "in_progress", "completed"]
-    active_form: Annotated[str, Meta(min_length=1, description="As it is being done: Running the tests")]
+    active_form: Annotated[str, Meta(min_length=1)]
 
 
-@tool(name="TodoWrite", deadline=5)
+@builtin_tool(name="TodoWrite", deadline=5)
 async def todo_write(
-    todos: Annotated[list[TodoItem], "The whole list; it replaces the one before"],
+    todos: list[TodoItem],
 ) -> ToolOutput:
-    """Keep a list of steps for work that has three or more of them, so that the person can follow. Give the
-    whole list each time. Have one step in_progress while you work on it, and mark it completed as soon as
-    it is done, not before."""
     listing = "\n".join(f"{_CHECKBOXES[todo.status]} {todo.content}" for todo in todos)
     active = sum(todo.status == "in_progress" for todo in todos)
     advice = (

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Annotated, Any, get_args, get_origin, get_type_hints, overload
 
@@ -15,6 +14,7 @@ from shoal.core.conversation.model_requests import ToolSchema
 from shoal.core.conversation.tools import ToolContext, ToolOutput, create_tool_error_output
 from shoal.core.errors import ShoalError, StateFileError
 from shoal.tools.tool_arguments import FunctionToolParameter, parse_tool_arguments_leniently
+from shoal.wire.model_texts import unwrap_lines
 
 _CONTEXT_PARAMETER = "context"
 _NULL = {"type": "null"}
@@ -95,29 +95,46 @@ _signatures: dict[tuple[Any, ...], _ToolFunctionSignature] = {}
 _MAX_SIGNATURES = 256
 
 
-def _get_cached_tool_signature(function: Callable[..., Any], name: str) -> _ToolFunctionSignature:
+def _get_cached_tool_signature(
+    function: Callable[..., Any], name: str, input_texts: Mapping[str, str]
+) -> _ToolFunctionSignature:
     try:
         defaults = function.__defaults__, tuple((function.__kwdefaults__ or {}).items())
         key = (function.__code__, name, defaults, tuple(function.__annotations__.items()))
         signature = _signatures.get(key)
     except (AttributeError, TypeError):  # not a plain function, or a default that cannot be compared
-        return _parse_tool_signature(function, name)
+        return _parse_tool_signature(function, name, input_texts)
     if signature is None:
         if len(_signatures) >= _MAX_SIGNATURES:
             _signatures.clear()
-        signature = _signatures[key] = _parse_tool_signature(function, name)
+        signature = _signatures[key] = _parse_tool_signature(function, name, input_texts)
     return signature
 
 
-def _parse_tool_signature(function: Callable[..., Any], name: str) -> _ToolFunctionSignature:
+def _parse_tool_signature(
+    function: Callable[..., Any], name: str, input_texts: Mapping[str, str]
+) -> _ToolFunctionSignature:
     parameters = _parse_tool_parameters(function)
     arguments = _define_arguments_struct(name, parameters)
+    schema = build_tool_argument_schema(arguments)
+    for path, text in input_texts.items():
+        _describe_input(schema, path, text, name)
     return _ToolFunctionSignature(
         parameters={parameter.name: parameter for parameter in parameters},
         wants_context=_CONTEXT_PARAMETER in inspect.signature(function).parameters,
         arguments=arguments,
-        schema=build_tool_argument_schema(arguments),
+        schema=schema,
     )
+
+
+def _describe_input(schema: dict[str, Any], path: str, text: str, tool_name: str) -> None:
+    """Set the description of an input; `list.field` is a field of the objects in a list."""
+    for key in path.split("."):
+        properties = schema.get("items", schema).get("properties", {})
+        if key not in properties:
+            raise TypeError(f"the tool {tool_name} has no input {path}")
+        schema = properties[key]
+    schema["description"] = text
 
 
 class FunctionTool:
@@ -132,8 +149,9 @@ class FunctionTool:
         reads_only: bool,
         deadline: float | None,
         concurrent: bool = False,
+        input_texts: Mapping[str, str] | None = None,
     ) -> None:
-        signature = _get_cached_tool_signature(function, name)
+        signature = _get_cached_tool_signature(function, name, input_texts or {})
         self.function = function
         self.is_read_only = reads_only
         self.is_concurrent = reads_only or concurrent
@@ -212,18 +230,13 @@ def tool(
         return FunctionTool(
             function,
             name=name or function.__name__,
-            description=description or _unwrap_docstring(inspect.getdoc(function) or ""),
+            description=description or unwrap_lines(inspect.getdoc(function) or ""),
             reads_only=reads_only,
             deadline=deadline,
             concurrent=concurrent,
         )
 
     return make_tool if function is None else make_tool(function)
-
-
-def _unwrap_docstring(doc: str) -> str:
-    """Join lines that were broken only for source width; keep paragraphs and lists."""
-    return re.sub(r"(?<!\n)\n(?![\n*-])", " ", doc)
 
 
 def _parse_tool_parameters(function: Callable[..., Any]) -> list[FunctionToolParameter]:

@@ -6,13 +6,12 @@ import asyncio
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Annotated
 
 from msgspec import Struct
 
 from shoal.core.conversation.tools import ToolContext, ToolOutput, create_tool_error_output
 from shoal.core.text.filenames import escape_filename
-from shoal.tools.function_tool import tool
+from shoal.tools.builtin_tool import builtin_tool, format_tool_text
 from shoal.tools.glob_patterns import InvalidGlobError, compile_glob
 from shoal.tools.missing_paths import report_missing_path, stat_path
 from shoal.tools.ripgrep import NEVER_SEARCHED, find_ripgrep, run_ripgrep
@@ -23,25 +22,21 @@ _MAX_LISTING_BYTES = 64 * 1024 * 1024
 _SKIPPED_DIRECTORIES = frozenset({"node_modules", ".venv", "__pycache__", ".mypy_cache", ".tox"})
 
 
-@tool(name="Glob", reads_only=True, deadline=60)
+@builtin_tool(name="Glob", reads_only=True, deadline=60)
 async def glob_tool(
     context: ToolContext,
-    pattern: Annotated[str, "As **/*.py or src/**/*.{ts,tsx}; without a slash it fits at any depth"],
-    path: Annotated[str | None, "The directory to search; the working directory if left out"] = None,
+    pattern: str,
+    path: str | None = None,
 ) -> ToolOutput:
-    """Find files by a pattern of their names, newest first, at most 100. Files that git ignores are listed
-    only when nothing else fits. To search in the content of files use Grep."""
     top = context.workspace.cwd if path is None else context.workspace.resolve_path(path)
     if pattern.startswith("/"):
         top, pattern = _split_absolute_pattern(pattern)
         if not context.workspace.contains_path(top):
-            return create_tool_error_output(
-                f"The pattern leads to {escape_filename(top)}, outside the project; give it as path."
-            )
+            return create_tool_error_output(format_tool_text("Glob", "outside", path=escape_filename(top)))
     if stat_path(top) is None:
         return report_missing_path(top, context)
     if not top.is_dir():
-        return create_tool_error_output(f"{escape_filename(top)} is a file, not a directory to search.")
+        return create_tool_error_output(format_tool_text("Glob", "file", path=escape_filename(top)))
     try:
         matches = compile_glob(pattern)
     except InvalidGlobError as error:
@@ -121,15 +116,16 @@ def _format_glob_listing(top: Path, pattern: str, listing: _GlobMatchListing) ->
     paths = [escape_filename(top / name) for _, name in newest[:MAX_FILES]]
     if not paths:
         return ToolOutput(
-            content=f"No file below {escape_filename(top)} fits {pattern!r}.", data={"count": 0}
+            content=format_tool_text("Glob", "no_match", path=escape_filename(top), pattern=repr(pattern)),
+            data={"count": 0},
         )
     notes = []
     if len(newest) > MAX_FILES:
-        notes.append(f"[{len(newest) - MAX_FILES:,} more, older ones left out. Use a narrower pattern.]")
+        notes.append(format_tool_text("Glob", "more", count=f"{len(newest) - MAX_FILES:,}"))
     if listing.ignored:
-        notes.append("[All of these are files that git ignores.]")
+        notes.append(format_tool_text("Glob", "ignored"))
     if listing.truncated:
-        notes.append("[There are more files here than are looked through; give a directory as path.]")
+        notes.append(format_tool_text("Glob", "truncated"))
     return ToolOutput(content="\n".join([*paths, *notes]), data={"count": len(newest)})
 
 

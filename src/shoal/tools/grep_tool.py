@@ -11,7 +11,8 @@ from msgspec.structs import replace
 
 from shoal.core.conversation.tools import ToolContext, ToolOutput, create_tool_error_output
 from shoal.core.text.filenames import escape_filename
-from shoal.tools.function_tool import ToolParameterName, tool
+from shoal.tools.builtin_tool import builtin_tool, format_tool_text
+from shoal.tools.function_tool import ToolParameterName
 from shoal.tools.missing_paths import report_missing_path, stat_path
 from shoal.tools.ripgrep import NEVER_SEARCHED, NOT_INSTALLED, RipgrepResult, find_ripgrep, run_ripgrep
 
@@ -25,35 +26,24 @@ _OutputMode = Literal["files_with_matches", "content", "count"]
 _ContextLines = Annotated[int, Meta(ge=0, le=1000)]
 
 
-@tool(name="Grep", reads_only=True, deadline=60)
+@builtin_tool(name="Grep", reads_only=True, deadline=60)
 async def grep_tool(  # noqa: PLR0913 - these are the arguments models know
     context: ToolContext,
-    pattern: Annotated[str, "A regular expression in ripgrep's syntax; escape braces to find them: \\{"],
+    pattern: str,
     *,
-    path: Annotated[str | None, "The file or directory to search; the working directory if left out"] = None,
-    glob: Annotated[str | None, "Search only files whose names fit, as *.js or **/*.{ts,tsx}"] = None,
-    type: Annotated[str | None, "Search only files of a type ripgrep knows: py, js, rust, …"] = None,  # noqa: A002
-    output_mode: Annotated[_OutputMode, "Paths only, matching lines, or how many there are in each file"] = (
-        "files_with_matches"
-    ),
-    after: Annotated[
-        _ContextLines | None, ToolParameterName("-A"), "Lines to show after each match (content)"
-    ] = None,
-    before: Annotated[
-        _ContextLines | None, ToolParameterName("-B"), "Lines to show before each match (content)"
-    ] = None,
-    around: Annotated[
-        _ContextLines | None, ToolParameterName("-C"), "Lines to show around each match (content)"
-    ] = None,
-    numbers: Annotated[bool, ToolParameterName("-n"), "Show line numbers (content)"] = True,
-    ignore_case: Annotated[bool, ToolParameterName("-i"), "Take upper and lower case for the same"] = False,
-    multiline: Annotated[bool, "Let a match go over several lines; . matches newlines"] = False,
-    head_limit: Annotated[int, Meta(ge=0), "Show at most so many entries or lines; 0 for all"] = MAX_ENTRIES,
-    offset: Annotated[int, Meta(ge=0), "Leave out so many entries or lines at the start"] = 0,
+    path: str | None = None,
+    glob: str | None = None,
+    type: str | None = None,  # noqa: A002
+    output_mode: _OutputMode = "files_with_matches",
+    after: Annotated[_ContextLines | None, ToolParameterName("-A")] = None,
+    before: Annotated[_ContextLines | None, ToolParameterName("-B")] = None,
+    around: Annotated[_ContextLines | None, ToolParameterName("-C")] = None,
+    numbers: Annotated[bool, ToolParameterName("-n")] = True,
+    ignore_case: Annotated[bool, ToolParameterName("-i")] = False,
+    multiline: bool = False,
+    head_limit: Annotated[int, Meta(ge=0)] = MAX_ENTRIES,
+    offset: Annotated[int, Meta(ge=0)] = 0,
 ) -> ToolOutput:
-    """Search in the content of files with a regular expression. Gives the paths of files that match, newest
-    first, or with output_mode content the matching lines under each path. Files that git ignores and binary
-    files are left out; name one as path to search it all the same."""
     top = context.workspace.cwd if path is None else context.workspace.resolve_path(path)
     if stat_path(top) is None:
         return report_missing_path(top, context)
@@ -70,11 +60,11 @@ async def grep_tool(  # noqa: PLR0913 - these are the arguments models know
     # -e and -- keep a pattern or path that starts with a dash from being parsed as an option.
     arguments += ["-e", pattern, "--", str(top)]
     if not all(map(_is_valid_process_argument, arguments)):
-        return create_tool_error_output("pattern, glob and type cannot hold NUL bytes or half characters.")
+        return create_tool_error_output(format_tool_text("Grep", "invalid_characters"))
     directory = top if top.is_dir() else top.parent
     result = await run_ripgrep(context, arguments, rg=ripgrep, cwd=directory, max_bytes=_MAX_SEARCH_BYTES)
     if result.status == 2 and not result.output:
-        return create_tool_error_output(f"ripgrep could not search: {result.error_text}")
+        return create_tool_error_output(format_tool_text("Grep", "failed", error=result.error_text))
     return _format_grep_results(
         _drop_unreadable_files(result, output_mode, top, context),
         output_mode,
@@ -154,18 +144,18 @@ def _format_grep_results(result: RipgrepResult, mode: _OutputMode, page: _GrepRe
     page_entries = entries[page.first : last]
     notes = []
     if result.left_out:
-        notes.append(f"[Files that a rule keeps from being read are left out: {result.left_out:,}.]")
+        notes.append(format_tool_text("Grep", "unreadable", count=f"{result.left_out:,}"))
     if not page_entries:
-        message = f"There are only {len(entries)}; offset is beyond them." if entries else "No match."
+        message = f"There are only {len(entries)} results; offset is beyond them." if entries else "No match."
         return ToolOutput(content="\n".join([message, *notes]), data={"count": len(entries)})
     text, shown_entries = _lay_out_grep_entries(page_entries)
     remaining = len(entries) - page.first - shown_entries
     if remaining or result.truncated:
         omitted = f"{remaining:,}{' or more' if result.truncated else ''}"
         next_offset = page.first + shown_entries
-        notes.append(f"[{omitted} left out. Go on with offset={next_offset}, or narrow the search.]")
+        notes.append(format_tool_text("Grep", "more", count=omitted, offset=next_offset))
     if result.status == 2 and result.error_text:
-        notes.append(f"[Some files could not be searched: {result.error_text[:300]}]")
+        notes.append(format_tool_text("Grep", "unsearched", error=result.error_text[:300]))
     return ToolOutput(content="\n".join([text, *notes]), data={"count": len(entries)})
 
 

@@ -18,7 +18,7 @@ from shoal.core.agents.subagents import (
 from shoal.core.conversation.tools import Tool, ToolContext, ToolOutput, create_tool_error_output
 from shoal.core.errors import AgentRequestRefused
 from shoal.core.teams.team_operations import TeamMessagePostReceipt, TeamOperations
-from shoal.tools.function_tool import tool
+from shoal.tools.builtin_tool import builtin_tool, format_tool_text
 
 SessionMessageSender: TypeAlias = Callable[
     [str, str, str, AgentIdentity], Awaitable[AgentMessageDeliveryReceipt]
@@ -68,16 +68,11 @@ class _NormalizedSendMessageCall(Struct, frozen=True, kw_only=True):
 def build_send_message_tool(
     supervisor: AgentOperations, teams: TeamOperations, send_to_session: SessionMessageSender
 ) -> Tool:
-    @tool(name="SendMessage", deadline=60)
+    @builtin_tool(name="SendMessage", deadline=60)
     async def send_message(  # noqa: PLR0913, PLR0917 - two forms of the protocol
-        to: Annotated[str, "A name or id, team-lead, * for everyone, or uds:ID for another session"] = "",
-        message: Annotated[
-            str | dict[str, Any],
-            "Text; or an object with type: shutdown_request {reason}, shutdown_response {request_id, "
-            "approve, reason}, plan_approval_response {request_id, approve, feedback}, fyi {text}: it wakes "
-            "no teammate, each reads it with the next thing that does",
-        ] = "",
-        summary: Annotated[str | None, "What it is about, in five to ten words; text needs one"] = None,
+        to: str = "",
+        message: str | dict[str, Any] = "",
+        summary: str | None = None,
         type: str | None = None,  # noqa: A002 - the protocol names it
         recipient: str = "",
         content: str = "",
@@ -86,10 +81,6 @@ def build_send_message_tool(
         *,
         context: ToolContext,
     ) -> ToolOutput:
-        """Say something to another agent. One at work hears it at its next step, an idle teammate is woken
-        by it, and a sub-agent that has ended is resumed in the background with it, knowing all it knew.
-        What you write elsewhere no agent sees. Write to the one whom it concerns: * reaches everyone, and
-        each of them stops to read."""
         if type is not None:
             older_inputs = {
                 "request_id": request_id,
@@ -102,7 +93,7 @@ def build_send_message_tool(
                 (OTHER_SESSION_PREFIX, OTHER_MACHINE_PREFIX)
             ):
                 # Rules about other sessions check `to`.
-                outgoing = "Another session is reached with to and message."
+                outgoing = format_tool_text("SendMessage", "older_form_to_session")
         else:
             outgoing = _parse_current_send_message_inputs(to, message, summary)
         if isinstance(outgoing, str):
@@ -119,9 +110,9 @@ def _parse_current_send_message_inputs(
     to: str, message: str | dict[str, Any], summary: str | None
 ) -> _NormalizedSendMessageCall | str:
     if not to:
-        return "Give to: the name of who is to get it."
+        return format_tool_text("SendMessage", "no_recipient")
     if isinstance(message, dict) and to.startswith((OTHER_SESSION_PREFIX, OTHER_MACHINE_PREFIX)):
-        return "Only text can be sent to another session."
+        return format_tool_text("SendMessage", "text_only_to_session")
     if isinstance(message, dict):
         body = _parse_structured_message(message)
         return (
@@ -130,9 +121,9 @@ def _parse_current_send_message_inputs(
             else _NormalizedSendMessageCall(to=to, message=body, summary=summary or "")
         )
     if not message:
-        return "Give message: what you want to say."
+        return format_tool_text("SendMessage", "no_message")
     if not summary:
-        return "A message needs a summary: what it is about, in five to ten words."
+        return format_tool_text("SendMessage", "no_summary")
     return _NormalizedSendMessageCall(to=to, message=message, summary=summary)
 
 
@@ -154,17 +145,14 @@ def _parse_older_send_message_inputs(
                 body["approve"] = inputs["approve"]
             return _parse_current_send_message_inputs(to or "team-lead", body, None)
         case _:
-            return (
-                f"There is no message of type {kind!r}: message, broadcast, shutdown_request, "
-                "shutdown_response or plan_approval_response."
-            )
+            return format_tool_text("SendMessage", "unknown_type", kind=repr(kind))
 
 
 def _parse_structured_message(message: dict[str, Any]) -> _StructuredMessage | str:
     try:
         body: _StructuredMessage = msgspec.convert(message, _StructuredMessage)
     except msgspec.ValidationError as error:
-        return f"The message is none of the protocol's: {error}. Plain text is sent as text."
+        return format_tool_text("SendMessage", "invalid_object", error=error)
     return body
 
 
@@ -189,25 +177,27 @@ async def _dispatch_outgoing_message(
             posted = await teams.send_message(outgoing.to, text, outgoing.summary, context, fyi=True)
             if posted is None:
                 raise AgentRequestRefused(
-                    f"{outgoing.to!r} is in no team of yours, and an fyi is for teammates."
+                    format_tool_text("SendMessage", "fyi_to_stranger", name=repr(outgoing.to))
                 )
             return _format_posted_messages(posted, outgoing, text, " It wakes nobody.")
         case _ if outgoing.to == "*":
-            return create_tool_error_output("Only text can be sent to everyone.")
+            return create_tool_error_output(format_tool_text("SendMessage", "text_only_to_all"))
         case _ShutdownRequestInput(reason=reason):
             request_id = await teams.request_shutdown(outgoing.to, reason, context)
-            text_for_caller = f"{outgoing.to} is asked to shut down; it is ended if it does not answer."
+            text_for_caller = format_tool_text("SendMessage", "shutdown_sent", name=outgoing.to)
             return _make_success_output(text_for_caller, request_id=request_id, target=outgoing.to)
         case _ShutdownResponseInput(request_id=request_id, approve=approve, reason=reason):
             await teams.answer_shutdown_request(request_id, reason, approve=approve, context=context)
-            text_for_caller = "You shut down now." if approve else "The lead is told that you go on."
+            text_for_caller = format_tool_text(
+                "SendMessage", "shutdown_approved" if approve else "shutdown_rejected"
+            )
             return _make_success_output(text_for_caller, request_id=request_id)
         case _PlanApprovalResponseInput(request_id=request_id, approve=approve, feedback=feedback):
             name = await teams.answer_plan_approval_request(
                 outgoing.to, request_id, feedback, approve=approve, context=context
             )
-            text_for_caller = (
-                f"{name} may carry out its plan." if approve else f"{name} is told to change its plan."
+            text_for_caller = format_tool_text(
+                "SendMessage", "plan_approved" if approve else "plan_rejected", name=name
             )
             return _make_success_output(text_for_caller, request_id=request_id)
 
@@ -228,7 +218,7 @@ async def _send_text_to_member_or_agent(
         )
     except AgentRequestRefused as refusal:
         member_names = ", ".join(each.name for each in teams.list_members())
-        hint = f" In the team are: team-lead, {member_names}." if member_names else ""
+        hint = f" Members of the team: team-lead, {member_names}." if member_names else ""
         raise AgentRequestRefused(f"{refusal}{hint}") from None
 
 
@@ -245,7 +235,7 @@ def _format_posted_messages(
     sender = posted[0].sender
     names = [each.to for each in posted]
     queued = [each.to for each in posted if each.standing == "queued"]
-    queue_note = f" It waits behind older mail of {', '.join(queued)}." if queued else ""
+    queue_note = f" Older mail is still waiting for {', '.join(queued)}." if queued else ""
     message = f"Sent to {', '.join(names)}.{queue_note}{remark}"
     routing: dict[str, object] = {"sender": sender, "summary": outgoing.summary, "content": text}
     data: dict[str, object] = {"success": True, "message": message, "routing": routing}
@@ -261,9 +251,9 @@ def _format_posted_messages(
 
 def _format_delivery_receipts(receipts: tuple[AgentMessageDeliveryReceipt, ...], summary: str) -> ToolOutput:
     lines = [
-        f"{each.name} is resumed with it and works in the background; its output is in {each.output}."
+        format_tool_text("SendMessage", "resumed", name=each.name, path=each.output)
         if each.how == "resumed"
-        else f"{each.name} hears it at its next step."
+        else format_tool_text("SendMessage", "delivered", name=each.name)
         for each in receipts
     ]
     targets = [f"@{each.name}" for each in receipts]

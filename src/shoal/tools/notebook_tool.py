@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
 from shoal.core.conversation.tools import ToolContext, ToolOutput, create_tool_error_output
 from shoal.core.text.filenames import escape_filename
-from shoal.tools.function_tool import tool
+from shoal.tools.builtin_tool import builtin_tool, format_tool_text
 from shoal.tools.missing_paths import report_missing_path, stat_path
 from shoal.tools.notebook_reader import get_notebook_cell_id
 
@@ -19,17 +19,15 @@ class _NotebookEditRefusedError(Exception):
     """The notebook is not changed; the text says why."""
 
 
-@tool(name="NotebookEdit", deadline=60)
+@builtin_tool(name="NotebookEdit", deadline=60)
 async def notebook_edit(
     context: ToolContext,
-    notebook_path: Annotated[str, "The .ipynb file, absolute or relative to the working directory"],
-    new_source: Annotated[str, "The source of the cell; empty for delete"],
-    cell_id: Annotated[str | None, "The cell, by the id Read shows; for insert, the one before"] = None,
-    cell_type: Annotated[_CellKind | None, "Needed for insert; for replace only to change it"] = None,
+    notebook_path: str,
+    new_source: str,
+    cell_id: str | None = None,
+    cell_type: _CellKind | None = None,
     edit_mode: Literal["replace", "insert", "delete"] = "replace",
 ) -> ToolOutput:
-    """Replace, insert or delete one cell of a notebook. Read the notebook first: it shows the ids of its
-    cells. Without cell_id, insert puts the cell at the start. The outputs of a replaced cell are cleared."""
     path = context.workspace.resolve_path(notebook_path)
     if stat_path(path) is None:
         return report_missing_path(path, context)
@@ -70,7 +68,7 @@ def _parse_notebook(content: bytes) -> tuple[dict[str, Any], list[dict[str, Any]
     except (ValueError, KeyError, TypeError, RecursionError):
         is_valid = False
     if not is_valid:
-        raise _NotebookEditRefusedError("it is not a notebook of format 4 (JSON with a list of cells).")
+        raise _NotebookEditRefusedError(format_tool_text("NotebookEdit", "not_a_notebook"))
     return notebook, cells
 
 
@@ -84,7 +82,9 @@ def _find_notebook_cell(cells: list[dict[str, Any]], cell_id: str | None) -> int
         get_notebook_cell_id(number, cell) for number, cell in enumerate(cells[:_MAX_LISTED_CELLS])
     )
     raise _NotebookEditRefusedError(
-        f"there is no cell {cell_id[:80]!r}; of {len(cells)} the first are {names or 'none'}."
+        format_tool_text(
+            "NotebookEdit", "unknown_cell", id=repr(cell_id[:80]), count=len(cells), names=names or "none"
+        )
     )
 
 
@@ -119,7 +119,7 @@ def _build_notebook_cell(
     notebook: dict[str, Any], kind: _CellKind | None, source: str, cell_id: str
 ) -> dict[str, Any]:
     if kind is None:
-        raise _NotebookEditRefusedError("cell_type is missing; insert needs it.")
+        raise _NotebookEditRefusedError("cell_type is missing; insert requires it.")
     cell: dict[str, Any] = {"cell_type": kind}
     # Ids were added in format 4.5; older readers reject them.
     version = notebook.get("nbformat", 4), notebook.get("nbformat_minor", 0)

@@ -58,16 +58,16 @@ def _parse_page_range(pages: str | None, count: int) -> range | str:
 def _format_pdf_pages(path: Path, texts: list[tuple[int, str]], count: int) -> ToolOutput:
     if not any(text for _, text in texts):
         return create_tool_error_output(
-            f"{escape_filename(path)} has no text on these of its {count} pages; they may be pictures."
+            f"{escape_filename(path)} has no text on these of its {count} pages; they may be images."
         )
     content = "\n\n".join(
         f"--- page {number} of {count} ---\n{text or '(no text)'}" for number, text in texts
     )
     if len(content) > _MAX_OUTPUT_CHARACTERS:
-        notice = f"[Cut: {_MAX_OUTPUT_CHARACTERS:,} of {len(content):,} characters. Ask for fewer pages.]"
+        notice = f"[Cut at {_MAX_OUTPUT_CHARACTERS:,} of {len(content):,} characters. Ask for fewer pages.]"
         content = f"{content[:_MAX_OUTPUT_CHARACTERS]}\n{notice}"
     last = texts[-1][0]
     if last < count:
         next_pages = f"{last + 1}-{min(last + MAX_PAGES, count)}"
-        content += f'\n[Pages up to {last} of {count}. Go on with pages="{next_pages}".]'
+        content += f'\n[Pages up to {last} of {count}. Continue with pages="{next_pages}".]'
     return ToolOutput(content=content)

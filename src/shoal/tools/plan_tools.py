@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from hashlib import sha256
 from pathlib import Path
-from typing import Annotated, Literal, Protocol, TypeAlias
+from typing import Literal, Protocol, TypeAlias
 
 from msgspec import Struct
 
@@ -14,7 +14,7 @@ from shoal.core.conversation.tools import Tool, ToolContext, ToolOutput, create_
 from shoal.core.ids import IdGenerator
 from shoal.core.permissions.permission_changes import PermissionMode
 from shoal.core.permissions.questions import Answer, DenyAnswer, PlanApprovalQuestion, PlanApprovedAnswer
-from shoal.tools.function_tool import tool
+from shoal.tools.builtin_tool import builtin_tool, format_tool_text
 
 PlanApprover: TypeAlias = Literal["auto", "lead", "user"]
 
@@ -50,8 +50,8 @@ class PlanModePermissions(Protocol):
 
 
 class PlannedToolUseInput(Struct, frozen=True, kw_only=True):
-    tool: Annotated[str, "The tool, as Bash"]
-    prompt: Annotated[str, "What it will be used for, as: run the tests"]
+    tool: str
+    prompt: str
 
 
 class AgentPlan:
@@ -102,44 +102,34 @@ class AgentPlan:
 def build_plan_tools(get_plan: Callable[[AgentIdentity], AgentPlan]) -> tuple[Tool, ...]:
     """Return the plan tools, shared by any number of agents with their own plans."""
 
-    @tool(name="EnterPlanMode", deadline=None)
+    @builtin_tool(name="EnterPlanMode", deadline=None)
     async def enter_plan_mode(context: ToolContext) -> str:
-        """Look and think before changing anything: until ExitPlanMode only reading is allowed.
-
-        For work where the way is not clear yet, or where a wrong start would be costly."""
         agent_plan = get_plan(context.agent)
         permissions = agent_plan.permissions
         if permissions.mode == "plan":
             permissions.allow_plan_file(str(agent_plan.path))
-            return f"You are in plan mode already. The plan's file is {agent_plan.path}."
+            return format_tool_text("EnterPlanMode", "already", path=agent_plan.path)
         permissions.enter_plan_mode(str(agent_plan.path))
         agent_plan.on_mode_changed(permissions.mode)
-        return (
-            "You are in plan mode: read, search, ask, and change nothing. Write the plan into "
-            f"{agent_plan.path} or give it to ExitPlanMode, which ends plan mode."
-        )
+        return format_tool_text("EnterPlanMode", "entered", path=agent_plan.path)
 
-    @tool(name="ExitPlanMode", deadline=None)
+    @builtin_tool(name="ExitPlanMode", deadline=None)
     async def exit_plan_mode(
         context: ToolContext,
-        plan: Annotated[str | None, "The plan, in Markdown; what the plan's file holds if left out"] = None,
-        allowedPrompts: Annotated[  # noqa: N803 - the name that models know
-            list[PlannedToolUseInput] | None, "What carrying it out will need permission for"
-        ] = None,
+        plan: str | None = None,
+        allowedPrompts: list[PlannedToolUseInput] | None = None,  # noqa: N803 - the name that models know
     ) -> ToolOutput:
-        """Present the plan and leave plan mode to carry it out.
-
-        Where planning was asked of you, somebody approves the plan first. If it is not approved, you stay
-        in plan mode: change the plan as they say and present it again."""
         agent_plan = get_plan(context.agent)
         permissions = agent_plan.permissions
         if permissions.mode != "plan":
-            return ToolOutput(content="You are not in plan mode; go on.", data={"mode": permissions.mode})
+            return ToolOutput(
+                content=format_tool_text("ExitPlanMode", "not_in_plan_mode"), data={"mode": permissions.mode}
+            )
         if plan is not None:
             agent_plan.save_plan_file(plan)
         text = agent_plan.load_plan_file()
         if not text.strip():
-            return create_tool_error_output("There is no plan yet: give it as `plan`.")
+            return create_tool_error_output(format_tool_text("ExitPlanMode", "no_plan"))
         if permissions.is_plan_voluntary:
             return _report_plan_mode_exit(permissions.leave_plan_mode(), agent_plan)
         tool_uses = tuple(f"{use.tool}: {use.prompt}" for use in allowedPrompts or ())
@@ -176,17 +166,14 @@ def _apply_plan_answer(answer: Answer, agent_plan: AgentPlan) -> ToolOutput:
     match answer:
         case PlanApprovedAnswer(digest=digest, mode=mode):
             if digest != compute_plan_digest(agent_plan.load_plan_file()):
-                return create_tool_error_output(
-                    "The plan has changed since it was presented, so the approval does not count for it. "
-                    "You are still in plan mode: present the plan again."
-                )
+                return create_tool_error_output(format_tool_text("ExitPlanMode", "plan_changed"))
             new_mode = agent_plan.permissions.leave_plan_mode(mode)
             agent_plan.on_approved(new_mode)
             return _report_plan_mode_exit(new_mode, agent_plan, digest)
         case DenyAnswer(reason=reason):
-            return create_tool_error_output(f"The plan is not approved: {reason} You are still in plan mode.")
+            return create_tool_error_output(format_tool_text("ExitPlanMode", "rejected", reason=reason))
         case _:
-            return create_tool_error_output("The answer was not about the plan. You are still in plan mode.")
+            return create_tool_error_output(format_tool_text("ExitPlanMode", "other_answer"))
 
 
 def _report_plan_mode_exit(
@@ -195,6 +182,6 @@ def _report_plan_mode_exit(
     agent_plan.on_mode_changed(mode)
     intro = "You have left plan mode" if digest is None else "The plan is approved"
     return ToolOutput(
-        content=f"{intro}: carry it out. The plan is in {agent_plan.path}; the permission mode is {mode}.",
+        content=format_tool_text("ExitPlanMode", "left", intro=intro, path=agent_plan.path, mode=mode),
         data={"path": str(agent_plan.path), "mode": mode, "approved": digest},
     )

@@ -14,37 +14,33 @@ from shoal.core.permissions.questions import (
     DenyAnswer,
     MultipleChoice,
 )
-from shoal.tools.function_tool import tool
+from shoal.tools.builtin_tool import builtin_tool, format_tool_text
 
 
 class UserQuestionOptionInput(Struct, frozen=True, kw_only=True):
-    label: Annotated[str, Meta(min_length=1, description="The choice, in one to five words.")]
-    description: Annotated[str, Meta(description="What choosing it means.")] = ""
+    label: Annotated[str, Meta(min_length=1)]
+    description: str = ""
 
 
 class UserQuestionInput(Struct, frozen=True, kw_only=True, rename="camel"):
-    question: Annotated[str, Meta(min_length=1, description="The whole question.")]
-    header: Annotated[str, Meta(description="One or two words above it.")]
+    question: Annotated[str, Meta(min_length=1)]
+    header: str
     options: Annotated[list[UserQuestionOptionInput], Meta(min_length=2, max_length=4)]
-    multi_select: Annotated[bool, Meta(description="Several options may be chosen.")] = False
+    multi_select: bool = False
 
 
 def get_question_tools() -> tuple[Tool, ...]:
     return (ask_user_question,)
 
 
-@tool(name="AskUserQuestion", deadline=None)
+@builtin_tool(name="AskUserQuestion", deadline=None)
 async def ask_user_question(
     questions: Annotated[list[UserQuestionInput], Meta(min_length=1, max_length=4)], context: ToolContext
 ) -> ToolOutput:
-    """Ask the person up to four questions, each with two to four choices, and wait for the answers.
-
-    For decisions that are theirs and that you cannot settle by looking. They may answer in their own words.
-    """
     duplicate = _find_duplicate_question([question.question for question in questions])
     if duplicate is not None:
         return create_tool_error_output(
-            f"The question {duplicate!r} is there twice: answers are given by question."
+            format_tool_text("AskUserQuestion", "duplicate", question=repr(duplicate))
         )
     answer = await context.question_broker.ask_person_or_deny(
         ChoiceQuestion(
@@ -73,11 +69,9 @@ async def ask_user_question(
                 content="The person answered:\n" + "\n".join(lines), data={"answers": dict(answers)}
             )
         case DenyAnswer(reason=reason):
-            return create_tool_error_output(
-                f"There is no answer: {reason}. Go on without it, or say what you need to know."
-            )
+            return create_tool_error_output(format_tool_text("AskUserQuestion", "no_answer", reason=reason))
         case _:
-            return create_tool_error_output("The question was not answered with a choice.")
+            return create_tool_error_output(format_tool_text("AskUserQuestion", "no_choice"))
 
 
 def _find_duplicate_question(questions: list[str]) -> str | None:

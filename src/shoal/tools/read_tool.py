@@ -13,7 +13,7 @@ from msgspec import Meta, Struct
 from shoal.core.conversation.messages import Base64ImageSource, ImageBlock, TextBlock
 from shoal.core.conversation.tools import ToolContext, ToolOutput, create_tool_error_output
 from shoal.core.text.filenames import escape_filename
-from shoal.tools.function_tool import tool
+from shoal.tools.builtin_tool import builtin_tool, format_tool_text
 from shoal.tools.images import detect_image_type
 from shoal.tools.missing_paths import report_missing_path, stat_path
 from shoal.tools.text_files import (
@@ -101,21 +101,17 @@ def _read_shortened_line(file: BinaryIO) -> tuple[str | None, bool]:
             return shorten_long_line(start.decode(errors="replace"), length), True
     return shorten_long_line(
         start.decode(errors="replace"), length
-    ) + " [and it goes on; stopped here]", False
+    ) + " [line continues; stopped here]", False
 
 
-@tool(name="Read", reads_only=True, deadline=60)
+@builtin_tool(name="Read", reads_only=True, deadline=60)
 async def read_tool(
     context: ToolContext,
-    file_path: Annotated[str, "The file, absolute or relative to the working directory"],
-    offset: Annotated[_Line | None, "The first line to read, counted from 1"] = None,
-    limit: Annotated[_Count | None, "How many lines to read"] = None,
-    pages: Annotated[str | None, 'For PDF files: the pages to read, as "3" or "1-5"'] = None,
+    file_path: str,
+    offset: _Line | None = None,
+    limit: _Count | None = None,
+    pages: str | None = None,
 ) -> ToolOutput:
-    """Read a file. Text comes with line numbers, at most 2,000 lines at a time; use offset and limit for more
-    and for very large files. Images are shown, PDF files give their text (20 pages at a time, see pages),
-    notebooks their cells with outputs. A file must be read before it is edited or overwritten. To see what is
-    in a directory use Glob."""
     path = context.workspace.resolve_path(file_path)
     status = stat_path(path)
     if status is None:
@@ -166,9 +162,13 @@ def _format_whole_file(path: Path, content: bytes, requested: _FileReadRange) ->
 
 def _refuse_binary_file(path: Path, start: bytes, size: int) -> ToolOutput:
     return create_tool_error_output(
-        f"{escape_filename(path)} is {describe_binary_file_kind(start)} of {size:,} bytes "
-        "and cannot be shown as text. "
-        "Look at it with a command made for its kind."
+        format_tool_text(
+            "Read",
+            "binary",
+            path=escape_filename(path),
+            kind=describe_binary_file_kind(start),
+            size=f"{size:,}",
+        )
     )
 
 
@@ -177,9 +177,7 @@ def _format_numbered_lines(path: Path, file: TextFile, first: int, limit: int) -
     if not lines:
         return ToolOutput(content=f"({escape_filename(path)} exists and is empty)")
     if first > len(lines):
-        return create_tool_error_output(
-            f"{escape_filename(path)} has {len(lines):,} lines; there is no line {first:,}."
-        )
+        return create_tool_error_output(_describe_missing_line(path, len(lines), first))
     text = format_numbered_lines(lines[first - 1 : first - 1 + limit], first)
     last = min(first - 1 + limit, len(lines))
     if len(text) > MAX_OUTPUT_CHARACTERS:
@@ -188,7 +186,14 @@ def _format_numbered_lines(path: Path, file: TextFile, first: int, limit: int) -
     notes = [file.note] if file.note else []
     if last < len(lines):
         notes.append(
-            f"[Lines {first:,} to {last:,} of {len(lines):,}. Go on with offset={last + 1}, or use Grep.]"
+            format_tool_text(
+                "Read",
+                "more_lines",
+                first=f"{first:,}",
+                last=f"{last:,}",
+                total=f"{len(lines):,}",
+                next=last + 1,
+            )
         )
     return ToolOutput(content="\n".join([text, *notes]))
 
@@ -199,23 +204,32 @@ async def _read_line_range(path: Path, file: BinaryIO, size: int, requested: _Fi
         read_line_window, file, first, requested.limit, MAX_OUTPUT_CHARACTERS
     )
     if not window.lines:
-        return create_tool_error_output(
-            f"{escape_filename(path)} has {window.lines_passed:,} lines; there is no line {first:,}."
-        )
+        return create_tool_error_output(_describe_missing_line(path, window.lines_passed, first))
     last = first + len(window.lines) - 1
     text = "\n".join(f"{number:6}\t{line}" for number, line in enumerate(window.lines, first))
-    hint = "" if window.is_at_end else f" Go on with offset={last + 1}, or use Grep."
+    hint = "" if window.is_at_end else f" Continue with offset={last + 1}, or use Grep."
     return ToolOutput(
         content=f"{text}\n[Lines {first:,} to {last:,} of a file of {size:,} bytes, read in parts.{hint}]"
+    )
+
+
+def _describe_missing_line(path: Path, count: int, line: int) -> str:
+    return format_tool_text(
+        "Read", "missing_line", path=escape_filename(path), count=f"{count:,}", line=f"{line:,}"
     )
 
 
 def _read_image(path: Path, media_type: str, size: int, context: ToolContext) -> ToolOutput:
     if size > MAX_IMAGE_BYTES:
         return create_tool_error_output(
-            f"{escape_filename(path)} is a picture ({media_type}) of {size:,} bytes; "
-            f"{MAX_IMAGE_BYTES:,} can be shown. "
-            "Make a smaller copy with a command and read that."
+            format_tool_text(
+                "Read",
+                "large_image",
+                path=escape_filename(path),
+                media_type=media_type,
+                size=f"{size:,}",
+                maximum=f"{MAX_IMAGE_BYTES:,}",
+            )
         )
     import base64
 
@@ -231,10 +245,16 @@ def _refuse_directory(path: Path) -> ToolOutput:
         names = sorted(escape_filename(entry.name) + "/" * entry.is_dir() for entry in path.iterdir())
     except OSError as error:
         return create_tool_error_output(
-            f"{escape_filename(path)} is a directory that cannot be listed: {error.strerror}."
+            format_tool_text("Read", "closed_directory", path=escape_filename(path), error=error.strerror)
         )
     listing = "\n".join(names[:_MAX_LISTED_NAMES])
     rest = f"\n… and {len(names) - _MAX_LISTED_NAMES:,} more" if len(names) > _MAX_LISTED_NAMES else ""
     return create_tool_error_output(
-        f"{escape_filename(path)} is a directory of {len(names):,} entries, not a file:\n{listing}{rest}"
+        format_tool_text(
+            "Read",
+            "directory",
+            path=escape_filename(path),
+            count=f"{len(names):,}",
+            listing=listing + rest,
+        )
     )

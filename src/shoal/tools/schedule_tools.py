@@ -10,12 +10,11 @@ from msgspec import Meta
 from shoal.core.agents.schedules import ScheduleOccurrence, Scheduler
 from shoal.core.conversation.tools import Tool, ToolContext, ToolOutput, create_tool_error_output
 from shoal.core.ids import LEAD_ID
-from shoal.tools.function_tool import tool
+from shoal.tools.builtin_tool import builtin_tool, format_tool_text
 
 SCHEDULE_TOOLS = ("CronCreate", "CronList", "CronDelete")
 _MAX_PROMPT_CHARACTERS = 10_000
 _MAX_SHOWN_CHARACTERS = 80
-_LEAD_ONLY = "Schedules are the lead's: an agent ends with its job. Name what to schedule in your report."
 
 
 def build_schedule_tools(scheduler: Scheduler, *, attended: bool) -> tuple[Tool, ...]:
@@ -28,42 +27,32 @@ def build_schedule_tools(scheduler: Scheduler, *, attended: bool) -> tuple[Tool,
 
 
 def _build_cron_create_tool(scheduler: Scheduler, *, attended: bool) -> Tool:
-    @tool(name="CronCreate", deadline=10)
+    @builtin_tool(name="CronCreate", deadline=10)
     async def cron_create(
-        cron: Annotated[str, "Minute, hour, day of month, month, day of week, in local time: 0 9 * * 1-5"],
-        prompt: Annotated[
-            str, Meta(min_length=1, max_length=_MAX_PROMPT_CHARACTERS), "What you are to be told then"
-        ],
-        recurring: Annotated[  # noqa: FBT002 - the protocol names it
-            bool, "Every time it fits; false: the next time alone"
-        ] = True,
+        cron: str,
+        prompt: Annotated[str, Meta(min_length=1, max_length=_MAX_PROMPT_CHARACTERS)],
+        recurring: bool = True,  # noqa: FBT001, FBT002 - the protocol names it
         *,
         context: ToolContext,
     ) -> ToolOutput:
-        """Have a prompt come to you at set times, as long as this session lives. It comes when you are not
-        busy; times missed meanwhile come once. A schedule runs out after seven days."""
         if context.agent.agent != LEAD_ID:
-            return create_tool_error_output(_LEAD_ONLY)
+            return create_tool_error_output(format_tool_text("CronCreate", "lead_only"))
         occurrence = scheduler.create_schedule(context.agent.agent, cron, prompt, recurring=recurring)
         duration = f"until {_format_local_time(occurrence.schedule.expires_at)}" if recurring else "once"
         lines = [
-            f"Schedule {occurrence.schedule.id} is kept: "
+            f"Schedule {occurrence.schedule.id} is created: "
             f"next at {_format_local_time(occurrence.at)}, {duration}."
         ]
         if not attended:
-            lines.append(
-                "This run is not kept open for it: it ends when its work is done, whether the time has come "
-                "or not. A session that is resumed has its schedules again."
-            )
+            lines.append(format_tool_text("CronCreate", "unattended"))
         return ToolOutput(content="\n".join(lines), data=_encode_schedule_occurrence(occurrence))
 
     return cron_create
 
 
 def _build_cron_list_tool(scheduler: Scheduler) -> Tool:
-    @tool(name="CronList", reads_only=True, deadline=10)
+    @builtin_tool(name="CronList", reads_only=True, deadline=10)
     async def cron_list() -> ToolOutput:
-        """List your schedules and when each comes next."""
         schedules = scheduler.list_schedules()
         return ToolOutput(
             content="\n".join(map(_format_schedule_occurrence, schedules)) or "There are no schedules.",
@@ -74,16 +63,17 @@ def _build_cron_list_tool(scheduler: Scheduler) -> Tool:
 
 
 def _build_cron_delete_tool(scheduler: Scheduler) -> Tool:
-    @tool(name="CronDelete", deadline=10)
+    @builtin_tool(name="CronDelete", deadline=10)
     async def cron_delete(
-        id: Annotated[str, "The id that CronCreate gave"],  # noqa: A002 - the protocol names it
+        id: str,  # noqa: A002 - the protocol names it
         context: ToolContext,
     ) -> ToolOutput:
-        """End a schedule."""
         if context.agent.agent != LEAD_ID:
-            return create_tool_error_output(_LEAD_ONLY)
+            return create_tool_error_output(format_tool_text("CronCreate", "lead_only"))
         deleted = scheduler.delete_schedule(id)
-        return ToolOutput(content=f"Schedule {deleted.id} is ended: {deleted.cron}", data={"id": deleted.id})
+        return ToolOutput(
+            content=f"Schedule {deleted.id} is deleted: {deleted.cron}", data={"id": deleted.id}
+        )
 
     return cron_delete
 

@@ -149,11 +149,11 @@ class BackgroundShellProcess:
         if len(selected) <= OUTPUT_LIMIT:
             return selected
         omitted = len(selected) - OUTPUT_LIMIT
-        omission = f"[… {omitted:,} characters are cut out here; {self.output.describe_output_location()} …]"
+        omission = f"[… {omitted:,} characters are left out here; {self.output.describe_output_location()} …]"
         return f"{selected[: OUTPUT_LIMIT // 2]}\n\n{omission}\n\n{selected[-OUTPUT_LIMIT // 2 :]}"
 
     def _format_unavailable_output(self, reason: object) -> str:
-        return f"(Its output is not to be had: {reason}.)"
+        return f"(Its output is not available: {reason}.)"
 
     def _read_new_output(self, path: Path) -> str:
         with path.open("rb") as file:

@@ -10,7 +10,7 @@ from msgspec import Meta
 from shoal.core.conversation.tools import Tool, ToolContext, ToolOutput
 from shoal.core.extensions.skills import Skill
 from shoal.tools.bounded_list import format_bounded_list
-from shoal.tools.function_tool import tool
+from shoal.tools.builtin_tool import builtin_tool, load_tool_description, load_tool_text
 
 SkillRunner: TypeAlias = Callable[[str, str, ToolContext], Awaitable[ToolOutput]]
 """Runs a skill, given its name and arguments."""
@@ -18,20 +18,15 @@ SkillRunner: TypeAlias = Callable[[str, str, ToolContext], Awaitable[ToolOutput]
 MAX_LIST_CHARACTERS = 8_000
 """Limit of the whole list, which is sent with every request."""
 _DESCRIPTION_LIMITS = (1_024, 400, 160, 80)
-_SKILL_DESCRIPTION = (
-    "Get the instructions of a skill: how a kind of work is done here, by somebody who knows. Where one of "
-    "them fits what you are asked to do, call this before you begin, and follow what it says. It names the "
-    "directory of the skill; files beside it are read with Read when they are needed. A skill is called by "
-    "its name alone, and none but those listed here, or told of later, are there."
-)
-NO_SKILLS = "(There is none yet.)"
 
 
 def build_skill_tool(run_skill: SkillRunner, listing: str) -> Tool:
-    @tool(name="Skill", deadline=None, description=f"{_SKILL_DESCRIPTION}\n\n{listing or NO_SKILLS}")
+    listing = listing or load_tool_text("Skill", "no_skills")
+
+    @builtin_tool(name="Skill", deadline=None, description=f"{load_tool_description('Skill')}\n\n{listing}")
     async def use_skill(
-        skill: Annotated[str, Meta(min_length=1), "Its name"],
-        args: Annotated[str, "What it is to be done with, as a person would type it"] = "",
+        skill: Annotated[str, Meta(min_length=1)],
+        args: str = "",
         *,
         context: ToolContext,
     ) -> ToolOutput:

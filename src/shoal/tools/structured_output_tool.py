@@ -8,12 +8,9 @@ from typing import Any
 from shoal.core.conversation.model_requests import ToolSchema
 from shoal.core.conversation.tools import ToolContext, ToolOutput, create_tool_error_output
 from shoal.core.text.json_schema import find_schema_violations
+from shoal.tools.builtin_tool import format_tool_text, load_tool_description
 
 STRUCTURED_OUTPUT = "StructuredOutput"
-_DESCRIPTION = (
-    "Give your final answer, in the form this session asks for. Call it once, when the work is done; what "
-    "does not fit the form is refused with the reasons, and can be given again."
-)
 _VALUE_KEY = "value"
 
 
@@ -38,7 +35,11 @@ class StructuredOutputTool:
             for key in ("$defs", "definitions"):
                 if key in answer_schema:
                     input_schema[key] = answer_schema[key]
-        self.schema = ToolSchema(name=STRUCTURED_OUTPUT, description=_DESCRIPTION, input_schema=input_schema)
+        self.schema = ToolSchema(
+            name=STRUCTURED_OUTPUT,
+            description=load_tool_description(STRUCTURED_OUTPUT),
+            input_schema=input_schema,
+        )
         self.has_answer = False
         self.answer: Any = None
 
@@ -47,14 +48,10 @@ class StructuredOutputTool:
 
     async def run(self, arguments: Mapping[str, Any], context: ToolContext) -> ToolOutput:
         if self._is_wrapped and _VALUE_KEY not in arguments:
-            return create_tool_error_output(
-                f'The answer goes under "{_VALUE_KEY}". Call {STRUCTURED_OUTPUT} again.'
-            )
+            return create_tool_error_output(format_tool_text(STRUCTURED_OUTPUT, "no_value", key=_VALUE_KEY))
         answer = arguments[_VALUE_KEY] if self._is_wrapped else dict(arguments)
         if violations := find_schema_violations(answer, self._answer_schema):
             listing = "\n".join(f"- {each}" for each in violations)
-            return create_tool_error_output(
-                f"The answer does not fit its form:\n{listing}\nCall {STRUCTURED_OUTPUT} again."
-            )
+            return create_tool_error_output(format_tool_text(STRUCTURED_OUTPUT, "invalid", problems=listing))
         self.has_answer, self.answer = True, answer
-        return ToolOutput(content="The answer fits its form and is taken. End your turn now.")
+        return ToolOutput(content=format_tool_text(STRUCTURED_OUTPUT, "accepted"))

@@ -7,6 +7,7 @@ from typing import Any, assert_never
 
 from shoal.core.names import TaskId
 from shoal.core.teams.tasks import ATTEMPT_KEY, Task, TaskClaimResult, find_open_blockers
+from shoal.tools.builtin_tool import format_tool_text
 
 
 def format_task_line(task: Task, waits_for: Sequence[TaskId]) -> str:
@@ -20,9 +21,9 @@ def format_task_details(task: Task, board: Mapping[TaskId, Task]) -> str:
     parts = [format_task_line(task, blockers), task.description]
     if task.blocked_by:
         done = [other for other in task.blocked_by if other not in blockers]
-        parts.append(f"Waited for, and done: {', '.join(done)}" if done else "")
+        parts.append(f"Completed blockers: {', '.join(done)}" if done else "")
     if task.blocks:
-        parts.append(f"Waiting for it: {', '.join(task.blocks)}")
+        parts.append(f"Blocks: {', '.join(task.blocks)}")
     metadata = get_visible_task_metadata(task)
     parts.append(f"Metadata: {metadata}" if metadata else "")
     return "\n".join(part for part in parts if part)
@@ -33,14 +34,15 @@ def explain_failed_claim(task: TaskId, claim: TaskClaimResult, board: Mapping[Ta
     match claim.reason:
         case "already_claimed":
             owner = claim.task.owner if claim.task is not None else "another agent"
-            return f"Task {task} is {owner}'s. Take another one: TaskList shows which are free."
+            return format_tool_text("TaskUpdate", "claimed", task=task, owner=owner)
         case "already_resolved":
-            return f"Task {task} is completed already. If it must be done again, set it to pending first."
+            return format_tool_text("TaskUpdate", "completed", task=task)
         case "blocked":
             blockers = find_open_blockers(claim.task, board) if claim.task is not None else ()
-            return f"Task {task} waits for {', '.join(blockers) or 'others'}. Those must be completed first."
+            listing = ", ".join(blockers) or "others"
+            return format_tool_text("TaskUpdate", "blocked", task=task, blockers=listing)
         case "task_not_found" | None:
-            return f"There is no task {task}. TaskList shows the tasks there are."
+            return format_tool_text("TaskUpdate", "unknown_task", task=task)
         case _:
             assert_never(claim.reason)
 

@@ -23,7 +23,8 @@ from shoal.core.teams.tasks import (
     select_tasks_affected_by_completion,
 )
 from shoal.core.teams.team_storage import ClaimAttempts, TaskBoard
-from shoal.tools.function_tool import FunctionTool, ToolParameterName, tool
+from shoal.tools.builtin_tool import builtin_tool, format_tool_text
+from shoal.tools.function_tool import FunctionTool, ToolParameterName
 from shoal.tools.task_format import explain_failed_claim, format_task_details, format_task_line, task_to_dict
 
 BoardLookup: TypeAlias = Callable[[AgentIdentity], TaskBoard]
@@ -35,13 +36,9 @@ _UPDATE_DEADLINE = 660
 """Seconds for an update, which may run an acceptance command first."""
 
 _Text = Annotated[str, Meta(min_length=1)]
-_Id = Annotated[str, "The task's id, as TaskList shows it", ToolParameterName("taskId")]
+_Id = Annotated[str, ToolParameterName("taskId")]
 _Ids = Annotated[list[str], Meta(max_length=1000)]
 _Metadata = dict[str, Any]
-_METADATA_DESCRIPTION = (
-    "Anything to keep with it; acceptance: a command that must pass before it is completed"
-)
-_Team = Annotated[str | None, "The team you lead, for its board; that of your own team if left out"]
 _Status = Literal["pending", "in_progress", "completed", "deleted"]
 
 
@@ -79,21 +76,16 @@ def build_task_tools(
 
 
 def _build_task_create_tool(actions: _TaskToolActions) -> FunctionTool:
-    @tool(name="TaskCreate", deadline=_DEADLINE)
+    @builtin_tool(name="TaskCreate", deadline=_DEADLINE)
     async def task_create(
-        subject: Annotated[_Text, "What is to be done, in one line: Fix the login test"],
-        description: Annotated[str, "What belongs to it, and how one sees that it is done"],
-        active_form: Annotated[
-            str, "As it is being done: Fixing the login test", ToolParameterName("activeForm")
-        ] = "",
-        metadata: Annotated[_Metadata, _METADATA_DESCRIPTION] = {},  # noqa: B006 - copied for each call
-        team_name: _Team = None,
+        subject: _Text,
+        description: str,
+        active_form: Annotated[str, ToolParameterName("activeForm")] = "",
+        metadata: _Metadata = {},  # noqa: B006 - copied for each call
+        team_name: str | None = None,
         *,
         context: ToolContext,
     ) -> ToolOutput:
-        """Put a task on the board. Use it for work of three steps or more, and for work that several agents
-        share: one task per piece that one agent can finish alone. It starts as pending, without an owner.
-        Order tasks with TaskUpdate (addBlockedBy)."""
         draft = TaskDraft(
             subject=subject, description=description, active_form=active_form, metadata=metadata
         )
@@ -103,47 +95,37 @@ def _build_task_create_tool(actions: _TaskToolActions) -> FunctionTool:
 
 
 def _build_task_get_tool(actions: _TaskToolActions) -> FunctionTool:
-    @tool(name="TaskGet", reads_only=True, deadline=_DEADLINE)
-    async def task_get(task: _Id, team_name: _Team = None, *, context: ToolContext) -> ToolOutput:
-        """Read a task: its description, state, owner, what it waits for and what waits for it."""
+    @builtin_tool(name="TaskGet", reads_only=True, deadline=_DEADLINE)
+    async def task_get(task: _Id, team_name: str | None = None, *, context: ToolContext) -> ToolOutput:
         return await _return_store_errors_as_output(actions.get_task(task, context, team_name))
 
     return task_get
 
 
 def _build_task_list_tool(actions: _TaskToolActions) -> FunctionTool:
-    @tool(name="TaskList", reads_only=True, deadline=_DEADLINE)
-    async def task_list(team_name: _Team = None, *, context: ToolContext) -> ToolOutput:
-        """List all tasks with state, owner and open blockers. A task is free when it is pending, has no owner
-        and waits for nothing; take the free one with the lowest id first."""
+    @builtin_tool(name="TaskList", reads_only=True, deadline=_DEADLINE)
+    async def task_list(team_name: str | None = None, *, context: ToolContext) -> ToolOutput:
         return await _return_store_errors_as_output(actions.list_tasks(context, team_name))
 
     return task_list
 
 
 def _build_task_update_tool(actions: _TaskToolActions) -> FunctionTool:
-    @tool(name="TaskUpdate", deadline=_UPDATE_DEADLINE)
+    @builtin_tool(name="TaskUpdate", deadline=_UPDATE_DEADLINE)
     async def task_update(  # noqa: PLR0913, PLR0917 - the inputs that the protocol names
         task: _Id,
         subject: _Text | None = None,
         description: str | None = None,
         active_form: Annotated[str | None, ToolParameterName("activeForm")] = None,
-        status: Annotated[_Status | None, "deleted removes the task for good"] = None,
-        add_blocks: Annotated[
-            _Ids, "Ids of tasks that wait for this one", ToolParameterName("addBlocks")
-        ] = [],  # noqa: B006
-        add_blocked_by: Annotated[
-            _Ids, "Ids of tasks this one waits for", ToolParameterName("addBlockedBy")
-        ] = [],  # noqa: B006
-        owner: Annotated[str | None, "Who works on it; empty for nobody"] = None,
-        metadata: Annotated[_Metadata, "Merged key by key; null deletes a key"] = {},  # noqa: B006
-        team_name: _Team = None,
+        status: _Status | None = None,
+        add_blocks: Annotated[_Ids, ToolParameterName("addBlocks")] = [],  # noqa: B006
+        add_blocked_by: Annotated[_Ids, ToolParameterName("addBlockedBy")] = [],  # noqa: B006
+        owner: str | None = None,
+        metadata: _Metadata = {},  # noqa: B006
+        team_name: str | None = None,
         *,
         context: ToolContext,
     ) -> ToolOutput:
-        """Change a task. Set it in_progress when you begin: that claims it for you, and fails if another has
-        it. Set it completed only when it is wholly done; if you cannot finish, set it back to pending and
-        say why in its description. What waited for it becomes free by itself."""
         request = _TaskUpdateRequest(
             subject=subject,
             description=description,
@@ -242,7 +224,7 @@ class _TaskToolActions:
         board = self._find_board(context.agent)
         task = await board.get(parse_task_id(text))
         if task is None:
-            return create_tool_error_output(f"There is no task {text}. TaskList shows the tasks there are.")
+            return create_tool_error_output(format_tool_text("TaskUpdate", "unknown_task", task=text))
         return ToolOutput(
             content=format_task_details(task, await board.get_live_task_mapping()),
             data={"task": task_to_dict(task)},
@@ -254,7 +236,7 @@ class _TaskToolActions:
         by_id = {task.id: task for task in tasks}
         lines = [format_task_line(task, find_open_blockers(task, by_id)) for task in tasks]
         return ToolOutput(
-            content="\n".join(lines) or "There are no tasks. TaskCreate makes one.",
+            content="\n".join(lines) or "There are no tasks. TaskCreate adds one.",
             data={"tasks": [task_to_dict(task) for task in tasks]},
         )
 
@@ -316,7 +298,7 @@ class _TaskToolActions:
     async def _explain_update_refusal(
         self, board: TaskBoard, task_id: TaskId, request: _TaskUpdateRequest, context: ToolContext
     ) -> str | None:
-        """Return why the update is not allowed, whoever holds the task."""
+        """Return why the update is not allowed, for any holder of the task."""
         if (
             acceptance_problem := await _check_acceptance_change(board, task_id, request, context)
         ) is not None or request.status != "completed":
@@ -337,7 +319,9 @@ class _TaskToolActions:
         if result.exit_code == 0:
             return None
         outcome = "did not end in time" if result.exit_code is None else f"ended with {result.exit_code}"
-        return f"Task {task_id} is not completed: its acceptance command `{command}` {outcome}.\n\n{output}"
+        return format_tool_text(
+            "TaskUpdate", "not_accepted", task=task_id, command=command, outcome=outcome, output=output
+        )
 
     async def _check_task_holder(
         self,
@@ -355,13 +339,10 @@ class _TaskToolActions:
             return None
         if task_on_board.status == request.status == "completed":
             by = f" by {task_on_board.owner}" if task_on_board.owner else ""
-            return f"Task {task_id} was completed{by} already: nothing is left to do for it."
+            return format_tool_text("TaskUpdate", "already_completed", task=task_id, by=by)
         if task_on_board.status != "in_progress" or task_on_board.owner is None:
             return None
-        return (
-            f"Task {task_id} is being worked on by {task_on_board.owner}, so it was not changed. "
-            f"Write to {task_on_board.owner} or to the lead."
-        )
+        return format_tool_text("TaskUpdate", "owned", task=task_id, owner=task_on_board.owner)
 
     async def _format_task_update(
         self, board: TaskBoard, request: _TaskUpdateRequest, task: Task, caller: AgentName, *, claimed: bool
@@ -376,9 +357,9 @@ class _TaskToolActions:
             sentences += [f"Now free: {', '.join(other.id for other in unblocked)}."] if unblocked else []
             owned = find_owned_tasks_unblocked_by(task.id, related)
             own_ids = [other.id for other in owned if other.owner == caller]
-            others = [f"{other.id} ({other.owner}, who is told)" for other in owned if other.owner != caller]
-            sentences += [f"Yours, and free to begin now: {', '.join(own_ids)}."] if own_ids else []
-            sentences += [f"Can begin now: {', '.join(others)}."] if others else []
+            others = [f"{other.id} ({other.owner}, notified)" for other in owned if other.owner != caller]
+            sentences += [f"Yours, and now unblocked: {', '.join(own_ids)}."] if own_ids else []
+            sentences += [f"Now unblocked: {', '.join(others)}."] if others else []
         text = " ".join(filter(None, (format_task_line(task, find_open_blockers(task, tasks)), *sentences)))
         return ToolOutput(content=text, data={"task": task_to_dict(task)})
 
@@ -393,10 +374,7 @@ async def _check_acceptance_change(
     command = None if task_on_board is None else task_on_board.metadata.get("acceptance")
     if command in (None, request.metadata["acceptance"]):
         return None
-    return (
-        f"Task {task_id} is done when its acceptance command `{command}` passes; only the lead changes that. "
-        "Nothing was changed: write to the lead if the command is wrong."
-    )
+    return format_tool_text("TaskUpdate", "acceptance_change", task=task_id, command=command)
 
 
 async def _run_task_completed_hook(board: TaskBoard, task_id: TaskId, context: ToolContext) -> str | None:
@@ -436,5 +414,5 @@ def _has_task_changes(change: TaskUpdate) -> bool:
 
 def _get_claimed_task_pair(claim: TaskClaimResult | None) -> tuple[Task, Task]:
     if claim is None or claim.task is None:
-        raise TeamStoreError("Nothing was given to change. Give a status, an owner, or another field.")
+        raise TeamStoreError(format_tool_text("TaskUpdate", "no_change"))
     return claim.task, claim.task

@@ -68,7 +68,7 @@ def parse_tool_arguments_leniently(
         return parsed
     listing = "\n".join(f"- {problem}" for problem in problems)
     return (
-        f"{schema.name} was not run, its arguments are wrong:\n{listing}\n{_describe_tool_parameters(schema)}"
+        f"{schema.name} was not run: its arguments are wrong:\n{listing}\n{_describe_tool_parameters(schema)}"
     )
 
 
@@ -125,8 +125,8 @@ def _describe_expected_type(schema: Mapping[str, Any]) -> str:
             ("maximum", "at most"),
             ("exclusiveMinimum", "more than"),
             ("exclusiveMaximum", "less than"),
-            ("minLength", "of a length of at least"),
-            ("maxLength", "of a length of at most"),
+            ("minLength", "with a length of at least"),
+            ("maxLength", "with a length of at most"),
             ("pattern", "that matches"),
         )
         if key in schema

@@ -62,6 +62,6 @@ def describe_external_worktree(worktree: ExternalWorktree) -> str:
     """Describe the directory to the agent that starts in it."""
     return (
         f"You work in {escape_filename(worktree.root)}, "
-        f"a copy of {escape_filename(worktree.record.checkout)} of your own.\n"
-        "Nothing outside of it can be changed. What you leave in it is kept for the lead."
+        f"your own copy of {escape_filename(worktree.record.checkout)}.\n"
+        "You cannot change anything outside it. Everything you leave in it is kept for the lead."
     )

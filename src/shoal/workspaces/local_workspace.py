@@ -206,8 +206,8 @@ class LocalWorkspace:
         except FileExistsError as error:
             if real.exists():
                 raise WorkspaceError(
-                    f"{escape_filename(real)} came to be there just now, made by somebody else. "
-                    "Nothing was written. Read it before writing to it."
+                    f"{escape_filename(real)} was just created by somebody else. "
+                    "Nothing was written. Read it before you write to it."
                 ) from None
             raise build_file_error("write", real, error) from None
         except OSError as error:
@@ -249,7 +249,7 @@ class LocalWorkspace:
                 f"{escape_filename(real)} exists and has not been read. Nothing was written; read it first."
             )
             if intended is not None:
-                message += f" What the write would change:\n{_format_content_difference(content, intended)}"
+                message += f" The write would change:\n{_format_content_difference(content, intended)}"
             raise WorkspaceError(message)
         is_fresh = (
             read_state.is_unchanged(state)
@@ -260,14 +260,14 @@ class LocalWorkspace:
             return
         message = (
             f"{escape_filename(real)} has changed since it was read, by somebody else or by a command. "
-            "Nothing was written; read it again and make the change anew."
+            "Nothing was written; read it again and repeat the change."
         )
         cached = self._contents.get(real)
         if cached is not None:
-            message += f" What has changed in it:\n{_format_content_difference(cached, content)}"
+            message += f" The changes in it:\n{_format_content_difference(cached, content)}"
         elif intended is not None:
             difference = _format_content_difference(content, intended)
-            message += f" What the write would change in it as it is now:\n{difference}"
+            message += f" The write would now change:\n{difference}"
         raise WorkspaceError(message)
 
 

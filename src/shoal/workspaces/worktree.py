@@ -135,7 +135,7 @@ class WorktreeWorkspace(LocalWorkspace):
             )
         raise WorkspaceError(
             f"{escape_filename(real)} is outside your worktree {escape_filename(record.path)}. "
-            "Nothing outside of it is changed."
+            "You cannot change anything outside it."
         )
 
 
@@ -147,10 +147,11 @@ def describe_worktree(worktree: Worktree) -> str:
     """Describe the worktree to the agent that starts in it."""
     record = worktree.record
     lines = [
-        f"You work in {escape_filename(worktree.root)}, a git worktree of your own "
+        f"You work in {escape_filename(worktree.root)}, your own git worktree "
         f"on the branch {record.branch}, made from commit {record.base[:12]} "
         f"of {escape_filename(record.checkout)}.",
-        "Nothing outside of it can be changed. What you leave in it, committed or not, is kept for the lead.",
+        "You cannot change anything outside it. "
+        "Everything you leave in it, committed or not, is kept for the lead.",
         *worktree.notes,
     ]
     return "\n".join(lines)
@@ -162,8 +163,8 @@ def describe_worktree_to_fork(worktree: Worktree) -> str:
     return "\n".join(
         (
             describe_worktree(worktree),
-            f"The conversation so far was held in {escape_filename(record.checkout)}. Its paths must be "
-            f"translated: {escape_filename(record.checkout)}/… is {escape_filename(record.path)}/… for you. "
-            "Read files anew before you change them: what you saw of them may differ here.",
+            f"The conversation so far took place in {escape_filename(record.checkout)}. Translate its paths: "
+            f"{escape_filename(record.checkout)}/… is {escape_filename(record.path)}/… for you. "
+            "Read files again before you change them: they may differ here.",
         )
     )

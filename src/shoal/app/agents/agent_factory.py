@@ -462,8 +462,8 @@ class AgentFactory:
         toolset = self._toolset_cache.resolve_toolset(definition, agent_tools)
         if toolset.missing:
             raise AgentRequestRefused(
-                f"The agent {definition.name} ({definition.source}) names tools that are not to be had here: "
-                f"{', '.join(toolset.missing)}. Take them out of its definition, or start another agent."
+                f"The agent {definition.name} ({definition.source}) names tools that are not available here: "
+                f"{', '.join(toolset.missing)}. Remove them from its definition, or start another agent."
             )
         return resolve_member_tools(toolset, assignment, agent_tools.tools)
 
@@ -480,7 +480,7 @@ class AgentFactory:
                 )
             self._runtime.budget.require_priced_model(model.card, definition.name)
         except (BudgetError, ModelError, NoModelConfigured, SettingsError) as error:
-            raise AgentRequestRefused(f"The agent's model is not to be had: {error}") from error
+            raise AgentRequestRefused(f"Cannot use the agent's model: {error}") from error
         return model
 
     def _save_agent_metadata(self, blueprint: AgentBlueprint) -> None:

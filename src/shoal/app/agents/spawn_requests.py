@@ -39,11 +39,11 @@ def require_valid_isolation(definition: AgentDefinition, request: SpawnRequest) 
     isolation = request.isolation or definition.isolation
     if request.cwd is not None and isolation is not None:
         raise AgentRequestRefused(
-            "cwd and isolation cannot be had together: an agent in a worktree works there. Leave one out."
+            "cwd and isolation cannot be combined: an agent in a worktree works there. Leave one out."
         )
     if isolation == "remote":
         raise AgentRequestRefused(
-            "isolation: remote needs an engine for other machines, and none is configured."
+            "isolation: remote needs a backend for other machines, and none is configured."
         )
 
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from importlib.resources import files
-
+from shoal.agent.agent_texts import load_prompt
 from shoal.app.config.coordinator_mode import require_background_agents
 from shoal.app.options import Options
 from shoal.app.settings.settings import Settings
@@ -19,5 +18,5 @@ def is_assistant_mode(options: Options, settings: Settings) -> bool:
 
 def build_appended_system_prompt(options: Options, *, assistant: bool) -> str | None:
     """Build the text appended to the default prompt; None if there is none."""
-    mode_prompt = (files("shoal.agent") / "prompts" / "assistant.md").read_text("utf-8") if assistant else ""
+    mode_prompt = load_prompt("assistant") if assistant else ""
     return "\n\n".join(filter(None, (mode_prompt.strip(), options.append_system_prompt))) or None

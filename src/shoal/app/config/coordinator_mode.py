@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from importlib.resources import files
-
+from shoal.agent.agent_texts import load_prompt
 from shoal.app.config.tool_selection import remove_denied_tools, select_tools_by_name
 from shoal.app.options import Options
 from shoal.app.settings.settings import Settings
@@ -47,4 +46,4 @@ def load_replacement_system_prompt(options: Options, *, coordinator: bool) -> st
     """Return the prompt that replaces the default prompt; None if there is none."""
     if options.system_prompt is not None or not coordinator:
         return options.system_prompt
-    return (files("shoal.agent") / "prompts" / "coordinator.md").read_text("utf-8")
+    return load_prompt("coordinator")

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import cache
-from importlib.resources import files
 from pathlib import Path
 
 from msgspec.structs import replace
 
 from shoal.agent.agent_runner import AgentRunner
+from shoal.agent.agent_texts import load_prompt
 from shoal.agent.forks import ask_model_outside_conversation
 from shoal.app.config.session_history import SessionHistory
+from shoal.app.model_notices import format_session_notice
 from shoal.core.conversation.messages import Message, TextBlock, user_message
 from shoal.core.errors import ModelError, StateFileError
 from shoal.core.text.control_tags import escape_control_tags
@@ -24,7 +24,6 @@ from shoal.wire.notification_text import format_system_reminder
 MAX_CHARACTERS = 8_000
 """Maximum characters of the file."""
 _NONE = "(none yet)"
-_HEAD = "Your notes about this session, kept in a file of their own:"
 
 
 class SessionMemory:
@@ -53,7 +52,7 @@ class SessionMemory:
 
     async def write_notes_with_model(self, agent: AgentRunner, messages: list[Message] | None = None) -> bool:
         """Save new notes; False if there were none. Raises `ModelError` and `StateFileError`."""
-        directive = _load_remember_prompt() + (self.read_notes() or _NONE)
+        directive = load_prompt("remember") + (self.read_notes() or _NONE)
         notes = escape_control_tags(
             await ask_model_outside_conversation(agent, directive, history=messages)
         ).strip()
@@ -75,12 +74,7 @@ class SessionMemory:
 
 
 def _format_session_notes(text: str) -> str:
-    return f"{_HEAD}\n{text}"
-
-
-@cache
-def _load_remember_prompt() -> str:
-    return (files("shoal.agent") / "prompts" / "remember.md").read_text("utf-8")
+    return f"{format_session_notice('session_notes')}\n{text}"
 
 
 def build_resume_message(agent: AgentRunner, history: SessionHistory) -> Message | None:

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import platform
-from functools import cache
-from importlib.resources import files
 from pathlib import Path
 
+from shoal.agent.agent_texts import load_prompt
 from shoal.core.clock import Clock, format_iso_time
 from shoal.workspaces.git_paths import contains_git_repository
 
@@ -39,10 +38,9 @@ def format_date_line(clock: Clock) -> str:
     return f"Date: {format_iso_time(clock.now())[:10]}"
 
 
-@cache
 def load_default_prompt() -> str:
     """Return the default prompt of the lead and of every teammate."""
-    return (files("shoal.agent") / "prompts" / "lead.md").read_text("utf-8")
+    return load_prompt("lead")
 
 
 def _is_in_git(path: Path) -> bool:

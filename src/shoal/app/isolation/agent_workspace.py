@@ -56,8 +56,8 @@ class AgentFileWriteLeases:
             if holder != agent:
                 raise WorkspaceError(
                     f"{escape_filename(path)} is being changed by agent {holder}, "
-                    "which has it until it ends. "
-                    "Nothing was written. Wait for its end, or tell it with SendMessage what to change."
+                    "which holds it until it ends. "
+                    "Nothing was written. Wait until it ends, or ask it with SendMessage to make the change."
                 )
 
         return refuse_write_to_leased_file

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct, structs
 
 from shoal.agent import compaction
-from shoal.agent.forks import ASIDE_PROMPT, NO_SUGGESTION, SUGGESTION_PROMPT, ask_model_outside_conversation
+from shoal.agent.agent_texts import load_prompt
+from shoal.agent.forks import NO_SUGGESTION, ask_model_outside_conversation
 from shoal.agent.loop import LoopResult
 from shoal.app.config.session_memory import SessionMemory
 from shoal.app.options import Options
@@ -479,13 +480,15 @@ class Session:
 
     async def ask_side_question(self, question: str) -> str:
         """Return the lead's answer to a question that never enters its conversation, even while it works."""
-        return await ask_model_outside_conversation(self.agent, f"{ASIDE_PROMPT}\n{question}")
+        return await ask_model_outside_conversation(self.agent, f"{load_prompt('aside')}\n{question}")
 
     async def suggest_prompt(self) -> str:
         """Suggest the person's next prompt in one line; empty if there is no suggestion."""
         if not self.agent.conversation.messages:
             return ""
-        suggestion = to_one_line(await ask_model_outside_conversation(self.agent, SUGGESTION_PROMPT)).strip()
+        suggestion = to_one_line(
+            await ask_model_outside_conversation(self.agent, load_prompt("suggest"))
+        ).strip()
         return "" if suggestion.strip(".") == NO_SUGGESTION else suggestion
 
     async def set_model(self, name: str | None) -> None:

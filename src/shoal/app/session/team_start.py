@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
+from shoal.app.model_notices import format_session_notice
 from shoal.core.agents.subagents import SpawnRequest
 from shoal.core.errors import AgentRequestRefused
 from shoal.core.names import LEAD_NAME, AgentName, TaskId, TeamName, parse_agent_name
@@ -106,17 +107,11 @@ def build_lead_team_prompt(team: str, template: TeamTemplate, goal: str, tasks: 
     if goal:
         sections.append(f"The goal\n{goal}")
     roster = "\n".join(_format_member_line(name, template) for name, _ in template.members_with_roles)
-    sections.append(f"Your team {team} is made and its members are at work; do not make it again.\n{roster}")
+    sections.append(format_session_notice("team_started", team=team, members=roster))
     if tasks:
         board = "\n".join(_format_task_line(task) for task in tasks)
-        sections.append(
-            "The board. Its order is kept for you: who owns a task is told when it can begin, and a task "
-            f"without an owner is taken by whoever is free.\n{board}"
-        )
-    sections.append(
-        "What members report comes to you by itself. End your turn whenever you have nothing to decide; "
-        "you are woken. When all is done, give the person the result."
-    )
+        sections.append(format_session_notice("team_board", tasks=board))
+    sections.append(format_session_notice("team_advice"))
     return "\n\n".join(sections)
 
 
@@ -125,7 +120,7 @@ def _format_member_line(name: str, template: TeamTemplate) -> str:
     facts = [
         role.kind or "",
         "only reads until its plan is approved" if role.mode == "plan" else role.mode or "",
-        "in a worktree of its own" if role.isolation == "worktree" else role.isolation or "",
+        "in its own worktree" if role.isolation == "worktree" else role.isolation or "",
         role.model or "",
     ]
     details = ", ".join(fact for fact in facts if fact)

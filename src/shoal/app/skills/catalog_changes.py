@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 
 from shoal.app.definitions.agent_catalog import AgentCatalog
+from shoal.app.model_notices import format_session_notice
 from shoal.app.skills.skill_catalog import SkillAndCommandLibrary
 from shoal.core.agents.agent_definitions import AgentDefinition
 from shoal.core.extensions.skills import Skill
@@ -83,9 +84,9 @@ def _format_catalog_changes(
         ]
         removed = [f"- {name}" for name in previous if name not in current]
         if new:
-            lines += [f"These {noun} are new, or are described otherwise now:", *_limit_lines(new)]
+            lines += [format_session_notice("changed", noun=noun), *_limit_lines(new)]
         if removed:
-            lines += [f"These {noun} are not there any more:", *_limit_lines(removed)]
+            lines += [format_session_notice("removed", noun=noun), *_limit_lines(removed)]
     if not lines:
         return ""
     return format_system_reminder(escape_control_tags("\n".join(lines)))

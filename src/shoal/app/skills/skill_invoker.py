@@ -15,6 +15,7 @@ from shoal.agent.agent_runner import AgentRunner
 from shoal.agent.tool_calls import run_unrecorded_tool_call
 from shoal.app.agent_permissions import get_permission_engine
 from shoal.app.definitions.project_directories import iter_project_directories
+from shoal.app.model_notices import format_session_notice
 from shoal.app.skills.skill_catalog import SkillAndCommandLibrary
 from shoal.app.skills.skill_trust import SkillTrustDecisionStore
 from shoal.core.agents.subagents import AgentResult, BackgroundAgentLaunchResult, SpawnRequest
@@ -37,10 +38,6 @@ _MAX_EXPANSIONS = 20
 _MAX_EXPANSION_CHARS = 50_000
 """Maximum characters of one file or of the output of one command."""
 DEFAULT_AGENT = "general-purpose"
-_UNTRUSTED = (
-    "What it would allow ({}) is not allowed by it: its file belongs to the project and is not trusted. A "
-    "person sees and trusts it with `shoal trust`."
-)
 _ARGUMENT = re.compile(r"\$ARGUMENTS(?:\[(\d{1,2})\])?(?!\w)|\$(\d{1,2})(?!\w)|\$\{(CLAUDE_SKILL_DIR)\}")
 _EMBEDDED = re.compile(r"(?<!\S)!`([^`\n]+)`|(?<!\S)@((?:[\w.~/+-]|\$\d|\$ARGUMENTS)+)")
 
@@ -178,7 +175,7 @@ class SkillInvoker:
         get_permission_engine(agent).grant_allow_rules(_parse_granted_rules(skill, granted))
         self._allow_reading_directory(skill, agent)
         if skill.allowed_tools and not granted:
-            untrusted = _UNTRUSTED.format(", ".join(skill.allowed_tools))
+            untrusted = format_session_notice("skill_untrusted", tools=", ".join(skill.allowed_tools))
             self._note(f"/{skill.name}: {untrusted}")
             sections.append(untrusted)
         return "\n\n".join([*sections, await self._render_body(skill, arguments, agent)])
@@ -261,10 +258,11 @@ class SkillInvoker:
         return (await run_unrecorded_tool_call(agent, call, self._tools[tool])).text
 
     def _format_skill_heading(self, skill: Skill) -> str:
-        return (
-            f"The skill {skill.name}, from {escape_filename(skill.source.path or '')}. "
-            "Paths in it are relative to its "
-            f"directory, {escape_filename(skill.directory)}; read the files there when they are needed."
+        return format_session_notice(
+            "skill_heading",
+            name=skill.name,
+            source=escape_filename(skill.source.path or ""),
+            directory=escape_filename(skill.directory),
         )
 
     def _allow_reading_directory(self, skill: Skill, agent: AgentRunner) -> None:

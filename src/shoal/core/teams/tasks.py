@@ -186,8 +186,8 @@ def apply_task_update(task: Task, change: TaskUpdate) -> Task:
     """
     if change.status is not UNSET and change.attempt not in (None, task.claim_attempt):
         raise TaskUpdateRefused(
-            f"Task {task.id} is no longer held by this attempt: it was given back or taken over since. "
-            "Look at it again before you go on with it."
+            f"Task {task.id} is no longer held by this attempt: it was released or taken over. "
+            "Check it again before you continue."
         )
     metadata = merge_task_metadata(task.metadata, change.metadata)
     changes = {

@@ -20,10 +20,9 @@ from shoal.core.teams.mail_bodies import (
     TaskAssignmentMail,
 )
 from shoal.core.teams.tasks import Task
+from shoal.team.team_prompts import format_team_notice
 from shoal.wire.notification_text import format_mail_message
 
-NO_REPORT_TEXT = "(it sent no report; these are its last words)"
-NO_OUTPUT_TEXT = "(it sent no report, and said nothing at its end)"
 RANK_PERSON, RANK_SHUTDOWN, RANK_LEAD, RANK_PEER, RANK_TASK = range(5)
 """Order in which an idle agent takes its waiting items."""
 
@@ -60,40 +59,34 @@ def render_mail(mail: MailMessage, body: MailBody | None) -> RenderedMail:
         case ShutdownRequestMail(request_id=request, reason=reason):
             return _render_text_as_mail_from_sender(
                 mail,
-                f"The lead asks you to shut down{_format_reason_suffix(reason)}. "
-                "Finish or put back what you have "
-                "begun, then answer with SendMessage to team-lead, message: "
-                f'{{"type": "shutdown_response", "request_id": "{request}", "approve": true}}; '
-                'or "approve": false with "reason", if you must go on. Without an answer you are ended soon.',
+                format_team_notice("shutdown_request", reason=_format_reason_suffix(reason), request=request),
                 rank=RANK_SHUTDOWN,
             )
         case TaskAssignmentMail(task_id=task, subject=subject, description=description):
-            return _render_text_as_mail_from_sender(
-                mail, f"Task #{task} is yours now: {subject}\n\n{description}".rstrip()
-            )
+            return _render_text_as_mail_from_sender(mail, _format_assigned_task(task, subject, description))
         case ShutdownApprovedMail():
-            return _render_text_as_mail_from_sender(mail, f"{mail.sender} agrees to shut down.")
+            return _render_text_as_mail_from_sender(
+                mail, format_team_notice("shutdown_approved", sender=mail.sender)
+            )
         case ShutdownRejectedMail(reason=reason):
             return _render_text_as_mail_from_sender(
-                mail, f"{mail.sender} does not shut down{_format_reason_suffix(reason)}."
+                mail,
+                format_team_notice(
+                    "shutdown_rejected", sender=mail.sender, reason=_format_reason_suffix(reason)
+                ),
             )
         case PlanApprovalRequestMail(request_id=request, plan_content=plan, plan_file_path=path):
             return _render_text_as_mail_from_sender(
                 mail,
-                f"{mail.sender} may only read until its plan is approved ({path}):\n\n{plan}\n\n"
-                f"Answer with SendMessage to {mail.sender}, message: "
-                f'{{"type": "plan_approval_response", "request_id": "{request}", "approve": true}}; '
-                'or "approve": false with "feedback".',
+                format_team_notice("plan_request", sender=mail.sender, path=path, plan=plan, request=request),
             )
         case _:
             return render_mail_text(mail)
 
 
 def render_claimed_task(task: Task) -> RenderedMail:
-    text = (
-        f"Task #{task.id} is yours now: {task.subject}\n\n{task.description}".rstrip()
-        + "\n\nSet it to completed with TaskUpdate when it is wholly done, then go on with the open tasks."
-    )
+    assigned = _format_assigned_task(task.id, task.subject, task.description)
+    text = f"{assigned}\n\n{format_team_notice('task_claimed')}"
     return RenderedMail(rank=RANK_TASK, by="runtime", text=format_mail_message(TASK_LIST_NAME, text))
 
 
@@ -103,15 +96,18 @@ def render_idle_notice(mail: MailMessage, body: IdleNotificationMail, *, has_rep
 
 
 def _format_idle_notice(body: IdleNotificationMail, *, has_reported: bool) -> str:
-    lines = [f"{body.sender} is idle ({body.idle_reason})."]
+    lines = [format_team_notice("idle", name=body.sender, reason=body.idle_reason)]
     if body.failure_reason:
-        lines.append(f"It failed: {body.failure_reason}")
+        lines.append(format_team_notice("idle_failure", reason=body.failure_reason))
     if body.completed_task_id:
-        lines.append(f"Task #{body.completed_task_id} is {body.completed_status or 'completed'}.")
+        status = body.completed_status or "completed"
+        lines.append(format_team_notice("idle_task", task=body.completed_task_id, status=status))
     if body.summary:
-        lines.append(f"It last wrote {body.summary}")
-    if not has_reported:
-        lines.append(f"{NO_REPORT_TEXT}\n{body.result}" if (body.result or "").strip() else NO_OUTPUT_TEXT)
+        lines.append(format_team_notice("idle_summary", summary=body.summary))
+    if not has_reported and (body.result or "").strip():
+        lines.append(format_team_notice("idle_text", text=body.result))
+    elif not has_reported:
+        lines.append(format_team_notice("idle_silent"))
     return "\n".join(lines)
 
 
@@ -121,6 +117,11 @@ def _render_text_as_mail_from_sender(
     default_rank = RANK_LEAD if mail.sender == LEAD_NAME else RANK_PEER
     formatted = format_mail_message(mail.sender, text, color=mail.color)
     return RenderedMail(rank=default_rank if rank is None else rank, by="agent", text=formatted)
+
+
+def _format_assigned_task(task: str, subject: str, description: str) -> str:
+    text = format_team_notice("task_assigned", task=task, subject=subject, description=description)
+    return text.rstrip()
 
 
 def _format_reason_suffix(reason: str) -> str:

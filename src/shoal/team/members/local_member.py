@@ -44,7 +44,7 @@ from shoal.team.mail.mail_sender import TeamMailPoster
 from shoal.team.mail.rendered_mail import RenderedMail, render_claimed_task, render_mail, render_mail_text
 from shoal.team.members.member_protocol import MemberObserver
 from shoal.team.members.stall_detector import MemberStallDetector, MemberStalledError
-from shoal.team.team_prompts import PROCESS_RESTARTED_TEXT, TURN_RESTARTED_TEXT
+from shoal.team.team_prompts import format_team_notice
 from shoal.team.team_services import TeamServices
 from shoal.wire.notification_text import format_late_permission_notice
 
@@ -239,7 +239,7 @@ class LocalMember:
         """
         await self._requeue_task_claim_notices(claimed_tasks)
         if self._was_cut_off_at_work:
-            rendered = RenderedMail(rank=0, by="runtime", text=PROCESS_RESTARTED_TEXT)
+            rendered = RenderedMail(rank=0, by="runtime", text=format_team_notice("process_restarted"))
             self._services.queue.put(
                 rendered.to_inbox_item(f"again-{self._services.ids.new_short_id()}", self.id)
             )
@@ -382,9 +382,7 @@ class LocalMember:
                 return LoopResult(reason="blocked", text=result.text, detail=self.agent.state.halt_reason)
             if decision.blocked is None:
                 return result
-            prompt = user_message(
-                f"[A TeammateIdle hook sends you back to work:]\n{escape_control_tags(decision.blocked)}"
-            )
+            prompt = user_message(format_team_notice("idle_hook", text=escape_control_tags(decision.blocked)))
         note = (
             f"The TeammateIdle hooks sent it back {MAX_WAKES_IN_A_ROW} times in a row; it rests all the same."
         )
@@ -399,7 +397,7 @@ class LocalMember:
         except MemberStalledError as error:
             self._close_interrupted_tool_calls()
             self._services.note(f"{self.name} has stalled, and its turn is begun again: {error}.")
-            restart_notice = RenderedMail(rank=0, by="runtime", text=TURN_RESTARTED_TEXT)
+            restart_notice = RenderedMail(rank=0, by="runtime", text=format_team_notice("turn_restarted"))
             self._services.queue.put(
                 restart_notice.to_inbox_item(f"stalled-{self._services.ids.new_short_id()}", self.id)
             )
@@ -424,9 +422,9 @@ class LocalMember:
             self.agent.environment.results,
             tokens=self._services.policy.report_tokens,
         )
-        result = (
-            report.excerpt if report.path is None else f"{report.excerpt}\n[The whole is in {report.path}]"
-        )
+        result = report.excerpt
+        if report.path is not None:
+            result += "\n" + format_team_notice("whole_text", path=report.path)
         await self._mail_sender.post_mail_body(
             self.name,
             LEAD_NAME,

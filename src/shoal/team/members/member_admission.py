@@ -54,7 +54,7 @@ def parse_teammate_permission_mode(name: str | None) -> PermissionMode | None:
         return None
     if name not in _MODE_BY_NAME:
         raise AgentRequestRefused(
-            f"{name!r} is no mode for a teammate. There are: {', '.join(_MODE_BY_NAME)}."
+            f"{name!r} is not a mode for a teammate. There are: {', '.join(_MODE_BY_NAME)}."
         )
     return _MODE_BY_NAME[name]
 

@@ -223,10 +223,10 @@ class MemberHost:
     async def create_team(
         self, name: str, *, description: str | None, kind: str | None, context: ToolContext
     ) -> TeamRoster:
-        raise AgentRequestRefused("Only the lead of a session makes a team.")
+        raise AgentRequestRefused("Only the lead of a session can create a team.")
 
     async def delete_team(self, context: ToolContext) -> TeamName:
-        raise AgentRequestRefused("Only the lead deletes its team.")
+        raise AgentRequestRefused("Only the lead can delete its team.")
 
     async def spawn_teammate(self, request: SpawnRequest, context: ToolContext) -> TeammateSpawnResult | None:
         return None
@@ -241,7 +241,7 @@ class MemberHost:
         others = [each for each in others if each != sender]
         if to == "*":
             if not others:
-                raise AgentRequestRefused("Nobody is in the team beside you.")
+                raise AgentRequestRefused("There is nobody else in the team.")
             return tuple(
                 [await self._post_message(team, sender, each, text, summary, fyi=fyi) for each in others]
             )
@@ -256,19 +256,19 @@ class MemberHost:
         )
 
     async def request_shutdown(self, to: str, reason: str, context: ToolContext) -> str:
-        raise AgentRequestRefused("Only the lead asks teammates to shut down.")
+        raise AgentRequestRefused("Only the lead can ask teammates to shut down.")
 
     async def answer_shutdown_request(
         self, request: str, reason: str, *, approve: bool, context: ToolContext
     ) -> None:
         if not context.agent.is_teammate:
-            raise AgentRequestRefused("Only a teammate answers a request to shut down.")
+            raise AgentRequestRefused("Only a teammate can answer a request to shut down.")
         await self._apply_shutdown_answer(request, reason, approve=approve)
 
     async def answer_plan_approval_request(
         self, to: str, request: str, feedback: str, *, approve: bool, context: ToolContext
     ) -> AgentName:
-        raise AgentRequestRefused("Only the lead answers plans.")
+        raise AgentRequestRefused("Only the lead can answer plans.")
 
     async def stop_member(self, name: str, context: ToolContext) -> bool:
         team = await self._read_roster()
@@ -280,9 +280,9 @@ class MemberHost:
         member = self._member
         shutdown_request = None if member is None else member.shutdown_request
         if member is None or shutdown_request is None or request not in ("", shutdown_request.request_id):
-            raise AgentRequestRefused("There is no such request to shut down, or it was answered already.")
+            raise AgentRequestRefused("There is no such request to shut down, or it was already answered.")
         if not approve and self._has_rejected:
-            raise AgentRequestRefused("The lead asks for the second time: finish what you must, and approve.")
+            raise AgentRequestRefused("The lead asks a second time: finish what you must, then approve.")
         if approve:
             self._approved_request = shutdown_request
             if self._channel is not None:

@@ -73,9 +73,9 @@ class MemberShutdown:
     ) -> None:
         shutdown_request = handle.member.shutdown_request
         if shutdown_request is None or request not in ("", shutdown_request.request_id):
-            raise AgentRequestRefused("There is no such request to shut down, or it was answered already.")
+            raise AgentRequestRefused("There is no such request to shut down, or it was already answered.")
         if not approve and handle.has_rejected:
-            raise AgentRequestRefused("The lead asks for the second time: finish what you must, and approve.")
+            raise AgentRequestRefused("The lead asks a second time: finish what you must, then approve.")
         handle.clear_shutdown_request_and_grace()
         if approve:
             handle.approved_request = shutdown_request

@@ -319,13 +319,12 @@ class ManagedMcpServer:
         name = self.server.name
         if self.status == "failed":
             return (
-                f"the MCP server {name} is not there any more: {self.detail}. Its tools cannot be used in "
-                "this session; go on without them, and say so."
+                f"the MCP server {name} is no longer available: {self.detail}. Its tools cannot be used in "
+                "this session; continue without them, and say so."
             )
         return (
-            f"the MCP server {name} ended ({self._loss_reason or reason}). It is being started again. "
-            "Whether the call "
-            "had an effect is not known: look before you make it again."
+            f"the MCP server {name} ended ({self._loss_reason or reason}). It is being restarted. "
+            "Check whether the call had an effect before you repeat it."
         )
 
 

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Annotated, Any
-
-from msgspec import Meta
+from typing import TYPE_CHECKING, Any
 
 from shoal.core.conversation.tools import Tool, ToolContext, ToolOutput, create_tool_error_output
-from shoal.tools.function_tool import tool
+from shoal.tools.builtin_tool import builtin_tool
 
 if TYPE_CHECKING:
     from shoal.tools.mcp.client_context import ActiveMcpCall
@@ -20,12 +18,11 @@ LIST_RESOURCES_TOOL, READ_RESOURCE_TOOL = "ListMcpResourcesTool", "ReadMcpResour
 
 
 def build_mcp_resource_tools(get_servers: Callable[[], Sequence[ManagedMcpServer]]) -> tuple[Tool, ...]:
-    @tool(name=LIST_RESOURCES_TOOL, reads_only=True, deadline=None)
+    @builtin_tool(name=LIST_RESOURCES_TOOL, reads_only=True, deadline=None)
     async def list_resources(
         context: ToolContext,
-        server: Annotated[str, Meta(description="Only of this server; empty is all.")] = "",
+        server: str = "",
     ) -> ToolOutput:
-        """List the resources of MCP servers: files, rows, pages that ReadMcpResourceTool can read."""
         servers = [
             managed
             for managed in get_servers()
@@ -53,13 +50,12 @@ def build_mcp_resource_tools(get_servers: Callable[[], Sequence[ManagedMcpServer
             data={"all": resources},
         )
 
-    @tool(name=READ_RESOURCE_TOOL, reads_only=True, deadline=None)
+    @builtin_tool(name=READ_RESOURCE_TOOL, reads_only=True, deadline=None)
     async def read_resource(
         context: ToolContext,
-        server: Annotated[str, Meta(description="The server that has it.")],
-        uri: Annotated[str, Meta(description="As ListMcpResourcesTool gives it.")],
+        server: str,
+        uri: str,
     ) -> ToolOutput:
-        """Read one resource of an MCP server."""
         managed = next((each for each in get_servers() if each.server.name == server), None)
         if managed is None or not managed.features.resources:
             return _report_unknown_resource_server(server, get_servers())

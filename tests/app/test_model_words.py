@@ -1,0 +1,81 @@
+"""The words sent to models: their size, their protocol, and that they do not depend on docstrings."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from request_recorder import count_bytes, extract_protocol, extract_schemas, record_session
+
+RECORDED_PROTOCOL = Path(__file__).with_name("recorded_protocol.json")
+"""Recorded from the commit before the texts were rewritten."""
+MODES: dict[str, dict[str, Any]] = {
+    "default": {},
+    "forks": {"shoal_settings": {"forks": True}, "attended": True},
+    "coordinator": {"coordinator": True},
+    "assistant": {"assistant": True},
+}
+
+
+@pytest.fixture(scope="module")
+def recorded_protocol() -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(RECORDED_PROTOCOL.read_text())
+    return found
+
+
+async def test_tool_schemas_are_as_recorded(project: Path, recorded_protocol: dict[str, Any]) -> None:
+    recorder = await record_session(project)
+    assert extract_schemas(recorder.first["lead"]) == recorded_protocol["schemas"]
+
+
+@pytest.mark.parametrize("mode", MODES)
+async def test_protocol_words_are_as_recorded(
+    project: Path, mode: str, recorded_protocol: dict[str, Any]
+) -> None:
+    recorder = await record_session(project, **MODES[mode])
+    assert {
+        speaker: extract_protocol(request, recorded_protocol["schemas"])
+        for speaker, request in recorder.last.items()
+    } == recorded_protocol["requests"][mode]
+
+
+@pytest.mark.parametrize(
+    ("speaker", "before"),
+    # The bytes before the texts were rewritten: system prompt, tools and first message.
+    [("lead", 23_462), ("child", 20_776), ("mate", 23_302)],
+)
+async def test_a_new_agent_is_sent_no_more_than_its_budget_of_bytes(
+    project: Path, speaker: str, before: int
+) -> None:
+    recorder = await record_session(project)
+    counted = count_bytes(recorder.first[speaker], project)
+    assert sum(counted.values()) <= before * 0.8, counted
+
+
+def test_tools_are_described_the_same_without_docstrings(project: Path) -> None:
+    script = (
+        "import asyncio, json, sys\n"
+        "from pathlib import Path\n"
+        "from request_recorder import encode_tool, record_session\n"
+        "recorder = asyncio.run(record_session(Path(sys.argv[1])))\n"
+        "print(json.dumps([encode_tool(each).decode() for each in recorder.first['lead'].tools]))\n"
+    )
+    paths = os.pathsep.join(path for path in sys.path if path)
+    outputs = [
+        subprocess.run(
+            [sys.executable, *flags, "-c", script, str(project)],
+            env={**os.environ, "PYTHONPATH": paths},
+            capture_output=True,
+            text=True,
+            check=True,
+            timeout=60,
+        ).stdout
+        for flags in ([], ["-OO"])
+    ]
+    assert outputs[0] == outputs[1]
+    assert all(json.loads(tool)["description"] for tool in json.loads(outputs[1]))

@@ -1,0 +1,88 @@
+"""Text files for models: templates, and that every text is used and every used text exists."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+import shoal
+from shoal.wire.model_texts import ModelTexts, fill_template, unwrap_lines
+
+PACKAGE = Path(shoal.__file__).parent
+CALL = re.compile(
+    r'(?:format_tool_text|load_tool_text)\(\s*(?:"(\w+)"|STRUCTURED_OUTPUT),\s*'
+    r'("[^)]*?"(?: if \w+ else "\w+")?)[,)\s]'
+)
+KEY = re.compile(r'"(\w+)"')
+NOTICES = {
+    "agent/prompts/notices.md": ("agent", "format_notice"),
+    "team/prompts/notices.md": ("team", "format_team_notice"),
+    "runs/prompts/notices.md": ("runs", "format_run_notice"),
+    "app/prompts/notices.md": ("app", "format_session_notice"),
+    "wire/prompts/notifications.md": ("wire", "_fill"),
+}
+
+
+def read_sources(package: str) -> str:
+    return "\n".join(path.read_text() for path in sorted((PACKAGE / package).rglob("*.py")))
+
+
+def test_a_value_is_inserted_as_it_is() -> None:
+    assert fill_template("{a} and {b}", a="{b} {0} %s", b="{a}") == "{b} {0} %s and {a}"
+
+
+def test_braces_of_json_are_no_placeholders() -> None:
+    template = 'Send {"type": "x", "id": "{request}"} or {reason, text}'
+    assert fill_template(template, request="r-1") == 'Send {"type": "x", "id": "r-1"} or {reason, text}'
+
+
+@pytest.mark.parametrize("values", [{}, {"name": "ann", "team": "crew"}])
+def test_a_missing_or_unused_value_is_an_error(values: dict[str, str]) -> None:
+    with pytest.raises(KeyError):
+        fill_template("Hello {name}", **values)
+
+
+def test_sections_are_read_once_from_a_file(tmp_path: Path) -> None:
+    (tmp_path / "Tool.md").write_text("Does it.\nWell.\n\n# -A\nLines\n\n# text:gone\n{path} is gone.\n")
+    texts = ModelTexts(tmp_path)
+    assert texts.load_sections("Tool") == {
+        "": "Does it.\nWell.",
+        "-A": "Lines",
+        "text:gone": "{path} is gone.",
+    }
+    (tmp_path / "Tool.md").unlink()
+    assert texts.fill_section("Tool", "text:gone", path="f") == "f is gone."
+
+
+def test_lines_of_a_paragraph_are_joined_and_lists_kept() -> None:
+    assert unwrap_lines("a\nb\n- c\nd\n\n-i e\n-x f") == "a b\n- c d\n\n-i e -x f"
+
+
+@pytest.mark.parametrize("file", NOTICES)
+def test_every_notice_is_used_and_every_used_notice_exists(file: str) -> None:
+    package, function = NOTICES[file]
+    path = PACKAGE / file
+    sections = set(ModelTexts(path.parent).load_sections(path.stem)) - {""}
+    calls = re.findall(rf"\b{function}\(\s*((?:[^()]|\([^()]*\))*?)(?:,|\))", read_sources(package))
+    calls += re.findall(rf"\b{function}\(\s*('\w+')", read_sources(package))
+    used = {key for call in calls for key in re.findall(r"[\"'](\w+)[\"']", call)}
+    assert used >= sections, sections - used
+    assert {key for call in calls for key in re.findall(r"^[\"'](\w+)[\"']$", call.strip())} <= sections
+
+
+def test_every_text_of_a_tool_is_used_and_every_used_text_exists() -> None:
+    texts = ModelTexts(PACKAGE / "tools" / "prompts")
+    existing = {
+        (path.stem, section.removeprefix("text:"))
+        for path in (PACKAGE / "tools" / "prompts").glob("*.md")
+        for section in texts.load_sections(path.stem)
+        if section.startswith("text:")
+    }
+    used = {
+        (tool or "StructuredOutput", key)
+        for tool, keys in CALL.findall(read_sources("tools"))
+        for key in KEY.findall(keys)
+    }
+    assert used == existing
