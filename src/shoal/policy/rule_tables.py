@@ -53,7 +53,14 @@ class FilePathPermissionRules:
 class FilePermissionRuleTable:
     """Rules about one tool that reads or changes a file."""
 
-    def __init__(self, rule_set: PermissionRuleSet, tools: frozenset[str], roots: Sequence[str]) -> None:
+    def __init__(
+        self,
+        rule_set: PermissionRuleSet,
+        tools: frozenset[str],
+        roots: Sequence[str],
+        *,
+        is_removal: bool = False,
+    ) -> None:
         def build_path_rules(
             rules: Sequence[ToolPermissionRule], roots: Sequence[str]
         ) -> FilePathPermissionRules:
@@ -63,6 +70,11 @@ class FilePermissionRuleTable:
 
         # Project files stay forbidden to an agent that works elsewhere.
         self.deny, self.ask = build_path_rules(rule_set.deny, roots), build_path_rules(rule_set.ask, roots)
+        if not is_removal and not tools.isdisjoint(EDIT_TOOLS):
+            # What may not be read may not be written either, including files that do not exist yet.
+            unreadable = [rule for rule in rule_set.deny if rule.tool == "Read" and rule.pattern is not None]
+            written = [rule for rule in rule_set.deny if any(map(rule.applies_to_tool, tools))]
+            self.deny = FilePathPermissionRules((*written, *unreadable), roots)
         self.allow = build_path_rules(rule_set.allow, roots[:1])
         self.forbids_nothing = self.deny.is_empty and self.ask.is_empty
 
@@ -111,6 +123,12 @@ class PermissionRuleTables:
     @cached_property
     def shell_write_rules(self) -> FilePermissionRuleTable:
         return FilePermissionRuleTable(self._select_patterned_rules(), EDIT_TOOLS, self._roots)
+
+    @cached_property
+    def shell_removal_rules(self) -> FilePermissionRuleTable:
+        """Rules about files that a command removes, which neither reads nor writes their contents."""
+        patterned_rules = self._select_patterned_rules()
+        return FilePermissionRuleTable(patterned_rules, EDIT_TOOLS, self._roots, is_removal=True)
 
     @cached_property
     def unreadable_files(self) -> UnreadableFileRules:

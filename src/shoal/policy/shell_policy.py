@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterable, Iterator
 
@@ -13,6 +14,7 @@ from shoal.core.permission_decisions import AllowDecision, AskDecision, DenyDeci
 from shoal.core.permissions import PermissionMode, RuleBehavior
 from shoal.policy import rule_suggestions
 from shoal.policy.command_rules import ShellCommandRule, ShellCommandRules
+from shoal.policy.git_contents import find_git_contents, list_tracked_files
 from shoal.policy.path_resolver import PathResolver
 from shoal.policy.permission_rules import EDIT_ACCEPTING_MODES, ToolPermissionRule
 from shoal.policy.rule_tables import FilePermissionRuleTable, PermissionRuleTables
@@ -27,6 +29,7 @@ from shoal.policy.unreadable_files import (
     find_glob_base,
     iter_possible_read_paths,
     list_searched_directories,
+    reads_listed_files,
 )
 from shoal.policy.wildcards import GLOB, TooManyDirectoryEntriesError, iter_link_targets
 
@@ -38,6 +41,9 @@ _UNCLEAR_FILES = "the files that it reads are not known, and keys of Shoal may b
 _KEY_WORDS = ("keys", "credentials")
 MAX_COMMAND_LENGTH = 100_000
 """Maximum characters; the system accepts hardly more in one argument, and nobody can review one that long."""
+_PROCESS_FILE = re.compile(r"/+proc/+[^/]+/+(?:cwd|root|fd|map_files|task)(?:/|$)")
+"""Paths that lead to other files in the process that opens them."""
+_REMOVERS = frozenset({"rm", "rmdir"})
 _ACCEPTED_WRITERS = frozenset({"mkdir", "touch"})
 _NULL_DEVICES = frozenset({"/dev/null", "/dev/stdout", "/dev/stderr", "/dev/tty"})
 
@@ -170,11 +176,13 @@ class ShellCommandPermissionDecider:
         self, part: SimpleShellCommand, tables: PermissionRuleTables
     ) -> ShellCommandPartDecision | None:
         doubt = None
+        is_removal = bool(part.words) and part.words[0] in _REMOVERS
+        write_rules = tables.shell_removal_rules if is_removal else tables.shell_write_rules
         for path in part.writes:
-            rule = self._find_wildcard_rule(path, tables.shell_write_rules)
+            rule = self._find_wildcard_rule(path, write_rules)
             if rule is not None:
                 doubt = doubt or _build_rule_decision("ask", part, rule, is_doubtful=True)
-        for paths, table in ((part.reads, tables.shell_read_rules), (part.writes, tables.shell_write_rules)):
+        for paths, table in ((part.reads, tables.shell_read_rules), (part.writes, write_rules)):
             for path in paths:
                 found = self._check_file_against_rules(part, path, table)
                 if found is not None and found.verdict == "deny":
@@ -194,6 +202,8 @@ class ShellCommandPermissionDecider:
             if rule is not None:
                 reason = f"the rule {rule} ({rule.source}) is about files there, which Grep would leave out"
                 return ShellCommandPartDecision(part=part, verdict="ask", reason=reason, rule=rule)
+        if (found := self._check_git_and_listed_files(part, tables)) is not None:
+            return found
         for path in part.reads:
             if (rule := self._find_wildcard_rule(path, table)) is not None:
                 return _build_rule_decision("ask", part, rule, is_doubtful=True)
@@ -204,6 +214,56 @@ class ShellCommandPermissionDecider:
                 if found is not None and found.rule is not None:
                     return _build_rule_decision("ask", part, found.rule, is_doubtful=True)
         return None
+
+    def _check_git_and_listed_files(
+        self, part: SimpleShellCommand, tables: PermissionRuleTables
+    ) -> ShellCommandPartDecision | None:
+        if (rule := self._find_git_contents_rule(part, tables)) is not None:
+            reason = (
+                f"the rule {rule} ({rule.source}) is about files whose contents git may show; "
+                "name the files that you need after `--`"
+            )
+            return ShellCommandPartDecision(part=part, verdict="ask", reason=reason, rule=rule)
+        if not reads_listed_files(part):
+            return None
+        table = tables.shell_read_rules
+        rule = table.deny.first_patterned_rule or table.ask.first_patterned_rule
+        return None if rule is None else _build_rule_decision("ask", part, rule, is_doubtful=True)
+
+    def _find_git_contents_rule(
+        self, part: SimpleShellCommand, tables: PermissionRuleTables
+    ) -> ToolPermissionRule | None:
+        """Return a rule about files whose contents a git command may show, now or from its history."""
+        contents = find_git_contents(part)
+        if contents is None:
+            return None
+        existing = [word for word in contents.operands if word and self._is_existing_path(word)]
+        is_current = contents.is_current and len(existing) == len(contents.operands)
+        unreadable = tables.unreadable_files
+        if is_current and (tracked := list_tracked_files(self._paths.root)) is not None:
+            return unreadable.find_rule_for_files(tracked)
+        paths = (*contents.paths, *existing)
+        if not paths or any(path.startswith(":") or GLOB.search(path) for path in paths):
+            return unreadable.find_possible_rule_below(self._paths.directories)
+        for path in filter(None, paths):
+            try:
+                real, is_directory = self._resolve_path(path)
+            except WorkspaceError:
+                return unreadable.find_possible_rule_below(self._paths.directories)
+            rule = (
+                unreadable.find_possible_rule_below((real,))
+                if is_directory
+                else unreadable.find_rule_for_files((real, f"{self._paths.root}/{path}"))
+            )
+            if rule is not None:
+                return rule
+        return None
+
+    def _is_existing_path(self, word: str) -> bool:
+        try:
+            return os.path.lexists(self._resolve_path(word)[0])
+        except WorkspaceError:
+            return False
 
     def _find_wildcard_rule(self, path: str, table: FilePermissionRuleTable) -> ToolPermissionRule | None:
         """Return the first rule that matches, or may match, a path that the wildcards expand to."""
@@ -258,7 +318,7 @@ class ShellCommandPermissionDecider:
     def _check_file_against_rules(
         self, part: SimpleShellCommand, path: str, table: FilePermissionRuleTable
     ) -> ShellCommandPartDecision | None:
-        if path.startswith(UNKNOWN_PATH):
+        if path.startswith(UNKNOWN_PATH) or _PROCESS_FILE.match(path):
             possible_rule = table.deny.first_patterned_rule or table.ask.first_patterned_rule
             return (
                 None

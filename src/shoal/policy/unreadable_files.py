@@ -10,13 +10,37 @@ from msgspec import Struct
 
 from shoal.policy.path_patterns import convert_path_pattern_to_regex, find_path_pattern_anchor
 from shoal.policy.permission_rules import ToolPermissionRule
+from shoal.policy.shell.known_commands import COMMAND_RUNNERS, INTERPRETERS, WRITING_COMMANDS
 from shoal.policy.shell.simple_commands import SimpleShellCommand
 from shoal.policy.wildcards import GLOB, MAX_ENTRIES, TooManyDirectoryEntriesError
 
 WORKING_DIRECTORY = ""
 """The directory that a command runs in, which a preceding `cd` may have changed."""
 _MAX_HIDDEN = 5_000
-_RECURSIVE = re.compile(r"-[A-Za-z0-9]*[rR].*|--recursive|--dereference-recursive|--directories.*|-d.*")
+_RECURSIVE = re.compile(r"-[A-Za-z0-9]*[rR].*|--r.*|--de.*|--di.*|-[A-Za-z0-9]*d.*")
+_SEARCHERS = frozenset({"ag", "ack", "ugrep", "ug", "sift", "pt"})
+"""Programs that search directories unless told otherwise."""
+_DIRECTORY_COPIERS = frozenset({"cp", "mv", "install", "rsync", "scp", "ln"})
+"""Programs that copy their operands to the last one, or to the directory given with -t."""
+_ARCHIVERS = frozenset(
+    """
+    tar bsdtar gtar star zip 7z 7za 7zr 7zz rar cpio pax ar jar dar borg restic rclone duplicity gzip pigz
+    bzip2 xz zstd lz4 split sftp
+    """.split()  # noqa: SIM905 - a list to be read and extended
+)
+"""Programs that put the files below their operands into another file."""
+_LISTED_FILES = re.compile(r"-[A-Za-z]*[T@].*|--files-from.*|--include-from.*|@.*|--null")
+"""Flags with which an archiver takes the names of files from a list."""
+_CONTEXT_SUBCOMMANDS: dict[str, frozenset[str]] = {
+    **dict.fromkeys(
+        ("docker", "podman", "buildah", "nerdctl"), frozenset({"build", "buildx", "cp", "compose"})
+    ),
+    **dict.fromkeys(("npm", "pnpm", "yarn", "bun"), frozenset({"pack", "publish"})),
+    "busybox": frozenset({"tar", "cpio", "gzip", "bzip2", "cp", "mv", "ar"}),
+    "toybox": frozenset({"tar", "cpio", "gzip", "cp", "mv"}),
+}
+"""Subcommands that read a whole directory: that of an operand, or the one they run in."""
+_CODE_TOKEN = re.compile(r"[^\s'\"`;|&<>(){}\[\],=@:$]+")
 
 
 class _UnreadablePathPattern(Struct, frozen=True):
@@ -50,6 +74,22 @@ class UnreadableFileRules:
                 return pattern.rule
         return None
 
+    def find_possible_rule_below(self, directories: Iterable[str]) -> ToolPermissionRule | None:
+        """Return the first rule that could match a file below a directory, whether it exists now or not."""
+        for directory in directories:
+            for pattern in self._patterns:
+                if _get_inner_path(directory, pattern.anchor) is not None:
+                    return pattern.rule
+        return None
+
+    def find_rule_for_files(self, paths: Iterable[str]) -> ToolPermissionRule | None:
+        """Return the first rule that matches one of the paths."""
+        for path in paths:
+            for pattern in self._patterns:
+                if pattern.expression.fullmatch(path):
+                    return pattern.rule
+        return None
+
     def iter_unreadable_paths(self) -> Iterator[str]:
         """Yield the topmost existing matches; for an expensive pattern, only those found within the limit."""
         for pattern in self._patterns:
@@ -63,14 +103,15 @@ class UnreadableFileRules:
 
 
 def list_searched_directories(part: SimpleShellCommand) -> tuple[str, ...]:
-    """Return the directories that a simple command searches, whatever the files are called."""
+    """Return the directories that a simple command searches or copies, whatever the files are called."""
     words = part.words or part.argv
     if not words:
         return ()
     if "find" in part.via:
         # Files found by find, at any depth.
         return tuple(find_glob_base(path) for path in part.reads if GLOB.search(path))
-    match _get_program_name(words):
+    name = get_program_name(words)
+    match name:
         case "grep" | "egrep" | "fgrep" | "zgrep" if any(
             word is not None and _RECURSIVE.fullmatch(word) for word in words[1:]
         ):
@@ -79,28 +120,74 @@ def list_searched_directories(part: SimpleShellCommand) -> tuple[str, ...]:
             return part.reads or (WORKING_DIRECTORY,)
         case "git" if "grep" in words:
             return (WORKING_DIRECTORY,)
-        case "git" | "diff":
+        case "diff":
             return part.reads
+    return _list_copied_directories(name, words)
+
+
+def _list_copied_directories(name: str, words: Sequence[str | None]) -> tuple[str, ...]:
+    if name in _DIRECTORY_COPIERS:
+        return _list_copied_operands(words)
+    if name in _ARCHIVERS:
+        return tuple(word for word in words[1:] if word is not None and not word.startswith("-"))
+    if name in _SEARCHERS or not _CONTEXT_SUBCOMMANDS.get(name, frozenset()).isdisjoint(words[1:3]):
+        return (WORKING_DIRECTORY,)
     return ()
+
+
+def _list_copied_operands(words: Sequence[str | None]) -> tuple[str, ...]:
+    """Return the operands that are copied: all but the target."""
+    operands: list[str] = []
+    has_target = False
+    values = iter(words[1:])
+    for word in values:
+        if word is None or not word.startswith("-"):
+            operands.append(word or "")
+        elif word in ("-t", "--target-directory") or re.fullmatch(r"-[a-zA-Z]*t", word):
+            has_target = True
+            next(values, None)
+        elif word.startswith("--t"):
+            has_target = True
+    return tuple(word for word in (operands if has_target else operands[:-1]) if word)
+
+
+def reads_listed_files(part: SimpleShellCommand) -> bool:
+    """Return True if the command takes the names of the files that it copies from a list or its input."""
+    words = part.words or part.argv or ("",)
+    name = get_program_name(words)
+    if name in ("cpio", "pax") or "cpio" in words[1:2]:
+        return True
+    if name in ("curl", "wget") and None in words:
+        return True
+    return name in _ARCHIVERS | _DIRECTORY_COPIERS and any(
+        word is None or _LISTED_FILES.fullmatch(word) for word in words[1:]
+    )
 
 
 def iter_possible_read_paths(part: SimpleShellCommand) -> Iterator[str]:
     """Yield words that may be paths it reads: of a git command or an unknown command."""
     all_words = part.words or part.argv or ()
     words = [word for word in all_words[1:] if word is not None]
-    if all_words and _get_program_name(all_words) == "git":
-        for word in [word for word in words if not word.startswith("-")][1:]:
+    name = get_program_name(all_words) if all_words else ""
+    if name == "git":
+        operands = [word for word in words if not word.startswith("-") or ":" in word]
+        for word in operands if operands[:1] != words[:1] else operands[1:]:
             yield word
-            _, revision, path = word.partition(":")
-            if revision:
-                yield path
-    elif not part.read_only and not part.changes:
+            # As in `HEAD:file`, `:0:file` and `-L1,5:file`.
+            rest = word
+            while rest.partition(":")[1]:
+                rest = rest.partition(":")[2]
+                yield rest
+    elif not part.read_only and name not in WRITING_COMMANDS:
         for word in words:
             # As in `--in=file` and `data=@file`.
             yield word.rpartition("=")[2].removeprefix("@")
+            if name in INTERPRETERS or name in COMMAND_RUNNERS:
+                yield from _CODE_TOKEN.findall(word)
 
 
-def _get_program_name(words: tuple[str | None, ...]) -> str:
+def get_program_name(words: Sequence[str | None]) -> str:
+    """Return the name of a command without its directory."""
     name = words[0] or ""
     return name[name.rfind("/") + 1 :]
 

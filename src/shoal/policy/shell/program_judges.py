@@ -39,6 +39,7 @@ _OBEYED_BY_ZSH = frozenset(
 _AWK_FORBIDDEN = re.compile(r"system|getline|@|\bclose\b|\bfflush\b|ENVIRON|ARGV|ARGC|SYMTAB")
 _AWK_FLAGS = "-F: -v: --field-separator: --assign:"
 _JQ_MODULE = re.compile(r"\b(?:import|include)\b\s*[\"#]")
+_JQ_ENVIRONMENT = re.compile(r"\$ENV|(?<![.\w\"-])env\b(?![\":])")
 _JQ_PROGRAM_FLAG = re.compile(r"-(?!-).*[fL]|--from|--lib")
 _COMPARES_NUMBERS = frozenset({"-eq", "-ne", "-lt", "-le", "-gt", "-ge"})
 _SED_FLAGS = (
@@ -82,6 +83,8 @@ def judge_jq(words: Sequence[ShellWord]) -> ReadOnlyCommandVerdict:
     """Judge jq: a program may import data from a directory that it names."""
     if any(word.value is None or _JQ_MODULE.search(word.value) for word in words):
         return build_not_proven_readonly_verdict("the jq program may read other files")
+    if any(_JQ_ENVIRONMENT.search(word.value or "") for word in words):
+        return build_not_proven_readonly_verdict("the jq program may print the environment, with its secrets")
     if any(_JQ_PROGRAM_FLAG.match(word.value or "") for word in words):
         return build_not_proven_readonly_verdict("the jq program is not seen here")
     return judge_readonly_usage("jq", words, ReadOnlyCommandUsageSpec(operands="pattern"))

@@ -69,6 +69,10 @@ _BRACES = re.compile(r"\{[^{}\x01]*(?:,|\.\.)[^{}\x01]*\}")
 _ONE_LIST = re.compile(r"([^{}\x01]*)\{([^{}\x01]*,[^{}\x01]*)\}([^{}\x01]*)")
 # Replaces each quoted character in the unquoted form of a word, so that none is taken for syntax.
 _QUOTED = "\x01"
+_CAPITALS = frozenset("{ABCDEFGHIJKLMNOPQRSTUVWXYZ")
+_SECRET_VARIABLE = re.compile(
+    r"\$\{?[#!]?[A-Z0-9_]*(?:KEY|TOKEN|SECRET|PASSW|PASSPHRASE|CREDENTIAL|COOKIE|_PAT(?![A-Z0-9]))[A-Z0-9_]*"
+)
 _SUBSTITUTIONS = frozenset({"command_substitution", "process_substitution"})
 
 
@@ -197,7 +201,7 @@ class _ShellWordBuilder:
         self._add_quoted_text(_QUOTED_ESCAPE.sub(r"\1", text) if "\\" in text else text)
 
     def _add_expansion(self, node: Node, kind: str, text: str, *, quoted: bool) -> None:
-        if kind in _SUBSTITUTIONS:
+        if kind in _SUBSTITUTIONS or (text[1:2] in _CAPITALS and _SECRET_VARIABLE.match(text)):
             self._nested.append(node)
         elif not (
             (kind == "simple_expansion" and _VARIABLE.fullmatch(text))

@@ -628,6 +628,9 @@ class ShellSyntaxWalker:
             self._record_variable_value(match["name"], None)
 
     def _walk_substitution(self, node: Node) -> None:
+        if node.type == "simple_expansion":
+            self.note_trouble(f"{self._get_node_text(node).strip()} may hold a secret")
+            return
         if node.type == "expansion":
             self._walk_unusual_expansion(node)
             return
