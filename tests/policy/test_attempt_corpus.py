@@ -11,6 +11,14 @@ from permission_helpers import create_engine, decide_call, decide_command, name_
 from git_repository import run_git
 
 
+@pytest.fixture(scope="module")
+def untracked(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a project whose secrets git does not track."""
+    project = create_corpus_project(tmp_path_factory.mktemp("corpus"))
+    run_git(project, "rm", "-q", "--cached", "-r", ".env", "secrets")
+    return project
+
+
 @pytest.mark.spec("PRM-05")
 def test_no_attempt_of_the_corpus_is_allowed(tmp_path: Path) -> None:
     project = create_corpus_project(tmp_path)
@@ -33,10 +41,8 @@ def test_no_attempt_of_the_corpus_is_allowed(tmp_path: Path) -> None:
      "cp -r src copy", "cp README.md .", "tar czf x.tgz src", "zip -r x.zip src docs", "rsync -a src/ copy",
      "mv src lib", "npm run build", "docker ps", "grep -rn x src", "python3 -c 'print(1)'", "rm .env"],
 )  # fmt: skip
-def test_commands_that_cannot_show_a_denied_file_are_not_asked(tmp_path: Path, command: str) -> None:
-    project = create_corpus_project(tmp_path)
-    run_git(project, "rm", "-q", "--cached", "-r", ".env", "secrets")
-    engine = create_engine(project, "bypassPermissions", deny="Read(.env) Read(secrets/**)")
+def test_commands_that_cannot_show_a_denied_file_are_not_asked(untracked: Path, command: str) -> None:
+    engine = create_engine(untracked, "bypassPermissions", deny="Read(.env) Read(secrets/**)")
     assert decide_command(engine, command) == "allow"
 
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import re
+import sys
 from collections.abc import Iterable, Iterator
+from pathlib import Path
 
 from msgspec import Struct
 
@@ -27,14 +29,16 @@ from shoal.policy.shell.command_analysis import (
 from shoal.policy.unreadable_files import (
     WORKING_DIRECTORY,
     find_glob_base,
+    is_found_path,
     iter_possible_read_paths,
     list_searched_directories,
     reads_listed_files,
 )
-from shoal.policy.wildcards import GLOB, TooManyDirectoryEntriesError, iter_link_targets
+from shoal.policy.wildcards import GLOB, TooManyDirectoryEntriesError, has_odd_names, iter_link_targets
 
 _QUOTED_WILDCARD = re.compile(r"\[([*?\[])\]")
 _TOO_MANY_LINKS = "it follows links, and there are more files below than can be looked through"
+_ODD_NAMES = "names of files below hold blanks, quotes or a leading dash, which changes what the words are"
 _TOO_WIDE = "its wildcards stand for more files than can be looked through"
 KEYS_REFUSAL = "that file holds keys of Shoal itself, which no tool may reach."
 _UNCLEAR_FILES = "the files that it reads are not known, and keys of Shoal may be among them"
@@ -45,6 +49,12 @@ _PROCESS_FILE = re.compile(r"/+proc/+[^/]+/+(?:cwd|root|fd|map_files|task)(?:/|$
 """Paths that lead to other files in the process that opens them."""
 _REMOVERS = frozenset({"rm", "rmdir"})
 _ACCEPTED_WRITERS = frozenset({"mkdir", "touch"})
+_PUBLIC_FILES = frozenset(
+    {"/etc/os-release", "/etc/debian_version", "/etc/lsb-release", "/proc/cpuinfo", "/proc/meminfo"}
+    | {"/proc/loadavg", "/proc/uptime", "/proc/version"}
+)
+"""Files outside the project that describe the system and hold nothing of anybody."""
+_PUBLIC_DIRECTORIES = ("/usr/bin/", "/usr/include/", "/usr/share/doc/")
 _NULL_DEVICES = frozenset({"/dev/null", "/dev/stdout", "/dev/stderr", "/dev/tty"})
 
 
@@ -393,15 +403,13 @@ class ShellCommandPermissionDecider:
                 )
         if rule is None:
             for path in part.reads:
-                is_found = "find" in part.via and path.endswith("/*")
+                is_found = ("find" in part.via and path.endswith("/*")) or is_found_path(path)
                 if path not in _NULL_DEVICES and (
                     read_objection := self._find_read_objection(path, tables, is_found=is_found)
                 ):
                     return ShellCommandPartDecision(part=part, verdict="ask", reason=read_objection)
-            if (part.follows_links or "find" in part.via) and (
-                link_objection := self._find_link_objection(part, tables)
-            ):
-                return ShellCommandPartDecision(part=part, verdict="ask", reason=link_objection)
+            if objection_to_search := self._find_search_objection(part, tables):
+                return ShellCommandPartDecision(part=part, verdict="ask", reason=objection_to_search)
             return ShellCommandPartDecision(part=part, verdict="allow", reason=part.why or "it only reads")
         return _build_rule_decision("allow", part, rule)
 
@@ -471,12 +479,54 @@ class ShellCommandPermissionDecider:
             for path in paths:
                 for directory in self._iter_wildcard_paths(path) if GLOB.search(path) else (path,):
                     real, is_directory = self._resolve_path(directory)
+                    if is_directory and any(map(is_found_path, part.reads)) and has_odd_names(real):
+                        return _ODD_NAMES
                     if is_directory and (target := self._find_outer_link(real, part.found_name, tables)):
                         return f"it follows a link to {target}, outside the working directories"
         except TooManyDirectoryEntriesError:
             return _TOO_MANY_LINKS
         except WorkspaceError as error:
             return str(error)
+        return None
+
+    def _find_search_objection(self, part: SimpleShellCommand, tables: PermissionRuleTables) -> str | None:
+        """Return why a command must be asked because of what lies in the directories that it reads."""
+        if part.words[:1] == ("git",):
+            return self._find_nested_repository(part)
+        if part.words[1:3] == ("-m", "json.tool"):
+            return self._find_shadowing_module(part)
+        if part.follows_links or "find" in part.via or any(map(is_found_path, part.reads)):
+            return self._find_link_objection(part, tables)
+        return None
+
+    def _find_nested_repository(self, part: SimpleShellCommand) -> str | None:
+        """Return why a git command must be asked that runs in another directory of the project."""
+        for path in part.reads:
+            directory, end, rest = path.rpartition("/.git")
+            if not end or rest:
+                continue
+            try:
+                real, _ = self._resolve_path(directory)
+            except WorkspaceError as error:
+                return str(error)
+            while len(real) > len(self._paths.root):
+                if os.path.lexists(f"{real}/.git") or os.path.lexists(f"{real}/HEAD"):
+                    return f"git obeys the settings of the repository in {escape_filename(directory)}"
+                real = real.rpartition("/")[0]
+        return None
+
+    def _find_shadowing_module(self, part: SimpleShellCommand) -> str | None:
+        """Return why python must be asked: it imports a file of the project instead of its own module."""
+        for path in part.reads:
+            try:
+                real, is_directory = self._resolve_path(path)
+                names = [each.name for each in Path(real).iterdir()] if is_directory else []
+            except (WorkspaceError, OSError) as error:
+                return str(error)
+            for name in names:
+                is_module = "." in name or os.path.lexists(f"{real}/{name}/__init__.py")
+                if is_module and name.partition(".")[0] in sys.stdlib_module_names:
+                    return f"python may run {escape_filename(name)} of the project"
         return None
 
     def _find_outer_link(self, directory: str, name_pattern: str, tables: PermissionRuleTables) -> str | None:
@@ -494,7 +544,7 @@ class ShellCommandPermissionDecider:
             real, _ = self._resolve_path(path)
         except WorkspaceError as error:
             return str(error)
-        if self._is_readable(real, tables):
+        if self._is_readable(real, tables) or path in _PUBLIC_FILES or real.startswith(_PUBLIC_DIRECTORIES):
             return None
         return f"it reads {escape_filename(path)}, outside the working directories"
 

@@ -11,6 +11,7 @@ from msgspec import Struct
 from shoal.policy.path_patterns import convert_path_pattern_to_regex, find_path_pattern_anchor
 from shoal.policy.permission_rules import ToolPermissionRule
 from shoal.policy.shell.known_commands import COMMAND_RUNNERS, INTERPRETERS, WRITING_COMMANDS
+from shoal.policy.shell.shell_words import FOUND_PATHS
 from shoal.policy.shell.simple_commands import SimpleShellCommand
 from shoal.policy.wildcards import GLOB, MAX_ENTRIES, TooManyDirectoryEntriesError
 
@@ -110,6 +111,8 @@ def list_searched_directories(part: SimpleShellCommand) -> tuple[str, ...]:
     if "find" in part.via:
         # Files found by find, at any depth.
         return tuple(find_glob_base(path) for path in part.reads if GLOB.search(path))
+    if found := [path for path in part.reads if is_found_path(path)]:
+        return (*map(find_glob_base, found), *(path for path in part.reads if not is_found_path(path)))
     name = get_program_name(words)
     match name:
         case "grep" | "egrep" | "fgrep" | "zgrep" if any(
@@ -190,6 +193,11 @@ def get_program_name(words: Sequence[str | None]) -> str:
     """Return the name of a command without its directory."""
     name = words[0] or ""
     return name[name.rfind("/") + 1 :]
+
+
+def is_found_path(path: str) -> bool:
+    """Return True if the path stands for the paths that a search found, at any depth."""
+    return path.endswith(FOUND_PATHS)
 
 
 def find_glob_base(path: str) -> str:
