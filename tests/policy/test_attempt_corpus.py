@@ -12,7 +12,7 @@ from git_repository import run_git
 
 
 @pytest.fixture(scope="module")
-def untracked(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def project_without_tracked_secrets(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return a project whose secrets git does not track."""
     project = create_corpus_project(tmp_path_factory.mktemp("corpus"))
     run_git(project, "rm", "-q", "--cached", "-r", ".env", "secrets")
@@ -41,8 +41,12 @@ def test_no_attempt_of_the_corpus_is_allowed(tmp_path: Path) -> None:
      "cp -r src copy", "cp README.md .", "tar czf x.tgz src", "zip -r x.zip src docs", "rsync -a src/ copy",
      "mv src lib", "npm run build", "docker ps", "grep -rn x src", "python3 -c 'print(1)'", "rm .env"],
 )  # fmt: skip
-def test_commands_that_cannot_show_a_denied_file_are_not_asked(untracked: Path, command: str) -> None:
-    engine = create_engine(untracked, "bypassPermissions", deny="Read(.env) Read(secrets/**)")
+def test_commands_that_cannot_show_a_denied_file_are_not_asked(
+    project_without_tracked_secrets: Path, command: str
+) -> None:
+    engine = create_engine(
+        project_without_tracked_secrets, "bypassPermissions", deny="Read(.env) Read(secrets/**)"
+    )
     assert decide_command(engine, command) == "allow"
 
 
@@ -59,6 +63,7 @@ def test_a_diff_of_the_working_directory_is_asked_only_if_git_tracks_a_denied_fi
     assert decide_command(engine, "git diff") == "ask"
 
 
+@pytest.mark.spec("CMP-021")
 @pytest.mark.parametrize("tool", ["Write", "Edit", "NotebookEdit"])
 @pytest.mark.parametrize("path", ["secrets/key", "secrets/new", "lib/secrets/new"])
 def test_a_file_that_may_not_be_read_may_not_be_written(tmp_path: Path, tool: str, path: str) -> None:

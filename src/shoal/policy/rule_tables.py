@@ -11,24 +11,31 @@ from urllib.parse import urlsplit
 from shoal.core.agents import OTHER_MACHINE_PREFIX, OTHER_SESSION_PREFIX
 from shoal.core.skills import is_full_or_unprefixed_skill_name
 from shoal.policy.command_rules import ShellCommandRules
-from shoal.policy.path_patterns import convert_path_pattern_to_regex
-from shoal.policy.permission_rules import EDIT_TOOLS, READ_TOOLS, PermissionRuleSet, ToolPermissionRule
+from shoal.policy.path_patterns import convert_path_pattern_to_regex, deepen_forbidding_pattern
+from shoal.policy.permission_rules import (
+    EDIT_TOOLS,
+    READ_TOOLS,
+    PermissionRuleSet,
+    ToolPermissionRule,
+    find_rule_parameter,
+)
 from shoal.policy.unreadable_files import UnreadableFileRules
 
 
 class FilePathPermissionRules:
     """Rules of one strength for one file tool; usually a single match shows that no rule applies."""
 
-    def __init__(self, rules: Iterable[ToolPermissionRule], roots: Sequence[str]) -> None:
+    def __init__(
+        self, rules: Iterable[ToolPermissionRule], roots: Sequence[str], *, forbids: bool = False
+    ) -> None:
         self.bare: ToolPermissionRule | None = None
         self._each: list[tuple[re.Pattern[str], ToolPermissionRule]] = []
         for rule in rules:
             if rule.pattern is None:
                 self.bare = self.bare or rule
             else:
-                expressions = dict.fromkeys(
-                    convert_path_pattern_to_regex(rule.pattern, root) for root in roots
-                )
+                text = deepen_forbidding_pattern(rule.pattern) if forbids else rule.pattern
+                expressions = dict.fromkeys(convert_path_pattern_to_regex(text, root) for root in roots)
                 self._each.append(
                     (_compile_path_regex("|".join(f"(?:{each})" for each in expressions)), rule)
                 )
@@ -62,10 +69,12 @@ class FilePermissionRuleTable:
         is_removal: bool = False,
     ) -> None:
         def build_path_rules(
-            rules: Sequence[ToolPermissionRule], roots: Sequence[str]
+            rules: Sequence[ToolPermissionRule], roots: Sequence[str], *, forbids: bool = True
         ) -> FilePathPermissionRules:
             return FilePathPermissionRules(
-                [rule for rule in rules if any(rule.applies_to_tool(name) for name in tools)], roots
+                [rule for rule in rules if any(rule.applies_to_tool(name) for name in tools)],
+                roots,
+                forbids=forbids,
             )
 
         # Project files stay forbidden to an agent that works elsewhere.
@@ -74,8 +83,8 @@ class FilePermissionRuleTable:
             # What may not be read may not be written either, including files that do not exist yet.
             unreadable = [rule for rule in rule_set.deny if rule.tool == "Read" and rule.pattern is not None]
             written = [rule for rule in rule_set.deny if any(map(rule.applies_to_tool, tools))]
-            self.deny = FilePathPermissionRules((*written, *unreadable), roots)
-        self.allow = build_path_rules(rule_set.allow, roots[:1])
+            self.deny = FilePathPermissionRules((*written, *unreadable), roots, forbids=True)
+        self.allow = build_path_rules(rule_set.allow, roots[:1], forbids=False)
         self.forbids_nothing = self.deny.is_empty and self.ask.is_empty
 
 
@@ -90,7 +99,9 @@ class ShellCommandRuleTable:
 
         def select_patterned_rules(rules: Sequence[ToolPermissionRule]) -> ShellCommandRules:
             return ShellCommandRules(
-                rule for rule in rules if rule.applies_to_tool("Bash") and rule.pattern is not None
+                rule
+                for rule in rules
+                if rule.applies_to_tool("Bash") and rule.pattern is not None and rule.parameter is None
             )
 
         self.bare_deny, self.bare_ask, self.bare_allow = map(
@@ -158,6 +169,25 @@ class PermissionRuleTables:
                 return rule
         return None
 
+    @cached_property
+    def has_parameter_rules(self) -> bool:
+        return any(rule.parameter is not None for rule in (*self.rule_set.deny, *self.rule_set.ask))
+
+    def find_parameter_rule(
+        self, rules: Sequence[ToolPermissionRule], tool: str, arguments: dict[str, object]
+    ) -> ToolPermissionRule | None:
+        """Return the first rule about a parameter that this call gives; a missing one never matches."""
+        for rule in rules:
+            if (parameter := rule.parameter) is None or not rule.applies_to_tool(tool):
+                continue
+            value = arguments.get(parameter[0])
+            if value is None or isinstance(value, dict | list):
+                continue
+            text = str(value).lower() if isinstance(value, bool) else str(value)
+            if fnmatchcase(text, parameter[1]):
+                return rule
+        return None
+
     def _select_patterned_rules(self) -> PermissionRuleSet:
         def keep_patterned_rules(rules: Sequence[ToolPermissionRule]) -> tuple[ToolPermissionRule, ...]:
             return tuple(rule for rule in rules if rule.pattern is not None)
@@ -185,6 +215,9 @@ def is_tool_argument_pattern_match(
         return _is_domain_match(
             pattern.removeprefix("domain:").lower(), arguments.get("url"), forbids=forbids
         )
+    if find_rule_parameter(tool, pattern) is not None:
+        # Forbidding rules about a parameter are decided separately; an allow rule cannot be one.
+        return False
     if tool in ("Agent", "Task"):
         return (arguments.get("subagent_type") or "general-purpose") == pattern
     if tool == "Skill":

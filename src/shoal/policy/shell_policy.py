@@ -47,6 +47,10 @@ MAX_COMMAND_LENGTH = 100_000
 """Maximum characters; the system accepts hardly more in one argument, and nobody can review one that long."""
 _PROCESS_FILE = re.compile(r"/+proc/+[^/]+/+(?:cwd|root|fd|map_files|task)(?:/|$)")
 """Paths that lead to other files in the process that opens them."""
+_MAY_REMOVE = re.compile(r"\br\W*m|rmdir|\\[xu0-7]|[`$]\(?")
+"""Texts in which a command that removes files may hide."""
+_VARIABLE_PATH = re.compile(r"\"?\$\{?[A-Za-z_]\w*\}?\"?/+\*?(?=\s|\"|$)")
+_EVERYTHING = re.compile(r"\s\*(?=\s|$)")
 _REMOVERS = frozenset({"rm", "rmdir"})
 _ACCEPTED_WRITERS = frozenset({"mkdir", "touch"})
 _PUBLIC_FILES = frozenset(
@@ -97,12 +101,15 @@ class ShellCommandPermissionDecider:
             bypasses
             and not self._has_forbidding_rules(tables)
             and not any(word in command for word in _KEY_WORDS)
+            and not _MAY_REMOVE.search(command)
         ):
             return AllowDecision("permissions are skipped")
         self._resolved.clear()
         analysis = analyze_shell_command(command)
         if objection := self._find_rule_objection(command, analysis, tables):
             return _to_permission_decision(objection)
+        if removed := self._find_critical_removal(analysis):
+            return AskDecision(f"it would remove {removed}; no rule allows that", needs_person=True)
         if bypasses:
             return AllowDecision("permissions are skipped")
         return self._decide_command_permission(command, analysis, tables, mode)
@@ -128,6 +135,32 @@ class ShellCommandPermissionDecider:
         if found is None:
             found = self._resolved[path] = self._paths.resolve_path(path)
         return found
+
+    def _find_critical_removal(self, analysis: ShellCommandAnalysis) -> str | None:
+        """Return what a command would remove that nobody wants to lose, or None."""
+        for part in analysis.parts:
+            words = part.words or part.argv or ()
+            if not words or words[0] is None or words[0].rpartition("/")[2] not in _REMOVERS:
+                continue
+            if found := _VARIABLE_PATH.search(part.text):
+                return f"{found[0]}, which may be any directory"
+            if _EVERYTHING.search(part.text):
+                return "everything in the directory"
+            for path in part.writes:
+                if path != UNKNOWN_PATH and self._is_critical_path(path):
+                    return escape_filename(path)
+        return None
+
+    def _is_critical_path(self, path: str) -> bool:
+        """Return True for the root, its children, the home, the working directories and all above."""
+        if path.endswith("/*") or path == "*":
+            path = path[:-2] or ("/" if path == "/*" else ".")
+        try:
+            real, _ = self._resolve_path(path)
+        except WorkspaceError:
+            return False
+        critical = (*self._paths.directories, str(Path.home()), str(self._resolve_path(".")[0]))
+        return real.count("/") == 1 or any(f"{each}/".startswith(f"{real}/") for each in critical)
 
     def _has_forbidding_rules(self, tables: PermissionRuleTables) -> bool:
         rules = tables.shell_command_rules

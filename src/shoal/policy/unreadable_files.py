@@ -8,7 +8,11 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from msgspec import Struct
 
-from shoal.policy.path_patterns import convert_path_pattern_to_regex, find_path_pattern_anchor
+from shoal.policy.path_patterns import (
+    convert_path_pattern_to_regex,
+    deepen_forbidding_pattern,
+    find_path_pattern_anchor,
+)
 from shoal.policy.permission_rules import ToolPermissionRule
 from shoal.policy.shell.known_commands import COMMAND_RUNNERS, INTERPRETERS, WRITING_COMMANDS
 from shoal.policy.shell.shell_words import FOUND_PATHS
@@ -57,9 +61,10 @@ class UnreadableFileRules:
     def __init__(self, rules: Iterable[ToolPermissionRule], roots: Sequence[str]) -> None:
         self._patterns: list[_UnreadablePathPattern] = []
         for rule in rules:
+            text = deepen_forbidding_pattern(rule.pattern or "")
             for root in roots:
-                anchor, exact = find_path_pattern_anchor(rule.pattern or "", root)
-                expression = re.compile(convert_path_pattern_to_regex(rule.pattern or "", root), re.DOTALL)
+                anchor, exact = find_path_pattern_anchor(text, root)
+                expression = re.compile(convert_path_pattern_to_regex(text, root), re.DOTALL)
                 self._patterns.append(_UnreadablePathPattern(anchor, exact, expression, rule))
 
     def find_rule_below(self, directory: str) -> ToolPermissionRule | None:

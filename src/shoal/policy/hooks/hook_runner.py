@@ -111,7 +111,9 @@ class HookRunner:
         for hook, result in zip(hooks, results, strict=True):
             if result is not None:
                 self._record_hook_run(hook, hook_input, result)
-                verdicts.append(result.verdict)
+                verdict = result.verdict
+                is_widening = verdict.decision == "allow" and not hook.can_allow
+                verdicts.append(replace(verdict, decision=None) if is_widening else verdict)
         verdict = merge_hook_decisions(verdicts) if verdicts else NO_DECISION
         if verdict.message:
             self._emit(NoteAdded(agent=agent, text=verdict.message))

@@ -7,11 +7,16 @@ paths below the working directory, or a revision of git.
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from shoal.policy.shell.known_commands import HARMLESS_VARIABLES
 from shoal.policy.shell.plain_lines import parse_plain_command_line
 from shoal.policy.shell.program_judges import is_harmless_shell_variable
 from shoal.policy.shell.shell_words import FOUND_PATHS, ShellWord
+
+if TYPE_CHECKING:
+    from tree_sitter import Node
 
 MAX_VALUES = 8
 """Maximum number of values of a loop variable; the body is judged once for each."""
@@ -20,6 +25,11 @@ _SETTERS = re.compile(
     r"|function|select|bind|enable|alias|shopt|IFS)\b|-v|\(\)|\(\(|(?:^|[;&|({!\n]|\bdo|\bthen|\belse)\s*\.\s|\bread\b[^;&|\n]*[$`\\]"
 )
 """Constructs that can set a variable without its name in sight."""
+COUNTING_COMMAND = re.compile(
+    r"wc -[lcwm]+(?: *< *[A-Za-z0-9_./-]+)?|nproc|date (?:-u )?\+%[A-Za-z%]+|id -[ug]|seq [0-9 ]+"
+    r"|grep -[a-zA-Z]*c[a-zA-Z]* (?:'[^'\n]*'|\"[^\"$`\n]*\"|[A-Za-z0-9_.-]+)"
+)
+"""Commands whose output is a number, so that it is harmless in an expression."""
 _REVISION = re.compile(
     r"git (?:merge-base|rev-list|describe|rev-parse|symbolic-ref|branch|tag|log)(?: (?:-1|-n 1|--short"
     r"|--verify|--abbrev-ref|--tags|--abbrev=0|--always|--show-current|--format=%H|--format=%h|--pretty=%H"
@@ -94,3 +104,22 @@ def _classify_finder_output(commands: str) -> ShellWord | None:
     if not all(_LINE_FILTER.fullmatch(text) for text, _ in filters):
         return None
     return _FOUND_NAMES if name == "ls" else _FOUND
+
+
+def is_certain_statement(node: Node) -> bool:
+    """Return True if a statement certainly runs before what follows it in the script."""
+    top = node
+    while top.parent is not None and top.parent.type == "list":
+        if top.parent.children[0] != top:
+            return False
+        top = top.parent
+    return top.parent is not None and top.parent.type == "program"
+
+
+def get_read_variable(words: Sequence[ShellWord]) -> str | None:
+    """Return the variable that `read` sets to a whole line, or None."""
+    match [word.value for word in words[1:]]:
+        case ["-r", str(name)] | [str(name)]:
+            return name
+        case _:
+            return None

@@ -14,7 +14,14 @@ from shoal.policy.shell.known_commands import (
     HARMLESS_VARIABLES,
     REDEFINING_VARIABLES,
 )
-from shoal.policy.shell.known_values import MAX_VALUES, can_know_variable, classify_output
+from shoal.policy.shell.known_values import (
+    COUNTING_COMMAND,
+    MAX_VALUES,
+    can_know_variable,
+    classify_output,
+    get_read_variable,
+    is_certain_statement,
+)
 from shoal.policy.shell.plain_lines import add_plain_line_commands, parse_plain_command_line
 from shoal.policy.shell.program_judges import is_harmless_shell_variable
 from shoal.policy.shell.redirections import add_redirection_files, parse_redirections
@@ -60,11 +67,6 @@ _EXPANSION = re.compile(
 )
 _SUBSTRING = re.compile(r":[^-=?+]")
 _KEYS = re.compile(r"[@*]?")
-_COUNTING_COMMAND = re.compile(
-    r"wc -[lcwm]+(?: *< *[A-Za-z0-9_./-]+)?|nproc|date (?:-u )?\+%[A-Za-z%]+|id -[ug]|seq [0-9 ]+"
-    r"|grep -[a-zA-Z]*c[a-zA-Z]* (?:'[^'\n]*'|\"[^\"$`\n]*\"|[A-Za-z0-9_.-]+)"
-)
-"""Commands whose output is a number, so that it is harmless in an expression."""
 _PLAIN_PAGERS = frozenset({"PAGER=cat", "GIT_PAGER=cat", "MANPAGER=cat", "SYSTEMD_PAGER=cat", "AWS_PAGER="})
 _NUMBERS = re.compile(rf"[0-9 \t+*/%()-]*(?:{UNKNOWN_NUMBER}[0-9 \t+*/%()-]*)*")
 _SUBSCRIPTED = re.compile(r"\[(?P<subscript>[^\]]*)\]=.*", re.DOTALL)
@@ -183,8 +185,7 @@ class ShellSyntaxWalker:
 
     def _walk_container(self, node: Node) -> None:
         kind = node.type
-        if kind != "pipeline":
-            self.piped_from = "" if kind != "while_statement" else self.piped_from
+        self.piped_from = self.piped_from if kind in ("pipeline", "while_statement") else ""
         saved_directories = (
             PossibleShellDirectories(self.directories.candidates) if kind == "subshell" else None
         )
@@ -266,23 +267,16 @@ class ShellSyntaxWalker:
         # The grammar binds a redirection to a whole list, bash to its last command: a `cd` in it comes first.
         if body is not None:
             self._walk_statement(body)
-        reads, writes = parse_redirections(redirects, self._source, self._decode_node_words)
-        if reads or writes:
-            self._append_readonly_command(
-                self._get_node_text(node),
-                self.directories.resolve_paths(reads),
-                self.directories.resolve_paths(writes),
-                "it redirects",
-            )
+        self._append_redirections(node, redirects)
 
     def _on_file_redirect(self, node: Node) -> None:
-        reads, writes = parse_redirections([node], self._source, self._decode_node_words)
-        self._append_readonly_command(
-            self._get_node_text(node),
-            self.directories.resolve_paths(reads),
-            self.directories.resolve_paths(writes),
-            "it redirects",
-        )
+        self._append_redirections(node, [node])
+
+    def _append_redirections(self, node: Node, redirects: list[Node]) -> None:
+        words = parse_redirections(redirects, self._source, self._decode_node_words)
+        reads, writes = map(self.directories.resolve_paths, words)
+        if reads or writes:
+            self._append_readonly_command(self._get_node_text(node), reads, writes, "it redirects")
 
     def _on_for_statement(self, node: Node) -> None:
         children = node.children
@@ -387,7 +381,7 @@ class ShellSyntaxWalker:
         command = node.children[1]
         if command.type == "pipeline":
             command = command.children[-1]
-        return _COUNTING_COMMAND.fullmatch(self._get_node_text(command)) is not None
+        return COUNTING_COMMAND.fullmatch(self._get_node_text(command)) is not None
 
     def _on_case_statement(self, node: Node) -> None:
         children = node.children
@@ -453,15 +447,11 @@ class ShellSyntaxWalker:
 
     def _note_known_value(self, name: str, node: Node) -> None:
         """Note the value of a variable that is certainly set before what follows."""
-        top: Node | None = node
-        while top is not None and top.parent is not None and top.parent.type == "list":
-            top = top.parent if top.parent.children[0] == top else None
-        is_certain = top is not None and top.parent is not None and top.parent.type == "program"
-        if not is_certain or len(node.children) != 3 or not self._can_know_values(name, [ShellWord("")]):
+        if not is_certain_statement(node) or len(node.children) != 3:
             return
-        (word, *more) = decode_shell_words(node.children[2], self._source, [], self) or [ShellWord(None)]
-        if not more and (word.value or word.stream):
-            self._known[name] = word
+        words = decode_shell_words(node.children[2], self._source, [], self)
+        if len(words) == 1 and (words[0].value or words[0].stream) and self._can_know_values(name, words):
+            self._known[name] = words[0]
 
     def _on_declaration_command(self, node: Node) -> None:
         keyword, *arguments = node.children
@@ -640,12 +630,10 @@ class ShellSyntaxWalker:
             self._note_read_value(words)
 
     def _note_read_value(self, words: list[ShellWord]) -> None:
-        """Note what `read` gets from a pipe, if it reads whole lines into one variable."""
         output = self.find_output(self.piped_from)
-        match [word.value for word in words[1:]]:
-            case ["-r", str(name)] | [str(name)] if output is not None:
-                if self._can_know_values(name, [output]):
-                    self._known[name] = output
+        name = get_read_variable(words)
+        if output is not None and name is not None and self._can_know_values(name, [output]):
+            self._known[name] = output
 
     def _append_readonly_command(
         self, text: str, reads: tuple[str, ...], writes: tuple[str, ...], reason: str
@@ -699,8 +687,7 @@ class ShellSyntaxWalker:
                 raise UnjudgeableCommandError("an expression is written in a way that is not judged")
             self._walk_arithmetic(node, children[0].end_byte, children[-1].start_byte)
             return
-        children = node.children
-        text = self._get_node_text(node)
+        children, text = node.children, self._get_node_text(node)
         if text[0] == "`" and ("\\" in text or '"' in text or "`" in text[1:-1] or "#" in text):
             raise UnjudgeableCommandError("a substitution in backticks has a form that is not judged")
         if children[0].type not in ("$(", "`", "<(", ">(") or children[-1].type not in (")", "`"):
