@@ -32,6 +32,7 @@ from shoal.policy.unreadable_files import (
     is_found_path,
     iter_possible_read_paths,
     list_searched_directories,
+    may_read_other_files,
     reads_listed_files,
 )
 from shoal.policy.wildcards import GLOB, TooManyDirectoryEntriesError, has_odd_names, iter_link_targets
@@ -51,6 +52,7 @@ _MAY_REMOVE = re.compile(r"\br\W*m|rmdir|\\[xu0-7]|[`$]\(?")
 """Texts in which a command that removes files may hide."""
 _VARIABLE_PATH = re.compile(r"\"?\$\{?[A-Za-z_]\w*\}?\"?/+\*?(?=\s|\"|$)")
 _EVERYTHING = re.compile(r"\s\*(?=\s|$)")
+_REMOVER_ENDS = ("rm", "rmdir")
 _REMOVERS = frozenset({"rm", "rmdir"})
 _ACCEPTED_WRITERS = frozenset({"mkdir", "touch"})
 _PUBLIC_FILES = frozenset(
@@ -139,8 +141,8 @@ class ShellCommandPermissionDecider:
     def _find_critical_removal(self, analysis: ShellCommandAnalysis) -> str | None:
         """Return what a command would remove that nobody wants to lose, or None."""
         for part in analysis.parts:
-            words = part.words or part.argv or ()
-            if not words or words[0] is None or words[0].rpartition("/")[2] not in _REMOVERS:
+            name = part.words[0] if part.words else None
+            if name is None or not name.endswith(_REMOVER_ENDS) or name.rpartition("/")[2] not in _REMOVERS:
                 continue
             if found := _VARIABLE_PATH.search(part.text):
                 return f"{found[0]}, which may be any directory"
@@ -238,7 +240,7 @@ class ShellCommandPermissionDecider:
     ) -> ShellCommandPartDecision | None:
         """Check files it may read: in directories, by wildcards, through git, or as an unknown command."""
         table = tables.shell_read_rules
-        if table.forbids_nothing:
+        if table.forbids_nothing or not may_read_other_files(part):
             return None
         for directory in list_searched_directories(part):
             rule = self._find_unreadable_rule_below(directory, tables)

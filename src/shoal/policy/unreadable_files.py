@@ -45,6 +45,13 @@ _CONTEXT_SUBCOMMANDS: dict[str, frozenset[str]] = {
     "toybox": frozenset({"tar", "cpio", "gzip", "cp", "mv"}),
 }
 """Subcommands that read a whole directory: that of an operand, or the one they run in."""
+_LIST_READERS = _ARCHIVERS | _DIRECTORY_COPIERS | {"curl", "wget", "busybox", "toybox"}
+_SEARCHING_PROGRAMS = (
+    _LIST_READERS
+    | _SEARCHERS
+    | set(_CONTEXT_SUBCOMMANDS)
+    | {"grep", "egrep", "fgrep", "zgrep", "rg", "git", "diff"}
+)
 _CODE_TOKEN = re.compile(r"[^\s'\"`;|&<>(){}\[\],=@:$]+")
 
 
@@ -108,6 +115,15 @@ class UnreadableFileRules:
                 continue
 
 
+def may_read_other_files(part: SimpleShellCommand) -> bool:
+    """Return False if the command certainly reads the files that its words name, and no others."""
+    if not part.read_only or part.via or not part.words:
+        return True
+    if get_program_name(part.words) in _SEARCHING_PROGRAMS:
+        return True
+    return bool(part.reads) and GLOB.search(" ".join(part.reads)) is not None
+
+
 def list_searched_directories(part: SimpleShellCommand) -> tuple[str, ...]:
     """Return the directories that a simple command searches or copies, whatever the files are called."""
     words = part.words or part.argv
@@ -116,7 +132,7 @@ def list_searched_directories(part: SimpleShellCommand) -> tuple[str, ...]:
     if "find" in part.via:
         # Files found by find, at any depth.
         return tuple(find_glob_base(path) for path in part.reads if GLOB.search(path))
-    if found := [path for path in part.reads if is_found_path(path)]:
+    if part.reads and (found := [path for path in part.reads if path.endswith(FOUND_PATHS)]):
         return (*map(find_glob_base, found), *(path for path in part.reads if not is_found_path(path)))
     name = get_program_name(words)
     match name:
@@ -138,7 +154,9 @@ def _list_copied_directories(name: str, words: Sequence[str | None]) -> tuple[st
         return _list_copied_operands(words)
     if name in _ARCHIVERS:
         return tuple(word for word in words[1:] if word is not None and not word.startswith("-"))
-    if name in _SEARCHERS or not _CONTEXT_SUBCOMMANDS.get(name, frozenset()).isdisjoint(words[1:3]):
+    if name in _SEARCHERS:
+        return (WORKING_DIRECTORY,)
+    if name in _CONTEXT_SUBCOMMANDS and not _CONTEXT_SUBCOMMANDS[name].isdisjoint(words[1:3]):
         return (WORKING_DIRECTORY,)
     return ()
 
@@ -163,13 +181,13 @@ def reads_listed_files(part: SimpleShellCommand) -> bool:
     """Return True if the command takes the names of the files that it copies from a list or its input."""
     words = part.words or part.argv or ("",)
     name = get_program_name(words)
+    if name not in _LIST_READERS:
+        return False
     if name in ("cpio", "pax") or "cpio" in words[1:2]:
         return True
-    if name in ("curl", "wget") and None in words:
-        return True
-    return name in _ARCHIVERS | _DIRECTORY_COPIERS and any(
-        word is None or _LISTED_FILES.fullmatch(word) for word in words[1:]
-    )
+    if name in ("curl", "wget"):
+        return None in words
+    return any(word is None or _LISTED_FILES.fullmatch(word) for word in words[1:])
 
 
 def iter_possible_read_paths(part: SimpleShellCommand) -> Iterator[str]:

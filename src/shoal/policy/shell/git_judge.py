@@ -83,12 +83,11 @@ def judge_git_command(words: Sequence[ShellWord], *, moved: bool) -> ReadOnlyCom
 
 
 def _is_setting_query(words: Sequence[ShellWord]) -> bool:
+    if len(words) != 2 or words[0].value != "config":
+        return False
     values = [word.value for word in words]
-    return (
-        len(values) == 2
-        and values[0] == "config"
-        and re.fullmatch(r"[a-z]+\.[A-Za-z.]+", values[1] or "") is not None
-        and not SECRET_NAME.search(values[1] or "")
+    return re.fullmatch(r"[a-z]+\.[A-Za-z.]+", values[1] or "") is not None and not SECRET_NAME.search(
+        values[1] or ""
     )
 
 
