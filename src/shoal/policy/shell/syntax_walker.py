@@ -447,9 +447,9 @@ class ShellSyntaxWalker:
 
     def _note_known_value(self, name: str, node: Node) -> None:
         """Note the value of a variable that is certainly set before what follows."""
-        if not is_certain_statement(node) or len(node.children) != 3:
+        if not is_certain_statement(node) or node.children[-1].type not in WORD_NODE_TYPES:
             return
-        words = decode_shell_words(node.children[2], self._source, [], self)
+        words = decode_shell_words(node.children[-1], self._source, [], self)
         if len(words) == 1 and (words[0].value or words[0].stream) and self._can_know_values(name, words):
             self._known[name] = words[0]
 
