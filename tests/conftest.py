@@ -33,6 +33,8 @@ def _own_home(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.Monk
     for name in list(os.environ):
         if name.startswith(("ANTHROPIC_", "OPENAI_", "CLAUDE", "SHOAL_", "OLLAMA_", "MAKE", "MFLAGS")):
             monkeypatch.delenv(name)
+    # Tests skip permissions in throw-away directories, and may run as root.
+    monkeypatch.setenv("IS_SANDBOX", "1")
     monkeypatch.setenv("SHOAL_HOME", str(tmp_path_factory.mktemp("home")))
     # The start-up files of the person's shell may do anything, and a test may end while they run.
     monkeypatch.setenv("HOME", str(tmp_path_factory.mktemp("person")))

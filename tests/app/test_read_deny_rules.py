@@ -120,6 +120,6 @@ async def test_a_deny_rule_for_all_files_does_not_break_commands(project: Path) 
     Path(os.environ["SHOAL_HOME"]).mkdir(parents=True, exist_ok=True)
     (Path(os.environ["SHOAL_HOME"]) / "settings.json").write_text('{"shoal": {"sandbox": {"enabled": true}}}')
     for rule in ("Read(/**)", "Read(//usr/**)", "Read(//**)"):
-        call = ("Bash", {"command": "touch made && echo it ran"})
+        call = ("Bash", {"command": "echo it ran"})
         (text,) = await run_calls(project, call, allowed_tools=["Bash"], disallowed_tools=[rule])
         assert "it ran" in text, rule

@@ -12,7 +12,10 @@ import pytest
 from setup_env import PROGRAMS
 
 # Installation is not enough for these: a container may forbid what they do.
-PROBE_COMMANDS = {"bwrap": ("bwrap", "--ro-bind", "/", "/", "--dev", "/dev", "--unshare-pid", "true")}
+PROBE_COMMANDS = {
+    "bwrap": ("bwrap", "--ro-bind", "/", "/", "--dev", "/dev", "--unshare-pid", "true"),
+    "strace": ("strace", "-o", "/dev/null", "true"),
+}
 
 
 @cache

@@ -310,3 +310,22 @@ async def test_new_agents_and_skills_are_announced_after_the_cached_prefix(proje
     assert text.count("Brand new") == 1
     assert "just written" in text
     assert "kid was here" in text
+
+
+@pytest.mark.spec("CMP-073")
+@pytest.mark.parametrize("context", ["", "fork"])
+async def test_tools_that_a_skill_takes_away_are_denied_until_the_turn_ends(
+    project: Path, home: Path, context: str
+) -> None:
+    fields = {"context": context, "agent": "general-purpose"} if context else {}
+    write_skill(home / "skills", "reader", "part-reader", disallowed_tools="Bash(touch:*)", **fields)
+    touch = call_tool("Bash", "t1", command="touch made")
+    script = RecordingScript(
+        lead=[call_tool("Skill", skill="reader"), touch, "x", call_tool("Bash", command="touch later"), "y"],
+        reader=[touch, "done"],
+    )
+    async with open_session(project, script.model) as session:
+        await run_all_turns(session)
+        assert not (project / "made").exists()
+        await run_all_turns(session, "lead once more")
+    assert (project / "later").exists()

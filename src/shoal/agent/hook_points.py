@@ -45,6 +45,8 @@ async def run_post_tool_hooks(
         decision = await run_agent_hooks(
             agent, event, **_build_tool_call_hook_fields(call), tool_response=response
         )
+    if decision.updated_output is not None:
+        output = replace(output, content=decision.updated_output, data=None)
     if decision.blocked is not None:
         output = append_text_to_tool_output(
             output, format_notice("hook_objection", event=event, text=decision.blocked)

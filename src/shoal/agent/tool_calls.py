@@ -285,7 +285,7 @@ async def _check_tool_call_permission(
                         or f"a PermissionRequest hook says no: {permission_hook_decision.refusal}"
                     )
                     return _create_not_run_output(call, refusal)
-                if permission_hook_decision.decision == "allow":
+                if permission_hook_decision.decision == "allow" and not ask_decision.needs_person:
                     return await _recheck_call_with_changed_input(
                         agent, call, tool, permission_hook_decision.updated_input
                     )
@@ -327,7 +327,12 @@ def _apply_hook_permission_decision(
     """Apply a hook's decision: it may require a question, or answer one that no rule demands; never more."""
     if isinstance(decision, AllowDecision) and hook_decision.decision == "ask":
         return AskDecision(hook_decision.decision_reason or "a hook wants you to be asked")
-    if isinstance(decision, AskDecision) and decision.rule is None and hook_decision.decision == "allow":
+    if (
+        isinstance(decision, AskDecision)
+        and decision.rule is None
+        and not decision.needs_person
+        and hook_decision.decision == "allow"
+    ):
         return AllowDecision(hook_decision.decision_reason or "a hook allows it")
     return decision
 

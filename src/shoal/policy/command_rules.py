@@ -21,6 +21,8 @@ TRANSPARENT_WRAPPERS = frozenset(
 """Wrappers that do not change what a command does; a rule about the command also covers it under them."""
 _STAR = re.compile(r"(?<!\\)\*")
 _GLOB = re.compile(r"[*?\[]")
+_GIT_PLUMBING = {"send-pack": "push", "http-push": "push", "fetch-pack": "fetch", "commit-tree": "commit"}
+"""Commands of git that do the work of another one."""
 _GIT_ALIAS = re.compile(r"(?:^|=)(?:alias|include)", re.IGNORECASE)
 """Settings of git after which a subcommand may mean another one."""
 _GIT_FLAGS_WITH_VALUE = frozenset(
@@ -107,6 +109,8 @@ class ShellCommandRule:
     def _match_forbidden_words(
         self, known_words: tuple[str | None, ...], globs: tuple[int, ...]
     ) -> RuleMatch:
+        if len(known_words) > 1 and known_words[1] in _GIT_PLUMBING:
+            known_words = (known_words[0], _GIT_PLUMBING[known_words[1] or ""], *known_words[2:])
         if None in known_words or globs:
             found = self._match_partly_known_words(known_words, globs)
         else:
@@ -148,7 +152,8 @@ class ShellCommandRule:
             if word is None or pattern_word == "*":
                 return "maybe"
             if index in globs:
-                return "maybe" if _may_glob_become(word, pattern_word) else "no"
+                # A program under an unknown name may be a shell or another program that runs the rest.
+                return "maybe" if index == 0 or _may_glob_become(word, pattern_word) else "no"
             if not self._is_pattern_word_match(pattern_word, word) and not self._is_pattern_word_match(
                 pattern_word, _get_program_base_name(word)
             ):

@@ -7,11 +7,17 @@ from itertools import pairwise
 from pathlib import Path
 
 _PIECE = re.compile(r"\*\*/|/\*\*$|\*\*|\*|\?|\[[!^]?\]?[^\]/]*\]|\[|\\.|.", re.DOTALL)
+_ONE_DIRECTORY = re.compile(r"(?!\./|~|\*\*)[^/!]+/\*\*/?")
 _ANY_DEPTH = ("**/", "**")
 
 
 class InvalidPathPatternError(ValueError):
     """The text says what is wrong, without the pattern."""
+
+
+def deepen_forbidding_pattern(pattern: str) -> str:
+    """Return the pattern of a forbidding rule: one directory, as in `secrets/**`, is meant at any depth."""
+    return f"**/{pattern}" if _ONE_DIRECTORY.fullmatch(pattern) else pattern
 
 
 def convert_path_pattern_to_regex(pattern: str, base: str) -> str:

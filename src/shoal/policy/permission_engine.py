@@ -107,6 +107,7 @@ class PermissionEngine:
         self._tables_key: tuple[PermissionRuleSet | None, int] = (None, -1)
         self._turn_rules: tuple[ToolPermissionRule, ...] = ()
         self._lasting_rules: tuple[ToolPermissionRule, ...] = ()
+        self._turn_denials: tuple[ToolPermissionRule, ...] = ()
         self._shell = ShellCommandPermissionDecider(self._paths)
         self._restrictions = AgentRestrictions()
         self._denied_tools: tuple[str, ...] = ()
@@ -161,6 +162,7 @@ class PermissionEngine:
         working directories. The restrictions of this agent apply to the child too, as do the `stored`
         restrictions of an agent that another one started. Raises `SettingsError` for an invalid entry.
         """
+        denied_tools = (*map(str, self._turn_denials), *denied_tools)
         if stored is not None:
             denied_tools = (*stored.never, *denied_tools)
         denied_rules = tuple(parse_permission_rule(entry, DEFINITION_SOURCE) for entry in denied_tools)
@@ -205,9 +207,14 @@ class PermissionEngine:
         finally:
             self._turn_rules, self._tables = old_rules, None
 
+    def deny_tools_for_turn(self, rules: Iterable[ToolPermissionRule]) -> None:
+        """Deny this agent, and agents it starts from now on, what a skill takes away until the turn ends."""
+        self._turn_denials = (*self._turn_denials, *rules)
+        self._tables = None
+
     def drop_turn_permissions(self) -> None:
-        if self._turn_rules:
-            self._turn_rules, self._tables = (), None
+        if self._turn_rules or self._turn_denials:
+            self._turn_rules, self._turn_denials, self._tables = (), (), None
 
     def allow_reading(self, directory: Path) -> None:
         """Allow this agent, and agents it starts from now on, to read below a directory."""
@@ -335,7 +342,7 @@ class PermissionEngine:
             rule_set = PermissionRuleSet(
                 allow=(*base_rules.allow, *answered_rules["allow"], *self._lasting_rules, *self._turn_rules),
                 ask=(*base_rules.ask, *answered_rules["ask"]),
-                deny=(*base_rules.deny, *answered_rules["deny"]),
+                deny=(*base_rules.deny, *answered_rules["deny"], *self._turn_denials),
                 directories=(*base_rules.directories, *self.answers.directories),
             )
             self._tables = PermissionRuleTables(rule_set, self._roots)
@@ -347,6 +354,11 @@ class PermissionEngine:
         name = call.name
         if name in FILE_TOOLS:
             return self._decide_file_call(call, tables)
+        if tables.has_parameter_rules:
+            if rule := tables.find_parameter_rule(tables.rule_set.deny, name, call.input):
+                return deny_by_rule(rule)
+            if rule := tables.find_parameter_rule(tables.rule_set.ask, name, call.input):
+                return ask_by_rule(rule, ())
         if name == "Bash":
             return self._decide_shell_call(call, tables)
         return self._decide_other_tool_call(call, tool, tables)
@@ -421,7 +433,7 @@ class PermissionEngine:
         if not isinstance(command, str):
             return DenyDecision("it names no command: give it as text in `command`.")
         decision = self._shell.decide_command(command, tables, self.mode)
-        if not isinstance(decision, AskDecision) or decision.rule is not None:
+        if not isinstance(decision, AskDecision) or decision.rule is not None or decision.needs_person:
             return decision
         if self.mode == "plan":
             return DenyDecision(f"{decision.reason}, and {_ONLY_READS}")

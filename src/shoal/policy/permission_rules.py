@@ -27,6 +27,20 @@ _RULE = re.compile(r"([A-Za-z_][\w-]*|mcp__[\w-]+__\*|\*)(?:\((.*)\))?", re.DOTA
 _DOMAIN = re.compile(r"domain:(\*\.)?[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?|domain:\[[0-9a-fA-F:.]+\]")
 
 
+_PARAMETER = re.compile(r"([a-z][A-Za-z0-9_]*):(.+)", re.DOTALL)
+_BASH_PARAMETERS = frozenset({"run_in_background", "timeout", "description", "dangerouslyDisableSandbox"})
+_MAIN_FIELD_TOOLS = FILE_TOOLS | {"WebFetch", "Skill", "SendMessage", "*"}
+"""Tools whose patterns are about their main field only."""
+
+
+def find_rule_parameter(tool: str, pattern: str) -> tuple[str, str] | None:
+    """Return the parameter and the pattern for its value that a rule names, or None."""
+    match = _PARAMETER.fullmatch(pattern)
+    if match is None or tool in _MAIN_FIELD_TOOLS or (tool == "Bash" and match[1] not in _BASH_PARAMETERS):
+        return None
+    return match[1], match[2]
+
+
 def get_file_tool_call_path(call: ToolUseBlock) -> str:
     """Return the path in a file tool's call; without one, the working directory."""
     path = call.input.get(_PATH_ARGUMENTS.get(call.name, "file_path"))
@@ -41,6 +55,11 @@ class ToolPermissionRule(Struct, frozen=True, kw_only=True):
 
     def __str__(self) -> str:
         return self.tool if self.pattern is None else f"{self.tool}({self.pattern})"
+
+    @property
+    def parameter(self) -> tuple[str, str] | None:
+        """Parameter that it is about and a pattern, as in `Agent(model:opus)`; None for most rules."""
+        return None if self.pattern is None else find_rule_parameter(self.tool, self.pattern)
 
     def applies_to_tool(self, tool: str) -> bool:
         """Return True if it applies to the tool; `Edit(…)` and `Read(…)` apply to all tools of their kind."""
@@ -115,6 +134,12 @@ def _find_rule_pattern_error(tool: str, pattern: str) -> str | None:
         return f"it is empty; for every use of the tool write {tool}"
     if "\0" in pattern:
         return "it holds a NUL byte"
+    if find_rule_parameter(tool, pattern) is None:
+        return _find_main_pattern_error(tool, pattern)
+    return None
+
+
+def _find_main_pattern_error(tool: str, pattern: str) -> str | None:
     if tool == "*" or tool.startswith("mcp__"):
         return f"{tool} takes none"
     if tool in READ_TOOLS | EDIT_TOOLS:

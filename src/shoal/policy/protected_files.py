@@ -6,18 +6,23 @@ import re
 from functools import lru_cache
 
 _DIRECTORIES = (
-    r"\.git|\.hg|\.svn|\.jj|\.claude|\.shoal|\.ssh|\.gnupg|\.aws|\.azure|\.kube|\.docker|\.vscode|\.idea"
+    r"\.git|\.hg|\.svn|\.jj|\.claude(?!/worktrees/)|\.shoal|\.husky|\.cargo|\.devcontainer|\.yarn|\.mvn|\.ssh|\.gnupg|\.aws|\.azure|\.kube|\.docker|\.vscode|\.idea"
     r"|\.password-store|\.config/(?:gcloud|gh|fish|git|autostart|systemd)|\.local/share/keyrings"
 )
 _FILES = (
     r"\.(?:bash|zsh|ksh|csh|tcsh|mksh)rc|\.bash_(?:profile|login|logout|aliases)|\.z(?:profile|shenv|login|logout)"
     r"|\.(?:profile|login|inputrc|xinitrc|xprofile|xsessionrc|pam_environment|envrc)"
-    r"|\.(?:gitconfig|gitmodules|git-credentials|netrc|npmrc|yarnrc|pypirc|mcp\.json|ripgreprc|pgpass|my\.cnf)"
-    r"|\.cargo/config[^/]*|\.env(?!\.(?:example|sample|template|dist)$)(?:\.[^/]*)?"
+    r"|\.(?:gitconfig|gitmodules|git-credentials|netrc|npmrc|pypirc|mcp\.json|ripgreprc|pgpass|my\.cnf)"
+    r"|\.(?:yarnrc|pnp\.|bazel|lefthook|pre-commit-config\.y)[^/]*|\.pnpmfile\.c?js|\.(?:devcontainer|claude)\.json"
+    r"|\.env(?!\.(?:example|sample|template|dist)$)(?:\.[^/]*)?"
 )
 _DOTTED = re.compile(rf"/(?:(?:{_DIRECTORIES})(?:/|$)|(?:{_FILES})$)", re.IGNORECASE)
 _KEY_ENDINGS = (".pem", ".key", ".p12", ".pfx", ".jks", ".keystore", ".kdbx", ".asc", ".gpg")
-_NAMES = ("rust-toolchain", "id_rsa", "id_dsa", "id_ecdsa", "id_ed25519", "authorized_keys", "known_hosts")
+_ENDINGS = (*_KEY_ENDINGS, "-wrapper.properties")
+_NAMES = (
+    *("rust-toolchain", "id_rsa", "id_dsa", "id_ecdsa", "id_ed25519", "authorized_keys", "known_hosts"),
+    *("bunfig.toml", "pyrightconfig.json", "lefthook.y", "lefthook-local.y"),
+)
 
 
 @lru_cache(maxsize=2048)  # caches text only: where a path leads is checked each time
@@ -27,4 +32,4 @@ def is_protected_path(path: str, start: int = 0) -> bool:
     if path.find("/.", start) >= 0 and _DOTTED.search(path, start) is not None:
         return True
     name = path[path.rfind("/") + 1 :].lower()
-    return name.endswith(_KEY_ENDINGS) or name.startswith(_NAMES)
+    return name.endswith(_ENDINGS) or name.startswith(_NAMES)

@@ -11,24 +11,31 @@ from urllib.parse import urlsplit
 from shoal.core.agents.subagents import OTHER_MACHINE_PREFIX, OTHER_SESSION_PREFIX
 from shoal.core.extensions.skills import is_full_or_unprefixed_skill_name
 from shoal.policy.command_rules import ShellCommandRules
-from shoal.policy.path_patterns import convert_path_pattern_to_regex
-from shoal.policy.permission_rules import EDIT_TOOLS, READ_TOOLS, PermissionRuleSet, ToolPermissionRule
+from shoal.policy.path_patterns import convert_path_pattern_to_regex, deepen_forbidding_pattern
+from shoal.policy.permission_rules import (
+    EDIT_TOOLS,
+    READ_TOOLS,
+    PermissionRuleSet,
+    ToolPermissionRule,
+    find_rule_parameter,
+)
 from shoal.policy.unreadable_files import UnreadableFileRules
 
 
 class FilePathPermissionRules:
     """Rules of one strength for one file tool; usually a single match shows that no rule applies."""
 
-    def __init__(self, rules: Iterable[ToolPermissionRule], roots: Sequence[str]) -> None:
+    def __init__(
+        self, rules: Iterable[ToolPermissionRule], roots: Sequence[str], *, forbids: bool = False
+    ) -> None:
         self.bare: ToolPermissionRule | None = None
         self._each: list[tuple[re.Pattern[str], ToolPermissionRule]] = []
         for rule in rules:
             if rule.pattern is None:
                 self.bare = self.bare or rule
             else:
-                expressions = dict.fromkeys(
-                    convert_path_pattern_to_regex(rule.pattern, root) for root in roots
-                )
+                text = deepen_forbidding_pattern(rule.pattern) if forbids else rule.pattern
+                expressions = dict.fromkeys(convert_path_pattern_to_regex(text, root) for root in roots)
                 self._each.append(
                     (_compile_path_regex("|".join(f"(?:{each})" for each in expressions)), rule)
                 )
@@ -53,17 +60,31 @@ class FilePathPermissionRules:
 class FilePermissionRuleTable:
     """Rules about one tool that reads or changes a file."""
 
-    def __init__(self, rule_set: PermissionRuleSet, tools: frozenset[str], roots: Sequence[str]) -> None:
+    def __init__(
+        self,
+        rule_set: PermissionRuleSet,
+        tools: frozenset[str],
+        roots: Sequence[str],
+        *,
+        is_removal: bool = False,
+    ) -> None:
         def build_path_rules(
-            rules: Sequence[ToolPermissionRule], roots: Sequence[str]
+            rules: Sequence[ToolPermissionRule], roots: Sequence[str], *, forbids: bool = True
         ) -> FilePathPermissionRules:
             return FilePathPermissionRules(
-                [rule for rule in rules if any(rule.applies_to_tool(name) for name in tools)], roots
+                [rule for rule in rules if any(rule.applies_to_tool(name) for name in tools)],
+                roots,
+                forbids=forbids,
             )
 
         # Project files stay forbidden to an agent that works elsewhere.
         self.deny, self.ask = build_path_rules(rule_set.deny, roots), build_path_rules(rule_set.ask, roots)
-        self.allow = build_path_rules(rule_set.allow, roots[:1])
+        if not is_removal and not tools.isdisjoint(EDIT_TOOLS):
+            # What may not be read may not be written either, including files that do not exist yet.
+            unreadable = [rule for rule in rule_set.deny if rule.tool == "Read" and rule.pattern is not None]
+            written = [rule for rule in rule_set.deny if any(map(rule.applies_to_tool, tools))]
+            self.deny = FilePathPermissionRules((*written, *unreadable), roots, forbids=True)
+        self.allow = build_path_rules(rule_set.allow, roots[:1], forbids=False)
         self.forbids_nothing = self.deny.is_empty and self.ask.is_empty
 
 
@@ -78,7 +99,9 @@ class ShellCommandRuleTable:
 
         def select_patterned_rules(rules: Sequence[ToolPermissionRule]) -> ShellCommandRules:
             return ShellCommandRules(
-                rule for rule in rules if rule.applies_to_tool("Bash") and rule.pattern is not None
+                rule
+                for rule in rules
+                if rule.applies_to_tool("Bash") and rule.pattern is not None and rule.parameter is None
             )
 
         self.bare_deny, self.bare_ask, self.bare_allow = map(
@@ -113,6 +136,12 @@ class PermissionRuleTables:
         return FilePermissionRuleTable(self._select_patterned_rules(), EDIT_TOOLS, self._roots)
 
     @cached_property
+    def shell_removal_rules(self) -> FilePermissionRuleTable:
+        """Rules about files that a command removes, which neither reads nor writes their contents."""
+        patterned_rules = self._select_patterned_rules()
+        return FilePermissionRuleTable(patterned_rules, EDIT_TOOLS, self._roots, is_removal=True)
+
+    @cached_property
     def unreadable_files(self) -> UnreadableFileRules:
         """Files that no tool may read without asking, for commands that search directories."""
         patterned_rules = self._select_patterned_rules()
@@ -137,6 +166,25 @@ class PermissionRuleTables:
                 rule.pattern is None
                 or is_tool_argument_pattern_match(rule.tool, rule.pattern, arguments, forbids=forbids)
             ):
+                return rule
+        return None
+
+    @cached_property
+    def has_parameter_rules(self) -> bool:
+        return any(rule.parameter is not None for rule in (*self.rule_set.deny, *self.rule_set.ask))
+
+    def find_parameter_rule(
+        self, rules: Sequence[ToolPermissionRule], tool: str, arguments: dict[str, object]
+    ) -> ToolPermissionRule | None:
+        """Return the first rule about a parameter that this call gives; a missing one never matches."""
+        for rule in rules:
+            if (parameter := rule.parameter) is None or not rule.applies_to_tool(tool):
+                continue
+            value = arguments.get(parameter[0])
+            if value is None or isinstance(value, dict | list):
+                continue
+            text = str(value).lower() if isinstance(value, bool) else str(value)
+            if fnmatchcase(text, parameter[1]):
                 return rule
         return None
 
@@ -167,6 +215,9 @@ def is_tool_argument_pattern_match(
         return _is_domain_match(
             pattern.removeprefix("domain:").lower(), arguments.get("url"), forbids=forbids
         )
+    if find_rule_parameter(tool, pattern) is not None:
+        # Forbidding rules about a parameter are decided separately; an allow rule cannot be one.
+        return False
     if tool in ("Agent", "Task"):
         return (arguments.get("subagent_type") or "general-purpose") == pattern
     if tool == "Skill":

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import re
+import sys
 from collections.abc import Iterable, Iterator
+from pathlib import Path
 
 from msgspec import Struct
 
@@ -18,6 +21,7 @@ from shoal.core.permissions.permission_decisions import (
 from shoal.core.text.filenames import escape_filename
 from shoal.policy import rule_suggestions
 from shoal.policy.command_rules import ShellCommandRule, ShellCommandRules
+from shoal.policy.git_contents import find_git_contents, list_tracked_files
 from shoal.policy.path_resolver import PathResolver
 from shoal.policy.permission_rules import EDIT_ACCEPTING_MODES, ToolPermissionRule
 from shoal.policy.rule_tables import FilePermissionRuleTable, PermissionRuleTables
@@ -30,20 +34,38 @@ from shoal.policy.shell.command_analysis import (
 from shoal.policy.unreadable_files import (
     WORKING_DIRECTORY,
     find_glob_base,
+    is_found_path,
     iter_possible_read_paths,
     list_searched_directories,
+    may_read_other_files,
+    reads_listed_files,
 )
-from shoal.policy.wildcards import GLOB, TooManyDirectoryEntriesError, iter_link_targets
+from shoal.policy.wildcards import GLOB, TooManyDirectoryEntriesError, has_odd_names, iter_link_targets
 
 _QUOTED_WILDCARD = re.compile(r"\[([*?\[])\]")
 _TOO_MANY_LINKS = "it follows links, and there are more files below than can be looked through"
+_ODD_NAMES = "names of files below hold blanks, quotes or a leading dash, which changes what the words are"
 _TOO_WIDE = "its wildcards stand for more files than can be looked through"
 KEYS_REFUSAL = "that file holds keys of Shoal itself, which no tool may reach."
 _UNCLEAR_FILES = "the files that it reads are not known, and keys of Shoal may be among them"
 _KEY_WORDS = ("keys", "credentials")
 MAX_COMMAND_LENGTH = 100_000
 """Maximum characters; the system accepts hardly more in one argument, and nobody can review one that long."""
+_PROCESS_FILE = re.compile(r"/+proc/+[^/]+/+(?:cwd|root|fd|map_files|task)(?:/|$)")
+"""Paths that lead to other files in the process that opens them."""
+_MAY_REMOVE = re.compile(r"\br\W*m|rmdir|\\[xu0-7]|[`$]\(?")
+"""Texts in which a command that removes files may hide."""
+_VARIABLE_PATH = re.compile(r"\"?\$\{?[A-Za-z_]\w*\}?\"?/+\*?(?=\s|\"|$)")
+_EVERYTHING = re.compile(r"\s\*(?=\s|$)")
+_REMOVER_ENDS = ("rm", "rmdir")
+_REMOVERS = frozenset({"rm", "rmdir"})
 _ACCEPTED_WRITERS = frozenset({"mkdir", "touch"})
+_PUBLIC_FILES = frozenset(
+    {"/etc/os-release", "/etc/debian_version", "/etc/lsb-release", "/proc/cpuinfo", "/proc/meminfo"}
+    | {"/proc/loadavg", "/proc/uptime", "/proc/version"}
+)
+"""Files outside the project that describe the system and hold nothing of anybody."""
+_PUBLIC_DIRECTORIES = ("/usr/bin/", "/usr/include/", "/usr/share/doc/")
 _NULL_DEVICES = frozenset({"/dev/null", "/dev/stdout", "/dev/stderr", "/dev/tty"})
 
 
@@ -86,12 +108,15 @@ class ShellCommandPermissionDecider:
             bypasses
             and not self._has_forbidding_rules(tables)
             and not any(word in command for word in _KEY_WORDS)
+            and not _MAY_REMOVE.search(command)
         ):
             return AllowDecision("permissions are skipped")
         self._resolved.clear()
         analysis = analyze_shell_command(command)
         if objection := self._find_rule_objection(command, analysis, tables):
             return _to_permission_decision(objection)
+        if removed := self._find_critical_removal(analysis):
+            return AskDecision(f"it would remove {removed}; no rule allows that", needs_person=True)
         if bypasses:
             return AllowDecision("permissions are skipped")
         return self._decide_command_permission(command, analysis, tables, mode)
@@ -117,6 +142,32 @@ class ShellCommandPermissionDecider:
         if found is None:
             found = self._resolved[path] = self._paths.resolve_path(path)
         return found
+
+    def _find_critical_removal(self, analysis: ShellCommandAnalysis) -> str | None:
+        """Return what a command would remove that nobody wants to lose, or None."""
+        for part in analysis.parts:
+            name = part.words[0] if part.words else None
+            if name is None or not name.endswith(_REMOVER_ENDS) or name.rpartition("/")[2] not in _REMOVERS:
+                continue
+            if found := _VARIABLE_PATH.search(part.text):
+                return f"{found[0]}, which may be any directory"
+            if _EVERYTHING.search(part.text):
+                return "everything in the directory"
+            for path in part.writes:
+                if path != UNKNOWN_PATH and self._is_critical_path(path):
+                    return escape_filename(path)
+        return None
+
+    def _is_critical_path(self, path: str) -> bool:
+        """Return True for the root, its children, the home, the working directories and all above."""
+        if path.endswith("/*") or path == "*":
+            path = path[:-2] or ("/" if path == "/*" else ".")
+        try:
+            real, _ = self._resolve_path(path)
+        except WorkspaceError:
+            return False
+        critical = (*self._paths.directories, str(Path.home()), str(self._resolve_path(".")[0]))
+        return real.count("/") == 1 or any(f"{each}/".startswith(f"{real}/") for each in critical)
 
     def _has_forbidding_rules(self, tables: PermissionRuleTables) -> bool:
         rules = tables.shell_command_rules
@@ -175,11 +226,13 @@ class ShellCommandPermissionDecider:
         self, part: SimpleShellCommand, tables: PermissionRuleTables
     ) -> ShellCommandPartDecision | None:
         doubt = None
+        is_removal = bool(part.words) and part.words[0] in _REMOVERS
+        write_rules = tables.shell_removal_rules if is_removal else tables.shell_write_rules
         for path in part.writes:
-            rule = self._find_wildcard_rule(path, tables.shell_write_rules)
+            rule = self._find_wildcard_rule(path, write_rules)
             if rule is not None:
                 doubt = doubt or _build_rule_decision("ask", part, rule, is_doubtful=True)
-        for paths, table in ((part.reads, tables.shell_read_rules), (part.writes, tables.shell_write_rules)):
+        for paths, table in ((part.reads, tables.shell_read_rules), (part.writes, write_rules)):
             for path in paths:
                 found = self._check_file_against_rules(part, path, table)
                 if found is not None and found.verdict == "deny":
@@ -192,13 +245,15 @@ class ShellCommandPermissionDecider:
     ) -> ShellCommandPartDecision | None:
         """Check files it may read: in directories, by wildcards, through git, or as an unknown command."""
         table = tables.shell_read_rules
-        if table.forbids_nothing:
+        if table.forbids_nothing or not may_read_other_files(part):
             return None
         for directory in list_searched_directories(part):
             rule = self._find_unreadable_rule_below(directory, tables)
             if rule is not None:
                 reason = f"the rule {rule} ({rule.source}) is about files there, which Grep would leave out"
                 return ShellCommandPartDecision(part=part, verdict="ask", reason=reason, rule=rule)
+        if (found := self._check_git_and_listed_files(part, tables)) is not None:
+            return found
         for path in part.reads:
             if (rule := self._find_wildcard_rule(path, table)) is not None:
                 return _build_rule_decision("ask", part, rule, is_doubtful=True)
@@ -209,6 +264,56 @@ class ShellCommandPermissionDecider:
                 if found is not None and found.rule is not None:
                     return _build_rule_decision("ask", part, found.rule, is_doubtful=True)
         return None
+
+    def _check_git_and_listed_files(
+        self, part: SimpleShellCommand, tables: PermissionRuleTables
+    ) -> ShellCommandPartDecision | None:
+        if (rule := self._find_git_contents_rule(part, tables)) is not None:
+            reason = (
+                f"the rule {rule} ({rule.source}) is about files whose contents git may show; "
+                "name the files that you need after `--`"
+            )
+            return ShellCommandPartDecision(part=part, verdict="ask", reason=reason, rule=rule)
+        if not reads_listed_files(part):
+            return None
+        table = tables.shell_read_rules
+        rule = table.deny.first_patterned_rule or table.ask.first_patterned_rule
+        return None if rule is None else _build_rule_decision("ask", part, rule, is_doubtful=True)
+
+    def _find_git_contents_rule(
+        self, part: SimpleShellCommand, tables: PermissionRuleTables
+    ) -> ToolPermissionRule | None:
+        """Return a rule about files whose contents a git command may show, now or from its history."""
+        contents = find_git_contents(part)
+        if contents is None:
+            return None
+        existing = [word for word in contents.operands if word and self._is_existing_path(word)]
+        is_current = contents.is_current and len(existing) == len(contents.operands)
+        unreadable = tables.unreadable_files
+        if is_current and (tracked := list_tracked_files(self._paths.root)) is not None:
+            return unreadable.find_rule_for_files(tracked)
+        paths = (*contents.paths, *existing)
+        if not paths or any(path.startswith(":") or GLOB.search(path) for path in paths):
+            return unreadable.find_possible_rule_below(self._paths.directories)
+        for path in filter(None, paths):
+            try:
+                real, is_directory = self._resolve_path(path)
+            except WorkspaceError:
+                return unreadable.find_possible_rule_below(self._paths.directories)
+            rule = (
+                unreadable.find_possible_rule_below((real,))
+                if is_directory
+                else unreadable.find_rule_for_files((real, f"{self._paths.root}/{path}"))
+            )
+            if rule is not None:
+                return rule
+        return None
+
+    def _is_existing_path(self, word: str) -> bool:
+        try:
+            return os.path.lexists(self._resolve_path(word)[0])
+        except WorkspaceError:
+            return False
 
     def _find_wildcard_rule(self, path: str, table: FilePermissionRuleTable) -> ToolPermissionRule | None:
         """Return the first rule that matches, or may match, a path that the wildcards expand to."""
@@ -263,7 +368,7 @@ class ShellCommandPermissionDecider:
     def _check_file_against_rules(
         self, part: SimpleShellCommand, path: str, table: FilePermissionRuleTable
     ) -> ShellCommandPartDecision | None:
-        if path.startswith(UNKNOWN_PATH):
+        if path.startswith(UNKNOWN_PATH) or _PROCESS_FILE.match(path):
             possible_rule = table.deny.first_patterned_rule or table.ask.first_patterned_rule
             return (
                 None
@@ -338,15 +443,13 @@ class ShellCommandPermissionDecider:
                 )
         if rule is None:
             for path in part.reads:
-                is_found = "find" in part.via and path.endswith("/*")
+                is_found = ("find" in part.via and path.endswith("/*")) or is_found_path(path)
                 if path not in _NULL_DEVICES and (
                     read_objection := self._find_read_objection(path, tables, is_found=is_found)
                 ):
                     return ShellCommandPartDecision(part=part, verdict="ask", reason=read_objection)
-            if (part.follows_links or "find" in part.via) and (
-                link_objection := self._find_link_objection(part, tables)
-            ):
-                return ShellCommandPartDecision(part=part, verdict="ask", reason=link_objection)
+            if objection_to_search := self._find_search_objection(part, tables):
+                return ShellCommandPartDecision(part=part, verdict="ask", reason=objection_to_search)
             return ShellCommandPartDecision(part=part, verdict="allow", reason=part.why or "it only reads")
         return _build_rule_decision("allow", part, rule)
 
@@ -416,12 +519,54 @@ class ShellCommandPermissionDecider:
             for path in paths:
                 for directory in self._iter_wildcard_paths(path) if GLOB.search(path) else (path,):
                     real, is_directory = self._resolve_path(directory)
+                    if is_directory and any(map(is_found_path, part.reads)) and has_odd_names(real):
+                        return _ODD_NAMES
                     if is_directory and (target := self._find_outer_link(real, part.found_name, tables)):
                         return f"it follows a link to {target}, outside the working directories"
         except TooManyDirectoryEntriesError:
             return _TOO_MANY_LINKS
         except WorkspaceError as error:
             return str(error)
+        return None
+
+    def _find_search_objection(self, part: SimpleShellCommand, tables: PermissionRuleTables) -> str | None:
+        """Return why a command must be asked because of what lies in the directories that it reads."""
+        if part.words[:1] == ("git",):
+            return self._find_nested_repository(part)
+        if part.words[1:3] == ("-m", "json.tool"):
+            return self._find_shadowing_module(part)
+        if part.follows_links or "find" in part.via or any(map(is_found_path, part.reads)):
+            return self._find_link_objection(part, tables)
+        return None
+
+    def _find_nested_repository(self, part: SimpleShellCommand) -> str | None:
+        """Return why a git command must be asked that runs in another directory of the project."""
+        for path in part.reads:
+            directory, end, rest = path.rpartition("/.git")
+            if not end or rest:
+                continue
+            try:
+                real, _ = self._resolve_path(directory)
+            except WorkspaceError as error:
+                return str(error)
+            while len(real) > len(self._paths.root):
+                if os.path.lexists(f"{real}/.git") or os.path.lexists(f"{real}/HEAD"):
+                    return f"git obeys the settings of the repository in {escape_filename(directory)}"
+                real = real.rpartition("/")[0]
+        return None
+
+    def _find_shadowing_module(self, part: SimpleShellCommand) -> str | None:
+        """Return why python must be asked: it imports a file of the project instead of its own module."""
+        for path in part.reads:
+            try:
+                real, is_directory = self._resolve_path(path)
+                names = [each.name for each in Path(real).iterdir()] if is_directory else []
+            except (WorkspaceError, OSError) as error:
+                return str(error)
+            for name in names:
+                is_module = "." in name or os.path.lexists(f"{real}/{name}/__init__.py")
+                if is_module and name.partition(".")[0] in sys.stdlib_module_names:
+                    return f"python may run {escape_filename(name)} of the project"
         return None
 
     def _find_outer_link(self, directory: str, name_pattern: str, tables: PermissionRuleTables) -> str | None:
@@ -439,7 +584,7 @@ class ShellCommandPermissionDecider:
             real, _ = self._resolve_path(path)
         except WorkspaceError as error:
             return str(error)
-        if self._is_readable(real, tables):
+        if self._is_readable(real, tables) or path in _PUBLIC_FILES or real.startswith(_PUBLIC_DIRECTORIES):
             return None
         return f"it reads {escape_filename(path)}, outside the working directories"
 

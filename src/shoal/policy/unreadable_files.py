@@ -8,15 +8,51 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from msgspec import Struct
 
-from shoal.policy.path_patterns import convert_path_pattern_to_regex, find_path_pattern_anchor
+from shoal.policy.path_patterns import (
+    convert_path_pattern_to_regex,
+    deepen_forbidding_pattern,
+    find_path_pattern_anchor,
+)
 from shoal.policy.permission_rules import ToolPermissionRule
+from shoal.policy.shell.known_commands import COMMAND_RUNNERS, INTERPRETERS, WRITING_COMMANDS
+from shoal.policy.shell.shell_words import FOUND_PATHS
 from shoal.policy.shell.simple_commands import SimpleShellCommand
 from shoal.policy.wildcards import GLOB, MAX_ENTRIES, TooManyDirectoryEntriesError
 
 WORKING_DIRECTORY = ""
 """The directory that a command runs in, which a preceding `cd` may have changed."""
 _MAX_HIDDEN = 5_000
-_RECURSIVE = re.compile(r"-[A-Za-z0-9]*[rR].*|--recursive|--dereference-recursive|--directories.*|-d.*")
+_RECURSIVE = re.compile(r"-[A-Za-z0-9]*[rR].*|--r.*|--de.*|--di.*|-[A-Za-z0-9]*d.*")
+_SEARCHERS = frozenset({"ag", "ack", "ugrep", "ug", "sift", "pt"})
+"""Programs that search directories unless told otherwise."""
+_DIRECTORY_COPIERS = frozenset({"cp", "mv", "install", "rsync", "scp", "ln"})
+"""Programs that copy their operands to the last one, or to the directory given with -t."""
+_ARCHIVERS = frozenset(
+    """
+    tar bsdtar gtar star zip 7z 7za 7zr 7zz rar cpio pax ar jar dar borg restic rclone duplicity gzip pigz
+    bzip2 xz zstd lz4 split sftp
+    """.split()  # noqa: SIM905 - a list to be read and extended
+)
+"""Programs that put the files below their operands into another file."""
+_LISTED_FILES = re.compile(r"-[A-Za-z]*[T@].*|--files-from.*|--include-from.*|@.*|--null")
+"""Flags with which an archiver takes the names of files from a list."""
+_CONTEXT_SUBCOMMANDS: dict[str, frozenset[str]] = {
+    **dict.fromkeys(
+        ("docker", "podman", "buildah", "nerdctl"), frozenset({"build", "buildx", "cp", "compose"})
+    ),
+    **dict.fromkeys(("npm", "pnpm", "yarn", "bun"), frozenset({"pack", "publish"})),
+    "busybox": frozenset({"tar", "cpio", "gzip", "bzip2", "cp", "mv", "ar"}),
+    "toybox": frozenset({"tar", "cpio", "gzip", "cp", "mv"}),
+}
+"""Subcommands that read a whole directory: that of an operand, or the one they run in."""
+_LIST_READERS = _ARCHIVERS | _DIRECTORY_COPIERS | {"curl", "wget", "busybox", "toybox"}
+_SEARCHING_PROGRAMS = (
+    _LIST_READERS
+    | _SEARCHERS
+    | set(_CONTEXT_SUBCOMMANDS)
+    | {"grep", "egrep", "fgrep", "zgrep", "rg", "git", "diff"}
+)
+_CODE_TOKEN = re.compile(r"[^\s'\"`;|&<>(){}\[\],=@:$]+")
 
 
 class _UnreadablePathPattern(Struct, frozen=True):
@@ -32,9 +68,10 @@ class UnreadableFileRules:
     def __init__(self, rules: Iterable[ToolPermissionRule], roots: Sequence[str]) -> None:
         self._patterns: list[_UnreadablePathPattern] = []
         for rule in rules:
+            text = deepen_forbidding_pattern(rule.pattern or "")
             for root in roots:
-                anchor, exact = find_path_pattern_anchor(rule.pattern or "", root)
-                expression = re.compile(convert_path_pattern_to_regex(rule.pattern or "", root), re.DOTALL)
+                anchor, exact = find_path_pattern_anchor(text, root)
+                expression = re.compile(convert_path_pattern_to_regex(text, root), re.DOTALL)
                 self._patterns.append(_UnreadablePathPattern(anchor, exact, expression, rule))
 
     def find_rule_below(self, directory: str) -> ToolPermissionRule | None:
@@ -50,6 +87,22 @@ class UnreadableFileRules:
                 return pattern.rule
         return None
 
+    def find_possible_rule_below(self, directories: Iterable[str]) -> ToolPermissionRule | None:
+        """Return the first rule that could match a file below a directory, whether it exists now or not."""
+        for directory in directories:
+            for pattern in self._patterns:
+                if _get_inner_path(directory, pattern.anchor) is not None:
+                    return pattern.rule
+        return None
+
+    def find_rule_for_files(self, paths: Iterable[str]) -> ToolPermissionRule | None:
+        """Return the first rule that matches one of the paths."""
+        for path in paths:
+            for pattern in self._patterns:
+                if pattern.expression.fullmatch(path):
+                    return pattern.rule
+        return None
+
     def iter_unreadable_paths(self) -> Iterator[str]:
         """Yield the topmost existing matches; for an expensive pattern, only those found within the limit."""
         for pattern in self._patterns:
@@ -62,15 +115,27 @@ class UnreadableFileRules:
                 continue
 
 
+def may_read_other_files(part: SimpleShellCommand) -> bool:
+    """Return False if the command certainly reads the files that its words name, and no others."""
+    if not part.read_only or part.via or not part.words:
+        return True
+    if get_program_name(part.words) in _SEARCHING_PROGRAMS:
+        return True
+    return bool(part.reads) and GLOB.search(" ".join(part.reads)) is not None
+
+
 def list_searched_directories(part: SimpleShellCommand) -> tuple[str, ...]:
-    """Return the directories that a simple command searches, whatever the files are called."""
+    """Return the directories that a simple command searches or copies, whatever the files are called."""
     words = part.words or part.argv
     if not words:
         return ()
     if "find" in part.via:
         # Files found by find, at any depth.
         return tuple(find_glob_base(path) for path in part.reads if GLOB.search(path))
-    match _get_program_name(words):
+    if part.reads and (found := [path for path in part.reads if path.endswith(FOUND_PATHS)]):
+        return (*map(find_glob_base, found), *(path for path in part.reads if not is_found_path(path)))
+    name = get_program_name(words)
+    match name:
         case "grep" | "egrep" | "fgrep" | "zgrep" if any(
             word is not None and _RECURSIVE.fullmatch(word) for word in words[1:]
         ):
@@ -79,30 +144,83 @@ def list_searched_directories(part: SimpleShellCommand) -> tuple[str, ...]:
             return part.reads or (WORKING_DIRECTORY,)
         case "git" if "grep" in words:
             return (WORKING_DIRECTORY,)
-        case "git" | "diff":
+        case "diff":
             return part.reads
+    return _list_copied_directories(name, words)
+
+
+def _list_copied_directories(name: str, words: Sequence[str | None]) -> tuple[str, ...]:
+    if name in _DIRECTORY_COPIERS:
+        return _list_copied_operands(words)
+    if name in _ARCHIVERS:
+        return tuple(word for word in words[1:] if word is not None and not word.startswith("-"))
+    if name in _SEARCHERS:
+        return (WORKING_DIRECTORY,)
+    if name in _CONTEXT_SUBCOMMANDS and not _CONTEXT_SUBCOMMANDS[name].isdisjoint(words[1:3]):
+        return (WORKING_DIRECTORY,)
     return ()
+
+
+def _list_copied_operands(words: Sequence[str | None]) -> tuple[str, ...]:
+    """Return the operands that are copied: all but the target."""
+    operands: list[str] = []
+    has_target = False
+    values = iter(words[1:])
+    for word in values:
+        if word is None or not word.startswith("-"):
+            operands.append(word or "")
+        elif word in ("-t", "--target-directory") or re.fullmatch(r"-[a-zA-Z]*t", word):
+            has_target = True
+            next(values, None)
+        elif word.startswith("--t"):
+            has_target = True
+    return tuple(word for word in (operands if has_target else operands[:-1]) if word)
+
+
+def reads_listed_files(part: SimpleShellCommand) -> bool:
+    """Return True if the command takes the names of the files that it copies from a list or its input."""
+    words = part.words or part.argv or ("",)
+    name = get_program_name(words)
+    if name not in _LIST_READERS:
+        return False
+    if name in ("cpio", "pax") or "cpio" in words[1:2]:
+        return True
+    if name in ("curl", "wget"):
+        return None in words
+    return any(word is None or _LISTED_FILES.fullmatch(word) for word in words[1:])
 
 
 def iter_possible_read_paths(part: SimpleShellCommand) -> Iterator[str]:
     """Yield words that may be paths it reads: of a git command or an unknown command."""
     all_words = part.words or part.argv or ()
     words = [word for word in all_words[1:] if word is not None]
-    if all_words and _get_program_name(all_words) == "git":
-        for word in [word for word in words if not word.startswith("-")][1:]:
+    name = get_program_name(all_words) if all_words else ""
+    if name == "git":
+        operands = [word for word in words if not word.startswith("-") or ":" in word]
+        for word in operands if operands[:1] != words[:1] else operands[1:]:
             yield word
-            _, revision, path = word.partition(":")
-            if revision:
-                yield path
-    elif not part.read_only and not part.changes:
+            # As in `HEAD:file`, `:0:file` and `-L1,5:file`.
+            rest = word
+            while rest.partition(":")[1]:
+                rest = rest.partition(":")[2]
+                yield rest
+    elif not part.read_only and name not in WRITING_COMMANDS:
         for word in words:
             # As in `--in=file` and `data=@file`.
             yield word.rpartition("=")[2].removeprefix("@")
+            if name in INTERPRETERS or name in COMMAND_RUNNERS:
+                yield from _CODE_TOKEN.findall(word)
 
 
-def _get_program_name(words: tuple[str | None, ...]) -> str:
+def get_program_name(words: Sequence[str | None]) -> str:
+    """Return the name of a command without its directory."""
     name = words[0] or ""
     return name[name.rfind("/") + 1 :]
+
+
+def is_found_path(path: str) -> bool:
+    """Return True if the path stands for the paths that a search found, at any depth."""
+    return path.endswith(FOUND_PATHS)
 
 
 def find_glob_base(path: str) -> str:

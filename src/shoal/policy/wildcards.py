@@ -10,6 +10,7 @@ from fnmatch import translate
 MAX_ENTRIES = 20_000
 """Maximum number of directory entries; with more, the expansion is unknown."""
 GLOB = re.compile(r"[*?\[]")
+_ODD_NAME = re.compile(r"-|.*[^\w.,@%+:/=^-]", re.DOTALL)
 _NAMED_CLASS = re.compile(r"\[[^/]*?\[[:=.][^/]*\]")
 
 
@@ -99,6 +100,22 @@ def iter_link_targets(
             if real not in seen and (_is_directory(entry) or (entry.is_symlink() and is_inside(real))):
                 seen.add(real)
                 pending.append(real)
+
+
+def has_odd_names(directory: str) -> bool:
+    """Return True if a name below the directory would be taken apart or for a flag as the word of a command.
+
+    Raises `TooManyDirectoryEntriesError`.
+    """
+    scanner = _BoundedDirectoryScanner()
+    pending = [directory]
+    while pending:
+        for entry in scanner.list_entries(pending.pop()):
+            if _ODD_NAME.match(entry.name):
+                return True
+            if _is_directory(entry):
+                pending.append(entry.path)
+    return False
 
 
 def _is_directory(entry: os.DirEntry[str]) -> bool:

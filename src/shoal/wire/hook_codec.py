@@ -20,6 +20,7 @@ from shoal.core.extensions.hooks import (
     STOP_EVENTS,
     Hook,
     HookAction,
+    HookDecision,
     HookEvent,
     HttpPostHookAction,
     PythonCallbackHookAction,
@@ -29,9 +30,13 @@ from shoal.core.extensions.hooks import (
 KeyLocator: TypeAlias = Callable[[Sequence[str]], str]
 """Returns the file and line of a key, given its key path."""
 _KEYS_BY_TYPE = {
-    "command": frozenset({"type", "command", "timeout", "onFailure", "async", "asyncRewake"}),
-    "http": frozenset({"type", "url", "headers", "allowedEnvVars", "timeout", "onFailure"}),
+    "command": frozenset({"type", "command", "timeout", "onFailure", "async", "asyncRewake", "if"}),
+    "http": frozenset({"type", "url", "headers", "allowedEnvVars", "timeout", "onFailure", "if"}),
 }
+_JUDGING_TYPES = frozenset({"prompt", "agent", "mcp_tool"})
+"""Types of hooks that other programs run and Shoal does not."""
+_GUARDED_EVENTS = BLOCKING_EVENTS | {"UserPromptSubmit"}
+_NAMED_GROUP = re.compile(r"\(\?<(?=[A-Za-z_])")
 _MATCH_ALL = ("", "*")
 
 
@@ -102,6 +107,8 @@ class _HookParser:
                 f"not {_describe_json_value(raw)}"
             )
         kind = raw.get("type", "command")
+        if kind in _JUDGING_TYPES and event in _GUARDED_EVENTS:
+            return self._build_blocking_guard(event, matcher, str(kind), key_path)
         if not isinstance(kind, str) or kind not in _KEYS_BY_TYPE:
             raise _InvalidHookConfigError(
                 f"{kind!r} is no type of hook here; there are command and http", "type"
@@ -124,11 +131,31 @@ class _HookParser:
             blocks_on_failure=failure == "block",
             background=background,
             rewakes=wakes_agent,
+            condition=_parse_hook_condition(raw),
             origin=self._locate(key_path),
         )
         if background:
             self._warn_about_background_hook(hook, (*key_path, "asyncRewake" if wakes_agent else "async"))
         return hook
+
+    def _build_blocking_guard(
+        self, event: HookEvent, matcher: str, kind: str, key_path: tuple[str, ...]
+    ) -> Hook:
+        """Return a hook that blocks what a hook of another type would judge: without it nobody does."""
+        location = self._locate((*key_path, "type"))
+        reason = (
+            f"the {kind} hook at {location} guards it, and Shoal does not run hooks of that type. "
+            "Write it as a command, or remove it."
+        )
+        self._add_problem(
+            (*key_path, "type"), f"Shoal runs no {kind} hooks; {event} is blocked where it matches"
+        )
+
+        def block_guarded_event(_: dict[str, Any]) -> HookDecision:
+            return HookDecision(blocked=reason)
+
+        action = PythonCallbackHookAction(function=block_guarded_event)
+        return Hook(event=event, matcher=matcher, action=action, blocks_on_failure=True, origin=location)
 
     def _warn_about_background_hook(self, hook: Hook, key_path: Sequence[str]) -> None:
         if hook.event == "SessionEnd":
@@ -214,6 +241,7 @@ def _parse_matcher_entry(entry: Any) -> tuple[str, Sequence[Any]]:
         matcher = ""
     if not isinstance(matcher, str):
         raise _InvalidHookConfigError(f"a text is expected, not {_describe_json_value(matcher)}", "matcher")
+    matcher = _NAMED_GROUP.sub("(?P<", matcher)
     if not is_valid_hook_matcher(matcher):
         raise _InvalidHookConfigError(f"{matcher!r} is neither a name nor a regular expression", "matcher")
     if not isinstance(actions, Sequence) or isinstance(actions, str):
@@ -231,6 +259,13 @@ def is_valid_hook_matcher(matcher: str) -> bool:
     except (re.error, RecursionError, OverflowError):
         return False
     return True
+
+
+def _parse_hook_condition(raw: Mapping[str, Any]) -> str:
+    condition = raw.get("if", "")
+    if not isinstance(condition, str):
+        raise _InvalidHookConfigError("a permission rule is expected, as Bash(git push:*)", "if")
+    return condition.strip()
 
 
 def _parse_hook_command(raw: Mapping[str, Any]) -> HookAction:

@@ -12,7 +12,7 @@ from msgspec import UNSET, Struct, UnsetType
 from shoal.core.extensions.hooks import MAX_HOOK_SECONDS, HookDecision, HookEvent
 from shoal.core.permissions.permission_changes import RuleBehavior
 from shoal.wire.foreign_json import convert_to_schema
-from shoal.wire.json_codec import decode_json
+from shoal.wire.json_codec import decode_json, encode_json
 
 MAX_TEXT_LENGTH = 20_000
 """Characters of hook text that enter a conversation."""
@@ -45,8 +45,8 @@ class _EventSpecificHookOutputSchema(Struct, frozen=True, kw_only=True, rename="
 
     hook_event_name: str | None = None
     """Event that the hook answers; an event other than the one it received is an error."""
-    permission_decision: RuleBehavior | None = None
-    """`PreToolUse`: `deny` beats `ask` beats `allow`; what a rule denies stays denied."""
+    permission_decision: RuleBehavior | Literal["defer"] | None = None
+    """`PreToolUse`: `deny` beats `ask` beats `allow`; what a rule denies stays denied. `defer` denies."""
     permission_decision_reason: str | None = None
     """Reason for the decision."""
     updated_input: dict[str, Any] | None = None
@@ -55,6 +55,8 @@ class _EventSpecificHookOutputSchema(Struct, frozen=True, kw_only=True, rename="
     """Context for the model: after a result, with a prompt, at an agent's start, or for a summary."""
     decision: _HookPermissionAnswerSchema | None = None
     """`PermissionRequest`: the answer in place of a person."""
+    updated_tool_output: Any = None
+    """`PostToolUse`: replaces the result that the model reads."""
     worktree_path: str | None = None
     """`WorktreeCreate`: the directory to use."""
 
@@ -180,7 +182,14 @@ def parse_hook_output_json(event: HookEvent, raw: Any, *, strict: bool = False) 
         message=truncate_hook_text(output.system_message or ""),
         suppressed=output.suppress_output,
         output=specific.worktree_path or "",
+        updated_output=_extract_updated_output(event, specific.updated_tool_output),
     )
+
+
+def _extract_updated_output(event: HookEvent, value: Any) -> str | None:
+    if value is None or event != "PostToolUse":
+        return None
+    return value if isinstance(value, str) else encode_json(value).decode()
 
 
 def _refuse_unknown_keys(raw: Mapping[Any, Any], schema: type[Struct]) -> None:
@@ -195,6 +204,11 @@ def _refuse_unknown_keys(raw: Mapping[Any, Any], schema: type[Struct]) -> None:
 def _extract_hook_permission(
     event: HookEvent, output: _HookOutputSchema, specific: _EventSpecificHookOutputSchema
 ) -> tuple[RuleBehavior | None, str]:
+    if specific.permission_decision == "defer":
+        return (
+            "deny",
+            specific.permission_decision_reason or "a hook defers it, and Shoal cannot wait for that",
+        )
     if specific.permission_decision is not None:
         return specific.permission_decision, specific.permission_decision_reason or ""
     if specific.decision is not None:

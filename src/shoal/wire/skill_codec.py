@@ -220,6 +220,7 @@ _FIELDS: dict[str, tuple[str, Callable[[Any], Any]]] = {
     "compatibility": ("compatibility", _parse_stripped_text),
     "metadata": ("metadata", _parse_string_mapping_field),
     "allowed-tools": ("allowed_tools", parse_tool_list_field),
+    "disallowed-tools": ("denied_tools", parse_tool_list_field),
     "context": ("forks", _parse_fork_context),
     "agent": ("agent", _parse_stripped_text),
     "model": ("model", _parse_skill_model),

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import os
 import platform
 import shutil
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Literal, TypeAlias
 
 from msgspec import Struct
+
+from shoal.app.settings.settings import Settings
+from shoal.core.errors import SettingsError
 
 DiagnosticState: TypeAlias = Literal["ok", "none", "warn", "bad"]
 """`none` is for something absent that is optional."""
@@ -202,3 +206,29 @@ def check_terminal(env: Mapping[str, str]) -> Iterator[DoctorDiagnostic]:
         value=encoding_name or "not known",
         advice="" if encoding == "utf8" else "Use a UTF-8 locale, such as LANG=C.UTF-8.",
     )
+
+
+CONTAINER_FILES = (Path("/.dockerenv"), Path("/run/.containerenv"))
+"""Files that container engines put into each container."""
+
+
+def check_permission_bypass(settings: Settings, *, container_files: Sequence[Path] = CONTAINER_FILES) -> None:
+    """Raise `SettingsError` if permissions may not be skipped: by a setting, or as root on a host."""
+    if settings.bypass_ban is not None:
+        raise SettingsError(
+            f"Permissions cannot be skipped: {settings.bypass_ban} sets "
+            "permissions.disableBypassPermissionsMode. Start without it, or change that file."
+        )
+    environ = settings.environ
+    is_contained = (
+        any(path.exists() for path in container_files)
+        or bool(environ.get("container"))
+        or environ.get("IS_SANDBOX") == "1"
+        or settings.own.sandbox.enabled is True
+    )
+    if os.geteuid() == 0 and not is_contained:
+        raise SettingsError(
+            "Permissions cannot be skipped as root outside a container: a command could destroy the machine. "
+            "Start as another user, in a container, or with shoal.sandbox.enabled set to true. Set "
+            "IS_SANDBOX=1 if this machine is a sandbox."
+        )

@@ -24,6 +24,7 @@ from shoal.app.definitions.instructions import LoadedInstructionFiles, load_inst
 from shoal.app.hooks.agent_hooks import HookRegistry, create_hook_runner
 from shoal.app.hooks.hook_sources import load_configured_hooks
 from shoal.app.isolation.agent_workspace import WorkspaceAllocator
+from shoal.app.isolation.machine_checks import check_permission_bypass
 from shoal.app.isolation.sandbox_policies import create_sandbox
 from shoal.app.mcp.mcp_host import create_mcp_client_context
 from shoal.app.mcp.mcp_prompts import McpPromptCommands
@@ -375,6 +376,8 @@ def _create_lead_permissions(
         note=events.note,
     )
     mode = options.mode or settings.permissions.default_mode or "default"
+    if options.skip_permissions or mode == "bypassPermissions":
+        check_permission_bypass(settings)
     return PermissionEngine(
         workspace,
         mode="bypassPermissions" if options.skip_permissions else mode,
@@ -382,7 +385,8 @@ def _create_lead_permissions(
         readable=[directory / "results", find_bundled_docs_directory()],
         home=settings.home,
         answers=_create_permission_answers(settings, workspace.root, events),
-        can_bypass=options.skip_permissions or settings.permissions.default_mode == "bypassPermissions",
+        can_bypass=settings.bypass_ban is None
+        and (options.skip_permissions or settings.permissions.default_mode == "bypassPermissions"),
     )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,7 @@ from shoal.wire.json_line_numbers import find_json_list_entry_lines
 from shoal.wire.settings_codec import SettingsDocument, convert_to_settings_schema
 
 BEHAVIORS: tuple[RuleBehavior, ...] = ("allow", "ask", "deny")
+_EVERY_TOOL = "*"
 FLAGS: dict[RuleBehavior, str] = {"allow": "--allowedTools", "deny": "--disallowedTools"}
 
 
@@ -40,9 +41,20 @@ def load_permission_rules(documents: Sequence[SettingsDocument], cwd: Path) -> P
     return replace(PermissionRuleSet(**rules), directories=tuple(dict.fromkeys(directories)))
 
 
+def find_skipped_rules(documents: Sequence[SettingsDocument]) -> Iterator[str]:
+    """Yield a sentence for each allow rule that is skipped: a rule cannot approve every tool at once."""
+    for document in documents:
+        for text in convert_to_settings_schema(document.raw).permissions.allow:
+            if text.strip() == _EVERY_TOOL:
+                location = document.locate_key(("permissions", "allow"))
+                yield f"{location}: permissions.allow: {text!r} approves nothing; name the tools."
+
+
 def add_permission_flag_rules(
     rules: PermissionRuleSet, *, allow: Sequence[str], deny: Sequence[str]
 ) -> PermissionRuleSet:
+    if any(rule.strip() == _EVERY_TOOL for rule in allow):
+        raise SettingsError("--allowedTools '*' approves nothing: name the tools, as in Bash,Edit.")
     flag_rules = PermissionRuleSet(
         allow=tuple(parse_permission_rule(rule, FLAGS["allow"]) for rule in allow),
         deny=tuple(parse_permission_rule(rule, FLAGS["deny"]) for rule in deny),
@@ -62,6 +74,8 @@ def _parse_document_rules(
     found: list[ToolPermissionRule] = []
     # The last value of a duplicate key counts.
     for text, line in zip(texts, lines[-len(texts) :], strict=True):
+        if behavior == "allow" and text.strip() == _EVERY_TOOL:
+            continue
         try:
             found.append(replace(parse_permission_rule(text), source=f"{document.name}:{line}"))
         except SettingsError as error:

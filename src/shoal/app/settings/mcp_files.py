@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
+from shoal.app.settings.foreign_settings import is_mcp_server_permitted
 from shoal.core.errors import SettingsError
 from shoal.core.extensions.mcp_servers import McpServerConfig, McpStdioConfig
 from shoal.wire.json_codec import decode_json
@@ -82,7 +83,14 @@ def load_mcp_servers(
         for server in source.servers:
             if server.name not in problems:
                 servers.setdefault(server.name, server)
-    found, duplicates = _drop_same_prefix_mcp_servers(servers.values())
+    permitted = [server for server in servers.values() if _is_permitted(settings, server)]
+    refused = tuple(
+        f"{server.origin}: the MCP server {server.name} is left out: allowedMcpServers or deniedMcpServers "
+        "does not permit it."
+        for server in servers.values()
+        if server not in permitted
+    )
+    found, duplicates = _drop_same_prefix_mcp_servers(permitted)
     return ConfiguredMcpServers(
         servers=tuple(
             server for server in found if server.name not in disabled or not _is_from_project_mcp_file(server)
@@ -91,7 +99,7 @@ def load_mcp_servers(
             server for server in found if server.name in disabled and _is_from_project_mcp_file(server)
         ),
         untrusted=() if strict else tuple(_iter_untrusted_mcp_servers(settings, servers)),
-        problems=(*problems.values(), *duplicates),
+        problems=(*problems.values(), *duplicates, *refused),
     )
 
 
@@ -157,6 +165,17 @@ def parse_mcp_config_option(given: str | Mapping[str, Any], cwd: Path) -> Parsed
             raise SettingsError(message, path=path) from error
     servers = _parse_mcp_server_json(text, name)
     return parse_mcp_servers(servers, lambda key: f"{name}:{find_json_key_line(text, ('mcpServers', key))}")
+
+
+def _is_permitted(settings: Settings, server: McpServerConfig) -> bool:
+    connection = server.connection
+    command: tuple[str, ...] = ()
+    url = ""
+    if isinstance(connection, McpStdioConfig):
+        command = (connection.command, *connection.args)
+    else:
+        url = connection.url
+    return is_mcp_server_permitted(settings.documents, server.name, command, url)
 
 
 def _read_document_mcp_servers(document: SettingsDocument) -> ParsedMcpServers:

@@ -11,7 +11,13 @@ from urllib.parse import urlsplit
 from msgspec import Struct
 from msgspec.structs import replace
 
-from shoal.app.settings.configured_rules import load_permission_rules
+from shoal.app.settings.configured_rules import find_skipped_rules, load_permission_rules
+from shoal.app.settings.foreign_settings import (
+    apply_sandbox_key,
+    find_bypass_ban,
+    is_mcp_server_permitted,
+    refuse_unsupported_restrictions,
+)
 from shoal.app.settings.mcp_files import collect_mcp_server_variables, read_project_mcp_file
 from shoal.app.settings.settings_trust import (
     PermissionEscalation,
@@ -119,6 +125,8 @@ class Settings(Struct, frozen=True, kw_only=True):
     """Project settings that need the user's trust, trusted or not."""
     permission_rules: PermissionRuleSet
     """Permission rules of all files, each with its source."""
+    bypass_ban: str | None = None
+    """File and line of a setting that forbids to skip permissions."""
     betas: tuple[str, ...] = ()
     """Betas of the Messages API, requested by the program that opened the session."""
     stored: Mapping[str, Mapping[str, str]] = {}
@@ -267,6 +275,9 @@ def load_settings(
     all_documents = tuple(
         _filter_documents_by_source((*_read_settings_documents(home, cwd, given, managed), *servers), sources)
     )
+    refuse_unsupported_restrictions(all_documents)
+    bypass_ban = find_bypass_ban(all_documents)
+    is_mcp_server_permitted(all_documents, "", (), "")  # report a mistake before a server is there
     trust = remove_untrusted_settings(all_documents, home, cwd)
     documents = trust.documents
     if documents != all_documents:
@@ -284,6 +295,7 @@ def load_settings(
     provider_variables |= _select_stored_provider_variables(stored, provider_variables)
     permissions, permission_warnings = _ignore_project_bypass_mode(merged.permissions, trusted.permissions)
     own, shoal_warnings = _restrict_shoal_settings(merged.shoal, trusted.shoal, environ)
+    own = replace(own, sandbox=apply_sandbox_key(all_documents, own.sandbox))
     return Settings(
         home=home,
         access=ProviderCredentials(
@@ -306,6 +318,7 @@ def load_settings(
             *trust.warnings,
             *credential_problems,
             *server_problems,
+            *find_skipped_rules(documents),
             *(warning for document in documents for warning in describe_unknown_shoal_settings(document)),
         ),
         environ=environ,
@@ -313,6 +326,7 @@ def load_settings(
         escalations=trust.escalations,
         permission_rules=load_permission_rules(documents, cwd),
         stored=stored,
+        bypass_ban=bypass_ban,
     )
 
 

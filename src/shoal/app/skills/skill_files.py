@@ -82,7 +82,7 @@ def _parse_skill_file(
 def _validate_allowed_tools(parsed: ParsedSkill) -> ParsedSkill:
     """Return the skill if its `allowed-tools` are valid rules. Raises `InvalidAgentDefinition`."""
     skill = parsed.skill
-    for entry in skill.allowed_tools:
+    for entry in (*skill.allowed_tools, *skill.denied_tools):
         try:
             parse_permission_rule(entry)
         except SettingsError as error:
@@ -90,8 +90,10 @@ def _validate_allowed_tools(parsed: ParsedSkill) -> ParsedSkill:
                 what=str(error),
                 name=skill.name,
                 source=skill.source,
-                line=skill.source.lines.get("allowed_tools"),
-                field="allowed-tools",
+                line=skill.source.lines.get(
+                    "denied_tools" if entry in skill.denied_tools else "allowed_tools"
+                ),
+                field="disallowed-tools" if entry in skill.denied_tools else "allowed-tools",
             )
             raise InvalidAgentDefinition(problem) from error
     return parsed

@@ -172,7 +172,9 @@ class SkillInvoker:
         """Return the text of a skill, and grant its tools to this agent until its turn ends."""
         sections = [self._format_skill_heading(skill)] if skill.kind == "skill" else []
         granted = self._trust.list_granted_tools(skill)
-        get_permission_engine(agent).grant_allow_rules(_parse_granted_rules(skill, granted))
+        permissions = get_permission_engine(agent)
+        permissions.grant_allow_rules(_parse_granted_rules(skill, granted))
+        permissions.deny_tools_for_turn(_parse_denied_rules(skill))
         self._allow_reading_directory(skill, agent)
         if skill.allowed_tools and not granted:
             untrusted = format_session_notice("skill_untrusted", tools=", ".join(skill.allowed_tools))
@@ -185,6 +187,7 @@ class SkillInvoker:
     ) -> AgentResult | BackgroundAgentLaunchResult:
         """Start an agent for the skill with only the tools it allows. Raises `AgentRequestRefused`."""
         heading = f"{self._format_skill_heading(skill)}\n\n" if skill.kind == "skill" else ""
+        get_permission_engine(agent).deny_tools_for_turn(_parse_denied_rules(skill))
         granted = self._trust.list_granted_tools(skill)
         with get_permission_engine(agent).grant_allow_rules_temporarily(_parse_granted_rules(skill, granted)):
             body = await self._render_body(skill, arguments, agent)
@@ -276,6 +279,11 @@ class SkillInvoker:
         real_path = os.path.realpath(skill.directory)
         is_in_project = f"{real_path}/".startswith(f"{self._root.rstrip('/')}/")
         return Path(real_path) if is_in_project or self._trust.read_skill_trust(skill) == "trusted" else None
+
+
+def _parse_denied_rules(skill: Skill) -> list[ToolPermissionRule]:
+    location = skill.source.locate_field("denied_tools") or str(skill.source)
+    return [parse_permission_rule(entry, location) for entry in skill.denied_tools]
 
 
 def _parse_granted_rules(skill: Skill, granted: Sequence[str]) -> list[ToolPermissionRule]:

@@ -95,6 +95,10 @@ class Hook(Struct, frozen=True, kw_only=True):
     """True if nobody waits for it: it decides nothing, and its output is delivered later."""
     rewakes: bool = False
     """True if its exit status 2, in the background, wakes the agent."""
+    condition: str = ""
+    """Permission rule that a call must match for the hook to run; empty matches every call."""
+    can_allow: bool = True
+    """False if it may match more calls than its author meant, so that it only forbids and asks."""
     origin: str
     """Location of its configuration."""
 
@@ -128,6 +132,8 @@ class HookDecision(Struct, frozen=True, kw_only=True):
     """True if its output must not be shown."""
     output: str = ""
     """Its output, if that is the answer."""
+    updated_output: str | None = None
+    """Text that replaces the result of a call."""
 
     @property
     def refusal(self) -> str | None:
@@ -183,6 +189,7 @@ def merge_hook_decisions(decisions: Sequence[HookDecision]) -> HookDecision:
         message="\n".join(each.message for each in decisions if each.message),
         suppressed=any(each.suppressed for each in decisions),
         output=_first_not_none(each.output or None for each in decisions) or "",
+        updated_output=_first_not_none(each.updated_output for each in decisions),
     )
 
 

@@ -34,6 +34,8 @@ class Skill(Struct, frozen=True, kw_only=True):
     allowed_tools: tuple[str, ...] = ()
     """Tools allowed without asking while it is active, if the source is trusted. A forking skill has no
     others."""
+    denied_tools: tuple[str, ...] = ()
+    """Tools taken away while it is active."""
     forks: bool = False
     """True if a sub-agent executes it."""
     agent: str | None = None

@@ -24,6 +24,8 @@ class AskDecision(Struct, frozen=True):
     source: str | None = None
     suggestions: tuple[PermissionSuggestion, ...] = ()
     """Permission changes that avoid the same question in future."""
+    needs_person: bool = False
+    """True if only a person may answer, not a hook."""
 
 
 class DenyDecision(Struct, frozen=True):

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
-from typing import Any
+from typing import Any, Literal, TypeAlias
 
+from msgspec.structs import replace
+
+from shoal.core.errors import SettingsError
 from shoal.core.extensions.hooks import (
     MATCHER_FIELDS,
     Hook,
@@ -15,8 +19,21 @@ from shoal.core.extensions.hooks import (
     PythonCallbackHookAction,
     ShellCommandHookAction,
 )
+from shoal.policy.command_rules import ShellCommandRule
+from shoal.policy.path_patterns import convert_path_pattern_to_regex
+from shoal.policy.permission_rules import (
+    AGENT_TOOLS,
+    FILE_TOOLS,
+    ToolPermissionRule,
+    get_file_tool_call_path,
+    parse_permission_rule,
+)
+from shoal.policy.rule_tables import is_tool_argument_pattern_match
+from shoal.policy.shell.command_analysis import analyze_shell_command
 
-_NAMES = re.compile(r"[\w-]+(\|[\w-]+)*")
+ConditionMatch: TypeAlias = Literal["no", "perhaps", "yes"]
+_NAMES = re.compile(r"[\w\-,| ]+")
+_SEPARATOR = re.compile(r"[,|]")
 
 
 def select_matching_hooks(
@@ -29,9 +46,16 @@ def select_matching_hooks(
     field = MATCHER_FIELDS.get(event)
     value = None if field is None else str(fields.get(field, ""))
     found: dict[object, Hook] = {}
-    for hook in hooks:
+    for each in hooks:
+        hook = each
         if value is not None and not is_hook_matcher_match(hook.matcher, value):
             continue
+        if hook.condition:
+            match = match_hook_condition(hook.condition, event, fields)
+            if match == "no":
+                continue
+            if match == "perhaps":
+                hook = replace(hook, can_allow=False)
         earlier = found.setdefault(action_key := _get_hook_action_key(hook), hook)
         if hook.blocks_on_failure and not earlier.blocks_on_failure:
             found[action_key] = hook
@@ -43,9 +67,59 @@ def is_hook_matcher_match(matcher: str, value: str) -> bool:
     """Match names as a whole, so `Edit` does not match `NotebookEdit`; expressions match anywhere."""
     if matcher in ("", "*"):
         return True
+    # One tool has two names.
+    values = AGENT_TOOLS if value in AGENT_TOOLS else frozenset({value})
     if _NAMES.fullmatch(matcher):
-        return value in matcher.split("|")
-    return re.search(matcher, value) is not None
+        return not values.isdisjoint(name.strip() for name in _SEPARATOR.split(matcher))
+    return any(re.search(matcher, each) for each in values)
+
+
+def match_hook_condition(condition: str, event: HookEvent, fields: Mapping[str, Any]) -> ConditionMatch:
+    """Return how the call of an event matches the permission rule of a hook; other events never match."""
+    if MATCHER_FIELDS.get(event) != "tool_name":
+        return "no"
+    try:
+        rule = parse_permission_rule(condition)
+    except SettingsError:
+        return "perhaps"
+    tool, arguments = str(fields.get("tool_name", "")), fields.get("tool_input")
+    if not rule.applies_to_tool(tool):
+        return "no"
+    if rule.pattern is None:
+        return "yes"
+    if not isinstance(arguments, dict):
+        return "perhaps"
+    if tool == "Bash":
+        return _match_command_condition(rule, str(arguments.get("command", "")))
+    if tool in FILE_TOOLS:
+        return _match_path_condition(rule, tool, arguments, str(fields.get("cwd", "")))
+    return "perhaps" if is_tool_argument_pattern_match(tool, rule.pattern, arguments, forbids=True) else "no"
+
+
+def _match_command_condition(rule: ToolPermissionRule, command: str) -> ConditionMatch:
+    """Match if any command that it runs matches; only a line of one certain command matches for certain."""
+    analysis = analyze_shell_command(command)
+    command_rule = ShellCommandRule(rule)
+    if not analysis.is_complete:
+        return "perhaps"
+    matches = {command_rule.match_as_forbidding_rule(part) for part in analysis.parts}
+    if matches <= {"no"}:
+        return "no"
+    is_covered = analysis.trouble is None and all(map(command_rule.covers_command, analysis.parts))
+    return "yes" if is_covered else "perhaps"
+
+
+def _match_path_condition(
+    rule: ToolPermissionRule, tool: str, arguments: dict[str, Any], cwd: str
+) -> ConditionMatch:
+    from shoal.core.conversation.messages import ToolUseBlock
+
+    path = get_file_tool_call_path(ToolUseBlock(id="", name=tool, input=arguments))
+    full = os.path.join(cwd, os.path.expanduser(path))  # noqa: PTH111, PTH118 - of any text
+    expression = re.compile(convert_path_pattern_to_regex(rule.pattern or "", cwd), re.DOTALL)
+    named = expression.fullmatch(os.path.normpath(full))
+    real = expression.fullmatch(os.path.realpath(full))
+    return "yes" if named and real else "perhaps" if named or real else "no"
 
 
 def _get_hook_action_key(hook: Hook) -> object:

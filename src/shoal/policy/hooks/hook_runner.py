@@ -13,6 +13,7 @@ from typing import Any
 from msgspec import Struct, to_builtins
 from msgspec.structs import replace
 
+from shoal.core.clock import Clock
 from shoal.core.errors import ShoalError, StateFileError
 from shoal.core.events import PREVIEW_LENGTH, HookRan, JournaledEvent, NoteAdded
 from shoal.core.extensions.hooks import (
@@ -37,7 +38,6 @@ from shoal.policy.hooks.hook_process import (
     HookRunResources,
     start_hook_command,
 )
-from shoal.policy.hooks.http_hook import post_hook_event
 from shoal.wire.hook_output_codec import (
     InvalidHookOutputError,
     check_hook_decision,
@@ -51,6 +51,11 @@ from shoal.wire.json_codec import decode_json, encode_json
 BLOCKING_STATUS = 2
 """Exit status that blocks."""
 _NO_REASON = "it gave no reason"
+_MAX_BODY = 1 << 20
+
+
+class HookHttpRequestError(ShoalError):
+    """The URL returned no usable response."""
 
 
 class _HookResult(Struct, frozen=True, kw_only=True):
@@ -106,7 +111,9 @@ class HookRunner:
         for hook, result in zip(hooks, results, strict=True):
             if result is not None:
                 self._record_hook_run(hook, hook_input, result)
-                verdicts.append(result.verdict)
+                verdict = result.verdict
+                is_widening = verdict.decision == "allow" and not hook.can_allow
+                verdicts.append(replace(verdict, decision=None) if is_widening else verdict)
         verdict = merge_hook_decisions(verdicts) if verdicts else NO_DECISION
         if verdict.message:
             self._emit(NoteAdded(agent=agent, text=verdict.message))
@@ -345,3 +352,26 @@ def _get_hook_decision_label(result: _HookResult) -> str:
 def _get_hook_result_detail(result: _HookResult) -> str:
     verdict = result.verdict
     return result.trouble or verdict.blocked or verdict.stop or verdict.decision_reason or verdict.context
+
+
+async def post_hook_event(target: HttpPostHookAction, data: bytes, *, seconds: float, clock: Clock) -> str:
+    """Return the response body, cut to the maximum size. Raises `HookHttpRequestError` and `TimeoutError`."""
+    import httpx
+
+    headers = {"content-type": "application/json", **target.headers}
+    try:
+        async with (
+            clock.deadline(seconds),
+            httpx.AsyncClient(timeout=seconds, trust_env=False, follow_redirects=False) as client,
+            client.stream("POST", target.url, content=data, headers=headers) as response,
+        ):
+            body = b""
+            async for chunk in response.aiter_bytes():
+                body += chunk
+                if len(body) >= _MAX_BODY:
+                    break
+    except httpx.HTTPError as error:
+        raise HookHttpRequestError(f"{type(error).__name__}: {error}") from error
+    if not response.is_success:
+        raise HookHttpRequestError(f"it answered with status {response.status_code}")
+    return body[:_MAX_BODY].decode(errors="replace")

@@ -20,7 +20,7 @@ from shoal.policy.shell.program_judges import get_found_name_pattern
 from shoal.policy.shell.run_text import find_run_text
 from shoal.policy.shell.shell_directories import PossibleShellDirectories
 from shoal.policy.shell.shell_syntax import UnjudgeableCommandError
-from shoal.policy.shell.shell_words import ShellWord
+from shoal.policy.shell.shell_words import FOUND_PATHS, ShellWord
 from shoal.policy.shell.simple_commands import SimpleShellCommand
 from shoal.policy.shell.wrapper_commands import (
     SHELLS,
@@ -30,6 +30,8 @@ from shoal.policy.shell.wrapper_commands import (
     unwrap_command,
 )
 
+_SUCCESSES = re.compile(r"(?:[^;&|\n]|&&)*")
+"""Command lines in which each command runs only if all before it succeeded."""
 _MAX_WRAPPING = 12
 _SYSTEM_DIRECTORIES = ("/bin/", "/usr/bin/")
 _DIRECTORY_BUILTINS = frozenset({"cd", "pushd", "popd", "chdir"})
@@ -73,11 +75,15 @@ class ShellSyntaxWalkState(Protocol):
     outer: tuple[tuple[str | None, ...], ...]
     """Words of the commands that run the script."""
     are_paths_unknown: bool
+    piped_from: str
+    """Commands whose output the current command reads, or an empty text."""
 
     @property
     def variables(self) -> ShellVariables: ...
 
     def note_trouble(self, reason: str) -> None: ...
+
+    def find_output(self, commands: str) -> ShellWord | None: ...
 
     def add_unknown_command(self, name: str) -> None: ...
 
@@ -202,6 +208,9 @@ def _expand_state_changing_builtin(
     name: str, found: UnexpandedShellCommand, walk: ShellSyntaxWalkState
 ) -> None:
     reason = f"{name} changes what later words mean"
+    if name == "alias" and len(found.words) == 1:
+        _append_simple_command(found, walk, read_only=True, reason="it only shows the aliases")
+        return
     if not all(word.value in _BARE_COMMANDS.get(name, ()) for word in found.words[1:]):
         raise UnjudgeableCommandError(reason)
     walk.note_trouble(reason)
@@ -216,8 +225,12 @@ def _is_input_file(word: ShellWord) -> bool:
 def _expand_cd_command(found: UnexpandedShellCommand, walk: ShellSyntaxWalkState) -> None:
     operands = [word for word in found.words[1:] if word.value not in ("-L", "-P", "--")]
     is_plain = len(operands) <= 1 and not any(word.many or word.may_be_flag for word in operands)
+    directories = walk.directories
+    if directories.may_have_moved and _SUCCESSES.fullmatch(walk.text):
+        # This one is reached only if the `cd` before it succeeded.
+        directories = PossibleShellDirectories(directories.candidates[1:])
     reads = (
-        walk.directories.resolve_paths(operands)
+        directories.resolve_paths(operands)
         if is_plain
         else walk.directories.resolve_paths((ShellWord(None),))
     )
@@ -235,7 +248,10 @@ def _expand_wrapper_command(name: str, found: UnexpandedShellCommand, walk: Shel
     if name == "command" and rest and rest[0].value in ("-v", "-V"):
         _append_simple_command(found, walk, read_only=True, reason="it only tells where a command is")
         return
-    inner = unwrap_command(name, rest)
+    piped = None
+    if name == "xargs" and walk.piped_from and not found.via and "<" not in walk.text:
+        piped = walk.find_output(walk.piped_from)
+    inner = unwrap_command(name, rest, piped)
     if inner.trouble:
         _append_simple_command(found, walk, read_only=False, reason=inner.trouble, doubt=True)
         _append_unknown_command(name, found, walk)
@@ -389,4 +405,5 @@ def _return_words_if_all_known(words: tuple[str | None, ...]) -> tuple[str, ...]
 
 def _get_glob_text(word: ShellWord) -> str | None:
     """Return a glob's own text if it can be neither a flag nor the command name."""
-    return word.pattern if word.prefix and not word.may_be_flag else None
+    is_text = word.prefix and not word.may_be_flag and word.pattern != FOUND_PATHS
+    return word.pattern if is_text else None

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
+from msgspec.structs import replace
+
+from shoal.policy.shell.known_commands import SECRET_NAME
 from shoal.policy.shell.readonly_table import load_readonly_command_table
 from shoal.policy.shell.readonly_usage import (
     ReadOnlyCommandVerdict,
     build_not_proven_readonly_verdict,
+    build_readonly_verdict,
     judge_readonly_usage,
 )
 from shoal.policy.shell.shell_words import ShellWord
 
+_DIRECTORY = re.compile(r"(?!.*\.\.)[A-Za-z0-9_.][A-Za-z0-9_./-]*")
 _PLAIN_FLAGS = frozenset(
     {"--no-pager", "-P", "--no-optional-locks", "--literal-pathspecs", "--no-replace-objects"}
 )
@@ -57,13 +63,32 @@ def judge_git_command(words: Sequence[ShellWord], *, moved: bool) -> ReadOnlyCom
     while index < len(words) and words[index].value in _PLAIN_FLAGS:
         index += 1
     rest = words[index:]
+    directory = ""
+    while len(rest) > 1 and rest[0].value == "-C" and _DIRECTORY.fullmatch(rest[1].value or ""):
+        directory = f"{directory}{rest[1].value}/"
+        rest = rest[2:]
     if doubt := _find_git_doubt(rest):
         return build_not_proven_readonly_verdict(doubt, doubt=doubt)
     if moved:
         return build_not_proven_readonly_verdict("git obeys the settings of the directory it is in")
     if [word.value for word in rest[:2]] == ["remote", "show"] and not all(map(_is_plain_name, rest[2:])):
         return build_not_proven_readonly_verdict("git remote show asks the address it is given")
-    return judge_readonly_usage("git", rest, load_readonly_command_table()["git"])
+    if _is_setting_query(rest):
+        return build_readonly_verdict("git config only shows a setting")
+    verdict = judge_readonly_usage("git", rest, load_readonly_command_table()["git"])
+    if not directory:
+        return verdict
+    # Git obeys the settings of the repository it is in; another one may be there.
+    return replace(verdict, reads=(*verdict.reads, ShellWord(f"{directory}.git")))
+
+
+def _is_setting_query(words: Sequence[ShellWord]) -> bool:
+    if len(words) != 2 or words[0].value != "config":
+        return False
+    values = [word.value for word in words]
+    return re.fullmatch(r"[a-z]+\.[A-Za-z.]+", values[1] or "") is not None and not SECRET_NAME.search(
+        values[1] or ""
+    )
 
 
 def _is_plain_name(word: ShellWord) -> bool:
@@ -80,6 +105,7 @@ def _find_git_doubt(words: Sequence[ShellWord]) -> str:
         return f"git {first} sets what else git obeys" if first.startswith(_REDIRECTING_FLAGS) else ""
     if (
         first == "config"
+        and not _is_setting_query(words)
         and not judge_readonly_usage("git", words, load_readonly_command_table()["git"]).read_only
     ):
         return "git config sets what git runs later"

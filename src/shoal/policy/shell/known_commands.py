@@ -6,28 +6,29 @@ import re
 
 VERSION_COMMANDS = frozenset(
     """
-    python python2 python3 python3.10 python3.11 python3.12 python3.13 python3.14 pip pip3 uv poetry
-    node npm npx pnpm bun deno tsc go cargo rustc rustup gcc g++ cc c++ clang clang++ make cmake ninja
-    java javac kotlin scala ruby gem bundle perl php composer swift docker podman kubectl helm terraform
+    python python2 python3 python3.10 python3.11 python3.12 python3.13 python3.14 pip pip3 uv node
+    npm npx pnpm bun deno tsc go gcc g++ cc c++ clang clang++ make cmake ninja
+    java javac kotlin scala ruby gem perl php swift docker podman kubectl helm terraform
     git gh hg svn bash zsh fish curl wget ssh tar rsync jq rg fd bat tmux vim nvim emacs code brew apt
     psql mysql sqlite3 redis-server redis-cli nginx ffmpeg pandoc ruff black mypy eslint prettier aws
-    gcloud az lua R julia ghc elixir erl sed awk gawk grep find sort ls openssl pre-commit hatch pdm
-    flake8 pylint isort pyright shellcheck hadolint protoc buf meson
+    gcloud az lua R julia ghc sed awk gawk grep find sort ls openssl pre-commit isort
+    pyright shellcheck hadolint protoc buf meson
     """.split()  # noqa: SIM905 - a list to be read and extended
 )
 """Programs that may be asked for their version, with that single word.
 
-Excludes those that a project file can make run something first (yarn, mvn, bazel, dotnet, pytest, tox).
+Excludes those that a project file can make run something first (yarn, mvn, bazel, dotnet, pytest, tox, cargo,
+rustc, bundle, composer, flake8, pylint, poetry).
 """
 HELP_COMMANDS = frozenset(
     """
-    git docker kubectl helm gh npm node python python3 pip uv cargo go make gcc tar curl wget ssh rsync jq rg
+    git docker kubectl helm gh npm node python python3 pip uv go make gcc tar curl wget ssh rsync jq rg
     fd bat grep find sort ls sed awk cat head tail wc bash ruff black mypy
     """.split()  # noqa: SIM905 - a list to be read and extended
 )
 """Programs that may be asked for their help."""
 SHORT_VERSION_FLAGS: dict[str, str] = {
-    **dict.fromkeys(("python", "python3", "rustc", "cargo", "pip", "pip3", "uv", "ssh", "make"), "-V"),
+    **dict.fromkeys(("python", "python3", "pip", "pip3", "uv", "ssh", "make"), "-V"),
     **dict.fromkeys(("node", "npm", "tsc", "pnpm", "ruby", "perl", "php", "make", "gcc"), "-v"),
     **dict.fromkeys(("java", "javac"), "-version"),
     "go": "version",
@@ -65,7 +66,8 @@ HARMLESS_VARIABLES = frozenset(
     """
     LANG LC_ALL LC_CTYPE LC_COLLATE LC_NUMERIC LC_TIME LC_MESSAGES LANGUAGE TZ COLUMNS LINES NO_COLOR CLICOLOR
     CLICOLOR_FORCE FORCE_COLOR CI TERM COLORTERM PYTHONUNBUFFERED PYTHONDONTWRITEBYTECODE PYTHONHASHSEED
-    RUST_BACKTRACE RUST_LOG GIT_TERMINAL_PROMPT GIT_OPTIONAL_LOCKS NODE_ENV DEBIAN_FRONTEND
+    RUST_BACKTRACE RUST_LOG GIT_TERMINAL_PROMPT GIT_OPTIONAL_LOCKS NODE_ENV DEBIAN_FRONTEND DIR FILE FILES
+    BRANCH COUNT
     """.split()  # noqa: SIM905 - a list to be read and extended
 )
 """Variables that only affect display, never which program or file is used."""
@@ -147,6 +149,8 @@ COMMAND_VARIABLES = frozenset(
     """.split()  # noqa: SIM905 - a list to be read and extended
 )
 """Variables that other programs, or the shell itself, run as a command."""
+SECRET_NAME = re.compile(r"KEY|TOKEN|SECRET|PASS|CREDENTIAL|AUTH|COOKIE|PRIVATE|_PAT\b", re.IGNORECASE)
+"""Names of variables and settings that may hold a secret."""
 REDEFINING_VARIABLES = frozenset(
     {"BASH_ALIASES", "BASH_CMDS", "aliases", "galiases", "saliases", "commands", "functions", "options"}
 )

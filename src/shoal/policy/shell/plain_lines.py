@@ -89,8 +89,11 @@ def add_plain_line_commands(
     text: str, line: ParsedPlainCommandLine, via: tuple[str, ...], walk: ShellSyntaxWalkState
 ) -> None:
     """Add the simple commands of a line, as the walk over its tree would."""
+    is_pipe = "xargs" in text and not any(sign in text for sign in ("&&", "||", ";"))
     single_writes = _resolve_redirect_writes(line, walk) if len(line.commands) == 1 else ()
-    for command, words in line.commands:
+    for index, (command, words) in enumerate(line.commands):
+        if is_pipe:
+            walk.piped_from = " | ".join(each for each, _ in line.commands[:index])
         expand_found_command(
             UnexpandedShellCommand(
                 text=command,

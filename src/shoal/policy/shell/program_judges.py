@@ -19,7 +19,7 @@ from shoal.policy.shell.wrapper_commands import FIND_EXEC_FLAGS, find_exec_comma
 
 ProgramJudge = Callable[[Sequence[ShellWord]], ReadOnlyCommandVerdict]
 
-_NUMBER = re.compile(r"-?[0-9]+")
+_NUMBER = re.compile(r"-?(?:[0-9]+|0x[0-9a-fA-F]+)")
 _PRINTS_NUMBERS = re.compile(r"%[^%sbqc]*[diouxXeEfFgGaA]|%[^%a-zA-Z]*[*(]")
 _PS_FLAGS = "-e -f -A -a -x -l -w -L -H -j -F -u: -p: -o: -O: -C: -t: --sort: --ppid: --no-headers --forest"
 _READ_FLAGS = "-r -s -e -p: -n: -N: -t: -d: -u:"
@@ -38,7 +38,11 @@ _OBEYED_BY_ZSH = frozenset(
 )
 _AWK_FORBIDDEN = re.compile(r"system|getline|@|\bclose\b|\bfflush\b|ENVIRON|ARGV|ARGC|SYMTAB")
 _AWK_FLAGS = "-F: -v: --field-separator: --assign:"
+_YQ_FORBIDDEN = re.compile(
+    r"load|env|eval-all|system|input|import|include|\$__|\bfile|split_doc|@sh|exec|open|with_entries_from"
+)
 _JQ_MODULE = re.compile(r"\b(?:import|include)\b\s*[\"#]")
+_JQ_ENVIRONMENT = re.compile(r"\$ENV|(?<![.\w\"-])env\b(?![\":])")
 _JQ_PROGRAM_FLAG = re.compile(r"-(?!-).*[fL]|--from|--lib")
 _COMPARES_NUMBERS = frozenset({"-eq", "-ne", "-lt", "-le", "-gt", "-ge"})
 _SED_FLAGS = (
@@ -82,6 +86,8 @@ def judge_jq(words: Sequence[ShellWord]) -> ReadOnlyCommandVerdict:
     """Judge jq: a program may import data from a directory that it names."""
     if any(word.value is None or _JQ_MODULE.search(word.value) for word in words):
         return build_not_proven_readonly_verdict("the jq program may read other files")
+    if any(_JQ_ENVIRONMENT.search(word.value or "") for word in words):
+        return build_not_proven_readonly_verdict("the jq program may print the environment, with its secrets")
     if any(_JQ_PROGRAM_FLAG.match(word.value or "") for word in words):
         return build_not_proven_readonly_verdict("the jq program is not seen here")
     return judge_readonly_usage("jq", words, ReadOnlyCommandUsageSpec(operands="pattern"))
@@ -92,6 +98,32 @@ def judge_strings_program(words: Sequence[ShellWord]) -> ReadOnlyCommandVerdict:
     if any((word.value or word.prefix).startswith("@") for word in words):
         return build_not_proven_readonly_verdict("strings reads its arguments from a file here")
     return judge_readonly_usage("strings", words, ReadOnlyCommandUsageSpec())
+
+
+def judge_binary_tool(words: Sequence[ShellWord]) -> ReadOnlyCommandVerdict:
+    """Judge nm and similar programs: a word that begins with @ names a file with more arguments."""
+    if any((word.value or word.prefix).startswith("@") for word in words):
+        return build_not_proven_readonly_verdict("it reads its arguments from a file here")
+    flags = "-a -A -C -d -D -e -f -g -h -l -n -p -r -s -S -t -T -u -W -x --headers --syms --demangle --wide"
+    return judge_readonly_usage("it", words, ReadOnlyCommandUsageSpec(flags=flags))
+
+
+def judge_python(words: Sequence[ShellWord]) -> ReadOnlyCommandVerdict:
+    """Judge python: only `-m json.tool`, which the engine checks for modules in the working directory."""
+    values = [word.value for word in words]
+    if values[:2] != ["-m", "json.tool"] or len(words) > 3 or any(word.may_be_flag for word in words[2:]):
+        return build_not_proven_readonly_verdict("python is not known to only read")
+    return build_readonly_verdict("json.tool only prints", reads=(ShellWord("."), *words[2:]))
+
+
+def judge_yq(words: Sequence[ShellWord]) -> ReadOnlyCommandVerdict:
+    """Judge yq: an expression may load files, read variables and run programs."""
+    if any(word.value is None or _YQ_FORBIDDEN.search(word.value) for word in words):
+        return build_not_proven_readonly_verdict("the yq expression may read other files or variables")
+    rest = words[1:] if words and words[0].value in ("e", "eval") else words
+    return judge_readonly_usage(
+        "yq", rest, ReadOnlyCommandUsageSpec(flags="-r -e -P -C -M -N -j -c -o: -p: -I:", operands="pattern")
+    )
 
 
 def judge_sed(words: Sequence[ShellWord]) -> ReadOnlyCommandVerdict:
@@ -321,6 +353,9 @@ PROGRAM_JUDGES: dict[str, ProgramJudge] = {
     "gsed": judge_sed,
     "jq": judge_jq,
     "strings": judge_strings_program,
+    **dict.fromkeys(("nm", "objdump", "readelf", "size"), judge_binary_tool),
+    "yq": judge_yq,
+    **dict.fromkeys(("python", "python3"), judge_python),
     "find": judge_find,
     "tar": judge_tar,
     "printf": judge_printf,

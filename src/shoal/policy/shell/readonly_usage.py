@@ -9,11 +9,12 @@ from typing import Literal
 
 from msgspec import Struct, field
 
+from shoal.policy.shell.known_commands import SECRET_NAME
 from shoal.policy.shell.shell_words import ShellWord
 
-OperandKind = Literal["paths", "text", "pattern", "one", "none", "plus"]
+OperandKind = Literal["paths", "text", "pattern", "one", "none", "plus", "name"]
 """Kind of operands: files it reads, plain text, a pattern followed by files, at most one file (a second one
-would be written), none, or formats that begin with a plus sign.
+would be written), none, formats that begin with a plus sign, or names of settings that hold no secret.
 """
 FlagStyle = Literal["", "apart", "next"]
 """How a program reads its flags: in the usual way, each in a word of its own, or with values always in the
@@ -220,6 +221,10 @@ def _judge_readonly_operands(
         return build_not_proven_readonly_verdict(f"{name} with an operand may change something")
     if kind == "none" and operands:
         return build_not_proven_readonly_verdict(f"{name} with an operand may change something")
+    if kind == "name" and not (
+        operands and all(word.value is not None and not SECRET_NAME.search(word.value) for word in operands)
+    ):
+        return build_not_proven_readonly_verdict(f"{name} may print a secret here")
     if kind in ("paths", "one") or (kind == "pattern" and gives_pattern):
         return build_readonly_verdict(f"{name} only reads", reads=tuple(operands))
     return build_readonly_verdict(

@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from shoal.policy.shell.shell_syntax import UnjudgeableCommandError
 
@@ -69,23 +70,67 @@ _BRACES = re.compile(r"\{[^{}\x01]*(?:,|\.\.)[^{}\x01]*\}")
 _ONE_LIST = re.compile(r"([^{}\x01]*)\{([^{}\x01]*,[^{}\x01]*)\}([^{}\x01]*)")
 # Replaces each quoted character in the unquoted form of a word, so that none is taken for syntax.
 _QUOTED = "\x01"
+_WHOLE_VARIABLE = re.compile(r"\"?\$(?:([A-Za-z_][A-Za-z0-9_]*)|\{([A-Za-z_][A-Za-z0-9_]*)\})\"?")
+_WHOLE_SUBSTITUTION = re.compile(
+    r"\"?\$\(([^()]*(?:\(refname:short\)[^()]*)?)\)((?:\.\.\.?[A-Za-z0-9_/]*)?)\"?"
+)
+_CAPITALS = frozenset("{ABCDEFGHIJKLMNOPQRSTUVWXYZ")
+_SECRET_VARIABLE = re.compile(
+    r"\$\{?[#!]?[A-Z0-9_]*(?:KEY|TOKEN|SECRET|PASSW|PASSPHRASE|CREDENTIAL|COOKIE|_PAT(?![A-Z0-9]))[A-Z0-9_]*"
+)
 _SUBSTITUTIONS = frozenset({"command_substitution", "process_substitution"})
 
 
-def decode_shell_words(node: Node, source: bytes, nested: list[Node]) -> list[ShellWord]:
+FOUND_PATHS = "./**/*"
+"""Pattern that stands for paths below the working directory, at any depth, that a command found."""
+
+
+class KnownShellWords(Protocol):
+    """Values of variables and kinds of output, as far as they are known."""
+
+    def find_variable(self, name: str) -> ShellWord | None: ...
+
+    def find_output(self, commands: str) -> ShellWord | None: ...
+
+
+def decode_shell_words(
+    node: Node, source: bytes, nested: list[Node], known: KnownShellWords
+) -> list[ShellWord]:
     """Return the words that a node becomes; adds substitutions and unusual expansions to `nested`."""
     text = source[node.start_byte : node.end_byte].decode()
     if SIMPLE_WORD.fullmatch(text):
         return [ShellWord(text)]
-    pieces = _ShellWordBuilder(source, nested)
+    if (found := _find_known_word(text, known)) is not None:
+        if text.lstrip('"').startswith("$("):
+            nested.append(node.children[1] if node.type == "string" else _get_substitution(node))
+        return [found]
+    pieces = _ShellWordBuilder(source, nested, known)
     pieces.add_syntax_node(node)
     return list(pieces.build_words())
+
+
+def _find_known_word(text: str, known: KnownShellWords) -> ShellWord | None:
+    """Return what a word is that is one variable, or one substitution with a range of revisions behind it."""
+    if (match := _WHOLE_VARIABLE.fullmatch(text)) is not None:
+        word = known.find_variable(match[1] or match[2])
+        if word is None or word.value is not None:
+            return None
+        return replace(word, many=False) if text[0] == '"' else word
+    if (match := _WHOLE_SUBSTITUTION.fullmatch(text)) is None:
+        return None
+    word = known.find_output(match[1])
+    return None if word is None or (match[2] and not word.stream) else word
+
+
+def _get_substitution(node: Node) -> Node:
+    return node.children[0] if node.type == "concatenation" else node
 
 
 class _ShellWordBuilder:
     """Builds a word: its value, and a form in which quoted characters are masked."""
 
-    def __init__(self, source: bytes, nested: list[Node]) -> None:
+    def __init__(self, source: bytes, nested: list[Node], known: KnownShellWords) -> None:
+        self._known_words = known
         self._source = source
         self._nested = nested
         self._value: list[str] = []
@@ -196,8 +241,18 @@ class _ShellWordBuilder:
             raise UnjudgeableCommandError("a quoted text holds characters that are not judged")
         self._add_quoted_text(_QUOTED_ESCAPE.sub(r"\1", text) if "\\" in text else text)
 
+    def _add_known_variable(self, text: str, *, quoted: bool) -> bool:
+        match = _WHOLE_VARIABLE.fullmatch(text)
+        word = None if match is None else self._known_words.find_variable(match[1] or match[2])
+        if word is None or word.value is None or not (quoted or SIMPLE_WORD.fullmatch(word.value)):
+            return False
+        self._add_quoted_text(word.value)
+        return True
+
     def _add_expansion(self, node: Node, kind: str, text: str, *, quoted: bool) -> None:
-        if kind in _SUBSTITUTIONS:
+        if self._add_known_variable(text, quoted=quoted):
+            return
+        if kind in _SUBSTITUTIONS or (text[1:2] in _CAPITALS and _SECRET_VARIABLE.match(text)):
             self._nested.append(node)
         elif not (
             (kind == "simple_expansion" and _VARIABLE.fullmatch(text))

@@ -14,6 +14,14 @@ from shoal.policy.shell.known_commands import (
     HARMLESS_VARIABLES,
     REDEFINING_VARIABLES,
 )
+from shoal.policy.shell.known_values import (
+    COUNTING_COMMAND,
+    MAX_VALUES,
+    can_know_variable,
+    classify_output,
+    get_read_variable,
+    is_certain_statement,
+)
 from shoal.policy.shell.plain_lines import add_plain_line_commands, parse_plain_command_line
 from shoal.policy.shell.program_judges import is_harmless_shell_variable
 from shoal.policy.shell.redirections import add_redirection_files, parse_redirections
@@ -59,11 +67,8 @@ _EXPANSION = re.compile(
 )
 _SUBSTRING = re.compile(r":[^-=?+]")
 _KEYS = re.compile(r"[@*]?")
-_COUNTING_COMMAND = re.compile(
-    r"wc -[lcwm]+(?: *< *[A-Za-z0-9_./-]+)?|nproc|date (?:-u )?\+%[A-Za-z%]+|id -[ug]|seq [0-9 ]+"
-    r"|grep -[a-zA-Z]*c[a-zA-Z]* (?:'[^'\n]*'|\"[^\"$`\n]*\"|[A-Za-z0-9_.-]+)"
-)
-"""Commands whose output is a number, so that it is harmless in an expression."""
+_PLAIN_PAGERS = frozenset({"PAGER=cat", "GIT_PAGER=cat", "MANPAGER=cat", "SYSTEMD_PAGER=cat", "AWS_PAGER="})
+_NUMBERS = re.compile(rf"[0-9 \t+*/%()-]*(?:{UNKNOWN_NUMBER}[0-9 \t+*/%()-]*)*")
 _SUBSCRIPTED = re.compile(r"\[(?P<subscript>[^\]]*)\]=.*", re.DOTALL)
 _NESTED_EXPANSIONS = frozenset({"command_substitution", "expansion", "arithmetic_expansion"})
 
@@ -84,6 +89,8 @@ class ShellSyntaxWalker:
         self.trapped = False
         self._depth = 0
         self._via: tuple[str, ...] = ()
+        self._known: dict[str, ShellWord] = {}
+        self.piped_from = ""
         self.outer: tuple[tuple[str | None, ...], ...] = ()
 
     def walk_script(
@@ -91,6 +98,7 @@ class ShellSyntaxWalker:
     ) -> None:
         """Walk a whole script; `via` names the commands that would run it, `outer` are their words."""
         saved_state = self._source, self._via, self.outer, self.text
+        saved_known, self._known, self.piped_from = self._known, {}, ""
         self._enter_nesting_level()
         self._via, self.outer, self.text = via, outer, text
         plain = parse_plain_command_line(text)
@@ -100,6 +108,13 @@ class ShellSyntaxWalker:
             add_plain_line_commands(text, plain, via, self)
         self._depth -= 1
         self._source, self._via, self.outer, self.text = saved_state
+        self._known = saved_known
+
+    def find_variable(self, name: str) -> ShellWord | None:
+        return self._known.get(name)
+
+    def find_output(self, commands: str) -> ShellWord | None:
+        return None if self.functions else classify_output(commands.strip())
 
     @property
     def variables(self) -> ShellVariables:
@@ -170,6 +185,7 @@ class ShellSyntaxWalker:
 
     def _walk_container(self, node: Node) -> None:
         kind = node.type
+        self.piped_from = self.piped_from if kind in ("pipeline", "while_statement") else ""
         saved_directories = (
             PossibleShellDirectories(self.directories.candidates) if kind == "subshell" else None
         )
@@ -184,6 +200,8 @@ class ShellSyntaxWalker:
 
     def _walk_statement_sequence(self, children: list[Node], position: int, end: int | None = None) -> None:
         source = self._source
+        is_loop = bool(children) and children[0].type in ("while", "until")
+        before: Node | None = None
         for child in children:
             start = child.start_byte
             if (
@@ -193,12 +211,17 @@ class ShellSyntaxWalker:
             ):
                 raise UnjudgeableCommandError("the command holds text between its parts that is not judged")
             if child.is_named:
+                if before is not None and before.type == "|":
+                    self.piped_from = source[children[0].start_byte : before.start_byte].decode()
+                elif not is_loop:
+                    self.piped_from = ""
                 self._walk_statement(child)
             elif (kind := child.type) not in _ENDING_SIGNS and (
                 kind not in _TOKENS or not self._is_standalone_reserved_word(child)
             ):
                 raise UnjudgeableCommandError(f"{kind!r} is a construct that is not judged")
             position = child.end_byte
+            before = child
         if end is not None and not _BETWEEN_STATEMENTS.fullmatch(self._source, position, end):
             raise UnjudgeableCommandError("the command holds text between its parts that is not judged")
 
@@ -244,23 +267,16 @@ class ShellSyntaxWalker:
         # The grammar binds a redirection to a whole list, bash to its last command: a `cd` in it comes first.
         if body is not None:
             self._walk_statement(body)
-        reads, writes = parse_redirections(redirects, self._source, self._decode_node_words)
-        if reads or writes:
-            self._append_readonly_command(
-                self._get_node_text(node),
-                self.directories.resolve_paths(reads),
-                self.directories.resolve_paths(writes),
-                "it redirects",
-            )
+        self._append_redirections(node, redirects)
 
     def _on_file_redirect(self, node: Node) -> None:
-        reads, writes = parse_redirections([node], self._source, self._decode_node_words)
-        self._append_readonly_command(
-            self._get_node_text(node),
-            self.directories.resolve_paths(reads),
-            self.directories.resolve_paths(writes),
-            "it redirects",
-        )
+        self._append_redirections(node, [node])
+
+    def _append_redirections(self, node: Node, redirects: list[Node]) -> None:
+        words = parse_redirections(redirects, self._source, self._decode_node_words)
+        reads, writes = map(self.directories.resolve_paths, words)
+        if reads or writes:
+            self._append_readonly_command(self._get_node_text(node), reads, writes, "it redirects")
 
     def _on_for_statement(self, node: Node) -> None:
         children = node.children
@@ -271,19 +287,30 @@ class ShellSyntaxWalker:
             record_value = self._record_variable_value
         self._check_spacing(children)
         rest = list(children[2:])
+        values: list[ShellWord] = []
         self.repeated += 1
         while rest and rest[0].type != "do_group":
             child = rest.pop(0)
             if child.type in WORD_NODE_TYPES:
                 for word in self._decode_node_words(child):
+                    values.append(word)
                     if word.value is not None or not self._is_number_source(child):
                         record_value(variable, word.value)
             elif child.type not in ("in", ";", "\n"):
                 raise UnjudgeableCommandError(
                     f"{self._get_node_text(child)[:60]!r} is a construct that is not judged"
                 )
-        self._walk_statement_sequence(rest, rest[0].start_byte if rest else node.end_byte)
+        if not self._can_know_values(variable, values):
+            values = [ShellWord(None, many=True)]
+        for value in values:
+            if value.value or value.pattern or value.stream:
+                self._known[variable] = value
+            self._walk_statement_sequence(rest, rest[0].start_byte if rest else node.end_byte)
+        self._known.pop(variable, None)
         self.repeated -= 1
+
+    def _can_know_values(self, variable: str, values: list[ShellWord]) -> bool:
+        return 0 < len(values) <= MAX_VALUES and not self.functions and can_know_variable(variable, self.text)
 
     def _on_c_style_for_statement(self, node: Node) -> None:
         children = node.children
@@ -301,8 +328,9 @@ class ShellSyntaxWalker:
 
     def _walk_arithmetic(self, node: Node, start: int, end: int, *, is_loop: bool = False) -> None:
         """Walk the substitutions of an arithmetic expression, and record what it evaluates."""
-        self.note_trouble(f"{self._get_node_text(node)[:60]!r} is a construct that is not judged")
         text = self._mask_nested_expansions(node, start, end)
+        if is_loop or not _NUMBERS.fullmatch(text):
+            self.note_trouble(f"{self._get_node_text(node)[:60]!r} is a construct that is not judged")
         depth = 0
         for character in text:
             depth += (character == "(") - (character == ")")
@@ -353,7 +381,7 @@ class ShellSyntaxWalker:
         command = node.children[1]
         if command.type == "pipeline":
             command = command.children[-1]
-        return _COUNTING_COMMAND.fullmatch(self._get_node_text(command)) is not None
+        return COUNTING_COMMAND.fullmatch(self._get_node_text(command)) is not None
 
     def _on_case_statement(self, node: Node) -> None:
         children = node.children
@@ -414,7 +442,16 @@ class ShellSyntaxWalker:
         name = self._parse_variable_assignment(node)
         if not (is_harmless_shell_variable(name) or name in HARMLESS_VARIABLES):
             self.note_trouble(f"it sets {name}, which later commands may obey")
+        self._note_known_value(name, node)
         self._append_readonly_command(self._get_node_text(node), (), (), f"sets {name}")
+
+    def _note_known_value(self, name: str, node: Node) -> None:
+        """Note the value of a variable that is certainly set before what follows."""
+        if not is_certain_statement(node) or node.children[-1].type not in WORD_NODE_TYPES:
+            return
+        words = decode_shell_words(node.children[-1], self._source, [], self)
+        if len(words) == 1 and (words[0].value or words[0].stream) and self._can_know_values(name, words):
+            self._known[name] = words[0]
 
     def _on_declaration_command(self, node: Node) -> None:
         keyword, *arguments = node.children
@@ -558,7 +595,9 @@ class ShellSyntaxWalker:
                     raise UnjudgeableCommandError("two words of the command touch")
                 words.extend(self._decode_node_words(child.children[0] if kind == "command_name" else child))
             elif kind == "variable_assignment":
-                sets.append(self._parse_variable_assignment(child))
+                name = self._parse_variable_assignment(child)
+                if self._get_node_text(child) not in _PLAIN_PAGERS:
+                    sets.append(name)
             elif kind in _REDIRECTS:
                 add_redirection_files(child, source, self._decode_node_words, reads, writes)
             else:
@@ -587,6 +626,14 @@ class ShellSyntaxWalker:
             writes=directories.resolve_paths(writes) if writes else (),
         )
         expand_found_command(found, self)
+        if words and words[0].value == "read" and self.piped_from and "<" not in self.text:
+            self._note_read_value(words)
+
+    def _note_read_value(self, words: list[ShellWord]) -> None:
+        output = self.find_output(self.piped_from)
+        name = get_read_variable(words)
+        if output is not None and name is not None and self._can_know_values(name, [output]):
+            self._known[name] = output
 
     def _append_readonly_command(
         self, text: str, reads: tuple[str, ...], writes: tuple[str, ...], reason: str
@@ -599,7 +646,7 @@ class ShellSyntaxWalker:
 
     def _decode_node_words(self, node: Node) -> list[ShellWord]:
         nested: list[Node] = []
-        words = decode_shell_words(node, self._source, nested)
+        words = decode_shell_words(node, self._source, nested, self)
         for inner in nested:
             self._walk_substitution(inner)
         return words
@@ -628,6 +675,9 @@ class ShellSyntaxWalker:
             self._record_variable_value(match["name"], None)
 
     def _walk_substitution(self, node: Node) -> None:
+        if node.type == "simple_expansion":
+            self.note_trouble(f"{self._get_node_text(node).strip()} may hold a secret")
+            return
         if node.type == "expansion":
             self._walk_unusual_expansion(node)
             return
@@ -637,8 +687,7 @@ class ShellSyntaxWalker:
                 raise UnjudgeableCommandError("an expression is written in a way that is not judged")
             self._walk_arithmetic(node, children[0].end_byte, children[-1].start_byte)
             return
-        children = node.children
-        text = self._get_node_text(node)
+        children, text = node.children, self._get_node_text(node)
         if text[0] == "`" and ("\\" in text or '"' in text or "`" in text[1:-1] or "#" in text):
             raise UnjudgeableCommandError("a substitution in backticks has a form that is not judged")
         if children[0].type not in ("$(", "`", "<(", ">(") or children[-1].type not in (")", "`"):

@@ -59,8 +59,8 @@ class UnwrappedCommand(Struct, frozen=True):
     trouble: str = ""
 
 
-def unwrap_command(name: str, words: Sequence[ShellWord]) -> UnwrappedCommand:
-    """Return the command behind a wrapper, from the words after the wrapper's name."""
+def unwrap_command(name: str, words: Sequence[ShellWord], piped: ShellWord | None = None) -> UnwrappedCommand:
+    """Return the command behind a wrapper, from the words after its name; `piped` is what xargs reads."""
     wrapper = WRAPPERS[name]
     options = parse_command_options(words, wrapper.flags, leading=True)
     if options.refused:
@@ -75,25 +75,33 @@ def unwrap_command(name: str, words: Sequence[ShellWord]) -> UnwrappedCommand:
     if any(word.many and word.value is None for word in words[:index]):
         return UnwrappedCommand(trouble=f"{name} has words that are only known when it runs")
     if name == "xargs":
-        rest = _add_xargs_input(options, rest)
+        rest = _add_xargs_input(options, rest, piped or ShellWord(None, many=True))
     return UnwrappedCommand(words=rest, sets=tuple(sets))
 
 
-def _add_xargs_input(options: ParsedCommandOptions, rest: tuple[ShellWord, ...]) -> tuple[ShellWord, ...]:
+def _add_xargs_input(
+    options: ParsedCommandOptions, rest: tuple[ShellWord, ...], piped: ShellWord
+) -> tuple[ShellWord, ...]:
     """Return the command of xargs: its input is appended, or replaces a mark."""
     marks = options.get_option_values("-I")
+    if options.has_any_option(("-d", "--delimiter", "-E")):
+        piped = ShellWord(None, many=True)
     if not marks:
-        return (*(rest or (ShellWord("echo"),)), ShellWord(None, many=True))
+        return (*(rest or (ShellWord("echo"),)), piped)
     mark = marks[-1].value
     if not mark:
         return (ShellWord(None, many=True), *rest)
-    replaced_words = tuple(replace_placeholder_in_word(word, mark, None) for word in rest)
-    # Of these flags and -I, the last one wins.
-    return (
-        (*replaced_words, ShellWord(None, many=True))
-        if options.has_any_option(_APPENDING_FLAGS)
-        else replaced_words
+    if piped.pattern and piped.prefix and rest and rest[0].value in SHELLS:
+        # Names with a meaning to the shell make the paths unknown.
+        return tuple(
+            ShellWord(word.value.replace(mark, piped.pattern)) if word.value else word for word in rest
+        )
+    replaced_words = tuple(
+        piped if word.value == mark and piped.pattern else replace_placeholder_in_word(word, mark, None)
+        for word in rest
     )
+    # Of these flags and -I, the last one wins.
+    return (*replaced_words, piped) if options.has_any_option(_APPENDING_FLAGS) else replaced_words
 
 
 def replace_placeholder_in_word(

@@ -1,0 +1,211 @@
+"""Settings of other programs in the same files: what narrows holds, or the start fails with file and line."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import shoal
+from shoal.app.isolation.machine_checks import check_permission_bypass
+from shoal.app.settings.configured_rules import add_permission_flag_rules
+from shoal.app.settings.mcp_files import load_mcp_servers
+from shoal.app.settings.settings import Settings, load_settings
+from shoal.core.errors import SettingsError
+from shoal.models.scripted_model import ScriptedModel
+from shoal.policy.hooks.hook_matcher import is_hook_matcher_match, match_hook_condition
+from shoal.policy.permission_rules import PermissionRuleSet
+from shoal.wire.hook_output_codec import parse_hook_output_json
+
+
+def write_settings(path: Path, content: dict[str, Any]) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(content, indent=1))
+    return path
+
+
+def load(cwd: Path, *, managed: dict[str, Any] | None = None, **files: dict[str, Any]) -> Settings:
+    """Load the settings of a project with these files: user, project, managed."""
+    home = cwd.parent / "home"
+    places = {"user": home / "settings.json", "project": cwd / ".claude/settings.json"}
+    for kind, content in files.items():
+        write_settings(places[kind], content)
+    path = cwd.parent / "etc/managed-settings.json"
+    if managed is not None:
+        write_settings(path, managed)
+    return load_settings(cwd=cwd, environ={"SHOAL_HOME": str(home)}, managed=(path,))
+
+
+@pytest.mark.spec("CMP-005")
+@pytest.mark.parametrize(
+    "key",
+    ["allowManagedHooksOnly", "allowManagedPermissionRulesOnly", "allowManagedMcpServersOnly",
+     "disableSideloadFlags", "strictPluginOnlyCustomization"],
+)  # fmt: skip
+def test_a_managed_restriction_that_is_not_enforced_ends_the_start(project: Path, key: str) -> None:
+    with pytest.raises(SettingsError, match=rf"managed-settings\.json:2: {key}: Shoal does not enforce"):
+        load(project, managed={key: True})
+    load(project, managed={key: False}, user={key: True})
+
+
+@pytest.mark.spec("CMP-013")
+@pytest.mark.parametrize("kind", ["user", "project", "managed"])
+def test_any_file_can_forbid_to_skip_permissions(project: Path, kind: str) -> None:
+    settings = load(project, **{kind: {"permissions": {"disableBypassPermissionsMode": "disable"}}})
+    assert settings.bypass_ban is not None
+    assert settings.bypass_ban.endswith(":3")
+    with pytest.raises(SettingsError, match=r"settings\.json:3 sets permissions\.disableBypass"):
+        check_permission_bypass(settings)
+    with pytest.raises(SettingsError, match='"disable" is expected'):
+        load(project, **{kind: {"permissions": {"disableBypassPermissionsMode": "no"}}})
+
+
+@pytest.mark.spec("CMP-013")
+async def test_a_session_that_skips_permissions_is_refused_where_a_file_forbids_it(project: Path) -> None:
+    write_settings(
+        project / ".claude/settings.json", {"permissions": {"disableBypassPermissionsMode": "disable"}}
+    )
+    for options in ({"skip_permissions": True}, {"mode": "bypassPermissions"}):
+        with pytest.raises(SettingsError, match="Permissions cannot be skipped"):
+            async with shoal.open(cwd=project, model=ScriptedModel(["done"]), **options):
+                pass
+    async with shoal.open(cwd=project, model=ScriptedModel(["done"])) as session:
+        assert session.id
+
+
+@pytest.mark.spec("CMP-025")
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root is refused")
+def test_root_skips_permissions_only_in_a_container_or_sandbox(project: Path, tmp_path: Path) -> None:
+    settings = load(project)
+    mark = tmp_path / "mark"
+    with pytest.raises(SettingsError, match="as root outside a container"):
+        check_permission_bypass(settings, container_files=[mark])
+    mark.touch()
+    check_permission_bypass(settings, container_files=[mark])
+    mark.unlink()
+    home = str(tmp_path / "home")
+    for variables in ({"container": "podman"}, {"IS_SANDBOX": "1"}):
+        environ = {"SHOAL_HOME": home, **variables}
+        check_permission_bypass(load_settings(cwd=project, environ=environ), container_files=[mark])
+    sandboxed = load(project, user={"shoal": {"sandbox": {"enabled": True}}})
+    check_permission_bypass(sandboxed, container_files=[mark])
+
+
+@pytest.mark.spec("CMP-016")
+def test_a_star_in_an_allow_list_approves_nothing(project: Path) -> None:
+    settings = load(project, user={"permissions": {"allow": ["*", "Read"]}})
+    assert [str(rule) for rule in settings.permission_rules.allow] == ["Read"]
+    assert any("approves nothing" in warning for warning in settings.warnings)
+    with pytest.raises(SettingsError, match="approves nothing"):
+        add_permission_flag_rules(PermissionRuleSet(), allow=["*"], deny=[])
+    assert load(project, user={"permissions": {"deny": ["*"]}}).permission_rules.deny
+
+
+@pytest.mark.spec("CMP-027")
+def test_the_sandbox_key_restricts_and_only_user_files_open_it(project: Path) -> None:
+    files = {"denyRead": ["~/.kube", "//srv/x"], "allowWrite": ["/srv/out"]}
+    raw = {"sandbox": {"enabled": True, "filesystem": files, "network": {"allowedDomains": ["a.com"]}}}
+    own = load(project, user=raw).own.sandbox
+    assert (own.enabled, own.network) == (True, False)
+    assert (own.hidden, own.writable) == (("~/.kube", "/srv/x"), ("/srv/out",))
+    (project.parent / "home/settings.json").unlink()
+    own = load(project, project=raw).own.sandbox
+    assert (own.enabled, own.network, own.writable) == (True, False, ())
+    required = {"sandbox": {"enabled": True, "failIfUnavailable": True}}
+    assert load(project, project=required).own.sandbox.enabled is True
+    assert load(project, project={"sandbox": {"enabled": True}}).own.sandbox.enabled == "auto"
+
+
+@pytest.mark.spec("CMP-027")
+@pytest.mark.parametrize(
+    ("raw", "line"),
+    [({"filesystem": {"denyWrite": ["x"]}}, 4), ({"credentials": {"envVars": ["X"]}}, 4),
+     ({"enabled": True, "filesystem": {"denyRead": "x"}}, 5), ({"enabled": True, "network": []}, 4)],
+)  # fmt: skip
+def test_a_sandbox_restriction_that_cannot_hold_ends_the_start(
+    project: Path, raw: dict[str, Any], line: int
+) -> None:
+    with pytest.raises(SettingsError, match=rf"settings\.json:{line}: sandbox\."):
+        load(project, user={"sandbox": raw})
+
+
+@pytest.mark.spec("CMP-088")
+@pytest.mark.parametrize(
+    ("lists", "expected"),
+    [
+        ({}, {"local", "remote"}),
+        ({"allowedMcpServers": []}, set()),
+        ({"allowedMcpServers": [{"serverName": "local"}]}, {"local"}),
+        ({"allowedMcpServers": [{"serverCommand": ["prog", "-x"]}]}, {"local"}),
+        ({"allowedMcpServers": [{"serverUrl": "https://*.example.org/*"}]}, {"remote"}),
+        ({"deniedMcpServers": [{"serverName": "remote"}]}, {"local"}),
+        (
+            {"deniedMcpServers": [{"serverName": "local"}], "allowedMcpServers": [{"serverName": "local"}]},
+            set(),
+        ),
+    ],
+)
+def test_lists_of_mcp_servers_decide_which_exist(
+    project: Path, lists: dict[str, Any], expected: set[str]
+) -> None:
+    servers = {
+        "local": {"command": "prog", "args": ["-x"]},
+        "remote": {"type": "http", "url": "https://a.example.org/mcp"},
+    }
+    settings = load(project, user={"mcpServers": servers}, project=lists)
+    found = load_mcp_servers(settings, cwd=project)
+    assert {server.name for server in found.servers} == expected
+    assert len(found.problems) == 2 - len(expected)
+
+
+def test_a_list_of_mcp_servers_in_another_form_ends_the_start(project: Path) -> None:
+    with pytest.raises(SettingsError, match=r"settings\.json:2: deniedMcpServers"):
+        load(project, user={"deniedMcpServers": ["local"]})
+
+
+@pytest.mark.spec("CMP-037", "CMP-038")
+@pytest.mark.parametrize(
+    ("matcher", "tool", "matches"),
+    [("Task", "Agent", True), ("Agent", "Task", True), ("Edit, Write", "Write", True),
+     ("Edit,Write", "Edit", True), ("Edit | Write", "Write", True), ("Edit", "NotebookEdit", False),
+     ("Edit, Write", "Read", False), ("Edit.*", "NotebookEdit", True), ("^(Agent)$", "Task", True),
+     ("mcp__.*", "mcp__a__b", True)],
+)  # fmt: skip
+def test_a_matcher_is_a_list_of_names_or_an_expression(matcher: str, tool: str, matches: bool) -> None:
+    assert is_hook_matcher_match(matcher, tool) is matches
+
+
+@pytest.mark.spec("CMP-036")
+@pytest.mark.parametrize(
+    ("condition", "tool", "arguments", "expected"),
+    [
+        ("Bash(git push:*)", "Bash", {"command": "git push origin"}, "yes"),
+        ("Bash(git push:*)", "Bash", {"command": "ls && git push"}, "perhaps"),
+        ("Bash(git push:*)", "Bash", {"command": "echo $(git push)"}, "perhaps"),
+        ("Bash(git push:*)", "Bash", {"command": "ls '"}, "perhaps"),
+        ("Bash(git push:*)", "Bash", {"command": "ls"}, "no"),
+        ("Bash", "Bash", {"command": "ls"}, "yes"),
+        ("Edit(*.ts)", "Write", {"file_path": "src/a.ts"}, "yes"),
+        ("Edit(*.ts)", "Write", {"file_path": "src/a.py"}, "no"),
+        ("Edit(*.ts)", "Bash", {"command": "ls"}, "no"),
+        ("Agent(Explore)", "Task", {"subagent_type": "Explore"}, "perhaps"),
+        ("not a rule(", "Bash", {"command": "ls"}, "perhaps"),
+    ],
+)
+def test_the_condition_of_a_hook_is_a_permission_rule(
+    tmp_path: Path, condition: str, tool: str, arguments: dict[str, Any], expected: str
+) -> None:
+    fields = {"tool_name": tool, "tool_input": arguments, "cwd": str(tmp_path)}
+    assert match_hook_condition(condition, "PreToolUse", fields) == expected
+    assert match_hook_condition(condition, "Stop", fields) == "no"
+
+
+@pytest.mark.spec("CMP-050")
+def test_a_deferred_call_is_denied_and_a_result_can_be_replaced() -> None:
+    raw = {"hookSpecificOutput": {"permissionDecision": "defer"}}
+    assert parse_hook_output_json("PreToolUse", raw).decision == "deny"
+    replaced = {"hookSpecificOutput": {"updatedToolOutput": {"text": "[redacted]"}}}
+    assert parse_hook_output_json("PostToolUse", replaced).updated_output == '{"text":"[redacted]"}'

@@ -1,0 +1,96 @@
+"""What the analysis calls harmless is harmless: programs of the read-only table, traced with every option."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Iterator
+from contextlib import suppress
+from itertools import permutations
+from pathlib import Path
+
+import pytest
+from permission_helpers import create_engine, decide_command
+
+from shoal.policy.permission_engine import PermissionEngine
+from shoal.policy.shell.readonly_table import load_readonly_command_table
+
+SAMPLE = ("cat", "head", "wc", "sort", "uniq", "xxd", "cut", "tac", "od", "cmp", "comm", "date", "grep")
+_OPTION = re.compile(r"(?<![\w-])(--?[A-Za-z][\w-]*)")
+_CALLS = "trace=execve,openat,open,creat,unlink,unlinkat,rename,renameat2,mkdir,mkdirat,truncate,link,symlink"
+_HARMLESS_FILES = ("/dev/null", "/dev/tty", "/proc/self/")
+_WRITES = re.compile(r"O_WRONLY|O_RDWR|O_CREAT|O_TRUNC")
+
+
+def list_programs() -> list[str]:
+    table = load_readonly_command_table()
+    return [name for name, usage in table.items() if usage.alone and not usage.subs and shutil.which(name)]
+
+
+def iter_commands(program: str) -> Iterator[str]:
+    """Yield the program with each option of its help, alone and in bundled pairs, with one or two files."""
+    shown = subprocess.run(
+        [program, "--help"], capture_output=True, text=True, timeout=5, check=False, stdin=subprocess.DEVNULL
+    )
+    options = list(dict.fromkeys(_OPTION.findall(shown.stdout + shown.stderr)))
+    letters = [option[1] for option in options if len(option) == 2]
+    bundles = [f"-{first}{second}" for first, second in permutations(letters, 2)]
+    for option in ("", *options, *bundles):
+        for files in ("in.txt", "in.txt canary.txt"):
+            yield " ".join(filter(None, (program, option, files)))
+
+
+def find_harm(command: str, directory: Path) -> str | None:
+    """Return the first system call of a command that writes or runs something, or None."""
+    log = directory.parent / "trace.log"
+    words = ["strace", "-f", "-qq", "-e", _CALLS, "-o", str(log), *command.split()]
+    with suppress(subprocess.TimeoutExpired):  # what it did until then is in the log
+        subprocess.run(
+            words, cwd=directory, stdin=subprocess.DEVNULL, capture_output=True, timeout=10, check=False
+        )
+    started = 0
+    for line in log.read_text(errors="replace").splitlines():
+        if " = -1 " in line or any(file in line for file in _HARMLESS_FILES):
+            continue
+        started += "execve(" in line
+        is_open = "open(" in line or "openat(" in line
+        if started > 1 or (_WRITES.search(line) if is_open else "execve(" not in line and "(" in line):
+            return line
+    return None
+
+
+def check_program(program: str, engine: PermissionEngine, directory: Path, step: int) -> list[str]:
+    wrong: list[str] = []
+    for number, command in enumerate(iter_commands(program)):
+        if number % step or decide_command(engine, command) != "allow":
+            continue
+        (directory / "canary.txt").write_text("canary\n")
+        if (harm := find_harm(command, directory)) is not None:
+            wrong.append(f"{command}: {harm}")
+        if (directory / "canary.txt").read_text() != "canary\n":
+            wrong.append(f"{command}: it changed the canary")
+    return wrong
+
+
+@pytest.fixture
+def directory(tmp_path: Path) -> Path:
+    (tmp_path / "project").mkdir()
+    (tmp_path / "project/in.txt").write_text("2\n1\n")
+    return tmp_path / "project"
+
+
+@pytest.mark.spec("PRM-05")
+@pytest.mark.needs("strace")
+@pytest.mark.parametrize("program", SAMPLE)
+def test_a_sample_of_harmless_options_writes_and_runs_nothing(program: str, directory: Path) -> None:
+    assert check_program(program, create_engine(directory), directory, step=97) == []
+
+
+@pytest.mark.exhaustive
+@pytest.mark.needs("strace")
+@pytest.mark.skipif(not os.environ.get("TEST_ALL"), reason="it takes long; TEST_ALL=1 runs it")
+@pytest.mark.parametrize("program", list_programs())
+def test_every_harmless_option_writes_and_runs_nothing(program: str, directory: Path) -> None:
+    assert check_program(program, create_engine(directory), directory, step=1) == []
