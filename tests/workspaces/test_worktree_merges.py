@@ -115,7 +115,7 @@ async def test_a_merge_does_not_overwrite_local_changes(repository: GitRepositor
         await worktrees.merge_worktree(worktree.name)
     assert (repository.top / "new.txt").read_text() == "untracked\n"
     run_git(repository.top, "checkout", "-q", "--detach")
-    with pytest.raises(WorktreeError, match="on no branch"):
+    with pytest.raises(WorktreeError, match="is not on a branch"):
         await worktrees.merge_worktree(worktree.name)
 
 
@@ -161,7 +161,7 @@ async def test_unmerged_work_is_removed_only_by_force_and_stays_under_its_ref(
 ) -> None:
     worktrees = repository.open_worktrees()
     worktree = await finish_work(repository, worktrees, "a0123456789", new="work\n")
-    with pytest.raises(WorktreeError, match=r"not merged: changes that are not committed \(new\.txt\)"):
+    with pytest.raises(WorktreeError, match=r"unmerged work: uncommitted changes \(new\.txt\)"):
         await worktrees.remove_worktree(worktree.name)
     assert (worktree.path / "new.txt").exists()
     removed = await worktrees.remove_worktree(worktree.name, force=True)

@@ -27,8 +27,8 @@ END_TIMEOUT = 6.0
 """Seconds a fork server may take to end everything; it promises less."""
 INTERPRETER_VARIABLES = ("LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH", "PYTHONHOME")
 """Some interpreters do not start without these variables; the children have another environment."""
-FORK_SERVER_LOST = "the fork server, the process that teammates are forked from, is gone"
-SESSION_CLOSED = "the session was closed and ended it"
+FORK_SERVER_LOST = "the fork server, from which teammates are forked, is gone"
+SESSION_CLOSED = "the session was closed"
 
 
 class ForkedChildSpec(Struct, frozen=True, kw_only=True):
@@ -80,7 +80,7 @@ class ForkServerClient:
                 await process.wait_until_started()
         except TimeoutError:
             await self._process.stop(grace=0)
-            raise ProcessError(f"{child.name} was not started: the fork server does not answer.") from None
+            raise ProcessError(f"{child.name} was not started: the fork server does not respond.") from None
         except ProcessError as error:
             raise ProcessError(f"{child.name} was not started: {error}") from error
         except asyncio.CancelledError:
@@ -119,7 +119,7 @@ async def start_fork_server(
             )
     except OSError as error:
         own_end.close()
-        raise ProcessError(f"The fork server of teammates cannot be started: {error}.") from error
+        raise ProcessError(f"Cannot start the fork server of teammates: {error}.") from error
     except BaseException:
         own_end.close()
         raise

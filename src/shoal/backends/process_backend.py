@@ -97,7 +97,7 @@ class ProcessBackend:
     async def explain_unavailable(self) -> str:
         if hasattr(os, "fork"):
             return ""
-        return "This system cannot fork processes. Let teammates run in the lead's process (in-process)."
+        return "This system cannot fork processes. Set teammate_mode to in-process."
 
     async def start_setup(self) -> None:
         """Start the fork server before the first spawn, without waiting for its imports."""
@@ -106,7 +106,7 @@ class ProcessBackend:
     async def spawn_member(self, launch: MemberProcessLaunchSpec) -> ForkedMemberProcess:
         name = launch.launch_args.name
         if launch.program:
-            raise ProcessError(f"{name} is not one of ours: {launch.program[0]} runs in a pane alone.")
+            raise ProcessError(f"{name} is another program: {launch.program[0]} can only run in a pane.")
         server = await self._get_or_start_fork_server()
         log = ChildProcessLog(self._logs / f"{name}.log")
         own_end, member_end = socket.socketpair()
@@ -137,7 +137,7 @@ class ProcessBackend:
     async def _get_or_start_fork_server(self) -> ForkServerClient:
         async with self._starting:
             if self._closed:
-                raise ProcessError("The session is closed: no teammate can be started.")
+                raise ProcessError("Cannot start a teammate because the session is closed.")
             if self._server is None or not self._server.is_alive:
                 self._server = await start_fork_server(
                     self._processes,

@@ -89,7 +89,7 @@ class AgentRegistry:
         return run is None or run.is_live
 
     def resolve_agent_id(self, text: str) -> AgentId:
-        """Return the id of a name; text that is no name is taken as an id."""
+        """Return the id for a name; other text is taken as an id."""
         return self._names.get(text, AgentId(text))
 
     def get_run(self, agent: AgentId) -> AgentRun | None:
@@ -100,7 +100,7 @@ class AgentRegistry:
         run = self._runs.get(self.resolve_agent_id(text))
         if run is None:
             names = [each.facts.name or each.id for each in self._runs.values()][-_MAX_LISTED_NAMES:]
-            listing = f" There are: {', '.join(names)}." if names else " None has been started."
+            listing = f" Known: {', '.join(names)}." if names else " No agent was started yet."
             raise AgentRequestRefused(f"There is no agent or task {text!r} in this session.{listing}")
         return run
 

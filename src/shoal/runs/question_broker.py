@@ -114,7 +114,7 @@ class FileQuestionBroker:
             await question_added.wait()
 
     async def wait_for_answer(self, question_id: str) -> Answer | None:
-        """Wait for the answer, whoever gives it; return None if no such question is open."""
+        """Wait for the answer from any surface; return None if no such question is open."""
         pending = self._pending.get(question_id)
         return None if pending is None else await asyncio.shield(pending.answer)
 
@@ -188,7 +188,7 @@ class FileQuestionBroker:
 
 
 def _build_unattended_denial(question: Question) -> DenyAnswer:
-    return _build_question_denial(question, "Nobody is there to answer: this run is not attended.")
+    return _build_question_denial(question, "Nobody can answer because this run is unattended.")
 
 
 def _build_timed_out_denial(question: Question, seconds: float) -> DenyAnswer:
@@ -197,9 +197,9 @@ def _build_timed_out_denial(question: Question, seconds: float) -> DenyAnswer:
 
 def _build_question_denial(question: Question, cause: str) -> DenyAnswer:
     if isinstance(question, PermissionQuestion):
-        advice = f"Go on without {question.tool}, or say what you would need it for."
+        advice = f"Continue without {question.tool}, or say why you need it."
     elif isinstance(question, PlanApprovalQuestion):
         advice = "Nothing may be changed: end with the plan as your answer."
     else:
-        advice = "Decide yourself, and say what you assumed."
+        advice = "Decide yourself and state your assumptions."
     return DenyAnswer(reason=f"{cause} {advice}", by="policy")

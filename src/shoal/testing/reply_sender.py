@@ -118,7 +118,8 @@ class MockReplySender:
         self.is_settled = False
 
     async def send_reply(self, answer: MockReply, usage: Usage, on_settled: Callable[[], None]) -> None:
-        """`on_settled` is called when nothing can fail any more and the client does not have the end yet."""
+        """`on_settled` is called when nothing can fail any longer and the client does not have the end
+        yet."""
         self._on_settled = on_settled
         for fault in answer.faults:
             match fault:

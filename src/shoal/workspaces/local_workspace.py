@@ -126,7 +126,8 @@ class LocalWorkspace:
             raise WorkspaceError("The path is empty.")
         if "\0" in path:
             raise WorkspaceError(
-                f"The path {escape_filename(path)!r} holds a NUL byte, which no file name can."
+                f"The path {escape_filename(path)!r} contains a NUL byte, which is not allowed in a file "
+                "name."
             )
         absolute = self._make_absolute(path)
         if "\\x" in path and not os.path.lexists(absolute):
@@ -143,12 +144,12 @@ class LocalWorkspace:
             raw = os.fsencode(absolute)
         except UnicodeEncodeError:
             raise WorkspaceError(
-                f"The path {escape_filename(path)!r} is not text a file name can hold."
+                f"The path {escape_filename(path)!r} cannot be encoded as a file name."
             ) from None
         if len(raw) >= _MAX_PATH_LENGTH or any(len(part) > _MAX_NAME_LENGTH for part in raw.split(b"/")):
             raise WorkspaceError(
-                f"The path {escape_filename(path)[:80]}… is too long: a part may have "
-                f"{_MAX_NAME_LENGTH} bytes, the whole path {_MAX_PATH_LENGTH}."
+                f"The path {escape_filename(path)[:80]}… is too long: a part may have {_MAX_NAME_LENGTH} "
+                f"bytes, the whole path {_MAX_PATH_LENGTH}."
             )
         return Path(absolute)
 
@@ -203,8 +204,8 @@ class LocalWorkspace:
         except FileExistsError as error:
             if real.exists():
                 raise WorkspaceError(
-                    f"{escape_filename(real)} came to be there just now, made by somebody else. "
-                    "Nothing was written. Read it before writing to it."
+                    f"Nothing was written: somebody else has just created {escape_filename(real)}. Read it "
+                    "before you write to it."
                 ) from None
             raise build_file_error("write", real, error) from None
         except OSError as error:
@@ -243,10 +244,10 @@ class LocalWorkspace:
         read_state = self._read_states.get(real)
         if read_state is None:
             message = (
-                f"{escape_filename(real)} exists and has not been read. Nothing was written; read it first."
+                f"Nothing was written: {escape_filename(real)} exists and has not been read. Read it first."
             )
             if intended is not None:
-                message += f" What the write would change:\n{_format_content_difference(content, intended)}"
+                message += f" The write would change:\n{_format_content_difference(content, intended)}"
             raise WorkspaceError(message)
         is_fresh = (
             read_state.is_unchanged(state)
@@ -256,15 +257,15 @@ class LocalWorkspace:
         if is_fresh:
             return
         message = (
-            f"{escape_filename(real)} has changed since it was read, by somebody else or by a command. "
-            "Nothing was written; read it again and make the change anew."
+            f"Nothing was written: {escape_filename(real)} has changed since you read it. Read it again "
+            "and repeat the change."
         )
         cached = self._contents.get(real)
         if cached is not None:
-            message += f" What has changed in it:\n{_format_content_difference(cached, content)}"
+            message += f" It changed as follows:\n{_format_content_difference(cached, content)}"
         elif intended is not None:
             difference = _format_content_difference(content, intended)
-            message += f" What the write would change in it as it is now:\n{difference}"
+            message += f" The write would now change:\n{difference}"
         raise WorkspaceError(message)
 
 
@@ -275,7 +276,7 @@ def _resolve_real_path(path: Path) -> Path:
         raise build_file_error("reach", path, error) from None
     except ValueError:
         raise WorkspaceError(
-            f"The path {escape_filename(path)!r} holds a NUL byte, which no file name can."
+            f"The path {escape_filename(path)!r} contains a NUL byte, which is not allowed in a file name."
         ) from None
 
 

@@ -186,8 +186,8 @@ def apply_task_update(task: Task, change: TaskUpdate) -> Task:
     """
     if change.status is not UNSET and change.attempt not in (None, task.claim_attempt):
         raise TaskUpdateRefused(
-            f"Task {task.id} is no longer held by this attempt: it was given back or taken over since. "
-            "Look at it again before you go on with it."
+            f"This attempt no longer holds task {task.id}: it was released or claimed by another one. Look "
+            "at the task again before you continue."
         )
     metadata = merge_task_metadata(task.metadata, change.metadata)
     changes = {
@@ -198,7 +198,7 @@ def apply_task_update(task: Task, change: TaskUpdate) -> Task:
     status = changes.get("status", task.status)
     if not is_legal_task_status_transition(task.status, status):
         raise TaskUpdateRefused(
-            f"Task {task.id} is completed. To work on it again, set it back to pending first."
+            f"Task {task.id} is completed. Set it back to pending before you work on it again."
         )
     if status == "pending" != task.status:
         changes.setdefault("owner", None)
