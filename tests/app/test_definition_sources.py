@@ -135,9 +135,7 @@ def test_agents_can_be_given_as_a_json_file(places: DefinitionPlaces):
     path.write_text('{"a": {"description": "d",\n "prompt": "p",\n "tools": 1}}')
     with pytest.raises(InvalidAgentDefinition, match=r"agents\.json:3: a\.tools: "):
         places.load_catalog("agents.json")
-    with pytest.raises(
-        InvalidAgentDefinition, match=r"--agents: No such file or directory: .*JSON is expected"
-    ):
+    with pytest.raises(InvalidAgentDefinition, match=r"--agents: No such file or directory: .*Pass JSON"):
         places.load_catalog("nothing.json")
 
 
@@ -291,9 +289,7 @@ def test_unreadable_definition_files_are_reported_without_hanging(places: Defini
 
 def test_an_agents_directory_that_is_a_file_is_reported(places: DefinitionPlaces):
     places.write(places.cwd / ".claude", "agents", "x")
-    assert [problem.what for problem in places.load_catalog().problems] == [
-        "it cannot be read: Not a directory"
-    ]
+    assert [problem.what for problem in places.load_catalog().problems] == ["cannot be read: Not a directory"]
 
 
 def test_an_unknown_name_error_lists_known_names_and_suggests_one(places: DefinitionPlaces):
@@ -307,7 +303,7 @@ def test_an_unknown_name_error_lists_known_names_and_suggests_one(places: Defini
         with pytest.raises(UnknownAgentType) as error:
             definitions.find(name)
         assert error.value.similar[0] == meant
-        assert f"Is {meant} meant?" in str(error.value)
+        assert f"Did you mean {meant}?" in str(error.value)
     with pytest.raises(UnknownAgentType) as error:
         definitions.find("zzz")
     assert error.value.similar == ()

@@ -620,7 +620,7 @@ async def test_the_turn_limit_of_a_definition_ends_the_agent_with_a_clear_result
     [
         (
             {"subagent_type": "Explorer"},
-            "Is Explore meant? There are: lame, Bash, Explore, Plan, general-purpose, shoal-guide, ",
+            "Did you mean Explore? There are: lame, Bash, Explore, Plan, general-purpose, shoal-guide, ",
         ),
         ({"subagent_type": "lame"}, "NoSuchTool"),
         ({"model": "nobody:nothing"}, "nobody"),
@@ -667,7 +667,7 @@ async def test_depth_and_count_limits_apply_to_nested_agents(tmp_path: Path) -> 
     )
     async with open_session(tmp_path, model) as session:
         text = await run_all_turns(session)
-    assert "agents may start agents to a depth of 3, not 4" in text
+    assert "agents may start agents only to a depth of 3, not 4" in text
     assert [event.depth for event in read_events(session) if isinstance(event, AgentStarted)] == [1, 2, 3]
 
 
@@ -689,7 +689,7 @@ async def test_spawning_many_agents_in_one_message_asks_first_with_a_cost_estima
         await turn
         answers = list_lead_results(session)
     assert isinstance(question, PermissionQuestion)
-    assert "it would start 4 agents at once, about $0.00 in all" in question.reason
+    assert "it would start 4 agents at once, about $0.00 in total" in question.reason
     asked = [event for event in read_events(session) if isinstance(event, QuestionAsked)]
     assert len(asked) == 1, "one question for all of them"
     started = [event for event in read_events(session) if isinstance(event, AgentStarted)]
@@ -854,4 +854,4 @@ async def test_agents_are_not_resumed_when_background_work_is_disabled(
     )
     settings = json.dumps({"shoal": {"background_agents": False}})
     async with open_session(tmp_path, model, settings=settings) as session:
-        assert "which is off here" in await run_all_turns(session)
+        assert "which is disabled here" in await run_all_turns(session)

@@ -116,18 +116,18 @@ def test_unusable_skill_files_are_reported_and_skipped(repository: Path, home: P
     problems = "\n".join(map(str, library.skills.problems))
     for each in (
         "binary/SKILL.md: it is not text",
-        "latin/SKILL.md: it is not UTF-8",
+        "latin/SKILL.md: not UTF-8",
         "huge/SKILL.md: it has 2,000,",
         "bare/SKILL.md:1: there is no front matter",
         "rule/SKILL.md:4: allowed-tools: ",
-        "dangling/SKILL.md: it cannot be read",
-        "skills/SKILL.md: it stands in no directory of its own",
-        "pipe/SKILL.md: it is not a file",
+        "dangling/SKILL.md: cannot be read",
+        "skills/SKILL.md: it is not in its own directory",
+        "pipe/SKILL.md: not a file",
     ):
         assert each in problems
     with pytest.raises(InvalidAgentDefinition, match="huge"):
         library.skills.find("huge")
-    assert "8 files of skills cannot be used" in library.describe_skill_file_problems()[0]
+    assert "8 skill or command files cannot be used" in library.describe_skill_file_problems()[0]
 
 
 def test_the_skill_list_stays_within_its_limit_and_mentions_omissions(repository: Path, home: Path) -> None:

@@ -244,7 +244,7 @@ class AgentFactory:
         require_valid_isolation(FORK_DEFINITION, request)
         branch = parent.conversation.copy_up_to_last_reply()
         if branch is None:
-            raise AgentRequestRefused("There is no reply yet after which a fork could begin.")
+            raise AgentRequestRefused("There is no reply yet from which a fork could start.")
         if request.isolation is None:
             agent_workspace = runtime.workspace_allocator.allocate_shared_workspace(new_agent)
             agent_workspace.workspace.copy_read_state(_get_local_workspace(parent))
@@ -460,8 +460,9 @@ class AgentFactory:
         toolset = self._toolset_cache.resolve_toolset(definition, agent_tools)
         if toolset.missing:
             raise AgentRequestRefused(
-                f"The agent {definition.name} ({definition.source}) names tools that are not to be had here: "
-                f"{', '.join(toolset.missing)}. Take them out of its definition, or start another agent."
+                f"The agent {definition.name} ({definition.source}) names tools that are not available "
+                f"here: {', '.join(toolset.missing)}. Remove them from its definition, or start another "
+                "agent."
             )
         return resolve_member_tools(toolset, assignment, agent_tools.tools)
 
@@ -478,7 +479,7 @@ class AgentFactory:
                 )
             self._runtime.budget.require_priced_model(model.card, definition.name)
         except (BudgetError, ModelError, NoModelConfigured, SettingsError) as error:
-            raise AgentRequestRefused(f"The agent's model is not to be had: {error}") from error
+            raise AgentRequestRefused(f"Cannot use the agent's model: {error}") from error
         return model
 
     def _save_agent_metadata(self, blueprint: AgentBlueprint) -> None:

@@ -110,16 +110,16 @@ class BackendMemberLauncher:
         """Return the reason why teammates must run in this process; empty if there is none."""
         options = self._runtime.options
         if not options.persist:
-            return "a session that keeps nothing on disk has its teammates in its own process."
+            return "a session that stores nothing on disk runs its teammates in its own process."
         if options.model is not None and not isinstance(options.model, str):
             return (
-                "the model was given as an object, which no other process can have. Give it by name, "
+                "the model was passed as an object, which another process cannot use. Pass a model name, "
                 'or set shoal.teammate_mode to "in-process".'
             )
         if options.tools or options.hooks:
             return (
-                "tools and hooks of the program's own cannot be had in other processes. "
-                'Set shoal.teammate_mode to "in-process".'
+                "the program's own tools and hooks are not available in other processes. Set "
+                'shoal.teammate_mode to "in-process".'
             )
         return ""
 

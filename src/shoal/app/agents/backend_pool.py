@@ -92,7 +92,7 @@ class MemberBackendPool:
             name = f"shoal-{self._session()[:8]}"
             panes = TmuxPaneManager(environ, self._runtime.processes, clock, session_name=name)
             if attach_command := panes.attach_command:
-                note(f"Teammates are shown in tmux. To see them: {shlex.join(attach_command)}")
+                note(f"Teammates run in tmux. Watch them: {shlex.join(attach_command)}")
         return PaneBackend(panes, self.get_backend("process"), self._build_viewer_argv, clock, on_note=note)
 
     def _build_viewer_argv(self, launch_args: MemberLaunchArgs) -> tuple[str, ...]:

@@ -39,12 +39,11 @@ def require_valid_isolation(definition: AgentDefinition, request: SpawnRequest) 
     isolation = request.isolation or definition.isolation
     if request.cwd is not None and isolation is not None:
         raise AgentRequestRefused(
-            "cwd and isolation cannot be had together: an agent in a worktree works there. Leave one out."
+            "cwd and isolation cannot be used together because an isolated agent works in its worktree. "
+            "Leave out one of them."
         )
     if isolation == "remote":
-        raise AgentRequestRefused(
-            "isolation: remote needs an engine for other machines, and none is configured."
-        )
+        raise AgentRequestRefused("isolation: remote needs a remote backend, but none is configured.")
 
 
 def build_agent_first_prompt(
@@ -71,7 +70,7 @@ def parse_effort_thinking_tokens(effort: str | int) -> int:
         return max(0, effort)
     if effort not in _TOKENS_BY_EFFORT:
         raise AgentRequestRefused(
-            f"{effort!r} is no effort: give {', '.join(_TOKENS_BY_EFFORT)} or a number of tokens."
+            f"{effort!r} is not an effort. Use {', '.join(_TOKENS_BY_EFFORT)} or a number of tokens."
         )
     return _TOKENS_BY_EFFORT[effort]
 
@@ -83,6 +82,4 @@ def parse_spawn_permission_mode(name: str) -> PermissionMode:
 def change_agent_directory(cwd: str | None, workspace: LocalWorkspace) -> None:
     """Change the working directory. Raises `AgentRequestRefused` if the agent may not work there."""
     if cwd is not None and not workspace.change_directory(workspace.resolve_path(cwd)):
-        raise AgentRequestRefused(
-            f"{cwd} is outside the project and the granted directories, or no directory."
-        )
+        raise AgentRequestRefused(f"{cwd} is not a directory in the project or in the granted directories.")

@@ -115,7 +115,7 @@ def find_run(home: Path, name: str) -> RunHandle:
         reason = (
             f"{len(found)} runs start with it: {', '.join(found[:5])}" if found else "no run starts with it"
         )
-        raise SessionNotFound(f"{name!r} names no run in {home}: {reason}.", path=home)
+        raise SessionNotFound(f"There is no single run {name!r} in {home}: {reason}.", path=home)
     return RunHandle(session=SessionId(found[0]), home=home)
 
 
@@ -148,8 +148,8 @@ async def send_control_command(
     """
     if not run.is_live:
         raise StateFileError(
-            f"No live run answers: session {run.session} has ended. "
-            f"Go on with it: shoal --resume {run.session}",
+            f"Session {run.session} has ended, so no live run can respond. Resume it: shoal --resume "
+            f"{run.session}",
             path=run.directory,
         )
     async with asyncio.TaskGroup() as group:
@@ -162,8 +162,8 @@ async def send_control_command(
             answer.cancel()
     if answer.cancelled() or isinstance(answer.result(), RunUnresponsive):
         raise RunUnresponsive(
-            f"The run {run.session} does not answer: its process was stopped, or hangs. What was asked may "
-            f"still be done if it goes on. End it: shoal stop {run.session}",
+            f"The run {run.session} does not respond because its process is suspended or hangs. It may "
+            f"still do what you asked when it continues. Stop it: shoal stop {run.session}",
             path=run.directory,
         )
     result = answer.result()

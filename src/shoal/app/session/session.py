@@ -110,7 +110,7 @@ async def run_structured_turn(
         if is_structured_output_missing(result):
             result = await run_agent_loop(agent, user_message(_REMINDER), by="runtime")
     if is_structured_output_missing(result):
-        detail = f"no answer in the form that was asked for, after {MAX_REMINDERS} reminders"
+        detail = f"no answer in the requested format after {MAX_REMINDERS} reminders"
         return replace(result, reason="no_output", detail=detail)
     return result
 
@@ -251,7 +251,7 @@ class Session:
 
     def _require_no_running_turn(self) -> None:
         if self._running is not None:
-            raise RuntimeError("a turn is running: wait for it, steer it or interrupt it")
+            raise RuntimeError("a turn is running. Wait for it, steer it or interrupt it")
 
     async def next_turn(self, *, wait_for_input: bool = False) -> Turn | None:
         """Return the next turn triggered by a queued item, waiting while agents and hooks work; None if none.
