@@ -31,7 +31,7 @@ async def test_agents_of_the_agents_flag_are_available_in_the_run(
     assert ran.code == 0
     assert ran.lines[0]["agents"][0] == "mine"
     assert "general-purpose" in ran.lines[0]["agents"]
-    assert "mine.tool: this field is not known and is ignored; is tools meant?" in ran.err
+    assert "mine.tool: unknown field; it is ignored; did you mean tools?" in ran.err
 
 
 @pytest.mark.parametrize(

@@ -38,7 +38,7 @@ from shoal.surfaces.terminal.user_messages import (
         (errors.MissingPackageExtra("PDF", "pdf"), "pip install 'shoal[pdf]'"),
         (
             OSError(errno.ENOSPC, "No space left on device", "/h/x"),
-            "No space is left to write (/h/x). Make room",
+            "The disk is full: cannot write (/h/x). Free some space",
         ),
         (PermissionError(errno.EACCES, "Permission denied", "/h/x"), "SHOAL_HOME"),
         (KeyError("x"), "--debug"),
@@ -126,4 +126,4 @@ def test_terminal_codes_from_a_server_are_removed(capsys: pytest.CaptureFixture[
     output = capsys.readouterr().err
     assert "\x1b" not in output
     assert "\x07" not in output
-    assert output.startswith("shoal: slow down. It was asked again")
+    assert output.startswith("shoal: slow down. Shoal retried several times")

@@ -153,7 +153,7 @@ async def test_a_denied_call_names_the_rule_to_type(shoal: ShoalProgram, project
     async with messages_server([*calls, *calls]) as server:
         shoal.use_server(server)
         ran = await shoal("-p", "make x", "--model", MODEL)
-        assert "nobody is there to be asked: Bash, Write." in ran.err
+        assert "nobody can answer the permission question: Bash, Write." in ran.err
         flag, rules = shlex.split(ran.err.partition("Allow it with ")[2].partition(", or")[0])
         again = await shoal("-p", "make x", "--model", MODEL, flag, rules)
     assert (project / "x").exists()

@@ -272,6 +272,6 @@ async def test_a_late_answer_of_a_driving_program_reaches_the_agent(
     assert "<permission-granted tool=" in json.dumps(server.requests[-1].body["messages"][-1])
     assert not (project / "a").exists()
     _, no, unknown, again = ["", *(line for line in ran.err.splitlines() if "of stdin answers" in line)]
-    assert "nothing left to deny" in no
+    assert "nothing to deny" in no
     assert "There is no question 'nobody-asked'" in unknown
     assert "counts once" in again

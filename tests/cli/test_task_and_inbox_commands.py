@@ -38,14 +38,16 @@ async def test_invalid_text_is_sent_with_replacement_characters(
     mail = b"half a \xff word"
     ran = await shoal("inbox", "send", "alice", mail if how == "argument" else "-", stdin=mail)
     assert ran.code == 0, ran.err
-    assert "is not UTF-8 from byte 7 on" in ran.err
+    assert "is not valid UTF-8 from byte 7 on" in ran.err
     (entry,) = json.loads((home / "teams" / "roof" / "inboxes" / "alice.json").read_bytes())
     assert entry["text"] == "half a \ufffd word"
 
 
 async def test_a_task_is_added_listed_changed_and_shown(shoal: ShoalProgram, team: str, home: Path) -> None:
     assert (await shoal("task", "ls")).text == "The board roof has no tasks.\n"
-    assert (await shoal("task", "add", "Lay the beams", "-d", "All four")).text == "Task 1 is on the board.\n"
+    assert (
+        await shoal("task", "add", "Lay the beams", "-d", "All four")
+    ).text == "Added task 1 to the board.\n"
     added = await shoal("task", "add", "Lay the tiles", "--blocked-by", "1", "--json")
     assert added.lines[-1]["blockedBy"] == ["1"]
     listed = (await shoal("task", "ls")).text.splitlines()
@@ -141,7 +143,7 @@ async def test_impossible_requests_are_reported_in_a_sentence(
         ("task", "update", "9"): (2, "nothing to change"),
         ("task", "update", "9", "--metadata", "[1]"): (2, "JSON object"),
         ("task", "ls", "--team", "wall"): (2, "There are: roof."),
-        ("task", "ls", "--team", "../up"): (1, "cannot be a name"),
+        ("task", "ls", "--team", "../up"): (1, "is not a valid name"),
         ("inbox", "show", "bob"): (1, "bob"),
         ("inbox", "send", "bob", "hi"): (1, "bob"),
         ("team", "show", "wall"): (2, "There are: roof."),

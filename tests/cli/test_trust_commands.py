@@ -47,7 +47,7 @@ async def test_the_json_flag_of_trust_works_only_with_show(
 ) -> None:
     ran = await shoal("trust", "--json", *flags)
     assert (ran.code, ran.out) == (2, b"")
-    assert "--json goes with --show" in ran.err
+    assert "--json can only be used with --show" in ran.err
     assert not (home / "shoal" / "trust.json").exists()
 
 

@@ -139,13 +139,13 @@ async def test_a_new_task_is_added_with_its_blockers_and_shown(tmp_path: Path) -
     ):
         await wait_until(pilot, lambda: "#1 paint" in render_text(pilot.app))
         await pilot.press("n", "ctrl+s")
-        await wait_until(pilot, lambda: "Say in a few words" in render_text(pilot.app))
+        await wait_until(pilot, lambda: "Describe the task in a few words" in render_text(pilot.app))
         await pilot.press(*"dry", "tab", *"slowly", "tab", "x", "enter")
-        await wait_until(pilot, lambda: "named by their numbers" in render_text(pilot.app))
+        await wait_until(pilot, lambda: "tasks by their numbers" in render_text(pilot.app))
         await pilot.press("backspace", "#", "1", "enter")
         await wait_until(pilot, lambda: "#2 dry" in render_text(pilot.app))
         assert "waits for #1" in render_text(pilot.app)
-        assert "Task #2 is on the board." in pilot.app.notices
+        assert "Added task #2 to the board." in pilot.app.notices
         await pilot.press("n", *"more", "tab", "tab", "9", "enter")
         await wait_until(pilot, lambda: any("There is no task 9" in each for each in pilot.app.notices))
         await pilot.press("down", "enter")
@@ -162,7 +162,7 @@ async def test_assigning_a_task_notifies_its_new_owner(tmp_path: Path) -> None:
     ):
         await wait_until(pilot, lambda: "#1 paint" in render_text(pilot.app))
         await pilot.press("a")
-        await wait_until(pilot, lambda: "Who does #1 paint?" in render_text(pilot.app))
+        await wait_until(pilot, lambda: "Who works on #1 paint?" in render_text(pilot.app))
         await pilot.press(*"ann", "enter")
         await wait_until(pilot, lambda: "Task #1 is ann's now." in pilot.app.notices)
         await wait_until(pilot, lambda: "   ann" in render_text(pilot.app))
@@ -215,7 +215,7 @@ async def test_only_pending_tasks_can_be_reordered(controller: EndedRunControlle
     async with app.run_test(size=(120, 40)) as pilot:
         await pilot.press("right", "plus")
         await pilot.pause()
-        assert "Only what is pending" in app.notices[-1]
+        assert "Only pending" in app.notices[-1]
         await pilot.press("left", "home", "plus")
         await pilot.pause()
         assert len(app.notices) == 1, "the first cannot come earlier"

@@ -144,7 +144,7 @@ class QuestionForm(Vertical):
         entry.focus()
 
     def ask_reason_and_deny(
-        self, label: str = "Why not? The agent reads it. ⏎ sends it, also empty."
+        self, label: str = "Why not? The agent reads it. \n sends it, even if empty."
     ) -> None:
         self.ask_text(
             label, lambda words: self.submit_answer(DenyAnswer(reason=words or DEFAULT_DENIAL_REASON))

@@ -42,7 +42,7 @@ def build_owner_part(run_view: RunView, owner: str) -> Part:
 
 def describe_open_blockers(run_view: RunView, row: RunViewTaskRow) -> str:
     blockers = run_view.tasks.list_open_blockers(row)
-    return f"waits for {', '.join(f'#{each.id}' for each in blockers)}" if blockers else ""
+    return f"waiting for {', '.join(f'#{each.id}' for each in blockers)}" if blockers else ""
 
 
 def build_task_card(run_view: RunView, row: RunViewTaskRow, width: int) -> list[Content]:
