@@ -123,7 +123,7 @@ async def test_a_question_of_an_ended_run_is_not_listed_as_open(shoal: ShoalProg
         id="left0ver", agent=LEAD_ID, tool_use_id="t", tool="Bash", input={}, reason="r"
     )
     QuestionFiles(home / "shoal" / "runs" / "gone" / "questions").store_question(question)
-    assert (await shoal("ask", "ls")).text == "Nobody asks anything.\n"
+    assert (await shoal("ask", "ls")).text == "There are no open questions.\n"
     assert "its run has ended" in (await shoal("ask", "ls", "--all")).text
     answer = await shoal("ask", "answer", "left", "yes")
     assert answer.code == 1

@@ -99,7 +99,7 @@ def test_a_person_steers_interrupts_and_stops_an_agent(
     expect(box).to_have_value("")
     box.fill("refuse")
     page.get_by_role("button", name="Send").click()
-    expect(page.get_by_role("alert")).to_have_text("No process, so.")
+    expect(page.get_by_role("alert")).to_have_text("This run has no process.")
     expect(box).to_have_value("refuse")
     assert len(monitored_page.console_errors) == 1
     assert "409" in monitored_page.console_errors.pop()
@@ -228,7 +228,7 @@ def test_choices_and_plans_are_answered_and_a_rejection_has_a_reason(
     answer.click()
     expect(choice).to_have_count(0)
     plan = make_question_of(page, "cache")
-    plan.get_by_role("button", name="Changes since the last one").click()
+    plan.get_by_role("button", name="Changes since the last version").click()
     expect(plan.locator(".diff del")).to_have_text(
         ["-1. Read the tables once.\n", "-2. Write the cache to disk.\n"]
     )

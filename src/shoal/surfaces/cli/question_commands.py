@@ -37,7 +37,7 @@ def list_open_questions(*, everything: bool = False, as_json: bool = False) -> i
     if as_json:
         print_json([_question_to_dict(row) for row in rows])
     elif not rows:
-        click.echo("Nobody asks anything.")
+        click.echo("There are no open questions.")
     else:
         for row in rows:
             click.echo(_format_question_row(row))
