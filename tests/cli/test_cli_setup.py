@@ -55,7 +55,7 @@ async def test_a_rejected_key_is_not_stored(shoal: ShoalProgram, home: Path) -> 
         ran = await shoal("setup", *flags, stdin=KEY.encode(), **NOBODY)
     assert ran.code == 1
     assert "did not accept the key" in ran.err
-    assert "Nothing was kept." in ran.text
+    assert "Nothing was stored." in ran.text
     assert KEY not in ran.text + ran.err
     assert not get_credentials_path(home).exists()
 

@@ -180,4 +180,4 @@ def test_doctor_runs_inside_a_session(cli_project: CliProject, tmp_path: Path) -
     terminal = cli_project.start_scripted_terminal({"text": "yes"})
     terminal.wait_for("/help lists")
     terminal.type_text("/doctor\r")
-    terminal.wait_for(lambda text: "Shoal can" in text or "Everything is there." in text)
+    terminal.wait_for(lambda text: "Shoal can" in text or "No problems found." in text)

@@ -44,7 +44,7 @@ def test_a_rejected_key_is_stored_only_on_confirmation(
         terminal = cli_project.start_shoal_terminal("setup", *flags, **NOBODY)
         terminal.wait_for("Enter for none):")
         terminal.type_text(f"{KEY}\r")
-        assert "did not accept the key" in terminal.wait_for("Keep it anyway? [y/N]:")
+        assert "did not accept the key" in terminal.wait_for("Store it anyway? [y/N]:")
         terminal.type_text(f"{answer}\r")
         assert terminal.wait_for_end() == (0 if is_stored else 1)
     assert (cli_project.home / "shoal" / "credentials.json").exists() == is_stored

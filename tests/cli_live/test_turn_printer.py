@@ -178,7 +178,7 @@ def test_a_retried_answer_is_marked_as_broken_off() -> None:
         PartialReplyDiscarded(agent=LEAD_ID, reason="529 overloaded", retry_in=2.0, attempt=1),
         make_text("A whole answer."),
     )
-    assert "Half an ans [broken off]\n  ⟳ retrying in 2.0 s (attempt 1): 529 overloaded\n" in text
+    assert "Half an ans [interrupted]\n  ⟳ retrying in 2.0 s (attempt 1): 529 overloaded\n" in text
     assert text.endswith("\nA whole answer.")
 
 

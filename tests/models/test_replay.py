@@ -225,7 +225,7 @@ async def test_changed_tools_and_settings_are_named(tmp_path):
     assert "tools that were removed: Bash" in text
     assert "tools that were added: Grep" in text
     assert "the tool Read differs:" in text
-    assert "max_tokens differs: recorded None, asked 5" in text
+    assert "max_tokens differs: recorded None, requested 5" in text
     text = await get_mismatch(ReplayModel(path), make_tool_request("a", tools=(bash, READ)))
     assert "the tools are in another order" in text
 

@@ -63,12 +63,12 @@ async def test_blocked_tasks_are_updated_and_deleted_tasks_removed(
     panel = BoardPanel(scenario.run_view, controller, clock=scenario.clock)
     async with PanelsApp(panel).run_test(size=(120, 40)) as pilot:
         await pilot.pause()
-        assert "waits for #2, #3" in render_text(pilot.app)
+        assert "waiting for #2, #3" in render_text(pilot.app)
         drawn = sum(each.draw_count for each in panel._get_column_lists())
         scenario.change_task("3", "Test comments in all the odd places", "completed", owner="bob")
         scenario.change_task("6", "Measure", "deleted")
         panel.request_refresh()
-        await wait_until(pilot, lambda: "eve · waits for #2  " in render_text(pilot.app))
+        await wait_until(pilot, lambda: "eve · waiting for #2  " in render_text(pilot.app))
         assert "Measure" not in render_text(pilot.app)
         # The task that is done now, and the one that waited for it.
         assert sum(each.draw_count for each in panel._get_column_lists()) - drawn == 2
@@ -144,7 +144,7 @@ async def test_a_new_task_is_added_with_its_blockers_and_shown(tmp_path: Path) -
         await wait_until(pilot, lambda: "tasks by their numbers" in render_text(pilot.app))
         await pilot.press("backspace", "#", "1", "enter")
         await wait_until(pilot, lambda: "#2 dry" in render_text(pilot.app))
-        assert "waits for #1" in render_text(pilot.app)
+        assert "waiting for #1" in render_text(pilot.app)
         assert "Added task #2 to the board." in pilot.app.notices
         await pilot.press("n", *"more", "tab", "tab", "9", "enter")
         await wait_until(pilot, lambda: any("There is no task 9" in each for each in pilot.app.notices))

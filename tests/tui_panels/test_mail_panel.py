@@ -42,7 +42,7 @@ async def test_mail_is_filtered_by_member_and_by_unread(controller: EndedRunCont
         assert "Please begin" not in render_text(pilot.app)
         assert "[idle notification]" in render_text(pilot.app)
         await pilot.press("f", "enter", "u")
-        await wait_until(pilot, lambda: "only unread" in render_text(pilot.app))
+        await wait_until(pilot, lambda: "unread only" in render_text(pilot.app))
         assert "The lexer drops" not in render_text(pilot.app)
         assert "Then I test comments" in render_text(pilot.app)
 
@@ -101,7 +101,7 @@ async def test_messages_dropped_from_the_run_view_are_counted(
         for number in range(25, 40):
             scenario.post_mail("ada", "bob", f"message {number}.", taken=number < 39)
         panel.request_refresh()
-        await wait_until(pilot, lambda: "40 messages  1 not read yet" in render_text(pilot.app))
+        await wait_until(pilot, lambda: "40 messages  1 unread" in render_text(pilot.app))
         await pilot.press("home")
         await wait_until(pilot, lambda: "30 older messages" in render_text(pilot.app))
 

@@ -207,11 +207,11 @@ async def test_a_worktree_of_a_running_agent_is_not_touched(repository: GitRepos
     worktree = await repository.create_worktree()
     other = repository.open_worktrees()
     for act in (other.merge_worktree, other.remove_worktree):
-        with pytest.raises(WorktreeError, match="still at work"):
+        with pytest.raises(WorktreeError, match="still working"):
             await act(worktree.name)
-    with pytest.raises(WorktreeError, match="still at work"):
+    with pytest.raises(WorktreeError, match="still working"):
         await other.remove_worktree(worktree.name, force=True)
-    with pytest.raises(WorktreeError, match="still at work"):
+    with pytest.raises(WorktreeError, match="still working"):
         await other.reopen_worktree(worktree.name, session=SESSION)
     with pytest.raises(WorktreeError, match="no worktree agent-none"):
         await other.merge_worktree("agent-none")

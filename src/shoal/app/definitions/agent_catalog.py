@@ -100,7 +100,7 @@ class AgentCatalog:
         found = self.problems
         if not found:
             return ()
-        files = "One agent's file" if len(found) == 1 else f"{len(found)} agent files"
+        files = "One agent file" if len(found) == 1 else f"{len(found)} agent files"
         return (f"{files} cannot be used ({found[0]}). Run `shoal agents validate` for details.",)
 
     def _refresh_index(self) -> DefinitionPrecedenceIndex[AgentDefinition]:

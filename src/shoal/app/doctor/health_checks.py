@@ -198,7 +198,7 @@ def _check_model_price(card: ModelCard) -> DoctorDiagnostic:
             area="models",
             name="price",
             state="warn",
-            value=f"not known; {window}",
+            value=f"unknown; {window}",
             advice=(
                 'Shoal does not count costs and refuses --max-budget-usd. Add to settings.json: {"shoal": '
                 f'{{"models": {{"{card.id}": {{"input": …, "output": …}}}}}}}} in dollars per '

@@ -98,7 +98,7 @@ def explain_fork_not_taken(case: DoctorContext) -> Iterator[DoctorDiagnostic]:
     coordinator = settings.own.coordinator
     yield case.make_diagnostic(
         "coordinator",
-        "on: a coordinator starts agents and does not fork" if coordinator else "is off",
+        "on: a coordinator starts agents and does not fork" if coordinator else "off",
         state="bad" if coordinator else "ok",
     )
     yield case.make_diagnostic(
@@ -142,7 +142,7 @@ def explain_slash_command_not_forked(case: DoctorContext) -> Iterator[DoctorDiag
             )
     for problem in skills.describe_skill_file_problems():
         yield case.make_diagnostic(
-            "not used", problem, state="warn" if found else "bad", advice="Repair the file."
+            "not used", problem, state="warn" if found else "bad", advice="Fix the file."
         )
     if not found and command_name:
         close_names = get_close_matches(command_name, by_name, n=1)
@@ -200,7 +200,7 @@ def _explain_worktree(case: DoctorContext, status: WorktreeStatus) -> DoctorDiag
         advice = f"{merge_advice}; or discard it: shoal worktree rm {name} --force"
         if status.merged:
             advice = f"All of it is merged. Remove it: shoal worktree rm {name}"
-        return case.make_diagnostic(name, f"holds work: {content}", state="warn", advice=advice)
+        return case.make_diagnostic(name, f"contains work: {content}", state="warn", advice=advice)
     return case.make_diagnostic(
         name, "it is unchanged and its process died", state="warn", advice="Remove it: shoal worktree reap"
     )

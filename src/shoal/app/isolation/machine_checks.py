@@ -82,7 +82,7 @@ def check_home_directory(home: Path, source: str) -> Iterator[DoctorDiagnostic]:
         area="home",
         name="file system",
         state="warn" if is_network else "ok",
-        value=kind or "kind not known",
+        value=kind or "type unknown",
         advice=(
             "Locks and file notifications are unreliable on network file systems. Set SHOAL_HOME to a "
             "local directory."
@@ -201,6 +201,6 @@ def check_terminal(env: Mapping[str, str]) -> Iterator[DoctorDiagnostic]:
         area="terminal",
         name="encoding",
         state="ok" if encoding == "utf8" else "warn",
-        value=encoding_name or "not known",
+        value=encoding_name or "unknown",
         advice="" if encoding == "utf8" else "Use a UTF-8 locale, such as LANG=C.UTF-8.",
     )

@@ -215,7 +215,7 @@ def diagnose_sandbox(settings: Settings) -> tuple[DiagnosticState, str, str]:
     if detected.driver is None:
         return (
             "bad" if is_required else "warn",
-            f"none holds: {problems}",
+            f"none is available: {problems}",
             "Install bubblewrap." if is_required else "",
         )
     network = "network" if preferences.network else "no network"

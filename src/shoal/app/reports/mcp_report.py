@@ -56,7 +56,7 @@ class McpServerAdmin:
             if server.name == name:
                 return server, reason
         names = ", ".join(server.name for server, _ in self.list_servers())
-        hint = f"There are: {names}." if names else "No server is configured. Add one: shoal mcp add"
+        hint = f"Servers: {names}." if names else "No server is configured. Add one: shoal mcp add"
         raise SettingsError(f"There is no MCP server {name!r}. {hint}")
 
     def describe_server_without_secrets(self, server: McpServerConfig) -> dict[str, Any]:

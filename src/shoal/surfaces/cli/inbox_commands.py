@@ -65,7 +65,9 @@ def show_inbox(*, agent: str, everything: bool, team: str | None, as_json: bool)
 @click.argument("agent")
 @click.argument("text")
 @click.option("--summary", metavar="TEXT", help="A short summary; default: the start of the text.")
-@click.option("--from", "sender", metavar="NAME", default=PERSON, show_default=True, help="Who says it.")
+@click.option(
+    "--from", "sender", metavar="NAME", default=PERSON, show_default=True, help="Name of the sender."
+)
 @team_option
 @json_option
 @debug_option

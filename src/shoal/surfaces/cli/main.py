@@ -38,7 +38,7 @@ class SectionedHelpCommand(click.Command):
             with formatter.section(title):
                 formatter.write_dl([record for record in records if record is not None])
         with formatter.section("About"):
-            formatter.write_dl([("--version", "Show the version."), ("-h, --help", "Tell this.")])
+            formatter.write_dl([("--version", "Show the version."), ("-h, --help", "Show this help.")])
         with formatter.section("Exit codes"):
             formatter.write_dl(list(exit_codes.HELP_ROWS))
 

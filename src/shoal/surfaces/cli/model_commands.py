@@ -134,9 +134,7 @@ def format_model_report(view: ModelReport, *, everything: bool, colours: bool) -
 def _format_provider(provider: ModelProviderReportRow) -> str:
     address = strip_terminal_codes(provider.address)
     if not provider.configured:
-        unavailable_reason = (
-            f"no key ({provider.key_variable})" if provider.key_variable else "nobody answers"
-        )
+        unavailable_reason = f"no key ({provider.key_variable})" if provider.key_variable else "no response"
         return f"{unavailable_reason}, {address}"
     key = f"key from {strip_terminal_codes(provider.key)}" if provider.key else "no key"
     offer = "did not list its models" if provider.offered is None else f"offers {len(provider.offered)}"
@@ -148,7 +146,7 @@ def _format_model_row(row: ModelReportRow, width: int, *, colours: bool) -> str:
     styled_name = (
         apply_style(f"{name:<{width}}", BOLD, colours=colours) if row.default else f"{name:<{width}}"
     )
-    price = "price not known"
+    price = "price unknown"
     if row.input is not None and row.output is not None:
         price = f"${row.input:g} in ${row.output:g} out"
     notes = [*row.aliases, *(["default"] if row.default else ())]

@@ -160,8 +160,8 @@ def _apply_provider_setup(
         model or _choose_default_model(new_settings, setup_request, interactive=interactive), setup_request
     )
     is_usable = not run_test or _probe_model_and_report(new_settings, name)
-    if not is_usable and not (interactive and click.confirm("Keep it anyway?", default=False)):
-        click.echo("Nothing was kept.")
+    if not is_usable and not (interactive and click.confirm("Store it anyway?", default=False)):
+        click.echo("Nothing was stored.")
         return exit_codes.ERROR
     provider_setup.save_provider_setup(settings, setup_request, name)
     click.echo(

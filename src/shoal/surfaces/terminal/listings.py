@@ -140,4 +140,4 @@ def _summarize_diagnostics(diagnostics: Sequence[DoctorDiagnostic]) -> str:
     warned = sum(fact.state == "warn" for fact in diagnostics)
     if warned:
         return f"Shoal can run. {format_count_with_noun(warned, 'warning')}; the arrows show what to do."
-    return "Everything is there."
+    return "No problems found."

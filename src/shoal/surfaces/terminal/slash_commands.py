@@ -129,7 +129,7 @@ async def _compact_conversation(controller: TerminalController, instructions: st
     if not controller.session.agent.conversation.messages:
         controller.notices.write_note("There is nothing to summarize yet.")
         return
-    controller.start_turn_activity().current_activity = "summarising the conversation"
+    controller.start_turn_activity().current_activity = "summarizing the conversation"
     await controller.session.compact(instructions)
     if not controller.shows_entries:
         controller.notices.write_note("The conversation continues from a summary.")
@@ -144,7 +144,7 @@ async def _show_session_notes(controller: TerminalController, action: str) -> No
             "This session has no notes because the setting shoal.session_memory is off."
         )
     elif action == "save":
-        controller.start_turn_activity().current_activity = "writing its notes"
+        controller.start_turn_activity().current_activity = "writing the notes"
         saved_notes = await session_memory.write_notes_with_model(controller.session.agent)
         controller.notices.write_note(
             f"The notes are in {session_memory.path}." if saved_notes else "There was nothing to note."
@@ -263,7 +263,7 @@ def _make_slash_command(
 
 
 COMMANDS = (
-    _make_slash_command("/help", "this list", _show_help),
+    _make_slash_command("/help", "show this list", _show_help),
     _make_slash_command("/btw QUESTION", "ask a side question", _ask_side_question),
     _make_slash_command("/suggest", "suggest your next prompt", _show_prompt_suggestion),
     _make_slash_command(
@@ -272,7 +272,7 @@ COMMANDS = (
         _make_lazy_slash_handler("slash_agent_commands", "manage_agents"),
     ),
     _make_slash_command(
-        "/tasks", "the task board", _make_lazy_slash_handler("slash_session_commands", "show_tasks")
+        "/tasks", "show the task board", _make_lazy_slash_handler("slash_session_commands", "show_tasks")
     ),
     _make_slash_command(
         "/team", "list the team members", _make_lazy_slash_handler("slash_session_commands", "show_team")
@@ -319,5 +319,5 @@ COMMANDS = (
         during_turn=False,
     ),
     _make_slash_command("/clear", "start a new session", _clear_session, during_turn=False),
-    _make_slash_command("/exit", "end Shoal", _exit_terminal),
+    _make_slash_command("/exit", "exit Shoal", _exit_terminal),
 )

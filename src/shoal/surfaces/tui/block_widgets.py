@@ -107,7 +107,7 @@ class AnswerWidget(Markdown):
 
 
 def _format_answer_markdown(block: TimelineAgentTextItem) -> str:
-    return f"{block.text}\n\n*(broken off)*" if block.is_broken_off else block.text
+    return f"{block.text}\n\n*(interrupted)*" if block.is_broken_off else block.text
 
 
 def _create_markdown_parser() -> MarkdownIt:

@@ -31,7 +31,7 @@ _CHANGES = {"old_string": ("- ", BAD), "new_string": ("+ ", GOOD)}
 
 class PermissionForm(QuestionForm):
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("ctrl+s", "allow_changed", "Allow so", show=False, priority=True)
+        Binding("ctrl+s", "allow_changed", "Allow with changes", show=False, priority=True)
     ]
 
     def __init__(self, question: PermissionQuestion) -> None:

@@ -29,7 +29,7 @@ _MODES: tuple[tuple[PermissionMode, str], ...] = (
     ("default", "asks before it changes or runs anything"),
     ("acceptEdits", "edits files, asks before it runs anything"),
     ("dontAsk", "does only what the rules allow"),
-    ("bypassPermissions", "asks nothing"),
+    ("bypassPermissions", "never asks"),
 )
 
 

@@ -30,9 +30,9 @@ class AnswerOptionList(OptionList):
     """Option list; its page keys scroll the text of the question."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("space", "select", "Take it", show=False),
-        Binding("pageup", "read(-1)", "Read on", show=False),
-        Binding("pagedown", "read(1)", "Read back", show=False),
+        Binding("space", "select", "Choose", show=False),
+        Binding("pageup", "read(-1)", "Scroll down", show=False),
+        Binding("pagedown", "read(1)", "Scroll up", show=False),
     ]
 
     def action_read(self, by: int) -> None:

@@ -41,7 +41,7 @@ _COMMANDS = {
     "/permissions": "change the permission mode: /permissions MODE",
     "/delegate": "let the lead only delegate work: /delegate on|off",
     "/cost": "show the cost of the run",
-    "/help": "this list",
+    "/help": "show this list",
     "/exit": "leave; the run continues",
 }
 

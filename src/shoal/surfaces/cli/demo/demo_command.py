@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     ),
 )
 @click.argument("what", type=click.Choice(["team", "agents", "tutorial"]), default="team")
-@click.option("--fast", is_flag=True, help="Without pauses.")
+@click.option("--fast", is_flag=True, help="Run without pauses.")
 @click.option("--keep", is_flag=True, help="Keep the project and the transcripts, and print their paths.")
 @click.option("--home", type=click.Path(path_type=Path), help="Keep the transcripts in this home directory.")
 def demo_command(*, what: str, fast: bool, keep: bool, home: Path | None) -> int:

@@ -132,7 +132,7 @@ class SingleAgentEventPrinter:
                 text = to_one_line(f"{_IDLE_TEXTS[reason]} {detail}")
                 self._printer.write_note(f"○ {text}", RED if reason == "failed" else DIM)
             case MemberWoken():
-                self._printer.write_note("● at work", DIM)
+                self._printer.write_note("● working", DIM)
             case QuestionAsked(question=question):
                 self._print_event_as_lead(event)
                 self._printer.write_note(f"answer it: shoal ask answer {question.id}", DIM)

@@ -286,7 +286,7 @@ class PlainInputPrompt:
 
     def prepend_to_draft(self, text: str) -> None:
         self._screen.end_line()
-        self._screen.write(f"Not said: {text}\n")
+        self._screen.write(f"Not sent: {text}\n")
 
     def _read_typed_lines(self) -> None:
         try:

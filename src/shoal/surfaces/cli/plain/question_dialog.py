@@ -38,7 +38,7 @@ def show_permission_question(screen: TerminalScreen, question: PermissionQuestio
     screen.end_line()
     screen.write("? ", YELLOW)
     screen.write(question.tool, BOLD)
-    screen.write(f" wants to run for {asker}" if asker else " asks to run")
+    screen.write(f" asks to run for {asker}" if asker else " asks to run")
     screen.write(f": {question.reason}\n", DIM)
     for line, style in format_tool_input(question.tool, question.input):
         screen.write(f"    {line}\n", style)

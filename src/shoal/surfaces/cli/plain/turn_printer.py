@@ -203,7 +203,7 @@ class RunEventPrinter:
 
     def _mark_answer_broken_off(self) -> None:
         if self._text_kind is not None:
-            self._screen.write(" [broken off]", DIM)
+            self._screen.write(" [interrupted]", DIM)
         self._has_streamed = False
 
     def _print_tool_call_start(self, event: ToolStarted) -> None:

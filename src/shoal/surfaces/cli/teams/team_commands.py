@@ -236,7 +236,7 @@ def _print_member(overview: TeamMemberOverview) -> None:
     click.echo(f"  {dot} {name}{state}")
     details = (
         f"{overview.unread} unread" if overview.unread else "",
-        "" if overview.last_event is None else f"heard {format_duration(overview.last_event)} ago",
+        "" if overview.last_event is None else f"last event {format_duration(overview.last_event)} ago",
         f"{format_token_count(overview.tokens)} tokens",
         format_dollars(overview.usd),
         member.model,

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 @click.command("export", short_help="Export everything stored about a team.")
 @click.argument("name", required=False)
-@click.option("-o", "--output", type=click.Path(path_type=Path), metavar="FILE", help="Write it there.")
+@click.option("-o", "--output", type=click.Path(path_type=Path), metavar="FILE", help="Output file.")
 @click.option(
     "--format", "form", type=click.Choice(["json", "md"]), default="json", help="json, or md for reading."
 )

@@ -155,7 +155,7 @@ class _TeamRunTerminal:
                     event, " is idle" if reason == "available" else f" is idle ({reason})"
                 )
             case MessageAdded(by="person", message=message) if event.agent != LEAD_ID:
-                self._print_member_line(event, f" heard you: {to_one_line(message.text)}")
+                self._print_member_line(event, f" got your message: {to_one_line(message.text)}")
             case _:
                 pass
 

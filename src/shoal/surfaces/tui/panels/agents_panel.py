@@ -46,7 +46,7 @@ class AgentsPanel(ListPanel):
     """
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape", "interrupt", "Interrupt its turn", show=False),
-        Binding("b", "background", "To the background", show=False),
+        Binding("b", "background", "Move to background", show=False),
         Binding("x", "stop", "Stop", show=False),
         Binding("k", "kill", "Kill", show=False),
         Binding("a", "answer", "Answer its question", show=False),

@@ -26,8 +26,8 @@ _OLDER = "older messages"
 
 class MailPanel(ListPanel):
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("f", "filter", "Only of one", show=False),
-        Binding("u", "unread", "Only unread", show=False),
+        Binding("f", "filter", "Filter by member", show=False),
+        Binding("u", "unread", "Unread only", show=False),
         Binding("escape", "leave", "Close", show=False),
     ]
     HINTS = "\n read · f filter by member · u unread only · esc close"
@@ -118,7 +118,7 @@ class MailPanel(ListPanel):
         if self._filter_member:
             parts += [("  only of ", MUTED), self._build_member_part(self._filter_member)]
         if self._only_unread:
-            parts.append(("  only unread", MUTED))
+            parts.append(("  unread only", MUTED))
         if not self._mail_rows:
             parts.append((": members of a team send each other mail, and it appears here", MUTED))
         self.set_panel_head(build_clean_line(*parts))
@@ -150,7 +150,7 @@ class MailPanel(ListPanel):
         return next((format_mail(mail) for mail in history if mail.id == row.id), None)
 
     def _format_mail_details(self, row: RunViewMailRow, text: str | None) -> Content:
-        read_note = f"read {format_time_of_day(row.taken)}" if row.taken else "not read yet"
+        read_note = f"read {format_time_of_day(row.taken)}" if row.taken else "unread"
         facts = [
             f"posted {format_time_of_day(row.posted)}",
             read_note,
