@@ -57,9 +57,9 @@ _LINKS = {
 _OPENING = """
 Settings are JSON objects in files. The strongest first: managed (`/etc/shoal/managed-settings.json`),
 `--settings`, `.claude/settings.local.json` and `.claude/settings.json` of the project, `settings.json` in
-the home. Objects are merged, and permission lists are joined; for any other value the strongest file counts. Keys that
-are not listed here belong to other programs and are ignored; Shoal warns about an unknown key under `shoal`,
-with its line. Settings of a project that allow more than your own count only after [`shoal
+the home. Objects are merged, and permission lists are joined; for any other value the strongest file counts.
+Keys that are not listed here belong to other programs and are ignored; Shoal warns about an unknown key
+under `shoal`, with its line. Settings of a project that allow more than your own count only after [`shoal
 trust`](../permissions.md#trusting-a-project).
 
 `shoal config show --origin` shows the settings in effect, with the file and line of each.

@@ -194,7 +194,7 @@ async def test_the_isolation_of_a_call_overrides_that_of_the_definition(tmp_path
         await run_all_turns(session)
     near, far, usual = list_lead_results(session)
     assert near.startswith("ok")
-    assert "isolation: remote needs a remote" in far
+    assert "isolation: remote needs a backend" in far
     assert usual.startswith("ok")
     assert [event.isolation for event in list_agent_starts(session)] == ["worktree", "worktree"]
 
@@ -368,7 +368,7 @@ async def test_an_in_process_member_cannot_start_members_or_background_agents(
         await collect_events(session.run("lead"))
         await session.wait_agents_idle()
     named, *background, own = list_lead_results(session)
-    assert "A teammate cannot start teammates" in named
-    refused = ["cannot start background agents. Start it in the foreground" in each for each in background]
+    assert "the roster of a team is flat" in named
+    refused = ["has no agents in the background" in each for each in background]
     assert refused == [form == "in-process"] * 2
     assert own.startswith("done")

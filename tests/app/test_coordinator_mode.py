@@ -77,7 +77,7 @@ async def test_agents_of_a_coordinator_run_in_the_background_and_ignore_the_call
         assert await run_all_turns(session) == "heard"
         (launched,) = list_lead_results(session)
     assert launched.startswith("It works in the background.")
-    assert "The model nobody:has-this-one is ignored because calls cannot choose a model" in launched
+    assert "The model nobody:has-this-one that was asked for is left out of account" in launched
     (child,) = [event for event in read_events(session) if isinstance(event, AgentStarted)]
     assert child.background
     assert child.model == session.agent.model.card.id

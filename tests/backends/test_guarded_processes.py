@@ -118,7 +118,7 @@ async def test_names_that_are_not_utf8_arrive_unchanged(
     [
         ({"argv": ["no-such-program"]}, "Cannot run no-such-program: No such file"),
         ({"argv": ["/etc/passwd"]}, "Cannot run /etc/passwd: Permission denied"),
-        ({"argv": ["true"], "cwd": Path("/no/such/place")}, "Cannot  in /no/such/place: No such file"),
+        ({"argv": ["true"], "cwd": Path("/no/such/place")}, "Cannot start in /no/such/place: No such file"),
         ({"argv": ["true"], "env": {**ENV, "BIG": "x" * 200_000}}, "Cannot run true: Argument list too long"),
         ({"argv": ["a\0b"]}, "null"),
         ({"argv": ["echo", "\ud800"]}, "surrogates not allowed"),

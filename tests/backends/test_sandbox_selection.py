@@ -148,7 +148,7 @@ def test_a_driver_is_probed_once(tmp_path: Path) -> None:
         ("bwrap: setting up uid map: Permission denied", "userns"),
         ("bwrap: No permissions to create a new namespace, likely because …", "userns"),
         ("bwrap: Can't mount proc on /newroot/proc: Operation not permitted", "/proc"),
-        ("", "unexpectedly"),
+        ("", "without a message"),
     ],
 )
 def test_errors_of_bubblewrap_are_explained(said: str, meant: str) -> None:

@@ -111,7 +111,7 @@ async def test_the_permissions_of_an_agent_are_narrowed_and_never_widened(
     assert permissions["rules"] == [
         {
             "behavior": "deny",
-            "rule": "Bash, but for Bash(git log:*) Bash(git diff:*)",
+            "rule": "Bash, except Bash(git log:*) Bash(git diff:*)",
             "source": f"{file}:4",
         },
         {"behavior": "deny", "rule": "Bash(git diff --ext-diff:*)", "source": f"{file}:5"},
@@ -135,7 +135,7 @@ async def test_agents_of_the_agents_flag_are_shown(shoal: ShoalProgram) -> None:
 async def test_an_unknown_agent_is_an_error_with_a_suggestion(shoal: ShoalProgram) -> None:
     ran = await shoal("agents", "show", "Explor")
     assert ran.code == 2
-    assert "There is no agent 'Explor'. Did you mean Explore? There are: " in ran.err
+    assert "There is no agent 'Explor'. Did you mean Explore? Available: " in ran.err
 
 
 async def test_an_unusable_definition_file_is_named_when_its_agent_is_missing(
@@ -163,13 +163,13 @@ async def test_validate_names_file_line_field_and_unused_definitions(
     ran = await shoal("agents", "validate")
     assert ran.code == 1
     lines = ran.text.splitlines()
-    assert lines[0].startswith(f"{file.parent / 'bad.md'}:4: maxTurns: a whole number")
+    assert lines[0].startswith(f"{file.parent / 'bad.md'}:4: maxTurns: expected a whole number")
     assert lines[1].startswith(
         f"{file.parent / 'twice.md'}: name: two agents are named 'reviewer': {file} is"
     )
     assert f"{home / 'agents' / 'mine.md'}:4: who: unknown field; it is ignored (warning)" in lines
     assert f"{file}:4: tools: there is no tool 'Nothing' here (warning)" in lines
-    assert f"{home / 'agents' / 'mine.md'}: reviewer is not used: {file} comes first" in lines
+    assert f"{home / 'agents' / 'mine.md'}: reviewer is not used because {file} takes precedence" in lines
     assert lines[-1] == "7 agents, 2 problems, 2 warnings."
     ran = await shoal("agents", "validate", "--json")
     report = json.loads(ran.out)

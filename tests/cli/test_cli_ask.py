@@ -97,7 +97,7 @@ async def test_a_question_is_listed_with_its_agent_and_task(shoal: ShoalProgram)
             assert "  Bash (make it)  Bash(command: touch made)" in (await shoal("ask")).text
             assert " by Bash (make it) in session " in (await shoal("ask", "show", row["id"])).text
             answered = await shoal("ask", "answer", row["id"], "no")
-            assert f"Answered {row['id']}: Bash (make it) goes on." in answered.text
+            assert f"Answered {row['id']}: Bash (make it) continues." in answered.text
             await wait_for_result(run)
 
 
@@ -157,7 +157,7 @@ async def test_remembering_without_a_rule_is_refused(shoal: ShoalProgram, home: 
     QuestionFiles(home / "shoal" / "runs" / "gone" / "questions").store_question(ruleless)
     answer = await shoal("ask", "answer", "ruleless", "yes", "--for", how_long)
     assert answer.code == 2
-    assert f"Leave out --for {how_long} out" in answer.err
+    assert f"Leave out --for {how_long}" in answer.err
 
 
 @pytest.mark.spec("QUE-03")

@@ -32,7 +32,7 @@ from shoal.surfaces.terminal.user_messages import (
         (errors.ConnectionLost("nobody answers"), "base URL"),
         (errors.RateLimited("slow down", status=429), "Try later"),
         (errors.ContextTooLong("too long"), "larger window"),
-        (errors.ReplayMismatch("- a\n+ b"), "+ b. Record the run again with --record"),
+        (errors.ReplayMismatch("- a\n+ b"), "record the run again with --record"),
         (errors.NoModelConfigured("none"), "shoal demo"),
         (errors.SettingsError("bad value", path=Path("/s.json"), line=3), "/s.json:3: bad value"),
         (errors.MissingPackageExtra("PDF", "pdf"), "pip install 'shoal[pdf]'"),

@@ -45,8 +45,8 @@ async def test_invalid_utf8_is_replaced_with_a_warning(shoal: ShoalProgram) -> N
     assert ran.code == 0
     assert "caf\ufffd" in get_prompt_text(server)
     assert "\ufffd\ufffd rest" in get_prompt_text(server)
-    assert "The prompt is not UTF-8" in ran.err
-    assert "Standard input is not UTF-8" in ran.err
+    assert "The prompt is not valid UTF-8" in ran.err
+    assert "Standard input is not valid UTF-8" in ran.err
 
 
 @pytest.mark.spec("TRN-03")

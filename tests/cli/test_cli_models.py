@@ -169,7 +169,7 @@ async def test_the_model_test_waits_for_a_rate_limit(shoal: ShoalProgram) -> Non
     )
     assert ran.code == 0, ran.err
     assert server.request_count == 2
-    assert "asked 2 times" in ran.text
+    assert "after 2 attempts" in ran.text
 
 
 async def test_a_model_without_a_key_says_how_to_get_one(shoal: ShoalProgram) -> None:

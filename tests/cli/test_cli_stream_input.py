@@ -233,7 +233,7 @@ async def test_unanswerable_questions_are_denied_and_cancelled_ones_reported(
             ran = await wait_for_result(driver.process)
     assert ran.code == 0
     assert ran.result["result"] == "could not"
-    assert "hung up" in str(server.requests[2].body["messages"][-1])
+    assert "has disconnected" in str(server.requests[2].body["messages"][-1])
 
 
 async def test_an_interrupt_directly_after_a_prompt_does_not_end_the_run(shoal: ShoalProgram) -> None:

@@ -121,7 +121,7 @@ def test_help_and_version_load_nothing_heavy() -> None:
         (["-p", "hi", "--allowedTools", "Bash("], "--allowedTools: The parentheses"),
         (["-p", "hi", "--disallowed-tools", "7"], "--disallowedTools: '7' is not a permission rule"),
         (["doctor", "--jsno"], "Did you mean '--json'?"),
-        (["help", "tema"], "Unknown command 'tema'.  Did you mean `shoal help team`?"),
+        (["help", "tema"], "Unknown command 'tema'. Did you mean `shoal help team`?"),
         (["help", "xyzzy"], "Unknown command 'xyzzy'."),
         (["stop"], "`shoal ps` lists the live runs"),
         (["send"], "`shoal ps` lists the live runs"),

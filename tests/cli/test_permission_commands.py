@@ -92,7 +92,7 @@ async def test_the_decision_names_rule_and_source(shoal: ShoalProgram, rules_fil
 
 async def test_the_decision_is_printed_as_lines_for_people(shoal: ShoalProgram, rules_file: Path) -> None:
     ran = await shoal("permissions", "explain", "Bash", '{"command": "touch x && make"}')
-    assert ran.text.splitlines()[0].startswith("ask  Bash in mode default: `make`")
+    assert ran.text.splitlines()[0].startswith("ask  Bash in default mode: `make`")
     assert f"the rule Bash(touch:*) ({rules_file}:4)" in ran.text
     assert "for the session: allow Bash(touch x && make)" in ran.text
 
@@ -220,8 +220,8 @@ async def test_permission_agent_and_config_commands_have_help_with_examples(
 @pytest.mark.parametrize(
     ("tool", "message"),
     [
-        ("bash", "shoal: There is no tool 'bash' here. Did you mean Bash?\n"),
-        ("Xyzzy", "shoal: There is no tool 'Xyzzy' here.\n"),
+        ("bash", "shoal: There is no tool 'bash'. Did you mean Bash?\n"),
+        ("Xyzzy", "shoal: There is no tool 'Xyzzy'.\n"),
         ("Bash", ""),
         ("Task", ""),
         ("mcp__docs__find", ""),

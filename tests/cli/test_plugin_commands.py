@@ -53,7 +53,7 @@ async def test_plugin_errors_name_file_and_line(shoal: ShoalProgram, tmp_path: P
     refused = await shoal("-p", "x", "--plugin-dir", str(root))
     assert refused.code != 0
     assert "--plugin-dir" in refused.err
-    assert "leads out" in refused.err
+    assert "outside the plug-in" in refused.err
 
 
 async def test_a_run_lists_its_plugins(shoal: ShoalProgram, tmp_path: Path) -> None:

@@ -105,7 +105,8 @@ async def test_skill_validation_names_file_line_and_field(
     lines = ran.text.splitlines()
     assert lines[0].startswith(f"{bad}:4: context: expected fork")
     assert (
-        f"{home}/skills/good/SKILL.md: good is not used: {project}/.claude/skills/good/SKILL.md" in lines[1]
+        f"{home}/skills/good/SKILL.md: good is not used because {project}/.claude/skills/good/SKILL.md"
+        in lines[1]
     )
     assert lines[-1] == "1 skill, 0 commands, 1 problem, 0 warnings."
     ran = await shoal("skills", "validate", str(bad.parent), "--json")

@@ -63,7 +63,7 @@ async def test_a_task_is_added_listed_changed_and_shown(shoal: ShoalProgram, tea
     shown = (await shoal("task", "show", "1", "--team", "roof", "--json")).lines[-1]
     assert (shown["description"], shown["metadata"]) == ("All four", {"by": "hand"})
     assert json.loads((home / "tasks" / "roof" / "1.json").read_bytes()) == shown
-    assert (await shoal("task", "update", "2", "--status", "deleted")).text == "Task 2 is deleted.\n"
+    assert (await shoal("task", "update", "2", "--status", "deleted")).text == "Deleted task 2.\n"
 
 
 async def test_internal_task_metadata_is_not_shown(shoal: ShoalProgram, team: str, home: Path) -> None:
@@ -124,7 +124,7 @@ async def test_teams_are_listed_shown_and_removed(shoal: ShoalProgram, team: str
     busy = await shoal("team", "rm", "roof", "--yes")
     assert (busy.code, "alice" in busy.err, "--force" in busy.err) == (1, True, True)
     assert (await shoal("team", "rm", "roof")).code == 2  # nobody to ask
-    assert (await shoal("team", "rm", "roof", "--yes", "--force")).text == "The team roof is removed.\n"
+    assert (await shoal("team", "rm", "roof", "--yes", "--force")).text == "Removed the team roof.\n"
     assert not (home / "teams" / "roof").exists()
     assert not (home / "tasks" / "roof").exists()
     assert (await shoal("team", "ls")).text == "There are no teams.\n"
@@ -142,11 +142,11 @@ async def test_impossible_requests_are_reported_in_a_sentence(
         ("task", "update", "9", "--subject", ""): (2, "The subject is empty"),
         ("task", "update", "9"): (2, "nothing to change"),
         ("task", "update", "9", "--metadata", "[1]"): (2, "JSON object"),
-        ("task", "ls", "--team", "wall"): (2, "There are: roof."),
+        ("task", "ls", "--team", "wall"): (2, "Existing teams: roof."),
         ("task", "ls", "--team", "../up"): (1, "is not a valid name"),
         ("inbox", "show", "bob"): (1, "bob"),
         ("inbox", "send", "bob", "hi"): (1, "bob"),
-        ("team", "show", "wall"): (2, "There are: roof."),
+        ("team", "show", "wall"): (2, "Existing teams: roof."),
     }
     every = await asyncio.gather(*(shoal(*arguments) for arguments in cases))
     for ran, (arguments, (code, words)) in zip(every, cases.items(), strict=True):

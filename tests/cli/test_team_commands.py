@@ -130,7 +130,7 @@ async def test_a_team_is_started_headless_works_in_order_and_its_result_is_print
         ran = await shoal("team", "start", "roof", "the roof", "-p", "--output-format", "json", *YES)
     assert ran.code == 0, ran.err
     assert ran.result["result"] == "The roof is built and painted."
-    assert "The team roof is made: alice, bob." in ran.err
+    assert "Created the team roof: alice, bob." in ran.err
     team = await show_team(shoal)
     assert (team["lead"], team["open_tasks"]) == ("ended", 0)
     assert map_member_states(team) == {"team-lead": "ended", "alice": "idle", "bob": "idle"}
@@ -153,7 +153,7 @@ async def test_a_team_is_started_headless_works_in_order_and_its_result_is_print
     assert "**alice → team-lead**" in page
     assert "> (Task #2 is yours now: Paint it)" in page
     assert "task_assignment" not in page
-    assert (await shoal("team", "rm", "--yes")).text == "The team roof is removed.\n"
+    assert (await shoal("team", "rm", "--yes")).text == "Removed the team roof.\n"
     assert list_leftovers(home) == []
 
 
@@ -190,7 +190,7 @@ async def test_a_running_team_is_listed_shown_messaged_and_ended(
         again = await shoal("team", "resume", "roof", "-p", "x")
         assert (again.code, "shoal team attach roof" in again.err) == (1, True)
         sent = await shoal("team", "send", "alice", "Mind the gutter.")
-        assert sent.text == "alice hears it at its next step.\n"
+        assert sent.text == "alice gets it at its next step.\n"
         # The runtime sets the sender, next to the text.
         assert [(each["from"], each["text"]) for each in read_inbox(home, "alice")][-1] == (
             "user",
@@ -287,7 +287,7 @@ async def test_a_stopped_lead_process_is_ended_with_its_team(
     async with start_team(shoal, choose_reply, *processes) as process:
         process.send_signal(signal.SIGSTOP)
         unheard = await shoal("team", "send", "alice", "Are you there?")
-        assert (unheard.code, "does not answer" in unheard.err) == (1, True)
+        assert (unheard.code, "does not respond" in unheard.err) == (1, True)
         assert "Stop it: shoal stop" in unheard.err
         stopped = await shoal("team", "stop", "--now")
         assert stopped.code == 0, stopped.err

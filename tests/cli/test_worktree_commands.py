@@ -87,7 +87,7 @@ async def test_work_is_removed_only_by_force_and_can_be_brought_back(
     await leave_worktree(repository, "a1b2c3d4e5", new="work\n")
     refused = await shoal("worktree", "rm", "agent-a1b2c3d4")
     assert refused.code == 1
-    assert "not merged" in refused.err
+    assert "unmerged work" in refused.err
     removed = await shoal("worktree", "rm", "agent-a1b2c3d4", "--force")
     assert "stays under refs/shoal/kept/agent-a1b2c3d4" in removed.text
     assert "ref only" in (await shoal("worktree", "ls")).text

@@ -162,7 +162,7 @@ def test_a_deleted_blocker_is_not_open():
 
 def test_a_change_of_status_by_a_stale_attempt_is_refused():
     held = Task(id="1", subject="", owner="ann", status="in_progress", metadata={ATTEMPT_KEY: "a2"})
-    with pytest.raises(TaskUpdateRefused, match="no longer holds"):
+    with pytest.raises(TaskUpdateRefused, match="no longer held"):
         apply_task_update(held, TaskUpdate(status="completed", attempt="a1"))
     assert apply_task_update(held, TaskUpdate(status="completed", attempt="a2")).status == "completed"
     assert apply_task_update(held, TaskUpdate(subject="new", attempt="a1")).subject == "new"

@@ -158,7 +158,7 @@ async def test_a_client_joins_a_team_of_a_live_session(tmp_path: Path) -> None:
             claimed = await call("task_update", task="1", status="in_progress")
             assert (claimed["owner"], bool(claimed["attempt"])) == ("codex", True)
             refused = await call("task_update", task="1", status="completed", attempt="another")
-            assert "no longer holds task" in refused
+            assert "no longer held by this attempt" in refused
             done = await call("task_update", task="1", status="completed", attempt=claimed["attempt"])
             assert done["status"] == "completed"
             await call("message_send", to="team-lead", text="The beams hold.", summary="report")

@@ -106,7 +106,7 @@ async def test_a_one_time_schedule_ends_after_its_prompt(harness: SchedulerHarne
         (QueueItemAdded, ""),
         (ScheduleEnded, "done"),
     ]
-    with pytest.raises(ScheduleRefused, match=r"Schedules: none\."):
+    with pytest.raises(ScheduleRefused, match=r"There are: none\."):
         harness.scheduler.delete_schedule(identity)
 
 
@@ -132,7 +132,7 @@ async def test_an_impossible_schedule_is_refused_with_the_reason(harness: Schedu
         harness.create_schedule("0 0 31 2 *", recurring=False)
     for _ in range(50):
         harness.create_schedule()
-    with pytest.raises(ScheduleRefused, match="There are already 50 schedules"):
+    with pytest.raises(ScheduleRefused, match="There are 50 schedules"):
         harness.create_schedule()
     assert len(harness.scheduler.list_schedules()) == 50
 

@@ -149,7 +149,7 @@ async def test_a_hundred_questions_use_one_directory_watch(broker: FileQuestionB
 async def test_an_unattended_question_is_answered_by_policy_at_once(directory: Path, events: list[Event]):
     broker = FileQuestionBroker(directory, clock=SystemClock(), emit=events.append, attended=False)
     answer = await broker.ask_person_or_deny(make_permission_question())
-    assert (answer.by, "unattended" in answer.reason, "Bash" in answer.reason) == ("policy", True, True)
+    assert (answer.by, "not attended" in answer.reason, "Bash" in answer.reason) == ("policy", True, True)
     assert "Decide yourself" in (await broker.ask_person_or_deny(make_choice_question())).reason
     assert QuestionFiles(directory).list_open_questions() == ()
     assert events[1] == QuestionAnswered(agent=LEAD_ID, question="q-1", answer=answer)

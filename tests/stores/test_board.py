@@ -143,7 +143,7 @@ async def test_a_stale_attempt_cannot_complete(home: Path):
         first = await board.claim("1", by="a")
         assert await board.release("1", attempt=first.attempt)
         second = await board.claim("1", by="b")
-        with pytest.raises(TaskUpdateRefused, match="no longer holds"):
+        with pytest.raises(TaskUpdateRefused, match="no longer held"):
             await board.update("1", TaskUpdate(status="completed", attempt=first.attempt), by="a")
         assert not await board.release("1", attempt=first.attempt)
         assert (await board.get("1")).owner == "b"

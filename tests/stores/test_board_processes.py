@@ -86,7 +86,7 @@ async def test_the_task_of_a_killed_process_is_pending_again_at_once(home: Path)
         claim = await board.claim_next(by="carol")
         assert time.monotonic() - since < 5
         assert (claim.task.id, claim.task.owner) == (task, "carol")
-        with pytest.raises(TaskUpdateRefused, match="no longer holds"):
+        with pytest.raises(TaskUpdateRefused, match="no longer held"):
             await board.update(task, TaskUpdate(status="completed", attempt=attempt), by="bob")
     assert list((home / "shoal" / "leases").iterdir()) == []
 

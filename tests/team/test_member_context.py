@@ -229,7 +229,7 @@ async def test_a_claimed_task_cannot_be_completed_after_it_was_released(
     async with open_session(tmp_path, model, tools=[gate.tool, gate.wait_tool, gate.open_tool]) as session:
         await run_all_turns(session)
         task = json.loads((get_home() / "tasks" / "crew" / "1.json").read_text())
-    assert "no longer holds task" in results[0]
+    assert "no longer held by this attempt" in results[0]
     assert "Task #1 is yours now: saw" in results[1]
     # Free again, it was taken by the same member under a new attempt, which may complete it.
     assert (task["status"], task["owner"]) == ("completed", "ann")

@@ -282,8 +282,8 @@ async def test_the_roster_is_flat_and_a_session_leads_one_team(tmp_path: Path) -
         names = [each["name"] for each in read_team_config("crew")["members"]]
     everything = "\n".join(said)
     assert "You lead the team crew already" in everything
-    assert "A teammate cannot start teammates" in everything
-    assert "cannot start background agents. Start it in the foreground" in everything
+    assert "the roster of a team is flat" in everything
+    assert "has no agents in the background" in everything
     assert "There is no tool named 'TeamCreate'" in everything
     assert names == ["team-lead", "ann"]
 

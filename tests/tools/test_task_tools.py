@@ -219,7 +219,7 @@ async def test_a_former_owner_cannot_complete_a_task(harness: TaskToolHarness) -
     await harness.call_for_text("TaskUpdate", "bob", taskId="1", status="in_progress")
     assert "bob" in await harness.call_for_failure("TaskUpdate", taskId="1", status="completed")
     await harness.board.release_owner_tasks("bob")
-    assert "no longer holds" in await harness.call_for_failure("TaskUpdate", taskId="1", status="completed")
+    assert "no longer held" in await harness.call_for_failure("TaskUpdate", taskId="1", status="completed")
     assert (await harness.board.get("1")).status == "pending"
 
 

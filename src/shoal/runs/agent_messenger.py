@@ -61,9 +61,7 @@ class AgentMessenger:
         if to == EVERYONE:
             targets = [run.id for run in self._registry.list_running_agents() if run.id != identity.agent]
         if not targets:
-            raise AgentRequestRefused(
-                "No agent is running that could get the message. Use ListAgents to list the agents."
-            )
+            raise AgentRequestRefused("Nobody is at work who could be told. ListAgents shows who there is.")
         items = [
             InboxItem(
                 id=self._ids.new_short_id(), to=each, content=(TextBlock(text=message_text),), by="agent"

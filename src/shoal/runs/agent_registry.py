@@ -100,7 +100,7 @@ class AgentRegistry:
         run = self._runs.get(self.resolve_agent_id(text))
         if run is None:
             names = [each.facts.name or each.id for each in self._runs.values()][-_MAX_LISTED_NAMES:]
-            listing = f" Known: {', '.join(names)}." if names else " No agent was started yet."
+            listing = f" There are: {', '.join(names)}." if names else " None has been started."
             raise AgentRequestRefused(f"There is no agent or task {text!r} in this session.{listing}")
         return run
 

@@ -55,10 +55,10 @@ from shoal.runs.stored_report import excerpt_and_store_long_report
 
 Emit: TypeAlias = Callable[[JournaledEvent], None]
 _SESSION_ENDED = "the session ended"
-_MODEL_IGNORED = "The requested model {} is ignored because calls cannot choose a model in this mode."
+_MODEL_IGNORED = "The model {} that was asked for is left out of account: in this mode a call names none."
 _NO_BACKGROUND_FOR_TEAMMATES = (
-    "The agent was not started: a teammate in its lead's process cannot start background agents. Start it "
-    "in the foreground."
+    "The agent was not started: a teammate that runs in its lead's process has no agents in the background. "
+    "Start one that you wait for."
 )
 
 
@@ -164,9 +164,9 @@ class AgentSupervisor:
         run, caller = self._registry.find_run(agent), context.agent.agent
         if seconds > 0 and run.completion is None:
             if run.id == caller:
-                raise AgentRequestRefused("You cannot wait for yourself. End with your report.")
+                raise AgentRequestRefused("You cannot wait for yourself: end with your report.")
             if run.id in self._registry.list_ancestors(caller):
-                raise AgentRequestRefused(f"You cannot wait for agent {agent} because it waits for you.")
+                raise AgentRequestRefused(f"Agent {agent} waits for you, so you cannot wait for it.")
         if seconds > 0:
             with suppress(TimeoutError):
                 async with self._clock.deadline(seconds):
@@ -177,7 +177,7 @@ class AgentSupervisor:
 
     async def stop_agent(self, agent: str, context: ToolContext) -> AgentStatusSnapshot:
         if self._registry.find_run(agent).id == context.agent.agent:
-            raise AgentRequestRefused("You cannot stop yourself. End with your report.")
+            raise AgentRequestRefused("You cannot stop yourself: end with your report.")
         return await self.stop_running_agent(agent, f"it was stopped by {context.agent.name}")
 
     async def stop_running_agent(self, agent: str, why: str) -> AgentStatusSnapshot:
@@ -346,7 +346,7 @@ class AgentSupervisor:
                 completion = replace(completion, worktree=work)
                 self._emit(WorktreeWorkRetained(agent=run.id, work=work))
         except Exception as error:  # noqa: BLE001 - boundary around clean-up: a failure must not affect other agents
-            cleanup_error = f"some of its resources could not be released: {error}"
+            cleanup_error = f"what it was given could not all be given back: {error}"
             completion = replace(completion, detail=join_outcome_details(completion.detail, cleanup_error))
         run.completion = completion
         if run.background and not run.seen_by_call:
@@ -461,8 +461,8 @@ class AgentSupervisor:
     ) -> AgentRun:
         if not self.policy.background:
             raise AgentRequestRefused(
-                f"Agent {agent} has ended and would resume in the background, which is disabled here. "
-                "Start another agent."
+                f"Agent {agent} has ended. Resumed, it would run in the background, which is off here. "
+                "Start another one."
             )
         new_agent = self._build_preparation_request(agent, parent, call)
         prepared = await self._factory.prepare_resumed_agent(new_agent)
@@ -539,8 +539,8 @@ def _add_note_to_prepared_agent(prepared: PreparedAgent, note: str) -> PreparedA
 def _refuse_nested_teammate(teammate: AgentIdentity, request: SpawnRequest) -> None:
     if teammate.is_teammate and request.name and (request.team or teammate.team):
         raise AgentRequestRefused(
-            "A teammate cannot start teammates. Leave out `name` to start a sub-agent, or ask the lead for "
-            "a teammate."
+            "A teammate cannot start teammates: the roster of a team is flat. Leave `name` out to start an "
+            "agent of your own, or ask the lead for a teammate."
         )
 
 

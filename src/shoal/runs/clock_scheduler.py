@@ -79,8 +79,7 @@ class CronPromptScheduler:
     ) -> ScheduleOccurrence:
         if len(self._active) >= MAX_SCHEDULES:
             raise ScheduleRefused(
-                f"There are already {MAX_SCHEDULES} schedules, which is the limit. Delete one with "
-                "CronDelete."
+                f"There are {MAX_SCHEDULES} schedules, and no more are kept. CronDelete ends one."
             )
         now = self._clock.now()
         schedule = Schedule(
@@ -90,7 +89,7 @@ class CronPromptScheduler:
         due = expression.next_time_after(now)
         if due is None or due > schedule.expires_at:
             raise ScheduleRefused(
-                f"A schedule expires after seven days, but `{cron}` is not due before that."
+                f"A schedule runs out after seven days, and `{cron}` does not come before that."
             )
         self._emit(ScheduleCreated(agent=agent, schedule=schedule))
         self._activate_schedule(_ActiveSchedule(schedule, expression, due))
@@ -105,7 +104,7 @@ class CronPromptScheduler:
         found = self._active.get(schedule)
         if found is None:
             listing = ", ".join(self._active) or "none"
-            raise ScheduleRefused(f"There is no schedule {schedule!r}. Schedules: {listing}.")
+            raise ScheduleRefused(f"There is no schedule {schedule!r}. There are: {listing}.")
         self._end_schedule(found, "deleted")
         return found.schedule
 

@@ -188,7 +188,7 @@ class FileQuestionBroker:
 
 
 def _build_unattended_denial(question: Question) -> DenyAnswer:
-    return _build_question_denial(question, "Nobody can answer because this run is unattended.")
+    return _build_question_denial(question, "Nobody is there to answer: this run is not attended.")
 
 
 def _build_timed_out_denial(question: Question, seconds: float) -> DenyAnswer:
@@ -197,9 +197,9 @@ def _build_timed_out_denial(question: Question, seconds: float) -> DenyAnswer:
 
 def _build_question_denial(question: Question, cause: str) -> DenyAnswer:
     if isinstance(question, PermissionQuestion):
-        advice = f"Continue without {question.tool}, or say why you need it."
+        advice = f"Go on without {question.tool}, or say what you would need it for."
     elif isinstance(question, PlanApprovalQuestion):
         advice = "Nothing may be changed: end with the plan as your answer."
     else:
-        advice = "Decide yourself and state your assumptions."
+        advice = "Decide yourself, and say what you assumed."
     return DenyAnswer(reason=f"{cause} {advice}", by="policy")

@@ -45,7 +45,7 @@ def describe_unread_messages(messages: int) -> str:
     if not messages:
         return ""
     count_text = "1 message to it was" if messages == 1 else f"{messages} messages to it were"
-    return f"{count_text} not delivered; SendMessage resumes it and delivers them"
+    return f"{count_text} not heard, and SendMessage resumes it with what was said"
 
 
 def build_agent_result_notification(completion: AgentResult) -> InboxItem:

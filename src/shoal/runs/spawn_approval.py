@@ -40,12 +40,10 @@ class BulkSpawnApproval:
                 return
             case DenyAnswer(reason=reason):
                 raise AgentRequestRefused(
-                    f"None of the {len(calls)} agents in your message was started: {reason}"
+                    f"No agent was started, of the {len(calls)} in your message: {reason}"
                 )
             case _:
-                raise AgentRequestRefused(
-                    "No agent was started because the answer was not about starting them."
-                )
+                raise AgentRequestRefused("No agent was started: the answer was not about starting them.")
 
     async def _ask_once_per_message(
         self, calls: list[ToolUseBlock], parent: AgentRunner, context: ToolContext
@@ -97,9 +95,9 @@ class BulkSpawnApproval:
 
 def format_spawn_estimate(cost: SpawnCostEstimate) -> str:
     if cost.usd is None:
-        return f"about {cost.tokens:,} tokens in total"
-    basis = "based on earlier agents here" if cost.measured else "estimated"
-    return f"about ${cost.usd:.2f} in total ({basis})"
+        return f"about {cost.tokens:,} tokens in all"
+    basis = "as agents here have cost so far" if cost.measured else "estimated"
+    return f"about ${cost.usd:.2f} in all ({basis})"
 
 
 def _describe_spawn_call(arguments: dict[str, Any]) -> str:

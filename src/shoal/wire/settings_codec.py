@@ -300,10 +300,33 @@ def convert_to_settings_schema(
         if document is not None:
             name, line = document.name, find_json_key_line(document.text, keys)
         raise SettingsError(
-            f"{name}:{line}: {'.'.join(keys)}: {reason}.",
+            f"{name}:{line}: {'.'.join(keys)}: {describe_schema_mismatch(reason)}.",
             path=document.path if document is not None else None,
             line=line,
         ) from error
+
+
+_TYPE_WORDS = {
+    "array": "a list",
+    "bool": "true or false",
+    "float": "a number",
+    "int": "a whole number",
+    "null": "null",
+    "object": "an object",
+    "str": "text",
+}
+
+
+def describe_schema_mismatch(reason: str) -> str:
+    """Return msgspec's reason in words of JSON: "expected text, got a number"."""
+    match = re.fullmatch(r"Expected `([^`]*)`( (?:of length )?[<>]=? ?\S+)?(?:, got `([^`]*)`)?", reason)
+    if match is None:
+        return reason[:1].lower() + reason[1:]
+    expected, got = (
+        " or ".join(_TYPE_WORDS.get(word, word) for word in (names or "").split(" | "))
+        for names in match.group(1, 3)
+    )
+    return f"expected {expected}{match[2] or ''}{f', got {got}' if got else ''}"
 
 
 # Keys that other programs read in the same section.

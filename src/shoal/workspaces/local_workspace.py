@@ -148,8 +148,8 @@ class LocalWorkspace:
             ) from None
         if len(raw) >= _MAX_PATH_LENGTH or any(len(part) > _MAX_NAME_LENGTH for part in raw.split(b"/")):
             raise WorkspaceError(
-                f"The path {escape_filename(path)[:80]}… is too long: a part may have {_MAX_NAME_LENGTH} "
-                f"bytes, the whole path {_MAX_PATH_LENGTH}."
+                f"The path {escape_filename(path)[:80]}… is too long: a part may have "
+                f"{_MAX_NAME_LENGTH} bytes, the whole path {_MAX_PATH_LENGTH}."
             )
         return Path(absolute)
 
@@ -204,8 +204,8 @@ class LocalWorkspace:
         except FileExistsError as error:
             if real.exists():
                 raise WorkspaceError(
-                    f"Nothing was written: somebody else has just created {escape_filename(real)}. Read it "
-                    "before you write to it."
+                    f"{escape_filename(real)} was just created by somebody else. "
+                    "Nothing was written. Read it before you write to it."
                 ) from None
             raise build_file_error("write", real, error) from None
         except OSError as error:
@@ -244,7 +244,7 @@ class LocalWorkspace:
         read_state = self._read_states.get(real)
         if read_state is None:
             message = (
-                f"Nothing was written: {escape_filename(real)} exists and has not been read. Read it first."
+                f"{escape_filename(real)} exists and has not been read. Nothing was written; read it first."
             )
             if intended is not None:
                 message += f" The write would change:\n{_format_content_difference(content, intended)}"
@@ -257,12 +257,12 @@ class LocalWorkspace:
         if is_fresh:
             return
         message = (
-            f"Nothing was written: {escape_filename(real)} has changed since you read it. Read it again "
-            "and repeat the change."
+            f"{escape_filename(real)} has changed since it was read, by somebody else or by a command. "
+            "Nothing was written; read it again and repeat the change."
         )
         cached = self._contents.get(real)
         if cached is not None:
-            message += f" It changed as follows:\n{_format_content_difference(cached, content)}"
+            message += f" The changes in it:\n{_format_content_difference(cached, content)}"
         elif intended is not None:
             difference = _format_content_difference(content, intended)
             message += f" The write would now change:\n{difference}"

@@ -39,11 +39,12 @@ def require_valid_isolation(definition: AgentDefinition, request: SpawnRequest) 
     isolation = request.isolation or definition.isolation
     if request.cwd is not None and isolation is not None:
         raise AgentRequestRefused(
-            "cwd and isolation cannot be used together because an isolated agent works in its worktree. "
-            "Leave out one of them."
+            "cwd and isolation cannot be combined: an agent in a worktree works there. Leave one out."
         )
     if isolation == "remote":
-        raise AgentRequestRefused("isolation: remote needs a remote backend, but none is configured.")
+        raise AgentRequestRefused(
+            "isolation: remote needs a backend for other machines, and none is configured."
+        )
 
 
 def build_agent_first_prompt(

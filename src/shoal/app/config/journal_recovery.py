@@ -48,8 +48,8 @@ from shoal.stores.files.sessions.session_files import read_session_transcript
 from shoal.tools.shell_supervisor import BackgroundShellSupervisor
 from shoal.workspaces.worktree_files import is_in_agent_worktree
 
-CUT_OFF_DETAIL = "its process ended while it was working; resume it with SendMessage"
-CUT_OFF_AT_START_DETAIL = "its process ended before it started work; start it again"
+CUT_OFF_DETAIL = "its process ended while it was working; SendMessage resumes it"
+CUT_OFF_AT_START_DETAIL = "its process ended before it started; start it again"
 PROCESS_ENDED = "the process of the session ended, and the command with it"
 
 

@@ -37,6 +37,7 @@ def run_health_checks(
     else:
         diagnostics += machine_checks.check_home_directory(loaded.home, loaded.find_setting_origin("home"))
         diagnostics += _diagnose_settings_files(loaded)
+        diagnostics += _check_agent_files(loaded, cwd)
         diagnostics.append(_check_sandbox(loaded, cwd))
         diagnostics += _check_mcp_servers(loaded, cwd)
         diagnostics += asyncio.run(_check_models(loaded, model))
@@ -66,8 +67,21 @@ def _diagnose_settings_files(settings: Settings) -> Iterator[DoctorDiagnostic]:
     for document in settings.documents:
         yield DoctorDiagnostic(area="settings", name="file", state="ok", value=document.name)
     for warning in settings.warnings:
+        # A notice about trust ends with the commands to type.
+        advice = "" if "shoal trust" in warning else "Correct or remove the key."
+        yield DoctorDiagnostic(area="settings", name="problem", state="warn", value=warning, advice=advice)
+
+
+def _check_agent_files(settings: Settings, cwd: Path) -> Iterator[DoctorDiagnostic]:
+    from shoal.app.definitions.agent_catalog import load_agent_catalog
+
+    for problem in load_agent_catalog(cwd=cwd, home=settings.home).problems:
         yield DoctorDiagnostic(
-            area="settings", name="problem", state="warn", value=warning, advice="Correct or remove the key."
+            area="settings",
+            name="agent",
+            state="warn",
+            value=str(problem),
+            advice="Fix the file, then check it: shoal agents validate",
         )
 
 

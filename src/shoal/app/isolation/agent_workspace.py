@@ -55,8 +55,9 @@ class AgentFileWriteLeases:
             holder = self._holders.get(path, agent)
             if holder != agent:
                 raise WorkspaceError(
-                    f"Nothing was written: agent {holder} is changing {escape_filename(path)} and keeps it "
-                    "until it ends. Wait for its end, or tell it with SendMessage what to change."
+                    f"{escape_filename(path)} is being changed by agent {holder}, "
+                    "which holds it until it ends. "
+                    "Nothing was written. Wait until it ends, or ask it with SendMessage to make the change."
                 )
 
         return refuse_write_to_leased_file

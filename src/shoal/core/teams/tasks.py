@@ -186,8 +186,8 @@ def apply_task_update(task: Task, change: TaskUpdate) -> Task:
     """
     if change.status is not UNSET and change.attempt not in (None, task.claim_attempt):
         raise TaskUpdateRefused(
-            f"This attempt no longer holds task {task.id}: it was released or claimed by another one. Look "
-            "at the task again before you continue."
+            f"Task {task.id} is no longer held by this attempt: it was released or taken over. "
+            "Check it again before you continue."
         )
     metadata = merge_task_metadata(task.metadata, change.metadata)
     changes = {

@@ -108,6 +108,8 @@ def send_mail(
 
 
 def _print_mail(mail: MailMessage) -> None:
+    from shoal.app.run_view.mail_text import format_mail
+
     colours = has_colours(sys.stdout)
     state = "" if mail.read else "  unread"
     head = apply_style(strip_terminal_codes(mail.sender), get_agent_style(mail.color), colours=colours)
@@ -116,7 +118,7 @@ def _print_mail(mail: MailMessage) -> None:
     )
     sent_at = apply_style(strip_terminal_codes(mail.timestamp) + state, DIM, colours=colours)
     sys.stdout.write(f"{head}  {sent_at}{summary}\n")
-    for line in strip_terminal_codes(mail.text).splitlines():
+    for line in strip_terminal_codes(format_mail(mail)).splitlines():
         sys.stdout.write(f"    {line}\n")
 
 
