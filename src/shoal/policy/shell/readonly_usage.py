@@ -16,8 +16,8 @@ OperandKind = Literal["paths", "text", "pattern", "one", "none", "plus"]
 would be written), none, or formats that begin with a plus sign.
 """
 FlagStyle = Literal["", "apart", "next"]
-"""How a program reads its flags: in the usual way, each in a word of its own, or with values always in the
-next word, so that letters after one that takes a value are flags as well.
+"""How a program reads its flags: in the usual way, each in a separate word, or with values always in the next
+word, so that letters after one that takes a value are flags as well.
 """
 
 
