@@ -130,7 +130,7 @@ async def test_a_denial_is_shown_with_its_rule_and_agent(tmp_path: Path) -> None
     assert refused.state == "warn"
     assert "Bash(rm *)" in refused.value
     assert "shoal permissions explain Bash" in refused.advice
-    assert facts["in force"].advice == "See them: shoal permissions ls"
+    assert facts["active"].advice == "See them: shoal permissions ls"
 
 
 @SRF

@@ -214,4 +214,4 @@ def test_hook_output_becomes_a_decision() -> None:
     assert parse_hook_output_text("PostToolUse", "words").context == ""
     assert parse_hook_output_text("SessionStart", "{not json").context == "{not json"
     long = parse_hook_output_text("UserPromptSubmit", "x" * (MAX_TEXT_LENGTH + 1)).context
-    assert long.endswith("characters in all]")
+    assert long.endswith("characters in total]")

@@ -218,4 +218,4 @@ def _extract_hook_stop_reason(
 def truncate_hook_text(text: str) -> str:
     if len(text) <= MAX_TEXT_LENGTH:
         return text
-    return f"{text[:MAX_TEXT_LENGTH]} [… cut, {len(text):,} characters in all]"
+    return f"{text[:MAX_TEXT_LENGTH]} [… cut, {len(text):,} characters in total]"

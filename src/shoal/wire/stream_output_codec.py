@@ -44,7 +44,7 @@ _EMPTY_BLOCKS: dict[DeltaKind, dict[str, Any]] = {
 class PartialMessageEncoder:
     """Encodes one agent's answer as an ordered stream of events, for deltas of any provider.
 
-    Tool calls are sent whole at the end: until then the answer may still be discarded.
+    Tool calls are sent completely at the end: until then the answer may still be discarded.
     """
 
     def __init__(self) -> None:

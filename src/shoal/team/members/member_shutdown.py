@@ -1,4 +1,4 @@
-"""Shutdown of team members: on request, by themselves or by force, and the notices about it."""
+"""Shutdown of team members: on request, on their own or by force, and the notices about it."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ class MemberShutdown:
         )
 
     def on_shutdown_agreed(self, name: AgentName, request: str) -> None:
-        """Record that a remote member agreed and ends by itself."""
+        """Record that a remote member agreed and ends on its own."""
         handle = self._handles.get(name)
         if (
             handle is not None
