@@ -246,6 +246,14 @@ async def test_the_turn_limit_ends_the_loop_with_a_reason() -> None:
     )
     ended = await harness.run_prompt()
     assert (ended.reason, ended.requests) == ("max_turns", 3)
+    assert ended.detail == "stopped after 3 requests"
+
+
+async def test_a_turn_limit_of_one_is_reported_in_the_singular() -> None:
+    harness = create_harness(
+        lambda _: make_call("echo", text="again"), tools=[echo], loop_limits=LoopLimits(max_turns=1)
+    )
+    assert (await harness.run_prompt()).detail == "stopped after 1 request"
     assert "3 requests" in ended.detail
 
 

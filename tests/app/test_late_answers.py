@@ -151,7 +151,7 @@ async def test_a_late_deny_a_second_answer_and_an_unknown_id_are_refused_with_th
         with pytest.raises(StateFileError, match="There is no question 'other'"):
             late.submit_late_answer("other", AllowAnswer())
         late.submit_late_answer(question, AllowAnswer())
-        with pytest.raises(StateFileError, match="counts once"):
+        with pytest.raises(StateFileError, match="counts only once"):
             late.submit_late_answer(question, AllowAnswer())
         await collect_events(session.run("go on"))
     assert len(list_queued_items(session)) == 1

@@ -180,5 +180,5 @@ async def test_an_answer_to_a_killed_run_is_applied_after_resume(shoal: ShoalPro
             yes = await shoal("ask", "answer", row["id"], "yes")
             assert (yes.code, "is not repeated automatically; the" in yes.text) == (0, True)
             twice = await shoal("ask", "answer", row["id"], "yes")
-            assert (twice.code, "counts once" in twice.err) == (1, True)
+            assert (twice.code, "counts only once" in twice.err) == (1, True)
     assert not (shoal.project / "made").exists()

@@ -274,4 +274,4 @@ async def test_a_late_answer_of_a_driving_program_reaches_the_agent(
     _, no, unknown, again = ["", *(line for line in ran.err.splitlines() if "of stdin answers" in line)]
     assert "nothing to deny" in no
     assert "There is no question 'nobody-asked'" in unknown
-    assert "counts once" in again
+    assert "counts only once" in again

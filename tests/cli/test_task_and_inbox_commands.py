@@ -95,6 +95,9 @@ async def test_an_owner_is_notified_when_the_user_completes_a_blocker(shoal: Sho
     await shoal("task", "update", "1", "--status", "completed")
     assignment, begins = (await shoal("inbox", "show", "alice", "--json")).lines[-1]
     assert json.loads(assignment["text"])["taskId"] == json.loads(begins["text"])["taskId"] == "2"
+    shown = (await shoal("inbox", "show", "alice")).text
+    assert "(Task #2 is yours now: Lay the tiles)" in shown
+    assert "taskId" not in shown
 
 
 async def test_showing_an_inbox_does_not_mark_its_mail_as_read(

@@ -1,5 +1,4 @@
-"""Opens files for tools: regular files only, read completely if possible, changed by one process at a
-time."""
+"""Opens files for tools: regular files only, in full if possible, changed by one process at a time."""
 
 from __future__ import annotations
 

@@ -115,7 +115,7 @@ def find_run(home: Path, name: str) -> RunHandle:
         reason = (
             f"{len(found)} runs start with it: {', '.join(found[:5])}" if found else "no run starts with it"
         )
-        raise SessionNotFound(f"There is no single run {name!r} in {home}: {reason}.", path=home)
+        raise SessionNotFound(f"{name!r} does not identify a run in {home}: {reason}.", path=home)
     return RunHandle(session=SessionId(found[0]), home=home)
 
 

@@ -84,7 +84,7 @@ class _JsonSchemaValidator:
             if match_count != 1:
                 yield f"{location}: it has to fit one of {len(choices)} choices, and fits {match_count}"
         if "not" in schema and self._is_valid(value, schema["not"], depth):
-            yield f"{location}: it is what it must not be"
+            yield f"{location}: this value is not allowed"
 
     def _validate_object(
         self, value: Mapping[str, Any], schema: Mapping[str, Any], path: str, depth: int

@@ -85,7 +85,7 @@ class QuestionFiles:
             )
         if not create_file_atomically(self._late_permission_path(question_id), encode_answer(answer)):
             raise StateFileError(
-                f"Somebody has already allowed {question_id!r}; that counts once.", path=path
+                f"Somebody has already allowed {question_id!r}. The answer counts only once.", path=path
             )
 
     def is_question_orphaned(self, question: PermissionQuestion) -> bool:

@@ -174,7 +174,7 @@ def _load_team_templates() -> TeamTemplateCatalog:
 
 
 def _find_template_problem(entry: TeamTemplateCatalogEntry) -> TeamTemplateProblem | None:
-    """Return the flaw of a template: in its file, or an agent that does not exist."""
+    """Return the problem of a template: an error in its file, or an agent that does not exist."""
     from shoal.app.definitions.agent_catalog import load_agent_catalog
     from shoal.app.settings.settings import find_process_shoal_home
     from shoal.app.teams.team_templates import check_team_template
