@@ -231,7 +231,7 @@ def test_a_bad_file_is_reported_and_hides_no_other(places: DefinitionPlaces):
     bad = places.write(places.near, "bad.md", format_definition("worse", extra="maxTurns: none\n"))
     definitions = places.load_catalog()
     assert list_own_names(definitions) == ["good"]
-    assert [str(problem).partition(": a whole")[0] for problem in definitions.problems] == [
+    assert [str(problem).partition(": expected")[0] for problem in definitions.problems] == [
         f"{bad}:4: maxTurns"
     ]
     with pytest.raises(InvalidAgentDefinition) as error:

@@ -168,7 +168,7 @@ async def test_a_retained_worktree_is_reported_with_its_content(tmp_path: Path) 
     }
     await run_job(project, script_agents(**parts))
     (fact,) = (await asyncio.to_thread(examine, "worktree-not-cleaned", project)).values()
-    assert (fact.state, "changes" in fact.value) == ("warn", True)
+    assert (fact.state, "uncommitted change" in fact.value) == ("warn", True)
     assert "shoal worktree merge" in fact.advice
     outside = await asyncio.to_thread(examine, "worktree-not-cleaned", tmp_path)
     assert outside["repository"].state == "none"
@@ -213,7 +213,7 @@ async def test_a_stuck_wait_is_traced_to_a_silent_agent_a_blocking_task_or_a_com
             pass
         facts = examine("wait-does-not-end", tmp_path, RunHandle(session=session.id, home=get_home()))
         gate.is_open.set()
-    assert facts["task #2"].value == "Fill: waits for #1 (pending)"
+    assert facts["task #2"].value == "Fill: waiting for #1 (pending)"
     assert (facts["digger"].state, "Gate" in facts["digger"].value) == ("warn", True)
     assert facts["digger"].advice.endswith(f"stop it: shoal stop {session.id[:8]} digger")
     assert facts["command"].value == "runs in the background: sleep 600"

@@ -422,7 +422,7 @@ def test_an_untrusted_project_cannot_raise_a_limit(settings_files: SettingsFiles
     assert getattr(settings.own, key) == getattr(
         settings_files.load(given=json.dumps({"shoal": mine})).own, key
     )
-    assert f"left out (shoal.{key})" in settings.warnings[0]
+    assert f"ignores what they would allow (shoal.{key})" in settings.warnings[0]
 
 
 def test_a_project_can_lower_the_limits(settings_files: SettingsFiles):

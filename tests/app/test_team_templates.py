@@ -284,7 +284,7 @@ def test_project_templates_override_user_templates_and_those_the_shipped_ones(tm
     assert hidden[mine].path == theirs
     theirs.unlink()
     assert load_project_templates(project / "src").find("review").description == "mine"
-    with pytest.raises(SettingsError, match="Is near meant"):
+    with pytest.raises(SettingsError, match="Did you mean near"):
         load_project_templates(project / "src").find("naer")
 
 
@@ -310,7 +310,7 @@ BAD = {
         7,
         "two members have the name 'a-2'",
     ),
-    "a name the program's own": (HEAD + "roles:\n  - name: user\n    prompt: p\n---\n", 4, "kept for"),
+    "a name the program's own": (HEAD + "roles:\n  - name: user\n    prompt: p\n---\n", 4, "is reserved"),
     "a name that is a path": (
         HEAD + "roles:\n  - name: ../up\n    prompt: p\n---\n",
         4,
@@ -340,7 +340,7 @@ BAD = {
     "a task that waits for nobody's": (
         HEAD + ROLE + "tasks:\n  - key: k\n    subject: s\n    blockedBy: [z]\n---\n",
         9,
-        "there is no task with the key 'z'; there are: k",
+        "there is no task with the key 'z'; known keys: k",
     ),
     "tasks that wait for each other": (
         HEAD + ROLE + "tasks:\n  - key: k\n    subject: s\n    blockedBy: [m]\n"
@@ -385,7 +385,7 @@ def test_an_unreadable_template_is_a_problem_and_no_crash(tmp_path: Path) -> Non
 
 def test_an_unknown_agent_type_is_reported_with_its_line(tmp_path: Path) -> None:
     template = write_template(tmp_path, HEAD + ROLE + "    type: general-purpos\n---\n")
-    with pytest.raises(InvalidTeamTemplate, match="Is general-purpose meant") as refused:
+    with pytest.raises(InvalidTeamTemplate, match="Did you mean general-purpose") as refused:
         check_team_template(template, load_agent_catalog(cwd=tmp_path, home=get_home()))
     assert refused.value.problem.line == 6
 
@@ -394,7 +394,7 @@ def test_an_unknown_agent_type_is_reported_with_its_line(tmp_path: Path) -> None
 @pytest.mark.parametrize(
     ("more", "words"),
     [
-        ("    mode: bypassPermissions\n", "cannot ask for bypassPermissions"),
+        ("    mode: bypassPermissions\n", "cannot use bypassPermissions"),
         ("    mode: acceptEdits\n", "cannot use acceptEdits if the session uses default"),
         ("budget: {usd: 6}\n", "6 is more than the 5 of your settings"),
         ("budget: {tokens: 1001}\n", "1001 is more than the 1000 of your settings"),

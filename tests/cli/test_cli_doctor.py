@@ -60,7 +60,10 @@ def test_an_agent_file_that_cannot_be_used_is_a_warning(home: Path) -> None:
     file.write_text("---\nname: bad\ndescription: d\nmaxTurns: 0\n---\nx\n")
     facts = run_health_checks({"SHOAL_HOME": str(home)}, home)
     (fact,) = [fact for fact in facts if fact.name == "agent"]
-    assert (fact.state, fact.value) == ("warn", f"{file}:4: maxTurns: expected a whole number above 0, got 0")
+    assert (fact.state, fact.value) == (
+        "warn",
+        f"{file}:4: maxTurns: expected a whole number above 0, got '0'",
+    )
     assert "shoal agents validate" in fact.advice
 
 
