@@ -34,7 +34,7 @@ def ignore_event(_: dict[str, Any]) -> None:
         ({"disallowed_tools": [3]}, r"disallowed_tools\[0\]"),
         (
             {"disallowed_tools": ["bash"]},
-            "disallowed_tools: the rule bash names no known tool. Is Bash meant\\?",
+            "disallowed_tools: the rule bash names no known tool. Did you mean Bash\\?",
         ),
         ({"disallowed_tools": ["Frobnicate"]}, "the rule Frobnicate names no known tool"),
         ({"setting_sources": ["usr"]}, r"setting_sources: unknown value 'usr'. Did you mean user\?"),
@@ -53,7 +53,7 @@ def ignore_event(_: dict[str, Any]) -> None:
         ({"hooks": [ignore_event]}, r"hooks: expected a mapping of events"),
         (
             {"hooks": {"PreToolUs": [ignore_event]}},
-            "PreToolUs: unknown event; is PreToolUse meant\\?",
+            "PreToolUs: unknown event; did you mean PreToolUse\\?",
         ),
         ({"hooks": {"PreToolUse": ignore_event}}, "hooks.PreToolUse: expected a list"),
         ({"hooks": {"PreToolUse": "echo"}}, "hooks.PreToolUse: expected a list"),
@@ -77,9 +77,9 @@ async def test_a_wrong_option_is_refused_at_the_start(
     [
         (
             {"deny": ["Bsah(rm:*)"]},
-            "settings.json:\\d+: the rule Bsah\\(rm:\\*\\) names no known tool. Is Bash meant\\?",
+            "settings.json:\\d+: the rule Bsah\\(rm:\\*\\) names no known tool. Did you mean Bash\\?",
         ),
-        ({"ask": ["edit"]}, "the rule edit names no known tool. Is Edit meant\\?"),
+        ({"ask": ["edit"]}, "the rule edit names no known tool. Did you mean Edit\\?"),
         ({"dney": ["Bash"]}, "settings.json:\\d+: permissions.dney: unknown key. Did you mean deny\\?"),
     ],
 )

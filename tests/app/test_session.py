@@ -395,7 +395,9 @@ async def test_a_custom_server_is_asked_for_its_models(
 
 @pytest.mark.parametrize("option", ["allowed_tools", "disallowed_tools"])
 async def test_a_rule_for_an_unknown_tool_is_refused(tmp_path: Path, option: str) -> None:
-    with pytest.raises(SettingsError, match=f"{option}: the rule Bsah names no known tool. Is Bash meant\\?"):
+    with pytest.raises(
+        SettingsError, match=f"{option}: the rule Bsah names no known tool. Did you mean Bash\\?"
+    ):
         await shoal.open(cwd=tmp_path, model=ScriptedModel([]), **{option: ["Bsah Edit"]}).__aenter__()
 
 

@@ -620,7 +620,7 @@ async def test_the_turn_limit_of_a_definition_ends_the_agent_with_a_clear_result
     [
         (
             {"subagent_type": "Explorer"},
-            "Did you mean Explore? There are: lame, Bash, Explore, Plan, general-purpose, shoal-guide, ",
+            "Did you mean Explore? Available: lame, Bash, Explore, Plan, general-purpose, shoal-guide, ",
         ),
         ({"subagent_type": "lame"}, "NoSuchTool"),
         ({"model": "nobody:nothing"}, "nobody"),

@@ -102,7 +102,7 @@ def test_an_unknown_member_is_an_error_and_other_at_signs_are_prompts(
     terminal = start_lead_with_ann(cli_project, {"text": "Ready."})
     terminal.wait_for(lambda text: "Ann is at work." in text and is_at_prompt(text))
     terminal.type_text("/to bob\r")
-    terminal.wait_for("There is no member 'bob'. There are: ann.")
+    terminal.wait_for("There is no member 'bob'. Members: ann.")
     terminal.type_text("/to\r")
     terminal.wait_for("/to NAME lets you talk to one of: ann.")
     terminal.type_text("@anne hurry up\r")

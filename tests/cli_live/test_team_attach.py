@@ -113,7 +113,7 @@ def test_an_attached_terminal_answers_and_messages_a_team_that_keeps_running(cli
         assert lead.wait_for_end() == 0
         assert again.wait_for_end() == 0
         assert "Resume it: shoal team resume roof" in again.screen.text
-    assert "Which team? There are: barn, roof." in cli_project.run_shoal("team", "attach").stderr
+    assert "Which team? Existing teams: barn, roof." in cli_project.run_shoal("team", "attach").stderr
     without = cli_project.run_shoal("team", "attach", "roof")
     assert without.returncode == 1
     assert "shoal team resume roof" in without.stderr
