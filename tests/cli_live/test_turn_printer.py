@@ -400,7 +400,7 @@ def test_a_permission_question_for_an_edit_shows_the_change() -> None:
     ("rule", "offered"),
     [
         ("Write(/**)", "  y once · a for this session: Write(/**) · n no · or type a reason"),
-        (f"Bash({'x' * 90})", "  y once · a for this session: only this call ·  n no · or type a reason"),
+        (f"Bash({'x' * 90})", "  y once · a for this session: only this call · n no · or type a reason"),
         ("", "  y once · n no · or type a reason"),
     ],
 )
