@@ -164,7 +164,7 @@ async def test_assigning_a_task_notifies_its_new_owner(tmp_path: Path) -> None:
         await pilot.press("a")
         await wait_until(pilot, lambda: "Who works on #1 paint?" in render_text(pilot.app))
         await pilot.press(*"ann", "enter")
-        await wait_until(pilot, lambda: "Task #1 is ann's now." in pilot.app.notices)
+        await wait_until(pilot, lambda: "Assigned task #1 to ann." in pilot.app.notices)
         await wait_until(pilot, lambda: "   ann" in render_text(pilot.app))
         assert any("task_assignment" in each["text"] for each in read_inbox("crew", "ann"))
 
@@ -203,7 +203,7 @@ async def test_a_board_of_an_ended_run_can_be_changed_with_a_notice(
     async with app.run_test(size=(120, 40)) as pilot:
         await pilot.press("n", *"later", "enter")
         await wait_until(pilot, lambda: app.notices)
-        assert app.notices[-1].startswith("Task #1 is on the board. The run has ended")
+        assert app.notices[-1].startswith("Added task #1 to the board. The run has ended")
         await pilot.press("plus", "a", "enter", "escape")
     made = (await list_tasks("s-1", controller.run.home))[TaskId("1")]
     assert (made.subject, made.owner) == ("later", None)
