@@ -1,4 +1,4 @@
-# Each target does its own set-up; the text behind ## is what `make help` prints.
+# Each target does its own setup; `make help` prints the text after ##.
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test check bench chaos fuzz load spec reference walks web lint fmt types layers setup-run setup-test clean
@@ -10,7 +10,7 @@ NO_PYTHON = echo "Shoal needs Python 3.11 or newer, and none was found. On Debia
 SETUP = p="$(PYTHON)"; if [ -z "$$p" ]; then $(NO_PYTHON); fi; "$$p" scripts/setup_env.py
 
 VENV := .venv/bin
-# Programs that came as Python packages (ripgrep) are found like any other.
+# Finds programs that are installed as Python packages (ripgrep).
 export PATH := $(CURDIR)/$(VENV):$(PATH)
 ARGS ?=
 
@@ -24,33 +24,33 @@ demo: setup-run ## a team repairs a small project, offline, in about 30 seconds
 test: setup-test ## run all tests (ARGS="-k name" for some of them)
 	@$(VENV)/python -m pytest -n auto $(ARGS)
 
-# What fails beside others and passes alone is a fault to be mended as well, but none of the change that is checked.
-AGAIN = echo "Those that failed, once more and alone; what passes now depends on time:"
+# A test that fails with others and passes alone is a bug too, but not of the change that is checked.
+AGAIN = echo "Running the failed tests again, alone; those that pass now depend on timing:"
 
 check: setup-test ## what CI runs: lint, format, types, layers, tests
 	@$(MAKE) --no-print-directory lint types layers
 	@$(VENV)/python -m pytest -n auto || { $(AGAIN); $(VENV)/python -m pytest --last-failed --last-failed-no-failures none; }
 
-bench: setup-test ## Shoal beside a bare loop and other libraries, in one table (ARGS=--keep for docs/bench.md)
+bench: setup-test ## compare Shoal with a bare loop and other libraries, in one table (ARGS=--keep for docs/bench.md)
 	@$(VENV)/python -m bench $(ARGS)
 
 chaos: setup-test ## agents killed, hung, without disk, clock, provider or panes, for 9 minutes (ARGS="--seed 7")
 	@PYTHONPATH=src $(VENV)/python -m tests.chaos $(ARGS)
 
-load: setup-test ## 1,000 members at work for 10 minutes: memory, latency, lost mail (ARGS="--minutes 1")
+load: setup-test ## 1,000 working members for 10 minutes: memory, latency, lost mail (ARGS="--minutes 1")
 	@PYTHONPATH=src $(VENV)/python -m tests.load $(ARGS)
 
-fuzz: setup-test ## inputs by chance for all that reads, guided by atheris (ARGS="--seconds 60 --only shell")
+fuzz: setup-test ## random input for all parsers, guided by atheris (ARGS="--seconds 60 --only shell")
 	@PYTHONPATH=src $(VENV)/python -m tests.fuzz $(ARGS)
 
-spec: ## which rules of docs/spec.md the last full test run showed (ARGS=--json)
+spec: ## list the rules of docs/spec.md that the last full test run proved (ARGS=--json)
 	@p="$(PYTHON)"; if [ -z "$$p" ]; then $(NO_PYTHON); fi; "$$p" scripts/spec_table.py $(ARGS)
 
 web: ## build the web view from web/ into the package (needs Node and npm)
 	@command -v npm >/dev/null || { echo "make web needs Node 20 or newer with npm. On Debian: apt-get install npm" >&2; exit 1; }
 	@cd web && npm ci --no-audit --no-fund --silent && npm run --silent types && npm run --silent build
 
-reference: setup-test ## write docs/reference anew, from the code
+reference: setup-test ## write docs/reference from the code
 	@PYTHONPATH=src $(VENV)/python scripts/reference.py
 
 walks: setup-test ## draw the paths of docs/walks.toml, and list them in ARCHITECTURE.md
@@ -60,7 +60,7 @@ lint: setup-test ## ruff (rules and format), codespell and the prose linter, cha
 	@$(VENV)/ruff check --no-cache .
 	@$(VENV)/ruff format --check .
 	@$(VENV)/codespell
-	@$(VENV)/python scripts/lint_prose.py
+	@$(VENV)/python scripts/lint_prose.py --source
 
 fmt: setup-test ## ruff: repair and format in place
 	@$(VENV)/ruff check --fix .

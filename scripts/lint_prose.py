@@ -1,7 +1,7 @@
 """Finds phrases that sound translated in the documentation; `make lint` runs it.
 
-    python scripts/lint_prose.py            pages and texts for models: *.md, docs/**, bench/**, src/**/*.md
-    python scripts/lint_prose.py --source   also strings and docstrings of src; not part of `make lint` yet
+    python scripts/lint_prose.py            the hand-written pages: *.md, docs/**, bench/**
+    python scripts/lint_prose.py --source   also strings and prompts of src, and the generated pages
     python scripts/lint_prose.py FILE …     these files
 
 Code blocks, `code spans` and link targets are skipped, and so is the text between `<!-- prose: off -->` and
@@ -23,6 +23,33 @@ ROOT = Path(__file__).parents[1]
 PHRASES = Path(__file__).with_name("prose_phrases.toml")
 GENERATED = ROOT / "docs" / "reference"
 """Written by scripts/reference.py from strings in src."""
+
+MACHINE_VALUES = frozenset({"went on"})
+"""Strings that journals and programs read, kept as they are."""
+
+# Texts for models, which are rewritten as one set. Delete a line once `--source` finds nothing in it.
+UNREVIEWED = (
+    "src/shoal/agent",
+    "src/shoal/app/agents/agent_memory.py",
+    "src/shoal/app/config/session_memory.py",
+    "src/shoal/app/definitions/agents",
+    "src/shoal/app/session/delegate_mode.py",
+    "src/shoal/app/session/team_start.py",
+    "src/shoal/app/skills/catalog_changes.py",
+    "src/shoal/app/teams/shipped",
+    "src/shoal/core/text/json_schema.py",
+    "src/shoal/models/tool_emulation.py",
+    "src/shoal/runs/agent_messenger.py",
+    "src/shoal/runs/agent_supervisor.py",
+    "src/shoal/runs/agent_worker.py",
+    "src/shoal/runs/question_broker.py",
+    "src/shoal/team",
+    "src/shoal/tools",
+    "src/shoal/wire/notification_text.py",
+    "src/shoal/workspaces/external_worktree.py",
+    "src/shoal/workspaces/worktree.py",
+    "docs/reference/tools.md",
+)
 
 _START = r"(?:\A|(?<=\n\n)|^(?:[-*] |\d+\. |> )|(?<=[.!?] )|(?<=[.!?]\n))"
 _SPACE = r"(?:[ \t]+|[ \t]*\n[ \t]*)"
@@ -98,7 +125,10 @@ def check_source(path: Path, phrases: Iterable[Phrase]) -> list[Finding]:
     strings = [
         node
         for node in ast.walk(ast.parse(path.read_text()))
-        if isinstance(node, ast.Constant) and isinstance(node.value, str) and " " in node.value
+        if isinstance(node, ast.Constant)
+        and isinstance(node.value, str)
+        and " " in node.value
+        and node.value not in MACHINE_VALUES
     ]
     found = [
         finding
@@ -120,7 +150,10 @@ def list_pages(root: Path = ROOT) -> list[Path]:
 
 
 def list_source(root: Path = ROOT) -> list[Path]:
-    return sorted(root.glob("src/**/*.py"))
+    """Return the modules and prompts of src and the generated pages, without the unreviewed ones."""
+    files = [*root.glob("src/**/*.py"), *root.glob("src/**/*.md"), *root.glob("docs/reference/*.md")]
+    unreviewed = [root / name for name in UNREVIEWED]
+    return sorted(file for file in files if not any(file.is_relative_to(place) for place in unreviewed))
 
 
 def main(arguments: list[str] | None = None) -> int:

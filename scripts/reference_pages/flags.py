@@ -14,8 +14,8 @@ from shoal.surfaces.cli.main import EXAMPLES, root_command
 
 _OPENING = """
 `shoal --help` lists the flags of a run, `shoal COMMAND --help` those of a command. `--json` prints JSON
-for programs, `--debug` shows tracebacks where something goes wrong. [The command
-line](../command-line.md) says how the parts fit together.
+for programs, `--debug` shows tracebacks if something fails. [The command
+line](../command-line.md) explains how the parts work together.
 """
 _COMMON = frozenset({"--debug", "--help"})
 
@@ -62,7 +62,7 @@ def _render_parts(name: str, command: click.Command, examples: Sequence[str], ma
     if shown:
         yield _render_options(shown)
     if any(_is_run_flag(each) for each in options):
-        yield "The flags of [a run](#shoal-prompt) hold here too, where they make sense."
+        yield "The flags of [a run](#shoal-prompt) apply here too, if they make sense."
     own_examples = [each for each in examples if f"{name} " in f"{each} "]
     if own_examples and not parts:
         yield _render_console(own_examples)

@@ -37,24 +37,23 @@ from shoal.wire.hook_output_codec import (
 )
 
 _OPENING = f"""
-A hook is a program of yours, an address or a function that is told of events. [Hooks](../hooks.md) says
-how one is set up; this is what each event tells, as one JSON object on standard input, and what may be
-answered. A command that ends with 0 goes on, and its standard output is read where it is a JSON object;
-with 2 it blocks, with standard error as the reason; anything else is shown to the person and blocks
-nothing, unless the hook has `"onFailure": "block"`. It has {DEFAULT_HOOK_SECONDS:g} seconds, \
+A hook is your own program, a URL or a function that runs on events. [Hooks](../hooks.md) explains how to set
+one up. This page lists the JSON object that each event sends on standard input, and the possible answers. If
+a command ends with 0, the agent continues, and Shoal reads standard output if it is a JSON object. With 2 the
+command blocks, with standard error as the reason. Any other exit code is shown to the user and does not
+block, unless the hook has `"onFailure": "block"`. The time limit is {DEFAULT_HOOK_SECONDS:g} seconds, or \
 {SESSION_END_HOOK_SECONDS:g}
-at `SessionEnd`, unless its `timeout` says otherwise. Nobody waits for a command with `"async": true` or
-`"asyncRewake": true`, nor for one whose first line is `{{"async": true, "asyncTimeout": milliseconds}}`: it
-decides nothing, and what it tells comes
-[later](../hooks.md#hooks-in-the-background).
+at `SessionEnd`; change it with `timeout`. Shoal does not wait for a command with `"async": true` or
+`"asyncRewake": true`, or whose first line is `{{"async": true, "asyncTimeout": milliseconds}}`. Such a
+command decides nothing, and its output arrives [later](../hooks.md#hooks-in-the-background).
 """
 _ANSWER = f"""
 ## Answers
 
-An object with any of these fields, as JSON from a command or an address, or as a dict from a function. At
+An object with any of these fields, as JSON from a command or a URL, or as a dict from a function. At
 most {MAX_TEXT_LENGTH:,} characters of a text enter a conversation. After `UserPromptSubmit` and \
 `SessionStart` text
-that is no JSON is context for the model. Of several hooks the strictest decision counts, the first
+that is not JSON is context for the model. If several hooks answer, the strictest decision counts, the first
 refusal, and all contexts.
 """
 
@@ -75,7 +74,7 @@ def build_hooks_page() -> str:
     common = (
         "## Every event\n\n"
         + render_table(("field", "meaning"), _make_rows(COMMON_FIELDS))
-        + "\n\nFor every agent but the lead also:\n\n"
+        + "\n\nFor every agent except the lead:\n\n"
         + render_table(("field", "meaning"), _make_rows(AGENT_FIELDS))
     )
     answers = [
@@ -99,7 +98,7 @@ def _render_event(name: HookEvent) -> str:
         parts.append(render_table(("field", "meaning"), rows))
     blocked = description.on_block
     if str(MAX_WAKES_IN_A_ROW) not in blocked and "in a row" in blocked:
-        raise MissingDescription(f"{name} says another number than {MAX_WAKES_IN_A_ROW} times in a row.")
+        raise MissingDescription(f"{name} has another number than {MAX_WAKES_IN_A_ROW} times in a row.")
     parts.append(f"Blocked: {blocked[0].lower()}{blocked[1:]}")
     return "\n\n".join(parts)
 

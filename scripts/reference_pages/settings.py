@@ -57,17 +57,17 @@ _LINKS = {
 _OPENING = """
 Settings are JSON objects in files. The strongest first: managed (`/etc/shoal/managed-settings.json`),
 `--settings`, `.claude/settings.local.json` and `.claude/settings.json` of the project, `settings.json` in
-the home. Objects are merged, permission lists joined; of anything else the strongest counts. Keys that
-are not listed here belong to other programs and are left alone; one under `shoal` that is not known is
-told with its line. What a project's files widen counts only after [`shoal
+the home. Objects are merged, and permission lists are joined; for any other value the strongest file counts.
+Keys that are not listed here belong to other programs and are ignored; Shoal warns about an unknown key
+under `shoal`, with its line. Settings of a project that allow more than your own count only after [`shoal
 trust`](../permissions.md#trusting-a-project).
 
-`shoal config show --origin` tells what holds here, and from which line of which file.
+`shoal config show --origin` shows the settings in effect, with the file and line of each.
 """
 _VARIABLES = (
-    "Of the environment of the process; those of providers may stand in `env` of your own settings too.\n"
+    "Environment variables of the process. Those of providers can also be in `env` of your own settings.\n"
     "The usual ones for proxies (`HTTPS_PROXY`, `NO_PROXY`), colours (`NO_COLOR`) and\n"
-    "[telemetry](../telemetry.md) hold as well."
+    "[telemetry](../telemetry.md) work as well."
 )
 
 

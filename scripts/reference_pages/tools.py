@@ -21,12 +21,12 @@ from shoal.core.conversation.tools import Tool
 from shoal.tools.mcp.resource_tools import build_mcp_resource_tools
 
 _OPENING = """
-What agents work with. Each call is [allowed, asked about or denied](../permissions.md) before it runs; a
-tool that only reads changes nothing, and calls of such tools in one message run side by side. A call
-takes at most its deadline; where there is none the tool waits for a person or an agent, or keeps a time
-of its own. The texts are those that models read.
+The tools of agents. Before a call runs, Shoal [allows it, asks or denies it](../permissions.md). A read-only
+tool changes nothing, and calls of such tools in one message run in parallel. A call takes at most its
+deadline; a tool without one waits for a person or an agent, or has its own time limit. The texts are those
+that models read.
 
-Tools of [MCP servers](../mcp.md) are called `mcp__SERVER__TOOL`, and a program gives tools of its own to
+Tools of [MCP servers](../mcp.md) are called `mcp__SERVER__TOOL`. A program passes its own tools to
 `shoal.open`.
 """
 _TOOLS_WITH_LISTS = ("Agent", "Skill")
@@ -51,7 +51,7 @@ def build_tools_page() -> str:
     return render_page(
         "Tools",
         _OPENING,
-        f"## Who has what\n\n{who}\n\n{_render_agents(names)}",
+        f"## Tools by agent\n\n{who}\n\n{_render_agents(names)}",
         *sections,
         *_render_other_tools(seen),
     )
@@ -73,28 +73,28 @@ def _render_agents(names: list[str]) -> str:
         told = (
             ", ".join(map(format_code, tool_names))
             if len(tool_names) < len(names)
-            else "all that an agent may have"
+            else "all tools of an agent"
         )
         lines.append((format_code(each.name), told))
     return (
         "An agent has the tools of its [definition](../agents.md#fields), "
-        "less those that are the lead's alone:\n\n" + render_table(("built-in agent", "tools"), lines)
+        "except those that only the lead has:\n\n" + render_table(("built-in agent", "tools"), lines)
     )
 
 
 def _render_other_tools(seen: SeenTools) -> Iterator[str]:
-    yield "## Tools that are there at times\n\nThe rest is given only where it has something to do."
+    yield "## Conditional tools\n\nThese tools exist only if they are needed."
     schema = seen.schemas["formed"]["StructuredOutput"]
     plain = ToolSchema(name=schema.name, description=schema.description, input_schema={})
     yield (
         f"{_render_tool(schema.name, plain)}\n\n"
-        "It is the lead's where `--json-schema` or `output_schema` asks for an answer in a form; its inputs "
-        "are that form."
+        "The lead has it if `--json-schema` or `output_schema` requires a structured answer; its input has "
+        "that schema."
     )
     for tool in build_mcp_resource_tools(tuple):
         yield (
             f"{_render_tool(tool.schema.name, tool.schema)}\n\n"
-            "Every agent has it where a server with resources is connected."
+            "Every agent has it if a server with resources is connected."
         )
 
 

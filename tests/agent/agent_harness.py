@@ -61,7 +61,7 @@ class FakeQuestionBroker:
     async def ask_person_or_deny(self, question: Question) -> Answer:
         self.questions.append(question)
         if self.answer is None:
-            raise QuestionUnanswerable("nobody is there to ask.")
+            raise QuestionUnanswerable("nobody can answer the ask.")
         return self.answer
 
 

@@ -246,7 +246,14 @@ async def test_the_turn_limit_ends_the_loop_with_a_reason() -> None:
     )
     ended = await harness.run_prompt()
     assert (ended.reason, ended.requests) == ("max_turns", 3)
-    assert "3 requests" in ended.detail
+    assert ended.detail == "stopped after 3 requests"
+
+
+async def test_a_turn_limit_of_one_is_reported_in_the_singular() -> None:
+    harness = create_harness(
+        lambda _: make_call("echo", text="again"), tools=[echo], loop_limits=LoopLimits(max_turns=1)
+    )
+    assert (await harness.run_prompt()).detail == "stopped after 1 request"
 
 
 PRICED = ModelCard(id="dear", provider="x", price=TokenPrice(input=1_000_000, output=0), window=10**9)
@@ -270,7 +277,7 @@ async def test_a_spent_budget_stops_the_next_request() -> None:
 @pytest.mark.spec("USR-19")
 def test_a_budget_in_dollars_with_a_model_of_unknown_price_is_refused() -> None:
     unpriced = ModelCard(id="stranger", provider="x")
-    with pytest.raises(BudgetError, match="price of stranger is not known"):
+    with pytest.raises(BudgetError, match="price of stranger is unknown"):
         create_harness(None, model=ScriptedModel([], card=unpriced), budget_limits=BudgetLimits(max_usd=1))
 
 

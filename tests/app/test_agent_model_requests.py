@@ -194,7 +194,7 @@ async def test_the_answering_model_is_recorded_and_a_substitute_is_noted_once(
     settled = [event.model for event in events if isinstance(event, ModelRequestSettled)]
     assert settled == ["gpt-6-sol-2026-05-05", "cheaper-one", "cheaper-one"]
     notes = [event.text for event in events if isinstance(event, NoteAdded) and "answers as" in event.text]
-    assert notes == ["Asked for the model gpt-6-sol, the provider answers as cheaper-one."]
+    assert notes == ["The model gpt-6-sol was requested, but the provider answered as cheaper-one."]
     journal = session.runtime.store.journal
     assert isinstance(journal, FileJournal)
     assert set(summarize_journal_usage(journal.path).by_model) == {"gpt-6-sol-2026-05-05", "cheaper-one"}
@@ -225,7 +225,7 @@ async def test_a_substitute_model_is_noted_for_every_provider(
     settled = [e.model for e in events if isinstance(e, ModelRequestSettled) and e.agent == child.agent]
     assert settled == ["cheaper-one"]
     notes = [event.text for event in events if isinstance(event, NoteAdded) and "answers as" in event.text]
-    assert notes == [f"Asked for the model {LEADS[provider]}, the provider answers as cheaper-one."]
+    assert notes == [f"The model {LEADS[provider]} was requested, but the provider answered as cheaper-one."]
 
 
 @pytest.mark.parametrize(

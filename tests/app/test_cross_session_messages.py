@@ -121,9 +121,9 @@ async def test_an_unreachable_session_is_an_error_that_lists_reachable_ones(tmp_
         assert not other.runtime.inbox.queue.count_waking_items(other.agent.identity.agent)
     dead, unknown, own, far, every, mute, shape, older = list_lead_results(session)
     for each in (dead, unknown, every):
-        assert f"Live now: {other.id}." in each
+        assert f"Live sessions: {other.id}." in each
     assert "your own session" in own
-    assert "no bridge to one is configured" in far
+    assert "no bridge is configured" in far
     assert "summary is missing" in mute
     assert "You can only send text to another session." in shape
     assert "To reach another session, use to and message." in older

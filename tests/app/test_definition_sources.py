@@ -135,9 +135,7 @@ def test_agents_can_be_given_as_a_json_file(places: DefinitionPlaces):
     path.write_text('{"a": {"description": "d",\n "prompt": "p",\n "tools": 1}}')
     with pytest.raises(InvalidAgentDefinition, match=r"agents\.json:3: a\.tools: "):
         places.load_catalog("agents.json")
-    with pytest.raises(
-        InvalidAgentDefinition, match=r"--agents: No such file or directory: .*JSON is expected"
-    ):
+    with pytest.raises(InvalidAgentDefinition, match=r"--agents: No such file or directory: .*Pass JSON"):
         places.load_catalog("nothing.json")
 
 
@@ -233,7 +231,7 @@ def test_a_bad_file_is_reported_and_hides_no_other(places: DefinitionPlaces):
     bad = places.write(places.near, "bad.md", format_definition("worse", extra="maxTurns: none\n"))
     definitions = places.load_catalog()
     assert list_own_names(definitions) == ["good"]
-    assert [str(problem).partition(": a whole")[0] for problem in definitions.problems] == [
+    assert [str(problem).partition(": expected")[0] for problem in definitions.problems] == [
         f"{bad}:4: maxTurns"
     ]
     with pytest.raises(InvalidAgentDefinition) as error:
@@ -250,7 +248,7 @@ def test_an_invalid_rule_pattern_is_a_bad_value(places: DefinitionPlaces, field:
     path = places.write(
         places.near, "a.md", format_definition("a", extra=f"{field}: Read, Bash(git:* push)\n")
     )
-    with pytest.raises(InvalidAgentDefinition, match=r"`:\*` stands at its end alone") as error:
+    with pytest.raises(InvalidAgentDefinition, match=r"`:\*` is only allowed at its end") as error:
         places.load_catalog().find("a")
     assert (error.value.path, error.value.line, error.value.field) == (path, 4, field)
     assert str(error.value).count(field) == 1, "its place is told once"
@@ -291,9 +289,7 @@ def test_unreadable_definition_files_are_reported_without_hanging(places: Defini
 
 def test_an_agents_directory_that_is_a_file_is_reported(places: DefinitionPlaces):
     places.write(places.cwd / ".claude", "agents", "x")
-    assert [problem.what for problem in places.load_catalog().problems] == [
-        "it cannot be read: Not a directory"
-    ]
+    assert [problem.what for problem in places.load_catalog().problems] == ["cannot be read: Not a directory"]
 
 
 def test_an_unknown_name_error_lists_known_names_and_suggests_one(places: DefinitionPlaces):
@@ -307,7 +303,7 @@ def test_an_unknown_name_error_lists_known_names_and_suggests_one(places: Defini
         with pytest.raises(UnknownAgentType) as error:
             definitions.find(name)
         assert error.value.similar[0] == meant
-        assert f"Is {meant} meant?" in str(error.value)
+        assert f"Did you mean {meant}?" in str(error.value)
     with pytest.raises(UnknownAgentType) as error:
         definitions.find("zzz")
     assert error.value.similar == ()

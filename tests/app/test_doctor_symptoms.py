@@ -60,7 +60,7 @@ async def test_a_missing_result_is_found_with_its_recipient_and_path(tmp_path: P
         cwd=tmp_path, home=get_home(), environ=os.environ, symptom="result-not-seen", run=run
     )
     whole, mute = examine_symptom(case)
-    assert "the answer to the call" in whole.value
+    assert "the reply to call" in whole.value
     assert "results" in whole.value
     assert "without a report" in mute.value
     assert f"shoal send {run.session[:8]} " in mute.advice
@@ -77,7 +77,7 @@ async def test_an_undelivered_result_is_a_warning_with_a_remedy(
     }
     run = await run_job(tmp_path, script_agents(**parts))
     (diagnostic,) = examine("result-not-seen", tmp_path, run).values()
-    assert (diagnostic.state, "was given its result" in diagnostic.value) == ("ok", True)
+    assert (diagnostic.state, "got its result" in diagnostic.value) == ("ok", True)
     lines = run.journal_path.read_bytes().splitlines(keepends=True)
     run.journal_path.write_bytes(b"".join(line for line in lines if b'"notified"' not in line))
     (untold,) = examine("result-not-seen", tmp_path, run).values()
@@ -93,7 +93,7 @@ async def test_an_unknown_recipient_is_reported_with_the_known_ones(tmp_path: Pa
     )
     run = await run_job(tmp_path, model)
     facts = examine("recipient-not-found", tmp_path, run, "researchr")
-    assert (facts["researchr"].state, facts["researchr"].advice) == ("bad", "Is researcher meant?")
+    assert (facts["researchr"].state, facts["researchr"].advice) == ("bad", "Did you mean researcher?")
     assert "researcher" in facts["those there"].value
     left = examine("recipient-not-found", tmp_path, run, "researcher")["researcher"]
     assert left.state == "bad"
@@ -115,7 +115,7 @@ def test_a_missing_tool_is_traced_to_the_line_that_removes_it(tmp_path: Path) ->
     assert "disallowedTools" in facts["careful"].value
     assert "careful.md:4" in facts["careful"].value
     assert (facts["odd"].state, "Grepp" in facts["odd"].value) in (("bad", True), ("warn", False))
-    assert examine("tool-missing", tmp_path, about="Bsh")["Bsh"].advice == "Is Bash meant?"
+    assert examine("tool-missing", tmp_path, about="Bsh")["Bsh"].advice == "Did you mean Bash?"
     served = examine("tool-missing", tmp_path, about="mcp__db__query")["mcp__db__query"]
     assert (served.state, "shoal mcp add db" in served.advice) == ("bad", True)
 
@@ -130,7 +130,7 @@ async def test_a_denial_is_shown_with_its_rule_and_agent(tmp_path: Path) -> None
     assert refused.state == "warn"
     assert "Bash(rm *)" in refused.value
     assert "shoal permissions explain Bash" in refused.advice
-    assert facts["in force"].advice == "See them: shoal permissions ls"
+    assert facts["active"].advice == "See them: shoal permissions ls"
 
 
 @SRF
@@ -156,7 +156,7 @@ def test_a_skill_that_does_not_fork_gets_a_remedy(tmp_path: Path) -> None:
     plain = examine("command-not-forked", tmp_path, about="/deploy")["/deploy"]
     assert (plain.state, "context: fork" in plain.advice) == ("bad", True)
     assert examine("command-not-forked", tmp_path, about="review")["/review"].state == "ok"
-    assert examine("command-not-forked", tmp_path, about="deplo")["/deplo"].advice == "Is /deploy meant?"
+    assert examine("command-not-forked", tmp_path, about="deplo")["/deplo"].advice == "Did you mean /deploy?"
 
 
 @SRF
@@ -168,7 +168,7 @@ async def test_a_retained_worktree_is_reported_with_its_content(tmp_path: Path) 
     }
     await run_job(project, script_agents(**parts))
     (fact,) = (await asyncio.to_thread(examine, "worktree-not-cleaned", project)).values()
-    assert (fact.state, "changes that are not committed" in fact.value) == ("warn", True)
+    assert (fact.state, "uncommitted change" in fact.value) == ("warn", True)
     assert "shoal worktree merge" in fact.advice
     outside = await asyncio.to_thread(examine, "worktree-not-cleaned", tmp_path)
     assert outside["repository"].state == "none"
@@ -187,7 +187,7 @@ async def test_a_stuck_wait_is_traced_to_the_question_or_the_dead_run(tmp_path: 
             break
         await turn.aclose()
     dead = examine("wait-does-not-end", tmp_path, run)["run"]
-    assert (dead.state, dead.advice) == ("bad", f"Go on with it: shoal --resume {run.session}")
+    assert (dead.state, dead.advice) == ("bad", f"Resume it: shoal --resume {run.session}")
 
 
 @SRF
@@ -213,11 +213,11 @@ async def test_a_stuck_wait_is_traced_to_a_silent_agent_a_blocking_task_or_a_com
             pass
         facts = examine("wait-does-not-end", tmp_path, RunHandle(session=session.id, home=get_home()))
         gate.is_open.set()
-    assert facts["task #2"].value == "Fill: waits for #1 (pending)"
+    assert facts["task #2"].value == "Fill: waiting for #1 (pending)"
     assert (facts["digger"].state, "Gate" in facts["digger"].value) == ("warn", True)
-    assert facts["digger"].advice.endswith(f"end it: shoal stop {session.id[:8]} digger")
+    assert facts["digger"].advice.endswith(f"stop it: shoal stop {session.id[:8]} digger")
     assert facts["command"].value == "runs in the background: sleep 600"
-    assert facts["command"].advice.startswith(f"End it: shoal stop {session.id[:8]} bash_")
+    assert facts["command"].advice.startswith(f"Stop it: shoal stop {session.id[:8]} bash_")
 
 
 @SRF
@@ -247,7 +247,7 @@ def test_the_doctor_command_lists_symptoms_and_asks_for_a_run_if_none_exists(
     listed = capsys.readouterr().out
     assert all(name in listed for name in SYMPTOMS)
     assert shoal_command(["doctor", "resultnotseen"]) == 2
-    assert "Is result-not-seen meant?" in capsys.readouterr().err
+    assert "Did you mean result-not-seen?" in capsys.readouterr().err
     assert shoal_command(["doctor", "fork-not-taken", "--json"]) == 1
     diagnostic = json.loads(capsys.readouterr().out)
     assert (diagnostic["symptom"], diagnostic["found"]) == ("fork-not-taken", True)

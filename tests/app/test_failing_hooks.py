@@ -49,11 +49,11 @@ TROUBLES = {
     "exits with 1": ("echo it broke >&2; exit 1", "exit status 1: it broke"),
     "is killed": ("kill -9 $$", "signal 9"),
     "is not there": ("/no/such/program", "exit status 127"),
-    "prints half JSON": ("""echo '{"decision": "blo'""", "begins like JSON and is none"),
-    "answers a wrong shape": (build_answer_command({"decision": 5}), "a shape that is not known"),
-    "answers an unknown word": (build_answer_command({"decision": "deny"}), "a shape that is not known"),
+    "prints half JSON": ("""echo '{"decision": "blo'""", "looks like JSON but is not valid"),
+    "answers a wrong shape": (build_answer_command({"decision": 5}), "an unknown format"),
+    "answers an unknown word": (build_answer_command({"decision": "deny"}), "an unknown format"),
     "answers for another event": (build_specific_answer(hookEventName="Stop"), "it answered for Stop"),
-    "changes the input to a list": (build_specific_answer(updatedInput=[1]), "a shape that is not known"),
+    "changes the input to a list": (build_specific_answer(updatedInput=[1]), "an unknown format"),
 }
 
 
@@ -179,7 +179,7 @@ async def test_hook_functions_that_raise_or_return_nonsense_block_and_are_report
         result, notes, _ = await run_one_call(project, "{}", hooks=hooks)
     assert "was not run" in result
     assert "KeyError" in notes
-    assert "it answered int" in notes
+    assert "it answered with int" in notes
 
 
 @asynccontextmanager
@@ -232,7 +232,7 @@ async def test_a_url_can_be_a_hook(project: Path, monkeypatch: pytest.MonkeyPatc
         (build_response(b"{}", b"500 Broken"), "status 500"),
         (build_response(b"{}", b"302 Elsewhere"), "status 302"),
         (b"not http\r\n\r\n", "RemoteProtocolError"),
-        (build_response(b'{"decision": 1}'), "a shape that is not known"),
+        (build_response(b'{"decision": 1}'), "an unknown format"),
     ],
 )
 async def test_a_failing_http_hook_is_reported_and_blocks_nothing(

@@ -146,12 +146,12 @@ async def test_a_late_deny_a_second_answer_and_an_unknown_id_are_refused_with_th
     model = script_agents(lead=[TOUCH, "resumed", "heard", "more"])
     async with open_session(tmp_path, model, resume=session_id, **ATTENDED) as session:
         late = session.runtime.question_broker.late_answers
-        with pytest.raises(StateFileError, match="nothing left to deny"):
+        with pytest.raises(StateFileError, match="nothing to deny"):
             late.submit_late_answer(question, DenyAnswer(reason="no"))
         with pytest.raises(StateFileError, match="There is no question 'other'"):
             late.submit_late_answer("other", AllowAnswer())
         late.submit_late_answer(question, AllowAnswer())
-        with pytest.raises(StateFileError, match="counts once"):
+        with pytest.raises(StateFileError, match="counts only once"):
             late.submit_late_answer(question, AllowAnswer())
         await collect_events(session.run("go on"))
     assert len(list_queued_items(session)) == 1

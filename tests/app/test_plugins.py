@@ -91,7 +91,7 @@ def test_plugins_come_from_flags_settings_and_the_home(tmp_path: Path) -> None:
 def test_an_unreadable_plugin_directory_is_reported(tmp_path: Path) -> None:
     (get_home() / "plugins").write_text("not a directory")
     (note,) = load_project_plugins(tmp_path).startup_notes
-    assert note == f"{get_home() / 'plugins'}: it cannot be read: Not a directory"
+    assert note == f"{get_home() / 'plugins'}: cannot be read: Not a directory"
 
 
 def test_of_two_plugins_with_one_name_the_first_is_used_and_the_other_reported(tmp_path: Path) -> None:
@@ -99,7 +99,9 @@ def test_of_two_plugins_with_one_name_the_first_is_used_and_the_other_reported(t
     write_plugin(get_home() / "plugins/two")
     plugins = load_project_plugins(tmp_path)
     assert [each.root.name for each in plugins.all] == ["one"]
-    assert "two/.claude-plugin/plugin.json:1: another plug-in is named harbour" in plugins.startup_notes[0]
+    assert (
+        "two/.claude-plugin/plugin.json:1: another plug-in has the name harbour" in plugins.startup_notes[0]
+    )
 
 
 def test_plugin_hooks_and_servers_have_the_plugin_directory_filled_in(tmp_path: Path) -> None:
@@ -206,14 +208,14 @@ def test_a_plugin_path_outside_its_directory_is_refused_and_reported(tmp_path: P
         manifest = root / ".claude-plugin/plugin.json"
         manifest.rename(outside / "plugin.json")
         manifest.symlink_to(outside / "plugin.json")
-    with pytest.raises(SettingsError, match="leads out of the plug-in") as refused:
+    with pytest.raises(SettingsError, match="outside the plug-in") as refused:
         load_project_plugins(tmp_path, root)
     assert str(root) in str(refused.value)
     (get_home() / "plugins").mkdir(parents=True, exist_ok=True)
     root.rename(get_home() / "plugins/harbour")
     plugins = load_project_plugins(tmp_path)
     assert plugins.all == ()
-    assert "leads out of the plug-in" in plugins.startup_notes[0]
+    assert "outside the plug-in" in plugins.startup_notes[0]
 
 
 def test_a_symlink_within_the_plugin_is_allowed(tmp_path: Path) -> None:
@@ -225,11 +227,11 @@ def test_a_symlink_within_the_plugin_is_allowed(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
-        ('{"name": "a b"}', "plugin.json:1: name: 'a b' cannot be"),
-        ('{\n "version": 3,\n "name": "x"\n}', "plugin.json:2: version: text"),
+        ('{"name": "a b"}', "plugin.json:1: name: 'a b' is not a valid"),
+        ('{\n "version": 3,\n "name": "x"\n}', "plugin.json:2: version: expected text"),
         ('{"name": "x",\n}', "plugin.json:2: not valid JSON"),
         ("", "plugin.json:1: name: it is missing"),
-        ("[]", "plugin.json:1: a JSON object"),
+        ("[]", "plugin.json:1: expected a JSON object"),
         ('{"description": "d"}', "plugin.json:1: name: it is missing"),
     ],
 )

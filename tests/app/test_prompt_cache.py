@@ -224,7 +224,7 @@ async def test_a_side_question_reads_the_conversation_from_the_cache(
         open_session_with_forks(project, use_server(server, monkeypatch)) as session,
     ):
         await run_to_end(session, "look at it")
-        assert await session.ask_side_question("what is in it?") == "words"
+        assert await session.ask_side_question("its content?") == "words"
         assert await session.suggest_prompt() == "words"
         await session.compact()
         _, prior, aside, proposal, summary = (usage for _, usage in list_usage(session))

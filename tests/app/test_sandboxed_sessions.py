@@ -246,7 +246,7 @@ async def test_background_commands_end_with_the_session(project: Path) -> None:
         ({"enabled": False, "network": False}, "network: false needs the sandbox"),
         ({"enabled": False, "autoAllow": True}, "autoAllow: true needs the sandbox"),
         ({"writable": ["~/x"], "hidden": ["~/x"]}, "both writable and hidden"),
-        ({"hidden": ["~"]}, "holds the project"),
+        ({"hidden": ["~"]}, "contains the project"),
         ({"enabled": "yes"}, "settings.json:1: shoal.sandbox.enabled"),
         ({"writable": "~/x"}, "settings.json:1: shoal.sandbox.writable"),
     ],
@@ -275,7 +275,7 @@ async def test_a_project_can_tighten_the_sandbox_but_never_loosen_it(project: Pa
     (project / "mine").write_text("mine")
     async with shoal.open(cwd=project, model=ScriptedModel([])) as session:
         policy = session.runtime.settings.own.sandbox
-        assert [note for note in session.notes if "would open the sandbox" in note]
+        assert [note for note in session.notes if "would weaken the sandbox" in note]
     assert (policy.enabled, policy.auto_allow, policy.writable, policy.hidden) == (
         "auto",
         False,

@@ -170,7 +170,7 @@ async def test_a_full_disk_ends_the_turn_with_an_error_and_loses_nothing(tmp_pat
     assert child.returncode == 0, child.stderr
     ended, after, session_id = child.stdout.splitlines()
     assert ended.startswith("store_error | ")
-    assert "could not be written" in ended
+    assert "Cannot write" in ended
     assert after == "done"
     (path,) = Path(os.environ["SHOAL_HOME"]).glob(f"projects/*/{session_id}.jsonl")
     assert [m.text[:5] for m in read_session_transcript(path).messages] == [

@@ -454,7 +454,7 @@ async def test_a_project_agent_with_hooks_starts_only_if_they_are_trusted(
             await run_all_turns(session)
             return "\n".join(list_lead_results(session))
 
-    assert "which a person has not trusted" in await run_lead()
+    assert "that are not trusted" in await run_lead()
     assert not (project / "ran").exists()
     loaded = load_settings(cwd=project)
     (wide,) = find_project_escalations(loaded, project)
@@ -463,7 +463,7 @@ async def test_a_project_agent_with_hooks_starts_only_if_they_are_trusted(
     assert "looked" in await run_lead()
     assert (project / "ran").exists()
     settings_trust.forget_project_trust(loaded.home, project)
-    assert "which a person has not trusted" in await run_lead()
+    assert "that are not trusted" in await run_lead()
 
 
 @pytest.mark.spec("USR-13")
@@ -534,7 +534,7 @@ async def test_a_hook_settings_error_is_reported_with_its_line_and_the_rest_work
         await collect_events(session.run("look"))
         inputs = [note for note in session.notes if "hooks." in note]
     assert [note.partition(": ")[0] for note in inputs] == [f"{path}:2", f"{path}:4", f"{path}:6"]
-    assert "is PreToolUse meant?" in inputs[0]
+    assert "did you mean PreToolUse?" in inputs[0]
     assert len(hook_log.read_inputs()) == 1
 
 

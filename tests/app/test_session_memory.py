@@ -112,7 +112,7 @@ async def test_session_memory_is_bounded_and_survives_a_failed_fork(tmp_path: Pa
         assert get_memory(session).read_notes() == "x" * MAX_CHARACTERS
         assert "a summary" in session.agent.conversation.messages[0].text
     notes = [event.text for event in read_events(session) if isinstance(event, NoteAdded)]
-    assert any("could not be brought up to date" in text for text in notes)
+    assert any("Could not update" in text for text in notes)
 
 
 async def test_session_memory_is_off_by_default(tmp_path: Path) -> None:

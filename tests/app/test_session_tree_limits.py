@@ -38,8 +38,8 @@ async def test_the_lead_and_all_nested_agents_share_one_budget(tmp_path: Path) -
 @pytest.mark.parametrize(
     ("own", "options", "sentence"),
     [
-        ({"max_agents": 2}, {}, "2 of the 2 agents of this run were started"),
-        ({}, {"max_agents": 2}, "2 of the 2 agents of this run were started"),
+        ({"max_agents": 2}, {}, "the limit of 2 agents per run is reached (2 started)"),
+        ({}, {"max_agents": 2}, "the limit of 2 agents per run is reached (2 started)"),
         ({"max_concurrent": 2}, {}, "2 may run at once"),
     ],
 )
@@ -72,7 +72,8 @@ async def test_an_agent_with_an_unpriced_model_is_not_started_under_a_dollar_bud
         await run_all_turns(session)
         (answer,) = find_tool_results(session.agent.conversation.messages)
     assert answer.is_error
-    assert "A budget of $1 cannot be kept: the price of mine:1b is not known." in extract_tool_result_text(
-        answer
+    assert (
+        "Shoal cannot enforce a budget of $1 because the price of mine:1b is unknown."
+        in extract_tool_result_text(answer)
     )
     assert list_agent_starts(session) == []

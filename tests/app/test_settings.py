@@ -220,7 +220,7 @@ def test_foreign_keys_are_tolerated_and_unknown_shoal_keys_are_reported(settings
     assert settings.own.durable
     near, far = settings.warnings
     assert near.startswith(f"{settings_files.files['project']}:9: shoal.compactat")
-    assert near.endswith("Is compact_at meant?")
+    assert near.endswith("Did you mean compact_at?")
     assert far.startswith(f"{settings_files.files['project']}:10: shoal.zzz")
     assert far.endswith("is ignored.")
 
@@ -269,7 +269,7 @@ def test_settings_given_as_a_path_are_read_from_the_file(settings_files: Setting
 
 def test_an_unreadable_settings_file_is_an_error(settings_files: SettingsFiles):
     settings_files.files["home"].mkdir(parents=True)
-    with pytest.raises(SettingsError, match=r"home/settings\.json cannot be read"):
+    with pytest.raises(SettingsError, match=r"Cannot read the settings in .*home/settings\.json"):
         settings_files.load()
     settings_files.files["home"].rmdir()
     settings_files.files["home"].write_bytes(b'{"a": "\xff"}')
@@ -378,7 +378,9 @@ def test_a_misspelt_limit_is_reported(settings_files: SettingsFiles):
     )
     warnings = " ".join(settings_files.load().warnings)
     assert "shoal.agent_limits.dollars is not a setting" in warnings
-    assert "shoal.agent_type_limits.Plan.token is not a setting and is ignored. Is tokens meant?" in warnings
+    assert (
+        "shoal.agent_type_limits.Plan.token is not a setting and is ignored. Did you mean tokens?" in warnings
+    )
 
 
 def test_only_the_first_of_thousands_of_unknown_keys_are_reported(settings_files: SettingsFiles):
@@ -392,8 +394,8 @@ def test_only_the_first_of_thousands_of_unknown_keys_are_reported(settings_files
 def test_misspelt_model_and_telemetry_keys_are_reported(settings_files: SettingsFiles):
     settings_files.write(home={"shoal": {"models": {"m": {"windows": 1}}, "telemetry": {"contents": True}}})
     warnings = " ".join(settings_files.load().warnings)
-    assert "shoal.models.m.windows is not a setting and is ignored. Is window meant?" in warnings
-    assert "shoal.telemetry.contents is not a setting and is ignored. Is content meant?" in warnings
+    assert "shoal.models.m.windows is not a setting and is ignored. Did you mean window?" in warnings
+    assert "shoal.telemetry.contents is not a setting and is ignored. Did you mean content?" in warnings
 
 
 @pytest.mark.spec("USR-01")
@@ -420,7 +422,7 @@ def test_an_untrusted_project_cannot_raise_a_limit(settings_files: SettingsFiles
     assert getattr(settings.own, key) == getattr(
         settings_files.load(given=json.dumps({"shoal": mine})).own, key
     )
-    assert f"left out (shoal.{key})" in settings.warnings[0]
+    assert f"ignores what they would allow (shoal.{key})" in settings.warnings[0]
 
 
 def test_a_project_can_lower_the_limits(settings_files: SettingsFiles):

@@ -256,8 +256,8 @@ def test_a_broken_trust_file_trusts_nothing_and_is_not_overwritten(clone: Clone,
     clone.trust_file.write_text(broken)
     settings = clone.load()
     assert settings.permission_rules.allow == ()
-    assert f"{clone.trust_file} cannot be understood" in settings.warnings[0]
-    with pytest.raises(StateFileError, match="cannot be understood"):
+    assert f"{clone.trust_file} is not valid" in settings.warnings[0]
+    with pytest.raises(StateFileError, match="is not valid"):
         clone.trust()
     assert clone.trust_file.read_text() == broken
 

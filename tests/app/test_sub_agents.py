@@ -620,7 +620,7 @@ async def test_the_turn_limit_of_a_definition_ends_the_agent_with_a_clear_result
     [
         (
             {"subagent_type": "Explorer"},
-            "Is Explore meant? There are: lame, Bash, Explore, Plan, general-purpose, shoal-guide, ",
+            "Did you mean Explore? Available: lame, Bash, Explore, Plan, general-purpose, shoal-guide, ",
         ),
         ({"subagent_type": "lame"}, "NoSuchTool"),
         ({"model": "nobody:nothing"}, "nobody"),
@@ -667,7 +667,7 @@ async def test_depth_and_count_limits_apply_to_nested_agents(tmp_path: Path) -> 
     )
     async with open_session(tmp_path, model) as session:
         text = await run_all_turns(session)
-    assert "agents may start agents to a depth of 3, not 4" in text
+    assert "agents may start agents only to a depth of 3, not 4" in text
     assert [event.depth for event in read_events(session) if isinstance(event, AgentStarted)] == [1, 2, 3]
 
 

@@ -262,7 +262,7 @@ async def test_a_team_that_cannot_be_created_completely_leaves_nothing(tmp_path:
 def test_an_unreadable_template_directory_is_reported(tmp_path: Path) -> None:
     place = write_file(tmp_path / ".claude", "teams", "not a directory")
     flaws = [str(each.problem) for each in load_project_templates(tmp_path).all if each.problem is not None]
-    assert flaws == [f"{place}: it cannot be read: Not a directory"]
+    assert flaws == [f"{place}: cannot be read: Not a directory"]
 
 
 def test_project_templates_override_user_templates_and_those_the_shipped_ones(tmp_path: Path) -> None:
@@ -284,7 +284,7 @@ def test_project_templates_override_user_templates_and_those_the_shipped_ones(tm
     assert hidden[mine].path == theirs
     theirs.unlink()
     assert load_project_templates(project / "src").find("review").description == "mine"
-    with pytest.raises(SettingsError, match="Is near meant"):
+    with pytest.raises(SettingsError, match="Did you mean near"):
         load_project_templates(project / "src").find("naer")
 
 
@@ -296,24 +296,28 @@ BAD = {
     "YAML that cannot be read": (HEAD + "roles: [\n---\n", 3, "roles"),
     "no description": ("---\n" + ROLE + "---\n", 1, "`description` is missing"),
     "no roles": (HEAD + "---\n", 1, "there are no roles"),
-    "an unknown key": (HEAD + ROLE + "rolls: 1\n---\n", 6, "rolls: this key is not known; is roles meant?"),
+    "an unknown key": (HEAD + ROLE + "rolls: 1\n---\n", 6, "rolls: unknown key; did you mean roles?"),
     "an unknown key of a role": (HEAD + ROLE + "    colour: red\n---\n", 6, "colour"),
     "a role without a prompt": (HEAD + "roles:\n  - name: a\n---\n", 4, "`prompt` is missing"),
-    "a role that is no mapping": (HEAD + "roles:\n  - a\n---\n", 4, "keys with their values"),
+    "a role that is no mapping": (HEAD + "roles:\n  - a\n---\n", 4, "expected keys with values"),
     "two roles of one name": (
         HEAD + ROLE + "  - name: a\n    prompt: q\n---\n",
         6,
-        "two members are named 'a', first on line 4",
+        "two members have the name 'a', first on line 4",
     ),
     "a role and one of several that are named alike": (
         HEAD + "roles:\n  - name: a\n    count: 2\n    prompt: p\n  - name: a-2\n    prompt: q\n---\n",
         7,
-        "two members are named 'a-2'",
+        "two members have the name 'a-2'",
     ),
-    "a name of the program's own": (HEAD + "roles:\n  - name: user\n    prompt: p\n---\n", 4, "kept for"),
-    "a name that is a path": (HEAD + "roles:\n  - name: ../up\n    prompt: p\n---\n", 4, "cannot be a name"),
+    "a name the program's own": (HEAD + "roles:\n  - name: user\n    prompt: p\n---\n", 4, "is reserved"),
+    "a name that is a path": (
+        HEAD + "roles:\n  - name: ../up\n    prompt: p\n---\n",
+        4,
+        "is not a valid name",
+    ),
     "a mode nobody knows": (HEAD + ROLE + "    mode: yolo\n---\n", 6, "not one of default, acceptEdits"),
-    "a count of none": (HEAD + ROLE + "    count: 0\n---\n", 6, "a whole number from 1 on"),
+    "a count of none": (HEAD + ROLE + "    count: 0\n---\n", 6, "expected a whole number above 0"),
     "too many": (HEAD + ROLE + "    count: 33\n---\n", 3, "at most 32"),
     "more than any memory holds": (HEAD + ROLE + "    count: 100000000000\n---\n", 3, "at most 32"),
     "a budget in words": (HEAD + ROLE + "budget:\n  usd: much\n---\n", 7, "a number of dollars"),
@@ -321,7 +325,7 @@ BAD = {
     "an owner that is no role": (
         HEAD + ROLE + "tasks:\n  - subject: s\n    owner: b\n---\n",
         8,
-        "no role is named 'b'; there are: a",
+        "there is no role 'b'; known roles: a",
     ),
     "an owner that is several": (
         HEAD + ROLE + "    count: 2\ntasks:\n  - subject: s\n    owner: a\n---\n",
@@ -336,7 +340,7 @@ BAD = {
     "a task that waits for nobody's": (
         HEAD + ROLE + "tasks:\n  - key: k\n    subject: s\n    blockedBy: [z]\n---\n",
         9,
-        "there is no task with the key 'z'; there are: k",
+        "there is no task with the key 'z'; known keys: k",
     ),
     "tasks that wait for each other": (
         HEAD + ROLE + "tasks:\n  - key: k\n    subject: s\n    blockedBy: [m]\n"
@@ -369,7 +373,7 @@ def test_a_toml_template_error_is_reported_with_its_line(tmp_path: Path) -> None
     assert (flaw.line, flaw.field) == (9, "roles[1].mode")
     flaw = read_team_template_file(write_file(tmp_path, "b.toml", f"{text}mode yolo\n")).problem
     assert flaw is not None
-    assert (flaw.line, "it is not TOML" in flaw.what) == (9, True)
+    assert (flaw.line, "it is not valid TOML" in flaw.what) == (9, True)
 
 
 def test_an_unreadable_template_is_a_problem_and_no_crash(tmp_path: Path) -> None:
@@ -381,7 +385,7 @@ def test_an_unreadable_template_is_a_problem_and_no_crash(tmp_path: Path) -> Non
 
 def test_an_unknown_agent_type_is_reported_with_its_line(tmp_path: Path) -> None:
     template = write_template(tmp_path, HEAD + ROLE + "    type: general-purpos\n---\n")
-    with pytest.raises(InvalidTeamTemplate, match="Is general-purpose meant") as refused:
+    with pytest.raises(InvalidTeamTemplate, match="Did you mean general-purpose") as refused:
         check_team_template(template, load_agent_catalog(cwd=tmp_path, home=get_home()))
     assert refused.value.problem.line == 6
 
@@ -390,8 +394,8 @@ def test_an_unknown_agent_type_is_reported_with_its_line(tmp_path: Path) -> None
 @pytest.mark.parametrize(
     ("more", "words"),
     [
-        ("    mode: bypassPermissions\n", "cannot ask for bypassPermissions"),
-        ("    mode: acceptEdits\n", "cannot ask for acceptEdits where the session has default"),
+        ("    mode: bypassPermissions\n", "cannot use bypassPermissions"),
+        ("    mode: acceptEdits\n", "cannot use acceptEdits if the session uses default"),
         ("budget: {usd: 6}\n", "6 is more than the 5 of your settings"),
         ("budget: {tokens: 1001}\n", "1001 is more than the 1000 of your settings"),
     ],

@@ -64,13 +64,13 @@ async def test_a_hook_creates_the_workspace_and_it_is_always_retained(
 @pytest.mark.parametrize(
     ("script", "why"),
     [
-        ("exit 0", "named no directory"),
-        ("exit 1", "named no directory"),
+        ("exit 0", "did not print the path of a directory"),
+        ("exit 1", "did not print the path of a directory"),
         ("echo disk full >&2; exit 2", "disk full"),
         ("echo relative", "no directory"),
         ("echo /nowhere/at/all", "no directory"),
-        ("pwd", "where the lead works"),
-        ("dirname $PWD", "where the lead works"),
+        ("pwd", "the lead's working directory"),
+        ("dirname $PWD", "the lead's working directory"),
     ],
 )
 async def test_an_agent_does_not_start_if_its_hook_returns_no_workspace(

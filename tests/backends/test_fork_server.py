@@ -109,7 +109,7 @@ def test_a_failed_start_is_reported_and_the_next_child_starts(
     ):
         failed = server.read_message()
         assert failed["failed"] == 1
-        assert failed["error"] == f"cannot work in {work_directory}/missing: No such file or directory"
+        assert failed["error"] == f"cannot start in {work_directory}/missing: No such file or directory"
         assert server.read_message()["started"] == 2
 
 

@@ -118,7 +118,7 @@ async def test_names_that_are_not_utf8_arrive_unchanged(
     [
         ({"argv": ["no-such-program"]}, "Cannot run no-such-program: No such file"),
         ({"argv": ["/etc/passwd"]}, "Cannot run /etc/passwd: Permission denied"),
-        ({"argv": ["true"], "cwd": Path("/no/such/place")}, "Cannot work in /no/such/place: No such file"),
+        ({"argv": ["true"], "cwd": Path("/no/such/place")}, "Cannot start in /no/such/place: No such file"),
         ({"argv": ["true"], "env": {**ENV, "BIG": "x" * 200_000}}, "Cannot run true: Argument list too long"),
         ({"argv": ["a\0b"]}, "null"),
         ({"argv": ["echo", "\ud800"]}, "surrogates not allowed"),
@@ -270,7 +270,7 @@ async def test_a_guardian_that_hangs_is_replaced() -> None:
     os.kill(processes.guardian_pid, signal.SIGSTOP)
     with pytest.raises(ProcessError, match="has not ended yet"):
         await piped.process.stop()
-    with pytest.raises(ProcessError, match="the guardian does not answer"):
+    with pytest.raises(ProcessError, match="the guardian does not respond"):
         await start_piped(processes, "true")
     assert await piped.rest() == ""
     assert await (await start_piped(processes, "true")).process.wait() == 0

@@ -117,7 +117,10 @@ async def test_several_panes_start_in_slow_shells_and_only_own_panes_are_closed(
 @pytest.mark.spec("BCK-04")
 async def test_iterm2_panes_need_iterm2_and_the_it2_program(environ: dict[str, str], tmp_path: Path) -> None:
     elsewhere = {name: value for name, value in environ.items() if not name.startswith(("TERM_P", "ITERM"))}
-    assert "This is not iTerm2" in await Iterm2PaneManager(elsewhere, SystemClock()).explain_unavailable()
+    assert (
+        "This terminal is not iTerm2"
+        in await Iterm2PaneManager(elsewhere, SystemClock()).explain_unavailable()
+    )
     without = Iterm2PaneManager({**environ, "PATH": os.environ["PATH"]}, SystemClock())
     assert "pip install it2" in await without.explain_unavailable()
     with pytest.raises(ProcessError):
@@ -137,6 +140,6 @@ async def test_a_pane_whose_script_cannot_be_written_is_closed_again(
     panes: Iterm2PaneManager, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "nowhere"))
-    with pytest.raises(ProcessError, match=r"The script of alice cannot be written: .*nowhere"):
+    with pytest.raises(ProcessError, match=r"Cannot write the script of alice: .*nowhere"):
         await panes.open_pane(make_spec(tmp_path, "alice", "true"))
     assert [call[:2] for call in list_calls(tmp_path)] == [["session", "split"], ["session", "close"]]

@@ -151,7 +151,7 @@ async def test_members_survive_a_killed_tmux_server_and_one_note_says_so(
         tmux("kill-server")
         async with asyncio.timeout(20):
             told = await notes.get()
-        assert told == "tmux ended, and every pane with it. The teammates work on without them."
+        assert told == "tmux ended with all its panes. The teammates continue without them."
         assert all(map(backend.is_process_alive, members))
         # The next one is not lost either.
         late = await backend.spawn_member(make_pane_launch(tmp_path, "dave"))
@@ -175,7 +175,7 @@ async def test_a_failed_viewer_is_noted_and_its_member_survives(tmux: TmuxServer
         await asyncio.to_thread(gate.write_text, "3")
         async with asyncio.timeout(20):
             told = await notes.get()
-        assert told == "The view of alice in its pane failed: it ended with status 3. alice works on."
+        assert told == "The view of alice in its pane failed: it ended with status 3. alice continues."
         assert backend.is_process_alive(member)
         await member.stop(grace=5)
 

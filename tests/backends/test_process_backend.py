@@ -215,10 +215,10 @@ async def test_a_child_that_dies_at_once_is_reported(backend: ProcessBackend, tm
 @pytest.mark.parametrize(
     ("change", "says"),
     [
-        ({"cwd": Path("/no/such/place")}, "not started: Cannot work in /no/such/place: No such file"),
+        ({"cwd": Path("/no/such/place")}, "not started: Cannot start in /no/such/place: No such file"),
         ({"env": {"A": "b\0c"}}, "not started: Embedded null byte"),
         ({"env": {"A": "\ud800"}}, "not started: .*surrogates not allowed"),
-        ({"program": ("other",)}, "other runs in a pane"),
+        ({"program": ("other",)}, "other can only run in a pane"),
     ],
 )
 async def test_a_failed_start_of_a_child_says_why(
@@ -242,7 +242,7 @@ async def test_a_failed_import_of_the_server_says_why(
 async def test_an_invalid_log_directory_is_named(processes: GuardedProcessLauncher, tmp_path: Path) -> None:
     (tmp_path / "taken").touch()
     backend = ProcessBackend(processes, SystemClock(), entry=ENTRY, log_directory=tmp_path / "taken")
-    with pytest.raises(ProcessError, match=r"fork server .* cannot be started: .*taken"):
+    with pytest.raises(ProcessError, match=r"Cannot start the fork server .*taken"):
         await backend.start_setup()
 
 

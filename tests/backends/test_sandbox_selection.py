@@ -83,7 +83,7 @@ def test_a_policy_without_network_is_refused_if_it_cannot_be_enforced(
         BubblewrapSandboxDriver(str(tmp_path)), LandlockSandboxDriver(), policy=cut, notes=[], insists=True
     )
     assert not box.is_active
-    with pytest.raises(ProcessError, match=r"Landlock cannot cut .* bwrap is not installed"):
+    with pytest.raises(ProcessError, match=r"Landlock cannot block .* bwrap is not installed"):
         box.wrap_launch(launch)
 
 
@@ -105,7 +105,7 @@ def test_a_fallback_sandbox_notes_its_gaps_and_does_not_skip_questions(
     assert box.wrap_launch(launch) != launch
     box.wrap_launch(launch)
     (note,) = notes
-    assert "confined by Landlock, for the program bwrap is not installed" in note
+    assert "Commands run in Landlock because the program bwrap is not installed" in note
     assert ".git/hooks" in note
 
 
@@ -148,7 +148,7 @@ def test_a_driver_is_probed_once(tmp_path: Path) -> None:
         ("bwrap: setting up uid map: Permission denied", "userns"),
         ("bwrap: No permissions to create a new namespace, likely because …", "userns"),
         ("bwrap: Can't mount proc on /newroot/proc: Operation not permitted", "/proc"),
-        ("", "without a word"),
+        ("", "without a message"),
     ],
 )
 def test_errors_of_bubblewrap_are_explained(said: str, meant: str) -> None:

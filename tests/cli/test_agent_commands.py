@@ -111,7 +111,7 @@ async def test_the_permissions_of_an_agent_are_narrowed_and_never_widened(
     assert permissions["rules"] == [
         {
             "behavior": "deny",
-            "rule": "Bash, but for Bash(git log:*) Bash(git diff:*)",
+            "rule": "Bash, except Bash(git log:*) Bash(git diff:*)",
             "source": f"{file}:4",
         },
         {"behavior": "deny", "rule": "Bash(git diff --ext-diff:*)", "source": f"{file}:5"},
@@ -135,7 +135,7 @@ async def test_agents_of_the_agents_flag_are_shown(shoal: ShoalProgram) -> None:
 async def test_an_unknown_agent_is_an_error_with_a_suggestion(shoal: ShoalProgram) -> None:
     ran = await shoal("agents", "show", "Explor")
     assert ran.code == 2
-    assert "There is no agent 'Explor'. Is Explore meant? There are: " in ran.err
+    assert "There is no agent 'Explor'. Did you mean Explore? Available: " in ran.err
 
 
 async def test_an_unusable_definition_file_is_named_when_its_agent_is_missing(
@@ -163,13 +163,13 @@ async def test_validate_names_file_line_field_and_unused_definitions(
     ran = await shoal("agents", "validate")
     assert ran.code == 1
     lines = ran.text.splitlines()
-    assert lines[0].startswith(f"{file.parent / 'bad.md'}:4: maxTurns: a whole number")
+    assert lines[0].startswith(f"{file.parent / 'bad.md'}:4: maxTurns: expected a whole number")
     assert lines[1].startswith(
         f"{file.parent / 'twice.md'}: name: two agents are named 'reviewer': {file} is"
     )
-    assert f"{home / 'agents' / 'mine.md'}:4: who: this field is not known and is ignored (warning)" in lines
+    assert f"{home / 'agents' / 'mine.md'}:4: who: unknown field; it is ignored (warning)" in lines
     assert f"{file}:4: tools: there is no tool 'Nothing' here (warning)" in lines
-    assert f"{home / 'agents' / 'mine.md'}: reviewer is not used: {file} comes first" in lines
+    assert f"{home / 'agents' / 'mine.md'}: reviewer is not used because {file} takes precedence" in lines
     assert lines[-1] == "7 agents, 2 problems, 2 warnings."
     ran = await shoal("agents", "validate", "--json")
     report = json.loads(ran.out)
@@ -205,7 +205,7 @@ async def test_a_new_agent_is_valid_and_nothing_is_overwritten(
     ran = await shoal("agents", "new", "tester", "--description", 'Runs tests: "all" # of them', *flags)
     path = (home if user else project / ".claude") / "agents" / "tester.md"
     assert (ran.code, ran.err) == (0, "")
-    assert ran.text == f"{path} is written. Change it, then: shoal agents show tester\n"
+    assert ran.text == f"Wrote {path}. Edit it, then run: shoal agents show tester\n"
     checked = await shoal("agents", "validate")
     assert checked.text == "7 agents, 0 problems, 0 warnings.\n"
     agent = await run_json_command(shoal, "show", "tester")
@@ -214,7 +214,7 @@ async def test_a_new_agent_is_valid_and_nothing_is_overwritten(
     before = path.read_text()
     again = await shoal("agents", "new", "tester", *flags)
     assert again.code == 1
-    assert "is there already, and is left as it is" in again.err
+    assert "already exists and was not changed" in again.err
     assert path.read_text() == before
 
 
@@ -234,7 +234,7 @@ async def test_a_new_agent_explains_every_field(shoal: ShoalProgram, project: Pa
 async def test_creating_an_agent_reports_another_of_the_same_name(shoal: ShoalProgram) -> None:
     ran = await shoal("agents", "new", "Explore")
     assert ran.code == 0
-    assert "There is another of that name (builtin, " in ran.text
+    assert "Another agent has the same name (builtin, " in ran.text
 
 
 @pytest.mark.parametrize("name", ["a/b", "../x", "a: b", "", " a", "a\nb", "-x" * 60])
@@ -260,8 +260,8 @@ p
 @pytest.mark.parametrize(
     ("event", "command", "problem_text"),
     [
-        ("PreTolUse", "true", "hooks.PreTolUse: there is no such event; is PreToolUse meant?"),
-        ("PreToolUse", "", "hooks.PreToolUse.0.hooks.0.command: a command is expected, as text."),
+        ("PreTolUse", "true", "hooks.PreTolUse: unknown event; did you mean PreToolUse?"),
+        ("PreToolUse", "", "hooks.PreToolUse.0.hooks.0.command: expected a command, as text."),
     ],
 )
 async def test_hooks_that_prevent_an_agent_from_starting_are_problems(

@@ -31,14 +31,14 @@ async def test_agents_of_the_agents_flag_are_available_in_the_run(
     assert ran.code == 0
     assert ran.lines[0]["agents"][0] == "mine"
     assert "general-purpose" in ran.lines[0]["agents"]
-    assert "mine.tool: this field is not known and is ignored; is tools meant?" in ran.err
+    assert "mine.tool: unknown field; it is ignored; did you mean tools?" in ran.err
 
 
 @pytest.mark.parametrize(
     ("definitions", "message"),
     [
         ("{", "not valid JSON"),
-        ('{"a": {"description": "d", "prompt": "p", "maxTurns": 0}}', "a.maxTurns: a whole number"),
+        ('{"a": {"description": "d", "prompt": "p", "maxTurns": 0}}', "a.maxTurns: expected a whole number"),
         ('{"a": {"prompt": "p"}}', "a.description: it is missing"),
         ("nothing.json", "No such file"),
     ],

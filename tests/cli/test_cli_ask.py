@@ -40,7 +40,7 @@ async def test_an_allow_answer_can_change_the_tool_input(shoal: ShoalProgram, pr
             wrong = await shoal("ask", "answer", row["id"], "yes", "--input", "[1]")
             assert (wrong.code, "JSON object" in wrong.err) == (2, True)
             no = await shoal("ask", "answer", row["id"], "no", "--input", "{}")
-            assert (no.code, "goes with a yes" in no.err) == (2, True)
+            assert (no.code, "is only for a yes" in no.err) == (2, True)
             new_input = json.dumps({"command": "echo other > made.txt"})
             assert (await shoal("ask", "answer", row["id"], "yes", "--input", new_input)).code == 0
             await wait_for_result(run)
@@ -64,11 +64,11 @@ async def test_a_question_of_a_headless_run_is_answered_from_another_process(sho
             assert (answer.code, answer.err) == (0, "")
             ran = await wait_for_result(run)
             assert ran.text == "finished\n"
-            assert f"waits for an answer: may Bash run? See it with: shoal ask show {row['id']}" in ran.err
+            assert f"waiting for an answer: may Bash run? Show it: shoal ask show {row['id']}" in ran.err
     assert (shoal.project / "made.txt").read_text() == "done\n"
     late = await shoal("ask", "answer", row["id"], "no")
     assert late.code == 1
-    assert "answered, or withdrawn" in late.err
+    assert "answered or withdrawn" in late.err
 
 
 async def test_a_deny_answer_with_a_reason_reaches_the_agent(shoal: ShoalProgram) -> None:
@@ -97,7 +97,7 @@ async def test_a_question_is_listed_with_its_agent_and_task(shoal: ShoalProgram)
             assert "  Bash (make it)  Bash(command: touch made)" in (await shoal("ask")).text
             assert " by Bash (make it) in session " in (await shoal("ask", "show", row["id"])).text
             answered = await shoal("ask", "answer", row["id"], "no")
-            assert f"Answered {row['id']}: Bash (make it) goes on." in answered.text
+            assert f"Answered {row['id']}: Bash (make it) continues." in answered.text
             await wait_for_result(run)
 
 
@@ -123,7 +123,7 @@ async def test_a_question_of_an_ended_run_is_not_listed_as_open(shoal: ShoalProg
         id="left0ver", agent=LEAD_ID, tool_use_id="t", tool="Bash", input={}, reason="r"
     )
     QuestionFiles(home / "shoal" / "runs" / "gone" / "questions").store_question(question)
-    assert (await shoal("ask", "ls")).text == "Nobody asks anything.\n"
+    assert (await shoal("ask", "ls")).text == "There are no open questions.\n"
     assert "its run has ended" in (await shoal("ask", "ls", "--all")).text
     answer = await shoal("ask", "answer", "left", "yes")
     assert answer.code == 1
@@ -133,9 +133,9 @@ async def test_a_question_of_an_ended_run_is_not_listed_as_open(shoal: ShoalProg
 @pytest.mark.parametrize(
     ("words", "why"),
     [
-        (("yes", "--reason", "but not twice"), "--reason goes with a no"),
-        (("yes", "--choice", "red"), "--choice goes with a question"),
-        (("no", "--for", "session"), "--for session goes with a yes"),
+        (("yes", "--reason", "but not twice"), "--reason is only for a no"),
+        (("yes", "--choice", "red"), "--choice is only for a question"),
+        (("no", "--for", "session"), "--for session is only for a yes"),
     ],
 )
 async def test_an_answer_that_would_say_less_than_the_person_is_refused(
@@ -157,7 +157,7 @@ async def test_remembering_without_a_rule_is_refused(shoal: ShoalProgram, home: 
     QuestionFiles(home / "shoal" / "runs" / "gone" / "questions").store_question(ruleless)
     answer = await shoal("ask", "answer", "ruleless", "yes", "--for", how_long)
     assert answer.code == 2
-    assert f"leave --for {how_long} out" in answer.err
+    assert f"Leave out --for {how_long}" in answer.err
 
 
 @pytest.mark.spec("QUE-03")
@@ -176,9 +176,9 @@ async def test_an_answer_to_a_killed_run_is_applied_after_resume(shoal: ShoalPro
             run.stdin.close()
             await server.wait_for_requests(2)
             no = await shoal("ask", "answer", row["id"], "no")
-            assert (no.code, "nothing left to deny" in no.err) == (1, True)
+            assert (no.code, "nothing to deny" in no.err) == (1, True)
             yes = await shoal("ask", "answer", row["id"], "yes")
-            assert (yes.code, "is not run by itself" in yes.text) == (0, True)
+            assert (yes.code, "is not repeated automatically; the" in yes.text) == (0, True)
             twice = await shoal("ask", "answer", row["id"], "yes")
-            assert (twice.code, "counts once" in twice.err) == (1, True)
+            assert (twice.code, "counts only once" in twice.err) == (1, True)
     assert not (shoal.project / "made").exists()

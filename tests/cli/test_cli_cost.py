@@ -33,7 +33,7 @@ async def test_the_cost_of_a_session_is_what_the_provider_reported_over_all_its_
         assert report["total"]["usd"] > 0
         assert report["unsettled"] == []
         for_people = (await shoal("cost", report["session"][:8])).text
-    assert "in all  3 requests" in for_people
+    assert "total   3 requests" in for_people
 
 
 @pytest.mark.spec("USR-19")

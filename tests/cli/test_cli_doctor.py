@@ -54,6 +54,19 @@ def test_a_model_without_a_price_is_a_warning_with_the_setting_to_write(home: Pa
 
 
 @pytest.mark.needs("bwrap")
+def test_an_agent_file_that_cannot_be_used_is_a_warning(home: Path) -> None:
+    file = home / "agents" / "bad.md"
+    file.parent.mkdir()
+    file.write_text("---\nname: bad\ndescription: d\nmaxTurns: 0\n---\nx\n")
+    facts = run_health_checks({"SHOAL_HOME": str(home)}, home)
+    (fact,) = [fact for fact in facts if fact.name == "agent"]
+    assert (fact.state, fact.value) == (
+        "warn",
+        f"{file}:4: maxTurns: expected a whole number above 0, got '0'",
+    )
+    assert "shoal agents validate" in fact.advice
+
+
 def test_doctor_reports_the_sandbox_or_why_there_is_none(home: Path) -> None:
     path = os.environ["PATH"]
     assert run_checks(home, PATH=path)["settings: sandbox"].value == "bubblewrap, network"

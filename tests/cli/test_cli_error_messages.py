@@ -32,13 +32,13 @@ from shoal.surfaces.terminal.user_messages import (
         (errors.ConnectionLost("nobody answers"), "base URL"),
         (errors.RateLimited("slow down", status=429), "Try later"),
         (errors.ContextTooLong("too long"), "larger window"),
-        (errors.ReplayMismatch("- a\n+ b"), "+ b. Record the run again with --record"),
+        (errors.ReplayMismatch("- a\n+ b"), "record the run again with --record"),
         (errors.NoModelConfigured("none"), "shoal demo"),
         (errors.SettingsError("bad value", path=Path("/s.json"), line=3), "/s.json:3: bad value"),
         (errors.MissingPackageExtra("PDF", "pdf"), "pip install 'shoal[pdf]'"),
         (
             OSError(errno.ENOSPC, "No space left on device", "/h/x"),
-            "No space is left to write (/h/x). Make room",
+            "The disk is full: cannot write (/h/x). Free some space",
         ),
         (PermissionError(errno.EACCES, "Permission denied", "/h/x"), "SHOAL_HOME"),
         (KeyError("x"), "--debug"),
@@ -126,4 +126,4 @@ def test_terminal_codes_from_a_server_are_removed(capsys: pytest.CaptureFixture[
     output = capsys.readouterr().err
     assert "\x1b" not in output
     assert "\x07" not in output
-    assert output.startswith("shoal: slow down. It was asked again")
+    assert output.startswith("shoal: slow down. Shoal retried several times")

@@ -70,7 +70,7 @@ async def test_a_missing_working_directory_is_reported(shoal: ShoalProgram, proj
     leaving = ("sh", "-c", 'mkdir gone && cd gone && rmdir ../gone && exec "$@"', "sh")
     ran = await shoal("-p", "hi", prefix=leaving)
     assert ran.code == 1
-    assert ran.err.startswith("shoal: The directory Shoal was started in is gone.")
+    assert ran.err.startswith("shoal: The directory in which Shoal was started is gone.")
 
 
 async def test_a_full_disk_stops_the_turn_and_keeps_what_was_written(
@@ -86,7 +86,7 @@ async def test_a_full_disk_stops_the_turn_and_keeps_what_was_written(
         ran = await shoal("-p", "q2", "-c", "--model", MODEL, "--output-format", "json", prefix=full)
     assert ran.code == 1
     assert (ran.result["subtype"], ran.result["is_error"]) == ("error_during_execution", True)
-    assert "could not be written" in ran.err
+    assert "Cannot write" in ran.err
     after = path.read_bytes()
     assert after.startswith(before)
     assert after.endswith(b"\n")
@@ -128,7 +128,7 @@ async def test_output_that_cannot_be_written_is_an_error(shoal: ShoalProgram) ->
         to_full = ("sh", "-c", 'exec "$0" "$@" >/dev/full')
         ran = await shoal("-p", "hi", "--model", MODEL, prefix=to_full)
     assert ran.code == 1
-    assert "Standard output cannot be written" in ran.err
+    assert "Cannot write standard output" in ran.err
 
 
 async def test_closed_standard_streams_do_no_harm(shoal: ShoalProgram, home: Path) -> None:

@@ -45,8 +45,8 @@ async def test_invalid_utf8_is_replaced_with_a_warning(shoal: ShoalProgram) -> N
     assert ran.code == 0
     assert "caf\ufffd" in get_prompt_text(server)
     assert "\ufffd\ufffd rest" in get_prompt_text(server)
-    assert "The prompt is not UTF-8" in ran.err
-    assert "Standard input is not UTF-8" in ran.err
+    assert "The prompt is not valid UTF-8" in ran.err
+    assert "Standard input is not valid UTF-8" in ran.err
 
 
 @pytest.mark.spec("TRN-03")
@@ -153,7 +153,7 @@ async def test_a_denied_call_names_the_rule_to_type(shoal: ShoalProgram, project
     async with messages_server([*calls, *calls]) as server:
         shoal.use_server(server)
         ran = await shoal("-p", "make x", "--model", MODEL)
-        assert "nobody is there to be asked: Bash, Write." in ran.err
+        assert "nobody can answer the permission question: Bash, Write." in ran.err
         flag, rules = shlex.split(ran.err.partition("Allow it with ")[2].partition(", or")[0])
         again = await shoal("-p", "make x", "--model", MODEL, flag, rules)
     assert (project / "x").exists()

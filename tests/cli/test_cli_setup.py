@@ -55,7 +55,7 @@ async def test_a_rejected_key_is_not_stored(shoal: ShoalProgram, home: Path) -> 
         ran = await shoal("setup", *flags, stdin=KEY.encode(), **NOBODY)
     assert ran.code == 1
     assert "did not accept the key" in ran.err
-    assert "Nothing was kept." in ran.text
+    assert "Nothing was stored." in ran.text
     assert KEY not in ran.text + ran.err
     assert not get_credentials_path(home).exists()
 
@@ -91,7 +91,7 @@ async def test_a_stored_key_can_be_removed_with_its_default_model(shoal: ShoalPr
     assert settings.access.anthropic_api_key == KEY
     await shoal("setup", "--remove", "anthropic")
     assert not get_credentials_path(home).exists()
-    assert "Nothing is kept" in (await shoal("setup", "--remove", "anthropic")).text
+    assert "Nothing is stored" in (await shoal("setup", "--remove", "anthropic")).text
 
 
 async def test_doctor_and_settings_mention_a_stored_key_without_showing_it(

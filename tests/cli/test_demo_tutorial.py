@@ -18,5 +18,5 @@ async def test_the_tutorial_project_is_created_without_overwriting_files(
     script.write_text("# mine\n")
     again = await shoal("demo", "tutorial")
     assert again.code == 1
-    assert "shoal-tutorial is there already" in again.err
+    assert "shoal-tutorial already exists" in again.err
     assert script.read_text() == "# mine\n"

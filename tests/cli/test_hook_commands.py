@@ -60,7 +60,7 @@ async def test_hooks_are_listed_with_their_origin_and_untrusted_ones_are_marked(
     assert (agents["agent"], agents["event"], agents["trusted"]) == ("guarded", "SubagentStop", False)
     ran = await shoal("hooks", "ls")
     assert ran.text.count("not trusted") == 3
-    assert "Nonsense: there is no such event" in ran.text
+    assert "Nonsense: unknown event" in ran.text
 
     listing = json.loads((await shoal("trust", "--show", "--json")).out)["settings"]
     assert [row["key"] for row in listing] == ["hooks", "hooks"]

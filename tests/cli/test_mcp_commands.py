@@ -162,4 +162,4 @@ async def test_a_push_wakes_a_run_that_a_program_drives(shoal: ShoalProgram, tmp
 async def test_a_channel_that_names_no_server_is_refused(shoal: ShoalProgram, entry: str) -> None:
     ran = await shoal("-p", "Look.", "--channels", entry)
     assert ran.code == 2
-    assert f"{entry!r} names no channel. Write server: and the name" in " ".join(ran.err.split())
+    assert f"{entry!r} is not a channel. Write server: and the name" in " ".join(ran.err.split())

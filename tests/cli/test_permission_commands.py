@@ -92,7 +92,7 @@ async def test_the_decision_names_rule_and_source(shoal: ShoalProgram, rules_fil
 
 async def test_the_decision_is_printed_as_lines_for_people(shoal: ShoalProgram, rules_file: Path) -> None:
     ran = await shoal("permissions", "explain", "Bash", '{"command": "touch x && make"}')
-    assert ran.text.splitlines()[0].startswith("ask  Bash in mode default: `make`")
+    assert ran.text.splitlines()[0].startswith("ask  Bash in default mode: `make`")
     assert f"the rule Bash(touch:*) ({rules_file}:4)" in ran.text
     assert "for the session: allow Bash(touch x && make)" in ran.text
 
@@ -147,14 +147,14 @@ async def test_settings_that_are_a_directory_stop_everything(shoal: ShoalProgram
     (project / ".claude" / "settings.json").mkdir(parents=True)
     ran = await shoal("permissions", "ls")
     assert ran.code == 1
-    assert "settings.json cannot be read" in ran.err
+    assert "Cannot read the settings in" in ran.err
 
 
 async def test_flags_that_contradict_each_other_are_refused(shoal: ShoalProgram) -> None:
     flags = ("--allowedTools", "Bash(make:*)", "--disallowedTools", "Bash(make:*)")
     ran = await shoal("-p", "hello", "--model", "anthropic:x", *flags, ANTHROPIC_API_KEY="k")
     assert ran.code == 1
-    assert "Bash(make:*) is both in --allowedTools and in --disallowedTools" in ran.err
+    assert "Bash(make:*) is in both --allowedTools and --disallowedTools" in ran.err
 
 
 @pytest.mark.spec("PRM-09")
@@ -180,7 +180,7 @@ async def test_flags_select_available_allowed_and_denied_tools(
     assert [path.name for path in project.iterdir()] == ["a"]
     unknown = await shoal("-p", "go", "--model", MODEL, "--tools", "Bsh")
     assert unknown.code == 1
-    assert "There is no tool named 'Bsh'. Is Bash meant?" in unknown.err
+    assert "There is no tool named 'Bsh'. Did you mean Bash?" in unknown.err
 
 
 @pytest.mark.spec("HOM-03")
@@ -203,7 +203,7 @@ async def test_settings_are_shown_with_their_sources(
     assert "shoal.nonsense" in settings["warnings"][1]
     lines = await shoal("config", "show", "--origin", OPENAI_API_KEY="sk-hidden")
     assert f"0.5  ({local}:1)" in lines.text
-    assert f"x  (left out: not trusted)  ({local}:2)" in lines.text
+    assert f"x  (ignored: not trusted)  ({local}:2)" in lines.text
     assert "s3cret" not in ran.text + lines.text
     assert "sk-hidden" not in ran.text + lines.text
 
@@ -220,8 +220,8 @@ async def test_permission_agent_and_config_commands_have_help_with_examples(
 @pytest.mark.parametrize(
     ("tool", "message"),
     [
-        ("bash", "shoal: There is no tool 'bash' here. Is Bash meant?\n"),
-        ("Xyzzy", "shoal: There is no tool 'Xyzzy' here.\n"),
+        ("bash", "shoal: There is no tool 'bash'. Did you mean Bash?\n"),
+        ("Xyzzy", "shoal: There is no tool 'Xyzzy'.\n"),
         ("Bash", ""),
         ("Task", ""),
         ("mcp__docs__find", ""),

@@ -25,7 +25,7 @@ def write_plugin(root: Path) -> Path:
 async def test_plugins_are_listed_with_their_contents(
     shoal: ShoalProgram, home: Path, tmp_path: Path
 ) -> None:
-    assert "no plug-in" in (await shoal("plugin", "ls")).text
+    assert "No plug-in" in (await shoal("plugin", "ls")).text
     write_plugin(home / "plugins/harbour")
     (row,) = json.loads((await shoal("plugin", "ls", "--json")).out)
     assert (row["name"], row["version"], row["state"]) == ("harbour", "1.2", "used")
@@ -48,12 +48,12 @@ async def test_plugin_errors_name_file_and_line(shoal: ShoalProgram, tmp_path: P
     assert (ran.code, problem["path"], problem["line"]) == (1, f"{root}/agents/bad.md", 4)
     (root / "link").symlink_to("/etc")
     ran = await shoal("plugin", "validate", str(root))
-    assert f"{root}/link: a link that leads out of the plug-in, to /etc" in ran.text
+    assert f"{root}/link: a link to /etc, which is outside the plug-in" in ran.text
     assert (await shoal("plugin", "validate", str(tmp_path / "none"))).code == 2
     refused = await shoal("-p", "x", "--plugin-dir", str(root))
     assert refused.code != 0
     assert "--plugin-dir" in refused.err
-    assert "leads out" in refused.err
+    assert "outside the plug-in" in refused.err
 
 
 async def test_a_run_lists_its_plugins(shoal: ShoalProgram, tmp_path: Path) -> None:

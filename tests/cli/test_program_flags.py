@@ -66,7 +66,7 @@ def test_prompts_and_schemas_can_be_in_files(tmp_path: Path) -> None:
         (("--json-schema", "[]"), "--json-schema"),
         (("--setting-sources", "user,sea"), "'sea'"),
         (("--system-prompt-file", "/nowhere/at/all"), "--system-prompt-file"),
-        (("--system-prompt", "a", "--system-prompt-file", "b"), "exclude each other"),
+        (("--system-prompt", "a", "--system-prompt-file", "b"), "cannot be used together"),
         (("--effort", "boundless"), "boundless"),
         (("--task-budget", "5"), "--task-budget"),
         (("--session-mirror",), "--session-mirror"),

@@ -33,7 +33,7 @@ async def test_an_unknown_slash_command_is_an_error_without_a_model_request(
         shoal.use_server(server)
         ran = await shoal("-p", "/gret Ann", "--model", MODEL, "--output-format", "json")
     assert ran.code == 1
-    assert "There is no command '/gret'. Is /greet meant?" in ran.err
+    assert "There is no command '/gret'. Did you mean /greet?" in ran.err
     assert ran.result["is_error"]
     assert server.requests == []
 
@@ -84,7 +84,7 @@ async def test_skills_and_commands_are_listed_and_shown(
     assert (json.loads(skill_page.out)["body"], json.loads(skill_page.out)["license"]) == ("Fill it.", "MIT")
     unknown = await shoal("skills", "show", "pdg")
     assert unknown.code == 2
-    assert "Is /pdf meant?" in unknown.err
+    assert "Did you mean /pdf?" in unknown.err
     assert not (home / "shoal").exists()
 
 
@@ -103,9 +103,10 @@ async def test_skill_validation_names_file_line_and_field(
     ran = await shoal("skills", "validate")
     assert ran.code == 1
     lines = ran.text.splitlines()
-    assert lines[0].startswith(f"{bad}:4: context: fork is expected")
+    assert lines[0].startswith(f"{bad}:4: context: expected fork")
     assert (
-        f"{home}/skills/good/SKILL.md: good is not used: {project}/.claude/skills/good/SKILL.md" in lines[1]
+        f"{home}/skills/good/SKILL.md: good is not used because {project}/.claude/skills/good/SKILL.md"
+        in lines[1]
     )
     assert lines[-1] == "1 skill, 0 commands, 1 problem, 0 warnings."
     ran = await shoal("skills", "validate", str(bad.parent), "--json")
@@ -142,5 +143,5 @@ async def test_trust_covers_allowed_tools_of_skills_and_can_be_revoked(
 async def test_showing_a_skill_where_there_is_none_is_an_error(shoal: ShoalProgram) -> None:
     ran = await shoal("skills", "show", "pdf")
     assert ran.code == 2
-    assert "There is no skill or command 'pdf', nor any other here." in ran.err
+    assert "There is no skill or command 'pdf'." in ran.err
     assert "SKILL.md" in (await shoal("skills", "ls")).text

@@ -38,14 +38,16 @@ async def test_invalid_text_is_sent_with_replacement_characters(
     mail = b"half a \xff word"
     ran = await shoal("inbox", "send", "alice", mail if how == "argument" else "-", stdin=mail)
     assert ran.code == 0, ran.err
-    assert "is not UTF-8 from byte 7 on" in ran.err
+    assert "is not valid UTF-8 from byte 7 on" in ran.err
     (entry,) = json.loads((home / "teams" / "roof" / "inboxes" / "alice.json").read_bytes())
     assert entry["text"] == "half a \ufffd word"
 
 
 async def test_a_task_is_added_listed_changed_and_shown(shoal: ShoalProgram, team: str, home: Path) -> None:
     assert (await shoal("task", "ls")).text == "The board roof has no tasks.\n"
-    assert (await shoal("task", "add", "Lay the beams", "-d", "All four")).text == "Task 1 is on the board.\n"
+    assert (
+        await shoal("task", "add", "Lay the beams", "-d", "All four")
+    ).text == "Added task 1 to the board.\n"
     added = await shoal("task", "add", "Lay the tiles", "--blocked-by", "1", "--json")
     assert added.lines[-1]["blockedBy"] == ["1"]
     listed = (await shoal("task", "ls")).text.splitlines()
@@ -61,7 +63,7 @@ async def test_a_task_is_added_listed_changed_and_shown(shoal: ShoalProgram, tea
     shown = (await shoal("task", "show", "1", "--team", "roof", "--json")).lines[-1]
     assert (shown["description"], shown["metadata"]) == ("All four", {"by": "hand"})
     assert json.loads((home / "tasks" / "roof" / "1.json").read_bytes()) == shown
-    assert (await shoal("task", "update", "2", "--status", "deleted")).text == "Task 2 is deleted.\n"
+    assert (await shoal("task", "update", "2", "--status", "deleted")).text == "Deleted task 2.\n"
 
 
 async def test_internal_task_metadata_is_not_shown(shoal: ShoalProgram, team: str, home: Path) -> None:
@@ -93,6 +95,9 @@ async def test_an_owner_is_notified_when_the_user_completes_a_blocker(shoal: Sho
     await shoal("task", "update", "1", "--status", "completed")
     assignment, begins = (await shoal("inbox", "show", "alice", "--json")).lines[-1]
     assert json.loads(assignment["text"])["taskId"] == json.loads(begins["text"])["taskId"] == "2"
+    shown = (await shoal("inbox", "show", "alice")).text
+    assert "(Task #2 is yours now: Lay the tiles)" in shown
+    assert "taskId" not in shown
 
 
 async def test_showing_an_inbox_does_not_mark_its_mail_as_read(
@@ -122,7 +127,7 @@ async def test_teams_are_listed_shown_and_removed(shoal: ShoalProgram, team: str
     busy = await shoal("team", "rm", "roof", "--yes")
     assert (busy.code, "alice" in busy.err, "--force" in busy.err) == (1, True, True)
     assert (await shoal("team", "rm", "roof")).code == 2  # nobody to ask
-    assert (await shoal("team", "rm", "roof", "--yes", "--force")).text == "The team roof is removed.\n"
+    assert (await shoal("team", "rm", "roof", "--yes", "--force")).text == "Removed the team roof.\n"
     assert not (home / "teams" / "roof").exists()
     assert not (home / "tasks" / "roof").exists()
     assert (await shoal("team", "ls")).text == "There are no teams.\n"
@@ -140,11 +145,11 @@ async def test_impossible_requests_are_reported_in_a_sentence(
         ("task", "update", "9", "--subject", ""): (2, "The subject is empty"),
         ("task", "update", "9"): (2, "nothing to change"),
         ("task", "update", "9", "--metadata", "[1]"): (2, "JSON object"),
-        ("task", "ls", "--team", "wall"): (2, "There are: roof."),
-        ("task", "ls", "--team", "../up"): (1, "cannot be a name"),
+        ("task", "ls", "--team", "wall"): (2, "Existing teams: roof."),
+        ("task", "ls", "--team", "../up"): (1, "is not a valid name"),
         ("inbox", "show", "bob"): (1, "bob"),
         ("inbox", "send", "bob", "hi"): (1, "bob"),
-        ("team", "show", "wall"): (2, "There are: roof."),
+        ("team", "show", "wall"): (2, "Existing teams: roof."),
     }
     every = await asyncio.gather(*(shoal(*arguments) for arguments in cases))
     for ran, (arguments, (code, words)) in zip(every, cases.items(), strict=True):

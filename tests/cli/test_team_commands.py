@@ -130,7 +130,7 @@ async def test_a_team_is_started_headless_works_in_order_and_its_result_is_print
         ran = await shoal("team", "start", "roof", "the roof", "-p", "--output-format", "json", *YES)
     assert ran.code == 0, ran.err
     assert ran.result["result"] == "The roof is built and painted."
-    assert "The team roof is made: alice, bob." in ran.err
+    assert "Created the team roof: alice, bob." in ran.err
     team = await show_team(shoal)
     assert (team["lead"], team["open_tasks"]) == ("ended", 0)
     assert map_member_states(team) == {"team-lead": "ended", "alice": "idle", "bob": "idle"}
@@ -153,7 +153,7 @@ async def test_a_team_is_started_headless_works_in_order_and_its_result_is_print
     assert "**alice → team-lead**" in page
     assert "> (Task #2 is yours now: Paint it)" in page
     assert "task_assignment" not in page
-    assert (await shoal("team", "rm", "--yes")).text == "The team roof is removed.\n"
+    assert (await shoal("team", "rm", "--yes")).text == "Removed the team roof.\n"
     assert list_leftovers(home) == []
 
 
@@ -190,7 +190,7 @@ async def test_a_running_team_is_listed_shown_messaged_and_ended(
         again = await shoal("team", "resume", "roof", "-p", "x")
         assert (again.code, "shoal team attach roof" in again.err) == (1, True)
         sent = await shoal("team", "send", "alice", "Mind the gutter.")
-        assert sent.text == "alice hears it at its next step.\n"
+        assert sent.text == "alice gets it at its next step.\n"
         # The runtime sets the sender, next to the text.
         assert [(each["from"], each["text"]) for each in read_inbox(home, "alice")][-1] == (
             "user",
@@ -247,7 +247,7 @@ async def test_the_team_of_a_killed_lead_is_listed_resumed_and_removed(
         }
         sent = await shoal("team", "send", "roof", "*", "The wood is wet.")
         assert sent.code == 0
-        assert "it is heard after `shoal team resume roof`" in sent.text
+        assert "It gets the message after `shoal team resume roof`" in sent.text
         assert [each["from"] for each in read_inbox(home, "bob")][-1] == "user"
         for command in (("attach",), ("stop",)):
             not_live = await shoal("team", *command)
@@ -256,19 +256,22 @@ async def test_the_team_of_a_killed_lead_is_listed_resumed_and_removed(
         assert exported["standing"]["lead"] == "died"
         assert {"to": "bob", "from": "user"}.items() <= exported["mail"][-1].items()
         without_prompt = await shoal("team", "resume")
-        assert (without_prompt.code, "Give a prompt: shoal team resume -p" in without_prompt.err) == (2, True)
-        mode = "goes on in the mode default. It had bypassPermissions; again: --dangerously-skip-permissions"
+        assert (without_prompt.code, "Pass a prompt: shoal team resume -p" in without_prompt.err) == (2, True)
+        mode = (
+            "continues in default mode. It was in bypassPermissions mode; to restore it: "
+            "--dangerously-skip-permissions"
+        )
         assert mode in without_prompt.err
         resumed = await shoal("team", "resume", "-p", "go on", "--output-format", "json", YES[0])
         assert resumed.code == 0, resumed.err
-        assert "goes on in the mode" not in resumed.err
+        assert "continues in " not in resumed.err
         assert resumed.result["session_id"] == session
     assert models == {MODEL.partition(":")[2]}, "the model is the one of the flag that started the team"
     # As user input: messages of agents come in a tag of the runtime.
     assert all("The wood is wet." in messages[name] for name in ("lead", "alice", "bob")), messages
     team = await show_team(shoal)
     assert (team["session"], team["lead"]) == (session, "ended")
-    assert "A team that has ended can go on: shoal team resume roof" in (await shoal("team", "ls")).text
+    assert "A finished team can be resumed: shoal team resume roof" in (await shoal("team", "ls")).text
     assert map_member_states(team) == {"team-lead": "ended", "alice": "idle", "bob": "idle"}
     assert (await shoal("team", "rm", "roof", "--yes")).code == 0
     assert list_leftovers(home) == []
@@ -284,8 +287,8 @@ async def test_a_stopped_lead_process_is_ended_with_its_team(
     async with start_team(shoal, choose_reply, *processes) as process:
         process.send_signal(signal.SIGSTOP)
         unheard = await shoal("team", "send", "alice", "Are you there?")
-        assert (unheard.code, "does not answer" in unheard.err) == (1, True)
-        assert "End it: shoal stop" in unheard.err
+        assert (unheard.code, "does not respond" in unheard.err) == (1, True)
+        assert "Stop it: shoal stop" in unheard.err
         stopped = await shoal("team", "stop", "--now")
         assert stopped.code == 0, stopped.err
         async with asyncio.timeout(TIMEOUT):
@@ -351,7 +354,7 @@ async def test_a_dry_run_shows_the_plan_and_creates_nothing(shoal: ShoalProgram,
         "Build the roof",
         "Paint it",
         "Lead the building of the roof.",
-        "Nothing was made",
+        "Nothing was created",
     ):
         assert words in ran.text
     plan = (await shoal("team", "start", "roof", "the roof", "--dry-run", "--json")).lines[-1]
@@ -384,20 +387,20 @@ async def test_a_team_that_cannot_start_is_reported_in_a_sentence(shoal: ShoalPr
         shoal,
         {
             ("team", "start", "roof"): (2, "The template roof needs a goal"),
-            ("team", "start", "rof", "x"): (1, "Is roof meant?"),
-            ("team", "start", "bad", "x"): (1, "bad.md:15: tasks[2].owner: no role is named 'eve'"),
-            ("team", "start", "wide", "x"): (1, "wide.md:7: roles[2].mode: a project's template cannot ask"),
+            ("team", "start", "rof", "x"): (1, "Did you mean roof?"),
+            ("team", "start", "bad", "x"): (1, "bad.md:15: tasks[2].owner: there is no role 'eve'"),
+            ("team", "start", "wide", "x"): (1, "wide.md:7: roles[2].mode: a project's template cannot use"),
             ("team", "start", "rich", "x", *limit): (1, "rich.md:8: budget.usd: 50 is more than the 2"),
             ("team", "start", "strange", "x"): (
                 1,
                 "strange.md:7: roles[2].type: There is no agent 'painter'",
             ),
-            ("team", "start", "./none.md", "x"): (1, "none.md: it cannot be read: No such file"),
+            ("team", "start", "./none.md", "x"): (1, "none.md: cannot be read: No such file"),
             ("team", "start", "feature", "x"): (2, "git init"),
             ("team", "show"): (2, "shoal team start review"),
             ("team", "send", "x"): (2, "put the text in quotes"),
             ("team", "resume", "roof", "-p", "x"): (2, "There is no team roof"),
-            ("team", "template", "new", "../up"): (1, "cannot be a name"),
+            ("team", "template", "new", "../up"): (1, "is not a valid name"),
         },
     )
     # What the person asks for with a flag is the person's own word.
@@ -430,7 +433,7 @@ async def test_templates_are_listed_shown_checked_and_written(shoal: ShoalProgra
     assert bad.code == 1
     (problem,) = bad.lines[-1]["problems"]
     assert (problem["line"], problem["field"]) == (10, "tasks[1].subjct")
-    assert "is subject meant?" in problem["what"]
+    assert "did you mean subject?" in problem["what"]
 
 
 PARTS = ("ls", "show", "rm", "send", "stop", "resume", "attach", "export", "start", "templates", "template")

@@ -46,7 +46,7 @@ async def leave_worktree(
 async def test_the_work_of_an_agent_is_listed_shown_and_merged(
     repository: GitRepository, shoal: ShoalProgram
 ) -> None:
-    assert (await shoal("worktree", "ls")).text == "This repository has no worktrees of agents.\n"
+    assert (await shoal("worktree", "ls")).text == "This repository has no agent worktrees.\n"
     worktree = await leave_worktree(repository, "a1b2c3d4e5", new="work\n", notes="changed\n")
     listed = (await shoal("worktree", "ls")).text
     assert "agent-a1b2c3d4" in listed
@@ -63,7 +63,7 @@ async def test_the_work_of_an_agent_is_listed_shown_and_merged(
     assert "notes.txt | 2 +-" in shown
     assert "refs/shoal/kept/agent-a1b2c3d4" in shown
     merged = await shoal("worktree", "merge", "agent-a1b2c3d4")
-    assert merged.text == "Merged agent-a1b2c3d4 into main: 1 commit, 2 files. The worktree is removed.\n"
+    assert merged.text == "Merged agent-a1b2c3d4 into main: 1 commit, 2 files. Removed the worktree.\n"
     assert (repository.top / "new.txt").read_text() == "work\n"
     assert not worktree.path.exists()
 
@@ -87,7 +87,7 @@ async def test_work_is_removed_only_by_force_and_can_be_brought_back(
     await leave_worktree(repository, "a1b2c3d4e5", new="work\n")
     refused = await shoal("worktree", "rm", "agent-a1b2c3d4")
     assert refused.code == 1
-    assert "not merged" in refused.err
+    assert "unmerged work" in refused.err
     removed = await shoal("worktree", "rm", "agent-a1b2c3d4", "--force")
     assert "stays under refs/shoal/kept/agent-a1b2c3d4" in removed.text
     assert "ref only" in (await shoal("worktree", "ls")).text
@@ -106,7 +106,7 @@ async def test_worktrees_of_dead_processes_are_reaped(repository: GitRepository,
         f"kept     agent-b1  {busy.path}",
     ]
     assert not idle.path.exists()
-    assert (await shoal("worktree", "reap")).text == "There was nothing to clear up.\n"
+    assert (await shoal("worktree", "reap")).text == "There was nothing to clean up.\n"
 
 
 async def test_worktree_commands_outside_a_repository_are_refused_with_a_reason(tmp_path: Path) -> None:
@@ -114,7 +114,7 @@ async def test_worktree_commands_outside_a_repository_are_refused_with_a_reason(
     assert ran.code == 1
     assert "is not in a git repository" in ran.err
     unknown = await ShoalProgram(GitRepository(tmp_path / "r").top)("worktree", "show", "agent-none")
-    assert "There is no worktree agent-none" in unknown.err
+    assert "This repository has no worktree agent-none" in unknown.err
 
 
 def make_worker(prompt: str) -> dict[str, Any]:
@@ -143,7 +143,7 @@ async def test_a_run_shows_how_to_merge_the_worktrees_of_its_agents(
     ran = await shoal("-p", "begin", "--model", f"scripted:{script}", "--permission-mode", "acceptEdits")
     (row,) = json.loads((await shoal("worktree", "ls", "--json")).text)
     how = f"shoal worktree merge {row['name']}"
-    assert f"agent joe left work in a worktree; bring it in with: {how}" in ran.err
+    assert f"agent joe left work in a worktree; merge it: {how}" in ran.err
     assert (await shoal(*how.split()[1:])).code == 0
     assert (repository.top / "new.txt").read_text() == "work\n"
 

@@ -92,7 +92,7 @@ def test_ps_lists_the_agents_for_people_and_for_programs(cli_project: CliProject
     terminal.wait_for_end()
     ended_agents = json.loads(cli_project.run_shoal("ps", get_session_id(cli_project), "--json").stdout)
     assert [row["state"] for row in ended_agents] == ["idle", "gone", "gone"]
-    assert "No run is live here." in cli_project.run_shoal("ps").stdout
+    assert "There is no live run here." in cli_project.run_shoal("ps").stdout
 
 
 @pytest.mark.spec("USR-18", "CTL-02")
@@ -135,4 +135,4 @@ def test_stop_ends_one_agent_all_agents_or_the_run(cli_project: CliProject) -> N
     assert terminal.wait_for_end() == 0
     gone = cli_project.run_shoal("stop", session)
     assert gone.returncode == 1
-    assert f"has ended. Go on with it: shoal --resume {session}" in gone.stderr
+    assert f"has ended. Resume it: shoal --resume {session}" in gone.stderr

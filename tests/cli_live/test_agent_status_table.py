@@ -110,7 +110,7 @@ def test_a_retrying_agent_shows_its_delay_and_reason() -> None:
     )
     assert (
         apply_events(make_agent_start(JOE), failed).all[JOE].activity
-        == "asking again in 1 min 07 s: x cannot be reached."
+        == "retrying in 1 min 07 s: x cannot be reached."
     )
 
 

@@ -119,7 +119,7 @@ def test_the_viewer_shows_calls_questions_and_the_colour_of_its_agent(cli_projec
         mode="default",
     )
     view = cli_project.start_shoal_terminal("view", get_session_id(cli_project)[:8], "ann")
-    text = view.wait_for("answer it with: shoal ask answer")
+    text = view.wait_for("answer it: shoal ask answer")
     assert "\x1b[1;34m● ann" in view.raw
     question = text.split("shoal ask answer ")[1].split()[0]
     assert cli_project.run_shoal("ask", "answer", question, "yes").returncode == 0
@@ -130,7 +130,7 @@ def test_the_viewer_shows_calls_questions_and_the_colour_of_its_agent(cli_projec
     view.type_text(CTRL_D)
     assert view.wait_for_end() == 0
     assert "This view is closed; ann works on." in view.screen.text
-    assert "See it again with: shoal view" in view.screen.text
+    assert "Open it again: shoal view" in view.screen.text
     terminal.wait_for(is_at_prompt)
 
 
@@ -143,12 +143,12 @@ def test_a_slow_run_does_not_block_typing(cli_project: CliProject) -> None:
     os.kill(terminal.pid, signal.SIGSTOP)
     try:
         view.type_text("one\r")
-        view.wait_for("on its way: one")
+        view.wait_for("sent: one")
         view.type_text("two\r")
-        view.wait_for("on its way: two")
+        view.wait_for("sent: two")
     finally:
         os.kill(terminal.pid, signal.SIGCONT)
-    view.wait_for(lambda text: "Heard" in text and "on its way" not in text)
+    view.wait_for(lambda text: "Heard" in text and "sent" not in text)
     view.wait_for("› two")
     assert [text for text in list_messages_to_ann(cli_project) if "\n" not in text] == ["one", "two"]
 
@@ -179,7 +179,7 @@ def test_the_viewer_ends_with_a_message_when_its_run_is_gone(cli_project: CliPro
         terminal.wait_for(is_at_prompt)
         terminal.type_text(CTRL_D)
     assert view.wait_for_end() == 0
-    assert "The run has ended, and this view with it." in view.screen.text
+    assert "The run has ended, so this view ends too." in view.screen.text
 
 
 def test_a_viewer_waits_for_its_agent_and_returns_undeliverable_input(
@@ -190,7 +190,7 @@ def test_a_viewer_waits_for_its_agent_and_returns_undeliverable_input(
     view = cli_project.start_shoal_terminal("view", get_session_id(cli_project), "ann")
     view.wait_for("ann has not started yet")
     view.type_text("hello\r")
-    view.wait_for("It was not said")
+    view.wait_for("Not sent")
     view.wait_for(lambda text: text.endswith("› hello"))
     view.type_text(CTRL_C)
     assert view.wait_for_end() == 0
@@ -203,7 +203,7 @@ def test_a_viewer_does_not_wait_for_an_unknown_agent_of_an_ended_run(cli_project
     assert terminal.wait_for_end() == 0
     result = cli_project.run_shoal("view", get_session_id(cli_project), "ann")
     assert (result.returncode, result.stdout) == (1, "")
-    assert "has ended, and had no agent 'ann'. It had: lead." in result.stderr
+    assert "has ended and had no agent 'ann'. It had: lead." in result.stderr
     assert "Hello." in cli_project.run_shoal("view", get_session_id(cli_project), "lead").stdout
 
 

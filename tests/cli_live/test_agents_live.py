@@ -70,7 +70,7 @@ def test_a_background_agent_is_counted_and_listed_and_its_result_starts_a_turn(
         mode="bypassPermissions",
         prompt="go",
     )
-    wanted = ("It is started.", "1 agent works in the background · /agents shows who\n›")
+    wanted = ("It is started.", "1 agent works in the background · /agents lists them\n›")
     text = terminal.wait_for(lambda text: all(words in text for words in wanted))
     assert "● agent plumber started in the background: do one" in text
     terminal.type_text("/agents\r")
@@ -141,7 +141,7 @@ def test_ctrl_c_stops_the_turn_and_commands_stop_one_or_all_agents(
     )
     terminal.wait_for(lambda text: "2 agents work in the background" in text and "Bash waiting" in text)
     terminal.type_text(CTRL_C)
-    wanted = ("interrupted", "2 agents work in the background · /agents shows who\n›")
+    wanted = ("interrupted", "2 agents work in the background · /agents lists them\n›")
     terminal.wait_for(lambda text: all(words in text for words in wanted))
     assert not [event for event in read_journal(cli_project) if event["type"] == "agent_ended"]
     first, second = (
@@ -180,8 +180,8 @@ def test_an_agent_stopped_by_exit_is_listed_and_can_be_continued_after_resume(
     terminal.type_text(CTRL_D)
     assert terminal.wait_for_end() == 0
     text = terminal.screen.text
-    assert "Stopped before it was done:" in text
-    assert "do one" in text.split("Stopped before it was done:")[1]
+    assert "Stopped before it finished:" in text
+    assert "do one" in text.split("Stopped before it finished:")[1]
     assert "shoal --resume" in text
     identity = next(event["agent"] for event in read_journal(cli_project) if event["type"] == "agent_started")
     again = cli_project.start_scripted_terminal(
@@ -194,7 +194,7 @@ def test_an_agent_stopped_by_exit_is_listed_and_can_be_continued_after_resume(
     again.type_text("/agents\r")
     again.wait_for(lambda text: "● general-purpose  do one" in text and f"{identity} · stopped" in text)
     again.type_text(f"/agents send {identity} go on\r")
-    again.wait_for(lambda text: "goes on with it." in text and "It went on and is done." in text)
+    again.wait_for(lambda text: "resumes it." in text and "It went on and is done." in text)
 
 
 @pytest.mark.spec("USR-26", "USR-05", "QUE-06")
@@ -252,7 +252,7 @@ def test_unsent_input_is_not_taken_as_an_answer_to_an_open_question(cli_project:
     )
     terminal.wait_for("Bash waiting")
     terminal.type_text("be quick\r")
-    terminal.wait_for("told the agent")
+    terminal.wait_for("sent; the agent")
     other_gate.open()
     terminal.wait_for("allow? ›")
     terminal.type_text(CTRL_C)

@@ -48,7 +48,7 @@ def test_three_agents_repair_the_project(cli_project: CliProject, tmp_path: Path
     )
     assert terminal.wait_for_end(timeout=60) == 0, terminal.screen.text
     text = terminal.screen.text
-    assert "words are scripted" in text
+    assert "replies are scripted" in text
     assert "→ exit 1 · FAILED (failures=3)" in text
     assert "No sandbox" not in text
     for state in ("started in the background", "completed"):
@@ -84,9 +84,9 @@ def test_the_costs_of_the_agents_add_up_to_the_total(cli_project: CliProject, tm
     )
     assert terminal.wait_for_end(timeout=60) == 0, terminal.screen.text
     text = terminal.screen.text
-    assert "at invented prices" in text
-    rows = find_lines(text, r"^  (lead|berths|fees|tides|in all) +(\d+) +\S+ +\$(\d+\.\d+)")
-    assert [row[0] for row in rows] == ["lead", *AGENTS, "in all"]
+    assert "at example prices" in text
+    rows = find_lines(text, r"^  (lead|berths|fees|tides|total) +(\d+) +\S+ +\$(\d+\.\d+)")
+    assert [row[0] for row in rows] == ["lead", *AGENTS, "total"]
     *parts, whole = rows
     assert sum(int(row[1]) for row in parts) == int(whole[1])
     assert abs(sum(float(row[2]) for row in parts) - float(whole[2])) < 0.001
@@ -150,7 +150,7 @@ def test_the_demo_warns_and_continues_without_a_sandbox(cli_project: CliProject,
     tmp = str(make_temporary_directory(tmp_path))
     terminal = cli_project.start_shoal_terminal("demo", "agents", "--fast", PATH=str(programs), TMPDIR=tmp)
     assert terminal.wait_for_end(timeout=60) == 0, terminal.screen.text
-    assert "No sandbox can hold the agents in their worktrees here" in terminal.screen.text
+    assert "No sandbox can confine the agents to their worktrees here" in terminal.screen.text
     assert "worktree_guard: weak" in terminal.screen.text
     assert terminal.screen.text.count("Commands run without a sandbox") == 1
     assert "all 8 pass" in terminal.screen.text
@@ -165,7 +165,10 @@ def test_the_demo_without_git_says_what_to_install(
         [*SHOAL_COMMAND, "demo", *arguments], env=env, capture_output=True, text=True, check=False
     )
     assert run.returncode == 1
-    assert run.stderr == "shoal: The demo's project is a git repository. Install git first.\n"
+    assert (
+        run.stderr
+        == "shoal: The demo project is a git repository, but git is not installed. Install git first.\n"
+    )
     assert list((tmp_path / "tmp").iterdir()) == []
 
 

@@ -90,8 +90,8 @@ def find_demo_processes(directory: Path) -> list[str]:
 
 @pytest.mark.spec("SRF-03")
 def test_every_task_is_completed_by_its_owner_and_the_team_shuts_down(demo: DemoRun) -> None:
-    assert "words are scripted" in demo.text
-    assert sorted(demo.find_lines(r"^● (\w+) +joins, in process \d+")) == MEMBERS
+    assert "replies are scripted" in demo.text
+    assert sorted(demo.find_lines(r"^● (\w+) +joins in process \d+")) == MEMBERS
     tasks = [read_json(demo.home / f"tasks/harbour/{number}.json") for number in range(1, 6)]
     assert [task["status"] for task in tasks] == ["completed"] * 5
     assert [task["owner"] for task in tasks[:2]] == MEMBERS[:2]
@@ -133,11 +133,11 @@ def test_the_mail_of_the_members_is_in_their_mailboxes(demo: DemoRun) -> None:
 
 
 def test_a_killed_member_process_is_replaced_and_keeps_its_history(demo: DemoRun) -> None:
-    (joined,) = demo.find_lines(r"^● cleo +joins, in process (\d+)$")
+    (joined,) = demo.find_lines(r"^● cleo +joins in process (\d+)$")
     (killed,) = demo.find_lines(r"^✗ kill -9 (\d+)   The demo kills the process of cleo")
     assert demo.find_lines(r"^● cleo +died: (.*)$") == ["it was killed by signal 9"]
     ((replacement, task),) = demo.find_lines(
-        r"^● cleo +goes on in process (\d+) after .*, with its history and (.*)$"
+        "^● cleo +continues in process (\\d+) after .*, with its history and (.*)$"
     )
     assert joined == killed != replacement
     assert task == "#3"
@@ -159,7 +159,7 @@ def test_a_killed_member_process_is_replaced_and_keeps_its_history(demo: DemoRun
 
 def test_a_permission_question_is_answered_by_the_demo(demo: DemoRun) -> None:
     (asker,) = demo.find_lines(r"^\? Bash asks to run for (\w+): ")
-    assert "allow? y  (the demo types this, in your place)" in demo.text
+    assert "allow? y  (the demo types this for you)" in demo.text
     (asked,), (answered,) = demo.list_events("asked"), demo.list_events("answered")
     assert asked["question"]["agent"] == f"{asker}@harbour"
     assert asked["question"]["input"]["command"].startswith("git commit")
@@ -167,8 +167,8 @@ def test_a_permission_question_is_answered_by_the_demo(demo: DemoRun) -> None:
 
 
 def test_the_costs_of_the_members_add_up_to_the_total(demo: DemoRun) -> None:
-    rows = demo.find_lines(r"^  (lead|ana|ben|cleo|in all) +(\d+) +\S+ +\$(\d+\.\d+)")
-    assert [row[0] for row in rows] == ["lead", *MEMBERS, "in all"]
+    rows = demo.find_lines(r"^  (lead|ana|ben|cleo|total) +(\d+) +\S+ +\$(\d+\.\d+)")
+    assert [row[0] for row in rows] == ["lead", *MEMBERS, "total"]
     *parts, whole = rows
     assert sum(int(row[1]) for row in parts) == int(whole[1]) == len(demo.list_events("request_settled"))
     assert abs(sum(float(row[2]) for row in parts) - float(whole[2])) < 0.001
@@ -242,7 +242,7 @@ def test_the_demo_cleans_up_when_it_is_terminated(cli_project: CliProject, tmp_p
     with subprocess.Popen([*SHOAL_COMMAND, "demo"], env=env, stdout=subprocess.PIPE, text=True) as run:
         assert run.stdout is not None
         for line in run.stdout:
-            if "joins, in process" in line:
+            if "joins in process" in line:
                 break
         run.send_signal(signal.SIGTERM)
         run.communicate(timeout=20)

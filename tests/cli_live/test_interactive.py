@@ -80,7 +80,7 @@ def test_ctrl_c_at_an_empty_prompt_asks_for_a_second_one(cli_project: CliProject
     terminal = cli_project.start_scripted_terminal({"text": "unused"})
     terminal.wait_for(is_at_prompt)
     terminal.type_text(CTRL_C)
-    terminal.wait_for("Ctrl-C again ends Shoal.")
+    terminal.wait_for("Press Ctrl-C again to exit.")
     terminal.type_text(CTRL_C)
     assert terminal.wait_for_end() == 0
 
@@ -106,7 +106,7 @@ def test_input_typed_during_a_turn_steers_the_agent(cli_project: CliProject) -> 
     )
     terminal.wait_for("Bash waiting")
     terminal.type_text("be quick\r")
-    terminal.wait_for("told the agent")
+    terminal.wait_for("sent; the agent")
     gate.open()
     terminal.wait_for("I heard you.")
 
@@ -147,7 +147,7 @@ def test_a_command_typed_while_a_tool_runs_leaves_the_call_one_line(cli_project:
     )
     terminal.wait_for("Bash waiting")
     terminal.type_text("/help\r/compact\r")
-    terminal.wait_for("/compact has to wait")
+    terminal.wait_for("/compact must wait")
     gate.open()
     text = terminal.wait_for("It is over.")
     (line,) = (line for line in text.splitlines() if line.startswith("● Bash"))
@@ -164,7 +164,7 @@ def test_unsent_input_is_put_back_after_an_interrupt(cli_project: CliProject) ->
     )
     terminal.wait_for("Bash waiting")
     terminal.type_text("be quick\r")
-    terminal.wait_for("told the agent")
+    terminal.wait_for("sent; the agent")
     terminal.type_text(CTRL_C)
     terminal.wait_for(lambda text: "interrupted" in text and text.endswith("› be quick"))
     terminal.type_text("\r")
@@ -214,7 +214,7 @@ def test_an_answer_for_always_is_written_to_settings_as_offered(cli_project: Cli
         prompt="go",
     )
     text = terminal.wait_for("allow? ›")
-    assert "s kept in your settings for this project: allow Bash(git tag:*)" in text
+    assert "s save in your settings for this project: allow Bash(git tag:*)" in text
     terminal.type_text("s\r")
     terminal.wait_for("done")
     settings = json.loads((cli_project.project / ".claude" / "settings.local.json").read_text())
@@ -265,7 +265,7 @@ def test_compact_continues_the_conversation_from_a_summary(cli_project: CliProje
     )
     terminal.wait_for(lambda text: "noted the first" in text and is_at_prompt(text))
     terminal.type_text("/compact mind the colours\r")
-    terminal.wait_for("goes on from a summary")
+    terminal.wait_for("continues from a summary")
     terminal.type_text("what now\r")
     terminal.wait_for("on from the summary")
 
@@ -288,7 +288,7 @@ def test_rewind_restores_files_and_conversation(cli_project: CliProject) -> None
     terminal.type_text("/rewind\r")
     terminal.wait_for("2  make it")
     terminal.type_text("/rewind 2\r")
-    terminal.wait_for("The conversation too? y/n ›")
+    terminal.wait_for("Rewind the conversation too? y/n ›")
     terminal.type_text("y\r")
     terminal.wait_for("deleted     made.txt")
     assert not made.exists()
@@ -300,7 +300,7 @@ def test_help_describes_commands_and_unknown_ones_are_reported(cli_project: CliP
     terminal = cli_project.start_scripted_terminal({"text": "unused"})
     terminal.wait_for(is_at_prompt)
     terminal.type_text("/help\r")
-    assert "/rewind [TURN]" in terminal.wait_for("Ctrl-D ends it too.")
+    assert "/rewind [TURN]" in terminal.wait_for("Ctrl-D, to exit.")
     terminal.type_text("/cots\r")
     terminal.wait_for("Did you mean /cost?")
     terminal.type_text("/cost\r")
@@ -418,5 +418,5 @@ def test_a_command_name_is_completed(cli_project: CliProject) -> None:
 def test_a_model_error_is_reported_with_advice(cli_project: CliProject) -> None:
     terminal = cli_project.start_scripted_terminal({"match": "never"}, prompt="go")
     text = terminal.wait_for(lambda text: "✗" in text and is_at_prompt(text))
-    assert "No step of the script" in text
+    assert "No remaining step of the script" in text
     assert text.count("✗") == 1

@@ -105,13 +105,13 @@ def test_board_team_permissions_and_export_are_slash_commands(cli_project: CliPr
     terminal.type_text("/permissions\r")
     terminal.wait_for("mode  plan  (this session)")
     terminal.type_text("/export talk.md\r")
-    terminal.wait_for("The conversation is in")
+    terminal.wait_for("Wrote the conversation to")
     written = (cli_project.project / "talk.md").read_text()
     assert "## You\n\nplan it\n" in written
     assert '**TaskCreate**\n\n```json\n{\n  "subject": "Paint the roof"' in written
     assert written.rstrip().endswith("on the board")
     terminal.type_text("/export talk.md\r")
-    terminal.wait_for("is there already; nothing was written")
+    terminal.wait_for("already exists, so nothing was written")
     assert (cli_project.project / "talk.md").read_text() == written
     terminal.type_text(CTRL_D)
     assert terminal.wait_for_end() == 0
@@ -124,7 +124,7 @@ def test_an_exported_conversation_contains_no_secrets(cli_project: CliProject) -
     )
     terminal.wait_for("the word is")
     terminal.type_text("/export talk.md\r")
-    terminal.wait_for("The conversation is in")
+    terminal.wait_for("Wrote the conversation to")
     written = (cli_project.project / "talk.md").read_text()
     assert "[redacted: DOOR_PASSWORD]" in written
     assert "open-sesame" not in written
@@ -164,7 +164,7 @@ def test_a_session_in_use_by_another_process_is_not_resumed(cli_project: CliProj
 
 
 def test_attaching_needs_a_live_run_and_a_terminal(cli_project: CliProject) -> None:
-    assert "No run is live here" in cli_project.run_shoal("attach").stderr
+    assert "There is no live run in this directory" in cli_project.run_shoal("attach").stderr
     other_terminal = cli_project.start_scripted_terminal({"text": "still here"}, prompt="stay")
     other_terminal.wait_for("still here")
     result = cli_project.run_shoal("attach")
@@ -180,4 +180,4 @@ def test_doctor_runs_inside_a_session(cli_project: CliProject, tmp_path: Path) -
     terminal = cli_project.start_scripted_terminal({"text": "yes"})
     terminal.wait_for("/help lists")
     terminal.type_text("/doctor\r")
-    terminal.wait_for(lambda text: "Shoal can" in text or "Everything is there." in text)
+    terminal.wait_for(lambda text: "Shoal can" in text or "No problems found." in text)

@@ -24,9 +24,9 @@ def test_setup_tests_and_stores_a_key_without_showing_it(cli_project: CliProject
         terminal.type_text("anthropic\r")
         terminal.wait_for("(not shown; Enter for none):")
         terminal.type_text(f"{KEY}\r")
-        terminal.wait_for("The model to ask [sonnet]:")
+        terminal.wait_for("Default model [sonnet]:")
         terminal.type_text("haiku\r")
-        text = terminal.wait_for("Asked where no model is named: anthropic:haiku")
+        text = terminal.wait_for("Default model: anthropic:haiku")
         assert terminal.wait_for_end() == 0
         assert server.requests[0].headers["x-api-key"] == KEY
     assert "answers" in text
@@ -44,7 +44,7 @@ def test_a_rejected_key_is_stored_only_on_confirmation(
         terminal = cli_project.start_shoal_terminal("setup", *flags, **NOBODY)
         terminal.wait_for("Enter for none):")
         terminal.type_text(f"{KEY}\r")
-        assert "did not accept the key" in terminal.wait_for("Keep it anyway? [y/N]:")
+        assert "did not accept the key" in terminal.wait_for("Store it anyway? [y/N]:")
         terminal.type_text(f"{answer}\r")
         assert terminal.wait_for_end() == (0 if is_stored else 1)
     assert (cli_project.home / "shoal" / "credentials.json").exists() == is_stored
@@ -55,7 +55,7 @@ def test_declining_setup_at_the_first_start_shows_the_usual_error(cli_project: C
     terminal.wait_for("Set one up now? [Y/n]:")
     terminal.type_text("n\r")
     assert terminal.wait_for_end() == 1
-    assert "Three ways on" in terminal.screen.text
+    assert "You can do one of these" in terminal.screen.text
 
 
 def test_setup_at_the_first_start_continues_with_the_conversation(cli_project: CliProject) -> None:
@@ -65,11 +65,11 @@ def test_setup_at_the_first_start_continues_with_the_conversation(cli_project: C
         terminal.type_text("\r")
         terminal.wait_for("Which provider [1]:")
         terminal.type_text("5\r")
-        terminal.wait_for("Its address")
+        terminal.wait_for("Its URL")
         terminal.type_text(f"{server.url}/v1\r")
         terminal.wait_for("Enter for none):")
         terminal.type_text("\r")
-        terminal.wait_for("The model to ask [tiny]:")
+        terminal.wait_for("Default model [tiny]:")
         terminal.type_text("\r")
         terminal.wait_for("Hello from the model.")
 

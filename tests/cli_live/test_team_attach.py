@@ -102,7 +102,7 @@ def test_an_attached_terminal_answers_and_messages_a_team_that_keeps_running(cli
         lead.wait_for("The lead heard it.")
         attached.type_text(CTRL_D)
         assert attached.wait_for_end() == 0
-        assert "The team goes on. Come back: shoal team attach roof" in attached.screen.text
+        assert "The team continues. Come back: shoal team attach roof" in attached.screen.text
         assert '"lead":"alive"' in cli_project.run_shoal("team", "show", "--json").stdout
         # Of two teams the one that runs is meant.
         asyncio.run(create_team_with_pane(cli_project.home, "%1", "barn"))
@@ -112,8 +112,8 @@ def test_an_attached_terminal_answers_and_messages_a_team_that_keeps_running(cli
         lead.type_text(CTRL_D)
         assert lead.wait_for_end() == 0
         assert again.wait_for_end() == 0
-        assert "Go on with it: shoal team resume roof" in again.screen.text
-    assert "Which team? There are: barn, roof." in cli_project.run_shoal("team", "attach").stderr
+        assert "Resume it: shoal team resume roof" in again.screen.text
+    assert "Which team? Existing teams: barn, roof." in cli_project.run_shoal("team", "attach").stderr
     without = cli_project.run_shoal("team", "attach", "roof")
     assert without.returncode == 1
     assert "shoal team resume roof" in without.stderr

@@ -178,7 +178,7 @@ def test_a_retried_answer_is_marked_as_broken_off() -> None:
         PartialReplyDiscarded(agent=LEAD_ID, reason="529 overloaded", retry_in=2.0, attempt=1),
         make_text("A whole answer."),
     )
-    assert "Half an ans [broken off]\n  ⟳ asked again in 2.0 s (attempt 1): 529 overloaded\n" in text
+    assert "Half an ans [interrupted]\n  ⟳ retrying in 2.0 s (attempt 1): 529 overloaded\n" in text
     assert text.endswith("\nA whole answer.")
 
 
@@ -294,8 +294,8 @@ def draw_on_terminal(*events: Event) -> EmulatedScreen:
         ("Glob", "No file fits.", {"count": 0}, False, "nothing found"),
         ("AskUserQuestion", "The person answered:\nWhich? → b", {"answers": {"Which?": "b"}}, False, "→ b"),
         ("Bash", "(no output)", {"exit_code": 0}, False, "→ exit 0"),
-        ("Bash", "x", {"exit_code": None, "timed_out": True}, True, "→ ended: it took too long"),
-        ("Bash", "", {"shell_id": "s1"}, False, "→ runs in the background"),
+        ("Bash", "x", {"exit_code": None, "timed_out": True}, True, "→ stopped: it took too long"),
+        ("Bash", "", {"shell_id": "s1"}, False, "→ running in the background"),
         ("Bash", "Bash was not run: no", None, True, "✗ Bash was not run: no"),
         ("Edit", "The file was not read.\nmore", None, True, "✗ The file was not read."),
         (
@@ -349,7 +349,7 @@ def test_progress_in_a_pipe_is_plain_lines() -> None:
     assert stream.getvalue().splitlines() == [
         "Bash make all",
         "Bash failed in 0.0 s: boom",
-        "asking again in 1.0 s (attempt 2): 429",
+        "retrying in 1.0 s (attempt 2): 429",
     ]
 
 
@@ -387,7 +387,7 @@ asyncio.run(main())
 def test_a_permission_question_shows_the_whole_input_or_marks_the_cut() -> None:
     lines = [line for line, _ in format_tool_input("Bash", {"command": "a\n" * 50, "flag": True})]
     assert lines[:2] == ["command:", "  a"]
-    assert lines[-2:] == ["  … 30 more lines (100 characters in all)", "flag: true"]
+    assert lines[-2:] == ["  … 30 more lines (100 characters in total)", "flag: true"]
 
 
 def test_a_permission_question_for_an_edit_shows_the_change() -> None:
@@ -399,9 +399,9 @@ def test_a_permission_question_for_an_edit_shows_the_change() -> None:
 @pytest.mark.parametrize(
     ("rule", "offered"),
     [
-        ("Write(/**)", "  y once · a for this session: Write(/**) · n no · or say why not"),
-        (f"Bash({'x' * 90})", "  y once · a for this session: just this · n no · or say why not"),
-        ("", "  y once · n no · or say why not"),
+        ("Write(/**)", "  y once · a for this session: Write(/**) · n no · or type a reason"),
+        (f"Bash({'x' * 90})", "  y once · a for this session: only this call · n no · or type a reason"),
+        ("", "  y once · n no · or type a reason"),
     ],
 )
 def test_a_question_offers_what_can_be_answered_in_one_row(rule: str, offered: str) -> None:

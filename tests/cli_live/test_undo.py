@@ -67,19 +67,19 @@ def test_the_last_turn_that_changed_files_is_undone(cli_project: CliProject, ses
     assert (cli_project.project / "made.txt").read_text() == "one\n"
     undone = cli_project.run_shoal("undo", "--yes")
     assert sorted(undone.stdout.splitlines()) == [
-        "deleted     kept.txt  (the agent had made it)",
-        "deleted     made.txt  (the agent had made it)",
+        "deleted     kept.txt  (created by the agent)",
+        "deleted     made.txt  (created by the agent)",
     ]
     nothing = cli_project.run_shoal("undo", "--yes")
     assert nothing.returncode == 1
-    assert "No turn of this session has changed a file" in nothing.stderr
+    assert "No turn of this session changed a file" in nothing.stderr
 
 
 def test_files_the_user_changed_since_are_not_undone(cli_project: CliProject, session: str) -> None:
     (cli_project.project / "made.txt").write_text("mine\n")
     undone = cli_project.run_shoal("undo", "2", "--yes")
     assert undone.returncode == 0
-    assert "left alone  made.txt: it was changed by somebody else" in undone.stdout
+    assert "kept        made.txt: somebody else changed it" in undone.stdout
     assert "deleted     kept.txt" in undone.stdout
     assert (cli_project.project / "made.txt").read_text() == "mine\n"
     assert not (cli_project.project / "kept.txt").exists()
@@ -105,12 +105,12 @@ def test_undo_changes_nothing_without_confirmation(cli_project: CliProject, sess
     assert refused.returncode == 2
     assert "--yes" in refused.stderr
     terminal = cli_project.start_shoal_terminal("undo")
-    terminal.wait_for("back to before turn 3?")
+    terminal.wait_for(" to before turn 3?")
     terminal.type_text("n\n")
     assert terminal.wait_for_end() == 1
     assert (cli_project.project / "made.txt").read_text() == "two\n"
     terminal = cli_project.start_shoal_terminal("undo")
-    terminal.wait_for("back to before turn 3?")
+    terminal.wait_for(" to before turn 3?")
     terminal.type_text("y\n")
     assert terminal.wait_for_end() == 0
     assert (cli_project.project / "made.txt").read_text() == "one\n"
@@ -131,7 +131,7 @@ def test_undo_reports_its_changes_as_json(cli_project: CliProject, session: str)
 def test_undo_without_sessions_is_an_error_message(cli_project: CliProject) -> None:
     run = cli_project.run_shoal("undo")
     assert run.returncode == 1
-    assert "No session has worked in" in run.stderr
+    assert "There is no session in" in run.stderr
 
 
 async def test_the_conversation_of_a_live_session_cannot_be_undone_from_outside(

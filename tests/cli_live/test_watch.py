@@ -135,4 +135,4 @@ def test_watching_a_killed_run_ends_with_a_message(cli_project: CliProject) -> N
 def test_watching_an_unknown_run_is_an_error_message(cli_project: CliProject) -> None:
     run = cli_project.run_shoal("watch", "nonesuch")
     assert run.returncode == 1
-    assert "'nonesuch' names no run" in run.stderr
+    assert "'nonesuch' does not identify a run" in run.stderr

@@ -57,7 +57,7 @@ def test_a_reservation_of_one_agent_is_not_available_to_another() -> None:
     assert len(held) == 9
     refusal = expect_refusal(agents[99])
     assert (refusal.limit, refusal.scope) == ("usd", "tree")
-    assert "spoken for" in refusal.sentence
+    assert "reserved" in refusal.sentence
     assert refusal.for_now
     agents[0].release(held[0])
     assert isinstance(agents[99].reserve(CARD, 1_000), BudgetReservation)
@@ -192,15 +192,15 @@ def test_the_sums_by_agent_type_and_model_equal_the_total() -> None:
 
 @pytest.mark.spec("USR-19")
 def test_a_budget_in_dollars_refuses_models_of_unknown_price() -> None:
-    with pytest.raises(BudgetError, match="price of stranger is not known"):
+    with pytest.raises(BudgetError, match="price of stranger is unknown"):
         Budget(BudgetLimits(max_usd=1)).require_priced_model(UNPRICED)
     of_type = Budget(BudgetLimits(), per_type={"x": BudgetLimits(max_usd=1)})
     of_type.require_priced_model(UNPRICED)
     of_type.require_priced_model(UNPRICED, "y")
-    with pytest.raises(BudgetError, match="price of stranger is not known"):
+    with pytest.raises(BudgetError, match="price of stranger is unknown"):
         of_type.require_priced_model(UNPRICED, "x")
     account = of_type.get_or_create_agent_budget(make_agent_id(1), "x")
-    with pytest.raises(BudgetError, match="price of stranger is not known"):
+    with pytest.raises(BudgetError, match="price of stranger is unknown"):
         account.require_priced_model(UNPRICED)
     assert isinstance(account.reserve(UNPRICED, 1), BudgetRefusal)
     unlimited = of_type.get_or_create_agent_budget(LEAD_ID, "lead")

@@ -87,7 +87,7 @@ async def test_texts_images_data_errors_and_long_results_are_returned(
     assert whole.read_text() == "begin " + "x" * 150_000 + " end"
     assert texts[5] == tmp_path.as_uri()
     assert results[6].is_error, "nobody lends a server our model"
-    assert texts[7] == "decline", "nobody is there to answer"
+    assert texts[7] == "decline", "nobody can answer"
     assert '"uri": "chart://north"' in texts[8]
     assert "rocks everywhere" in texts[9]
     assert results[10].is_error
@@ -284,7 +284,7 @@ async def test_a_changed_prompt_of_a_server_is_used_and_a_removed_one_is_refused
         gone = replace(command, command=replace(command.command, name="mcp__har_bour__gone"))
         *_, finished = [event async for event in session.run(gone)]
         assert isinstance(finished, RunFinished)
-        assert "/mcp__har_bour__gone was not to be had" in finished.detail
+        assert "/mcp__har_bour__gone is not available" in finished.detail
         old = replace(command, command=replace(command.command, description="As it was before."))
         *_, finished = [event async for event in session.run(old)]
         assert isinstance(finished, RunFinished)

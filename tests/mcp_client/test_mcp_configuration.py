@@ -197,18 +197,18 @@ async def test_agents_refer_to_servers_or_define_them_and_project_servers_need_t
             return list_result_texts(session)
 
     sly, fair, lost = await run()
-    assert "start no programs before a person trusts them" in sly
+    assert "start programs only after you trust them" in sly
     assert "shoal trust" in sly
     assert "common / own" in fair
     assert "mcp__other__echo" not in fair
-    assert "elsewhere (no such server is configured" in lost
+    assert "elsewhere (it is not configured" in lost
     settings = load_settings(cwd=tmp_path)
     (widening,) = find_project_escalations(settings, tmp_path)
     assert (widening.key, widening.location) == ("mcpServers.evil", f"{file}:4")
     save_project_trust_decision(settings, tmp_path, trusted=True, escalations=[widening])
     assert "was not started" not in (await run())[0]
     file.write_text(file.read_text().replace("own", "other"))
-    assert "before a person trusts them" in (await run())[0]
+    assert "only after you trust them" in (await run())[0]
     forget_project_trust(settings.home, tmp_path)
     assert [each.trust for each in find_project_escalations(settings, tmp_path)] == ["unasked"]
 

@@ -126,10 +126,10 @@ async def test_a_required_server_that_cannot_start_is_named_at_once(tmp_path: Pa
         picky, own, bare = list_result_texts(session)
         assert not session.supervisor.has_running_agents
     assert "bro* (exit status 4" in picky
-    assert "nowhere (no such server is configured" in picky
+    assert "nowhere (it is not configured" in picky
     assert "plain (" not in picky
     assert "mine (exit status 4" in own
-    assert "bare (it offers no tools)" in bare
+    assert "bare (it has no tools)" in bare
 
 
 def release_server(pipe: Path) -> None:

@@ -182,11 +182,11 @@ async def test_a_client_joins_a_team_of_a_live_session(tmp_path: Path) -> None:
             assert (await call("message_take"))["messages"] == []
             assert read_inbox("roof", "codex")[-1]["read"]
             assert "team-lead" in await call("message_send", to="nobody", text="x")
-            assert "Only its lead" in await call("team_delete")
+            assert "Only the lead" in await call("team_delete")
             twin = run_shoal(tmp_path, "mcp", "serve", "--team", "roof", "--as", "codex")
-            assert (twin.returncode, "another client already" in twin.stderr) == (1, True)
+            assert (twin.returncode, "Another client is already" in twin.stderr) == (1, True)
             usurper = run_shoal(tmp_path, "mcp", "serve", "--team", "roof", "--as", "team-lead")
-            assert (usurper.returncode, "led by a live session" in usurper.stderr) == (1, True)
+            assert (usurper.returncode, "A live Shoal session leads" in usurper.stderr) == (1, True)
             assert "not in the team" in await call("task_list", team="wall")
 
 
@@ -200,9 +200,9 @@ async def test_a_background_run_continues_and_its_result_can_be_read(
             assert (result["state"], result["text"]) == ("done", "The answer is 42.")
             status = await call("run_status", id=run)
             assert (status["state"], status["exit_code"], status["turns"]) == ("done", 0, 1)
-            assert "names no run" in await call("run_status", id="nothing")
-            assert "names no run" in await call("run_result", id="../x")
-            assert "give it a name" in await call("spawn", prompt="x", agent_type="Explore")
+            assert "There is no run" in await call("run_status", id="nothing")
+            assert "There is no run" in await call("run_result", id="../x")
+            assert "Pass a name too" in await call("spawn", prompt="x", agent_type="Explore")
             left = (await call("spawn", prompt="And again?"))["id"]
         # The server has ended; what it started goes on.
         async with start_mcp_server(tmp_path, "--model", MODEL) as call:

@@ -78,7 +78,7 @@ def test_a_configured_model_overrides_only_its_given_fields() -> None:
 
 @pytest.mark.parametrize("row", [{"inptu": 1}, {"input": "cheap"}, 7])
 def test_an_invalid_configured_model_is_named(row: Any) -> None:
-    with pytest.raises(SettingsError, match=r'"my-model".*Known fields are input'):
+    with pytest.raises(SettingsError, match=r'"my-model".*Known fields: input'):
         resolve_model("my-model", models={"my-model": row})
 
 

@@ -252,6 +252,6 @@ async def test_models_are_listed_at_the_full_base_url_without_credentials_in_the
 
 @pytest.mark.parametrize("proxy", ["socks5://me:secret@127.0.0.1:1", "https://127.0.0.1:1", "http://"])
 def test_a_proxy_that_cannot_be_used_is_refused_at_once(proxy: str) -> None:
-    with pytest.raises(BadRequest, match="begins with http://") as refused:
+    with pytest.raises(BadRequest, match="start with http://") as refused:
         create_model("openai", get_model_card("openai", "m"), ProviderAccess(proxy=proxy), clock=FakeClock())
     assert "secret" not in str(refused.value)

@@ -168,10 +168,10 @@ async def test_an_exhausted_recording_raises_an_error_that_says_so(tmp_path):
     await record_exchanges(path, (make_tool_request("a"), "x"), (make_tool_request("b"), "y"))
     replay = ReplayModel(path)
     await replay.generate_reply(make_tool_request("a"))
-    assert "as often as it was recorded" in await get_mismatch(replay, make_tool_request("a"))
+    assert "has no more replies to this request" in await get_mismatch(replay, make_tool_request("a"))
     await replay.generate_reply(make_tool_request("b"))
     text = await get_mismatch(replay, make_tool_request("c"))
-    assert "used up: all 2 replies were played" in text
+    assert "no more replies: all 2 were used" in text
     assert str(path) in text
 
 
@@ -210,7 +210,7 @@ async def test_more_messages_than_recorded_are_shown(tmp_path):
     path = tmp_path / "run.jsonl"
     await record_exchanges(path, (make_tool_request("a"), "x"))
     text = await get_mismatch(ReplayModel(path), make_tool_request("a", "b"))
-    assert "the recorded request has 1 messages, this one 2" in text
+    assert "the recorded request has 1 messages, this one has 2" in text
     assert "+b" in text
 
 
@@ -222,10 +222,10 @@ async def test_changed_tools_and_settings_are_named(tmp_path):
     changed = ToolSchema(name="Read", description="Reads a file.\nA part of it.", input_schema={})
     await record_exchanges(path, (make_tool_request("a", tools=(READ, bash)), "x"))
     text = await get_mismatch(ReplayModel(path), make_tool_request("a", tools=(changed, grep), max_tokens=5))
-    assert "no longer there: Bash" in text
-    assert "tools that are new: Grep" in text
+    assert "tools that were removed: Bash" in text
+    assert "tools that were added: Grep" in text
     assert "the tool Read differs:" in text
-    assert "max_tokens differs: recorded None, asked 5" in text
+    assert "max_tokens differs: recorded None, requested 5" in text
     text = await get_mismatch(ReplayModel(path), make_tool_request("a", tools=(bash, READ)))
     assert "the tools are in another order" in text
 
@@ -243,16 +243,16 @@ async def test_a_broken_recording_line_is_named_by_its_number(tmp_path):
     await record_exchanges(path, (make_tool_request("a"), "x"), (make_tool_request("b"), "y"))
     torn = path.read_bytes()[:-20]
     path.write_bytes(torn)
-    with pytest.raises(SettingsError, match=r"run\.jsonl is broken in line 2") as caught:
+    with pytest.raises(SettingsError, match=r"Line 2 of the recording .*run\.jsonl is not valid") as caught:
         ReplayModel(path)
     assert caught.value.line == 2
     path.write_bytes(b"\xff\xfe\n" + torn)
-    with pytest.raises(SettingsError, match="line 1"):
+    with pytest.raises(SettingsError, match="Line 1 of"):
         ReplayModel(path)
 
 
 async def test_a_missing_or_empty_recording_is_named(tmp_path):
-    with pytest.raises(SettingsError, match=r"none\.jsonl cannot be read: No such file"):
+    with pytest.raises(SettingsError, match=r"Cannot read .*none\.jsonl: No such file"):
         ReplayModel(tmp_path / "none.jsonl")
     (tmp_path / "empty.jsonl").touch()
     with pytest.raises(SettingsError, match="is empty"):
@@ -260,7 +260,7 @@ async def test_a_missing_or_empty_recording_is_named(tmp_path):
 
 
 async def test_a_recording_that_cannot_be_written_is_a_store_error(tmp_path):
-    with pytest.raises(StateFileError, match="cannot be written: Is a directory"):
+    with pytest.raises(StateFileError, match=r"Cannot write .*: Is a directory"):
         RecordingModel(ScriptedModel([]), tmp_path)
     model = RecordingModel(ScriptedModel(["x"]), Path("/dev/full"))
     with pytest.raises(StateFileError, match="No space left"):

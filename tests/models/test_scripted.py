@@ -76,7 +76,7 @@ async def test_scripted_calls_without_an_id_get_unique_ids():
 async def test_an_exhausted_script_raises_an_error_with_the_request():
     model = ScriptedModel(["only"])
     await model.generate_reply(make_request("first"))
-    with pytest.raises(ModelError, match=r"All 1 replies of the script were said.*'second question'"):
+    with pytest.raises(ModelError, match=r"All 1 replies of the script were used;.*'second question'"):
         await model.generate_reply(make_request("second question"))
 
 
@@ -200,7 +200,7 @@ async def test_a_script_file_answers_matching_requests(tmp_path, name):
     third = await model.generate_reply(ModelRequest(system="", messages=history))
     assert third.message.text == "Third answer."
     assert (await model.generate_reply(review)).message.text == "Looks good."
-    with pytest.raises(ModelError, match=rf"{name} is left that fits what was asked.*'please fix it'"):
+    with pytest.raises(ModelError, match=rf"{name} matches the request.*'please fix it'"):
         await model.generate_reply(make_request("please fix it"))
 
 
@@ -242,11 +242,11 @@ async def test_a_script_may_have_a_pace_and_a_price(tmp_path):
 @pytest.mark.parametrize(
     ("content", "said"),
     [
-        ("[{", "not usable"),
+        ("[{", "not valid"),
         ('[{"text": 3}]', "text"),
         ('[{"txt": "x"}]', "txt"),
         ('{"lines": []}', "steps"),
-        ('[{"pattern": "("}]', "not usable"),
+        ('[{"pattern": "("}]', "not valid"),
     ],
 )
 def test_an_invalid_script_is_named_in_the_error(tmp_path, content, said):
@@ -259,7 +259,7 @@ def test_an_invalid_script_is_named_in_the_error(tmp_path, content, said):
 
 
 def test_a_missing_script_is_named_in_the_error(tmp_path):
-    with pytest.raises(SettingsError, match="cannot be read"):
+    with pytest.raises(SettingsError, match="Cannot read"):
         ScriptedModel.from_file(tmp_path / "none.json")
 
 

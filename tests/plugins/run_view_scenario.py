@@ -153,7 +153,7 @@ class EndedRunController:
 
     async def send_command(self, command: RunControlCommand) -> Any:
         raise StateFileError(
-            f"No live run answers: {command.__struct_config__.tag}.", path=self.run.directory
+            f"No live run can respond: {command.__struct_config__.tag}.", path=self.run.directory
         )
 
     def answer_question(self, question: str, answer: Answer) -> bool:

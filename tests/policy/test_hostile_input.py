@@ -34,7 +34,7 @@ def project(tmp_path: Path) -> Path:
         ("./down/./../x", "can mean two places"),
         ("x" * 5000, "too long"),
         ("   ", "is empty"),
-        ("\ud800", "not text a file name can hold"),
+        ("\ud800", "be encoded as a file name"),
     ],
 )
 def test_a_path_that_cannot_be_resolved_is_refused(

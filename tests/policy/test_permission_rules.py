@@ -26,7 +26,7 @@ from shoal.policy.permission_rules import parse_permission_rule
         ("Edit(!src/**)", "cannot be turned round"),
         ("Edit(../other/**)", r"`\.\.` has no meaning"),
         ("Read(a\0b)", "NUL byte"),
-        ("Bash(git:* push)", "at its end alone"),
+        ("Bash(git:* push)", "only allowed at its end"),
         ("Bash(:*)", "no command stands before"),
         ("WebFetch(example.com)", "domain:example.com"),
         ("WebFetch(domain:)", "domain:example.com"),

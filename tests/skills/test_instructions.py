@@ -74,7 +74,7 @@ def test_the_depth_of_imports_is_limited(repository: Path, home: Path) -> None:
         write_file(repository / f"{number}.md", f"number {number} @{number + 1}.md")
     instructions = load_instructions_in(repository, home)
     assert [file.path.name for file in instructions.files] == ["CLAUDE.md", *(f"{n}.md" for n in range(1, 6))]
-    assert "6.md is not part of the instructions" in instructions.notes[0]
+    assert "6.md is not used as instructions" in instructions.notes[0]
 
 
 @pytest.mark.spec("HOM-04")
@@ -100,7 +100,7 @@ def test_a_file_hidden_by_a_rule_is_not_imported(repository: Path, home: Path) -
     write_file(repository / ".env", "TOKEN=hunter2")
     instructions = load_instructions_in(repository, home, ".env")
     assert "hunter2" not in instructions.text
-    assert "a rule keeps it from being read" in instructions.notes[0]
+    assert "a permission rule denies reading it" in instructions.notes[0]
 
 
 def test_the_size_of_instructions_is_limited_and_the_nearest_files_are_preferred(
@@ -115,7 +115,9 @@ def test_the_size_of_instructions_is_limited_and_the_nearest_files_are_preferred
     assert len(instructions.text) < MAX_TOTAL_CHARS + 2_000
     assert [file.path.parent for file in instructions.files] == [repository, below.parent, below]
     assert any(f"the first {MAX_FILE_CHARS:,} are used" in note for note in instructions.notes)
-    assert any(str(home / "CLAUDE.md") in note and "all together" in note for note in instructions.notes)
+    assert any(
+        str(home / "CLAUDE.md") in note and "all files together" in note for note in instructions.notes
+    )
     assert "7 more characters are left out]" in instructions.text
 
 
@@ -171,7 +173,7 @@ async def test_a_setting_disables_instructions_and_a_bad_file_is_reported_at_sta
     write_file(repository / "CLAUDE.md", "Write tests first.")
     (repository / "AGENTS.md").write_bytes(b"\0")
     async with open_session(repository, RecordingScript(lead=["x"]).model) as session:
-        assert any("AGENTS.md is not part of the instructions" in note for note in session.notes)
+        assert any("AGENTS.md is not used as instructions" in note for note in session.notes)
     async with open_session(
         repository, RecordingScript(lead=["x"]).model, shoal_settings={"instructions": False}
     ) as session:

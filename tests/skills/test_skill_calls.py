@@ -123,9 +123,9 @@ async def test_calling_an_unknown_broken_or_user_only_skill_fails(project: Path,
     listed = next(tool.description for tool in script.requests[0].tools if tool.name == "Skill")
     assert "deploy" not in listed
     unknown, not_for_it, broken = list_lead_results(session)
-    assert "There is no skill 'deploi'. Is deploy meant?" in unknown
+    assert "There is no skill 'deploi'. Did you mean deploy?" in unknown
     assert "/deploy" in not_for_it
-    assert "SKILL.md:4: context: fork is expected, not 'spoon'" in broken
+    assert "SKILL.md:4: context: expected fork, got 'spoon'" in broken
 
 
 async def test_a_skill_denied_by_a_rule_is_not_run(project: Path, home: Path) -> None:
@@ -193,7 +193,7 @@ async def test_an_agent_that_lacks_a_tool_of_the_skill_is_not_started(project: P
     script = RecordingScript(lead=[call_tool("Skill", skill="census"), "done"])
     async with open_session(project, script.model) as session:
         await run_all_turns(session)
-    assert "does not have here: Write" in list_lead_results(session)[0]
+    assert "does not have: Write" in list_lead_results(session)[0]
     assert not list_agent_starts(session)
 
 
@@ -278,7 +278,7 @@ async def test_a_missing_skill_fails_the_spawn_with_its_name(project: Path, home
     async with open_session(project, script.model, agents=defined) as session:
         await run_all_turns(session)
     assert "The agent painter is not started without its skill 'stile'" in list_lead_results(session)[0]
-    assert "Is style meant?" in list_lead_results(session)[0]
+    assert "Did you mean style?" in list_lead_results(session)[0]
     assert not list_agent_starts(session)
 
 

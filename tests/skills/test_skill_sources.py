@@ -62,7 +62,7 @@ def test_skills_of_a_plugin_are_found_by_their_whole_name_or_its_end(repository:
     library.add_plugin_skills("beta", skills=repository / "b")
     assert library.skills.find("alpha:pdf").body == "of a"
     assert library.skills.find("csv").name == "beta:csv"
-    with pytest.raises(UnknownSkill, match="Is alpha:pdf or beta:pdf meant"):
+    with pytest.raises(UnknownSkill, match="Did you mean alpha:pdf or beta:pdf"):
         library.skills.find("pdf")
     assert not library.skills.find("csv").source.is_trusted
 
@@ -115,19 +115,19 @@ def test_unusable_skill_files_are_reported_and_skipped(repository: Path, home: P
     assert [each.name for each in library.skills.all()] == ["good"]
     problems = "\n".join(map(str, library.skills.problems))
     for each in (
-        "binary/SKILL.md: it is not text",
-        "latin/SKILL.md: it is not UTF-8",
-        "huge/SKILL.md: it has 2,000,",
+        "binary/SKILL.md: not text",
+        "latin/SKILL.md: not UTF-8",
+        "huge/SKILL.md: 2,000,",
         "bare/SKILL.md:1: there is no front matter",
         "rule/SKILL.md:4: allowed-tools: ",
-        "dangling/SKILL.md: it cannot be read",
-        "skills/SKILL.md: it stands in no directory of its own",
-        "pipe/SKILL.md: it is not a file",
+        "dangling/SKILL.md: cannot be read",
+        "skills/SKILL.md: it is not in its own directory",
+        "pipe/SKILL.md: not a file",
     ):
         assert each in problems
     with pytest.raises(InvalidAgentDefinition, match="huge"):
         library.skills.find("huge")
-    assert "8 files of skills cannot be used" in library.describe_skill_file_problems()[0]
+    assert "8 skill or command files cannot be used" in library.describe_skill_file_problems()[0]
 
 
 def test_the_skill_list_stays_within_its_limit_and_mentions_omissions(repository: Path, home: Path) -> None:

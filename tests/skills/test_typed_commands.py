@@ -148,7 +148,7 @@ async def test_an_unknown_command_is_an_error_with_suggestions_and_a_path_is_pla
     write_skill(home / "skills", "hidden", user_invocable="false")
     async with open_session(project, RecordingScript(lead=["x"]).model) as session:
         runtime = session.runtime
-        with pytest.raises(UnknownSkill, match=r"There is no command '/reviev'. Is /review meant\?"):
+        with pytest.raises(UnknownSkill, match=r"There is no command '/reviev'. Did you mean /review\?"):
             parse_slash_command(runtime, "/reviev this")
         with pytest.raises(UnknownSkill):
             parse_slash_command(runtime, "/hidden")

@@ -24,20 +24,20 @@ def directory(tmp_path: Path) -> Iterator[DirectoryHandle]:
 
 @pytest.mark.parametrize("method", ["replace_file", "create_file_if_missing"])
 def test_a_file_that_does_not_fit_leaves_no_partial_file(directory: DirectoryHandle, method: str):
-    with limit_file_size(10), pytest.raises(StateFileError, match="cannot be written"):
+    with limit_file_size(10), pytest.raises(StateFileError, match="Cannot write"):
         getattr(directory, method)("file", b"x" * 100)
     assert directory.list_names() == []
 
 
 def test_a_lease_that_cannot_be_written_is_not_created(directory: DirectoryHandle):
-    with limit_file_size(), pytest.raises(StateFileError, match="cannot be written"):
+    with limit_file_size(), pytest.raises(StateFileError, match="Cannot write"):
         ProcessLease(directory)
     assert directory.list_names() == []
 
 
 def test_a_session_whose_lock_cannot_be_written_is_not_locked(home: Path):
     session = SessionId("s-1")
-    with limit_file_size(), pytest.raises(StateFileError, match="lock cannot be written"):
+    with limit_file_size(), pytest.raises(StateFileError, match=r"Cannot write .*lock"):
         SessionLock(home, session)
     assert not is_session_running(home, session)
     SessionLock(home, session).release()
@@ -47,7 +47,7 @@ async def test_a_member_that_cannot_be_written_does_not_join(home: Path, clock: 
     rosters = FileRosterStore(home, clock=clock)
     alice = make_member()
     await rosters.create_team("roof", lead=alice, session="s-1", description=None)
-    with limit_file_size(), pytest.raises(StateFileError, match="cannot be written"):
+    with limit_file_size(), pytest.raises(StateFileError, match="Cannot write"):
         await rosters.add_member("roof", alice)
     team = await rosters.read_team_roster("roof")
     assert [member.name for member in team.members] == ["team-lead"]

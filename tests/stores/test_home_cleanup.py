@@ -201,7 +201,7 @@ def test_no_session_is_removed_if_a_roster_cannot_be_read(
     (home / "teams" / "broken" / "config.json").write_text("{half")
     done = run_cleanup(home)
     assert done.sessions == ()
-    assert "No session is removed: the roster of team broken cannot be read" in done.problems[0]
+    assert "No session is removed because the roster of team broken cannot be read" in done.problems[0]
     assert list_left_files(home, old)
 
 
@@ -341,7 +341,7 @@ def test_a_session_that_cannot_be_removed_is_reported_and_the_others_are_removed
     os.utime(directory / "journal.jsonl", (OLD, OLD))
     done = run_cleanup(home)
     assert done.sessions == (other,)
-    assert f"The session {stuck} is not removed" in done.problems[0]
+    assert f"The session {stuck} was not removed" in done.problems[0]
 
 
 @pytest.mark.spec("HOM-02")
@@ -362,7 +362,7 @@ def test_an_unreadable_run_directory_does_not_stop_the_cleanup(
     get_run_directory(place, closed).chmod(0o700)
     gone, *problems = done.stdout.splitlines()
     assert gone == other
-    assert [f"The session {closed} is not removed" in each for each in problems] == [True]
+    assert [f"The session {closed} was not removed" in each for each in problems] == [True]
     assert list_left_files(place, other) == set()
 
 
@@ -379,7 +379,7 @@ def test_very_deep_directories_do_not_stop_the_cleanup(
     request.addfinalizer(lambda: subprocess.run(["rm", "-rf", get_run_directory(home, deep)], check=True))
     done = run_cleanup(home)
     assert done.sessions == (other,)
-    assert done.problems == (f"{get_run_directory(home, deep) / 'd'} cannot be removed.",)
+    assert done.problems == (f"Cannot remove {get_run_directory(home, deep) / 'd'}.",)
 
 
 def test_old_logs_without_a_session_are_removed_unless_they_are_open(home: Path, clock: FixedClock):

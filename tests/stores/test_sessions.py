@@ -61,7 +61,7 @@ def test_a_torn_last_line_is_dropped_with_a_note_and_stays_in_the_file(
     before = written.path.read_bytes()
     loaded = read_session_transcript(written.path)
     assert list_texts(loaded) == [("user", "hi")]
-    assert loaded.notes == ("The last line was torn (14 bytes) and is dropped.",)
+    assert loaded.notes == ("The last line was incomplete (14 bytes) and is dropped.",)
     assert written.path.read_bytes() == before
 
 
@@ -187,7 +187,7 @@ def test_unknown_lines_are_skipped_and_counted_and_do_not_break_the_chain(
     notes = " ".join(loaded.notes)
     assert "attachment (1)" in notes
     assert "file-history-snapshot (1)" in notes
-    assert "not JSON were skipped: 1" in notes
+    assert "not valid JSON were skipped: 1" in notes
 
 
 def test_missing_results_are_added_so_that_a_provider_accepts_the_history(
@@ -304,7 +304,7 @@ def test_a_fork_is_a_copy_under_a_new_id_with_all_unknown_fields(
     loaded = read_session_transcript(forked)
     assert (loaded.session, list_texts(loaded)) == ("s-2", [("user", "hi")])
     assert forked.stat().st_mode & 0o777 == 0o600
-    with pytest.raises(StateFileError, match="already a session"):
+    with pytest.raises(StateFileError, match="already exists"):
         fork_session(written.path, SessionId("s-2"), home=home, cwd="/project")
 
 

@@ -93,7 +93,7 @@ async def test_an_external_member_may_not_act_as_the_lead(tmp_path: Path) -> Non
     async with open_session(tmp_path, script_team(lead=lead)) as session:
         async for _ in session.run("begin"):
             pass
-        with pytest.raises(AgentRequestRefused, match="led by a live session"):
+        with pytest.raises(AgentRequestRefused, match="A live Shoal session leads"):
             await external.join_team("roof", "team-lead")
         with pytest.raises(AgentRequestRefused, match="Which team"):
             external.get_identity(None)
@@ -102,7 +102,7 @@ async def test_an_external_member_may_not_act_as_the_lead(tmp_path: Path) -> Non
         await tasks.update(seat, "1", ExternalTaskUpdateRequest(status="in_progress"))
         with pytest.raises(TaskUpdateRefused, match="acceptance command"):
             await tasks.update(seat, "1", ExternalTaskUpdateRequest(status="completed"))
-        with pytest.raises(AgentRequestRefused, match="Only its lead"):
+        with pytest.raises(AgentRequestRefused, match="Only the lead"):
             await external.delete_team(seat)
         with pytest.raises(AgentRequestRefused, match="Only the lead"):
             await external.request_shutdown(seat, "team-lead", "go")

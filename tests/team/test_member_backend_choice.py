@@ -69,7 +69,7 @@ async def test_outside_tmux_a_note_says_how_to_attach_to_the_panes(
         name = f"shoal-{session.id[:8]}"
         assert tmux("display-message", "-p", "-t", pane, "#{session_name}") == name
         notes = [event.text for event in read_events(session) if isinstance(event, NoteAdded)]
-    assert f"Teammates are shown in tmux. To see them: tmux -L shoal attach -t {name}" in notes
+    assert f"Teammates run in tmux. Watch them: tmux -L shoal attach -t {name}" in notes
 
 
 @pytest.mark.spec("BCK-01")
@@ -155,5 +155,5 @@ async def test_the_availability_of_panes_is_checked_once_until_one_fails(
         await run_all_turns(session, "And again.")
     heard = join_conversation(list_requests_of(server, "lead")[-1])
     assert "The teammate cyd was not started" in heard
-    assert "The tmux server of $TMUX does not answer" in heard
+    assert "The tmux server of $TMUX does not respond" in heard
     assert len(looks.read_text().splitlines()) == 2

@@ -150,7 +150,7 @@ async def test_an_unreadable_member_is_skipped_and_resumed_the_next_time(
             assert [each.name for each in session.teams.list_members()] == ["bob"]
             await wake_member(session)
             told = "\n".join(message.text for message in session.agent.conversation.messages)
-        assert "it cannot be taken up now" in told
+        assert "it cannot be resumed now" in told
         inbox.rmdir()
         inbox.with_suffix(".away").rename(inbox)
         async with open_process_session(

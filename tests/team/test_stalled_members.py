@@ -114,10 +114,10 @@ async def test_the_second_stall_fails_the_working_period_and_releases_its_tasks(
             await model.wait_until_hanging()
             await clock.advance(PAST)
         text = await running
-        assert list_idle_reasons(session) == [("failed", "nothing was heard of it for 300 s")]
+        assert list_idle_reasons(session) == [("failed", "no activity for 300 s")]
         assert [each["name"] for each in read_team_config("crew")["members"]] == ["team-lead", "ann"]
     assert "ann is idle (failed)." in text
-    assert "It failed: nothing was heard of it for 300 s" in text
+    assert "It failed: no activity for 300 s" in text
     assert '"pending"' in (get_home() / "tasks/crew/1.json").read_text()
 
 

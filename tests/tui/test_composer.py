@@ -76,7 +76,7 @@ async def test_up_and_down_recall_earlier_prompts_at_the_edges_of_the_text(tmp_p
 async def test_a_slash_offers_commands_and_enter_runs_the_selected_one(tmp_path: Path) -> None:
     async with drive_tui(tmp_path, PromptRecorder().model) as at:
         await at.type_text("/co")
-        await at.wait_for_text("/cost     spent since", "/compact  go on from a summary")
+        await at.wait_for_text("/cost     show the cost", "/compact  continue from a summary")
         await at.press_keys("down", "up", "enter")
         await at.wait_for_text("tokens in")
         assert at.app.composer.text == ""
@@ -87,9 +87,9 @@ async def test_a_slash_offers_commands_and_enter_runs_the_selected_one(tmp_path:
         await at.press_keys("enter")
         await at.wait_for_text("The mode is plan.")
         await at.type_text("/mem")
-        await at.wait_for_text("the files with instructions")
+        await at.wait_for_text("list the instruction files")
         await at.press_keys("escape")
-        await at.wait_until(lambda: "the files with instructions" not in at.screen_text)
+        await at.wait_until(lambda: "list the instruction files" not in at.screen_text)
         assert at.app.composer.text == "/mem", "Esc withdraws the proposals and leaves the text"
 
 

@@ -100,7 +100,7 @@ async def test_an_attached_screen_shows_steers_and_answers_a_run_of_another_proc
                 pass
             await at.wait_for_text("› from afar", "heard: from afar")
             await at.submit_text("/tasks")
-            await at.wait_for_text("is for the terminal of the session itself")
+            await at.wait_for_text("only works in the terminal of the session")
 
 
 async def test_attaching_during_a_call_shows_it_running_and_escape_interrupts_it(tmp_path: Path) -> None:
@@ -146,7 +146,7 @@ async def test_when_the_process_dies_its_agents_and_questions_are_closed(tmp_pat
         await at.wait_for_text("The run has ended")
         assert "at work" not in at.screen_text
         await at.press_keys("f2")
-        await at.wait_for_text("1 ended, 1 of them not well")
+        await at.wait_for_text("1 ended, 1 of them failed")
 
 
 async def run_next_turn(session: shoal.Session) -> None:

@@ -81,8 +81,8 @@ async def test_a_broken_off_answer_is_marked_once_however_often_it_is_drawn(tmp_
         for _ in range(2):
             block = AnswerWidget(item)
             await app.view.mount(block)
-            await at.wait_for_text("(broken off)")
+            await at.wait_for_text("(interrupted)")
             await block.show_item(item)
             await pilot.pause()
-            assert at.screen_text.count("(broken off)") == 1
+            assert at.screen_text.count("(interrupted)") == 1
             await block.remove()

@@ -70,11 +70,11 @@ def test_a_crash_names_the_log_and_the_command_to_resume(tmp_path: Path, key: by
     session = transcript.stem
     log = Path(os.environ["SHOAL_HOME"]) / "debug" / f"{session}.txt"
     assert status == 1
-    assert "shoal: The full screen broke, which is a fault of Shoal's: KeyError: 'no such thing'." in rest
-    assert f"Where it broke: {log}" in rest
-    assert f"Go on without the full screen: shoal --plain --resume {session}" in rest
-    assert "it was not sent:\nhalf a thought" in rest
-    assert f"Go on with: shoal --resume {session}" in rest
+    assert "shoal: The full screen failed because of a bug in Shoal: KeyError: 'no such thing'." in rest
+    assert f"Traceback: {log}" in rest
+    assert f"Continue in the plain terminal: shoal --plain --resume {session}" in rest
+    assert "This text was not sent:\nhalf a thought" in rest
+    assert f"Resume it:  shoal --resume {session}" in rest
     for text in (rest, log.read_text()):
         assert "should read" not in text
         assert "private =" not in text.replace('private = "what nobody else "', "")
@@ -105,10 +105,10 @@ async def test_an_attached_run_survives_a_crash_of_the_screen(tmp_path: Path) ->
         child.type_keys(b"\x0f")
         status, rest = await asyncio.to_thread(child.wait_for_end)
         assert status == 1
-        assert "KeyError: 'no such thing'. The run goes on without it." in rest
+        assert "KeyError: 'no such thing'. The run continues without it." in rest
         assert f"Come back: shoal attach {session.id[:8]}" in rest
         assert "Traceback" not in rest
         log = Path(os.environ["SHOAL_HOME"]) / "debug" / f"{session.id}.txt"
-        assert f"Where it broke: {log}" in rest
+        assert f"Traceback: {log}" in rest
         assert "in fail" in log.read_text()
         assert await collect_events(session.run("go on"))

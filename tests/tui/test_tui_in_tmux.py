@@ -90,7 +90,7 @@ async def test_a_whole_session_works_and_restores_the_terminal(tmux: TmuxServer,
     await terminal.wait_for_text("interrupted")
 
     terminal.press_keys("C-d")
-    await terminal.wait_for_text("Go on with: shoal --resume", "status=0")
+    await terminal.wait_for_text("Resume it:  shoal --resume", "status=0")
     assert not terminal.is_full_screen
     before, after = (line for line in tmux.capture_pane(PANE).splitlines() if line.count(":") > 20)
     assert after == before, "the terminal's own settings"

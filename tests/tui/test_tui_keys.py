@@ -45,7 +45,7 @@ async def test_escape_interrupts_the_turn_and_puts_unsent_input_back(tmp_path: P
         await at.submit_text("go")
         await gate.wait_until_reached()
         await at.submit_text("and mind the paint")
-        await at.wait_for_text("↳ told the agent")
+        await at.wait_for_text("↳ sent; the agent")
         await at.press_keys("escape")
         await at.wait_for_text("interrupted", "✗ Gate")
         await at.wait_until_idle()
@@ -60,7 +60,7 @@ async def test_unsent_input_is_put_back_before_a_half_typed_line(tmp_path: Path)
         await at.submit_text("go")
         await gate.wait_until_reached()
         await at.submit_text("mind the paint")
-        await at.wait_for_text("↳ told the agent")
+        await at.wait_for_text("↳ sent; the agent")
         await at.type_text("and then")
         await at.press_keys("escape")
         await at.wait_for_text("interrupted")
@@ -76,13 +76,13 @@ async def test_ctrl_c_at_a_confirmation_cancels_the_command(tmp_path: Path) -> N
         await at.wait_for_text("written")
         await at.wait_until_idle()
         await at.submit_text("/rewind 1")
-        await at.wait_for_text("The conversation too? y/n")
+        await at.wait_for_text("Rewind the conversation too? y/n")
         await at.press_keys("ctrl+c")
         await at.wait_until_idle()
         assert written.exists()
         assert not at.app.is_person_answering
         await at.submit_text("/rewind 1")
-        await at.wait_for_text("The conversation too? y/n")
+        await at.wait_for_text("Rewind the conversation too? y/n")
         await at.submit_text("n")
         await at.wait_until(lambda: not written.exists(), "the undoing")
 
@@ -109,7 +109,7 @@ async def test_input_typed_during_a_call_reaches_the_agent_after_it(tmp_path: Pa
         await at.submit_text("go")
         await gate.wait_until_reached()
         await at.submit_text("mind the paint")
-        await at.wait_for_text("↳ told the agent")
+        await at.wait_for_text("↳ sent; the agent")
         gate.is_open.set()
         await at.wait_for_text("heard: mind the paint", "› mind the paint")
 
@@ -230,7 +230,7 @@ async def test_ctrl_c_clears_the_line_then_warns_then_exits(tmp_path: Path) -> N
         await at.press_keys("ctrl+c")
         assert at.app.composer.text == ""
         await at.press_keys("ctrl+c")
-        await at.wait_for_text("Ctrl-C again ends Shoal.")
+        await at.wait_for_text("Press Ctrl-C again to exit.")
         assert at.client.outcome is None
         await at.press_keys("ctrl+c")
         assert at.client.outcome == "ended"
@@ -278,9 +278,9 @@ async def test_ctrl_c_after_an_interrupt_clears_the_returned_input_and_does_not_
 async def test_help_lists_the_keys_of_the_full_screen(tmp_path: Path) -> None:
     async with drive_tui(tmp_path, ScriptedModel(["yes"]), size=(110, 60)) as at:
         await at.submit_text("/help")
-        await at.wait_for_text("F2 agents · Ctrl-T tasks", "Shift-Tab is the next permission mode")
+        await at.wait_for_text("F2 agents · Ctrl-T tasks", "Shift-Tab selects the next permission mode")
         await at.submit_text("/compact")
-        await at.wait_for_text("Nothing was said yet")
+        await at.wait_for_text("There is nothing to summarize yet")
 
 
 @pytest.mark.spec("USR-18")
@@ -301,7 +301,7 @@ async def test_an_interrupted_question_is_not_reported_as_answered_elsewhere(tmp
         await at.submit_text("make it")
         await wait_for_question(at)
         await at.press_keys("ctrl+c")
-        await at.wait_for_text("lead waits no longer", "interrupted")
+        await at.wait_for_text("lead  no longer", "interrupted")
         assert "elsewhere" not in at.screen_text
 
 
@@ -314,7 +314,7 @@ async def test_a_failing_slash_command_is_reported_and_the_session_continues(tmp
     async with drive_tui(tmp_path, ScriptedModel(choose_reply), size=(120, 30)) as at:
         await at.submit_text("/btw boom")
         await at.wait_for_text(
-            "/btw failed, and everything else goes on: ZeroDivisionError: a fault of somebody's"
+            "/btw failed; everything else continues: ZeroDivisionError: a fault of somebody's"
         )
         await at.submit_text("hello")
         await at.wait_for_text("still there")

@@ -72,7 +72,7 @@ async def test_ended_agents_are_folded_into_one_row(
     async with PanelsApp(panel).run_test(size=(120, 40)) as pilot:
         await pilot.press("end")
         assert "older" not in render_text(pilot.app)
-        assert "2 ended, 1 of them not well" in render_text(pilot.app)
+        assert "2 ended, 1 of them failed" in render_text(pilot.app)
         scenario.end_agent("finder", "killed", "the person ends it")
         panel.request_refresh()
         await wait_until(pilot, lambda: "3 ended" in render_text(pilot.app))
@@ -216,16 +216,16 @@ async def test_markup_and_codes_in_agent_text_are_shown_literally(controller: En
 @pytest.mark.parametrize(
     ("keys", "message"),
     [
-        (["down", "escape"], "No live run answers: interrupt."),
-        (["down", "b"], "No live run answers: background."),
-        (["down", "k", "y"], "No live run answers: stop_task."),
-        (["down", "x", "y"], "No live run answers: shut_down."),
+        (["down", "escape"], "No live run can respond: interrupt."),
+        (["down", "b"], "No live run can respond: background."),
+        (["down", "k", "y"], "No live run can respond: stop_task."),
+        (["down", "x", "y"], "No live run can respond: shut_down."),
         (["down", "x", "n"], ""),
         (["down", "k", "n"], ""),
         (["x"], "The lead ends with its run. Esc interrupts its turn."),
-        (["b"], "Nobody waits for the lead: choose one of its agents."),
+        (["b"], "The lead is always in the foreground. Choose one of its agents."),
         (["down", "a"], "ada asks nothing."),
-        (["e", "end", "k"], "older has ended. Enter shows what it did; what you type there resumes it."),
+        (["e", "end", "k"], "older has ended. Press Enter to see its work; a message there resumes it."),
     ],
 )
 async def test_an_impossible_action_is_reported_in_one_line(

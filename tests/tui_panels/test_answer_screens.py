@@ -161,7 +161,7 @@ async def test_an_invalid_input_is_rejected_with_the_reason(tmp_path: Path) -> N
     async with app.run_test(size=(80, 24)) as pilot:
         await app.push_screen(AnswerScreen(make_question_row(write), controller))
         await pilot.press("e", "{", "ctrl+s")
-        await wait_until(pilot, lambda: "It is not JSON" in render_text(app))
+        await wait_until(pilot, lambda: "It is not valid JSON" in render_text(app))
         app.screen.query_one(TextArea).text = '{"content": "b", "mode": 2}'
         await pilot.press("ctrl+s")
         await pilot.pause()
@@ -170,17 +170,17 @@ async def test_an_invalid_input_is_rejected_with_the_reason(tmp_path: Path) -> N
 
 def test_a_very_long_input_says_how_much_is_hidden() -> None:
     shown = [each.plain for each in render_tool_input(write_call({"a": "x" * 9_000, "b": "y\n" * 5_000}))]
-    assert shown[0] == f"a: {'x' * 4_000}… (9000 characters in all)"
+    assert shown[0] == f"a: {'x' * 4_000}… (9000 characters in total)"
     assert shown[1:3] == ["b:", "  y"]
-    assert shown[-1] == "  … 3000 more lines (10000 characters in all)"
+    assert shown[-1] == "  … 3000 more lines (10000 characters in total)"
 
 
 @pytest.mark.parametrize(
     ("text", "message"),
     [
         ("[1]", "must be a JSON object"),
-        ('{"content": 1}', "content was a text, and is a number now"),
-        ('{"other": "a"}', "None of what the tool was given is left: content"),
+        ('{"content": 1}', "content was a text and is now a number"),
+        ('{"other": "a"}', "All fields of the original input are missing: content"),
         ('{"content": "a"', "in line 1"),
     ],
 )
@@ -266,13 +266,13 @@ async def test_the_first_answer_wins_and_a_later_one_gets_a_notice(tmp_path: Pat
         assert count_open_questions(panel) == 3
         await pilot.press("enter", "y")
         await wait_until(pilot, lambda: app.notices)
-        assert app.notices == ["Somebody answered bob first; this answer is dropped."]
+        assert app.notices == ["bob was already answered; your answer is ignored."]
         await pilot.press("down", "enter", "m")
         await wait_until(pilot, lambda: len(app.screen_stack) == 3)
         scenario.answer_question(PLAN_QUESTION, PlanApprovedAnswer(digest="2"))
         panel.request_refresh()
         await wait_until(pilot, lambda: len(app.screen_stack) == 1)
-        await wait_until(pilot, lambda: "ada has its answer from elsewhere: approved." in app.notices)
+        await wait_until(pilot, lambda: "ada got its answer elsewhere: approved." in app.notices)
         assert count_open_questions(panel) == 2
         assert panel.rows.cursor == PERMISSION_QUESTION.id, "it is on the next that is open"
         await pilot.press("end", "enter")

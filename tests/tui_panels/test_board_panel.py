@@ -63,12 +63,12 @@ async def test_blocked_tasks_are_updated_and_deleted_tasks_removed(
     panel = BoardPanel(scenario.run_view, controller, clock=scenario.clock)
     async with PanelsApp(panel).run_test(size=(120, 40)) as pilot:
         await pilot.pause()
-        assert "waits for #2, #3" in render_text(pilot.app)
+        assert "waiting for #2, #3" in render_text(pilot.app)
         drawn = sum(each.draw_count for each in panel._get_column_lists())
         scenario.change_task("3", "Test comments in all the odd places", "completed", owner="bob")
         scenario.change_task("6", "Measure", "deleted")
         panel.request_refresh()
-        await wait_until(pilot, lambda: "eve · waits for #2  " in render_text(pilot.app))
+        await wait_until(pilot, lambda: "eve · waiting for #2  " in render_text(pilot.app))
         assert "Measure" not in render_text(pilot.app)
         # The task that is done now, and the one that waited for it.
         assert sum(each.draw_count for each in panel._get_column_lists()) - drawn == 2
@@ -139,13 +139,13 @@ async def test_a_new_task_is_added_with_its_blockers_and_shown(tmp_path: Path) -
     ):
         await wait_until(pilot, lambda: "#1 paint" in render_text(pilot.app))
         await pilot.press("n", "ctrl+s")
-        await wait_until(pilot, lambda: "Say in a few words" in render_text(pilot.app))
+        await wait_until(pilot, lambda: "Describe the task in a few words" in render_text(pilot.app))
         await pilot.press(*"dry", "tab", *"slowly", "tab", "x", "enter")
-        await wait_until(pilot, lambda: "named by their numbers" in render_text(pilot.app))
+        await wait_until(pilot, lambda: "tasks by their numbers" in render_text(pilot.app))
         await pilot.press("backspace", "#", "1", "enter")
         await wait_until(pilot, lambda: "#2 dry" in render_text(pilot.app))
-        assert "waits for #1" in render_text(pilot.app)
-        assert "Task #2 is on the board." in pilot.app.notices
+        assert "waiting for #1" in render_text(pilot.app)
+        assert "Added task #2 to the board." in pilot.app.notices
         await pilot.press("n", *"more", "tab", "tab", "9", "enter")
         await wait_until(pilot, lambda: any("There is no task 9" in each for each in pilot.app.notices))
         await pilot.press("down", "enter")
@@ -162,9 +162,9 @@ async def test_assigning_a_task_notifies_its_new_owner(tmp_path: Path) -> None:
     ):
         await wait_until(pilot, lambda: "#1 paint" in render_text(pilot.app))
         await pilot.press("a")
-        await wait_until(pilot, lambda: "Who does #1 paint?" in render_text(pilot.app))
+        await wait_until(pilot, lambda: "Who works on #1 paint?" in render_text(pilot.app))
         await pilot.press(*"ann", "enter")
-        await wait_until(pilot, lambda: "Task #1 is ann's now." in pilot.app.notices)
+        await wait_until(pilot, lambda: "Assigned task #1 to ann." in pilot.app.notices)
         await wait_until(pilot, lambda: "   ann" in render_text(pilot.app))
         assert any("task_assignment" in each["text"] for each in read_inbox("crew", "ann"))
 
@@ -203,7 +203,7 @@ async def test_a_board_of_an_ended_run_can_be_changed_with_a_notice(
     async with app.run_test(size=(120, 40)) as pilot:
         await pilot.press("n", *"later", "enter")
         await wait_until(pilot, lambda: app.notices)
-        assert app.notices[-1].startswith("Task #1 is on the board. The run has ended")
+        assert app.notices[-1].startswith("Added task #1 to the board. The run has ended")
         await pilot.press("plus", "a", "enter", "escape")
     made = (await list_tasks("s-1", controller.run.home))[TaskId("1")]
     assert (made.subject, made.owner) == ("later", None)
@@ -215,7 +215,7 @@ async def test_only_pending_tasks_can_be_reordered(controller: EndedRunControlle
     async with app.run_test(size=(120, 40)) as pilot:
         await pilot.press("right", "plus")
         await pilot.pause()
-        assert "Only what is pending" in app.notices[-1]
+        assert "Only pending" in app.notices[-1]
         await pilot.press("left", "home", "plus")
         await pilot.pause()
         assert len(app.notices) == 1, "the first cannot come earlier"

@@ -49,7 +49,7 @@ async def test_an_agent_at_depth_three_continues_with_the_changed_input(tmp_path
             editor.text = editor.text.replace('"one"', '"two"')
             await pilot.press("ctrl+s")
             await wait_until(pilot, lambda: count_open_questions(panel) == 0)
-            assert "allowed once, with a changed input" in render_text(pilot.app)
+            assert "allowed once, with changed input" in render_text(pilot.app)
             await turn
     assert (tmp_path / "a.txt").read_text() == "two"
 
@@ -96,7 +96,7 @@ async def test_a_question_answered_elsewhere_closes_its_screen_with_a_notice(
             assert elsewhere.answer_question(row.id, DenyAnswer(reason="not now"))
             await wait_until(pilot, lambda: len(pilot.app.screen_stack) == 1)
             await wait_until(
-                pilot, lambda: "lead has its answer from elsewhere: refused: not now." in pilot.app.notices
+                pilot, lambda: "lead got its answer elsewhere: refused: not now." in pilot.app.notices
             )
             await turn
     assert not (tmp_path / "x").exists()
@@ -172,7 +172,7 @@ async def test_an_answer_to_an_ended_run_is_not_delivered(tmp_path: Path) -> Non
     async with open_session(tmp_path, script_agents(lead=["end"])) as session:
         await run_all_turns(session)
         run = RunHandle(session=session.id, home=session.runtime.settings.home)
-    with pytest.raises(StateFileError, match="has ended, so nobody would hear"):
+    with pytest.raises(StateFileError, match="has ended, so it cannot get"):
         RemoteRunController(run).answer_question("q", AllowAnswer())
     scenario = await build_parser_scenario()
     app = PanelsApp(QuestionsPanel(scenario.run_view, RemoteRunController(run), clock=scenario.clock))

@@ -42,7 +42,7 @@ async def test_mail_is_filtered_by_member_and_by_unread(controller: EndedRunCont
         assert "Please begin" not in render_text(pilot.app)
         assert "[idle notification]" in render_text(pilot.app)
         await pilot.press("f", "enter", "u")
-        await wait_until(pilot, lambda: "only unread" in render_text(pilot.app))
+        await wait_until(pilot, lambda: "unread only" in render_text(pilot.app))
         assert "The lexer drops" not in render_text(pilot.app)
         assert "Then I test comments" in render_text(pilot.app)
 
@@ -101,7 +101,7 @@ async def test_messages_dropped_from_the_run_view_are_counted(
         for number in range(25, 40):
             scenario.post_mail("ada", "bob", f"message {number}.", taken=number < 39)
         panel.request_refresh()
-        await wait_until(pilot, lambda: "40 messages  1 not read yet" in render_text(pilot.app))
+        await wait_until(pilot, lambda: "40 messages  1 unread" in render_text(pilot.app))
         await pilot.press("home")
         await wait_until(pilot, lambda: "30 older messages" in render_text(pilot.app))
 
@@ -146,5 +146,5 @@ async def test_mail_is_shown_whole_from_the_mailbox_or_else_as_a_preview(
     panel = MailPanel(run_view, controller)
     async with PanelsApp(panel).run_test(size=(120, 40)) as pilot:
         await pilot.press("end", "enter")
-        await wait_until(pilot, lambda: "Only its beginning is kept" in render_text(pilot.app))
+        await wait_until(pilot, lambda: "Only the start is stored because" in render_text(pilot.app))
         assert "line 299" not in render_text(pilot.app)

@@ -36,7 +36,7 @@ async def test_b_moves_an_agent_to_the_background_and_frees_the_lead(tmp_path: P
             await pilot.press("down", "b")
             await wait_until(pilot, lambda: "waits for" not in render_text(pilot.app))
             await wait_until(pilot, lambda: pilot.app.notices)
-            assert pilot.app.notices == [f"{panel.current_agent.name} goes on in the background."]
+            assert pilot.app.notices == [f"{panel.current_agent.name} continues in the background."]
             await pilot.press("b")
             await wait_until(pilot, lambda: len(pilot.app.notices) == 2)
             assert "in the background already" in pilot.app.notices[1]
@@ -96,7 +96,7 @@ async def test_x_interrupts_a_member_and_then_asks_it_to_shut_down(tmp_path: Pat
             await wait_until(pilot, lambda: "└ ann" in render_text(pilot.app))
             await pilot.press("down", "escape")
             await wait_until(pilot, lambda: panel.current_agent.state == "idle")
-            await wait_until(pilot, lambda: "ann's turn is interrupted." in pilot.app.notices)
+            await wait_until(pilot, lambda: "Interrupted the turn of ann." in pilot.app.notices)
             await pilot.press("x", "y")
             await wait_until(pilot, lambda: "ann has ended." in pilot.app.notices)
             await wait_until(pilot, lambda: "1 ended" in render_text(pilot.app))

@@ -80,7 +80,7 @@ def test_an_agent_continues_after_its_question_is_answered_in_the_browser(
     expect(page).to_have_title("(1) Shoal")
     assert not (place / "painted").exists()
     asked.get_by_role("button", name="Allow once").click()
-    expect(page.get_by_text("Nobody asks anything")).to_be_visible()
+    expect(page.get_by_text("No open questions")).to_be_visible()
     monitored_page.open_location(f"#/run/{session.id}/team")
     expect(find_card(page, "ann")).to_contain_text("idle")
     assert (place / "painted").exists()
@@ -254,7 +254,7 @@ def test_a_replay_shows_the_final_state_of_the_run(
     assert replayed["team"] == ended["team"]
     assert replayed["cost"] == ended["cost"]
     monitored_page.open_location(f"#/run/{session.id}/replay/board")
-    page.get_by_label("Moment of the run").fill("1")
+    page.get_by_label("Position in the run").fill("1")
     expect(page.get_by_text("The board is empty")).to_be_visible()
 
 
@@ -293,7 +293,7 @@ def test_ten_thousand_messages_and_a_thousand_tasks_can_be_browsed(monitored_pag
     page.get_by_label("Search the mail").fill("number 777")
     expect(page.get_by_role("heading", name="Mail 19 of 10000")).to_be_visible()
     page.locator("[data-message]").first.click()
-    expect(page.get_by_role("complementary", name="Message")).to_contain_text("Only its beginning is kept.")
+    expect(page.get_by_role("complementary", name="Message")).to_contain_text("Only the start is stored.")
     page.keyboard.press("ArrowDown")
     expect(page.locator(".message-chosen")).to_contain_text("number 1777")
 

@@ -54,10 +54,7 @@ async def test_a_prompt_from_a_page_reaches_a_member_before_its_other_mail(tmp_p
                 await prompt_received.wait()
             await frames.read_until(match_agent_state(page, "ann", "idle"))
         assert read_inbox("crew", "ann")[-1]["from"] == "user"
-        assert (
-            "nothing to say"
-            in (await web.post_json(f"{path}/send", {"to": "ann", "text": " "}, 400))["error"]
-        )
+        assert "message" in (await web.post_json(f"{path}/send", {"to": "ann", "text": " "}, 400))["error"]
         assert (await web.post_json(f"{path}/send", {"to": "nobody", "text": "x"}, 409))["error"]
         assert (await web.post_json(f"{path}/send", {"wrong": 1}, 400))["error"]
 
@@ -86,7 +83,7 @@ async def test_members_are_interrupted_stopped_and_killed_from_a_page(tmp_path: 
             await frames.read_until(match_agent_state(page, "bob", "killed"))
             assert page.map_agent_states()["ann"] in ("killed", "completed")
         assert "no agent" in (await web.post_json(f"{path}/stop", {"agent": "../ann"}, 404))["error"]
-        assert "not killed" in (await web.post_json(f"{path}/kill", {"agent": "lead"}, 400))["error"]
+        assert "cannot be killed" in (await web.post_json(f"{path}/kill", {"agent": "lead"}, 400))["error"]
         assert "no teammate" in (await web.post_json(f"{path}/stop", {"agent": "ann@crew"}, 409))["error"]
 
 

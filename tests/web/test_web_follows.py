@@ -72,7 +72,7 @@ async def test_a_run_that_cannot_be_followed_reports_the_reason() -> None:
         assert reply.status_code == 409
         async with asyncio.TaskGroup() as tasks:
             follows = RunFollowerPool(tasks, FakeClock())
-            with pytest.raises(StateFileError, match="cannot be read"):
+            with pytest.raises(StateFileError, match="Cannot read"):
                 async with follows.acquire_follower(run):
                     pass
         assert (await web.get_json("/questions")) == []

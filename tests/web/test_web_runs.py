@@ -282,7 +282,7 @@ async def test_unreadable_runs_are_an_error_and_not_an_empty_list() -> None:
     place.write_text("not a directory")
     async with serve_home() as web:
         told = await web.get_json("/runs", status=409)
-    assert f"The runs in {place} cannot be listed" in told["error"]
+    assert f"Cannot list the runs in {place}" in told["error"]
 
 
 async def test_runs_are_listed_newest_first_in_pages() -> None:

@@ -99,7 +99,7 @@ def test_a_person_steers_interrupts_and_stops_an_agent(
     expect(box).to_have_value("")
     box.fill("refuse")
     page.get_by_role("button", name="Send").click()
-    expect(page.get_by_role("alert")).to_have_text("No process works on this run.")
+    expect(page.get_by_role("alert")).to_have_text("This run has no process.")
     expect(box).to_have_value("refuse")
     assert len(monitored_page.console_errors) == 1
     assert "409" in monitored_page.console_errors.pop()
@@ -168,7 +168,9 @@ def test_a_second_answer_is_reported_as_dropped(
     page = monitored_page.open_location("#/questions")
     question = make_question_of(page, "tests")
     question.get_by_role("button", name="Allow once").click()
-    expect(question.get_by_role("status")).to_have_text("Somebody answered first; this answer is dropped.")
+    expect(question.get_by_role("status")).to_have_text(
+        "The question was already answered; your answer is ignored."
+    )
 
 
 def test_a_command_is_shown_in_full_edited_and_allowed_on_a_phone(browser, web_server: FakeWebServer):
@@ -226,11 +228,11 @@ def test_choices_and_plans_are_answered_and_a_rejection_has_a_reason(
     answer.click()
     expect(choice).to_have_count(0)
     plan = make_question_of(page, "cache")
-    plan.get_by_role("button", name="Changes since the last one").click()
+    plan.get_by_role("button", name="Changes since the last version").click()
     expect(plan.locator(".diff del")).to_have_text(
         ["-1. Read the tables once.\n", "-2. Write the cache to disk.\n"]
     )
-    plan.get_by_role("button", name="Approve, and accept its edits").click()
+    plan.get_by_role("button", name="Approve, and accept edits").click()
     expect(plan).to_have_count(0)
     command = make_question_of(page, "tests")
     command.get_by_role("button", name="Deny…").click()

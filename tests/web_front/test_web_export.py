@@ -19,7 +19,7 @@ def test_an_exported_run_opens_at_its_end_without_requests(browser, tmp_path):
     with open_page(browser, file.as_uri()) as monitored_page:
         page = monitored_page.page
         page.goto(file.as_uri())
-        slider = page.get_by_label("Moment of the run")
+        slider = page.get_by_label("Position in the run")
         expect(slider).to_have_value(slider.get_attribute("max") or "")
         expect(page.locator(".card").filter(has_text="docs")).to_contain_text("failed")
         slider.fill("1")

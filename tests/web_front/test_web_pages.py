@@ -87,7 +87,7 @@ def test_an_agent_card_changes_without_moving_other_cards(
 
 def test_the_team_page_shows_which_agent_waits_for_which(monitored_page: MonitoredPage):
     page = monitored_page.open_location(f"#/run/{LIVE}/team")
-    waits = page.get_by_label("Who waits for whom")
+    waits = page.get_by_label("Waiting agents")
     expect(waits.get_by_role("listitem").filter(has_text="docs").first).to_contain_text("cache")
     expect(waits.get_by_role("listitem").filter(has_text="tests").last).to_contain_text("your answer")
     page.get_by_role("button", name="waiting").click()
@@ -164,13 +164,13 @@ def test_a_replay_ends_where_the_run_ended(monitored_page: MonitoredPage):
     for inner, drawn in DRAWN.items():
         monitored_page.open_location(f"#/run/{ENDED}/replay/{inner}")
         expect(page.locator(drawn).last).to_be_visible()
-        expect(page.get_by_label("Moment of the run")).to_be_visible()
+        expect(page.get_by_label("Position in the run")).to_be_visible()
         expect(page.locator(".page")).to_have_text(stood[inner], use_inner_text=True)
 
 
 def test_the_slider_returns_to_the_same_states(monitored_page: MonitoredPage, web_server: FakeWebServer):
     page = monitored_page.open_location(f"#/run/{ENDED}/replay")
-    slider = page.get_by_label("Moment of the run")
+    slider = page.get_by_label("Position in the run")
     last = int(slider.get_attribute("max"))
     assert last > 100
     seen: dict[int, str] = {}
@@ -183,14 +183,14 @@ def test_the_slider_returns_to_the_same_states(monitored_page: MonitoredPage, we
     assert page.locator(".card").count() == 7
     slider.fill("1")
     expect(page.locator(".card")).to_have_count(1)
-    page.get_by_role("button", name="One step on").click()
+    page.get_by_role("button", name="One step forward").click()
     expect(slider).to_have_value("2")
 
 
 def test_a_replay_of_a_conversation_shows_only_earlier_messages(monitored_page: MonitoredPage):
     page = monitored_page.open_location(f"#/run/{ENDED}/replay/agent/a-parser")
     expect(page.get_by_text("Here is how the")).to_have_count(1)
-    slider = page.get_by_label("Moment of the run")
+    slider = page.get_by_label("Position in the run")
     slider.fill(str(int(slider.get_attribute("max")) - 30))
     expect(page.get_by_text("Here is how the")).to_have_count(0)
 
@@ -260,4 +260,4 @@ def test_a_missing_run_is_reported(monitored_page: MonitoredPage):
 
 def test_warnings_for_the_person_are_shown_next_to_the_team(monitored_page: MonitoredPage):
     page = monitored_page.open_location(f"#/run/{LIVE}/team")
-    expect(page.get_by_label("Notes")).to_contain_text("75 % of the limit is spent: 3 of 4 usd.")
+    expect(page.get_by_label("Notes")).to_contain_text("75 % of the limit is used: 3 of 4 usd.")

@@ -183,12 +183,12 @@ def test_a_name_stays_text_if_yaml_reads_another_type(name: str):
         ("name: a", 1, "description", "missing"),
         ("name:\ndescription: b", 1, "name", "missing"),
         ("name: a\ndescription: ''", 3, "description", "empty"),
-        ("name: a/b\ndescription: b", 2, "name", "cannot be a name"),
-        ("name: ns:b\ndescription: b", 2, "name", "cannot be a name"),
+        ("name: a/b\ndescription: b", 2, "name", "is not a valid name"),
+        ("name: ns:b\ndescription: b", 2, "name", "is not a valid name"),
         (f"name: {'a' * 101}\ndescription: b", 2, "name", "at most 100"),
-        ("name: a\ndescription: [b]", 3, "description", "text is expected, not a list"),
-        ("name: a\ndescription: b\ntools: {a: b}", 4, "tools", "a list is expected, not a mapping"),
-        ("name: a\ndescription: b\ntools: [1]", 4, "tools", "1 is none"),
+        ("name: a\ndescription: [b]", 3, "description", "expected text, got a list"),
+        ("name: a\ndescription: b\ntools: {a: b}", 4, "tools", "expected a list, got a mapping"),
+        ("name: a\ndescription: b\ntools: [1]", 4, "tools", "it contains 1"),
         ("name: a\ndescription: b\ntools: Bash(git", 4, "tools", "parentheses"),
         ("name: a\ndescription: b\ntools: Read; Grep", 4, "tools", "'Read;' is not a tool"),
         ("name: a\ndescription: b\n\nmaxTurns: many", 5, "maxTurns", "whole number"),
@@ -196,19 +196,19 @@ def test_a_name_stays_text_if_yaml_reads_another_type(name: str):
         ("name: a\ndescription: b\nmaxTurns: -1", 4, "maxTurns", "whole number"),
         ("name: a\ndescription: b\neffort: hihg", 4, "effort", "low, medium, high, xhigh, max"),
         ("name: a\ndescription: b\nbackground: perhaps", 4, "background", "true or false"),
-        ("name: a\ndescription: b\nisolation: worktrees", 4, "isolation", "is worktree meant?"),
+        ("name: a\ndescription: b\nisolation: worktrees", 4, "isolation", "did you mean worktree?"),
         (
             "name: a\ndescription: b\npermissionMode: acceptedits",
             4,
             "permissionMode",
-            "is acceptEdits meant?",
+            "did you mean acceptEdits?",
         ),
         ("name: a\ndescription: b\nmemory: team", 4, "memory", "user, project, local"),
         ("name: a\ndescription: b\nhooks: [x]", 4, "hooks", "mapping"),
-        ("name: a\ndescription: b\nhooks:\n  Stop: x", 4, "hooks", "a list of hooks is expected for Stop"),
-        ("name: a\ndescription: b\nmcpServers: [[x]]", 4, "mcpServers", "neither"),
+        ("name: a\ndescription: b\nhooks:\n  Stop: x", 4, "hooks", "expected a list of hooks for Stop"),
+        ("name: a\ndescription: b\nmcpServers: [[x]]", 4, "mcpServers", "expected the name of a server"),
         ("name: a\ndescription: b\nmaxBudgetUsd: -3", 4, "maxBudgetUsd", "above 0"),
-        ("name: a\ndescription: b\nskills: {x: y}", 4, "skills", "a list is expected"),
+        ("name: a\ndescription: b\nskills: {x: y}", 4, "skills", "expected a list"),
         ("name: a\ndescription: b\nmodel: ' '", 4, "model", "empty"),
         ("name: a\ndescription: b\nname: c", 4, "name", "twice"),
     ],
@@ -267,8 +267,8 @@ def test_a_typical_hand_written_file_is_accepted():
 def test_an_unknown_field_gives_a_warning_with_a_suggestion():
     parsed = parse_text("---\nname: a\ndescription: b\nmaxturns: 3\nwho: me\n---\nbody\n")
     assert parsed.warnings == (
-        "/p/reviewer.md:4: maxturns: this field is not known and is ignored; is maxTurns meant?",
-        "/p/reviewer.md:5: who: this field is not known and is ignored",
+        "/p/reviewer.md:4: maxturns: unknown field; it is ignored; did you mean maxTurns?",
+        "/p/reviewer.md:5: who: unknown field; it is ignored",
     )
     assert parsed.definition.max_turns is None
 
@@ -276,7 +276,7 @@ def test_an_unknown_field_gives_a_warning_with_a_suggestion():
 def test_an_unknown_color_is_dropped_and_the_agent_is_kept():
     parsed = parse_text("---\nname: a\ndescription: b\ncolor: mauve\n---\nbody\n")
     assert parsed.definition.color is None
-    assert parsed.warnings[0].startswith("/p/reviewer.md:4: color: 'mauve' is no colour")
+    assert parsed.warnings[0].startswith("/p/reviewer.md:4: color: 'mauve' is not a known colour")
     assert parse_header("color: '#FF8800'").color == "#FF8800"
 
 
@@ -332,18 +332,21 @@ def test_the_json_form_has_the_same_fields_and_the_prompt():
     ("given", "told"),
     [
         ("{", "--agents:1: not valid JSON"),
-        ("[]", "--agents: a JSON object is expected"),
-        ("7", "--agents: a JSON object is expected"),
-        ({"a": 1}, "--agents: a: an object with its fields is expected"),
+        ("[]", "--agents: expected a JSON object such"),
+        ("7", "--agents: expected a JSON object such"),
+        ({"a": 1}, "--agents: a: expected an object with its fields"),
         ({"a": {"prompt": "p"}}, "--agents: a.description: it is missing"),
         ({"a": {"description": "d"}}, "--agents: a.prompt: it is missing"),
-        ({"a/b": {"description": "d", "prompt": "p"}}, "--agents: a/b: 'a/b' cannot be a name"),
+        ({"a/b": {"description": "d", "prompt": "p"}}, "--agents: a/b: 'a/b' is not a valid name"),
         (
             {"a": {"description": "d", "prompt": "p", "maxTurns": True}},
-            "--agents: a.maxTurns: a whole number",
+            "--agents: a.maxTurns: expected a whole number",
         ),
-        ({"a": {"description": 5, "prompt": "p"}}, "--agents: a.description: text is expected, not 5"),
-        ('{"a": {\n "description": "d",\n "prompt": "p",\n "tools": 5}}', "--agents:4: a.tools: a list"),
+        ({"a": {"description": 5, "prompt": "p"}}, "--agents: a.description: expected text, got 5"),
+        (
+            '{"a": {\n "description": "d",\n "prompt": "p",\n "tools": 5}}',
+            "--agents:4: a.tools: expected a list",
+        ),
     ],
 )
 def test_an_error_in_the_json_form_names_the_field(given: Any, told: str):
@@ -354,4 +357,4 @@ def test_an_error_in_the_json_form_names_the_field(given: Any, told: str):
 
 def test_an_unknown_field_of_the_json_form_gives_a_warning():
     (parsed,) = parse_json_agent_definitions({"a": {"description": "d", "prompt": "p", "tool": "x"}})
-    assert parsed.warnings == ("--agents: a.tool: this field is not known and is ignored; is tools meant?",)
+    assert parsed.warnings == ("--agents: a.tool: unknown field; it is ignored; did you mean tools?",)

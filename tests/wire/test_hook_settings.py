@@ -70,29 +70,33 @@ COMMAND = {"type": "command", "command": "x"}
 @pytest.mark.parametrize(
     ("raw", "line", "why"),
     [
-        ([], 2, "an object of events is expected"),
-        ({"PreTolUse": []}, 3, "is PreToolUse meant?"),
-        ({"Stop": {}}, 3, "a list is expected"),
-        ({"Stop": [1]}, 4, "an object is expected"),
-        ({"Stop": [{"hooks": "x"}]}, 5, "a list of hooks is expected"),
-        ({"Stop": [{}]}, 4, "a list of hooks is expected"),
-        ({"PreToolUse": [{"matcher": 1, "hooks": []}]}, 5, "a text is expected"),
+        ([], 2, "expected an object of events"),
+        ({"PreTolUse": []}, 3, "did you mean PreToolUse?"),
+        ({"Stop": {}}, 3, "expected a list"),
+        ({"Stop": [1]}, 4, "expected an object such"),
+        ({"Stop": [{"hooks": "x"}]}, 5, "expected a list of hooks"),
+        ({"Stop": [{}]}, 4, "expected a list of hooks"),
+        ({"PreToolUse": [{"matcher": 1, "hooks": []}]}, 5, "expected text"),
         ({"PreToolUse": [{"matcher": "(", "hooks": []}]}, 5, "neither a name nor a regular expression"),
-        ({"Stop": [{"matcher": "x", "hooks": [COMMAND]}]}, 5, "has nothing to match"),
-        ({"Stop": [{"hooks": [7]}]}, 6, "an object is expected"),
-        ({"Stop": [{"hooks": [{"type": "prompt"}]}]}, 7, "is no type of hook"),
-        ({"Stop": [{"hooks": [{"type": "command"}]}]}, 6, "a command is expected"),
-        ({"Stop": [{"hooks": [{"command": " "}]}]}, 7, "a command is expected"),
-        ({"Stop": [{"hooks": [{"command": "a\0b"}]}]}, 7, "cannot hold a NUL"),
-        ({"Stop": [{"hooks": [COMMAND | {"timeout": 0}]}]}, 9, "seconds are expected"),
-        ({"Stop": [{"hooks": [COMMAND | {"timeout": "9"}]}]}, 9, "seconds are expected"),
-        ({"Stop": [{"hooks": [COMMAND | {"asink": True}]}]}, 9, "is not known and is ignored"),
-        ({"Stop": [{"hooks": [COMMAND | {"async": "yes"}]}]}, 9, "true or false is expected"),
-        ({"Stop": [{"hooks": [COMMAND | {"asyncRewake": 1}]}]}, 9, "true or false is expected"),
+        ({"Stop": [{"matcher": "x", "hooks": [COMMAND]}]}, 5, "has no matcher"),
+        ({"Stop": [{"hooks": [7]}]}, 6, "expected an object such"),
+        ({"Stop": [{"hooks": [{"type": "prompt"}]}]}, 7, "hook type "),
+        ({"Stop": [{"hooks": [{"type": "command"}]}]}, 6, "expected a command"),
+        ({"Stop": [{"hooks": [{"command": " "}]}]}, 7, "expected a command"),
+        ({"Stop": [{"hooks": [{"command": "a\0b"}]}]}, 7, "cannot contain a NUL character"),
+        ({"Stop": [{"hooks": [COMMAND | {"timeout": 0}]}]}, 9, "expected seconds"),
+        ({"Stop": [{"hooks": [COMMAND | {"timeout": "9"}]}]}, 9, "expected seconds"),
+        ({"Stop": [{"hooks": [COMMAND | {"asink": True}]}]}, 9, "it is ignored"),
+        ({"Stop": [{"hooks": [COMMAND | {"async": "yes"}]}]}, 9, "expected true or false"),
+        ({"Stop": [{"hooks": [COMMAND | {"asyncRewake": 1}]}]}, 9, "expected true or false"),
         ({"Stop": [{"hooks": [COMMAND | {"onFailure": "x"}]}]}, 9, "continue or block"),
-        ({"Stop": [{"hooks": [{"type": "http", "url": "ftp://x"}]}]}, 8, "an address is expected"),
-        ({"Stop": [{"hooks": [{"type": "http", "url": "http://["}]}]}, 8, "an address is expected"),
-        ({"Stop": [{"hooks": [{"type": "http", "url": "http://x", "headers": 1}]}]}, 9, "an object of texts"),
+        ({"Stop": [{"hooks": [{"type": "http", "url": "ftp://x"}]}]}, 8, "expected a URL that"),
+        ({"Stop": [{"hooks": [{"type": "http", "url": "http://["}]}]}, 8, "expected a URL that"),
+        (
+            {"Stop": [{"hooks": [{"type": "http", "url": "http://x", "headers": 1}]}]},
+            9,
+            "an object whose values are text",
+        ),
     ],
 )
 def test_an_error_is_reported_with_its_line(raw: Any, line: int, why: str) -> None:
@@ -120,7 +124,7 @@ def test_background_hooks_are_read_and_unsupported_options_are_reported() -> Non
     assert [(hook.background, hook.rewakes) for hook in found.hooks] == [(False, False)]
     for event, why in (
         ("PreToolUse", "it cannot decide anything"),
-        ("SessionEnd", "waits for it all the same"),
+        ("SessionEnd", "waits for it anyway because"),
     ):
         found = parse_one_hook(event, **{"async": True})
         (warning,) = found.warnings
@@ -132,7 +136,7 @@ def test_background_hooks_are_read_and_unsupported_options_are_reported() -> Non
     (problem,) = parse_settings(
         {"Stop": [{"hooks": [{"type": "http", "url": "http://x", "async": True}]}]}
     ).problems
-    assert "is not known and is ignored" in problem
+    assert "it is ignored" in problem
 
 
 @pytest.mark.parametrize(
@@ -210,4 +214,4 @@ def test_hook_output_becomes_a_decision() -> None:
     assert parse_hook_output_text("PostToolUse", "words").context == ""
     assert parse_hook_output_text("SessionStart", "{not json").context == "{not json"
     long = parse_hook_output_text("UserPromptSubmit", "x" * (MAX_TEXT_LENGTH + 1)).context
-    assert long.endswith("characters in all]")
+    assert long.endswith("characters in total]")

@@ -91,12 +91,12 @@ def test_launch_arguments_parse_back_unchanged(
     ("words", "why"),
     [
         (WORDS[2:], "--agent-id is missing"),
-        ((*WORDS, "--verbose"), "'--verbose' is no part"),
-        ((*WORDS, "--permission-mode", "wild"), "'wild' is no mode"),
+        ((*WORDS, "--verbose"), "'--verbose' is not a launch argument"),
+        ((*WORDS, "--permission-mode", "wild"), "'wild' is not a mode"),
         (("--agent-id", "bob@roof", *WORDS[2:]), "'bob@roof', but the name and the team say 'alice@roof'"),
         (WORDS[:-1], "--model needs a value"),
-        ((*WORDS, "--max-budget-usd", "much"), "'much' is no number of dollars above 0"),
-        ((*WORDS, "--max-budget-usd", "nan"), "'nan' is no number of dollars above 0"),
+        ((*WORDS, "--max-budget-usd", "much"), "'much' is not an amount of dollars above 0"),
+        ((*WORDS, "--max-budget-usd", "nan"), "'nan' is not an amount of dollars above 0"),
     ],
 )
 def test_an_invalid_argument_is_named_in_the_error(words: tuple[str, ...], why: str) -> None:

@@ -234,14 +234,14 @@ def test_a_permission_request_and_its_responses() -> None:
 @pytest.mark.parametrize(
     ("line", "complaint"),
     [
-        (b"{half", "not JSON"),
-        (b"\xff\xfe", "not JSON"),
+        (b"{half", "not valid JSON"),
+        (b"\xff\xfe", "not valid JSON"),
         (b"[1]", "not a JSON object"),
         (b"{}", 'no "type"'),
         (b'{"type":"user"}', 'needs "message"'),
         (b'{"type":"user","message":{"content":7}}', 'needs "message"'),
-        (b'{"type":"user","message":{"role":"user","content":[{"type":"odd"}]}}', "no content"),
-        (b'{"type":"user","message":{"role":"user","content":"  "}}', "no content"),
+        (b'{"type":"user","message":{"role":"user","content":[{"type":"odd"}]}}', "no known content"),
+        (b'{"type":"user","message":{"role":"user","content":"  "}}', "no known content"),
         (b'{"type":"control_request","request_id":"r"}', 'needs "request"'),
         (b'{"type":"control_response","response":{}}', 'needs "response"'),
     ],

@@ -87,7 +87,7 @@ def test_files_changed_by_the_user_since_are_skipped_and_listed(project: Project
     report = project.checkpoints.undo_from_turn(1)
     assert project.read_files() == {"a": "a person", "made": "a person too"}
     assert report.removed == (project.root / "b",)
-    why = "it was changed by somebody else since the agent changed it"
+    why = "somebody else changed it after the agent"
     assert set(report.left_alone) == {
         UnrestoredFile(path=project.root / "a", why=why),
         UnrestoredFile(path=project.root / "made", why=why),
@@ -102,7 +102,7 @@ def test_undo_restores_the_version_the_user_wrote_between_two_turns(project: Pro
     report = project.checkpoints.undo_from_turn(1)
     assert project.read_files() == {"a": "a person"}
     assert [left.why for left in report.left_alone] == [
-        "it is back to what somebody else had made of it, and goes no further"
+        "it is back to somebody else's version, and is not restored further"
     ]
     assert project.checkpoints.undo_from_turn(1).restored == ()
     assert project.read_files() == {"a": "a person"}
@@ -198,8 +198,8 @@ def test_lost_or_damaged_content_is_reported_and_no_file_is_overwritten(project:
     report = project.checkpoints.undo_from_turn(1)
     assert project.read_files() == {"a": "a1", "b": "b1"}
     assert {left.why for left in report.left_alone} == {
-        "its old content is no longer kept",
-        "its kept old content is damaged",
+        "its old content is no longer stored",
+        "its stored old content is damaged",
     }
 
 

@@ -30,5 +30,5 @@ def test_a_path_that_is_not_a_directory_is_refused(tmp_path, name):
 def test_a_directory_that_contains_the_project_is_refused(tmp_path):
     root = tmp_path / "project"
     root.mkdir()
-    with pytest.raises(WorktreeError, match="where the lead works"):
+    with pytest.raises(WorktreeError, match="the lead's working directory"):
         open_worktree(tmp_path, root)

@@ -115,7 +115,7 @@ async def test_a_merge_does_not_overwrite_local_changes(repository: GitRepositor
         await worktrees.merge_worktree(worktree.name)
     assert (repository.top / "new.txt").read_text() == "untracked\n"
     run_git(repository.top, "checkout", "-q", "--detach")
-    with pytest.raises(WorktreeError, match="on no branch"):
+    with pytest.raises(WorktreeError, match="is not on a branch"):
         await worktrees.merge_worktree(worktree.name)
 
 
@@ -161,7 +161,7 @@ async def test_unmerged_work_is_removed_only_by_force_and_stays_under_its_ref(
 ) -> None:
     worktrees = repository.open_worktrees()
     worktree = await finish_work(repository, worktrees, "a0123456789", new="work\n")
-    with pytest.raises(WorktreeError, match=r"not merged: changes that are not committed \(new\.txt\)"):
+    with pytest.raises(WorktreeError, match=r"unmerged work: uncommitted changes \(new\.txt\)"):
         await worktrees.remove_worktree(worktree.name)
     assert (worktree.path / "new.txt").exists()
     removed = await worktrees.remove_worktree(worktree.name, force=True)
@@ -207,11 +207,11 @@ async def test_a_worktree_of_a_running_agent_is_not_touched(repository: GitRepos
     worktree = await repository.create_worktree()
     other = repository.open_worktrees()
     for act in (other.merge_worktree, other.remove_worktree):
-        with pytest.raises(WorktreeError, match="still at work"):
+        with pytest.raises(WorktreeError, match="still working"):
             await act(worktree.name)
-    with pytest.raises(WorktreeError, match="still at work"):
+    with pytest.raises(WorktreeError, match="still working"):
         await other.remove_worktree(worktree.name, force=True)
-    with pytest.raises(WorktreeError, match="still at work"):
+    with pytest.raises(WorktreeError, match="still working"):
         await other.reopen_worktree(worktree.name, session=SESSION)
     with pytest.raises(WorktreeError, match="no worktree agent-none"):
         await other.merge_worktree("agent-none")

@@ -116,7 +116,7 @@ async def test_work_that_cannot_be_committed_on_a_full_disk_stays_in_its_worktre
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
     assert isinstance(left, RetainedWorktree)
     assert left.ref is None
-    assert "could not be put under a ref" in left.note
+    assert "could not be stored under a ref" in left.note
     assert (worktree.path / "new").read_text() == "work\n"
 
 
@@ -263,7 +263,7 @@ async def test_submodules_are_left_out_with_a_note(repository: GitRepository, tm
     worktree = await repository.create_worktree(service=worktrees)
     assert worktree.notes == (
         "Submodules are empty in this worktree: lib.",
-        "Changes the lead has in these submodules are not in it either: lib.",
+        "The lead's changes in these submodules are not in it either: lib.",
     )
     assert isinstance(await worktrees.finish_worktree(worktree), RemovedWorktree)
     assert repository.branches == ["main"]
@@ -281,7 +281,7 @@ async def test_a_directory_that_cannot_have_a_worktree_is_refused_with_the_reaso
     plain.mkdir()
     assert "not in a git repository" in await get_refusal(plain)
     run_git(plain, "init", "-q")
-    assert "no commit yet" in await get_refusal(plain)
+    assert "no commit from which" in await get_refusal(plain)
     run_git(tmp_path, "clone", "-q", "--bare", str(repository.top), "bare.git")
     assert "is a bare repository" in await get_refusal(tmp_path / "bare.git")
     assert "inside of a git repository" in await get_refusal(repository.top / ".git")
@@ -289,11 +289,11 @@ async def test_a_directory_that_cannot_have_a_worktree_is_refused_with_the_reaso
     assert "already a branch below shoal/agent-a0123456" in await get_refusal(repository.top)
     run_git(repository.top, "branch", "-D", "shoal/agent-a0123456")
     await repository.create_worktree()
-    assert "already a worktree agent-a0123456" in await get_refusal(repository.top)
+    assert "worktree agent-a0123456 already exists" in await get_refusal(repository.top)
     repository.home = repository.top / "notes.txt"
-    assert "Worktrees cannot be kept in" in await get_refusal(repository.top)
+    assert "Cannot store worktrees in" in await get_refusal(repository.top)
     monkeypatch.setenv("PATH", str(plain))
-    assert "the program git" in await get_refusal(repository.top)
+    assert "Worktrees need git" in await get_refusal(repository.top)
 
 
 async def test_a_crash_at_any_step_loses_no_work_and_the_next_reap_cleans_up(tmp_path: Path) -> None:

@@ -131,7 +131,7 @@ class FakeWebServer:
     def handle_post(self, session: str, path: str, body: Any) -> dict[str, Any]:
         self.posted.append((session, path, body))
         if path == "send" and body["text"] == "refuse":
-            raise ValueError("No process works on this run.")
+            raise ValueError("This run has no process.")
         if path.startswith("questions/"):
             answer = msgspec.convert(body, Answer)
             if self.is_answered_elsewhere:

@@ -178,7 +178,7 @@ function ImageBlock({ block, n, transcript }: { block: Block; n: number; transcr
   if (!block.data || !/^image\/(png|jpeg|gif|webp)$/.test(block.media_type ?? "")) {
     return <p class="soft">(an image) <ShowAllButton block={block} n={n} transcript={transcript} /></p>;
   }
-  return <img class="image" src={`data:${block.media_type};base64,${block.data}`} alt="Image of the conversation" />;
+  return <img class="image" src={`data:${block.media_type};base64,${block.data}`} alt="Image in the conversation" />;
 }
 
 /** Loads the rest of a shortened entry. */
@@ -188,7 +188,7 @@ function ShowAllButton({ block, n, transcript }: { block: Block; n: number; tran
   const loadRest = () => transcript.loadWholeEntry(n).catch((error: Error) => setProblem(error.message));
   return (
     <button type="button" class="more" onClick={loadRest}>
-      {problem || `Show all of it, ${formatCount(block.cut)} characters`}
+      {problem || `Show all ${formatCount(block.cut)} characters`}
     </button>
   );
 }

@@ -136,7 +136,7 @@ async function fetchJson<Reply>(path: string, method = "GET", body?: unknown): P
       ...(body === undefined ? {} : { body: JSON.stringify(body), headers: { "content-type": "application/json" } }),
     });
   } catch {
-    throw new RequestRefused("The server cannot be reached. Is `shoal web` still running?");
+    throw new RequestRefused("Cannot reach the server. Is `shoal web` still running?");
   }
   const reply = (await response.json().catch(() => null)) as { error?: string } | null;
   if (!response.ok) throw new RequestRefused(reply?.error || `The server answered ${response.status}.`);

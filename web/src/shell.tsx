@@ -36,7 +36,7 @@ export function Shell({ route, watchedRun, children }: {
       </div>
       {watchedRun?.isLoaded && !watchedRun.isConnected && (
         <p class="toast" role="status">
-          {watchedRun.failure || "The connection is lost. It resumes where it was as soon as the server answers."}
+          {watchedRun.failure || "The connection is lost. The view continues when the server responds."}
         </p>
       )}
     </div>

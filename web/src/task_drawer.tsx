@@ -65,7 +65,7 @@ export function TaskDrawer({ task, onShow, onClose, onMove }: {
           {onMove && <button type="button" disabled={busy || !onMove.earlier} onClick={onMove.earlier}>Earlier</button>}
           {onMove && <button type="button" disabled={busy || !onMove.later} onClick={onMove.later}>Later</button>}
           {task.status !== "completed" && <button type="button" disabled={busy} onClick={() => void change({ status: "completed" })}>Mark done</button>}
-          {task.status !== "pending" && <button type="button" disabled={busy} onClick={() => void change({ status: "pending" })}>Back to do</button>}
+          {task.status !== "pending" && <button type="button" disabled={busy} onClick={() => void change({ status: "pending" })}>Move back to pending</button>}
           <ConfirmButton label="Delete" question="Delete it?" class="bad" disabled={busy} onConfirm={() => {
             void change({ status: "deleted" });
             onClose();
@@ -136,12 +136,12 @@ export function NewTaskDrawer({ board, onClose }: { board: string; onClose(): vo
         }}>
         <label>Owner
           <select value={owner} onChange={(event) => setOwner(event.currentTarget.value)}>
-            <option value="">whoever is free</option>
+            <option value="">any free member</option>
             {listOwners(runView, board).map(([name, label]) => <option key={name} value={name}>{label}</option>)}
           </select>
         </label>
         <label>Waits for
-          <input value={blockers} placeholder="numbers of tasks, like 3, 4" inputMode="numeric"
+          <input value={blockers} placeholder="task numbers, such as 3, 4" inputMode="numeric"
             onInput={(event) => setBlockers(event.currentTarget.value)} />
         </label>
       </TaskForm>

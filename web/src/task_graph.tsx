@@ -28,7 +28,7 @@ export function TaskGraph({ tasks, chosen, onChoose }: {
   const isDone = (id: string) => byId.get(id)?.status === "completed";
   const unlinkedCount = tasks.length - linked.length;
   return (
-    <div class="graph scroll" tabIndex={0} role="group" aria-label="What waits for what">
+    <div class="graph scroll" tabIndex={0} role="group" aria-label="Task dependencies">
       <svg width={layout.width + 2 * MARGIN} height={layout.height + 2 * MARGIN}>
         <defs>
           <marker id="points-to" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="9" markerHeight="9" markerUnits="userSpaceOnUse" orient="auto">
@@ -69,7 +69,7 @@ export function TaskGraph({ tasks, chosen, onChoose }: {
       </svg>
       {unlinkedCount > 0 && (
         <p class="soft graph-note">
-          {linked.length ? "Not drawn: " : ""}{unlinkedCount} {unlinkedCount === 1 ? "task waits for none and none waits for it" : "tasks wait for none and none waits for them"}.
+          {linked.length ? "Not drawn: " : ""}{unlinkedCount} {unlinkedCount === 1 ? "task without dependencies" : "tasks without dependencies"}.
         </p>
       )}
     </div>

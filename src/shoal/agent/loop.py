@@ -21,6 +21,7 @@ from shoal.core.conversation.transcript_entries import ModelReplyMetadata
 from shoal.core.errors import BudgetExhausted, ContextTooLong
 from shoal.core.events import PREVIEW_LENGTH, AssistantReplied, MessageAuthor, TurnEndReason
 from shoal.core.ids import RequestId
+from shoal.core.text.text_format import format_count_with_noun
 
 MAX_CONTINUATIONS = 5
 
@@ -91,7 +92,9 @@ async def _run_tool_rounds(agent: AgentRunner) -> LoopResult:
     while True:
         if agent.limits.max_turns is not None and requests >= agent.limits.max_turns:
             return LoopResult(
-                reason="max_turns", requests=requests, detail=f"stopped after {requests} requests"
+                reason="max_turns",
+                requests=requests,
+                detail=f"stopped after {format_count_with_noun(requests, 'request')}",
             )
         if is_compaction_due(agent):
             await compact_conversation(agent, "auto")

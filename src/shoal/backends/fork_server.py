@@ -134,7 +134,7 @@ def set_up_forked_child(order: dict[str, Any], channel: int, log: int, done: int
     try:
         os.chdir(order["cwd"])
     except OSError as error:
-        raise OSError(f"cannot work in {order['cwd']}: {error.strerror}") from error
+        raise OSError(f"cannot start in {order['cwd']}: {error.strerror}") from error
     random.seed()
     set_process_name(order["title"])
     gc.enable()

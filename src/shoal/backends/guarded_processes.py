@@ -19,10 +19,10 @@ from shoal.core.errors import ProcessError
 from shoal.core.ports import ProcessLaunchSpec
 
 GUARDIAN_LOST = (
-    "The guardian process was killed, and every program it ran was ended with it. "
-    "The next program starts under a new guardian."
+    "The guardian process was killed, so all programs that it ran have ended. The next program starts "
+    "under a new guardian."
 )
-SESSION_CLOSED = "The session was closed and ended every program it ran."
+SESSION_CLOSED = "The session was closed, so all its programs have ended."
 START_TIMEOUT = 10.0
 """Seconds to start a program; the guardian takes a few milliseconds."""
 KILL_TIMEOUT = 0.8
@@ -205,7 +205,7 @@ class GuardedProcessLauncher:
                 await process.wait_until_started()
         except TimeoutError:
             link.kill_guardian()
-            raise ProcessError(f"{launch.argv[0]} was not started: the guardian does not answer.") from None
+            raise ProcessError(f"{launch.argv[0]} was not started: the guardian does not respond.") from None
         except asyncio.CancelledError:
             send_signal(signal.SIGKILL)
             raise
@@ -220,14 +220,14 @@ class GuardedProcessLauncher:
 
     def _get_or_start_guardian(self) -> ProcessGuardianClient:
         if self._closed:
-            raise ProcessError("The session is closed: no program can be started.")
+            raise ProcessError("Cannot start a program because the session is closed.")
         if self._guardian_client is None or not self._guardian_client.is_alive:
             try:
                 self._guardian_client = ProcessGuardianClient(
                     self._dispatch_guardian_message, self._on_guardian_lost
                 )
             except OSError as error:
-                raise ProcessError(f"The guardian of processes cannot be started: {error}.") from error
+                raise ProcessError(f"Cannot start the process guardian: {error}.") from error
         return self._guardian_client
 
     def _dispatch_guardian_message(self, message: dict[str, Any]) -> None:

@@ -192,7 +192,7 @@ def spawn_program(argv: list[str], cwd: str, env: dict[str, str], fds: list[int]
     try:
         os.chdir(cwd)
     except OSError as error:
-        raise OSError(f"cannot work in {cwd}: {error.strerror}") from error
+        raise OSError(f"cannot start in {cwd}: {error.strerror}") from error
     try:
         if argv[1:7] == CONFINE_ARGUMENTS:
             return spawn_landlock_command(argv[7:], env, fds)
@@ -248,7 +248,7 @@ def load_landlock_exec_function() -> Any:
     try:
         import landlock_exec  # type: ignore[import-not-found]
     except ImportError as error:
-        raise OSError(errno.ENOENT, f"{CONFINE_ARGUMENTS[-1]} is not there") from error
+        raise OSError(errno.ENOENT, f"{CONFINE_ARGUMENTS[-1]} does not exist") from error
     finally:
         del sys.path[0]
     return landlock_exec.exec_confined

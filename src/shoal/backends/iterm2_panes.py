@@ -99,11 +99,11 @@ class Iterm2PaneManager:
 
     async def explain_unavailable(self) -> str:
         if self._env.get("TERM_PROGRAM") != "iTerm.app" and not self._env.get("ITERM_SESSION_ID"):
-            return "This is not iTerm2. Start shoal in it, or choose other panes with teammate_mode: tmux."
+            return "This terminal is not iTerm2. Start shoal in iTerm2, or set teammate_mode: tmux."
         if shutil.which("it2", path=self._env.get("PATH")) is None:
             return (
-                "iTerm2 is driven by its it2 program, which is not installed. "
-                "Install it with: pip install it2, and turn on the Python API in iTerm2's settings."
+                "Shoal controls iTerm2 with the it2 program, which is not installed. Install it (pip "
+                "install it2) and turn on the Python API in iTerm2's settings."
             )
         return ""
 
@@ -115,7 +115,7 @@ class Iterm2PaneManager:
                 state = self._panes[session] = _Iterm2PaneState(pipe)
             except OSError as error:
                 await self._close_session(session)
-                raise ProcessError(f"The script of {pane.title} cannot be written: {error}") from error
+                raise ProcessError(f"Cannot write the script of {pane.title}: {error}") from error
         try:
             await self._run_it2("session", "set-name", "--session", session, pane.title)
             await self._run_it2(
@@ -126,8 +126,8 @@ class Iterm2PaneManager:
         except TimeoutError:
             await self.close_pane(session)
             raise ProcessError(
-                f"Nothing started in the pane of {pane.title} within {START_TIMEOUT:.0f} s. "
-                "Look whether a new shell in iTerm2 comes to its prompt."
+                f"Nothing started in the pane of {pane.title} within {START_TIMEOUT:.0f} s. Check that a "
+                "new shell in iTerm2 reaches its prompt."
             ) from None
         except BaseException:
             await self.close_pane(session)
@@ -188,7 +188,9 @@ class Iterm2PaneManager:
             )
         found = _SESSION.findall(result.out)
         if not found:
-            raise ProcessError(f"it2 does not say which pane it made: {result.out.strip() or 'nothing'}")
+            raise ProcessError(
+                f"it2 did not print the id of the new pane, but: {result.out.strip() or 'nothing'}"
+            )
         return str(found[-1])
 
     async def _run_it2(self, *arguments: str, checked: bool = True) -> ProgramRunResult:

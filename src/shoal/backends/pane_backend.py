@@ -191,7 +191,7 @@ class PaneBackend:
                 _build_pane_spec(launch, self._viewer_command(launch.launch_args), env)
             )
         except ProcessError as error:
-            self._note(f"{name} works without a pane, for none could be opened: {error}")
+            self._note(f"{name} works without a pane because none could be opened: {error}")
             return ""
         self._loss_reported = False
         if self._watch_group is None:
@@ -207,9 +207,9 @@ class PaneBackend:
         end = await self._panes.wait_for_pane_exit(pane)
         if end.all_gone and not self._loss_reported:
             self._loss_reported = True
-            self._note(f"{self.type} ended, and every pane with it. The teammates work on without them.")
+            self._note(f"{self.type} ended with all its panes. The teammates continue without them.")
         elif end.status:
-            self._note(f"The view of {name} in its pane failed: {describe_pane_exit(end)}. {name} works on.")
+            self._note(f"The view of {name} in its pane failed: {describe_pane_exit(end)}. {name} continues.")
 
 
 def _build_pane_spec(

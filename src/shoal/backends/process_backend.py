@@ -31,8 +31,8 @@ END_TIMEOUT = 6.0
 """Seconds a fork server may take to end everything; it promises less."""
 INTERPRETER_VARIABLES = ("LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH", "PYTHONHOME")
 """Some interpreters do not start without these variables; the children have another environment."""
-FORK_SERVER_LOST = "the fork server, the process that teammates are forked from, is gone"
-SESSION_CLOSED = "the session was closed and ended it"
+FORK_SERVER_LOST = "the fork server, from which teammates are forked, is gone"
+SESSION_CLOSED = "the session was closed"
 TRACEBACK_HEADER = "Traceback (most recent call last):"
 MAX_TAIL = 1 << 14
 MAX_TRACEBACK_LINES = 6
@@ -114,7 +114,7 @@ class ProcessBackend:
     async def explain_unavailable(self) -> str:
         if hasattr(os, "fork"):
             return ""
-        return "This system cannot fork processes. Let teammates run in the lead's process (in-process)."
+        return "This system cannot fork processes. Set teammate_mode to in-process."
 
     async def start_setup(self) -> None:
         """Start the fork server before the first spawn, without waiting for its imports."""
@@ -123,7 +123,7 @@ class ProcessBackend:
     async def spawn_member(self, launch: MemberProcessLaunchSpec) -> ForkedMemberProcess:
         name = launch.launch_args.name
         if launch.program:
-            raise ProcessError(f"{name} is not one of ours: {launch.program[0]} runs in a pane alone.")
+            raise ProcessError(f"{name} is another program: {launch.program[0]} can only run in a pane.")
         server = await self._get_or_start_fork_server()
         log = ChildProcessLog(self._logs / f"{name}.log")
         own_end, member_end = socket.socketpair()
@@ -154,7 +154,7 @@ class ProcessBackend:
     async def _get_or_start_fork_server(self) -> ForkServerClient:
         async with self._starting:
             if self._closed:
-                raise ProcessError("The session is closed: no teammate can be started.")
+                raise ProcessError("Cannot start a teammate because the session is closed.")
             if self._server is None or not self._server.is_alive:
                 self._server = await start_fork_server(
                     self._processes,
@@ -252,7 +252,7 @@ class ForkServerClient:
                 await process.wait_until_started()
         except TimeoutError:
             await self._process.stop(grace=0)
-            raise ProcessError(f"{child.name} was not started: the fork server does not answer.") from None
+            raise ProcessError(f"{child.name} was not started: the fork server does not respond.") from None
         except ProcessError as error:
             raise ProcessError(f"{child.name} was not started: {error}") from error
         except asyncio.CancelledError:
@@ -291,7 +291,7 @@ async def start_fork_server(
             )
     except OSError as error:
         own_end.close()
-        raise ProcessError(f"The fork server of teammates cannot be started: {error}.") from error
+        raise ProcessError(f"Cannot start the fork server of teammates: {error}.") from error
     except BaseException:
         own_end.close()
         raise

@@ -29,12 +29,12 @@ async def run_program(
             *words, env=env, stdin=DEVNULL, stdout=PIPE, stderr=PIPE
         )
     except OSError as error:
-        raise ProcessError(f"{words[0]} cannot be run: {error.strerror}.") from error
+        raise ProcessError(f"Cannot run {words[0]}: {error.strerror}.") from error
     try:
         async with clock.deadline(seconds):
             out, err = await process.communicate()
     except TimeoutError:
-        raise ProcessError(f"{words[0]} {words[1]} does not end within {seconds:.0f} s.") from None
+        raise ProcessError(f"{words[0]} {words[1]} did not end within {seconds:.0f} s.") from None
     finally:
         if process.returncode is None:
             process.kill()

@@ -44,7 +44,7 @@ class SocketChannel:
         """Send without waiting; does nothing if the other end is gone. Raises ValueError if too long."""
         if len(message) > MAX_MESSAGE_SIZE:
             raise ValueError(
-                f"A message of {len(message)} bytes is longer than a line takes ({MAX_MESSAGE_SIZE})."
+                f"A message of {len(message)} bytes is longer than the limit of {MAX_MESSAGE_SIZE}."
             )
         if self._is_closed_for_sending:
             return

@@ -19,7 +19,7 @@ from shoal.core.ports import ProcessLauncher, ProcessLaunchSpec
 REPLY_TIMEOUT = 10.0
 """Seconds for tmux to reply to a command; it usually takes a millisecond."""
 _DETACH_TIMEOUT = 2.0
-_GONE = "tmux is gone: its server ended, or let the client go."
+_GONE = "tmux is gone: its server ended, or it detached the client."
 
 # The client ends immediately when its session dies, because its input closes. Only then the guardian sends
 # TERM, and the script closes the panes of its owner. It waits in `wait`, which handles a signal immediately;
@@ -165,7 +165,9 @@ class TmuxControlClient:
             async with self._clock.deadline(REPLY_TIMEOUT):
                 answer = await future
         except TimeoutError:
-            raise ProcessError(f"tmux does not answer {words[0]}. Look whether its server hangs.") from None
+            raise ProcessError(
+                f"tmux does not respond to {words[0]}. Check whether its server hangs."
+            ) from None
         except asyncio.CancelledError:
             if on_late_reply is not None and future.done() and not future.cancelled():
                 on_late_reply(future.result())  # the reply arrived at that moment
@@ -173,9 +175,7 @@ class TmuxControlClient:
         if answer.lost:
             raise TmuxDisconnectedError(self.last_error or _GONE)
         if answer.refused:
-            raise TmuxCommandError(
-                f"tmux refuses {words[0]}: {' '.join(answer.lines) or 'no reason is told'}."
-            )
+            raise TmuxCommandError(f"tmux refused {words[0]}: {' '.join(answer.lines) or 'no reason given'}.")
         return answer.lines
 
     async def close(self) -> None:

@@ -135,8 +135,8 @@ class TmuxPaneManager:
             if pane_result.status != 0 or pane_result.out.strip() != self._lead:
                 reason = pane_result.err.strip() or f"it has no pane {self._lead}"
                 return (
-                    f"The tmux server of $TMUX does not answer ({reason}). "
-                    "Start shoal in a new pane, or unset TMUX."
+                    f"The tmux server of $TMUX does not respond ({reason}). Start shoal in a new pane, or "
+                    "unset TMUX."
                 )
         return ""
 
@@ -258,7 +258,7 @@ class TmuxPaneManager:
             try:
                 await control.wait_until_attached()
             except (TmuxDisconnectedError, TimeoutError) as error:
-                raise ProcessError(f"tmux does not let a client in: {error}") from error
+                raise ProcessError(f"tmux does not accept a client: {error}") from error
             control.send_command(_SUBSCRIBE_DEATHS)
             return control
 
@@ -278,9 +278,9 @@ class TmuxPaneManager:
             if result.status == 0:
                 self._placeholder = result.out.strip()
             elif "duplicate session" not in result.err:
-                raise ProcessError(f"tmux cannot make the session {self._session}: {result.err.strip()}")
+                raise ProcessError(f"tmux cannot create the session {self._session}: {result.err.strip()}")
         elif (await self._run_tmux(*self._server, "has-session", "-t", f"={self._session}")).status != 0:
-            raise ProcessError(f"tmux has no session {self._session} any more.")
+            raise ProcessError(f"tmux no longer has the session {self._session}.")
         return f"={self._session}"
 
     async def _list_pane_rows(self, control: TmuxControlClient) -> list[ListedTmuxPane]:

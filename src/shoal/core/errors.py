@@ -205,8 +205,8 @@ class InvalidAgentDefinition(ShoalError):
 
 class UnknownAgentType(ShoalError):
     def __init__(self, name: str, *, available: Sequence[str], similar: Sequence[str] = ()) -> None:
-        suggestion = f" Is {' or '.join(similar)} meant?" if similar else ""
-        super().__init__(f"There is no agent {name!r}.{suggestion} There are: {', '.join(available)}.")
+        suggestion = f" Did you mean {' or '.join(similar)}?" if similar else ""
+        super().__init__(f"There is no agent {name!r}.{suggestion} Available: {', '.join(available)}.")
         self.name = name
         self.available = tuple(available)
         self.similar = tuple(similar)
@@ -218,8 +218,8 @@ class UnknownSkill(ShoalError):
     def __init__(
         self, name: str, *, available: Sequence[str], similar: Sequence[str] = (), noun: str = "skill"
     ) -> None:
-        suggestion = f" Is {' or '.join(similar)} meant?" if similar else ""
-        listing = f" There are: {', '.join(available)}." if available else " There is none here."
+        suggestion = f" Did you mean {' or '.join(similar)}?" if similar else ""
+        listing = f" Available: {', '.join(available)}." if available else " None is available."
         super().__init__(f"There is no {noun} {name!r}.{suggestion}{listing}")
         self.name = name
         self.available = tuple(available)
@@ -248,7 +248,7 @@ class CompactionBlockedByHook(ShoalError): ...
 
 class MissingPackageExtra(ShoalError):
     def __init__(self, need: str, extra: str) -> None:
-        super().__init__(f"{need} needs an optional part. Install it with: pip install 'shoal[{extra}]'")
+        super().__init__(f"{need} needs an optional package. Install it: pip install 'shoal[{extra}]'")
         self.extra = extra
 
 

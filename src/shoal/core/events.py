@@ -46,7 +46,7 @@ class SessionStarted(JournaledEvent, frozen=True, tag="session_started"):
     resumed: bool = False
     version: str = ""
     budget_usd: float | None = None
-    """Budget of the whole run; None is no limit."""
+    """Budget of the whole run; None means unlimited."""
     budget_tokens: int | None = None
     model_named: str = ""
     """Name under which the caller requested the model; empty if it comes from settings."""
@@ -312,7 +312,7 @@ class MailPosted(JournaledEvent, frozen=True, tag="mail_posted"):
 
 
 class MailTaken(JournaledEvent, frozen=True, tag="mail_taken"):
-    """Mail entered its reader's conversation, or was acted on; whoever posted it."""
+    """Mail entered its reader's conversation, or was acted on, regardless of the sender."""
 
     team: str
     mail: str
@@ -326,7 +326,8 @@ class MailTaken(JournaledEvent, frozen=True, tag="mail_taken"):
 
 
 class TaskChanged(JournaledEvent, frozen=True, tag="task_changed"):
-    """A task of the run's board changed, whoever changed it; `agent` is the run's lead."""
+    """A task of the run's board changed; `agent` is the run's lead, even if another program made the
+    change."""
 
     board: str
     task: str

@@ -36,8 +36,8 @@ def parse_safe_name(text: str) -> str:
     folded = unicodedata.normalize("NFKC", text).strip()
     if _NAME.fullmatch(folded) is None:
         raise InvalidName(
-            f"{text[:80]!r} cannot be a name: it needs 1 to 64 letters, digits, '_' or '-', "
-            "and starts with a letter or digit."
+            f"{text[:80]!r} is not a valid name: use 1 to 64 letters, digits, '_' or '-', and start with a "
+            "letter or digit."
         )
     return folded
 
@@ -51,10 +51,10 @@ def parse_agent_name(text: str) -> AgentName:
 
 
 def parse_teammate_name(text: str) -> AgentName:
-    """Parse the name for a new teammate of ours, which names neither the runtime nor a tool."""
+    """Parse the name for a new teammate in Shoal, which names neither the runtime nor a tool."""
     name = parse_agent_name(text)
     if name in RESERVED_NAMES:
-        raise InvalidName(f"{name!r} is reserved for the program itself. Choose another name.")
+        raise InvalidName(f"{name!r} is reserved. Choose another name.")
     if name in TOOL_NAMES:
         raise InvalidName(f"{name!r} is the name of a tool. Choose another name.")
     return name
@@ -68,7 +68,7 @@ def fold_name(text: str) -> str:
 def parse_task_id(text: str) -> TaskId:
     """Parse a task id: a decimal number without leading zeros."""
     if _TASK_ID.fullmatch(text) is None:
-        raise InvalidName(f"{text[:80]!r} is not a task id: ids are whole numbers from 1 on.")
+        raise InvalidName(f"{text[:80]!r} is not a task id. Ids are whole numbers above 0.")
     return TaskId(text)
 
 

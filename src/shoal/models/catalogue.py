@@ -162,7 +162,7 @@ def parse_model_settings_entry(name: str, value: Any) -> ModelCatalogueEntry:
     except msgspec.ValidationError as error:
         fields = ", ".join(ModelCatalogueEntry.__struct_fields__)
         raise SettingsError(
-            f'The setting "models", "{name}" cannot be used: {error}. Known fields are {fields}.'
+            f'The setting "models", "{name}" is not valid: {error}. Known fields: {fields}.'
         ) from error
 
 
@@ -229,7 +229,7 @@ def _build_unknown_model_error(name: str, overrides: Mapping[str, ModelCatalogue
     close = suggest_similar_model_names(name, overrides=overrides)
     hint = f" Did you mean {' or '.join(close)}?" if close else ""
     return UnknownModel(
-        f"There is no model {name!r}.{hint} Write provider:name, where the provider is one of "
+        f"There is no model {name!r}.{hint} Write provider:name with one of these providers: "
         f"{', '.join(PROVIDERS)}.",
         model=name,
     )

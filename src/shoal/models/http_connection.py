@@ -111,7 +111,7 @@ class ProviderHttpConnectionPool:
 
     def __init__(self, url: SplitResult, clock: Clock, *, proxy: str | None = None) -> None:
         if url.scheme not in ("http", "https") or not url.hostname:
-            raise ValueError(f"{url.geturl()!r} is not an http:// or https:// address")
+            raise ValueError(f"{url.geturl()!r} is not an http:// or https:// URL")
         self._uses_tls = url.scheme == "https"
         self._host = url.hostname
         self._port = url.port or (443 if self._uses_tls else 80)
@@ -200,8 +200,8 @@ def _parse_proxy_url(address: str) -> SplitResult:
     url = urlsplit(address if "://" in address else f"http://{address}")
     if url.scheme != "http" or not url.hostname:
         raise ValueError(
-            f"the proxy {url.scheme}://{url.hostname or ''} cannot be used, for its address must be one that "
-            "begins with http://. HTTPS_PROXY comes before ALL_PROXY, and NO_PROXY names hosts without one"
+            f"the proxy {url.scheme}://{url.hostname or ''} cannot be used because its URL must start with "
+            "http://. HTTPS_PROXY takes precedence over ALL_PROXY; list hosts without a proxy in NO_PROXY"
         )
     _ = url.port  # raises if it is not a number
     return url

@@ -67,9 +67,9 @@ class HttpResponseParser:
             text, blank_line, rest = data.partition(b"\r\n\r\n")
             if not blank_line:
                 if len(data) > _MAX_HEAD_BYTES:
-                    raise MalformedHttpResponseError("the head of the response does not end")
+                    raise MalformedHttpResponseError("the response header is too long")
                 if data and not b"HTTP/1.".startswith(data[:7]):
-                    raise MalformedHttpResponseError(f"it begins with {data[:40]!r}")
+                    raise MalformedHttpResponseError(f"it starts with {data[:40]!r}")
                 self._pending = data
                 return b""
             head = _parse_http_response_head(text)
@@ -117,7 +117,7 @@ class HttpResponseParser:
                 end = data.find(b"\r\n", position)
                 if end < 0:
                     if len(data) - position > _MAX_LINE_BYTES:
-                        raise MalformedHttpResponseError("a chunk's size does not end")
+                        raise MalformedHttpResponseError("the size of a chunk is too long")
                     self._pending = data[position:]
                     break
                 self._parse_chunk_size_line(data[position:end])
@@ -131,7 +131,7 @@ class HttpResponseParser:
         digits = line.split(b";")[0].strip()
         # A sign would lead back to this line forever.
         if _HEXADECIMAL.fullmatch(digits) is None:
-            raise MalformedHttpResponseError(f"{line[:40]!r} is not the size of a chunk")
+            raise MalformedHttpResponseError(f"{line[:40]!r} is not a chunk size")
         size = int(digits, 16)
         if size == 0:
             self._in_trailers = True
@@ -144,7 +144,7 @@ def _parse_http_response_head(text: bytes) -> HttpResponseHead:
     version, _, rest = status_line.partition(" ")
     code = rest[:3]
     if not version.startswith("HTTP/1.") or not (code.isascii() and code.isdigit()):
-        raise MalformedHttpResponseError(f"it begins with {status_line[:40]!r}")
+        raise MalformedHttpResponseError(f"it starts with {status_line[:40]!r}")
     headers: dict[str, str] = {}
     for line in lines:
         name, _, value = line.partition(":")

@@ -61,7 +61,7 @@ def build_messages_body(request: ModelRequest, card: ModelCard) -> dict[str, Any
 
     Breakpoints are on the system prompt and the last two user messages: each request then reads what the
     previous one cached, and caches what the next one reads. Text after tool results gets one before it too:
-    siblings that differ only in that text share the rest. A remaining breakpoint goes on the tools.
+    siblings that differ only in that text share the rest. A remaining breakpoint is placed on the tools.
     """
     body: dict[str, Any] = {
         "model": card.id,
@@ -147,7 +147,7 @@ def _prepare_tool_result(result: ToolResultBlock, *, images: bool) -> ToolResult
             if isinstance(part, ImageBlock) or has_visible_text(part)
         )
     if not content and result.is_error:
-        content = "The call failed and said nothing."  # an error without content is rejected
+        content = "The call failed without a message."  # an error without content is rejected
     if content == result.content:
         return result
     return ToolResultBlock(tool_use_id=result.tool_use_id, content=content or "", is_error=result.is_error)

@@ -156,7 +156,7 @@ def _validate_content_block_start(first: Mapping[str, Any]) -> Mapping[str, Any]
     for name in (*required, "signature"):
         require_text_or_none(first[name] if name in required else first.get(name))
     if not isinstance(first.get("input", {}), dict | None):
-        raise TypeError("its input is no object")
+        raise TypeError("its input is not an object")
     return first
 
 

@@ -57,7 +57,7 @@ class ModelEndpoint:
             self._pool = ProviderHttpConnectionPool(url, clock, proxy=proxy)
             head = _build_http_request_head(url, headers)
         except ValueError as error:
-            raise target.build_error(BadRequest, f"A request cannot be made: {error}.") from error
+            raise target.build_error(BadRequest, f"Cannot build the request: {error}.") from error
         self.target = target
         self._head = head
         self._clock = clock
@@ -73,7 +73,7 @@ class ModelEndpoint:
                 await self._post_retrying_stale_connection(body, on_chunk)
         except TimeoutError:
             raise self._build_endpoint_error(
-                StreamStalled, f"gave no whole answer in {self._deadlines.total:g} s"
+                StreamStalled, f"did not complete an answer in {self._deadlines.total:g} s"
             ) from None
 
     async def _post_retrying_stale_connection(self, body: bytes, on_chunk: ChunkHandler) -> None:
@@ -100,14 +100,14 @@ class ModelEndpoint:
         except TimeoutError:
             limit = f"{self._deadlines.connect:g} s"
             raise self._build_endpoint_error(
-                ConnectionLost, f"did not take a connection within {limit}"
+                ConnectionLost, f"did not accept a connection within {limit}"
             ) from None
         except OSError as error:
             if "CERTIFICATE_VERIFY_FAILED" in str(error):
                 raise self._build_endpoint_error(
                     BadRequest,
-                    f"shows a certificate that cannot be verified: {error}. "
-                    "If it is your company's, add it to the system's or name it in SSL_CERT_FILE",
+                    f"has a certificate that cannot be verified: {error}. If it is your company's "
+                    "certificate, add it to the system's store or set SSL_CERT_FILE",
                 ) from error
             # asyncio's message repeats the address as a tuple.
             reason = os.strerror(error.errno) if isinstance(error, ConnectionError) and error.errno else error
@@ -146,7 +146,7 @@ class ModelEndpoint:
                 if (response.is_complete or response.handle_connection_end()) and await on_chunk(b""):
                     break
                 reason = f": {connection.error}" if connection.error else ""
-                raise self._build_endpoint_error(StreamCut, f"broke off its answer{reason}")
+                raise self._build_endpoint_error(StreamCut, f"interrupted its answer{reason}")
             content = response.feed(data)
             is_done = bool(content) and await on_chunk(decompress(content))
         await self._drain_response(connection, response, response.head)
@@ -265,7 +265,7 @@ def _build_http_request_head(url: SplitResult, headers: Mapping[str, str]) -> by
     }
     text = "".join(f"{name}: {value}\r\n" for name, value in lines.items())
     if any(character in f"{target}{''.join(lines.values())}" for character in "\r\n\0"):
-        raise ValueError("its address or a header (perhaps the key) holds a line break")
+        raise ValueError("its URL or a header (perhaps the key) contains a line break")
     return f"POST {target} HTTP/1.1\r\n{text}Content-Length: ".encode()
 
 
@@ -280,7 +280,7 @@ def _create_decompressor(head: HttpResponseHead) -> Callable[[bytes], bytes]:
     if encoding in ("identity", ""):
         return bytes
     if encoding not in ("gzip", "deflate"):
-        raise MalformedHttpResponseError(f"its content is encoded with {encoding!r}, which was not asked for")
+        raise MalformedHttpResponseError(f"its content is encoded with {encoding!r}, which was not requested")
     import zlib
 
     decompress_chunk = zlib.decompressobj(wbits=47).decompress  # 47: detects gzip or zlib
@@ -289,6 +289,6 @@ def _create_decompressor(head: HttpResponseHead) -> Callable[[bytes], bytes]:
         try:
             return decompress_chunk(data)
         except zlib.error as error:
-            raise MalformedHttpResponseError(f"its content is not the {encoding} it says: {error}") from error
+            raise MalformedHttpResponseError(f"its content is not valid {encoding}: {error}") from error
 
     return decompress

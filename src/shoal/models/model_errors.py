@@ -144,7 +144,7 @@ def _format_permanent_error(
     end = "" if message.endswith((".", "!", "?", "…")) else "."
     details = f"(status {status}){f': {message}' if message else ''}{end}"
     if kind is Unauthorized:
-        advice = f"Check {target.key_variable}." if target.key_variable else "Check the key for this address."
+        advice = f"Check {target.key_variable}." if target.key_variable else "Check the key for this URL."
         return f"{server} did not accept the key {details} {advice}"
     if kind is UnknownModel:
         close = suggest_similar_model_names(target.model)
@@ -154,7 +154,7 @@ def _format_permanent_error(
     if kind is ContextTooLong:
         return f"The conversation no longer fits {target.model} {details}"
     if 300 <= status < 400:
-        return f"{server} sends requests elsewhere {details} Set the base URL to the address itself."
+        return f"{server} redirects requests {details} Set the base URL to the final URL."
     return f"{server} refused the request {details}"
 
 
@@ -201,8 +201,7 @@ def build_non_stream_error(target: ModelRequestTarget, head: HttpResponseHead, b
     return target.build_error(
         BadReply,
         f"{target.provider} ({target.url}) answered with {content_type} instead of a stream: "
-        f"{message or 'nothing'}. "
-        "Check the base URL, and whether a proxy answers in its place.",
+        f"{message or 'nothing'}. Check the base URL, and whether a proxy answers instead.",
         status=head.status,
     )
 
@@ -241,7 +240,7 @@ def parse_error_body(body: bytes) -> tuple[str, str]:
     if "<" in text[:200]:
         title = re.search(r"<(title|h1)[^>]*>(.*?)</\1>", text, re.IGNORECASE | re.DOTALL)
         text = title.group(2) if title else re.sub(r"<[^>]*>", " ", text)
-        return "", _redact_and_shorten_error_message(f"a web page that says {' '.join(text.split())!r}")
+        return "", _redact_and_shorten_error_message(f"a web page with the text {' '.join(text.split())!r}")
     return "", _redact_and_shorten_error_message(text)
 
 

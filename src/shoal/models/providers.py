@@ -64,9 +64,8 @@ def create_model(provider: str, card: ModelCard, access: ProviderAccess, *, cloc
     info = PROVIDERS.get(provider)
     if info is None:
         raise UnknownModel(
-            f"There is no provider {provider!r}; there are {', '.join(PROVIDERS)}. "
-            "A server that speaks Chat Completions is asked as openai, one that speaks the Responses API as "
-            "openai-responses, with its base URL.",
+            f"There is no provider {provider!r}. Providers: {', '.join(PROVIDERS)}. For another server, "
+            "use openai (Chat Completions) or openai-responses (Responses API) with its base URL.",
             provider=provider,
             model=card.id,
         )

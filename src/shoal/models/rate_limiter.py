@@ -60,7 +60,7 @@ class RateLimiter:
         self._failures = 0
         self._wave = 0
         self._unanswered = 0
-        """Requests of this wave; those from before the last failure may go on, and do not count."""
+        """Requests of this wave; those from before the last failure may continue, and do not count."""
         self._max_unanswered: int | None = None
         """Limit of unanswered requests; None until the first failure."""
         self._queue: deque[asyncio.Future[ModelRequestSlot]] = deque()
@@ -131,7 +131,7 @@ class RateLimiter:
         failure = self._pause_error
         if failure is not None and pause > self.policy.max_outage:
             raise type(failure)(
-                f"{failure} (it asked for a pause, of which {pause:,.0f} s are left)",
+                f"{failure} (it asked for a pause; {pause:,.0f} s are left)",
                 provider=failure.provider,
                 model=failure.model,
                 status=failure.status,

@@ -83,7 +83,7 @@ class RecordingModel:
             self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
         except OSError as error:
             raise StateFileError(
-                f"The recording {path} cannot be written: {error.strerror}.", path=path
+                f"Cannot write the recording {path}: {error.strerror}.", path=path
             ) from error
 
     @property
@@ -126,7 +126,7 @@ class RecordingModel:
             if written == len(line):
                 return
             reason = "the disk is full"
-        raise StateFileError(f"The recording {self._path} cannot be written: {reason}.", path=self._path)
+        raise StateFileError(f"Cannot write the recording {self._path}: {reason}.", path=self._path)
 
     async def aclose(self) -> None:
         if self._file >= 0:
@@ -173,15 +173,13 @@ class ReplayModel:
 
         remaining = [exchange for exchanges in self._unplayed.values() for exchange in exchanges]
         if was_recorded:
-            message = f"The recording {self._path} answered this request as often as it was recorded."
+            message = f"The recording {self._path} has no more replies to this request."
         elif not remaining:
-            message = (
-                f"The recording {self._path} is used up: all {len(self._exchanges)} replies were played."
-            )
+            message = f"The recording {self._path} has no more replies: all {len(self._exchanges)} were used."
         else:
             message = (
-                f"The recording {self._path} has no reply to this request. "
-                f"It differs from the nearest recorded one:\n"
+                f"The recording {self._path} has no reply to this request. It differs from the closest "
+                "recorded one:\n"
                 + diff_with_nearest_recorded_request(
                     msgspec.json.decode(encoded), [msgspec.json.decode(e.request) for e in remaining]
                 )
@@ -194,7 +192,7 @@ def read_model_recording(path: Path) -> list[RecordedModelExchange]:
     try:
         content = path.read_bytes()
     except OSError as error:
-        raise SettingsError(f"The recording {path} cannot be read: {error.strerror}.", path=path) from error
+        raise SettingsError(f"Cannot read the recording {path}: {error.strerror}.", path=path) from error
     decoder, reply_decoder = msgspec.json.Decoder(RecordedModelExchange), msgspec.json.Decoder(ModelReply)
     exchanges = []
     for number, line in enumerate(content.splitlines(), 1):
@@ -204,8 +202,8 @@ def read_model_recording(path: Path) -> list[RecordedModelExchange]:
             exchanges.append(exchange)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             raise SettingsError(
-                f"The recording {path} is broken in line {number}: {error}. Record the run again, or delete "
-                "that line if the run was cut while recording.",
+                f"Line {number} of the recording {path} is not valid: {error}. Record the run again, or "
+                "delete that line if the recording was interrupted.",
                 path=path,
                 line=number,
             ) from error

@@ -23,7 +23,7 @@ class ReplyAssembler(ABC):
         try:
             self._handle_stream_event(event)
         except PARSE_ERRORS as error:
-            what = f"an event that makes no sense: {str(event)[:200]}"
+            what = f"an invalid event: {str(event)[:200]}"
             raise self._target.build_parse_error(what, error) from error
 
     def is_complete_without_end_mark(self) -> bool:

@@ -45,16 +45,16 @@ def _diff_request_with_recorded(recorded: RequestJson, request: RequestJson) -> 
     yield from _diff_request_messages(recorded["messages"], request["messages"])
     for name in sorted((recorded.keys() | request.keys()) - {"system", "tools", "messages"}):
         if recorded.get(name) != request.get(name):
-            yield f"{name} differs: recorded {recorded.get(name)}, asked {request.get(name)}"
+            yield f"{name} differs: recorded {recorded.get(name)}, requested {request.get(name)}"
 
 
 def _diff_request_tools(recorded: Sequence[RequestJson], requested: Sequence[RequestJson]) -> Iterator[str]:
     recorded_tools = {tool["name"]: tool for tool in recorded}
     requested_tools = {tool["name"]: tool for tool in requested}
     if missing := recorded_tools.keys() - requested_tools.keys():
-        yield f"tools that are no longer there: {', '.join(sorted(missing))}"
+        yield f"tools that were removed: {', '.join(sorted(missing))}"
     if new := requested_tools.keys() - recorded_tools.keys():
-        yield f"tools that are new: {', '.join(sorted(new))}"
+        yield f"tools that were added: {', '.join(sorted(new))}"
     for name, tool in requested_tools.items():
         if name in recorded_tools and recorded_tools[name] != tool:
             yield f"the tool {name} differs:"
@@ -72,7 +72,7 @@ def _diff_request_messages(
             yield f"message {number} ({current['role']}) differs:"
             yield from _diff_texts(_format_message_for_diff(before), _format_message_for_diff(current))
     if len(recorded) != len(requested):
-        yield f"the recorded request has {len(recorded)} messages, this one {len(requested)}"
+        yield f"the recorded request has {len(recorded)} messages, this one has {len(requested)}"
     for number, extra in enumerate(requested[len(recorded) :], len(recorded) + 1):
         yield f"message {number} ({extra['role']}) is not in the recording:"
         yield from (f"+{row}" for row in _split_and_wrap_lines(_format_message_for_diff(extra)))

@@ -56,7 +56,7 @@ class ResponsesApiReplyAssembler(ReplyAssembler):
             self.done = True
         elif kind == "response.failed":
             raise build_stream_event_error(
-                self._target, event["response"].get("error") or "It failed and said nothing."
+                self._target, event["response"].get("error") or "It failed without a message."
             )
         elif kind == "error":
             raise build_stream_event_error(
@@ -76,7 +76,7 @@ class ResponsesApiReplyAssembler(ReplyAssembler):
         try:
             return self._assemble_reply()
         except PARSE_ERRORS as error:
-            what = f"a response that makes no sense: {str(self._response)[:200]}"
+            what = f"an invalid response: {str(self._response)[:200]}"
             raise self._target.build_parse_error(what, error) from error
 
     def _assemble_reply(self) -> ModelReply:

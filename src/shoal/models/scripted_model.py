@@ -101,7 +101,7 @@ class ScriptedModel:
             step = steps.take_matching_step(build_script_match_context(request))
             if step is None:
                 raise _build_no_scripted_reply_error(
-                    f"No step of the script {path} is left that fits", request, card
+                    f"No remaining step of the script {path} matches", request, card
                 )
             return ScriptedReply(
                 content=step.content, usage=step.usage, stop_reason=step.stop_reason, delay=step.delay
@@ -271,14 +271,17 @@ def _create_ordered_reply_chooser(
     replies: Sequence[ReplyLike], card: ModelCard
 ) -> Callable[[ModelRequest], ReplyLike]:
     if isinstance(replies, str):
-        raise TypeError("A mind is a function or a sequence of replies; a single reply is a list of one.")
+        raise TypeError(
+            "A scripted model takes a function or a sequence of replies. Pass a single reply as a list of "
+            "one."
+        )
     remaining = iter(replies)
 
     def choose_reply(request: ModelRequest) -> ReplyLike:
         for reply in remaining:
             return reply
         raise _build_no_scripted_reply_error(
-            f"All {len(replies)} replies of the script were said, none is left for", request, card
+            f"All {len(replies)} replies of the script were used; none is left for", request, card
         )
 
     return choose_reply
@@ -316,7 +319,7 @@ def _build_no_scripted_reply_error(problem: str, request: ModelRequest, card: Mo
     text = _collect_unanswered_text(request)
     excerpt = text if len(text) <= 300 else f"{text[:300]}…"
     return ModelError(
-        f"{problem} what was asked (message {len(request.messages)}): {excerpt!r}",
+        f"{problem} the request (message {len(request.messages)}): {excerpt!r}",
         provider=card.provider,
         model=card.id,
     )

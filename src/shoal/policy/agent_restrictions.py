@@ -150,8 +150,8 @@ class WorktreeConfinement:
         if f"{real}/".startswith(f"{self._main_checkout}/"):
             own_path = root + real[len(self._main_checkout) :]
             return DenyDecision(
-                f"{escape_filename(real)} is in the main checkout, and this agent works in a "
-                f"worktree of its own. Use {escape_filename(own_path)} instead."
+                f"{escape_filename(real)} is in the main checkout, but this agent works in its own "
+                f"worktree. Use {escape_filename(own_path)} instead."
             )
         if self._paths.is_inside_workspace(real):
             return None

@@ -35,7 +35,7 @@ class ShellCommandRule:
     """Rule such as `Bash(git log:*)` or `Bash(git log *)` (first words) or `Bash(make test)` (whole command).
 
     A `*` inside a word matches any characters, a word `*` matches any number of words; `\\*` is a literal
-    star. A `*` at the end of the last word matches all that begins like it in a forbidding rule; in an allow
+    star. A `*` at the end of the final word matches all that begins like it in a forbidding rule; in an allow
     rule it stays within the word, and after a letter or digit it stands for further words only.
     """
 

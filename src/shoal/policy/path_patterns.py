@@ -46,7 +46,7 @@ def _build_path_regex(pieces: list[str]) -> str:
         groups[-1].append(piece)
     parts = []
     if sum(after[0] == "**/" and bool(group) and group[-1] != "/" for group, after in pairwise(groups)) > 1:
-        raise InvalidPathPatternError("`**/` stands in the middle of names more than once; write `/**/`")
+        raise InvalidPathPatternError("`**/` occurs more than once in the middle of names; write `/**/`")
     for group, next_group in zip(groups, [*groups[1:], [""]], strict=True):
         # Before `**/`, this holds only at the end of a name.
         is_atomic = next_group[0] == "**" or (next_group[0] == "**/" and group[-1:] == ["/"])

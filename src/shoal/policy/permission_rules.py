@@ -76,7 +76,7 @@ class ToolPermissionRule(Struct, frozen=True, kw_only=True):
 
 
 class PermissionRuleSet(Struct, frozen=True, kw_only=True):
-    """Rules and directories from settings and flags, in force before any question is answered."""
+    """Rules and directories from settings and flags, active before any question is answered."""
 
     allow: tuple[ToolPermissionRule, ...] = ()
     ask: tuple[ToolPermissionRule, ...] = ()
@@ -148,7 +148,7 @@ def _find_main_pattern_error(tool: str, pattern: str) -> str | None:
         except InvalidPathPatternError as problem:
             return str(problem)
     if tool == "Bash" and ":*" in pattern.removesuffix(":*"):
-        return "`:*` stands at its end alone, as in Bash(git log:*)"
+        return "`:*` is only allowed at its end, as in Bash(git log:*)"
     if tool == "Bash" and not pattern.removesuffix(":*").strip():
         return "no command stands before `:*`; for every command write Bash"
     if tool == "WebFetch" and _DOMAIN.fullmatch(pattern) is None:

@@ -81,7 +81,8 @@ def suggest_rules_for_edit(
 def suggest_rules_for_command(
     command: str, asked_parts: Iterable[SimpleShellCommand]
 ) -> tuple[PermissionSuggestion, ...]:
-    """Suggest the exact command for this session; in settings, a rule for each part that was asked about."""
+    """Suggest the exact command for this session; in settings, a rule for each part that needed
+    permission."""
     if len(command) > _MAX_RULE_LENGTH:
         return ()
     exact_rule = SuggestedPermissionRule(tool_name="Bash", rule_content=_escape_command_stars(command))

@@ -113,7 +113,7 @@ class ShellCommandRuleTable:
 
 
 class PermissionRuleTables:
-    """All rules in force. Patterns are relative to `roots`: the agent's own, then those of its parents."""
+    """All active rules. Patterns are relative to `roots`: the agent's own, then those of its parents."""
 
     def __init__(self, rule_set: PermissionRuleSet, roots: Sequence[str]) -> None:
         self.rule_set = rule_set

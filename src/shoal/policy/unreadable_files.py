@@ -231,7 +231,7 @@ def find_glob_base(path: str) -> str:
 
 
 def _get_inner_path(directory: str, anchor: str) -> str | None:
-    """Return the path that lies inside the other, or None."""
+    """Return the path that is inside the other, or None."""
     if f"{anchor}/".startswith(f"{directory.rstrip('/')}/"):
         return anchor
     return directory if f"{directory}/".startswith(f"{anchor.rstrip('/')}/") else None

@@ -90,7 +90,7 @@ class AgentRegistry:
         return run is None or run.is_live
 
     def resolve_agent_id(self, text: str) -> AgentId:
-        """Return the id of a name; text that is no name is taken as an id."""
+        """Return the id for a name; other text is taken as an id."""
         return self._names.get(text, AgentId(text))
 
     def get_run(self, agent: AgentId) -> AgentRun | None:

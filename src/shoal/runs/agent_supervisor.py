@@ -245,7 +245,7 @@ class AgentSupervisor:
     async def _decide_background(
         self, prepared: PreparedAgent, request: SpawnRequest, parent: AgentIdentity
     ) -> PreparedAgent:
-        """Decide if the agent runs in the background or is waited for."""
+        """Decide if the agent runs in the background or in the foreground."""
         background = self._runs_in_background(request, prepared, parent)
         if background and parent.is_in_process:
             await prepared.clean_up()

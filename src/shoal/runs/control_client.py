@@ -45,7 +45,8 @@ class RunControlClient:
             connection = await _connect_to_run_with_retries(path)
         except OSError as error:
             raise StateFileError(
-                f"No live run answers at {path}: {error.strerror}. It has ended, or never started.", path=path
+                f"No live run responds at {path}: {error.strerror}. It has ended, or never started.",
+                path=path,
             ) from error
         reader, writer = await asyncio.open_unix_connection(sock=connection, limit=_BUFFER)
         return cls(reader, writer)
@@ -123,4 +124,6 @@ async def _connect_to_run_with_retries(path: Path) -> socket.socket:
             return connect_unix_socket(path)
         except BlockingIOError:
             await asyncio.sleep(_PAUSE)
-    raise RunUnresponsive(f"The run at {path} lets nobody in: its process was stopped, or hangs.", path=path)
+    raise RunUnresponsive(
+        f"The run at {path} does not accept connections because its process is suspended or hangs.", path=path
+    )

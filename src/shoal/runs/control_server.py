@@ -143,7 +143,7 @@ class RunControlServer:
 
     async def _answer_request_line(self, line: bytes, client: _RunControlClientSendQueue) -> bytes:
         if len(line) >= MAX_LINE_BYTES:
-            return encode_control_error("", f"a line may have {MAX_LINE_BYTES} bytes")
+            return encode_control_error("", f"a line may have at most {MAX_LINE_BYTES} bytes")
         try:
             request = parse_control_request(line)
         except InvalidControlRequestError as error:

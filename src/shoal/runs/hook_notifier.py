@@ -42,7 +42,8 @@ class HookNotifier:
         recipient = self._find_recipient(notice)
         if recipient is None:
             self._emit_note(
-                notice.agent, f"Agent {notice.agent} has ended and does not hear a hook: {notice.text}"
+                notice.agent,
+                f"Agent {notice.agent} has ended and does not get the message of a hook: {notice.text}",
             )
             return
         text = format_hook_notification(notice, forwarded=recipient != notice.agent)
@@ -83,7 +84,7 @@ class HookNotifier:
         wake_count = self._wake_counts[to] = self._wake_counts.get(to, 0) + 1
         if wake_count == MAX_WAKES_IN_A_ROW + 1:
             self._emit_note(
-                to, f"Hooks woke it {MAX_WAKES_IN_A_ROW} times in a row; what they say now wakes it no more."
+                to, f"Hooks woke it {MAX_WAKES_IN_A_ROW} times in a row and cannot wake it again now."
             )
         return wake_count <= MAX_WAKES_IN_A_ROW
 

@@ -115,7 +115,7 @@ class FileQuestionBroker:
             await question_added.wait()
 
     async def wait_for_answer(self, question_id: str) -> Answer | None:
-        """Wait for the answer, whoever gives it; return None if no such question is open."""
+        """Wait for the answer from any surface; return None if no such question is open."""
         pending = self._pending.get(question_id)
         return None if pending is None else await asyncio.shield(pending.answer)
 

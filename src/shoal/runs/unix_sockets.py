@@ -47,7 +47,7 @@ def open_unix_listener(path: Path) -> socket.socket:
     except OSError as error:
         listener.close()
         raise StateFileError(
-            f"The socket {path} cannot be made: {error.strerror or error}.", path=path
+            f"Cannot create the socket {path}: {error.strerror or error}.", path=path
         ) from error
     except StateFileError:
         listener.close()
@@ -81,4 +81,4 @@ def _remove_stale_socket(path: Path, name: str) -> None:
             with suppress(FileNotFoundError):
                 path.unlink()
             return
-    raise StateFileError(f"Another process already answers at {path}.", path=path)
+    raise StateFileError(f"Another process already listens at {path}.", path=path)

@@ -267,4 +267,4 @@ def _describe_skipped_transcript_parts(lines: Iterable[ParsedTranscriptLine]) ->
     if not kinds:
         return []
     kind_list = ", ".join(f"{kind} ({count})" for kind, count in kinds.most_common(8))
-    return [f"Left out of the conversation, because Shoal does not know it: {kind_list}."]
+    return [f"Ignored in the conversation because Shoal does not know it: {kind_list}."]

@@ -165,7 +165,7 @@ class TeamSupervisor:
         return None
 
     async def list_external_member_names(self) -> tuple[AgentName, ...]:
-        """Return the names of external members, which joined by themselves and are only in the roster."""
+        """Return the names of external members, which joined on their own and are only in the roster."""
         team = await self._services.store.rosters.read_team_roster(self.name)
         members = () if team is None else team.members
         return tuple(each.name for each in members if each.agent_type == EXTERNAL_MEMBER_TYPE)
@@ -305,7 +305,7 @@ class TeamSupervisor:
         )
         self._services.emit_or_note(new_member.agent_started_event)
         self._services.note(
-            f"The process of {dead_member.name} died ({dead_member.death_cause}); it goes on in a new one."
+            f"The process of {dead_member.name} died ({dead_member.death_cause}); it continues in a new one."
         )
         self.members.notify_changed()
         return True

@@ -369,7 +369,7 @@ class MemoryRosters:
         active_names = [member.name for member in members if member.is_active and member.name != LEAD_NAME]
         if active_names:
             raise TeamHasActiveMembers(
-                f"Team {team!r} is still at work: {', '.join(active_names)}. Shut them down first."
+                f"Team {team!r} still has working members: {', '.join(active_names)}. Shut them down first."
             )
         del self._teams[team], self._spawned[team]
         self._on_deleted(team)

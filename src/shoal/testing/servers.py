@@ -45,7 +45,7 @@ from shoal.testing.responses_format import MockResponsesApiFormat
 
 
 class MockServer:
-    """A provider with a responder of yours. It listens between `start` and `stop`.
+    """A provider with your own responder. It listens between `start` and `stop`.
 
     With a `cache`, replies without a usage of their own report what was read from and written to it.
     """

@@ -76,7 +76,7 @@ def parse_agent_definition(text: str, source: DefinitionSource, *, name: str) ->
     values = builder.parse_entries(page.entries, _FIELDS)
     if not page.body:
         builder.warnings.append(
-            builder.describe_problem(None, None, "there is no text below the front matter: no prompt")
+            builder.describe_problem(None, None, "there is no prompt below the front matter")
         )
     return builder.build({**values, "prompt": page.body}, line=1)
 
@@ -100,7 +100,7 @@ def parse_json_agent_definitions(
             DefinitionProblem(what=problem, name="", source=source, line=line)
         ) from error
     if not isinstance(raw, Mapping):
-        problem = 'a JSON object is expected, as {"reviewer": {"description": "…", "prompt": "…"}}'
+        problem = 'expected a JSON object such as {"reviewer": {"description": "…", "prompt": "…"}}'
         raise InvalidAgentDefinition(DefinitionProblem(what=problem, name="", source=source))
     return tuple(_parse_definition_mapping(source, name, fields, text) for name, fields in raw.items())
 
@@ -113,9 +113,7 @@ def _parse_definition_mapping(
 
     builder = _AgentDefinitionBuilder(source, name, prefix=f"{name}.")
     if not isinstance(fields, Mapping):
-        raise builder.build_error(
-            "an object with its fields is expected", line=find_key_line(name), field=name
-        )
+        raise builder.build_error("expected an object with its fields", line=find_key_line(name), field=name)
     values = [(key, value, find_key_line(name, key)) for key, value in fields.items()]
     found = builder.parse_fields(values, _JSON_FIELDS)
     try:
@@ -163,9 +161,7 @@ class _AgentDefinitionBuilder:
                 )
             elif field.attribute == "color" and value is not None and _parse_agent_color(value) is None:
                 # Nothing depends on a colour: an unknown one must not make the agent unusable.
-                warning = (
-                    f"{value!r} is no colour that can be shown; there are {', '.join(MEMBER_COLORS)}, #rrggbb"
-                )
+                warning = f"{value!r} is not a known colour; use {', '.join(MEMBER_COLORS)} or #rrggbb"
                 self.warnings.append(self.describe_problem(line, key, warning))
             elif value is not None:
                 self._lines[field.attribute] = line or 0
@@ -195,10 +191,10 @@ def _parse_required_text(value: Any) -> str:
 def _parse_agent_type_name(value: Any) -> str:
     name = _parse_required_text(value)
     if len(name) > _MAX_NAME_LENGTH:
-        raise InvalidFrontMatterFieldError(f"a name has at most {_MAX_NAME_LENGTH} characters")
+        raise InvalidFrontMatterFieldError(f"a name may have at most {_MAX_NAME_LENGTH} characters")
     if not name.isprintable() or any(character in "/\\:,()<>" for character in name) or name[0] in ".-*":
         raise InvalidFrontMatterFieldError(
-            f"{name!r} cannot be a name: letters, digits, '-', '_' and '.' make one"
+            f"{name!r} is not a valid name; use letters, digits, '-', '_' and '.'"
         )
     return name
 
@@ -209,7 +205,7 @@ def find_agent_name_problem(name: str) -> str | None:
         return (
             None
             if _parse_agent_type_name(name) == name
-            else f"{name!r} cannot be a name: blanks stand around it"
+            else f"{name!r} is not a valid name because it starts or ends with a space"
         )
     except InvalidFrontMatterFieldError as error:
         return str(error)
@@ -249,14 +245,14 @@ def _parse_reasoning_effort(value: Any) -> str | int:
 def _parse_positive_integer(value: Any) -> int:
     text = str(value)
     if isinstance(value, bool) or re.fullmatch(r"[0-9]{1,12}", text) is None or int(text) == 0:
-        raise InvalidFrontMatterFieldError(f"a whole number from 1 on is expected, not {value!r}")
+        raise InvalidFrontMatterFieldError(f"expected a whole number above 0, got {value!r}")
     return int(text)
 
 
 def _parse_dollars(value: Any) -> float:
     text = str(value)
     if isinstance(value, bool) or re.fullmatch(r"[0-9]{1,9}(\.[0-9]+)?", text) is None or float(text) <= 0:
-        raise InvalidFrontMatterFieldError(f"a number of dollars above 0 is expected, not {value!r}")
+        raise InvalidFrontMatterFieldError(f"expected a number of dollars above 0, got {value!r}")
     return float(text)
 
 
@@ -265,7 +261,7 @@ def _build_choice_parser(choices: tuple[str, ...]) -> Callable[[Any], str]:
         if value in choices and isinstance(value, str):
             return value
         matches = get_close_matches(str(value), choices, n=1)
-        hint = f"; is {matches[0]} meant?" if matches else ""
+        hint = f"; did you mean {matches[0]}?" if matches else ""
         raise InvalidFrontMatterFieldError(f"{value!r} is not one of {', '.join(choices)}{hint}")
 
     return parse_choice
@@ -281,13 +277,11 @@ def _parse_agent_mcp_servers_field(value: Any) -> tuple[str | Mapping[str, Any],
     if isinstance(value, Mapping):
         return tuple({name: config} for name, config in value.items())
     if not isinstance(value, list | tuple):
-        raise InvalidFrontMatterFieldError(
-            f"a list of servers is expected, not {describe_field_value(value)}"
-        )
+        raise InvalidFrontMatterFieldError(f"expected a list of servers, got {describe_field_value(value)}")
     for item in value:
         if not isinstance(item, str | Mapping) or not item:
             raise InvalidFrontMatterFieldError(
-                f"a server is a name, or a name with its configuration; {item!r} is neither"
+                f"expected the name of a server, or a name with its configuration, got {item!r}"
             )
     return tuple(value)
 
@@ -295,12 +289,12 @@ def _parse_agent_mcp_servers_field(value: Any) -> tuple[str | Mapping[str, Any],
 def _check_hooks_mapping(value: Any) -> Mapping[str, Any]:
     if not isinstance(value, Mapping):
         raise InvalidFrontMatterFieldError(
-            f"a mapping of events to hooks is expected, not {describe_field_value(value)}"
+            f"expected a mapping of events to hooks, got {describe_field_value(value)}"
         )
     for event, hooks in value.items():
         if not isinstance(hooks, list | tuple):
             raise InvalidFrontMatterFieldError(
-                f"a list of hooks is expected for {event}, not {describe_field_value(hooks)}"
+                f"expected a list of hooks for {event}, got {describe_field_value(hooks)}"
             )
     return value
 

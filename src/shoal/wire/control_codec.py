@@ -147,7 +147,7 @@ def parse_control_request(line: bytes) -> RunControlRequest | SteeringMessage:
             return _parse_steering_message(raw, request_id)
         case other:
             raise InvalidControlRequestError(
-                f"unknown type {other!r}: control_request or user is expected", request_id
+                f"unknown type {other!r}; expected control_request or user", request_id
             )
 
 
@@ -164,14 +164,12 @@ def _parse_control_command(raw: Mapping[str, Any], request_id: str) -> RunContro
 def _parse_steering_message(raw: Mapping[str, Any], request_id: str) -> SteeringMessage:
     raw_message = raw.get("message")
     if not isinstance(raw_message, dict) or raw_message.get("role") != "user":
-        raise InvalidControlRequestError("message must be an object with the role user", request_id)
+        raise InvalidControlRequestError("message must be an object with role user", request_id)
     if not isinstance(raw_message.get("content"), str | list):
-        raise InvalidControlRequestError("message.content must be a text or a list of blocks", request_id)
+        raise InvalidControlRequestError("message.content must be text or a list of blocks", request_id)
     message, left_out = parse_conversation_message(raw_message)
     if left_out or not message.content:
-        raise InvalidControlRequestError(
-            f"message.content has blocks that are not known: {left_out}", request_id
-        )
+        raise InvalidControlRequestError(f"message.content has unknown blocks: {left_out}", request_id)
     return SteeringMessage(message=message, request_id=request_id)
 
 

@@ -17,12 +17,12 @@ def describe_unknown_field(key: str, known_fields: Iterable[str]) -> str:
     from difflib import get_close_matches
 
     matches = get_close_matches(key, [*known_fields], n=1)
-    return "this field is not known and is ignored" + (f"; is {matches[0]} meant?" if matches else "")
+    return "unknown field; it is ignored" + (f"; did you mean {matches[0]}?" if matches else "")
 
 
 def parse_text_field(value: Any) -> str:
     if not isinstance(value, str):
-        raise InvalidFrontMatterFieldError(f"text is expected, not {describe_field_value(value)}")
+        raise InvalidFrontMatterFieldError(f"expected text, got {describe_field_value(value)}")
     return value
 
 
@@ -32,15 +32,15 @@ def parse_boolean_field(value: Any) -> bool:
     for flag, spellings in ((True, ("true", "yes", "on")), (False, ("false", "no", "off"))):
         if isinstance(value, str) and value.lower() in spellings:
             return flag
-    raise InvalidFrontMatterFieldError(f"true or false is expected, not {describe_field_value(value)}")
+    raise InvalidFrontMatterFieldError(f"expected true or false, got {describe_field_value(value)}")
 
 
 def parse_text_list_field(value: Any) -> tuple[str, ...]:
     if not isinstance(value, list | tuple):
-        raise InvalidFrontMatterFieldError(f"a list is expected, not {describe_field_value(value)}")
+        raise InvalidFrontMatterFieldError(f"expected a list, got {describe_field_value(value)}")
     for item in value:
         if not isinstance(item, str) or not item.strip():
-            raise InvalidFrontMatterFieldError(f"a list of names is expected, and {item!r} is none")
+            raise InvalidFrontMatterFieldError(f"expected a list of names, but it contains {item!r}")
     return tuple(item.strip() for item in value)
 
 
@@ -53,7 +53,7 @@ def parse_tool_list_field(value: Any) -> tuple[str, ...]:
     )
     for entry in entries:
         if _TOOL_PATTERN.fullmatch(entry) is None:
-            raise InvalidFrontMatterFieldError(f"{entry!r} is not a tool: write Tool, Tool(pattern) or *")
+            raise InvalidFrontMatterFieldError(f"{entry!r} is not a tool; write Tool, Tool(pattern) or *")
     return entries
 
 

@@ -36,9 +36,9 @@ def parse_foreign_json(content: bytes) -> Any:
     try:
         return decode_json(content)
     except UnicodeDecodeError as error:
-        return InvalidFileContent(f"it is not UTF-8: {error}")
+        return InvalidFileContent(f"it is not valid UTF-8: {error}")
     except ValueError as error:
-        return InvalidFileContent(f"it is not JSON: {error}")
+        return InvalidFileContent(f"it is not valid JSON: {error}")
     except RecursionError:
         return InvalidFileContent("it is nested too deeply")
 

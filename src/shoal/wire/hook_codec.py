@@ -66,17 +66,15 @@ class _HookParser:
     def parse_hooks_by_event(self, raw: Any) -> Iterator[Hook]:
         key_path = ("hooks",)
         if not isinstance(raw, Mapping):
-            self._add_problem(key_path, f"an object of events is expected, not {_describe_json_value(raw)}")
+            self._add_problem(key_path, f"expected an object of events, got {_describe_json_value(raw)}")
             return
         for event, entries in raw.items():
             if event not in HOOK_EVENTS:
                 matches = get_close_matches(str(event), HOOK_EVENTS, n=1)
-                hint = f"; is {matches[0]} meant?" if matches else ""
-                self._add_problem((*key_path, str(event)), f"there is no such event{hint}")
+                hint = f"; did you mean {matches[0]}?" if matches else ""
+                self._add_problem((*key_path, str(event)), f"unknown event{hint}")
             elif not isinstance(entries, Sequence) or isinstance(entries, str):
-                self._add_problem(
-                    (*key_path, event), f"a list is expected, not {_describe_json_value(entries)}"
-                )
+                self._add_problem((*key_path, event), f"expected a list, got {_describe_json_value(entries)}")
             else:
                 for number, entry in enumerate(entries):
                     yield from self._parse_matcher_hooks(event, entry, (*key_path, event, str(number)))
@@ -88,9 +86,7 @@ class _HookParser:
             self._add_problem((*key_path, *error.keys), str(error))
             return
         if matcher not in _MATCH_ALL and event not in MATCHER_FIELDS:
-            self._add_problem(
-                (*key_path, "matcher"), f"{event} has nothing to match; the hooks below always run"
-            )
+            self._add_problem((*key_path, "matcher"), f"{event} has no matcher; the hooks below always run")
         for number, action in enumerate(actions):
             action_path = (*key_path, "hooks", str(number))
             try:
@@ -103,22 +99,20 @@ class _HookParser:
     def _parse_hook(self, event: HookEvent, matcher: str, raw: Any, key_path: tuple[str, ...]) -> Hook:
         if not isinstance(raw, Mapping):
             raise _InvalidHookConfigError(
-                'an object is expected, as {"type": "command", "command": "…"}, '
-                f"not {_describe_json_value(raw)}"
+                'expected an object such as {"type": "command", "command": "…"}, got '
+                f"{_describe_json_value(raw)}"
             )
         kind = raw.get("type", "command")
         if kind in _JUDGING_TYPES and event in _GUARDED_EVENTS:
             return self._build_blocking_guard(event, matcher, str(kind), key_path)
         if not isinstance(kind, str) or kind not in _KEYS_BY_TYPE:
-            raise _InvalidHookConfigError(
-                f"{kind!r} is no type of hook here; there are command and http", "type"
-            )
+            raise _InvalidHookConfigError(f"unknown hook type {kind!r}; use command or http", "type")
         for key in raw:
             if key not in _KEYS_BY_TYPE[kind]:
-                self._add_problem((*key_path, str(key)), "it is not known and is ignored")
+                self._add_problem((*key_path, str(key)), "unknown field; it is ignored")
         failure = raw.get("onFailure", "continue")
         if failure not in ("continue", "block"):
-            raise _InvalidHookConfigError(f"continue or block is expected, not {failure!r}", "onFailure")
+            raise _InvalidHookConfigError(f"expected continue or block, got {failure!r}", "onFailure")
         wakes_agent = kind == "command" and _parse_hook_flag(raw, "asyncRewake")
         background = wakes_agent or (kind == "command" and _parse_hook_flag(raw, "async"))
         hook = Hook(
@@ -159,11 +153,13 @@ class _HookParser:
 
     def _warn_about_background_hook(self, hook: Hook, key_path: Sequence[str]) -> None:
         if hook.event == "SessionEnd":
-            warning = "the session waits for it all the same, since nothing outlives it"
+            warning = "the session waits for it anyway because nothing runs after its end"
         elif hook.event in BLOCKING_EVENTS:
-            warning = f"it cannot decide anything: nobody waits for it, and {hook.event} goes on without it"
+            warning = (
+                f"it cannot decide anything because it runs in the background and {hook.event} does not wait"
+            )
         elif hook.blocks_on_failure:
-            warning = 'it cannot block, so its "onFailure" has no effect: nobody waits for it'
+            warning = 'it cannot block because it runs in the background, so its "onFailure" has no effect'
         else:
             return
         self.warnings.append(self._format_located_sentence(key_path, warning))
@@ -196,8 +192,8 @@ def merge_parsed_hooks(parsed: Sequence[ParsedHooks]) -> ParsedHooks:
 def parse_hooks_from_code(raw: Mapping[str, Any], origin: str) -> ParsedHooks:
     """Parse hooks given in code: functions, (matcher, function) pairs, and entries as in settings.
 
-    The program relies on its functions, so one that fails blocks. Only a stopping agent is let go: blocked,
-    it would be sent back to work.
+    The program relies on its functions, so one that fails blocks. Only a stopping agent is not blocked,
+    because that would send it back to work.
     """
     found: list[ParsedHooks] = []
     for event, entries in raw.items():
@@ -216,7 +212,7 @@ def _parse_hook_from_code(event: HookEvent, entry: Any, origin: str) -> ParsedHo
         return parse_hooks_setting({event: [entry]}, lambda _: origin)
     matcher, function = entry if isinstance(entry, tuple) and len(entry) == 2 else ("", entry)
     if not callable(function) or not isinstance(matcher, str) or not is_valid_hook_matcher(matcher):
-        problem = f"{origin}: hooks.{event}: a function, or (matcher, function), is expected, not {entry!r}."
+        problem = f"{origin}: hooks.{event}: expected a function, or (matcher, function), got {entry!r}."
         return ParsedHooks(problems=(problem,))
     action, seconds = PythonCallbackHookAction(function=function), _parse_hook_timeout(event, None)
     hook = Hook(
@@ -233,20 +229,20 @@ def _parse_hook_from_code(event: HookEvent, entry: Any, origin: str) -> ParsedHo
 def _parse_matcher_entry(entry: Any) -> tuple[str, Sequence[Any]]:
     if not isinstance(entry, Mapping):
         raise _InvalidHookConfigError(
-            'an object is expected, as {"matcher": "Bash", "hooks": […]}, '
-            f"not {_describe_json_value(entry)}"
+            'expected an object such as {"matcher": "Bash", "hooks": […]}, got '
+            f"{_describe_json_value(entry)}"
         )
     matcher, actions = entry.get("matcher", ""), entry.get("hooks")
     if matcher is None:
         matcher = ""
     if not isinstance(matcher, str):
-        raise _InvalidHookConfigError(f"a text is expected, not {_describe_json_value(matcher)}", "matcher")
+        raise _InvalidHookConfigError(f"expected text, got {_describe_json_value(matcher)}", "matcher")
     matcher = _NAMED_GROUP.sub("(?P<", matcher)
     if not is_valid_hook_matcher(matcher):
         raise _InvalidHookConfigError(f"{matcher!r} is neither a name nor a regular expression", "matcher")
     if not isinstance(actions, Sequence) or isinstance(actions, str):
         raise _InvalidHookConfigError(
-            f"a list of hooks is expected, not {_describe_json_value(actions)}", "hooks"
+            f"expected a list of hooks, got {_describe_json_value(actions)}", "hooks"
         )
     return matcher, actions
 
@@ -271,9 +267,9 @@ def _parse_hook_condition(raw: Mapping[str, Any]) -> str:
 def _parse_hook_command(raw: Mapping[str, Any]) -> HookAction:
     command = raw.get("command")
     if not isinstance(command, str) or not command.strip():
-        raise _InvalidHookConfigError("a command is expected, as text", "command")
+        raise _InvalidHookConfigError("expected a command, as text", "command")
     if "\0" in command:
-        raise _InvalidHookConfigError("a command cannot hold a NUL", "command")
+        raise _InvalidHookConfigError("a command cannot contain a NUL character", "command")
     return ShellCommandHookAction(command=command)
 
 
@@ -284,13 +280,13 @@ def _parse_hook_http_post(raw: Mapping[str, Any], environ: Mapping[str, str]) ->
         raw.get("allowedEnvVars") or (),
     )
     if not isinstance(url, str) or not _is_http_url(url):
-        raise _InvalidHookConfigError("an address is expected, as http://… or https://…", "url")
+        raise _InvalidHookConfigError("expected a URL that starts with http:// or https://", "url")
     if not isinstance(headers, Mapping) or not all(isinstance(each, str) for each in headers.values()):
-        raise _InvalidHookConfigError("an object of texts is expected", "headers")
+        raise _InvalidHookConfigError("expected an object whose values are text", "headers")
     if not isinstance(allowed_variables, list | tuple) or not all(
         isinstance(each, str) for each in allowed_variables
     ):
-        raise _InvalidHookConfigError("a list of names is expected", "allowedEnvVars")
+        raise _InvalidHookConfigError("expected a list of names", "allowedEnvVars")
     variables = {name: environ.get(name, "") for name in allowed_variables}
     return HttpPostHookAction(
         url=url,
@@ -314,7 +310,7 @@ def _expand_header_variables(text: str, variables: Mapping[str, str]) -> str:
 def _parse_hook_flag(raw: Mapping[str, Any], name: str) -> bool:
     value = raw.get(name, False)
     if not isinstance(value, bool):
-        raise _InvalidHookConfigError(f"true or false is expected, not {_describe_json_value(value)}", name)
+        raise _InvalidHookConfigError(f"expected true or false, got {_describe_json_value(value)}", name)
     return value
 
 
@@ -323,7 +319,7 @@ def _parse_hook_timeout(event: HookEvent, value: Any) -> float:
         return SESSION_END_HOOK_SECONDS if event == "SessionEnd" else DEFAULT_HOOK_SECONDS
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value <= MAX_HOOK_SECONDS:
         raise _InvalidHookConfigError(
-            f"seconds are expected, more than 0 and at most {MAX_HOOK_SECONDS:g}, not {value!r}", "timeout"
+            f"expected seconds, above 0 and at most {MAX_HOOK_SECONDS:g}, got {value!r}", "timeout"
         )
     return float(value)
 

@@ -20,7 +20,7 @@ _TEXT_CONTEXT_EVENTS = ("UserPromptSubmit", "SessionStart")
 _NO_REASON = "it gave no reason"
 _MAX_LINE_LENGTH = 4096
 _ASYNC_KEYS = ("async", "asyncTimeout")
-"""Keys of a program that does not want to be waited for; they decide nothing."""
+"""Keys of a program for which Shoal should not wait; they decide nothing."""
 
 
 class InvalidHookOutputError(Exception):
@@ -115,7 +115,7 @@ def parse_hook_output_text(event: HookEvent, text: str) -> HookDecision:
         except ValueError as error:
             if event not in _TEXT_CONTEXT_EVENTS and event != "WorktreeCreate":
                 raise InvalidHookOutputError(
-                    f"it wrote what begins like JSON and is none: {error}"
+                    f"its output looks like JSON but is not valid: {error}"
                 ) from error
         else:
             return parse_hook_output_json(event, raw)
@@ -135,8 +135,8 @@ def parse_hook_function_text(event: HookEvent, text: str) -> HookDecision:
             return parse_hook_output_json(event, raw, strict=True)
     if text.strip() and event not in _TEXT_CONTEXT_EVENTS and event != "WorktreeCreate":
         raise InvalidHookOutputError(
-            f"it returned the text {text[:80]!r}, which decides nothing at {event}; return None, "
-            'a HookDecision, or an object, as {"decision": "block", "reason": "…"}'
+            f"it returned the text {text[:80]!r}, which has no effect for {event}; return None, a "
+            'HookDecision, or an object such as {"decision": "block", "reason": "…"}'
         )
     return parse_hook_output_text(event, text)
 
@@ -155,7 +155,7 @@ def parse_hook_output_json(event: HookEvent, raw: Any, *, strict: bool = False) 
     `strict` refuses unknown keys, which a command may write for other programs.
     """
     if not isinstance(raw, Mapping):
-        raise InvalidHookOutputError(f"it answered {type(raw).__name__}, and an object is expected")
+        raise InvalidHookOutputError(f"it answered with {type(raw).__name__} instead of an object")
     if strict:
         _refuse_unknown_keys(raw, _HookOutputSchema)
         specific_raw = raw.get("hookSpecificOutput")
@@ -164,10 +164,10 @@ def parse_hook_output_json(event: HookEvent, raw: Any, *, strict: bool = False) 
     try:
         output = convert_to_schema(raw, _HookOutputSchema)
     except msgspec.ValidationError as error:
-        raise InvalidHookOutputError(f"it answered in a shape that is not known: {error}") from error
+        raise InvalidHookOutputError(f"its answer has an unknown format: {error}") from error
     specific = output.hook_specific_output or _EventSpecificHookOutputSchema()
     if specific.hook_event_name not in (None, event):
-        raise InvalidHookOutputError(f"it answered for {specific.hook_event_name}, and was told of {event}")
+        raise InvalidHookOutputError(f"it answered for {specific.hook_event_name}, but the event was {event}")
     decision, reason = _extract_hook_permission(event, output, specific)
     updated = specific.updated_input
     if specific.decision is not None and updated is None:
@@ -197,8 +197,8 @@ def _refuse_unknown_keys(raw: Mapping[Any, Any], schema: type[Struct]) -> None:
     for key in raw:
         if key not in known:
             close = get_close_matches(str(key), known, n=1)
-            hint = f"; is {close[0]!r} meant?" if close else ""
-            raise InvalidHookOutputError(f"it answered with a key that is not known, {key!r}{hint}")
+            hint = f"; did you mean {close[0]!r}?" if close else ""
+            raise InvalidHookOutputError(f"its answer has the unknown key {key!r}{hint}")
 
 
 def _extract_hook_permission(
@@ -232,4 +232,4 @@ def _extract_hook_stop_reason(
 def truncate_hook_text(text: str) -> str:
     if len(text) <= MAX_TEXT_LENGTH:
         return text
-    return f"{text[:MAX_TEXT_LENGTH]} [… cut, {len(text):,} characters in all]"
+    return f"{text[:MAX_TEXT_LENGTH]} [… cut, {len(text):,} characters in total]"

@@ -50,7 +50,7 @@ def parse_iso_timestamp(timestamp: str) -> int:
     try:
         return round(datetime.fromisoformat(timestamp).timestamp() * 1000)
     except OverflowError as error:
-        raise ValueError(f"{timestamp!r} is a time that no clock here knows") from error
+        raise ValueError(f"{timestamp!r} is not a valid time") from error
 
 
 def parse_conversation_message(raw: Mapping[str, Any]) -> tuple[Message, tuple[str, ...]]:

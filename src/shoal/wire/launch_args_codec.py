@@ -64,7 +64,7 @@ def parse_member_launch_flags(arguments: Sequence[str]) -> MemberLaunchArgs:
             found[_BOOLEAN_FLAGS[flag]] = True
             continue
         if flag not in _VALUE_FLAGS and flag not in _LIST_FLAGS:
-            raise ValueError(f"{argument!r} is no part of a teammate's papers")
+            raise ValueError(f"{argument!r} is not a launch argument of a teammate")
         if not separator and (value := next(remaining, "")) == "":
             raise ValueError(f"{flag} needs a value")
         if flag in _LIST_FLAGS:
@@ -83,7 +83,7 @@ def _validate_launch_args(values: dict[str, Any]) -> MemberLaunchArgs:
         raise ValueError(f"--agent-id is {values['agent']!r}, but the name and the team say {agent_id!r}")
     if (mode := values.get("mode")) is not None and mode not in get_args(PermissionMode):
         raise ValueError(
-            f"--permission-mode: {mode!r} is no mode; they are {', '.join(get_args(PermissionMode))}"
+            f"--permission-mode: {mode!r} is not a mode; use one of {', '.join(get_args(PermissionMode))}"
         )
     if (usd := values.get("max_budget_usd")) is not None:
         values["max_budget_usd"] = _parse_budget_flag(usd)
@@ -97,5 +97,5 @@ def _parse_budget_flag(text: str) -> float:
     except ValueError:
         usd = 0.0
     if not 0 < usd < float("inf"):
-        raise ValueError(f"--max-budget-usd: {text!r} is no number of dollars above 0")
+        raise ValueError(f"--max-budget-usd: {text!r} is not an amount of dollars above 0")
     return usd

@@ -83,7 +83,7 @@ def _parse_inbox_entries_separately(content: bytes) -> ParsedMailInboxFile | Inv
     if isinstance(values, InvalidFileContent):
         return values
     if not isinstance(values, list):
-        return InvalidFileContent(f"it holds {type(values).__name__}, not an array of messages")
+        return InvalidFileContent(f"it contains {type(values).__name__} instead of an array of messages")
     occurrences: dict[str, int] = {}
     entries: list[MailInboxFileEntry] = []
     rejected: list[RejectedFileEntry] = []

@@ -54,7 +54,7 @@ def parse_mcp_servers(raw: Any, locate: Callable[[str], str]) -> ParsedMcpServer
     """Parse each server separately, so an invalid one does not affect the others."""
     if not isinstance(raw, Mapping):
         return ParsedMcpServers(
-            servers=(), problems=(("mcpServers", f"{locate('')}: mcpServers is no object"),)
+            servers=(), problems=(("mcpServers", f"{locate('')}: mcpServers is not an object"),)
         )
     servers: list[McpServerConfig] = []
     problems: list[tuple[str, str]] = []
@@ -71,7 +71,7 @@ def parse_mcp_server(name: str, config: Any, origin: str) -> McpServerConfig:
     if not name.strip() or len(name) > 200:
         raise InvalidMcpServerConfigError("its name is empty or longer than 200 characters")
     if not isinstance(config, Mapping):
-        raise InvalidMcpServerConfigError("its configuration is no object")
+        raise InvalidMcpServerConfigError("its configuration is not an object")
     server_type = config.get("type", "stdio" if "command" in config else "http")
     if server_type == "stdio":
         return McpServerConfig(name=name, connection=_parse_mcp_stdio_config(config), origin=origin)
@@ -79,7 +79,7 @@ def parse_mcp_server(name: str, config: Any, origin: str) -> McpServerConfig:
         return McpServerConfig(
             name=name, connection=_parse_mcp_http_config(config, _TRANSPORTS[server_type]), origin=origin
         )
-    raise InvalidMcpServerConfigError(f"its type is {server_type!r}, and only stdio, http and sse are known")
+    raise InvalidMcpServerConfigError(f"its type is {server_type!r}, but only stdio, http and sse are known")
 
 
 def encode_mcp_server(server: McpServerConfig) -> dict[str, Any]:
@@ -127,13 +127,13 @@ def _lookup_environment_variable(variable: str, default: str | None, env: Mappin
 def _parse_mcp_stdio_config(config: Mapping[str, Any]) -> McpStdioConfig:
     command = config.get("command")
     if not isinstance(command, str) or not command.strip():
-        raise InvalidMcpServerConfigError("its command is missing or no text")
+        raise InvalidMcpServerConfigError("its command is missing or not text")
     cwd = config.get("cwd")
     if cwd is not None and not isinstance(cwd, str):
-        raise InvalidMcpServerConfigError("its cwd is no text")
+        raise InvalidMcpServerConfigError("its cwd is not text")
     args = config.get("args", [])
     if not isinstance(args, list | tuple) or not all(isinstance(word, str | int | float) for word in args):
-        raise InvalidMcpServerConfigError("its args are no list of texts")
+        raise InvalidMcpServerConfigError("its args are not a list of texts")
     return McpStdioConfig(
         command=command, args=tuple(map(str, args)), env=_parse_string_mapping(config, "env"), cwd=cwd
     )
@@ -142,7 +142,7 @@ def _parse_mcp_stdio_config(config: Mapping[str, Any]) -> McpStdioConfig:
 def _parse_mcp_http_config(config: Mapping[str, Any], transport: str) -> McpHttpConfig:
     url = config.get("url")
     if not isinstance(url, str) or not re.match(r"https?://|\$\{", url):
-        raise InvalidMcpServerConfigError("its url is missing or no http address")
+        raise InvalidMcpServerConfigError("its url is missing or not an http URL")
     return McpHttpConfig(
         url=url,
         headers=_parse_string_mapping(config, "headers"),
@@ -155,7 +155,7 @@ def _parse_string_mapping(config: Mapping[str, Any], key: str) -> dict[str, str]
     if not isinstance(texts, Mapping) or not all(
         isinstance(value, str | int | float | bool) for value in texts.values()
     ):
-        raise InvalidMcpServerConfigError(f"its {key} is no object of texts")
+        raise InvalidMcpServerConfigError(f"its {key} is not an object of texts")
     return {
         name: str(value).lower() if isinstance(value, bool) else str(value) for name, value in texts.items()
     }
@@ -168,7 +168,7 @@ def parse_mcp_channel_message(params: Any) -> McpChannelMessage:
     """
     content = params.get("content") if isinstance(params, Mapping) else None
     if not isinstance(content, str):
-        raise InvalidMcpChannelMessageError("its content is no text")
+        raise InvalidMcpChannelMessageError("its content is not text")
     raw_meta = params.get("meta")
     meta = {
         key: value[:_MAX_META_LENGTH]

@@ -147,7 +147,7 @@ def read_model_script_with_options(
     try:
         content = path.read_bytes()
     except OSError as error:
-        raise SettingsError(f"The script {path} cannot be read: {error.strerror}.", path=path) from error
+        raise SettingsError(f"Cannot read the script {path}: {error.strerror}.", path=path) from error
     decode = msgspec.toml.decode if path.suffix == ".toml" else msgspec.json.decode
     try:
         raw = decode(content)
@@ -157,7 +157,7 @@ def read_model_script_with_options(
             re.compile(step.pattern)
         options = msgspec.convert(raw if isinstance(raw, Mapping) else {}, ModelScriptOptions)
     except (ValueError, re.error, OverflowError, RecursionError) as error:
-        raise SettingsError(f"The script {path} is not usable: {error}.", path=path) from error
+        raise SettingsError(f"The script {path} is not valid: {error}.", path=path) from error
     return script, options
 
 

@@ -44,7 +44,7 @@ def parse_settings_json_object(text: str, path: Path) -> dict[str, Any]:
             f"not valid JSON: {getattr(error, 'msg', error)}", path, getattr(error, "lineno", 1)
         ) from None
     if not isinstance(raw, dict):
-        raise _build_manifest_error("a JSON object is expected, {…}", path, 1)
+        raise _build_manifest_error("expected a JSON object, {…}", path, 1)
     return raw
 
 
@@ -57,23 +57,23 @@ def parse_plugin_manifest(text: str, path: Path) -> PluginManifest:
 
     name = raw.get("name")
     if not isinstance(name, str) or _PLUGIN_NAME.fullmatch(name) is None:
-        problem = "it is missing" if name is None else f"{name!r} cannot be the name of a plug-in"
-        raise build_key_error("name", f"{problem}: letters, digits, '-', '_' and '.' make one")
+        problem = "it is missing" if name is None else f"{name!r} is not a valid plug-in name"
+        raise build_key_error("name", f"{problem}; use letters, digits, '-', '_' and '.'")
     for key in _TEXT_KEYS:
         if not isinstance(raw.get(key, ""), str):
-            raise build_key_error(key, f"text is expected, not {raw[key]!r}")
+            raise build_key_error(key, f"expected text, got {raw[key]!r}")
     component_paths: dict[str, tuple[str, ...]] = {}
     for key in _PATH_KEYS:
         value = raw.get(key, [])
         entries = [value] if isinstance(value, str) else value
         if not isinstance(entries, list) or not all(isinstance(each, str) and each for each in entries):
-            raise build_key_error(key, "a path or a list of paths is expected")
+            raise build_key_error(key, "expected a path or a list of paths")
         component_paths[key] = tuple(entries)
     configured: dict[str, str | Mapping[str, Any]] = {}
     for key in _CONFIG_KEYS:
         if key in raw:
             if not isinstance(raw[key], str | dict) or not raw[key]:
-                raise build_key_error(key, "the path of a file is expected, or an object")
+                raise build_key_error(key, "expected the path of a file, or an object")
             configured[key] = raw[key]
     return PluginManifest(
         name=name,
@@ -89,7 +89,7 @@ def parse_plugin_manifest(text: str, path: Path) -> PluginManifest:
 def _find_unknown_manifest_keys(raw: Mapping[str, Any], text: str) -> list[tuple[int, str]]:
     known_keys = ("name", *_TEXT_KEYS, *_PATH_KEYS, *_CONFIG_KEYS)
     return [
-        (find_json_key_line(text, (key,)), f"{key} is not known and is ignored; is {near[0]} meant?")
+        (find_json_key_line(text, (key,)), f"unknown key {key}; it is ignored; did you mean {near[0]}?")
         for key in raw
         if key not in known_keys
         and key not in _FOREIGN_KEYS

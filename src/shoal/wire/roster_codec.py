@@ -212,7 +212,7 @@ def _encode_roster_member(member: RosterEntry, old_entry: bytes | None) -> bytes
 
 
 def _split_member_entries(members: Any) -> list[bytes]:
-    """Return the encoded members, whichever way the file could be read."""
+    """Return the encoded members in any readable format of the file."""
     try:
         return [bytes(raw) for raw in msgspec.json.decode(members or b"[]", type=list[Raw])]
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):

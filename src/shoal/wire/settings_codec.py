@@ -280,7 +280,7 @@ def parse_settings_document(
         reason = getattr(error, "msg", str(error))
         raise SettingsError(f"{name}:{line}: not valid JSON: {reason}.", path=path, line=line) from error
     if not isinstance(raw, dict):
-        raise SettingsError(f"{name}:1: settings are a JSON object, {{…}}.", path=path, line=1)
+        raise SettingsError(f"{name}:1: settings must be a JSON object, {{…}}.", path=path, line=1)
     document = SettingsDocument(name=name, kind=kind, path=path, text=text, raw=raw)
     convert_to_settings_schema(document.raw, document)
     return document
@@ -300,10 +300,33 @@ def convert_to_settings_schema(
         if document is not None:
             name, line = document.name, find_json_key_line(document.text, keys)
         raise SettingsError(
-            f"{name}:{line}: {'.'.join(keys)}: {reason}.",
+            f"{name}:{line}: {'.'.join(keys)}: {describe_schema_mismatch(reason)}.",
             path=document.path if document is not None else None,
             line=line,
         ) from error
+
+
+_TYPE_WORDS = {
+    "array": "a list",
+    "bool": "true or false",
+    "float": "a number",
+    "int": "a whole number",
+    "null": "null",
+    "object": "an object",
+    "str": "text",
+}
+
+
+def describe_schema_mismatch(reason: str) -> str:
+    """Return msgspec's reason in words of JSON: "expected text, got a number"."""
+    match = re.fullmatch(r"Expected `([^`]*)`( (?:of length )?[<>]=? ?\S+)?(?:, got `([^`]*)`)?", reason)
+    if match is None:
+        return reason[:1].lower() + reason[1:]
+    expected, got = (
+        " or ".join(_TYPE_WORDS.get(word, word) for word in (names or "").split(" | "))
+        for names in match.group(1, 3)
+    )
+    return f"expected {expected}{match[2] or ''}{f', got {got}' if got else ''}"
 
 
 # Keys that other programs read in the same section.
@@ -311,7 +334,7 @@ _FOREIGN_PERMISSION_KEYS = frozenset({"disableBypassPermissionsMode", "disableAu
 
 
 def _refuse_misspelled_permission_key(document: SettingsDocument) -> None:
-    """Raise `SettingsError` for a key that is probably `deny` or another one of ours.
+    """Raise `SettingsError` for a key that is probably `deny` or another known key.
 
     Other unknown keys belong to other programs.
     """
@@ -326,7 +349,7 @@ def _refuse_misspelled_permission_key(document: SettingsDocument) -> None:
         if key not in _FOREIGN_PERMISSION_KEYS and close:
             line = find_json_key_line(document.text, ["permissions", key])
             raise SettingsError(
-                f"{document.name}:{line}: permissions.{key}: it is not known. Is {close[0]} meant?",
+                f"{document.name}:{line}: permissions.{key}: unknown key. Did you mean {close[0]}?",
                 path=document.path,
                 line=line,
             )
@@ -365,7 +388,7 @@ def _describe_unknown_settings_keys(
         from difflib import get_close_matches
 
         matches = get_close_matches(key, known_keys, n=1)
-        hint = f" Is {matches[0]} meant?" if matches else ""
+        hint = f" Did you mean {matches[0]}?" if matches else ""
         location, name = document.locate_key((*key_path, key)), ".".join((*key_path, key))
         yield f"{location}: {name} is not a setting and is ignored.{hint}"
     if (more := len(unknown_keys) - _MAX_REPORTED) > 0:

@@ -61,12 +61,12 @@ def parse_skill(text: str, source: DefinitionSource, *, name: str) -> ParsedSkil
     values = builder.parse_field_values(page.entries, "skill")
     if not values.get("description"):
         raise builder.build_error(
-            "it is missing: say what the skill does and when to use it", 1, "description"
+            "missing; describe what the skill does and when to use it", 1, "description"
         )
     builder.check_or_default_name(values, name)
     builder.warn_about_long_fields(values)
     if not page.body:
-        builder.add_warning(None, None, "there is no text below the front matter: it says nothing")
+        builder.add_warning(None, None, "there is no text below the front matter")
     return builder.build(text, page.body, values)
 
 
@@ -85,7 +85,7 @@ def parse_slash_command_file(text: str, source: DefinitionSource, *, name: str) 
         raise builder.build_error(problem, None, None)
     values = builder.parse_field_values(page.entries, "command")
     if not page.body:
-        raise builder.build_error("there is no text below the front matter: it says nothing", None, None)
+        raise builder.build_error("there is no text below the front matter", None, None)
     if not values.get("description"):
         values["description"] = page.body.splitlines()[0].lstrip("# ").strip()[:_MAX_TITLE_LENGTH] or name
     return builder.build(text, page.body, {**values, "name": name, "kind": "command"})
@@ -94,10 +94,10 @@ def parse_slash_command_file(text: str, source: DefinitionSource, *, name: str) 
 def find_skill_name_problem(name: str) -> str | None:
     """Return why a text cannot be the name of a skill or command; None if it can."""
     if not name or len(name) > _MAX_INVOKED_NAME_LENGTH:
-        return f"a name has from 1 to {_MAX_INVOKED_NAME_LENGTH} characters"
+        return f"a name may have 1 to {_MAX_INVOKED_NAME_LENGTH} characters"
     has_forbidden = any(character.isspace() or character in "/\\,()<>`\"'$!@" for character in name)
     if has_forbidden or not name.isprintable() or name[0] in ".-*:":
-        return f"{name!r} cannot be a name: letters, digits and '-' make one"
+        return f"{name!r} is not a valid name; use letters, digits and '-'"
     return None
 
 
@@ -142,19 +142,23 @@ class _SkillBuilder:
 
     def check_or_default_name(self, values: dict[str, Any], directory: str) -> None:
         if "name" not in values:
-            self.add_warning(1, "name", f"it is missing: the name of the directory, {directory!r}, is taken")
+            self.add_warning(1, "name", f"missing; the name of the directory, {directory!r}, is used")
             values["name"] = directory
         name = values["name"]
         if problem := find_skill_name_problem(name):
             raise self.build_error(problem, self._lines.get("name"), "name")
         if ":" in name:
-            raise self.build_error(f"{name!r} cannot be a name: ':' parts a plug-in from it", 1, "name")
+            raise self.build_error(
+                f"{name!r} is not a valid name because ':' separates a plug-in from its skill", 1, "name"
+            )
         is_plain = all(character.isalnum() or character == "-" for character in name)
         if not is_plain or name != name.lower() or len(name) > MAX_NAME_LENGTH:
-            warning = f"other programs may not take it: up to {MAX_NAME_LENGTH} small letters, digits and '-'"
+            warning = (
+                f"other programs may reject it; use up to {MAX_NAME_LENGTH} lowercase letters, digits and '-'"
+            )
             self.add_warning(self._lines.get("name"), "name", warning)
         if name != unicodedata.normalize("NFKC", directory):
-            warning = f"other programs want it to be the name of the directory, {directory!r}"
+            warning = f"other programs expect the name of the directory, {directory!r}"
             self.add_warning(self._lines.get("name"), "name", warning)
 
     def warn_about_long_fields(self, values: dict[str, Any]) -> None:
@@ -193,7 +197,7 @@ def _quote_argument_hint(hint: re.Match[str]) -> str:
 def _parse_string_mapping_field(value: Any) -> Mapping[str, str]:
     if not isinstance(value, Mapping):
         raise InvalidFrontMatterFieldError(
-            f"a mapping of keys to texts is expected, not {describe_field_value(value)}"
+            f"expected a mapping of keys to texts, got {describe_field_value(value)}"
         )
     return {str(key): each if isinstance(each, str) else str(each) for key, each in value.items()}
 
@@ -205,7 +209,7 @@ def _parse_negated_flag(value: Any) -> bool:
 def _parse_fork_context(value: Any) -> bool:
     if value in ("fork", "inline"):
         return bool(value == "fork")
-    raise InvalidFrontMatterFieldError(f"fork is expected, not {describe_field_value(value)}")
+    raise InvalidFrontMatterFieldError(f"expected fork, got {describe_field_value(value)}")
 
 
 def _parse_skill_model(value: Any) -> str | None:

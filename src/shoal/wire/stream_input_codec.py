@@ -34,16 +34,18 @@ def parse_stream_initialize_request(body: Mapping[str, Any]) -> StreamInitialize
     """Parse the request body; raise `InvalidInputStreamLineError`."""
     agents, hooks = body.get("agents"), body.get("hooks")
     if agents is not None and not isinstance(agents, Mapping):
-        raise InvalidInputStreamLineError('"agents" of initialize is an object of names and their fields')
+        raise InvalidInputStreamLineError(
+            '"agents" of initialize must be an object of names and their fields'
+        )
     if hooks is not None and not isinstance(hooks, Mapping):
-        raise InvalidInputStreamLineError('"hooks" of initialize is an object of events')
+        raise InvalidInputStreamLineError('"hooks" of initialize must be an object of events')
     return StreamInitializeRequest(agents=agents or None, callbacks=tuple(_parse_hook_callbacks(hooks or {})))
 
 
 def _parse_hook_callbacks(hooks: Mapping[str, Any]) -> Iterator[HookCallbackRegistration]:
     for event, entries in hooks.items():
         if entries is not None and not isinstance(entries, list):
-            raise InvalidInputStreamLineError(f"the hooks of {event} are a list")
+            raise InvalidInputStreamLineError(f"the hooks of {event} must be a list")
         for entry in entries or ():
             yield from _parse_hook_callback_entry(event, entry)
 
@@ -56,10 +58,10 @@ def _parse_hook_callback_entry(event: str, entry: object) -> Iterator[HookCallba
     matcher, seconds = entry.get("matcher"), entry.get("timeout")
     if matcher is not None and not (isinstance(matcher, str) and is_valid_hook_matcher(matcher)):
         raise InvalidInputStreamLineError(
-            f'"matcher" of a hook of {event} is a name or a regular expression, not {matcher!r}'
+            f'"matcher" of a hook of {event} must be a name or a regular expression, got {matcher!r}'
         )
     if seconds is not None and (isinstance(seconds, bool) or not isinstance(seconds, int | float)):
-        raise InvalidInputStreamLineError(f'"timeout" of a hook of {event} is a number of seconds')
+        raise InvalidInputStreamLineError(f'"timeout" of a hook of {event} must be a number of seconds')
     for callback in entry["hookCallbackIds"]:
         yield HookCallbackRegistration(
             event=event,
@@ -155,7 +157,7 @@ def _parse_stream_json_object(line: bytes) -> Mapping[str, Any]:
     try:
         raw = decode_json(line)
     except ValueError as error:
-        raise InvalidInputStreamLineError(f"it is not JSON ({error})") from error
+        raise InvalidInputStreamLineError(f"it is not valid JSON ({error})") from error
     if not isinstance(raw, dict):
         raise InvalidInputStreamLineError("it is not a JSON object")
     return raw
@@ -169,5 +171,5 @@ def _parse_stream_prompt(raw: Mapping[str, Any]) -> UserPromptInputStreamLine:
         )
     parsed, left_out = parse_conversation_message({"role": "user", "content": message["content"]})
     if all(isinstance(block, TextBlock) and not block.text.strip() for block in parsed.content):
-        raise InvalidInputStreamLineError("the message has no content that is known here")
+        raise InvalidInputStreamLineError("the message has no known content")
     return UserPromptInputStreamLine(message=parsed, left_out=left_out)

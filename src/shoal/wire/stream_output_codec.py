@@ -42,9 +42,9 @@ _EMPTY_BLOCKS: dict[DeltaKind, dict[str, Any]] = {
 
 
 class PartialMessageEncoder:
-    """Encodes one agent's answer as an ordered stream of events, whichever provider sends the deltas.
+    """Encodes one agent's answer as an ordered stream of events, for deltas of any provider.
 
-    Tool calls are sent whole at the end: until then the answer may still be discarded.
+    Tool calls are sent completely at the end: until then the answer may still be discarded.
     """
 
     def __init__(self) -> None:
@@ -321,7 +321,7 @@ def build_control_request(request_id: str, request: Mapping[str, Any]) -> dict[s
 
 
 def build_control_cancel_request(request_id: str) -> dict[str, Any]:
-    """Build the cancellation of a control request that needs no answer any more."""
+    """Build the cancellation of a control request that no longer needs an answer."""
     return {"type": "control_cancel_request", "request_id": request_id}
 
 

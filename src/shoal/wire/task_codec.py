@@ -60,7 +60,7 @@ def parse_task(content: bytes, expected: TaskId | None = None) -> ParsedTaskFile
     if isinstance(schema, InvalidFileContent):
         return schema
     if expected is not None and schema.id != expected:
-        return InvalidFileContent(f"it holds task {schema.id[:80]!r}, not {expected!r}")
+        return InvalidFileContent(f"it contains task {schema.id[:80]!r} instead of {expected!r}")
     if schema.status == "deleted":
         return None
     try:

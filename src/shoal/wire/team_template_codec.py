@@ -73,7 +73,7 @@ def _parse_markdown_template(
     raw: dict[str, Any] = {entry.key: entry.value for entry in page.entries if entry.value is not None}
     if "prompt" in raw:
         problem = TeamTemplateProblem(
-            what="what the lead is told stands below the front matter, not in it",
+            what="write the prompt of the lead below the front matter, not in it",
             source=replace(origin, lines=lines),
             field_path=("prompt",),
         )
@@ -120,7 +120,7 @@ def _parse_toml_template(text: str, origin: TeamTemplateSource) -> tuple[dict[st
         line_match = _ERROR_LINE.search(str(error))
         located_origin = replace(origin, lines={(): int(line_match[1])} if line_match else lines)
         raise InvalidTeamTemplate(
-            TeamTemplateProblem(what=f"it is not TOML: {error}", source=located_origin)
+            TeamTemplateProblem(what=f"it is not valid TOML: {error}", source=located_origin)
         ) from error
     return raw, replace(origin, lines=lines | dict(_find_toml_key_lines(text)))
 
@@ -225,8 +225,8 @@ class _TeamTemplateBuilder:
         for key in raw:
             if key not in known_keys:
                 matches = get_close_matches(str(key), known_keys, n=1)
-                hint = f"is {matches[0]} meant?" if matches else f"there are: {', '.join(known_keys)}"
-                raise self._build_error(f"this key is not known; {hint}", (*field_path, str(key)))
+                hint = f"did you mean {matches[0]}?" if matches else f"known keys: {', '.join(known_keys)}"
+                raise self._build_error(f"unknown key; {hint}", (*field_path, str(key)))
 
     def _require_text(self, raw: Mapping[str, Any], key: str, field_path: FieldPath) -> str:
         text = self._get_optional_text(raw, key, field_path)
@@ -247,17 +247,17 @@ class _TeamTemplateBuilder:
 
     def _check_text(self, value: Any, field_path: FieldPath) -> str:
         if not isinstance(value, str):
-            raise self._build_error(f"text is expected, not {value!r}", field_path)
+            raise self._build_error(f"expected text, got {value!r}", field_path)
         return value
 
     def _check_mapping(self, value: Any, field_path: FieldPath) -> Mapping[str, Any]:
         if not isinstance(value, Mapping):
-            raise self._build_error(f"keys with their values are expected, not {value!r}", field_path)
+            raise self._build_error(f"expected keys with values, got {value!r}", field_path)
         return value
 
     def _check_list(self, value: Any, field_path: FieldPath) -> Sequence[Any]:
         if not isinstance(value, list):
-            raise self._build_error(f"a list is expected, not {value!r}", field_path)
+            raise self._build_error(f"expected a list, got {value!r}", field_path)
         return value
 
     def _check_choice(self, value: Any, choices: tuple[Choice, ...], field_path: FieldPath) -> Choice | None:
@@ -272,12 +272,12 @@ class _TeamTemplateBuilder:
         if value is None:
             return None
         if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value < 10**12:
-            raise self._build_error(f"a whole number from 1 on is expected, not {value!r}", field_path)
+            raise self._build_error(f"expected a whole number above 0, got {value!r}", field_path)
         return value
 
     def _check_dollars(self, value: Any, field_path: FieldPath) -> float | None:
         if value is None:
             return None
         if not isinstance(value, int | float) or isinstance(value, bool) or not 0 < value < 10**9:
-            raise self._build_error(f"a number of dollars above 0 is expected, not {value!r}", field_path)
+            raise self._build_error(f"expected a number of dollars above 0, got {value!r}", field_path)
         return float(value)

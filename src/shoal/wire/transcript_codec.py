@@ -194,7 +194,7 @@ def _parse_transcript_entry(
 def _parse_message_entry(raw: RawEntry) -> tuple[TranscriptMessageEntry, tuple[str, ...]]:
     message, left_out = parse_conversation_message(raw["message"])
     if message.role != raw["type"]:
-        raise ValueError("the role is not the type")
+        raise ValueError("the role does not match the type")
     entry = TranscriptMessageEntry(
         id=EntryId(raw["uuid"]),
         parent=_to_entry_id(raw.get("parentUuid")),

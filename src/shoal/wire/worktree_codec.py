@@ -33,4 +33,4 @@ def _encode_path(value: Any) -> str:
 def _decode_path(kind: type, value: Any) -> Any:
     if kind is Path and isinstance(value, str) and "\0" not in value:
         return Path(value)
-    raise ValueError(f"{value!r} is no path")
+    raise ValueError(f"{value!r} is not a path")

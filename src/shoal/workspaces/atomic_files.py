@@ -22,7 +22,7 @@ class ConcurrentWriteError(OSError):
     """The file changed since it was read and is not replaced."""
 
     def __init__(self) -> None:
-        super().__init__("somebody else changed it just now. Nothing was written; read it again")
+        super().__init__("it has just been changed by somebody else. Nothing was written; read it again")
 
 
 def replace_file_atomically(
@@ -43,7 +43,7 @@ def replace_file_atomically(
 
 
 def read_private_file(path: Path) -> bytes:
-    """Read a file of ours; raises OSError for a symbolic link, which could lead anywhere."""
+    """Read one of Shoal's files; raises OSError for a symbolic link, which could lead anywhere."""
     descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     with os.fdopen(descriptor, "rb") as file:
         return file.read()

@@ -24,14 +24,14 @@ async def get_merge_target_branch(git: GitRunner, checkout: GitCheckout) -> str:
     result = await git.try_run("symbolic-ref", "--quiet", "--short", "HEAD", at=checkout.git_directories)
     if result.status != 0:
         raise WorktreeError(
-            f"{checkout.top} is on no branch that could take it. Check one out: git switch NAME."
+            f"{checkout.top} is not on a branch, so nothing can be merged. Check one out: git switch NAME"
         )
     refuse_unfinished_git_operation(checkout.entry, checkout.top)
     staged = ("diff", "--cached", "--quiet", "--ignore-submodules=dirty")
     if (await git.try_run(*staged, at=checkout.git_directories)).status != 0:
         raise WorktreeError(
-            f"{checkout.top} has staged changes, which a merge would mix in. "
-            "Commit them, or git restore --staged."
+            f"{checkout.top} has staged changes that would become part of the merge. Commit them, or "
+            "unstage them: git restore --staged ."
         )
     return result.text
 
@@ -40,7 +40,7 @@ def refuse_unfinished_git_operation(entry: Path, tree: Path) -> None:
     for name, operation in _UNFINISHED_OPERATIONS.items():
         if (entry / name).exists():
             raise WorktreeError(
-                f"A {operation} is under way in {tree}. Finish it, or end it: git {operation} --abort."
+                f"A {operation} is in progress in {tree}. Finish it, or abort it: git {operation} --abort"
             )
 
 
@@ -106,7 +106,7 @@ def _build_merge_conflict(name: str, branch: str, files: tuple[str, ...], path: 
         else f"Resolve them with git: git merge refs/shoal/kept/{name}"
     )
     return MergeConflict(
-        f"{name} was not merged, and nothing was changed: it conflicts with {branch} in "
+        f"{name} was not merged, and nothing was changed, because it conflicts with {branch} in "
         f"{', '.join(files)}.\n{instructions}",
         files=files,
     )

@@ -37,15 +37,15 @@ async def find_git_checkout(git: GitRunner, directory: Path) -> GitCheckout:
     if result.status != 0:
         if "not a git repository" in result.error:
             raise WorktreeError(
-                f"{directory} is not in a git repository, so an agent cannot have a worktree of it. "
-                "Make it one (git init, and a first commit), or work without a worktree."
+                f"{directory} is not in a git repository, so an agent cannot have a worktree. Create a "
+                "repository with a first commit (git init), or work without a worktree."
             )
-        raise WorktreeError(f"The git repository of {directory} cannot be used: {result.error}")
+        raise WorktreeError(f"Cannot use the git repository of {directory}: {result.error}")
     is_bare, is_inside, common, entry = result.text.split("\n")
     if is_inside != "true":
         description = "a bare repository" if is_bare == "true" else "the inside of a git repository"
         raise WorktreeError(
-            f"{directory} is {description}: there is no checkout to work from. Start in a working tree of it."
+            f"{directory} is {description}, so there is no checkout to work from. Start in a working tree."
         )
     lines = (await git("rev-parse", "--show-toplevel", "--show-prefix", at=directory)).text.split("\n")
     checkout = GitCheckout(
@@ -77,8 +77,8 @@ async def get_head_commit(git: GitRunner, checkout: GitCheckout) -> str:
     )
     if result.status != 0:
         raise WorktreeError(
-            f"The git repository {checkout.top} has no commit yet to make a worktree from. "
-            "Make a first one: git add -A && git commit."
+            f"The git repository {checkout.top} has no commit from which to create a worktree. Create one: "
+            "git add -A && git commit"
         )
     return result.text
 
@@ -92,11 +92,11 @@ async def refuse_required_repository_filters(git: GitRunner, checkout: GitChecko
     if filters:
         name = filters[0]
         raise WorktreeError(
-            f"The git configuration of the repository {checkout.top} requires the filter {name!r}, a program "
-            "that git runs on every file. Shoal runs no programs that a repository names. If you trust it, "
-            "make it your own: repeat its settings (git config --get-regexp '^filter[.]') with "
-            "git config --global. Otherwise remove it: "
-            f"git config --remove-section {shlex.quote(f'filter.{name}')}."
+            f"The git configuration of the repository {checkout.top} requires the filter {name!r}, a "
+            "program that git runs on every file. Shoal does not run programs that a repository names. If "
+            "you trust it, add its settings (git config --get-regexp '^filter[.]') to your own "
+            "configuration with git config --global. Otherwise remove it: git config --remove-section "
+            f"{shlex.quote(f'filter.{name}')}"
         )
 
 
@@ -129,14 +129,14 @@ def _format_uncommitted_notes(
 ) -> Iterator[str]:
     if changed:
         yield (
-            f"The lead's checkout has changes that are not committed, and that are not in this worktree: "
+            "The lead's checkout has uncommitted changes that are not in this worktree: "
             f"{_join_names_with_limit(changed)}."
         )
     if submodules:
         yield f"Submodules are empty in this worktree: {_join_names_with_limit(submodules)}."
     if dirty:
         names = _join_names_with_limit(dirty)
-        yield f"Changes the lead has in these submodules are not in it either: {names}."
+        yield f"The lead's changes in these submodules are not in it either: {names}."
 
 
 async def _list_submodules(git: GitRunner, checkout: GitCheckout) -> tuple[str, ...]:
@@ -149,7 +149,8 @@ async def _list_submodules(git: GitRunner, checkout: GitCheckout) -> tuple[str, 
 async def _has_uncommitted_changes(git: GitRunner, submodule: Path) -> bool:
     """Return True if a submodule has changes.
 
-    It is asked by itself: the git of the checkout would run the programs of the submodule's configuration.
+    Runs git in the submodule: the git of the checkout would run the programs of the submodule's
+    configuration.
     """
     if not is_git_repository(submodule):
         return False

@@ -34,7 +34,7 @@ class _CheckpointUndoMark(Struct, frozen=True, kw_only=True):
 
 def _decode_path(_: type, value: Any) -> Path:
     if not isinstance(value, str):
-        raise ValueError(f"{value!r} is no path")  # noqa: TRY004 - of a file, not of an argument
+        raise ValueError(f"{value!r} is not a path")  # noqa: TRY004 - of a file, not of an argument
     return Path(value)
 
 

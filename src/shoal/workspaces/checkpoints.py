@@ -128,9 +128,9 @@ class CheckpointStore:
             self._write_restored_content(path, target_digest, mode, state)
         if target_digest != changes[0].before:
             raise _FileUndoBlockedError(
-                "it was changed by somebody else since the agent changed it"
+                "somebody else changed it after the agent"
                 if target_digest == current_digest
-                else "it is back to what somebody else had made of it, and goes no further"
+                else "it is back to somebody else's version, and is not restored further"
             )
         return current_digest, target_digest
 
@@ -165,9 +165,9 @@ class CheckpointStore:
         try:
             content = read_private_file(self._blobs / name[:2] / name)
         except FileNotFoundError:
-            raise _FileUndoBlockedError("its old content is no longer kept") from None
+            raise _FileUndoBlockedError("its old content is no longer stored") from None
         if compute_sha256_digest(content) != name:
-            raise _FileUndoBlockedError("its kept old content is damaged")
+            raise _FileUndoBlockedError("its stored old content is damaged")
         return content
 
 

@@ -31,10 +31,10 @@ class ExternalWorktree(Worktree, frozen=True, kw_only=True):
 def open_external_worktree(path: Path, *, root: Path, agent: str, session: str, now: int) -> ExternalWorktree:
     """Open the directory; `root` is the lead's. Raises `WorktreeError` if the agent would not be separate."""
     if not path.is_absolute() or not _is_directory(path):
-        raise WorktreeError(f"{escape_filename(path)} is no directory. Its whole path is expected.")
+        raise WorktreeError(f"{escape_filename(path)} is not a directory. Pass an absolute path.")
     real, lead = Path(os.path.realpath(path)), Path(os.path.realpath(root))
     if lead.is_relative_to(real):
-        raise WorktreeError(f"{escape_filename(path)} is where the lead works, or holds it.")
+        raise WorktreeError(f"{escape_filename(path)} is the lead's working directory, or contains it.")
     pid = os.getpid()
     record = WorktreeRecord(
         name=str(real),

@@ -1,4 +1,4 @@
-"""Opens files for tools: regular files only, read whole if possible, changed by one process at a time."""
+"""Opens files for tools: regular files only, in full if possible, changed by one process at a time."""
 
 from __future__ import annotations
 
@@ -77,8 +77,8 @@ def read_whole_open_file(real: Path, file: BinaryIO) -> tuple[bytes, os.stat_res
     state = os.fstat(file.fileno())
     if state.st_size > MAX_WHOLE_SIZE:
         raise WorkspaceError(
-            f"{escape_filename(real)} has {state.st_size:,} bytes; "
-            f"files above {MAX_WHOLE_SIZE:,} are not taken whole. Read parts of it, or use a command."
+            f"{escape_filename(real)} has {state.st_size:,} bytes; files above {MAX_WHOLE_SIZE:,} bytes "
+            "cannot be read as a whole. Read parts of it, or use a command."
         )
     try:
         return file.read(), state

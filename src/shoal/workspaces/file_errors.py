@@ -9,20 +9,20 @@ from shoal.core.errors import WorkspaceError
 from shoal.core.text.filenames import escape_filename
 
 _REASONS = {
-    errno.EACCES: "permission is denied. Choose another place, or ask for the permission to be changed",
+    errno.EACCES: "permission denied. Choose another place, or ask to change the permissions",
     errno.EPERM: "the system does not permit it. Choose another place",
-    errno.ENOSPC: "the disk is full. Nothing was changed; make room before trying again",
-    errno.EDQUOT: "the disk quota is used up. Nothing was changed; make room before trying again",
+    errno.ENOSPC: "the disk is full. Nothing was changed; free some space before you try again",
+    errno.EDQUOT: "the disk quota is used up. Nothing was changed; free some space before you try again",
     errno.EFBIG: "the file would be larger than the system allows. Nothing was changed",
     errno.EROFS: "the file system is read-only. Choose another place",
     errno.ENAMETOOLONG: "the name is too long: a part may have 255 bytes, the whole path 4,096",
-    errno.ELOOP: "its symbolic links go round in a circle",
+    errno.ELOOP: "its symbolic links form a loop",
     errno.ENOENT: "it does not exist",
     errno.EISDIR: "it is a directory",
     errno.ENOTDIR: "a part of the path is a file, not a directory",
     errno.EEXIST: "a file is in the way where a directory is needed",
     errno.ENXIO: "it is a socket or a pipe with nobody at the other end",
-    errno.EIO: "the disk reported a fault",
+    errno.EIO: "the disk reported an error",
     errno.ETXTBSY: "it is a program that is running",
 }
 

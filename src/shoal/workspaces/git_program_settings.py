@@ -1,7 +1,7 @@
 """Settings in a repository's own git configuration that name programs, and harmless values for them.
 
-Whoever writes in a checkout can write its configuration too. What the user configured for all repositories
-(system and global scope) is the user's and stays.
+An agent that writes in a checkout can write its configuration too. What the user configured for all
+repositories (system and global scope) is the user's and stays.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ _HARMLESS_VALUES: Mapping[tuple[str, str], str] = {
 
 
 class GitSetting(Struct, frozen=True):
-    """One value of git's configuration. `key` has the section and the last word in small letters."""
+    """One value of git's configuration. `key` has the section and the variable in lowercase."""
 
     scope: str
     key: str

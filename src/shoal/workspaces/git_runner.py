@@ -155,8 +155,8 @@ class GitRunner:
             raise WorktreeError(f"git config printed no list of settings ({error}).") from error
         if all(each.key != _MARKER_KEY for each in settings):
             raise WorktreeError(
-                "This git is too old to be kept from running programs that a repository names. "
-                "Install git 2.31 or newer."
+                "This git is too old: Shoal cannot prevent it from running programs that a repository "
+                "names. Install git 2.31 or newer."
             )
         found = replace_repository_programs(settings)
         is_settled = all(each is None or now - each[0] > _SETTLED_AGE for each in signatures)
@@ -188,10 +188,10 @@ class GitRunner:
             )
         except FileNotFoundError as error:
             if error.filename not in (None, "git"):
-                raise WorktreeError(f"git cannot work in {cwd}: it does not exist.") from error
-            raise WorktreeError("Worktrees need the program git, which is not installed.") from error
+                raise WorktreeError(f"Cannot run git in {cwd}: it does not exist.") from error
+            raise WorktreeError("Worktrees need git, which is not installed. Install git.") from error
         except OSError as error:
-            raise WorktreeError(f"git cannot be run in {cwd}: {error.strerror or error}.") from error
+            raise WorktreeError(f"Cannot run git in {cwd}: {error.strerror or error}.") from error
         return await self._wait_for_exit(process, arguments[0], stdin)
 
     async def _wait_for_exit(

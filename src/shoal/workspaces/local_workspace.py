@@ -129,7 +129,8 @@ class LocalWorkspace:
             raise WorkspaceError("The path is empty.")
         if "\0" in path:
             raise WorkspaceError(
-                f"The path {escape_filename(path)!r} holds a NUL byte, which no file name can."
+                f"The path {escape_filename(path)!r} contains a NUL byte, which is not allowed in a file "
+                "name."
             )
         absolute = self._make_absolute(path)
         if "\\x" in path and not os.path.lexists(absolute):
@@ -146,7 +147,7 @@ class LocalWorkspace:
             raw = os.fsencode(absolute)
         except UnicodeEncodeError:
             raise WorkspaceError(
-                f"The path {escape_filename(path)!r} is not text a file name can hold."
+                f"The path {escape_filename(path)!r} cannot be encoded as a file name."
             ) from None
         if len(raw) >= _MAX_PATH_LENGTH or any(len(part) > _MAX_NAME_LENGTH for part in raw.split(b"/")):
             raise WorkspaceError(
@@ -278,7 +279,7 @@ def _resolve_real_path(path: Path) -> Path:
         raise build_file_error("reach", path, error) from None
     except ValueError:
         raise WorkspaceError(
-            f"The path {escape_filename(path)!r} holds a NUL byte, which no file name can."
+            f"The path {escape_filename(path)!r} contains a NUL byte, which is not allowed in a file name."
         ) from None
 
 

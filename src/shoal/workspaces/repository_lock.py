@@ -39,7 +39,7 @@ class GitRepositoryLock:
         try:
             fd = os.open(self._path, flags, 0o600)
         except OSError as error:
-            raise WorktreeError(f"{self._path} cannot be opened: {error.strerror}.") from error
+            raise WorktreeError(f"Cannot open {self._path}: {error.strerror}.") from error
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -56,12 +56,14 @@ class GitRepositoryLock:
         except BaseException as error:
             wait.abandon()
             if isinstance(error, TimeoutError):
-                reason = f"another process has held it for {LOCK_TIMEOUT:g} s; look for a git that hangs"
+                reason = (
+                    f"another process has held it for {LOCK_TIMEOUT:g} s; check for a hanging git process"
+                )
             elif isinstance(error, OSError):
                 reason = str(error.strerror)
             else:
                 raise
-            raise WorktreeError(f"{self._path} cannot be locked: {reason}.") from error
+            raise WorktreeError(f"Cannot lock {self._path}: {reason}.") from error
 
 
 class _RepositoryLockWait:

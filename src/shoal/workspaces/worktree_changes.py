@@ -242,7 +242,7 @@ def _copy_git_index(location: GitDirectories, scratch: Path) -> GitDirectories:
     try:
         shutil.copyfile(location.entry / "index", scratch)
     except OSError as error:
-        raise WorktreeError(f"{scratch} cannot be written: {error.strerror or error}.") from error
+        raise WorktreeError(f"Cannot write {scratch}: {error.strerror or error}.") from error
     return replace(location, index=scratch)
 
 

@@ -50,7 +50,7 @@ class WorktreeRecordStore:
         if self._get_record_path(record.name).exists():
             raise _build_worktree_exists_error(record)
         if os.path.lexists(record.path):
-            raise WorktreeError(f"{record.path} is in the way and is no worktree of ours. Move it away.")
+            raise WorktreeError(f"{record.path} exists but is not a worktree of Shoal. Move it away.")
 
     def create_record(self, record: WorktreeRecord) -> None:
         """Create the record before the worktree, so that every worktree has one."""
@@ -110,13 +110,13 @@ def is_in_agent_worktree(place: Path) -> bool:
 
 
 def build_worktree_storage_error(directory: Path, error: OSError) -> WorktreeError:
-    return WorktreeError(f"Worktrees cannot be kept in {directory}: {error.strerror or error}.")
+    return WorktreeError(f"Cannot store worktrees in {directory}: {error.strerror or error}.")
 
 
 def _build_worktree_exists_error(record: WorktreeRecord) -> WorktreeError:
     return WorktreeError(
-        f"There is already a worktree {record.name} at {record.path}. "
-        f"Look at it: shoal worktree show {record.name}"
+        f"The worktree {record.name} already exists at {record.path}. Show it: shoal worktree show "
+        f"{record.name}"
     )
 
 
@@ -128,7 +128,7 @@ def remove_directory_tree(directory: Path) -> None:
     except FileNotFoundError:
         return
     except OSError as error:
-        raise WorktreeError(f"{directory} cannot be removed: {error.strerror or error}.") from error
+        raise WorktreeError(f"Cannot remove {directory}: {error.strerror or error}.") from error
 
 
 def _retry_removal(act: Callable[..., Any], path: str, failure: Any) -> None:

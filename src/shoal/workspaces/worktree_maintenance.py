@@ -174,7 +174,7 @@ async def _delete_merged_ref(repository: WorktreeRepository, name: str, merged: 
 def _refuse_nested_repositories(record: WorktreeRecord, work: WorktreeChanges) -> None:
     if work.nested:
         raise WorktreeError(
-            f"{record.name} has git repositories inside that no ref of this one can keep: "
+            f"{record.name} contains git repositories that cannot be kept under a ref: "
             f"{', '.join(work.nested)}. Move them out of {record.path}, or delete them."
         )
 
@@ -186,12 +186,9 @@ def _format_unmerged_work_error(record: WorktreeRecord, work: WorktreeChanges) -
     if work.uncommitted:
         more = len(work.uncommitted) - _MAX_NAMES
         more_text = f" and {more} more" if more > 0 else ""
-        parts.append(
-            f"changes that are not committed ({', '.join(work.uncommitted[:_MAX_NAMES])}{more_text})"
-        )
+        parts.append(f"uncommitted changes ({', '.join(work.uncommitted[:_MAX_NAMES])}{more_text})")
     contents = " and ".join(parts) or "a branch that was moved"
     return (
-        f"{record.name} holds work that is not merged: {contents}. "
-        f"Merge it (shoal worktree merge {record.name}), or remove it with --force: "
-        f"it then stays under {get_kept_worktree_ref(record.name)}."
+        f"{record.name} contains unmerged work: {contents}. Merge it: shoal worktree merge {record.name}. "
+        f"Or remove it with --force; it then stays under {get_kept_worktree_ref(record.name)}."
     )

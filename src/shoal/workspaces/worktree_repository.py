@@ -41,7 +41,7 @@ class WorktreeRepository(Struct, frozen=True, kw_only=True):
         record = self.get_worktree_record(name)
         if self.is_worktree_in_use(record):
             raise WorktreeError(
-                f"The agent of {name} is still at work (process {record.owner.pid}). Wait for it, or stop it."
+                f"The agent of {name} is still working (process {record.owner.pid}). Wait for it, or stop it."
             )
         return record
 
@@ -74,14 +74,16 @@ class WorktreeRepository(Struct, frozen=True, kw_only=True):
         try:
             return await self.collect_changes(record)
         except WorktreeError as error:
-            return self._mark_retained(record, None, None, f"git cannot tell what is in it: {error}")
+            return self._mark_retained(record, None, None, f"git cannot read its content: {error}")
 
     async def retain_worktree(self, record: WorktreeRecord, work: WorktreeChanges) -> RetainedWorktree:
         """Save the work under its ref, then mark the worktree kept; after a crash in between it is reaped."""
         try:
             ref = await self.save_changes(record, work)
         except WorktreeError as error:
-            return self._mark_retained(record, work, None, f"It could not be put under a ref too: {error}")
+            return self._mark_retained(
+                record, work, None, f"Its work could not be stored under a ref either: {error}"
+            )
         nested = f"Not under the ref: {', '.join(work.nested)}." if work.nested else ""
         return self._mark_retained(record, work, ref, nested)
 
@@ -121,7 +123,7 @@ class WorktreeRepository(Struct, frozen=True, kw_only=True):
 
 
 def build_unknown_worktree_error(name: str) -> WorktreeError:
-    return WorktreeError(f"There is no worktree {name} of this repository. See: shoal worktree ls.")
+    return WorktreeError(f"This repository has no worktree {name}. List them: shoal worktree ls")
 
 
 def _list_partial_worktree_entries(common: Path, name: str) -> list[Path]:

@@ -71,7 +71,7 @@ class WorktreeService:
         """Create a worktree at the commit of the lead's checkout. Raises `WorktreeError`."""
         repository = await self._open_repository()
         if _ID.fullmatch(agent) is None:
-            raise WorktreeError(f"{agent!r} cannot name a worktree.")
+            raise WorktreeError(f"{agent!r} is not a valid worktree name.")
         await refuse_required_repository_filters(self._git, repository.checkout)
         record = await self._plan_worktree_record(repository, agent, session)
         async with repository.lock.acquire():
@@ -96,7 +96,7 @@ class WorktreeService:
             record = repository.get_unused_worktree_record(name)
             entry = find_git_worktree_entry(repository.checkout.common, record.path)
             if entry is None or not record.path.is_dir() or record.state not in ("live", "kept"):
-                raise WorktreeError(f"The worktree {name} is no longer there to go on in.")
+                raise WorktreeError(f"Cannot resume in the worktree {name} because it is gone.")
             record = replace(record, owner=self._get_worktree_owner(repository.files, session), state="live")
             repository.files.save_record(record)
         return Worktree(record=record, common=repository.checkout.common, entry=entry)
@@ -230,7 +230,7 @@ class WorktreeService:
             await self._git(*arguments, str(record.path), record.base, at=repository.checkout.git_directories)
         entry = find_git_worktree_entry(repository.checkout.common, record.path)
         if entry is None:
-            raise WorktreeError(f"git made the worktree {record.path} and does not know it.")
+            raise WorktreeError(f"git created the worktree {record.path} but does not list it.")
         location = GitDirectories(entry=entry, common=repository.checkout.common, tree=record.path)
         async with self._checkouts:
             await self._git("reset", "--hard", "--quiet", at=location)
@@ -269,6 +269,6 @@ async def _refuse_taken_branch(repository: WorktreeRepository, record: WorktreeR
         )
     ).out:
         raise WorktreeError(
-            f"There is already a branch below {get_agent_branch_prefix(record.name)}. Look at it: git branch "
+            f"There is already a branch below {get_agent_branch_prefix(record.name)}. List it: git branch "
             f"--list '{get_agent_branch_prefix(record.name)}*'"
         )

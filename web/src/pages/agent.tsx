@@ -32,7 +32,7 @@ export function AgentPage({ agent: id }: { agent: string }) {
   });
 
   if (!agent) {
-    return <div class="page"><Empty title="No such agent">It has not begun at this moment, or the run has none of this name.</Empty></div>;
+    return <div class="page"><Empty title="No such agent">It has not started at this point, or the run has no agent with this name.</Empty></div>;
   }
   const tint = getTint(agent.color);
   return (
@@ -48,7 +48,7 @@ export function AgentPage({ agent: id }: { agent: string }) {
           <Problem text={transcript.problem} />
           {!transcript.isLoaded && <p class="loading soft" role="status">Reading…</p>}
           {!conversation.rows.length && !isStreaming ? transcript.isLoaded && (
-            <Empty title={entries.length ? "Nothing of this kind" : "Nothing said yet"} />
+            <Empty title={entries.length ? "No such entries" : "No messages yet"} />
           ) : (
             <VirtualList count={conversation.rows.length + (isStreaming ? 1 : 0)} height={120} isMeasured follow role="log"
               label={`Conversation of ${agent.name}`} onTop={() => void transcript.loadOlder()}
@@ -118,7 +118,7 @@ function AgentActions({ agent, busy, runAction }: { agent: AgentRow; busy: boole
         onClick={() => runAction(() => source.controlAgent(session, "interrupt", agent.id))}>Interrupt</button>
       {!lead && !agent.team && !agent.background && (
         <button type="button" disabled={busy} onClick={() => runAction(() => source.controlAgent(session, "background", agent.id))}>
-          To the background
+          Move to background
         </button>
       )}
       <ConfirmButton class="bad" disabled={busy} label={lead ? "Stop the run" : "Stop"}
@@ -162,7 +162,7 @@ function AgentFacts({ agent, conversation, start }: { agent: AgentRow; conversat
   return (
     <aside class="agent-facts" aria-label={`About ${agent.name}`}>
       {agent.question && (
-        <p class="facts-ask"><a class="button" href={buildRunPath(context.session, "questions", "", context.viewMode)}>It waits for your answer</a></p>
+        <p class="facts-ask"><a class="button" href={buildRunPath(context.session, "questions", "", context.viewMode)}>It is waiting for your answer</a></p>
       )}
       <dl>
         {facts.filter(([, value]) => value).map(([name, value]) => <div key={name}><dt>{name}</dt><dd>{value}</dd></div>)}
@@ -172,7 +172,7 @@ function AgentFacts({ agent, conversation, start }: { agent: AgentRow; conversat
       </dl>
       <TallyList title="Tools" tallies={conversation.tools} />
       <TallyList title="Changed files" tallies={conversation.files} mono />
-      {start > 0 && <p class="soft small">Of what is loaded; scroll up for more.</p>}
+      {start > 0 && <p class="soft small">Only loaded entries; scroll up for more.</p>}
     </aside>
   );
 }

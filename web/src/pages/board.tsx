@@ -57,7 +57,7 @@ export function BoardPage() {
       <Problem text={problem} />
       <p class="visually-hidden" role="status">{announcement}</p>
       <div class="with-drawer">
-        {!tasks.length && <Empty title="The board is empty">Tasks appear here as agents write them down{canSteer ? ", or as you add them" : ""}.</Empty>}
+        {!tasks.length && <Empty title="The board is empty">Tasks appear here when agents{canSteer ? " or you" : ""} add them.</Empty>}
         {tasks.length > 0 && layout === "graph" && <TaskGraph tasks={tasks} chosen={shown} onChoose={(task) => setShown(task.id)} />}
         {tasks.length > 0 && layout === "columns" && (
           <Columns columns={columns} chosen={shown} onChoose={setShown} onMove={moveTask} onComplete={completeTask} createMove={createMove} />

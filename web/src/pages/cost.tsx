@@ -28,7 +28,7 @@ export function CostPage() {
   const total = useMemo(() => sumCosts(rows), [rows]);
   const [legend, bars] = useMemo(() => groupCosts(rows, by, unit, context), [rows, by, unit, context.runView.agents.list]);
   const formatValue = unit === "usd" ? formatDollars : formatCount;
-  if (!rows.length) return <div class="page"><Empty title="Nothing is spent yet" /></div>;
+  if (!rows.length) return <div class="page"><Empty title="No cost yet" /></div>;
   const budget = unit === "usd" ? run.budget_usd : run.budget_tokens;
   const spent = unit === "usd" ? total.usd : total.tokens;
   const until = Math.max(context.runView.live && !context.viewMode ? now : context.runView.at, run.began + 1);
@@ -57,7 +57,7 @@ export function CostPage() {
         <section class="panel">
           <h3>Over time</h3>
           <LineChart points={spend.list.map((point) => ({ at: point.at, value: unit === "usd" ? point.usd : point.tokens }))}
-            limit={budget} from={run.began} to={until} formatValue={formatValue} time={formatClock} label={`Spent over time, ${formatValue(spent)} in all`} />
+            limit={budget} from={run.began} to={until} formatValue={formatValue} time={formatClock} label={`Spent over time, ${formatValue(spent)} in total`} />
         </section>
         <section class="panel">
           <header>

@@ -30,7 +30,7 @@ export function MailPage() {
     const next = mail[mail.findIndex((each) => makeMailKey(each) === shown) + by];
     if (next) setShown(makeMailKey(next));
   };
-  if (!all.length) return <div class="page"><Empty title="No mail yet">What members of a team write to each other appears here.</Empty></div>;
+  if (!all.length) return <div class="page"><Empty title="No mail yet">Mail between members of a team appears here.</Empty></div>;
   return (
     <div class="page page-mail">
       <header class="page-head">
@@ -41,7 +41,7 @@ export function MailPage() {
           {[...everybody.keys()].map((name) => <option key={name} value={name}>{name}</option>)}
         </select>
         <Choices label="Show" value={shownKinds} onChange={setShownKinds} options={[["all", "All"], ["messages", "Messages"]]} />
-        {all.length < runView.mailTotal && <span class="soft">the oldest messages are not listed here: shoal inbox shows them</span>}
+        {all.length < runView.mailTotal && <span class="soft">the oldest messages are not listed; use shoal inbox</span>}
       </header>
       <div class="with-drawer">
         {!mail.length && <Empty title="No message matches" />}
@@ -150,11 +150,11 @@ function MessageDrawer({ message, onClose }: { message: MailRow; onClose(): void
         <dt>Team</dt>
         <dd>{message.team}</dd>
         {message.fyi && <dt>Wakes</dt>}
-        {message.fyi && <dd>nobody: it is for information</dd>}
+        {message.fyi && <dd>nobody; for information</dd>}
       </dl>
       {message.summary && <p class="message-summary">{message.summary}</p>}
       <div class="message-text"><Markdown text={text} /></div>
-      {!isStored && <p class="soft">Only its beginning is kept.</p>}
+      {!isStored && <p class="soft">Only the start is stored.</p>}
     </Drawer>
   );
 }

@@ -17,7 +17,7 @@ export function QuestionsPage() {
     <div class="page page-questions">
       <header class="page-head"><h1>Questions</h1></header>
       <div class="scroll">
-        {!questions.length && <Empty title="Nobody asks anything">Questions of all live runs appear here, as they are asked.</Empty>}
+        {!questions.length && <Empty title="No open questions">Questions of all live runs appear here.</Empty>}
         {questions.map((each) => <QuestionCard key={`${each.session}/${each.id}`} openQuestion={each} withRun />)}
       </div>
     </div>
@@ -48,7 +48,7 @@ export function RunQuestionsPage() {
         {shown === "open" && !answerable && waiting.map((row) => <PastQuestion key={row.id} row={row} />)}
         {shown === "open" && !number && <Empty title="Nothing to answer" />}
         {shown === "answered" && answered.slice(0, 200).map((row) => <PastQuestion key={row.id} row={row} />)}
-        {shown === "answered" && !answered.length && <Empty title="Nothing was asked yet" />}
+        {shown === "answered" && !answered.length && <Empty title="No questions yet" />}
       </div>
     </div>
   );
@@ -65,7 +65,7 @@ function QuestionCard({ openQuestion, withRun = false }: { openQuestion: OpenQue
       const reply = (await source.answerQuestion(openQuestion.session, openQuestion.id, answer)) as { stands?: unknown } | null;
       isAccepted = reply?.stands !== false;
     });
-    if (done) setStatus(isAccepted ? `Answered. ${openQuestion.name} goes on.` : "Somebody answered first; this answer is dropped.");
+    if (done) setStatus(isAccepted ? `Answered. ${openQuestion.name} continues.` : "The question was already answered; your answer is ignored.");
   };
   const disabled = busy || status !== "";
   const { question } = openQuestion;
@@ -132,7 +132,7 @@ function PermissionForm({ question, disabled, answer }: Form<PermissionQuestion>
       if (typeof input !== "object" || !input || Array.isArray(input)) throw new Error("it is not an object");
       answer({ type: "allowed", remember, input: input as Record<string, unknown> });
     } catch (error) {
-      setProblem(`This input cannot be read: ${error instanceof Error ? error.message : error}`);
+      setProblem(`This input is not valid: ${error instanceof Error ? error.message : error}`);
     }
   };
   const { command: _, ...rest } = question.input;
@@ -226,7 +226,7 @@ function ChoiceForm({ question, disabled, answer }: Form<ChoiceQuestion>) {
     }}>
       {question.choices.map((choice) => (
         <fieldset key={choice.question} class="choice" disabled={disabled}>
-          <legend>{choice.question}{choice.multiSelect && <span class="soft"> Several are possible.</span>}</legend>
+          <legend>{choice.question}{choice.multiSelect && <span class="soft"> You can choose several.</span>}</legend>
           {[...choice.options, { label: OTHER, description: "" }].map((option) => (
             <label key={option.label} class="option">
               <input type={choice.multiSelect ? "checkbox" : "radio"} name={`${question.id}/${choice.question}`}
@@ -257,10 +257,10 @@ function PlanForm({ question, previous, disabled, answer }: Form<PlanApprovalQue
     <>
       {previous && (
         <Choices<"plan" | "changes"> label="Show" value={tab} onChange={(value) => setTab(value)}
-          options={[["plan", "The plan"], ["changes", "Changes since the last one"]]} />
+          options={[["plan", "The plan"], ["changes", "Changes since the last version"]]} />
       )}
       <div class="plan">
-        {tab === "plan" ? <Markdown text={question.plan} /> : <TextDiff before={previous} after={question.plan} label="Changes of the plan" />}
+        {tab === "plan" ? <Markdown text={question.plan} /> : <TextDiff before={previous} after={question.plan} label="Changes to the plan" />}
       </div>
       {!!question.wishes?.length && (
         <p class="soft">It will ask for: {question.wishes.map((wish) => <code key={wish}>{wish}</code>)}</p>
@@ -271,16 +271,16 @@ function PlanForm({ question, previous, disabled, answer }: Form<PlanApprovalQue
         </button>
         <button type="button" disabled={disabled}
           onClick={() => answer({ type: "approved", digest: question.digest, mode: "acceptEdits" })}>
-          Approve, and accept its edits
+          Approve, and accept edits
         </button>
         <button type="button" class="bad" disabled={disabled} aria-expanded={denying} onClick={() => setDenying(!denying)}>Send back…</button>
       </div>
-      {denying && <DenyForm disabled={disabled} answer={answer} prompt="What should be different?" />}
+      {denying && <DenyForm disabled={disabled} answer={answer} prompt="What should change?" />}
     </>
   );
 }
 
-/** A question that cannot be answered here or any more. */
+/** A question that can no longer be answered, or not here. */
 function PastQuestion({ row }: { row: QuestionRow }) {
   const { question, answer } = row;
   return (
@@ -296,7 +296,7 @@ function PastQuestion({ row }: { row: QuestionRow }) {
       )}
       {question.type === "choice" && question.choices.map((each) => <p key={each.question}>{each.question}</p>)}
       {question.type === "plan" && <details><summary>The plan</summary><Markdown text={question.plan} /></details>}
-      <p class="answer-text">{row.answered ? describeAnswer(answer) : "Not answered at this moment."}</p>
+      <p class="answer-text">{row.answered ? describeAnswer(answer) : "Not answered yet at this point."}</p>
     </article>
   );
 }
@@ -313,6 +313,6 @@ function describeAnswer(answer: Answer | null): string {
     case "approved":
       return `Approved${answer.by === "policy" ? " by a rule" : ""}${answer.mode ? `, in the mode ${answer.mode}` : ""}.`;
     default:
-      return "Withdrawn: nobody waits for the answer any more.";
+      return "Withdrawn: nobody waits for the answer.";
   }
 }

@@ -45,7 +45,7 @@ export function Replay({ context, route, watchedRun, children }: {
     <RunContext.Provider value={context}>
       <Shell route={route} watchedRun={watchedRun}>
         <Problem text={problem} />
-        {timeline && <Empty title="Nothing has happened yet" />}
+        {timeline && <Empty title="No events yet" />}
         {!timeline && !problem && <p class="loading soft" role="status">Reading the journal…</p>}
       </Shell>
     </RunContext.Provider>
@@ -107,15 +107,15 @@ function Player({ timeline, runView, position, setPosition }: {
     <div class="player" role="group" aria-label="Replay">
       <button type="button" onClick={togglePlaying} aria-label={playing ? "Pause" : "Play"}><Icon name={playing ? "pause" : "play"} /></button>
       <button type="button" class="wide" onClick={() => moveBy(-1)} disabled={position <= 1} aria-label="One step back"><Icon name="previous" /></button>
-      <button type="button" class="wide" onClick={() => moveBy(1)} disabled={position >= last} aria-label="One step on"><Icon name="next" /></button>
-      <input type="range" min={1} max={last} value={position} aria-label="Moment of the run"
+      <button type="button" class="wide" onClick={() => moveBy(1)} disabled={position >= last} aria-label="One step forward"><Icon name="next" /></button>
+      <input type="range" min={1} max={last} value={position} aria-label="Position in the run"
         aria-valuetext={`${formatClock(runView.at)}, step ${position} of ${last}`}
         onInput={(event) => {
           setPlaying(false);
           setPosition(() => Number(event.currentTarget.value));
         }} />
       <Moment runView={runView} began={timeline.deltas[0]!.run?.began ?? timeline.deltas[0]!.at} position={position} last={last} />
-      <Choices<Pace> label="Steps a second" value={pace} onChange={(value) => setPace(value)}
+      <Choices<Pace> label="Steps per second" value={pace} onChange={(value) => setPace(value)}
         options={PACES.map((each) => [each, `${Number(each) / 5}×`] as const)} />
     </div>
   );

@@ -22,7 +22,7 @@ export function TeamPage() {
   const [layout, setLayout] = useStoredChoice<"cards" | "table">("team", "cards");
   const [stateFilter, setStateFilter] = useState<AgentState | "">("");
   const shown = useMemo(() => (stateFilter ? agents.filter((each) => each.state === stateFilter) : agents), [agents, stateFilter]);
-  if (!agents.length) return <div class="page"><Empty title="Nobody is here yet">The lead appears with its first event.</Empty></div>;
+  if (!agents.length) return <div class="page"><Empty title="No agents yet">The lead appears with its first event.</Empty></div>;
   return (
     <div class="page page-team">
       <header class="page-head">
@@ -70,8 +70,8 @@ function WaitList({ agents }: { agents: readonly AgentRow[] }) {
   const context = useRun();
   const waiting = useMemo(() => agents.filter((each) => each.question || each.waits_for.length), [agents]);
   return (
-    <SideList title="Who waits for whom" number={waiting.length || "nobody"} name="waits">
-        {!waiting.length && <li class="soft">Nobody is held up.</li>}
+    <SideList title="Waiting agents" number={waiting.length || "nobody"} name="waits">
+        {!waiting.length && <li class="soft">No agent is waiting for another one.</li>}
         {waiting.slice(0, MAX_WAITS).map((each) => (
           <li key={each.id}>
             <AgentName name={each.name} agent={each} /> <span class="arrow" aria-label="waits for">→</span>

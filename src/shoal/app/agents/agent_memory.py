@@ -53,7 +53,7 @@ class AgentMemory(Struct, frozen=True, kw_only=True):
         except FileNotFoundError:
             return f"There is no {INDEX_NAME} yet."
         except OSError as error:
-            return f"{INDEX_NAME} cannot be read: {error.strerror}."
+            return f"Cannot read {INDEX_NAME}: {error.strerror}."
         text = content[:MAX_BYTES].decode("utf-8-sig", errors="replace")
         lines = text.splitlines()
         is_truncated = len(content) > MAX_BYTES or len(lines) > MAX_LINES
@@ -82,9 +82,9 @@ def resolve_agent_memory(
     if (real_path := os.path.realpath(directory)) != str(directory):
         # A repository could otherwise use any directory of the person as an agent's memory.
         raise AgentRequestRefused(
-            f"The agent {definition.name} ({definition.source}) has its memory in "
-            f"{escape_filename(directory)}, and a link there leads to {escape_filename(real_path)}. "
-            "It is not started: take the link away."
+            f"The agent {definition.name} ({definition.source}) was not started: its memory "
+            f"{escape_filename(directory)} contains a link to {escape_filename(real_path)}. Remove the "
+            "link."
         )
     offered = tuple(offered)
     # Tools that the definition disallows stay off, also for the memory.

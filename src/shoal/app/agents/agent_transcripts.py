@@ -188,4 +188,4 @@ def _encode_messages_if_possible(messages: list[Message]) -> bytes | list[Messag
 
 
 def _format_unknown_agent_error(agent: AgentId) -> str:
-    return f"There is no agent {agent!r}, and no transcript of one. ListAgents shows who there is."
+    return f"There is no agent {agent!r} and no transcript of it. Use ListAgents to list the agents."

@@ -122,16 +122,16 @@ class BackendMemberLauncher:
         """Return the reason why teammates must run in this process; empty if there is none."""
         options = self._runtime.options
         if not options.persist:
-            return "a session that keeps nothing on disk has its teammates in its own process."
+            return "a session that stores nothing on disk runs its teammates in its own process."
         if options.model is not None and not isinstance(options.model, str):
             return (
-                "the model was given as an object, which no other process can have. Give it by name, "
+                "the model was passed as an object, which another process cannot use. Pass a model name, "
                 'or set shoal.teammate_mode to "in-process".'
             )
         if options.tools or options.hooks:
             return (
-                "tools and hooks of the program's own cannot be had in other processes. "
-                'Set shoal.teammate_mode to "in-process".'
+                "the program's own tools and hooks are not available in other processes. Set "
+                'shoal.teammate_mode to "in-process".'
             )
         return ""
 
@@ -253,7 +253,7 @@ class MemberBackendPool:
             name = f"shoal-{self._runtime.agents.running.lead.identity.session[:8]}"
             panes = TmuxPaneManager(environ, self._runtime.processes.launcher, clock, session_name=name)
             if attach_command := panes.attach_command:
-                note(f"Teammates are shown in tmux. To see them: {shlex.join(attach_command)}")
+                note(f"Teammates run in tmux. Watch them: {shlex.join(attach_command)}")
         return PaneBackend(panes, self.get_backend("process"), self._build_viewer_argv, clock, on_note=note)
 
     def _build_viewer_argv(self, launch_args: MemberLaunchArgs) -> tuple[str, ...]:

@@ -71,7 +71,7 @@ def parse_effort_thinking_tokens(effort: str | int) -> int:
         return max(0, effort)
     if effort not in _TOKENS_BY_EFFORT:
         raise AgentRequestRefused(
-            f"{effort!r} is no effort: give {', '.join(_TOKENS_BY_EFFORT)} or a number of tokens."
+            f"{effort!r} is not an effort. Use {', '.join(_TOKENS_BY_EFFORT)} or a number of tokens."
         )
     return _TOKENS_BY_EFFORT[effort]
 
@@ -83,6 +83,4 @@ def parse_spawn_permission_mode(name: str) -> PermissionMode:
 def change_agent_directory(cwd: str | None, workspace: LocalWorkspace) -> None:
     """Change the working directory. Raises `AgentRequestRefused` if the agent may not work there."""
     if cwd is not None and not workspace.change_directory(workspace.resolve_path(cwd)):
-        raise AgentRequestRefused(
-            f"{cwd} is outside the project and the granted directories, or no directory."
-        )
+        raise AgentRequestRefused(f"{cwd} is not a directory in the project or in the granted directories.")

@@ -29,7 +29,7 @@ def require_background_agents(settings: Settings, why: str) -> None:
     """Raise `SettingsError` if background agents are disabled."""
     if not settings.own.background_agents:
         raise SettingsError(
-            f"{why}, and the setting shoal.background_agents "
+            f"{why}, but the setting shoal.background_agents "
             f"({settings.find_setting_origin('shoal.background_agents')}) forbids that. Change one of them."
         )
 

@@ -61,24 +61,24 @@ def _check_list(options: Options, name: str, items: tuple[type, ...], descriptio
     # A text is a sequence too, and would be read letter by letter.
     if not isinstance(value, Sequence) or isinstance(value, str | bytes):
         advice = f" Write {name}=[{value!r}]." if isinstance(value, str | Path) else ""
-        yield f"{name}: a list of {description} is expected, not {_describe(value)}.{advice}"
+        yield f"{name}: expected a list of {description}, got {_describe(value)}.{advice}"
         return
     for index, each in enumerate(value):
         if not isinstance(each, items):
-            yield f"{name}[{index}]: a list of {description} is expected, and {_describe(each)} is in it."
+            yield f"{name}[{index}]: expected a list of {description}, but it contains {_describe(each)}."
 
 
 def _check_tools(options: Options) -> Iterator[str]:
     yield from _check_list(options, "tools", (object,), "tools")
     for index, tool in enumerate(options.tools):
         if not hasattr(tool, "schema") or not hasattr(tool, "run"):
-            yield f"tools[{index}]: a tool is expected, not {_describe(tool)}. Make one with @shoal.tool."
+            yield f"tools[{index}]: expected a tool, got {_describe(tool)}. Make one with @shoal.tool."
 
 
 def _check_type(options: Options, name: str, expected: type[Any], description: str) -> Iterator[str]:
     value = getattr(options, name)
     if not isinstance(value, expected) and not (value is None and name in _OPTIONAL):
-        yield f"{name}: {description} is expected, not {_describe(value)}."
+        yield f"{name}: expected {description}, got {_describe(value)}."
 
 
 def _check_number(options: Options, name: str) -> Iterator[str]:
@@ -86,19 +86,19 @@ def _check_number(options: Options, name: str) -> Iterator[str]:
     if value is None:
         return
     if isinstance(value, bool) or not isinstance(value, int | float) or math.isnan(value):
-        yield f"{name}: a number is expected, not {_describe(value)}."
+        yield f"{name}: expected a number, got {_describe(value)}."
 
 
 def _check_choice(name: str, value: Any, choices: Collection[str]) -> Iterator[str]:
     if value not in choices:
-        yield f"{name}: there is no {value!r}.{suggest_name(str(value), choices)}"
+        yield f"{name}: unknown value {value!r}.{suggest_name(str(value), choices)}"
 
 
 def suggest_name(name: str, choices: Collection[str]) -> str:
     """Return the nearest name as a question, or all of them; case does not count."""
     folded = {each.casefold(): each for each in choices}
     close = get_close_matches(name.casefold(), folded, n=1)
-    return f" Is {folded[close[0]]} meant?" if close else f" There are {', '.join(choices)}."
+    return f" Did you mean {folded[close[0]]}?" if close else f" Allowed values: {', '.join(choices)}."
 
 
 def _describe(value: object) -> str:

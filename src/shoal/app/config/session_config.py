@@ -42,7 +42,7 @@ def add_structured_output_tool(options: Options) -> tuple[Options, StructuredOut
     if schema is None:
         return options, None
     if any(tool.schema.name == STRUCTURED_OUTPUT for tool in options.tools):
-        raise SettingsError(f"A tool of the caller's is named {STRUCTURED_OUTPUT}: rename it.")
+        raise SettingsError(f"One of your tools is named {STRUCTURED_OUTPUT}, which is reserved. Rename it.")
     tool = StructuredOutputTool(schema)
     available = options.available_tools
     appended_prompt = (
@@ -153,7 +153,7 @@ def create_model_chooser(config: SessionConfig, exit_stack: AsyncExitStack) -> M
 def _resolve_project(cwd: Path | None) -> Path:
     project = (cwd or Path.cwd()).expanduser().resolve()
     if not project.is_dir():
-        raise SettingsError(f"{project} is not a directory to work in.", path=project)
+        raise SettingsError(f"{project} is not a directory.", path=project)
     return project
 
 

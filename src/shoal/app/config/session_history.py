@@ -98,7 +98,7 @@ def _create_new_session_history(options: Options, home: Path, cwd: str, ids: IdG
     transcript = get_transcript_path(home, cwd, session)
     if options.persist and any((home / "projects").glob(f"*/{session}.jsonl")):
         raise StateFileError(
-            f"There is already a session {session}. Go on with it by --resume {session}.", path=transcript
+            f"The session {session} already exists. Resume it: shoal --resume {session}", path=transcript
         )
     return SessionHistory(
         session=session,
@@ -112,5 +112,5 @@ def _parse_session_id_option(options: Options) -> SessionId | None:
     if options.session_id is None:
         return None
     if not is_uuid(options.session_id):
-        raise SettingsError(f"{options.session_id!r} is not a session id: it must be a UUID.")
+        raise SettingsError(f"{options.session_id!r} is not a session id. Pass a UUID.")
     return SessionId(options.session_id)

@@ -67,7 +67,9 @@ def select_tools_by_name(tools: dict[str, Tool], names: Sequence[str] | None) ->
         # The tools of an MCP server exist only once it is connected.
         if name not in tools and not name.startswith(MCP_PREFIX):
             matches = get_close_matches(name, tools, n=1)
-            suggestion = f" Is {matches[0]} meant?" if matches else f" There are {', '.join(tools)}."
+            suggestion = (
+                f" Did you mean {matches[0]}?" if matches else f" Available tools: {', '.join(tools)}."
+            )
             raise SettingsError(f"There is no tool named {name!r}.{suggestion}")
     return {
         name: tool
@@ -101,27 +103,29 @@ def iter_unknown_rule_warnings(rules: Sequence[str], tools: Collection[str]) -> 
     for text in split_permission_rule_flags(rules):
         name = parse_permission_rule(text).tool
         if _names_no_tool(name, tools):
-            yield f"The rule {text} names no tool here.{_suggest_tool(name, tools)}"
+            yield f"The rule {text} names no known tool.{_suggest_tool(name, tools)}"
 
 
 def refuse_unknown_rules(option: str, rules: Sequence[str], tools: Collection[str]) -> None:
-    """Raise `SettingsError` for a rule that names no tool, neither of ours nor of another program."""
+    """Raise `SettingsError` for a rule that names neither a Shoal tool nor a tool of another program."""
     for text in split_permission_rule_flags(rules):
         name = parse_permission_rule(text).tool
         if _names_no_tool(name, tools) and name not in _FOREIGN_TOOL_NAMES:
-            raise SettingsError(f"{option}: the rule {text} names no tool.{_suggest_tool(name, tools)}")
+            raise SettingsError(f"{option}: the rule {text} names no known tool.{_suggest_tool(name, tools)}")
 
 
 def refuse_misspelled_rules(location: str, rules: Sequence[str], tools: Collection[str]) -> None:
     """Raise `SettingsError` for a rule whose tool is probably misspelled.
 
-    Settings are shared with other programs, so that a rule may name a tool of theirs.
+    Settings are shared with other programs, so a rule may name one of their tools.
     """
     for text in rules:
         name = parse_permission_rule(text).tool
         suggestion = _suggest_tool(name, tools)
         if _names_no_tool(name, tools) and name not in _FOREIGN_TOOL_NAMES and suggestion:
-            raise SettingsError(f"{location}: the rule {text} names no tool.{suggestion} Correct the rule.")
+            raise SettingsError(
+                f"{location}: the rule {text} names no known tool.{suggestion} Correct the rule."
+            )
 
 
 def _names_no_tool(name: str, tools: Collection[str]) -> bool:
@@ -131,4 +135,4 @@ def _names_no_tool(name: str, tools: Collection[str]) -> bool:
 def _suggest_tool(name: str, tools: Collection[str]) -> str:
     folded = {each.casefold(): each for each in (*TOOL_NAMES, *tools)}
     close = get_close_matches(name.casefold(), folded, n=1, cutoff=0.7)
-    return f" Is {folded[close[0]]} meant?" if close else ""
+    return f" Did you mean {folded[close[0]]}?" if close else ""

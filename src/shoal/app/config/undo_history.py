@@ -91,13 +91,13 @@ def select_undoable_turn(turns: Iterable[UndoableTurn], number: int | None) -> U
     if number is None:
         changed_turns = [each for each in all_turns if each.files]
         if not changed_turns:
-            raise NothingToUndoError("No turn of this session has changed a file that could be brought back.")
+            raise NothingToUndoError("No turn of this session changed a file that can be restored.")
         return changed_turns[-1]
     for each in all_turns:
         if each.turn == number:
             return each
     numbers = ", ".join(str(each.turn) for each in all_turns) or "none"
-    raise NothingToUndoError(f"There is no turn {number} to go back before. The turns are: {numbers}.")
+    raise NothingToUndoError(f"There is no turn {number}. Turns: {numbers}.")
 
 
 def read_messages_at_entry(transcript: Path, after: EntryId | None) -> tuple[Message, ...]:
@@ -114,7 +114,7 @@ def read_transcript_lines(transcript: Path) -> Iterator[ParsedTranscriptLine]:
         content = read_state_file(transcript)
     except OSError as error:
         raise NothingToUndoError(
-            f"What was said cannot be read from {transcript}: {error.strerror}."
+            f"Cannot read the conversation in {transcript}: {error.strerror}."
         ) from error
     for line in content.split(b"\n"):
         with suppress(ValueError):
@@ -172,7 +172,7 @@ def restore_before_turn(
 ) -> FileUndoReport:
     """Restore files to before a turn, optionally the agent's conversation. Raises `NothingToUndoError`."""
     if history is None:
-        raise NothingToUndoError("This session keeps nothing on disk, so nothing can be brought back.")
+        raise NothingToUndoError("This session stores nothing on disk, so nothing can be restored.")
     selected = select_undoable_turn(history.list_undoable_turns(), turn)
     # Read before any file is changed, so that a read error cannot leave it half done.
     messages = read_messages_at_entry(history.transcript, selected.after) if conversation else ()

@@ -100,8 +100,8 @@ class AgentCatalog:
         found = self.problems
         if not found:
             return ()
-        files = "One agent's file" if len(found) == 1 else f"{len(found)} files of agents"
-        return (f"{files} cannot be used ({found[0]}). See `shoal agents validate`.",)
+        files = "One agent file" if len(found) == 1 else f"{len(found)} agent files"
+        return (f"{files} cannot be used ({found[0]}). Run `shoal agents validate` for details.",)
 
     def _refresh_index(self) -> DefinitionPrecedenceIndex[AgentDefinition]:
         changed = [source.refresh() for source in self._sources]
@@ -195,7 +195,7 @@ def parse_agents_option(
         )
     except (OSError, UnicodeDecodeError) as error:
         reason = getattr(error, "strerror", None) or "it is not UTF-8 text"
-        what = f"{reason}: {path}. JSON is expected, or the path of a file that holds it"
+        what = f"{reason}: {path}. Pass JSON, or the path of a JSON file"
         raise InvalidAgentDefinition(
             DefinitionProblem(what=what, name="", source=DefinitionSource(kind="flag"))
         ) from error

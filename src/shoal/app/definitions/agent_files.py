@@ -105,13 +105,11 @@ class DefinitionFileCache(Generic[Item]):
             except FileNotFoundError:
                 continue
             except OSError as error:
-                problems.append(
-                    self._make_definition_problem(directory, f"it cannot be read: {error.strerror}")
-                )
+                problems.append(self._make_definition_problem(directory, f"cannot be read: {error.strerror}"))
         if len(paths) > _MAX_FILES:
             problems.append(
                 self._make_definition_problem(
-                    str(self.root), f"there are {len(paths):,} files; {_MAX_FILES:,} are read"
+                    str(self.root), f"there are {len(paths):,} files, but only {_MAX_FILES:,} are read"
                 )
             )
         self._directories = directories
@@ -164,16 +162,16 @@ def read_definition_text(path: Path, kind: DefinitionSourceKind) -> str | Defini
     try:
         status = path.stat()
         if not stat.S_ISREG(status.st_mode):
-            return _make_file_problem(path, kind, "it is not a file")
+            return _make_file_problem(path, kind, "not a file")
         if status.st_size > MAX_FILE_BYTES:
-            what = f"it has {status.st_size:,} bytes; a definition has at most {MAX_FILE_BYTES:,}"
+            what = f"{status.st_size:,} bytes is too large; a definition may have {MAX_FILE_BYTES:,} bytes"
             return _make_file_problem(path, kind, what)
         text = path.read_bytes().decode("utf-8-sig")
     except OSError as error:
-        return _make_file_problem(path, kind, f"it cannot be read: {error.strerror}")
+        return _make_file_problem(path, kind, f"cannot be read: {error.strerror}")
     except UnicodeDecodeError:
-        return _make_file_problem(path, kind, "it is not UTF-8 text")
-    return _make_file_problem(path, kind, "it is not text: it holds NUL bytes") if "\0" in text else text
+        return _make_file_problem(path, kind, "not UTF-8 text")
+    return _make_file_problem(path, kind, "not text: it contains NUL bytes") if "\0" in text else text
 
 
 def validate_agent_tool_rules(parsed: ParsedAgentDefinition) -> ParsedAgentDefinition:

@@ -119,7 +119,7 @@ class _InstructionReader:
             if depth >= MAX_IMPORT_DEPTH:
                 self._note_omission(
                     target,
-                    f"{escape_filename(path)} imports it, and imports lead {MAX_IMPORT_DEPTH} files deep",
+                    f"{escape_filename(path)} imports it, but imports stop at depth {MAX_IMPORT_DEPTH}",
                 )
             else:
                 self.read_file_with_imports(target, owner, imported_by=path, depth=depth + 1)
@@ -129,7 +129,7 @@ class _InstructionReader:
         for file in reversed(self._files):
             if len(file.text) > remaining:
                 self._note_omission(
-                    file.path, f"all together would have more than {self._max_chars:,} characters"
+                    file.path, f"all files together would exceed {self._max_chars:,} characters"
                 )
             else:
                 remaining -= len(file.text)
@@ -138,14 +138,14 @@ class _InstructionReader:
 
     def _explain_file_refusal(self, real_path: str, owner: str) -> str:
         if len(self._files) >= _MAX_FILES:
-            return f"{_MAX_FILES} files are read at most"
+            return f"at most {_MAX_FILES} files are read"
         if self._is_hidden(real_path):
-            return "a rule keeps it from being read"
+            return "a permission rule denies reading it"
         # A project may come from anyone. It must not put files from outside the project into the prompt.
         in_project = real_path.startswith(f"{self._root.rstrip('/')}/")
         in_home = real_path.startswith(f"{self._home}/") and real_path.endswith(".md")
         if owner == "project" and not in_project and not in_home:
-            return "it lies outside the project; only your own files may import it"
+            return "it is outside the project; only your own files may import it"
         return ""
 
     def _read_instruction_text(self, path: Path) -> str | None:
@@ -166,7 +166,7 @@ class _InstructionReader:
             self._note_omission(path, "it is not UTF-8 text")
             return None
         if "\0" in text:
-            self._note_omission(path, "it is not text: it holds NUL bytes")
+            self._note_omission(path, "it is not text: it contains NUL bytes")
             return None
         return text
 
@@ -175,13 +175,13 @@ class _InstructionReader:
         if len(text) <= limit:
             return text
         self._notes.append(
-            f"{escape_filename(path)}: of {len(text):,} characters the first {limit:,} are used."
+            f"{escape_filename(path)} has {len(text):,} characters; only the first {limit:,} are used."
         )
         notice = f"\n[… {len(text) - limit:,} more characters are left out]"
         return text[: max(0, limit - len(notice))] + notice
 
     def _note_omission(self, path: Path, reason: str) -> None:
-        self._notes.append(f"{escape_filename(path)} is not part of the instructions: {reason}.")
+        self._notes.append(f"{escape_filename(path)} is not used as instructions: {reason}.")
 
 
 def _find_imported_paths(text: str) -> Iterator[str]:

@@ -65,7 +65,7 @@ def _find_component_directories(
         if directory.is_dir():
             found.append(directory)
         else:
-            what = f"{key}: {escape_filename(directory)} is no directory, and is left out"
+            what = f"{key}: {escape_filename(directory)} is not a directory and is ignored"
             faults.append(PluginProblem(what=what, path=root / MANIFEST, plugin=manifest.name, fatal=False))
     return tuple(dict.fromkeys(found))
 
@@ -94,7 +94,7 @@ def _select_plugin_config(raw: Mapping[str, Any], key: str, path: Path) -> Mappi
     # In `.mcp.json` the servers may also be the top-level object.
     part = raw.get(key, raw if key == "mcpServers" else {})
     if not isinstance(part, dict):
-        raise SettingsError(f"{key}: an object is expected", path=path, line=1)
+        raise SettingsError(f"{key}: expected an object", path=path, line=1)
     return part
 
 
@@ -103,7 +103,7 @@ def resolve_plugin_path(root: Path, given: str, key: str) -> Path:
     relative = Path(given)
     real_path = Path(os.path.realpath(root / relative))
     if relative.is_absolute() or ".." in relative.parts or not real_path.is_relative_to(root):
-        message = f"{key}: {given!r} leads out of the plug-in, and nothing of it is used"
+        message = f"{key}: {given!r} is outside the plug-in and is ignored"
         raise SettingsError(message, path=root / MANIFEST, line=1)
     return root / relative
 
@@ -115,18 +115,15 @@ def _refuse_links_leaving_plugin(root: Path) -> None:
         try:
             entries = list(os.scandir(pending.pop()))
         except OSError as error:
-            raise SettingsError(f"it cannot be read: {error.strerror}", path=root) from error
+            raise SettingsError(f"cannot be read: {error.strerror}", path=root) from error
         entry_count += len(entries)
         if entry_count > MAX_ENTRIES:
-            raise SettingsError(f"it has more than {MAX_ENTRIES:,} files and directories", path=root)
+            raise SettingsError(f"more than {MAX_ENTRIES:,} files and directories", path=root)
         for entry in entries:
             if entry.is_symlink():
                 real_path = os.path.realpath(entry.path)
                 if not Path(real_path).is_relative_to(root):
-                    message = (
-                        f"a link that leads out of the plug-in, to {escape_filename(real_path)}; "
-                        "nothing of it is used"
-                    )
+                    message = f"a link to {escape_filename(real_path)}, which is outside the plug-in; ignored"
                     raise SettingsError(message, path=Path(entry.path))
             elif entry.is_dir():
                 pending.append(Path(entry.path))
@@ -136,19 +133,19 @@ def _read_plugin_text(root: Path, path: Path) -> str:
     """Return the text of a file in the plug-in. Raises `SettingsError`."""
     real_path = Path(os.path.realpath(path))
     if not real_path.is_relative_to(root):
-        message = (
-            f"a link that leads out of the plug-in, to {escape_filename(real_path)}; nothing of it is used"
-        )
+        message = f"a link to {escape_filename(real_path)}, which is outside the plug-in; ignored"
         raise SettingsError(message, path=path)
     try:
         if not real_path.is_file():
-            problem = "there is no such file, so this is no plug-in" if path == root / MANIFEST else "no file"
+            problem = (
+                "there is no such file, so this is not a plug-in" if path == root / MANIFEST else "no file"
+            )
             raise SettingsError(problem, path=path)
         if real_path.stat().st_size > MAX_JSON_BYTES:
-            raise SettingsError(f"it has more than {MAX_JSON_BYTES:,} bytes", path=path)
+            raise SettingsError(f"more than {MAX_JSON_BYTES:,} bytes", path=path)
         text = real_path.read_text(encoding="utf-8-sig")
     except OSError as error:
-        raise SettingsError(f"it cannot be read: {error.strerror}", path=path) from error
+        raise SettingsError(f"cannot be read: {error.strerror}", path=path) from error
     except UnicodeDecodeError as error:
-        raise SettingsError("it is not UTF-8 text", path=path) from error
+        raise SettingsError("not UTF-8 text", path=path) from error
     return text if text.strip() else "{}"

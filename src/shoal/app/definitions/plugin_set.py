@@ -69,7 +69,7 @@ def _hash_plugin_files(root: Path) -> str:
         elif path.is_file():
             total += path.stat().st_size
             if total > MAX_PLUGIN_BYTES:
-                message = f"it has more than {MAX_PLUGIN_BYTES:,} bytes, too much to be trusted in a project"
+                message = f"more than {MAX_PLUGIN_BYTES:,} bytes, which is too large to trust in a project"
                 raise SettingsError(message, path=root)
             digest.update(path.read_bytes())
         digest.update(b"\0")
@@ -140,8 +140,8 @@ class PluginSet(Struct, frozen=True, kw_only=True):
         if self.untrusted:
             names = ", ".join(plugin.name for plugin in self.untrusted)
             notes.append(
-                f"Plug-ins in this project are not trusted, and nothing of them is used ({names}). "
-                "See them with `shoal trust --show`, trust them with `shoal trust`."
+                f"The plug-ins of this project are not trusted and are ignored ({names}). Show them: shoal "
+                "trust --show. Trust them: shoal trust"
             )
         return tuple(notes)
 
@@ -160,7 +160,10 @@ def load_plugins(settings: Settings, project: Path, given: Sequence[Path | str] 
         found = read_plugin(directory, offered=offered, origin=origin)
         if isinstance(found, Plugin) and found.name in used and used[found.name].root != found.root:
             earlier = used[found.name]
-            what = f"another plug-in is named {found.name}, and comes first: {escape_filename(earlier.root)}"
+            what = (
+                f"another plug-in has the name {found.name} and takes precedence: "
+                f"{escape_filename(earlier.root)}"
+            )
             found = PluginProblem(what=what, path=found.root / MANIFEST, line=1, plugin=found.name)
         if isinstance(found, PluginProblem):
             if offered == "flag":
@@ -206,7 +209,7 @@ def _iter_installed_plugins(home: Path, faults: list[PluginProblem]) -> Iterator
     except FileNotFoundError:
         return
     except OSError as error:
-        faults.append(PluginProblem(what=f"it cannot be read: {error.strerror}", path=home, plugin=home.name))
+        faults.append(PluginProblem(what=f"cannot be read: {error.strerror}", path=home, plugin=home.name))
         return
     for name in entries:
         # Other programs store other things there.

@@ -49,7 +49,10 @@ class DefinitionPrecedenceIndex(Generic[Item]):
             self.warnings += warnings
             first = in_source.setdefault(item.name, item)
             if first is not item:
-                what = f"two {self._noun}s are named {item.name!r}: {first.source} is used, this one is not"
+                what = (
+                    f"two {self._noun}s have the name {item.name!r}: {first.source} is used instead of "
+                    "this one"
+                )
                 self.problems.append(
                     DefinitionProblem(what=what, name=item.name, source=item.source, field="name")
                 )

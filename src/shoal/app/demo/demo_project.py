@@ -56,9 +56,11 @@ def init_repository_with_commit(directory: Path) -> None:
                 ("git", *arguments), cwd=directory, capture_output=True, check=False, text=True
             )
         except FileNotFoundError:
-            raise WorktreeError("The demo's project is a git repository. Install git first.") from None
+            raise WorktreeError(
+                "The demo project is a git repository, but git is not installed. Install git first."
+            ) from None
         if result.returncode:
-            raise WorktreeError(f"git {arguments[0]} failed in the demo's project: {result.stderr.strip()}")
+            raise WorktreeError(f"git {arguments[0]} failed in the demo project: {result.stderr.strip()}")
 
 
 def find_demo_project_changes(directory: Path) -> list[DemoFileChange]:

@@ -104,14 +104,14 @@ def _compose_demo_lead_answer(request: ModelRequest, agents: tuple[str, ...]) ->
         for status, kind in _END_NOTIFICATION.findall(message.text)
     }
     if not statuses:
-        return "Something is not as I was told it would be, so I stop."
+        return "Something is not as expected, so I stop."
     if failed := [name for name in statuses if statuses[name] != "completed"]:
-        return f"{_join_names(failed)} did not get through."
+        return f"{_join_names(failed)} did not finish."
     working = [name for name in agents if name not in statuses]
     if not working:
         return "All three are repaired, tested and committed, each on its own branch."
     newest = [kind for _, kind in _END_NOTIFICATION.findall(request.messages[-1].text)]
-    return f"{_join_names(newest)} done, {' and '.join(working)} still at work."
+    return f"{_join_names(newest)} done, {' and '.join(working)} still working."
 
 
 def _join_names(agents: list[str]) -> str:
@@ -184,7 +184,7 @@ def _find_sandbox_problem(project: Path, environ: Mapping[str, str]) -> str:
     """Return why the sandbox cannot seal the checkout, which is below the writable temporary directory."""
     detected = detect_sandbox_driver(list_sandbox_drivers(environ.get("PATH", os.defpath)))
     if detected.driver is None:
-        return "; ".join(detected.problems) or "there is none for this system"
+        return "; ".join(detected.problems) or "none is available for this system"
     unsupported = detected.driver.find_unsupported_policy_part(
         SandboxPolicy(writable=(Path(tempfile.gettempdir()),), always_read_only=(project,))
     )

@@ -17,9 +17,8 @@ if TYPE_CHECKING:
     from shoal.core.budgets.usage import ModelCard
 
 NO_MODEL_ADVICE = (
-    "Set ANTHROPIC_API_KEY or OPENAI_API_KEY, or type: shoal setup,\n"
-    "or start Ollama and fetch a model: ollama pull qwen3,\n"
-    "or see Shoal work without one: shoal demo"
+    "Set ANTHROPIC_API_KEY or OPENAI_API_KEY, or run: shoal setup,\nor start Ollama and pull a model: "
+    "ollama pull qwen3,\nor try Shoal without a model: shoal demo"
 )
 
 
@@ -38,6 +37,7 @@ def run_health_checks(
     else:
         diagnostics += machine_checks.check_home_directory(loaded.home, loaded.find_setting_origin("home"))
         diagnostics += _diagnose_settings_files(loaded)
+        diagnostics += _check_agent_files(loaded, cwd)
         diagnostics.append(_check_sandbox(loaded, cwd))
         diagnostics += _check_mcp_servers(loaded, cwd)
         diagnostics += asyncio.run(_check_models(loaded, model))
@@ -55,20 +55,33 @@ def _make_broken_settings_diagnostic(error: SettingsError) -> DoctorDiagnostic:
         name="files",
         state="bad",
         value=str(error),
-        advice="Repair it; models are not looked at before that.",
+        advice="Fix it. The models are checked after that.",
     )
 
 
 def _diagnose_settings_files(settings: Settings) -> Iterator[DoctorDiagnostic]:
     if not settings.documents:
         yield DoctorDiagnostic(
-            area="settings", name="files", state="none", value="no settings file; the defaults hold"
+            area="settings", name="files", state="none", value="no settings file; defaults apply"
         )
     for document in settings.documents:
         yield DoctorDiagnostic(area="settings", name="file", state="ok", value=document.name)
     for warning in settings.warnings:
+        # A notice about trust ends with the commands to type.
+        advice = "" if "shoal trust" in warning else "Correct or remove the key."
+        yield DoctorDiagnostic(area="settings", name="problem", state="warn", value=warning, advice=advice)
+
+
+def _check_agent_files(settings: Settings, cwd: Path) -> Iterator[DoctorDiagnostic]:
+    from shoal.app.definitions.agent_catalog import load_agent_catalog
+
+    for problem in load_agent_catalog(cwd=cwd, home=settings.home).problems:
         yield DoctorDiagnostic(
-            area="settings", name="problem", state="warn", value=warning, advice="Correct or remove the key."
+            area="settings",
+            name="agent",
+            state="warn",
+            value=str(problem),
+            advice="Fix the file, then check it: shoal agents validate",
         )
 
 
@@ -93,7 +106,7 @@ def _check_mcp_servers(settings: Settings, cwd: Path) -> Iterator[DoctorDiagnost
             area="settings",
             name="MCP servers",
             state="ok",
-            value=f"{names} (whether they answer: shoal mcp test)",
+            value=f"{names} (test them: shoal mcp test)",
         )
     for problem in found.problems:
         yield DoctorDiagnostic(area="settings", name="MCP server", state="warn", value=problem)
@@ -162,7 +175,7 @@ async def _check_chosen_model(settings: Settings, name: str | None) -> list[Doct
         advice = f"Set {PROVIDERS[error.provider].key_variable}."
         return [DoctorDiagnostic(area="models", name="model", state="bad", value=str(error), advice=advice)]
     except ShoalError as error:
-        advice = "Name another with --model, SHOAL_MODEL or the setting model."
+        advice = "Choose another with --model, SHOAL_MODEL or the setting model."
         return [
             DoctorDiagnostic(
                 area="models", name="model", state="bad", value=f"{error} ({source})", advice=advice
@@ -188,7 +201,7 @@ def _check_model_key(card: ModelCard, settings: Settings, source: str) -> Doctor
         name="model",
         state="warn" if has_own_address else "bad",
         value=f"{value}, without a key",
-        advice=f"Set {variable}{', if that server asks for one' if has_own_address else ''}.",
+        advice=f"Set {variable}{', if that server needs one' if has_own_address else ''}.",
     )
 
 
@@ -199,9 +212,12 @@ def _check_model_price(card: ModelCard) -> DoctorDiagnostic:
             area="models",
             name="price",
             state="warn",
-            value=f"not known; {window}",
-            advice=f'Costs are not counted and --max-budget-usd is refused. Add to settings.json: {{"shoal": '
-            f'{{"models": {{"{card.id}": {{"input": …, "output": …}}}}}}}} in dollars per million tokens.',
+            value=f"unknown; {window}",
+            advice=(
+                'Shoal does not count costs and refuses --max-budget-usd. Add to settings.json: {"shoal": '
+                f'{{"models": {{"{card.id}": {{"input": …, "output": …}}}}}}}} in dollars per '
+                "million tokens."
+            ),
         )
     price = f"${card.price.input:g} in, ${card.price.output:g} out per million tokens; {window}"
     return DoctorDiagnostic(area="models", name="price", state="ok", value=price)

@@ -52,19 +52,19 @@ def _explain_unfinished_agent(case: DoctorContext, row: RunViewAgentRow) -> Doct
     if row.state == "waiting":
         advice = f"Answer it: shoal ask answer {row.question}"
         return case.make_diagnostic(
-            row.name, "it waits for an answer, so there is no result yet", state="warn", advice=advice
+            row.name, "it is waiting for an answer, so there is no result yet", state="warn", advice=advice
         )
     if row.state == "idle":
         advice = f'Ask it for its report: shoal send {case.short_session_id} {row.id} "…"'
         return case.make_diagnostic(
-            row.name, "it is a teammate and idle: its last words went to the lead", advice=advice
+            row.name, "it is an idle teammate: its last message went to the lead", advice=advice
         )
     if row.state == "gone":
-        advice = f"Let it go on: shoal --resume {case.required_run.session}"
+        advice = f"Resume it: shoal --resume {case.required_run.session}"
         return case.make_diagnostic(row.name, "its process died before it ended", state="bad", advice=advice)
     ago = format_duration(SystemClock().now() / 1000 - row.heard / 1000)
     return case.make_diagnostic(
-        row.name, f"it still works ({row.doing or 'thinking'}); last heard of {ago} ago", state="none"
+        row.name, f"it is still working ({row.doing or 'thinking'}); last event {ago} ago", state="none"
     )
 
 
@@ -72,25 +72,25 @@ def _explain_agent_result(
     case: DoctorContext, row: RunViewAgentRow, completion: AgentResult, *, is_delivered: bool
 ) -> DoctorDiagnostic:
     path = completion.result or completion.output
-    location = f" The whole of it ({completion.size} characters) is in {path}." if path else ""
+    location = f" The full text ({completion.size} characters) is in {path}." if path else ""
     if not completion.text:
         return case.make_diagnostic(
             row.name,
-            f"it {completion.status} without a report: {completion.detail or 'it said nothing'}",
+            f"it {completion.status} without a report: {completion.detail or 'no text'}",
             state="warn",
             advice=f'Ask it: shoal send {case.short_session_id} {row.id} "What did you find?"',
         )
     if completion.call and not completion.background:
         return case.make_diagnostic(
-            row.name, f"its result is the answer to the call {completion.call} that started it.{location}"
+            row.name, f"its result is in the reply to call {completion.call}, which started it.{location}"
         )
     if is_delivered:
-        return case.make_diagnostic(row.name, f"{completion.report_to} was given its result.{location}")
+        return case.make_diagnostic(row.name, f"{completion.report_to} got its result.{location}")
     return case.make_diagnostic(
         row.name,
-        f"it {completion.status}, and {completion.report_to} has not heard of it yet.{location}",
+        f"it {completion.status}, but {completion.report_to} has not been notified yet.{location}",
         state="warn",
-        advice=f"It is told with the next turn: shoal --resume {case.required_run.session}",
+        advice=f"The notification comes with the next turn: shoal --resume {case.required_run.session}",
     )
 
 
@@ -98,9 +98,9 @@ def explain_recipient_not_found(case: DoctorContext) -> Iterator[DoctorDiagnosti
     view = load_run_view(case)
     rows = {row.name: row for row in view.iter_agent_rows()}
     if not case.about:
-        yield case.make_diagnostic("who", "name whom you wrote to: --about NAME", state="none")
+        yield case.make_diagnostic("who", "name the recipient: --about NAME", state="none")
     elif case.about in LEAD_NAMES:
-        yield case.make_diagnostic("lead", "the lead is always there")
+        yield case.make_diagnostic("lead", "the lead always exists")
     else:
         yield _explain_message_recipient(case, view, rows)
     started = ", ".join(f"{row.name} ({row.state})" for row in rows.values())
@@ -114,27 +114,25 @@ def _explain_message_recipient(
     if row is None:
         close_names = get_close_matches(case.about, rows, n=1)
         advice = (
-            f"Is {close_names[0]} meant?"
+            f"Did you mean {close_names[0]}?"
             if close_names
-            else "Names are those given when they were started; ids do too."
+            else "Use the name given at the start, or the id."
         )
         return case.make_diagnostic(
-            case.about, "nobody of that name was started in this run", state="bad", advice=advice
+            case.about, "no agent with that name was started in this run", state="bad", advice=advice
         )
     if row.state in ("completed", "failed", "killed", "gone"):
         if row.team:
             advice = "Start it again with the Agent tool, or resume the session if its process died."
             return case.make_diagnostic(
                 row.name,
-                f"that teammate has left ({row.state}): its inbox is closed",
+                f"that teammate has left ({row.state}), so its mailbox is closed",
                 state="bad",
                 advice=advice,
             )
-        advice = f'It goes on with what is said to it: shoal send {case.short_session_id} {row.id} "…"'
+        advice = f'A message resumes it: shoal send {case.short_session_id} {row.id} "…"'
         return case.make_diagnostic(row.name, f"it has ended ({row.state})", advice=advice)
-    return case.make_diagnostic(
-        row.name, f"it is there and {row.state}: what is sent reaches it at its next step"
-    )
+    return case.make_diagnostic(row.name, f"it is {row.state}: a message reaches it at its next step")
 
 
 def explain_permission_unexpected(case: DoctorContext) -> Iterator[DoctorDiagnostic]:
@@ -147,13 +145,13 @@ def explain_permission_unexpected(case: DoctorContext) -> Iterator[DoctorDiagnos
     for _, event in denied[-10:]:
         row = view.find_agent_row(event.agent)
         subject = event.agent if row is None else f"{row.name} (mode {row.mode or 'default'})"
-        advice = f"See what would be decided: shoal permissions explain {event.tool} '{{…}}'"
+        advice = f"Show the decision: shoal permissions explain {event.tool} '{{…}}'"
         yield case.make_diagnostic(
             subject, f"{event.tool} was refused: {to_one_line(event.reason)}", state="warn", advice=advice
         )
     for question in view.questions.values():
         if isinstance(question.answer, DenyAnswer) and not denied:
-            decider = "a person" if question.answer.by == "person" else "policy, since nobody was there,"
+            decider = "a person" if question.answer.by == "person" else "policy, because nobody was there,"
             yield case.make_diagnostic(
                 question.name, f"{decider} said no: {question.answer.reason}", state="warn"
             )
@@ -164,7 +162,7 @@ def explain_permission_unexpected(case: DoctorContext) -> Iterator[DoctorDiagnos
         " and ".join(f"shoal agents show {kind} --permissions" for kind in kinds) or "shoal permissions ls"
     )
     yield case.make_diagnostic(
-        "in force", "a child's rules are its parent's and its own; deny wins", advice=f"See them: {commands}"
+        "active", "an agent has its parent's rules and its own; deny wins", advice=f"See them: {commands}"
     )
 
 
@@ -172,15 +170,17 @@ def explain_wait_does_not_end(case: DoctorContext) -> Iterator[DoctorDiagnostic]
     view, now = load_run_view(case), SystemClock().now()
     is_live = case.required_run.is_live
     if not is_live:
-        advice = f"Go on with it: shoal --resume {case.required_run.session}"
+        advice = f"Resume it: shoal --resume {case.required_run.session}"
         yield case.make_diagnostic(
-            "run", "no process works on this run: nothing will come by itself", state="bad", advice=advice
+            "run", "the run has no process, so nothing more will happen", state="bad", advice=advice
         )
         return
     for question in view.list_open_questions():
         ago = format_duration((now - question.asked) / 1000)
         advice = f"Answer it: shoal ask answer {question.id}"
-        yield case.make_diagnostic(question.name, f"asks a person, for {ago} now", state="bad", advice=advice)
+        yield case.make_diagnostic(
+            question.name, f"has been waiting for your answer for {ago}", state="bad", advice=advice
+        )
     for row in view.iter_agent_rows():
         if row.state == "working" and case.is_about_subject(row.id, row.name):
             yield _explain_working_agent(case, row, now)
@@ -191,19 +191,19 @@ def explain_wait_does_not_end(case: DoctorContext) -> Iterator[DoctorDiagnostic]
                 f"#{each.id} ({each.status}{f', {each.owner}' if each.owner else ''})" for each in blockers
             )
             yield case.make_diagnostic(
-                f"task #{task.id}", f"{to_one_line(task.subject)}: waits for {awaited}", state="none"
+                f"task #{task.id}", f"{to_one_line(task.subject)}: waiting for {awaited}", state="none"
             )
     yield from _explain_running_shells(case)
 
 
 def _explain_working_agent(case: DoctorContext, row: RunViewAgentRow, now: int) -> DoctorDiagnostic:
     silent_seconds = (now - row.heard) / 1000
-    awaited = f" waits for {', '.join(row.waits_for)};" if row.waits_for else ""
-    value = f"works:{awaited} {row.doing or 'thinking'}; last heard of {format_duration(silent_seconds)} ago"
+    awaited = f" waiting for {', '.join(row.waits_for)};" if row.waits_for else ""
+    value = f"working:{awaited} {row.doing or 'thinking'}; last event {format_duration(silent_seconds)} ago"
     if silent_seconds < 120:
         return case.make_diagnostic(row.name, value, state="none")
     target = f"{case.short_session_id} {row.name}"
-    advice = f"Look at it: shoal view {target}; end it: shoal stop {target}"
+    advice = f"Watch it: shoal view {target}; stop it: shoal stop {target}"
     return case.make_diagnostic(row.name, value, state="warn", advice=advice)
 
 
@@ -215,7 +215,7 @@ def _explain_running_shells(case: DoctorContext) -> Iterator[DoctorDiagnostic]:
     }
     for _, event in case.iter_run_events():
         if isinstance(event, BackgroundShellStarted) and event.facts.shell not in ended:
-            advice = f"End it: shoal stop {case.short_session_id} {event.facts.shell}"
+            advice = f"Stop it: shoal stop {case.short_session_id} {event.facts.shell}"
             yield case.make_diagnostic(
                 "command",
                 f"runs in the background: {to_one_line(event.facts.command)}",

@@ -16,6 +16,7 @@ from shoal.core.agents.worktrees import WorktreeStatus
 from shoal.core.errors import ShoalError
 from shoal.core.events import AgentStarted
 from shoal.core.extensions.skills import is_full_or_unprefixed_skill_name
+from shoal.core.text.text_format import format_count_with_noun
 
 
 def explain_tool_missing(case: DoctorContext) -> Iterator[DoctorDiagnostic]:
@@ -27,9 +28,9 @@ def explain_tool_missing(case: DoctorContext) -> Iterator[DoctorDiagnostic]:
         yield _explain_mcp_tool(case)
     elif case.about not in offered:
         close_names = get_close_matches(case.about, offered, n=1)
-        advice = f"Is {close_names[0]} meant?" if close_names else f"There are: {', '.join(offered)}"
+        advice = f"Did you mean {close_names[0]}?" if close_names else f"Available: {', '.join(offered)}"
         yield case.make_diagnostic(
-            case.about, "there is no tool of that name in a session here", state="bad", advice=advice
+            case.about, "there is no tool with that name in a session here", state="bad", advice=advice
         )
     else:
         yield case.make_diagnostic("lead", f"has {case.about}")
@@ -37,7 +38,7 @@ def explain_tool_missing(case: DoctorContext) -> Iterator[DoctorDiagnostic]:
         yield from _explain_agent_tools(case, report, definition)
     for problem in report.definitions.problems:
         yield case.make_diagnostic(
-            "agent", str(problem), state="bad", advice="Repair the file: it is not used before that."
+            "agent", str(problem), state="bad", advice="Fix the file. Shoal ignores it until then."
         )
 
 
@@ -47,24 +48,24 @@ def _explain_agent_tools(
     tools, locate_field = report.resolve_tools(definition), definition.source.locate_field
     if tools.missing:
         location = locate_field("tools") or str(definition.source)
-        value = f"asks for what is not here: {', '.join(tools.missing)} ({location})"
+        value = f"it asks for tools that are not available: {', '.join(tools.missing)} ({location})"
         yield case.make_diagnostic(
-            definition.name, value, state="bad", advice="It cannot be started before that is mended."
+            definition.name, value, state="bad", advice="It cannot be started until that is fixed."
         )
     if not case.about or case.about.startswith("mcp__") or case.about in tools.names:
         return
     if case.about in tools.never or case.about in definition.disallowed_tools:
         location = locate_field("disallowed_tools") or str(definition.source)
         yield case.make_diagnostic(
-            definition.name, f"{case.about} is taken away by disallowedTools ({location})", state="warn"
+            definition.name, f"disallowedTools removes {case.about} ({location})", state="warn"
         )
     elif locate_field("tools") is not None:
-        value = f"{case.about} is not among its tools ({locate_field('tools')})"
+        value = f"{case.about} is not one of its tools ({locate_field('tools')})"
         yield case.make_diagnostic(
-            definition.name, value, state="warn", advice=f"Add {case.about} there, or leave tools out."
+            definition.name, value, state="warn", advice=f"Add {case.about} there, or remove the tools field."
         )
     elif case.about in report.offered:
-        yield case.make_diagnostic(definition.name, f"{case.about} is for the lead alone", state="none")
+        yield case.make_diagnostic(definition.name, f"{case.about} is only for the lead", state="none")
 
 
 def _explain_mcp_tool(case: DoctorContext) -> DoctorDiagnostic:
@@ -74,10 +75,10 @@ def _explain_mcp_tool(case: DoctorContext) -> DoctorDiagnostic:
     found = load_mcp_servers(load_settings(cwd=case.cwd, environ=case.environ), cwd=case.cwd)
     names = [each.name for each in found.servers]
     if server in names:
-        advice = "See whether it answers and what it offers: shoal mcp test"
+        advice = "Test it and list its tools: shoal mcp test"
         return case.make_diagnostic(case.about, f"the MCP server {server} is configured", advice=advice)
     close_names = get_close_matches(server, names, n=1)
-    advice = f"Is {close_names[0]} meant?" if close_names else f"Add it: shoal mcp add {server} COMMAND"
+    advice = f"Did you mean {close_names[0]}?" if close_names else f"Add it: shoal mcp add {server} COMMAND"
     problems = "; ".join(problem for problem in found.problems if server in problem)
     value = f"no MCP server {server} is configured{f': {problems}' if problems else ''}"
     return case.make_diagnostic(case.about, value, state="bad", advice=advice)
@@ -87,22 +88,22 @@ def explain_fork_not_taken(case: DoctorContext) -> Iterator[DoctorDiagnostic]:
     settings = load_settings(cwd=case.cwd, environ=case.environ)
     if settings.are_forks_enabled:
         origin = settings.find_setting_origin("shoal.forks") if settings.own.forks else "the environment"
-        yield case.make_diagnostic("forks", f"are on (from {origin})")
+        yield case.make_diagnostic("forks", f"on (from {origin})")
     else:
         advice = 'Turn them on: "shoal": {"forks": true} in settings.json, or SHOAL_FORK_SUBAGENT=1'
-        yield case.make_diagnostic("forks", "are off, which is the default", state="bad", advice=advice)
+        yield case.make_diagnostic("forks", "off, which is the default", state="bad", advice=advice)
     yield case.make_diagnostic(
-        "headless", "a run with -p never forks: nobody would see what multiplies there", state="none"
+        "headless", "a run with -p never forks because nobody would see the forks", state="none"
     )
     coordinator = settings.own.coordinator
     yield case.make_diagnostic(
         "coordinator",
-        "is on: a coordinator starts agents, and does not fork" if coordinator else "is off",
+        "on: a coordinator starts agents and does not fork" if coordinator else "off",
         state="bad" if coordinator else "ok",
     )
     yield case.make_diagnostic(
         "call",
-        "only an Agent call without subagent_type forks; with one, that agent is started",
+        "only an Agent call without subagent_type forks; otherwise it starts that agent",
         state="none",
     )
     if case.run is not None:
@@ -129,25 +130,25 @@ def explain_slash_command_not_forked(case: DoctorContext) -> Iterator[DoctorDiag
         if skill.forks:
             agent = f" as {skill.agent}" if skill.agent else ""
             yield case.make_diagnostic(
-                f"/{skill.name}", f"has context: fork ({location}): an agent of its own does it{agent}"
+                f"/{skill.name}", f"has context: fork ({location}): a separate agent runs it{agent}"
             )
         else:
             advice = f"Write `context: fork` between the --- lines at the top of {skill.source}"
             yield case.make_diagnostic(
                 f"/{skill.name}",
-                "has no `context: fork`: the lead itself does it",
+                "has no `context: fork`: the lead runs it",
                 state="bad",
                 advice=advice,
             )
     for problem in skills.describe_skill_file_problems():
         yield case.make_diagnostic(
-            "not used", problem, state="warn" if found else "bad", advice="Repair the file."
+            "not used", problem, state="warn" if found else "bad", advice="Fix the file."
         )
     if not found and command_name:
         close_names = get_close_matches(command_name, by_name, n=1)
-        advice = f"Is /{close_names[0]} meant?" if close_names else "shoal skills ls shows those there are."
+        advice = f"Did you mean /{close_names[0]}?" if close_names else "List them: shoal skills ls"
         yield case.make_diagnostic(
-            f"/{command_name}", "there is no such command or skill", state="bad", advice=advice
+            f"/{command_name}", "there is no command or skill with that name", state="bad", advice=advice
         )
     if not command_name:
         forking = [f"/{skill.name}" for skill in by_name.values() if skill.forks]
@@ -175,10 +176,12 @@ def explain_worktree_not_cleaned(case: DoctorContext) -> Iterator[DoctorDiagnost
 
 def _explain_worktree(case: DoctorContext, status: WorktreeStatus) -> DoctorDiagnostic:
     name, work = status.name, status.work
-    merge_advice = f"Bring its work in: shoal worktree merge {name}"
+    merge_advice = f"Merge its work: shoal worktree merge {name}"
     if status.alive:
         return case.make_diagnostic(
-            name, "the session that made it still runs, and clears it when its agent ends", state="none"
+            name,
+            "the session that created it is still running and removes it when its agent ends",
+            state="none",
         )
     if status.record is None:
         return case.make_diagnostic(
@@ -187,14 +190,17 @@ def _explain_worktree(case: DoctorContext, status: WorktreeStatus) -> DoctorDiag
     if work is None:
         advice = f"Look at {status.record.path}, then: shoal worktree rm {name} --force"
         return case.make_diagnostic(
-            name, "git cannot tell what is in it (a hook may have made it)", state="warn", advice=advice
+            name, "git cannot read its content (maybe a hook created it)", state="warn", advice=advice
         )
     if work.uncommitted or work.subjects:
-        content = f"{len(work.subjects)} commits and {len(work.uncommitted)} changes that are not committed"
-        advice = f"{merge_advice}; or let it go: shoal worktree rm {name} --force"
+        content = (
+            f"{format_count_with_noun(len(work.subjects), 'commit')} and "
+            f"{format_count_with_noun(len(work.uncommitted), 'uncommitted change')}"
+        )
+        advice = f"{merge_advice}; or discard it: shoal worktree rm {name} --force"
         if status.merged:
-            advice = f"All of it is merged here; clear it: shoal worktree rm {name}"
-        return case.make_diagnostic(name, f"holds work: {content}", state="warn", advice=advice)
+            advice = f"All of it is merged. Remove it: shoal worktree rm {name}"
+        return case.make_diagnostic(name, f"contains work: {content}", state="warn", advice=advice)
     return case.make_diagnostic(
-        name, "is unchanged, and its process died", state="warn", advice="Clear it: shoal worktree reap"
+        name, "it is unchanged and its process died", state="warn", advice="Remove it: shoal worktree reap"
     )

@@ -13,20 +13,20 @@ SymptomCheck: TypeAlias = Callable[[DoctorContext], Iterator[DoctorDiagnostic]]
 
 SYMPTOMS: dict[str, tuple[str, SymptomCheck]] = {
     "result-not-seen": (
-        "an agent ended and the lead knows nothing of it",
+        "an agent ended and the lead was not notified",
         run_symptoms.explain_agent_result_not_seen,
     ),
     "recipient-not-found": (
-        "a message does not reach whom it is for",
+        "a message does not reach its recipient",
         run_symptoms.explain_recipient_not_found,
     ),
-    "tool-missing": ("an agent says it has no such tool", setup_symptoms.explain_tool_missing),
+    "tool-missing": ("an agent says that it has no such tool", setup_symptoms.explain_tool_missing),
     "permission-unexpected": (
-        "something is refused or asked that should not be",
+        "a call is refused, or asked about, unexpectedly",
         run_symptoms.explain_permission_unexpected,
     ),
     "fork-not-taken": (
-        "an agent is started where a fork was expected",
+        "an agent is started instead of a fork",
         setup_symptoms.explain_fork_not_taken,
     ),
     "command-not-forked": (
@@ -34,7 +34,7 @@ SYMPTOMS: dict[str, tuple[str, SymptomCheck]] = {
         setup_symptoms.explain_slash_command_not_forked,
     ),
     "worktree-not-cleaned": ("a worktree is left behind", setup_symptoms.explain_worktree_not_cleaned),
-    "wait-does-not-end": ("something waits and waits", run_symptoms.explain_wait_does_not_end),
+    "wait-does-not-end": ("a wait does not end", run_symptoms.explain_wait_does_not_end),
 }
 
 

@@ -86,12 +86,12 @@ class HookRegistry:
         refusal = f"The agent {definition.name} ({definition.source}) was not started"
         if not is_agent_trusted(self._settings.home, self._project, definition):
             raise AgentRequestRefused(
-                f"{refusal}: it brings hooks, which a person has not trusted. They can, after "
-                "`shoal trust --show`, with `shoal trust`."
+                f"{refusal}: it defines hooks that are not trusted. Show them: shoal trust --show. Trust "
+                "them: shoal trust"
             )
         found = read_agent_definition_hooks(definition, self._settings)
         if found.problems:
-            raise AgentRequestRefused(f"{refusal}: its hooks cannot all be used. {found.problems[0]}")
+            raise AgentRequestRefused(f"{refusal}: some of its hooks cannot be used. {found.problems[0]}")
         return found.hooks
 
 
@@ -149,7 +149,7 @@ class AgentHookDispatcher:
 
 
 def describe_agent_hooks(hooks: HookDispatcher) -> tuple[str, ...]:
-    """Return a line for each hook of the agent, shown to whoever starts it."""
+    """Return a line for each hook of the agent, shown to the agent that starts it."""
     if not isinstance(hooks, AgentHookDispatcher):
         return ()
     return tuple(f"{hook.event} {hook.matcher or '*'}: {hook.name} ({hook.origin})" for hook in hooks.all)

@@ -72,7 +72,9 @@ class AgentFileWriteLeases:
             try:
                 expressions.append(f"(?:{convert_path_pattern_to_regex(pattern, root)})")
             except InvalidPathPatternError as error:
-                raise SettingsError(f'The setting "file_leases" has {pattern!r}: {error}.') from error
+                raise SettingsError(
+                    f'The setting "file_leases" has the invalid pattern {pattern!r}: {error}.'
+                ) from error
         return re.compile("|".join(expressions), re.DOTALL)
 
 
@@ -171,7 +173,7 @@ class WorkspaceAllocator:
             sandbox = await self._create_sandbox_for_worktree(new_agent, worktree, workspace, unreadable)
         except WorktreeError as error:
             raise AgentRequestRefused(
-                f"The agent was not started: it cannot have a worktree. {error}"
+                f"The agent was not started because Shoal could not create its worktree. {error}"
             ) from error
         workspace.set_checkpoint_turn(self._turn())
 
@@ -200,7 +202,7 @@ class WorkspaceAllocator:
         try:
             settled = await self._get_worktree_service(root).settle_abandoned_worktree_at(path)
         except (WorktreeError, OSError) as error:
-            self._note(f"The worktree {escape_filename(path)} is kept as it is: {error}")
+            self._note(f"The worktree {escape_filename(path)} is kept: {error}")
             return RetainedWorktreeWork(path=str(path), branch="")
         return _to_retained_worktree_work(settled) if isinstance(settled, RetainedWorktree) else None
 
@@ -213,7 +215,7 @@ class WorkspaceAllocator:
                 await self._get_worktree_service(root).settle_session_worktrees(session, resuming)
             )
         except (WorktreeError, OSError) as error:
-            self._note(f"Not all that was made for agents could be taken away: {error}")
+            self._note(f"Could not remove everything that was created for agents: {error}")
 
     def close(self) -> None:
         for worktrees in self._worktrees.values():
@@ -239,7 +241,7 @@ class WorkspaceAllocator:
     def _report_retained_worktrees(self, settled: Sequence[RetainedWorktree | RemovedWorktree]) -> None:
         for worktree in settled:
             if isinstance(worktree, RetainedWorktree):
-                self._note(f"Work of an agent that was cut off is kept in {escape_filename(worktree.path)}.")
+                self._note(f"The work of an interrupted agent is kept in {escape_filename(worktree.path)}.")
 
     async def _create_or_reopen_worktree(
         self, root: Path, new_agent: AgentPreparationRequest, previous: str
@@ -291,7 +293,7 @@ class WorkspaceAllocator:
         try:
             finished = await worktrees.finish_worktree(worktree)
         except (WorktreeError, OSError) as error:
-            self._note(f"The worktree {escape_filename(worktree.path)} is kept as it is: {error}")
+            self._note(f"The worktree {escape_filename(worktree.path)} is kept: {error}")
             return RetainedWorktreeWork(path=str(worktree.path), branch=worktree.record.branch)
         if not isinstance(finished, RetainedWorktree):
             await run_worktree_remove_hooks(new_agent, worktree.name, worktree.path)

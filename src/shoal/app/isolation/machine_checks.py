@@ -78,7 +78,7 @@ def check_home_directory(home: Path, source: str) -> Iterator[DoctorDiagnostic]:
         name="directory",
         state="bad" if problem else "ok",
         value=f"{home} (from {source}){f': {problem}' if problem else ''}",
-        advice="Make it writable, or choose another with SHOAL_HOME=DIRECTORY." if problem else "",
+        advice="Make it writable, or choose another one with SHOAL_HOME=DIRECTORY." if problem else "",
     )
     kind = detect_file_system(home)
     is_network = kind in NETWORK_FILE_SYSTEMS | FUSE_NETWORK_FILE_SYSTEMS
@@ -86,9 +86,11 @@ def check_home_directory(home: Path, source: str) -> Iterator[DoctorDiagnostic]:
         area="home",
         name="file system",
         state="warn" if is_network else "ok",
-        value=kind or "kind not known",
-        advice="Locks and file notices are unreliable on network file systems: set SHOAL_HOME to a local "
-        "directory."
+        value=kind or "type unknown",
+        advice=(
+            "Locks and file notifications are unreliable on network file systems. Set SHOAL_HOME to a "
+            "local directory."
+        )
         if is_network
         else "",
     )
@@ -121,7 +123,7 @@ def _check_free_space(home: Path) -> DoctorDiagnostic:
         name="free space",
         state=state,
         value=f"{free / (1 << 30):.1f} GB",
-        advice="" if state == "ok" else "Make room: a transcript that cannot be written stops the run.",
+        advice="" if state == "ok" else "Free some space: a run stops if it cannot write its transcript.",
     )
 
 
@@ -153,7 +155,7 @@ def check_external_programs(path: str | None = None) -> Iterator[DoctorDiagnosti
             area="programs",
             name=name,
             state="ok" if location else "warn",
-            value=location or f"not found; used for {purpose}",
+            value=location or f"not found; needed for {purpose}",
             advice="" if location else install_command.format(package),
         )
 
@@ -165,7 +167,7 @@ def check_optional_extras() -> Iterator[DoctorDiagnostic]:
             area="programs",
             name=f"shoal[{extra}]",
             state="ok" if is_installed else "warn",
-            value="installed" if is_installed else f"not installed; used for {purpose}",
+            value="installed" if is_installed else f"not installed; needed for {purpose}",
             advice="" if is_installed else f"pip install 'shoal[{extra}]'",
         )
 
@@ -194,7 +196,7 @@ def check_terminal(env: Mapping[str, str]) -> Iterator[DoctorDiagnostic]:
         name="output",
         state="warn" if is_dumb else "ok",
         value=f"{kind or 'TERM is not set'}, {size.columns}×{size.lines}, {colours}",
-        advice="Set TERM to what your terminal is, such as xterm-256color." if is_dumb else "",
+        advice="Set TERM to the type of your terminal, such as xterm-256color." if is_dumb else "",
     )
     # In the full-screen UI another object replaces standard output.
     encoding_name = getattr(sys.stdout, "encoding", None) or getattr(sys.__stdout__, "encoding", None) or ""
@@ -203,7 +205,7 @@ def check_terminal(env: Mapping[str, str]) -> Iterator[DoctorDiagnostic]:
         area="terminal",
         name="encoding",
         state="ok" if encoding == "utf8" else "warn",
-        value=encoding_name or "not known",
+        value=encoding_name or "unknown",
         advice="" if encoding == "utf8" else "Use a UTF-8 locale, such as LANG=C.UTF-8.",
     )
 

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 _PROJECT_CONFIG_FILES = (".claude", ".mcp.json", ".envrc")
 WEAK_GUARD_ADVICE = (
-    "Or accept that rules alone judge them, and that a command which is allowed can leave the worktree: "
+    "Or accept that only permission rules check them, so an allowed command can leave the worktree: "
     '{"shoal": {"worktree_guard": "weak"}} in your settings.json.'
 )
 _SOCKET_DIRECTORIES = (".X11-unix", ".ICE-unix")
@@ -166,9 +166,8 @@ async def create_worktree_sandbox(
     await sandbox.detect_availability()
     if not sandbox.is_active and not is_weak:
         raise WorktreeError(
-            "The commands of an agent in a worktree need a sandbox that holds them there: "
-            f"{sandbox.problem}. "
-            f"{WEAK_GUARD_ADVICE}"
+            "The commands of an agent in a worktree need a sandbox that confines them to it: "
+            f"{sandbox.problem}. {WEAK_GUARD_ADVICE}"
         )
     return sandbox
 
@@ -216,7 +215,7 @@ def diagnose_sandbox(settings: Settings) -> tuple[DiagnosticState, str, str]:
     if detected.driver is None:
         return (
             "bad" if is_required else "warn",
-            f"none holds: {problems}",
+            f"none is available: {problems}",
             "Install bubblewrap." if is_required else "",
         )
     network = "network" if preferences.network else "no network"
@@ -225,7 +224,7 @@ def diagnose_sandbox(settings: Settings) -> tuple[DiagnosticState, str, str]:
     ):
         return (
             "bad",
-            f"{detected.driver.name} cannot cut the network, which the settings ask for; {problems}",
+            f"{detected.driver.name} cannot block the network, which the settings require; {problems}",
             DISABLE_HINT,
         )
     unasked = ", commands are not asked about" if preferences.auto_allow else ""
@@ -243,24 +242,25 @@ def check_sandbox_settings(settings: Settings, cwd: Path) -> list[str]:
         ):
             if is_set:
                 raise SettingsError(
-                    f"shoal.sandbox: {name} needs the sandbox that enabled: false turns off. Leave one out."
+                    f"shoal.sandbox: {name} needs the sandbox, but enabled: false turns it off. Remove one "
+                    "of them."
                 )
     hidden = {_resolve_sandbox_setting_path(text, user_home, cwd): text for text in preferences.hidden}
     notes = []
     for text in preferences.writable:
         path = _resolve_sandbox_setting_path(text, user_home, cwd)
         if path in hidden:
-            raise SettingsError(f"shoal.sandbox: {text} is both writable and hidden. Leave one out.")
+            raise SettingsError(f"shoal.sandbox: {text} is both writable and hidden. Remove one of them.")
         if not path.exists():
             notes.append(f"shoal.sandbox.writable: {path} does not exist. Commands cannot write there.")
     for path, text in hidden.items():
         if cwd.is_relative_to(path):
             raise SettingsError(
-                f"shoal.sandbox.hidden: {text} holds the project {cwd}, which commands work in. "
-                "Hide what is inside it, or work elsewhere."
+                f"shoal.sandbox.hidden: {text} contains the project {cwd}, in which commands work. Hide a "
+                "directory inside it, or work elsewhere."
             )
         if not path.exists():
-            notes.append(f"shoal.sandbox.hidden: {path} does not exist. It is hidden once it does.")
+            notes.append(f"shoal.sandbox.hidden: {path} does not exist. It will be hidden when it does.")
     return notes
 
 

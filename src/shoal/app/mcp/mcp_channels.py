@@ -26,8 +26,8 @@ def parse_mcp_channel_names(given: Iterable[str], where: str) -> frozenset[str]:
         name = entry.removeprefix(SERVER_PREFIX)
         if not entry.startswith(SERVER_PREFIX) or not name:
             raise SettingsError(
-                f"{where}: {entry!r} names no channel. Write server: and the name of an MCP server, "
-                "as in server:chat; `shoal mcp ls` lists them."
+                f"{where}: {entry!r} is not a channel. Write server: and the name of an MCP server, as in "
+                "server:chat. List them: shoal mcp ls"
             )
         names.add(name)
     return frozenset(names)
@@ -76,8 +76,8 @@ class McpChannelMessageQueue:
     def describe_missing_channels(self, servers: Iterable[str]) -> tuple[str, ...]:
         missing = sorted(self.names.difference(servers))
         return tuple(
-            f"The channel server:{name} is not there: no MCP server {name} is configured and switched on. "
-            "`shoal mcp ls` lists them."
+            f"The channel server:{name} is not available: no MCP server {name} is configured and enabled. "
+            "List them: shoal mcp ls"
             for name in missing
         )
 
@@ -94,6 +94,6 @@ class McpChannelMessageQueue:
         if self._dropped[server] == 1:
             with suppress(StateFileError):
                 self._session.note(
-                    f"The channel server:{server} sends more than the lead takes in: {MAX_WAITING} messages "
-                    "wait, and more are dropped. The lead is told how many."
+                    f"The channel server:{server} sends messages faster than the lead reads them: "
+                    f"{MAX_WAITING} are waiting, and more are dropped. The lead is told how many."
                 )

@@ -28,9 +28,7 @@ class McpOAuthTokenFile:
         except FileNotFoundError:
             return b""
         except OSError as error:
-            raise StateFileError(
-                f"{self._path} cannot be read: {error.strerror}.", path=self._path
-            ) from error
+            raise StateFileError(f"Cannot read {self._path}: {error.strerror}.", path=self._path) from error
 
     def write(self, content: bytes) -> None:
         write_file_atomically(self._path, content)

@@ -163,7 +163,8 @@ class SessionMcpServerManager:
         raise McpRequestRefused(f"no MCP server offers a prompt named {name}")
 
     async def prepare_agent_tools(self, definition: AgentDefinition, names: Sequence[str] = ()) -> AgentTools:
-        """Return the tools for an agent, including those of its own and its required servers.
+        """Return the tools for an agent, including the tools of its own servers and of the servers it
+        requires.
 
         `names` are tools it had before. Raises `AgentRequestRefused` and then leaves no server running.
         """
@@ -204,15 +205,15 @@ class SessionMcpServerManager:
             for name, config in entry.items() if isinstance(entry, Mapping) else ():
                 if not (source.is_trusted or self._is_trusted(definition)):
                     raise AgentRequestRefused(
-                        f"The agent {agent} ({source}) brings an MCP server of its own, {name}, and a "
-                        "project's files start no programs before a person trusts them: they can see it with "
-                        "`shoal trust --show`, and trust it with `shoal trust`."
+                        f"The agent {agent} ({source}) defines the MCP server {name}, but a project's "
+                        "files may start programs only after you trust them. Show it: shoal trust --show. "
+                        "Trust it: shoal trust"
                     )
                 try:
                     yield parse_mcp_server(name, config, f"agent {agent}")
                 except InvalidMcpServerConfigError as error:
                     raise AgentRequestRefused(
-                        f"The MCP server {name} of the agent {agent} ({source}) cannot be used: {error}."
+                        f"Cannot use the MCP server {name} of the agent {agent} ({source}): {error}."
                     ) from error
 
     async def _wait_for_required_servers(
@@ -273,15 +274,15 @@ class SessionMcpServerManager:
     def _explain_missing_server(self, entry: str, matching: Sequence[ManagedMcpServer]) -> str:
         for managed in matching:
             if managed.status == "connected":
-                return "it offers no tools"
-            return managed.detail or "it is still coming up"
+                return "it has no tools"
+            return managed.detail or "it is still starting"
         for server in self.configured.untrusted:
             if matches_mcp_server_pattern(entry, server.name):
                 return UNTRUSTED_REASON
         for server in self.configured.disabled:
             if matches_mcp_server_pattern(entry, server.name):
                 return DISABLED_REASON
-        return "no such server is configured; `shoal mcp ls` lists them"
+        return "it is not configured; `shoal mcp ls` lists the servers"
 
     def _find_channel_push_handler(
         self, server: McpServerConfig
@@ -340,9 +341,9 @@ class SessionMcpServerManager:
 
 
 UNTRUSTED_REASON = (
-    "the project configures it, and nobody trusts that: see `shoal trust --show`, then `shoal trust`"
+    "the project configures it, but is not trusted; see `shoal trust --show`, then run `shoal trust`"
 )
-DISABLED_REASON = "it is switched off in settings"
+DISABLED_REASON = "it is disabled in the settings"
 
 
 def _create_resource_tools(servers: Callable[[], Sequence[ManagedMcpServer]]) -> tuple[Tool, ...]:
@@ -362,8 +363,8 @@ def _has_pending_tool(names: Sequence[str], servers: Sequence[ManagedMcpServer])
 
 def _format_missing_servers(definition: AgentDefinition, missing: Sequence[str], delay: str) -> str:
     return (
-        f"The agent {definition.name} ({definition.source}) was not started: MCP servers it needs are not "
-        f"there{delay}: {'; '.join(missing)}. See `shoal mcp ls`, or start another agent."
+        f"The agent {definition.name} ({definition.source}) was not started: MCP servers that it needs are "
+        f"not available{delay}: {'; '.join(missing)}. Run `shoal mcp ls`, or start another agent."
     )
 
 

@@ -92,7 +92,7 @@ async def _create_default_model(settings: Settings, clock: Clock, rng: Random) -
     local_names = await list_ollama_models(resolve_ollama_url(settings))
     if local_names:
         return _create_model(f"ollama:{local_names[0]}", settings, clock, rng)
-    raise NoModelConfigured("No model is configured, and no local one was found.")
+    raise NoModelConfigured("No model is configured, and no local model was found.")
 
 
 def _create_model(name: str, settings: Settings, clock: Clock, rng: Random) -> Model:
@@ -161,8 +161,8 @@ def _require_provider_key(provider: str, model: str, access: ProviderAccess) -> 
     variable = PROVIDERS[provider].key_variable
     if variable and access.base_url is None and not (access.api_key or access.auth_token):
         raise Unauthorized(
-            f"There is no key to ask {provider} for {model}. Set {variable}, type `shoal setup`, or name "
-            "another model.",
+            f"There is no {provider} key for {model}. Set {variable}, run `shoal setup`, or choose another "
+            "model.",
             provider=provider,
             model=model,
         )

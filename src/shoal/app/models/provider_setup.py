@@ -52,18 +52,18 @@ class ProviderSetup(Struct, frozen=True, kw_only=True):
         """Variables to store. Raises `SettingsError` if a value is missing or invalid."""
         key, address = self.key.strip(), self.base_url.strip()
         if any(character.isspace() or not character.isprintable() for character in key):
-            raise SettingsError("A key is one line without blanks. What was given holds more than that.")
+            raise SettingsError("The key is not valid: it must be one line without spaces.")
         if address and "://" not in address and self.choice != "ollama":
-            raise SettingsError(f"{address!r} is no address: it begins with http:// or https://.")
+            raise SettingsError(f"{address!r} is not a URL. It must start with http:// or https://.")
         if self.choice == "server" and not address:
-            raise SettingsError("A server of your own needs its address: --base-url http://HOST:PORT/v1")
+            raise SettingsError("Your own server needs a URL: --base-url http://HOST:PORT/v1")
         if self.choice in ("anthropic", "openai", "openrouter") and not key and not address:
             raise SettingsError(
-                f"There is no key for {self.choice}. Paste it where it is asked for, or pipe it in: … | "
-                f"shoal setup --provider {self.choice} --key-stdin"
+                f"There is no key for {self.choice}. Paste it at the prompt, or pipe it in: … | shoal "
+                f"setup --provider {self.choice} --key-stdin"
             )
         if address and self.choice not in _ADDRESS_VARIABLES:
-            raise SettingsError(f"{self.choice} has one address only: leave --base-url out.")
+            raise SettingsError(f"{self.choice} has a fixed URL. Leave out --base-url.")
         variables = {_KEY_VARIABLES[self.choice]: key} if key and self.choice in _KEY_VARIABLES else {}
         return variables | ({_ADDRESS_VARIABLES[self.choice]: address} if address else {})
 

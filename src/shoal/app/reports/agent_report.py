@@ -114,7 +114,7 @@ class AgentDefinitionInspector:
         patterns: dict[str, list[str]] = {}
         for entry in tools.only:
             patterns.setdefault(entry.partition("(")[0], []).append(entry)
-        restrictions = [(f"{tool}, but for {' '.join(only)}", "tools") for tool, only in patterns.items()]
+        restrictions = [(f"{tool}, except {' '.join(only)}", "tools") for tool, only in patterns.items()]
         denied = [*restrictions, *((rule, "disallowed_tools") for rule in tools.never)]
         rules = (
             permission_report.PermissionRuleReportRow(
@@ -134,8 +134,8 @@ class AgentDefinitionInspector:
                 name = entry.partition("(")[0]
                 if not name.startswith("mcp__"):
                     close_names = get_close_matches(name, self.offered, n=1)
-                    suggestion = f"; is {close_names[0]} meant?" if close_names else ""
-                    yield f"{location}: tools: there is no tool {name!r} here{suggestion}"
+                    suggestion = f"; did you mean {close_names[0]}?" if close_names else ""
+                    yield f"{location}: tools: there is no tool {name!r}{suggestion}"
 
     def find_hook_problems(self, definitions: Sequence[AgentDefinition]) -> Iterator[DefinitionProblem]:
         """Yield unusable hooks, which prevent the start of an agent."""

@@ -56,8 +56,8 @@ class McpServerAdmin:
             if server.name == name:
                 return server, reason
         names = ", ".join(server.name for server, _ in self.list_servers())
-        hint = f"There are: {names}." if names else "None is: add one with `shoal mcp add`."
-        raise SettingsError(f"No MCP server named {name!r} is configured. {hint}")
+        hint = f"Servers: {names}." if names else "No server is configured. Add one: shoal mcp add"
+        raise SettingsError(f"There is no MCP server {name!r}. {hint}")
 
     def describe_server_without_secrets(self, server: McpServerConfig) -> dict[str, Any]:
         """Return its configuration without possible secrets."""
@@ -79,7 +79,7 @@ class McpServerAdmin:
             found = [self.find_server(name) for name in names]
             for server, reason in found:
                 if reason:
-                    raise SettingsError(f"The MCP server {server.name} is not started: {reason}.")
+                    raise SettingsError(f"The MCP server {server.name} was not started: {reason}.")
             chosen = tuple(server for server, _ in found)
         clock = SystemClock()
         processes = GuardedProcessLauncher(clock)
@@ -108,13 +108,13 @@ class McpServerAdmin:
         try:
             connection = expand_mcp_server_variables(server, self.settings.tool_environment).connection
         except InvalidMcpServerConfigError as error:
-            raise SettingsError(f"The MCP server {name} cannot be used: {error}.") from error
+            raise SettingsError(f"Cannot use the MCP server {name}: {error}.") from error
         if not isinstance(connection, McpHttpConfig):
-            raise SettingsError(f"The MCP server {name} is a program, and programs need no login.")
+            raise SettingsError(f"The MCP server {name} is a local program, which needs no login.")
         try:
             from shoal.tools.mcp import sdk_connection
         except ModuleNotFoundError as error:
-            raise MissingPackageExtra("Speaking with MCP servers", "mcp") from error
+            raise MissingPackageExtra("Talking to MCP servers", "mcp") from error
         return await sdk_connection.log_in_to_mcp_server(
             connection, open_mcp_token_file(self.settings.home, name, connection.url), show
         )
@@ -125,7 +125,7 @@ class McpServerAdmin:
         try:
             server = parse_mcp_server(name, given, str(path))
         except InvalidMcpServerConfigError as error:
-            raise SettingsError(f"The MCP server {name} cannot be added: {error}.") from error
+            raise SettingsError(f"Cannot add the MCP server {name}: {error}.") from error
         return path, set_or_remove_mcp_server(path, name, server)
 
     def remove_server(self, name: str, *, project: bool) -> Path | None:

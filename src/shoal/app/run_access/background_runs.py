@@ -70,7 +70,7 @@ class BackgroundRunFlags(Struct, frozen=True, kw_only=True):
 
 
 class BackgroundRunStatus(Struct, frozen=True, kw_only=True):
-    """Status of a run, for whoever started it."""
+    """Status of a run, for the client that started it."""
 
     id: str
     state: str
@@ -174,7 +174,7 @@ class BackgroundRunManager:
         status = self.get_status(id_)
         if status.state == "running":
             return BackgroundRunResult(
-                id=id_, state="running", detail="It is still at work. Ask again later."
+                id=id_, state="running", detail="It is still working. Ask again later."
             )
         output = self._read_run_output(id_)
         text = output.get("result")
@@ -206,7 +206,9 @@ class BackgroundRunManager:
     def _start_process(self, id_: str, arguments: Sequence[str], prompt: str) -> None:
         running = sum(process.poll() is None for process in self._processes.values())
         if running >= self.flags.max_concurrent:
-            raise AgentRequestRefused(f"{running} runs are at work already, and no more are started at once.")
+            raise AgentRequestRefused(
+                f"{running} runs are already active, which is the limit. Wait until one ends."
+            )
         make_private_directory(self._directory)
         flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
         write_file_atomically(self._get_output_file_path(id_, "prompt"), prompt.encode("utf-8"))
@@ -253,7 +255,7 @@ class BackgroundRunManager:
 
     def _get_output_file_path(self, id_: str, suffix: str) -> Path:
         if "/" in id_ or id_.startswith("."):
-            raise SessionNotFound(f"{id_!r} names no run.", path=self._directory)
+            raise SessionNotFound(f"There is no run {id_!r}.", path=self._directory)
         return self._directory / f"{SessionId(id_)}.{suffix}"
 
 

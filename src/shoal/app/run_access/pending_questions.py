@@ -52,9 +52,9 @@ def find_pending_question(questions: tuple[PendingQuestion, ...], start: str, ho
         return found[0]
     if found:
         ids = ", ".join(row.question.id for row in found)
-        raise StateFileError(f"{start!r} is the start of {len(found)} questions: {ids}.", path=home)
+        raise StateFileError(f"{len(found)} questions start with {start!r}: {ids}.", path=home)
     raise StateFileError(
-        f"There is no open question {start!r}: it was answered, or withdrawn. `shoal ask` lists those open.",
+        f"There is no open question {start!r}: it was answered or withdrawn. List the open ones: shoal ask",
         path=home,
     )
 
@@ -92,7 +92,7 @@ def submit_question_answer(pending: PendingQuestion, answer: Answer) -> bool:
 
 def create_run_ended_error(session: SessionId, directory: Path) -> StateFileError:
     return StateFileError(
-        f"The run {session} that asked this has ended, so nobody would hear the answer. "
-        f"Resume it with: shoal --resume {session}",
+        f"The run {session} that asked this has ended, so it cannot get the answer. Resume it: shoal "
+        f"--resume {session}",
         path=directory,
     )

@@ -130,7 +130,7 @@ def find_run(home: Path, name: str) -> RunHandle:
         reason = (
             f"{len(found)} runs start with it: {', '.join(found[:5])}" if found else "no run starts with it"
         )
-        raise SessionNotFound(f"{name!r} names no run in {home}: {reason}.", path=home)
+        raise SessionNotFound(f"{name!r} does not identify a run in {home}: {reason}.", path=home)
     return RunHandle(session=SessionId(found[0]), home=home)
 
 
@@ -163,8 +163,8 @@ async def send_control_command(
     """
     if not run.is_live:
         raise StateFileError(
-            f"No live run answers: session {run.session} has ended. "
-            f"Go on with it: shoal --resume {run.session}",
+            f"Session {run.session} has ended, so no live run can respond. Resume it: shoal --resume "
+            f"{run.session}",
             path=run.directory,
         )
     async with asyncio.TaskGroup() as group:
@@ -177,8 +177,8 @@ async def send_control_command(
             answer.cancel()
     if answer.cancelled() or isinstance(answer.result(), RunUnresponsive):
         raise RunUnresponsive(
-            f"The run {run.session} does not answer: its process was stopped, or hangs. What was asked may "
-            f"still be done if it goes on. End it: shoal stop {run.session}",
+            f"The run {run.session} does not respond because its process is suspended or hangs. It may "
+            f"still do what you asked when it continues. Stop it: shoal stop {run.session}",
             path=run.directory,
         )
     result = answer.result()
@@ -287,8 +287,8 @@ class CrossSessionMessenger:
         """Send to another session's lead. Raises `AgentRequestRefused`, naming the live sessions."""
         if to.startswith(OTHER_MACHINE_PREFIX):
             raise AgentRequestRefused(
-                "bridge: reaches sessions on other machines, and no bridge to one is configured. "
-                "uds:SESSION reaches a session of this machine."
+                "bridge: addresses sessions on other machines, but no bridge is configured. "
+                "Use uds:SESSION for a session on this machine."
             )
         run = self._find_recipient_session(to.removeprefix(OTHER_SESSION_PREFIX), sender)
         relay = RelayAgentMessageControlCommand(
@@ -297,20 +297,22 @@ class CrossSessionMessenger:
         try:
             await send_control_command(run, relay)
         except ShoalError as error:
-            raise AgentRequestRefused(f"The session {run.session} was not reached: {error}") from error
+            raise AgentRequestRefused(f"Cannot reach the session {run.session}: {error}") from error
         return AgentMessageDeliveryReceipt(
             to=LEAD_ID, name=f"The lead of session {run.session}", how="queued"
         )
 
     def _find_recipient_session(self, name: str, sender: AgentIdentity) -> RunHandle:
         if name and sender.session.startswith(name):
-            raise AgentRequestRefused("That is your own session: write to `lead` to reach its lead.")
+            raise AgentRequestRefused("That is your own session. Send the message to `lead`.")
         live = [run for run in list_all_live_runs(self._home) if run.session != sender.session]
         found = [run for run in live if name and run.session.startswith(name)]
         if len(found) == 1:
             return found[0]
         reason = (
-            f"{len(found)} live sessions start with {name!r}" if found else f"no live session is {name!r}"
+            f"{len(found)} live sessions start with {name!r}"
+            if found
+            else f"there is no live session {name!r}"
         )
         listed = ", ".join(run.session for run in live[:_MAX_LISTED]) or "no other"
-        raise AgentRequestRefused(f"The message was not sent: {reason}. Live now: {listed}.")
+        raise AgentRequestRefused(f"The message was not sent: {reason}. Live sessions: {listed}.")

@@ -16,7 +16,7 @@ GRACE_SECONDS = 10.0
 
 
 async def stop_or_kill_run(run: RunHandle) -> None:
-    """Stop a run: one that answers ends by itself, in its own time; any other is terminated.
+    """Stop a run: a responsive run ends on its own; any other is terminated.
 
     Raises a `ShoalError` if it has already ended or cannot be stopped from here.
     """

@@ -57,4 +57,4 @@ def _describe_activity_from_event(event: Event) -> str | None:
 
 
 def _describe_model_retry(delay: float, reason: str) -> str:
-    return f"asking again in {format_duration(delay)}: {to_one_line(reason)}"
+    return f"retrying in {format_duration(delay)}: {to_one_line(reason)}"

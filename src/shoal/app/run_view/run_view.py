@@ -219,11 +219,11 @@ class RunView:
             case BudgetThresholdReached(
                 percent=percent, spent=spent, of=limit_value, limit=limit, whose=owner
             ):
-                text = f"{percent} % of the limit is spent: {spent:g} of {limit_value:g} {limit}"
+                text = f"{percent} % of the limit is used: {spent:g} of {limit_value:g} {limit}"
                 text += f" for {owner}." if owner else "."
                 self._add_note(event.agent, "warning", text, at, offset)
             case ModelRequestFailed(billed=True, reason=reason):
-                text = f"What a request cost was not told: {reason}"
+                text = f"The cost of a request is unknown: {reason}"
                 self._add_note(event.agent, "unsettled", text, at, offset)
             case _:
                 pass

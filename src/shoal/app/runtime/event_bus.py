@@ -45,7 +45,7 @@ class ModelSubstitutionDetector:
                 requested = self._requested.pop(request, answered)
                 if not is_same_model(requested, answered) and (requested, answered) not in self._reported:
                     self._reported.add((requested, answered))
-                    return f"Asked for the model {requested}, the provider answers as {answered}."
+                    return f"The model {requested} was requested, but the provider answered as {answered}."
             case _:
                 pass
         return None
@@ -136,7 +136,10 @@ class EventBus:
                 subscriber(event)
             except Exception as error:  # noqa: BLE001 - the wall around subscribers: none may end the run
                 self._subscribers.pop(subscriber, None)
-                self.note(f"A watcher of this run is not called any more: {type(error).__name__}: {error}")
+                self.note(
+                    f"A subscriber of this run failed and is no longer called: {type(error).__name__}: "
+                    f"{error}"
+                )
 
     def _journal_and_distribute_event(self, event: Event) -> None:
         # Journaled before anyone sees it, so that everything a surface has shown is stored.

@@ -400,7 +400,7 @@ def _create_permission_answers(
             reason = "the settings of this project are not trusted. See `shoal trust --show`."
         except ShoalError as error:
             reason = str(error)
-        events.note(f"It could not be kept, and holds for this session alone: {reason}")
+        events.note(f"It could not be saved and applies only to this session: {reason}")
         answers.add_answer(update)
 
     answers = RememberedPermissionAnswers(store_permission_answer, events.note)

@@ -48,7 +48,7 @@ def set_delegate_mode(session: Session, *, enabled: bool) -> None:
     )
     session.runtime.inbox.queue.put(item)
     session.note(
-        "Delegate mode is on: the lead only delegates."
+        "Delegate mode is on: the lead only delegates work."
         if enabled
         else "Delegate mode is off: the lead has all its tools."
     )

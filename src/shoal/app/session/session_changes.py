@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from shoal.workspaces.checkpoints import FileUndoReport
 
 
-INTERRUPTED_REASON = "it was interrupted by the person; what is said to it now lets it go on"
+INTERRUPTED_REASON = "it was interrupted by the person; a message resumes it"
 
 
 async def interrupt_agent(session: Session, name: str) -> bool:
@@ -51,7 +51,7 @@ async def rewind_files_to_before_message(session: Session, message_id: str) -> F
     """Restore files to before the turn that a message started. Raises `NothingToUndoError`."""
     if session.undo_history is None:
         raise undo_history.NothingToUndoError(
-            "This session keeps nothing on disk, so nothing can be brought back."
+            "This session stores nothing on disk, so nothing can be restored."
         )
     return await undo_turn(session, _find_turn_of_message(session.undo_history, message_id))
 
@@ -63,6 +63,4 @@ def _find_turn_of_message(history: undo_history.SessionUndoHistory, message_id: 
         entry = line.entry
         if isinstance(entry, TranscriptMessageEntry) and entry.id == message_id and entry.parent in turns:
             return turns[entry.parent]
-    raise undo_history.NothingToUndoError(
-        f"No turn of this session began with a message of the id {message_id!r}."
-    )
+    raise undo_history.NothingToUndoError(f"No turn of this session started with the message {message_id!r}.")

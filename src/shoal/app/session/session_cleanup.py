@@ -52,17 +52,17 @@ async def _remove_old_sessions(session: Session, session_ended: Event) -> None:
             return
         text = _format_cleanup_result(result, settings.cleanup_period_days)
     except Exception as error:  # noqa: BLE001 - the wall around tidying up: no session ends over it
-        text = f"Old sessions could not be removed: {type(error).__name__}: {error}"
+        text = f"Could not remove old sessions: {type(error).__name__}: {error}"
     session.runtime.events.note_in_debug_log(text)
 
 
 def _format_cleanup_result(result: HomeCleanupResult, days: int) -> str:
     lines = [
-        f"Kept for {days} days (cleanupPeriodDays). Removed: sessions {len(result.sessions)}, "
-        f"debug logs {result.logs}, snapshots of the shell {result.snapshots}.",
+        f"Removed data older than {days} days (cleanupPeriodDays): sessions {len(result.sessions)}, debug "
+        f"logs {result.logs}, shell snapshots {result.snapshots}.",
         *result.sessions,
         *result.problems,
     ]
     if not result.finished:
-        lines.append("It was stopped before everything was looked at; the next session goes on.")
+        lines.append("The clean-up was stopped early; the next session continues it.")
     return "\n".join(lines)

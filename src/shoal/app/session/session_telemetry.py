@@ -48,8 +48,8 @@ def attach_telemetry(session: Session, exit_stack: AsyncExitStack, *, trace: str
     except ImportError as error:
         # A note, not an error: the variables may be set for other programs.
         session.notes.append(
-            f"OpenTelemetry is wanted and cannot be had ({error.name} is missing). "
-            f"Install it: {INSTALL_COMMAND}"
+            f"OpenTelemetry is enabled but not installed ({error.name} is missing). Install it: "
+            f"{INSTALL_COMMAND}"
         )
         return
     telemetry = create_telemetry_pipeline(session.id, settings.environ)

@@ -84,6 +84,6 @@ async def run_structured_turn(
         if is_structured_output_missing(result):
             result = await run_agent_loop(agent, user_message(_REMINDER), by="runtime")
     if is_structured_output_missing(result):
-        detail = f"no answer in the form that was asked for, after {MAX_REMINDERS} reminders"
+        detail = f"no answer in the requested format after {MAX_REMINDERS} reminders"
         return replace(result, reason="no_output", detail=detail)
     return result

@@ -58,7 +58,7 @@ def parse_slash_command(runtime: Runtime, prompt: str | Message) -> str | Messag
 
 
 def _split_slash_command(prompt: str | Message) -> tuple[str, str]:
-    """Split a prompt into command name and arguments; the name is empty if it is no command."""
+    """Split a prompt into command name and arguments; the name is empty if the prompt is not a command."""
     if isinstance(prompt, Message) and not all(isinstance(block, TextBlock) for block in prompt.content):
         return "", ""
     match = _COMMAND_PATTERN.fullmatch(prompt if isinstance(prompt, str) else prompt.text)
@@ -101,10 +101,10 @@ async def _run_slash_invocation(session: Session, prompt: SlashCommandInvocation
                 await _fetch_mcp_prompt_text(runtime, command.name, prompt.arguments)
             )
         except ShoalError as error:
-            return LoopResult(reason="done", detail=f"/{command.name} was not to be had: {error}")
+            return LoopResult(reason="done", detail=f"/{command.name} is not available: {error}")
         except TimeoutError:
             return LoopResult(
-                reason="done", detail=f"/{command.name} was not to be had: no answer came in time"
+                reason="done", detail=f"/{command.name} is not available: no answer came in time"
             )
     else:
         command_text = await runtime.knowledge.invoker.render_skill_and_grant_tools(
@@ -126,7 +126,7 @@ async def _fetch_mcp_prompt_text(runtime: Runtime, name: str, arguments: str) ->
     for source in runtime.knowledge.prompts:
         if any(each.name == name for each in source.list_prompts()):
             return await source.expand_prompt(name, arguments)
-    raise ShoalError("it is not offered any more")
+    raise ShoalError("it is no longer offered")
 
 
 async def _run_forked_skill(session: Session, prompt: SlashCommandInvocation, skill: Skill) -> LoopResult:
@@ -138,7 +138,7 @@ async def _run_forked_skill(session: Session, prompt: SlashCommandInvocation, sk
     stdout = f"<local-command-stdout>{escape_control_tags(report)}</local-command-stdout>"
     text = f"{_format_slash_invocation(prompt)}\n{stdout}"
     await session.agent.receive_message(user_message(text), by="person")
-    return LoopResult(reason="done", text=report, detail="it could not be done" if output.is_error else "")
+    return LoopResult(reason="done", text=report, detail="it failed" if output.is_error else "")
 
 
 async def _run_turn_with_other_model(session: Session, name: str, message: Message) -> LoopResult:
@@ -148,7 +148,7 @@ async def _run_turn_with_other_model(session: Session, name: str, message: Messa
         model = await session.runtime.choose_model(name)
         agent.budget.require_priced_model(model.card)
     except (BudgetError, ModelError, NoModelConfigured, SettingsError) as error:
-        session.note(f"The command's model {name} is not to be had, and the usual one is asked: {error}")
+        session.note(f"Cannot use the command's model {name}, so the default model is used: {error}")
         return await run_agent_loop(agent, message)
     agent.model = model
     try:

@@ -61,7 +61,9 @@ def add_permission_flag_rules(
     )
     for rule in flag_rules.deny:
         if str(rule) in map(str, flag_rules.allow):
-            raise SettingsError(f"{rule} is both in --allowedTools and in --disallowedTools: leave one out.")
+            raise SettingsError(
+                f"{rule} is in both --allowedTools and --disallowedTools. Remove one of them."
+            )
     return replace(rules, allow=(*flag_rules.allow, *rules.allow), deny=(*flag_rules.deny, *rules.deny))
 
 
@@ -92,7 +94,7 @@ def _refuse_contradicting_rules(rules: PermissionRuleSet, path: Path | None) -> 
     name, _, line = stronger.source.rpartition(":")
     raise SettingsError(
         f"{stronger.source}: the rule {stronger} contradicts the same rule in line "
-        f"{weaker.source.rpartition(':')[2]} of {name}: remove one of them.",
+        f"{weaker.source.rpartition(':')[2]} of {name}. Remove one of them.",
         path=path,
         line=int(line),
     )

@@ -45,7 +45,7 @@ class AutoReloadingSettings:
         self._last_error = ""
 
     def load_rules(self, *, fresh: bool) -> PermissionRuleSet:
-        """Return the rules in force. Never raises: an invalid file leaves the last valid rules."""
+        """Return the active rules. Never raises: an invalid file leaves the last valid rules."""
         now = time.monotonic()
         if fresh or now - self._checked_at > _CHECK_INTERVAL:
             self._checked_at = now
@@ -66,7 +66,7 @@ class AutoReloadingSettings:
         except SettingsError as error:
             if str(error) != self._last_error:
                 self._last_error = str(error)
-                self._note(f"A change of the settings is not taken over, the earlier ones stay: {error}")
+                self._note(f"The changed settings are invalid, so the previous ones stay active: {error}")
             return
         self.settings, self._last_error = settings, ""
         if rules != self._rules:

@@ -43,17 +43,17 @@ def read_project_mcp_file(cwd: Path) -> tuple[tuple[SettingsDocument, ...], tupl
     path = cwd / PROJECT_FILE
     try:
         if path.stat().st_size > MAX_FILE_BYTES:
-            return (), (f"{path} is longer than {MAX_FILE_BYTES >> 20} MB and is not read.",)
+            return (), (f"{path} is larger than {MAX_FILE_BYTES >> 20} MB and is ignored.",)
         text = path.read_text(encoding="utf-8-sig")
     except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
         # A directory is a placeholder of the sandbox, or of no use.
         return (), ()
     except (OSError, UnicodeDecodeError) as error:
-        return (), (f"{path} cannot be read, and none of its MCP servers is there: {error}.",)
+        return (), (f"Cannot read {path}, so none of its MCP servers is available: {error}.",)
     try:
         servers = _parse_mcp_server_json(text, str(path))
     except SettingsError as error:
-        return (), (f"{error} None of its MCP servers is there.",)
+        return (), (f"{error} None of its MCP servers is available.",)
     # Nothing else in that file is a setting.
     raw = {"mcpServers": servers}
     return (SettingsDocument(name=str(path), kind="mcp", path=path, text=text, raw=raw),), ()
@@ -123,7 +123,7 @@ def set_or_remove_mcp_server(path: Path, name: str, server: McpServerConfig | No
     def edit_servers(raw: dict[str, Any]) -> bool:
         servers = raw.setdefault("mcpServers", {})
         if not isinstance(servers, dict):
-            raise SettingsError(f"{path}: mcpServers is no object. Repair it by hand.", path=path)
+            raise SettingsError(f"{path}: mcpServers is not an object. Fix it by hand.", path=path)
         existed = name in servers
         servers.pop(name, None)
         if server is not None:
@@ -143,7 +143,7 @@ def _parse_mcp_server_json(text: str, name: str) -> dict[str, Any]:
         raise SettingsError(f"{name}:{line}: not valid JSON: {getattr(error, 'msg', error)}.") from error
     servers = raw.get("mcpServers", {}) if isinstance(raw, dict) else None
     if not isinstance(servers, dict):
-        raise SettingsError(f'{name}:1: MCP servers are written as {{"mcpServers": {{"name": {{…}}}}}}.')
+        raise SettingsError(f'{name}:1: write MCP servers as {{"mcpServers": {{"name": {{…}}}}}}.')
     return servers
 
 
@@ -161,7 +161,7 @@ def parse_mcp_config_option(given: str | Mapping[str, Any], cwd: Path) -> Parsed
             text = path.read_text(encoding="utf-8-sig")
         except (OSError, UnicodeDecodeError) as error:
             reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
-            message = f"--mcp-config takes JSON or the path of a file, and {path} cannot be read: {reason}."
+            message = f"--mcp-config takes JSON or the path of a file, but {path} cannot be read: {reason}."
             raise SettingsError(message, path=path) from error
     servers = _parse_mcp_server_json(text, name)
     return parse_mcp_servers(servers, lambda key: f"{name}:{find_json_key_line(text, ('mcpServers', key))}")
@@ -210,7 +210,7 @@ def _drop_same_prefix_mcp_servers(servers: Any) -> tuple[list[McpServerConfig], 
         other = by_prefix.setdefault(server.tool_name_prefix, server)
         if other is not server:
             problems.append(
-                f"{server.origin}: the MCP server {server.name} is left out: the names of its tools would be "
-                f"those of {other.name} ({other.origin}). Rename one."
+                f"{server.origin}: the MCP server {server.name} is ignored because its tools would have "
+                f"the same names as those of {other.name} ({other.origin}). Rename one of them."
             )
     return list(by_prefix.values()), problems

@@ -376,7 +376,7 @@ def _read_boolean_variable(environ: Mapping[str, str], variables: Sequence[str],
     for variable in variables:
         if value := environ.get(variable):
             if value.lower() not in _SWITCH_VALUES:
-                raise SettingsError(f"${variable} is {value!r}: set it to 1 or 0.")
+                raise SettingsError(f"The environment variable {variable} is {value!r}. Set it to 1 or 0.")
             return _SWITCH_VALUES[value.lower()]
     return default
 
@@ -388,7 +388,8 @@ def _ignore_project_bypass_mode(
     if merged.default_mode != "bypassPermissions" or trusted.default_mode == merged.default_mode:
         return merged, ()
     warning = (
-        "The project's settings ask to skip permissions; only your own settings or a flag can. Not done."
+        "The project's settings ask to skip permissions. Shoal ignores this: only your own settings or a "
+        "flag can do it."
     )
     return replace(merged, default_mode=trusted.default_mode), (warning,)
 
@@ -408,13 +409,19 @@ def _restrict_sandbox(
         or (merged.auto_allow and not trusted.auto_allow)
         or merged.writable != trusted.writable
     )
-    warning = "The project's settings would open the sandbox; only your own settings can. Not done."
+    warning = (
+        "The project's settings would weaken the sandbox. Shoal ignores this: only your own settings can "
+        "do it."
+    )
     return restricted, (warning,) if loosens else ()
 
 
 def _warn_project_cleanup_period(merged: int, trusted: int) -> Iterator[str]:
     if merged != trusted:
-        yield "The project's settings say how long sessions are kept; only your own settings can. Not done."
+        yield (
+            "The project's settings set how long sessions are kept. Shoal ignores this: only your own "
+            "settings can do it."
+        )
 
 
 def _choose_stricter_worktree_guard(merged: WorktreeGuard, trusted: WorktreeGuard) -> WorktreeGuard:
@@ -437,7 +444,7 @@ def resolve_shoal_home(environ: Mapping[str, str], cwd: Path) -> Path:
         return Path.home() / ".claude"
     except RuntimeError as error:
         raise SettingsError(
-            "This user has no home directory. Say where to keep state with SHOAL_HOME=DIRECTORY."
+            "This user has no home directory. Choose one with SHOAL_HOME=DIRECTORY."
         ) from error
 
 
@@ -486,7 +493,7 @@ def _read_settings_file(path: Path, kind: SettingsSourceKind) -> Iterator[Settin
             raise SettingsError(message, path=path) from None
         return
     except OSError as error:
-        raise SettingsError(f"The settings in {path} cannot be read: {error.strerror}.", path=path) from error
+        raise SettingsError(f"Cannot read the settings in {path}: {error.strerror}.", path=path) from error
     except UnicodeDecodeError as error:
         raise SettingsError(f"The settings in {path} are not UTF-8 text.", path=path) from error
     yield parse_settings_document(text, name=str(path), kind=kind, path=path)

@@ -122,9 +122,9 @@ def edit_json_file(path: Path, edit: Callable[[dict[str, Any]], T]) -> T:
     try:
         raw = json.loads(file.text) if file.text.strip() else {}
     except ValueError as error:
-        raise SettingsError(f"{path} is not valid JSON: {error}. Repair it by hand.", path=path) from error
+        raise SettingsError(f"{path} is not valid JSON: {error}. Fix it by hand.", path=path) from error
     if not isinstance(raw, dict):
-        raise SettingsError(f"{path} holds no JSON object. Repair it by hand.", path=path)
+        raise SettingsError(f"{path} does not contain a JSON object. Fix it by hand.", path=path)
     result = edit(raw)
     file.write(raw)
     return result
@@ -148,7 +148,7 @@ class _EditableJsonFile:
         except FileNotFoundError:
             return
         except (OSError, UnicodeDecodeError) as error:
-            raise SettingsError(f"The settings in {path} cannot be read: {error}.", path=path) from error
+            raise SettingsError(f"Cannot read the settings in {path}: {error}.", path=path) from error
 
     def write(self, raw: dict[str, Any]) -> str:
         """Write the content and return the new text."""

@@ -142,8 +142,8 @@ class SkillAndCommandLibrary:
         found = (*self.skills.problems, *self.commands.problems)
         if not found:
             return ()
-        files = "One file of a skill or command" if len(found) == 1 else f"{len(found)} files of skills"
-        return (f"{files} cannot be used ({found[0]}). See `shoal skills validate`.",)
+        files = "One skill or command file" if len(found) == 1 else f"{len(found)} skill or command files"
+        return (f"{files} cannot be used ({found[0]}). Run `shoal skills validate` for details.",)
 
 
 def load_skills(*, cwd: Path, home: Path) -> SkillAndCommandLibrary:

@@ -17,7 +17,7 @@ async def add_board_task(
     tasks = store.open_board(board)
     for other in blocked_by:
         if await tasks.get(other) is None:
-            raise TaskUpdateRefused(f"There is no task {other} to wait for, so nothing was added.")
+            raise TaskUpdateRefused(f"Nothing was added because there is no task {other} to wait for.")
     task = await tasks.create(draft)
     if not blocked_by:
         return task

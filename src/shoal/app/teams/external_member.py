@@ -72,7 +72,7 @@ class ExternalMember:
             await self._add_to_roster(identity)
         elif entry.agent_type != EXTERNAL_MEMBER_TYPE:
             raise AgentRequestRefused(
-                f"{identity.name} is a member of {identity.team} that Shoal runs itself. Take another name."
+                f"Shoal itself runs the member {identity.name} of {identity.team}. Choose another name."
             )
         self._identities[identity.team] = identity
         await self._reclaim_tasks(identity)
@@ -84,12 +84,12 @@ class ExternalMember:
             return next(iter(self._identities.values()))
         teams = ", ".join(self._identities) or "none"
         if team is None:
-            raise AgentRequestRefused(f"Which team? Name it. You are in: {teams}.")
+            raise AgentRequestRefused(f"You are in several teams: {teams}. Name one.")
         identity = self._identities.get(parse_team_name(team))
         if identity is None:
             raise AgentRequestRefused(
-                f"You are not in the team {team}. You are in: {teams}. team_create makes a team that you "
-                "lead; to join one, this server is started with --team NAME --as NAME."
+                f"You are not in the team {team}. You are in: {teams}. Use team_create to make a team that "
+                "you lead; to join one, start this server with --team NAME --as NAME."
             )
         return identity
 
@@ -112,13 +112,13 @@ class ExternalMember:
         roster = await self._store.rosters.read_team_roster(parse_team_name(name))
         if roster is None:
             teams = ", ".join(await self._store.rosters.list_teams()) or "none"
-            raise TeamNotFound(f"There is no team {name}. There are: {teams}.")
+            raise TeamNotFound(f"There is no team {name}. Teams: {teams}.")
         return roster
 
     async def delete_team(self, identity: ExternalMemberIdentity) -> None:
         """Delete the team. Raises `TeamHasActiveMembers`, and `AgentRequestRefused` for other members."""
         if not identity.is_lead:
-            raise AgentRequestRefused(f"Only its lead deletes the team {identity.team}.")
+            raise AgentRequestRefused(f"Only the lead can delete the team {identity.team}.")
         await self._store.rosters.delete_team(identity.team)
         await self._store.close_team_stores(identity.team)
         del self._identities[identity.team]
@@ -127,7 +127,7 @@ class ExternalMember:
     async def add_member(self, identity: ExternalMemberIdentity, new_member: NewMember) -> RosterEntry:
         """Add a member that Shoal will run; its prompt is its first message."""
         if not identity.is_lead:
-            raise AgentRequestRefused(f"Only its lead starts members of the team {identity.team}.")
+            raise AgentRequestRefused(f"Only the lead can start members of the team {identity.team}.")
         return await self._store.add_member(identity.team, new_member)
 
     async def remove_member(self, team: TeamName, name: AgentName) -> None:
@@ -145,7 +145,7 @@ class ExternalMember:
         recipients = others if to == "*" else [parse_agent_name(to.removesuffix(f"@{team.name}"))]
         if not set(recipients) <= set(others) or not recipients:
             raise AgentRequestRefused(
-                f"{to!r} is nobody to write to. In {team.name} are: {', '.join(others)}."
+                f"There is no recipient {to!r}. Members of {team.name}: {', '.join(others)}."
             )
         entry = team.find_member(identity.name)
         color = None if entry is None else entry.color
@@ -156,16 +156,16 @@ class ExternalMember:
             try:
                 receipts.append(await self._store.post_mail(team.name, recipient, mail))
             except InboxNotFound as error:
-                raise AgentRequestRefused(f"{recipient} has no inbox in {team.name}: {error}") from error
+                raise AgentRequestRefused(f"{recipient} has no mailbox in {team.name}: {error}") from error
         return tuple(receipts)
 
     async def request_shutdown(self, identity: ExternalMemberIdentity, to: str, reason: str) -> str:
         """Ask a member to shut down; return the request id. The answer comes by mail."""
         if not identity.is_lead:
-            raise AgentRequestRefused("Only the lead asks members to shut down.")
+            raise AgentRequestRefused("Only the lead can ask members to shut down.")
         team, name = await self.read_team(identity.team), parse_agent_name(to)
         if team.find_member(name) is None:
-            raise AgentRequestRefused(f"There is no {name} in the team {team.name}.")
+            raise AgentRequestRefused(f"The team {team.name} has no member {name}.")
         body = ShutdownRequestMail(
             request_id=f"shutdown-{self._ids.new_short_id()}@{name}",
             sender=identity.name,
@@ -246,8 +246,8 @@ class ExternalMember:
     def _refuse_live_led_team(self, team: TeamRoster) -> None:
         if is_session_running(self._store.home, SessionId(team.lead_session_id)):
             raise AgentRequestRefused(
-                f"The team {team.name} is led by a live session of Shoal. Join it under another name, or "
-                f"stop it first: shoal team stop {team.name}"
+                f"A live Shoal session leads the team {team.name}. Join it under another name, or stop it "
+                f"first: shoal team stop {team.name}"
             )
 
     async def _add_to_roster(self, identity: ExternalMemberIdentity) -> None:
@@ -263,11 +263,11 @@ class ExternalMember:
         member = await self._store.rosters.add_member(identity.team, new_member)
         if member.name != identity.name:
             await self._store.rosters.remove_member(identity.team, member.name)
-            raise AgentRequestRefused(f"Another {identity.name} joined the team {identity.team} just now.")
+            raise AgentRequestRefused(f"Another {identity.name} has just joined the team {identity.team}.")
         # It never keeps a lead from deleting the team: nobody can tell whether the program is running.
         await self._store.rosters.update_member(identity.team, identity.name, is_active=False)
         await self._store.open_mailboxes(identity.team).open_inbox(identity.name, foreign=True)
-        text = f"{identity.name}, another program, has joined the team and can be written to."
+        text = f"{identity.name}, another program, has joined the team and can receive mail."
         await self.send_mail(identity, LEAD_NAME, text, "a guest joined", fyi=True)
 
     async def _reclaim_tasks(self, identity: ExternalMemberIdentity) -> None:

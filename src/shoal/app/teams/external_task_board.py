@@ -55,7 +55,7 @@ class ExternalMemberBoardAccess:
     async def get(self, identity: ExternalMemberIdentity, task: str) -> Task:
         found = await self._store.open_board(identity.team).get(parse_task_id(task))
         if found is None:
-            raise TaskUpdateRefused(f"There is no task {task}. task_list shows the tasks there are.")
+            raise TaskUpdateRefused(f"There is no task {task}. Use task_list to list the tasks.")
         return found
 
     async def update(
@@ -81,7 +81,7 @@ class ExternalMemberBoardAccess:
         if change != TaskUpdate(attempt=attempt):
             _, after = await board.update(before.id, change, by=identity.name)
         elif not is_claim:
-            raise TaskUpdateRefused("Nothing was given to change. Give a status, an owner, or another field.")
+            raise TaskUpdateRefused("There is nothing to change. Pass a status, an owner, or another field.")
         if request.status not in (None, "in_progress"):
             self._member.attempts.pop(key, None)
         await self._notify_affected_owners(identity, board, before, after, request)
@@ -93,14 +93,14 @@ class ExternalMemberBoardAccess:
         command = task.metadata.get("acceptance")
         if request.status == "completed" and isinstance(command, str):
             raise TaskUpdateRefused(
-                f"Task {task.id} is done when its acceptance command passes (`{command}`), and only agents "
-                "of Shoal run it. Tell the lead that it is ready."
+                f"Task {task.id} is done when its acceptance command passes (`{command}`), and only Shoal "
+                "agents run it. Tell the lead that the task is ready."
             )
         is_held = task.status == "in_progress" and task.owner not in (None, identity.name)
         if is_held and not identity.is_lead and request.status in ("completed", "pending", "deleted"):
             raise TaskUpdateRefused(
-                f"Task {task.id} is being worked on by {task.owner}, so it was not changed. "
-                f"Write to {task.owner} or to the lead."
+                f"Task {task.id} was not changed because {task.owner} is working on it. Write to "
+                f"{task.owner} or to the lead."
             )
 
     async def _notify_affected_owners(

@@ -57,7 +57,7 @@ class TeamStore:
         self._rosters: RosterStore | None = None
         self.attempts: ClaimAttempts = {}
         self.resolve_lead: Callable[[AgentIdentity, str], AgentIdentity | None] = lambda _, __: None
-        """Returns the identity with which an agent leads a team of its own."""
+        """Returns the identity with which an agent leads its own team."""
         self._keys: dict[TeamName, bytes] = {}
         self._stores_keys = stores_keys
 

@@ -50,10 +50,10 @@ class TeamTemplateCatalog:
         if found is None:
             names = [each.name for each in self.effective]
             close_names = get_close_matches(name, names, n=1)
-            suggestion = f" Is {close_names[0]} meant?" if close_names else ""
+            suggestion = f" Did you mean {close_names[0]}?" if close_names else ""
             raise SettingsError(
-                f"There is no team template {name!r}.{suggestion} There are: {', '.join(names)}. "
-                f"Make one with: shoal team template new NAME"
+                f"There is no team template {name!r}.{suggestion} Templates: {', '.join(names)}. Create "
+                "one: shoal team template new NAME"
             )
         if found.template is None:
             assert found.problem is not None
@@ -95,7 +95,7 @@ def _read_template_directory(directory: Path, kind: DefinitionSourceKind) -> lis
         return []
     except OSError as error:
         origin = TeamTemplateSource(kind=kind, path=directory)
-        problem = TeamTemplateProblem(what=f"it cannot be read: {error.strerror}", source=origin)
+        problem = TeamTemplateProblem(what=f"cannot be read: {error.strerror}", source=origin)
         return [TeamTemplateCatalogEntry(name=directory.name, origin=origin, problem=problem)]
     return [read_team_template_file(path, kind) for path in files]
 
@@ -104,14 +104,14 @@ def _read_template_text(path: Path, origin: TeamTemplateSource) -> str:
     try:
         if path.stat().st_size > MAX_FILE_BYTES:
             raise InvalidTeamTemplate(
-                TeamTemplateProblem(what=f"it is larger than {MAX_FILE_BYTES:,} bytes", source=origin)
+                TeamTemplateProblem(what=f"larger than {MAX_FILE_BYTES:,} bytes", source=origin)
             )
         return path.read_bytes().decode("utf-8-sig")
     except OSError as error:
-        what = f"it cannot be read: {error.strerror}"
+        what = f"cannot be read: {error.strerror}"
         raise InvalidTeamTemplate(TeamTemplateProblem(what=what, source=origin)) from error
     except UnicodeDecodeError as error:
-        raise InvalidTeamTemplate(TeamTemplateProblem(what="it is not UTF-8 text", source=origin)) from error
+        raise InvalidTeamTemplate(TeamTemplateProblem(what="not UTF-8 text", source=origin)) from error
 
 
 class UserLimitsForTeamTemplate(Struct, frozen=True, kw_only=True):
@@ -151,12 +151,12 @@ def _find_limit_escalations(
     template: TeamTemplate, limits: UserLimitsForTeamTemplate
 ) -> Iterator[TeamTemplateProblem]:
     """Yield what exceeds the limits: a project may come from anyone, so its templates only restrict."""
-    alternative = "put the template into your own home if you trust it, or start it with the flag yourself"
+    alternative = "put the template into your own home if you trust it, or pass the flag yourself"
     for number, role in enumerate(template.roles):
         if role.mode is not None and is_wider_permission_mode(role.mode, limits.mode):
             what = (
-                f"a project's template cannot ask for {role.mode} where the session has {limits.mode}; "
-                f"take it out, {alternative} (--permission-mode)"
+                f"a project's template cannot use {role.mode} if the session uses {limits.mode}; remove "
+                f"it, {alternative} (--permission-mode)"
             )
             yield TeamTemplateProblem(what=what, source=template.source, field_path=("roles", number, "mode"))
     for key, requested, limit, flag in (

@@ -36,11 +36,11 @@ _ROOT_CONTROLS = ("/proc/sys", "/proc/sysrq-trigger", "/proc/mtrr", "/proc/acpi"
 _EMPTY_FILE = str(Path(__file__).with_name("nothing"))
 _PROBE_TIMEOUT = 5.0
 _NO_NAMESPACES = (
-    "this machine does not let programs make namespaces of their own. On the host itself allow it (sysctl "
-    "kernel.unprivileged_userns_clone=1, or kernel.apparmor_restrict_unprivileged_userns=0); in a container, "
-    "run the container with a security profile that permits it"
+    "this machine does not let programs create namespaces. On the host, allow it (sysctl "
+    "kernel.unprivileged_userns_clone=1, or kernel.apparmor_restrict_unprivileged_userns=0); for a "
+    "container, use a security profile that permits it"
 )
-_NO_PROC = "this container does not let programs mount /proc: its own security profile has to permit it"
+_NO_PROC = "this container does not let programs mount /proc. Use a security profile that permits it"
 
 PathAccess: TypeAlias = Literal["hidden", "writable", "shown", "kept", "pinned"]
 
@@ -181,7 +181,7 @@ def _run_bubblewrap_probe(argv: list[str]) -> str | None:
     except subprocess.TimeoutExpired:
         return f"bwrap did not end within {_PROBE_TIMEOUT:g} s"
     except OSError as error:
-        return f"bwrap cannot be run: {error.strerror}"
+        return f"cannot run bwrap: {error.strerror}"
     return (
         None
         if result.returncode == 0
@@ -191,7 +191,7 @@ def _run_bubblewrap_probe(argv: list[str]) -> str | None:
 
 def explain_bubblewrap_error(said: str) -> str:
     """Return bubblewrap's error message with an explanation for the user."""
-    said = said.removeprefix("bwrap: ").splitlines()[0] if said else "it ended without a word"
+    said = said.removeprefix("bwrap: ").splitlines()[0] if said else "it ended without a message"
     lower = said.lower()
     if "mount proc" in lower:
         return f"bwrap says “{said}”: {_NO_PROC}"

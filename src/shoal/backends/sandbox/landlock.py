@@ -19,8 +19,8 @@ _PROBE_TIMEOUT = 5.0
 class LandlockSandboxDriver:
     name = "Landlock"
     limits = (
-        "Landlock cannot keep single files of a writable directory from being changed (.git/hooks, "
-        ".git/config), gives no process space of its own, and leaves sockets within reach."
+        "Landlock cannot protect single files in a writable directory (.git/hooks, .git/config), does not "
+        "isolate processes, and leaves sockets reachable."
     )
     ends_all_processes = False
     blocks_sockets = False
@@ -31,16 +31,16 @@ class LandlockSandboxDriver:
 
     def find_unsupported_policy_part(self, policy: SandboxPolicy) -> str | None:
         if not policy.network:
-            return "Landlock cannot cut a command off the network"
+            return "Landlock cannot block the network for a command"
         writable = resolve_existing_paths(policy.writable)
         for path in resolve_existing_paths(policy.always_read_only):
             if is_inside_any_directory(path, writable):
-                return f"Landlock cannot keep {path} from being changed inside a writable directory"
+                return f"Landlock cannot protect {path} inside a writable directory"
         for path in resolve_existing_paths(policy.hidden):
             if is_inside_any_directory(path, writable):
                 return f"Landlock cannot hide {path}, which is inside a writable directory"
             if any(is_inside_any_directory(place, [path]) for place in writable):
-                return f"Landlock cannot hide {path}, which has a writable directory inside"
+                return f"Landlock cannot hide {path} because it contains a writable directory"
         return None
 
     def wrap_launch(self, launch: ProcessLaunchSpec, policy: SandboxPolicy) -> ProcessLaunchSpec:
@@ -63,7 +63,7 @@ def _probe_landlock() -> str | None:
             argv, capture_output=True, stdin=subprocess.DEVNULL, timeout=_PROBE_TIMEOUT, check=False
         )
     except (OSError, subprocess.TimeoutExpired) as error:
-        return f"Landlock cannot be tried: {error}"
+        return f"cannot test Landlock: {error}"
     if result.returncode == 0:
         return None
-    return f"this kernel does not offer Landlock ({result.stderr.decode(errors='replace').strip()})"
+    return f"this kernel does not support Landlock ({result.stderr.decode(errors='replace').strip()})"

@@ -134,7 +134,7 @@ def exec_confined(words: list[str], env: Mapping[str, str]) -> NoReturn:
         libc.signal(FILE_TOO_LARGE, None)
         os.execve(command[0], command, env)  # noqa: S606 - the command is the point
     except (OSError, ValueError, IndexError) as error:
-        os.write(2, f"The sandbox could not be made: {error}\n".encode())
+        os.write(2, f"Cannot create the sandbox: {error}\n".encode())
     os._exit(126)
 
 

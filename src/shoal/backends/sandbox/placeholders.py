@@ -76,7 +76,7 @@ class SandboxPlaceholders:
         except OSError as error:
             if error.errno not in _UNCREATABLE_ERRORS:
                 raise ProcessError(
-                    f"Commands cannot be kept from creating {path}: {error.strerror or error}."
+                    f"Cannot prevent commands from creating {path}: {error.strerror or error}."
                 ) from error
 
 

@@ -20,8 +20,8 @@ from shoal.core.ports import ProcessLaunchSpec
 from shoal.core.text.filenames import escape_filename
 
 DISABLE_HINT = (
-    "Or run without it, if you accept that commands can then do all that you can: "
-    '{"shoal": {"sandbox": {"enabled": false}}} in your settings.json.'
+    'Or run without a sandbox, if you accept that commands can then do everything that you can: {"shoal": '
+    '{"sandbox": {"enabled": false}}} in your settings.json.'
 )
 
 
@@ -100,16 +100,14 @@ class DriverSelectingSandbox:
         if kind is not None:
             found = self._detect_driver()
             if kind.limits and found.problems:
-                self._note_once(
-                    f"Commands are confined by {kind.name}, for {found.problems[0]}. {kind.limits}"
-                )
+                self._note_once(f"Commands run in {kind.name} because {found.problems[0]}. {kind.limits}")
             if kind.needs_placeholders:
                 self._placeholders.acquire(policy.uncreatable)
             self._running.append(kind.needs_placeholders)
             return kind.wrap_launch(launch, policy)
         if self._preferences.insists:
             raise ProcessError(
-                f"The settings ask for a sandbox that cannot hold here: {reason}. {DISABLE_HINT}"
+                f"The settings require a sandbox that is not available: {reason}. {DISABLE_HINT}"
             )
         self._note_once(f"Commands run without a sandbox: {reason}.")
         return launch
@@ -134,8 +132,8 @@ class DriverSelectingSandbox:
         found = await asyncio.to_thread(self._search.find_new, self._watched)
         if not self._search.is_complete:
             self._note_once(
-                "The project has too many directories to look in all of them for files that commands create "
-                "and that make git and other programs run something."
+                "The project has too many directories to check all of them for files that commands create "
+                "and that git and other programs would run."
             )
         texts = tuple(map(_describe_planted_file, found))
         for text in texts:
@@ -154,7 +152,7 @@ class DriverSelectingSandbox:
             return None, SandboxPolicy(writable=()), "the settings turn it off"
         found, policy = self._detect_driver(), self._get_policy()
         if found.driver is None:
-            return None, policy, "; ".join(found.problems) or "there is none for this system"
+            return None, policy, "; ".join(found.problems) or "none is available for this system"
         unsupported = found.driver.find_unsupported_policy_part(policy)
         if unsupported is not None:
             return None, policy, "; ".join((unsupported, *found.problems))
@@ -175,12 +173,12 @@ def _describe_planted_file(path: Path) -> str:
     place = escape_filename(path)
     if path.name in (".git", "HEAD", "commondir", "config.worktree"):
         return (
-            f"A command created {place}. Git runs the programs that such a repository names. "
-            "Shoal's git does not; look at its config and hooks before you use git there."
+            f"A command created {place}. Git runs the programs that such a repository names; Shoal does "
+            "not. Check its config and hooks before you use git there."
         )
     return (
-        f"A command created {place}, which other programs read and act on. "
-        "Look at it before you use them there."
+        f"A command created {place}, which other programs read and act on. Check it before you use them "
+        "there."
     )
 
 

@@ -28,7 +28,7 @@ _PROBE_TIMEOUT = 5.0
 
 class SeatbeltSandboxDriver:
     name = "sandbox-exec"
-    limits = "sandbox-exec gives a command no process space of its own."
+    limits = "sandbox-exec does not isolate processes."
     ends_all_processes = False
     blocks_sockets = True
     needs_placeholders = False
@@ -89,7 +89,7 @@ def _quote_seatbelt_text(text: str) -> str:
 @cache
 def _probe_sandbox_exec() -> str | None:
     if not os.access(SANDBOX_EXEC, os.X_OK):
-        return f"there is no {SANDBOX_EXEC}, which is a part of macOS"
+        return f"{SANDBOX_EXEC}, which is part of macOS, does not exist"
     import subprocess
 
     try:
@@ -100,7 +100,7 @@ def _probe_sandbox_exec() -> str | None:
             check=False,
         )
     except (OSError, subprocess.TimeoutExpired) as error:
-        return f"sandbox-exec cannot be tried: {error}"
+        return f"cannot test sandbox-exec: {error}"
     return (
         None
         if result.returncode == 0

@@ -89,7 +89,7 @@ def parse_cron(text: str) -> CronExpression:
     words = text.split()
     if len(words) != len(_FIELDS):
         raise InvalidCronExpression(
-            f"{text!r} has {len(words)} fields and needs five: minute, hour, day of month, month, day of "
+            f"{text!r} has {len(words)} fields instead of five: minute, hour, day of month, month, day of "
             "week, as in `*/5 * * * *`.",
             field="",
         )
@@ -114,7 +114,7 @@ def _parse_cron_list_item(part: str, field: _CronFieldSpec) -> range:
     span, slash, step_text = part.partition("/")
     step = _parse_cron_number(step_text, field, part) if slash else 1
     if step < 1:
-        raise _build_cron_field_error(part, field, "a step is at least 1")
+        raise _build_cron_field_error(part, field, "a step must be at least 1")
     if span == "*":
         # Weekday 7 is another name for 0.
         return range(field.lowest, min(field.highest, 6 if field.names == _DAYS else field.highest) + 1, step)
@@ -122,7 +122,7 @@ def _parse_cron_list_item(part: str, field: _CronFieldSpec) -> range:
     first = _parse_cron_value(first_text, field, part)
     last = _parse_cron_value(last_text, field, part) if dash else field.highest if slash else first
     if last < first:
-        raise _build_cron_field_error(part, field, "a range runs from the lower to the higher")
+        raise _build_cron_field_error(part, field, "a range must go from the lower to the higher number")
     return range(first, last + 1, step)
 
 
@@ -131,13 +131,13 @@ def _parse_cron_value(text: str, field: _CronFieldSpec, part: str) -> int:
         return field.names.index(text.lower()) + field.lowest
     value = _parse_cron_number(text, field, part)
     if not field.lowest <= value <= field.highest:
-        raise _build_cron_field_error(part, field, f"it goes from {field.lowest} to {field.highest}")
+        raise _build_cron_field_error(part, field, f"it must be from {field.lowest} to {field.highest}")
     return value
 
 
 def _parse_cron_number(text: str, field: _CronFieldSpec, part: str) -> int:
     if not (text.isascii() and text.isdigit() and len(text) <= 4):
-        raise _build_cron_field_error(part, field, f"{text!r} is no number")
+        raise _build_cron_field_error(part, field, f"{text!r} is not a number")
     return int(text)
 
 

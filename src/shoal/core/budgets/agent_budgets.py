@@ -354,7 +354,7 @@ def _choose_price_by_prompt_size(
 def explain_unpriced_model(card: ModelCard, maximum: float) -> str:
     """Explain that a dollar budget cannot be enforced for a model of unknown price."""
     return (
-        f"A budget of ${maximum:g} cannot be kept: the price of {card.id} is not known. "
-        f'Add {{"{card.id}": {{"input": …, "output": …}}}} in settings.json under "shoal", "models", '
-        "or leave the budget out."
+        f"Shoal cannot enforce a budget of ${maximum:g} because the price of {card.id} is unknown. Add "
+        f'{{"{card.id}": {{"input": …, "output": …}}}} in settings.json under "shoal", "models", '
+        "or leave out the budget."
     )

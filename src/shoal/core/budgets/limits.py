@@ -97,16 +97,16 @@ class AgentCountLimiter:
         caps = self.caps
         if depth > caps.max_depth:
             return _build_agent_start_refusal(
-                "depth", f"agents may start agents to a depth of {caps.max_depth}, not {depth}"
+                "depth", f"agents may start agents only to a depth of {caps.max_depth}, not {depth}"
             )
         if not idle and self._is_full:
             limit = caps.max_concurrent
             return _build_agent_start_refusal(
-                "concurrent", f"{self.running} agents are running, and {limit} may run at once"
+                "concurrent", f"{self.running} agents are running, and only {limit} may run at once"
             )
         if caps.max_total is not None and self.total >= caps.max_total and not is_resumed:
             return _build_agent_start_refusal(
-                "total", f"{self.total} of the {caps.max_total} agents of this run were started"
+                "total", f"the limit of {caps.max_total} agents per run is reached ({self.total} started)"
             )
         self.running += not idle
         self.total += not is_resumed
@@ -208,7 +208,7 @@ class BudgetMeter:
         if self.spent >= self.maximum:
             return f"{budget_text} is spent ({spent_text})"
         held_text = format_limit_amount(self.limit, self.held)
-        return f"{budget_text} is spoken for ({spent_text} spent, {held_text} for requests in flight)"
+        return f"{budget_text} is reserved ({spent_text} spent, {held_text} for requests in flight)"
 
 
 def format_limit_amount(limit: LimitKind, value: float) -> str:

@@ -93,7 +93,8 @@ class MemberProcess(Protocol):
         ...
 
     async def stop(self, *, grace: float = 2.0) -> None:
-        """Send TERM to its process group, KILL after the grace; process and pane are gone on return."""
+        """Send TERM to its process group, KILL after the grace; on return, process and pane no longer
+        exist."""
         ...
 
 
@@ -154,7 +155,7 @@ class TerminalMultiplexer(Protocol):
         ...
 
     async def close_pane(self, pane: str) -> None:
-        """Close a pane that `open_pane` created; one that is already gone is no error."""
+        """Close a pane that `open_pane` created; does nothing if it is already gone."""
         ...
 
     async def is_pane_alive(self, pane: str) -> bool: ...
@@ -164,7 +165,7 @@ class TerminalMultiplexer(Protocol):
         ...
 
     async def wait_for_pane_exit(self, pane: str) -> PaneExit:
-        """Wait until the pane is gone, whoever closed it."""
+        """Wait until the pane is gone, even if another program closed it."""
         ...
 
     async def aclose(self) -> None:

@@ -75,7 +75,7 @@ class PackedTaskMap(MutableMapping[TaskId, V]):
         self.unfinished.pop(task, None)
         number = _parse_task_number(task)
         if number < 0:
-            raise ValueError(f"{task!r} is no number of a task.")
+            raise ValueError(f"{task!r} is not a task number.")
         if number not in self._loose_values:
             self._remove_completed(number)
         self._loose_values[number] = value

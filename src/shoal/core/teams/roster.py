@@ -21,7 +21,7 @@ MEMBER_COLORS: tuple[MemberColor, ...] = (
 )
 """Assigned in the order in which teammates are spawned, then repeated."""
 EXTERNAL_MEMBER_TYPE = "guest"
-"""Type of an external member: another program that joined by itself and that no lead starts or stops."""
+"""Type of an external member: another program that joined on its own and that no lead starts or stops."""
 BackendType: TypeAlias = Literal["tmux", "in-process", "iterm2", "process"]
 
 

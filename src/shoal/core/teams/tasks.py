@@ -198,7 +198,7 @@ def apply_task_update(task: Task, change: TaskUpdate) -> Task:
     status = changes.get("status", task.status)
     if not is_legal_task_status_transition(task.status, status):
         raise TaskUpdateRefused(
-            f"Task {task.id} is completed. To work on it again, set it back to pending first."
+            f"Task {task.id} is completed. Set it back to pending before you work on it again."
         )
     if status == "pending" != task.status:
         changes.setdefault("owner", None)

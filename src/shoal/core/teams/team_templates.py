@@ -153,11 +153,13 @@ def find_team_template_problems(template: TeamTemplate) -> Iterator[TeamTemplate
         return TeamTemplateProblem(what=what, source=template.source, field_path=field_path)
 
     if not template.roles:
-        yield make_problem("there are no roles: a team needs at least one", "roles")
+        yield make_problem("there are no roles; a team needs at least one", "roles")
     total = sum(role.count for role in template.roles)
     if total > MAX_MEMBERS:
         # Checked before the names are built: there may be more of those than memory holds.
-        yield make_problem(f"{total:,} members are too many; a template makes at most {MAX_MEMBERS}", "roles")
+        yield make_problem(
+            f"{total:,} members are too many; a template may have at most {MAX_MEMBERS}", "roles"
+        )
         return
     owners: dict[str, int] = {}
     for number, role in enumerate(template.roles):
@@ -168,7 +170,10 @@ def find_team_template_problems(template: TeamTemplate) -> Iterator[TeamTemplate
                 line = template.source.find_field_line(("roles", owners[name], "name"))
                 first_use = f", first on line {line}" if line else ""
                 yield make_problem(
-                    f"two members are named {name!r}{first_use}; rename one", "roles", number, "name"
+                    f"two members have the name {name!r}{first_use}; rename one of them",
+                    "roles",
+                    number,
+                    "name",
                 )
             owners.setdefault(name, number)
     yield from _find_template_task_problems(template, owners, make_problem)
@@ -180,27 +185,29 @@ def _find_template_task_problems(
     keys: dict[str, int] = {}
     for number, task in enumerate(template.tasks):
         if task.key in keys:
-            yield make_problem(f"two tasks have the key {task.key!r}; rename one", "tasks", number, "key")
+            yield make_problem(
+                f"two tasks have the key {task.key!r}; rename one of them", "tasks", number, "key"
+            )
         keys.setdefault(task.key, number)
     multi_member_roles = {role.name: role for role in template.roles if role.count > 1}
     for number, task in enumerate(template.tasks):
         for key in task.blocked_by:
             if key not in keys:
-                what = f"there is no task with the key {key!r}; there are: {', '.join(keys)}"
+                what = f"there is no task with the key {key!r}; known keys: {', '.join(keys)}"
                 yield make_problem(what, "tasks", number, "blockedBy")
         if task.owner in multi_member_roles:
             member_names = ", ".join(multi_member_roles[task.owner].role_member_names)
-            what = f"{task.owner} has several members: name one of {member_names}, or leave owner out"
+            what = f"{task.owner} has several members; name one of {member_names}, or remove owner"
             yield make_problem(what, "tasks", number, "owner")
         elif task.owner is not None and task.owner not in members:
             listing = ", ".join(members) or "none"
             yield make_problem(
-                f"no role is named {task.owner!r}; there are: {listing}", "tasks", number, "owner"
+                f"there is no role {task.owner!r}; known roles: {listing}", "tasks", number, "owner"
             )
     cycle = _find_template_task_cycle(template.tasks)
     if cycle:
         cycle_text = " → ".join((*cycle, cycle[0]))
-        what = f"these tasks wait for each other for ever: {cycle_text}; take one of them out of blockedBy"
+        what = f"these tasks wait for each other forever: {cycle_text}; remove one of them from blockedBy"
         yield make_problem(what, "tasks", keys[cycle[0]], "blockedBy")
 
 
@@ -226,7 +233,7 @@ def _find_template_task_cycle(tasks: Sequence[TeamTemplateTask]) -> tuple[str, .
 
 def _explain_invalid_role_name(role: TeamTemplateRole) -> str | None:
     if role.name in RESERVED_NAMES:
-        return f"{role.name!r} is kept for the program itself; choose another"
+        return f"{role.name!r} is reserved; choose another name"
     try:
         parse_teammate_name(role.role_member_names[-1])
     except InvalidName as error:

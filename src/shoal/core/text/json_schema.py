@@ -101,7 +101,7 @@ class _JsonSchemaValidator:
             if match_count != 1:
                 yield f"{location}: it has to fit one of {len(choices)} choices, and fits {match_count}"
         if "not" in schema and self._is_valid(value, schema["not"], depth):
-            yield f"{location}: it is what it must not be"
+            yield f"{location}: this value is not allowed"
         if "if" in schema:
             branch = "then" if self._is_valid(value, schema["if"], depth) else "else"
             yield from self.validate_value(value, schema.get(branch, True), path, depth + 1)

@@ -32,7 +32,7 @@ from shoal.policy.shell.shell_words import ShellWord
 def judge_shell_command(name: str, words: Sequence[ShellWord], *, moved: bool) -> ReadOnlyCommandVerdict:
     """Return the verdict on a command, from its name and the words after it."""
     if _is_help_or_version_call(name, words):
-        return build_readonly_verdict(f"{name} only tells of itself")
+        return build_readonly_verdict(f"{name} only prints information about itself")
     if name == "git":
         return _add_output_files_to_verdict(name, words, judge_git_command(words, moved=moved))
     if (doubt := _find_program_running_flag(name, words)) is not None:

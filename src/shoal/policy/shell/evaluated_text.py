@@ -17,7 +17,7 @@ _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _POSITIONAL = re.compile(r"\$\{?(?:[1-9@*!_]|\$\()")
 _PLAIN_SUBSCRIPT = re.compile(r"\[([A-Za-z0-9_$@*+-]*)\]")
 UNKNOWN_NUMBER = "\x02"
-"""Stands in an expression for a substitution whose output is a number."""
+"""Replaces, in an expression, a substitution whose output is a number."""
 
 
 class ShellVariables:

@@ -271,7 +271,7 @@ def judge_read_builtin(words: Sequence[ShellWord]) -> ReadOnlyCommandVerdict:
     if options.refused:
         return _build_refused_flag_verdict("read", options)
     if all(word.value is not None and is_harmless_shell_variable(word.value) for word in options.operands):
-        return build_readonly_verdict("read sets a variable of its own")
+        return build_readonly_verdict("read sets a variable")
     return build_not_proven_readonly_verdict("read sets a variable that others may obey")
 
 
@@ -325,7 +325,7 @@ def judge_pager(words: Sequence[ShellWord]) -> ReadOnlyCommandVerdict:
     if any(word.may_be_flag or (word.value or word.prefix).startswith("+") for word in words):
         flags = "-N -R -S -F -X -r -i -M -E -e -n -s"
         if any((word.value or word.prefix or "+").startswith("+") for word in words):
-            return build_not_proven_readonly_verdict("a pager with + runs commands of its own")
+            return build_not_proven_readonly_verdict("a pager with + runs its own commands")
         return judge_readonly_usage("less", words, ReadOnlyCommandUsageSpec(flags=flags))
     return build_readonly_verdict("it only shows", reads=tuple(words))
 

@@ -17,8 +17,8 @@ OperandKind = Literal["paths", "text", "pattern", "one", "none", "plus", "name"]
 would be written), none, formats that begin with a plus sign, or names of settings that hold no secret.
 """
 FlagStyle = Literal["", "apart", "next"]
-"""How a program reads its flags: in the usual way, each in a word of its own, or with values always in the
-next word, so that letters after one that takes a value are flags as well.
+"""How a program reads its flags: in the usual way, each in a separate word, or with values always in the next
+word, so that letters after one that takes a value are flags as well.
 """
 
 

@@ -128,7 +128,7 @@ class ShellSyntaxWalker:
             self.add_unknown_command("an expression")
 
     def note_trouble(self, reason: str) -> None:
-        """Record that the command must be asked about, although all that it runs is found."""
+        """Record that the command needs permission, although all that it runs is found."""
         self.trouble = self.trouble or reason
 
     def add_unknown_command(self, name: str) -> None:
@@ -196,7 +196,7 @@ class ShellSyntaxWalker:
         if saved_directories:
             self.directories = saved_directories
         if kind == "program" and not _BETWEEN_STATEMENTS.fullmatch(self._source, node.end_byte):
-            raise UnjudgeableCommandError("the command goes on after its end")
+            raise UnjudgeableCommandError("the command continues after its end")
 
     def _walk_statement_sequence(self, children: list[Node], position: int, end: int | None = None) -> None:
         source = self._source

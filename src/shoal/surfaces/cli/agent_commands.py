@@ -30,15 +30,15 @@ if TYPE_CHECKING:
     from shoal.app.reports.agent_report import AgentDefinitionInspector, EffectiveAgentProperty
     from shoal.core.agents.agent_definitions import AgentDefinition, DefinitionProblem, DefinitionSource
 
-_DEFAULT_DESCRIPTION = "Say in a sentence what it does and when to use it."
+_DEFAULT_DESCRIPTION = "Describe in one sentence what it does and when to use it."
 
-agents_option = click.option("--agents", metavar="JSON|FILE", help="Agents on top of those in files.")
+agents_option = click.option("--agents", metavar="JSON|FILE", help="Additional agents as JSON.")
 
 
 @click.group("agents")
 def agent_commands() -> None:
-    """List, show, check and add agents. Files in .claude/agents belong to the project, those in `agents` of
-    Shoal's home to you."""
+    """List, show, check and add agents. Project agents are in .claude/agents, your own are in `agents` of
+    Shoal's home."""
 
 
 @agent_commands.command("ls")
@@ -47,7 +47,7 @@ def agent_commands() -> None:
 @json_option
 @debug_option
 def list_agent_definitions(*, agents: str | None, settings: str | None, as_json: bool) -> int:
-    """List the agents that can be used here."""
+    """List the agents that you can use here."""
     view = _load_agent_report(agents, settings)
     definitions = view.definitions.all()
     if as_json:
@@ -68,9 +68,11 @@ def list_agent_definitions(*, agents: str | None, settings: str | None, as_json:
     return exit_codes.OK
 
 
-@agent_commands.command("show", short_help="Show what an agent comes down to here, and why.")
+@agent_commands.command(
+    "show", short_help="Show the resulting definition of an agent, and where each value comes from."
+)
 @click.argument("name")
-@click.option("--permissions", is_flag=True, help="The effective rules, and where each comes from.")
+@click.option("--permissions", is_flag=True, help="Show the effective permission rules and their origins.")
 @agents_option
 @settings_option
 @json_option
@@ -78,8 +80,8 @@ def list_agent_definitions(*, agents: str | None, settings: str | None, as_json:
 def show_agent_definition(
     *, name: str, permissions: bool, agents: str | None, settings: str | None, as_json: bool
 ) -> int:
-    """Show what an agent comes down to here, and where each part comes from. `lead` is the one you talk to;
-    of that one there are only --permissions to show."""
+    """Show the resulting definition of an agent, and where each value comes from. For `lead`, the agent that
+    you talk to, you can only show --permissions."""
     from shoal.surfaces.cli.permission_commands import print_permission_report, show_lead_permissions
 
     if name == LEAD_ID:
@@ -109,13 +111,13 @@ def show_agent_definition(
     return exit_codes.OK
 
 
-@agent_commands.command("validate", short_help="Check agents: files, directories, or all.")
+@agent_commands.command("validate", short_help="Check agent files, directories, or all agents.")
 @click.argument("paths", nargs=-1, metavar="[PATH]...", type=click.Path(path_type=Path))
 @agents_option
 @json_option
 @debug_option
 def validate_agent_definitions(*, paths: Sequence[Path], agents: str | None, as_json: bool) -> int:
-    """Check agents: files and directories, or all that are found from here. Exit code 1 where one cannot be
+    """Check agent files and directories, or all agents found from here. The exit code is 1 if one cannot be
     used."""
     from shoal.app.definitions.agent_catalog import load_agents_from_paths
 
@@ -125,7 +127,10 @@ def validate_agent_definitions(*, paths: Sequence[Path], agents: str | None, as_
     problems = sorted((*definitions.problems, *view.find_hook_problems(usable)), key=str)
     warnings = (*definitions.warnings, *view.find_unknown_tools(usable), *view.find_hook_warnings(usable))
     shadowed = tuple(
-        f"{each.definition.source}: {each.definition.name} is not used: {each.by.source} comes first"
+        (
+            f"{each.definition.source}: {each.definition.name} is not used because {each.by.source} takes "
+            "precedence"
+        )
         for each in definitions.shadowed
     )
     if as_json:
@@ -140,15 +145,18 @@ def validate_agent_definitions(*, paths: Sequence[Path], agents: str | None, as_
     return exit_codes.ERROR if problems else exit_codes.OK
 
 
-@agent_commands.command("new", short_help="Write the file of a new agent, with every field.")
+@agent_commands.command("new", short_help="Write the file of a new agent, with all fields.")
 @click.argument("name")
-@click.option("--user", is_flag=True, help="For you in every project, instead of for this project.")
+@click.option("--user", is_flag=True, help="Create it for all your projects instead of this one.")
 @click.option(
-    "--description", metavar="TEXT", default=_DEFAULT_DESCRIPTION, help="What it does, when to use it."
+    "--description",
+    metavar="TEXT",
+    default=_DEFAULT_DESCRIPTION,
+    help="What the agent does and when to use it.",
 )
 @debug_option
 def create_agent_file(*, name: str, user: bool, description: str) -> int:
-    """Write the file of a new agent, with every field explained, for you to change."""
+    """Write the file of a new agent, with every field explained, for you to edit."""
     from shoal.app.settings.settings import find_process_shoal_home
     from shoal.surfaces.cli.agent_template import render_agent_template
     from shoal.surfaces.cli.new_files import write_new_file
@@ -165,13 +173,12 @@ def create_agent_file(*, name: str, user: bool, description: str) -> int:
     path = directory / f"{name}.md"
     write_new_file(path, render_agent_template(name, description))
     click.echo(
-        f"{strip_terminal_codes(str(path))} is written. "
-        f"Change it, then: shoal agents show {shlex.quote(name)}"
+        f"Wrote {strip_terminal_codes(str(path))}. Edit it, then run: shoal agents show {shlex.quote(name)}"
     )
     if existing is not None:
         click.echo(
-            f"There is another of that name ({_format_agent_source(existing)}): "
-            "`shoal agents validate` says more."
+            f"Another agent has the same name ({_format_agent_source(existing)}). Run `shoal agents "
+            "validate` for details."
         )
     return exit_codes.OK
 

@@ -13,10 +13,10 @@ import click
 @click.command("attach")
 @click.argument("session", required=False)
 def attach_command(*, session: str | None) -> int:
-    """Be at a run that works in another terminal or in the background: see it, answer it, talk to it.
+    """Open a run that works in another terminal or in the background: watch it, answer it, talk to it.
 
-    SESSION is the start of its id; without one it is the run of this directory that worked last. Leaving does
-    not end it.
+    SESSION is the start of its id; the default is the last active run of this directory. The run continues
+    when you leave.
     """
     from shoal.app.run_access.run_handle import find_run, list_live_runs_in_directory
     from shoal.app.settings.settings import resolve_shoal_home
@@ -27,18 +27,20 @@ def attach_command(*, session: str | None) -> int:
     if session is None:
         runs = list_live_runs_in_directory(home, cwd)
         if not runs:
-            raise click.ClickException("No run is live here. `shoal sessions` lists those that have ended.")
+            raise click.ClickException(
+                "There is no live run in this directory. List the finished ones: shoal sessions"
+            )
         run = runs[0]
     else:
         run = find_run(home, session)
     if not run.is_live:
         raise click.ClickException(
-            f"The run {run.session} has ended. Go on with it: shoal --resume {run.session}"
+            f"The run {run.session} has ended. Resume it: shoal --resume {run.session}"
         )
     if not (sys.stdin.isatty() and sys.stdout.isatty()) or should_use_plain_terminal(cwd):
         raise click.ClickException(
-            f"This terminal is plain. See the run with: shoal watch {run.session}; "
-            f'talk to it with: shoal send {run.session} lead "…"'
+            f"This terminal has no full-screen mode. Follow the run: shoal watch {run.session}. Send a "
+            f'message: shoal send {run.session} lead "…"'
         )
     from shoal.surfaces.tui.launch import run_attached_full_screen
 

@@ -31,7 +31,7 @@ COMMANDS = {
     ),
     "ask": LazySubCommandEntry(
         "shoal.surfaces.cli.question_commands",
-        "See what agents ask, and answer.",
+        "List and answer the agents' questions.",
         (
             "shoal ask",
             "shoal ask ls --json | jq -r '.[].id'",
@@ -42,17 +42,17 @@ COMMANDS = {
     ),
     "attach": LazySubCommandEntry(
         "shoal.surfaces.cli.attach_command",
-        "Be at a run of another terminal.",
+        "Open a run that another terminal started.",
         ("shoal attach", "shoal attach 3f2a"),
     ),
     "config": LazySubCommandEntry(
         "shoal.surfaces.cli.config_commands",
-        "Show the settings that hold here.",
+        "Show the settings in effect here.",
         ("shoal config show", "shoal config show --origin", "shoal config show --json | jq .settings.model"),
     ),
     "cost": LazySubCommandEntry(
         "shoal.surfaces.cli.cost_command",
-        "Show what a session has cost.",
+        "Show the cost of a session.",
         ("shoal cost", "shoal cost 3f2a", "shoal cost --json | jq .total.usd"),
     ),
     "demo": LazySubCommandEntry(
@@ -62,7 +62,7 @@ COMMANDS = {
     ),
     "doctor": LazySubCommandEntry(
         "shoal.surfaces.cli.doctor_command",
-        "Check the set-up and say what to type.",
+        "Check the setup and suggest fixes.",
         (
             "shoal doctor",
             "shoal doctor wait-does-not-end",
@@ -71,17 +71,17 @@ COMMANDS = {
     ),
     "export": LazySubCommandEntry(
         "shoal.surfaces.cli.export_command",
-        "Write a whole run into one file: a page with its replay, or JSON.",
+        "Export a run as one HTML page with a replay, or as JSON.",
         ("shoal export --html", "shoal export 3f2a --html -o run.html"),
     ),
     "hooks": LazySubCommandEntry(
         "shoal.surfaces.cli.hook_commands",
-        "See what is run when agents do something.",
+        "List the hooks.",
         ("shoal hooks ls", "shoal hooks ls --json | jq '.hooks[] | select(.trusted | not)'"),
     ),
     "inbox": LazySubCommandEntry(
         "shoal.surfaces.cli.inbox_commands",
-        "Read the mail of an agent, or write to one.",
+        "Read the mail of an agent, or send mail.",
         (
             "shoal inbox show team-lead --all",
             'shoal inbox send alice "The build is green again."',
@@ -90,7 +90,7 @@ COMMANDS = {
     ),
     "mcp": LazySubCommandEntry(
         "shoal.surfaces.cli.mcp_commands",
-        "List, try, add and remove MCP servers, or be one.",
+        "List, test, add and remove MCP servers, or run one.",
         (
             "shoal mcp ls",
             "shoal mcp show docs",
@@ -105,7 +105,7 @@ COMMANDS = {
     ),
     "models": LazySubCommandEntry(
         "shoal.surfaces.cli.model_commands",
-        "List the models that can be asked, and try one.",
+        "List the available models, and test one.",
         (
             "shoal models ls",
             "shoal models ls --json | jq -r '.models[] | select(.configured).id'",
@@ -115,7 +115,7 @@ COMMANDS = {
     ),
     "permissions": LazySubCommandEntry(
         "shoal.surfaces.cli.permission_commands",
-        "See what is allowed here, and why.",
+        "Show and explain the permission rules.",
         (
             "shoal permissions ls",
             """shoal permissions explain Bash '{"command": "git push && rm -r build"}'""",
@@ -139,7 +139,7 @@ COMMANDS = {
     ),
     "send": LazySubCommandEntry(
         "shoal.surfaces.cli.send_command",
-        "Say something to an agent of a live run.",
+        "Send a message to an agent of a live run.",
         ('shoal send 3f2a lead "Leave the tests alone."', "git diff | shoal send 3f2a plumber -"),
     ),
     "sessions": LazySubCommandEntry(
@@ -149,7 +149,7 @@ COMMANDS = {
     ),
     "setup": LazySubCommandEntry(
         "shoal.surfaces.cli.setup_command",
-        "Give Shoal a key, and choose a model.",
+        "Store an API key and choose a model.",
         (
             "shoal setup",
             "pass show openai | shoal setup --provider openai --key-stdin",
@@ -174,7 +174,7 @@ COMMANDS = {
     ),
     "task": LazySubCommandEntry(
         "shoal.surfaces.cli.task_commands",
-        "List, show, add and change tasks.",
+        "List, show, add and update tasks.",
         (
             "shoal task ls",
             "shoal task show 4",
@@ -185,7 +185,7 @@ COMMANDS = {
     ),
     "team": LazySubCommandEntry(
         "shoal.surfaces.cli.teams.team_commands",
-        "See, start, talk to, stop and resume teams.",
+        "Show, start, message, stop and resume teams.",
         (
             "shoal team ls",
             "shoal team show roof --json | jq '.members[] | {name, state}'",
@@ -199,24 +199,24 @@ COMMANDS = {
             'shoal team send roof alice "Leave the tests alone."',
             "shoal team attach roof",
             "shoal team stop roof alice",
-            'shoal team resume roof -p "go on"',
+            'shoal team resume roof -p "continue"',
             "shoal team export roof --format md -o roof.md",
             "shoal team rm roof --yes",
         ),
     ),
     "trust": LazySubCommandEntry(
         "shoal.surfaces.cli.trust_command",
-        "Let a project's own settings allow things.",
+        "Trust the settings of a project.",
         ("shoal trust --show", "shoal trust", "shoal trust --revoke"),
     ),
     "undo": LazySubCommandEntry(
         "shoal.surfaces.cli.undo_command",
-        "Bring back the files a turn changed.",
+        "Restore the files that a turn changed.",
         ("shoal undo", "shoal undo 3 --conversation", "shoal undo --list"),
     ),
     "view": LazySubCommandEntry(
         "shoal.surfaces.cli.view_command",
-        "Be with one agent of a run: see what it does, and talk to it.",
+        "Follow one agent of a run, and talk to it.",
         ("shoal view 3f2a alice",),
     ),
     "watch": LazySubCommandEntry(
@@ -226,12 +226,12 @@ COMMANDS = {
     ),
     "web": LazySubCommandEntry(
         "shoal.surfaces.cli.web_command",
-        "See and steer every run in a browser.",
+        "See and control every run in a browser.",
         ("shoal web", "shoal web --open", "shoal web --port 8765 --json | jq -r .url"),
     ),
     "worktree": LazySubCommandEntry(
         "shoal.surfaces.cli.worktree_commands",
-        "Bring back what agents did in worktrees.",
+        "Merge or remove the worktrees of agents.",
         (
             "shoal worktree ls",
             "shoal worktree show agent-a1b2c3d4",

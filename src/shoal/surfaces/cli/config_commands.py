@@ -15,16 +15,16 @@ from shoal.surfaces.cli.flags import settings_option
 
 @click.group("config")
 def config_commands() -> None:
-    """Look at the settings that hold in this directory."""
+    """Show the settings that apply in this directory."""
 
 
 @config_commands.command("show")
-@click.option("--origin", is_flag=True, help="Also the file and line, variable or flag of each value.")
+@click.option("--origin", is_flag=True, help="Show the file and line, variable or flag of each value.")
 @settings_option
-@click.option("--json", "as_json", is_flag=True, help="As one JSON object, with origins.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object, with origins.")
 def show_settings(*, origin: bool, settings: str | None, as_json: bool) -> int:
-    """Print every setting with its value. Managed settings beat --settings, which beat the local ones of the
-    project, its own, and yours; permission rules of all of them are joined."""
+    """Print every setting with its value. Managed settings override --settings, then come the project's local
+    settings, the project's settings, and your own. Permission rules from all of them are combined."""
     from shoal.app.settings.settings import load_settings
     from shoal.app.settings.settings_listing import list_escalation_trust_rows, list_setting_rows
     from shoal.surfaces.terminal.user_messages import print_user_message
@@ -43,6 +43,6 @@ def show_settings(*, origin: bool, settings: str | None, as_json: bool) -> int:
         value = row.value if isinstance(row.value, str) else json.dumps(row.value, ensure_ascii=False)
         line = f"{row.key:<{width}}  {strip_terminal_codes(value)}"
         if row in untrusted:
-            line = f"{line}  (left out: not trusted)"
+            line = f"{line}  (ignored: not trusted)"
         click.echo(f"{line}  ({strip_terminal_codes(row.origin)})" if origin else line)
     return exit_codes.OK

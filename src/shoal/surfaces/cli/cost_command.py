@@ -22,11 +22,11 @@ _MISSING_LABELS = {"type": "unknown", "task": "none", "model": "unknown"}
 
 @click.command("cost")
 @click.argument("session", required=False)
-@click.option("--json", "as_json", is_flag=True, help="As a JSON object.")
+@click.option("--json", "as_json", is_flag=True, help="Print a JSON object.")
 def cost_command(*, session: str | None, as_json: bool) -> int:
-    """Show what SESSION (its id, or the start of it) has cost; the latest one here where none is given.
+    """Show the cost of SESSION (its id, or the start of it); the default is the latest session here.
 
-    Every run of the session counts. Requests that were cut before the provider told their cost are listed.
+    All runs of the session count. Interrupted requests of unknown cost are listed.
     """
     from shoal.app.settings.settings import find_process_shoal_home
     from shoal.stores.files.home.home_paths import get_journal_path
@@ -53,7 +53,7 @@ def cost_command(*, session: str | None, as_json: bool) -> int:
         for name, totals in group_totals.items() if len(group_totals) > 1 else ():
             label = to_one_line(name) or _MISSING_LABELS[group_name]
             click.echo(f"  {group_name} {label}  {_format_cost_totals(totals)}")
-    click.echo(f"  in all  {_format_cost_totals(ledger.total)}")
+    click.echo(f"  total   {_format_cost_totals(ledger.total)}")
     for unsettled in ledger.unsettled:
         click.echo(
             f"  unsettled: {unsettled.request} to {to_one_line(unsettled.model)} "

@@ -1,4 +1,4 @@
-"""`shoal doctor` command: check the set-up, and print what is missing and what to type."""
+"""`shoal doctor` command: check the setup, and print what is missing and what to type."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from shoal.surfaces.terminal.text_styles import has_colours
 
 @click.command("doctor")
 @click.argument("symptom", required=False)
-@click.option("--session", metavar="ID", help="Look into this run; else the latest of this directory.")
+@click.option("--session", metavar="ID", help="Examine this run; default: the latest one of this directory.")
 @click.option(
-    "--about", metavar="NAME", default="", help="The agent, recipient, tool or command it is about."
+    "--about", metavar="NAME", default="", help="The agent, recipient, tool or command that has the symptom."
 )
-@click.option("--symptoms", "listed", is_flag=True, help="List the symptoms that can be looked into.")
-@click.option("--json", "as_json", is_flag=True, help="All facts as one JSON object.")
+@click.option("--symptoms", "listed", is_flag=True, help="List the symptoms that doctor can examine.")
+@click.option("--json", "as_json", is_flag=True, help="Print all facts as one JSON object.")
 @settings_option
 @click.option("--model", metavar="NAME", help="Check this model instead of the configured one.")
 def doctor_command(
@@ -35,12 +35,13 @@ def doctor_command(
     settings: str | None,
     model: str | None,
 ) -> int:
-    """Check the set-up: models, home, settings, programs; and say what to type.
+    """Check the setup: models, home, settings and programs, with advice for each problem.
 
-    With a SYMPTOM look into that instead, in the latest run of this directory where it is about a run:
-    `shoal doctor result-not-seen --about researcher`. `--symptoms` lists them.
+    With a SYMPTOM, examine that instead, in the latest run of this directory if it concerns a run: `shoal
+    doctor result-not-seen --about researcher`. `--symptoms` lists them.
 
-    Exits with 1 when something keeps `shoal -p` from working, or when the cause of the symptom was found.
+    The exit code is 1 if something prevents `shoal -p` from working, or if the cause of the symptom was
+    found.
     """
     if listed:
         return _list_symptoms(as_json=as_json)
@@ -66,7 +67,7 @@ def _list_symptoms(*, as_json: bool) -> int:
         return exit_codes.OK
     for name, (description, _) in SYMPTOMS.items():
         click.echo(f"  {name:<22}  {description}")
-    click.echo("\nLook into one: shoal doctor wait-does-not-end")
+    click.echo("\nExamine one: shoal doctor wait-does-not-end")
     return exit_codes.OK
 
 
@@ -80,7 +81,7 @@ def _diagnose_symptom(symptom: str, session: str | None, about: str, *, as_json:
 
     if symptom not in SYMPTOMS:
         close_matches = get_close_matches(symptom, SYMPTOMS, n=1)
-        suggestion = f" Is {close_matches[0]} meant?" if close_matches else ""
+        suggestion = f" Did you mean {close_matches[0]}?" if close_matches else ""
         raise click.UsageError(
             f"There is no symptom {symptom!r}.{suggestion} List them: shoal doctor --symptoms"
         )
@@ -103,4 +104,4 @@ def _diagnose_symptom(symptom: str, session: str | None, about: str, *, as_json:
 
 
 def _format_doctor_summary(*, has_findings: bool) -> str:
-    return "The arrows say what to do." if has_findings else "Nothing is wrong there."
+    return "The arrows show what to do." if has_findings else "No problem found there."

@@ -14,7 +14,7 @@ LIMIT_REACHED = 3
 STOPPED = 4
 INTERRUPTED = 130
 BROKEN_PIPE = 141
-"""Exit code of a program whose output nobody reads any more."""
+"""Exit code of a program whose output is no longer read."""
 
 _CODES_BY_REASON: dict[TurnEndReason, int] = {
     "done": OK,
@@ -27,10 +27,10 @@ _CODES_BY_REASON: dict[TurnEndReason, int] = {
 
 HELP_ROWS = (
     ("0", "done"),
-    ("1", "an error, told on stderr"),
+    ("1", "an error, reported on stderr"),
     ("2", "wrong usage"),
-    ("3", "the turn or budget limit is reached"),
-    ("4", "the deadline passed, a hook stopped it, or agents were stopped before they were done"),
+    ("3", "the turn or budget limit was reached"),
+    ("4", "the deadline passed, a hook stopped the run, or agents were stopped before they finished"),
     ("130", "interrupted by Ctrl-C; 143 by SIGTERM; the session can be resumed"),
 )
 

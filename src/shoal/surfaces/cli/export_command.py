@@ -18,18 +18,18 @@ if TYPE_CHECKING:
     from shoal.core.text.redaction import SecretRedactor
 
 
-@click.command("export", short_help="Write a whole run into one file.")
+@click.command("export", short_help="Export a run as one file.")
 @click.argument("session", metavar="[RUN]", required=False)
 @click.option(
-    "--html", is_flag=True, help="A page with the replay and the conversations; it needs no server."
+    "--html", is_flag=True, help="Write a page with the replay and the conversations; it needs no server."
 )
-@click.option("-o", "--output", metavar="FILE", help="Where to; - is standard output.")
-@click.option("--json", "as_json", is_flag=True, help="With --html: say what was written as JSON.")
+@click.option("-o", "--output", metavar="FILE", help="Output file; - for standard output.")
+@click.option("--json", "as_json", is_flag=True, help="With --html: report the written file as JSON.")
 def export_command(*, session: str | None, html: bool, output: str | None, as_json: bool) -> int:
-    """Write all of RUN (the start of its id; else the latest of this directory) into one file.
+    """Export RUN (the start of its id; default: the latest run of this directory) as one file.
 
-    With --html it is a page that anybody can open, without Shoal and without a network:
-    `shoal export --html` writes shoal-RUN.html. Without, it is JSON on standard output.
+    With --html it is a page that anybody can open without Shoal and without a network: `shoal export --html`
+    writes shoal-RUN.html. Otherwise it is JSON on standard output.
     """
     run = _find_run(session)
     content = render_run_export(run, html=html)
@@ -43,8 +43,8 @@ def export_command(*, session: str | None, html: bool, output: str | None, as_js
         print_json({"session": run.session, "written": str(path), "bytes": len(content)})
     else:
         click.echo(
-            f"The run {run.session[:8]} is in {strip_terminal_codes(str(path))} "
-            f"({len(content) / 1e6:.1f} MB)."
+            f"Wrote run {run.session[:8]} to {strip_terminal_codes(str(path))} "
+            f"({len(content) / 1000000.0:.1f} MB)."
         )
     return exit_codes.OK
 
@@ -80,11 +80,11 @@ def save_export(path: Path, content: bytes) -> None:
     from shoal.stores.files.home.home_paths import write_file_atomically
 
     if not path.absolute().parent.is_dir():
-        raise click.ClickException(f"{path} cannot be written: there is no directory {path.parent}.")
+        raise click.ClickException(f"Cannot write {path}: there is no directory {path.parent}.")
     try:
         write_file_atomically(path.absolute(), content)
     except OSError as error:
-        raise click.ClickException(f"{path} cannot be written: {error.strerror}.") from error
+        raise click.ClickException(f"Cannot write {path}: {error.strerror}.") from error
 
 
 def _find_run(session: str | None) -> RunHandle:

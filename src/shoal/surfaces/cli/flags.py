@@ -24,7 +24,7 @@ _SECONDS_PER_UNIT = {"": 1, "s": 1, "m": 60, "min": 60, "h": 3600}
 def parse_duration(value: str) -> float:
     match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*(s|m|min|h)?\s*", value)
     if match is None or float(match[1]) <= 0:
-        raise click.BadParameter(f"{value!r} is not a time: write seconds, or 90s, 10m, 2h.")
+        raise click.BadParameter(f"{value!r} is not a duration. Write seconds, or 90s, 10m, 2h.")
     return float(match[1]) * _SECONDS_PER_UNIT[match[2] or ""]
 
 
@@ -35,7 +35,7 @@ def parse_budget(value: str) -> float:
     except ValueError:
         usd = 0.0
     if not 0 < usd < float("inf"):
-        raise click.BadParameter(f"{value!r} is no number of dollars above 0.")
+        raise click.BadParameter(f"{value!r} is not an amount of dollars above 0.")
     return usd
 
 
@@ -51,7 +51,7 @@ def parse_session_uuid(value: str) -> str:
     from shoal.core.ids import is_uuid
 
     if not is_uuid(value):
-        raise click.BadParameter(f"{value!r} is not a UUID (as `uuidgen` prints one).")
+        raise click.BadParameter(f"{value!r} is not a UUID such as `uuidgen` prints.")
     return value
 
 
@@ -63,37 +63,47 @@ def parse_directory(value: str) -> Path:
 
 
 _RUN_FLAGS = (
-    Option(["-p", "--print", "print_"], is_flag=True, help="Headless: answer PROMPT, print, exit."),
-    Option(["-c", "--continue", "continue_last"], is_flag=True, help="Go on with the last session here."),
+    Option(
+        ["-p", "--print", "print_"], is_flag=True, help="Headless: answer PROMPT, print the result, exit."
+    ),
+    Option(
+        ["-c", "--continue", "continue_last"], is_flag=True, help="Resume the last session of this directory."
+    ),
     Option(
         ["-r", "--resume"],
         is_flag=False,
         flag_value=PICK_SESSION,
         default=None,
         metavar="[ID]",
-        help="Go on with a session: its id or the start of it. Without: choose from a list.",
+        help="Resume a session by its id or the start of it. Without an id: choose from a list.",
     ),
-    Option(["--fork-session", "fork"], is_flag=True, help="Go on in a copy of the resumed session."),
+    Option(["--fork-session", "fork"], is_flag=True, help="Continue in a copy of the resumed session."),
     Option(["--session-id"], type=parse_session_uuid, metavar="UUID", help="Give the new session this id."),
     Option(
-        ["--no-session-persistence", "forget"], is_flag=True, help="Keep nothing on disk; cannot be resumed."
+        ["--no-session-persistence", "forget"],
+        is_flag=True,
+        help="Store nothing on disk; the session cannot be resumed.",
     ),
 )
 _MODEL_FLAGS = (
-    Option(["--model"], metavar="NAME", help="provider:name, a name, an alias, or replay:FILE."),
+    Option(["--model"], metavar="NAME", help="provider:name, a model name, an alias, or replay:FILE."),
     Option(["--system-prompt"], metavar="TEXT", help="Replace the system prompt."),
-    Option(["--append-system-prompt"], metavar="TEXT", help="Add to the system prompt."),
+    Option(["--append-system-prompt"], metavar="TEXT", help="Append to the system prompt."),
     Option(
         ["--record"],
         type=click.Path(path_type=Path),
         metavar="FILE",
-        help="Keep every reply for replay:FILE.",
+        help="Record every reply for replay:FILE.",
     ),
 )
 _AGENT_FLAGS = (
-    Option(["--agents"], metavar="JSON|FILE", help="Agents for this run: names and their fields."),
-    Option(["--coordinator"], is_flag=True, help="The lead only starts, tells and stops agents."),
-    Option(["--assistant"], is_flag=True, help="Stay open for people and schedules; agents work beside."),
+    Option(["--agents"], metavar="JSON|FILE", help="Define agents for this run, as JSON."),
+    Option(["--coordinator"], is_flag=True, help="The lead only starts, messages and stops agents."),
+    Option(
+        ["--assistant"],
+        is_flag=True,
+        help="Stay open for people and schedules while agents work in the background.",
+    ),
 )
 _PLUGIN_FLAGS = (
     Option(
@@ -101,7 +111,7 @@ _PLUGIN_FLAGS = (
         multiple=True,
         type=parse_directory,
         metavar="DIR",
-        help="A plug-in for this run; may be given again.",
+        help="Load a plug-in for this run; repeatable.",
     ),
 )
 plugin_dirs_option = click.option(
@@ -110,43 +120,47 @@ plugin_dirs_option = click.option(
     multiple=True,
     type=parse_directory,
     metavar="DIR",
-    help="A plug-in on top.",
+    help="Load another plug-in.",
 )
-settings_option = click.option("--settings", metavar="FILE|JSON", help="Settings on top of those in files.")
+settings_option = click.option(
+    "--settings", metavar="FILE|JSON", help="Additional settings, as JSON or a file."
+)
 _MCP_FLAGS = (
     Option(
         ["--mcp-config"],
         multiple=True,
         metavar="FILE|JSON",
-        help="MCP servers for this run, written as in .mcp.json; may be given again.",
+        help="MCP servers for this run, in the format of .mcp.json; repeatable.",
     ),
-    Option(["--strict-mcp-config"], is_flag=True, help="No other MCP servers than those."),
+    Option(["--strict-mcp-config"], is_flag=True, help="Use only the MCP servers of --mcp-config."),
     Option(
         ["--channels"],
         multiple=True,
         metavar="server:NAME",
-        help="Let this MCP server push messages to the lead; may be given again.",
+        help="Let this MCP server push messages to the lead; repeatable.",
     ),
 )
 _LIMIT_FLAGS = (
-    Option(["--max-turns"], type=click.IntRange(min=1), metavar="N", help="At most N requests to the model."),
+    Option(
+        ["--max-turns"], type=click.IntRange(min=1), metavar="N", help="Send at most N requests to the model."
+    ),
     Option(
         ["--max-budget-usd"],
         type=parse_budget,
         metavar="USD",
-        help="Stop before a request once the session with all its agents has spent this much.",
+        help="Stop when the session and all its agents have spent this much.",
     ),
     Option(
         ["--max-total-tokens"],
         type=click.IntRange(min=1),
         metavar="N",
-        help="The same for tokens, read and written.",
+        help="Stop when the session and all its agents have used this many tokens.",
     ),
     Option(
         ["--max-agents"],
         type=click.IntRange(min=1),
         metavar="N",
-        help="Start at most N agents beside the lead.",
+        help="Start at most N agents in addition to the lead.",
     ),
     Option(["--deadline"], type=parse_duration, metavar="TIME", help="Stop after this time: 90s, 10m, 2h."),
 )
@@ -160,13 +174,13 @@ _PERMISSION_FLAGS = (
     Option(
         ["--dangerously-skip-permissions", "skip_permissions"],
         is_flag=True,
-        help="Run every tool without asking. For places where nothing can be harmed.",
+        help="Run every tool without asking. Use it only where nothing can be harmed.",
     ),
     Option(
         ["--allowedTools", "--allowed-tools", "allowed_tools"],
         multiple=True,
         metavar="RULES",
-        help='Run these without asking: "Read,Bash(git log:*)".',
+        help='Run these tools without asking: "Read,Bash(git log:*)".',
     ),
     Option(
         ["--disallowedTools", "--disallowed-tools", "disallowed_tools"],
@@ -184,14 +198,14 @@ _PERMISSION_FLAGS = (
         ["--permission-prompt-tool"],
         type=click.Choice(("stdio",)),
         metavar="stdio",
-        help="With --input-format stream-json: ask the program that drives the run.",
+        help="With --input-format stream-json: send questions to the program that drives the run.",
     ),
     Option(
         ["--add-dir", "add_dirs"],
         type=parse_directory,
         multiple=True,
         metavar="DIR",
-        help="Let tools also work in DIR.",
+        help="Let tools work in DIR too.",
     ),
 )
 _FORMAT_FLAGS = (
@@ -207,24 +221,26 @@ _FORMAT_FLAGS = (
         type=click.Choice(("text", "stream-json")),
         default="text",
         metavar="FORMAT",
-        help="text or stream-json (prompts and control requests, a line each).",
+        help="text or stream-json (prompts and control requests, one per line).",
     ),
     Option(
-        ["--include-partial-messages"], is_flag=True, help="In stream-json: pieces of answers as they come."
+        ["--include-partial-messages"],
+        is_flag=True,
+        help="With stream-json: send parts of answers as they arrive.",
     ),
+    Option(["--replay-user-messages"], is_flag=True, help="With stream-json: echo the messages from stdin."),
     Option(
-        ["--replay-user-messages"], is_flag=True, help="In stream-json: also tell back what came from stdin."
+        ["--verbose"], is_flag=True, help="Headless: report the cost and duration of each turn on stderr."
     ),
-    Option(["--verbose"], is_flag=True, help="Headless: say on stderr what each turn took."),
     Option(["-q", "--quiet"], is_flag=True, help="Headless: no progress on stderr."),
-    Option(["--plain"], is_flag=True, help="At a terminal: line by line, no full screen."),
+    Option(["--plain"], is_flag=True, help="Use the line-by-line terminal instead of the full screen."),
 )
 _SETTINGS_FLAGS = (
-    Option(["--settings"], metavar="FILE|JSON", help="Settings on top of those in files."),
+    Option(["--settings"], metavar="FILE|JSON", help="Additional settings, as JSON or a file."),
     Option(
         ["--debug", "--debug-to-stderr"],
         is_flag=True,
-        help="Show tracebacks; write a debug log into the home.",
+        help="Show tracebacks and write a debug log to the home directory.",
     ),
 )
 
@@ -352,27 +368,30 @@ def check_flag_conflicts(flag_values: Mapping[str, Any], *, headless: bool) -> N
     is_resuming = flag_values["resume"] is not None or flag_values["continue_last"]
     if flag_values["resume"] is not None and flag_values["continue_last"]:
         raise click.UsageError(
-            "--resume and --continue exclude each other: --continue takes the last session."
+            "--resume and --continue cannot be used together: --continue takes the last session."
         )
     if flag_values["resume"] == PICK_SESSION and headless:
         raise click.UsageError(
-            "--resume needs the id of a session here: `shoal sessions` lists them, --continue takes the last."
+            "--resume needs the id of a session. List them with `shoal sessions`, or use --continue for "
+            "the last one."
         )
     if flag_values["fork"] and not is_resuming:
         raise click.UsageError("--fork-session needs a session to copy: add --resume ID or --continue.")
     if flag_values["session_id"] and is_resuming and not flag_values["fork"]:
         raise click.UsageError(
-            "--session-id names a new session: add --fork-session, or leave one of them out."
+            "--session-id names a new session. Add --fork-session, or drop one of the flags."
         )
     if flag_values["forget"] and is_resuming:
-        raise click.UsageError("--no-session-persistence keeps nothing, so it cannot go on with a session.")
+        raise click.UsageError(
+            "--no-session-persistence stores nothing, so it cannot be used to resume a session."
+        )
     _check_output_format_conflicts(flag_values)
 
 
 def _check_output_format_conflicts(flag_values: Mapping[str, Any]) -> None:
     if flag_values["assistant"] and flag_values["output_format"] == "json":
         raise click.UsageError(
-            "--assistant stays open, and json is one result at the end: use text or stream-json."
+            "--assistant stays open, but json prints one result at the end. Use text or stream-json."
         )
     if flag_values["input_format"] == "stream-json" and flag_values["output_format"] != "stream-json":
         raise click.UsageError("--input-format stream-json needs --output-format stream-json.")

@@ -17,14 +17,14 @@ from shoal.surfaces.terminal.text_styles import YELLOW, apply_style, has_colours
 
 @click.group("hooks")
 def hook_commands() -> None:
-    """See the hooks of this directory, without running anything."""
+    """Show the hooks of this directory, without running them."""
 
 
-@hook_commands.command("ls", short_help="List the hooks, and where each comes from.")
+@hook_commands.command("ls", short_help="List the hooks and their origins.")
 @settings_option
-@click.option("--json", "as_json", is_flag=True, help="As one JSON object.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def list_hooks(*, settings: str | None, as_json: bool) -> int:
-    """List the hooks, each with the file and line it comes from; what is not trusted is not run."""
+    """List the hooks, each with its file and line. Hooks that are not trusted do not run."""
     from shoal.app.reports.hook_report import build_hook_report
 
     hook_report = build_hook_report(Path.cwd(), given=settings)

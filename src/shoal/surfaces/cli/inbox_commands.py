@@ -28,17 +28,17 @@ _NO_LIMIT = 1_000_000
 
 @click.group("inbox")
 def inbox_commands() -> None:
-    """Show the mail of a team's member, and send some. Looking does not mark anything as read."""
+    """Show the mail of a team member, or send mail to it. Showing mail does not mark it as read."""
 
 
 @inbox_commands.command("show")
 @click.argument("agent")
-@click.option("--all", "everything", is_flag=True, help="What was read, too: everything ever delivered.")
+@click.option("--all", "everything", is_flag=True, help="Include mail that was already read.")
 @team_option
 @json_option
 @debug_option
 def show_inbox(*, agent: str, everything: bool, team: str | None, as_json: bool) -> int:
-    """Show the mail that AGENT has not read yet."""
+    """Show the unread mail of AGENT."""
 
     async def read_mail(store: TeamStore) -> tuple[MailMessage, ...]:
         from shoal.core.names import parse_agent_name
@@ -56,7 +56,7 @@ def show_inbox(*, agent: str, everything: bool, team: str | None, as_json: bool)
         for message in mail:
             _print_mail(message)
     else:
-        all_hint = "" if everything else " With --all also what was read is shown."
+        all_hint = "" if everything else " Use --all to include read mail."
         click.echo(f"{agent} has no {'mail' if everything else 'unread mail'}.{all_hint}")
     return exit_codes.OK
 
@@ -64,15 +64,17 @@ def show_inbox(*, agent: str, everything: bool, team: str | None, as_json: bool)
 @inbox_commands.command("send")
 @click.argument("agent")
 @click.argument("text")
-@click.option("--summary", metavar="TEXT", help="A few words about it; else its beginning.")
-@click.option("--from", "sender", metavar="NAME", default=PERSON, show_default=True, help="Who says it.")
+@click.option("--summary", metavar="TEXT", help="A short summary; default: the start of the text.")
+@click.option(
+    "--from", "sender", metavar="NAME", default=PERSON, show_default=True, help="Name of the sender."
+)
 @team_option
 @json_option
 @debug_option
 def send_mail(
     *, agent: str, text: str, summary: str | None, sender: str, team: str | None, as_json: bool
 ) -> int:
-    """Send TEXT to AGENT. With `-` as TEXT it is read from standard input."""
+    """Send TEXT to AGENT. Use `-` to read TEXT from standard input."""
     from shoal.surfaces.cli.headless.stdin import read_text_argument_or_stdin
 
     body = read_text_argument_or_stdin(text)
@@ -100,12 +102,14 @@ def send_mail(
     if as_json:
         print_json({"id": receipt.id, "standing": receipt.standing})
     else:
-        queued_note = " It waits behind mail that is not read yet." if receipt.standing == "queued" else ""
+        queued_note = " It is queued behind unread mail." if receipt.standing == "queued" else ""
         click.echo(f"Sent to {agent}.{queued_note}")
     return exit_codes.OK
 
 
 def _print_mail(mail: MailMessage) -> None:
+    from shoal.app.run_view.mail_text import format_mail
+
     colours = has_colours(sys.stdout)
     state = "" if mail.read else "  unread"
     head = apply_style(strip_terminal_codes(mail.sender), get_agent_style(mail.color), colours=colours)
@@ -114,7 +118,7 @@ def _print_mail(mail: MailMessage) -> None:
     )
     sent_at = apply_style(strip_terminal_codes(mail.timestamp) + state, DIM, colours=colours)
     sys.stdout.write(f"{head}  {sent_at}{summary}\n")
-    for line in strip_terminal_codes(mail.text).splitlines():
+    for line in strip_terminal_codes(format_mail(mail)).splitlines():
         sys.stdout.write(f"    {line}\n")
 
 

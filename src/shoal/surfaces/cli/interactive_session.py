@@ -66,8 +66,8 @@ def _run_headless_without_terminal(options: Options, prompt: str | None) -> int:
     full_prompt = append_piped_input(prompt)
     if not full_prompt:
         command_path = click.get_current_context().command_path
-        raise click.UsageError(f'There is no terminal to talk at. Give a prompt: {command_path} -p "…"')
-    print_user_message("There is no terminal to talk at, so this runs as with -p.")
+        raise click.UsageError(f'Standard input is not a terminal. Pass a prompt: {command_path} -p "…"')
+    print_user_message("Standard input is not a terminal, so this runs as with -p.")
     options = structs.replace(options, attended=False)
     return run_headless(
         HeadlessRunRequest(options=options, prompt=full_prompt, output=HeadlessOutputOptions())
@@ -123,7 +123,7 @@ def _print_greeting(screen: TerminalScreen, session: Session) -> None:
     recovered = session.recovered
     if recovered is not None and recovered.cut_off_results:
         screen.write(f"  {describe_cut_off_agents(recovered.cut_off_results)}\n", YELLOW)
-    screen.write("  /help lists the commands, Ctrl-D ends\n\n", DIM)
+    screen.write("  /help lists the commands, Ctrl-D exits\n\n", DIM)
     _print_last_exchange(screen, session.messages)
 
 

@@ -16,14 +16,13 @@ from shoal.surfaces.cli.command_registry import COMMANDS, load_subcommand
 from shoal.surfaces.cli.flags import FLAG_SECTIONS, PICK_SESSION, check_flag_conflicts, options_from_flags
 from shoal.surfaces.terminal.terminal_stream import guard_terminal_streams
 
-EXAMPLES = """\
-  shoal                                        talk with an agent in this directory
-  shoal "why does the build fail?"             the same, with a first prompt
-  shoal -p "fix the test" --permission-mode acceptEdits
-  git diff | shoal -p "review this change"     the diff joins the prompt
-  shoal -p "list the TODOs" --output-format json | jq -r .result
-  shoal -c                                     go on with the last session here
-"""
+EXAMPLES = (
+    '  shoal                                        talk to an agent in this directory\n  shoal "why does '
+    'the build fail?"             the same, with a first prompt\n  shoal -p "fix the test" '
+    '--permission-mode acceptEdits\n  git diff | shoal -p "review this change"     the diff is added to '
+    'the prompt\n  shoal -p "list the TODOs" --output-format json | jq -r .result\n  shoal '
+    "-c                                     resume the last session of this directory\n"
+)
 
 
 class SectionedHelpCommand(click.Command):
@@ -39,7 +38,7 @@ class SectionedHelpCommand(click.Command):
             with formatter.section(title):
                 formatter.write_dl([record for record in records if record is not None])
         with formatter.section("About"):
-            formatter.write_dl([("--version", "Tell the version."), ("-h, --help", "Tell this.")])
+            formatter.write_dl([("--version", "Show the version."), ("-h, --help", "Show this help.")])
         with formatter.section("Exit codes"):
             formatter.write_dl(list(exit_codes.HELP_ROWS))
 
@@ -132,7 +131,7 @@ def _check_help_command_exists(arguments: list[str]) -> list[str]:
     if arguments and not arguments[0].startswith("-") and arguments[0] not in COMMANDS:
         match = _suggest_command(arguments[0])
         raise click.UsageError(
-            f"There is no command {arguments[0]!r}.{f' Did you mean `shoal help {match}`?' if match else ''}"
+            f"Unknown command {arguments[0]!r}.{f' Did you mean `shoal help {match}`?' if match else ''}"
         )
     return arguments
 
@@ -171,10 +170,10 @@ def _run_headless_from_flags(flag_values: dict[str, Any], prompt: str | None) ->
 
     is_streaming = flag_values["input_format"] == "stream-json"
     if is_streaming and prompt is not None:
-        raise click.UsageError("With --input-format stream-json prompts come from stdin: leave PROMPT out.")
+        raise click.UsageError("With --input-format stream-json, prompts come from stdin. Leave out PROMPT.")
     relayed_servers, flag_values["mcp_config"] = split_relayed_mcp_servers(flag_values["mcp_config"])
     if relayed_servers and not is_streaming:
-        raise click.UsageError("MCP servers of the type sdk need --input-format stream-json.")
+        raise click.UsageError("MCP servers of type sdk need --input-format stream-json.")
     output_options = HeadlessOutputOptions(
         format=flag_values["output_format"],
         partial_messages=flag_values["include_partial_messages"],
@@ -203,12 +202,12 @@ def _parse_prompt(arguments: Sequence[str]) -> str | None:
         extra_words = " ".join(arguments[1:])
         if suggestion := _suggest_command(arguments[0]):
             raise click.UsageError(
-                f"There is no command {arguments[0]!r}. Did you mean `shoal {suggestion} {extra_words}`? "
-                "(A prompt is one argument, in quotes.)"
+                f"Unknown command {arguments[0]!r}. Did you mean `shoal {suggestion} {extra_words}`? (A "
+                "prompt is one argument, in quotes.)"
             )
         raise click.UsageError(
-            f"The prompt is one argument, so put it in quotes; left over: {extra_words!r}. "
-            'Lists also go in one argument: --allowedTools "Read,Edit".'
+            f"The prompt must be one argument: put it in quotes. Extra arguments: {extra_words!r}. Lists "
+            'also go in one argument: --allowedTools "Read,Edit".'
         )
     return decode_prompt_argument(arguments[0]) if arguments else None
 
@@ -218,7 +217,7 @@ def _require_prompt_or_piped_input(prompt: str | None) -> str:
 
     full_prompt = append_piped_input(prompt)
     if not full_prompt:
-        raise click.UsageError('There is no prompt. Give one: shoal -p "…", or pipe it in: … | shoal -p')
+        raise click.UsageError('There is no prompt. Pass one: shoal -p "…", or pipe it in: … | shoal -p')
     return full_prompt
 
 
@@ -244,7 +243,7 @@ def _show_version(ctx: click.Context, _: click.Parameter, is_requested: bool) ->
 root_command = SectionedHelpCommand(
     name="shoal",
     callback=_run_root_command,
-    help="Run an agent on this directory: interactive, or headless with -p.",
+    help="Run an agent in this directory: interactively, or headless with -p.",
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
     params=[
         click.Argument(["prompt"], nargs=-1, metavar="[PROMPT]"),
@@ -269,15 +268,15 @@ def _report_usage_error(error: click.UsageError) -> int:
         return exit_codes.USAGE
     if isinstance(error, click.NoSuchOption) and command_path == "shoal":
         if error.option_name == "--json":
-            text = "A run has no --json: give --output-format json."
+            text = "A run has no --json. Use --output-format json."
         else:
-            text += " (Before a prompt that begins with a dash, write --.)"
+            text += " (Put -- before a prompt that starts with a dash.)"
     if (
         isinstance(error, click.MissingParameter)
         and error.param is not None
         and error.param.name == "session"
     ):
-        text += " `shoal ps` lists the runs that are live, `shoal sessions` all of this directory."
+        text += " `shoal ps` lists the live runs, `shoal sessions` all runs of this directory."
     _print_error_and_return_code(text, exit_codes.USAGE)
     print(f"See `{command_path} --help`.", file=sys.stderr)
     return exit_codes.USAGE
@@ -297,9 +296,7 @@ def _handle_broken_pipe() -> int:
 
 def _handle_output_error(error: OSError) -> int:
     _redirect_stdout_to_dev_null()
-    return _print_error_and_return_code(
-        f"Standard output cannot be written: {error.strerror}.", exit_codes.ERROR
-    )
+    return _print_error_and_return_code(f"Cannot write standard output: {error.strerror}.", exit_codes.ERROR)
 
 
 def _redirect_stdout_to_dev_null() -> None:

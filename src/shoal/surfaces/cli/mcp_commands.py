@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from shoal.core.text.text_format import strip_terminal_codes
+from shoal.core.text.text_format import format_count_with_noun, strip_terminal_codes
 from shoal.surfaces.cli import exit_codes
 from shoal.surfaces.cli.cli_output import (
     CliTableCell,
@@ -33,17 +33,17 @@ STATUS_STYLES = {"connected": GREEN, "failed": RED, "needs-auth": YELLOW, "pendi
 NO_SERVERS = "No MCP server is configured here. Add one: shoal mcp add NAME COMMAND [ARGS]…"
 
 config_option = click.option(
-    "--mcp-config", multiple=True, metavar="FILE|JSON", help="Servers on top of those in files."
+    "--mcp-config", multiple=True, metavar="FILE|JSON", help="Additional servers, as JSON."
 )
 scope_option = click.option(
-    "--project", is_flag=True, help="In the project's .mcp.json, not in your settings."
+    "--project", is_flag=True, help="Use the project's .mcp.json instead of your settings."
 )
 
 
 @click.group("mcp")
 def mcp_commands() -> None:
-    """List, show, try, add and remove MCP servers, or be one with `serve`. Yours are in `mcpServers` of
-    settings.json in Shoal's home, those of a project in its .mcp.json, which counts once it is trusted."""
+    """List, show, test, add and remove MCP servers, or run one with `serve`. Your own servers are in
+    `mcpServers` of settings.json in Shoal's home, project servers in .mcp.json, which needs your trust."""
 
 
 mcp_commands.add_command(serve_mcp)
@@ -54,7 +54,7 @@ mcp_commands.add_command(serve_mcp)
 @json_option
 @debug_option
 def list_mcp_servers(*, mcp_config: Sequence[str], as_json: bool) -> int:
-    """List the servers that are configured here. None is started: see `shoal mcp test`."""
+    """List the configured servers without starting them. To start them: `shoal mcp test`."""
     view = _open_mcp_server_admin(mcp_config)
     if as_json:
         print_json([_mcp_server_to_dict(view, server, why) for server, why in view.list_servers()])
@@ -83,7 +83,7 @@ def list_mcp_servers(*, mcp_config: Sequence[str], as_json: bool) -> int:
 @json_option
 @debug_option
 def show_mcp_server(*, name: str, mcp_config: Sequence[str], as_json: bool) -> int:
-    """Show how a server is configured."""
+    """Show the configuration of a server."""
     view = _open_mcp_server_admin(mcp_config)
     row = _mcp_server_to_dict(view, *view.find_server(name))
     if as_json:
@@ -93,13 +93,13 @@ def show_mcp_server(*, name: str, mcp_config: Sequence[str], as_json: bool) -> i
     return exit_codes.OK
 
 
-@mcp_commands.command("test", short_help="Start servers, list what they have, end them.")
+@mcp_commands.command("test", short_help="Start servers, list what they offer, and stop them.")
 @click.argument("names", nargs=-1, metavar="[NAME]…")
 @config_option
 @json_option
 @debug_option
 def test_mcp_servers(*, names: Sequence[str], mcp_config: Sequence[str], as_json: bool) -> int:
-    """Start servers, list what they have, and end them: all, or those that are named."""
+    """Start all servers, or the named ones, list what they offer, and stop them."""
     view = _open_mcp_server_admin(mcp_config)
     statuses = asyncio.run(view.probe_servers(names))
     if as_json:
@@ -109,7 +109,7 @@ def test_mcp_servers(*, names: Sequence[str], mcp_config: Sequence[str], as_json
             _print_mcp_server_status(server_status)
         if not statuses:
             click.echo(
-                "None is started here: `shoal mcp ls` says why." if view.list_servers() else NO_SERVERS
+                "No server can be started. Find out why: shoal mcp ls" if view.list_servers() else NO_SERVERS
             )
         _print_mcp_config_problems(view)
     all_connected = all(status.status == "connected" for status in statuses)
@@ -119,9 +119,11 @@ def test_mcp_servers(*, names: Sequence[str], mcp_config: Sequence[str], as_json
 @mcp_commands.command(
     "add", context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False}
 )
-@click.option("-t", "--transport", type=click.Choice(("stdio", "http", "sse")), help="stdio for a command.")
-@click.option("-e", "--env", multiple=True, metavar="NAME=VALUE", help="Environment of a command.")
-@click.option("-H", "--header", multiple=True, metavar="NAME: VALUE", help="Header for an address.")
+@click.option(
+    "-t", "--transport", type=click.Choice(("stdio", "http", "sse")), help="Transport; stdio for a command."
+)
+@click.option("-e", "--env", multiple=True, metavar="NAME=VALUE", help="Environment variable of a command.")
+@click.option("-H", "--header", multiple=True, metavar="NAME: VALUE", help="HTTP header for a URL.")
 @scope_option
 @debug_option
 @click.argument("name")
@@ -137,9 +139,9 @@ def add_mcp_server(
     header: Sequence[str],
     project: bool,
 ) -> int:
-    """Add a server: a command with its arguments, or an address. Options come before NAME.
+    """Add a server: a command with its arguments, or a URL. Options come before NAME.
 
-    Write ${VARIABLE} where a key belongs, and set the variable where Shoal runs.
+    Write ${VARIABLE} in place of a key, and set the variable where Shoal runs.
     """
     kind = transport or ("http" if target.startswith(("http://", "https://")) else "stdio")
     if kind == "stdio":
@@ -150,7 +152,7 @@ def add_mcp_server(
         }
     else:
         if args:
-            raise click.UsageError(f"An address takes no arguments; left over: {' '.join(args)}.")
+            raise click.UsageError(f"A URL takes no arguments, but got: {' '.join(args)}.")
         server_config = {
             "type": kind,
             "url": target,
@@ -161,7 +163,7 @@ def add_mcp_server(
         f"{'Replaced' if was_replaced else 'Added'} the MCP server {strip_terminal_codes(name)} in {path}."
     )
     if project:
-        click.echo("It is started once the project is trusted: shoal trust")
+        click.echo("It will start once you trust the project: shoal trust")
     return exit_codes.OK
 
 
@@ -175,23 +177,23 @@ def remove_mcp_server(*, name: str, project: bool) -> int:
     if path is None:
         settings_name = "the project's .mcp.json" if project else "your settings"
         raise click.ClickException(
-            f"There is no MCP server {name!r} in {settings_name}. `shoal mcp ls` shows origins."
+            f"There is no MCP server {name!r} in {settings_name}. List them with their origins: shoal mcp ls"
         )
     click.echo(f"Removed the MCP server {strip_terminal_codes(name)} from {path}.")
     return exit_codes.OK
 
 
-@mcp_commands.command("login", short_help="Log in to a server at an address.")
+@mcp_commands.command("login", short_help="Log in to a remote server.")
 @click.argument("name")
 @config_option
 @debug_option
 def log_in_to_mcp_server(*, name: str, mcp_config: Sequence[str]) -> int:
-    """Log in to a server at an address; your browser leads you back here."""
+    """Log in to a remote server in your browser."""
 
     async def log_in() -> tuple[str, ...]:
         async def open_login_page(url: str) -> None:
             click.echo(
-                f"Open this address to log in to {strip_terminal_codes(name)}:\n  {strip_terminal_codes(url)}"
+                f"Open this URL to log in to {strip_terminal_codes(name)}:\n  {strip_terminal_codes(url)}"
             )
             import webbrowser
 
@@ -209,7 +211,9 @@ def log_in_to_mcp_server(*, name: str, mcp_config: Sequence[str]) -> int:
         from shoal.surfaces.terminal.user_messages import unwrap_error_group
 
         raise click.ClickException(f"The login to {name} failed: {unwrap_error_group(group)}") from group
-    click.echo(f"Logged in to {strip_terminal_codes(name)}, which has {len(tools)} tools.")
+    click.echo(
+        f"Logged in to {strip_terminal_codes(name)}, which has {format_count_with_noun(len(tools), 'tool')}."
+    )
     return exit_codes.OK
 
 

@@ -26,9 +26,13 @@ INSTALL_COMMAND = "pip install 'shoal[mcp]'"
 
 
 @click.command("serve")
-@click.option("--team", metavar="NAME", help="Be in this team from the start.")
-@click.option("--as", "name", metavar="NAME", help="Under this name; a member that is new is entered.")
-@click.option("--model", metavar="NAME", help="For the runs that the client starts, as all below.")
+@click.option("--team", metavar="NAME", help="Join this team at the start.")
+@click.option("--as", "name", metavar="NAME", help="Member name; a new member is added to the team.")
+@click.option(
+    "--model",
+    metavar="NAME",
+    help="Model for the runs that the client starts; the options below apply to them too.",
+)
 @click.option("--permission-mode", "mode", type=parse_permission_mode, metavar="MODE", help="As for `shoal`.")
 @click.option("--dangerously-skip-permissions", "skip", is_flag=True, help="As for `shoal`.")
 @click.option("--allowedTools", "--allowed-tools", "allowed", multiple=True, metavar="RULES")
@@ -39,12 +43,12 @@ INSTALL_COMMAND = "pip install 'shoal[mcp]'"
 @plugin_dirs_option
 @debug_option
 def serve_mcp(*, team: str | None, name: str | None, **given: Any) -> int:
-    """Let an MCP client lead or join teams, and start runs. A client starts this as its server: it speaks the
-    protocol on standard input and output, and ends with its client."""
+    """Let an MCP client lead or join teams, and start runs. The client starts this command as its server,
+    which speaks MCP on standard input and output and ends with the client."""
     if find_spec("mcp") is None:
         raise click.ClickException(f"The MCP server needs the official SDK. Install it: {INSTALL_COMMAND}")
     if (team is None) != (name is None):
-        raise click.UsageError("--team and --as go together: which team, and who in it.")
+        raise click.UsageError("--team and --as must be used together.")
     flags = _build_run_flags(given)
     asyncio.run(_run_mcp_server(team, name, flags))
     return exit_codes.OK

@@ -34,7 +34,7 @@ def member_command(*, words: tuple[str, ...]) -> int:
     try:
         launch_args = parse_member_launch_flags(words)
     except (ValueError, InvalidName) as error:
-        raise click.UsageError(f"This process cannot be a teammate: {error}.") from error
+        raise click.UsageError(f"This process cannot join the team as a teammate: {error}.") from error
     return asyncio.run(_serve_member(launch_args))
 
 

@@ -32,17 +32,17 @@ _JSON_ERROR_NAMES = {
 
 @click.group("models")
 def model_commands() -> None:
-    """See which models can be asked, and try one."""
+    """List the available models, and test one."""
 
 
 @model_commands.command("ls", short_help="List providers and models, with prices.")
-@click.option("--all", "everything", is_flag=True, help="Also the models of providers without a key.")
+@click.option("--all", "everything", is_flag=True, help="Include models of providers without a key.")
 @settings_option
-@click.option("--json", "as_json", is_flag=True, help="Everything as one JSON object.")
+@click.option("--json", "as_json", is_flag=True, help="Print everything as one JSON object.")
 def list_models(*, everything: bool, settings: str | None, as_json: bool) -> int:
     """List providers and models: keys, names, prices in dollars per million tokens, and windows.
 
-    Providers that can be asked are asked for their own lists, for at most 2 seconds.
+    Shoal asks configured providers for their models, for at most 2 seconds.
     """
     from shoal.app.reports.model_report import build_model_report
     from shoal.app.settings.settings import load_settings
@@ -56,14 +56,14 @@ def list_models(*, everything: bool, settings: str | None, as_json: bool) -> int
     return exit_codes.OK
 
 
-@model_commands.command("test", short_help="Ask a model one tiny question.")
+@model_commands.command("test", short_help="Send a short test request to a model.")
 @click.argument("name", required=False)
 @settings_option
-@click.option("--json", "as_json", is_flag=True, help="The outcome as one JSON object.")
+@click.option("--json", "as_json", is_flag=True, help="Print the result as one JSON object.")
 def run_model_test(*, name: str | None, settings: str | None, as_json: bool) -> int:
-    """Ask a model one tiny question (the configured one where none is named), which may cost a little.
+    """Send a short request to a model (default: the configured one), which may cost a little.
 
-    Exits with 1 where it does not answer.
+    The exit code is 1 if it does not answer.
     """
     from shoal.app.models.model_probe import probe_model
     from shoal.app.settings.settings import load_settings
@@ -96,11 +96,14 @@ def format_probe_result(probe: ModelProbeResult, *, colours: bool) -> Iterator[s
     yield f"  {'streams' if probe.streamed else 'does not stream'}, and " + (
         "calls tools"
         if probe.called
-        else "did not call the tool it was asked to call: agents can do little with it"
+        else "did not call the tool it was told to call, so agents cannot do much with it"
     )
-    attempts_note = f", asked {probe.attempts} times" if probe.attempts > 1 else ""
-    yield f"  first word after {probe.first_seconds:.1f} s, whole after {probe.seconds:.1f} s{attempts_note}"
-    price = "a price that nobody told us" if probe.usd is None else f"${probe.usd:.6f}"
+    attempts_note = f", after {probe.attempts} attempts" if probe.attempts > 1 else ""
+    yield (
+        f"  first token after {probe.first_seconds:.1f} s, complete after {probe.seconds:.1f} "
+        f"s{attempts_note}"
+    )
+    price = "an unknown price" if probe.usd is None else f"${probe.usd:.6f}"
     yield f"  {format_token_count(probe.usage.total_tokens)} tokens for {price}"
 
 
@@ -113,14 +116,17 @@ def format_model_report(view: ModelReport, *, everything: bool, colours: bool) -
     yield apply_style("models", BOLD, colours=colours)
     rows = [row for row in view.models if everything or row.configured or row.default]
     if not rows:
-        yield "  None can be asked yet. Set one up: shoal setup. All that are known: shoal models ls --all"
+        yield (
+            "  No model is configured yet. Set one up: shoal setup. List all known models: shoal models ls "
+            "--all"
+        )
         return
     width = max(len(f"{row.provider}:{row.id}") for row in rows)
     for row in rows:
         yield "  " + _format_model_row(row, width, colours=colours)
     unlisted_count = len(view.models) - len(rows)
     if unlisted_count:
-        yield apply_style(f"  and {unlisted_count} of providers without a key: --all", DIM, colours=colours)
+        yield apply_style(f"  and {unlisted_count} from providers without a key: --all", DIM, colours=colours)
     if view.default:
         yield f"default: {strip_terminal_codes(view.default)} ({strip_terminal_codes(view.default_origin)})"
 
@@ -128,12 +134,10 @@ def format_model_report(view: ModelReport, *, everything: bool, colours: bool) -
 def _format_provider(provider: ModelProviderReportRow) -> str:
     address = strip_terminal_codes(provider.address)
     if not provider.configured:
-        unavailable_reason = (
-            f"no key ({provider.key_variable})" if provider.key_variable else "nobody answers"
-        )
+        unavailable_reason = f"no key ({provider.key_variable})" if provider.key_variable else "no response"
         return f"{unavailable_reason}, {address}"
     key = f"key from {strip_terminal_codes(provider.key)}" if provider.key else "no key"
-    offer = "did not say what it has" if provider.offered is None else f"offers {len(provider.offered)}"
+    offer = "did not list its models" if provider.offered is None else f"offers {len(provider.offered)}"
     return f"{key}, {address}, {offer}"
 
 
@@ -142,7 +146,7 @@ def _format_model_row(row: ModelReportRow, width: int, *, colours: bool) -> str:
     styled_name = (
         apply_style(f"{name:<{width}}", BOLD, colours=colours) if row.default else f"{name:<{width}}"
     )
-    price = "price not known"
+    price = "price unknown"
     if row.input is not None and row.output is not None:
         price = f"${row.input:g} in ${row.output:g} out"
     notes = [*row.aliases, *(["default"] if row.default else ())]

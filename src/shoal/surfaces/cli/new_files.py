@@ -14,4 +14,4 @@ def write_new_file(path: Path, text: str) -> None:
         with path.open("x", encoding="utf-8") as file:
             file.write(text)
     except FileExistsError:
-        raise click.ClickException(f"{path} is there already, and is left as it is.") from None
+        raise click.ClickException(f"{path} already exists and was not changed.") from None

@@ -1,4 +1,4 @@
-"""`shoal permissions` commands: list the rules in force, and explain the decision about a call."""
+"""`shoal permissions` commands: list the active rules, and explain the decision about a call."""
 
 from __future__ import annotations
 
@@ -38,21 +38,24 @@ _DESTINATION_LABELS = {
 
 @click.group("permissions")
 def permission_commands() -> None:
-    """See what an agent may do in this directory, without running anything."""
+    """Show what agents may do in this directory, without running anything."""
 
 
-@permission_commands.command("explain", short_help="Say what would be decided about one call.")
+@permission_commands.command("explain", short_help="Show the decision for one tool call.")
 @click.option(
-    "--mode", type=click.Choice(_MODES, case_sensitive=False), metavar="MODE", help="As in this mode."
+    "--mode",
+    type=click.Choice(_MODES, case_sensitive=False),
+    metavar="MODE",
+    help="Assume this permission mode.",
 )
 @settings_option
-@click.option("--json", "as_json", is_flag=True, help="As one JSON object.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 @click.argument("tool")
 @click.argument("input_json", metavar="INPUT_JSON")
 def explain_permission(*, mode: Any, settings: str | None, as_json: bool, tool: str, input_json: str) -> int:
-    """Say what would be decided about one call of TOOL: allow, ask or deny, by which rule, from where.
+    """Show the decision about one call of TOOL: allow, ask or deny, the rule, and its origin.
 
-    INPUT_JSON is the call's input, as '{"command": "git push"}'; - reads it from stdin.
+    INPUT_JSON is the input of the call, such as '{"command": "git push"}'; - reads it from stdin.
     """
     from shoal.app.reports import permission_report
     from shoal.core.conversation.messages import ToolUseBlock
@@ -79,11 +82,11 @@ def explain_permission(*, mode: Any, settings: str | None, as_json: bool, tool: 
     return exit_codes.OK
 
 
-@permission_commands.command("ls", short_help="List the rules in force, the strongest first.")
+@permission_commands.command("ls", short_help="List the active rules, strongest first.")
 @settings_option
-@click.option("--json", "as_json", is_flag=True, help="As one JSON object.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def list_permission_rules(*, settings: str | None, as_json: bool) -> int:
-    """List the rules in force, the strongest first, with the file and line of each."""
+    """List the active rules, strongest first, with the file and line of each."""
     show_lead_permissions(settings, as_json=as_json)
     return exit_codes.OK
 
@@ -121,7 +124,7 @@ def _warn_unknown_tool(tool: str, cwd: Path, settings: str | None) -> None:
         folded = {name.casefold(): name for name in tool_names}
         matches = get_close_matches(tool.casefold(), folded, n=1)
         print_user_message(
-            f"There is no tool {tool!r} here.{f' Is {folded[matches[0]]} meant?' if matches else ''}"
+            f"There is no tool {tool!r}.{f' Did you mean {folded[matches[0]]}?' if matches else ''}"
         )
 
 
@@ -135,9 +138,9 @@ def _parse_tool_input_argument(text: str) -> dict[str, Any]:
     try:
         tool_input = decode_json(text.encode("utf-8", "surrogatepass"))
     except ValueError as error:
-        raise click.UsageError(f"INPUT_JSON is not JSON: {error}") from error
+        raise click.UsageError(f"INPUT_JSON is not valid JSON: {error}") from error
     if not isinstance(tool_input, dict):
-        raise click.UsageError('INPUT_JSON is a JSON object, as {"command": "git push"}.')
+        raise click.UsageError('INPUT_JSON must be a JSON object, such as {"command": "git push"}.')
     return tool_input
 
 
@@ -146,7 +149,7 @@ def _format_permission_explanation(explanation: PermissionExplanation, *, colour
 
     decision = apply_style(explanation.decision, BEHAVIOR_STYLES[explanation.decision], colours=colours)
     reason = strip_terminal_codes(explanation.reason)
-    yield f"{decision}  {explanation.tool} in mode {explanation.mode}: {reason}"
+    yield f"{decision}  {explanation.tool} in {explanation.mode} mode: {reason}"
     if explanation.rule is not None:
         yield f"  rule    {strip_terminal_codes(explanation.rule)}"
         yield f"  source  {strip_terminal_codes(explanation.source or '')}"
@@ -156,7 +159,7 @@ def _format_permission_explanation(explanation: PermissionExplanation, *, colour
         yield f"  {part_decision}  {truncate_text(strip_terminal_codes(part.text), _MAX_WIDTH)}{wrapper_note}"
         yield apply_style(f"         {strip_terminal_codes(part.reason)}", DIM, colours=colours)
     if explanation.suggestions:
-        yield "A person could answer once, or:"
+        yield "You could answer once, or use:"
         yield from (
             f"  {_DESTINATION_LABELS[each.destination]}: {describe_permission_suggestion(each)}"
             for each in explanation.suggestions

@@ -26,12 +26,12 @@ def plugin_commands() -> None:
     from `plugins` in Shoal's home."""
 
 
-@plugin_commands.command("ls", short_help="List the plug-ins that are found from here.")
+@plugin_commands.command("ls", short_help="List the plug-ins that Shoal finds from here.")
 @plugin_dirs_option
 @json_option
 @debug_option
 def list_plugins(*, plugin_dirs: Sequence[Path], as_json: bool) -> int:
-    """List the plug-ins that are found from here, and what each brings."""
+    """List the plug-ins that Shoal finds from here, and the contents of each."""
     from shoal.app.reports.plugin_report import list_plugin_rows
     from shoal.app.settings.settings import load_settings
 
@@ -41,7 +41,7 @@ def list_plugins(*, plugin_dirs: Sequence[Path], as_json: bool) -> int:
         print_json(rows)
         return exit_codes.OK
     if not rows:
-        click.echo("There is no plug-in here. Try one: shoal --plugin-dir DIRECTORY")
+        click.echo("No plug-in found. Try one: shoal --plugin-dir DIRECTORY")
         return exit_codes.OK
     print_table(
         ("NAME", "VERSION", "STATE", "BRINGS", "DIRECTORY"),
@@ -62,13 +62,13 @@ def list_plugins(*, plugin_dirs: Sequence[Path], as_json: bool) -> int:
     return exit_codes.OK
 
 
-@plugin_commands.command("validate", short_help="Check plug-ins: directories, or all.")
+@plugin_commands.command("validate", short_help="Check plug-in directories, or all plug-ins.")
 @click.argument("paths", nargs=-1, metavar="[DIR]...", type=click.Path(path_type=Path))
 @json_option
 @debug_option
 def validate_plugins(*, paths: Sequence[Path], as_json: bool) -> int:
-    """Check plug-ins: these directories, or all that are found from here. Exit code 1 where something is
-    wrong."""
+    """Check plug-in directories, or all plug-ins found from here. The exit code is 1 if there is a
+    problem."""
     from shoal.app.reports.plugin_report import check_plugins
     from shoal.app.settings.settings import load_settings
 

@@ -15,15 +15,21 @@ _DEFAULT_EFFORT = "high"
 """Effort used if thinking is requested without a level."""
 
 MODEL_FLAGS = (
-    Option(["--system-prompt-file"], metavar="FILE", help="Replace the system prompt by the text of a file."),
-    Option(["--append-system-prompt-file"], metavar="FILE", help="Add the text of a file to it."),
-    Option(["--fallback-model"], metavar="NAME", help="Ask this model when the first does not answer."),
+    Option(
+        ["--system-prompt-file"], metavar="FILE", help="Replace the system prompt with the text of a file."
+    ),
+    Option(
+        ["--append-system-prompt-file"],
+        metavar="FILE",
+        help="Append the text of a file to the system prompt.",
+    ),
+    Option(["--fallback-model"], metavar="NAME", help="Use this model if the first one does not answer."),
     Option(["--effort"], type=click.Choice(EFFORTS), metavar="LEVEL", help=f"{', '.join(EFFORTS)}."),
     Option(
         ["--thinking"],
         type=click.Choice(("adaptive", "enabled", "disabled")),
         metavar="HOW",
-        help="adaptive (as --effort says), or disabled.",
+        help="adaptive (uses --effort), or disabled.",
     ),
     Option(
         ["--max-thinking-tokens"],
@@ -36,19 +42,19 @@ MODEL_FLAGS = (
         type=click.Choice(("summarized", "omitted")),
         metavar="HOW",
         hidden=True,
-        help="Taken for other programs' sake: thinking is told as the provider gives it.",
+        help="Accepted for compatibility; has no effect.",
     ),
-    Option(["--betas"], multiple=True, metavar="NAMES", help="Ask the Messages API for these betas."),
+    Option(["--betas"], multiple=True, metavar="NAMES", help="Enable these betas of the Messages API."),
 )
 FORMAT_FLAGS = (
-    Option(
-        ["--json-schema"], metavar="JSON|FILE", help="The answer must fit this schema: structured_output."
-    ),
-    Option(["--include-hook-events"], is_flag=True, help="In stream-json: what hooks did."),
+    Option(["--json-schema"], metavar="JSON|FILE", help="JSON Schema of the answer: structured_output."),
+    Option(["--include-hook-events"], is_flag=True, help="With stream-json: report hooks."),
 )
 SETTINGS_FLAGS = (
     Option(
-        ["--setting-sources"], metavar="NAMES", help='Files to take settings and agents from: "user,project".'
+        ["--setting-sources"],
+        metavar="NAMES",
+        help='Load settings and agents only from these: "user,project".',
     ),
 )
 
@@ -73,7 +79,7 @@ def _read_text_flag(flag_values: Mapping[str, Any], name: str) -> str | None:
         text: str | None = flag_values[name]
         return text
     if flag_values[name] is not None:
-        raise click.UsageError(f"{flag} and {flag}-file exclude each other.")
+        raise click.UsageError(f"{flag} and {flag}-file cannot be used together.")
     return _read_flag_file(path, f"{flag}-file")
 
 
@@ -83,7 +89,7 @@ def _read_flag_file(path: str, flag: str) -> str:
     except UnicodeDecodeError as error:
         raise click.BadParameter(f"{path!r} is not UTF-8 text.", param_hint=flag) from error
     except OSError as error:
-        raise click.BadParameter(f"{path!r} cannot be read: {error.strerror}.", param_hint=flag) from error
+        raise click.BadParameter(f"Cannot read {path!r}: {error.strerror}.", param_hint=flag) from error
 
 
 def _resolve_thinking_tokens(flag_values: Mapping[str, Any]) -> int | None:
@@ -113,9 +119,9 @@ def _load_output_schema(value: str | None) -> Mapping[str, Any] | None:
     try:
         schema = decode_json(text.encode())
     except ValueError as error:
-        raise click.BadParameter(f"it is not JSON ({error}).", param_hint="--json-schema") from error
+        raise click.BadParameter(f"it is not valid JSON ({error}).", param_hint="--json-schema") from error
     if not isinstance(schema, dict):
-        raise click.BadParameter("a JSON Schema is an object.", param_hint="--json-schema")
+        raise click.BadParameter("a JSON Schema must be an object.", param_hint="--json-schema")
     return schema
 
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @click.command("ps")
 @click.argument("session", required=False)
-@click.option("--json", "as_json", is_flag=True, help="As a JSON array, one object for each agent.")
+@click.option("--json", "as_json", is_flag=True, help="Print a JSON array, one object per agent.")
 def ps_command(*, session: str | None, as_json: bool) -> int:
     """List the agents of the live runs of this directory, or of the run SESSION (the start of its id)."""
     from shoal.app.run_access.run_handle import load_agent_statuses
@@ -36,7 +36,7 @@ def ps_command(*, session: str | None, as_json: bool) -> int:
         for run, statuses in statuses_by_run:
             _print_run_agents(run, statuses, now)
     else:
-        click.echo("No run is live here.")
+        click.echo("There is no live run here.")
     return exit_codes.OK
 
 
@@ -108,7 +108,7 @@ def _print_run_agents(run: RunHandle, statuses: RunViewAgentsState, now: float) 
             to_one_line(status.model),
             format_agent_usage(status, ended_at),
             format_dollars(status.usd if status.priced else None),
-            f"heard {format_duration(max(now - status.last_event_at, 0.0))} ago",
+            f"last event {format_duration(max(now - status.last_event_at, 0.0))} ago",
         )
         click.echo(
             apply_style(f"{indent}  {' · '.join(fact for fact in cells if fact)}", DIM, colours=colours)

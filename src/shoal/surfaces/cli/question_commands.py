@@ -16,12 +16,12 @@ if TYPE_CHECKING:
 
 
 @click.group("ask", invoke_without_command=True)
-@click.option("--json", "as_json", is_flag=True, help="The open questions as a JSON array.")
+@click.option("--json", "as_json", is_flag=True, help="Print the open questions as a JSON array.")
 @click.pass_context
 def question_commands(ctx: click.Context, *, as_json: bool) -> int:
-    """See what agents ask, and answer.
+    """List and answer the questions of agents.
 
-    Without a sub-command the open questions are listed.
+    Without a sub-command, list the open questions.
     """
     return (
         ctx.invoke(list_open_questions, as_json=as_json) if ctx.invoked_subcommand is None else exit_codes.OK
@@ -29,19 +29,19 @@ def question_commands(ctx: click.Context, *, as_json: bool) -> int:
 
 
 @question_commands.command("ls")
-@click.option("--all", "everything", is_flag=True, help="Also those of runs that have ended.")
-@click.option("--json", "as_json", is_flag=True, help="As a JSON array.")
+@click.option("--all", "everything", is_flag=True, help="Include questions of finished runs.")
+@click.option("--json", "as_json", is_flag=True, help="Print a JSON array.")
 def list_open_questions(*, everything: bool = False, as_json: bool = False) -> int:
-    """List the open questions, the oldest first."""
+    """List the open questions, oldest first."""
     rows = [row for row in _load_open_questions() if row.live or everything]
     if as_json:
         print_json([_question_to_dict(row) for row in rows])
     elif not rows:
-        click.echo("Nobody asks anything.")
+        click.echo("There are no open questions.")
     else:
         for row in rows:
             click.echo(_format_question_row(row))
-        click.echo("\nSee one whole: shoal ask show ID")
+        click.echo("\nShow one: shoal ask show ID")
         click.echo("Answer one: shoal ask answer ID yes   or   shoal ask answer ID no --reason WHY")
     return exit_codes.OK
 
@@ -49,7 +49,7 @@ def list_open_questions(*, everything: bool = False, as_json: bool = False) -> i
 @question_commands.command("show")
 @click.argument("question")
 def show_question(*, question: str) -> int:
-    """Show QUESTION whole: every word of what would run."""
+    """Show QUESTION in full, with everything that would run."""
     from shoal.app.run_access.pending_questions import find_pending_question
     from shoal.app.settings.settings import find_process_shoal_home
 
@@ -65,18 +65,18 @@ def show_question(*, question: str) -> int:
 @question_commands.command("answer")
 @click.argument("question")
 @click.argument("answer", type=click.Choice(["yes", "no"]), required=False)
-@click.option("--reason", help="Why not; the agent reads it.")
+@click.option("--reason", help="Reason for a no; the agent reads it.")
 @click.option(
     "--for",
     "remember",
     type=click.Choice(["once", "session", "settings"]),
     default="once",
-    help="How long a yes holds.",
+    help="How long a yes applies.",
 )
 @click.option(
-    "--choice", "choices", multiple=True, help="The label chosen, once for each part of the question."
+    "--choice", "choices", multiple=True, help="The chosen label; repeat it for each part of the question."
 )
-@click.option("--input", "changed", metavar="JSON", help="With yes: run it with this input instead.")
+@click.option("--input", "changed", metavar="JSON", help="With yes: run the tool with this input instead.")
 def answer_question(
     *,
     question: str,
@@ -86,10 +86,10 @@ def answer_question(
     choices: tuple[str, ...],
     changed: str | None,
 ) -> int:
-    """Answer QUESTION (its id, or the start of it). The first answer stands.
+    """Answer QUESTION (its id, or the start of it). The first answer counts.
 
-    After a crash, a yes to a call that was cut off is told to the agent of the resumed run; the call is
-    not run by itself.
+    After a crash, a yes to an interrupted call is reported to the agent of the resumed run; the call is not
+    repeated automatically.
     """
     from shoal.app.run_access.pending_questions import (
         find_interrupted_question,
@@ -112,16 +112,16 @@ def answer_question(
     if late is not None:
         submit_late_answer(late, given_answer)
         click.echo(
-            f"Allowed {late.question.id}: its call was cut off when the run died and is not run by itself. "
-            "The lead is told, and may have it made again."
+            f"Allowed {late.question.id}. The call was interrupted when the run died and is not repeated "
+            "automatically; the lead is notified and can repeat it."
         )
         return exit_codes.OK
     if not submit_question_answer(row, given_answer):
-        click.echo(f"Somebody answered {row.question.id} first; this answer is dropped.", err=True)
+        click.echo(f"{row.question.id} was already answered; your answer is ignored.", err=True)
         return exit_codes.ERROR
     for line in _format_question(row.question):
         click.echo(line)
-    click.echo(f"Answered {row.question.id}: {_describe_asker(row)} goes on.")
+    click.echo(f"Answered {row.question.id}: {_describe_asker(row)} continues.")
     return exit_codes.OK
 
 
@@ -160,14 +160,14 @@ def _build_question_answer(
             answers={part.question: chosen for part, chosen in zip(parts, choices, strict=True)}
         )
     if answer is None:
-        raise click.UsageError("Say yes or no.")
+        raise click.UsageError("Answer yes or no.")
     if answer == "no":
         return DenyAnswer(reason=reason or DEFAULT_DENIAL_REASON)
     if isinstance(question, PlanApprovalQuestion):
         return PlanApprovedAnswer(digest=question.digest)
     if isinstance(question, PermissionQuestion) and remember not in list_remember_options(question):
         raise click.UsageError(
-            f"There is no rule to keep for this call, so a yes holds once: leave --for {remember} out."
+            f"No rule can be stored for this call, so a yes applies once. Leave out --for {remember}."
         )
     return AllowAnswer(remember=remember)
 
@@ -175,15 +175,15 @@ def _build_question_answer(
 def _reject_unused_answer_options(
     answer: Answer, reason: str | None, remember: RememberScope, choices: tuple[str, ...]
 ) -> None:
-    """Reject options that the answer cannot carry: the first answer stands, so nothing may be dropped."""
+    """Reject options that do not fit the answer: the first answer counts, so nothing may be dropped."""
     from shoal.core.permissions.questions import AllowAnswer, ChoiceAnswer, DenyAnswer
 
     if reason is not None and not isinstance(answer, DenyAnswer):
-        raise click.UsageError("--reason goes with a no: an agent that may go on is told no words.")
+        raise click.UsageError("--reason is only for a no: an agent that may continue gets no message.")
     if choices and not isinstance(answer, ChoiceAnswer):
-        raise click.UsageError("--choice goes with a question that has choices, and with no `no`.")
+        raise click.UsageError("--choice is only for a question with choices, and not for `no`.")
     if remember != "once" and not isinstance(answer, AllowAnswer):
-        raise click.UsageError(f"--for {remember} goes with a yes to a tool call.")
+        raise click.UsageError(f"--for {remember} is only for a yes to a tool call.")
 
 
 def _replace_answer_tool_input(answer: Answer, input_json: str) -> Answer:
@@ -193,13 +193,15 @@ def _replace_answer_tool_input(answer: Answer, input_json: str) -> Answer:
     from shoal.wire.json_codec import decode_json
 
     if not isinstance(answer, AllowAnswer):
-        raise click.UsageError("--input goes with a yes to a tool call.")
+        raise click.UsageError("--input is only for a yes to a tool call.")
     try:
         value = decode_json(input_json.encode())
     except ValueError as error:
-        raise click.UsageError(f"--input is not JSON: {error}") from error
+        raise click.UsageError(f"--input is not valid JSON: {error}") from error
     if not isinstance(value, dict):
-        raise click.UsageError('--input is the whole input as a JSON object, like \'{"command": "ls"}\'.')
+        raise click.UsageError(
+            '--input must be the complete input as a JSON object, such as \'{"command": "ls"}\'.'
+        )
     return replace(answer, input=value)
 
 
@@ -226,7 +228,7 @@ def _format_question(question: Question) -> Iterator[str]:
             )
         return
     if isinstance(question, PlanApprovalQuestion):
-        yield strip_terminal_codes(f"  The plan in {question.path}:")
+        yield strip_terminal_codes(f"  Plan in {question.path}:")
         yield from (strip_terminal_codes(f"    {line}") for line in question.plan.splitlines())
         return
     yield strip_terminal_codes(f"  {question.tool}: {question.reason}")

@@ -12,12 +12,12 @@ from shoal.surfaces.cli.cli_output import print_json
 @click.argument("session")
 @click.argument("agent")
 @click.argument("text")
-@click.option("--json", "as_json", is_flag=True, help="What became of it, as a JSON object.")
+@click.option("--json", "as_json", is_flag=True, help="Report the delivery as a JSON object.")
 def send_command(*, session: str, agent: str, text: str, as_json: bool) -> int:
-    """Say TEXT to AGENT (a name, an id, or lead) of the live run SESSION (the start of its id).
+    """Send TEXT to AGENT (a name, an id, or lead) of the live run SESSION (the start of its id).
 
-    One at work hears it at its next step; one that has ended goes on with it in the background. With `-` as
-    TEXT it is read from standard input.
+    A working agent gets it at its next step; a finished agent resumes in the background. Use `-` to read TEXT
+    from standard input.
     """
     import asyncio
 

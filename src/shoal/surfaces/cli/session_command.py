@@ -16,22 +16,27 @@ if TYPE_CHECKING:
 
 
 @click.command("sessions")
-@click.option("--all", "everywhere", is_flag=True, help="Of every directory, not only this one.")
+@click.option("--all", "everywhere", is_flag=True, help="Include all directories.")
 @click.option(
-    "-n", "--limit", type=click.IntRange(min=1), default=20, show_default=True, help="At most so many."
+    "-n",
+    "--limit",
+    type=click.IntRange(min=1),
+    default=20,
+    show_default=True,
+    help="Show at most N sessions.",
 )
-@click.option("--json", "as_json", is_flag=True, help="As a JSON array.")
+@click.option("--json", "as_json", is_flag=True, help="Print a JSON array.")
 def session_command(*, everywhere: bool, limit: int, as_json: bool) -> int:
-    """List the sessions of this directory, the newest first."""
+    """List the sessions of this directory, newest first."""
     sessions = list_recent_sessions(everywhere=everywhere, limit=limit)
     if as_json:
         print_json([_session_to_dict(session) for session in sessions])
     elif sessions:
         for line in format_session_lines(sessions):
             click.echo(line)
-        click.echo("\nGo on with one: shoal --resume ID (its first characters are enough)")
+        click.echo("\nResume one: shoal --resume ID (its first characters are enough)")
     else:
-        searched_place = "any directory" if everywhere else f"{Path.cwd()} (see also --all)"
+        searched_place = "any directory" if everywhere else f"{Path.cwd()} (try --all)"
         click.echo(f"There are no sessions in {searched_place}.")
     return exit_codes.OK
 
@@ -40,11 +45,13 @@ def pick_session() -> str:
     """Let the user choose a session from a list, and return its id."""
     sessions = list_recent_sessions(limit=10)
     if not sessions:
-        raise click.UsageError(f"There are no sessions in {Path.cwd()}; see `shoal sessions --all`.")
+        raise click.UsageError(
+            f"There are no sessions in {Path.cwd()}. List all sessions: shoal sessions --all"
+        )
     for number, line in enumerate(format_session_lines(sessions), 1):
         click.echo(f"{number:>3}  {line}", err=True)
     chosen_number: int = click.prompt(
-        "Go on with", type=click.IntRange(1, len(sessions)), default=1, err=True
+        "Session to resume", type=click.IntRange(1, len(sessions)), default=1, err=True
     )
     return sessions[chosen_number - 1].session
 

@@ -21,23 +21,23 @@ if TYPE_CHECKING:
 PROVIDER_CHOICES = {
     "anthropic": "Claude models; a key from console.anthropic.com",
     "openai": "GPT models; a key from platform.openai.com",
-    "openrouter": "models of many makers; a key from openrouter.ai",
+    "openrouter": "models from many vendors; a key from openrouter.ai",
     "ollama": "models on this machine; no key",
-    "server": "a server of your own that speaks as OpenAI's does",
+    "server": "your own server with an OpenAI-compatible API",
 }
 _KEYLESS_PROVIDERS = ("ollama",)
 
 
 @click.command("setup")
 @click.option(
-    "--provider", type=click.Choice(list(PROVIDER_CHOICES)), help="Which to set up; asked for where left out."
+    "--provider", type=click.Choice(list(PROVIDER_CHOICES)), help="The provider to set up; asked if omitted."
 )
-@click.option("--key-stdin", is_flag=True, help="Read the key from standard input, and ask nothing.")
-@click.option("--base-url", metavar="URL", default="", help="The address, where it is not the usual one.")
-@click.option("--model", metavar="NAME", help="The model to ask where none is named.")
-@click.option("--no-test", is_flag=True, help="Keep it without trying it.")
+@click.option("--key-stdin", is_flag=True, help="Read the key from standard input and do not prompt.")
+@click.option("--base-url", metavar="URL", default="", help="The URL, if it is not the default one.")
+@click.option("--model", metavar="NAME", help="The default model.")
+@click.option("--no-test", is_flag=True, help="Store the key without testing it.")
 @click.option(
-    "--remove", type=click.Choice(list(PROVIDER_CHOICES)), help="Forget what is kept for a provider."
+    "--remove", type=click.Choice(list(PROVIDER_CHOICES)), help="Remove the stored key of a provider."
 )
 def setup_command(
     *,
@@ -48,10 +48,10 @@ def setup_command(
     no_test: bool,
     remove: str | None,
 ) -> int:
-    """Set a provider up: choose it, paste its key, try it, and pick the model to ask.
+    """Set up a provider: choose it, paste its key, test it, and choose the default model.
 
-    The key is kept in shoal/credentials.json of Shoal's home, readable by you alone, and tools of agents do
-    not get it. Variables in the environment come before what is kept.
+    The key is stored in shoal/credentials.json of Shoal's home, readable only by you. The agents' tools do
+    not get it. Environment variables take precedence over stored keys.
     """
     from shoal.app.settings.settings import load_settings
 
@@ -62,7 +62,7 @@ def setup_command(
     if provider is None:
         if not is_interactive:
             raise click.UsageError(
-                f"Say which: --provider {'|'.join(PROVIDER_CHOICES)}, and --key-stdin for its key."
+                f"Name the provider: --provider {'|'.join(PROVIDER_CHOICES)}, and --key-stdin for its key."
             )
         provider = _choose_provider()
     setup_request = _ask_for_provider_setup(
@@ -85,7 +85,7 @@ def offer_model_setup(options: Options) -> None:
         or not asyncio.run(_has_no_configured_model(settings))
     ):
         return
-    click.echo("No model is configured yet, so there is nobody to ask.")
+    click.echo("No model is configured yet.")
     if click.confirm("Set one up now?", default=True):
         _apply_provider_setup(
             settings,
@@ -129,7 +129,7 @@ def _ask_for_provider_setup(
     from shoal.app.models.provider_setup import ProviderSetup
 
     if choice == "server" and not base_url and interactive:
-        base_url = click.prompt("Its address, such as http://localhost:8000/v1")
+        base_url = click.prompt("Its URL, such as http://localhost:8000/v1")
     key = ""
     if key_stdin:
         key = sys.stdin.read().strip()
@@ -160,16 +160,19 @@ def _apply_provider_setup(
         model or _choose_default_model(new_settings, setup_request, interactive=interactive), setup_request
     )
     is_usable = not run_test or _probe_model_and_report(new_settings, name)
-    if not is_usable and not (interactive and click.confirm("Keep it anyway?", default=False)):
-        click.echo("Nothing was kept.")
+    if not is_usable and not (interactive and click.confirm("Store it anyway?", default=False)):
+        click.echo("Nothing was stored.")
         return exit_codes.ERROR
     provider_setup.save_provider_setup(settings, setup_request, name)
-    click.echo(f"Kept in {strip_terminal_codes(str(get_credentials_path(settings.home)))}, for you alone.")
+    click.echo(
+        f"Stored in {strip_terminal_codes(str(get_credentials_path(settings.home)))}, readable only by you."
+    )
     if name is not None:
-        click.echo(f"Asked where no model is named: {strip_terminal_codes(name)}")
+        click.echo(f"Default model: {strip_terminal_codes(name)}")
     for variable in provider_setup.find_overriding_variables(settings, setup_request.provider):
         click.echo(
-            f"{variable} is set elsewhere and comes first: what was kept does not count until it is not."
+            f"The environment variable {variable} is set and takes precedence. Unset it to use the stored "
+            "key."
         )
     return exit_codes.OK
 
@@ -182,7 +185,7 @@ def _probe_model_and_report(settings: Settings, name: str | None) -> bool:
     from shoal.surfaces.terminal.text_styles import has_colours
     from shoal.surfaces.terminal.user_messages import explain_error, print_user_message
 
-    click.echo("Trying it with one tiny request …")
+    click.echo("Testing it with a short request …")
     try:
         probe_result = asyncio.run(probe_model(name, settings, SystemClock()))
     except ShoalError as error:
@@ -207,7 +210,7 @@ def _choose_default_model(
         default_model = names[0] if names else None
     if not interactive:
         return default_model
-    answer: str = click.prompt("The model to ask", default=default_model)
+    answer: str = click.prompt("Default model", default=default_model)
     return answer
 
 
@@ -215,7 +218,7 @@ def _remove_credentials(settings: Settings, choice: ProviderChoice) -> int:
     from shoal.app.models import provider_setup
 
     if provider_setup.remove_provider_setup(settings, choice):
-        click.echo(f"What was kept for {choice} is gone. A key that leaked is taken back at its provider.")
+        click.echo(f"Removed the stored key of {choice}. If the key leaked, revoke it at the provider.")
         return exit_codes.OK
-    click.echo(f"Nothing is kept for {choice}.")
+    click.echo(f"Nothing is stored for {choice}.")
     return exit_codes.OK

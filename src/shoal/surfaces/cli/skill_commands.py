@@ -29,15 +29,15 @@ if TYPE_CHECKING:
 
 @click.group("skills")
 def skill_commands() -> None:
-    """List, show and check skills and commands. Those in .claude/skills, .agents/skills and .claude/commands
-    belong to the project, those in `skills` and `commands` of Shoal's home to you."""
+    """List, show and check skills and commands. Project ones are in .claude/skills, .agents/skills and
+    .claude/commands, your own are in `skills` and `commands` of Shoal's home."""
 
 
 @skill_commands.command("ls")
 @json_option
 @debug_option
 def list_skills(*, as_json: bool) -> int:
-    """List the skills and commands that can be used here."""
+    """List the skills and commands that you can use here."""
     from shoal.surfaces.terminal.user_messages import print_user_message
 
     catalog, trust = _load_skills_and_trust()
@@ -64,12 +64,12 @@ def list_skills(*, as_json: bool) -> int:
     return exit_codes.OK
 
 
-@skill_commands.command("show", short_help="Show what a skill or command comes down to here.")
+@skill_commands.command("show", short_help="Show the resulting definition of a skill or command.")
 @click.argument("name")
 @json_option
 @debug_option
 def show_skill(*, name: str, as_json: bool) -> int:
-    """Show what a skill or command comes down to here, and what it says."""
+    """Show the resulting definition and the text of a skill or command."""
     catalog, trust = _load_skills_and_trust()
     skill = _find_skill_or_command(catalog, name)
     if as_json:
@@ -81,13 +81,13 @@ def show_skill(*, name: str, as_json: bool) -> int:
     return exit_codes.OK
 
 
-@skill_commands.command("validate", short_help="Check skills and commands: files, or all.")
+@skill_commands.command("validate", short_help="Check skill and command files, or all of them.")
 @click.argument("paths", nargs=-1, metavar="[PATH]...", type=click.Path(path_type=Path))
 @json_option
 @debug_option
 def validate_skills(*, paths: Sequence[Path], as_json: bool) -> int:
-    """Check skills and commands: files and directories, or all that are found from here. Exit code 1 where
-    one cannot be used."""
+    """Check skill and command files and directories, or all found from here. The exit code is 1 if one cannot
+    be used."""
     from shoal.app.skills.skill_catalog import load_skills_from_paths
 
     for path in paths:
@@ -98,7 +98,7 @@ def validate_skills(*, paths: Sequence[Path], as_json: bool) -> int:
     problems = sorted((problem for each in skill_sets for problem in each.problems), key=str)
     warnings = [text for each in skill_sets for text in each.warnings]
     shadowed = [
-        f"{skill.source}: {skill.name} is not used: {by.source} comes first"
+        f"{skill.source}: {skill.name} is not used because {by.source} takes precedence"
         for each in skill_sets
         for skill, by in each.shadowed
     ]
@@ -147,7 +147,7 @@ def _find_skill_or_command(skills: SkillAndCommandLibrary, name: str) -> Skill:
         except UnknownSkill as error:
             if error.available:
                 raise click.UsageError(str(error)) from error
-            message = f"There is no skill or command {name!r}, nor any other here. See: shoal skills ls"
+            message = f"There is no skill or command {name!r}. List them: shoal skills ls"
             raise click.UsageError(message) from error
     return skill
 
@@ -191,7 +191,7 @@ def _format_skill_facts(skill: Skill, trust: SkillTrustDecisionStore) -> Iterato
         )
         yield "allowed-tools", ", ".join(skill.allowed_tools) + state
     if skill.forks:
-        yield "context", f"fork, as {skill.agent or 'general-purpose'}"
+        yield "context", f"fork, using {skill.agent or 'general-purpose'}"
     for key, value in (("model", skill.model), ("argument-hint", skill.argument_hint)):
         if value:
             yield key, value

@@ -16,13 +16,13 @@ if TYPE_CHECKING:
 @click.command("stop")
 @click.argument("session")
 @click.argument("agent", required=False)
-@click.option("--json", "as_json", is_flag=True, help="What was stopped, as a JSON object.")
+@click.option("--json", "as_json", is_flag=True, help="Report what was stopped as a JSON object.")
 def stop_command(*, session: str, agent: str | None, as_json: bool) -> int:
-    """End the live run SESSION (the start of its id), or only AGENT in it.
+    """Stop the live run SESSION (the start of its id), or only AGENT in it.
 
-    AGENT is a name, an id, a background shell such as bash_1, or `all` for every agent but the lead. The run
-    goes on without it, and its lead is told. A run that does not answer is terminated, and killed where that
-    does not help; what it had written is kept, and it can be resumed.
+    AGENT is a name, an id, a background shell such as bash_1, or `all` for every agent except the lead. The
+    run continues without it, and the lead is notified. A run that does not respond is terminated, or killed
+    if necessary; its data is kept, and it can be resumed.
     """
     import asyncio
 
@@ -43,7 +43,7 @@ def stop_command(*, session: str, agent: str | None, as_json: bool) -> int:
         )
         click.echo("Stopped:\n" + "\n".join(lines))
     else:
-        click.echo("No agent is at work.")
+        click.echo("No agent is working.")
     return exit_codes.OK
 
 

@@ -30,22 +30,22 @@ if TYPE_CHECKING:
     from shoal.core.teams.tasks import Task, TaskUpdate
 
 _STYLES = {"pending": "", "in_progress": YELLOW, "completed": GREEN}
-session_option = click.option("--session", metavar="ID", help="The board of a session without a team.")
+session_option = click.option("--session", metavar="ID", help="Use the board of a session without a team.")
 
 
 @click.group("task")
 def task_commands() -> None:
     """List, show, add and change the tasks of a team or of a session.
 
-    Without --team and --session it is the only team's board, or where there is no team, that of the latest
-    session of this directory.
+    Without --team and --session, the board of the only team is used or, if there is no team, that of the
+    latest session of this directory.
     """
 
 
 @task_commands.command("ls")
 @team_option
 @session_option
-@click.option("--open", "only_open", is_flag=True, help="Only what is not completed.")
+@click.option("--open", "only_open", is_flag=True, help="List only tasks that are not completed.")
 @json_option
 @debug_option
 def list_board_tasks(*, team: str | None, session: str | None, only_open: bool, as_json: bool) -> int:
@@ -73,7 +73,7 @@ def list_board_tasks(*, team: str | None, session: str | None, only_open: bool, 
 @json_option
 @debug_option
 def show_board_task(*, task: str, team: str | None, session: str | None, as_json: bool) -> int:
-    """Show one task with everything it holds."""
+    """Show one task with all its fields."""
 
     async def find_task(store: TeamStore) -> Task:
         from shoal.core.errors import TaskUpdateRefused
@@ -82,9 +82,7 @@ def show_board_task(*, task: str, team: str | None, session: str | None, as_json
         name = await choose_task_board(store, team, session)
         board_task = await store.open_board(name).get(parse_task_id(task))
         if board_task is None:
-            raise TaskUpdateRefused(
-                f"The board {name} has no task {task}. `shoal task ls` shows those it has."
-            )
+            raise TaskUpdateRefused(f"The board {name} has no task {task}. List its tasks: shoal task ls")
         return board_task
 
     _print_task(run_with_team_store(find_task), as_json=as_json)
@@ -93,9 +91,14 @@ def show_board_task(*, task: str, team: str | None, session: str | None, as_json
 
 @task_commands.command("add")
 @click.argument("subject")
-@click.option("-d", "--description", default="", help="What belongs to it.")
-@click.option("--active-form", default="", metavar="TEXT", help="As it is being done: Running the tests.")
-@click.option("--blocked-by", multiple=True, metavar="ID", help="Waits for this task; may be repeated.")
+@click.option("-d", "--description", default="", help="Details of the task.")
+@click.option(
+    "--active-form",
+    default="",
+    metavar="TEXT",
+    help='Shown while the task is in progress, such as "Running the tests".',
+)
+@click.option("--blocked-by", multiple=True, metavar="ID", help="This task waits for TASK; repeatable.")
 @team_option
 @session_option
 @json_option
@@ -110,7 +113,7 @@ def add_board_task(
     session: str | None,
     as_json: bool,
 ) -> int:
-    """Put a task on the board."""
+    """Add a task to the board."""
 
     _check_task_subject(subject)
 
@@ -128,20 +131,20 @@ def add_board_task(
     if as_json:
         print_json(_task_to_dict(task))
     else:
-        click.echo(f"Task {task.id} is on the board.")
+        click.echo(f"Added task {task.id} to the board.")
     return exit_codes.OK
 
 
 @task_commands.command("update")
 @click.argument("task")
 @click.option("--status", type=click.Choice(["pending", "in_progress", "completed", "deleted"]))
-@click.option("--owner", metavar="NAME", help="Who works on it; '' for nobody.")
+@click.option("--owner", metavar="NAME", help="The member who works on it; '' for nobody.")
 @click.option("--subject", metavar="TEXT")
 @click.option("-d", "--description", metavar="TEXT")
 @click.option("--active-form", metavar="TEXT")
-@click.option("--blocks", multiple=True, metavar="ID", help="This task waits for it; may be repeated.")
-@click.option("--blocked-by", multiple=True, metavar="ID", help="It waits for this task; may be repeated.")
-@click.option("--metadata", metavar="JSON", help="An object, merged key by key; null deletes a key.")
+@click.option("--blocks", multiple=True, metavar="ID", help="This task waits for TASK; repeatable.")
+@click.option("--blocked-by", multiple=True, metavar="ID", help="TASK waits for this task; repeatable.")
+@click.option("--metadata", metavar="JSON", help="A JSON object, merged key by key; null deletes a key.")
 @team_option
 @session_option
 @json_option
@@ -149,7 +152,7 @@ def add_board_task(
 def update_board_task(
     *, task: str, team: str | None, session: str | None, as_json: bool, **given: Any
 ) -> int:
-    """Change a task. What an agent does with it meanwhile is not lost: every change is made under locks."""
+    """Change a task. Concurrent changes by agents are not lost because every change is made under a lock."""
 
     async def apply_task_update(store: TeamStore) -> Task:
         from shoal.app.teams.board_changes import change_task_and_notify_owners
@@ -162,7 +165,7 @@ def update_board_task(
 
     updated_task = run_with_team_store(apply_task_update)
     if given["status"] == "deleted":
-        click.echo(f"Task {updated_task.id} is deleted.") if not as_json else print_json(
+        click.echo(f"Deleted task {updated_task.id}.") if not as_json else print_json(
             {"deleted": updated_task.id}
         )
     else:
@@ -172,7 +175,7 @@ def update_board_task(
 
 def _check_task_subject(subject: str | None) -> None:
     if subject is not None and not subject.strip():
-        raise click.UsageError("The subject is empty: say in a line what is to be done.")
+        raise click.UsageError("The subject is empty. Describe the task in one line.")
 
 
 def _build_task_update(flag_values: dict[str, Any]) -> TaskUpdate:
@@ -207,9 +210,9 @@ def _parse_task_metadata(text: str | None) -> dict[str, Any]:
     try:
         value = {} if text is None else decode_json(text.encode())
     except ValueError as error:
-        raise click.BadParameter(f"it is not JSON: {error}", param_hint="--metadata") from error
+        raise click.BadParameter(f"it is not valid JSON: {error}", param_hint="--metadata") from error
     if not isinstance(value, dict):
-        raise click.BadParameter('it must be a JSON object, like {"key": 1}.', param_hint="--metadata")
+        raise click.BadParameter('it must be a JSON object, such as {"key": 1}.', param_hint="--metadata")
     return value
 
 

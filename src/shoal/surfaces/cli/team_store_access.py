@@ -17,7 +17,7 @@ ResultT = TypeVar("ResultT")
 PERSON = "user"
 """Name under which a person at the command line acts."""
 
-team_option = click.option("--team", metavar="NAME", help="The team; needed only where there are several.")
+team_option = click.option("--team", metavar="NAME", help="The team; needed only if there are several.")
 
 
 def run_with_team_store(work: Callable[[TeamStore], Awaitable[ResultT]]) -> ResultT:
@@ -68,7 +68,7 @@ async def choose_team(
 async def choose_task_board(store: TeamStore, team: str | None, session: str | None) -> str:
     """Return the board of the team or session; if neither is named, the only team's or latest session's."""
     if team is not None and session is not None:
-        raise click.UsageError("--team and --session name two different boards: give one of them.")
+        raise click.UsageError("--team and --session name two different boards. Use one of them.")
     if session is not None:
         return _find_session_board_name(session)
     if team is not None or await store.rosters.list_teams():
@@ -93,5 +93,5 @@ def _find_session_board_name(requested: str | None) -> str:
 
 def _format_available_teams_hint(teams: Sequence[str]) -> str:
     if teams:
-        return f"There are: {', '.join(teams)}."
+        return f"Existing teams: {', '.join(teams)}."
     return 'There are no teams yet. Start one: shoal team start review "the last commit"'

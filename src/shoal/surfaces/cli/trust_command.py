@@ -23,15 +23,15 @@ if TYPE_CHECKING:
 
 
 @click.command("trust")
-@click.option("--show", is_flag=True, help="Show what there is to trust, and change nothing.")
-@click.option("--revoke", is_flag=True, help="Take back what was said about this project.")
-@click.option("--json", "as_json", is_flag=True, help="With --show, as one JSON object.")
+@click.option("--show", is_flag=True, help="Show what would be trusted, and change nothing.")
+@click.option("--revoke", is_flag=True, help="Stop trusting this project.")
+@click.option("--json", "as_json", is_flag=True, help="With --show: print one JSON object.")
 def trust_command(*, show: bool, revoke: bool, as_json: bool) -> int:
     """Trust what this project's .claude/settings.json and settings.local.json would allow, its skills and
-    commands, the MCP servers of its .mcp.json, the hooks and servers of its agents, and the plug-ins that
-    lie in it, as they are now.
+    commands, the MCP servers of its .mcp.json, the hooks and servers of its agents, and its plug-ins, in
+    their current state.
 
-    A change of what they allow needs trust again. What they forbid always counts.
+    If they change, Shoal asks for trust again. What they forbid always applies.
     """
     from shoal.app.definitions.agent_trust import find_project_escalations
     from shoal.app.definitions.plugin_set import load_plugins
@@ -40,9 +40,9 @@ def trust_command(*, show: bool, revoke: bool, as_json: bool) -> int:
     from shoal.app.settings.settings_listing import list_escalation_trust_rows
 
     if show and revoke:
-        raise click.UsageError("--show changes nothing and --revoke does: give one of them.")
+        raise click.UsageError("--show and --revoke cannot be used together.")
     if as_json and not show:
-        raise click.UsageError("--json goes with --show: what is trusted or taken back is told in words.")
+        raise click.UsageError("--json can only be used with --show.")
     project = Path.cwd().resolve()
     settings = load_settings(cwd=project)
     escalations = (*find_project_escalations(settings, project), *load_plugins(settings, project).escalations)
@@ -55,11 +55,11 @@ def trust_command(*, show: bool, revoke: bool, as_json: bool) -> int:
             click.echo(line)
     if revoke:
         settings_trust.forget_project_trust(settings.home, project)
-        click.echo(f"Nothing that {project} allows itself is trusted any more.")
+        click.echo(f"The settings of {project} are no longer trusted.")
     elif rows and not show:
         settings_trust.save_project_trust_decision(settings, project, trusted=True, escalations=escalations)
         skill_trust.save_decisions(skills, trusted=True)
-        click.echo(f"Trusted for {project}, until it changes. Take it back with: shoal trust --revoke")
+        click.echo(f"Trusted {project} until its settings change. Undo it: shoal trust --revoke")
     return exit_codes.OK
 
 
@@ -80,7 +80,8 @@ def ask_for_trust(options: Options) -> None:
     if not new and not skills:
         return
     click.echo(
-        f"The settings of {strip_terminal_codes(str(project))} would allow its agents more than yours do:"
+        f"The settings of {strip_terminal_codes(str(project))} would allow its agents more than your own "
+        "settings do:"
     )
     for line in format_trust_rows(
         (*list_escalation_trust_rows(new), *skill_trust.list_skill_trust_rows(skills)),
@@ -117,4 +118,4 @@ def format_trust_rows(rows: Iterable[EscalationTrustRow], *, colours: bool) -> I
             text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
             yield f"    {strip_terminal_codes(text)}"
     if is_empty:
-        yield "This project's own settings allow nothing that yours do not. There is nothing to trust."
+        yield "There is nothing to trust: this project's settings allow nothing beyond your own settings."

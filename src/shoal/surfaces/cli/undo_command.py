@@ -23,15 +23,17 @@ _MAX_FILES_SHOWN = 6
 
 @click.command(
     name="undo",
-    help="Bring files back to how they were before TURN (default: the last turn that changed files). "
-    "What somebody else changed since is left alone.",
+    help=(
+        "Restore files to their state before TURN (default: the last turn that changed files). Files that "
+        "somebody else changed since then stay as they are."
+    ),
 )
 @click.argument("turn", type=int, required=False)
-@click.option("--session", metavar="ID", help="Of this session; else the latest one of this directory.")
-@click.option("--conversation", is_flag=True, help="Let the conversation go back, too.")
-@click.option("--list", "list_", is_flag=True, help="Only list the turns and what they changed.")
+@click.option("--session", metavar="ID", help="Use this session; default: the latest one of this directory.")
+@click.option("--conversation", is_flag=True, help="Rewind the conversation too.")
+@click.option("--list", "list_", is_flag=True, help="Only list the turns and their changes.")
 @json_option
-@click.option("--yes", is_flag=True, help="Do not ask first.")
+@click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 def undo_command(
     *, turn: int | None, session: str | None, conversation: bool, list_: bool, as_json: bool, yes: bool
 ) -> int:
@@ -55,7 +57,8 @@ def undo_command(
             _print_styled_line(line, style)
         if conversation:
             _print_styled_line(
-                f"The conversation is back before turn {chosen_turn.turn}: shoal --resume {history.session}"
+                f"Rewound the conversation to before turn {chosen_turn.turn}. Resume it: shoal --resume "
+                f"{history.session}"
             )
     return 0
 
@@ -74,7 +77,7 @@ def _open_undo_history(session: str | None) -> SessionUndoHistory:
         return SessionUndoHistory(home=home, session=SessionId(path.stem), transcript=path)
     latest = find_latest_session(home, str(Path.cwd()))
     if latest is None:
-        raise SessionNotFound(f"No session has worked in {Path.cwd()}. Name one: --session ID.", path=home)
+        raise SessionNotFound(f"There is no session in {Path.cwd()}. Name one: --session ID.", path=home)
     return SessionUndoHistory(
         home=home, session=latest, transcript=get_transcript_path(home, str(Path.cwd()), latest)
     )
@@ -86,9 +89,11 @@ def _confirm_undo(turns: tuple[UndoableTurn, ...], chosen_turn: UndoableTurn, *,
         if turn.turn >= chosen_turn.turn and (turn.files or conversation):
             _print_turn(turn)
     if not sys.stdin.isatty():
-        raise click.UsageError("There is no terminal to ask at whether to undo this. Say so with --yes.")
+        raise click.UsageError(
+            "Cannot ask for confirmation because standard input is not a terminal. Use --yes."
+        )
     scope = "these files and the conversation" if conversation else "these files"
-    return click.confirm(f"Bring {scope} back to before turn {chosen_turn.turn}?", default=True)
+    return click.confirm(f"Restore {scope} to before turn {chosen_turn.turn}?", default=True)
 
 
 def _print_turns(turns: tuple[UndoableTurn, ...], *, as_json: bool) -> None:

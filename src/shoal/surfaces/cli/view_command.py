@@ -37,9 +37,9 @@ REPLAYED_EVENTS = 200
 @click.command("view")
 @click.argument("session")
 @click.argument("agent")
-@click.option("--exit", "leave", is_flag=True, help="End with the agent, without waiting for a key.")
+@click.option("--exit", "leave", is_flag=True, help="Exit when the agent ends, without waiting for a key.")
 def view_command(*, session: str, agent: str, leave: bool) -> int:
-    """Show AGENT (a name, or an id) of the run SESSION (the start of its id); what is typed is said to it."""
+    """Show AGENT (a name or an id) of the run SESSION (the start of its id), and send what you type to it."""
     from shoal.app.run_access.run_handle import find_run, load_agent_statuses
     from shoal.app.settings.settings import find_process_shoal_home
 
@@ -53,7 +53,7 @@ def view_command(*, session: str, agent: str, leave: bool) -> int:
             dict.fromkeys(each.display_name for each in load_agent_statuses(run).iter_agents_in_tree_order())
         )
         raise click.ClickException(
-            f"The run {run.session[:8]} has ended, and had no agent {agent!r}. It had: {names}."
+            f"The run {run.session[:8]} has ended and had no agent {agent!r}. Its agents: {names}."
         )
     try:
         return asyncio.run(view.run_with_prompt() if is_terminal else view.follow_agent())
@@ -138,7 +138,7 @@ class TerminalAgentViewer:
             if self._is_over:
                 break
         else:
-            self._printer.print_note("The run has ended, and this view with it.", YELLOW)
+            self._printer.print_note("The run has ended, so this view ends too.", YELLOW)
         self._close_view()
         return exit_codes.OK
 
@@ -178,7 +178,7 @@ class TerminalAgentViewer:
             self._prompt.wake_reader()
 
     def _render_unsent_messages(self, columns: int) -> list[str]:
-        rows = [truncate_text(f"  on its way: {to_one_line(text)}", columns) for text in self._unsent]
+        rows = [truncate_text(f"  sent: {to_one_line(text)}", columns) for text in self._unsent]
         return [apply_style(row, DIM, colours=self._screen.colours) for row in rows]
 
     async def _send_typed_messages(self) -> None:
@@ -204,7 +204,7 @@ class TerminalAgentViewer:
                 self._run, SendUserTextControlCommand(to=printer.agent, text=text), patience=None
             )
         except ShoalError as error:
-            printer.print_note(f"It was not said: {to_one_line(str(error))}", RED)
+            printer.print_note(f"Not sent: {to_one_line(str(error))}", RED)
             if self._prompt is not None:
                 self._prompt.prepend_to_draft(text)
             return
@@ -213,5 +213,5 @@ class TerminalAgentViewer:
     def _print_farewell(self) -> None:
         name = self._printer.name
         if self._printer.stage == "there":
-            self._printer.print_note(f"This view is closed; {name} works on.", YELLOW)
-            self._printer.print_note(f"See it again with: shoal view {self._run.session[:8]} {name}", DIM)
+            self._printer.print_note(f"This view is closed; {name} keeps working.", YELLOW)
+            self._printer.print_note(f"Open it again: shoal view {self._run.session[:8]} {name}", DIM)

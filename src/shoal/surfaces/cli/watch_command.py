@@ -45,14 +45,17 @@ _TASK_MARKS = {"pending": "☐", "in_progress": "◐", "completed": "☑", "dele
 
 @click.command(
     name="watch",
-    help="Follow a run: the one with this id (or its beginning), else the newest live one of this directory.",
+    help="Follow a run, given by its id or the start of it; default: the newest live run of this directory.",
 )
 @click.argument("session", required=False)
-@click.option("--json", "as_json", is_flag=True, help="The events themselves, one JSON object per line.")
+@click.option("--json", "as_json", is_flag=True, help="Print the events, one JSON object per line.")
 @click.option(
     "--frames",
     is_flag=True,
-    help="The live view as JSON: a line has the rows of agents, tasks, mail, questions, costs that changed.",
+    help=(
+        "Print the live view as JSON: each line has the changed rows of agents, tasks, mail, questions and "
+        "costs."
+    ),
 )
 def watch_command(*, session: str | None, as_json: bool, frames: bool) -> int:
     run = _find_requested_or_live_run(session)
@@ -84,17 +87,17 @@ def _find_requested_or_live_run(session: str | None) -> RunHandle | None:
         print(_describe_no_live_run(home, cwd), file=sys.stderr)
         return None
     for other in runs[1:]:
-        print(f"shoal: another one is live: shoal watch {other.session}", file=sys.stderr)
+        print(f"shoal: another run is live: shoal watch {other.session}", file=sys.stderr)
     return runs[0]
 
 
 def _describe_no_live_run(home: Path, cwd: Path) -> str:
     from shoal.stores.files.sessions.session_files import list_sessions
 
-    lines = [f"shoal: No run is live in {cwd}."]
+    lines = [f"shoal: There is no live run in {cwd}."]
     sessions = list_sessions(home, str(cwd), limit=5)
     if sessions:
-        lines.append("Past ones can be printed:")
+        lines.append("You can print finished ones:")
         lines.extend(
             f"  shoal watch {each.session[:8]}  {truncate_at_word(to_one_line(each.prompt), 52)}"
             for each in sessions
@@ -196,7 +199,7 @@ class _RunWatchPrinter:
                     f"{_TASK_MARKS.get(status, '☐')} #{task} {to_one_line(subject)}{owner_note}"
                 )
             case QuestionAsked(question=question):
-                self._printer.write_note(f"answer it with: shoal ask answer {question.id}")
+                self._printer.write_note(f"answer it: shoal ask answer {question.id}")
             case _:
                 pass
 
@@ -205,8 +208,8 @@ class _RunWatchPrinter:
         self._update_live_rows(is_active=False)
         self._screen.end_line()
         if run_ended and not self._has_ended:
-            self._screen.write("  the run ended without saying so: its process is gone\n", YELLOW)
-            self._screen.write(f"  go on with it: shoal --resume {self._session}\n", YELLOW)
+            self._screen.write("  the run ended unexpectedly: its process is gone\n", YELLOW)
+            self._screen.write(f"  resume it: shoal --resume {self._session}\n", YELLOW)
         self._screen.write(
             f"\n  {format_token_count(self._usage.total_tokens)} tokens · {format_dollars(self._usd)}\n", DIM
         )

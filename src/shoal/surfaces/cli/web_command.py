@@ -22,21 +22,23 @@ LOOPBACK = "127.0.0.1"
 
 
 @click.command("web")
-@click.option("--port", type=click.IntRange(0, 65_535), default=0, help="A fixed one; usually a free one.")
-@click.option("--host", default=LOOPBACK, metavar="HOST", help="Another address than this machine's own.")
+@click.option("--port", type=click.IntRange(0, 65_535), default=0, help="Use this port; default: a free one.")
+@click.option(
+    "--host", default=LOOPBACK, metavar="HOST", help="Listen on this address; default: only this machine."
+)
 @click.option(
     "--token",
     metavar="TOKEN",
     envvar="SHOAL_WEB_TOKEN",
-    help="The word that lets people in, of 16 characters or more; usually a random one.",
+    help="Access token, at least 16 characters; default: a random one.",
 )
-@click.option("--open", "opens", is_flag=True, help="Open the page in the browser.")
-@click.option("--json", "as_json", is_flag=True, help="Print the address as JSON.")
+@click.option("--open", "opens", is_flag=True, help="Open the page in your browser.")
+@click.option("--json", "as_json", is_flag=True, help="Print the URL as JSON.")
 def web_command(*, port: int, host: str, token: str | None, opens: bool, as_json: bool) -> int:
     """Show every run of this home in a browser: team, board, mail, questions, cost and replay.
 
-    It serves until Ctrl-C. Only this machine can reach it, and only with the token in the address. From
-    another machine or a phone, come through ssh: ssh -L 8080:localhost:PORT HOST.
+    It serves until Ctrl-C. Only this machine can reach it, and only with the token in the URL. From another
+    machine or a phone, use ssh: ssh -L 8080:localhost:PORT HOST.
     """
     if find_spec("starlette") is None or find_spec("uvicorn") is None:
         from shoal.core.errors import MissingPackageExtra
@@ -47,16 +49,18 @@ def web_command(*, port: int, host: str, token: str | None, opens: bool, as_json
 
     if token is None and not is_loopback_host(host):
         raise click.UsageError(
-            f"With --host {host} others can reach the server, so it needs a --token of your choice."
+            f"With --host {host} other machines can reach the server, so you must set a --token."
         )
     if token is not None and len(token) < _MIN_TOKEN_LENGTH:
         raise click.UsageError(f"The token must have at least {_MIN_TOKEN_LENGTH} characters.")
     if token is not None and not (token.isascii() and token.isprintable()):
-        raise click.UsageError("The token must be of ASCII letters, digits and signs: it goes into a cookie.")
+        raise click.UsageError(
+            "The token may contain only ASCII letters, digits and symbols because it is sent in a cookie."
+        )
     home = find_process_shoal_home()
     if home.exists() and not home.is_dir():
         raise click.ClickException(
-            f"{home} is not a directory, so no run is kept there. Name one with SHOAL_HOME=DIRECTORY."
+            f"{home} is not a directory, so there are no runs to show. Set SHOAL_HOME=DIRECTORY."
         )
     ticket = secrets.token_urlsafe(24) if opens else ""
     address = WebServerAddress(host=host, port=port, token=token or secrets.token_urlsafe(24), ticket=ticket)
@@ -80,7 +84,7 @@ async def _serve_web_until_signal(
         if as_json:
             print_json({"url": address, "token": endpoint.token})
         else:
-            click.echo(f"The web view is at {address}\nCtrl-C ends it; the runs go on.")
+            click.echo(f"The web view is at {address}\nPress Ctrl-C to stop it; the runs continue.")
         if open_browser:
             # Process arguments are visible to every user of the machine, so the token stays out of them.
             click.launch(f"{address.partition('?')[0]}?ticket={endpoint.ticket}")

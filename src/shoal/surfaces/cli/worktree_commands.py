@@ -33,14 +33,14 @@ _SUBJECTS_SHOWN = 10
 
 @click.group("worktree")
 def worktree_commands() -> None:
-    """See what agents did in worktrees of their own, bring it into this checkout, and clear up."""
+    """Show the work of agents in worktrees, merge it into this checkout, and clean up."""
 
 
-@worktree_commands.command("ls", short_help="List the worktrees, and work that is kept.")
+@worktree_commands.command("ls", short_help="List worktrees and unmerged work.")
 @json_option
 @debug_option
 def list_worktrees(*, as_json: bool) -> int:
-    """List the worktrees of this repository, and work that is kept under a ref alone."""
+    """List the worktrees of this repository, and work that is kept only under a ref."""
     statuses = _run_with_worktree_service(lambda worktrees: worktrees.list_worktrees())
     if as_json:
         print_json([_worktree_to_dict(each) for each in statuses])
@@ -48,7 +48,7 @@ def list_worktrees(*, as_json: bool) -> int:
         heads = ("NAME", "STATE", "AGE", "COMMITS", "FILES", "AGENT", "BRANCH OR REF")
         print_table(heads, [_build_worktree_row(each) for each in statuses])
     else:
-        click.echo("This repository has no worktrees of agents.")
+        click.echo("This repository has no agent worktrees.")
     return exit_codes.OK
 
 
@@ -57,7 +57,7 @@ def list_worktrees(*, as_json: bool) -> int:
 @json_option
 @debug_option
 def show_worktree(*, name: str, as_json: bool) -> int:
-    """Show what was done in one, file by file."""
+    """Show the changes in a worktree, file by file."""
     status, diff_stat = _run_with_worktree_service(
         lambda worktrees: worktrees.show_worktree(_to_worktree_name(name))
     )
@@ -90,14 +90,15 @@ def show_worktree(*, name: str, as_json: bool) -> int:
     return exit_codes.OK
 
 
-@worktree_commands.command("merge", short_help="Merge its work into the branch of this checkout.")
+@worktree_commands.command("merge", short_help="Merge the work into the branch of this checkout.")
 @click.argument("name")
 @json_option
 @debug_option
 def merge_worktree(*, name: str, as_json: bool) -> int:
-    """Merge its work, committed or not, into the branch of this checkout, and remove it.
+    """Merge the work of a worktree, committed or not, into the branch of this checkout, and remove the
+    worktree.
 
-    Where it conflicts, nothing is changed and the files are named. Hooks are not run.
+    If it conflicts, nothing is changed and the files are listed. Hooks do not run.
     """
     result = _run_with_worktree_service(lambda worktrees: worktrees.merge_worktree(_to_worktree_name(name)))
     if as_json:
@@ -113,20 +114,20 @@ def merge_worktree(*, name: str, as_json: bool) -> int:
     elif result.commits:
         click.echo(
             f"Merged {result.name} into {result.into}: {format_count_with_noun(result.commits, 'commit')}, "
-            f"{format_count_with_noun(len(result.files), 'file')}. The worktree is removed."
+            f"{format_count_with_noun(len(result.files), 'file')}. Removed the worktree."
         )
     else:
-        click.echo(f"{result.into} holds all of {result.name} already. The worktree is removed.")
+        click.echo(f"{result.into} already contains all of {result.name}. Removed the worktree.")
     return exit_codes.OK
 
 
 @worktree_commands.command("rm")
 @click.argument("name")
-@click.option("--force", is_flag=True, help="Even if work is not merged: it stays under a ref.")
+@click.option("--force", is_flag=True, help="Remove it even with unmerged work, which stays under a ref.")
 @json_option
 @debug_option
 def remove_worktree(*, name: str, force: bool, as_json: bool) -> int:
-    """Remove one with its branch. Refused while it holds work that is not merged."""
+    """Remove a worktree with its branch. Refused if it contains unmerged work."""
     removal = _run_with_worktree_service(
         lambda worktrees: worktrees.remove_worktree(_to_worktree_name(name), force=force)
     )
@@ -136,18 +137,17 @@ def remove_worktree(*, name: str, force: bool, as_json: bool) -> int:
         click.echo(f"Removed {removal.name}.")
     else:
         click.echo(
-            f"Removed {removal.name}. Its work stays under {removal.ref}.\n"
-            f"Bring it back: shoal worktree merge {removal.name}\n"
-            f"Let it go for good: git update-ref -d {removal.ref}"
+            f"Removed {removal.name}. Its work is kept under {removal.ref}.\nMerge it: shoal worktree "
+            f"merge {removal.name}\nDelete it for good: git update-ref -d {removal.ref}"
         )
     return exit_codes.OK
 
 
-@worktree_commands.command("reap", short_help="Clear up after processes that died.")
+@worktree_commands.command("reap", short_help="Clean up after processes that died.")
 @json_option
 @debug_option
 def reap_abandoned_worktrees(*, as_json: bool) -> int:
-    """Clear up after processes that died: unchanged worktrees go, all others are kept."""
+    """Clean up after processes that died: unchanged worktrees are removed, all others are kept."""
     reap_results = _run_with_worktree_service(lambda worktrees: worktrees.reap_abandoned_worktrees())
     if as_json:
         print_json([_reap_result_to_dict(each) for each in reap_results])
@@ -160,7 +160,7 @@ def reap_abandoned_worktrees(*, as_json: bool) -> int:
             else f"removed  {reap_result.name}  (it was unchanged)"
         )
     if not reap_results:
-        click.echo("There was nothing to clear up.")
+        click.echo("There was nothing to clean up.")
     return exit_codes.OK
 
 

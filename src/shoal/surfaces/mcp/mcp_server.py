@@ -34,15 +34,13 @@ LONGEST_TEXT = 20_000
 """Characters of one returned text."""
 MOST_TASKS = 200
 MOST_MEMBERS = 200
-_TeamName: TypeAlias = Annotated[
-    str | None, Field(description="The team; needed only where you are in several")
-]
+_TeamName: TypeAlias = Annotated[str | None, Field(description="The team; needed only if you are in several")]
 _TaskIds: TypeAlias = Annotated[list[str], Field(max_length=1000)]
-_Wait: TypeAlias = Annotated[float, Field(ge=0, le=LONGEST_WAIT, description="Seconds to wait for it")]
+_Wait: TypeAlias = Annotated[float, Field(ge=0, le=LONGEST_WAIT, description="Seconds to wait")]
 _Text: TypeAlias = Annotated[str, Field(min_length=1, max_length=1_000_000)]
 _INSTRUCTIONS = (
-    "Shoal runs teams of agents that share a task board and write to each other. Make a team and lead it, or "
-    "work in the one you were put into: take messages, claim tasks, tell the lead what came of them."
+    "Shoal runs teams of agents that share a task board and send each other mail. Create a team and lead "
+    "it, or work in the team you were added to: take messages, claim tasks, report the results to the lead."
 )
 
 
@@ -103,7 +101,7 @@ class TeamMcpServerTools:
         return {**self._team_roster_to_dict(roster), "tasks": {"all": len(tasks), "open": open_tasks}}
 
     async def team_delete(self, team: _TeamName = None) -> Data:
-        """Delete a team that you lead, with its mail and tasks. Refused while a member is at work: ask it to
+        """Delete a team that you lead, with its mail and tasks. Refused while a member is working: ask it to
         shut down first."""
         identity = self._external_member.get_identity(team)
         if identity.is_lead:
@@ -150,14 +148,16 @@ class TeamMcpServerTools:
         self,
         task: str,
         status: Literal["pending", "in_progress", "completed", "deleted"] | None = None,
-        owner: Annotated[str | None, Field(description="Who works on it; empty for nobody")] = None,
+        owner: Annotated[
+            str | None, Field(description="The member who works on it; empty for nobody")
+        ] = None,
         subject: str | None = None,
         description: str | None = None,
         add_blocks: _TaskIds = [],  # noqa: B006
         add_blocked_by: _TaskIds = [],  # noqa: B006
         metadata: Annotated[Data, Field(description="Merged key by key; null deletes a key")] = {},  # noqa: B006
         attempt: Annotated[
-            str | None, Field(description="From your claim; without it the one you hold it under counts")
+            str | None, Field(description="From your claim; default: the token you hold it under")
         ] = None,
         team: _TeamName = None,
     ) -> Data:
@@ -184,10 +184,10 @@ class TeamMcpServerTools:
         self,
         to: Annotated[str, Field(description="A member's name, team-lead, or * for everyone")],
         text: _Text,
-        summary: Annotated[str, Field(description="What it is about, in five to ten words")] = "",
+        summary: Annotated[str, Field(description="A summary of five to ten words")] = "",
         kind: Annotated[
             Literal["message", "fyi", "shutdown_request"],
-            Field(description="fyi wakes nobody; a lead asks a member to end with shutdown_request"),
+            Field(description="fyi wakes nobody; a lead asks a member to stop with shutdown_request"),
         ] = "message",
         team: _TeamName = None,
     ) -> Data:
@@ -217,25 +217,27 @@ class TeamMcpServerTools:
         self,
         prompt: _Text,
         name: Annotated[
-            str | None, Field(description="Start a member of this name in a team that you lead")
+            str | None, Field(description="Start a member with this name in a team that you lead")
         ] = None,
-        agent_type: Annotated[str | None, Field(description="Of a member: which agent it is")] = None,
+        agent_type: Annotated[str | None, Field(description="The agent type of a member")] = None,
         template: Annotated[
-            str | None, Field(description="Start a team of its own from this template; prompt is its goal")
+            str | None, Field(description="Start a separate team from this template; prompt is its goal")
         ] = None,
         max_budget_usd: Annotated[float | None, Field(gt=0)] = None,
         team: _TeamName = None,
     ) -> Data:
-        """Start work in the background and get its id: an agent that works on the prompt alone, with a name a
-        member of your team, with a template a whole team. It goes on if you end. See run_status and
+        """Start work in the background and get its id: an agent for the prompt alone; with a name, a member
+        of your team; with a template, a whole team. It continues after you end. See run_status and
         run_result; a member writes to you."""
         if name is not None and template is not None:
-            raise AgentRequestRefused("A member has a name and a team run a template: give one of them.")
+            raise AgentRequestRefused(
+                "name starts a member and template starts a team. Pass only one of them."
+            )
         if name is not None:
             identity = self._external_member.get_identity(team)
             return await self._start_member(identity, name, prompt, agent_type, max_budget_usd)
         if agent_type is not None:
-            raise AgentRequestRefused("agent_type is for a member of your team: give it a name too.")
+            raise AgentRequestRefused("agent_type is for a member of your team. Pass a name too.")
         if template is not None:
             return {"id": self._runs.start_team_run(template, prompt, max_budget_usd=max_budget_usd)}
         return {"id": self._runs.start_prompt_run(prompt, max_budget_usd=max_budget_usd)}
@@ -248,9 +250,10 @@ class TeamMcpServerTools:
         return {name: getattr(status, name) for name in status.__struct_fields__}
 
     async def run_result(self, id: str, wait_seconds: _Wait = 0.0) -> Data:  # noqa: A002
-        """What came of a run that spawn started, waiting for its end. A member's results are its messages."""
+        """Wait for the end of a run that spawn started, and return its result. A member's results are its
+        messages."""
         if "@" in id:
-            raise AgentRequestRefused(f"{id} is a member of a team: it writes to you. See message_take.")
+            raise AgentRequestRefused(f"{id} is a member of a team and writes to you. Use message_take.")
         outcome = await self._runs.wait_for_result(id, wait=wait_seconds)
         data = {name: getattr(outcome, name) for name in outcome.__struct_fields__}
         return {**data, "text": _truncate_text(outcome.text)}
@@ -357,7 +360,7 @@ def _verified_mail_to_dict(verified_mail: MailWithSignatureVerdict) -> Data:
 def _truncate_text(text: str) -> str:
     if len(text) <= LONGEST_TEXT:
         return text
-    return f"{text[:LONGEST_TEXT]}\n[… cut, {len(text):,} characters in all]"
+    return f"{text[:LONGEST_TEXT]}\n[… cut, {len(text):,} characters in total]"
 
 
 TOOLS = (

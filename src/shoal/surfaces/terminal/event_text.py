@@ -36,13 +36,13 @@ def describe_notice_event(event: Event) -> tuple[str, str] | None:
     match event:
         case PartialReplyDiscarded(reason=reason, retry_in=delay, attempt=attempt):
             return (
-                f"⟳ asked again in {format_duration(delay)} (attempt {attempt}): {to_one_line(reason)}",
+                f"⟳ retrying in {format_duration(delay)} (attempt {attempt}): {to_one_line(reason)}",
                 YELLOW,
             )
         case ConversationCompacted(tokens_before=tokens):
-            return f"the conversation goes on from a summary of itself ({tokens} tokens before)", DIM
+            return f"the conversation continues from a summary ({tokens} tokens before)", DIM
         case TurnUndone(turn=turn):
-            return f"files are back to before turn {turn}", DIM
+            return f"files restored to before turn {turn}", DIM
         case NoteAdded(text=text):
             return to_one_line(text), YELLOW
         case BudgetThresholdReached():
@@ -59,17 +59,16 @@ def describe_background_agent_event(event: Event, status: AgentStatusRecord) -> 
     task = f": {to_one_line(status.task)}" if status.task else ""
     match event:
         case AgentStarted(background=True, resumed=is_resumed):
-            verb = "goes on" if is_resumed else "started"
+            verb = "continues" if is_resumed else "started"
             return f"agent {status.display_name} {verb} in the background{task}"
         case AgentMovedToBackground():
-            return f"agent {status.display_name} goes on in the background{task}"
+            return f"agent {status.display_name} continues in the background{task}"
         case AgentEnded(completion=completion) if completion.background:
             return f"agent {status.display_name} {describe_agent_completion(completion)}{task}"
         case WorktreeWorkRetained(work=retained_work):
             name = to_one_line(Path(retained_work.path).name)
             return (
-                f"agent {status.display_name} left work in a worktree; "
-                f"bring it in with: shoal worktree merge {name}"
+                f"agent {status.display_name} left work in a worktree; merge it: shoal worktree merge {name}"
             )
         case _:
             return None

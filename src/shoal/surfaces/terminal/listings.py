@@ -10,7 +10,7 @@ from shutil import get_terminal_size
 from typing import TYPE_CHECKING
 
 from shoal.core.text.filenames import escape_filename
-from shoal.core.text.text_format import strip_terminal_codes, to_one_line
+from shoal.core.text.text_format import format_count_with_noun, strip_terminal_codes, to_one_line
 from shoal.surfaces.terminal.text_styles import BOLD, DIM, GREEN, RED, YELLOW, apply_style, truncate_text
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ _STEPS = ((86_400, "d"), (3_600, "h"), (60, "min"), (1, "s"))
 _WIDEST_PROMPT = 70
 _BEFORE_PROMPT = 52
 """Columns for a number, an id and an age."""
-_NO_HOOKS = 'There are no hooks here. They stand in settings files under "hooks": see docs/hooks.md.'
+_NO_HOOKS = 'There are no hooks here. Define them in a settings file under "hooks": see docs/hooks.md.'
 _WIDEST_HOOK = 100
 
 
@@ -60,11 +60,11 @@ def format_undo_lines(report: FileUndoReport, root: Path) -> Iterator[tuple[str,
     for path in report.restored:
         yield f"restored    {format_path_for_user(path, root)}", GREEN
     for path in report.removed:
-        yield f"deleted     {format_path_for_user(path, root)}  (the agent had made it)", GREEN
+        yield f"deleted     {format_path_for_user(path, root)}  (created by the agent)", GREEN
     for skipped_file in report.left_alone:
-        yield f"left alone  {format_path_for_user(skipped_file.path, root)}: {skipped_file.why}", YELLOW
+        yield f"kept        {format_path_for_user(skipped_file.path, root)}: {skipped_file.why}", YELLOW
     if not (report.restored or report.removed or report.left_alone):
-        yield "No file had to be changed.", DIM
+        yield "No file needed a change.", DIM
 
 
 def format_path_for_user(path: Path, root: Path) -> str:
@@ -86,7 +86,7 @@ def format_hook_lines(hooks: Iterable[HookReportRow], *, colours: bool) -> Itera
             origin = apply_style(strip_terminal_codes(hook.origin), DIM, colours=colours)
             yield f"  {strip_terminal_codes(hook.matcher) or '*'}  {action}{timing}{owner}{state}  {origin}"
     if any(not hook.trusted for hook in all_hooks):
-        yield "What is not trusted is not run. See it with `shoal trust --show`, trust it with `shoal trust`."
+        yield "Hooks that are not trusted do not run. Show them: shoal trust --show. Trust them: shoal trust"
 
 
 def format_permission_report_lines(report: PermissionReport, *, colours: bool) -> Iterator[str]:
@@ -95,7 +95,7 @@ def format_permission_report_lines(report: PermissionReport, *, colours: bool) -
     yield from (f"  {strip_terminal_codes(directory)}" for directory in report.directories)
     yield apply_style("rules", BOLD, colours=colours)
     if not report.rules:
-        yield "  none; the mode decides alone. Rules go into .claude/settings.json: see `shoal config show`."
+        yield "  none; only the mode decides. Rules go into .claude/settings.json: see `shoal config show`."
     width = max((len(row.rule) for row in report.rules), default=0)
     for row in report.rules:
         behavior = apply_style(f"{row.behavior:<5}", BEHAVIOR_STYLES[row.behavior], colours=colours)
@@ -106,7 +106,7 @@ def format_permission_report_lines(report: PermissionReport, *, colours: bool) -
 
 def format_untrusted_rule_lines(left_out: Sequence[PermissionRuleReportRow]) -> Iterator[str]:
     if left_out:
-        yield "Not counted, since nobody trusted this project's own settings (`shoal trust`):"
+        yield "Ignored because this project's settings are not trusted (trust them: shoal trust):"
         yield from (
             f"  {row.behavior}  {strip_terminal_codes(row.rule)}  {strip_terminal_codes(row.source)}"
             for row in left_out
@@ -136,10 +136,8 @@ def _summarize_diagnostics(diagnostics: Sequence[DoctorDiagnostic]) -> str:
         f"{fact.area}: {strip_terminal_codes(fact.name)}" for fact in diagnostics if fact.state == "bad"
     ]
     if errors:
-        return f"Shoal cannot run yet because of {', '.join(errors)}. The arrows say what to do."
+        return f"Shoal cannot run yet because of {', '.join(errors)}. The arrows show what to do."
     warned = sum(fact.state == "warn" for fact in diagnostics)
     if warned:
-        return (
-            f"Shoal can run. {warned} thing{'s' if warned > 1 else ''} could be better; the arrows say how."
-        )
-    return "Everything is there."
+        return f"Shoal can run. {format_count_with_noun(warned, 'warning')}; the arrows show what to do."
+    return "No problems found."

@@ -35,7 +35,7 @@ def describe_question(question: Question) -> str:
         case PermissionQuestion(tool=tool):
             return f"may {tool} run?"
         case ChoiceQuestion():
-            return "which is it to be?"
+            return "which one?"
         case PlanApprovalQuestion():
             return "is the plan good?"
 
@@ -51,7 +51,7 @@ def describe_answer(answer: Answer) -> str | None:
     """Describe the answer. A denial is shown as the result of its call instead."""
     match answer:
         case AllowAnswer(remember="settings"):
-            return "allowed, and kept in settings"
+            return "allowed, and saved in settings"
         case AllowAnswer(remember="session"):
             return "allowed for this session"
         case AllowAnswer():

@@ -69,7 +69,7 @@ def print_session_farewell(
     screen.end_line()
     if stopped:
         screen.write(f"{describe_stopped_agents(stopped)}\n", YELLOW)
-        screen.write("  In the session, /agents send ID TEXT lets one go on.\n", DIM)
+        screen.write("  To resume one, use /agents send ID TEXT in the session.\n", DIM)
     if session.turn == 0:
         return
     budget = session.budget
@@ -78,5 +78,5 @@ def print_session_farewell(
         f"{format_token_count(budget.usage.total_tokens)} tokens\n",
         DIM,
     )
-    screen.write("  Go on with: ", DIM)
+    screen.write("  Resume it:  ", DIM)
     screen.write(f"shoal --resume {session.id}\n")

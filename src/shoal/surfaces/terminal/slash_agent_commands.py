@@ -29,7 +29,9 @@ async def manage_agents(controller: TerminalController, argument: str) -> None:
         case ["stop", "all"]:
             stopped_agents = await controller.session.stop_all()
             controller.notices.write_note(
-                f"Stopped: {join_names(stopped_agents.ids)}." if stopped_agents.ids else "Nothing is at work."
+                f"Stopped: {join_names(stopped_agents.ids)}."
+                if stopped_agents.ids
+                else "No agent is working."
             )
         case ["stop", task]:
             stopped_task = await controller.session.stop_task(_resolve_agent_prefix(controller, task))
@@ -41,12 +43,12 @@ async def manage_agents(controller: TerminalController, argument: str) -> None:
                 _resolve_agent_prefix(controller, agent_argument[0]) if agent_argument else None
             )
             if not moved_agents:
-                controller.notices.write_note("No agent is waited for.", YELLOW)
+                controller.notices.write_note("There is no foreground agent.", YELLOW)
         case ["send", agent, text]:
             delivery = await controller.session.send(_resolve_agent_prefix(controller, agent), text)
             controller.notices.write_note(describe_message_delivery(delivery.name, delivery.how))
         case _:
-            controller.notices.write_note(f"Say one of these: {USAGE}", YELLOW)
+            controller.notices.write_note(f"Usage: {USAGE}", YELLOW)
 
 
 def _print_agents_and_shells(controller: TerminalController) -> None:

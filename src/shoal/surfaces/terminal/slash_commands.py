@@ -12,7 +12,12 @@ from msgspec import Struct
 from shoal.app.session.typed_commands import SlashCommandInvocation
 from shoal.core.errors import InvalidAgentDefinition, UnknownSkill
 from shoal.core.extensions.skills import ExternalSlashPrompt, Skill
-from shoal.core.text.text_format import format_dollars, format_token_count, to_one_line
+from shoal.core.text.text_format import (
+    format_count_with_noun,
+    format_dollars,
+    format_token_count,
+    to_one_line,
+)
 from shoal.surfaces.terminal.listings import format_hook_lines, format_undo_lines
 from shoal.surfaces.terminal.text_styles import BOLD, DIM, YELLOW, truncate_text
 
@@ -54,7 +59,10 @@ def find_slash_command(text: str, session: Session) -> SlashCommand | SlashComma
     if isinstance(invocation, SlashCommandInvocation):
         return invocation
     matches = get_close_matches(word, list_slash_command_names([session]), n=1)
-    return f"There is no command {word}. {f'Did you mean {matches[0]}? ' if matches else ''}/help lists them."
+    return (
+        f"Unknown command {word}. {f'Did you mean {matches[0]}? ' if matches else ''}/help lists the "
+        "commands."
+    )
 
 
 def list_slash_command_names(sessions: Sequence[Session]) -> list[str]:
@@ -93,7 +101,7 @@ async def _show_help(controller: TerminalController, _: str) -> None:
 async def _show_prompt_suggestion(controller: TerminalController, _: str) -> None:
     suggestion = await controller.session.suggest_prompt()
     with controller.notices.open_notice_block() as write:
-        write(f"  ↳ {suggestion or 'There is nothing to propose yet.'}\n", "" if suggestion else DIM)
+        write(f"  ↳ {suggestion or 'There is no suggestion yet.'}\n", "" if suggestion else DIM)
 
 
 def _format_skill_source_note(command: Skill | ExternalSlashPrompt) -> str:
@@ -103,7 +111,7 @@ def _format_skill_source_note(command: Skill | ExternalSlashPrompt) -> str:
 async def _ask_side_question(controller: TerminalController, question: str) -> None:
     if not question:
         controller.notices.write_note(
-            "/btw QUESTION asks the agent something that its conversation never holds."
+            "/btw QUESTION asks the agent a side question that is not added to its conversation."
         )
         return
     answer = await controller.session.ask_side_question(question)
@@ -115,31 +123,31 @@ async def _ask_side_question(controller: TerminalController, question: str) -> N
 
 async def _compact_conversation(controller: TerminalController, instructions: str) -> None:
     if not controller.session.messages:
-        controller.notices.write_note("Nothing was said yet that a summary could tell.")
+        controller.notices.write_note("There is nothing to summarize yet.")
         return
-    controller.start_turn_activity().current_activity = "summarising the conversation"
+    controller.start_turn_activity().current_activity = "summarizing the conversation"
     await controller.session.compact(instructions)
     if not controller.shows_entries:
-        controller.notices.write_note("The conversation goes on from a summary of itself.")
+        controller.notices.write_note("The conversation continues from a summary.")
 
 
 async def _show_session_notes(controller: TerminalController, action: str) -> None:
     session_memory = controller.session.memory
     if session_memory is None:
-        controller.notices.write_note("This session keeps no notes: the setting shoal.session_memory is off.")
+        controller.notices.write_note(
+            "This session has no notes because the setting shoal.session_memory is off."
+        )
     elif action == "save":
-        controller.start_turn_activity().current_activity = "writing its notes"
+        controller.start_turn_activity().current_activity = "writing the notes"
         saved_notes = await session_memory.write_notes_with_model(controller.session.agent)
         controller.notices.write_note(
-            f"The notes are in {session_memory.path}." if saved_notes else "It had nothing to note."
+            f"The notes are in {session_memory.path}." if saved_notes else "There was nothing to note."
         )
     elif action:
-        controller.notices.write_note(
-            "/notes shows the notes of this session, /notes save brings them up to date."
-        )
+        controller.notices.write_note("/notes shows the notes of this session, /notes save updates them.")
     else:
         for line in (
-            session_memory.read_notes() or "There are no notes yet: /notes save writes them."
+            session_memory.read_notes() or "There are no notes yet. Write them: /notes save"
         ).splitlines():
             controller.notices.write_note(line)
 
@@ -173,14 +181,14 @@ async def _rewind_turn(controller: TerminalController, turn: str) -> None:
                 f"{undoable_turn.turn:>3}  {truncate_text(to_one_line(undoable_turn.prompt), 50)}{files}"
             )
         controller.notices.write_note(
-            "/rewind TURN goes back to before that turn." if turns else "There is no turn yet."
+            "/rewind TURN goes back to before that turn." if turns else "There are no turns yet."
         )
         return
     turns_by_number = {str(each.turn): each.turn for each in turns}
     if turn not in turns_by_number:
         controller.notices.write_note(f"There is no turn {turn}. /rewind lists them.", YELLOW)
         return
-    reply = await controller.ask_user_for_line("The conversation too? y/n")
+    reply = await controller.ask_user_for_line("Rewind the conversation too? y/n")
     report = await controller.session.undo(
         turns_by_number[turn], conversation=reply.strip().lower().startswith("y")
     )
@@ -213,10 +221,13 @@ async def _show_hooks(controller: TerminalController, _: str) -> None:
 async def _show_mcp_servers(controller: TerminalController, _: str) -> None:
     statuses = controller.session.list_mcp_servers()
     for status in statuses:
-        detail = status.detail or f"{len(status.tools)} tools, {len(status.prompts)} prompts"
+        detail = status.detail or (
+            f"{format_count_with_noun(len(status.tools), 'tool')}, "
+            f"{format_count_with_noun(len(status.prompts), 'prompt')}"
+        )
         controller.notices.write_note(f"{to_one_line(status.name)}  {status.status}  {to_one_line(detail)}")
     if not statuses:
-        controller.notices.write_note("No MCP server is configured. Add one with: shoal mcp add NAME COMMAND")
+        controller.notices.write_note("No MCP server is configured. Add one: shoal mcp add NAME COMMAND")
 
 
 def _make_lazy_slash_handler(module: str, name: str) -> SlashHandler:
@@ -246,22 +257,22 @@ def _make_slash_command(
 
 
 COMMANDS = (
-    _make_slash_command("/help", "this list", _show_help),
-    _make_slash_command("/btw QUESTION", "ask beside the work", _ask_side_question),
-    _make_slash_command("/suggest", "what you may want to say next", _show_prompt_suggestion),
+    _make_slash_command("/help", "show this list", _show_help),
+    _make_slash_command("/btw QUESTION", "ask a side question", _ask_side_question),
+    _make_slash_command("/suggest", "suggest your next prompt", _show_prompt_suggestion),
     _make_slash_command(
         "/agents [stop ID]",
-        "who is at work; also stop all, show, send, background",
+        "list agents; also stop all, show, send, background",
         _make_lazy_slash_handler("slash_agent_commands", "manage_agents"),
     ),
     _make_slash_command(
-        "/tasks", "the task board", _make_lazy_slash_handler("slash_session_commands", "show_tasks")
+        "/tasks", "show the task board", _make_lazy_slash_handler("slash_session_commands", "show_tasks")
     ),
     _make_slash_command(
-        "/team", "who is in the team", _make_lazy_slash_handler("slash_session_commands", "show_team")
+        "/team", "list the team members", _make_lazy_slash_handler("slash_session_commands", "show_team")
     ),
-    _make_slash_command("/skills", "what agents can look up", _show_skills),
-    _make_slash_command("/memory", "the files with instructions", _show_instruction_files),
+    _make_slash_command("/skills", "list the skills", _show_skills),
+    _make_slash_command("/memory", "list the instruction files", _show_instruction_files),
     _make_slash_command(
         "/to NAME|lead",
         "talk to a teammate",
@@ -269,36 +280,38 @@ COMMANDS = (
     ),
     _make_slash_command(
         "/delegate [on|off]",
-        "let the lead only give work out",
+        "let the lead only delegate work",
         _make_lazy_slash_handler("slash_team_commands", "set_delegate_mode"),
     ),
-    _make_slash_command("/compact [WISH]", "go on from a summary", _compact_conversation, during_turn=False),
-    _make_slash_command("/notes [save]", "the session's own notes", _show_session_notes, during_turn=False),
-    _make_slash_command("/cost", "spent since the session was opened", _show_cost),
+    _make_slash_command(
+        "/compact [WISH]", "continue from a summary", _compact_conversation, during_turn=False
+    ),
+    _make_slash_command("/notes [save]", "show the session's notes", _show_session_notes, during_turn=False),
+    _make_slash_command("/cost", "show the cost of this session", _show_cost),
     _make_slash_command(
         "/permissions [MODE]",
-        "what agents may do",
+        "show the permissions of agents",
         _make_lazy_slash_handler("slash_session_commands", "show_permissions"),
     ),
-    _make_slash_command("/hooks", "the hooks there are", _show_hooks),
-    _make_slash_command("/mcp", "the MCP servers and how they stand", _show_mcp_servers),
+    _make_slash_command("/hooks", "list the hooks", _show_hooks),
+    _make_slash_command("/mcp", "list the MCP servers and their state", _show_mcp_servers),
     _make_slash_command(
-        "/doctor", "check the set-up", _make_lazy_slash_handler("slash_session_commands", "run_doctor")
+        "/doctor", "check the setup", _make_lazy_slash_handler("slash_session_commands", "run_doctor")
     ),
-    _make_slash_command("/model [NAME]", "the model, or another one", _switch_model, during_turn=False),
+    _make_slash_command("/model [NAME]", "show or change the model", _switch_model, during_turn=False),
     _make_slash_command(
         "/export [FILE]",
-        "write the conversation down",
+        "export the conversation",
         _make_lazy_slash_handler("slash_session_commands", "export_conversation"),
         during_turn=False,
     ),
     _make_slash_command("/rewind [TURN]", "go back to before a turn", _rewind_turn, during_turn=False),
     _make_slash_command(
         "/resume [ID]",
-        "go on with another session",
+        "resume another session",
         _make_lazy_slash_handler("slash_session_commands", "resume_session"),
         during_turn=False,
     ),
     _make_slash_command("/clear", "start a new session", _clear_session, during_turn=False),
-    _make_slash_command("/exit", "end Shoal", _exit_terminal),
+    _make_slash_command("/exit", "exit Shoal", _exit_terminal),
 )

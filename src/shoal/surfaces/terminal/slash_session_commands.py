@@ -31,7 +31,7 @@ async def show_tasks(controller: TerminalController, _: str) -> None:
     tasks = list(await session.open_board(session.led_team_name or session.id).list_tasks())
     if not tasks:
         controller.notices.write_note(
-            "There is no task on the board. Agents put some there, and so does: shoal task add"
+            "There is no task on the board. Agents add tasks; you can too: shoal task add"
         )
         return
     open_ids = {str(task.id) for task in tasks if task.status != "completed"}
@@ -59,7 +59,7 @@ async def show_team(controller: TerminalController, _: str) -> None:
     ]
     if not name and not members:
         controller.notices.write_note(
-            "There is no team. Ask for one, or begin with one: shoal team start NAME"
+            "There is no team. Ask the lead for one, or start one: shoal team start NAME"
         )
         return
     with controller.notices.open_notice_block() as write:
@@ -85,9 +85,7 @@ async def show_permissions(controller: TerminalController, mode: str) -> None:
     if mode:
         modes = {each.lower(): each for each in get_args(PermissionMode)}
         if mode.lower() not in modes:
-            controller.notices.write_note(
-                f"There is no mode {mode}. There are: {', '.join(modes.values())}.", YELLOW
-            )
+            controller.notices.write_note(f"Unknown mode {mode}. Modes: {', '.join(modes.values())}.", YELLOW)
             return
         controller.session.set_mode(modes[mode.lower()])
         controller.notices.write_note(f"The mode is {modes[mode.lower()]}.")
@@ -121,15 +119,15 @@ async def resume_session(controller: TerminalController, name: str) -> None:
         with controller.notices.open_notice_block() as write:
             for line in format_session_lines(others):
                 write(f"  {line}\n")
-            usage_hint = "/resume ID goes on with one; its first characters are enough."
-            write(f"  {usage_hint if others else 'There is no other session of this directory.'}\n", DIM)
+            usage_hint = "/resume ID resumes one; its first characters are enough."
+            write(f"  {usage_hint if others else 'There is no other session in this directory.'}\n", DIM)
         return
     session = SessionId(find_session_transcript(home, name).stem)
     if session == current_session:
-        controller.notices.write_note("That is this session.", YELLOW)
+        controller.notices.write_note("You are in this session already.", YELLOW)
     elif is_session_running(home, session):
         controller.notices.write_note(
-            f"A process works on it: shoal attach {session[:8]} takes you there.", YELLOW
+            f"Another process runs it. Attach to it: shoal attach {session[:8]}", YELLOW
         )
     else:
         controller.resume_session = session
@@ -148,12 +146,12 @@ async def export_conversation(controller: TerminalController, name: str) -> None
         await asyncio.to_thread(_write_new_file, path, text)
     except FileExistsError:
         controller.notices.write_note(
-            f"{path} is there already; nothing was written. Name another file.", YELLOW
+            f"{path} already exists, so nothing was written. Name another file.", YELLOW
         )
     except OSError as error:
-        raise ShoalError(f"{path} cannot be written: {error.strerror}.") from error
+        raise ShoalError(f"Cannot write {path}: {error.strerror}.") from error
     else:
-        controller.notices.write_note(f"The conversation is in {path}.")
+        controller.notices.write_note(f"Wrote the conversation to {path}.")
 
 
 def _write_new_file(path: Path, text: str) -> None:

@@ -16,11 +16,13 @@ def show_skills(controller: TerminalController) -> None:
     catalog = controller.session.knowledge.skills
     all_skills = catalog.skills.all()
     if not all_skills and not catalog.skills.problems:
-        controller.notices.write_note("There is no skill here. They stand in .claude/skills/NAME/SKILL.md.")
+        controller.notices.write_note(
+            "There are no skills here. A skill is a file .claude/skills/NAME/SKILL.md."
+        )
         return
     with controller.notices.open_notice_block() as write:
         for skill in all_skills:
-            audience = "" if skill.for_model else ", for you alone"
+            audience = "" if skill.for_model else ", only for you"
             write(f"  {skill.name:<18}", BOLD)
             write(
                 f" {truncate_text(to_one_line(skill.description), 70)} ({skill.source.kind}{audience})\n", DIM
@@ -32,7 +34,7 @@ def show_skills(controller: TerminalController) -> None:
 def show_instruction_files(controller: TerminalController) -> None:
     instructions = controller.session.knowledge.instructions
     if not instructions.files and not instructions.notes:
-        controller.notices.write_note("No file tells agents how to work here. CLAUDE.md or AGENTS.md would.")
+        controller.notices.write_note("There is no instruction file here. Create CLAUDE.md or AGENTS.md.")
         return
     with controller.notices.open_notice_block() as write:
         for file in instructions.files:

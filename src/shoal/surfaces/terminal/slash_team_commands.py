@@ -43,7 +43,8 @@ async def choose_addressee(controller: TerminalController, name: str) -> None:
     if not name:
         addressee_names = join_names([each.name for each in addressees]) if addressees else "nobody yet"
         controller.notices.write_note(
-            f"/to NAME lets you talk to one of: {addressee_names}. /to lead and Esc lead back."
+            f"/to NAME lets you talk to one of: {addressee_names}. /to lead or Esc brings you back to the "
+            "lead."
         )
         return
     controller.set_addressee(find_addressee(addressees, name.removeprefix("@")))
@@ -67,7 +68,7 @@ def suggest_addressee_correction(session: Session, text: str) -> str:
         return ""
     close_matches = get_close_matches(name, [each.name for each in list_addressees(session)], n=1)
     return (
-        f"There is nobody called {name!r}. Did you mean @{close_matches[0]}? Nothing was said."
+        f"There is no member {name!r}. Did you mean @{close_matches[0]}? Nothing was sent."
         if close_matches
         else ""
     )
@@ -84,5 +85,5 @@ def find_addressee(addressees: tuple[AddressedAgent, ...], name: str) -> Address
     for addressee in addressees:
         if name in (addressee.name, addressee.agent):
             return addressee
-    available_note = f" There are: {', '.join(each.name for each in addressees)}." if addressees else ""
-    raise AgentRequestRefused(f"There is nobody called {name!r} to talk to.{available_note}")
+    available_note = f" Members: {', '.join(each.name for each in addressees)}." if addressees else ""
+    raise AgentRequestRefused(f"There is no member {name!r}.{available_note}")

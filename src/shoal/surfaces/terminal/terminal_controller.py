@@ -56,10 +56,10 @@ class TerminalController(ABC):
 
     notices: NoticeWriter
     key_help: Sequence[str] = (
-        "A line ending in \\ goes on. Typing while the agent works steers it.",
-        "@NAME TEXT says it to a teammate; after /to NAME all you type goes there, until Esc.",
-        "Ctrl-B lets agents that are waited for go on in the background; Shift-Tab is /delegate.",
-        "Ctrl-C clears the line or stops the turn, twice ends it; Ctrl-D ends it too.",
+        "End a line with \\ to continue it. Typing while the agent works steers it.",
+        "@NAME TEXT sends a message to a teammate; after /to NAME all messages go there, until Esc.",
+        "Ctrl-B moves foreground agents to the background; Shift-Tab is /delegate.",
+        "Ctrl-C clears the line or stops the turn; press it twice, or Ctrl-D, to exit.",
     )
     """Key help lines that /help prints."""
     shows_entries = False
@@ -121,7 +121,7 @@ class TerminalController(ABC):
 
     @property
     def can_start_turn(self) -> bool:
-        """True if a turn may start by itself."""
+        """True if a turn may start automatically."""
         return self._current_work is None
 
     def update_idle_state(self) -> None:
@@ -194,7 +194,9 @@ class TerminalController(ABC):
         if addressee != self.addressee:
             self.addressee = addressee
             self.notices.write_note(
-                "You talk to the lead." if addressee is None else f"You talk to {addressee.name}."
+                "You are talking to the lead."
+                if addressee is None
+                else f"You are talking to {addressee.name}."
             )
             self.update_idle_state()
 
@@ -210,7 +212,7 @@ class TerminalController(ABC):
             return
         self._interrupted_at = now
         if not self.interrupt_current_work():
-            self.notices.write_note("Ctrl-C again ends Shoal.")
+            self.notices.write_note("Press Ctrl-C again to exit.")
 
     def interrupt_current_work(self) -> bool:
         """Stop the current work; return False if there is none."""
@@ -267,7 +269,7 @@ class TerminalController(ABC):
             if addressee == self.addressee:
                 self.set_addressee(None)
             raise
-        self.notices.write_note(f"↳ told {receipt.name}: {_shorten_text(text)}")
+        self.notices.write_note(f"↳ sent to {receipt.name}: {_shorten_text(text)}")
 
     def _start_prompt_turn(self, message: Message) -> None:
         self.echo_user_prompt(message.text)
@@ -277,10 +279,10 @@ class TerminalController(ABC):
         if self.session.is_busy:
             self.session.steer(message)
             short_text = _shorten_text(message.text)
-            self.notices.write_note(f"↳ told the agent, it hears it after its running calls: {short_text}")
+            self.notices.write_note(f"↳ sent; the agent reads it after its running calls: {short_text}")
         else:
             self._pending_messages.append(message)
-            self.notices.write_note(f"↳ said when this is done: {_shorten_text(message.text)}")
+            self.notices.write_note(f"↳ queued until the turn ends: {_shorten_text(message.text)}")
 
     def _run_slash_command(self, text: str) -> None:
         command = slash_commands.find_slash_command(text, self.session)
@@ -296,7 +298,7 @@ class TerminalController(ABC):
             )
         elif self._current_work is not None:
             self.notices.write_note(
-                f"{command.name} has to wait until the agent is done: Ctrl-C stops it.", YELLOW
+                f"{command.name} must wait until the agent is done. Ctrl-C stops it.", YELLOW
             )
         else:
             self._start_work(
@@ -308,7 +310,7 @@ class TerminalController(ABC):
     def _run_slash_invocation(self, command: SlashCommandInvocation) -> None:
         if self._current_work is not None:
             name = command.command.name
-            self.notices.write_note(f"/{name} has to wait until the agent is done: Ctrl-C stops it.", YELLOW)
+            self.notices.write_note(f"/{name} must wait until the agent is done. Ctrl-C stops it.", YELLOW)
         else:
             self._start_work(self._run_turn(self.session.run(command)))
 
@@ -349,7 +351,7 @@ class TerminalController(ABC):
             raise
         except Exception as error:  # noqa: BLE001 - a fault in one command must not end the session
             reason = to_one_line(f"{type(error).__name__}: {error}")
-            self.notices.write_note(f"✗ {name} failed, and everything else goes on: {reason}", RED)
+            self.notices.write_note(f"✗ {name} failed; everything else continues: {reason}", RED)
 
     async def _run_reporting_shoal_errors(self, work: Coroutine[Any, Any, None]) -> None:
         try:
@@ -364,7 +366,7 @@ class TerminalController(ABC):
         elif self.session.count_waking_items():
             self._is_past_deadline = True
             self.notices.write_note(
-                "The deadline has passed: what agents report is not taken up any more.", YELLOW
+                "The deadline has passed, so reports of agents are no longer processed.", YELLOW
             )
 
     async def _run_turn(self, turn: Turn) -> None:

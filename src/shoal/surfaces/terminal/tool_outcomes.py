@@ -46,7 +46,7 @@ def _describe_tool_success(tool: str, text: str, data: Mapping[str, Any]) -> tup
 
 def _describe_agent_result(data: Mapping[str, Any], status: str) -> tuple[str, str]:
     if status == "async_launched":
-        return "→ works in the background", DIM
+        return "→ working in the background", DIM
     if status == "teammate_spawned":
         return f"→ {data.get('name', 'it')} has joined {data.get('team_name', 'the team')}", GREEN
     calls, tokens = int(data.get("totalToolUseCount") or 0), int(data.get("totalTokens") or 0)
@@ -66,9 +66,9 @@ def format_todo_lines(data: Any) -> list[tuple[str, str]]:
 
 def _describe_command_result(text: str, data: Mapping[str, Any], *, is_error: bool) -> tuple[str, str]:
     if "shell_id" in data:
-        return "→ runs in the background", DIM
+        return "→ running in the background", DIM
     if data.get("timed_out"):
-        return "→ ended: it took too long", RED
+        return "→ stopped: it took too long", RED
     status = data.get("exit_code")
     if not isinstance(status, int):
         return (f"✗ {to_one_line(_get_first_line(text))}", RED) if is_error else ("→ exit 0", GREEN)

@@ -22,21 +22,15 @@ from shoal.core.text.text_format import (
 )
 from shoal.surfaces.terminal.text_styles import truncate_text
 
-NO_MODEL = """\
-No model is configured, so there is nobody to ask. Three ways on:
-  1. Use a provider: give Shoal a key once with
-         shoal setup
-     or set ANTHROPIC_API_KEY or OPENAI_API_KEY, for example
-         export ANTHROPIC_API_KEY=…
-     For a server of your own that speaks the same protocol:
-         export OPENAI_BASE_URL=http://localhost:8000/v1
-  2. Use a model on this machine: start Ollama (https://ollama.com) and fetch
-     one, for example
-         ollama pull qwen3
-     Shoal finds it by itself.
-  3. See Shoal work without any model:
-         shoal demo
-`shoal doctor` shows what was looked for."""
+NO_MODEL = (
+    "No model is configured. You can do one of these:\n  1. Use a provider: store a key once "
+    "with\n         shoal setup\n     or set ANTHROPIC_API_KEY or OPENAI_API_KEY, for example\n         "
+    "export ANTHROPIC_API_KEY=…\n     For your own server with an OpenAI-compatible API:\n         export "
+    "OPENAI_BASE_URL=http://localhost:8000/v1\n  2. Use a model on this machine: start Ollama "
+    "(https://ollama.com) and pull\n     one, for example\n         ollama pull qwen3\n     Shoal finds it "
+    "automatically.\n  3. Try Shoal without any model:\n         shoal demo\n`shoal doctor` shows what "
+    "Shoal looked for."
+)
 
 _LONGEST_RULE = 80
 KEY_VARIABLES = {
@@ -74,8 +68,8 @@ def explain_error(error: BaseException) -> str:
             return _explain_os_error(error)
         case _:
             return (
-                f"Something in Shoal broke that should not: {type(error).__name__}: {error}\n"
-                "What was said so far is kept on disk. Run it again with --debug to see where it broke."
+                f"Shoal failed because of a bug: {type(error).__name__}: {error}\nThe conversation so far "
+                "is stored on disk. Run it again with --debug to get a traceback."
             )
 
 
@@ -92,9 +86,9 @@ def describe_turn_end(finished: RunFinished) -> str:
         case "done":
             return ""
         case "max_turns":
-            return f"The turn limit is reached: {finished.detail}. Allow more with --max-turns."
+            return f"The turn limit was reached: {finished.detail}. Allow more with --max-turns."
         case "budget":
-            return f"The budget is reached: {finished.detail}. {_suggest_higher_limit(finished.limit)}"
+            return f"The budget was reached: {finished.detail}. {_suggest_higher_limit(finished.limit)}"
         case "deadline":
             advice = (
                 "Allow more time with --deadline."
@@ -133,7 +127,7 @@ def describe_budget_warning(warned: BudgetThresholdReached) -> str:
 
 def describe_stopped_agents(stopped: Sequence[AgentStatusSnapshot]) -> str:
     """List the agents that were stopped early, with their progress."""
-    lines = ["Stopped before they were done:" if len(stopped) > 1 else "Stopped before it was done:"]
+    lines = ["Stopped before they finished:" if len(stopped) > 1 else "Stopped before it finished:"]
     for snapshot in stopped:
         calls = format_count_with_noun(snapshot.tool_calls, "tool call")
         lines.append(
@@ -153,23 +147,24 @@ def describe_cut_off_agents(ends: Sequence[AgentResult]) -> str:
         for end in ends
     )
     return (
-        f"Cut off when the last run of this session died: {agents}. The lead is told, and can let them go on."
+        f"Interrupted when the last run of this session died: {agents}. The lead is notified and can "
+        "resume them."
     )
 
 
 def describe_ended_shells(shells: Sequence[tuple[str, str]]) -> str:
     """List the background shells, by id and command, that were still running at the end."""
     lines = [f"  {identity}  {truncate_text(to_one_line(command), 80)}" for identity, command in shells]
-    return "\n".join(("Still running in the background, and ended now:", *lines))
+    return "\n".join(("Still running in the background, and stopped now:", *lines))
 
 
 def describe_message_delivery(name: str, how: str) -> str:
     """Describe what happens with a message to an agent, by the way it was delivered."""
-    return f"{name} {'goes on with it' if how == 'resumed' else 'hears it at its next step'}."
+    return f"{name} {'continues with it' if how == 'resumed' else 'reads it at its next step'}."
 
 
 def format_resume_hint(session: str) -> str:
-    return f"The session is kept. Go on with it:  shoal --resume {session}"
+    return f"The session is stored. Resume it:  shoal --resume {session}"
 
 
 def format_permission_hint(refused: Sequence[PermissionQuestion]) -> str:
@@ -179,8 +174,8 @@ def format_permission_hint(refused: Sequence[PermissionQuestion]) -> str:
     tools = dict.fromkeys(question.tool for question in refused)
     rules = dict.fromkeys(_format_allow_rule(question) for question in refused)
     return (
-        f"Not run, because nobody is there to be asked: {join_names(tools)}. "
-        f"Allow it with --allowedTools {shlex.quote(' '.join(rules))}, or choose a --permission-mode."
+        f"Not run because nobody can answer the permission question: {join_names(tools)}. Allow it with "
+        f"--allowedTools {shlex.quote(' '.join(rules))}, or choose a --permission-mode."
     )
 
 
@@ -205,13 +200,11 @@ def _explain_model_error(error: errors.ModelError) -> str:
                 message, "Check the network and the base URL; `shoal doctor` shows which one is used."
             )
         case errors.TransientModelError():
-            return _join_sentences(
-                message, "It was asked again as often as makes sense. Try later, or another --model."
-            )
+            return _join_sentences(message, "Shoal retried several times. Try later, or use another --model.")
         case errors.ContextTooLong():
             return _join_sentences(message, "Start a new session, or use a model with a larger window.")
         case errors.ReplayMismatch():
-            return _join_sentences(message, "Record the run again with --record, if the change is meant.")
+            return _join_sentences(message, "If the change is intended, record the run again with --record.")
         case _:
             return message
 
@@ -220,14 +213,19 @@ def _explain_os_error(error: OSError) -> str:
     filename_note = f" ({error.filename})" if error.filename else ""
     match error.errno:
         case errno.ENOSPC | errno.EDQUOT:
-            return f"No space is left to write{filename_note}. Make room, then go on with --continue."
+            return (
+                f"The disk is full: cannot write{filename_note}. Free some space, then resume with "
+                "--continue."
+            )
         case errno.EACCES | errno.EPERM | errno.EROFS:
             return (
-                f"Not allowed to write or read here{filename_note}: {error.strerror}. "
-                "Make it accessible, or choose another home with SHOAL_HOME=DIRECTORY."
+                f"Permission denied{filename_note}: {error.strerror}. Change the permissions, or choose "
+                "another home with SHOAL_HOME=DIRECTORY."
             )
         case errno.ENOENT if not filename_note and _is_cwd_deleted():
-            return "The directory Shoal was started in is gone. Change to one that exists, and start again."
+            return (
+                "The directory in which Shoal was started is gone. Change to an existing one and start again."
+            )
         case _:
             return f"{error.strerror or error}{filename_note}."
 
@@ -244,7 +242,7 @@ def _recent_session_lines() -> Iterator[str]:
     from shoal.surfaces.terminal.listings import format_session_lines, list_recent_sessions
 
     if sessions := list_recent_sessions(limit=5):
-        yield "The latest of this directory:"
+        yield "The latest sessions of this directory:"
         yield from (f"  {line}" for line in format_session_lines(sessions))
 
 

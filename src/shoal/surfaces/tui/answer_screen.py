@@ -1,4 +1,4 @@
-"""Modal screen that asks the person a question. The first answer counts, whichever surface gives it."""
+"""Modal screen that asks the person a question. The first answer counts, from any surface."""
 
 from __future__ import annotations
 
@@ -41,7 +41,8 @@ QUIET = 0.6
 class AnswerScreen(ModalScreen[bool | None]):
     """Dismisses with True if the answer counts, False if another came first, None if it stays open.
 
-    A host that opens it by itself passes `unprompted`: keys typed for something else must answer nothing.
+    A host that opens it without a key press passes `unprompted`: keys typed for something else must answer
+    nothing.
     """
 
     DEFAULT_CSS = """
@@ -132,7 +133,11 @@ class AnswerScreen(ModalScreen[bool | None]):
             self._dismiss_screen(was_accepted=None)
             return
         if not was_accepted:
-            notify_user(self, f"Somebody answered {self.row.name} first; this answer is dropped.", "warning")
+            notify_user(
+                self,
+                f"The question of {self.row.name} was already answered; your answer is ignored.",
+                "warning",
+            )
         self._dismiss_screen(was_accepted=was_accepted)
 
     def close_if_answered_elsewhere(self) -> None:
@@ -145,12 +150,14 @@ class AnswerScreen(ModalScreen[bool | None]):
         """Close the screen because another surface answered or the run ended."""
         if not self._is_closed:
             if row.answer is None:
-                notify_user(self, f"The question of {row.name} was withdrawn: its run has ended.", "warning")
+                notify_user(
+                    self, f"The question of {row.name} was withdrawn because its run has ended.", "warning"
+                )
             elif isinstance(row.answer, DenyAnswer) and row.answer.by == "policy":
-                notify_user(self, f"{row.name} waits no longer. {row.answer.reason}")
+                notify_user(self, f"{row.name} no longer waits. {row.answer.reason}")
             else:
                 summary = summarize_answer(row.answer).removesuffix(".")
-                notify_user(self, f"{row.name} has its answer from elsewhere: {summary}.")
+                notify_user(self, f"{row.name} got its answer elsewhere: {summary}.")
             self._dismiss_screen(was_accepted=False)
 
     def _dismiss_screen(self, *, was_accepted: bool | None) -> None:

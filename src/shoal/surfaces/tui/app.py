@@ -50,9 +50,9 @@ PACE = 1 / 15
 TICK = 0.5
 """Seconds between two updates of elapsed times."""
 QUIET = 0.8
-"""Seconds without a key press after which a question may open by itself."""
+"""Seconds without a key press after which a question may open automatically."""
 WIDE = 100
-"""Columns from which on a panel is shown beside the conversation and not over it."""
+"""Minimum columns to show a panel next to the conversation instead of over it."""
 _ALWAYS = frozenset({"redraw", "suspend_process", "nothing", "end_of_input", "interrupt"})
 PANELS: dict[str, type[TuiPanel]] = {
     "agents": AgentsPanel,
@@ -63,7 +63,7 @@ PANELS: dict[str, type[TuiPanel]] = {
 
 
 class SidePanel(Vertical):
-    """Beside the conversation if there is room, else over it."""
+    """Next to the conversation if there is room, else over it."""
 
     def __init__(self) -> None:
         super().__init__(id="side")

@@ -59,12 +59,12 @@ def build_prompt_message(text: str, root: Path, *, images: bool) -> tuple[Messag
     warnings: list[str] = []
     for path in _find_image_paths(text, root):
         if not images:
-            warnings.append(f"{path.name} is not sent: this model takes no images.")
+            warnings.append(f"{path.name} is not sent because this model does not accept images.")
             continue
         try:
             if path.stat().st_size > MAX_IMAGE_BYTES:
                 warnings.append(
-                    f"{path.name} is not sent: it is larger than {MAX_IMAGE_BYTES // 1024 // 1024} MB."
+                    f"{path.name} is not sent because it is larger than {MAX_IMAGE_BYTES // 1024 // 1024} MB."
                 )
                 continue
             data = path.read_bytes()

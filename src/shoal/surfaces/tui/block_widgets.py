@@ -107,7 +107,7 @@ class AnswerWidget(Markdown):
 
 
 def _format_answer_markdown(block: TimelineAgentTextItem) -> str:
-    return f"{block.text}\n\n*(broken off)*" if block.is_broken_off else block.text
+    return f"{block.text}\n\n*(interrupted)*" if block.is_broken_off else block.text
 
 
 def _create_markdown_parser() -> MarkdownIt:
@@ -278,7 +278,7 @@ def _truncate_output_text(text: str) -> str:
     shown_lines = [line if len(line) <= _WIDEST else f"{line[:_WIDEST]}…" for line in lines[:_MOST]]
     if len(lines) > _MOST:
         shown_lines.append(
-            f"… {len(lines) - _MOST} more lines ({format_token_count(len(text))} characters in all)"
+            f"… {len(lines) - _MOST} more lines ({format_token_count(len(text))} characters in total)"
         )
     return "\n".join(shown_lines)
 

@@ -56,18 +56,18 @@ class ChoicesForm(QuestionForm):
                     partial(self._choose_or_toggle_label, label),
                 )
             )
-        answer_options.append(AnswerOption("o", Content("In your own words"), self._ask_own_answer))
+        answer_options.append(AnswerOption("o", Content("Write your own answer"), self._ask_own_answer))
         if choice.multi_select:
             answer_options.append(AnswerOption("d", Content("Done"), self._finish_choice))
         if self._choice_index:
             answer_options.append(
                 AnswerOption(
-                    "b", build_clean_line(("Back to the one before", MUTED)), self._go_to_previous_choice
+                    "b", build_clean_line(("Back to the previous one", MUTED)), self._go_to_previous_choice
                 )
             )
         answer_options.append(
             AnswerOption(
-                "n", build_clean_line(("Do not answer, and say why", MUTED)), self.ask_reason_and_deny
+                "n", build_clean_line(("Do not answer, and give a reason", MUTED)), self.ask_reason_and_deny
             )
         )
         return answer_options
@@ -83,7 +83,7 @@ class ChoicesForm(QuestionForm):
 
     def _finish_choice(self) -> None:
         if not self._marked:
-            self.show_error("Mark one with Space, or take n to answer none of them.")
+            self.show_error("Mark one with Space, or press n to choose none of them.")
         else:
             labels = [each.label for each in self._current_choice.options]
             chosen_labels = [each for each in labels if each in self._marked]
@@ -92,7 +92,7 @@ class ChoicesForm(QuestionForm):
             )
 
     def _ask_own_answer(self) -> None:
-        self.ask_text("In your own words. ⏎ takes them; esc goes back.", self._take_own_answer)
+        self.ask_text("Your own answer. \n accepts it; esc goes back.", self._take_own_answer)
 
     def _take_own_answer(self, text: str) -> None:
         if not text:

@@ -67,7 +67,7 @@ class Composer(TextArea):
             id="composer",
             compact=True,
             highlight_cursor_line=False,
-            placeholder="Say what is to be done. / for commands, @ for files",
+            placeholder="Describe what to do. / for commands, @ for files",
         )
         self._history_file = history
         self._history = read_prompt_history(history)

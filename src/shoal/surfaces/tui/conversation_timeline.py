@@ -258,7 +258,7 @@ class ConversationTimelineState:
         for call in self._calls.values():
             if call.running:
                 call.running, call.done, call.is_error = False, True, True
-                call.text = call.text or "it did not come to an end"
+                call.text = call.text or "it did not finish"
                 self._mark_item_changed(call)
         if event.reason == "interrupted":
             self.add_remark("interrupted", YELLOW)
@@ -301,10 +301,10 @@ class ConversationTimelineState:
                 ident not in self._shown_entries
             ):
                 self._mark_entry_shown(ident, first_item=self._last_number + 1)
-                self.add_remark(f"the conversation goes on from a summary of itself ({tokens} tokens before)")
+                self.add_remark(f"the conversation continues from a summary ({tokens} tokens before)")
             case TranscriptRewindMarker(id=ident, turn=turn) if ident not in self._shown_entries:
                 self._mark_entry_shown(ident, first_item=self._last_number + 1)
-                self.add_remark(f"the conversation went back to before turn {turn}")
+                self.add_remark(f"the conversation was rewound to before turn {turn}")
             case _:
                 pass
 

@@ -147,7 +147,7 @@ class ConversationView(VerticalScroll):
         markers = self.query(EarlierBlocksMarker)
         if has_earlier and not markers:
             await self.mount(
-                EarlierBlocksMarker("▴ earlier: Home or a click", classes="earlier"),
+                EarlierBlocksMarker("▴ earlier: press Home or click", classes="earlier"),
                 before=0 if self.children else None,
             )
         elif not has_earlier and markers:

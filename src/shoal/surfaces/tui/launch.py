@@ -51,8 +51,7 @@ def report_local_crash(
     """Report a crash in a local session that has ended, if any. `persisted`: it can be resumed."""
     if session is None:
         print_user_message(
-            f"{_describe_crash(error)} Without the full screen: shoal --plain. "
-            "Where it broke is shown by --debug."
+            f"{_describe_crash(error)} Use the plain terminal: shoal --plain. Add --debug for a traceback."
         )
         return
     settings = session.config.settings
@@ -61,10 +60,10 @@ def report_local_crash(
     if persisted and session.turn:
         plain_command += f" --resume {session.id}"
     lines = (
-        f"{_describe_crash(error)} "
-        f"The session has ended{'; what was said and done is kept' if persisted else ''}.",
-        f"  Where it broke: {log_path}" if log_path else "  To see where it broke, add --debug.",
-        f"  Go on without the full screen: {plain_command}",
+        f"{_describe_crash(error)} The session has "
+        f"ended{'; its conversation is stored' if persisted else ''}.",
+        f"  Traceback: {log_path}" if log_path else "  Add --debug for a traceback.",
+        f"  Continue in the plain terminal: {plain_command}",
     )
     print_user_message("\n".join((*lines, *_format_unsent_texts(unsent))))
 
@@ -73,22 +72,22 @@ def report_attached_crash(error: BaseException, run: RunHandle, unsent: Sequence
     """Report a crash while attached to a run of another process."""
     log_path = _log_crash(error, run.home, run.session, KEY_SHAPE_REDACTOR)
     lines = (
-        f"{_describe_crash(error)} The run goes on without it.",
-        f"  Where it broke: {log_path}",
+        f"{_describe_crash(error)} The run continues without it.",
+        f"  Traceback: {log_path}",
         f"  Come back: shoal attach {run.session[:8]}",
-        f"  See it without the full screen: shoal watch {run.session[:8]}",
+        f"  Watch it without the full screen: shoal watch {run.session[:8]}",
     )
     print_user_message("\n".join((*lines, *_format_unsent_texts(unsent))))
 
 
 def _describe_crash(error: BaseException) -> str:
     fault = strip_terminal_codes(f"{type(error).__name__}: {error}")
-    return f"The full screen broke, which is a fault of Shoal's: {fault}."
+    return f"The full screen failed because of a bug in Shoal: {fault}."
 
 
 def _format_unsent_texts(texts: Sequence[str]) -> Sequence[str]:
     unsent_texts = [strip_terminal_codes(text) for text in texts if text.strip()]
-    return ("  You had typed, and it was not sent:", *unsent_texts) if unsent_texts else ()
+    return ("  This text was not sent:", *unsent_texts) if unsent_texts else ()
 
 
 def _log_crash(error: BaseException, home: Path, session: SessionId, secrets: SecretRedactor) -> Path | None:
@@ -159,7 +158,7 @@ async def run_attached_full_screen(run: RunHandle, home: Path) -> int:
         return status
     screen = open_terminal_screen(sys.stdout)
     if run.is_live:
-        screen.write(f"  The run goes on. Come back: shoal attach {run.session[:8]}\n", DIM)
+        screen.write(f"  The run continues. Come back: shoal attach {run.session[:8]}\n", DIM)
     screen.close()
     return status
 
@@ -169,7 +168,7 @@ async def attach_session_to_app(app: ShoalApp, session: Session) -> TuiLocalRunC
     run_client = TuiLocalRunClient(session, app)
     app.theme = choose_textual_theme(session.config.settings.own.theme, os.environ)
     if not session.messages:
-        run_client.notices.write_note("/help lists the commands, F2 shows the agents, Ctrl-D ends.")
+        run_client.notices.write_note("/help lists the commands, F2 shows the agents, Ctrl-D exits.")
     for note in session.notes:
         run_client.notices.write_note(to_one_line(note), YELLOW)
     recovered = session.recovered

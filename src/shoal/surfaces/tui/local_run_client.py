@@ -77,11 +77,11 @@ class TuiLocalRunClient(TerminalController):
     shows_entries = True
     key_help = (
         "F2 agents · Ctrl-T tasks · F3 mail · F4 questions · F5 back to the lead · F6 to the conversation",
-        "Alt-Enter, Ctrl-J or \\ and Enter: a new line. Typing while the agent works steers it.",
-        "@NAME TEXT says it to a teammate; after /to NAME all you type goes there, until F5.",
-        "Esc ends the turn; Shift-Tab is the next permission mode; Ctrl-O unfolds all calls.",
-        "Ctrl-B lets agents that are waited for go on in the background.",
-        "Ctrl-C clears the line or stops the turn, twice ends it; Ctrl-D ends it too.",
+        "Alt-Enter, Ctrl-J, or \\ and Enter: new line. Typing while the agent works steers it.",
+        "@NAME TEXT sends a message to a teammate; after /to NAME all messages go there, until F5.",
+        "Esc interrupts the turn; Shift-Tab selects the next permission mode; Ctrl-O expands all calls.",
+        "Ctrl-B moves foreground agents to the background.",
+        "Ctrl-C clears the line or stops the turn; press it twice, or Ctrl-D, to exit.",
     )
 
     def __init__(self, session: Session, prompt_input: PromptInput) -> None:
@@ -199,7 +199,7 @@ class TuiLocalRunClient(TerminalController):
     async def _interrupt_agent(self, agent: AgentId) -> None:
         answer = await self.presenter.controller.send_command(InterruptTurnControlCommand(task_id=agent))
         if isinstance(answer, dict) and not answer.get("interrupted"):
-            self.notices.write_note("It is in no turn: there is nothing to interrupt.")
+            self.notices.write_note("There is no turn to interrupt.")
 
     def move_to_background(self) -> bool:
         return bool(self.session.move_to_background())

@@ -31,7 +31,7 @@ _CHANGES = {"old_string": ("- ", BAD), "new_string": ("+ ", GOOD)}
 
 class PermissionForm(QuestionForm):
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("ctrl+s", "allow_changed", "Allow so", show=False, priority=True)
+        Binding("ctrl+s", "allow_changed", "Allow with changes", show=False, priority=True)
     ]
 
     def __init__(self, question: PermissionQuestion) -> None:
@@ -59,7 +59,7 @@ class PermissionForm(QuestionForm):
         suggestion = find_permission_suggestion(self.question.suggestions, "localSettings")
         if suggestion is not None:
             option_line = build_clean_line(
-                ("Allow always, kept in your settings: ", ""),
+                ("Always allow, saved in your settings: ", ""),
                 (describe_permission_suggestion(suggestion), MUTED),
             )
             answer_options.append(
@@ -67,7 +67,7 @@ class PermissionForm(QuestionForm):
             )
         answer_options.append(AnswerOption("e", Content("Change it first"), self._open_tool_input_editor))
         answer_options.append(
-            AnswerOption("n", Content("Do not allow it, and say why"), self.ask_reason_and_deny)
+            AnswerOption("n", Content("Deny it, and give a reason"), self.ask_reason_and_deny)
         )
         return answer_options
 
@@ -86,10 +86,10 @@ class PermissionForm(QuestionForm):
         editor.move_cursor(editor.document.end)
         input_label = "The command" if self._is_shell_command else "The input, as JSON"
         label = self.query_one(".form--label", Static)
-        label.update(build_clean_line((f"{input_label}, to be allowed once as it stands here:", MUTED)))
+        label.update(build_clean_line((f"{input_label}, to be allowed once with these changes:", MUTED)))
         self._show_only_widgets(editor, label)
         self._limit_question_body_height(12)
-        self.show_key_hint("ctrl+s allow it so · esc back")
+        self.show_key_hint("ctrl+s allow · esc back")
         editor.focus()
 
     def action_allow_changed(self) -> None:
@@ -108,7 +108,7 @@ class PermissionForm(QuestionForm):
         if not self._is_shell_command:
             return parse_edited_tool_input(text, self.question.input)
         if not text.strip():
-            raise ValueError("There is no command. Write one, or go back with esc and do not allow it.")
+            raise ValueError("There is no command. Write one, or press esc and deny the call.")
         return {**self.question.input, "command": text}
 
 
@@ -117,18 +117,18 @@ def parse_edited_tool_input(text: str, before: Mapping[str, Any]) -> dict[str, A
     try:
         edited = json.loads(text)
     except json.JSONDecodeError as error:
-        raise ValueError(f"It is not JSON: {error.msg} in line {error.lineno}.") from error
+        raise ValueError(f"It is not valid JSON: {error.msg} in line {error.lineno}.") from error
     if not isinstance(edited, dict):
-        raise ValueError('It must be a JSON object, like {"file_path": "a.py"}.')  # noqa: TRY004
+        raise ValueError('It must be a JSON object, such as {"file_path": "a.py"}.')  # noqa: TRY004
     for key, value in before.items():
         if key in edited and _describe_json_type(edited[key]) != _describe_json_type(value):
             raise ValueError(
-                f"{to_one_line(key)} was {_describe_json_type(value)}, "
-                f"and is {_describe_json_type(edited[key])} now."
+                f"{to_one_line(key)} was {_describe_json_type(value)} and is now "
+                f"{_describe_json_type(edited[key])}."
             )
     unknown_keys = [key for key in edited if key not in before]
     if unknown_keys and not set(before) & set(edited):
-        raise ValueError(f"None of what the tool was given is left: {to_one_line(', '.join(before))}.")
+        raise ValueError(f"All fields of the original input are missing: {to_one_line(', '.join(before))}.")
     return edited
 
 
@@ -177,8 +177,8 @@ def _iter_truncated_lines(text: str) -> Iterator[tuple[int, str]]:
     lines = strip_terminal_codes(text).removesuffix("\n").split("\n")
     yield from enumerate(map(_truncate_line, lines[:MOST_LINES]))
     if len(lines) > MOST_LINES:
-        yield MOST_LINES, f"… {len(lines) - MOST_LINES} more lines ({len(text)} characters in all)"
+        yield MOST_LINES, f"… {len(lines) - MOST_LINES} more lines ({len(text)} characters in total)"
 
 
 def _truncate_line(text: str) -> str:
-    return text if len(text) <= WIDEST else f"{text[:WIDEST]}… ({len(text)} characters in all)"
+    return text if len(text) <= WIDEST else f"{text[:WIDEST]}… ({len(text)} characters in total)"

@@ -27,9 +27,9 @@ SIDE_BY_SIDE = 90
 MOST_COMPARED = 1_500
 _MODES: tuple[tuple[PermissionMode, str], ...] = (
     ("default", "asks before it changes or runs anything"),
-    ("acceptEdits", "changes files, asks before it runs anything"),
-    ("dontAsk", "does what rules allow, and nothing else"),
-    ("bypassPermissions", "asks nothing"),
+    ("acceptEdits", "edits files, asks before it runs anything"),
+    ("dontAsk", "does only what the rules allow"),
+    ("bypassPermissions", "never asks"),
 )
 
 
@@ -90,7 +90,7 @@ class PlanForm(QuestionForm):
         answer_options = [
             AnswerOption("y", Content("Approve it"), self._approve_plan),
             AnswerOption(
-                "e", Content("Approve it, and accept its edits"), lambda: self._approve_plan("acceptEdits")
+                "e", Content("Approve it, and accept edits"), lambda: self._approve_plan("acceptEdits")
             ),
             AnswerOption("m", Content("Approve it in another mode"), self._pick_mode_and_approve),
             AnswerOption("n", Content("Reject it, and say what to change"), self._reject_plan),
@@ -116,11 +116,11 @@ class PlanForm(QuestionForm):
                     self._approve_plan(mode)
 
         self.app.push_screen(
-            NamePickerScreen("In which mode does it carry the plan out?", names), approve_in_mode
+            NamePickerScreen("In which mode should it carry out the plan?", names), approve_in_mode
         )
 
     def _reject_plan(self) -> None:
-        self.ask_reason_and_deny("What is to be different? The agent reads it. ⏎ sends it, also empty.")
+        self.ask_reason_and_deny("What should change? The agent reads it. \n sends it, even if empty.")
 
     def _toggle_diff(self) -> None:
         self.shows_diff = not self.shows_diff

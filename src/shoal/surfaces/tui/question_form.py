@@ -30,9 +30,9 @@ class AnswerOptionList(OptionList):
     """Option list; its page keys scroll the text of the question."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("space", "select", "Take it", show=False),
-        Binding("pageup", "read(-1)", "Read on", show=False),
-        Binding("pagedown", "read(1)", "Read back", show=False),
+        Binding("space", "select", "Choose", show=False),
+        Binding("pageup", "read(-1)", "Scroll down", show=False),
+        Binding("pagedown", "read(1)", "Scroll up", show=False),
     ]
 
     def action_read(self, by: int) -> None:
@@ -144,7 +144,7 @@ class QuestionForm(Vertical):
         entry.focus()
 
     def ask_reason_and_deny(
-        self, label: str = "Why not? The agent reads it. ⏎ sends it, also empty."
+        self, label: str = "Why not? The agent reads it. \n sends it, even if empty."
     ) -> None:
         self.ask_text(
             label, lambda words: self.submit_answer(DenyAnswer(reason=words or DEFAULT_DENIAL_REASON))

@@ -39,14 +39,14 @@ def summarize_answer(answer: Answer | None) -> str:
             return "withdrawn: its run ended"
         case AllowAnswer(remember=remember_scope, input=changed_input):
             return f"allowed {_HELD[remember_scope]}" + (
-                ", with a changed input" if changed_input is not None else ""
+                ", with changed input" if changed_input is not None else ""
             )
         case DenyAnswer(reason=reason):
             return to_one_line(f"refused: {reason}")
         case ChoiceAnswer(answers=answers):
             return to_one_line("; ".join(answers.values()))
         case PlanApprovedAnswer(mode=mode):
-            return "approved" + (f", in the mode {mode}" if mode else "")
+            return "approved" + (f", in {mode} mode" if mode else "")
 
 
 def _summarize_tool_input(tool_input: dict[str, Any]) -> str:

@@ -37,12 +37,12 @@ from shoal.wire.control_codec import (
 _EVENTS_PER_YIELD = 500
 """Events that are processed before other tasks run."""
 _COMMANDS = {
-    "/model": "ask another model: /model NAME",
-    "/permissions": "another permission mode: /permissions MODE",
-    "/delegate": "let the lead only give work out: /delegate on|off",
-    "/cost": "what the run has spent",
-    "/help": "this list",
-    "/exit": "leave; the run goes on",
+    "/model": "change the model: /model NAME",
+    "/permissions": "change the permission mode: /permissions MODE",
+    "/delegate": "let the lead only delegate work: /delegate on|off",
+    "/cost": "show the cost of the run",
+    "/help": "show this list",
+    "/exit": "leave; the run continues",
 }
 
 
@@ -89,7 +89,7 @@ class TuiRemoteRunClient:
             if number % _EVENTS_PER_YIELD == 0:
                 await asyncio.sleep(0)
         self.is_ended = True
-        self._add_note(f"The run has ended. Go on with it: shoal --resume {self.run.session}", YELLOW)
+        self._add_note(f"The run has ended. Resume it: shoal --resume {self.run.session}", YELLOW)
 
     def process_queued_events(self) -> None:
         has_past_events = False
@@ -176,7 +176,7 @@ class TuiRemoteRunClient:
             case _:
                 if command_name not in _COMMANDS:
                     self._add_note(
-                        f"{command_name} is for the terminal of the session itself. Here there are:", YELLOW
+                        f"{command_name} only works in the terminal of the session. Available here:", YELLOW
                     )
                 for name, description in _COMMANDS.items():
                     self._add_note(f"{name:<14} {description}")

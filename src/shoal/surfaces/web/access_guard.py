@@ -35,7 +35,7 @@ HEADERS = {
 }
 _HOST = re.compile(r"(?:\[(?P<address>[0-9A-Fa-f:.]+)\]|(?P<name>[A-Za-z0-9._-]+))(?::[0-9]{1,5})?")
 _RAW_HEADERS = [(name.lower().encode(), value.encode()) for name, value in HEADERS.items()]
-ADDRESS = "Open the address that `shoal web` printed: it has the token."
+ADDRESS = "Open the URL that `shoal web` printed: it contains the token."
 
 
 class WebAccessPolicy(Struct, frozen=True, kw_only=True):
@@ -129,7 +129,7 @@ class WebAccessGuard:
             if not self._policy.is_valid_token(given_token):
                 return f"The token is missing or wrong. {ADDRESS}"
             if method not in SAFE and origin is None:
-                return "A request that changes something must say which page it comes from (Origin)."
+                return "A request that changes something must have an Origin header."
         return ""
 
     def _redeem_ticket(self, query: QueryParams, path: str) -> bool:

@@ -76,7 +76,7 @@ def _build_page_routes() -> list[Route | Mount]:
     async def serve_index(_: Request) -> Response:
         page = static_directory / "index.html"
         if not page.is_file():
-            return PlainTextResponse("This copy of Shoal has no built pages. Build them: make web\n", 503)
+            return PlainTextResponse("This copy of Shoal has no built web pages. Build them: make web\n", 503)
         return FileResponse(page, headers={"Cache-Control": "no-cache"})
 
     return [

@@ -91,8 +91,8 @@ class TaskBoardWebRoutes:
         if to_change and not run.is_live:
             raise WebApiRequestRefusedError(
                 409,
-                "The run has ended, and its record would not tell of the change. "
-                f"Go on with it: shoal --resume {run.session}",
+                "The run has ended, so its journal would not record the change. Resume it: shoal --resume "
+                f"{run.session}",
             )
         return board
 

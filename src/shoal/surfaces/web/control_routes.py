@@ -65,7 +65,7 @@ class RunControlWebRoutes:
             await decode_request_body(request, SendMessageRequestBody),
         )
         if not send_request.text.strip():
-            raise WebApiRequestRefusedError(400, "There is nothing to say.")
+            raise WebApiRequestRefusedError(400, "The message is empty.")
         return await _send_command_and_reply(
             run, SendUserTextControlCommand(to=send_request.to, text=send_request.text)
         )
@@ -92,7 +92,7 @@ class RunControlWebRoutes:
     async def kill_agent(self, request: Request) -> Response:
         run, agent = await self._find_target_agent(request)
         if agent == LEAD_ID:
-            raise WebApiRequestRefusedError(400, "The lead is not killed: stop it, and the run ends.")
+            raise WebApiRequestRefusedError(400, "The lead cannot be killed. Stop it to end the run.")
         return await _send_command_and_reply(run, StopAgentOrShellControlCommand(task_id=agent))
 
     async def move_agent_to_background(self, request: Request) -> Response:
@@ -113,12 +113,12 @@ class RunControlWebRoutes:
         answer = _decode_person_answer(await read_bounded_request_body(request))
         question = QuestionFiles(run.directory / "questions").get(question_id)
         if question is None:
-            raise WebApiRequestRefusedError(404, "There is no such question: it was withdrawn.")
+            raise WebApiRequestRefusedError(404, "There is no such question; it was withdrawn.")
         if not is_matching_answer_type(answer, question):
-            raise WebApiRequestRefusedError(400, "This is no answer to that question.")
+            raise WebApiRequestRefusedError(400, "This answer does not fit the question.")
         if not run.is_live:
             raise WebApiRequestRefusedError(
-                409, "The run that asked this has ended, so nobody would hear the answer."
+                409, "The run that asked this has ended, so it cannot get the answer."
             )
         return build_json_reply({"stands": RemoteRunController(run).answer_question(question_id, answer)})
 
@@ -133,7 +133,7 @@ def _decode_person_answer(raw: bytes) -> Answer:
     try:
         answer = parse_answer(raw)
     except (ValueError, msgspec.DecodeError) as error:
-        raise WebApiRequestRefusedError(400, f"The answer cannot be understood: {error}.") from error
+        raise WebApiRequestRefusedError(400, f"Cannot parse the answer: {error}.") from error
     return replace(answer, by="person") if isinstance(answer, DenyAnswer | PlanApprovedAnswer) else answer
 
 

@@ -52,7 +52,7 @@ def render_transcript_entry(
         case TranscriptCompactionMarker(tokens_before=tokens):
             blocks = [{"type": "text", "text": f"The conversation was compacted ({tokens:,} tokens)."}]
         case TranscriptRewindMarker(turn=turn):
-            blocks = [{"type": "text", "text": f"The conversation went back to before turn {turn}."}]
+            blocks = [{"type": "text", "text": f"The conversation was rewound to before turn {turn}."}]
     return {"n": number, "at": entry.at, "role": role, "by": author, "blocks": blocks}
 
 
@@ -61,7 +61,7 @@ def _render_block_without_mail(block: ContentBlock, *, whole: bool) -> Iterator[
 
 
 def _render_block_splitting_mail(block: ContentBlock, *, whole: bool) -> Iterator[RenderedBlock]:
-    """Yield each mail message as a block of its own, so that none can imitate another or its sender."""
+    """Yield each mail message as a separate block, so that none can imitate another or its sender."""
     if not isinstance(block, TextBlock):
         yield _render_content_block(block, whole=whole)
         return
@@ -107,7 +107,7 @@ def _render_content_block(block: ContentBlock, *, whole: bool) -> RenderedBlock:
         case ThinkingBlock(thinking=text):
             return {"type": "thinking", **_build_truncated_text_fields(text, whole=whole)}
         case RedactedThinkingBlock():
-            return {"type": "thinking", "text": "(kept secret by the provider)"}
+            return {"type": "thinking", "text": "(hidden by the provider)"}
         case ImageBlock():
             return _render_image(block, whole=whole)
         case ToolUseBlock():

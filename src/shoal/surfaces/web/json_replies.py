@@ -57,7 +57,7 @@ async def decode_request_body(request: Request, kind: type[_Value]) -> _Value:
     try:
         return msgspec.json.decode(await read_bounded_request_body(request), type=kind)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise WebApiRequestRefusedError(400, f"The request cannot be understood: {error}.") from error
+        raise WebApiRequestRefusedError(400, f"Cannot parse the request: {error}.") from error
 
 
 async def read_bounded_request_body(request: Request) -> bytes:

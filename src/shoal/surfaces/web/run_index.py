@@ -90,7 +90,7 @@ class WebRunIndex:
             return  # nothing has run yet
         except OSError as error:
             raise StateFileError(
-                f"The runs in {runs_directory} cannot be listed: {error.strerror}.", path=runs_directory
+                f"Cannot list the runs in {runs_directory}: {error.strerror}.", path=runs_directory
             ) from error
         for entry in entries:
             try:

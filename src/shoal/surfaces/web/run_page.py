@@ -30,26 +30,16 @@ from shoal.wire.transcript_codec import parse_transcript_line
 
 MOST_FRAMES = 1_000
 
-_PAGE = """<!doctype html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta http-equiv="Content-Security-Policy" content="default-src 'none'; img-src data:; script-src {script}; \
-style-src {style}; base-uri 'none'; form-action 'none'">
-<meta name="viewport" content="width=device-width, initial-scale=1, viewport-fit=cover">
-<meta name="color-scheme" content="light dark">
-<meta name="referrer" content="no-referrer">
-<title>Shoal: {title}</title>
-<style>{css}</style>
-</head>
-<body>
-<div id="app"></div>
-<noscript>This page shows a run of Shoal, and needs JavaScript for that.</noscript>
-<script type="application/json" id="shoal-export">{data}</script>
-<script>{program}</script>
-</body>
-</html>
-"""
+_PAGE = (
+    '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n<meta '
+    'http-equiv="Content-Security-Policy" content="default-src \'none\'; img-src data:; script-src '
+    "{script}; style-src {style}; base-uri 'none'; form-action 'none'\">\n<meta name=\"viewport\" "
+    'content="width=device-width, initial-scale=1, viewport-fit=cover">\n<meta name="color-scheme" '
+    'content="light dark">\n<meta name="referrer" content="no-referrer">\n<title>Shoal: {title}</title>\n'
+    '<style>{css}</style>\n</head>\n<body>\n<div id="app"></div>\n<noscript>This page shows a Shoal run '
+    'and needs JavaScript.</noscript>\n<script type="application/json" id="shoal-export">{data}</script>\n'
+    "<script>{program}</script>\n</body>\n</html>\n"
+)
 
 
 def export_run_data(run: RunHandle) -> dict[str, Any]:

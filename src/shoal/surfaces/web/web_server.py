@@ -109,7 +109,7 @@ def _open_listening_socket(address: WebServerAddress) -> socket.socket:
         listener.close()
         address_text = f"{address.host}:{address.port}"
         raise SettingsError(
-            f"{address_text} cannot be listened on: {error.strerror}. Try another --port."
+            f"Cannot listen on {address_text}: {error.strerror}. Try another --port."
         ) from error
     return listener
 

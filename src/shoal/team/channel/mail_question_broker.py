@@ -44,7 +44,7 @@ class MailQuestionBroker:
     """Asks the lead by mail.
 
     `person` gets questions for which the mail protocol has no body. `on_withdrawn` is called for requests
-    that nobody waits for any more.
+    that nobody waits for.
     """
 
     def __init__(

@@ -283,7 +283,7 @@ class MemberBudgetServer:
             agent_budget.settle(reservation, request.usage)
 
     def cancel_waiting_budget_requests(self) -> None:
-        """Cancel pending grants that nobody receives any more."""
+        """Cancel pending grants that nobody receives."""
         self._release_work_slot()
         for task in tuple(self._reserve_tasks):
             task.cancel()

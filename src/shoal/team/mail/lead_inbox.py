@@ -88,7 +88,7 @@ class LeadInbox:
                     self._start_answering_request(mail, body)
             case PermissionRequestMail() | PlanApprovalRequestMail():
                 self._services.note(
-                    f"A request of {mail.sender} is dropped: nobody waits for its answer any more."
+                    f"A request of {mail.sender} is dropped because nobody waits for its answer."
                 )
                 return True
             case PermissionResponseMail() | PlanApprovalResponseMail() | ShutdownRequestMail():

@@ -135,5 +135,5 @@ class MailPump:
     def _report_if_duplicate_mail(self, mail: MailMessage, owner: AgentName) -> bool:
         if mail.id not in self._marked.get(owner, ()):
             return False
-        self._report(f"Mail for {owner} came a second time and is passed over ({mail.id[:80]!r}).")
+        self._report(f"Mail for {owner} arrived a second time and is skipped ({mail.id[:80]!r}).")
         return True

@@ -106,7 +106,7 @@ class MailVerifier:
                 ChoiceQuestion(id=self._services.ids.new_short_id(), agent=agent, choices=(choice,))
             )
         except ShoalError as error:
-            self._services.note(f"Nobody could be asked about mail for {owner}: {error}")
+            self._services.note(f"Could not ask anybody about mail for {owner}: {error}")
             return False
         return isinstance(answer, ChoiceAnswer) and answer.answers.get(question) == OBEY
 

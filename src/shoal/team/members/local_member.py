@@ -66,7 +66,7 @@ class LocalMember:
     ) -> None:
         self._services = services
         self._slot = slot
-        """None for the member of a process whose lead has no budget of ours."""
+        """None for the member of a process whose lead has no Shoal budget."""
         self._mail_sender = mail_sender
         self._board = board
         self._observer = observer
@@ -78,7 +78,7 @@ class LocalMember:
         self.state: MemberState = "created"
         self.is_claiming = False
         self.claims_tasks = True
-        """True if it claims tasks by itself; False after a failure until somebody writes to it."""
+        """True if it claims tasks on its own; False after a failure until somebody writes to it."""
         self.last_message_summary = ""
         """Recipient and summary of its last message to anybody but the lead."""
         self.stop_reason = ""
@@ -384,7 +384,8 @@ class LocalMember:
                 return result
             prompt = user_message(format_team_notice("idle_hook", text=escape_control_tags(decision.blocked)))
         note = (
-            f"The TeammateIdle hooks sent it back {MAX_WAKES_IN_A_ROW} times in a row; it rests all the same."
+            f"The TeammateIdle hooks sent it back {MAX_WAKES_IN_A_ROW} times in a row; it becomes idle "
+            "anyway."
         )
         await emit_note(self.agent, note)
         return result
@@ -396,7 +397,7 @@ class LocalMember:
                 return await run_agent_loop(self.agent, prompt, by="runtime")
         except MemberStalledError as error:
             self._close_interrupted_tool_calls()
-            self._services.note(f"{self.name} has stalled, and its turn is begun again: {error}.")
+            self._services.note(f"{self.name} stalled, and its turn restarts: {error}.")
             restart_notice = RenderedMail(rank=0, by="runtime", text=format_team_notice("turn_restarted"))
             self._services.queue.put(
                 restart_notice.to_inbox_item(f"stalled-{self._services.ids.new_short_id()}", self.id)
@@ -446,7 +447,7 @@ class LocalMember:
         self._observer.notify_changed()
 
     async def _pop_completed_claimed_task(self) -> TaskId | None:
-        """Return the task that it claimed by itself if it is completed."""
+        """Return the task that it claimed on its own if it is completed."""
         task, self._claimed_task = self._claimed_task, None
         stored_task = None if task is None else await self._board.get(task)
         return task if stored_task is not None and stored_task.status == "completed" else None

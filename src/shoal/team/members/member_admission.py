@@ -200,10 +200,10 @@ class MemberAdmission:
             slot = self._reserve_agent_slot(entry.agent_type, is_resumed=True)
             return await self._restore_member(entry, claimed_tasks, lead_mail_ids, slot)
         except AgentRequestRefused as refusal:
-            reason, leaves_roster = f"it could not be taken up, and is out of the team: {refusal}", True
+            reason, leaves_roster = f"it could not be resumed and left the team: {refusal}", True
         except ShoalError as error:
             # The store cannot be read or written. That may be repaired, so nothing is discarded.
-            reason, leaves_roster = f"it cannot be taken up now, but the next time: {error}", False
+            reason, leaves_roster = f"it cannot be resumed now, but at the next start: {error}", False
         if slot is not None:
             self._services.budget.close_agent_slot(slot)
         self._services.note(f"The teammate {entry.name} is not here: {reason}")
@@ -232,7 +232,7 @@ class MemberAdmission:
         prepared = await self._restore_local_agent(entry)
         if fallback_reason:
             # A missing backend loses no member: its transcript is enough to resume it here.
-            self._services.note(f"{entry.name} goes on in the lead's process: {fallback_reason}")
+            self._services.note(f"{entry.name} continues in the lead's process: {fallback_reason}")
         member = self._create_local_member(prepared, slot)
         await member.continue_after_restart(claimed_tasks, lead_mail_ids)
         if member.state == "idle" and entry.is_active:

@@ -1,4 +1,4 @@
-"""Shutdown of team members: on request, by themselves or by force, and the notices about it."""
+"""Shutdown of team members: on request, on their own or by force, and the notices about it."""
 
 from __future__ import annotations
 

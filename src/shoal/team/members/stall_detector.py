@@ -76,7 +76,7 @@ class MemberStallDetector:
             async with timer as self._timer:
                 yield
         except TimeoutError as error:
-            raise MemberStalledError(f"nothing was heard of it for {self._after:g} s") from error
+            raise MemberStalledError(f"no activity for {self._after:g} s") from error
         finally:
             self._timer = None
 

@@ -1,4 +1,4 @@
-"""Contracts of the team stores, as functions to run on a store of your own.
+"""Contracts of the team stores, as functions to run on your own store.
 
 Each rule is an async function of one argument: a function that opens the store, an async context manager. All
 handles opened during one rule lead to the same store, which is empty when the rule begins. With pytest:

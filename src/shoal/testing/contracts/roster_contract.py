@@ -20,14 +20,14 @@ ANN = AgentName("ann")
 _LEAD = NewMember(name=LEAD_NAME, agent_type="team-lead", model="big", cwd="/project", prompt="")
 
 
-def make_new_member(name: str = "ann", *, prompt: str = "Mend it.") -> NewMember:
+def make_new_member(name: str = "ann", *, prompt: str = "Repair it.") -> NewMember:
     return NewMember(
         name=AgentName(name), agent_type="general-purpose", model="small", cwd="/project/x", prompt=prompt
     )
 
 
 async def create_sample_team(rosters: RosterStore, name: str = "roof") -> TeamRoster:
-    return await rosters.create_team(TeamName(name), lead=_LEAD, session="s-1", description="mends roofs")
+    return await rosters.create_team(TeamName(name), lead=_LEAD, session="s-1", description="repairs roofs")
 
 
 async def read_existing_team(rosters: RosterStore, team: TeamName = ROOF) -> TeamRoster:
@@ -40,7 +40,7 @@ async def read_existing_team(rosters: RosterStore, team: TeamName = ROOF) -> Tea
 async def a_team_begins_with_its_lead(open_store: StoreOpener[RosterStore]) -> None:
     async with open_store_handles(open_store, 2) as (rosters, others):
         team = await create_sample_team(rosters)
-        assert (team.name, team.description, team.lead_session_id) == ("roof", "mends roofs", "s-1")
+        assert (team.name, team.description, team.lead_session_id) == ("roof", "repairs roofs", "s-1")
         assert [member.name for member in team.members] == [LEAD_NAME]
         assert await others.read_team_roster(ROOF) == team
         assert list(await others.list_teams()) == [ROOF]
@@ -75,7 +75,7 @@ async def roster_entries_hold_protocol_fields(open_store: StoreOpener[RosterStor
         assert lead.joined_at == team.created_at > 1_000_000_000_000
         ann = await rosters.add_member(ROOF, make_new_member())
         assert (ann.agent_type, ann.model, ann.cwd) == ("general-purpose", "small", "/project/x")
-        assert (ann.prompt, ann.color, ann.plan_mode_required) == ("Mend it.", "blue", False)
+        assert (ann.prompt, ann.color, ann.plan_mode_required) == ("Repair it.", "blue", False)
         assert (ann.backend_type, ann.is_active) == ("in-process", True)
         assert (await read_existing_team(others)).members == (lead, ann)
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 MAX_FIELDS = 20
 _YES, _NO = "Yes", "No"
-_GO_ON, _DECLINE = "Go on", "Decline"
+_GO_ON, _DECLINE = "Continue", "Decline"
 _SKIP_FIELD = "Leave it out"
 _FieldValue: TypeAlias = str | int | float | bool | list[str] | None
 

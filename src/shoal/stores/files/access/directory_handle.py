@@ -77,7 +77,7 @@ class DirectoryHandle:
         found = self._open_subdirectory(names, create=True)
         if found is None:
             raise StateFileError(
-                f"{self.path.joinpath(*names)} was removed while it was made.", path=self.path
+                f"{self.path.joinpath(*names)} was removed while Shoal created it.", path=self.path
             )
         return found
 
@@ -109,7 +109,7 @@ class DirectoryHandle:
             fd = os.open(_check_plain_file_name(name), flags | _FILE_FLAGS, 0o600, dir_fd=self.fd)
         except FileNotFoundError:
             if flags & os.O_CREAT:
-                raise StateFileError(f"{self.path} was removed meanwhile.", path=self.path) from None
+                raise StateFileError(f"{self.path} has been removed.", path=self.path) from None
             raise
         except OSError as error:
             raise build_open_error(self.path / name, error) from error
@@ -299,7 +299,9 @@ class DirectoryHandle:
 
 def build_open_error(path: Path, error: OSError) -> StateFileError:
     if error.errno in (errno.ELOOP, errno.ENOTDIR):
-        return StateFileError(f"{path} is a link or no directory, and is not followed. Remove it.", path=path)
+        return StateFileError(
+            f"{path} is a link or not a directory, and Shoal does not follow it. Remove it.", path=path
+        )
     return build_write_error(path, error)
 
 

@@ -106,7 +106,7 @@ class _InotifyReader:
             self._loop = None
 
     def read_and_distribute_events(self, *, requester: InotifyDirectoryWatch | None = None) -> None:
-        """Distribute the available events. Callbacks of all but the requester are scheduled separately."""
+        """Distribute the available events. All callbacks except the requester's are scheduled separately."""
         if self.is_closed:
             return
         from inotify_simple import parse_events

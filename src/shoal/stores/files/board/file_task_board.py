@@ -495,5 +495,5 @@ class FileTaskBoard:
 
 def _build_task_not_found(task: TaskId) -> TaskUpdateRefused:
     return TaskUpdateRefused(
-        f"There is no task {task}; it may have been deleted. List the tasks to see the ids."
+        f"There is no task {task}; it may have been deleted. List the tasks to see their ids."
     )

@@ -225,7 +225,8 @@ class TaskFiles:
         self._unreadable_ids.discard(task)
         self.index.drop_task(task)
         self._report_problem(
-            f"{self._home / 'tasks' / self._name / name} is no task and is passed over: {problem.reason}."
+            f"{self._home / 'tasks' / self._name / name} is not a valid task and is ignored: "
+            f"{problem.reason}."
         )
 
     def _index_written_task(self, task: Task) -> None:
@@ -266,7 +267,7 @@ class TaskFiles:
 
     def _build_read_error(self, name: str, error: OSError) -> StateFileError:
         path = self._home / "tasks" / self._name / name
-        return StateFileError(f"{path} cannot be read: {error.strerror or error}.", path=path)
+        return StateFileError(f"Cannot read {path}: {error.strerror or error}.", path=path)
 
 
 def _get_file_stamp(status: os.stat_result) -> FileStamp:

@@ -30,12 +30,12 @@ def load_provider_credentials(home: Path) -> dict[str, dict[str, str]]:
     except (FileNotFoundError, NotADirectoryError):
         return {}
     except OSError as error:
-        raise StateFileError(f"{path} cannot be read: {error.strerror}.", path=path) from error
+        raise StateFileError(f"Cannot read {path}: {error.strerror}.", path=path) from error
     try:
         return msgspec.convert(decode_json(content), dict[str, dict[str, str]])
     except (ValueError, msgspec.ValidationError):
         # The error text could contain a key.
-        message = f"{path} cannot be understood. Remove it, and set providers up again: shoal setup"
+        message = f"{path} is not valid. Remove it, and set up the providers again: shoal setup"
         raise StateFileError(message, path=path) from None
 
 

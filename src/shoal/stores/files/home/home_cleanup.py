@@ -115,7 +115,10 @@ def _find_team_names_and_lead_sessions(home: Path) -> set[str]:
             content = _read_roster_bytes(teams, name)
             roster = None if content is None else parse_team_roster(content, TeamName(name))
             if isinstance(roster, InvalidFileContent):
-                message = f"No session is removed: the roster of team {name} cannot be read: {roster.reason}."
+                message = (
+                    f"No session is removed because the roster of team {name} cannot be read: "
+                    f"{roster.reason}."
+                )
                 raise StateFileError(message, path=teams.path / name)
             if roster is not None:
                 found |= {name, roster.team.lead_session_id}

@@ -49,7 +49,7 @@ def get_journal_path(home: Path, session: SessionId) -> Path:
 def check_safe_file_name(name: str, home: Path) -> str:
     """Return the name if it is a safe file name, else raise; identifiers come from the command line too."""
     if not _SAFE_NAME.fullmatch(name) or ".." in name:
-        raise StateFileError(f"{name!r} cannot be used as the name of a session or an agent.", path=home)
+        raise StateFileError(f"{name!r} is not a valid name of a session or an agent.", path=home)
     return name
 
 
@@ -76,8 +76,8 @@ def make_private_directory(directory: Path) -> None:
 
 def build_write_error(path: Path, error: OSError) -> StateFileError:
     return StateFileError(
-        f"{path} cannot be written: {error.strerror or error}. "
-        "Make it writable, or choose another home with SHOAL_HOME=DIRECTORY.",
+        f"Cannot write {path}: {error.strerror or error}. Make it writable, or choose another home with "
+        "SHOAL_HOME=DIRECTORY.",
         path=path,
     )
 
@@ -118,12 +118,13 @@ def create_or_replace_private_file(path: Path, content: bytes) -> None:
 
 
 def open_state_file(path: Path) -> BinaryIO:
-    """Open a file of ours for reading; raises OSError for a symbolic link, which could lead anywhere."""
+    """Open one of Shoal's files for reading; raises OSError for a symbolic link, which could lead
+    anywhere."""
     return os.fdopen(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC), "rb")
 
 
 def read_state_file(path: Path) -> bytes:
-    """Read a file of ours, as `open_state_file` opens it."""
+    """Read one of Shoal's files, as `open_state_file` opens it."""
     with open_state_file(path) as file:
         return file.read()
 

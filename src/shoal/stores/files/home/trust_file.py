@@ -59,10 +59,10 @@ class ProjectTrustFile:
         except (FileNotFoundError, NotADirectoryError):
             return b""
         except OSError as error:
-            raise StateFileError(f"{self.path} cannot be read: {error.strerror}.", path=self.path) from error
+            raise StateFileError(f"Cannot read {self.path}: {error.strerror}.", path=self.path) from error
 
     def _build_invalid_file_error(self, error: ValueError) -> StateFileError:
-        message = f"{self.path} cannot be understood ({error}). Repair it, or remove it to trust anew."
+        message = f"{self.path} is not valid ({error}). Fix it, or remove it and trust your projects again."
         return StateFileError(message, path=self.path)
 
 

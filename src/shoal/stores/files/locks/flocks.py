@@ -55,7 +55,7 @@ def lock_file_for_update(path: Path) -> Iterator[None]:
         raise build_write_error(lock, error) from error
     try:
         if not retry_flock(fd, tries=_TRIES, pause=_PAUSE):
-            raise StateFileError(f"Another process holds {lock} and does not let go. Try again.", path=lock)
+            raise StateFileError(f"Another process holds the lock {lock}. Try again.", path=lock)
         yield
     finally:
         os.close(fd)

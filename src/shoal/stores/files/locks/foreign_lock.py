@@ -1,7 +1,7 @@
 """Lock that other programs use: a directory `{file}.lock` next to the file, refreshed while it is held.
 
 Our locks have the sticky bit, which means nothing on an empty directory: a process that holds our flock and
-finds one knows that a dead process of ours made it. Creating and removing a directory costs more than moving
+finds one knows that a dead Shoal process made it. Creating and removing a directory costs more than moving
 one, so a spare one is moved in and out if the system can do that without replacing another.
 """
 
@@ -68,7 +68,9 @@ class ForeignProgramLock:
     def confirm_held(self) -> None:
         """Raise LockUnavailable if somebody took over the lock while this process was suspended."""
         if not self._is_lock_still_held():
-            raise LockUnavailable(f"{self._directory.path / self._name} was taken over; nothing was written.")
+            raise LockUnavailable(
+                f"Nothing was written because another program took over {self._directory.path / self._name}."
+            )
 
     def release(self) -> None:
         if self._timer is not None:
@@ -123,8 +125,9 @@ class ForeignProgramLock:
                 return
             if time.monotonic() >= deadline:
                 raise LockUnavailable(
-                    f"{self._directory.path / self._name} is held by another program; nothing was written. "
-                    "Try again, or remove that directory if no program is using it."
+                    "Nothing was written because another program holds "
+                    f"{self._directory.path / self._name}. Try again, or remove that directory if no "
+                    "program is using it."
                 )
             await asyncio.sleep(pause * random.uniform(0.5, 1.0))  # noqa: S311 - spreads waiters
             pause = min(pause * 2, _LONGEST_PAUSE)

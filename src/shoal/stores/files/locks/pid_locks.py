@@ -48,8 +48,8 @@ class SessionLock(_PidLock):
         super().__init__(
             get_run_directory(home, session) / "lock",
             lambda holder: (
-                f"The session {session} is in use by {holder}. "
-                "End it first, or go on in a copy with --fork-session."
+                f"The session {session} is in use by {holder}. End it first, or continue in a copy with "
+                "--fork-session."
             ),
         )
 
@@ -69,7 +69,7 @@ class ExternalMemberLock(_PidLock):
     def __init__(self, home: Path, team: str, name: str) -> None:
         super().__init__(
             home / "shoal" / "mcp" / "seats" / f"{name}@{team}",
-            lambda holder: f"{name} of the team {team} is another client already, served by {holder}.",
+            lambda holder: f"Another client is already {name} of the team {team}, served by {holder}.",
         )
 
     def release(self) -> None:
@@ -119,7 +119,7 @@ def _acquire_pid_lock(path: Path, describe_conflict: Callable[[str], str]) -> in
         pid = os.pread(fd, 32, 0).decode(errors="replace").strip()
         os.close(fd)
         raise StateFileError(describe_conflict(f"process {pid}" if pid else "another process"), path=path)
-    message = f"{path} is taken away whenever it is made. Choose another home with SHOAL_HOME=DIRECTORY."
+    message = f"{path} is removed as soon as Shoal creates it. Choose another home with SHOAL_HOME=DIRECTORY."
     raise StateFileError(message, path=path)
 
 

@@ -32,7 +32,7 @@ class AsyncFlock:
         self._patience = timeout
         self._turn = asyncio.Lock()
         self._queued = 0
-        """Number of waiters, also while the lock is promised to the first of them and nobody has it."""
+        """Number of waiters, even while the lock is promised to the first of them and nobody has it."""
         self._fd = -1
         self.deadline = 0.0
 
@@ -45,8 +45,8 @@ class AsyncFlock:
                 await self._wait_for_lock()
         except TimeoutError:
             raise LockUnavailable(
-                f"{self._directory.path / self._name} is held by another process of Shoal; "
-                "nothing was written. Try again."
+                "Nothing was written because another Shoal process holds "
+                f"{self._directory.path / self._name}. Try again."
             ) from None
         self.deadline = deadline
         return self

@@ -347,9 +347,7 @@ class FileMailbox:
         inbox = read_inbox_file(self._directories.inboxes, self._file, self._inbox)
         # The lead's inbox is created with the first message to it.
         if isinstance(inbox, MailInboxFileContent) and inbox.content is None and self.owner != LEAD_NAME:
-            raise InboxNotFound(
-                f"{self.owner!r} has no inbox. There are inboxes of: {self._format_inbox_owners()}."
-            )
+            raise InboxNotFound(f"{self.owner!r} has no mailbox. Mailboxes: {self._format_inbox_owners()}.")
         return inbox
 
     def _format_inbox_owners(self) -> str:
@@ -378,7 +376,7 @@ class FileMailbox:
             reason = "; ".join(inbox.rejected)
             entries = inbox.entries
         self._report_problem(
-            f"The inbox of {self.owner} could not be read whole: {reason}. It is kept as "
+            f"The mailbox of {self.owner} is damaged: {reason}. It is kept as "
             f"{self._directories.inboxes.path / backup_name}; {len(entries)} of its messages are delivered."
         )
         repaired = build_inbox_file(tuple(entries))
@@ -444,7 +442,7 @@ class FileMailbox:
             else:
                 unreadable.append(line)
                 self._report_problem(
-                    f"A message that waited for {self.owner} is unreadable: {entry.reason}. It is kept in "
+                    f"A message for {self.owner} is unreadable: {entry.reason}. It is kept in "
                     f"{self._directories.archive.path / self._archive}."
                 )
         return tuple(entries), unreadable
@@ -480,5 +478,5 @@ def _fail_pending_posts(posts: list[_PendingMailPost], error: Exception) -> None
 def _get_mail_post_receipt(post: _PendingMailPost) -> MailPostReceipt:
     receipt = post.outcome.result()
     if receipt is None:
-        raise LockUnavailable("The post was not written.")
+        raise LockUnavailable("The message was not written.")
     return receipt

@@ -77,8 +77,8 @@ class FileJournal:
                 os.fdatasync(fd)
         except OSError as error:
             raise StateFileError(
-                f"The journal {self.path} could not be written: {error.strerror}. "
-                "What is in it is kept. Make room on that disk, then go on with --resume.",
+                f"Cannot write the journal {self.path}: {error.strerror}. Its content is kept. Free some "
+                "space on that disk, then resume with --resume.",
                 path=self.path,
             ) from error
 
@@ -116,7 +116,7 @@ def read_journal(
     except FileNotFoundError:
         return
     except OSError as error:
-        raise StateFileError(f"The journal {path} cannot be read: {error.strerror}.", path=path) from error
+        raise StateFileError(f"Cannot read the journal {path}: {error.strerror}.", path=path) from error
     with file:
         file.seek(offset)
         remainder = b""
@@ -137,9 +137,7 @@ def _parse_journal_record(
         at, event = parse_journal_line(line)
     except ValueError:
         if line:
-            report_problem(
-                f"The journal has a line at {offset} that is not a whole event ({len(line)} bytes)."
-            )
+            report_problem(f"The journal has an incomplete event at offset {offset} ({len(line)} bytes).")
         recovered = recover_event_from_torn_line(line)
         if recovered is None:
             return None

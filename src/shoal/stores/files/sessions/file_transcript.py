@@ -37,8 +37,8 @@ class FileTranscript:
         except OSError as error:
             self._truncate_partial_line()
             raise StateFileError(
-                f"The conversation could not be written to {self.path}: {error.strerror}. "
-                "What was said before is kept. Make room on that disk, then go on with --resume.",
+                f"Cannot write the conversation to {self.path}: {error.strerror}. The earlier part is "
+                "kept. Free some space on that disk, then resume with --resume.",
                 path=self.path,
             ) from error
         self._complete_size += len(line)

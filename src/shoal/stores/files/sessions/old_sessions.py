@@ -116,7 +116,7 @@ class OldSessionRemover:
             return False
 
     def _report_removal_failure(self, session: str, error: Exception) -> None:
-        self._report_problem(f"The session {session} is not removed: {error}")
+        self._report_problem(f"The session {session} was not removed: {error}")
 
     def _lock_and_remove_session(
         self, directories: _HomeSessionDirectories, run: DirectoryHandle, session: str
@@ -189,7 +189,7 @@ class OldSessionRemover:
         for name in names:
             if not directory.remove_tree(name, should_continue=self._should_continue):
                 if self._should_continue():
-                    self._report_problem(f"{directory.path / name} cannot be removed.")
+                    self._report_problem(f"Cannot remove {directory.path / name}.")
                 return False
         return True
 
@@ -203,7 +203,9 @@ def _map_sessions_to_projects(projects: DirectoryHandle) -> dict[str, list[str]]
         except (NotADirectoryError, FileNotFoundError):
             continue
         except OSError as error:
-            message = f"No session is removed: {projects.path / project} cannot be read: {error.strerror}."
+            message = (
+                f"No session is removed because {projects.path / project} cannot be read: {error.strerror}."
+            )
             raise StateFileError(message, path=projects.path / project) from error
         for session in {name.partition(".jsonl")[0] for name in names}:
             if is_uuid(session):
@@ -215,7 +217,7 @@ def _open_existing_subdirectory(parent: DirectoryHandle, name: str) -> Directory
     """Open a directory that existed a moment ago; raise `StateFileError` if it is gone."""
     found = parent.open_existing(name)
     if found is None:
-        raise StateFileError(f"{parent.path / name} was removed meanwhile.", path=parent.path / name)
+        raise StateFileError(f"{parent.path / name} has already been removed.", path=parent.path / name)
     return found
 
 

@@ -25,7 +25,7 @@ _WRITE_GRACE = 2.0
 """Seconds during which a file may still be partially written by hand."""
 
 
-RUN_ENDED_REASON = "The question was withdrawn: the run that asked it ended."
+RUN_ENDED_REASON = "The question was withdrawn because the run that asked it ended."
 """Reason of the policy denial for questions of a process that died."""
 _QUESTION_TEXT = {
     "permission": "for permission.",
@@ -47,7 +47,7 @@ class QuestionFiles:
                 path.unlink(missing_ok=True)
             except OSError as error:
                 raise StateFileError(
-                    f"A question cannot be kept in {self.directory}: {error.strerror}.", path=path
+                    f"Cannot store a question in {self.directory}: {error.strerror}.", path=path
                 ) from error
         write_file_atomically(self._question_path(question.id), encode_question(question))
 
@@ -56,7 +56,7 @@ class QuestionFiles:
         question = self._require_question(question_id)
         if not is_matching_answer_type(answer, question):
             raise StateFileError(
-                f"The question {question_id!r} cannot be answered so: it asks "
+                f"This answer does not fit the question {question_id!r}, which asks "
                 + _QUESTION_TEXT[str(question.__struct_config__.tag)],
                 path=self._question_path(question_id),
             )
@@ -74,17 +74,19 @@ class QuestionFiles:
         path = self._question_path(question_id)
         if not isinstance(question, PermissionQuestion) or not self.is_question_orphaned(question):
             raise StateFileError(
-                f"The question {question_id!r} was answered, or withdrawn: this answer comes too late.",
+                f"The question {question_id!r} was already answered or withdrawn. This answer is too late.",
                 path=path,
             )
         if not isinstance(answer, AllowAnswer):
             raise StateFileError(
-                f"The question {question_id!r} was withdrawn when the run that asked it ended: its call was "
-                "not run, and there is nothing left to deny.",
+                f"The question {question_id!r} was withdrawn when the run that asked it ended. Its call "
+                "was not run, so there is nothing to deny.",
                 path=path,
             )
         if not create_file_atomically(self._late_permission_path(question_id), encode_answer(answer)):
-            raise StateFileError(f"Somebody allowed {question_id!r} before; that counts once.", path=path)
+            raise StateFileError(
+                f"Somebody has already allowed {question_id!r}. The answer counts only once.", path=path
+            )
 
     def is_question_orphaned(self, question: PermissionQuestion) -> bool:
         """Return True if the process that asked died before anybody answered."""

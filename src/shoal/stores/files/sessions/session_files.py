@@ -75,7 +75,7 @@ def _read_transcript_bytes(path: Path) -> bytes:
     except FileNotFoundError:
         raise SessionNotFound(f"There is no session {path.stem} in {path.parent}.", path=path) from None
     except OSError as error:
-        raise StateFileError(f"The session in {path} cannot be read: {error.strerror}.", path=path) from error
+        raise StateFileError(f"Cannot read the session in {path}: {error.strerror}.", path=path) from error
 
 
 def _parse_transcript_lines(content: bytes) -> tuple[list[ParsedTranscriptLine], list[str]]:
@@ -85,7 +85,7 @@ def _parse_transcript_lines(content: bytes) -> tuple[list[ParsedTranscriptLine],
     if last_line and is_complete_json_line(last_line):
         complete_lines.append(last_line)
     elif last_line:
-        notes.append(f"The last line was torn ({len(last_line)} bytes) and is dropped.")
+        notes.append(f"The last line was incomplete ({len(last_line)} bytes) and is dropped.")
     unreadable = 0
     for line in complete_lines:
         if not line.strip():
@@ -95,7 +95,7 @@ def _parse_transcript_lines(content: bytes) -> tuple[list[ParsedTranscriptLine],
         except ValueError:
             unreadable += 1
     if unreadable:
-        notes.append(f"Lines that are not JSON were skipped: {unreadable}.")
+        notes.append(f"Lines that are not valid JSON were skipped: {unreadable}.")
     return lines, notes
 
 
@@ -120,12 +120,12 @@ def find_session_transcript(home: Path, name: str) -> Path:
     if matches:
         match_list = ", ".join(matches[:5]) + (" …" if len(matches) > 5 else "")
         raise SessionNotFound(
-            f"{name!r} is the start of {len(matches)} sessions: {match_list}. Give more of the id.", path=home
+            f"{len(matches)} sessions start with {name!r}: {match_list}. Write more of the id.", path=home
         )
     from difflib import get_close_matches
 
     similar = get_close_matches(name, stems, n=3, cutoff=0.5)
-    hint = f"Close to it: {', '.join(similar)}." if similar else "shoal --continue takes the latest one here."
+    hint = f"Similar ids: {', '.join(similar)}." if similar else "shoal --continue takes the latest one here."
     raise SessionNotFound(f"There is no session {name!r} in {home}. {hint}", path=home)
 
 
@@ -154,7 +154,7 @@ def fork_session(path: Path, session: SessionId, *, home: Path, cwd: str) -> Pat
     """Copy a transcript to a new session id in `cwd` and return its path. The original stays unchanged."""
     target = get_transcript_path(home, cwd, session)
     if target.exists():
-        raise StateFileError(f"There is already a session {session}: {target}.", path=target)
+        raise StateFileError(f"The session {session} already exists: {target}.", path=target)
     write_file_atomically(
         target,
         b"".join(_rewrite_session_id(session, line) for line in _read_transcript_bytes(path).split(b"\n")),

@@ -73,7 +73,7 @@ def store_subagent_permission_mode(transcript: Path, mode: str) -> None:
         # The raw file content: unknown fields of other programs stay.
         raw = msgspec.json.decode(read_state_file(path))
     except (OSError, ValueError) as error:
-        raise StateFileError(f"{path} cannot be read: {error}.", path=path) from error
+        raise StateFileError(f"Cannot read {path}: {error}.", path=path) from error
     write_file_atomically(path, msgspec.json.encode({**raw, "mode": mode}))
 
 
@@ -91,11 +91,11 @@ def load_subagent_with_conversation(
     except ValueError as error:
         # The file holds its restrictions: as a general-purpose agent it could do more.
         raise StateFileError(
-            f"{get_subagent_metadata_path(transcript)} cannot be understood: {error}.", path=transcript
+            f"{get_subagent_metadata_path(transcript)} is not valid: {error}.", path=transcript
         ) from error
     except OSError as error:
         raise StateFileError(
-            f"{get_subagent_metadata_path(transcript)} cannot be read: {error.strerror}.", path=transcript
+            f"Cannot read {get_subagent_metadata_path(transcript)}: {error.strerror}.", path=transcript
         ) from error
     inherited = (
         _read_lines_inherited_by_fork(transcript, metadata)
@@ -146,8 +146,8 @@ def _read_lines_inherited_by_fork(
         lines = ()
     if not lines:
         raise SessionNotFound(
-            f"It is a fork, and what it knows from its parent is gone: "
-            f"{path} has no entry {metadata.fork_of}.",
+            f"The parent's conversation, from which this fork started, is gone: {path} has no entry "
+            f"{metadata.fork_of}.",
             path=path,
         )
     return lines

@@ -115,7 +115,7 @@ class FileRosterStore:
             old_entry = file.team.find_member(name)
             if old_entry is None:
                 raise TeamStoreError(
-                    f"There is no {name} in the team {team}. {_format_member_list(file.team)}"
+                    f"The team {team} has no member {name}. {_format_member_list(file.team)}"
                 )
             new_entry = structs.replace(old_entry, **fields)
             if new_entry != old_entry:
@@ -146,8 +146,8 @@ class FileRosterStore:
                 active_members = [m.name for m in file.team.members if m.is_active and m.name != LEAD_NAME]
                 if active_members:
                     raise TeamHasActiveMembers(
-                        f"The team {team} still has active members: {', '.join(active_members)}. "
-                        "Ask them to shut down first; when they have ended, delete it again."
+                        f"The team {team} still has active members: {', '.join(active_members)}. Ask them "
+                        "to shut down, and delete the team when they have ended."
                     )
                 # From here on the team is deleted, even if this process dies: the next one removes the rest.
                 with self._open_private_team_directory(file.team.name) as own_directory:
@@ -219,7 +219,7 @@ class FileRosterStore:
             )
             directory.remove_file(ROSTER_FILE)
             self._report_problem(
-                f"The roster of the team {name} is {found.reason}. It was set aside as {path}."
+                f"The roster of the team {name} is {found.reason}. Shoal renamed it to {path}."
             )
             return None
         for rejected in found.rejected:
@@ -335,9 +335,7 @@ class FileRosterStore:
             if directory is not None:
                 with directory:
                     if not directory.remove_tree(team):
-                        self._report_problem(
-                            f"{directory.path / team}, of a team that is gone, cannot be removed."
-                        )
+                        self._report_problem(f"Cannot remove {directory.path / team} of a team that is gone.")
                         return
 
 
@@ -359,7 +357,7 @@ def _is_safe_name(text: str) -> bool:
 
 
 def _build_team_not_found(team: TeamName) -> TeamNotFound:
-    return TeamNotFound(f"There is no team {team}. `shoal team ls` shows the teams.")
+    return TeamNotFound(f"There is no team {team}. List the teams: shoal team ls")
 
 
 def _format_member_list(team: TeamRoster) -> str:

@@ -18,7 +18,7 @@ _KEY_DIRECTORY = ("shoal", "keys")
 
 
 def load_or_create_team_mail_key(home: Path, team: TeamName) -> bytes:
-    """Return the key of the team; create it if missing. Of two created at once the first wins."""
+    """Return the key of the team; create it if missing. If two are created at once, the first one wins."""
     with open_or_create_home_subdirectory(home, *_KEY_DIRECTORY) as keys:
         key = keys.read_file(team)
         if key is None:
@@ -28,8 +28,8 @@ def load_or_create_team_mail_key(home: Path, team: TeamName) -> bytes:
     if key is None or len(key) != KEY_SIZE:
         path = home.joinpath(*_KEY_DIRECTORY, team)
         raise StateFileError(
-            f"{path} is no key of {KEY_SIZE} bytes. Remove it: a new one is made, and mail signed with the "
-            "old one is refused.",
+            f"{path} is not a key of {KEY_SIZE} bytes. Remove it: Shoal creates a new one and refuses mail "
+            "that was signed with the old one.",
             path=path,
         )
     return key

@@ -48,12 +48,12 @@ class AgentsDemoResult(Struct, frozen=True, kw_only=True):
 
 def print_agents_introduction(screen: TerminalScreen, task: str, unguarded: str) -> None:
     screen.write("shoal demo agents\n", BOLD_CYAN)
-    screen.write("  The model's words are scripted, and nothing leaves this machine.\n", DIM)
+    screen.write("  The model's replies are scripted, and nothing leaves this machine.\n", DIM)
     screen.write("  The project, the agents, their worktrees, edits and tests are real.\n", DIM)
     if unguarded:
         screen.write(
-            f"  No sandbox can hold the agents in their worktrees here: {unguarded}. For this demo "
-            "permission rules alone do (worktree_guard: weak).\n",
+            f"  No sandbox can confine the agents to their worktrees here: {unguarded}. This demo relies "
+            "on permission rules only (worktree_guard: weak).\n",
             YELLOW,
         )
     screen.write("\n› ", BOLD_CYAN)
@@ -100,7 +100,7 @@ def print_agents_summary(screen: TerminalScreen, result: AgentsDemoResult) -> in
     print_test_result_row(screen, tests, good=passed)
     _print_next_steps(screen, result)
     if not passed:
-        screen.write("\nThe demo failed. To look into it, keep what it made: shoal demo agents --keep\n", RED)
+        screen.write("\nThe demo failed. Run it again and keep its files: shoal demo agents --keep\n", RED)
     return 0 if passed else 1
 
 
@@ -124,7 +124,7 @@ def _print_costs(screen: TerminalScreen, result: AgentsDemoResult) -> None:
             screen.write(truncate_text(f"  {subject}", max(screen.columns - 45, 0)) + "\n", DIM)
         else:
             screen.write(f"{format_usage_columns(totals)}\n")
-    screen.write(f"  {'in all':8}{format_usage_columns(ledger.total, result.seconds)}\n", BOLD)
+    screen.write(f"  {'total':8}{format_usage_columns(ledger.total, result.seconds)}\n", BOLD)
 
 
 def _print_next_steps(screen: TerminalScreen, result: AgentsDemoResult) -> None:
@@ -143,7 +143,7 @@ def _print_next_steps(screen: TerminalScreen, result: AgentsDemoResult) -> None:
         return
     if result.home.is_relative_to(result.project.parent):
         print_demo_summary_row(
-            screen, "record", "four transcripts and a journal, now removed (--keep keeps them)"
+            screen, "record", "four transcripts and a journal, now removed (keep them with --keep)"
         )
     else:
         print_demo_summary_row(screen, "record", str(result.transcript))
@@ -152,11 +152,11 @@ def _print_next_steps(screen: TerminalScreen, result: AgentsDemoResult) -> None:
         "next",
         f"{clone_command or 'shoal'} doctor",
         BOLD,
-        "  which model can be used here, and what to type",
+        "  shows which models you can use, and what to type",
     )
     if clone_command is None:
-        print_demo_summary_row(screen, "", 'shoal "fix the tests"', BOLD, "  the same, in a project of yours")
+        print_demo_summary_row(screen, "", 'shoal "fix the tests"', BOLD, "  the same, in your own project")
     else:
         print_demo_summary_row(
-            screen, "", "pip install .", BOLD, '  then, in a project of yours: shoal "fix the tests"'
+            screen, "", "pip install .", BOLD, '  then, in your own project: shoal "fix the tests"'
         )

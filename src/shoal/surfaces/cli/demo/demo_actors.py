@@ -37,7 +37,7 @@ class AutoApprovingDemoUser:
                 self._screen.write("  allow? ", DIM)
                 await self._session.clock.sleep(self._pause)
                 self._screen.write("y", BOLD)
-                self._screen.write("  (the demo types this, in your place)\n", DIM)
+                self._screen.write("  (the demo types this for you)\n", DIM)
             answer = dialog.parse_answer_line("y")
             if answer is not None and question_broker.submit_answer(question.id, answer):
                 self.answered_count += 1
@@ -66,7 +66,7 @@ class DemoMemberKiller:
         self._unwatch = session.subscribe(self._track_target_activity)
 
     async def kill_target_once_working(self) -> DemoMemberKillRecord | None:
-        """Kill the target's process once it is at work; return None if it has no process."""
+        """Kill the target's process once it is working; return None if it has no process."""
         await self._target_ready.wait()
         self._unwatch()
         clock = self._session.clock

@@ -21,15 +21,17 @@ if TYPE_CHECKING:
 
 @click.command(
     name="demo",
-    help="Watch a team repair a small project: offline, without a key, in about 30 seconds. Its three "
-    "teammates run in processes of their own, share a board and write to each other; one of them is killed. "
-    "With `agents` three agents work side by side in git worktrees. With `tutorial` a project is laid out "
-    "here to follow the tutorial in, with a script that stands in for a model.",
+    help=(
+        "Watch a team repair a small project: offline, without a key, in about 30 seconds. The three "
+        "teammates run in separate processes, share a task board and send each other mail; one of them is "
+        "killed and recovers. With `agents`, three agents work in parallel git worktrees. With `tutorial`, "
+        "Shoal creates a project here to follow the tutorial in, with a script instead of a model."
+    ),
 )
 @click.argument("what", type=click.Choice(["team", "agents", "tutorial"]), default="team")
-@click.option("--fast", is_flag=True, help="Without pauses.")
-@click.option("--keep", is_flag=True, help="Keep the project and the transcripts, and say where they are.")
-@click.option("--home", type=click.Path(path_type=Path), help="Keep the transcripts in this home.")
+@click.option("--fast", is_flag=True, help="Run without pauses.")
+@click.option("--keep", is_flag=True, help="Keep the project and the transcripts, and print their paths.")
+@click.option("--home", type=click.Path(path_type=Path), help="Keep the transcripts in this home directory.")
 def demo_command(*, what: str, fast: bool, keep: bool, home: Path | None) -> int:
     if what == "tutorial":
         from shoal.surfaces.cli.demo.tutorial_setup import create_tutorial_and_print_steps

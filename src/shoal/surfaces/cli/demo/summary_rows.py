@@ -16,7 +16,7 @@ from shoal.surfaces.terminal.text_styles import BOLD_GREEN, BOLD_RED, DIM
 if TYPE_CHECKING:
     from shoal.core.budgets.usage import UsageAndCostTotals
 
-PRICES = "  at invented prices: $3 and $15 per million tokens in and out\n"
+PRICES = "  at example prices: $3 per million input tokens, $15 per million output tokens\n"
 
 
 class DemoProjectTestResult(Struct, frozen=True, kw_only=True):
@@ -38,7 +38,7 @@ def print_test_result_row(screen: TerminalScreen, tests: DemoProjectTestResult, 
         print_demo_summary_row(screen, "tests", f"all {tests.number} pass", BOLD_GREEN)
     else:
         print_demo_summary_row(
-            screen, "tests", "pass, but not all went as it should" if tests.passed else "still fail", BOLD_RED
+            screen, "tests", "pass, but something else went wrong" if tests.passed else "still fail", BOLD_RED
         )
 
 

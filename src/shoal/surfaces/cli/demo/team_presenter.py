@@ -231,7 +231,7 @@ class TeamDemoPresenter:
                 self._add_member_line(
                     status,
                     (
-                        f"joins, in process {find_member_pid(self._session, status.display_name)}{plan_note}",
+                        f"joins in process {find_member_pid(self._session, status.display_name)}{plan_note}",
                         "",
                     ),
                 )
@@ -263,7 +263,7 @@ class TeamDemoPresenter:
         held_tasks = [f"#{task.id}" for task in self.files.tasks if self._is_task_held_by(task, kill.name)]
         kept_state = " and ".join(("its history", *held_tasks))
         self._add_member_line(
-            status, (f"goes on in process {pid} after {format_duration(seconds)}, with {kept_state}", BOLD)
+            status, (f"continues in process {pid} after {format_duration(seconds)}, with {kept_state}", BOLD)
         )
 
     def _print_task_transition(self, transition: DemoTaskTransition) -> None:

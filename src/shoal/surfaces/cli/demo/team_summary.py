@@ -55,7 +55,7 @@ class TeamDemoResult(Struct, frozen=True, kw_only=True):
 
 def print_team_introduction(screen: TerminalScreen, task: str) -> None:
     screen.write("shoal demo\n", BOLD_CYAN)
-    screen.write("  The models' words are scripted, and nothing leaves this machine.\n", DIM)
+    screen.write("  The models' replies are scripted, and nothing leaves this machine.\n", DIM)
     screen.write("  The processes, board, mail, edits, tests and the kill are real.\n", DIM)
     screen.write("\n› ", BOLD_CYAN)
     screen.write(f"{task}\n", BOLD)
@@ -73,12 +73,12 @@ def print_team_summary(screen: TerminalScreen, result: TeamDemoResult) -> int:
     _print_process_kill(screen, result)
     _print_next_steps(screen, result)
     if not passed:
-        screen.write("\nThe demo failed. To look into it, keep what it made: shoal demo --keep\n", RED)
+        screen.write("\nThe demo failed. Run it again and keep its files: shoal demo --keep\n", RED)
     return 0 if passed else 1
 
 
 def _print_task_board(screen: TerminalScreen, result: TeamDemoResult) -> None:
-    screen.write(f"\nThe board of {result.team}\n" if result.team else "\nNo team was made\n", BOLD)
+    screen.write(f"\nThe board of {result.team}\n" if result.team else "\nNo team was created\n", BOLD)
     for task in result.tasks:
         mark, style = ("✓", GREEN) if task.status == "completed" else ("✗", RED)
         screen.write(f"  {mark} ", style)
@@ -102,7 +102,7 @@ def _print_costs(screen: TerminalScreen, result: TeamDemoResult) -> None:
         screen.write(f"  {name:8}", result.find_member_style(name))
         screen.write(format_usage_columns(totals, _compute_agent_lifetime(result, agent)))
         screen.write(f"{_format_cut_off_request_count(ledger, agent)}\n", YELLOW)
-    screen.write(f"  {'in all':8}{format_usage_columns(ledger.total, result.seconds)}\n", BOLD)
+    screen.write(f"  {'total':8}{format_usage_columns(ledger.total, result.seconds)}\n", BOLD)
 
 
 def _compute_agent_lifetime(result: TeamDemoResult, agent: AgentId) -> float | None:
@@ -127,10 +127,10 @@ def _print_mail_counts(screen: TerminalScreen, result: TeamDemoResult) -> None:
 
 def _print_process_kill(screen: TerminalScreen, result: TeamDemoResult) -> None:
     if result.restart is None:
-        print_demo_summary_row(screen, "killed", "nobody went on in another process", RED)
+        print_demo_summary_row(screen, "killed", "no other process took over", RED)
         return
     restart = result.restart
-    restart_note = f"process {restart.pid} went on after {format_duration(restart.seconds)}"
+    restart_note = f"process {restart.pid} took over after {format_duration(restart.seconds)}"
     print_demo_summary_row(
         screen, "killed", f"process {restart.kill.pid} of {restart.kill.name}; {restart_note}"
     )
@@ -153,17 +153,17 @@ def _print_next_steps(screen: TerminalScreen, result: TeamDemoResult) -> None:
         print_demo_summary_row(
             screen,
             "record",
-            "transcripts, journal, mail and board, now removed (--keep keeps them)",
+            "transcripts, journal, mail and board, now removed (keep them with --keep)",
         )
     print_demo_summary_row(
-        screen, "next", f"{command} demo agents", BOLD, "  three agents side by side, in git worktrees"
+        screen, "next", f"{command} demo agents", BOLD, "  three agents work in parallel git worktrees"
     )
     print_demo_summary_row(
-        screen, "", f"{command} doctor", BOLD, "  which model can be used here, and what to type"
+        screen, "", f"{command} doctor", BOLD, "  shows which models you can use, and what to type"
     )
     if find_shoal_command_in_clone() is None:
         print_demo_summary_row(
-            screen, "", 'shoal "make a team and fix the tests"', BOLD, "  in a project of yours"
+            screen, "", 'shoal "make a team and fix the tests"', BOLD, "  in your own project"
         )
     else:
         print_demo_summary_row(

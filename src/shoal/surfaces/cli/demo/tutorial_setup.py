@@ -17,9 +17,9 @@ def create_tutorial_and_print_steps() -> int:
         create_tutorial_project(Path(DIRECTORY))
     except FileExistsError:
         raise click.ClickException(
-            f"{DIRECTORY} is there already. Go on in it, or remove it and try again."
+            f"{DIRECTORY} already exists. Use it, or remove it and try again."
         ) from None
-    click.echo(f"{DIRECTORY} holds a small project, and {SCRIPT_FILE}, which stands in for a model. Next:")
+    click.echo(f"{DIRECTORY} holds a small project and {SCRIPT_FILE}, which replaces a model. Next:")
     click.echo(f"  cd {DIRECTORY}")
     click.echo(f"  export SHOAL_MODEL=scripted:$PWD/{SCRIPT_FILE}")
     click.echo(f"The tutorial is {find_bundled_docs_directory() / 'tutorial.md'}")

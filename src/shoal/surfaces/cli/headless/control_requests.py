@@ -74,7 +74,7 @@ async def handle_control_request(session: Session, subtype: str, body: _RequestB
     handler = _HANDLERS.get(subtype)
     if handler is None:
         raise InvalidInputStreamLineError(
-            f"{subtype!r} is not a request known here; known are {join_names(_HANDLERS)}"
+            f"unknown request {subtype!r}; the known ones are {join_names(_HANDLERS)}"
         )
     return await handler(session, body)
 
@@ -104,7 +104,7 @@ async def _handle_initialize(session: Session, body: _RequestBody) -> _ResponseB
     """Handle a repeated or late `initialize`: agents and hooks can only be set before the session opens."""
     if body.get("agents"):
         raise InvalidInputStreamLineError(
-            "this session has begun: agents are given with the first line, or with --agents"
+            "the session has started: pass agents in the first line, or with --agents"
         )
     return {**build_initialize_response(session), "hooks_applied": not body.get("hooks")}
 
@@ -123,9 +123,7 @@ async def _set_permission_mode(session: Session, body: _RequestBody) -> _Respons
 async def _set_model(session: Session, body: _RequestBody) -> _ResponseBody:
     name = body.get("model")
     if name is not None and (not isinstance(name, str) or not name):
-        raise InvalidInputStreamLineError(
-            'set_model needs "model": a name, or null for the one the session began with'
-        )
+        raise InvalidInputStreamLineError('set_model needs "model": a name, or null for the initial model')
     await session.set_model(name)
     return None
 
@@ -133,7 +131,7 @@ async def _set_model(session: Session, body: _RequestBody) -> _ResponseBody:
 async def _set_max_thinking_tokens(session: Session, body: _RequestBody) -> _ResponseBody:
     tokens = body.get("max_thinking_tokens")
     if tokens is not None and (isinstance(tokens, bool) or not isinstance(tokens, int) or tokens < 0):
-        raise InvalidInputStreamLineError('it needs "max_thinking_tokens": a number, or null for the usual')
+        raise InvalidInputStreamLineError('it needs "max_thinking_tokens": a number, or null for the default')
     set_thinking_tokens(session, tokens)
     return None
 
@@ -177,9 +175,7 @@ async def _list_mcp_statuses(session: Session, body: _RequestBody) -> _ResponseB
 async def _rewind_files(session: Session, body: _RequestBody) -> _ResponseBody:
     message_id = body.get("user_message_id")
     if not isinstance(message_id, str) or not message_id:
-        raise InvalidInputStreamLineError(
-            'it needs "user_message_id": the uuid of something that was said to the agent'
-        )
+        raise InvalidInputStreamLineError('it needs "user_message_id": the uuid of a message to the agent')
     report = await rewind_files_to_before_message(session, message_id)
     changed_paths = [str(path) for path in (*report.restored, *report.removed)]
     return {"canRewind": True, "filesChanged": changed_paths}
@@ -216,4 +212,4 @@ def _parse_permission_mode(name: object) -> PermissionMode:
     for mode in modes:
         if mode == name:
             return mode
-    raise InvalidInputStreamLineError(f"{name!r} is not a permission mode; they are {join_names(modes)}")
+    raise InvalidInputStreamLineError(f"{name!r} is not a permission mode; use one of {join_names(modes)}")

@@ -87,7 +87,7 @@ class DrivingProgramConnection:
         Raises `NoUsableControlResponseError`; `TimeoutError` after `timeout` seconds cancels the request.
         """
         if self.has_hung_up:
-            raise NoUsableControlResponseError("the program that drives this run has hung up")
+            raise NoUsableControlResponseError("the program that drives this run has disconnected")
         name = f"ask_{next(self._numbers)}"
         answer: asyncio.Future[ControlResponseInputStreamLine] = asyncio.get_running_loop().create_future()
         self._pending_requests[name] = answer
@@ -124,7 +124,7 @@ class DrivingProgramConnection:
         for answer in self._pending_requests.values():
             if not answer.done():
                 answer.set_exception(
-                    NoUsableControlResponseError("the program that drives this run has hung up")
+                    NoUsableControlResponseError("the program that drives this run has disconnected")
                 )
 
     def _dispatch_input_line(self, line: DrivingProgramInputLine) -> None:

@@ -153,7 +153,7 @@ def _format_progress_event(
 
 
 def _format_open_question(question: Question) -> str:
-    return f"waits for an answer: {describe_question(question)} See it with: shoal ask show {question.id}"
+    return f"waiting for an answer: {describe_question(question)} Show it: shoal ask show {question.id}"
 
 
 def _format_event_progress(event: Event) -> str | None:
@@ -166,11 +166,11 @@ def _format_event_progress(event: Event) -> str | None:
                 f"{tool} {'failed' if is_error else 'done'} in {format_duration(duration / 1000)}{error_note}"
             )
         case PartialReplyDiscarded(reason=reason, retry_in=delay, attempt=attempt):
-            return f"asking again in {format_duration(delay)} (attempt {attempt}): {to_one_line(reason)}"
+            return f"retrying in {format_duration(delay)} (attempt {attempt}): {to_one_line(reason)}"
         case PermissionDenied(tool=tool, reason=reason):
             return f"{tool} was not allowed: {to_one_line(reason)}"
         case ConversationCompacted(tokens_before=tokens):
-            return f"the conversation was summarised at {tokens} tokens"
+            return f"the conversation was summarized at {tokens} tokens"
         case NoteAdded(text=text):
             return f"note: {to_one_line(text)}"
         case BudgetThresholdReached():

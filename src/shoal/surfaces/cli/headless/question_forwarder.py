@@ -32,7 +32,7 @@ class QuestionAlreadyAnsweredError(ShoalError):
     """Raised if another answer to this question came first; that answer stands."""
 
     def __init__(self, question: str) -> None:
-        super().__init__(f"Somebody answered {question!r} first.")
+        super().__init__(f"Question {question!r} was already answered.")
 
 
 class DrivingProgramQuestionForwarder:
@@ -75,10 +75,10 @@ class DrivingProgramQuestionForwarder:
             raise QuestionAlreadyAnsweredError(question.id)
 
     def deny_open_questions(self) -> None:
-        """Deny the open questions: nobody will answer any more, so policy does."""
+        """Deny the open questions: nobody will answer them."""
         self._broker.attended = False
         for question in list(self._open.values()):
-            denial = DenyAnswer(reason="The program that would have answered has hung up.", by="policy")
+            denial = DenyAnswer(reason="The program that should have answered has disconnected.", by="policy")
             self._broker.submit_answer(question.id, denial)
         self._open.clear()
 
@@ -124,5 +124,5 @@ def _parse_program_answer(question: Question, response: ControlResponseInputStre
         case ChoiceQuestion():
             answers = updated_input.get("answers") if isinstance(updated_input, Mapping) else None
             if not isinstance(answers, Mapping):
-                return DenyAnswer(reason="The answer held no choice.")
+                return DenyAnswer(reason="The answer contained no choice.")
             return ChoiceAnswer(answers={str(key): str(value) for key, value in answers.items()})

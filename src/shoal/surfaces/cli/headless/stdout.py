@@ -13,7 +13,7 @@ ATOMIC_WRITE_SIZE = 4096
 
 
 class StdoutReaderGoneError(ShoalError):
-    """Raised if nobody reads the output any more."""
+    """Raised if nobody reads the output."""
 
 
 class StdoutWriteError(ShoalError):
@@ -48,9 +48,9 @@ class AsyncStdoutWriter:
         try:
             return os.write(self._fd, piece)
         except BrokenPipeError as error:
-            raise StdoutReaderGoneError("nobody reads the output any more") from error
+            raise StdoutReaderGoneError("standard output is closed") from error
         except OSError as error:
-            raise StdoutWriteError(f"Standard output cannot be written: {error.strerror}.") from error
+            raise StdoutWriteError(f"Cannot write standard output: {error.strerror}.") from error
 
     async def _wait_until_writable(self) -> None:
         loop = asyncio.get_running_loop()

@@ -80,7 +80,7 @@ def _parse_hook_event(name: str) -> HookEvent:
         if event == name:
             return event
     raise InvalidInputStreamLineError(
-        f"there is no event {name!r} that hooks could hear of; there are {', '.join(HOOK_EVENTS)}"
+        f"unknown hook event {name!r}; the known ones are {', '.join(HOOK_EVENTS)}"
     )
 
 
@@ -135,7 +135,9 @@ def _apply_initialize_request(
         options = replace(options, hooks=build_callback_hooks(program, request.callbacks))
     if request.agents is not None:
         if options.agents is not None:
-            raise SettingsError("Agents come with --agents and with initialize: give them in one place.")
+            raise SettingsError(
+                "Agents are defined both by --agents and by initialize. Use only one of them."
+            )
         parse_agents_option(request.agents, Path.cwd())
         options = replace(options, agents=request.agents)
     return options
@@ -159,7 +161,7 @@ async def _open_relayed_mcp_server(
         async with options.clock.deadline(OPEN_TIMEOUT):
             tools = await server.list_tools(OPEN_TIMEOUT)
     except TimeoutError:
-        reason = f"it did not come up within {OPEN_TIMEOUT:g} s"
+        reason = f"it did not start within {OPEN_TIMEOUT:g} s"
         return replace(status, status="failed", detail=reason), ()
     except ShoalError as error:
         return replace(status, status="failed", detail=str(error)), ()

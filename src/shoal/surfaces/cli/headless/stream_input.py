@@ -111,7 +111,7 @@ class StreamJsonInputReader:
             case UserPromptInputStreamLine(message=message, left_out=skipped):
                 if skipped:
                     print_user_message(
-                        f"line {line.number} of stdin: left out, as not known here: {join_names(skipped)}"
+                        f"line {line.number} of stdin: ignored unknown fields: {join_names(skipped)}"
                     )
                 self._waiting.append(message)
                 self._steer_waiting_prompts()

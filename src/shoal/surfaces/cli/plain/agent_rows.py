@@ -82,7 +82,9 @@ def _format_agent_details(status: AgentStatusRecord, now: float) -> str:
         status.state,
         to_one_line(status.model),
         format_dollars(status.usd) if status.priced else format_dollars(None),
-        f"heard {format_duration(silent_seconds)} ago" if silent_seconds >= QUIET_AFTER else "heard just now",
+        f"last event {format_duration(silent_seconds)} ago"
+        if silent_seconds >= QUIET_AFTER
+        else "active just now",
         "in the background" if status.background else "",
     )
     return f"{'  ' * max(min(status.depth, 4), 1)}  " + " · ".join(fact for fact in facts if fact)

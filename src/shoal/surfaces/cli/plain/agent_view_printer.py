@@ -132,10 +132,10 @@ class SingleAgentEventPrinter:
                 text = to_one_line(f"{_IDLE_TEXTS[reason]} {detail}")
                 self._printer.write_note(f"○ {text}", RED if reason == "failed" else DIM)
             case MemberWoken():
-                self._printer.write_note("● at work", DIM)
+                self._printer.write_note("● working", DIM)
             case QuestionAsked(question=question):
                 self._print_event_as_lead(event)
-                self._printer.write_note(f"answer it with: shoal ask answer {question.id}", DIM)
+                self._printer.write_note(f"answer it: shoal ask answer {question.id}", DIM)
             case QueueItemAdded():
                 pass  # printed when the agent reads it
             case _:
@@ -152,7 +152,7 @@ class SingleAgentEventPrinter:
         is_restart, self.agent, self.stage = self.stage != "awaited", event.agent, "there"
         self.name = to_one_line(event.name or event.kind)
         if is_restart:
-            self._printer.write_note("● it goes on", DIM)
+            self._printer.write_note("● continues", DIM)
             return
         team = f" · team {event.team}" if event.team else ""
         self._print_header(self.name, f"{event.kind} · {event.model}{team} · {event.cwd}", event.color)

@@ -72,7 +72,7 @@ def _ignore_background_key() -> bool:
 
 class InputPrompt(Protocol):
     echoes_input: bool
-    """True if typed text stays on the screen by itself, so that it need not be printed again."""
+    """True if the terminal shows typed text, so that it need not be printed again."""
     on_background_key: Callable[[], bool]
     """Called at Ctrl-B; if it moves no agent, the key moves the cursor."""
 
@@ -83,7 +83,7 @@ class InputPrompt(Protocol):
     async def read_input(self) -> PromptInput: ...
 
     def wake_reader(self) -> None:
-        """Wake whoever awaits input."""
+        """Wake the task that awaits input."""
         ...
 
     def set_status_rows(self, rows: Callable[[int], Sequence[str]] | None) -> None:
@@ -286,7 +286,7 @@ class PlainInputPrompt:
 
     def prepend_to_draft(self, text: str) -> None:
         self._screen.end_line()
-        self._screen.write(f"Not said: {text}\n")
+        self._screen.write(f"Not sent: {text}\n")
 
     def _read_typed_lines(self) -> None:
         try:

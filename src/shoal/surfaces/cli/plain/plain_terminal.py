@@ -116,7 +116,7 @@ class PlainTerminalController(TerminalController):
         background_count = sum(each.background for each in working)
         if background_count:
             background_text = "1 agent works" if background_count == 1 else f"{background_count} agents work"
-            rows.append(truncate_text(f"{background_text} in the background · /agents shows who", columns))
+            rows.append(truncate_text(f"{background_text} in the background · /agents lists them", columns))
         rows = [apply_style(row, DIM, colours=colours) for row in rows]
         return [*rows[:1], *format_agent_rows(foreground, self.now, columns, colours=colours), *rows[1:]]
 

@@ -45,18 +45,20 @@ def show_permission_question(screen: TerminalScreen, question: PermissionQuestio
     suggestion = find_permission_suggestion(question.suggestions, "localSettings")
     if suggestion is not None:
         screen.write(
-            "  s kept in your settings for this project: "
+            "  s save in your settings for this project: "
             f"{truncate_text(describe_permission_suggestion(suggestion), _MAX_WIDTH)}\n",
             DIM,
         )
-    screen.write(f"  y once · {_format_allow_for_session_option(question.rule)}n no · or say why not\n", DIM)
+    screen.write(
+        f"  y once · {_format_allow_for_session_option(question.rule)}n no · or type a reason\n", DIM
+    )
 
 
 def _format_allow_for_session_option(rule: str) -> str:
     if not rule:
         return ""
     can_be_shown = len(rule) <= _MAX_RULE_WIDTH and rule.isprintable()
-    return f"a for this session: {rule if can_be_shown else 'just this'} · "
+    return f"a for this session: {rule if can_be_shown else 'only this call'} · "
 
 
 def format_tool_input(tool: str, tool_input: Mapping[str, Any]) -> list[tuple[str, str]]:
@@ -80,20 +82,20 @@ def _split_and_truncate_lines(text: str) -> list[str]:
     lines = text.removesuffix("\n").split("\n")
     shown_lines = [truncate_text(line, _MAX_WIDTH) for line in lines[:_MAX_LINES]]
     if len(shown_lines) < len(lines):
-        shown_lines.append(f"… {len(lines) - len(shown_lines)} more lines ({len(text)} characters in all)")
+        shown_lines.append(f"… {len(lines) - len(shown_lines)} more lines ({len(text)} characters in total)")
     return shown_lines
 
 
 def show_plan_question(screen: TerminalScreen, question: PlanApprovalQuestion, asker: str = "") -> None:
     screen.end_line()
     screen.write("? ", YELLOW)
-    screen.write(f"The plan of {asker}" if asker else "The plan", BOLD)
+    screen.write(f"Plan of {asker}" if asker else "The plan", BOLD)
     screen.write(f" ({question.path})\n", DIM)
     for line in question.plan.splitlines():
         screen.write(f"    {strip_terminal_codes(line)}\n")
     for requested_permission in question.wishes:
         screen.write(f"  will ask for {strip_terminal_codes(requested_permission)}\n", DIM)
-    screen.write("  y carry it out · e carry it out and accept edits · n no · or say what to change\n", DIM)
+    screen.write("  y approve · e approve and accept edits · n no · or type what to change\n", DIM)
 
 
 def parse_plan_approval(question: PlanApprovalQuestion, line: str) -> Answer | None:
@@ -137,7 +139,7 @@ def show_multiple_choice(screen: TerminalScreen, choice: MultipleChoice, asker: 
         screen.write(f"  {number}  {option.label}")
         screen.write(f"  {option.description}\n" if option.description else "\n", DIM)
     input_hint = "numbers, with commas" if choice.multi_select else "a number"
-    screen.write(f"  {input_hint}, or your own words\n", DIM)
+    screen.write(f"  {input_hint}, or your own answer\n", DIM)
 
 
 def parse_choice_answer(choice: MultipleChoice, line: str) -> str | None:

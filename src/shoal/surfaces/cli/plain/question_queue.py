@@ -1,4 +1,4 @@
-"""Queue of agents' questions at a prompt: one is shown at a time, and its first answer stands."""
+"""Queue of agents' questions at a prompt: one is shown at a time, and its first answer counts."""
 
 from __future__ import annotations
 

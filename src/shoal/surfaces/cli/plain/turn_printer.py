@@ -123,7 +123,7 @@ class RunEventPrinter:
                     self.write_note(f"{status.display_name}: {description}")
             case QuestionAsked(question=question) if self._is_observer:
                 self.write_note(
-                    f"? {status.display_name} waits for an answer: {describe_question(question)}", YELLOW
+                    f"? {status.display_name} is waiting for an answer: {describe_question(question)}", YELLOW
                 )
             case NoteAdded() | BudgetThresholdReached() if (
                 notice := describe_notice_event(event)
@@ -180,7 +180,7 @@ class RunEventPrinter:
             self._screen.erase_or_end_line()
             self._open_call = None
         if self._is_observer:
-            self.write_note(f"? waits for an answer: {describe_question(question)}", YELLOW)
+            self.write_note(f"? waiting for an answer: {describe_question(question)}", YELLOW)
 
     def _print_streamed_text(self, kind: str, text: str) -> None:
         if self._text_kind != kind or self._is_answer_complete:
@@ -203,7 +203,7 @@ class RunEventPrinter:
 
     def _mark_answer_broken_off(self) -> None:
         if self._text_kind is not None:
-            self._screen.write(" [broken off]", DIM)
+            self._screen.write(" [interrupted]", DIM)
         self._has_streamed = False
 
     def _print_tool_call_start(self, event: ToolStarted) -> None:

@@ -22,16 +22,16 @@ if TYPE_CHECKING:
 _SHOAL_SERVER_ARGS = ("-L", "shoal")
 
 
-@click.command("attach", short_help="See a team at work, answer it, talk to it.")
+@click.command("attach", short_help="Watch a team, answer its questions, talk to it.")
 @click.argument("name", required=False)
-@click.option("--panes", is_flag=True, help="Where members have tmux panes: attach to these instead.")
-@click.option("--json", "as_json", is_flag=True, help="The events themselves, one JSON object per line.")
+@click.option("--panes", is_flag=True, help="If members run in tmux panes: attach to tmux instead.")
+@click.option("--json", "as_json", is_flag=True, help="Print the events, one JSON object per line.")
 @debug_option
 def attach_to_team(*, name: str | None, panes: bool, as_json: bool) -> int:
-    """Be there while a team works: see what it does, answer what it asks, and talk to it.
+    """Attach to a team: watch it, answer its questions, and talk to it.
 
-    What you type goes to the lead, `@name text` to that member, `@* text` to everybody. Ctrl-D leaves, and
-    the team goes on.
+    Your messages go to the lead, `@name text` to that member, `@* text` to everybody. Ctrl-D leaves; the team
+    continues.
     """
 
     async def load_team(store: TeamStore) -> TeamRoster:
@@ -43,8 +43,8 @@ def attach_to_team(*, name: str | None, panes: bool, as_json: bool) -> int:
         return _attach_to_panes(team)
     if not run.is_live:
         raise click.ClickException(
-            f"The team {team.name} does not run. Go on with it: shoal team resume {team.name}. "
-            f"See what it did: shoal watch {run.session}"
+            f"The team {team.name} is not running. Resume it: shoal team resume {team.name}. See what it "
+            f"did: shoal watch {run.session}"
         )
     if as_json:
         from shoal.surfaces.cli.watch_command import print_run_events_as_json
@@ -56,7 +56,7 @@ def attach_to_team(*, name: str | None, panes: bool, as_json: bool) -> int:
         return exit_codes.OK
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise click.UsageError(
-            f"There is no terminal to talk at. Use --json, shoal watch {run.session}, or shoal team send."
+            f"Standard input is not a terminal. Use --json, shoal watch {run.session}, or shoal team send."
         )
     from shoal.surfaces.cli.terminal_mode import should_use_plain_terminal
 
@@ -76,8 +76,8 @@ def _attach_to_panes(team: TeamRoster) -> int:
     ids = [member.tmux_pane_id for member in team.members if member.tmux_pane_id.startswith("%")]
     if not ids:
         raise click.ClickException(
-            f"No member of the team {team.name} has a tmux pane. Without --panes you see it here: "
-            f"shoal team attach {team.name}"
+            f"No member of the team {team.name} has a tmux pane. Watch it here instead: shoal team attach "
+            f"{team.name}"
         )
     if shutil.which("tmux") is None:
         raise click.ClickException("tmux is not installed, so there are no panes to attach to.")
@@ -86,7 +86,7 @@ def _attach_to_panes(team: TeamRoster) -> int:
         if session:
             tmux_command = ["tmux", *server, "attach-session", "-t", f"={session}"]
             os.execvp("tmux", tmux_command)  # noqa: S606 - no shell reads a name
-    raise click.ClickException(f"The pane {ids[0]} is gone: no tmux server here has it.")
+    raise click.ClickException(f"The pane {ids[0]} is gone: no tmux server on this machine has it.")
 
 
 def _find_tmux_session(server: tuple[str, ...], pane: str) -> str:

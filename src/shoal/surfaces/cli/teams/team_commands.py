@@ -62,9 +62,9 @@ _LEAD_STYLES = {"alive": GREEN, "ended": DIM, "died": RED}
 
 @click.group("team", context_settings={"max_content_width": 100})
 def team_commands() -> None:
-    """See teams, talk to them, stop and resume them, and start one from a template.
+    """Show, message, stop and resume teams, and start one from a template.
 
-    A team's NAME may be left out where there is only one, or where only one runs.
+    You can leave out NAME if there is only one team, or if only one runs.
     """
 
 
@@ -81,11 +81,11 @@ for part in (
     team_commands.add_command(part)
 
 
-@team_commands.command("ls", short_help="List the teams, and whether their leads are alive.")
+@team_commands.command("ls", short_help="List the teams and the state of their leads.")
 @json_option
 @debug_option
 def list_teams(*, as_json: bool) -> int:
-    """List the teams, whether their leads are alive, and what they cost."""
+    """List the teams, the state of their leads, and their cost."""
 
     async def load_all_overviews(store: TeamStore) -> list[TeamOverview]:
         rosters = [await store.rosters.read_team_roster(name) for name in await store.rosters.list_teams()]
@@ -101,12 +101,12 @@ def list_teams(*, as_json: bool) -> int:
     return exit_codes.OK
 
 
-@team_commands.command("show", short_help="Show who is in a team, what each does and took.")
+@team_commands.command("show", short_help="Show the members of a team, their work and their cost.")
 @click.argument("name", required=False)
 @json_option
 @debug_option
 def show_team(*, name: str | None, as_json: bool) -> int:
-    """Show a team: each member with what it does and what it took, and the board."""
+    """Show a team: each member with its activity and cost, and the board."""
 
     async def load_team_overview(store: TeamStore) -> TeamOverview:
         return await build_team_overview(store, await find_named_or_running_team(store, name))
@@ -130,18 +130,18 @@ def show_team(*, name: str | None, as_json: bool) -> int:
     for member_overview in view.members:
         _print_member(member_overview)
     if view.is_live:
-        click.echo(f"\nBe there: shoal team attach {view.team.name}")
+        click.echo(f"\nAttach to it: shoal team attach {view.team.name}")
     return exit_codes.OK
 
 
-@team_commands.command("rm", short_help="Remove a team with its mail and its tasks.")
+@team_commands.command("rm", short_help="Remove a team with its mail and tasks.")
 @click.argument("name", required=False)
-@click.option("--yes", is_flag=True, help="Do not ask first.")
-@click.option("--force", is_flag=True, help="Even if a lead that died left members behind as active.")
+@click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
+@click.option("--force", is_flag=True, help="Remove it even if a dead lead left active members behind.")
 @json_option
 @debug_option
 def remove_team(*, name: str | None, yes: bool, force: bool, as_json: bool) -> int:
-    """Remove a team with its mail and its tasks, for good. Refused while its lead is alive."""
+    """Remove a team with its mail and tasks permanently. Refused while its lead is alive."""
 
     async def confirm_and_remove(store: TeamStore) -> str:
         team = await find_named_or_only_team(store, name)
@@ -154,7 +154,7 @@ def remove_team(*, name: str | None, yes: bool, force: bool, as_json: bool) -> i
     if not removed_name:
         print("Nothing was removed.", file=sys.stderr)
         return exit_codes.ERROR
-    print_json({"removed": removed_name}) if as_json else click.echo(f"The team {removed_name} is removed.")
+    print_json({"removed": removed_name}) if as_json else click.echo(f"Removed the team {removed_name}.")
     return exit_codes.OK
 
 
@@ -170,16 +170,16 @@ async def _delete_team(store: TeamStore, team: TeamRoster, *, force: bool) -> No
         lock = SessionLock(run.home, SessionId(run.session))
     except StateFileError as lock_error:
         raise TeamHasActiveMembers(
-            f"The team {team.name} is led by a live session, so it was not removed. "
-            f"Stop it first: shoal team stop {team.name}"
+            f"The team {team.name} was not removed because its lead is running. Stop it first: shoal team "
+            f"stop {team.name}"
         ) from lock_error
     try:
         active_members = [member for member in team.members if member.is_active]
         if active_members and not force:
             names = ", ".join(member.name for member in active_members)
             raise TeamHasActiveMembers(
-                f"The lead of {team.name} is gone and left members at work: {names}. Go on with them: "
-                f"shoal team resume {team.name}. Or remove all of it: shoal team rm {team.name} --force"
+                f"The lead of {team.name} is gone and left active members: {names}. Resume the team: shoal "
+                f"team resume {team.name}. Or remove it: shoal team rm {team.name} --force"
             )
         for member in active_members:
             await store.rosters.update_member(team.name, member.name, is_active=False)
@@ -190,8 +190,10 @@ async def _delete_team(store: TeamStore, team: TeamRoster, *, force: bool) -> No
 
 def _confirm_removal(team: TeamRoster) -> bool:
     if not sys.stdin.isatty():
-        raise click.UsageError("There is no terminal to ask at whether to remove it. Say so with --yes.")
-    return click.confirm(f"Remove the team {team.name} with its mail and its tasks?", default=False)
+        raise click.UsageError(
+            "Cannot ask for confirmation because standard input is not a terminal. Use --yes."
+        )
+    return click.confirm(f"Remove the team {team.name} with its mail and tasks?", default=False)
 
 
 def _print_teams(overviews: Sequence[TeamOverview]) -> None:
@@ -211,9 +213,9 @@ def _print_teams(overviews: Sequence[TeamOverview]) -> None:
     heads = ("TEAM", "LEAD", "WORKING", "IDLE", "TASKS", "COST", "CREATED", "DESCRIPTION")
     print_table(heads, rows)
     # Leads that died first: their work was cut off.
-    for state, description in (("died", "A lead that died"), ("ended", "A team that has ended")):
+    for state, description in (("died", "A team whose lead died"), ("ended", "A finished team")):
         if team_name := next((view.team.name for view in overviews if view.lead == state), None):
-            click.echo(f"\n{description} can go on: shoal team resume {team_name}")
+            click.echo(f"\n{description} can be resumed: shoal team resume {team_name}")
             return
 
 
@@ -234,7 +236,7 @@ def _print_member(overview: TeamMemberOverview) -> None:
     click.echo(f"  {dot} {name}{state}")
     details = (
         f"{overview.unread} unread" if overview.unread else "",
-        "" if overview.last_event is None else f"heard {format_duration(overview.last_event)} ago",
+        "" if overview.last_event is None else f"last event {format_duration(overview.last_event)} ago",
         f"{format_token_count(overview.tokens)} tokens",
         format_dollars(overview.usd),
         member.model,
@@ -260,9 +262,9 @@ def _describe_lead_state(view: TeamOverview) -> str:
         case "alive":
             return "alive"
         case "ended":
-            return f"not running; go on with: shoal team resume {view.team.name}"
+            return f"not running; resume it: shoal team resume {view.team.name}"
         case "died":
-            return f"died without a word; go on with: shoal team resume {view.team.name}"
+            return f"died unexpectedly; resume it: shoal team resume {view.team.name}"
 
 
 def _describe_board_progress(view: TeamOverview) -> str:
@@ -270,7 +272,7 @@ def _describe_board_progress(view: TeamOverview) -> str:
         return "no tasks"
     completed = len(view.tasks) - view.open_task_count
     in_progress = sum(task.status == "in_progress" for task in view.tasks)
-    return f"{completed} of {len(view.tasks)} tasks done, {in_progress} under way"
+    return f"{completed} of {len(view.tasks)} tasks done, {in_progress} in progress"
 
 
 def _format_local_time(ms: int, form: str = "%Y-%m-%d %H:%M") -> str:

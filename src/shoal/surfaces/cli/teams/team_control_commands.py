@@ -33,16 +33,15 @@ _END_TIMEOUT = 30.0
 """Timeout in seconds for a run that was told to end."""
 
 
-@click.command("send", short_help="Say something to a member, the lead or everybody.")
+@click.command("send", short_help="Send a message to a member, the lead or everybody.")
 @click.argument("words", nargs=-1, required=True, metavar="[NAME] MEMBER TEXT")
 @json_option
 @debug_option
 def send_to_team(*, words: tuple[str, ...], as_json: bool) -> int:
-    """Say TEXT to MEMBER, as yourself: a name, team-lead, or '*' for everybody.
+    """Send TEXT to MEMBER: a name, team-lead, or '*' for everybody.
 
-    Who is at work hears it at the next step, before anything that agents said. Where the team does not run,
-    it waits in the inbox and is heard when the team is resumed. With `-` as TEXT it is read from standard
-    input.
+    A working member gets it at its next step, before messages from agents. If the team is not running, the
+    message waits in the mailbox until the team is resumed. Use `-` to read TEXT from standard input.
     """
     from shoal.surfaces.cli.headless.stdin import read_text_argument_or_stdin
 
@@ -61,12 +60,12 @@ def send_to_team(*, words: tuple[str, ...], as_json: bool) -> int:
         return exit_codes.OK
     for delivery in deliveries:
         click.echo(
-            f"{delivery['to']} hears it at its next step."
+            f"{delivery['to']} gets it at its next step."
             if delivery["live"]
             else f"Sent to {delivery['to']}."
         )
     if not all(each["live"] for each in deliveries):
-        click.echo(f"The team does not run: it is heard after `shoal team resume {team.name}`.")
+        click.echo(f"The team is not running. It gets the message after `shoal team resume {team.name}`.")
     return exit_codes.OK
 
 
@@ -75,7 +74,7 @@ def _parse_send_arguments(arguments: tuple[str, ...]) -> tuple[str | None, str, 
         return arguments
     if len(arguments) == 2:
         return None, *arguments
-    raise click.UsageError('Give a member and a text, and put the text in quotes: shoal team send alice "…"')
+    raise click.UsageError('Name a member and put the text in quotes: shoal team send alice "…"')
 
 
 def resolve_recipients(team: TeamRoster, member: str) -> list[AgentName]:
@@ -88,9 +87,7 @@ def resolve_recipients(team: TeamRoster, member: str) -> list[AgentName]:
     roster_entry = team.find_member(member.removesuffix(f"@{team.name}"))
     if roster_entry is None:
         member_names = ", ".join(each.name for each in team.members)
-        raise click.UsageError(
-            f"Nobody in the team {team.name} is called {member!r}. There are: {member_names}."
-        )
+        raise click.UsageError(f"The team {team.name} has no member {member!r}. Its members: {member_names}.")
     return [roster_entry.name]
 
 
@@ -122,17 +119,21 @@ async def deliver_user_message(
     return {"to": to, "live": False, "id": receipt.id, "standing": receipt.standing}
 
 
-@click.command("stop", short_help="End a team, or one member of it.")
+@click.command("stop", short_help="Stop a team, or one of its members.")
 @click.argument("words", nargs=-1, metavar="[NAME] [MEMBER]")
-@click.option("--now", is_flag=True, help="Do not ask: end at once. Members can be resumed with the team.")
+@click.option(
+    "--now",
+    is_flag=True,
+    help="Stop at once, without asking the members first. They can be resumed with the team.",
+)
 @json_option
 @debug_option
 def stop_team(*, words: tuple[str, ...], now: bool, as_json: bool) -> int:
-    """End a team, or one MEMBER of it.
+    """Stop a team, or one MEMBER of it.
 
-    Each member is asked to finish, and ended after `shoal.shutdown_grace` seconds whatever it answers; who is
-    shut down so leaves the team. With no MEMBER the lead's run ends then too. With --now a run ends at once,
-    and its members are as they were when the team is resumed.
+    Each member is asked to finish, and stopped after `shoal.shutdown_grace` seconds; a member that is shut
+    down leaves the team. Without MEMBER, the lead's run ends too. With --now a run ends at once, and its
+    members are restored when the team is resumed.
     """
 
     async def stop_team_or_member(store: TeamStore) -> tuple[TeamRoster, list[str]]:
@@ -141,8 +142,8 @@ def stop_team(*, words: tuple[str, ...], now: bool, as_json: bool) -> int:
         run = find_team_run(team)
         if not run.is_live:
             raise click.ClickException(
-                f"The team {team.name} does not run. Go on with it: shoal team resume {team.name}. "
-                f"Remove it: shoal team rm {team.name}"
+                f"The team {team.name} is not running. Resume it: shoal team resume {team.name}. Remove "
+                f"it: shoal team rm {team.name}"
             )
         if member is None:
             return team, await _stop_whole_team(team, run, now=now)
@@ -152,9 +153,9 @@ def stop_team(*, words: tuple[str, ...], now: bool, as_json: bool) -> int:
     if as_json:
         print_json({"team": team.name, "stopped": stopped_names})
     elif "team-lead" in stopped_names:
-        click.echo(f"The team {team.name} has ended. Go on with it: shoal team resume {team.name}")
+        click.echo(f"The team {team.name} has ended. Resume it: shoal team resume {team.name}")
     else:
-        click.echo(f"{', '.join(stopped_names)} has ended, and the lead is told.")
+        click.echo(f"{', '.join(stopped_names)} has ended. The lead is notified.")
     return exit_codes.OK
 
 
@@ -163,7 +164,7 @@ async def _parse_stop_arguments(
 ) -> tuple[str | None, str | None]:
     """Parse the arguments: one word is a team, or a member of the only existing or running team."""
     if len(arguments) > 2:
-        raise click.UsageError("Give a team and at most one of its members.")
+        raise click.UsageError("Name a team and at most one of its members.")
     if len(arguments) != 1:
         return (arguments[0], arguments[1]) if arguments else (None, None)
     teams = await store.rosters.list_teams()
@@ -178,7 +179,7 @@ async def _stop_member(run: RunHandle, member: AgentName, *, now: bool) -> str:
     from shoal.wire.control_codec import ShutDownMemberControlCommand, StopAgentOrShellControlCommand
 
     if member == LEAD_NAME:
-        raise click.UsageError("The lead ends with its team: leave MEMBER out to end them all.")
+        raise click.UsageError("The lead ends with its team. Leave out MEMBER to stop the whole team.")
     if not now:
         _print_shutdown_notice(member)
     await send_control_command(
@@ -189,7 +190,9 @@ async def _stop_member(run: RunHandle, member: AgentName, *, now: bool) -> str:
 
 
 def _print_shutdown_notice(names: str) -> None:
-    click.echo(f"Asking {names} to end; who is busy has a grace. At once: --now.", err=True)
+    click.echo(
+        f"Asking {names} to stop; busy members get a grace period. Use --now to stop at once.", err=True
+    )
 
 
 async def _stop_whole_team(team: TeamRoster, run: RunHandle, *, now: bool) -> list[str]:
@@ -230,8 +233,8 @@ async def _wait_until_run_ended(run: RunHandle) -> None:
                 await asyncio.sleep(0.02)
     except TimeoutError as error:
         raise StateFileError(
-            f"The run {run.session} was told to end and has not ended within {_END_TIMEOUT:g} s. "
-            f"See what holds it: shoal watch {run.session}",
+            f"The run {run.session} did not end within {_END_TIMEOUT:g} s. Find out why: shoal watch "
+            f"{run.session}",
             path=run.directory,
         ) from error
 
@@ -244,8 +247,8 @@ def _resume_team(name: str | None, prompt: str | None, **flag_values: Any) -> in
     run = find_team_run(team)
     if run.is_live:
         raise click.ClickException(
-            f"The team {team.name} runs already, in session {run.session}. "
-            f"Be there: shoal team attach {team.name}"
+            f"The team {team.name} is already running in session {run.session}. Attach to it: shoal team "
+            f"attach {team.name}"
         )
     _check_lead_started(team, run)
     _enter_team_directory(team)
@@ -265,8 +268,8 @@ def _check_lead_started(team: TeamRoster, run: RunHandle) -> None:
         find_session_transcript(run.home, run.session)
     except SessionNotFound as error:
         raise click.ClickException(
-            f"The lead of {team.name} died before it said a word, or its conversation is gone: there is "
-            f"nothing to go on from. Remove the team and start again: shoal team rm {team.name} --force"
+            f"The team {team.name} cannot be resumed: its lead died before its first message, or its "
+            f"conversation is gone. Remove the team and start again: shoal team rm {team.name} --force"
         ) from error
 
 
@@ -289,7 +292,7 @@ def _find_requested_lead_model(team: TeamRoster, run: RunHandle) -> str | None:
     name = read_requested_model(run)
     if name:
         print_user_message(
-            f"The lead of {team.name} asks {name}, as when it was started; --model names another."
+            f"The lead of {team.name} uses {name}, as at its start. Choose another with --model."
         )
     return name or None
 
@@ -311,17 +314,19 @@ def _report_mode_not_carried_over(team: TeamRoster, run: RunHandle, flag_values:
         skipped_permissions = old_mode == "bypassPermissions"
         flag = "--dangerously-skip-permissions" if skipped_permissions else f"--permission-mode {old_mode}"
         print_user_message(
-            f"The lead of {team.name} goes on in the mode {new_mode}. It had {old_mode}; again: {flag}"
+            f"The lead of {team.name} continues in {new_mode} mode. It was in {old_mode} mode; to restore "
+            f"it: {flag}"
         )
 
 
 resume_command = click.Command(
     "resume",
     callback=_resume_team,
-    short_help="Go on with a team whose lead has ended or died.",
-    help="""Go on with a team whose lead has ended or died: its session, members, mail and tasks.
-
-    At a terminal you talk to the lead; with -p it runs headless. The flags of a run hold here too.""",
+    short_help="Resume a team whose lead has ended or died.",
+    help=(
+        "Resume a team whose lead has ended or died: its session, members, mail and tasks.\n\n    At a "
+        "terminal you talk to the lead; with -p it runs headless. The flags of a run apply here too."
+    ),
     params=[
         click.Argument(["name"], required=False),
         click.Option(["-p", "--print", "prompt"], metavar="PROMPT", help="Headless, with this prompt."),

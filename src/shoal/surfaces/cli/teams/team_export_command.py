@@ -28,18 +28,18 @@ if TYPE_CHECKING:
     from shoal.surfaces.cli.teams.team_overview import TeamOverview
 
 
-@click.command("export", short_help="Give out all that is kept of a team.")
+@click.command("export", short_help="Export everything stored about a team.")
 @click.argument("name", required=False)
-@click.option("-o", "--output", type=click.Path(path_type=Path), metavar="FILE", help="Write it there.")
+@click.option("-o", "--output", type=click.Path(path_type=Path), metavar="FILE", help="Output file.")
 @click.option(
-    "--format", "form", type=click.Choice(["json", "md"]), default="json", help="json, or md to read."
+    "--format", "form", type=click.Choice(["json", "md"]), default="json", help="json, or md for reading."
 )
-@click.option("--json", "as_json", is_flag=True, help="With -o: say what was written as JSON.")
+@click.option("--json", "as_json", is_flag=True, help="With -o: report the written file as JSON.")
 @debug_option
 def export_team_data(*, name: str | None, output: Path | None, form: str, as_json: bool) -> int:
-    """Give out all of a team: roster, tasks, mail in order, events, costs and last reports.
+    """Export a team: roster, tasks, mail in order, events, costs and last reports.
 
-    It works for a team that runs, has ended or whose lead died, and changes nothing.
+    It works for a team that is running, has ended or whose lead died, and changes nothing.
     """
     from shoal.app.settings.settings import find_process_shoal_home
     from shoal.app.teams.team_export import export_team
@@ -66,11 +66,11 @@ def export_team_data(*, name: str | None, output: Path | None, form: str, as_jso
     try:
         write_file_atomically(output.absolute(), text.encode("utf-8", "surrogatepass"))
     except OSError as error:
-        raise click.ClickException(f"{output} cannot be written: {error.strerror}.") from error
+        raise click.ClickException(f"Cannot write {output}: {error.strerror}.") from error
     if as_json:
         print_json({"team": view.team.name, "written": str(output), "bytes": len(text.encode())})
     else:
-        click.echo(f"The team {view.team.name} is in {strip_terminal_codes(str(output))}.")
+        click.echo(f"Wrote the team {view.team.name} to {strip_terminal_codes(str(output))}.")
     return exit_codes.OK
 
 
@@ -90,8 +90,8 @@ def _render_team_export_markdown(view: TeamOverview, team_export: TeamExport) ->
     if team.description:
         yield f"{strip_terminal_codes(team.description)}\n"
     yield (
-        f"Made {_format_utc_time(team.created_at)}, led by session `{team.lead_session_id}`; "
-        f"its lead: {view.lead}."
+        f"Created {_format_utc_time(team.created_at)}, led by session `{team.lead_session_id}`; its lead: "
+        f"{view.lead}."
     )
     yield f"{format_token_count(team_export.total.usage.total_tokens)} tokens, {format_dollars(view.usd)}.\n"
     yield "## Members\n"

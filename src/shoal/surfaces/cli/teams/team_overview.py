@@ -29,7 +29,7 @@ class TeamMemberOverview(Struct, frozen=True, kw_only=True):
     doing: str = ""
     tokens: int = 0
     usd: float | None = 0.0
-    """None if a price is not known."""
+    """None if a price is unknown."""
     last_event: float | None = None
     """Seconds ago; None if there was no event."""
     unread: int = 0
@@ -81,7 +81,7 @@ async def find_named_or_only_team(store: TeamStore, name: str | None) -> TeamRos
     team_name = TeamName(await choose_team(store, name, hint="Name one."))
     team = await store.rosters.read_team_roster(team_name)
     if team is None:
-        raise TeamNotFound(f"The team {team_name} is gone. `shoal team ls` lists those there are.")
+        raise TeamNotFound(f"The team {team_name} is gone. List the teams: shoal team ls")
     return team
 
 

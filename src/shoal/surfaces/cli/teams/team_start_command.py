@@ -51,19 +51,22 @@ start_command = click.Command(
     "start",
     callback=_start_team,
     short_help="Start a team from a template, and lead it.",
-    help="""Start a team from TEMPLATE for GOAL, and lead it.
-
-    The team, its tasks and its members are made before the lead's first turn. At a terminal you talk to the
-    lead; with -p, or without a terminal, it runs headless and prints the result. With `-` as GOAL it is read
-    from standard input. The flags of a run hold here too.""",
+    help=(
+        "Start a team from TEMPLATE for GOAL, and lead it.\n\n    Shoal creates the team, its tasks and "
+        "its members before the lead's first turn. At a terminal you talk to the\n    lead; with -p, or "
+        "without a terminal, it runs headless and prints the result. With `-` as GOAL it is read\n    from "
+        "standard input. The flags of a run apply here too."
+    ),
     params=[
         click.Argument(["template"]),
         click.Argument(["goal"], required=False),
         click.Option(
             ["-p", "--print", "print_"], is_flag=True, help="Headless: run, print the result, exit."
         ),
-        click.Option(["--name", "team_name"], metavar="NAME", help="Call the team so; else as the template."),
-        click.Option(["--dry-run"], is_flag=True, help="Show what would be made, and make nothing."),
+        click.Option(
+            ["--name", "team_name"], metavar="NAME", help="Team name; default: the name of the template."
+        ),
+        click.Option(["--dry-run"], is_flag=True, help="Show what would be created, and create nothing."),
         click.Option(["--json", "as_json"], is_flag=True, help="Print JSON: the plan, or one result object."),
         click.Option(["--session-id"], type=parse_session_uuid, hidden=True),
         *RUN_FLAGS,
@@ -97,8 +100,8 @@ def _read_goal(template: TeamTemplate, argument: str | None) -> str:
     ).strip()
     if template.needs_goal and not goal:
         raise click.UsageError(
-            f"The template {template.name} needs a goal. Give it in quotes: "
-            f'shoal team start {template.name} "what is to be achieved"'
+            f"The template {template.name} needs a goal. Pass it in quotes: shoal team start "
+            f'{template.name} "the goal"'
         )
     return goal
 
@@ -128,8 +131,8 @@ def _check_team_template(template: TeamTemplate, flag_values: dict[str, Any]) ->
     if any(role.isolation == "worktree" for role in template.roles) and not _is_in_repository(cwd):
         role_names = ", ".join(role.name for role in template.roles if role.isolation == "worktree")
         raise click.UsageError(
-            f"{role_names} works in a worktree of its own, and {cwd} is in no git repository. "
-            "Make one first: git init && git add -A && git commit -m start"
+            f"{role_names} works in a separate worktree, but {cwd} is not in a git repository. Create one "
+            "first: git init && git add -A && git commit -m start"
         )
 
 
@@ -174,7 +177,7 @@ def _create_team_preparer(
 
         started_team = await start_team_from_template(session, template, goal, name=name or "")
         session.note(
-            f"The team {started_team.name} is made: {', '.join(each.name for each in started_team.members)}."
+            f"Created the team {started_team.name}: {', '.join(each.name for each in started_team.members)}."
         )
         return started_team.prompt
 
@@ -211,7 +214,7 @@ def _print_team_plan(
         (
             ("team", name),
             ("template", f"{template.name}  ({template.source.kind}, {template.source})"),
-            ("budget", format_budget_limits(usd, tokens) or "none of its own"),
+            ("budget", format_budget_limits(usd, tokens) or "none"),
         )
     )
     click.echo()
@@ -219,9 +222,11 @@ def _print_team_plan(
     if tasks:
         print_template_tasks([(task.id, task.owner, task.blocked_by, task.subject) for task in tasks])
     colours = has_colours(sys.stdout)
-    click.echo(f"\n{apply_style('The lead is told', BOLD, colours=colours)}")
+    click.echo(f"\n{apply_style('Prompt of the lead', BOLD, colours=colours)}")
     click.echo("\n".join(f"  {line}".rstrip() for line in strip_terminal_codes(prompt).splitlines()))
-    click.echo(apply_style("\nNothing was made. Leave --dry-run out to start it.", YELLOW, colours=colours))
+    click.echo(
+        apply_style("\nNothing was created. Leave out --dry-run to start it.", YELLOW, colours=colours)
+    )
 
 
 def format_budget_limits(usd: float | None, tokens: int | None) -> str:

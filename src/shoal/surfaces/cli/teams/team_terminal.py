@@ -55,7 +55,8 @@ if TYPE_CHECKING:
 REPLAYED_EVENTS = 200
 """Number of earlier events that are printed on attaching."""
 USAGE_HINT = (
-    "What you type goes to the lead; @name to a member, @* to everybody. Ctrl-D leaves, the team goes on."
+    "Your messages go to the lead; use @name for a member, @* for everybody. Ctrl-D leaves; the team "
+    "continues."
 )
 
 
@@ -154,7 +155,7 @@ class _TeamRunTerminal:
                     event, " is idle" if reason == "available" else f" is idle ({reason})"
                 )
             case MessageAdded(by="person", message=message) if event.agent != LEAD_ID:
-                self._print_member_line(event, f" heard you: {to_one_line(message.text)}")
+                self._print_member_line(event, f" got your message: {to_one_line(message.text)}")
             case _:
                 pass
 
@@ -210,7 +211,7 @@ class _TeamRunTerminal:
         if text.startswith("@"):
             recipient, _, body = text[1:].partition(" ")
         if not body.strip():
-            self._printer.write_note(f"There is nothing to say to {recipient}.", YELLOW)
+            self._printer.write_note(f"The message to {recipient} is empty.", YELLOW)
             return
         try:
             for name in resolve_recipients(await self._load_roster(), recipient):
@@ -249,7 +250,7 @@ class _TeamRunTerminal:
         try:
             was_accepted = QuestionFiles(self._run.directory / "questions").answer(dialog.question.id, answer)
             if not was_accepted:
-                self._printer.write_note("Somebody answered first; this answer is dropped.", YELLOW)
+                self._printer.write_note("The question was already answered; your answer is ignored.", YELLOW)
         except ShoalError as error:
             self._printer.write_note(f"✗ {to_one_line(str(error))}", RED)
         self._questions.remove_question(dialog.question.id)
@@ -265,7 +266,7 @@ class _TeamRunTerminal:
         self._screen.end_line()
         if self._run_ended:
             self._screen.write(
-                f"  The team's run has ended. Go on with it: shoal team resume {self._team.name}\n"
+                f"  The team's run has ended. Resume it: shoal team resume {self._team.name}\n"
             )
         else:
-            self._screen.write(f"  The team goes on. Come back: shoal team attach {self._team.name}\n", DIM)
+            self._screen.write(f"  The team continues. Come back: shoal team attach {self._team.name}\n", DIM)

@@ -24,52 +24,28 @@ if TYPE_CHECKING:
     from shoal.app.teams.team_templates import TeamTemplateCatalog, TeamTemplateCatalogEntry
     from shoal.core.teams.team_templates import TeamTemplate, TeamTemplateProblem
 
-_NEW_TEMPLATE = """\
----
-name: {name}
-# What it is for: `shoal team templates` shows this.
-description: Say in a sentence what this team does and when to use it.
-# Each role is a teammate, or `count` of them. {{goal}} is what the person asks for.
-roles:
-  - name: worker
-    # A type of agent: `shoal agents ls` lists them.
-    type: general-purpose
-    # model: sonnet
-    # mode: plan            only reads until its plan is approved
-    # isolation: worktree   works in a copy of its own
-    # count: 2              worker-1 and worker-2
-    prompt: |
-      Work on this: {{goal}}
-      Report to team-lead what you did and how one sees that it is done.
-  - name: checker
-    type: general-purpose
-    prompt: |
-      Check what worker did for: {{goal}}
-      Run it, look for what is missing, and report to team-lead.
-# Without an owner, whoever is free takes a task. blockedBy names keys.
-tasks:
-  - key: work
-    subject: Do it
-    owner: worker
-  - key: check
-    subject: Check it
-    blockedBy: [work]
-    owner: checker
-# For the whole team with its lead.
-# budget:
-#   usd: 5
-#   tokens: 2000000
----
-You lead this team. Wait for what its members report, settle what they disagree about, and give the person
-the result.
-"""
+_NEW_TEMPLATE = (
+    "---\nname: {name}\n# Shown by `shoal team templates`.\ndescription: Describe in one sentence what "
+    "this team does and when to use it.\n# Each role is a teammate, or `count` of them. {{goal}} is the "
+    "goal that the user passes.\nroles:\n  - name: worker\n    # An agent type: `shoal agents ls` lists "
+    "them.\n    type: general-purpose\n    # model: sonnet\n    # mode: plan            only reads until "
+    "its plan is approved\n    # isolation: worktree   works in its own copy\n    # count: 2              "
+    "worker-1 and worker-2\n    prompt: |\n      Work on this: {{goal}}\n      Report to team-lead what "
+    "you did and how to verify it.\n  - name: checker\n    type: general-purpose\n    prompt: |\n      "
+    "Check the work of worker for: {{goal}}\n      Run it, look for gaps, and report to team-lead.\n# Any "
+    "free member can claim a task without an owner. blockedBy lists keys.\ntasks:\n  - key: work\n    "
+    "subject: Do it\n    owner: worker\n  - key: check\n    subject: Check it\n    blockedBy: [work]\n    "
+    "owner: checker\n# For the whole team, including its lead.\n# budget:\n#   usd: 5\n#   tokens: "
+    "2000000\n---\nYou lead this team. Wait for the reports of its members, resolve disagreements, and "
+    "give the user\nthe result.\n"
+)
 
 
 @click.command("templates", short_help="List the team templates.")
 @json_option
 @debug_option
 def list_team_templates(*, as_json: bool) -> int:
-    """List the team templates: the project's, your own, and those that come with Shoal."""
+    """List the team templates: the project's, your own, and the built-in ones."""
     catalog = _load_team_templates()
     if as_json:
         print_json([_template_summary_to_dict(each) for each in catalog.effective])
@@ -91,9 +67,9 @@ def list_team_templates(*, as_json: bool) -> int:
     return exit_codes.OK
 
 
-@click.group("template", short_help="Show, check and write team templates.")
+@click.group("template", short_help="Show, check and create team templates.")
 def template_group() -> None:
-    """Show, check and write team templates: .claude/teams in the project, `teams` in Shoal's home."""
+    """Show, check and create team templates: .claude/teams in the project, `teams` in Shoal's home."""
 
 
 @template_group.command("show")
@@ -101,7 +77,7 @@ def template_group() -> None:
 @json_option
 @debug_option
 def show_team_template(*, name: str, as_json: bool) -> int:
-    """Show a template: its roles, its tasks, and what the lead is told."""
+    """Show a template: its roles, its tasks, and the prompt of the lead."""
     from shoal.surfaces.cli.teams.team_start_command import (
         find_team_template,
         format_budget_limits,
@@ -139,7 +115,7 @@ def show_team_template(*, name: str, as_json: bool) -> int:
 @json_option
 @debug_option
 def validate_team_templates(*, paths: Sequence[Path], as_json: bool) -> int:
-    """Check templates: these files, or all that are found from here. Exit code 1 where one cannot be used."""
+    """Check template files, or all templates found from here. The exit code is 1 if one cannot be used."""
     from shoal.app.teams.team_templates import read_team_template_file
 
     for path in paths:
@@ -148,7 +124,9 @@ def validate_team_templates(*, paths: Sequence[Path], as_json: bool) -> int:
     entries = [read_team_template_file(path) for path in paths] if paths else [*_load_team_templates().all]
     all_problems = [problem for each in entries if (problem := _find_template_problem(each)) is not None]
     shadowed = [
-        f"{each.origin}: not used, {each.hidden_by} comes first" for each in entries if each.hidden_by
+        f"{each.origin}: not used because {each.hidden_by} takes precedence"
+        for each in entries
+        if each.hidden_by
     ]
     if as_json:
         problems = [_template_problem_to_dict(each) for each in all_problems]
@@ -165,11 +143,11 @@ def validate_team_templates(*, paths: Sequence[Path], as_json: bool) -> int:
 
 @template_group.command("new")
 @click.argument("name")
-@click.option("--user", is_flag=True, help="For you in every project, instead of for this project.")
+@click.option("--user", is_flag=True, help="Create it for all your projects instead of this one.")
 @json_option
 @debug_option
 def create_team_template_file(*, name: str, user: bool, as_json: bool) -> int:
-    """Write the file of a new template, with every field explained, for you to change."""
+    """Write the file of a new template, with every field explained, for you to edit."""
     from shoal.app.settings.settings import find_process_shoal_home
     from shoal.core.names import parse_team_name
     from shoal.surfaces.cli.new_files import write_new_file
@@ -182,8 +160,8 @@ def create_team_template_file(*, name: str, user: bool, as_json: bool) -> int:
         print_json({"template": name, "written": str(path)})
     else:
         click.echo(
-            f"{strip_terminal_codes(str(path))} is written. "
-            f'Change it, then: shoal team start {name} "…" --dry-run'
+            f'Wrote {strip_terminal_codes(str(path))}. Edit it, then run: shoal team start {name} "…" '
+            "--dry-run"
         )
     return exit_codes.OK
 
@@ -196,7 +174,7 @@ def _load_team_templates() -> TeamTemplateCatalog:
 
 
 def _find_template_problem(entry: TeamTemplateCatalogEntry) -> TeamTemplateProblem | None:
-    """Return the flaw of a template: in its file, or an agent that does not exist."""
+    """Return the problem of a template: an error in its file, or an agent that does not exist."""
     from shoal.app.definitions.agent_catalog import load_agent_catalog
     from shoal.app.settings.settings import find_process_shoal_home
     from shoal.app.teams.team_templates import check_team_template

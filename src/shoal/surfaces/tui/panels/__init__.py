@@ -1,1 +1,1 @@
-"""Panels beside the conversation: agents, board, mail and questions, drawn from the run view."""
+"""Panels next to the conversation: agents, board, mail and questions, drawn from the run view."""

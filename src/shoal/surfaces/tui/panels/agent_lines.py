@@ -141,7 +141,7 @@ def _describe_agent_activity(row: RunViewAgentRow, question: RunViewQuestionRow 
     if question is not None:
         return build_clean_line((f"? {summarize_question(question.question)}", ASKS))
     if row.waits_for:
-        return build_clean_line((f"waits for {', '.join(row.waits_for)}", MUTED))
+        return build_clean_line((f"waiting for {', '.join(row.waits_for)}", MUTED))
     if row.state in ENDED:
         return build_clean_line((to_one_line(row.detail), BAD if row.state == "failed" else MUTED))
     return build_clean_line((row.doing, MUTED))
@@ -152,11 +152,11 @@ def build_agent_detail_lines(
 ) -> list[Content]:
     """Return all facts about one agent in three lines."""
     usage = f"{format_token_count(row.tokens)} tokens in {format_count_with_noun(row.requests, 'request')}"
-    cost = f"{format_dollars(row.usd)}{'' if row.priced else ' and what has no price'}"
+    cost = f"{format_dollars(row.usd)}{'' if row.priced else ' plus unpriced requests'}"
     facts = [
         _WORDS.get(row.state, row.state),
         shorten_model_name(row.model),
-        f"heard {format_short_age(now - row.heard)} ago",
+        f"last event {format_short_age(now - row.heard)} ago",
         usage,
         cost,
         format_count_with_noun(row.tool_calls, "tool call"),
@@ -182,7 +182,7 @@ def _describe_current_state(row: RunViewAgentRow, question: RunViewQuestionRow |
     elif row.doing:
         parts.append(build_clean_line((row.doing, "")))
     if row.waits_for:
-        parts.append(build_clean_line((f"waits for {', '.join(row.waits_for)}", ASKS)))
+        parts.append(build_clean_line((f"waiting for {', '.join(row.waits_for)}", ASKS)))
     if row.state in ENDED and row.detail:
         parts.append(build_clean_line((to_one_line(row.detail), BAD if row.state == "failed" else "")))
     return Content(" · ").join(parts) if parts else Content("–")

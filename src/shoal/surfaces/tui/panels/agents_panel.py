@@ -46,11 +46,11 @@ class AgentsPanel(ListPanel):
     """
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape", "interrupt", "Interrupt its turn", show=False),
-        Binding("b", "background", "To the background", show=False),
+        Binding("b", "background", "Move to background", show=False),
         Binding("x", "stop", "Stop", show=False),
         Binding("k", "kill", "Kill", show=False),
         Binding("a", "answer", "Answer its question", show=False),
-        Binding("e", "fold", "Show or hide the ended", show=False),
+        Binding("e", "fold", "Show or hide ended agents", show=False),
     ]
     HINTS = "⏎ view · esc interrupt · b background · x stop · k kill · a answer · e ended · q close"
 
@@ -127,7 +127,7 @@ class AgentsPanel(ListPanel):
     def _build_ended_agents_line(self) -> Content:
         ended_count = sum(row.state in ENDED for row in self._agents.values())
         failed_count = sum(row.state in ("failed", "gone") for row in self._agents.values())
-        summary = f"{ended_count} ended" + (f", {failed_count} of them not well" if failed_count else "")
+        summary = f"{ended_count} ended" + (f", {failed_count} of them failed" if failed_count else "")
         return build_clean_line((f"{'▾' if self._unfolded else '▸'} {summary}", MUTED))
 
     def _find_agent_question(self, row: RunViewAgentRow) -> RunViewQuestionRow | None:
@@ -198,7 +198,9 @@ class AgentsPanel(ListPanel):
     def action_background(self) -> None:
         for row in self._yield_current_row_if_actionable():
             if row.id == LEAD_ID:
-                notify_user(self, "Nobody waits for the lead: choose one of its agents.", "warning")
+                notify_user(
+                    self, "The lead is always in the foreground. Choose one of its agents.", "warning"
+                )
                 return
             self.send_run_command(
                 MoveAgentsToBackgroundControlCommand(task_id=row.id),
@@ -208,9 +210,9 @@ class AgentsPanel(ListPanel):
     def action_stop(self) -> None:
         for row in self._yield_current_row_if_actionable(exclude_lead=True):
             explanation = (
-                "It is asked to finish, and ended when its grace is over."
+                "It is asked to finish, and stopped after the grace period."
                 if row.team
-                else "Its work so far is told to the one that started it."
+                else "Its parent gets its work so far."
             )
             self._confirm_and_run_action(
                 f"Stop {row.name}?", f"{row.task}\n\n{explanation}", "stop it", partial(self._stop_agent, row)
@@ -230,12 +232,12 @@ class AgentsPanel(ListPanel):
             else StopAgentOrShellControlCommand(task_id=row.id)
         )
         if row.team:
-            notify_user(self, f"{row.name} is asked to shut down.")
+            notify_user(self, f"Asked {row.name} to shut down.")
         self.send_run_command(command, lambda _: f"{row.name} has ended.")
 
     def action_kill(self) -> None:
         for row in self._yield_current_row_if_actionable(exclude_lead=True):
-            explanation = "It is ended at once, in the middle of what it does. What it did so far is kept."
+            explanation = "It is stopped at once, even during a tool call. Its work so far is kept."
             self._confirm_and_run_action(
                 f"Kill {row.name}?", f"{row.task}\n\n{explanation}", "kill it", partial(self._kill_agent, row)
             )
@@ -265,7 +267,7 @@ class AgentsPanel(ListPanel):
         elif row.state in ENDED:
             notify_user(
                 self,
-                f"{row.name} has ended. Enter shows what it did; what you type there resumes it.",
+                f"{row.name} has ended. Press Enter to see its work; a message there resumes it.",
                 "warning",
             )
         else:
@@ -279,10 +281,10 @@ def _get_command_target(row: RunViewAgentRow) -> str:
 
 def _describe_interrupt_result(row: RunViewAgentRow, answer: Any) -> str:
     was_interrupted = isinstance(answer, dict) and answer.get("interrupted")
-    return f"{row.name}'s turn is interrupted." if was_interrupted else f"{row.name} is in no turn now."
+    return f"Interrupted the turn of {row.name}." if was_interrupted else f"{row.name} is not in a turn."
 
 
 def _describe_background_move_result(row: RunViewAgentRow, answer: Any) -> str:
     if isinstance(answer, dict) and answer.get("moved"):
-        return f"{row.name} goes on in the background."
-    return f"Nobody waits for {row.name}: it is in the background already."
+        return f"{row.name} continues in the background."
+    return f"{row.name} is already in the background."

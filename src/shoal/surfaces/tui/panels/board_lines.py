@@ -42,7 +42,7 @@ def build_owner_part(run_view: RunView, owner: str) -> Part:
 
 def describe_open_blockers(run_view: RunView, row: RunViewTaskRow) -> str:
     blockers = run_view.tasks.list_open_blockers(row)
-    return f"waits for {', '.join(f'#{each.id}' for each in blockers)}" if blockers else ""
+    return f"waiting for {', '.join(f'#{each.id}' for each in blockers)}" if blockers else ""
 
 
 def build_task_card(run_view: RunView, row: RunViewTaskRow, width: int) -> list[Content]:
@@ -52,9 +52,7 @@ def build_task_card(run_view: RunView, row: RunViewTaskRow, width: int) -> list[
     parts = [build_owner_part(run_view, row.owner), (describe_open_blockers(run_view, row), ASKS)]
     if row.usd or row.tokens:
         parts.append((format_cost(row.usd) if row.usd else f"{format_token_count(row.tokens)} tokens", MUTED))
-    facts = [build_clean_line(part) for part in parts if part[0]] or [
-        build_clean_line(("nobody's yet", MUTED))
-    ]
+    facts = [build_clean_line(part) for part in parts if part[0]] or [build_clean_line(("no owner", MUTED))]
     second_line = build_clean_line((" " * (len(row.id) + 2), ""), Content.styled(" · ", MUTED).join(facts))
     return [fit_cell(subject, width), fit_cell(second_line, width)]
 
@@ -104,7 +102,7 @@ def build_task_details(run_view: RunView, row: RunViewTaskRow, task: Task | None
         ),
         ("waits for", _build_task_references(run_view, row.board, row.blocked_by)),
         (
-            "holds up",
+            "blocks",
             _build_task_references(run_view, row.board, task.blocks) if task is not None else Content(""),
         ),
         (

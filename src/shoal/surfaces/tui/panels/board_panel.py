@@ -250,7 +250,7 @@ class BoardPanel(TuiPanel):
     def _update_head(self, rows_by_status: dict[str, list[RunViewTaskRow]]) -> None:
         parts: list[Part] = [("Tasks", "bold")]
         if not self._tasks:
-            parts.append(("  none yet: n puts one on the board", MUTED))
+            parts.append(("  none yet: press n to add one", MUTED))
         else:
             completed_count = len(rows_by_status["completed"])
             parts.append((f"  {completed_count} of {len(self._tasks)} completed", MUTED))
@@ -321,7 +321,7 @@ class BoardPanel(TuiPanel):
                 task = await add_task_to_board(
                     self.board_and_mail_store, board, subject, description, blocked_by.split()
                 )
-                return self._append_note_if_run_ended(f"Task #{task.id} is on the board.")
+                return self._append_note_if_run_ended(f"Added task #{task.id} to the board.")
 
             self.run_action_in_background(add_task)
 
@@ -349,13 +349,13 @@ class BoardPanel(TuiPanel):
             async def assign_task() -> str:
                 await assign_task_owner(self.board_and_mail_store, row, owner)
                 return self._append_note_if_run_ended(
-                    f"Task #{row.id} is {owner}'s now." if owner else f"Task #{row.id} is nobody's now."
+                    f"Assigned task #{row.id} to {owner}." if owner else f"Task #{row.id} has no owner now."
                 )
 
             self.run_action_in_background(assign_task)
 
         self.app.push_screen(
-            NamePickerScreen(f"Who does #{row.id} {row.subject}?", names), assign_to_picked_owner
+            NamePickerScreen(f"Who works on #{row.id} {row.subject}?", names), assign_to_picked_owner
         )
 
     def action_rank(self, by: int) -> None:
@@ -363,9 +363,7 @@ class BoardPanel(TuiPanel):
         if row is None:
             return
         if row.status != "pending":
-            notify_user(
-                self, "Only what is pending has a place in a row: the first is claimed first.", "warning"
-            )
+            notify_user(self, "Only pending tasks are ordered: the first one is claimed first.", "warning")
             return
         rows = (
             self._apply_pending_rank(each)
@@ -395,4 +393,4 @@ class BoardPanel(TuiPanel):
         """Append a note if the run is not live: it journals nothing, so the view does not show the change."""
         if self.controller.run.is_live:
             return text
-        return f"{text} The run has ended: it is shown here when it is resumed.".strip()
+        return f"{text} The run has ended, so the change appears here when it is resumed.".strip()

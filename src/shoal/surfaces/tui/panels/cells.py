@@ -94,7 +94,7 @@ class PanelTableColumn(NamedTuple):
 def fit_columns(
     width: int, columns: Sequence[PanelTableColumn], least: int
 ) -> tuple[tuple[PanelTableColumn, ...], int]:
-    """Return the columns that fit beside a last one of at least `least`, and the width of that one."""
+    """Return the columns that fit next to a last one of at least `least`, and the width of that one."""
     kept_columns = list(columns)
     for dropped_column in sorted(
         (each for each in columns if each.drop_order), key=lambda each: each.drop_order

@@ -94,7 +94,7 @@ class NamePickerScreen(ModalScreen[str | None]):
 
     def compose(self) -> ComposeResult:
         with set_border_titles(
-            Vertical(classes="dialog"), self._heading, "type to find · ⏎ choose · esc leave"
+            Vertical(classes="dialog"), self._heading, "type to search · \n choose · esc cancel"
         ):
             yield Input(placeholder="find")
             yield OptionList(markup=False)
@@ -140,9 +140,9 @@ class TaskDraftScreen(ModalScreen[tuple[str, str, str] | None]):
         self._board = board
 
     def compose(self) -> ComposeResult:
-        keys = "tab next · ⏎ or ctrl+s put it on the board · esc leave"
+        keys = "tab next · \n or ctrl+s add to the board · esc cancel"
         with set_border_titles(Vertical(classes="dialog"), f"New task on {self._board}", keys):
-            yield Static("What is to be done", classes="dialog--label")
+            yield Static("What to do", classes="dialog--label")
             yield Input(id="subject")
             yield Static("What belongs to it", classes="dialog--label")
             yield TextArea(id="description", tab_behavior="focus")
@@ -161,9 +161,9 @@ class TaskDraftScreen(ModalScreen[tuple[str, str, str] | None]):
         blockers_text = self.query_one("#waits", Input).value
         numbers = blockers_text.replace("#", " ").replace(",", " ").split()
         if not subject:
-            self._show_error("Say in a few words what is to be done.")
+            self._show_error("Describe the task in a few words.")
         elif not all(each.isascii() and each.isdigit() for each in numbers):
-            self._show_error("Tasks are named by their numbers here: 3, 4")
+            self._show_error("Name tasks by their numbers: 3, 4")
         else:
             self.dismiss((subject, self.query_one("#description", TextArea).text.strip(), " ".join(numbers)))
 

@@ -26,11 +26,11 @@ _OLDER = "older messages"
 
 class MailPanel(ListPanel):
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("f", "filter", "Only of one", show=False),
-        Binding("u", "unread", "Only unread", show=False),
+        Binding("f", "filter", "Filter by member", show=False),
+        Binding("u", "unread", "Unread only", show=False),
         Binding("escape", "leave", "Close", show=False),
     ]
-    HINTS = "⏎ read whole · f of one member · u unread only · esc close"
+    HINTS = "\n read · f filter by member · u unread only · esc close"
 
     def __init__(self, *given: Any, **named: Any) -> None:
         super().__init__(*given, **named)
@@ -82,7 +82,7 @@ class MailPanel(ListPanel):
         if key == _OLDER:
             is_unfiltered = not self._filter_member and not self._only_unread
             older_count = f"{self.run_view.mail.total - MOST} " if is_unfiltered else ""
-            return [build_clean_line((f"… {older_count}older messages: shoal inbox shows them", MUTED))]
+            return [build_clean_line((f"… {older_count}older messages: use shoal inbox", MUTED))]
         row = self._mail_rows[str(key)]
         kind = "" if row.kind == "message" else row.kind.replace("_", " ")
         head = [
@@ -114,13 +114,13 @@ class MailPanel(ListPanel):
             (f"  {format_count_with_noun(mail_rows.total, 'message')}", MUTED),
         ]
         if unread:
-            parts.append((f"  {unread} not read yet", ASKS))
+            parts.append((f"  {unread} unread", ASKS))
         if self._filter_member:
             parts += [("  only of ", MUTED), self._build_member_part(self._filter_member)]
         if self._only_unread:
-            parts.append(("  only unread", MUTED))
+            parts.append(("  unread only", MUTED))
         if not self._mail_rows:
-            parts.append((": agents of a team write to each other, and it is shown here", MUTED))
+            parts.append((": members of a team send each other mail, and it appears here", MUTED))
         self.set_panel_head(build_clean_line(*parts))
 
     # Keys
@@ -150,14 +150,14 @@ class MailPanel(ListPanel):
         return next((format_mail(mail) for mail in history if mail.id == row.id), None)
 
     def _format_mail_details(self, row: RunViewMailRow, text: str | None) -> Content:
-        read_note = f"read {format_time_of_day(row.taken)}" if row.taken else "not read yet"
+        read_note = f"read {format_time_of_day(row.taken)}" if row.taken else "unread"
         facts = [
             f"posted {format_time_of_day(row.posted)}",
             read_note,
             row.kind.replace("_", " "),
             f"team {row.team}",
         ]
-        facts += ["for information: it wakes nobody"] if row.fyi else []
+        facts += ["for information: it does not wake the recipient"] if row.fyi else []
         lines = [build_clean_line((" · ".join(facts), MUTED))]
         if row.summary:
             lines.append(build_clean_line((to_one_line(row.summary), "bold")))
@@ -165,7 +165,7 @@ class MailPanel(ListPanel):
         if text is None:
             lines += [
                 Content(""),
-                build_clean_line(("Only its beginning is kept: the inbox is gone.", MUTED)),
+                build_clean_line(("Only the start is stored because the mailbox is gone.", MUTED)),
             ]
         return Content("\n").join(lines)
 

@@ -158,7 +158,7 @@ class TuiPanel(Vertical):
             except ShoalError as error:
                 notify_user(self, str(error), "error")
             except Exception as error:  # noqa: BLE001 - one failed action must not end the app
-                notify_user(self, f"That did not work: {type(error).__name__}: {error}", "error")
+                notify_user(self, f"The action failed: {type(error).__name__}: {error}", "error")
             else:
                 if message:
                     notify_user(self, message)

@@ -87,7 +87,7 @@ class QuestionsPanel(ListPanel):
             entries += [RowEntry(row.id) for row in answered_rows[:MOST_ANSWERED]]
         self.rows.set_entries(entries)
         parts: list[Part] = [("Questions", "bold")]
-        parts.append((f"  {len(open_rows)} open", ASKS) if open_rows else ("  nobody asks anything", MUTED))
+        parts.append((f"  {len(open_rows)} open", ASKS) if open_rows else ("  no open questions", MUTED))
         self.set_panel_head(build_clean_line(*parts))
         self.show_detail()
 
