@@ -140,7 +140,7 @@ async def test_a_too_long_user_prompt_is_cut_with_a_marker() -> None:
     await compact_conversation(harness.agent, "manual")
     await compact_conversation(harness.agent, "manual")
     (first,) = harness.agent.conversation.messages
-    assert "[… cut, 10,000 characters in all]" in first.text
+    assert "[… cut, 10,000 characters in total]" in first.text
 
 
 @pytest.mark.spec("USR-10")
@@ -194,7 +194,7 @@ def test_shortening_cuts_tool_results_first_and_then_old_messages() -> None:
     ]
     lean = shorten_messages(history)
     assert len(lean) == len(history)
-    assert "5,000 characters in all" in str(lean[2].content)
+    assert "5,000 characters in total" in str(lean[2].content)
     shorter = shorten_messages(lean)
     assert shorter[0] == user_message("c")
     assert shorten_messages(shorter[:1]) == shorter[:1]

@@ -123,7 +123,7 @@ def _shorten_tool_results(message: Message) -> Message:
         text = extract_tool_result_text(block)
         if len(text) <= SHORTENED_RESULT_CHARS + 100:
             return block
-        excerpt = f"{text[:SHORTENED_RESULT_CHARS]} [… cut, {len(text):,} characters in all]"
+        excerpt = f"{text[:SHORTENED_RESULT_CHARS]} [… cut, {len(text):,} characters in total]"
         return ToolResultBlock(tool_use_id=block.tool_use_id, content=excerpt, is_error=block.is_error)
 
     return Message(
@@ -154,7 +154,7 @@ def _find_last_user_request(messages: list[Message]) -> str:
             )
             # Text cut by an earlier compaction is not cut again because of its cut marker.
             if len(request) > MAX_REQUEST_CHARS + 100:
-                return f"{request[:MAX_REQUEST_CHARS]} [… cut, {len(request):,} characters in all]"
+                return f"{request[:MAX_REQUEST_CHARS]} [… cut, {len(request):,} characters in total]"
             if request:
                 return request
     return ""

@@ -162,7 +162,7 @@ def _list_copied_directories(name: str, words: Sequence[str | None]) -> tuple[st
 
 
 def _list_copied_operands(words: Sequence[str | None]) -> tuple[str, ...]:
-    """Return the operands that are copied: all but the target."""
+    """Return the operands that are copied: all except the target."""
     operands: list[str] = []
     has_target = False
     values = iter(words[1:])

@@ -107,7 +107,7 @@ class MockReplySender:
         received: MockServerReceivedRequest,
         on_settled: Callable[[], None],
     ) -> None:
-        """`on_settled` is called when nothing can fail any longer and the client does not have the end yet."""
+        """`on_settled` is called when nothing can fail any longer and the client lacks the end yet."""
         self._format = api_format
         self._clock = clock
         self._reader = reader

@@ -45,7 +45,7 @@ def find_bypass_ban(documents: Sequence[SettingsDocument]) -> str | None:
         value = document.raw["permissions"][_BYPASS_KEYS[1]]
         if value == "disable":
             return document.locate_key(_BYPASS_KEYS)
-        _refuse(document, _BYPASS_KEYS, f'"disable" is expected, not {value!r}')
+        _refuse(document, _BYPASS_KEYS, f'expected "disable", got {value!r}')
     return None
 
 

@@ -145,7 +145,7 @@ class _JsonSchemaValidator:
             subschema = prefix_schemas[index] if index < len(prefix_schemas) else rest_schema
             yield from self.validate_value(item, subschema, f"{path}[{index}]", depth + 1)
         if schema.get("uniqueItems") and len({_to_comparable_json(each) for each in value}) < len(value):
-            yield f"{path or 'the value'}: an item stands in it twice"
+            yield f"{path or 'the value'}: an item occurs twice"
         yield from _validate_size_limits(len(value), schema, ("minItems", "maxItems"), path, "items")
         if "contains" in schema:
             count = sum(self._is_valid(item, schema["contains"], depth) for item in value)
@@ -172,12 +172,12 @@ def _validate_type_enum_and_const(value: Any, schema: Mapping[str, Any], path: s
     type_names = schema.get("type", ())
     kinds = [str(each) for each in (type_names if isinstance(type_names, list | tuple) else [type_names])]
     if "type" in schema and not any(kind in _TYPES and _TYPES[kind](value) for kind in kinds):
-        yield f"{location}: {' or '.join(kinds)} is expected, not {_short_repr(value)}"
+        yield f"{location}: expected {' or '.join(kinds)}, got {_short_repr(value)}"
     choices = schema.get("enum")
     if choices is not None and not any(_is_json_equal(value, each) for each in choices):
         yield f"{location}: {_short_repr(value)} is none of {', '.join(map(_short_repr, choices))}"
     if "const" in schema and not _is_json_equal(value, schema["const"]):
-        yield f"{location}: {_short_repr(schema['const'])} is expected, not {_short_repr(value)}"
+        yield f"{location}: expected {_short_repr(schema['const'])}, got {_short_repr(value)}"
 
 
 def _validate_string(value: str, schema: Mapping[str, Any], path: str) -> Iterator[str]:

@@ -96,7 +96,7 @@ class MemberTable:
             handle.member.set_foreign_idle(idle=idle)
 
     def accept_shutdown_agreement(self, name: AgentName, request: str) -> None:
-        """Record that a remote member agreed and ends by itself."""
+        """Record that a remote member agreed and ends on its own."""
         handle = self.handles.get(name)
         if (
             handle is not None
