@@ -27,7 +27,7 @@ from shoal.core.permissions.questions import (
 )
 from shoal.core.teams.mail import MailMessage
 from shoal.core.teams.mail_signatures import MailSigner
-from shoal.team.mail.mail_verifier import IGNORE, MAX_OPEN_QUESTIONS, OBEY
+from shoal.team.mail.mail_pump import IGNORE, MAX_OPEN_QUESTIONS, OBEY
 from shoal.wire.mail_codec import encode_inbox_entry
 from team_scripts import (
     find_speaker,

@@ -15,7 +15,7 @@ from shoal.core.permissions.questions import ChoiceAnswer, ChoiceQuestion
 from shoal.core.teams.mail import MailMessage
 from shoal.core.teams.mail_signatures import MailSigner
 from shoal.team.mail.mail_authentication import MailSenderAuthenticator
-from shoal.team.mail.mail_verifier import IGNORE
+from shoal.team.mail.mail_pump import IGNORE
 from team_scripts import get_home, read_inbox, send_message, spawn_member
 
 CREATE = call_tool("TeamCreate", team_name="crew")

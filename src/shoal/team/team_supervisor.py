@@ -18,9 +18,8 @@ from shoal.core.teams.team_operations import TeammateSpawnResult
 from shoal.runs.run_outcome import AgentRunOutcome
 from shoal.team.mail.lead_inbox import LeadInbox
 from shoal.team.mail.mail_authentication import ForeignMemberNameLookup, MailSenderAuthenticator
-from shoal.team.mail.mail_pump import MailPump
+from shoal.team.mail.mail_pump import MailPump, MailVerifier
 from shoal.team.mail.mail_sender import TeamMailPoster
-from shoal.team.mail.mail_verifier import MailVerifier
 from shoal.team.members.local_member import LocalMember
 from shoal.team.members.member_admission import (
     AdmittedMember,

@@ -40,9 +40,8 @@ from shoal.runs.start_hooks import add_subagent_start_hook_context
 from shoal.team.channel.lead_channel import LeadChannel, LeadCommandMessage
 from shoal.team.channel.mail_question_broker import MailQuestionBroker
 from shoal.team.mail.mail_authentication import ForeignMemberNameLookup, MailSenderAuthenticator
-from shoal.team.mail.mail_pump import MailPump
+from shoal.team.mail.mail_pump import MailPump, MailVerifier
 from shoal.team.mail.mail_sender import TeamMailPoster
-from shoal.team.mail.mail_verifier import MailVerifier
 from shoal.team.members.local_member import LocalMember
 from shoal.team.members.member_admission import (
     attach_progress_monitor,
