@@ -22,7 +22,7 @@ from msgspec import Struct
 
 import shoal
 from reference_pages.tools import _collect_tools
-from shoal.app.agents.member_bootstrap import InheritedMemberOptions, MemberBootstrap
+from shoal.app.agents.backend_launcher import InheritedMemberOptions, MemberBootstrap
 from shoal.app.isolation.machine_checks import DoctorDiagnostic
 from shoal.app.models.model_probe import ModelProbeResult
 from shoal.app.reports.agent_report import EffectiveAgentProperty

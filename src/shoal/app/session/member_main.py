@@ -8,7 +8,7 @@ from contextlib import suppress
 
 from msgspec import Raw
 
-from shoal.app.agents.member_bootstrap import MemberBootstrap, decode_member_bootstrap
+from shoal.app.agents.backend_launcher import MemberBootstrap, decode_member_bootstrap
 from shoal.app.session.session import Session
 from shoal.backends.heap_trim import HeapTrimmer
 from shoal.backends.socket_channel import SocketChannel

@@ -13,7 +13,7 @@ import tempfile
 from contextlib import suppress
 from pathlib import Path
 
-from shoal.app.agents.member_bootstrap import decode_member_bootstrap
+from shoal.app.agents.backend_launcher import decode_member_bootstrap
 from shoal.app.options import Options
 from shoal.app.session.session import Session
 from shoal.models.catalogue import resolve_model
