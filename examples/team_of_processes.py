@@ -61,7 +61,7 @@ SCRIPT = [
     # The lead.
     {"match": "Have a greeting written", "tools": [call_tool("TeamCreate", team_name="greeters")]},
     {
-        "match": "You lead the team",
+        "match": "You now lead the team",
         "tools": [spawn_member("anna", "Write hello.txt."), spawn_member("ben", "Wait for anna.")],
     },
     {

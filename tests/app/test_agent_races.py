@@ -481,7 +481,7 @@ async def test_a_resumed_agent_keeps_its_directory_and_is_refused_if_that_is_gon
     async with open_session(tmp_path, model) as session:
         refused = await run_all_turns(session)
     assert str(place) in map_agent_results(session)["child"].text
-    assert "no directory" in refused
+    assert "is not a directory" in refused
 
 
 @pytest.mark.spec("USR-12", "USR-30")

@@ -59,7 +59,7 @@ def test_any_file_can_forbid_to_skip_permissions(project: Path, kind: str) -> No
     assert settings.bypass_ban.endswith(":3")
     with pytest.raises(SettingsError, match=r"settings\.json:3 sets permissions\.disableBypass"):
         check_permission_bypass(settings)
-    with pytest.raises(SettingsError, match='"disable" is expected'):
+    with pytest.raises(SettingsError, match='expected "disable"'):
         load(project, **{kind: {"permissions": {"disableBypassPermissionsMode": "no"}}})
 
 

@@ -156,4 +156,4 @@ async def test_landlock_reports_control_files_at_the_top(
     monkeypatch.setenv("PATH", str(programs))
     output, notes = await run_commands(project, "git init -q . && git init -q .")
     assert f"A command created {project}/.git" in output[0]
-    assert any("confined by Landlock" in note for note in notes)
+    assert any("Commands run in Landlock because" in note for note in notes)

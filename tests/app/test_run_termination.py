@@ -76,7 +76,7 @@ async def test_a_run_that_ignores_requests_and_signals_is_killed(tmp_path: Path,
 async def test_a_run_with_a_full_connection_backlog_is_ended(tmp_path: Path, before: int) -> None:
     async with start_unresponsive_run(tmp_path, "deaf") as (run, process):
         waiting = [connect_unix_socket(run.directory / "control.sock") for _ in range(before)]
-        with pytest.raises(RunUnresponsive, match="does not answer"):
+        with pytest.raises(RunUnresponsive, match="does not respond"):
             await send_control_command(run, GetRunStatusControlCommand(), patience=0.2)
         await stop_or_kill_run(run)
         assert await process.wait() == -9

@@ -165,10 +165,10 @@ async def test_validate_names_file_line_field_and_unused_definitions(
     lines = ran.text.splitlines()
     assert lines[0].startswith(f"{file.parent / 'bad.md'}:4: maxTurns: expected a whole number")
     assert lines[1].startswith(
-        f"{file.parent / 'twice.md'}: name: two agents are named 'reviewer': {file} is"
+        f"{file.parent / 'twice.md'}: name: two agents have the name 'reviewer': {file} is used"
     )
     assert f"{home / 'agents' / 'mine.md'}:4: who: unknown field; it is ignored (warning)" in lines
-    assert f"{file}:4: tools: there is no tool 'Nothing' here (warning)" in lines
+    assert f"{file}:4: tools: there is no tool 'Nothing' (warning)" in lines
     assert f"{home / 'agents' / 'mine.md'}: reviewer is not used because {file} takes precedence" in lines
     assert lines[-1] == "7 agents, 2 problems, 2 warnings."
     ran = await shoal("agents", "validate", "--json")

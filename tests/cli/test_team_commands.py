@@ -424,7 +424,7 @@ async def test_templates_are_listed_shown_checked_and_written(shoal: ShoalProgra
     assert (await shoal("team", "ls")).text == "There are no teams.\n"
     assert (await shoal("team", "start", "mine", "x", "--dry-run")).code == 0
     there = await shoal("team", "template", "new", "mine", "--user")
-    assert (there.code, "there already" in there.err) == (1, True)
+    assert (there.code, "already exists and was not changed" in there.err) == (1, True)
     good = await shoal("team", "template", "validate")
     assert (good.code, good.text) == (0, "5 templates, 0 problems.\n")
     path = shoal.project / "x.md"

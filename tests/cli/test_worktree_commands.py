@@ -89,7 +89,7 @@ async def test_work_is_removed_only_by_force_and_can_be_brought_back(
     assert refused.code == 1
     assert "unmerged work" in refused.err
     removed = await shoal("worktree", "rm", "agent-a1b2c3d4", "--force")
-    assert "stays under refs/shoal/kept/agent-a1b2c3d4" in removed.text
+    assert "Its work is kept under refs/shoal/kept/agent-a1b2c3d4." in removed.text
     assert "ref only" in (await shoal("worktree", "ls")).text
     assert run_git(repository.top, "show", "refs/shoal/kept/agent-a1b2c3d4:new.txt") == "work"
     merged = json.loads((await shoal("worktree", "merge", "agent-a1b2c3d4", "--json")).text)

@@ -57,9 +57,12 @@ def wait_for_both_commands(cli_project: CliProject) -> None:
 def test_watch_shows_each_agent_with_its_model_cost_and_last_event(cli_project: CliProject) -> None:
     terminal = start_two_agents(cli_project)
     watch = cli_project.start_shoal_terminal("watch")
+    watch.resize_screen(120)
     watch.wait_for(lambda text: "● joe: do one · Bash" in text and "● general-purpose: do two" in text)
     details = re.compile(
-        r"^ +a\w+ · working · scripted · \$0\.0000 · heard (just now|.* ago) · in the", re.MULTILINE
+        r"^ +a\w+ · working · scripted · \$0\.0000 · "
+        r"(active just now|last event .* ago) · in the background$",
+        re.MULTILINE,
     )
     watch.wait_for(lambda text: len(details.findall(text)) == 2)
     assert "\x1b[38;5;208m●" in watch.raw
@@ -100,7 +103,7 @@ def test_send_reaches_a_running_agent_and_continues_an_ended_one(cli_project: Cl
     terminal = start_two_agents(cli_project)
     wait_for_both_commands(cli_project)
     sent = cli_project.run_shoal("send", get_session_id(cli_project)[:8], "joe", "mind the valve")
-    assert (sent.returncode, sent.stdout) == (0, "joe hears it at its next step.\n")
+    assert (sent.returncode, sent.stdout) == (0, "joe reads it at its next step.\n")
     (cli_project.project / "gate").write_text("gate opened\n")
     terminal.wait_for("Joe minded the valve.")
     assert any(event["type"] == "queued" and event["by"] == "person" for event in read_journal(cli_project))
@@ -135,4 +138,4 @@ def test_stop_ends_one_agent_all_agents_or_the_run(cli_project: CliProject) -> N
     assert terminal.wait_for_end() == 0
     gone = cli_project.run_shoal("stop", session)
     assert gone.returncode == 1
-    assert f"has ended. Resume it: shoal --resume {session}" in gone.stderr
+    assert f"has ended, so no live run can respond. Resume it: shoal --resume {session}" in gone.stderr

@@ -79,7 +79,7 @@ async def test_input_in_a_members_pane_reaches_it_as_user_input(
         tmux("set-option", "-p", "-t", pane, "remain-on-exit", "on")
         tmux("set-hook", "-p", "-u", "-t", pane, "pane-died")
         tmux("send-keys", "-t", pane, "C-c")
-        await tmux.wait_for_text(pane, "This view is closed; ann works on.")
+        await tmux.wait_for_text(pane, "This view is closed; ann keeps working.")
         tmux("kill-pane", "-t", pane)
         assert await panes.wait_for_pane_exit(pane) == PaneExit()
     assert [each["name"] for each in json.loads(cli_project.run_shoal("ps", "--json").stdout)][-1] == "ann"
@@ -102,7 +102,7 @@ def test_user_input_is_read_before_earlier_mail_from_the_lead(cli_project: CliPr
     terminal.type_text("tell ann\r")
     terminal.wait_for(lambda text: "● SendMessage" in text and "Good." in text)
     view.type_text("me first\r")
-    view.wait_for("ann hears it at its next step")
+    view.wait_for("ann reads it at its next step")
     gate.open()
     text = view.wait_for(lambda text: "› me first" in text and "The lead has a word." in text)
     assert text.index("› me first") < text.index("team-lead › The lead has a word.")
@@ -129,7 +129,7 @@ def test_the_viewer_shows_calls_questions_and_the_colour_of_its_agent(cli_projec
     view.wait_for("○ idle")
     view.type_text(CTRL_D)
     assert view.wait_for_end() == 0
-    assert "This view is closed; ann works on." in view.screen.text
+    assert "This view is closed; ann keeps working." in view.screen.text
     assert "Open it again: shoal view" in view.screen.text
     terminal.wait_for(is_at_prompt)
 
@@ -165,7 +165,7 @@ def test_the_viewer_shows_how_its_agent_ended_until_a_key_is_pressed(cli_project
     view.wait_for("any key closes this view")
     view.type_text("x")
     assert view.wait_for_end() == 0
-    assert "works on" not in view.screen.text
+    assert "keeps working" not in view.screen.text
 
 
 @pytest.mark.parametrize("how", ["ended", "killed"])
@@ -203,7 +203,7 @@ def test_a_viewer_does_not_wait_for_an_unknown_agent_of_an_ended_run(cli_project
     assert terminal.wait_for_end() == 0
     result = cli_project.run_shoal("view", get_session_id(cli_project), "ann")
     assert (result.returncode, result.stdout) == (1, "")
-    assert "has ended and had no agent 'ann'. It had: lead." in result.stderr
+    assert "has ended and had no agent 'ann'. Its agents: lead." in result.stderr
     assert "Hello." in cli_project.run_shoal("view", get_session_id(cli_project), "lead").stdout
 
 

@@ -104,7 +104,7 @@ def test_ctrl_b_moves_the_running_agent_to_the_background(cli_project: CliProjec
     terminal.wait_for("● general-purpose: do one · Bash")
     terminal.type_text(CTRL_B)
     text = terminal.wait_for(lambda text: "I do not wait." in text and is_at_prompt(text))
-    assert "● agent general-purpose goes on in the background: do one" in text
+    assert "● agent general-purpose continues in the background: do one" in text
     gate.open()
     terminal.wait_for("It has ended now.")
     assert [event["type"] for event in read_journal(cli_project)].count("agent_started") == 1
@@ -186,7 +186,8 @@ def test_an_agent_stopped_by_exit_is_listed_and_can_be_continued_after_resume(
     identity = next(event["agent"] for event in read_journal(cli_project) if event["type"] == "agent_started")
     again = cli_project.start_scripted_terminal(
         {"match": "go on", "text": "I went on."},
-        {"match": "<task-notification>", "text": "It went on and is done."},
+        {"match": "<status>killed", "text": "It was stopped."},
+        {"match": "<status>completed", "text": "It went on and is done."},
         mode="bypassPermissions",
         resume="yes",
     )
@@ -194,7 +195,7 @@ def test_an_agent_stopped_by_exit_is_listed_and_can_be_continued_after_resume(
     again.type_text("/agents\r")
     again.wait_for(lambda text: "● general-purpose  do one" in text and f"{identity} · stopped" in text)
     again.type_text(f"/agents send {identity} go on\r")
-    again.wait_for(lambda text: "resumes it." in text and "It went on and is done." in text)
+    again.wait_for(lambda text: "continues with it." in text and "It went on and is done." in text)
 
 
 @pytest.mark.spec("USR-26", "USR-05", "QUE-06")

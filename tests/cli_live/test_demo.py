@@ -151,7 +151,7 @@ def test_the_demo_warns_and_continues_without_a_sandbox(cli_project: CliProject,
     terminal = cli_project.start_shoal_terminal("demo", "agents", "--fast", PATH=str(programs), TMPDIR=tmp)
     assert terminal.wait_for_end(timeout=60) == 0, terminal.screen.text
     assert "No sandbox can confine the agents to their worktrees here" in terminal.screen.text
-    assert "worktree_guard: weak" in terminal.screen.text
+    assert "(worktree_guard: weak)" in " ".join(terminal.screen.text.split())
     assert terminal.screen.text.count("Commands run without a sandbox") == 1
     assert "all 8 pass" in terminal.screen.text
 

@@ -69,11 +69,11 @@ def test_input_to_a_member_arrives_first_and_as_user_input(cli_project: CliProje
     terminal.type_text("press her\r")
     terminal.wait_for("She was told.")
     terminal.type_text("@ann mind the valve\r")
-    terminal.wait_for("↳ told ann: mind the valve")
+    terminal.wait_for("↳ sent to ann: mind the valve")
     terminal.type_text("/to ann\r")
-    terminal.wait_for(lambda text: "You talk to ann." in text and "to ann ›" in text)
+    terminal.wait_for(lambda text: "You are talking to ann." in text and "to ann ›" in text)
     terminal.type_text("and the tap\r")
-    terminal.wait_for("↳ told ann: and the tap")
+    terminal.wait_for("↳ sent to ann: and the tap")
     gate.open()
     terminal.wait_for("ann: I mind the valve and the tap.")
     # She is idle now, and is woken by it.
@@ -126,9 +126,9 @@ def test_commands_and_member_messages_are_not_answers_to_an_open_question(
     )
     terminal.wait_for(lambda text: "→ ann has joined crew" in text and "allow? ›" in text)
     terminal.type_text("@ann mind the valve\r")
-    terminal.wait_for("↳ told ann: mind the valve")
+    terminal.wait_for("↳ sent to ann: mind the valve")
     terminal.type_text("/to ann\r")
-    terminal.wait_for(lambda text: "You talk to ann." in text and "allow? ›" in text)
+    terminal.wait_for(lambda text: "You are talking to ann." in text and "allow? ›" in text)
     terminal.type_text("y\r")
     terminal.wait_for(lambda text: "ann: Done." in text)
     assert (cli_project.project / "valve.txt").read_text() == "open"
@@ -141,7 +141,7 @@ def test_output_of_a_member_in_its_own_process_is_shown_whole(cli_project: CliPr
         {"system": ANN, "match": "is it dry?", "text": dry},
         {"match": "go", "tools": [make_tool_call("TeamCreate", team_name="crew")]},
         {
-            "match": "You lead",
+            "match": "You now lead",
             "tools": [make_tool_call("Agent", description="plumbing", prompt="Wait.", name="ann")],
         },
         {"repeat": True, "text": "I know."},

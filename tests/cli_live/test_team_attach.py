@@ -56,7 +56,7 @@ def start_team(cli_project: CliProject, env: dict[str, str]) -> PtyTerminal:
     directory.mkdir(parents=True)
     (directory / "roof.md").write_text(TEMPLATE)
     terminal = cli_project.start_shoal_terminal("team", "start", "roof", "the roof", *MODEL, **env)
-    terminal.wait_for("The team roof is made: alice, bob.")
+    terminal.wait_for("Created the team roof: alice, bob.")
     return terminal
 
 
@@ -87,13 +87,13 @@ def test_an_attached_terminal_answers_and_messages_a_team_that_keeps_running(cli
         assert "roof · " in text
         assert "1 waiting for you" in text
         attached.type_text("@nobody hold on\r")
-        attached.wait_for("Nobody in the team roof is called 'nobody'")
+        attached.wait_for("The team roof has no member 'nobody'")
         attached.type_text("y\r")
         attached.wait_for("alice: alice has written it")
         lead.wait_for(lambda text: "allowed once" in text and is_at_prompt(text))
         assert (cli_project.project / "plan.txt").read_text() == "four beams"
         attached.type_text("@nobody hello\r")
-        attached.wait_for("Nobody in the team roof is called 'nobody'")
+        attached.wait_for("The team roof has no member 'nobody'")
         attached.type_text("@bob Mind the gutter.\r")
         attached.wait_for("bob: bob minds the gutter")
         assert "<teammate-message" not in messages[0]

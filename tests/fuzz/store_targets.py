@@ -135,7 +135,7 @@ async def _check_roster(home: Path, data: bytes) -> None:
         team = await rosters.read_team_roster(TEAM)
         if team is None:
             assert [path.read_bytes() for path in directory.glob("config.json.corrupt-*")] == [data]
-            assert any("set aside" in report for report in reports)
+            assert any("Shoal renamed it to" in report for report in reports)
         try:
             joined = await rosters.add_member(
                 TEAM, NewMember(name="new", agent_type="t", model="m", cwd="/", prompt="p")

@@ -116,7 +116,7 @@ async def test_the_server_of_an_agent_is_never_a_channel(tmp_path: Path) -> None
         await run_all_turns(session)
         notes = "\n".join(session.notes)
     assert list_queued_items(session) == []
-    assert "The channel server:chat is not there" in notes
+    assert "The channel server:chat is not available" in notes
     assert "nobody named it as a channel" in join_notes(read_events(session))
 
 
@@ -141,7 +141,7 @@ async def test_a_long_push_is_cut_and_one_without_text_is_dropped(tmp_path: Path
     (event,) = list_queued_items(session)
     assert event.text.count("x") == MAX_MESSAGE_LENGTH
     assert "7 characters are left out" in event.text
-    assert "a message of its channel is dropped: its content is no text." in join_notes(read_events(session))
+    assert "a message of its channel is dropped: its content is not text." in join_notes(read_events(session))
 
 
 @pytest.mark.parametrize("params", [None, [], "text", {}, {"content": None}, {"content": ["x"]}])

@@ -36,14 +36,14 @@ async def test_a_login_is_requested_made_in_a_browser_and_stored(tmp_path: Path)
             env={**os.environ, "BROWSER": "true"},
         )
         assert login.stdout is not None
-        assert b"Open this address" in await login.stdout.readline()
+        assert b"Open this URL" in await login.stdout.readline()
         address = (await login.stdout.readline()).decode().strip()
         # As the person's browser: it follows the way back to the loopback address by itself.
         page = await asyncio.to_thread(lambda: urllib.request.urlopen(address).read().decode())
         assert "You are logged in" in page
         rest = await login.stdout.read()
         assert await login.wait() == 0
-        assert b"Logged in to lock, which has 1 tools" in rest
+        assert b"Logged in to lock, which has 1 tool." in rest
 
         (kept,) = (home / "shoal" / "keys" / "mcp.auth").iterdir()
         assert stat.S_IMODE(kept.stat().st_mode) == 0o600

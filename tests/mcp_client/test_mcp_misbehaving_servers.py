@@ -116,5 +116,5 @@ async def test_a_server_that_cannot_start_is_reported_with_the_reason(tmp_path: 
     assert "fails.log" in standing["fails"].detail
     assert "the MCP server odd cannot be used: its type is 'pigeon'" in told
     assert "the MCP server empty cannot be used: its command is missing" in told
-    assert "the MCP server so.und is left out" in told
+    assert "the MCP server so.und is ignored" in told
     assert standing["so und"].tools == ("mcp__so_und__echo", "mcp__so_und__pid")

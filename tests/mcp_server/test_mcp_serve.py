@@ -200,7 +200,7 @@ async def test_a_background_run_continues_and_its_result_can_be_read(
             assert (result["state"], result["text"]) == ("done", "The answer is 42.")
             status = await call("run_status", id=run)
             assert (status["state"], status["exit_code"], status["turns"]) == ("done", 0, 1)
-            assert "There is no run" in await call("run_status", id="nothing")
+            assert "'nothing' does not identify a run" in await call("run_status", id="nothing")
             assert "There is no run" in await call("run_result", id="../x")
             assert "Pass a name too" in await call("spawn", prompt="x", agent_type="Explore")
             left = (await call("spawn", prompt="And again?"))["id"]

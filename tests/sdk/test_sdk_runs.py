@@ -289,7 +289,7 @@ async def test_an_answer_that_does_not_match_its_schema_is_requested_again(harne
     assert (messages.result.subtype, messages.result.result) == ("success", "Done.")
     assert list_tool_names(server.requests[0].body) == {"StructuredOutput"}
     refused = dump_request(server, 2)
-    assert "depth: integer is expected" in refused
+    assert "depth: expected integer, got 'twelve'" in refused
     assert "none of 'reef', 'sand'" in refused
 
 

@@ -251,9 +251,9 @@ def test_a_session_is_found_by_its_id_or_a_unique_prefix(writer: Callable[..., T
         written.append_prompt("hi")
     assert find_session_transcript(home, "aaaa-1111") == one.path
     assert find_session_transcript(home, "aaab") == other.path
-    with pytest.raises(SessionNotFound, match="start of 2 sessions: aaaa-1111, aaab-2222"):
+    with pytest.raises(SessionNotFound, match="2 sessions start with 'aaa': aaaa-1111, aaab-2222"):
         find_session_transcript(home, "aaa")
-    with pytest.raises(SessionNotFound, match="Close to it: aaaa-1111"):
+    with pytest.raises(SessionNotFound, match="Similar ids: aaaa-1111"):
         find_session_transcript(home, "aaaa-1112")
     with pytest.raises(SessionNotFound, match="--continue"):
         find_session_transcript(home, "zzzz")

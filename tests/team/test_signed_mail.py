@@ -351,7 +351,7 @@ async def test_copies_of_a_signed_user_message_are_rejected(tmp_path: Path) -> N
     assert len(team.heard["bob"]) == 1
     assert [each.message.text for each in added if each.by == "person"] == ["Stop at noon."]
     assert join_notes(read_events(session)).count("its signature is not right for it") == 4
-    assert join_notes(read_events(session)).count("Mail for ann came a second time") == 1
+    assert join_notes(read_events(session)).count("Mail for ann arrived a second time") == 1
     assert left == []
 
 
@@ -376,7 +376,7 @@ async def test_a_replayed_shutdown_request_is_not_obeyed_in_a_later_process(tmp_
         await run_until_quiet(again)
         names = [each.name for each in again.teams.list_members()]
     assert names == ["ann", "bob"]
-    assert "Mail for bob came a second time" in join_notes(read_events(again))
+    assert "Mail for bob arrived a second time" in join_notes(read_events(again))
 
 
 @pytest.mark.spec("USR-11")

@@ -201,7 +201,7 @@ async def test_an_agent_can_be_viewed_and_messaged(tmp_path: Path, columns: int)
         await at.press_keys("down", "enter")
         await at.wait_for_text("● digger", "› Digger digs", "● Gate", "F5 back to the lead")
         await at.submit_text("deeper")
-        await at.wait_for_text("↳ told digger: deeper")
+        await at.wait_for_text("↳ sent to digger: deeper")
         gate.is_open.set()
         await at.wait_for_text("I heard: ", "› deeper")
         await at.press_keys("f5")
@@ -301,7 +301,7 @@ async def test_an_interrupted_question_is_not_reported_as_answered_elsewhere(tmp
         await at.submit_text("make it")
         await wait_for_question(at)
         await at.press_keys("ctrl+c")
-        await at.wait_for_text("lead  no longer", "interrupted")
+        await at.wait_for_text("lead no longer waits", "interrupted")
         assert "elsewhere" not in at.screen_text
 
 

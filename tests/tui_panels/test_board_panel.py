@@ -147,7 +147,9 @@ async def test_a_new_task_is_added_with_its_blockers_and_shown(tmp_path: Path) -
         assert "waiting for #1" in render_text(pilot.app)
         assert "Added task #2 to the board." in pilot.app.notices
         await pilot.press("n", *"more", "tab", "tab", "9", "enter")
-        await wait_until(pilot, lambda: any("There is no task 9" in each for each in pilot.app.notices))
+        await wait_until(
+            pilot, lambda: any("there is no task 9 to wait for" in each for each in pilot.app.notices)
+        )
         await pilot.press("down", "enter")
         await wait_until(pilot, lambda: "What became of it" in render_text(pilot.app))
         assert "slowly" in render_text(pilot.app)

@@ -32,14 +32,14 @@ async def test_b_moves_an_agent_to_the_background_and_frees_the_lead(tmp_path: P
         await gate.wait_until_reached()
         panel: AgentsPanel
         async with show_live_panel(session, AgentsPanel, remote=far) as (panel, pilot):
-            await wait_until(pilot, lambda: "waits for general-purpose" in render_text(pilot.app))
+            await wait_until(pilot, lambda: "waiting for general-purpose" in render_text(pilot.app))
             await pilot.press("down", "b")
-            await wait_until(pilot, lambda: "waits for" not in render_text(pilot.app))
+            await wait_until(pilot, lambda: "waiting for" not in render_text(pilot.app))
             await wait_until(pilot, lambda: pilot.app.notices)
             assert pilot.app.notices == [f"{panel.current_agent.name} continues in the background."]
             await pilot.press("b")
             await wait_until(pilot, lambda: len(pilot.app.notices) == 2)
-            assert "in the background already" in pilot.app.notices[1]
+            assert "is already in the background" in pilot.app.notices[1]
             gate.is_open.set()
             await wait_until(pilot, lambda: "1 ended" in render_text(pilot.app))
         await turn

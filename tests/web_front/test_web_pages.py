@@ -90,7 +90,7 @@ def test_the_team_page_shows_which_agent_waits_for_which(monitored_page: Monitor
     waits = page.get_by_label("Waiting agents")
     expect(waits.get_by_role("listitem").filter(has_text="docs").first).to_contain_text("cache")
     expect(waits.get_by_role("listitem").filter(has_text="tests").last).to_contain_text("your answer")
-    page.get_by_role("button", name="waiting").click()
+    page.get_by_role("button", name="waiting 3").click()
     expect(page.locator(".card")).to_have_count(3)
 
 

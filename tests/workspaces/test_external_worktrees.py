@@ -23,7 +23,7 @@ def test_a_directory_next_to_the_project_is_accepted(tmp_path):
 
 @pytest.mark.parametrize("name", ["relative", "/nowhere/at/all", "/" + "x" * 300, "/a\0b", "/etc/passwd/x"])
 def test_a_path_that_is_not_a_directory_is_refused(tmp_path, name):
-    with pytest.raises(WorktreeError, match="is no directory"):
+    with pytest.raises(WorktreeError, match="is not a directory"):
         open_worktree(name, tmp_path)
 
 

@@ -197,7 +197,7 @@ async def test_agents_of_a_lead_in_a_subdirectory_start_in_the_same_subdirectory
     )
     assert other.root == other.path
     assert "fresh is not in the commit: you start at the top of the worktree." in other.notes
-    assert any("not committed" in note and "fresh/" in note for note in other.notes)
+    assert any("uncommitted" in note and "fresh/" in note for note in other.notes)
 
 
 @pytest.mark.spec("USR-06")
@@ -314,7 +314,7 @@ async def test_a_foreign_directory_at_the_worktree_path_is_not_touched(repositor
     foreign = first.path.with_name("agent-b1")
     foreign.mkdir()
     (foreign / "mine").write_text("mine\n")
-    with pytest.raises(WorktreeError, match="is in the way"):
+    with pytest.raises(WorktreeError, match="is not a worktree of Shoal"):
         await repository.create_worktree("b1")
     await repository.open_worktrees().reap_abandoned_worktrees()
     assert (foreign / "mine").read_text() == "mine\n"

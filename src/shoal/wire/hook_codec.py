@@ -103,9 +103,13 @@ class _HookParser:
                 f"{_describe_json_value(raw)}"
             )
         kind = raw.get("type", "command")
+        if not isinstance(kind, str):
+            raise _InvalidHookConfigError(
+                f"expected command or http, got {_describe_json_value(kind)}", "type"
+            )
         if kind in _JUDGING_TYPES and event in _GUARDED_EVENTS:
-            return self._build_blocking_guard(event, matcher, str(kind), key_path)
-        if not isinstance(kind, str) or kind not in _KEYS_BY_TYPE:
+            return self._build_blocking_guard(event, matcher, kind, key_path)
+        if kind not in _KEYS_BY_TYPE:
             raise _InvalidHookConfigError(f"unknown hook type {kind!r}; use command or http", "type")
         for key in raw:
             if key not in _KEYS_BY_TYPE[kind]:

@@ -8,7 +8,7 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from msgspec import Struct, structs
+from msgspec import structs
 
 from shoal.agent import compaction
 from shoal.agent.agent_texts import load_prompt
@@ -24,9 +24,13 @@ from shoal.app.session import (
     typed_commands,
 )
 from shoal.app.session.recovery import start_or_recover_session
-from shoal.app.session.turn import LastWorkingPermissionModeTracker, Turn, run_structured_turn
+from shoal.app.session.turn import (
+    LastWorkingPermissionModeTracker,
+    StoppedAgentsAndCommands,
+    Turn,
+    run_structured_turn,
+)
 from shoal.app.session.typed_commands import SlashCommandInvocation
-from shoal.core.agents.background_shells import BackgroundShell
 from shoal.core.agents.identity import assume_identity
 from shoal.core.agents.subagents import AgentMessageDeliveryReceipt, AgentStatusSnapshot
 from shoal.core.conversation.inbox_items import InboxItem
@@ -84,17 +88,6 @@ GATHER_TIMEOUT = 0.2
 SESSION_ENDED_REASON = "the session ended"
 STOPPED_BY_PERSON_REASON = "it was stopped by the person"
 INTERRUPTED_TEXT = "[The person interrupted this turn.]"
-
-
-class StoppedAgentsAndCommands(Struct, frozen=True, kw_only=True):
-    """Agents and commands that were stopped."""
-
-    agents: tuple[AgentStatusSnapshot, ...]
-    commands: tuple[BackgroundShell, ...]
-
-    @property
-    def ids(self) -> list[str]:
-        return [*(each.agent for each in self.agents), *(each.shell for each in self.commands)]
 
 
 class Session:

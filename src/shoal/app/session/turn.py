@@ -6,10 +6,13 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from shoal.agent.loop import LoopResult, run_agent_loop
 from shoal.app.session.typed_commands import SlashCommandInvocation, run_prompt_or_slash_command
+from shoal.core.agents.background_shells import BackgroundShell
+from shoal.core.agents.subagents import AgentStatusSnapshot
 from shoal.core.conversation.messages import Message, user_message
 from shoal.core.events import Event
 from shoal.core.permissions.permission_changes import PermissionMode
@@ -87,3 +90,14 @@ async def run_structured_turn(
         detail = f"no answer in the requested format after {MAX_REMINDERS} reminders"
         return replace(result, reason="no_output", detail=detail)
     return result
+
+
+class StoppedAgentsAndCommands(Struct, frozen=True, kw_only=True):
+    """Agents and commands that were stopped."""
+
+    agents: tuple[AgentStatusSnapshot, ...]
+    commands: tuple[BackgroundShell, ...]
+
+    @property
+    def ids(self) -> list[str]:
+        return [*(each.agent for each in self.agents), *(each.shell for each in self.commands)]

@@ -84,7 +84,7 @@ class ExternalMember:
             return next(iter(self._identities.values()))
         teams = ", ".join(self._identities) or "none"
         if team is None:
-            raise AgentRequestRefused(f"You are in several teams: {teams}. Name one.")
+            raise AgentRequestRefused(f"Name a team. Your teams: {teams}.")
         identity = self._identities.get(parse_team_name(team))
         if identity is None:
             raise AgentRequestRefused(

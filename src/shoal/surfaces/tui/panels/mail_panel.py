@@ -30,7 +30,7 @@ class MailPanel(ListPanel):
         Binding("u", "unread", "Unread only", show=False),
         Binding("escape", "leave", "Close", show=False),
     ]
-    HINTS = "\n read · f filter by member · u unread only · esc close"
+    HINTS = "⏎ read · f filter by member · u unread only · esc close"
 
     def __init__(self, *given: Any, **named: Any) -> None:
         super().__init__(*given, **named)
