@@ -84,7 +84,7 @@ async def test_the_tool_descriptions_advise_on_team_size_tasks_messages_and_shut
         told = {name: " ".join(t.schema.description.split()) for name, t in session.agent.tools.items()}
     assert "Three to five members are usually right" in told["TeamCreate"]
     assert "pieces that fit one agent's context" in told["TeamCreate"]
-    assert "Message one member rather than all" in told["TeamCreate"]
+    assert "Message one member, not all" in told["TeamCreate"]
     assert is_in_order(told["TeamCreate"], "ask each member to shut down", "then call TeamDelete")
     assert "Write to the agent concerned: * interrupts everyone" in told["SendMessage"]
     assert "one task per piece that one agent can finish alone" in told["TaskCreate"]
