@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from shoal.core.conversation.tools import ToolOutput as ToolOutput
     from shoal.models.replay_model import ReplayModel as ReplayModel
     from shoal.models.scripted_model import ScriptedModel as ScriptedModel
+    from shoal.stores.files.file_store import FileStore as FileStore
+    from shoal.stores.memory.memory_store import MemoryStore as MemoryStore
     from shoal.tools.function_tool import tool as tool
 
 __version__ = "0.1.0"
@@ -37,6 +39,8 @@ __version__ = "0.1.0"
 _EXPORT_MODULES = {
     "TeamStore": "shoal.app.teams.team_store",
     "AgentIdentity": "shoal.core.agents.identity",
+    "FileStore": "shoal.stores.files.file_store",
+    "MemoryStore": "shoal.stores.memory.memory_store",
     "Options": "shoal.app.options",
     "ToolOutput": "shoal.core.conversation.tools",
     "ReplayModel": "shoal.models.replay_model",

@@ -25,9 +25,10 @@ from shoal.core.ids import LEAD_ID, AgentId, IdGenerator, SessionId
 from shoal.core.permissions.permission_decisions import AllowDecision, PermissionDecision
 from shoal.core.permissions.questions import Answer, Question
 from shoal.core.ports import Model
+from shoal.core.text.redaction import KEY_SHAPE_REDACTOR
 from shoal.models.scripted_model import ScriptedModel
 from shoal.runs.inbox_queue import SharedInboxQueue
-from shoal.stores.memory_stores import InMemoryJournal
+from shoal.stores.memory.memory_store import MemoryJournal
 from shoal.workspaces.local_workspace import LocalWorkspace
 
 
@@ -90,7 +91,7 @@ class RecordingResultStore:
 class AgentHarness(Struct, kw_only=True):
     agent: AgentRunner
     transcript: RecordingTranscript
-    journal: InMemoryJournal
+    journal: MemoryJournal
     results: RecordingResultStore
     queue: SharedInboxQueue
     events: list[Event]
@@ -122,7 +123,11 @@ def create_harness(
 ) -> AgentHarness:
     clock = clock or SystemClock()
     ids = IdGenerator(seed)
-    transcript, journal, results = RecordingTranscript(), InMemoryJournal(clock), RecordingResultStore()
+    transcript, journal, results = (
+        RecordingTranscript(),
+        MemoryJournal(clock, KEY_SHAPE_REDACTOR),
+        RecordingResultStore(),
+    )
     queue, heard = SharedInboxQueue(), []
     model = model or ScriptedModel(script, clock=clock)
 

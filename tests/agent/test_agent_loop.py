@@ -64,7 +64,6 @@ from shoal.models.scripted_model import SCRIPTED_CARD, ScriptedModel, ScriptedRe
 from shoal.testing import FakeClock
 from shoal.tools.function_tool import tool
 from shoal.tools.question_tool import get_question_tools
-from shoal.wire.journal_codec import encode_journal_line
 
 
 def make_call(tool_name: str, call_id: str = "c1", **arguments: Any) -> ToolUseBlock:
@@ -184,11 +183,9 @@ async def test_the_journal_does_not_depend_on_which_read_was_faster() -> None:
             clock=FakeClock(),
         )
         await harness.run_prompt()
-        lines = (
-            encode_journal_line(e, t)
-            for e, t in zip(harness.journal.events, harness.journal.times, strict=True)
+        return msgspec.json.encode(list(harness.journal.read_records())) + msgspec.json.encode(
+            harness.transcript.entries
         )
-        return b"".join(lines) + msgspec.json.encode(harness.transcript.entries)
 
     assert await record(slow=0) == await record(slow=1)
 
@@ -476,7 +473,7 @@ async def test_progress_is_a_live_event_only() -> None:
     assert [e.text for e in harness.list_events(ToolProgressed)] == ["half way"]
     assert [extract_tool_result_text(e.result) for e in harness.list_events(ToolOutputReturned)] == ["result"]
     assert b"half way" not in msgspec.json.encode(harness.transcript.entries)
-    assert b"half way" not in msgspec.json.encode(list(harness.journal.events))
+    assert b"half way" not in msgspec.json.encode(list(harness.journal.read_records()))
     assert b"half way" not in msgspec.json.encode(harness.agent.conversation.messages)
     assert "".join(e.text for e in harness.list_events(TextStreamed) if e.kind == "text").startswith(
         "thinking aloud"

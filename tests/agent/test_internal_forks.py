@@ -72,7 +72,11 @@ async def test_the_reply_of_an_internal_fork_goes_only_to_the_caller_and_is_char
     assert harness.agent.state.context_tokens == context
     assert len(harness.transcript.entries) == 2
     assert len(harness.list_events(TextStreamed)) == forked_harness
-    settled = [event for event in harness.journal.events if isinstance(event, ModelRequestSettled)]
+    settled = [
+        record.event
+        for record in harness.journal.read_records()
+        if isinstance(record.event, ModelRequestSettled)
+    ]
     assert len(settled) == 2
     assert harness.agent.budget.budget.usage == settled[0].usage + settled[1].usage
 

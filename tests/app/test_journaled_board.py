@@ -39,7 +39,7 @@ class Disk:
 async def test_a_task_deleted_while_the_disk_is_full_is_journaled_later() -> None:
     disk, clock = Disk(), SystemClock()
     board = FileTaskBoard(get_home(), "crew", clock=clock, ids=IdGenerator(1))
-    journaled = JournaledTaskBoard(board, "crew", get_home() / "tasks" / "crew", disk.write)
+    journaled = JournaledTaskBoard(board, "crew", disk.write)
     one, two = [await journaled.create(TaskDraft(subject=each, description="")) for each in ("one", "two")]
     disk.full = True
     await journaled.delete(one.id)
@@ -85,7 +85,7 @@ async def test_a_foreign_change_is_journaled_without_reading_completed_tasks(
     monkeypatch.setattr(packed_task_map, "zlib", Counted)
     disk, clock = Disk(), SystemClock()
     journaled = JournaledTaskBoard(
-        FileTaskBoard(get_home(), "crew", clock=clock, ids=IdGenerator(1)), "crew", tasks, disk.write
+        FileTaskBoard(get_home(), "crew", clock=clock, ids=IdGenerator(1)), "crew", disk.write
     )
     other = FileTaskBoard(get_home(), "crew", clock=clock, ids=IdGenerator(2))
 

@@ -26,7 +26,6 @@ from shoal.agent.forks import FORK_MARK
 from shoal.core.budgets.usage import Usage
 from shoal.core.conversation.messages import ToolUseBlock
 from shoal.core.events import ModelRequestSettled
-from shoal.stores.files.sessions.file_journal import FileJournal, read_journal
 from shoal.testing import MockServer, PrefixCache, messages_server
 
 LEAST = 0.95
@@ -61,12 +60,7 @@ def has_sent_message(body: Any) -> bool:
 
 def list_usage(session: shoal.Session) -> list[tuple[str, Usage]]:
     """List the agent and usage of each request, in the order of settlement."""
-    journal = session.runtime.store.journal
-    events = (
-        [recorded.event for recorded in read_journal(journal.path)]
-        if isinstance(journal, FileJournal)
-        else journal.events  # type: ignore[attr-defined]
-    )
+    events = [recorded.event for recorded in session.runtime.store.journal.read_records()]
     return [(event.agent, event.usage) for event in events if isinstance(event, ModelRequestSettled)]
 
 

@@ -14,7 +14,7 @@ from shoal.app.config.journal_recovery import ScheduleRecovery
 from shoal.core.agents.schedules import Schedule
 from shoal.core.events import AgentStarted, QueueItemAdded, ScheduleCreated, ScheduleEnded, SessionStarted
 from shoal.core.ids import LEAD_ID
-from shoal.stores.files.sessions.session_files import read_session_transcript
+from shoal.stores.restored_conversation import restore_transcript
 from shoal.testing import FakeClock
 
 MINUTE = 60
@@ -39,9 +39,9 @@ async def test_a_due_schedule_starts_its_own_turn_and_is_not_user_input(tmp_path
         assert scheduled_prompt.startswith("<scheduled-prompt ")
         assert "\nlook at the build\n" in scheduled_prompt
         assert session.undo_history is not None
-        transcript = session.undo_history.transcript
+        transcript = session.undo_history.store.read_transcript(LEAD_ID)
     # Nobody can go back to before it as to something that they said.
-    assert [prompt.text for prompt in read_session_transcript(transcript).prompts] == ["lead"]
+    assert [prompt.text for prompt in restore_transcript(transcript).prompts] == ["lead"]
 
 
 @pytest.mark.spec("QUE-04")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -21,9 +20,7 @@ from session_helpers import (
     list_lead_results,
     open_session,
 )
-from shoal.agent.conversation import Conversation
-from shoal.app.agents.agent_transcripts import AgentTranscriptStore
-from shoal.core.conversation.messages import Message, ToolUseBlock, extract_tool_result_text
+from shoal.core.conversation.messages import ToolUseBlock, extract_tool_result_text
 from shoal.core.conversation.model_requests import ModelRequest
 from shoal.core.events import (
     AgentEnded,
@@ -36,10 +33,7 @@ from shoal.core.events import (
     ToolProgressed,
     TurnStarted,
 )
-from shoal.core.ids import AgentId, IdGenerator
 from shoal.core.permissions.questions import AllowAnswer, DenyAnswer, PermissionQuestion
-from shoal.stores.files.sessions.subagent_files import SubagentMetadata
-from shoal.stores.memory_stores import NullTranscript
 from shoal.testing import FakeClock
 
 
@@ -479,17 +473,6 @@ async def test_an_in_memory_agent_is_resumed_with_text_that_cannot_be_encoded_in
         await run_all_turns(session)
         await run_all_turns(session, "ask it again")
     assert "half \ud83d of it" in texts
-
-
-def test_an_in_memory_agent_with_deeply_nested_content_is_still_stored() -> None:
-    clock, ids = FakeClock(), IdGenerator(1)
-    deep: dict[str, Any] = {}
-    for _ in range(2 * sys.getrecursionlimit()):
-        deep = {"in": deep}
-    messages = [Message(role="assistant", content=(call_tool("Nothing", "n1", **deep),))]
-    conversation = Conversation(NullTranscript(), clock, ids, messages=messages)
-    files = AgentTranscriptStore(None, durable=False, clock=clock, ids=ids)
-    files.archive_agent(AgentId("a1"), SubagentMetadata(agent_type="general-purpose"), conversation)
 
 
 @pytest.mark.spec("CTL-02", "SND-03", "USR-04")

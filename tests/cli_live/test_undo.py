@@ -13,6 +13,7 @@ from shoal.app.config.undo_history import read_messages_at_entry
 from shoal.app.options import Options
 from shoal.app.session.session import Session
 from shoal.models.scripted_model import ScriptedModel
+from shoal.stores.files.file_store import FileStore
 
 
 def make_write_step(name: str, content: str) -> dict[str, Any]:
@@ -95,7 +96,7 @@ def test_the_conversation_flag_undoes_the_conversation(cli_project: CliProject, 
         "say hello",
         "hello",
     ]
-    assert read_messages_at_entry(transcript, None) == ()
+    assert read_messages_at_entry(FileStore(cli_project.home).find_session(session), None) == ()
     listed = cli_project.run_shoal("undo", "--list").stdout
     assert listed == "turn 1  say hello\n"
 

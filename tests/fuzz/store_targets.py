@@ -12,7 +12,7 @@ from pathlib import Path
 
 from shoal.core.clock import SystemClock
 from shoal.core.errors import SettingsError, StateFileError, TeamNotFound
-from shoal.core.ids import AgentId, IdGenerator
+from shoal.core.ids import AgentId, IdGenerator, SessionId
 from shoal.core.names import LEAD_NAME, AgentName, TaskId, TeamName
 from shoal.core.teams.mail import MailMessage
 from shoal.core.teams.roster import NewMember
@@ -26,13 +26,11 @@ from shoal.stores.files.home.credential_file import (
 )
 from shoal.stores.files.mailboxes.file_mailbox_store import FileMailboxStore
 from shoal.stores.files.sessions.file_journal import read_journal
+from shoal.stores.files.sessions.file_session_store import FileSessionStore
 from shoal.stores.files.sessions.question_files import QuestionFiles
 from shoal.stores.files.sessions.session_files import read_session_transcript
-from shoal.stores.files.sessions.subagent_files import (
-    load_subagent_with_conversation,
-    store_subagent_permission_mode,
-)
 from shoal.stores.files.teams.file_roster_store import FileRosterStore
+from shoal.stores.subagent_records import load_subagent_with_conversation
 from shoal.wire.foreign_json import InvalidFileContent, RejectedFileEntry
 from shoal.wire.mail_codec import (
     ParsedMailInboxFile,
@@ -211,12 +209,14 @@ def _get_refusal(action: Callable[[], object]) -> str:
 
 async def _check_agent_metadata(home: Path, data: bytes) -> None:
     """Check that the restrictions of an agent are understood, or that it cannot be resumed."""
-    transcript = home / "agent-a.jsonl"
+    store, agent = FileSessionStore(home, SessionId("s"), home / "s.jsonl"), AgentId("a")
+    transcript = store.get_transcript_path(agent)
+    transcript.parent.mkdir(parents=True, exist_ok=True)
     transcript.write_bytes(seed_documents.get_seeds("transcript")[1] + b"\n")
     transcript.with_suffix(".meta.json").write_bytes(data)
     for read in (
-        lambda: load_subagent_with_conversation(transcript, AgentId("a")),
-        lambda: store_subagent_permission_mode(transcript, "plan"),
+        lambda: load_subagent_with_conversation(store, agent),
+        lambda: store.save_agent_mode(agent, "plan"),
     ):
         if told := _get_refusal(read):
             assert "agent-a" in told

@@ -16,7 +16,7 @@ from shoal.core.conversation.transcript_entries import (
     TranscriptMessageEntry,
     TranscriptRewindMarker,
 )
-from shoal.core.events import JournaledEvent
+from shoal.core.events import JournaledEvent, JournalRecord
 from shoal.core.ids import AgentId, SessionId
 from shoal.core.permissions.questions import Answer, Question
 from shoal.core.teams.mail_bodies import MailBody
@@ -53,9 +53,7 @@ def test_a_run_view_can_be_computed_from_any_events(events: list[Any]) -> None:
     picture = RunView()
     for number, event in enumerate(events):
         at = 1_770_977_603_516 + number
-        picture.apply_recorded_event(
-            journal_codec.JournalRecord(offset=number, next=number + 1, at=at, event=event)
-        )
+        picture.apply_recorded_event(JournalRecord(offset=number, next=number + 1, at=at, event=event))
         encode_json(picture.get_delta_since(number))
     assert encode_json(picture.get_delta_since(0))
     assert len(list(picture.iter_agent_rows())) == len({row.id for row in picture.iter_agent_rows()})

@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 
 from shoal.core.errors import InvalidAgentDefinition, InvalidName, SettingsError
+from shoal.core.events import UnknownJournalEvent
 from shoal.core.extensions.hooks import HOOK_EVENTS, MAX_HOOK_SECONDS
 from shoal.core.names import TaskId, TeamName
 from shoal.wire import (
@@ -100,7 +101,7 @@ def _check_team(file: Any) -> None:
 
 def _check_event(read: Any) -> None:
     at, event = read
-    if not isinstance(event, journal_codec.UnknownJournalEvent):
+    if not isinstance(event, UnknownJournalEvent):
         assert journal_codec.parse_journal_line(journal_codec.encode_journal_line(event, at)) == read
 
 

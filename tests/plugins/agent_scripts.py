@@ -13,8 +13,6 @@ from shoal.core.conversation.messages import ToolUseBlock
 from shoal.core.conversation.model_requests import ModelRequest
 from shoal.core.events import Event, RunFinished
 from shoal.models.scripted_model import ReplyLike, ScriptedModel
-from shoal.stores.files.sessions.file_journal import FileJournal, read_journal
-from shoal.stores.memory_stores import InMemoryJournal
 from shoal.tools.function_tool import FunctionTool, tool
 
 _call_numbers = count(1)
@@ -95,8 +93,5 @@ async def run_all_turns(session: Session, prompt: str | None = "lead") -> str:
 
 def read_events(session: Session) -> list[Event]:
     """Return all events in the session's journal, in and between its turns."""
-    journal = session.runtime.store.journal
-    if isinstance(journal, InMemoryJournal):
-        return list(journal.events)
-    assert isinstance(journal, FileJournal)
-    return [each.event for each in read_journal(journal.path) if isinstance(each.event, Event)]
+    records = session.runtime.store.journal.read_records()
+    return [each.event for each in records if isinstance(each.event, Event)]

@@ -25,7 +25,7 @@ from shoal.core.permissions.questions import (
     PermissionQuestion,
     Question,
 )
-from shoal.runs.question_broker import FileQuestionBroker
+from shoal.runs.question_broker import SessionQuestionBroker
 from shoal.stores.files.sessions.question_files import QuestionFiles
 
 
@@ -40,8 +40,10 @@ def events() -> list[Event]:
 
 
 @pytest.fixture
-def broker(directory: Path, events: list[Event]) -> FileQuestionBroker:
-    return FileQuestionBroker(directory, clock=SystemClock(), emit=events.append, attended=True)
+def broker(directory: Path, events: list[Event]) -> SessionQuestionBroker:
+    return SessionQuestionBroker(
+        QuestionFiles(directory), clock=SystemClock(), emit=events.append, attended=True
+    )
 
 
 def make_permission_question(name: str = "q-1", agent: AgentId = LEAD_ID) -> PermissionQuestion:
@@ -59,7 +61,7 @@ def make_choice_question(name: str = "q-2") -> ChoiceQuestion:
 
 @asynccontextmanager
 async def ask_questions(
-    broker: FileQuestionBroker, *questions: Question
+    broker: SessionQuestionBroker, *questions: Question
 ) -> AsyncIterator[list[asyncio.Task[Answer]]]:
     """Ask the questions and yield the tasks that return the answers."""
     async with asyncio.TaskGroup() as tasks:
@@ -71,7 +73,7 @@ async def ask_questions(
 
 
 async def test_questions_and_answers_are_recorded(
-    broker: FileQuestionBroker, events: list[Event], directory: Path
+    broker: SessionQuestionBroker, events: list[Event], directory: Path
 ):
     async with ask_questions(broker, make_permission_question(), make_choice_question()) as asked:
         assert {question.id for question in broker.list_open_questions()} == {"q-1", "q-2"}
@@ -91,7 +93,7 @@ async def test_questions_and_answers_are_recorded(
     ]
 
 
-async def test_the_first_answer_wins(broker: FileQuestionBroker, directory: Path):
+async def test_the_first_answer_wins(broker: SessionQuestionBroker, directory: Path):
     async with ask_questions(broker, make_permission_question()) as asked:
         assert QuestionFiles(directory).answer("q-1", DenyAnswer(reason="no"))
         assert not broker.submit_answer("q-1", AllowAnswer())
@@ -123,7 +125,7 @@ print(questions.answer(question.id, AllowAnswer(input={"command": "pwd"})))
 """
 
 
-async def test_an_answer_of_another_process_wakes_the_waiter(broker: FileQuestionBroker, directory: Path):
+async def test_an_answer_of_another_process_wakes_the_waiter(broker: SessionQuestionBroker, directory: Path):
     async with ask_questions(broker, make_permission_question()) as asked:
         other = await asyncio.to_thread(
             subprocess.run, [sys.executable, "-c", OTHER, str(directory)], capture_output=True, check=True
@@ -132,7 +134,7 @@ async def test_an_answer_of_another_process_wakes_the_waiter(broker: FileQuestio
     assert asked[0].result() == AllowAnswer(input={"command": "pwd"})
 
 
-async def test_a_hundred_questions_use_one_directory_watch(broker: FileQuestionBroker, directory: Path):
+async def test_a_hundred_questions_use_one_directory_watch(broker: SessionQuestionBroker, directory: Path):
     def descriptors():
         return len(list(os.scandir("/proc/self/fd")))
 
@@ -147,7 +149,9 @@ async def test_a_hundred_questions_use_one_directory_watch(broker: FileQuestionB
 
 
 async def test_an_unattended_question_is_answered_by_policy_at_once(directory: Path, events: list[Event]):
-    broker = FileQuestionBroker(directory, clock=SystemClock(), emit=events.append, attended=False)
+    broker = SessionQuestionBroker(
+        QuestionFiles(directory), clock=SystemClock(), emit=events.append, attended=False
+    )
     answer = await broker.ask_person_or_deny(make_permission_question())
     assert (answer.by, "unattended" in answer.reason, "Bash" in answer.reason) == ("policy", True, True)
     assert "Decide yourself" in (await broker.ask_person_or_deny(make_choice_question())).reason
@@ -157,8 +161,8 @@ async def test_an_unattended_question_is_answered_by_policy_at_once(directory: P
 
 @pytest.mark.spec("USR-05")
 async def test_an_answer_timeout_is_answered_by_policy(directory: Path, events: list[Event]):
-    broker = FileQuestionBroker(
-        directory, clock=SystemClock(), emit=events.append, attended=True, answer_timeout=0.02
+    broker = SessionQuestionBroker(
+        QuestionFiles(directory), clock=SystemClock(), emit=events.append, attended=True, answer_timeout=0.02
     )
     answer = await broker.ask_person_or_deny(make_permission_question())
     assert answer.by == "policy"
@@ -176,15 +180,15 @@ async def test_an_answer_just_before_the_timeout_wins(
             QuestionFiles(directory).answer("q-1", AllowAnswer())
             return super().deadline(0)
 
-    broker = FileQuestionBroker(
-        directory, clock=Impatient(), emit=events.append, attended=False, answer_timeout=60
+    broker = SessionQuestionBroker(
+        QuestionFiles(directory), clock=Impatient(), emit=events.append, attended=False, answer_timeout=60
     )
     assert await broker.ask_person_or_deny(make_permission_question()) == AllowAnswer()
     assert events[-1].answer == AllowAnswer()
 
 
 async def test_an_interrupted_call_withdraws_its_question(
-    broker: FileQuestionBroker, events: list[Event], directory: Path
+    broker: SessionQuestionBroker, events: list[Event], directory: Path
 ):
     async with asyncio.TaskGroup() as tasks:
         asked = tasks.create_task(broker.ask_person_or_deny(make_permission_question()))
@@ -204,7 +208,7 @@ async def test_a_full_disk_does_not_suppress_a_cancellation(directory: Path):
         if isinstance(event, QuestionAnswered):
             raise StateFileError("full", path=directory)
 
-    broker = FileQuestionBroker(directory, clock=SystemClock(), emit=full, attended=True)
+    broker = SessionQuestionBroker(QuestionFiles(directory), clock=SystemClock(), emit=full, attended=True)
     async with asyncio.TaskGroup() as tasks:
         asked = tasks.create_task(broker.ask_person_or_deny(make_permission_question()))
         await anext(broker.watch_questions())
@@ -212,7 +216,7 @@ async def test_a_full_disk_does_not_suppress_a_cancellation(directory: Path):
     assert asked.cancelled()
 
 
-async def test_wait_for_answer_returns_the_answer_given_elsewhere(broker: FileQuestionBroker):
+async def test_wait_for_answer_returns_the_answer_given_elsewhere(broker: SessionQuestionBroker):
     async with ask_questions(broker, make_permission_question()), asyncio.TaskGroup() as tasks:
         settled = tasks.create_task(broker.wait_for_answer("q-1"))
         await asyncio.sleep(0)
@@ -221,7 +225,7 @@ async def test_wait_for_answer_returns_the_answer_given_elsewhere(broker: FileQu
     assert await broker.wait_for_answer("q-1") is None
 
 
-async def test_each_question_is_announced_once(broker: FileQuestionBroker):
+async def test_each_question_is_announced_once(broker: SessionQuestionBroker):
     incoming = broker.watch_questions()
     async with asyncio.TaskGroup() as tasks:
         for name in ("q-1", "q-2", "q-3"):
@@ -232,7 +236,7 @@ async def test_each_question_is_announced_once(broker: FileQuestionBroker):
 
 
 async def test_an_answer_of_the_wrong_kind_or_to_no_question_is_refused(
-    broker: FileQuestionBroker, directory: Path
+    broker: SessionQuestionBroker, directory: Path
 ):
     async with ask_questions(broker, make_permission_question(), make_choice_question()):
         with pytest.raises(StateFileError, match="for permission"):
@@ -247,7 +251,7 @@ async def test_an_answer_of_the_wrong_kind_or_to_no_question_is_refused(
         broker.submit_answer("q-2", DenyAnswer(reason="neither"))
 
 
-async def test_an_invalid_answer_file_is_set_aside(broker: FileQuestionBroker, directory: Path):
+async def test_an_invalid_answer_file_is_set_aside(broker: SessionQuestionBroker, directory: Path):
     async with ask_questions(broker, make_permission_question()) as asked:
         bad = directory / "q-1.answer.json"
         bad.write_text('{"type":"allo')
@@ -265,11 +269,12 @@ import asyncio, sys
 from pathlib import Path
 from shoal.core.clock import SystemClock
 from shoal.core.permissions.questions import PermissionQuestion
-from shoal.runs.question_broker import FileQuestionBroker
+from shoal.runs.question_broker import SessionQuestionBroker
+from shoal.stores.files.sessions.question_files import QuestionFiles
 
 async def main():
-    broker = FileQuestionBroker(
-        Path(sys.argv[1]), clock=SystemClock(), emit=lambda event: None, attended=True
+    broker = SessionQuestionBroker(
+        QuestionFiles(Path(sys.argv[1])), clock=SystemClock(), emit=lambda event: None, attended=True
     )
     async with asyncio.TaskGroup() as tasks:
         for name in ("q-1", "q-2"):
@@ -288,7 +293,7 @@ asyncio.run(main())
 
 @pytest.mark.spec("TRN-02")
 async def test_questions_of_a_killed_run_are_withdrawn_when_it_resumes(
-    broker: FileQuestionBroker, events: list[QuestionAnswered], directory: Path
+    broker: SessionQuestionBroker, events: list[QuestionAnswered], directory: Path
 ):
     child = subprocess.Popen([sys.executable, "-c", LEFT_OVER, str(directory)], stdout=subprocess.PIPE)
     with child:

@@ -1,4 +1,4 @@
-"""The team stores, each of which can be opened any number of times."""
+"""The stores, each of which can be opened any number of times."""
 
 from __future__ import annotations
 
@@ -7,55 +7,50 @@ from contextlib import asynccontextmanager
 
 from shoal.core.clock import SystemClock
 from shoal.core.ids import IdGenerator
-from shoal.stores.files.board.file_task_board import FileTaskBoard
-from shoal.stores.files.mailboxes.file_mailbox_store import FileMailboxStore
-from shoal.stores.files.teams.file_roster_store import FileRosterStore
-from shoal.testing import MemoryTeamStorage
+from shoal.stores.files.file_store import FileStore
+from shoal.stores.memory.memory_store import MemoryStore
 
 
-class MemoryStoreOpener:
-    """Opens the same in-memory object each time."""
+class StorePortOpener:
+    """Opens ports of a store; `reopen` returns the store as another process or session opens it."""
 
-    def __init__(self, _home) -> None:
-        self._storage = MemoryTeamStorage(SystemClock(), IdGenerator(1))
+    def __init__(self, reopen) -> None:
+        self._reopen = reopen
+
+    @asynccontextmanager
+    async def store(self):
+        yield self._reopen()
 
     @asynccontextmanager
     async def mailboxes(self):
-        yield self._storage.open_mailboxes("roof")
-
-    @asynccontextmanager
-    async def board(self):
-        yield self._storage.open_board("roof")
-
-    @asynccontextmanager
-    async def rosters(self):
-        yield self._storage.rosters
-
-
-class FileStoreOpener:
-    """Opens a new object on the same files each time, as another process does."""
-
-    def __init__(self, home) -> None:
-        self._home = home
-
-    @asynccontextmanager
-    async def mailboxes(self):
-        async with closing(
-            FileMailboxStore(self._home, "roof", clock=SystemClock(), ids=IdGenerator())
-        ) as boxes:
+        async with closing(self._reopen().open_mailboxes("roof", **make_services())) as boxes:
             yield boxes
 
     @asynccontextmanager
     async def board(self):
-        async with closing(
-            FileTaskBoard(self._home, "roof", clock=SystemClock(), ids=IdGenerator())
-        ) as board:
+        async with closing(self._reopen().open_board("roof", **make_services())) as board:
             yield board
 
     @asynccontextmanager
     async def rosters(self):
-        async with closing(FileRosterStore(self._home, clock=SystemClock())) as rosters:
+        async with closing(self._reopen().open_rosters(clock=SystemClock(), report=ignore_report)) as rosters:
             yield rosters
 
 
-STORE_OPENERS = {"memory": MemoryStoreOpener, "files": FileStoreOpener}
+def ignore_report(_text):
+    """Ignore what a store reports."""
+
+
+def make_services():
+    return {"clock": SystemClock(), "ids": IdGenerator(), "report": ignore_report}
+
+
+def open_memory_ports(_home):
+    store = MemoryStore()
+    return StorePortOpener(lambda: store)
+
+
+STORE_OPENERS = {
+    "memory": open_memory_ports,
+    "files": lambda home: StorePortOpener(lambda: FileStore(home)),
+}

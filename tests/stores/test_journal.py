@@ -21,6 +21,7 @@ from shoal.core.agents.subagents import (
 )
 from shoal.core.budgets.usage import Usage
 from shoal.core.errors import StateFileError
+from shoal.core.events import JournalEvent, UnknownJournalEvent
 from shoal.core.ids import LEAD_ID, AgentId, IdGenerator, RequestId
 from shoal.core.permissions.questions import (
     AllowAnswer,
@@ -32,7 +33,7 @@ from shoal.core.permissions.questions import (
     PermissionQuestion,
 )
 from shoal.stores.files.sessions.file_journal import FileJournal, follow_journal, read_journal
-from shoal.wire.journal_codec import JournalEvent, UnknownJournalEvent, encode_journal_line
+from shoal.wire.journal_codec import encode_journal_line
 
 USAGE = Usage(input_tokens=1, output_tokens=2)
 CHILD = AgentId("a0123456789abcdef")

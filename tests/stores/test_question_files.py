@@ -6,8 +6,8 @@ import pytest
 
 from shoal.core.errors import StateFileError
 from shoal.core.ids import AgentId
-from shoal.core.permissions.questions import AllowAnswer, DenyAnswer, PermissionQuestion
-from shoal.stores.files.sessions.question_files import RUN_ENDED_REASON, QuestionFiles
+from shoal.core.permissions.questions import RUN_ENDED_REASON, AllowAnswer, DenyAnswer, PermissionQuestion
+from shoal.stores.files.sessions.question_files import QuestionFiles
 
 
 def make_question(command):

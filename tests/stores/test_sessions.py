@@ -14,25 +14,22 @@ from shoal.core.budgets.usage import Usage
 from shoal.core.conversation.messages import INTERRUPTED_RESULT, Message, TextBlock, ToolResultBlock
 from shoal.core.conversation.transcript_entries import TranscriptCompactionMarker, TranscriptRewindMarker
 from shoal.core.errors import SessionNotFound, StateFileError
-from shoal.core.ids import EntryId, SessionId
+from shoal.core.ids import AgentId, EntryId, SessionId
 from shoal.stores.files.home.home_paths import get_transcript_path
 from shoal.stores.files.locks.pid_locks import SessionLock, is_session_running
+from shoal.stores.files.sessions.file_session_store import FileSessionStore
 from shoal.stores.files.sessions.session_files import (
-    LoadedTranscript,
     find_latest_session,
     find_session_transcript,
     fork_session,
     list_sessions,
     read_session_transcript,
 )
-from shoal.stores.files.sessions.subagent_files import (
-    get_subagent_metadata_path,
-    load_unstarted_subagent_metadata,
-    store_subagent_permission_mode,
-)
+from shoal.stores.restored_conversation import RestoredConversation
+from shoal.stores.subagent_records import load_unstarted_subagent_metadata
 
 
-def list_texts(loaded: LoadedTranscript) -> list[tuple[str, str]]:
+def list_texts(loaded: RestoredConversation) -> list[tuple[str, str]]:
     return [(message.role, message.text) for message in loaded.messages]
 
 
@@ -302,7 +299,7 @@ def test_a_fork_is_a_copy_under_a_new_id_with_all_unknown_fields(
     assert [line.get("sessionId") for line in lines] == ["s-2", "s-2", None]
     assert lines[1] == foreign | {"sessionId": "s-2"}
     loaded = read_session_transcript(forked)
-    assert (loaded.session, list_texts(loaded)) == ("s-2", [("user", "hi")])
+    assert (forked.stem, list_texts(loaded)) == ("s-2", [("user", "hi")])
     assert forked.stat().st_mode & 0o777 == 0o600
     with pytest.raises(StateFileError, match="already exists"):
         fork_session(written.path, SessionId("s-2"), home=home, cwd="/project")
@@ -320,13 +317,14 @@ sys.stdin.read()
 
 @pytest.mark.spec("HOM-05")
 def test_storing_a_permission_mode_keeps_the_other_metadata_of_an_agent(home: Path):
-    transcript = home / "agent-a1.jsonl"
+    store, agent = FileSessionStore(home, SessionId("s-1"), home / "s-1.jsonl"), AgentId("a1")
     facts = {"agentType": "Explore", "theirs": {"a": [1, None]}, "mode": "plan", "depth": 2}
-    home.mkdir()
-    get_subagent_metadata_path(transcript).write_text(json.dumps(facts))
-    store_subagent_permission_mode(transcript, "default")
-    assert json.loads(get_subagent_metadata_path(transcript).read_bytes()) == facts | {"mode": "default"}
-    assert load_unstarted_subagent_metadata(transcript).mode == "default"
+    path = home / "s-1" / "subagents" / "agent-a1.meta.json"
+    path.parent.mkdir(parents=True)
+    path.write_text(json.dumps(facts))
+    store.save_agent_mode(agent, "default")
+    assert json.loads(path.read_bytes()) == facts | {"mode": "default"}
+    assert load_unstarted_subagent_metadata(store, agent).mode == "default"
 
 
 @pytest.mark.spec("TRN-02")

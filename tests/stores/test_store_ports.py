@@ -1,70 +1,44 @@
-"""Behavior that every implementation of a store port has."""
+"""What one implementation of a store port does beyond the contract."""
 
 from __future__ import annotations
 
 import pytest
 
-from shoal.core.conversation.messages import user_message
-from shoal.core.conversation.transcript_entries import TranscriptMessageEntry
+from shoal.core.errors import SettingsError
 from shoal.core.events import NoteAdded
-from shoal.core.ids import LEAD_ID, EntryId, SessionId
-from shoal.core.ports import Journal, ResultStore, Transcript
-from shoal.stores.files.sessions.file_journal import FileJournal, read_journal
-from shoal.stores.files.sessions.file_transcript import FileTranscript
-from shoal.stores.files.sessions.result_files import FileResultStore
-from shoal.stores.files.sessions.session_files import read_session_transcript
-from shoal.stores.memory_stores import InMemoryJournal
-from shoal.wire.transcript_codec import TranscriptEncoder
+from shoal.core.ids import LEAD_ID, SessionId
+from shoal.core.text.redaction import KEY_SHAPE_REDACTOR
+from shoal.stores.files.file_store import FileStore
+from shoal.stores.memory.memory_store import MemoryStore
+from shoal.stores.store_choice import open_store
 
 
-@pytest.mark.parametrize("durable", [False, True])
-def test_a_transcript_keeps_messages_in_order(durable, tmp_path):
-    path = tmp_path / "s-1.jsonl"
-    lines = TranscriptEncoder(session=SessionId("s-1"), cwd="/", version="0")
-    store: Transcript = FileTranscript(path, lines, durable=durable)
-    entries = [
-        TranscriptMessageEntry(
-            id=EntryId(f"e-{n}"),
-            parent=EntryId(f"e-{n - 1}") if n else None,
-            at=n,
-            message=user_message(f"{n}"),
-        )
-        for n in range(3)
-    ]
-    for entry in entries:
-        store.append(entry)
-    store.close()
-    assert list(read_session_transcript(path).messages) == [entry.message for entry in entries]
-
-
-@pytest.mark.parametrize("kind", ["memory", "file", "durable file"])
-def test_a_journal_keeps_events_with_their_time(kind, tmp_path, clock):
-    path = tmp_path / "journal.jsonl"
-    memory = InMemoryJournal(clock)
-    store: Journal = memory if kind == "memory" else FileJournal(path, clock, durable="durable" in kind)
-    events = [NoteAdded(agent=LEAD_ID, text=f"{n}") for n in range(3)]
-    expected = []
-    for event in events:
-        clock.time += 5
-        store.append(event)
-        expected.append((clock.time, event))
-    store.close()
-    stored = zip(memory.times, memory.events, strict=True)
-    if kind != "memory":
-        stored = ((line.at, line.event) for line in read_journal(path))
-    assert list(stored) == expected
-
-
-def test_a_memory_journal_keeps_only_the_latest_events(clock):
-    journal = InMemoryJournal(clock, max_events=3)
+def test_a_bounded_memory_journal_keeps_only_the_latest_events(clock):
+    session = MemoryStore(max_events=3).create_session(SessionId("s-1"), cwd="/")
+    journal = session.open_journal(clock, secrets=KEY_SHAPE_REDACTOR)
     for n in range(5):
         journal.append(NoteAdded(agent=LEAD_ID, text=f"{n}"))
-    assert [event.text for event in journal.events if isinstance(event, NoteAdded)] == ["2", "3", "4"]
-    assert (len(journal.times), journal.get_position()) == (3, 5)
+    records = list(journal.read_records())
+    assert [record.event.text for record in records] == ["2", "3", "4"]
+    assert journal.get_position() == records[-1].next > records[0].offset > 0
 
 
-def test_results_with_the_same_name_do_not_overwrite_each_other(tmp_path):
-    store: ResultStore = FileResultStore(tmp_path)
-    paths = [store.save_result("../t1", content) for content in (b"1", b"2")]
-    assert [path.read_bytes() for path in paths] == [b"1", b"2"]
-    assert {path.parent for path in paths} == {tmp_path}
+def test_a_closed_memory_store_leaves_no_working_files():
+    store = MemoryStore()
+    directory = store.create_session(SessionId("s-1"), cwd="/").directory
+    assert directory.is_dir()
+    store.close()
+    assert not directory.parent.exists()
+
+
+def test_a_store_is_chosen_by_its_address(home):
+    assert isinstance(open_store("memory:"), MemoryStore)
+    assert open_store(home).url == open_store(f"file:{home}").url == f"file:{home}"
+    store = FileStore(home)
+    assert open_store(store) is store
+
+
+@pytest.mark.parametrize("place", ["", "memory", "memory:x", "file:", "file:here", "postgresql://db/shoal"])
+def test_an_unknown_store_address_is_refused(place):
+    with pytest.raises(SettingsError, match="There is no store"):
+        open_store(place)

@@ -22,7 +22,7 @@ CLOCK = SystemClock()
 
 def create_external_member(cwd: Path) -> tuple[TeamStore, ExternalMember]:
     record = TeamStore(get_home(), clock=CLOCK, ids=IdGenerator())
-    return record, ExternalMember(record, clock=CLOCK, ids=IdGenerator(), cwd=cwd)
+    return record, ExternalMember(record, home=get_home(), clock=CLOCK, ids=IdGenerator(), cwd=cwd)
 
 
 async def test_a_resumed_lead_keeps_an_external_member_and_its_tasks(tmp_path: Path) -> None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import asynccontextmanager
+from contextlib import aclosing, asynccontextmanager
+from functools import partial
+from itertools import repeat
 
 import pytest
 from msgspec.structs import replace
@@ -11,19 +13,26 @@ from msgspec.structs import replace
 from shoal.core.clock import SystemClock
 from shoal.core.ids import IdGenerator
 from shoal.core.teams.tasks import ATTEMPT_KEY, TaskClaimResult, TaskUpdate
+from shoal.stores.memory.memory_teams import (
+    MemoryBoardState,
+    MemoryMailboxes,
+    MemoryRosters,
+    MemoryRosterState,
+    MemoryTaskBoard,
+)
 from shoal.testing.contracts import board_rules, mailbox_rules, roster_rules
-from shoal.testing.memory_team_storage import MemoryMailboxes, MemoryRosters, MemoryTaskBoard
 
 
 async def find_broken_rules(rules, make):
-    """Return the names of the rules that a store breaks."""
+    """Return the names of the rules that a store breaks; `make` returns a function that opens its handles."""
     names = set()
     for rule in rules:
-        store = make()
+        open_handle = make()
 
         @asynccontextmanager
-        async def open_store(store=store):
-            yield store
+        async def open_store(open_handle=open_handle):
+            async with aclosing(open_handle()) as handle:
+                yield handle
 
         try:
             await rule(open_store)
@@ -46,7 +55,9 @@ class RacingBoard(MemoryTaskBoard):
 
 
 async def test_the_rules_detect_a_board_that_claims_in_two_steps():
-    found = await find_broken_rules(board_rules(), lambda: RacingBoard(IdGenerator(1)))
+    found = await find_broken_rules(
+        board_rules(), lambda: partial(RacingBoard, IdGenerator(1), MemoryBoardState())
+    )
     assert {
         "of_many_claimants_exactly_one_wins",
         "concurrent_claim_next_gets_other_tasks",
@@ -62,7 +73,9 @@ class OneSidedBoard(MemoryTaskBoard):
 
 
 async def test_the_rules_detect_a_board_that_stores_one_side_of_a_dependency():
-    found = await find_broken_rules(board_rules(), lambda: OneSidedBoard(IdGenerator(1)))
+    found = await find_broken_rules(
+        board_rules(), lambda: partial(OneSidedBoard, IdGenerator(1), MemoryBoardState())
+    )
     assert "both_sides_of_a_dependency_are_kept_in_step" in found
 
 
@@ -73,9 +86,9 @@ class StaleAttemptBoard(MemoryTaskBoard):
 
 
 async def test_the_rules_detect_a_board_that_accepts_a_stale_attempt():
-    assert await find_broken_rules(board_rules(), lambda: StaleAttemptBoard(IdGenerator(1))) == {
-        "released_task_makes_old_attempt_stale"
-    }
+    assert await find_broken_rules(
+        board_rules(), lambda: partial(StaleAttemptBoard, IdGenerator(1), MemoryBoardState())
+    ) == {"released_task_makes_old_attempt_stale"}
 
 
 class DroppingMailboxes(MemoryMailboxes):
@@ -89,7 +102,7 @@ class DroppingMailboxes(MemoryMailboxes):
 async def test_the_rules_detect_a_mailbox_that_drops_mail_when_full():
     lost = "large_mail_backlog_is_not_lost"
     rules = [rule for rule in mailbox_rules() if rule.__name__ in {lost, "inboxes_of_owners_are_separate"}]
-    assert await find_broken_rules(rules, DroppingMailboxes) == {lost}
+    assert await find_broken_rules(rules, lambda: partial(next, repeat(DroppingMailboxes()))) == {lost}
 
 
 class LossyRosters(MemoryRosters):
@@ -102,9 +115,9 @@ class LossyRosters(MemoryRosters):
 
 
 async def test_the_rules_detect_a_roster_that_loses_concurrent_joins():
-    assert await find_broken_rules(roster_rules(), lambda: LossyRosters(SystemClock())) == {
-        "concurrent_joins_lose_no_member"
-    }
+    assert await find_broken_rules(
+        roster_rules(), lambda: partial(LossyRosters, SystemClock(), MemoryRosterState())
+    ) == {"concurrent_joins_lose_no_member"}
 
 
 @pytest.mark.parametrize("rules", [board_rules, mailbox_rules, roster_rules])

@@ -47,6 +47,7 @@ from shoal.app.teams.team_export import ExportedMember, ExportedTaskChange
 from shoal.core.agents.agent_definitions import DefinitionProblem, DefinitionSource
 from shoal.core.agents.background_shells import BackgroundShell, BackgroundShellResult
 from shoal.core.agents.schedules import Schedule
+from shoal.core.agents.subagent_metadata import SubagentMetadata
 from shoal.core.agents.subagents import (
     AgentMessageDeliveryReceipt,
     AgentResult,
@@ -77,7 +78,6 @@ from shoal.core.teams.team_templates import TeamTemplateProblem, TeamTemplateSou
 from shoal.models.catalogue import LongPromptPriceEntry, ModelCatalogueEntry, _ModelCatalogueData
 from shoal.models.replay_model import RecordedModelExchange
 from shoal.policy.permission_explanation import PermissionExplanation, ShellCommandPartExplanation
-from shoal.stores.files.sessions.subagent_files import SubagentMetadata
 from shoal.surfaces.mcp.mcp_server import TOOLS, TeamMcpServerTools
 from shoal.surfaces.web.board_routes import NewTaskRequestBody, TaskChangeRequestBody
 from shoal.surfaces.web.control_routes import (

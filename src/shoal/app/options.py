@@ -12,6 +12,7 @@ from shoal.core.clock import Clock, SystemClock
 from shoal.core.conversation.tools import Tool
 from shoal.core.permissions.permission_decisions import PermissionMode
 from shoal.core.ports import Model
+from shoal.core.store import Store
 from shoal.team.channel.lead_channel import LeadChannel
 from shoal.team.members.member_host import TeamMembership
 
@@ -87,6 +88,8 @@ class Options(Struct, frozen=True, kw_only=True):
     """True if a person can answer questions."""
     persist: bool = True
     """False writes nothing to disk: no transcript, no journal, no resuming."""
+    store: Store | Path | str | None = None
+    """Store of sessions and teams: an object, directory, `memory:` or `file:DIRECTORY`; the home if None."""
     debug: bool = False
     seed: int | None = None
     membership: TeamMembership | None = None

@@ -448,3 +448,22 @@ class RunFinished(LiveEvent, frozen=True, tag="finished"):
     output: Any = None
     """Structured output, if one was requested."""
     error: Any = None
+
+
+class UnknownJournalEvent(Struct, frozen=True, kw_only=True):
+    """An event of unknown type or layout, written by a newer program."""
+
+    type: str
+    raw: dict[str, Any]
+
+
+JournalEvent: TypeAlias = JournaledEvent | UnknownJournalEvent
+
+
+class JournalRecord(Struct, frozen=True, kw_only=True):
+    """An event in the journal with its time and offset. `next` is the offset of the following one."""
+
+    offset: int
+    next: int
+    at: int
+    event: JournalEvent

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import BinaryIO, Protocol
 
@@ -15,7 +15,7 @@ from shoal.core.conversation.messages import ToolUseBlock
 from shoal.core.conversation.model_requests import DeltaListener, ModelReply, ModelRequest
 from shoal.core.conversation.tools import Tool
 from shoal.core.conversation.transcript_entries import TranscriptEntry
-from shoal.core.events import JournaledEvent
+from shoal.core.events import JournaledEvent, JournalRecord
 from shoal.core.permissions.permission_decisions import PermissionDecision
 from shoal.core.permissions.questions import Answer, Question
 
@@ -35,17 +35,27 @@ class Model(Protocol):
 
 
 class Transcript(Protocol):
-    """Conversation of one agent on disk."""
+    """Stored conversation of one agent."""
 
     def append(self, entry: TranscriptEntry) -> None:
-        """Append an entry; it is on disk when this returns. On `StateFileError` the file is left intact."""
+        """Append an entry; it is stored when this returns. On `StateFileError` the rest is left intact."""
         ...
 
     def close(self) -> None: ...
 
 
 class Journal(Protocol):
+    """Events of a run, appended by each of its processes."""
+
     def append(self, event: JournaledEvent) -> None: ...
+
+    def read_records(self, offset: int = 0) -> Iterator[JournalRecord]:
+        """Yield the stored events from an offset on."""
+        ...
+
+    def get_position(self) -> int:
+        """Return the offset at which this process's latest event ends."""
+        ...
 
     def close(self) -> None: ...
 
@@ -53,7 +63,9 @@ class Journal(Protocol):
 class ResultStore(Protocol):
     """Store of texts too long for a conversation, which are read by reference."""
 
-    def save_result(self, name: str, content: bytes) -> Path: ...
+    def save_result(self, name: str, content: bytes) -> Path:
+        """Store the content and return its file for tools to read; a taken name gets a number."""
+        ...
 
 
 class AgentInbox(Protocol):

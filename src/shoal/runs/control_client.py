@@ -12,7 +12,7 @@ from typing import Any, Self
 
 from shoal.core.conversation.messages import Message
 from shoal.core.errors import RunUnresponsive, ShoalError, StateFileError
-from shoal.core.events import Event
+from shoal.core.events import Event, UnknownJournalEvent
 from shoal.runs.unix_sockets import connect_unix_socket
 from shoal.wire.control_codec import (
     ControlOutput,
@@ -23,7 +23,6 @@ from shoal.wire.control_codec import (
     encode_steering_message,
     parse_control_output,
 )
-from shoal.wire.journal_codec import UnknownJournalEvent
 
 _BUFFER = 1 << 20
 _TRIES, _PAUSE = 50, 0.1

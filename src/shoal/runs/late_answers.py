@@ -12,9 +12,9 @@ from shoal.core.permissions.permission_changes import (
     SetPermissionModeSuggestion,
     find_permission_suggestion,
 )
-from shoal.core.permissions.questions import AllowAnswer, Answer, PermissionQuestion
-from shoal.stores.files.access.file_watch import DirectoryWatch
-from shoal.stores.files.sessions.question_files import QuestionFiles, is_run_ended_denial
+from shoal.core.permissions.questions import AllowAnswer, Answer, PermissionQuestion, is_run_ended_denial
+from shoal.core.store import QuestionStore
+from shoal.core.teams.team_storage import ChangeWatch
 
 LateAnswerListener: TypeAlias = Callable[[PermissionQuestion, AllowAnswer], None]
 _PREFIX = "late-"
@@ -53,11 +53,11 @@ class LatePermissionApprovalTracker:
     This holds for one call and for the lifetime of this process.
     """
 
-    def __init__(self, questions: QuestionFiles) -> None:
+    def __init__(self, questions: QuestionStore) -> None:
         self._questions = questions
         self._interrupted: dict[str, tuple[PermissionQuestion, LateAnswerListener]] = {}
         self._granted: list[tuple[PermissionQuestion, AllowAnswer]] = []
-        self._watch: DirectoryWatch | None = None
+        self._watch: ChangeWatch | None = None
 
     def watch_interrupted_questions(
         self, interrupted: Iterable[PermissionQuestion], on_answer: LateAnswerListener
@@ -65,7 +65,7 @@ class LatePermissionApprovalTracker:
         """Watch the questions of an earlier process whose calls have no result and were not reported."""
         self._interrupted |= {question.id: (question, on_answer) for question in interrupted}
         if self._interrupted and self._watch is None:
-            self._watch = DirectoryWatch(self._questions.directory, self._report_late_answers)
+            self._watch = self._questions.watch_answers(self._report_late_answers)
         self._report_late_answers()
 
     def close(self) -> None:

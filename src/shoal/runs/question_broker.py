@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
-from pathlib import Path
 from typing import TypeAlias
 
 from shoal.core.clock import Clock
 from shoal.core.errors import StateFileError
 from shoal.core.events import JournaledEvent, QuestionAnswered, QuestionAsked
 from shoal.core.permissions.questions import (
+    RUN_ENDED_REASON,
     AllowAnswer,
     Answer,
     DenyAnswer,
@@ -19,10 +19,10 @@ from shoal.core.permissions.questions import (
     PlanApprovalQuestion,
     Question,
 )
+from shoal.core.store import QuestionStore
+from shoal.core.teams.team_storage import ChangeWatch
 from shoal.runs.late_answers import LatePermissionApprovalTracker
 from shoal.runs.run_texts import format_run_notice
-from shoal.stores.files.access.file_watch import DirectoryWatch
-from shoal.stores.files.sessions.question_files import RUN_ENDED_REASON, QuestionFiles
 
 Emit: TypeAlias = Callable[[JournaledEvent], None]
 
@@ -35,8 +35,8 @@ class _PendingQuestion:
         self.answer: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
 
 
-class FileQuestionBroker:
-    """Broker that gets answers from surfaces of this process by `submit_answer`, and from others as files.
+class SessionQuestionBroker:
+    """Broker that gets answers from surfaces of this process by `submit_answer`, from others by the store.
 
     `attended` is True if a person may answer; `answer_timeout` is how many seconds to wait for one. With
     `attended` and no timeout it waits forever; with neither it answers by policy at once: it allows what
@@ -45,7 +45,7 @@ class FileQuestionBroker:
 
     def __init__(
         self,
-        directory: Path,
+        questions: QuestionStore,
         *,
         clock: Clock,
         emit: Emit,
@@ -56,12 +56,12 @@ class FileQuestionBroker:
         self._is_preapproved = is_preapproved
         self.attended = attended
         self.answer_timeout = answer_timeout
-        self._questions = QuestionFiles(directory)
-        self.late_answers = LatePermissionApprovalTracker(self._questions)
+        self._questions = questions
+        self.late_answers = LatePermissionApprovalTracker(questions)
         self._clock = clock
         self._emit = emit
         self._pending: dict[str, _PendingQuestion] = {}
-        self._watch: DirectoryWatch | None = None
+        self._watch: ChangeWatch | None = None
         self._question_added: asyncio.Event | None = None
 
     @property
@@ -96,7 +96,7 @@ class FileQuestionBroker:
     def submit_answer(self, question_id: str, answer: Answer) -> bool:
         """Submit an answer; return False if another one came first. Raises `StateFileError`."""
         is_first = self._questions.answer(question_id, answer)
-        self._check_answer_files()
+        self._check_stored_answers()
         return is_first
 
     def list_open_questions(self) -> tuple[Question, ...]:
@@ -160,8 +160,8 @@ class FileQuestionBroker:
             pending.answer.set_result(answer)
         return pending.answer.result()
 
-    def _check_answer_files(self) -> None:
-        """Pass answers found in files to the pending questions."""
+    def _check_stored_answers(self) -> None:
+        """Pass answers found in the store to the pending questions."""
         for pending in self._pending.values():
             if not pending.answer.done():
                 answer = self._questions.read_answer(pending.question)
@@ -171,8 +171,8 @@ class FileQuestionBroker:
     def _open_question(self, question: Question) -> _PendingQuestion:
         pending = self._pending[question.id] = _PendingQuestion(question)
         if self._watch is None:
-            self._watch = DirectoryWatch(self._questions.directory, self._check_answer_files)
-        self._check_answer_files()
+            self._watch = self._questions.watch_answers(self._check_stored_answers)
+        self._check_stored_answers()
         question_added, self._question_added = self._question_added, None
         if question_added is not None:
             question_added.set()

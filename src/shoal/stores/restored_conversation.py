@@ -22,8 +22,14 @@ from shoal.core.conversation.transcript_entries import (
     TranscriptMessageEntry,
     TranscriptRewindMarker,
 )
-from shoal.core.ids import EntryId
-from shoal.wire.transcript_codec import ParsedTranscriptLine, TranscriptTitleEntry, UnknownTranscriptEntry
+from shoal.core.ids import EntryId, SessionId
+from shoal.wire.json_codec import decode_json, encode_json, is_complete_json_line
+from shoal.wire.transcript_codec import (
+    ParsedTranscriptLine,
+    TranscriptTitleEntry,
+    UnknownTranscriptEntry,
+    parse_transcript_line,
+)
 
 
 class RestoredPrompt(Struct, frozen=True, kw_only=True):
@@ -53,6 +59,68 @@ class RestoredConversation(Struct, frozen=True, kw_only=True):
     answered: frozenset[str]
     """Calls that ever got a real result."""
     notes: tuple[str, ...]
+    cwd: str = ""
+    """Last working directory in the transcript; empty if it has none."""
+
+
+def restore_transcript(
+    content: bytes, agent: str = "", *, inherited: Sequence[ParsedTranscriptLine] = ()
+) -> RestoredConversation:
+    """Restore the conversation of the lead or of a sub-agent from the lines of its transcript."""
+    lines, notes = parse_transcript_lines(content)
+    conversation = restore_conversation(lines, agent, inherited=inherited)
+    cwd = next((line.cwd for line in reversed(lines) if line.cwd), "")
+    return replace(conversation, cwd=cwd, notes=(*notes, *conversation.notes))
+
+
+def parse_lines_up_to_entry(
+    content: bytes, entry: EntryId, agent: str = ""
+) -> tuple[ParsedTranscriptLine, ...]:
+    """Return the lines up to an entry, for a fork that starts after it; empty if the entry is missing."""
+    lines, _ = parse_transcript_lines(content)
+    agent_lines = [line for line in lines if line.agent == agent]
+    for index, line in enumerate(agent_lines):
+        if not isinstance(line.entry, TranscriptTitleEntry) and line.entry.id == entry:
+            return tuple(agent_lines[: index + 1])
+    return ()
+
+
+def rewrite_transcript_session(content: bytes, session: SessionId) -> bytes:
+    """Return the lines of a transcript for another session id, without torn ones."""
+    return b"".join(_rewrite_session_id(session, line) for line in content.split(b"\n"))
+
+
+def _rewrite_session_id(session: SessionId, line: bytes) -> bytes:
+    """Return the line with another session id and the rest unchanged; empty for a torn line."""
+    try:
+        raw = decode_json(line)
+    except ValueError:
+        return b""
+    if isinstance(raw, dict) and "sessionId" in raw:
+        return encode_json(raw | {"sessionId": session}) + b"\n"
+    return line + b"\n"
+
+
+def parse_transcript_lines(content: bytes) -> tuple[list[ParsedTranscriptLine], list[str]]:
+    """Return the readable lines of a transcript, and notes about the others."""
+    lines: list[ParsedTranscriptLine] = []
+    notes: list[str] = []
+    *complete_lines, last_line = content.split(b"\n")
+    if last_line and is_complete_json_line(last_line):
+        complete_lines.append(last_line)
+    elif last_line:
+        notes.append(f"The last line was incomplete ({len(last_line)} bytes) and is dropped.")
+    unreadable = 0
+    for line in complete_lines:
+        if not line.strip():
+            continue
+        try:
+            lines.append(parse_transcript_line(line))
+        except ValueError:
+            unreadable += 1
+    if unreadable:
+        notes.append(f"Lines that are not valid JSON were skipped: {unreadable}.")
+    return lines, notes
 
 
 def restore_conversation(

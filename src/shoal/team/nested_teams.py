@@ -44,6 +44,13 @@ class TeamsByLeader:
         nested = self.teams.get(agent)
         return nested is not None and nested.is_working
 
+    def find_lead_identity(self, agent: AgentIdentity, team: str) -> AgentIdentity | None:
+        """Return the agent's identity as lead of that team; None if it does not lead it."""
+        nested = self.teams.get(agent.agent)
+        if nested is None or nested.led_team_name != team:
+            return None
+        return replace(agent, name=LEAD_NAME, team=team)
+
     async def end_team_of(self, agent: AgentId) -> None:
         nested = self.teams.pop(agent, None)
         if nested is not None:
@@ -53,14 +60,14 @@ class TeamsByLeader:
 class NestedTeams(SessionTeams):
     """The lead's team, and the nested teams by their leading member."""
 
-    def __init__(self, services: TeamServices, depth: int) -> None:
+    def __init__(self, services: TeamServices, depth: int, by_leader: TeamsByLeader) -> None:
         self._depth = depth
-        self._by_leader = TeamsByLeader()
-        self._nested_teams = self._by_leader.teams
+        self._by_leader = by_leader
+        self._nested_teams = by_leader.teams
         super().__init__(
             replace(
                 services,
-                led_teams=self._by_leader,
+                led_teams=by_leader,
                 policy=replace(services.policy, allows_nested_teams=depth > 1),
             )
         )
@@ -133,13 +140,6 @@ class NestedTeams(SessionTeams):
             *super().list_members(),
             *(each for below in self._nested_teams.values() for each in below.list_members()),
         )
-
-    def find_lead_identity(self, agent: AgentIdentity, team: str) -> AgentIdentity | None:
-        """Return the agent's identity as lead of that team; None if it does not lead it."""
-        nested = self._nested_teams.get(agent.agent)
-        if nested is None or nested.led_team_name != team:
-            return None
-        return replace(agent, name=LEAD_NAME, team=team)
 
     # For the session
 

@@ -1,4 +1,4 @@
-"""The public test kit: a fake clock, ids, team storage in memory, mock servers, and store contracts."""
+"""The public test kit: a fake clock, ids, mock servers, and store contracts."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from shoal.core.ids import IdGenerator as IdGenerator
     from shoal.testing.fake_clock import FakeClock as FakeClock
-    from shoal.testing.memory_team_storage import MemoryTeamStorage as MemoryTeamStorage
     from shoal.testing.mock_replies import MockReply as MockReply
     from shoal.testing.mock_replies import make_tool_call as make_tool_call
     from shoal.testing.prefix_cache import PrefixCache as PrefixCache
@@ -22,7 +21,6 @@ _HOMES = {
     "MockReply": "shoal.testing.mock_replies",
     "FakeClock": "shoal.testing.fake_clock",
     "IdGenerator": "shoal.core.ids",
-    "MemoryTeamStorage": "shoal.testing.memory_team_storage",
     "MockServer": "shoal.testing.servers",
     "PrefixCache": "shoal.testing.prefix_cache",
     "make_tool_call": "shoal.testing.mock_replies",

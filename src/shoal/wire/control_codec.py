@@ -11,10 +11,9 @@ import msgspec
 from msgspec import Struct
 
 from shoal.core.conversation.messages import Message
-from shoal.core.events import Event, JournaledEvent, LiveEvent
+from shoal.core.events import Event, JournaledEvent, LiveEvent, UnknownJournalEvent
 from shoal.core.permissions.permission_decisions import PermissionMode
 from shoal.wire.foreign_json import convert_to_schema
-from shoal.wire.journal_codec import UnknownJournalEvent
 from shoal.wire.json_codec import decode_json, parse_conversation_message
 
 

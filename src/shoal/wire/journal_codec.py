@@ -4,38 +4,19 @@ from __future__ import annotations
 
 from functools import reduce
 from operator import or_
-from typing import Any, TypeAlias
+from typing import Any
 
 import msgspec
 from msgspec import Struct
 
 from shoal.core.clock import format_iso_time
-from shoal.core.events import JournaledEvent
+from shoal.core.events import JournaledEvent, JournalEvent, UnknownJournalEvent
 from shoal.wire.foreign_json import convert_to_schema
 from shoal.wire.json_codec import decode_json, encode_json, parse_iso_timestamp
 
 _EVENT_UNION: Any = reduce(or_, JournaledEvent.__subclasses__())
 _decode_event = msgspec.json.Decoder(_EVENT_UNION).decode
 _LINE_START = b'{"at":"'
-
-
-class UnknownJournalEvent(Struct, frozen=True, kw_only=True):
-    """An event of unknown type or layout, written by a newer program."""
-
-    type: str
-    raw: dict[str, Any]
-
-
-JournalEvent: TypeAlias = JournaledEvent | UnknownJournalEvent
-
-
-class JournalRecord(Struct, frozen=True, kw_only=True):
-    """An event in the journal with its time and offset. `next` is the offset of the following one."""
-
-    offset: int
-    next: int
-    at: int
-    event: JournalEvent
 
 
 def encode_journal_line(event: JournaledEvent, at: int) -> bytes:

@@ -87,3 +87,11 @@ def _parse_partial_tool_result(block: Mapping[str, Any]) -> ToolResultBlock:
     return ToolResultBlock(
         tool_use_id=block["tool_use_id"], content=tuple(known_parts), is_error=block.get("is_error") is True
     )
+
+
+def is_complete_json_line(line: bytes) -> bool:
+    """Return True if a last line without newline is otherwise complete."""
+    try:
+        return isinstance(decode_json(line), dict)
+    except ValueError:
+        return False

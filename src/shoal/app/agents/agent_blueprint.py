@@ -18,6 +18,7 @@ from shoal.app.mcp.mcp_servers import AgentTools
 from shoal.app.skills.skill_invoker import PreloadedSkills
 from shoal.core.agents.agent_definitions import AgentDefinition, ToolSelection
 from shoal.core.agents.identity import AgentIdentity
+from shoal.core.agents.subagent_metadata import SubagentMetadata
 from shoal.core.agents.subagents import SpawnRequest
 from shoal.core.ids import AgentId
 from shoal.core.ports import Model, Transcript
@@ -25,7 +26,6 @@ from shoal.policy.agent_restrictions import StoredToolRestrictions
 from shoal.policy.memory_directory import AgentMemoryDirectory
 from shoal.policy.permission_engine import PermissionEngine
 from shoal.runs.prepared_agent import AgentPreparationRequest
-from shoal.stores.files.sessions.subagent_files import SubagentMetadata
 
 
 class AgentBlueprint(Struct, kw_only=True):

@@ -40,6 +40,7 @@ from shoal.app.mcp.mcp_servers import AgentTools
 from shoal.app.models.child_model import SubagentModelResolver, format_qualified_model_name
 from shoal.app.skills.skill_invoker import PreloadedSkills
 from shoal.core.agents.agent_definitions import AgentDefinition, ToolSelection, select_definition_tools
+from shoal.core.agents.subagent_metadata import SubagentMetadata
 from shoal.core.agents.subagents import (
     ResolvedAgentSettings,
     RetainedWorktreeWork,
@@ -72,7 +73,6 @@ from shoal.runs.prepared_agent import (
     TeammateMembership,
 )
 from shoal.runs.progress_monitor import ProgressMonitor
-from shoal.stores.files.sessions.subagent_files import SubagentMetadata
 from shoal.tools.schedule_tools import SCHEDULE_TOOLS
 from shoal.tools.structured_output_tool import STRUCTURED_OUTPUT
 from shoal.tools.team_tools import TEAM_TOOLS
@@ -141,7 +141,7 @@ class AgentFactory:
         config = runtime.config
         self._runtime = runtime
         self.transcripts = AgentTranscriptStore(
-            config.agent_transcripts_directory if config.options.persist else None,
+            config.history.store,
             durable=config.settings.own.durable,
             clock=runtime.clock,
             ids=runtime.agents.ids,
@@ -329,7 +329,7 @@ class AgentFactory:
             fork_of=initial.fork_of or "",
             after=initial.previous_entry,
         )
-        transcript = self.transcripts.open_transcript(new_agent, facts)
+        transcript = self.transcripts.open_transcript(new_agent.agent, facts)
         blueprint = AgentBlueprint(
             new_agent=new_agent,
             request=request,
@@ -542,7 +542,6 @@ class AgentFactory:
 
         async def release_agent_resources() -> RetainedWorktreeWork | None:
             blueprint.transcript.close()
-            self.transcripts.archive_agent(blueprint.new_agent.agent, blueprint.facts, blueprint.conversation)
             await blueprint.agent_tools.close()
             await self._release_shared_resources(blueprint.new_agent.agent)
             return await blueprint.agent_workspace.finish()

@@ -21,7 +21,7 @@ from shoal.core.agents.subagents import SpawnRequest
 from shoal.core.budgets.budget import Budget
 from shoal.core.clock import Clock
 from shoal.core.errors import AgentRequestRefused, ProcessError
-from shoal.core.ids import AgentId
+from shoal.core.ids import LEAD_ID, AgentId
 from shoal.core.names import AgentName, TeamName
 from shoal.core.permissions.permission_changes import (
     AddDirectoriesPermissionSuggestion,
@@ -232,8 +232,13 @@ class BackendMemberLauncher:
     def _explain_in_process_only(self) -> str:
         """Return the reason why teammates must run in this process; empty if there is none."""
         options = self._runtime.options
-        if not options.persist:
+        if self._runtime.config.store.url is None:
             return "a session that stores nothing on disk runs its teammates in its own process."
+        if options.store is not None:
+            return (
+                "a teammate's process opens only the store in the home directory. Leave out store=, "
+                'or set shoal.teammate_mode to "in-process".'
+            )
         if options.model is not None and not isinstance(options.model, str):
             return (
                 "the model was passed as an object, which another process cannot use. Pass a model name, "
@@ -288,7 +293,7 @@ class BackendMemberLauncher:
                 session=lead.identity.session,
                 trace=runtime.agents.trace_parents.find_trace_parent(AgentId(entry.agent_id), call),
                 run=str(runtime.store.directory),
-                transcript=str(runtime.config.history.transcript),
+                transcript=str(runtime.config.history.store.get_transcript_path(LEAD_ID) or ""),
                 snapshot=str(runtime.processes.shells.launcher.shell_snapshot_path or ""),
                 rules=_build_budget_limit_set(runtime.budget),
                 answered=permissions.answers.updates,

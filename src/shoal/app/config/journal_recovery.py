@@ -35,16 +35,15 @@ from shoal.core.events import (
     WorktreeWorkRetained,
 )
 from shoal.core.ids import LEAD_ID, AgentId, IdGenerator
-from shoal.core.permissions.questions import PermissionQuestion
+from shoal.core.permissions.questions import PermissionQuestion, is_run_ended_denial
+from shoal.core.ports import Journal, ResultStore
+from shoal.core.store import SessionStore
 from shoal.runs.clock_scheduler import RecoveredSchedule
 from shoal.runs.late_answers import parse_question_id_from_item_id
 from shoal.runs.run_outcome import build_agent_result_notification, find_last_assistant_text
 from shoal.runs.shell_notifier import build_shell_end_notification
 from shoal.runs.stored_report import excerpt_and_store_long_report
-from shoal.stores.files.sessions.file_journal import read_journal
-from shoal.stores.files.sessions.question_files import is_run_ended_denial
-from shoal.stores.files.sessions.result_files import FileResultStore
-from shoal.stores.files.sessions.session_files import read_session_transcript
+from shoal.stores.restored_conversation import restore_transcript
 from shoal.tools.shell_supervisor import BackgroundShellSupervisor
 from shoal.workspaces.worktree_files import is_in_agent_worktree
 
@@ -178,27 +177,27 @@ class RecoveredSessionState(Struct, frozen=True, kw_only=True):
         shells.start_numbering_at(self.last_shell + 1)
 
 
-class SessionRecoveryPaths(Struct, frozen=True, kw_only=True):
-    journal: Path
-    subagents: Path
+class RecoverySources(Struct, frozen=True, kw_only=True):
+    store: SessionStore
+    journal: Journal
+    results: ResultStore
     outputs: Path
-    results: Path
     report_tokens: int
 
 
 def recover_state_from_journal(
-    paths: SessionRecoveryPaths, deliveries: LeadTranscriptDeliveries, ids: IdGenerator
+    sources: RecoverySources, deliveries: LeadTranscriptDeliveries, ids: IdGenerator
 ) -> RecoveredSessionState:
     """Read the state from the journal without writing; the session writes what is missing."""
     reader = _SessionJournalReplayer()
     unknown_types: dict[str, None] = {}
-    for record in read_journal(paths.journal):
+    for record in sources.journal.read_records():
         if isinstance(record.event, JournaledEvent):
             reader.apply_event(record.event)
         else:
             unknown_types[record.event.type] = None
     cut_off = tuple(
-        reader.build_cut_off_agent_result(started, paths, ids) for started in reader.working_agents.values()
+        reader.build_cut_off_agent_result(started, sources, ids) for started in reader.working_agents.values()
     )
     completions = tuple(reader.completions.values())
     pending: dict[AgentId, list[InboxItem]] = {}
@@ -359,11 +358,11 @@ class _SessionJournalReplayer:
         )
 
     def build_cut_off_agent_result(
-        self, started: AgentStarted, paths: SessionRecoveryPaths, ids: IdGenerator
+        self, started: AgentStarted, sources: RecoverySources, ids: IdGenerator
     ) -> AgentResult:
         agent, result_id = started.agent, ids.new_short_id()
         try:
-            messages = read_session_transcript(paths.subagents / f"agent-{agent}.jsonl", agent).messages
+            messages = restore_transcript(sources.store.read_transcript(agent), agent).messages
             # A transcript is created before its first line is written.
             last_text, detail = (
                 find_last_assistant_text(messages),
@@ -374,7 +373,7 @@ class _SessionJournalReplayer:
         except StateFileError:
             last_text, detail = "", CUT_OFF_DETAIL
         report = excerpt_and_store_long_report(
-            last_text, agent, result_id, FileResultStore(paths.results), tokens=paths.report_tokens
+            last_text, agent, result_id, sources.results, tokens=sources.report_tokens
         )
         return AgentResult(
             id=result_id,
@@ -391,7 +390,7 @@ class _SessionJournalReplayer:
             size=report.size,
             digest=report.digest,
             result="" if report.path is None else str(report.path),
-            output=str(paths.outputs / f"{agent}.output"),
+            output=str(sources.outputs / f"{agent}.output"),
             usage=self._usage.get(agent, Usage()),
             evidence=AgentWorkEvidence(
                 tool_calls=self._call_counts.get(agent, 0), files=tuple(self._files.get(agent, ()))

@@ -48,6 +48,7 @@ def _iter_option_problems(options: Options) -> Iterator[str]:
     for name in _NUMBERS:
         yield from _check_number(options, name)
     yield from _check_type(options, "hooks", Mapping, "a mapping of events to lists of hooks")
+    yield from _check_store(options)
     if options.mode is not None:
         yield from _check_choice("mode", options.mode, get_args(PermissionMode))
     for source in options.setting_sources or ():
@@ -73,6 +74,16 @@ def _check_tools(options: Options) -> Iterator[str]:
     for index, tool in enumerate(options.tools):
         if not hasattr(tool, "schema") or not hasattr(tool, "run"):
             yield f"tools[{index}]: expected a tool, got {_describe(tool)}. Make one with @shoal.tool."
+
+
+def _check_store(options: Options) -> Iterator[str]:
+    store = options.store
+    if store is None:
+        return
+    if not isinstance(store, str | Path) and not hasattr(store, "create_session"):
+        yield f"store: a store or its address is expected, not {_describe(store)}."
+    if not options.persist:
+        yield "store: persist=False stores nothing. Leave out one of the two."
 
 
 def _check_type(options: Options, name: str, expected: type[Any], description: str) -> Iterator[str]:

@@ -14,7 +14,12 @@ from msgspec.structs import replace
 from shoal.app.config.assistant_mode import is_assistant_mode
 from shoal.app.config.coordinator_mode import is_coordinator_mode
 from shoal.app.config.option_checks import check_options
-from shoal.app.config.session_history import SessionHistory, open_session_history
+from shoal.app.config.session_history import (
+    SessionHistory,
+    choose_session_store,
+    open_member_history,
+    open_session_history,
+)
 from shoal.app.config.system_prompt import format_date_line
 from shoal.app.definitions.agent_catalog import AgentCatalog, load_agent_catalog, parse_agents_option
 from shoal.app.definitions.plugin_set import PluginSet, load_plugins
@@ -25,8 +30,8 @@ from shoal.app.settings.settings import Settings, load_settings
 from shoal.core.errors import SettingsError
 from shoal.core.ids import IdGenerator
 from shoal.core.ports import Model
+from shoal.core.store import Store
 from shoal.models.placeholders import RecordingPlaceholderReplacer
-from shoal.stores.files.home.home_paths import get_subagent_transcripts_directory
 from shoal.tools.structured_output_tool import STRUCTURED_OUTPUT, StructuredOutputTool
 
 ModelChooser: TypeAlias = Callable[[str | Model | None], Awaitable[Model]]
@@ -67,6 +72,7 @@ class SessionConfig(Struct, frozen=True, kw_only=True):
     settings: Settings
     plugins: PluginSet
     definitions: AgentCatalog
+    store: Store
     history: SessionHistory
     ids: IdGenerator
     jitter: Random
@@ -76,11 +82,6 @@ class SessionConfig(Struct, frozen=True, kw_only=True):
     assistant: bool
     notes: tuple[str, ...]
     """Notes for the person about the configuration."""
-
-    @property
-    def agent_transcripts_directory(self) -> Path:
-        """Directory of its agents' transcripts."""
-        return get_subagent_transcripts_directory(self.history.transcript)
 
 
 def load_session_config(options: Options, exit_stack: AsyncExitStack) -> SessionConfig:
@@ -107,10 +108,14 @@ def load_session_config(options: Options, exit_stack: AsyncExitStack) -> Session
     ids = IdGenerator(options.seed)
     # Always drawn: a session's random numbers must not depend on its model or on earlier draws.
     jitter = ids.derive_generator().random
-    history = open_session_history(options, settings.home, str(cwd), ids)
-    if history.lock is not None:
-        # Only for a new session is it certain that nobody else uses its directory.
-        exit_stack.callback(history.lock.release if history.turns else history.lock.release_unused)
+    store = choose_session_store(options, settings.home, exit_stack)
+    history = (
+        open_session_history(options, store, settings.home, str(cwd), ids)
+        if (membership := options.membership) is None or membership.channel is None
+        else open_member_history(membership, settings.home)
+    )
+    # Only for a new session is it certain that nobody else uses its directory.
+    exit_stack.callback(history.store.release_lock, unused=not history.turns)
     return SessionConfig(
         started_at=started_at,
         options=options,
@@ -118,6 +123,7 @@ def load_session_config(options: Options, exit_stack: AsyncExitStack) -> Session
         settings=settings,
         plugins=plugins,
         definitions=definitions,
+        store=store,
         history=history,
         ids=ids if history.last is None else ids.derive_for_resumed_session(history.last),
         jitter=jitter,

@@ -2,35 +2,23 @@
 
 from __future__ import annotations
 
+from contextlib import AsyncExitStack
 from pathlib import Path
 
 from msgspec import Struct
 
 from shoal.app.options import Options
 from shoal.core.conversation.messages import Message
-from shoal.core.errors import SessionNotFound, SettingsError, StateFileError
-from shoal.core.ids import EntryId, IdGenerator, SessionId, is_uuid
-from shoal.stores.files.home.home_paths import (
-    get_project_state_directory,
-    get_run_directory,
-    get_transcript_path,
-)
-from shoal.stores.files.locks.pid_locks import SessionLock
-from shoal.stores.files.sessions.session_files import (
-    find_latest_session,
-    find_session_transcript,
-    fork_session,
-    read_session_transcript,
-)
+from shoal.core.errors import SettingsError, StateFileError
+from shoal.core.ids import LEAD_ID, EntryId, IdGenerator, SessionId, is_uuid
+from shoal.core.store import SessionStore, Store
+from shoal.stores.restored_conversation import restore_transcript
+from shoal.stores.store_choice import open_store, open_temporary_store
+from shoal.team.members.member_host import TeamMembership
 
 
 class SessionHistory(Struct, frozen=True, kw_only=True):
-    session: SessionId
-    transcript: Path
-    directory: Path
-    """Directory of the run."""
-    lock: SessionLock | None
-    """None if nothing is persisted."""
+    store: SessionStore
     messages: tuple[Message, ...] = ()
     last: EntryId | None = None
     interrupted: Message | None = None
@@ -41,35 +29,38 @@ class SessionHistory(Struct, frozen=True, kw_only=True):
     """Ids of its calls that have their own result."""
     notes: tuple[str, ...] = ()
 
+    @property
+    def session(self) -> SessionId:
+        return self.store.session
 
-def open_session_history(options: Options, home: Path, cwd: str, ids: IdGenerator) -> SessionHistory:
+
+def choose_session_store(options: Options, home: Path, exit_stack: AsyncExitStack) -> Store:
+    """Return the store of the options, by default the files of the home directory.
+
+    A session without persistence has its own store, which ends with it.
+    """
+    if options.persist:
+        return open_store(home if options.store is None else options.store)
+    return exit_stack.enter_context(open_temporary_store())
+
+
+def open_session_history(
+    options: Options, store: Store, home: Path, cwd: str, ids: IdGenerator
+) -> SessionHistory:
     """Lock the session against other writers and read its messages."""
-    if (membership := options.membership) is not None and membership.channel is not None:
-        # The lead holds the lock; this process only runs one of its teammates.
-        return SessionHistory(
-            session=SessionId(membership.session),
-            transcript=Path(membership.transcript),
-            directory=Path(membership.run_directory),
-            lock=None,
-        )
-    transcript = _find_transcript_to_resume(options, home, cwd)
-    if transcript is None:
-        return _create_new_session_history(options, home, cwd, ids)
-    if options.fork:
-        session = _parse_session_id_option(options) or ids.new_session_id()
-        transcript = fork_session(transcript, session, home=home, cwd=cwd)
-    session = SessionId(transcript.stem)
-    lock = SessionLock(home, session)
+    if options.resume is None and not options.continue_last:
+        new_session = store.create_session(_parse_session_id_option(options) or ids.new_session_id(), cwd=cwd)
+        new_session.acquire_lock()
+        return SessionHistory(store=new_session)
+    session = _open_earlier_session(options, store, home, cwd, ids)
+    session.acquire_lock()
     try:
-        loaded = read_session_transcript(transcript)
+        loaded = restore_transcript(session.read_transcript(LEAD_ID))
     except StateFileError:
-        lock.release()
+        session.release_lock()
         raise
     return SessionHistory(
-        session=session,
-        transcript=transcript,
-        directory=get_run_directory(home, session),
-        lock=lock,
+        store=session,
         messages=loaded.messages,
         last=loaded.last,
         interrupted=loaded.interrupted,
@@ -80,32 +71,29 @@ def open_session_history(options: Options, home: Path, cwd: str, ids: IdGenerato
     )
 
 
-def _find_transcript_to_resume(options: Options, home: Path, cwd: str) -> Path | None:
-    if options.resume is not None:
-        return find_session_transcript(home, options.resume)
-    if not options.continue_last:
-        return None
-    latest = find_latest_session(home, cwd)
-    if latest is None:
-        raise SessionNotFound(
-            f"There is no session to continue in {cwd}.", path=get_project_state_directory(home, cwd)
-        )
-    return get_transcript_path(home, cwd, latest)
+def open_member_history(membership: TeamMembership, home: Path) -> SessionHistory:
+    """Return the session of a teammate's process: the lead holds the lock and has the conversation."""
+    from shoal.stores.files.sessions.file_session_store import FileSessionStore
 
-
-def _create_new_session_history(options: Options, home: Path, cwd: str, ids: IdGenerator) -> SessionHistory:
-    session = _parse_session_id_option(options) or ids.new_session_id()
-    transcript = get_transcript_path(home, cwd, session)
-    if options.persist and any((home / "projects").glob(f"*/{session}.jsonl")):
-        raise StateFileError(
-            f"The session {session} already exists. Resume it: shoal --resume {session}", path=transcript
-        )
     return SessionHistory(
-        session=session,
-        transcript=transcript,
-        directory=get_run_directory(home, session),
-        lock=SessionLock(home, session) if options.persist else None,
+        store=FileSessionStore(
+            home,
+            SessionId(membership.session),
+            Path(membership.transcript),
+            directory=Path(membership.run_directory),
+        )
     )
+
+
+def _open_earlier_session(
+    options: Options, store: Store, home: Path, cwd: str, ids: IdGenerator
+) -> SessionStore:
+    source = store if options.persist else open_store(home)
+    found = source.find_latest_session(cwd) if options.resume is None else source.find_session(options.resume)
+    if options.fork:
+        return store.fork_session(found, _parse_session_id_option(options) or ids.new_session_id(), cwd=cwd)
+    # A session without persistence continues in a copy, which ends with it.
+    return found if options.persist else store.fork_session(found, found.session, cwd=cwd)
 
 
 def _parse_session_id_option(options: Options) -> SessionId | None:

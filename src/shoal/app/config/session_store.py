@@ -1,8 +1,7 @@
-"""Storage of a session: on disk, or in memory without persistence."""
+"""Opened storage of a session."""
 
 from __future__ import annotations
 
-import tempfile
 from contextlib import AsyncExitStack
 from pathlib import Path
 
@@ -10,42 +9,37 @@ from msgspec import Struct
 
 import shoal
 from shoal.app.config.session_config import SessionConfig
-from shoal.core.ports import Journal, Transcript
-from shoal.stores.files.sessions.file_journal import FileJournal
-from shoal.stores.files.sessions.file_transcript import FileTranscript
-from shoal.stores.memory_stores import InMemoryJournal, NullTranscript
-from shoal.wire.transcript_codec import TranscriptEncoder
+from shoal.core.ids import LEAD_ID
+from shoal.core.ports import Journal, ResultStore, Transcript
+from shoal.core.store import QuestionStore
 from shoal.workspaces.checkpoints import CheckpointStore
 
 
-class SessionFileStores(Struct, frozen=True, kw_only=True):
+class OpenedSessionStore(Struct, frozen=True, kw_only=True):
     directory: Path
+    """Directory for working files of the run."""
     transcript: Transcript
+    """Transcript of the lead."""
     journal: Journal
+    results: ResultStore
+    questions: QuestionStore
     checkpoints: CheckpointStore
 
 
-def open_session_file_stores(config: SessionConfig, exit_stack: AsyncExitStack) -> SessionFileStores:
-    options, settings, history = config.options, config.settings, config.history
-    if not options.persist:
-        directory = Path(exit_stack.enter_context(tempfile.TemporaryDirectory(prefix="shoal-")))
-        return SessionFileStores(
-            directory=directory,
-            transcript=NullTranscript(),
-            journal=InMemoryJournal(options.clock),
-            checkpoints=CheckpointStore(directory / "checkpoints"),
-        )
+def open_session_store(config: SessionConfig, exit_stack: AsyncExitStack) -> OpenedSessionStore:
+    settings, store = config.settings, config.history.store
     durable = settings.own.durable
-    encoder = TranscriptEncoder(session=history.session, cwd=str(config.cwd), version=shoal.__version__)
-    transcript = FileTranscript(history.transcript, encoder, durable=durable)
-    exit_stack.callback(transcript.close)
-    journal = FileJournal(
-        history.directory / "journal.jsonl", options.clock, durable=durable, secrets=settings.secret_redactor
+    transcript = store.open_transcript(
+        LEAD_ID, cwd=str(config.cwd), version=shoal.__version__, durable=durable
     )
+    exit_stack.callback(transcript.close)
+    journal = store.open_journal(config.options.clock, secrets=settings.secret_redactor, durable=durable)
     exit_stack.callback(journal.close)
-    return SessionFileStores(
-        directory=history.directory,
+    return OpenedSessionStore(
+        directory=store.directory,
         transcript=transcript,
         journal=journal,
-        checkpoints=CheckpointStore(history.directory / "checkpoints"),
+        results=store.open_results(),
+        questions=store.open_questions(),
+        checkpoints=CheckpointStore(store.directory / "checkpoints"),
     )

@@ -16,7 +16,7 @@ from shoal.policy.permission_rules import parse_permission_rule, split_permissio
 from shoal.tools.shell_supervisor import BackgroundShellSupervisor
 
 if TYPE_CHECKING:
-    from shoal.tools.task_tools import AcceptanceRunner
+    from shoal.tools.task_tools import AcceptanceRunner, LeadIdentityLookup
 
 
 # Rules of these names are often shared with other programs.
@@ -32,8 +32,7 @@ def build_session_tools(
     team_store: TeamStore,
     extra_tools: Sequence[Tool],
     accept: AcceptanceRunner | None = None,
-    *,
-    nested_teams: bool = False,
+    find_lead_identity: LeadIdentityLookup | None = None,
 ) -> dict[str, Tool]:
     from shoal.tools.bash_tools import build_shell_tools
     from shoal.tools.file_tools import get_file_tools
@@ -41,7 +40,6 @@ def build_session_tools(
     from shoal.tools.task_tools import build_task_tools
     from shoal.tools.web_fetch_tool import build_web_tools
 
-    find_lead_identity = team_store.find_lead_identity if nested_teams else None
     tools = (
         *get_file_tools(),
         *build_shell_tools(shells),

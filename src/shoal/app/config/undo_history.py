@@ -2,31 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from contextlib import suppress
-from pathlib import Path
+from collections.abc import Iterable, Sequence
 
 from msgspec import Struct
 
+import shoal
 from shoal.agent.agent_runner import AgentRunner
 from shoal.app.config.session_config import SessionConfig
-from shoal.core.clock import Clock
+from shoal.core.clock import Clock, SystemClock
 from shoal.core.conversation.messages import Message
 from shoal.core.conversation.transcript_entries import TranscriptRewindMarker
-from shoal.core.errors import ShoalError
-from shoal.core.events import TurnStarted, TurnUndone
+from shoal.core.errors import ShoalError, StateFileError
+from shoal.core.events import JournalRecord, TurnStarted, TurnUndone
 from shoal.core.ids import LEAD_ID, EntryId, IdGenerator, SessionId
-from shoal.stores.files.home.home_paths import (
-    get_journal_path,
-    get_run_directory,
-    read_state_file,
+from shoal.core.ports import Journal
+from shoal.core.store import SessionStore
+from shoal.core.text.redaction import KEY_SHAPE_REDACTOR
+from shoal.stores.restored_conversation import (
+    parse_transcript_lines,
+    restore_conversation,
+    restore_transcript,
 )
-from shoal.stores.files.locks.pid_locks import SessionLock
-from shoal.stores.files.sessions.file_journal import FileJournal, read_journal
-from shoal.stores.files.sessions.file_transcript import FileTranscript
-from shoal.stores.files.sessions.session_files import read_session_transcript
-from shoal.stores.restored_conversation import restore_conversation
-from shoal.wire.transcript_codec import ParsedTranscriptLine, TranscriptEncoder, parse_transcript_line
+from shoal.wire.transcript_codec import ParsedTranscriptLine
 from shoal.workspaces.checkpoints import ChangedFile, CheckpointStore, FileUndoReport
 
 
@@ -45,32 +42,31 @@ class UndoableTurn(Struct, frozen=True, kw_only=True):
 class SessionUndoHistory(Struct, frozen=True, kw_only=True):
     """Undo history of a session, running or not."""
 
-    home: Path
-    session: SessionId
-    transcript: Path
+    store: SessionStore
 
     @property
-    def journal_path(self) -> Path:
-        return get_journal_path(self.home, self.session)
+    def session(self) -> SessionId:
+        return self.store.session
 
     @property
     def checkpoints(self) -> CheckpointStore:
-        return CheckpointStore(get_checkpoints_directory(self.home, self.session))
+        return CheckpointStore(self.store.directory / "checkpoints")
+
+    def open_journal(self, clock: Clock) -> Journal:
+        return self.store.open_journal(clock, secrets=KEY_SHAPE_REDACTOR)
 
     def list_undoable_turns(self) -> tuple[UndoableTurn, ...]:
         """Return the turns that are in the conversation or have restorable changes, oldest first."""
-        return list_undoable_turns(self.journal_path, self.checkpoints)
+        return list_undoable_turns(self.open_journal(SystemClock()).read_records(), self.checkpoints)
 
 
-def get_checkpoints_directory(home: Path, session: SessionId) -> Path:
-    return get_run_directory(home, session) / "checkpoints"
-
-
-def list_undoable_turns(journal: Path, checkpoints: CheckpointStore) -> tuple[UndoableTurn, ...]:
+def list_undoable_turns(
+    records: Iterable[JournalRecord], checkpoints: CheckpointStore
+) -> tuple[UndoableTurn, ...]:
     changed = {each.turn: each.files for each in checkpoints.list_undoable_turns()}
     started: dict[int, TurnStarted] = {}
     undone: set[int] = set()
-    for record in read_journal(journal):
+    for record in records:
         match record.event:
             case TurnStarted(turn=turn):
                 started[turn] = record.event
@@ -100,25 +96,19 @@ def select_undoable_turn(turns: Iterable[UndoableTurn], number: int | None) -> U
     raise NothingToUndoError(f"There is no turn {number}. Turns: {numbers}.")
 
 
-def read_messages_at_entry(transcript: Path, after: EntryId | None) -> tuple[Message, ...]:
+def read_messages_at_entry(store: SessionStore, after: EntryId | None) -> tuple[Message, ...]:
     """Return the conversation as it was when `after` was the last entry."""
     rewind = TranscriptRewindMarker(id=EntryId("back"), parent=after, at=0, turn=0)
-    return restore_conversation(
-        [*read_transcript_lines(transcript), ParsedTranscriptLine(entry=rewind)]
-    ).messages
+    return restore_conversation([*read_transcript_lines(store), ParsedTranscriptLine(entry=rewind)]).messages
 
 
-def read_transcript_lines(transcript: Path) -> Iterator[ParsedTranscriptLine]:
-    """Yield the readable lines. Raises `NothingToUndoError` if the file is unreadable."""
+def read_transcript_lines(store: SessionStore) -> Sequence[ParsedTranscriptLine]:
+    """Return the readable lines. Raises `NothingToUndoError` if the transcript is unreadable."""
     try:
-        content = read_state_file(transcript)
-    except OSError as error:
-        raise NothingToUndoError(
-            f"Cannot read the conversation in {transcript}: {error.strerror}."
-        ) from error
-    for line in content.split(b"\n"):
-        with suppress(ValueError):
-            yield parse_transcript_line(line)
+        lines, _ = parse_transcript_lines(store.read_transcript(LEAD_ID))
+    except StateFileError as error:
+        raise NothingToUndoError(f"Cannot read the conversation: {error}") from error
+    return lines
 
 
 def build_turn_undone_event(report: FileUndoReport, *, conversation: bool) -> TurnUndone:
@@ -136,8 +126,9 @@ def undo_closed_session(
     history: SessionUndoHistory, turn: UndoableTurn, clock: Clock, *, conversation: bool
 ) -> FileUndoReport:
     """Undo a turn of a session that is not open here; the conversation only while nobody runs it."""
-    lock = SessionLock(history.home, history.session) if conversation else None
-    journal = FileJournal(history.journal_path, clock)
+    if conversation:
+        history.store.acquire_lock()
+    journal = history.open_journal(clock)
     try:
         report = history.checkpoints.undo_from_turn(turn.turn)
         if conversation:
@@ -145,18 +136,14 @@ def undo_closed_session(
         journal.append(build_turn_undone_event(report, conversation=conversation))
     finally:
         journal.close()
-        if lock is not None:
-            lock.release()
+        if conversation:
+            history.store.release_lock()
     return report
 
 
 def _rewind_transcript(history: SessionUndoHistory, turn: UndoableTurn, clock: Clock) -> None:
-    from shoal import __version__
-
-    cwd = read_session_transcript(history.transcript).cwd
-    transcript = FileTranscript(
-        history.transcript, TranscriptEncoder(session=history.session, cwd=cwd, version=__version__)
-    )
+    cwd = restore_transcript(history.store.read_transcript(LEAD_ID)).cwd
+    transcript = history.store.open_transcript(LEAD_ID, cwd=cwd, version=shoal.__version__)
     try:
         transcript.append(
             TranscriptRewindMarker(
@@ -175,7 +162,7 @@ def restore_before_turn(
         raise NothingToUndoError("This session stores nothing on disk, so nothing can be restored.")
     selected = select_undoable_turn(history.list_undoable_turns(), turn)
     # Read before any file is changed, so that a read error cannot leave it half done.
-    messages = read_messages_at_entry(history.transcript, selected.after) if conversation else ()
+    messages = read_messages_at_entry(history.store, selected.after) if conversation else ()
     report = history.checkpoints.undo_from_turn(selected.turn)
     if conversation:
         agent.conversation.rewind_to_entry(selected.after, messages, turn=selected.turn)
@@ -186,7 +173,4 @@ def restore_before_turn(
 def create_undo_history(config: SessionConfig) -> SessionUndoHistory | None:
     if not config.options.persist:
         return None
-    history = config.history
-    return SessionUndoHistory(
-        home=config.settings.home, session=history.session, transcript=history.transcript
-    )
+    return SessionUndoHistory(store=config.history.store)

@@ -26,7 +26,14 @@ from shoal.core.errors import (
     ShoalError,
     StateFileError,
 )
-from shoal.core.events import Event, JournaledEvent, PermissionModeChanged, SessionEnded, SessionStarted
+from shoal.core.events import (
+    Event,
+    JournaledEvent,
+    PermissionModeChanged,
+    SessionEnded,
+    SessionStarted,
+    UnknownJournalEvent,
+)
 from shoal.core.ids import LEAD_ID, SessionId
 from shoal.runs.control_client import RunControlClient
 from shoal.stores.files.home.home_paths import get_run_directory
@@ -39,7 +46,6 @@ from shoal.wire.control_codec import (
     RunControlCommand,
     SubscribeToEventsControlCommand,
 )
-from shoal.wire.journal_codec import UnknownJournalEvent
 
 ObservedEvent: TypeAlias = Event | UnknownJournalEvent
 ANSWER_TIMEOUT = 5.0

@@ -32,6 +32,7 @@ from shoal.core.events import (
     AgentStarted,
     BudgetThresholdReached,
     Event,
+    JournalRecord,
     MailPosted,
     MailTaken,
     ModelRequestFailed,
@@ -44,11 +45,11 @@ from shoal.core.events import (
     SessionStarted,
     TaskChanged,
     TurnStarted,
+    UnknownJournalEvent,
 )
 from shoal.core.ids import LEAD_ID, LEAD_KIND, AgentId
 from shoal.core.names import LEAD_NAME
 from shoal.core.text.text_format import to_one_line
-from shoal.wire.journal_codec import JournalRecord, UnknownJournalEvent
 
 MAX_NOTES = MAX_QUESTIONS = 1_000
 """Maximum number held; the journal has all. Answered questions are evicted first."""

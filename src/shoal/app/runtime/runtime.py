@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from shoal.agent.agent_runner import AgentRunner, LoopLimits
 from shoal.agent.tool_calls import run_unrecorded_tool_call
 from shoal.app.config.session_config import ModelChooser, SessionConfig, create_model_chooser
-from shoal.app.config.session_store import SessionFileStores, open_session_file_stores
+from shoal.app.config.session_store import OpenedSessionStore, open_session_store
 from shoal.app.config.tool_selection import build_session_tools, split_permission_rule_flags
 from shoal.app.definitions.agent_trust import is_agent_trusted
 from shoal.app.definitions.bundled_docs import find_bundled_docs_directory
@@ -58,18 +58,18 @@ from shoal.core.permissions.permission_changes import PermissionSuggestion
 from shoal.core.permissions.permission_decisions import AllowDecision
 from shoal.core.permissions.questions import PermissionQuestion, Question
 from shoal.core.permissions.sandbox import Sandbox
-from shoal.core.ports import Model, Workspace
+from shoal.core.ports import Journal, Model, Workspace
 from shoal.core.text.filenames import escape_filename
 from shoal.policy.permission_answers import RememberedPermissionAnswers
 from shoal.policy.permission_engine import PermissionEngine
 from shoal.policy.permission_rules import PermissionRuleSet
 from shoal.runs.clock_scheduler import CronPromptScheduler
 from shoal.runs.inbox_queue import SharedInboxQueue
-from shoal.runs.question_broker import FileQuestionBroker
+from shoal.runs.question_broker import SessionQuestionBroker
 from shoal.runs.running_agents import RunningAgents
 from shoal.runs.shell_notifier import BackgroundShellNotifier
-from shoal.stores.files.sessions.file_journal import FileJournal
-from shoal.stores.files.sessions.usage_summary import summarize_journal_usage
+from shoal.stores.files.sessions.usage_summary import summarize_usage
+from shoal.team.nested_teams import TeamsByLeader
 from shoal.tools.plan_tools import build_plan_tools
 from shoal.tools.schedule_tools import build_schedule_tools
 from shoal.tools.shell_supervisor import BackgroundShellSupervisor
@@ -168,9 +168,9 @@ def create_session_budget(
     )
 
 
-def restore_spending_from_journal(budget: Budget, journal: Path) -> None:
+def restore_spending_from_journal(budget: Budget, journal: Journal) -> None:
     """Add the spending of earlier processes; the number of their agents comes from recovery."""
-    usage_summary = summarize_journal_usage(journal)
+    usage_summary = summarize_usage(journal.read_records())
     for (agent, model), spent in usage_summary.spent.items():
         budget.restore_spending(agent, usage_summary.get_agent(agent).kind, model, spent)
 
@@ -211,6 +211,8 @@ class AgentServices(Struct, frozen=True, kw_only=True):
     """Services shared by all agents of the session."""
 
     running: RunningAgents
+    teams_by_leader: TeamsByLeader
+    """Nested teams; empty if teammates cannot lead teams."""
     plans: AgentPlanRegistry
     workspaces: WorkspaceAllocator
     acceptance: TaskAcceptanceCommandRunner
@@ -237,11 +239,11 @@ class Runtime(Struct, frozen=True, kw_only=True):
 
     config: SessionConfig
     events: EventBus
-    store: SessionFileStores
+    store: OpenedSessionStore
     team_store: TeamStore
     choose_model: ModelChooser
     budget: Budget
-    question_broker: FileQuestionBroker
+    question_broker: SessionQuestionBroker
     hooks: HookRegistry
     tools: dict[str, Tool]
     """Tools from which agents get their own."""
@@ -270,14 +272,14 @@ async def open_runtime(config: SessionConfig, exit_stack: AsyncExitStack) -> Run
     options, settings, ids = config.options, config.settings, config.ids
     choose_model = create_model_chooser(config, exit_stack)
     model = await choose_model(options.model)
-    store = open_session_file_stores(config, exit_stack)
+    store = open_session_store(config, exit_stack)
     events = EventBus(store.journal)
     identity = AgentIdentity(session=config.history.session, name=options.name, team=options.team)
     granted = (*options.add_dirs, *settings.permission_rules.directories)
     workspace = _create_lead_workspace(config, store, granted, events)
     tools: dict[str, Tool] = {}
-    question_broker = FileQuestionBroker(
-        store.directory / "questions",
+    question_broker = SessionQuestionBroker(
+        store.questions,
         clock=options.clock,
         emit=events.emit_event,
         attended=options.attended,
@@ -291,8 +293,8 @@ async def open_runtime(config: SessionConfig, exit_stack: AsyncExitStack) -> Run
     permissions.is_sandboxed = lambda _: sandbox.can_skip_permission_question
     shells = await _open_shell_supervisor(config, store, processes, sandbox, events, exit_stack)
     hooks = _create_hook_registry(config, workspace, processes, events)
-    team_store = _open_team_store(config, store, events, exit_stack)
-    running_agents = RunningAgents()
+    team_store = _open_team_store(config, events, exit_stack)
+    running_agents, teams_by_leader = RunningAgents(), TeamsByLeader()
     plan_registry = AgentPlanRegistry(settings, ids.derive_generator(), running_agents, events.emit_event)
     queue = SharedInboxQueue()
     notice_ids = ids.derive_generator()
@@ -308,7 +310,7 @@ async def open_runtime(config: SessionConfig, exit_stack: AsyncExitStack) -> Run
         team_store,
         extra_tools,
         acceptance.run_for_task_owner,
-        nested_teams=settings.own.team_depth > 1,
+        teams_by_leader.find_lead_identity if settings.own.team_depth > 1 else None,
     )
     servers = await exit_stack.enter_async_context(
         _create_mcp_servers(config, workspace, processes, store.directory, tools, events)
@@ -340,6 +342,7 @@ async def open_runtime(config: SessionConfig, exit_stack: AsyncExitStack) -> Run
         ),
         agents=AgentServices(
             running=running_agents,
+            teams_by_leader=teams_by_leader,
             plans=plan_registry,
             workspaces=_create_workspace_allocator(config, store, workspace, events, exit_stack),
             acceptance=acceptance,
@@ -352,7 +355,7 @@ async def open_runtime(config: SessionConfig, exit_stack: AsyncExitStack) -> Run
 
 
 def _create_lead_workspace(
-    config: SessionConfig, store: SessionFileStores, granted: tuple[Path, ...], events: EventBus
+    config: SessionConfig, store: OpenedSessionStore, granted: tuple[Path, ...], events: EventBus
 ) -> LocalWorkspace:
     def emit_file_changed(turn: int, path: Path) -> None:
         events.emit_event(FileChanged(agent=LEAD_ID, turn=turn, path=escape_filename(path)))
@@ -409,7 +412,7 @@ def _create_permission_answers(
 
 async def _open_shell_supervisor(
     config: SessionConfig,
-    store: SessionFileStores,
+    store: OpenedSessionStore,
     processes: GuardedProcessLauncher,
     sandbox: Sandbox,
     events: EventBus,
@@ -435,7 +438,7 @@ async def _open_shell_supervisor(
     return shells
 
 
-def _build_process_owner_mark(options: Options, store: SessionFileStores) -> str:
+def _build_process_owner_mark(options: Options, store: OpenedSessionStore) -> str:
     """Build a mark that successive processes of a session or teammate share, but no two at once."""
     membership = options.membership
     owner = f"{store.directory} {'' if membership is None else f'{membership.name}@{membership.team}'}"
@@ -451,7 +454,7 @@ def _create_hook_registry(
         create_hook_runner(settings, workspace.root, processes, options.clock, events.emit_event),
         settings,
         session=history.session,
-        transcript=str(history.transcript) if options.persist else "",
+        transcript=str(history.store.get_transcript_path(LEAD_ID) or ""),
         project=workspace.root,
     )
     if options.begun is not None:
@@ -460,17 +463,13 @@ def _create_hook_registry(
     return hooks
 
 
-def _open_team_store(
-    config: SessionConfig, store: SessionFileStores, events: EventBus, exit_stack: AsyncExitStack
-) -> TeamStore:
-    """Open boards and mail; without persistence they are in the session's temporary directory."""
+def _open_team_store(config: SessionConfig, events: EventBus, exit_stack: AsyncExitStack) -> TeamStore:
     options = config.options
     team_store = TeamStore(
-        config.settings.home if options.persist else store.directory,
+        config.store,
         clock=options.clock,
         ids=config.ids.derive_generator(),
         report=events.note,
-        stores_keys=options.persist,
         emit=events.emit_event,
         journals_tasks=options.lead_channel is None,
     )
@@ -571,21 +570,20 @@ def _load_skills_and_instructions(
 
 
 def _open_session_budget(
-    config: SessionConfig, model: Model, store: SessionFileStores, events: EventBus
+    config: SessionConfig, model: Model, store: OpenedSessionStore, events: EventBus
 ) -> Budget:
     """Open the budget of the whole tree, with the agent budget of its lead."""
     if (lead_channel := config.options.lead_channel) is not None:
         return lead_channel.budget
     budget = create_session_budget(config.options, config.settings.own, events.emit_event)
-    if isinstance(store.journal, FileJournal):
-        restore_spending_from_journal(budget, store.journal.path)
+    restore_spending_from_journal(budget, store.journal)
     budget.get_or_create_agent_budget(LEAD_ID, LEAD_KIND).require_priced_model(model.card)
     return budget
 
 
 def _create_workspace_allocator(
     config: SessionConfig,
-    store: SessionFileStores,
+    store: OpenedSessionStore,
     workspace: LocalWorkspace,
     events: EventBus,
     exit_stack: AsyncExitStack,

@@ -77,7 +77,7 @@ if TYPE_CHECKING:
     from shoal.core.teams.team_operations import TeammateStatusSnapshot
     from shoal.core.teams.team_storage import TaskBoard
     from shoal.runs.agent_supervisor import AgentSupervisor
-    from shoal.runs.question_broker import FileQuestionBroker
+    from shoal.runs.question_broker import SessionQuestionBroker
     from shoal.team.members.member_host import MemberHost
     from shoal.tools.shell_supervisor import BackgroundShellProcess
     from shoal.workspaces.checkpoints import FileUndoReport
@@ -157,7 +157,7 @@ class Session:
         return self.runtime.budget
 
     @property
-    def questions(self) -> FileQuestionBroker:
+    def questions(self) -> SessionQuestionBroker:
         """Open questions for a person, and the way to answer them."""
         return self.runtime.question_broker
 
@@ -283,7 +283,7 @@ class Session:
             if self._options.lead_channel is None:
                 person_notifier.attach_person_notifier(self, self._tasks)
                 self.runtime.servers.start()
-                if self._options.persist:
+                if self._options.persist and self._options.store is None:
                     session_cleanup.start_old_session_cleanup(self, self._tasks, self._exit)
         except BaseException:
             await self._exit.aclose()

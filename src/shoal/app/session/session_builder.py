@@ -19,7 +19,7 @@ from shoal.app.config.coordinator_mode import load_replacement_system_prompt, se
 from shoal.app.config.journal_recovery import (
     LeadTranscriptDeliveries,
     RecoveredSessionState,
-    SessionRecoveryPaths,
+    RecoverySources,
     recover_state_from_journal,
 )
 from shoal.app.config.session_config import SessionConfig, load_session_config
@@ -38,7 +38,6 @@ from shoal.app.run_access.run_handle import CrossSessionMessenger
 from shoal.app.runtime.runtime import Runtime, open_runtime
 from shoal.app.session.control_handler import handle_control_command
 from shoal.app.session.lifecycle_hooks import SessionLifecycleHookRunner
-from shoal.app.teams.team_store import TeamStore
 from shoal.core.conversation.tools import Tool
 from shoal.core.errors import ShoalError
 from shoal.core.events import PREVIEW_LENGTH
@@ -52,8 +51,6 @@ from shoal.runs.hook_notifier import HookNotifier
 from shoal.runs.prepared_agent import AgentPreparer
 from shoal.runs.running_agents import RunningAgents
 from shoal.runs.spawn_policy import SpawnPolicy
-from shoal.stores.files.sessions.file_journal import FileJournal
-from shoal.stores.files.sessions.result_files import FileResultStore
 from shoal.team.members.member_host import MemberHost
 from shoal.team.nested_teams import NestedTeams
 from shoal.team.session_teams import SessionTeams
@@ -251,18 +248,15 @@ def _create_teams_or_member_host(
     )
     teams: SessionTeams | MemberHost
     if membership is None:
-        teams = _create_led_teams(team_services, settings.team_depth, runtime.team_store)
+        depth = settings.team_depth
+        teams = (
+            SessionTeams(team_services)
+            if depth == 1
+            else NestedTeams(team_services, depth, runtime.agents.teams_by_leader)
+        )
     else:
         background_hooks = runtime.hooks.runner.background
         teams = MemberHost(team_services, membership, lambda: background_hooks.has_waking_hooks)
-    return teams
-
-
-def _create_led_teams(services: TeamServices, depth: int, team_store: TeamStore) -> SessionTeams:
-    if depth == 1:
-        return SessionTeams(services)
-    teams = NestedTeams(services, depth)
-    team_store.resolve_lead = teams.find_lead_identity
     return teams
 
 
@@ -293,7 +287,7 @@ def _create_lead(runtime: Runtime) -> AgentRunner:
             question_broker=runtime.question_broker
             if options.lead_channel is None
             else options.lead_channel.question_broker,
-            results=FileResultStore(runtime.store.directory / "results"),
+            results=runtime.store.results,
             env=runtime.settings.tool_environment,
             clock=options.clock,
             ids=config.ids,
@@ -367,25 +361,25 @@ def _recover_session_state(runtime: Runtime) -> RecoveredSessionState | None:
     config = runtime.config
     if not config.history.turns or not config.options.persist:
         return None
-    directory, history = runtime.store.directory, config.history
-    paths = SessionRecoveryPaths(
-        journal=directory / "journal.jsonl",
-        subagents=config.agent_transcripts_directory,
-        outputs=directory / "tasks",
-        results=directory / "results",
+    store, history = runtime.store, config.history
+    sources = RecoverySources(
+        store=history.store,
+        journal=store.journal,
+        results=store.results,
+        outputs=store.directory / "tasks",
         report_tokens=config.settings.own.report_tokens,
     )
     deliveries = LeadTranscriptDeliveries(delivered=history.delivered, answered=history.answered)
-    recovered = recover_state_from_journal(paths, deliveries, config.ids.derive_generator())
+    recovered = recover_state_from_journal(sources, deliveries, config.ids.derive_generator())
     recovered.restore_agent_and_shell_counters(runtime.budget, runtime.processes.shells)
     return recovered
 
 
 async def _start_control_server(session: Session, exit_stack: AsyncExitStack) -> RunControlServer | None:
     options, store = session.runtime.options, session.runtime.store
-    if not options.persist or options.lead_channel is not None:
+    # A socket that no other process can find needs no server.
+    if session.runtime.config.store.url is None or options.lead_channel is not None:
         return None
-    assert isinstance(store.journal, FileJournal)
     return await exit_stack.enter_async_context(
         RunControlServer(
             store.directory / "control.sock",

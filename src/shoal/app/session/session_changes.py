@@ -59,7 +59,7 @@ async def rewind_files_to_before_message(session: Session, message_id: str) -> F
 def _find_turn_of_message(history: undo_history.SessionUndoHistory, message_id: str) -> int:
     turns = {each.after: each.turn for each in history.list_undoable_turns()}
     # Before its first turn a session has no transcript.
-    for line in undo_history.read_transcript_lines(history.transcript) if turns else ():
+    for line in undo_history.read_transcript_lines(history.store) if turns else ():
         entry = line.entry
         if isinstance(entry, TranscriptMessageEntry) and entry.id == message_id and entry.parent in turns:
             return turns[entry.parent]

@@ -45,8 +45,9 @@ class MailWithSignatureVerdict(Struct, frozen=True, kw_only=True):
 class ExternalMember:
     """Team access of an external program. Its mail is signed with the team's key."""
 
-    def __init__(self, store: TeamStore, *, clock: Clock, ids: IdGenerator, cwd: Path) -> None:
+    def __init__(self, store: TeamStore, *, home: Path, clock: Clock, ids: IdGenerator, cwd: Path) -> None:
         self._store = store
+        self._home = home
         self._clock = clock
         self._ids = ids
         self._cwd = cwd
@@ -241,10 +242,10 @@ class ExternalMember:
     def _lock_inbox(self, identity: ExternalMemberIdentity) -> None:
         # An inbox has one reader.
         if identity not in self._locks:
-            self._locks[identity] = ExternalMemberLock(self._store.home, identity.team, identity.name)
+            self._locks[identity] = ExternalMemberLock(self._home, identity.team, identity.name)
 
     def _refuse_live_led_team(self, team: TeamRoster) -> None:
-        if is_session_running(self._store.home, SessionId(team.lead_session_id)):
+        if is_session_running(self._home, SessionId(team.lead_session_id)):
             raise AgentRequestRefused(
                 f"A live Shoal session leads the team {team.name}. Join it under another name, or stop it "
                 f"first: shoal team stop {team.name}"

@@ -1,7 +1,6 @@
 """Task board that journals every change of its tasks.
 
-Changes through this board are journaled at once. Changes by other processes are detected in the directory,
-shortly after.
+Changes through this board are journaled at once. Changes by others are detected shortly after.
 """
 
 from __future__ import annotations
@@ -9,7 +8,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
-from pathlib import Path
 
 from msgspec.structs import replace
 
@@ -19,31 +17,27 @@ from shoal.core.ids import LEAD_ID
 from shoal.core.names import AgentName, TaskId
 from shoal.core.teams.packed_task_map import PackedTaskMap
 from shoal.core.teams.tasks import Task, TaskClaimResult, TaskDraft, TaskUpdate
-from shoal.stores.files.access.file_watch import DirectoryWatch
-from shoal.stores.files.board.file_task_board import FileTaskBoard
+from shoal.core.teams.team_storage import ChangeWatch, StoredTaskBoard
 
 CHECK_DELAY = 0.1
 """Seconds during which changes by other processes are collected."""
 
 
 class JournaledTaskBoard:
-    def __init__(
-        self, board: FileTaskBoard, name: str, directory: Path, emit: Callable[[JournaledEvent], None]
-    ) -> None:
+    def __init__(self, board: StoredTaskBoard, name: str, emit: Callable[[JournaledEvent], None]) -> None:
         self._board = board
         self._name = name
-        self._directory = directory
         self._emit = emit
         self._emitted = PackedTaskMap(TaskChanged)
         self._pending: set[TaskId] = set()
         """Tasks whose change did not fit into the journal; it is emitted with the next change."""
         self._changes_running = 0
-        self._watch: DirectoryWatch | None = None
+        self._watch: ChangeWatch | None = None
         self._scheduled_check: asyncio.TimerHandle | None = None
         self._closed = False
 
     async def create(self, draft: TaskDraft) -> Task:
-        async with self._suspend_directory_check():
+        async with self._suspend_check():
             task = await self._board.create(draft)
             self._emit_task_changed(task)
         return task
@@ -61,7 +55,7 @@ class JournaledTaskBoard:
         return await self._board.get_live_task_mapping()
 
     async def update(self, task: TaskId, change: TaskUpdate, *, by: AgentName) -> tuple[Task, Task]:
-        async with self._suspend_directory_check():
+        async with self._suspend_check():
             before, after = await self._board.update(task, change, by=by)
             if change.status == "deleted":
                 self._emit_task_deleted(task)
@@ -72,37 +66,37 @@ class JournaledTaskBoard:
         return before, after
 
     async def claim(self, task: TaskId, *, by: AgentName) -> TaskClaimResult:
-        async with self._suspend_directory_check():
+        async with self._suspend_check():
             claim = await self._board.claim(task, by=by)
             self._emit_claimed_task(claim)
         return claim
 
     async def claim_next(self, *, by: AgentName) -> TaskClaimResult | None:
-        async with self._suspend_directory_check():
+        async with self._suspend_check():
             claim = await self._board.claim_next(by=by)
             self._emit_claimed_task(claim)
         return claim
 
     async def reclaim_owner_tasks(self, owner: AgentName) -> tuple[TaskId, ...]:
-        async with self._suspend_directory_check():
+        async with self._suspend_check():
             reclaimed = await self._board.reclaim_owner_tasks(owner)
             self._emit_tasks_by_id(reclaimed)
         return reclaimed
 
     async def release(self, task: TaskId, *, attempt: str) -> bool:
-        async with self._suspend_directory_check():
+        async with self._suspend_check():
             released = await self._board.release(task, attempt=attempt)
             self._emit_tasks_by_id((task,))
         return released
 
     async def release_owner_tasks(self, owner: AgentName) -> tuple[TaskId, ...]:
-        async with self._suspend_directory_check():
+        async with self._suspend_check():
             released = await self._board.release_owner_tasks(owner)
             self._emit_tasks_by_id(released)
         return released
 
     async def delete(self, task: TaskId) -> None:
-        async with self._suspend_directory_check():
+        async with self._suspend_check():
             before = self._board.peek_tasks().get(task)
             await self._board.delete(task)
             self._emit_task_deleted(task)
@@ -121,8 +115,8 @@ class JournaledTaskBoard:
         await self._board.aclose()
 
     @asynccontextmanager
-    async def _suspend_directory_check(self) -> AsyncIterator[None]:
-        """Suspend the check of the directory: a change through this board is journaled by its method."""
+    async def _suspend_check(self) -> AsyncIterator[None]:
+        """Suspend the check for changes: a change through this board is journaled by its method."""
         self._changes_running += 1
         try:
             yield
@@ -132,22 +126,21 @@ class JournaledTaskBoard:
 
     def start_watching(self) -> None:
         """Watch for changes by other processes, if the board exists."""
-        if self._watch is None and not self._closed and self._directory.is_dir():
-            self._watch = DirectoryWatch(
-                self._directory, self._schedule_directory_check, on_poll=lambda: None, removals=True
-            )
-            self._schedule_directory_check()
+        if self._watch is None and not self._closed:
+            self._watch = self._board.watch_changes(self._schedule_check)
+            if self._watch is not None:
+                self._schedule_check()
 
-    def _schedule_directory_check(self) -> None:
+    def _schedule_check(self) -> None:
         if self._scheduled_check is None and not self._closed:
             self._scheduled_check = asyncio.get_running_loop().call_later(
-                CHECK_DELAY, self._emit_changes_in_directory
+                CHECK_DELAY, self._emit_changes_by_others
             )
 
-    def _emit_changes_in_directory(self) -> None:
+    def _emit_changes_by_others(self) -> None:
         self._scheduled_check = None
         if self._changes_running:
-            self._schedule_directory_check()
+            self._schedule_check()
             return
         with suppress(ShoalError):  # an unreadable board is checked again with its next change
             tasks = self._board.peek_tasks()

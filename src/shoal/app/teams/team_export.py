@@ -14,7 +14,7 @@ from shoal.app.teams.team_store import TeamStore
 from shoal.core.agents.subagents import AgentResult
 from shoal.core.budgets.usage import UsageAndCostTotals
 from shoal.core.errors import ShoalError
-from shoal.core.events import AgentEnded, AgentStarted, Event, JournaledEvent, ToolFinished
+from shoal.core.events import AgentEnded, AgentStarted, Event, JournaledEvent, JournalRecord, ToolFinished
 from shoal.core.ids import LEAD_ID, AgentId, SessionId
 from shoal.core.names import LEAD_NAME, AgentName
 from shoal.core.teams.mail import MailMessage
@@ -29,7 +29,6 @@ from shoal.stores.files.home.home_paths import (
 from shoal.stores.files.sessions.file_journal import read_journal
 from shoal.stores.files.sessions.session_files import find_session_transcript, read_session_transcript
 from shoal.stores.files.sessions.usage_summary import summarize_journal_usage
-from shoal.wire.journal_codec import JournalRecord
 
 _CHANGE_ANSWER = re.compile(r"#(\d+) (\w+)")
 """Start of the answer to a task update."""

@@ -1,8 +1,7 @@
-"""Store of one home's teams: boards, mailboxes and rosters, opened on first use."""
+"""Teams of a store: boards, mailboxes and rosters, opened on first use."""
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -19,34 +18,40 @@ from shoal.core.names import (
     parse_team_name,
 )
 from shoal.core.teams.tasks import Task
+from shoal.stores.store_choice import open_store
 
 if TYPE_CHECKING:
     from shoal.core.events import JournaledEvent
+    from shoal.core.store import Store
     from shoal.core.teams.mail import MailMessage, MailPostReceipt
     from shoal.core.teams.roster import NewMember, RosterEntry
-    from shoal.core.teams.team_storage import ClaimAttempts, MailboxStore, RosterStore, TaskBoard
-    from shoal.stores.files.board.file_task_board import FileTaskBoard
+    from shoal.core.teams.team_storage import (
+        ClaimAttempts,
+        MailboxStore,
+        RosterStore,
+        StoredTaskBoard,
+        TaskBoard,
+    )
 
 
 class TeamStore:
     """Team state for a session and its agents, or for a command.
 
-    Without `stores_keys` the keys of its teams exist only in this process. With `emit`, mail is journaled;
-    with `journals_tasks`, set for the lead of a run, so are task changes.
+    `store` is a store or a home directory. With `emit`, mail is journaled; with `journals_tasks`, set for
+    the lead of a run, so are task changes.
     """
 
     def __init__(
         self,
-        home: Path,
+        store: Store | Path,
         *,
         clock: Clock,
         ids: IdGenerator,
         report: Callable[[str], None] = lambda _: None,
-        stores_keys: bool = True,
         emit: Callable[[JournaledEvent], None] | None = None,
         journals_tasks: bool = True,
     ) -> None:
-        self._home = home
+        self._store = open_store(store)
         self._clock = clock
         self._ids = ids
         self._report = report
@@ -56,52 +61,39 @@ class TeamStore:
         self._mailboxes: dict[str, MailboxStore] = {}
         self._rosters: RosterStore | None = None
         self.attempts: ClaimAttempts = {}
-        self.resolve_lead: Callable[[AgentIdentity, str], AgentIdentity | None] = lambda _, __: None
-        """Returns the identity with which an agent leads its own team."""
         self._keys: dict[TeamName, bytes] = {}
-        self._stores_keys = stores_keys
-
-    @property
-    def home(self) -> Path:
-        return self._home
 
     @property
     def rosters(self) -> RosterStore:
-        from shoal.stores.files.teams.file_roster_store import FileRosterStore
-
         if self._rosters is None:
-            self._rosters = FileRosterStore(self._home, clock=self._clock, report_problem=self._report)
+            self._rosters = self._store.open_rosters(clock=self._clock, report=self._report)
         return self._rosters
 
     def open_board(self, name: str) -> TaskBoard:
         """Return the board of a team, or of the session with that id."""
-        from shoal.stores.files.board.file_task_board import FileTaskBoard
 
         name = parse_safe_name(name)
         if name not in self._boards:
-            board = FileTaskBoard(
-                self._home, name, clock=self._clock, ids=self._ids, report_problem=self._report
-            )
+            board = self._store.open_board(name, clock=self._clock, ids=self._ids, report=self._report)
             self._boards[name] = self._wrap_board_with_journaling(board, name)
         return self._boards[name]
 
-    def _wrap_board_with_journaling(self, board: FileTaskBoard, name: str) -> TaskBoard:
+    def _wrap_board_with_journaling(self, board: StoredTaskBoard, name: str) -> TaskBoard:
         from shoal.app.teams.journaled_board import JournaledTaskBoard
 
         if self._emit is None or not self._journals_tasks:
             return board
-        journaled = JournaledTaskBoard(board, name, self._home / "tasks" / name, self._emit)
+        journaled = JournaledTaskBoard(board, name, self._emit)
         journaled.start_watching()
         return journaled
 
     def open_mailboxes(self, team: str) -> MailboxStore:
         from shoal.app.teams.journaled_mailboxes import JournaledMailboxes
-        from shoal.stores.files.mailboxes.file_mailbox_store import FileMailboxStore
 
         name = parse_team_name(team)
         if name not in self._mailboxes:
-            mailboxes = FileMailboxStore(
-                self._home, name, clock=self._clock, ids=self._ids, report_problem=self._report
+            mailboxes = self._store.open_mailboxes(
+                name, clock=self._clock, ids=self._ids, report=self._report
             )
             self._mailboxes[name] = (
                 mailboxes if self._emit is None else JournaledMailboxes(mailboxes, name, self._emit)
@@ -109,25 +101,13 @@ class TeamStore:
         return self._mailboxes[name]
 
     def read_signing_key(self, team: TeamName) -> bytes:
-        from shoal.core.teams.mail_signatures import KEY_SIZE
-        from shoal.stores.files.teams.team_keys import load_or_create_team_mail_key
-
         if team not in self._keys:
-            kept = self._stores_keys
-            self._keys[team] = (
-                load_or_create_team_mail_key(self._home, parse_team_name(team))
-                if kept
-                else os.urandom(KEY_SIZE)
-            )
+            self._keys[team] = self._store.load_signing_key(parse_team_name(team))
         return self._keys[team]
 
     def open_agent_board(self, agent: AgentIdentity) -> TaskBoard:
         """Return the board of the agent's team, or of its session if it has no team."""
         return self.open_board(agent.team or agent.session)
-
-    def find_lead_identity(self, agent: AgentIdentity, team: str) -> AgentIdentity | None:
-        """Return the agent's identity as lead of that team; None if it does not lead it."""
-        return self.resolve_lead(agent, team)
 
     async def add_member(
         self, team: TeamName, new_member: NewMember, *, foreign: bool = False

@@ -92,3 +92,10 @@ class PlanApprovedAnswer(Struct, frozen=True, kw_only=True, tag_field="type", ta
 
 
 Answer: TypeAlias = AllowAnswer | DenyAnswer | ChoiceAnswer | PlanApprovedAnswer
+RUN_ENDED_REASON = "The question was withdrawn because the run that asked it ended."
+"""Reason of the policy denial for questions of a process that died."""
+
+
+def is_run_ended_denial(answer: Answer | None) -> bool:
+    """Return True if this is the policy denial for a process that died."""
+    return isinstance(answer, DenyAnswer) and answer.by == "policy" and answer.reason == RUN_ENDED_REASON

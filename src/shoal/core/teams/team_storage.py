@@ -7,7 +7,7 @@ the waiters.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Container, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Container, Iterable, Mapping, Sequence
 from typing import Protocol, TypeAlias
 
 from shoal.core.ids import AgentId
@@ -117,6 +117,26 @@ class TaskBoard(Protocol):
         ...
 
     async def aclose(self) -> None: ...
+
+
+class ChangeWatch(Protocol):
+    def close(self) -> None: ...
+
+
+class StoredTaskBoard(TaskBoard, Protocol):
+    """Task board as a store opens it: changes by others can be observed."""
+
+    def peek_tasks(self) -> Mapping[TaskId, Task]:
+        """Return the stored tasks at once, without releasing tasks of dead holders."""
+        ...
+
+    def take_changed_ids(self) -> Collection[TaskId] | None:
+        """Return the ids of tasks that changed since the last call; None if that is not known."""
+        ...
+
+    def watch_changes(self, on_change: Callable[[], None]) -> ChangeWatch | None:
+        """Call `on_change` in the running loop after changes; return None if the board does not exist yet."""
+        ...
 
 
 class RosterStore(Protocol):

@@ -85,7 +85,7 @@ async def _run_mcp_server(team: str | None, name: str | None, flags: BackgroundR
     settings = load_settings(cwd=cwd, given=flags.settings)
     team_store = TeamStore(settings.home, clock=clock, ids=ids, report=print_user_message)
     try:
-        external_member = ExternalMember(team_store, clock=clock, ids=ids, cwd=cwd)
+        external_member = ExternalMember(team_store, home=settings.home, clock=clock, ids=ids, cwd=cwd)
         if team is not None and name is not None:
             await external_member.join_team(team, name)
         runs_directory = settings.home / "shoal" / "mcp" / "runs"

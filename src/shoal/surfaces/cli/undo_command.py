@@ -67,20 +67,17 @@ def _open_undo_history(session: str | None) -> SessionUndoHistory:
     from shoal.app.config.undo_history import SessionUndoHistory
     from shoal.app.settings.settings import resolve_shoal_home
     from shoal.core.errors import SessionNotFound
-    from shoal.core.ids import SessionId
-    from shoal.stores.files.home.home_paths import get_transcript_path
-    from shoal.stores.files.sessions.session_files import find_latest_session, find_session_transcript
+    from shoal.stores.store_choice import open_store
 
     home = resolve_shoal_home(os.environ, Path.cwd())
+    store = open_store(home)
     if session is not None:
-        path = find_session_transcript(home, session)
-        return SessionUndoHistory(home=home, session=SessionId(path.stem), transcript=path)
-    latest = find_latest_session(home, str(Path.cwd()))
-    if latest is None:
-        raise SessionNotFound(f"There is no session in {Path.cwd()}. Name one: --session ID.", path=home)
-    return SessionUndoHistory(
-        home=home, session=latest, transcript=get_transcript_path(home, str(Path.cwd()), latest)
-    )
+        return SessionUndoHistory(store=store.find_session(session))
+    try:
+        return SessionUndoHistory(store=store.find_latest_session(str(Path.cwd())))
+    except SessionNotFound:
+        message = f"There is no session in {Path.cwd()}. Name one: --session ID."
+        raise SessionNotFound(message, path=home) from None
 
 
 def _confirm_undo(turns: tuple[UndoableTurn, ...], chosen_turn: UndoableTurn, *, conversation: bool) -> bool:

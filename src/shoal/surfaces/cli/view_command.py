@@ -28,7 +28,7 @@ from shoal.surfaces.terminal.text_styles import DIM, RED, YELLOW, apply_style, t
 
 if TYPE_CHECKING:
     from shoal.app.run_access.run_handle import RunHandle
-    from shoal.wire.journal_codec import JournalRecord
+    from shoal.core.events import JournalRecord
 
 REPLAYED_EVENTS = 200
 """Number of earlier events of an agent that are printed at the start."""

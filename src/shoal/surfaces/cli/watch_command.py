@@ -37,7 +37,7 @@ from shoal.surfaces.terminal.turn_activity import TurnActivity
 
 if TYPE_CHECKING:
     from shoal.app.run_access.run_handle import RunHandle, TimedEvent
-    from shoal.wire.journal_codec import UnknownJournalEvent
+    from shoal.core.events import UnknownJournalEvent
 
 
 _TASK_MARKS = {"pending": "☐", "in_progress": "◐", "completed": "☑", "deleted": "☒"}

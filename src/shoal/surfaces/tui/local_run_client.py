@@ -16,8 +16,6 @@ from shoal.core.errors import ShoalError
 from shoal.core.events import Event
 from shoal.core.ids import LEAD_ID, AgentId
 from shoal.core.text.text_format import to_one_line
-from shoal.stores.files.sessions.file_journal import FileJournal, read_journal
-from shoal.stores.memory_stores import InMemoryJournal
 from shoal.surfaces.terminal.slash_commands import describe_slash_commands
 from shoal.surfaces.terminal.slash_team_commands import AddressedAgent, list_addressees
 from shoal.surfaces.terminal.terminal_controller import StyledTextWriter, TerminalController, TerminalOutcome
@@ -220,11 +218,4 @@ class TuiLocalRunClient(TerminalController):
 
 def create_session_run_view(session: Session) -> RunView:
     """Return the current view of the run; nothing may be awaited before events are applied to it."""
-    journal = session.journal
-    if isinstance(journal, FileJournal):
-        return build_run_view(read_journal(journal.path))
-    run_view = RunView()
-    if isinstance(journal, InMemoryJournal):
-        for event in journal.events:
-            run_view.apply_event(event, session.clock.now())
-    return run_view
+    return build_run_view(session.journal.read_records())

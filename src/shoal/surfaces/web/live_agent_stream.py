@@ -7,14 +7,13 @@ from msgspec import Struct
 from shoal.app.run_access.run_handle import RunHandle
 from shoal.core.clock import Clock
 from shoal.core.errors import ShoalError
-from shoal.core.events import Event, PartialReplyDiscarded, TextStreamed, ToolProgressed
+from shoal.core.events import Event, PartialReplyDiscarded, TextStreamed, ToolProgressed, UnknownJournalEvent
 from shoal.core.ids import AgentId
 from shoal.runs.control_client import RunControlClient
 from shoal.surfaces.web.event_stream import EventSource, encode_server_sent_event
 from shoal.surfaces.web.run_follower_pool import SharedRunFollower
 from shoal.surfaces.web.transcript_index import WebTranscriptReader
 from shoal.wire.control_codec import EventSubscriptionGap, SubscribeToEventsControlCommand
-from shoal.wire.journal_codec import UnknownJournalEvent
 
 RETRY_SECONDS = 1.0
 """Seconds before reconnecting to the run."""

@@ -20,11 +20,12 @@ from shoal.core.events import (
     SessionStarted,
     TaskChanged,
     TurnStarted,
+    UnknownJournalEvent,
 )
 from shoal.core.ids import LEAD_ID, AgentId
 from shoal.core.permissions.questions import PlanApprovalQuestion
 from shoal.stores.files.home.home_paths import open_state_file
-from shoal.wire.journal_codec import UnknownJournalEvent, parse_journal_line
+from shoal.wire.journal_codec import parse_journal_line
 
 _CHUNK = 1 << 20
 _KINDS = rb"session_started|session_ended|turn_started|agent_started|request_settled|task_changed|asked"

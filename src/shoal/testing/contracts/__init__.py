@@ -1,4 +1,4 @@
-"""Contracts of the team stores, as functions to run on your own store.
+"""Contracts of the store family, as functions to run on your own store.
 
 Each rule is an async function of one argument: a function that opens the store, an async context manager. All
 handles opened during one rule lead to the same store, which is empty when the rule begins. With pytest:
@@ -30,3 +30,24 @@ def roster_rules() -> tuple[ContractRule, ...]:
     from shoal.testing.contracts import roster_contract
 
     return roster_contract.RULES.list_rules()
+
+
+def session_rules() -> tuple[ContractRule, ...]:
+    """Return the rules of sessions; they open a whole `Store`."""
+    from shoal.testing.contracts import session_contract
+
+    return session_contract.RULES.list_rules()
+
+
+def question_rules() -> tuple[ContractRule, ...]:
+    """Return the rules of questions and answers; they open a whole `Store`."""
+    from shoal.testing.contracts import question_contract
+
+    return question_contract.RULES.list_rules()
+
+
+def signing_key_rules() -> tuple[ContractRule, ...]:
+    """Return the rules of signing keys; they open a whole `Store`."""
+    from shoal.testing.contracts import signing_key_contract
+
+    return signing_key_contract.RULES.list_rules()

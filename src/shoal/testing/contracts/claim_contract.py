@@ -7,7 +7,7 @@ import asyncio
 from shoal.core.errors import TaskUpdateRefused
 from shoal.core.names import AgentName
 from shoal.core.teams.tasks import TaskUpdate, extract_stable_claim_attempt_part
-from shoal.core.teams.team_storage import TaskBoard
+from shoal.core.teams.team_storage import StoredTaskBoard, TaskBoard
 from shoal.testing.contracts.board_contract import ANN, BOB, create_tasks, get_existing_task, set_task_status
 from shoal.testing.contracts.contract_rules import (
     WAKE_SECONDS,
@@ -84,6 +84,47 @@ async def owner_reclaims_only_its_own_open_tasks(open_store: StoreOpener[TaskBoa
         ) == extract_stable_claim_attempt_part(before)
         assert (await get_existing_task(board, mine)).owner == ANN
         assert (await get_existing_task(board, others_task)).owner == BOB
+
+
+@RULES.add_rule()
+async def claim_ends_with_its_holder(open_store: StoreOpener[TaskBoard]) -> None:
+    async with open_store() as other:
+        async with open_store() as holder:
+            (task,) = await create_tasks(holder, 1)
+            assert (await holder.claim(task, by=ANN)).success
+            assert not (await other.claim(task, by=BOB)).success
+        assert (await other.claim(task, by=BOB)).success
+
+
+@RULES.add_rule()
+async def owner_keeps_its_task_in_the_next_process(open_store: StoreOpener[TaskBoard]) -> None:
+    async with open_store() as holder:
+        (task,) = await create_tasks(holder, 1)
+        before = (await holder.claim(task, by=ANN)).attempt
+    async with open_store() as board:
+        assert await board.reclaim_owner_tasks(ANN) == (task,)
+        after = (await get_existing_task(board, task)).claim_attempt
+        assert after != before
+        assert extract_stable_claim_attempt_part(after) == extract_stable_claim_attempt_part(before)
+
+
+@RULES.add_rule()
+async def change_by_another_handle_is_observed(open_store: StoreOpener[StoredTaskBoard]) -> None:
+    async with open_store_handles(open_store, 2) as (board, other):
+        (first,) = await create_tasks(board, 1)
+        board.take_changed_ids()
+        was_called = asyncio.Event()
+        watch = board.watch_changes(was_called.set)
+        assert watch is not None
+        try:
+            (second,) = await create_tasks(other, 1)
+            async with asyncio.timeout(WAKE_SECONDS):
+                await was_called.wait()
+            assert set(board.peek_tasks()) == {first, second}
+            changed_ids = board.take_changed_ids()
+            assert changed_ids is None or second in changed_ids
+        finally:
+            watch.close()
 
 
 @RULES.add_rule("TSK-05")

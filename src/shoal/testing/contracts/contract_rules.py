@@ -89,3 +89,12 @@ async def expect_refusal(call: Awaitable[object], *kinds: type[Exception]) -> st
     except kinds as error:
         return str(error)
     raise AssertionError(f"{' or '.join(kind.__name__ for kind in kinds)} expected, but it gave {outcome!r}")
+
+
+def expect_raised(call: Callable[[], object], *kinds: type[Exception]) -> str:
+    """Return the message of the exception that a synchronous call must raise."""
+    try:
+        outcome = call()
+    except kinds as error:
+        return str(error)
+    raise AssertionError(f"{' or '.join(kind.__name__ for kind in kinds)} expected, but it gave {outcome!r}")

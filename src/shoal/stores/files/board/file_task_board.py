@@ -27,7 +27,7 @@ from shoal.core.teams.tasks import (
     overlay_tasks_on_board,
 )
 from shoal.stores.files.access.directory_handle import DirectoryHandle
-from shoal.stores.files.access.file_watch import POLL_INTERVAL
+from shoal.stores.files.access.file_watch import POLL_INTERVAL, DirectoryWatch
 from shoal.stores.files.access.inotify import InotifyDirectoryWatch
 from shoal.stores.files.access.problem_reporter import ProblemReporter, ignore_problem
 from shoal.stores.files.board.board_index import TaskBoardIndex
@@ -123,6 +123,7 @@ class FileTaskBoard:
         self._clock = clock
         self._ids = ids
         self._foreign_timeout = foreign_timeout
+        self._directory = home / "tasks" / parse_safe_name(name)
         self._files = TaskFiles(home, parse_safe_name(name), report_problem)
         self._locks = TaskBoardLocks(home, parse_safe_name(name), timeout=lock_timeout)
         self._leases: DirectoryHandle | None = None
@@ -174,6 +175,11 @@ class FileTaskBoard:
     def take_changed_ids(self) -> Collection[TaskId] | None:
         """Return the ids of tasks whose files changed since the last call; None at the first call."""
         return self._files.refresh_board_index().take_changed_ids()
+
+    def watch_changes(self, on_change: Callable[[], None]) -> DirectoryWatch | None:
+        if not self._directory.is_dir():
+            return None
+        return DirectoryWatch(self._directory, on_change, on_poll=lambda: None, removals=True)
 
     async def update(self, task: TaskId, change: TaskUpdate, *, by: AgentName) -> tuple[Task, Task]:
         if change.status == "deleted":

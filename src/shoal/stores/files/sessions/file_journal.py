@@ -11,7 +11,7 @@ from pathlib import Path
 
 from shoal.core.clock import Clock
 from shoal.core.errors import StateFileError
-from shoal.core.events import AgentEnded, JournaledEvent, SessionEnded, WorktreeWorkRetained
+from shoal.core.events import AgentEnded, JournaledEvent, JournalRecord, SessionEnded, WorktreeWorkRetained
 from shoal.core.text.redaction import KEY_SHAPE_REDACTOR, SecretRedactor
 from shoal.stores.files.access.file_watch import DirectoryWatch
 from shoal.stores.files.access.problem_reporter import ProblemReporter, ignore_problem
@@ -21,12 +21,8 @@ from shoal.stores.files.home.home_paths import (
     open_state_file,
     write_all_bytes,
 )
-from shoal.wire.journal_codec import (
-    JournalRecord,
-    encode_journal_line,
-    parse_journal_line,
-    recover_event_from_torn_line,
-)
+from shoal.stores.journal_records import parse_journal_records
+from shoal.wire.journal_codec import encode_journal_line
 
 _FLAGS = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
 _CHUNK = 1 << 20
@@ -82,6 +78,9 @@ class FileJournal:
                 path=self.path,
             ) from error
 
+    def read_records(self, offset: int = 0) -> Iterator[JournalRecord]:
+        return read_journal(self.path, offset)
+
     def get_position(self) -> int:
         """Return the offset at which this process's latest event ends."""
         fd = self._open_file() if self._fd is None else self._fd
@@ -119,30 +118,7 @@ def read_journal(
         raise StateFileError(f"Cannot read the journal {path}: {error.strerror}.", path=path) from error
     with file:
         file.seek(offset)
-        remainder = b""
-        while chunk := file.read(_CHUNK):
-            *lines, remainder = (remainder + chunk).split(b"\n")
-            for line in lines:
-                end = offset + len(line) + 1
-                record = _parse_journal_record(line, offset, end, report_problem)
-                if record is not None:
-                    yield record
-                offset = end
-
-
-def _parse_journal_record(
-    line: bytes, offset: int, end: int, report_problem: ProblemReporter
-) -> JournalRecord | None:
-    try:
-        at, event = parse_journal_line(line)
-    except ValueError:
-        if line:
-            report_problem(f"The journal has an incomplete event at offset {offset} ({len(line)} bytes).")
-        recovered = recover_event_from_torn_line(line)
-        if recovered is None:
-            return None
-        at, event = recovered
-    return JournalRecord(offset=offset, next=end, at=at, event=event)
+        yield from parse_journal_records(iter(lambda: file.read(_CHUNK), b""), offset, report_problem)
 
 
 async def follow_journal(

@@ -11,7 +11,7 @@ from shoal.core.conversation.transcript_entries import TranscriptEntry
 from shoal.core.errors import StateFileError
 from shoal.stores.files.access.line_files import find_end_of_complete_lines
 from shoal.stores.files.home.home_paths import build_write_error, open_private_file, write_all_bytes
-from shoal.wire.json_codec import decode_json
+from shoal.wire.json_codec import is_complete_json_line
 from shoal.wire.transcript_codec import TranscriptEncoder
 
 _FLAGS = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
@@ -89,11 +89,3 @@ def _repair_torn_transcript_end(fd: int, path: Path, at: int) -> int:
         os.close(backup_fd)
     os.ftruncate(fd, start)
     return start
-
-
-def is_complete_json_line(line: bytes) -> bool:
-    """Return True if a last line without newline is otherwise complete."""
-    try:
-        return isinstance(decode_json(line), dict)
-    except ValueError:
-        return False

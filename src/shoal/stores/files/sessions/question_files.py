@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 from shoal.core.errors import StateFileError
-from shoal.core.permissions.questions import AllowAnswer, Answer, DenyAnswer, PermissionQuestion, Question
+from shoal.core.permissions.questions import Answer, Question
+from shoal.stores.files.access.file_watch import DirectoryWatch
 from shoal.stores.files.home.home_paths import (
     create_file_atomically,
     read_state_file,
     to_safe_file_name,
     write_file_atomically,
 )
+from shoal.stores.stored_questions import StoredQuestions
 from shoal.wire.question_codec import (
     encode_answer,
     encode_question,
@@ -25,16 +28,7 @@ _WRITE_GRACE = 2.0
 """Seconds during which a file may still be partially written by hand."""
 
 
-RUN_ENDED_REASON = "The question was withdrawn because the run that asked it ended."
-"""Reason of the policy denial for questions of a process that died."""
-_QUESTION_TEXT = {
-    "permission": "for permission.",
-    "choice": "for a choice.",
-    "plan": "for the approval of the plan with that digest.",
-}
-
-
-class QuestionFiles:
+class QuestionFiles(StoredQuestions):
     """Questions in `{id}.json` with answers in `{id}.answer.json`: the first answer wins."""
 
     def __init__(self, directory: Path) -> None:
@@ -51,69 +45,23 @@ class QuestionFiles:
                 ) from error
         write_file_atomically(self._question_path(question.id), encode_question(question))
 
-    def answer(self, question_id: str, answer: Answer) -> bool:
-        """Store the answer and return True; return False if another answer came first."""
-        question = self._require_question(question_id)
-        if not is_matching_answer_type(answer, question):
-            raise StateFileError(
-                f"This answer does not fit the question {question_id!r}, which asks "
-                + _QUESTION_TEXT[str(question.__struct_config__.tag)],
-                path=self._question_path(question_id),
-            )
+    def create_answer(self, question_id: str, answer: Answer) -> bool:
         return create_file_atomically(self._answer_path(question_id), encode_answer(answer))
 
-    def settle_answer(self, question: Question, answer: Answer) -> Answer:
-        """Store the answer and return the final one: this one, unless another came first."""
-        if create_file_atomically(self._answer_path(question.id), encode_answer(answer)):
-            return answer
-        return self.read_answer(question) or answer
+    def create_late_answer(self, question_id: str, answer: Answer) -> bool:
+        return create_file_atomically(self._late_permission_path(question_id), encode_answer(answer))
 
-    def store_late_permission(self, question_id: str, answer: Answer) -> None:
-        """Allow a call that was interrupted; the first answer wins. Raises `StateFileError`."""
-        question = self._require_question(question_id)
-        path = self._question_path(question_id)
-        if not isinstance(question, PermissionQuestion) or not self.is_question_orphaned(question):
-            raise StateFileError(
-                f"The question {question_id!r} was already answered or withdrawn. This answer is too late.",
-                path=path,
-            )
-        if not isinstance(answer, AllowAnswer):
-            raise StateFileError(
-                f"The question {question_id!r} was withdrawn when the run that asked it ended. Its call "
-                "was not run, so there is nothing to deny.",
-                path=path,
-            )
-        if not create_file_atomically(self._late_permission_path(question_id), encode_answer(answer)):
-            raise StateFileError(
-                f"Somebody has already allowed {question_id!r}. The answer counts only once.", path=path
-            )
-
-    def is_question_orphaned(self, question: PermissionQuestion) -> bool:
-        """Return True if the process that asked died before anybody answered."""
-        return is_run_ended_denial(self.read_answer(question))
-
-    def read_late_permission(self, question: PermissionQuestion) -> AllowAnswer | None:
-        """Return the permission that came after the asking process died, or that it did not receive."""
-        answer = self.read_answer(question)
-        if is_run_ended_denial(answer):
-            try:
-                answer = parse_answer(read_state_file(self._late_permission_path(question.id)))
-            except (OSError, ValueError):
-                return None
-        return answer if isinstance(answer, AllowAnswer) else None
+    def read_late_answer(self, question_id: str) -> Answer | None:
+        try:
+            return parse_answer(read_state_file(self._late_permission_path(question_id)))
+        except (OSError, ValueError):
+            return None
 
     def get(self, question_id: str) -> Question | None:
         try:
             return parse_question(read_state_file(self._question_path(question_id)))
         except (OSError, ValueError):
             return None
-
-    def _require_question(self, question_id: str) -> Question:
-        question = self.get(question_id)
-        if question is None:
-            message = f"There is no question {question_id!r} in {self.directory}."
-            raise StateFileError(message, path=self.directory)
-        return question
 
     def get_asked_time(self, question: Question) -> int:
         """Return when the question was stored, in Unix milliseconds; the current time if it is gone."""
@@ -163,6 +111,9 @@ class QuestionFiles:
                 continue  # withdrawn meanwhile, or not a question file
         return tuple(question for _, _, question in sorted(questions, key=lambda row: row[:2]))
 
+    def watch_answers(self, on_change: Callable[[], None]) -> DirectoryWatch:
+        return DirectoryWatch(self.directory, on_change)
+
     def _question_path(self, question_id: str) -> Path:
         return self.directory / f"{to_safe_file_name(question_id)}.json"
 
@@ -171,8 +122,3 @@ class QuestionFiles:
 
     def _late_permission_path(self, question_id: str) -> Path:
         return self.directory / f"{to_safe_file_name(question_id)}.late.json"
-
-
-def is_run_ended_denial(answer: Answer | None) -> bool:
-    """Return True if this is the policy denial for a process that died."""
-    return isinstance(answer, DenyAnswer) and answer.by == "policy" and answer.reason == RUN_ENDED_REASON

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 
-from msgspec import Struct, structs
+from msgspec import Struct
 
 from shoal.core.conversation.transcript_entries import TranscriptMessageEntry
 from shoal.core.errors import SessionNotFound, StateFileError
-from shoal.core.ids import EntryId, SessionId
+from shoal.core.ids import SessionId
 from shoal.stores.files.home.home_paths import (
     get_project_state_directory,
     get_transcript_path,
@@ -18,22 +18,15 @@ from shoal.stores.files.home.home_paths import (
     read_state_file,
     write_file_atomically,
 )
-from shoal.stores.files.sessions.file_transcript import is_complete_json_line
-from shoal.stores.restored_conversation import RestoredConversation, restore_conversation
-from shoal.wire.json_codec import decode_json, encode_json
-from shoal.wire.transcript_codec import ParsedTranscriptLine, TranscriptTitleEntry, parse_transcript_line
+from shoal.stores.restored_conversation import (
+    RestoredConversation,
+    restore_transcript,
+    rewrite_transcript_session,
+)
+from shoal.wire.transcript_codec import TranscriptTitleEntry, parse_transcript_line
 
 _PREVIEW_SIZE = 1 << 17
 """Bytes of a transcript that are read for its preview."""
-
-
-class LoadedTranscript(RestoredConversation, frozen=True, kw_only=True):
-    """A restored conversation and the file it was read from."""
-
-    session: SessionId
-    path: Path
-    cwd: str
-    """Last working directory of the session; empty if the file has none."""
 
 
 class SessionListEntry(Struct, frozen=True, kw_only=True):
@@ -46,57 +39,19 @@ class SessionListEntry(Struct, frozen=True, kw_only=True):
     size: int
 
 
-def read_session_transcript(
-    path: Path, agent: str = "", *, inherited: Sequence[ParsedTranscriptLine] = ()
-) -> LoadedTranscript:
+def read_session_transcript(path: Path, agent: str = "") -> RestoredConversation:
     """Read the conversation of the lead or of a sub-agent; read-only, because the session may be running."""
-    lines, notes = _parse_transcript_lines(_read_transcript_bytes(path))
-    conversation = restore_conversation(lines, agent, inherited=inherited)
-    cwd = next((line.cwd for line in reversed(lines) if line.cwd), "")
-    fields = structs.asdict(conversation) | {"notes": (*notes, *conversation.notes)}
-    return LoadedTranscript(session=SessionId(path.stem), path=path, cwd=cwd, **fields)
+    return restore_transcript(read_transcript_file(path), agent)
 
 
-def read_transcript_up_to_entry(
-    path: Path, entry: EntryId, agent: str = ""
-) -> tuple[ParsedTranscriptLine, ...]:
-    """Return the lines up to an entry, for a fork that starts after it; empty if the entry is missing."""
-    lines, _ = _parse_transcript_lines(_read_transcript_bytes(path))
-    agent_lines = [line for line in lines if line.agent == agent]
-    for index, line in enumerate(agent_lines):
-        if not isinstance(line.entry, TranscriptTitleEntry) and line.entry.id == entry:
-            return tuple(agent_lines[: index + 1])
-    return ()
-
-
-def _read_transcript_bytes(path: Path) -> bytes:
+def read_transcript_file(path: Path) -> bytes:
+    """Return the lines of a transcript file; raise `SessionNotFound` or `StateFileError`."""
     try:
         return read_state_file(path)
     except FileNotFoundError:
         raise SessionNotFound(f"There is no session {path.stem} in {path.parent}.", path=path) from None
     except OSError as error:
         raise StateFileError(f"Cannot read the session in {path}: {error.strerror}.", path=path) from error
-
-
-def _parse_transcript_lines(content: bytes) -> tuple[list[ParsedTranscriptLine], list[str]]:
-    lines: list[ParsedTranscriptLine] = []
-    notes: list[str] = []
-    *complete_lines, last_line = content.split(b"\n")
-    if last_line and is_complete_json_line(last_line):
-        complete_lines.append(last_line)
-    elif last_line:
-        notes.append(f"The last line was incomplete ({len(last_line)} bytes) and is dropped.")
-    unreadable = 0
-    for line in complete_lines:
-        if not line.strip():
-            continue
-        try:
-            lines.append(parse_transcript_line(line))
-        except ValueError:
-            unreadable += 1
-    if unreadable:
-        notes.append(f"Lines that are not valid JSON were skipped: {unreadable}.")
-    return lines, notes
 
 
 def find_latest_session(home: Path, cwd: str) -> SessionId | None:
@@ -155,22 +110,8 @@ def fork_session(path: Path, session: SessionId, *, home: Path, cwd: str) -> Pat
     target = get_transcript_path(home, cwd, session)
     if target.exists():
         raise StateFileError(f"The session {session} already exists: {target}.", path=target)
-    write_file_atomically(
-        target,
-        b"".join(_rewrite_session_id(session, line) for line in _read_transcript_bytes(path).split(b"\n")),
-    )
+    write_file_atomically(target, rewrite_transcript_session(read_transcript_file(path), session))
     return target
-
-
-def _rewrite_session_id(session: SessionId, line: bytes) -> bytes:
-    """Return the line with another session id and the rest unchanged; empty for a torn line."""
-    try:
-        raw = decode_json(line)
-    except ValueError:
-        return b""
-    if isinstance(raw, dict) and "sessionId" in raw:
-        return encode_json(raw | {"sessionId": session}) + b"\n"
-    return line + b"\n"
 
 
 def _list_all_transcripts(home: Path) -> Iterator[os.DirEntry[str]]:

@@ -9,10 +9,15 @@ from typing import TypeVar
 from msgspec import Struct
 
 from shoal.core.budgets.usage import UsageAndCostTotals
-from shoal.core.events import AgentStarted, ModelRequestFailed, ModelRequestSent, ModelRequestSettled
+from shoal.core.events import (
+    AgentStarted,
+    JournalRecord,
+    ModelRequestFailed,
+    ModelRequestSent,
+    ModelRequestSettled,
+)
 from shoal.core.ids import LEAD_ID, LEAD_KIND, AgentId, RequestId
 from shoal.stores.files.sessions.file_journal import read_journal
-from shoal.wire.journal_codec import JournalRecord
 
 _Key = TypeVar("_Key", bound=str)
 
@@ -72,11 +77,16 @@ def _sum_costs_by_key(parts: Iterable[tuple[_Key, UsageAndCostTotals]]) -> dict[
 
 
 def summarize_journal_usage(journal: Path) -> RunUsageSummary:
+    return summarize_usage(read_journal(journal))
+
+
+def summarize_usage(records: Iterable[JournalRecord]) -> RunUsageSummary:
+    """Sum the usage in the records of a whole journal."""
     spent: dict[tuple[AgentId, str], UsageAndCostTotals] = {}
     in_flight: dict[RequestId, UnsettledModelRequest] = {}
     unsettled: list[UnsettledModelRequest] = []
     workers: dict[AgentId, SpendingAgent] = {}
-    for record in read_journal(journal):
+    for record in records:
         match record.event:
             case AgentStarted(agent=agent, kind=kind, name=name, description=task):
                 workers[agent] = SpendingAgent(kind=kind, name=name, task=task)

@@ -1,11 +1,18 @@
-"""The contract rules of team stores, on every store."""
+"""The contract rules of the store family, on every store."""
 
 from __future__ import annotations
 
 import pytest
 from store_openers import STORE_OPENERS
 
-from shoal.testing.contracts import board_rules, mailbox_rules, roster_rules
+from shoal.testing.contracts import (
+    board_rules,
+    mailbox_rules,
+    question_rules,
+    roster_rules,
+    session_rules,
+    signing_key_rules,
+)
 
 
 def parametrize_rules(rules):
@@ -38,3 +45,8 @@ async def test_board_rules(rule, store, home):
 @parametrize_rules(roster_rules())
 async def test_roster_rules(rule, store, home):
     await rule(store(home).rosters)
+
+
+@parametrize_rules((*session_rules(), *question_rules(), *signing_key_rules()))
+async def test_session_question_and_key_rules(rule, store, home):
+    await rule(store(home).store)

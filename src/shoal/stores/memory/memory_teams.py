@@ -1,4 +1,4 @@
-"""Team storage in memory, which fulfils the same contracts as the files."""
+"""Rosters, task boards and mailboxes in memory, which fulfil the same contracts as the files."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import asyncio
 import os
 from collections import deque
 from collections.abc import Callable, Collection, Container, Iterable, Mapping, Sequence
+from weakref import WeakKeyDictionary
 
 from msgspec.structs import replace
 
@@ -28,7 +29,6 @@ from shoal.core.names import (
     parse_team_name,
 )
 from shoal.core.teams.mail import MailMessage, MailPostReceipt
-from shoal.core.teams.mail_signatures import KEY_SIZE
 from shoal.core.teams.roster import NewMember, RosterEntry, TeamRoster
 from shoal.core.teams.tasks import (
     ATTEMPT_KEY,
@@ -38,44 +38,11 @@ from shoal.core.teams.tasks import (
     TaskUpdate,
     apply_added_task_dependencies,
     apply_task_update,
+    extract_stable_claim_attempt_part,
     find_claim_refusal_reason,
     find_claimable_tasks,
     sort_tasks_by_number,
 )
-from shoal.core.teams.team_storage import ClaimAttempts, TeamStorage
-
-
-class MemoryTeamStorage:
-    """Rosters, and a board and mailboxes for each name, like a home directory."""
-
-    def __init__(self, clock: Clock, ids: IdGenerator) -> None:
-        self._ids = ids
-        self._boards: dict[str, MemoryTaskBoard] = {}
-        self._mailboxes: dict[str, MemoryMailboxes] = {}
-        self._keys: dict[TeamName, bytes] = {}
-        self.rosters = MemoryRosters(clock, on_deleted=self._drop_team)
-        self.attempts: ClaimAttempts = {}
-
-    def open_board(self, name: str) -> MemoryTaskBoard:
-        if name not in self._boards:
-            self._boards[name] = MemoryTaskBoard(self._ids)
-        return self._boards[name]
-
-    def open_mailboxes(self, team: str) -> MemoryMailboxes:
-        if team not in self._mailboxes:
-            self._mailboxes[team] = MemoryMailboxes()
-        return self._mailboxes[team]
-
-    def read_signing_key(self, team: TeamName) -> bytes:
-        return self._keys.setdefault(team, os.urandom(KEY_SIZE))
-
-    async def close_team_stores(self, team: TeamName) -> None:
-        self._drop_team(team)
-
-    def _drop_team(self, team: TeamName) -> None:
-        self._boards.pop(team, None)
-        self._mailboxes.pop(team, None)
-        self._keys.pop(team, None)
 
 
 class _MemoryInbox:
@@ -83,13 +50,16 @@ class _MemoryInbox:
         self.mail: dict[str, MailMessage] = {}
         """Everything ever posted, oldest first."""
         self.unread: dict[str, None] = {}
-        self.posted = asyncio.Event()
+        self.waiters: list[asyncio.Future[None]] = []
+        """Futures and not an event, which belongs to the event loop that first waits for it."""
 
     def post(self, mail: MailMessage) -> None:
         self.mail[mail.id] = replace(mail, read=False)
         self.unread[mail.id] = None
-        self.posted.set()
-        self.posted = asyncio.Event()
+        waiters, self.waiters = self.waiters, []
+        for waiter in waiters:
+            if not waiter.done():
+                waiter.set_result(None)
 
     def mark_read(self, ids: Collection[str]) -> None:
         for mail_id in ids:
@@ -121,7 +91,12 @@ class MemoryMailboxes:
     async def wait_for_mail(self, owner: AgentName, *, beyond: Container[str] = ()) -> None:
         inbox = self._get_inbox(owner)
         while all(ident in beyond for ident in inbox.unread):
-            await inbox.posted.wait()
+            inbox.waiters.append(waiter := asyncio.get_running_loop().create_future())
+            try:
+                await waiter
+            finally:
+                if waiter in inbox.waiters:
+                    inbox.waiters.remove(waiter)
 
     def find_changed_inboxes(self, owners: Iterable[AgentName]) -> list[AgentName]:
         return list(owners)
@@ -146,20 +121,69 @@ class MemoryMailboxes:
         return inbox
 
 
-class MemoryTaskBoard:
-    """No call awaits between its check and its change, so each call is atomic."""
+class MemoryWatch:
+    """Calls `on_change` soon in the loop that created it, as a watch of files does."""
 
-    def __init__(self, ids: IdGenerator) -> None:
+    def __init__(self, watches: list[MemoryWatch], on_change: Callable[[], None]) -> None:
+        self._on_change = on_change
+        self._watches = watches
+        self._loop = asyncio.get_running_loop()
+        watches.append(self)
+
+    def notify(self) -> None:
+        if self._loop.is_closed():
+            self.close()
+        else:
+            self._loop.call_soon(self._call_unless_closed)
+
+    def _call_unless_closed(self) -> None:
+        if self in self._watches:
+            self._on_change()
+
+    def close(self) -> None:
+        if self in self._watches:
+            self._watches.remove(self)
+
+
+class MemoryBoardState:
+    """Tasks of one board, shared by all its handles."""
+
+    def __init__(self) -> None:
+        self.tasks: dict[TaskId, Task] = {}
+        self.highest = 0
+        self.leases: set[str] = set()
+        """Leases of the open handles: a claim lasts as long as the handle that made it."""
+        self.has_ended_leases = False
+        """True if there may be claims of a handle that was closed."""
+        self.waiters: deque[asyncio.Future[None]] = deque()
+        self.seen_claimable: set[TaskId] = set()
+        self.changed_ids: WeakKeyDictionary[MemoryTaskBoard, set[TaskId]] = WeakKeyDictionary()
+        """Tasks that changed since each handle last asked for them."""
+        self.watches: list[MemoryWatch] = []
+
+    def record_changes(self, tasks: Iterable[TaskId]) -> None:
+        for changed_ids in self.changed_ids.values():
+            changed_ids.update(tasks)
+        for watch in tuple(self.watches):
+            watch.notify()
+
+
+class MemoryTaskBoard:
+    """Handle of a board. No call awaits between its check and its change, so each call is atomic."""
+
+    def __init__(self, ids: IdGenerator, state: MemoryBoardState | None = None) -> None:
         self._ids = ids
-        self._tasks: dict[TaskId, Task] = {}
-        self._highest = 0
-        self._waiters: deque[asyncio.Future[None]] = deque()
-        self._seen_claimable: set[TaskId] = set()
+        self._state = state or MemoryBoardState()
+        self._lease = ""
+
+    @property
+    def _tasks(self) -> dict[TaskId, Task]:
+        return self._state.tasks
 
     async def create(self, draft: TaskDraft) -> Task:
-        self._highest += 1
+        self._state.highest += 1
         task = Task(
-            id=TaskId(str(self._highest)),
+            id=TaskId(str(self._state.highest)),
             subject=draft.subject,
             description=draft.description,
             active_form=draft.active_form,
@@ -169,16 +193,31 @@ class MemoryTaskBoard:
         return task
 
     async def get(self, task: TaskId) -> Task | None:
+        self._release_abandoned_tasks()
         return self._tasks.get(task)
 
     async def list_tasks(self) -> Sequence[Task]:
+        self._release_abandoned_tasks()
         return sort_tasks_by_number(self._tasks.values())
 
     async def list_unfinished(self) -> Sequence[Task]:
+        self._release_abandoned_tasks()
         return sort_tasks_by_number(task for task in self._tasks.values() if task.status != "completed")
 
     async def get_live_task_mapping(self) -> Mapping[TaskId, Task]:
+        self._release_abandoned_tasks()
         return self._tasks
+
+    def peek_tasks(self) -> Mapping[TaskId, Task]:
+        return self._tasks
+
+    def take_changed_ids(self) -> Collection[TaskId] | None:
+        changed_ids = self._state.changed_ids.get(self)
+        self._state.changed_ids[self] = set()
+        return changed_ids
+
+    def watch_changes(self, on_change: Callable[[], None]) -> MemoryWatch:
+        return MemoryWatch(self._state.watches, on_change)
 
     async def update(self, task: TaskId, change: TaskUpdate, *, by: AgentName) -> tuple[Task, Task]:
         before = self._require_task(task)
@@ -191,26 +230,35 @@ class MemoryTaskBoard:
         return before, self._tasks[task]
 
     async def claim(self, task: TaskId, *, by: AgentName) -> TaskClaimResult:
+        self._release_abandoned_tasks()
+        return self._claim_task(task, by)
+
+    def _claim_task(self, task: TaskId, by: AgentName) -> TaskClaimResult:
         current_task = self._tasks.get(task)
         refusal = find_claim_refusal_reason(current_task, self._tasks, by=by)
         if refusal is not None or current_task is None:
             return TaskClaimResult(success=False, reason=refusal, task=current_task)
         was_held = current_task.owner == by and current_task.status == "in_progress"
-        attempt = (current_task.claim_attempt if was_held else None) or f"here-{self._ids.new_short_id()}"
+        attempt_mark = extract_stable_claim_attempt_part(current_task.claim_attempt) if was_held else ""
+        attempt = f"{self._ensure_lease()}-{attempt_mark or self._ids.new_short_id()}"
         metadata = {**current_task.metadata, ATTEMPT_KEY: attempt}
         claimed_task = replace(current_task, status="in_progress", owner=by, metadata=metadata)
         self._store_tasks(claimed_task)
         return TaskClaimResult(success=True, task=claimed_task, attempt=attempt)
 
     async def claim_next(self, *, by: AgentName) -> TaskClaimResult | None:
+        self._release_abandoned_tasks()
         first = next(iter(find_claimable_tasks(self._tasks)), None)
         return None if first is None else await self.claim(first.id, by=by)
 
     async def reclaim_owner_tasks(self, owner: AgentName) -> tuple[TaskId, ...]:
+        # Not by `list_tasks`, which releases the tasks of handles that are closed.
         held_tasks = [
-            task for task in await self.list_tasks() if task.owner == owner and task.status == "in_progress"
+            task
+            for task in sort_tasks_by_number(self._tasks.values())
+            if task.owner == owner and task.status == "in_progress"
         ]
-        return tuple([task.id for task in held_tasks if (await self.claim(task.id, by=owner)).success])
+        return tuple([task.id for task in held_tasks if self._claim_task(task.id, owner).success])
 
     async def release(self, task: TaskId, *, attempt: str) -> bool:
         current_task = self._tasks.get(task)
@@ -237,9 +285,10 @@ class MemoryTaskBoard:
         self._remove_task(task)
 
     async def wait_for_claimable(self) -> None:
+        self._release_abandoned_tasks()
         while not find_claimable_tasks(self._tasks):
             wake_future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-            self._waiters.append(wake_future)
+            self._state.waiters.append(wake_future)
             try:
                 await wake_future
             except asyncio.CancelledError:
@@ -247,10 +296,38 @@ class MemoryTaskBoard:
                     self._wake_waiters(1)  # it was woken for a task that it will not claim now
                 raise
             finally:
-                if wake_future in self._waiters:
-                    self._waiters.remove(wake_future)
+                if wake_future in self._state.waiters:
+                    self._state.waiters.remove(wake_future)
 
-    async def aclose(self) -> None: ...
+    async def aclose(self) -> None:
+        """Close this handle; its lease ends, so unfinished claims return to pending."""
+        lease, self._lease = self._lease, ""
+        if lease:
+            self._state.leases.discard(lease)
+            self._state.has_ended_leases = True
+            if self._state.waiters:
+                self._release_abandoned_tasks()
+
+    def _ensure_lease(self) -> str:
+        if not self._lease:
+            self._lease = os.urandom(8).hex()
+            self._state.leases.add(self._lease)
+        return self._lease
+
+    def _release_abandoned_tasks(self) -> None:
+        if not self._state.has_ended_leases:
+            return
+        self._state.has_ended_leases = False
+        abandoned_tasks = [
+            task
+            for task in self._tasks.values()
+            if task.status == "in_progress"
+            and task.claim_attempt is not None
+            and task.claim_attempt.partition("-")[0] not in self._state.leases
+        ]
+        if abandoned_tasks:
+            released = TaskUpdate(status="pending", owner=None)
+            self._store_tasks(*(apply_task_update(task, released) for task in abandoned_tasks))
 
     def _require_task(self, task: TaskId) -> Task:
         current_task = self._tasks.get(task)
@@ -260,41 +337,59 @@ class MemoryTaskBoard:
 
     def _store_tasks(self, *tasks: Task) -> None:
         self._tasks.update({task.id: task for task in tasks})
+        self._state.record_changes([task.id for task in tasks])
         self._wake_waiters_for_claimable()
 
     def _remove_task(self, removed_id: TaskId) -> None:
         del self._tasks[removed_id]
+        changed_ids = [removed_id]
         for task in list(self._tasks.values()):
             if removed_id in task.blocks or removed_id in task.blocked_by:
+                changed_ids.append(task.id)
                 blocks = tuple(other for other in task.blocks if other != removed_id)
                 blocked_by = tuple(other for other in task.blocked_by if other != removed_id)
                 self._tasks[task.id] = replace(task, blocks=blocks, blocked_by=blocked_by)
+        self._state.record_changes(changed_ids)
         self._wake_waiters_for_claimable()
 
     def _wake_waiters_for_claimable(self) -> None:
         """Wake one waiter for each task that became claimable, once."""
-        if not self._waiters:
+        if not self._state.waiters:
             # A new waiter found nothing claimable.
-            self._seen_claimable.clear()
+            self._state.seen_claimable.clear()
             return
         now = {task.id for task in find_claimable_tasks(self._tasks)}
-        self._wake_waiters(len(now - self._seen_claimable))
-        self._seen_claimable = now
+        self._wake_waiters(len(now - self._state.seen_claimable))
+        self._state.seen_claimable = now
 
     def _wake_waiters(self, count: int) -> None:
-        while count and self._waiters:
-            wake_future = self._waiters.popleft()
+        while count and self._state.waiters:
+            wake_future = self._state.waiters.popleft()
             if not wake_future.done():
                 wake_future.set_result(None)
                 count -= 1
 
 
+class MemoryRosterState:
+    """Rosters of all teams, shared by all handles."""
+
+    def __init__(self) -> None:
+        self.teams: dict[TeamName, TeamRoster] = {}
+        self.spawned: dict[TeamName, int] = {}
+
+
 class MemoryRosters:
-    def __init__(self, clock: Clock, *, on_deleted: Callable[[TeamName], None] = lambda _: None) -> None:
+    def __init__(
+        self,
+        clock: Clock,
+        state: MemoryRosterState | None = None,
+        *,
+        on_deleted: Callable[[TeamName], None] | None = None,
+    ) -> None:
         self._clock = clock
         self._on_deleted = on_deleted
-        self._teams: dict[TeamName, TeamRoster] = {}
-        self._spawned: dict[TeamName, int] = {}
+        state = state or MemoryRosterState()
+        self._teams, self._spawned = state.teams, state.spawned
 
     async def create_team(
         self,
@@ -372,7 +467,8 @@ class MemoryRosters:
                 f"Team {team!r} still has working members: {', '.join(active_names)}. Shut them down first."
             )
         del self._teams[team], self._spawned[team]
-        self._on_deleted(team)
+        if self._on_deleted is not None:
+            self._on_deleted(team)
 
     async def aclose(self) -> None: ...
 
@@ -381,7 +477,3 @@ class MemoryRosters:
         if roster is None:
             raise TeamNotFound(f"There is no team {team!r}.")
         return roster
-
-
-_CONFORMS: Callable[[Clock, IdGenerator], TeamStorage] = MemoryTeamStorage
-"""For the type checker: a missing member of the port is an error here."""

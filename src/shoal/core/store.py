@@ -1,0 +1,161 @@
+"""Store: the port family of all state that teams and sessions share or resume from.
+
+Every acknowledged call survives as long as the store: that of a directory survives its processes, that of a
+process ends with it. Schedules and spending are events of a journal and have no port of their own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Protocol
+
+from shoal.core.agents.subagent_metadata import SubagentMetadata
+from shoal.core.clock import Clock
+from shoal.core.ids import AgentId, IdGenerator, SessionId
+from shoal.core.names import TeamName
+from shoal.core.permissions.questions import AllowAnswer, Answer, PermissionQuestion, Question
+from shoal.core.ports import Journal, ResultStore, Transcript
+from shoal.core.teams.team_storage import ChangeWatch, MailboxStore, RosterStore, StoredTaskBoard
+from shoal.core.text.redaction import SecretRedactor
+
+
+class QuestionStore(Protocol):
+    """Questions of a session for a person, with their answers: the first answer wins."""
+
+    def store_question(self, question: Question) -> None:
+        """Store a question; an earlier answer under its id is dropped."""
+        ...
+
+    def answer(self, question_id: str, answer: Answer) -> bool:
+        """Store the answer and return True; return False if another came first.
+
+        Raises `StateFileError` if there is no such question or the answer does not fit it.
+        """
+        ...
+
+    def settle_answer(self, question: Question, answer: Answer) -> Answer:
+        """Store the answer and return the final one: this one, unless another came first."""
+        ...
+
+    def store_late_permission(self, question_id: str, answer: Answer) -> None:
+        """Allow a call whose asking process died; the first answer wins. Raises `StateFileError`."""
+        ...
+
+    def read_late_permission(self, question: PermissionQuestion) -> AllowAnswer | None:
+        """Return the permission that came after the asking process died, or that it did not receive."""
+        ...
+
+    def get(self, question_id: str) -> Question | None: ...
+
+    def read_answer(self, question: Question) -> Answer | None: ...
+
+    def list_open_questions(self) -> tuple[Question, ...]:
+        """Return the questions without an answer, oldest first."""
+        ...
+
+    def watch_answers(self, on_change: Callable[[], None]) -> ChangeWatch:
+        """Call `on_change` in the running loop when an answer may have come."""
+        ...
+
+
+class SessionStore(Protocol):
+    """State of one session: its conversations, its journal, its results and questions."""
+
+    @property
+    def session(self) -> SessionId: ...
+
+    @property
+    def directory(self) -> Path:
+        """Directory on this machine for working files of the run: outputs, logs, checkpoints, results."""
+        ...
+
+    def acquire_lock(self) -> None:
+        """Become the only writer until `release_lock` or the end of the process.
+
+        Raises `StateFileError` if another has the session open.
+        """
+        ...
+
+    def release_lock(self, *, unused: bool = False) -> None:
+        """Release the lock; an `unused` session, which never started, leaves nothing behind."""
+        ...
+
+    def open_transcript(self, agent: AgentId, *, cwd: str, version: str, durable: bool = False) -> Transcript:
+        """Open the transcript of the lead or of another agent; it exists from its first entry on.
+
+        Each line names the directory and the version of the program.
+        """
+        ...
+
+    def has_transcript(self, agent: AgentId) -> bool: ...
+
+    def read_transcript(self, agent: AgentId) -> bytes:
+        """Return the lines of a transcript. Raises `SessionNotFound` if there is none."""
+        ...
+
+    def get_transcript_path(self, agent: AgentId) -> Path | None:
+        """Return the path at which people and hooks find the transcript; None if it is not a file."""
+        ...
+
+    def save_agent_metadata(self, agent: AgentId, metadata: SubagentMetadata) -> None:
+        """Store or replace what an agent is resumed with besides its transcript.
+
+        It is stored before the transcript starts: after a crash, partial data has no agent.
+        """
+        ...
+
+    def save_agent_mode(self, agent: AgentId, mode: str) -> None:
+        """Replace the permission mode in the stored metadata. Raises `SessionNotFound` if there is none."""
+        ...
+
+    def read_agent_metadata(self, agent: AgentId) -> SubagentMetadata | None:
+        """Return the metadata; None if there is none. Raises `StateFileError` if it is not valid."""
+        ...
+
+    def open_journal(self, clock: Clock, *, secrets: SecretRedactor, durable: bool = False) -> Journal: ...
+
+    def open_results(self) -> ResultStore: ...
+
+    def open_questions(self) -> QuestionStore: ...
+
+
+class Store(Protocol):
+    """State of teams and sessions. A store can be opened any number of times."""
+
+    @property
+    def url(self) -> str | None:
+        """Address under which other processes open the same store; None if they cannot."""
+        ...
+
+    def create_session(self, session: SessionId, *, cwd: str) -> SessionStore:
+        """Create a session in a project directory. Raises `StateFileError` if there is one with this id."""
+        ...
+
+    def find_session(self, name: str) -> SessionStore:
+        """Return the session with this id or unique start of an id. Raises `SessionNotFound`."""
+        ...
+
+    def find_latest_session(self, cwd: str) -> SessionStore:
+        """Return the last used session of a directory. Raises `SessionNotFound` if there is none."""
+        ...
+
+    def fork_session(self, source: SessionStore, session: SessionId, *, cwd: str) -> SessionStore:
+        """Copy the lead's conversation to a new session; the source stays unchanged."""
+        ...
+
+    def open_rosters(self, *, clock: Clock, report: Callable[[str], None]) -> RosterStore: ...
+
+    def open_board(
+        self, name: str, *, clock: Clock, ids: IdGenerator, report: Callable[[str], None]
+    ) -> StoredTaskBoard:
+        """Open the board of a team, or of the session with that id."""
+        ...
+
+    def open_mailboxes(
+        self, team: TeamName, *, clock: Clock, ids: IdGenerator, report: Callable[[str], None]
+    ) -> MailboxStore: ...
+
+    def load_signing_key(self, team: TeamName) -> bytes:
+        """Return the key that signs the team's mail; the first call creates it, `delete_team` removes it."""
+        ...

@@ -1,0 +1,94 @@
+"""Store on plain files in a home directory, shared with any number of processes and with other programs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from shoal.core.clock import Clock
+from shoal.core.errors import SessionNotFound, StateFileError
+from shoal.core.ids import LEAD_ID, IdGenerator, SessionId
+from shoal.core.names import TeamName
+from shoal.core.store import SessionStore, Store
+from shoal.stores.files.home.home_paths import get_project_state_directory, get_transcript_path
+
+if TYPE_CHECKING:
+    from shoal.stores.files.board.file_task_board import FileTaskBoard
+    from shoal.stores.files.mailboxes.file_mailbox_store import FileMailboxStore
+    from shoal.stores.files.sessions.file_session_store import FileSessionStore
+    from shoal.stores.files.teams.file_roster_store import FileRosterStore
+
+
+class FileStore:
+    """Each part is imported when it is first opened: a session without a team needs no board."""
+
+    def __init__(self, home: Path) -> None:
+        self.home = home
+
+    @property
+    def url(self) -> str:
+        return f"file:{self.home.absolute()}"
+
+    def create_session(self, session: SessionId, *, cwd: str) -> FileSessionStore:
+        transcript = get_transcript_path(self.home, cwd, session)
+        if any((self.home / "projects").glob(f"*/{session}.jsonl")):
+            raise StateFileError(
+                f"The session {session} already exists. Resume it: shoal --resume {session}", path=transcript
+            )
+        return self._open_session(transcript)
+
+    def find_session(self, name: str) -> FileSessionStore:
+        from shoal.stores.files.sessions.session_files import find_session_transcript
+
+        return self._open_session(find_session_transcript(self.home, name))
+
+    def find_latest_session(self, cwd: str) -> FileSessionStore:
+        from shoal.stores.files.sessions.session_files import find_latest_session
+
+        latest = find_latest_session(self.home, cwd)
+        if latest is None:
+            raise SessionNotFound(
+                f"There is no session to continue in {cwd}.", path=get_project_state_directory(self.home, cwd)
+            )
+        return self._open_session(get_transcript_path(self.home, cwd, latest))
+
+    def fork_session(self, source: SessionStore, session: SessionId, *, cwd: str) -> FileSessionStore:
+        from shoal.stores.files.sessions.session_files import fork_session
+
+        path = source.get_transcript_path(LEAD_ID)
+        assert path is not None, "a session of this store is a file"
+        return self._open_session(fork_session(path, session, home=self.home, cwd=cwd))
+
+    def _open_session(self, transcript: Path) -> FileSessionStore:
+        from shoal.stores.files.sessions.file_session_store import FileSessionStore
+
+        return FileSessionStore(self.home, SessionId(transcript.stem), transcript)
+
+    def open_rosters(self, *, clock: Clock, report: Callable[[str], None]) -> FileRosterStore:
+        from shoal.stores.files.teams.file_roster_store import FileRosterStore
+
+        return FileRosterStore(self.home, clock=clock, report_problem=report)
+
+    def open_board(
+        self, name: str, *, clock: Clock, ids: IdGenerator, report: Callable[[str], None]
+    ) -> FileTaskBoard:
+        from shoal.stores.files.board.file_task_board import FileTaskBoard
+
+        return FileTaskBoard(self.home, name, clock=clock, ids=ids, report_problem=report)
+
+    def open_mailboxes(
+        self, team: TeamName, *, clock: Clock, ids: IdGenerator, report: Callable[[str], None]
+    ) -> FileMailboxStore:
+        from shoal.stores.files.mailboxes.file_mailbox_store import FileMailboxStore
+
+        return FileMailboxStore(self.home, team, clock=clock, ids=ids, report_problem=report)
+
+    def load_signing_key(self, team: TeamName) -> bytes:
+        from shoal.stores.files.teams.team_keys import load_or_create_team_mail_key
+
+        return load_or_create_team_mail_key(self.home, team)
+
+
+_CONFORMS: Callable[[Path], Store] = FileStore
+"""For the type checker: a missing member of the port is an error here."""

@@ -1,0 +1,38 @@
+"""Journal records parsed from the bytes of a journal."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+
+from shoal.core.events import JournalRecord
+from shoal.wire.journal_codec import parse_journal_line, recover_event_from_torn_line
+
+
+def parse_journal_records(
+    chunks: Iterable[bytes], offset: int, report_problem: Callable[[str], None] = lambda _: None
+) -> Iterator[JournalRecord]:
+    """Yield the events up to the last complete line; `offset` is that of the first chunk."""
+    remainder = b""
+    for chunk in chunks:
+        *lines, remainder = (remainder + chunk).split(b"\n")
+        for line in lines:
+            end = offset + len(line) + 1
+            record = _parse_journal_record(line, offset, end, report_problem)
+            if record is not None:
+                yield record
+            offset = end
+
+
+def _parse_journal_record(
+    line: bytes, offset: int, end: int, report_problem: Callable[[str], None]
+) -> JournalRecord | None:
+    try:
+        at, event = parse_journal_line(line)
+    except ValueError:
+        if line:
+            report_problem(f"The journal has an incomplete event at offset {offset} ({len(line)} bytes).")
+        recovered = recover_event_from_torn_line(line)
+        if recovered is None:
+            return None
+        at, event = recovered
+    return JournalRecord(offset=offset, next=end, at=at, event=event)

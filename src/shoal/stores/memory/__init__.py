@@ -1,0 +1,1 @@
+"""Store in the memory of one process."""

@@ -1,0 +1,379 @@
+"""Store in memory: the same state as the files hold, for as long as the store exists."""
+
+from __future__ import annotations
+
+import os
+import time
+import zlib
+from collections import deque
+from collections.abc import Callable, Iterator
+from itertools import groupby
+from pathlib import Path
+from shutil import rmtree
+from tempfile import mkdtemp
+from typing import NamedTuple, TypeAlias
+from weakref import finalize
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
+
+from shoal.core.agents.subagent_metadata import SubagentMetadata
+from shoal.core.clock import Clock
+from shoal.core.conversation.transcript_entries import TranscriptEntry, TranscriptMessageEntry
+from shoal.core.errors import SessionNotFound, StateFileError
+from shoal.core.events import JournaledEvent, JournalRecord
+from shoal.core.ids import LEAD_ID, AgentId, IdGenerator, SessionId
+from shoal.core.names import TeamName
+from shoal.core.permissions.questions import Answer, Question
+from shoal.core.store import SessionStore, Store
+from shoal.core.teams.mail_signatures import KEY_SIZE
+from shoal.core.text.redaction import SecretRedactor
+from shoal.stores.files.sessions.result_files import FileResultStore
+from shoal.stores.journal_records import parse_journal_records
+from shoal.stores.memory.memory_teams import (
+    MemoryBoardState,
+    MemoryMailboxes,
+    MemoryRosters,
+    MemoryRosterState,
+    MemoryTaskBoard,
+    MemoryWatch,
+)
+from shoal.stores.restored_conversation import rewrite_transcript_session
+from shoal.stores.stored_questions import StoredQuestions
+from shoal.wire.journal_codec import encode_journal_line
+from shoal.wire.json_codec import encode_strict_json
+from shoal.wire.transcript_codec import TranscriptEncoder
+
+
+class MemoryStore:
+    """State for the sessions of this process. Working files are in a temporary directory of the store.
+
+    `max_events` bounds the journal of each session, for sessions that are never resumed.
+    """
+
+    url = None
+
+    def __init__(self, *, max_events: int | None = None) -> None:
+        self._max_events = max_events
+        self._sessions: dict[SessionId, MemorySessionStore] = {}
+        self._boards: dict[str, MemoryBoardState] = {}
+        self._mailboxes: dict[TeamName, MemoryMailboxes] = {}
+        self._keys: dict[TeamName, bytes] = {}
+        self._rosters = MemoryRosterState()
+        self._remove_directory: finalize[..., MemoryStore] | None = None
+        self._directory: Path | None = None
+
+    def close(self) -> None:
+        """Remove the working files; otherwise they are removed together with the store."""
+        if self._remove_directory is not None:
+            self._remove_directory()
+
+    def create_session(self, session: SessionId, *, cwd: str) -> MemorySessionStore:
+        created = self._sessions.get(session)
+        if created is not None and created.has_transcript(LEAD_ID):
+            raise StateFileError(f"The session {session} already exists. Resume it.", path=Path(cwd))
+        if self._directory is None:
+            self._directory = Path(mkdtemp(prefix="shoal-"))
+            self._remove_directory = finalize(self, rmtree, self._directory, ignore_errors=True)
+        if created is None:
+            directory = self._directory / session
+            directory.mkdir(mode=0o700, parents=True)
+            created = MemorySessionStore(session, cwd, directory, max_events=self._max_events)
+            self._sessions[session] = created
+        return created
+
+    def find_session(self, name: str) -> MemorySessionStore:
+        used = {each: found for each, found in self._sessions.items() if found.has_transcript(LEAD_ID)}
+        matches = [each for each in used if name and each.startswith(name)]
+        if name in used or len(matches) == 1:
+            return used[SessionId(name) if name in used else matches[0]]
+        problem = (
+            f"{len(matches)} sessions start with {name!r}. Write more of the id."
+            if matches
+            else f"There is no session {name!r} in this store."
+        )
+        raise SessionNotFound(problem, path=Path())
+
+    def find_latest_session(self, cwd: str) -> MemorySessionStore:
+        used = [each for each in self._sessions.values() if each.cwd == cwd and each.has_transcript(LEAD_ID)]
+        if not used:
+            raise SessionNotFound(f"There is no session to continue in {cwd}.", path=Path(cwd))
+        return max(used, key=lambda each: each.last_used)
+
+    def fork_session(self, source: SessionStore, session: SessionId, *, cwd: str) -> MemorySessionStore:
+        content = source.read_transcript(LEAD_ID)
+        fork = self.create_session(session, cwd=cwd)
+        fork.transcripts[LEAD_ID] = [rewrite_transcript_session(content, session)]
+        return fork
+
+    def open_rosters(self, *, clock: Clock, report: Callable[[str], None]) -> MemoryRosters:
+        return MemoryRosters(clock, self._rosters, on_deleted=self._drop_team)
+
+    def open_board(
+        self,
+        name: str,
+        *,
+        clock: Clock,
+        ids: IdGenerator,
+        report: Callable[[str], None],
+    ) -> MemoryTaskBoard:
+        return MemoryTaskBoard(ids, self._boards.setdefault(name, MemoryBoardState()))
+
+    def open_mailboxes(
+        self,
+        team: TeamName,
+        *,
+        clock: Clock,
+        ids: IdGenerator,
+        report: Callable[[str], None],
+    ) -> MemoryMailboxes:
+        return self._mailboxes.setdefault(team, MemoryMailboxes())
+
+    def load_signing_key(self, team: TeamName) -> bytes:
+        return self._keys.setdefault(team, os.urandom(KEY_SIZE))
+
+    def _drop_team(self, team: TeamName) -> None:
+        self._boards.pop(team, None)
+        self._mailboxes.pop(team, None)
+        self._keys.pop(team, None)
+
+
+class TranscriptOrigin(NamedTuple):
+    """Fields that every line of a transcript repeats."""
+
+    cwd: str
+    version: str
+
+
+class UnpackedEntries(Struct, frozen=True):
+    """Entries that share their messages with the conversation."""
+
+    origin: TranscriptOrigin
+    entries: list[TranscriptEntry]
+
+
+class PackedEntries(Struct, frozen=True, gc=False):
+    """Message entries as compressed JSON."""
+
+    origin: TranscriptOrigin
+    content: bytes
+
+
+TranscriptPart: TypeAlias = bytes | UnpackedEntries | PackedEntries
+"""Encoded lines of another store, or entries."""
+_MESSAGE_ENTRIES_DECODER = msgspec.json.Decoder(list[TranscriptMessageEntry])
+
+
+class MemorySessionStore:
+    def __init__(
+        self, session: SessionId, cwd: str, directory: Path, *, max_events: int | None = None
+    ) -> None:
+        self.session = session
+        self.cwd = cwd
+        self.directory = directory
+        self.last_used = 0
+        self.transcripts: dict[AgentId, list[TranscriptPart]] = {}
+        self._metadata: dict[AgentId, SubagentMetadata] = {}
+        self._journal_events: deque[tuple[int, int, JournaledEvent]] = deque(maxlen=max_events)
+        self._questions = MemoryQuestions(directory / "questions")
+        self._is_locked = False
+
+    def acquire_lock(self) -> None:
+        if self._is_locked:
+            raise StateFileError(
+                f"The session {self.session} is in use. Close it first, or continue in a fork.",
+                path=self.directory,
+            )
+        self._is_locked = True
+
+    def release_lock(self, *, unused: bool = False) -> None:
+        self._is_locked = False
+
+    def open_transcript(
+        self, agent: AgentId, *, cwd: str, version: str, durable: bool = False
+    ) -> MemoryTranscript:
+        return MemoryTranscript(self, agent, TranscriptOrigin(cwd, version))
+
+    def has_transcript(self, agent: AgentId) -> bool:
+        return agent in self.transcripts
+
+    def read_transcript(self, agent: AgentId) -> bytes:
+        if agent not in self.transcripts:
+            raise SessionNotFound(
+                f"There is no transcript of {agent} in the session {self.session}.", path=self.directory
+            )
+        return b"".join(self._encode_lines(agent, part) for part in self.transcripts[agent])
+
+    def append_entry(self, agent: AgentId, origin: TranscriptOrigin, entry: TranscriptEntry) -> None:
+        parts = self.transcripts.setdefault(agent, [])
+        last = parts[-1] if parts else None
+        if isinstance(last, UnpackedEntries) and last.origin is origin:
+            last.entries.append(entry)
+        else:
+            parts.append(UnpackedEntries(origin, [entry]))
+        self.last_used = time.monotonic_ns()
+
+    def pack_transcript(self, agent: AgentId) -> None:
+        """Pack the entries of an ended agent: there may be thousands, and few are resumed."""
+        if parts := self.transcripts.get(agent):
+            parts[:] = [
+                packed
+                for part in parts
+                for packed in (_pack_entries(part) if isinstance(part, UnpackedEntries) else (part,))
+            ]
+
+    def _encode_lines(self, agent: AgentId, part: TranscriptPart) -> bytes:
+        if isinstance(part, bytes):
+            return part
+        encoder = TranscriptEncoder(
+            session=self.session,
+            cwd=part.origin.cwd,
+            version=part.origin.version,
+            agent=None if agent == LEAD_ID else agent,
+        )
+        entries = part.entries if isinstance(part, UnpackedEntries) else _unpack_entries(part)
+        return b"".join(map(encoder.encode_entry, entries))
+
+    def get_transcript_path(self, agent: AgentId) -> None:
+        return None
+
+    def save_agent_metadata(self, agent: AgentId, metadata: SubagentMetadata) -> None:
+        self._metadata[agent] = metadata
+
+    def save_agent_mode(self, agent: AgentId, mode: str) -> None:
+        if agent not in self._metadata:
+            raise SessionNotFound(
+                f"There is no metadata of agent {agent} in the session {self.session}.", path=self.directory
+            )
+        self._metadata[agent] = replace(self._metadata[agent], mode=mode)
+
+    def read_agent_metadata(self, agent: AgentId) -> SubagentMetadata | None:
+        return self._metadata.get(agent)
+
+    def open_journal(
+        self,
+        clock: Clock,
+        *,
+        secrets: SecretRedactor,
+        durable: bool = False,
+    ) -> MemoryJournal:
+        return MemoryJournal(clock, secrets, self._journal_events)
+
+    def open_results(self) -> FileResultStore:
+        # Agents read a result with their file tools, so it is a file in every store.
+        return FileResultStore(self.directory / "results")
+
+    def open_questions(self) -> MemoryQuestions:
+        return self._questions
+
+
+class MemoryTranscript:
+    def __init__(self, store: MemorySessionStore, agent: AgentId, origin: TranscriptOrigin) -> None:
+        self._store = store
+        self._agent = agent
+        self._origin = origin
+
+    def append(self, entry: TranscriptEntry) -> None:
+        self._store.append_entry(self._agent, self._origin, entry)
+
+    def close(self) -> None:
+        self._store.pack_transcript(self._agent)
+
+
+def _pack_entries(part: UnpackedEntries) -> Iterator[TranscriptPart]:
+    for kind, group in groupby(part.entries, type):
+        entries = list(group)
+        content = _encode_if_possible(entries) if kind is TranscriptMessageEntry else None
+        if content is None:
+            yield UnpackedEntries(part.origin, entries)
+        else:
+            yield PackedEntries(part.origin, zlib.compress(content, 1))
+
+
+def _encode_if_possible(entries: list[TranscriptEntry]) -> bytes | None:
+    try:
+        return encode_strict_json(entries)
+    except (TypeError, ValueError, RecursionError):
+        return None  # a lone surrogate, for example
+
+
+def _unpack_entries(packed: PackedEntries) -> list[TranscriptMessageEntry]:
+    return _MESSAGE_ENTRIES_DECODER.decode(zlib.decompress(packed.content))
+
+
+class MemoryJournal:
+    """Events with their number and time. Each is one step of the offset."""
+
+    def __init__(
+        self,
+        clock: Clock,
+        secrets: SecretRedactor,
+        events: deque[tuple[int, int, JournaledEvent]] | None = None,
+    ) -> None:
+        self._clock = clock
+        self._secrets = secrets
+        self._events: deque[tuple[int, int, JournaledEvent]] = deque() if events is None else events
+
+    def append(self, event: JournaledEvent) -> None:
+        self._events.append((self.get_position(), self._clock.now(), event))
+
+    def read_records(self, offset: int = 0) -> Iterator[JournalRecord]:
+        for number, at, event in tuple(self._events):
+            if number >= offset:
+                # As the line that a file would hold: without secrets, and as another process reads it.
+                line = self._secrets.redact_bytes(encode_journal_line(event, at))
+                for record in parse_journal_records((line,), number):
+                    yield replace(record, next=number + 1)
+
+    def get_position(self) -> int:
+        return self._events[-1][0] + 1 if self._events else 0
+
+    def close(self) -> None: ...
+
+
+class MemoryQuestions(StoredQuestions):
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self._questions: dict[str, Question] = {}
+        self._answers: dict[str, Answer] = {}
+        self._late_answers: dict[str, Answer] = {}
+        self._watches: list[MemoryWatch] = []
+
+    def store_question(self, question: Question) -> None:
+        # An earlier answer under this id belonged to another call.
+        for part in (self._questions, self._answers, self._late_answers):
+            part.pop(question.id, None)
+        self._questions[question.id] = question
+
+    def get(self, question_id: str) -> Question | None:
+        return self._questions.get(question_id)
+
+    def create_answer(self, question_id: str, answer: Answer) -> bool:
+        return self._create_in(self._answers, question_id, answer)
+
+    def read_answer(self, question: Question) -> Answer | None:
+        return self._answers.get(question.id)
+
+    def create_late_answer(self, question_id: str, answer: Answer) -> bool:
+        return self._create_in(self._late_answers, question_id, answer)
+
+    def read_late_answer(self, question_id: str) -> Answer | None:
+        return self._late_answers.get(question_id)
+
+    def list_open_questions(self) -> tuple[Question, ...]:
+        return tuple(each for each in self._questions.values() if each.id not in self._answers)
+
+    def watch_answers(self, on_change: Callable[[], None]) -> MemoryWatch:
+        return MemoryWatch(self._watches, on_change)
+
+    def _create_in(self, answers: dict[str, Answer], question_id: str, answer: Answer) -> bool:
+        if answers.setdefault(question_id, answer) is not answer:
+            return False
+        for watch in tuple(self._watches):
+            watch.notify()
+        return True
+
+
+_CONFORMS: Callable[[], Store] = MemoryStore
+"""For the type checker: a missing member of the port is an error here."""
