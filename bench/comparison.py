@@ -152,7 +152,7 @@ def _compare_loop(size: ComparisonSize, subjects: Sequence[BenchSubject]) -> Ans
         _make_row(
             f"a tool round, after {size.long - 50} others", "µs CPU", answers, _pick_single("late", 0, 1e6)
         ),
-        _make_row("  growth, to the first ones", "times", answers, _pick_growth),
+        _make_row("  growth, relative to the first rounds", "times", answers, _pick_growth),
         _make_row(
             "a tool round, Shoal's on disk",
             "µs CPU",
@@ -310,7 +310,7 @@ def _make_own_row(section: Section, figure: Figure) -> ComparisonRow:
         name, row_unit = figure.name.rsplit(", ", maxsplit=1)
         timed = row_unit
     if name.lstrip().startswith("growth"):
-        name, timed = "  growth, to an inbox of few", "times"
+        name, timed = "  growth, relative to a small inbox", "times"
     elif not name.startswith(" "):
         name = _ROW_PREFIXES.get(section.name, "") + name
     return ComparisonRow(name=name, unit=timed, cells=cells, limit=figure.target)

@@ -130,7 +130,7 @@ def summarize_groups(groups: Sequence[RowGroup]) -> str:
     first = (
         f"first in {sum(place == 1 for place in places)} of {len(places)} rows with peers; " if places else ""
     )
-    met = f"{len(rows_with_goal) - len(missed)} of {len(rows_with_goal)} figures as wanted"
+    met = f"{len(rows_with_goal) - len(missed)} of {len(rows_with_goal)} figures meet their goal"
     return f"Shoal is {first}{met}{'; not: ' + '; '.join(missed) if missed else ''}."
 
 

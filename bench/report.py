@@ -37,7 +37,7 @@ class MachineFacts(msgspec.Struct, frozen=True, kw_only=True):
         took = f"Taken on {self.date} in {self.minutes:.1f} minutes"
         yield f"{took}; load {before:.1f} before, {after:.1f} after."
         if self.once or max(self.load) > 2 * self.cores:
-            why = "everyone was asked once (--once)" if self.once else "the machine had other work"
+            why = "each library was measured once (--once)" if self.once else "the machine had other work"
             yield f"Rough: {why}. Figures are higher than on a quiet machine, ratios may be off by half."
 
 
@@ -93,7 +93,7 @@ def _format_versions(versions: Mapping[str, Mapping[str, str]]) -> Iterator[str]
 
 def format_missing(comparison: Comparison) -> Iterator[str]:
     if not comparison.missing:
-        yield "Everyone answered every question."
+        yield "Every library completed every measurement."
     for who, reason in comparison.missing.items():
         yield f"- Not in the table: {who}: {reason}"
 

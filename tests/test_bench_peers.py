@@ -45,7 +45,7 @@ def test_without_peers_only_the_targets_are_checked():
     broken = msgspec.structs.replace(alone, name="another", limit=20.0)
     assert (kept.is_met, broken.is_met) == (True, False)
     said = summarize_groups([RowGroup(name="all", rows=[alone, kept, broken])])
-    assert said == "Shoal is 1 of 2 figures as wanted; not: another (≤ 20.0)."
+    assert said == "Shoal is 1 of 2 figures meet their goal; not: another (≤ 20.0)."
 
 
 def test_the_table_has_a_column_for_each_peer_and_lists_missed_targets():

@@ -120,7 +120,7 @@ async def test_a_read_only_agent_gets_write_tools_for_its_memory_only(tmp_path: 
     assert (tmp_path / "code.txt").read_text() == "one\n"
     assert not (tmp_path / ".claude/settings.json").exists()
     for refused in results[1:]:
-        assert "for its memory alone" in refused
+        assert "only in its memory" in refused
     write_definition(get_home() / "agents", memory="project", tools="Grep", disallowedTools="Write, Edit")
     results, prompt = await run_agent(
         tmp_path, call_tool("Write", "w1", file_path=str(directory / "more.md"), content="no\n")
@@ -246,5 +246,5 @@ async def test_a_resumed_agent_keeps_its_memory_restrictions(tmp_path: Path) -> 
     async with shoal.open(cwd=tmp_path, model=model, skip_permissions=True) as session:
         await run_all_turns(session)
     assert index.read_text() == "again\n"
-    assert "for its memory alone" in results[1]
+    assert "only in its memory" in results[1]
     assert not (tmp_path / "code.txt").exists()

@@ -327,7 +327,7 @@ async def test_a_name_stays_with_its_agent_when_a_new_agent_with_it_fails_to_sta
     )
     async with open_session(tmp_path, model) as session:
         finished = (await collect_events(session.run("lead")))[-1]
-    assert "smith is resumed" in finished.text  # type: ignore[attr-defined]
+    assert "smith was resumed" in finished.text  # type: ignore[attr-defined]
 
 
 @pytest.mark.spec("CTL-03")
@@ -412,7 +412,7 @@ async def test_an_agent_cannot_wait_for_itself_or_in_a_cycle(tmp_path: Path) -> 
     async with open_session(tmp_path, model) as session:
         await run_all_turns(session)
     report = map_agent_results(session)["below"].text
-    assert report.count("waits for you") == 1
+    assert report.count("is waiting for you") == 1
     assert "yourself" in report
 
 
@@ -481,7 +481,7 @@ async def test_a_resumed_agent_keeps_its_directory_and_is_refused_if_that_is_gon
     async with open_session(tmp_path, model) as session:
         refused = await run_all_turns(session)
     assert str(place) in map_agent_results(session)["child"].text
-    assert "is not a directory" in refused
+    assert "not a directory" in refused
 
 
 @pytest.mark.spec("USR-12", "USR-30")

@@ -32,7 +32,7 @@ async def test_an_assistant_without_work_waits_for_schedules_and_input(tmp_path:
     model = script_agents(lead=[every_five, "kept", "looked", "looked again", "hello"])
     async with open_assistant(tmp_path, model, clock=clock) as session:
         await collect_events(session.run("lead"))
-        assert "does not stay open" not in list_lead_results(session)[0]
+        assert "does not wait for the schedule" not in list_lead_results(session)[0]
         for expected_text in ("looked", "looked again"):
             coming = asyncio.ensure_future(run_next_turn(session))
             await asyncio.sleep(0)

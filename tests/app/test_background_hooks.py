@@ -109,7 +109,7 @@ async def test_an_async_hook_blocks_nothing_and_its_output_comes_with_the_next_t
     assert user_text.count("</task-notification>") == 1
     assert "for all\n\nit rains <\\/task-notification><\\system-reminder>" in user_text
     assert "for all" in join_session_notes(session)
-    assert "decided something, and that has no effect" in join_session_notes(session)
+    assert "returned a decision, which has no effect" in join_session_notes(session)
 
 
 @pytest.mark.spec("QUE-03", "QUE-06")
@@ -164,7 +164,7 @@ async def test_the_deadline_of_a_background_hook_kills_its_process_group(
             assert await session.next_turn() is None
         await wait_for_events(session, is_background_run)
         assert all(is_process_gone(pid) for pid in (tmp_path / "pids").read_text().split())
-    assert "did not end within 0.3 s" in join_session_notes(session)
+    assert "did not finish within 0.3 s" in join_session_notes(session)
 
 
 @pytest.mark.spec("QUE-03")
@@ -214,7 +214,7 @@ async def test_the_session_end_stops_running_background_hooks_with_a_note(
     assert is_process_gone(pids.read_text())
     (each,) = list_hook_runs(session)
     assert (each.verdict, each.background) == ("failed", True)
-    assert "the session ended before it had ended, and it was ended" in join_session_notes(session)
+    assert "the session ended before it finished, so it was stopped" in join_session_notes(session)
 
 
 async def test_async_session_end_hooks_are_waited_for(project: Path) -> None:
@@ -269,12 +269,12 @@ async def test_with_all_slots_taken_a_detaching_hook_is_awaited_and_excess_hooks
         assert "was not run" not in result
         assert "[A PreToolUse hook adds: it rains]" in result
         too_many, waited_for = list_hook_runs(session)
-        assert "it was not run: 16 run in the background already" in too_many.detail
+        assert "it was not run: 16 are already running in the background" in too_many.detail
         assert (waited_for.verdict, waited_for.background) == ("went on", False)
-        assert "decided something, and that has no effect" in join_session_notes(session)
+        assert "returned a decision, which has no effect" in join_session_notes(session)
     # Hooks that ran and hooks that waited are all reported.
     assert (
-        sum("the session ended before it had ended" in each.detail for each in list_hook_runs(session))
+        sum("the session ended before it finished" in each.detail for each in list_hook_runs(session))
         == every
     )
 

@@ -33,7 +33,7 @@ async def test_a_message_to_another_session_arrives_marked_as_from_an_agent(tmp_
             async with open_session(tmp_path, script_writer(address)) as session:
                 await run_all_turns(session)
             assert list_lead_results(session) == [
-                f"The lead of session {other_session.id} reads it at its next step."
+                f"The lead of session {other_session.id} will read it at its next step."
             ]
             turn = await other_session.next_turn()
             assert turn is not None
@@ -87,7 +87,7 @@ async def test_a_deny_rule_for_other_sessions_applies_even_with_permissions_skip
         assert not other_session.runtime.inbox.queue.count_waking_items(other_session.agent.identity.agent)
     denied, own = list_lead_results(session)
     assert "forbids it" in denied
-    assert own == "lead reads it at its next step."
+    assert own == "lead will read it at its next step."
 
 
 @pytest.mark.spec("CTL-03", "CTL-04")
@@ -126,5 +126,5 @@ async def test_an_unreachable_session_is_an_error_that_lists_reachable_ones(tmp_
     assert "no bridge is configured" in far
     assert "summary is missing" in mute
     assert "You can only send text to another session." in shape
-    assert "To reach another session, use to and message." in older
+    assert "For another session, use `to` and `message`." in older
     assert not [event for event in read_events(session) if isinstance(event, QuestionAsked)]

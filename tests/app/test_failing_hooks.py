@@ -98,7 +98,7 @@ async def test_a_hanging_hook_is_killed_with_its_child_processes(project: Path, 
         project, {"PreToolUse": {"hooks": [make_command_hook(hang, timeout=0.5)]}}
     )
     assert "was not run" not in result
-    assert "did not end within 0.5 s" in notes
+    assert "did not finish within 0.5 s" in notes
     assert ran.verdict == "failed"
     assert all(is_process_gone(int(pid)) for pid in pids.read_text().split())
 
@@ -135,7 +135,7 @@ async def test_large_hook_output_is_truncated_and_endless_output_is_stopped(proj
         added = next(m.text for m in session.agent.conversation.messages if "UserPromptSubmit" in m.text)
         notes = "\n".join(event.text for event in read_events(session) if isinstance(event, NoteAdded))
     assert MAX_TEXT_LENGTH < len(added) < MAX_TEXT_LENGTH + 200
-    assert notes.count("did not end within 1 s") == 2
+    assert notes.count("did not finish within 1 s") == 2
 
 
 async def test_a_daemon_left_by_a_hook_delays_nothing_and_ends_with_the_session(
@@ -256,7 +256,7 @@ async def test_an_http_hook_without_a_response_times_out(project: Path) -> None:
     async with serve_hook(never) as url:
         hook = {"type": "http", "url": url, "timeout": 0.3}
         _, notes, _ = await run_one_call(project, {"PreToolUse": {"hooks": [hook]}})
-    assert "did not end within 0.3 s" in notes
+    assert "did not finish within 0.3 s" in notes
     _, notes, _ = await run_one_call(
         project, {"PreToolUse": {"hooks": [{"type": "http", "url": "http://127.0.0.1:1/x"}]}}
     )

@@ -213,7 +213,7 @@ async def test_a_fork_cannot_fork_but_can_start_an_agent_with_a_type(tmp_path: P
     async with open_session_with_forks(tmp_path, fork_script.model) as session:
         await run_to_end(session)
         kinds = [each.kind for each in session.supervisor.list_agents()]
-    assert "a fork cannot fork" in answers[0]
+    assert "cannot fork again" in answers[0]
     assert kinds == ["fork", "Explore"]
     assert "Agent" in map_tools(fork_script.fork_requests[0])
 
@@ -372,7 +372,7 @@ async def test_a_compacted_fork_still_cannot_fork(tmp_path: Path) -> None:
     async with open_session_with_forks(tmp_path, model, tools=[fill], allowed_tools=["fill"]) as session:
         await run_to_end(session)
     (answer,) = answers
-    assert "a fork cannot fork" in answer
+    assert "cannot fork again" in answer
     assert list_reports(session) == ["counted"]
 
 

@@ -92,5 +92,5 @@ async def test_no_tool_can_read_the_stored_keys(tmp_path: Path, monkeypatch: pyt
     outputs = [i["output"] for i in server.requests[1].body["input"] if i["type"] == "function_call_output"]
     assert len(outputs) == len(calls)
     for output in outputs[:-1]:
-        assert "keys of Shoal itself, which no tool may reach" in output
+        assert "Shoal's own keys, which no tool may access" in output
     assert "a-secret" not in json.dumps(outputs)

@@ -49,7 +49,7 @@ async def test_a_headless_run_ends_without_waiting_for_a_schedule_with_a_note(tm
     model = script_agents(lead=[create_schedule(), "kept"])
     async with open_session(tmp_path, model, clock=FakeClock()) as session:
         assert await run_all_turns(session) == "kept"
-        assert "it ends when its work is done" in list_lead_results(session)[0]
+        assert "ends when its work is done" in list_lead_results(session)[0]
 
 
 async def test_a_resumed_session_restores_its_unexpired_schedules(tmp_path: Path) -> None:
@@ -108,7 +108,7 @@ async def test_bad_schedule_calls_get_errors_and_the_list_shows_all_schedules(tm
         bad, stranger, made, shown = list_lead_results(session)
         (due,) = session.runtime.inbox.scheduler.list_schedules()
     assert bad == "The field hour cannot be '99': it must be from 0 to 23."
-    assert stranger == "There is no schedule 'nobody'. There are: none."
+    assert stranger == "There is no schedule 'nobody'. Schedules: none."
     assert due.schedule.id in made
     assert shown.startswith(f"{due.schedule.id}: */5 * * * *, next at ")
     assert shown.endswith(": look at the build")

@@ -205,7 +205,7 @@ async def test_a_command_that_waits_for_input_is_announced_until_it_ends(tmp_pat
         await finish_turn(session.run("lead"))
         await clock.wait_for_sleepers()
         await clock.advance(61)
-        assert "seems to wait for an answer" in str(peek_waiting_item(session).content)
+        assert "seems to be waiting for input" in str(peek_waiting_item(session).content)
         await session.stop_all()
         # What is over does not wait for anything.
         assert "it was stopped by the person" in str(peek_waiting_item(session).content)
@@ -274,7 +274,7 @@ async def test_a_resumed_session_is_notified_once_of_commands_that_died_with_its
         assert turn is not None
         await finish_turn(turn)
         (notice,) = list_notifications(session)
-        assert "the process of the session ended, and the command with it" in notice
+        assert "the session's process ended and took the command with it" in notice
         await finish_turn(session.run("start another"))
         # The conversation knows a bash_1: the new one is another.
         assert [shell.id for shell in session.runtime.processes.shells.list_shells()] == ["bash_2"]

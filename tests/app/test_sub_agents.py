@@ -837,4 +837,4 @@ async def test_agents_are_not_resumed_when_background_work_is_disabled(
     )
     settings = json.dumps({"shoal": {"background_agents": False}})
     async with open_session(tmp_path, model, settings=settings) as session:
-        assert "which is off here" in await run_all_turns(session)
+        assert "which are off here" in await run_all_turns(session)

@@ -33,7 +33,7 @@ _MADE = re.compile(r"Task (\d+) is on the board: (job \d+)")
 _TOLD = re.compile(r"Task #(\d+) is yours now")
 _LIFE = re.compile(r"^Begin\. (\d+)$", re.MULTILINE)
 _ENDED = re.compile(r"teammate_terminated: task (\w+)@crew")
-_PLAN = re.compile(r"may only read until its plan is approved.*?\"request_id\": \"([^\"]+)\"", re.DOTALL)
+_PLAN = re.compile(r"may only read until you approve its plan.*?\"request_id\": \"([^\"]+)\"", re.DOTALL)
 _ASKED = re.compile(r"asks you to shut down.*?\"request_id\": \"([^\"]+)\"", re.DOTALL)
 
 

@@ -22,7 +22,7 @@ def clone(cli_project: CliProject) -> CliProject:
 
 def test_trust_is_asked_once_and_shows_what_would_be_allowed(clone: CliProject) -> None:
     terminal = clone.start_scripted_terminal(TOUCH, {"text": "all done"}, prompt="go")
-    text = terminal.wait_for("Trust these settings, until they change? [y/N]:")
+    text = terminal.wait_for("Trust these settings until they change? [y/N]:")
     assert "permissions.allow" in text
     assert "Bash(touch:*)" in text
     assert not (clone.project / "made").exists()

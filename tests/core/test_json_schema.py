@@ -48,9 +48,9 @@ def test_a_valid_value_has_no_violations(value: Any) -> None:
         ({"name": "Ada", "masts": True}, "masts: expected integer, got True"),
         ({"name": "Ada", "masts": 6}, "masts: 6 is more than 5"),
         ({"name": "Ada", "crew": [{"age": 0}]}, "crew[0].age: 0 is not more than 0"),
-        ({"name": "Ada", "crew": [{}, {}]}, "crew: an item occurs twice"),
+        ({"name": "Ada", "crew": [{}, {}]}, "crew: an item is repeated"),
         ({"name": "Ada", "flag": True}, "flag: True is none of 'red', None, 1"),
-        ({"name": "Ada", "cargo": 3}, "cargo: it fits none of the 2 choices"),
+        ({"name": "Ada", "cargo": 3}, "cargo: it matches none of the 2 choices"),
         ({"name": "Ada", "keel": 1}, "keel: there is no such field"),
     ],
 )
@@ -170,7 +170,7 @@ def test_items_equal_only_in_python_are_distinct(value):
 
 @pytest.mark.parametrize("value", [[1, 1.0], [{"a": [1], "b": 2}, {"b": 2, "a": [1]}], [None, None]])
 def test_items_equal_in_json_are_duplicates(value):
-    assert find_schema_violations(value, {"uniqueItems": True}) == ["the value: an item occurs twice"]
+    assert find_schema_violations(value, {"uniqueItems": True}) == ["the value: an item is repeated"]
 
 
 def test_a_constant_is_compared_deeply():

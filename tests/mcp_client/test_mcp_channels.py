@@ -117,7 +117,7 @@ async def test_the_server_of_an_agent_is_never_a_channel(tmp_path: Path) -> None
         notes = "\n".join(session.notes)
     assert list_queued_items(session) == []
     assert "The channel server:chat is not available" in notes
-    assert "nobody named it as a channel" in join_notes(read_events(session))
+    assert "it is not a channel" in join_notes(read_events(session))
 
 
 async def test_a_flood_of_pushes_is_bounded_and_the_lead_gets_the_number_of_dropped_ones(
@@ -128,7 +128,7 @@ async def test_a_flood_of_pushes_is_bounded_and_the_lead_gets_the_number_of_drop
         await run_all_turns(session)
     conversation = join_conversation_texts(session)
     assert conversation.count("</channel>") == MAX_WAITING + 1
-    assert conversation.count("[30 messages of the channel chat were dropped: too many were waiting.]") == 1
+    assert conversation.count("[30 messages from the channel chat were dropped: too many were waiting.]") == 1
     assert "the next" in conversation
     assert join_notes(read_events(session)).count("sends messages faster than the lead reads them") == 1
 
@@ -141,7 +141,9 @@ async def test_a_long_push_is_cut_and_one_without_text_is_dropped(tmp_path: Path
     (event,) = list_queued_items(session)
     assert event.text.count("x") == MAX_MESSAGE_LENGTH
     assert "7 characters are left out" in event.text
-    assert "a message of its channel is dropped: its content is not text." in join_notes(read_events(session))
+    assert "a message from its channel was dropped: its content is not text." in join_notes(
+        read_events(session)
+    )
 
 
 @pytest.mark.parametrize("params", [None, [], "text", {}, {"content": None}, {"content": ["x"]}])

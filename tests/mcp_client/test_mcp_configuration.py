@@ -268,7 +268,7 @@ async def test_a_process_member_has_the_servers_too(tmp_path: Path, monkeypatch:
         asyncio.timeout(60),
     ):
         await run_all_turns(session, "Go.")
-        assert "is not there" not in join_notes(read_events(session))
+        assert "is not available" not in join_notes(read_events(session))
     assert any("the sea calls" in join_conversation(each.body) for each in server.requests)
 
 

@@ -55,7 +55,7 @@ async def test_a_login_is_requested_made_in_a_browser_and_stored(tmp_path: Path)
         lead = [call_tool("Read", file_path=str(kept)), "done"]
         async with open_session(tmp_path, script_agents(lead=lead), {}) as session:
             await run_all_turns(session)
-            assert "which no tool may reach" in list_result_texts(session)[0]
+            assert "which no tool may access" in list_result_texts(session)[0]
 
         login_of_before = json.loads(kept.read_text())
         kept.write_text(json.dumps({**login_of_before, "expires_at": 1}))

@@ -36,8 +36,8 @@ async def test_an_invalid_tool_affects_no_other_tool(tmp_path: Path) -> None:
     assert len(long) == 64
     assert long.startswith("mcp__liar__xxx")
     for why in (
-        "its tool 'text' is left out: the schema of its input is no object",
-        "its tool 'list' is left out: its input is of the type 'array'",
+        "its tool 'text' is left out: its input schema is not an object",
+        "its tool 'list' is left out: its input has the type 'array'",
         "its tool 'odd' is left out",
         "a tool without a name",
         "its tool 'go.od' is left out: 'go od' has the same name here, mcp__liar__go_od",
@@ -64,7 +64,7 @@ async def test_garbage_on_standard_output_is_skipped_and_reported_once(tmp_path:
     ) as session:
         await run_all_turns(session)
         assert list_result_texts(session) == ["through", "through"]
-        assert join_notes(read_events(session)).count("what is no message") == 1
+        assert join_notes(read_events(session)).count("a line that is not a message") == 1
 
 
 async def test_a_server_that_prints_only_garbage_is_stopped(tmp_path: Path) -> None:
@@ -73,7 +73,7 @@ async def test_a_server_that_prints_only_garbage_is_stopped(tmp_path: Path) -> N
         await run_all_turns(session)
         assert list_result_texts(session) == ["here still"]
         assert map_statuses(session) == {"chatty": "failed", "sound": "connected"}
-        assert "more than 1,000 lines that are no messages" in join_notes(read_events(session))
+        assert "more than 1,000 lines that are not messages" in join_notes(read_events(session))
 
 
 async def test_a_flood_of_output_uses_bounded_memory(tmp_path: Path) -> None:

@@ -55,8 +55,8 @@ async def test_a_dead_server_is_restarted_once_and_then_calls_fail(tmp_path: Pat
     assert "exit status 7" in second
     assert "is no longer available" in third
     assert other == "here I am"
-    assert "The MCP server frail ended (exit status 7). It is started again." in told
-    assert "is not there: it ended twice (exit status 7)" in told
+    assert "The MCP server frail ended (exit status 7). It is being restarted." in told
+    assert "is not available: it ended twice (exit status 7)" in told
 
 
 @pytest.mark.spec("MCP-01", "RUN-09")

@@ -184,7 +184,7 @@ async def test_a_client_joins_a_team_of_a_live_session(tmp_path: Path) -> None:
             assert "team-lead" in await call("message_send", to="nobody", text="x")
             assert "Only the lead" in await call("team_delete")
             twin = run_shoal(tmp_path, "mcp", "serve", "--team", "roof", "--as", "codex")
-            assert (twin.returncode, "Another client is already" in twin.stderr) == (1, True)
+            assert (twin.returncode, "Another client already uses" in twin.stderr) == (1, True)
             usurper = run_shoal(tmp_path, "mcp", "serve", "--team", "roof", "--as", "team-lead")
             assert (usurper.returncode, "A live Shoal session leads" in usurper.stderr) == (1, True)
             assert "not in the team" in await call("task_list", team="wall")

@@ -27,8 +27,8 @@ def project(tmp_path: Path) -> Path:
 @pytest.mark.parametrize(
     ("path", "why"),
     [
-        ("loop", "go in a circle"),
-        ("loop/x", "go in a circle"),
+        ("loop", "a loop of symbolic links"),
+        ("loop/x", "a loop of symbolic links"),
         ("a\0b", "NUL byte"),
         ("down/../secret", "can mean two places"),
         ("./down/./../x", "can mean two places"),

@@ -106,7 +106,7 @@ async def test_a_one_time_schedule_ends_after_its_prompt(harness: SchedulerHarne
         (QueueItemAdded, ""),
         (ScheduleEnded, "done"),
     ]
-    with pytest.raises(ScheduleRefused, match=r"There are: none\."):
+    with pytest.raises(ScheduleRefused, match=r"Schedules: none\."):
         harness.scheduler.delete_schedule(identity)
 
 

@@ -327,7 +327,7 @@ async def test_the_socket_of_a_dead_run_is_replaced_and_that_of_a_live_one_is_no
     dead.bind(str(path))
     dead.close()
     async with Run(path).server:
-        with pytest.raises(StateFileError, match="already listens"):
+        with pytest.raises(StateFileError, match="is already listening"):
             async with Run(path).server:
                 pass
         async with await RunControlClient.open(path) as client:

@@ -80,7 +80,7 @@ async def test_an_approved_plan_stays_approved_after_a_crash(tmp_path: Path) -> 
     await run_crashing_lead(tmp_path, SESSION, "planned")
     _, heard = await resume_script(tmp_path, "planned")
     assert (tmp_path / "planned.txt").read_text() == "as planned"
-    assert "in plan mode nothing is changed" not in heard
+    assert "plan mode allows no changes" not in heard
 
 
 @pytest.mark.needs("git")

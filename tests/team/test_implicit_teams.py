@@ -58,7 +58,7 @@ async def test_named_agents_of_one_message_create_and_join_one_team(tmp_path: Pa
     assert f"bob has joined the team {name}" in texts[1]
     assert texts[2].startswith("a report"), "one without a name is an agent for one job"
     assert "hello from bob" in "".join(heard)
-    assert texts[3] == f"The team {name} is deleted."
+    assert texts[3] == f"The team {name} was deleted."
     assert not (get_home() / "teams" / name).exists()
 
 

@@ -86,7 +86,7 @@ async def test_a_process_that_is_not_ready_at_its_deadline_is_stopped(
     ):
         text = await run_all_turns(session, "Go.")
         assert [each["name"] for each in read_team_config("crew")["members"]] == ["team-lead"]
-    assert "The process of ann could not be started: it did not say that it is ready." in text
+    assert "The process of ann could not be started: it did not report that it is ready." in text
 
 
 async def test_a_member_that_dies_during_an_idle_check_interrupts_nobody(

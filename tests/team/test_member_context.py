@@ -187,7 +187,7 @@ async def test_a_resumed_member_with_an_approved_plan_is_not_in_plan_mode(
     assert (tmp_path / "ann.txt").read_text() == "keel"
     assert [each.plan_required for each in seen] == [False]
     assert not (tmp_path / "bob.txt").exists(), "one whose plan was not approved is held to it as before"
-    assert "in plan mode nothing is changed" in answers["bob"]
+    assert "plan mode allows no changes" in answers["bob"]
 
 
 @pytest.mark.spec("USR-25")

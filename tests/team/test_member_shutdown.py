@@ -75,7 +75,7 @@ async def test_a_member_may_reject_one_shutdown_request(tmp_path: Path) -> None:
         text = await run_all_turns(session)
         bodies = [each["text"] for each in read_inbox("crew", "ann")]
         answers = [each["text"] for each in read_inbox("crew", "team-lead")]
-    assert "ann does not shut down: I am not done." in seen[0]
+    assert "ann will not shut down: I am not done." in seen[0]
     assert '"requestId":"shutdown-' in bodies[1]
     assert '@ann","from":"team-lead","reason":"we are done"' in bodies[1]
     assert any('"type":"shutdown_rejected"' in each for each in answers)
@@ -144,9 +144,9 @@ async def test_a_shutdown_is_requested_rejected_and_approved_in_either_form_of_t
     yes = {"type": "shutdown_approved", "from": "ann", "paneId": "in-process", "backendType": "in-process"}
     assert agreed == yes | {"requestId": second}
     # What the tool tells programs of the two requests, and of the answer that let ann go on.
-    told = "ann is asked to shut down; it is stopped if it does not answer."
+    told = "ann was asked to shut down; without an answer, it is stopped."
     sent = {"success": True, "message": told, "target": "ann"}
-    went_on = {"success": True, "message": "The lead is told that you continue.", "request_id": first}
+    went_on = {"success": True, "message": "Told the lead that you continue.", "request_id": first}
     assert answers == [sent | {"request_id": first}, went_on, sent | {"request_id": second}]
     assert "it shut down as it was asked to" in text
     assert [each["name"] for each in read_team_config("crew")["members"]] == ["team-lead"]

@@ -129,7 +129,7 @@ async def test_a_nested_team_has_its_own_board(tmp_path: Path) -> None:
         shown = session.agent.tools["TaskList"].schema.input_schema["properties"]
     assert (task["status"], task["owner"]) == ("completed", "bob")
     assert said[0].startswith("There are no tasks.")
-    assert "You do not lead a team 'other'." in said[1]
+    assert "You do not lead the team 'other'." in said[1]
     assert "team_name" in shown
 
 

@@ -75,11 +75,11 @@ BY_ANN: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "shutdown_rejected": (
         {"requestId": "r", "from": "ann", "reason": "no", "timestamp": TIMESTAMP},
-        "ann does not shut down: no",
+        "ann will not shut down: no",
     ),
     "plan_approval_request": (
         {"from": "ann", "timestamp": TIMESTAMP, "planFilePath": "/p", "planContent": "c", "requestId": "r"},
-        "A request of ann is dropped",
+        "A request from ann was dropped",
     ),
     "permission_request": (
         {
@@ -91,7 +91,7 @@ BY_ANN: dict[str, tuple[dict[str, Any], str]] = {
             "input": {},
             "permission_suggestions": [],
         },
-        "A request of ann is dropped",
+        "A request from ann was dropped",
     ),
 }
 BODIES = [
@@ -350,7 +350,7 @@ async def test_copies_of_a_signed_user_message_are_rejected(tmp_path: Path) -> N
     assert len(team.heard["ann"]) == 2
     assert len(team.heard["bob"]) == 1
     assert [each.message.text for each in added if each.by == "person"] == ["Stop at noon."]
-    assert join_notes(read_events(session)).count("its signature is not right for it") == 4
+    assert join_notes(read_events(session)).count("its signature is invalid") == 4
     assert join_notes(read_events(session)).count("Mail for ann arrived a second time") == 1
     assert left == []
 
@@ -391,7 +391,7 @@ async def test_a_refused_body_is_not_obeyed_after_a_resume(tmp_path: Path) -> No
         await write_to_inbox("ann", make_entry("team-lead", encode_body("shutdown_request", request)), forged)
         await run_until_quiet(session)
     assert "was not obeyed" in join_notes(read_events(session))
-    assert "its signature is not right" in join_notes(read_events(session))
+    assert "its signature is invalid" in join_notes(read_events(session))
     later = script_team(lead=[team.listen], ann=[team.listen], bob=[team.listen])
     async with open_session(
         tmp_path, later, settings=make_trust_settings("never"), resume=session.id
@@ -450,7 +450,7 @@ async def test_a_signed_text_message_does_not_become_a_body_without_its_summary(
     assert names == ["ann", "bob"]
     (told,) = team.heard["ann"][1:]
     assert told.startswith('<teammate-message teammate_id="team-lead" summary="an order">')
-    assert join_notes(read_events(session)).count("its signature is not right for it") == 1
+    assert join_notes(read_events(session)).count("its signature is invalid") == 1
 
 
 @pytest.mark.spec("USR-11")

@@ -55,7 +55,7 @@ async def test_a_process_member_signs_its_mail_and_does_not_obey_unsigned_mail(
     assert '<teammate-message teammate_id="team-lead" verified="no">' in heard[-1]
     assert "The lead asks you to shut down" not in heard[-1]
     assert "was not obeyed" in join_notes(read_events(session))
-    assert "its signature is not right for it" in join_notes(read_events(session))
+    assert "its signature is invalid" in join_notes(read_events(session))
     signer = MailSigner("crew", (get_home() / "shoal" / "keys" / "crew").read_bytes())
     for each in mail:
         posted = MailMessage(

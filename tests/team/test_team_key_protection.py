@@ -46,7 +46,7 @@ async def test_no_file_tool_or_command_can_read_the_team_key(tmp_path: Path) -> 
         call_tool("Glob", "l1", pattern="**/crew", path=str(get_home())),
         sandbox={"enabled": False},
     )
-    assert all("keys of Shoal itself, which no tool may reach" in each for each in results[:5]), results
+    assert all("Shoal's own keys, which no tool may access" in each for each in results[:5]), results
     assert not any("keys/crew" in each for each in results[5:]), results
     assert any("journal.jsonl" in each for each in results[5:]), "the search did look there"
 

@@ -77,7 +77,7 @@ async def test_an_answer_that_cannot_be_written_is_retried(tmp_path: Path) -> No
     async def answer(session: shoal.Session) -> None:
         async for question in session.runtime.question_broker.watch_questions():
             with block_file(get_inbox_path("ann")):
-                waits = asyncio.create_task(wait_for_note(session, "The answer to ann waits"))
+                waits = asyncio.create_task(wait_for_note(session, "The answer to ann is delayed"))
                 await asyncio.sleep(0)
                 session.runtime.question_broker.submit_answer(question.id, AllowAnswer())
                 await waits
@@ -106,7 +106,7 @@ async def test_a_session_wide_answer_applies_before_the_member_gets_it(
     async def answer(session: shoal.Session) -> None:
         question = await anext(session.runtime.question_broker.watch_questions())
         with block_file(get_inbox_path("ann")):
-            waits = asyncio.create_task(wait_for_note(session, "The answer to ann waits"))
+            waits = asyncio.create_task(wait_for_note(session, "The answer to ann is delayed"))
             await asyncio.sleep(0)
             session.runtime.question_broker.submit_answer(question.id, AllowAnswer(remember="session"))
             await waits
@@ -178,7 +178,7 @@ async def test_an_ended_member_leaves_the_roster_though_the_board_cannot_be_writ
         with block_file(get_home() / "shoal" / "tasks" / "crew" / "staging" / "slot-1.json"):
             assert await session.teams.end_member("ann", "the person wants it so")
         assert [each["name"] for each in read_team_config("crew")["members"]] == ["team-lead"]
-    assert "Not everything of ann could be put away" in join_notes(read_events(session))
+    assert "ann could not be cleaned up completely" in join_notes(read_events(session))
 
 
 async def test_a_member_without_inbox_is_not_in_the_roster(tmp_path: Path) -> None:
@@ -216,5 +216,5 @@ async def test_mail_that_could_not_be_delivered_is_delivered_again(tmp_path: Pat
         await done.wait()
         pump.cancel()
     assert tries == ["m-1", "m-1"]
-    assert reports == ["The mail of ann waits: no room"]
+    assert reports == ["Mail for ann is delayed: no room"]
     await boxes.aclose()

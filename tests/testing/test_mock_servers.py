@@ -215,9 +215,9 @@ async def test_a_request_after_the_last_scripted_reply_is_an_error(start_server:
         async with start_server(["only"]) as server, create_http_client(server) as http:
             await http.post(PATHS[start_server], json=make_mock_request())
             response = await http.post(PATHS[start_server], json=make_mock_request())
-            assert "one more was asked for" in response.json()["error"]["message"]
+            assert "another was requested" in response.json()["error"]["message"]
 
-    with pytest.raises(IndexError, match="all 1 answers were given"):
+    with pytest.raises(IndexError, match="all 1 answers were used"):
         await send_one_request_too_many()
 
 

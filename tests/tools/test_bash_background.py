@@ -233,7 +233,7 @@ async def test_an_unknown_shell_id_is_refused_with_the_known_ids(workbench: Shel
     await start_command(workbench, "sleep 60")
     outcome = await workbench.call_tool("KillShell", shell_id="bash_7")
     assert outcome.is_error
-    assert "There are: bash_1 (running)." in get_text(outcome)
+    assert "Known: bash_1 (running)." in get_text(outcome)
 
 
 async def test_a_background_command_that_cannot_start_leaves_no_shell_or_descriptor(

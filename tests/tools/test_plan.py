@@ -95,7 +95,7 @@ async def test_no_file_is_written_before_the_plan_is_approved(tmp_path: Path) ->
     ]
     results = map_results(await run_session(tmp_path, script, person, allowed_tools=["Write"]))
     assert results["early"][0]
-    assert "in plan mode nothing is changed" in results["early"][1]
+    assert "plan mode allows no changes" in results["early"][1]
     assert results["early-too"][0]
     assert not results["exit"][0]
     assert not results["late"][0]

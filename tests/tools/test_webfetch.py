@@ -199,10 +199,10 @@ async def test_the_encoding_of_a_page_is_detected(web_workbench: ShellWorkbench,
         ("file:///etc/passwd", "starts with https://"),
         ("example.org/page", "starts with https://"),
         ("http://", "starts with https://"),
-        ("http://[::1", "not an address"),
-        ("http://h:99999/", "not an address"),
+        ("http://[::1", "not the URL"),
+        ("http://h:99999/", "not the URL"),
         ("http://user:pw@example.org/", "user name or password"),
-        ("http://no-such-host.invalid/", "no-such-host.invalid is not known"),
+        ("http://no-such-host.invalid/", "no-such-host.invalid is unknown"),
     ],
 )
 async def test_urls_that_cannot_be_fetched_are_refused_with_the_reason(
@@ -276,7 +276,7 @@ async def test_the_address_that_was_checked_is_the_one_connected_to(
 @pytest.mark.parametrize("end", ["\x7f", "\ud800", "a" * 70_000])
 async def test_an_invalid_url_is_refused_with_a_message(web_workbench: ShellWorkbench, end: str) -> None:
     output = get_text(await web_workbench.call_tool("WebFetch", url=f"http://127.0.0.1:1/{end}"))
-    assert "is not an address of a page" in output
+    assert "is not the URL of a page" in output
     assert len(output) < 500
 
 

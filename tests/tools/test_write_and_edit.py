@@ -191,9 +191,9 @@ async def test_text_that_the_encoding_cannot_represent_is_refused(tool_bench):
     path = tool_bench.write_file("f", "é\n".encode("latin-1"))
     await tool_bench.call_for_text(read_tool, file_path="f")
     output = await tool_bench.call_for_failure(edit_tool, file_path="f", old_string="é", new_string="日")
-    assert "latin-1 and cannot hold '日'" in output
+    assert "latin-1 and cannot contain '日'" in output
     assert path.read_bytes() == "é\n".encode("latin-1")
-    assert "cannot hold" in await tool_bench.call_for_failure(
+    assert "cannot contain" in await tool_bench.call_for_failure(
         write_tool, file_path="g", content="half \ud83d"
     )
     assert not (tool_bench.root / "g").exists()

@@ -234,7 +234,7 @@ def test_the_error_names_what_blocks_a_write(workspace: LocalWorkspace, root: Pa
     os.mkfifo(root / "pipe")
     (root / "circle").symlink_to("circle")
     for path, said in (
-        ("file/below", "is a file, not a directory|a file is in the way"),
+        ("file/below", "is a file, not a directory|a file exists where"),
         ("dir", "is a directory"),
         ("pipe", "not a file"),
         ("circle", "circle"),

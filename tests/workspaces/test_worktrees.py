@@ -314,7 +314,7 @@ async def test_a_foreign_directory_at_the_worktree_path_is_not_touched(repositor
     foreign = first.path.with_name("agent-b1")
     foreign.mkdir()
     (foreign / "mine").write_text("mine\n")
-    with pytest.raises(WorktreeError, match="is not a worktree of Shoal"):
+    with pytest.raises(WorktreeError, match="is not a Shoal worktree"):
         await repository.create_worktree("b1")
     await repository.open_worktrees().reap_abandoned_worktrees()
     assert (foreign / "mine").read_text() == "mine\n"

@@ -54,7 +54,7 @@ async def run_agent_loop(
                 reason="blocked", detail=agent.state.halt_reason or blocked_prompt or blocked_item
             )
         if not _has_message_to_answer(agent):
-            return LoopResult(reason="done", detail="nothing was said to it")
+            return LoopResult(reason="done", detail="it was given no message")
         if seconds is None:
             return await _run_tool_rounds(agent)
         async with agent.clock.deadline(seconds):
@@ -178,6 +178,6 @@ def _explain_stop_reason(reply: ModelReply) -> str:
         case "refusal":
             return "the model refused to answer"
         case "max_tokens":
-            return "the answer is cut at the model's length limit"
+            return "the answer was cut off at the model's length limit"
         case _:
             return ""

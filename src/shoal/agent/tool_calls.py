@@ -326,7 +326,7 @@ def _apply_hook_permission_decision(
 ) -> PermissionDecision:
     """Apply a hook's decision: it may require a question, or answer one that no rule demands; never more."""
     if isinstance(decision, AllowDecision) and hook_decision.decision == "ask":
-        return AskDecision(hook_decision.decision_reason or "a hook wants you to be asked")
+        return AskDecision(hook_decision.decision_reason or "a hook requires your approval")
     if (
         isinstance(decision, AskDecision)
         and decision.rule is None

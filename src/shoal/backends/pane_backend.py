@@ -191,7 +191,7 @@ class PaneBackend:
                 _build_pane_spec(launch, self._viewer_command(launch.launch_args), env)
             )
         except ProcessError as error:
-            self._note(f"{name} works without a pane because none could be opened: {error}")
+            self._note(f"{name} is working without a pane because none could be opened: {error}")
             return ""
         self._loss_reported = False
         if self._watch_group is None:

@@ -166,7 +166,7 @@ class TmuxControlClient:
                 answer = await future
         except TimeoutError:
             raise ProcessError(
-                f"tmux does not respond to {words[0]}. Check whether its server hangs."
+                f"tmux does not respond to {words[0]}. Check whether its server is hung."
             ) from None
         except asyncio.CancelledError:
             if on_late_reply is not None and future.done() and not future.cancelled():

@@ -1,7 +1,7 @@
 """Store: the port family of all state that teams and sessions share or resume from.
 
 Every acknowledged call survives as long as the store: that of a directory survives its processes, that of a
-process ends with it. Schedules and spending are events of a journal and have no port of their own.
+process ends with it. Schedules and spending are events of a journal, without a port.
 """
 
 from __future__ import annotations

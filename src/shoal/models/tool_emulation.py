@@ -27,9 +27,9 @@ _TOOL_INSTRUCTIONS = """
 # Tools
 You have tools. Answer with exactly one JSON object, in one of two forms:
 {{"turn": {{"calls": [{{"tool": "NAME", "arguments": {{…}}}}]}}}}
-calls one or more tools; the next message has their results.
+calls one or more tools; the next message contains their results.
 {{"turn": {{"answer": "TEXT"}}}}
-ends your turn, when you need no more tools.
+ends your turn. Use it when you need no more tools.
 
 The tools, with the JSON schema of their arguments:
 {tools}"""

@@ -156,7 +156,8 @@ class WorktreeConfinement:
         if self._paths.is_inside_workspace(real):
             return None
         return DenyDecision(
-            f"{escape_filename(real)} is outside {escape_filename(root)}, where alone this agent works."
+            f"{escape_filename(real)} is outside {escape_filename(root)}, the only directory this "
+            "agent may use."
         )
 
 

@@ -26,5 +26,5 @@ class AgentMemoryDirectory(Struct, frozen=True, kw_only=True):
         if tool not in self.only or self.is_inside(real):
             return None
         return DenyDecision(
-            f"this agent has {tool} for its memory alone, in {escape_filename(self.directory)}."
+            f"this agent may use {tool} only in its memory, {escape_filename(self.directory)}."
         )

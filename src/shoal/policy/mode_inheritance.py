@@ -49,7 +49,7 @@ def check_requested_permission_mode(requested: PermissionMode, *, can_bypass: bo
     """Return the requested mode for a running session. Raises `SettingsError` if it is not allowed."""
     if requested == "bypassPermissions" and not can_bypass:
         raise SettingsError(
-            "Permissions cannot be skipped in this session: it was not started so. Start it with "
+            "Permissions cannot be skipped: this session was not started that way. Start it with "
             '--dangerously-skip-permissions, or set permissions.defaultMode to "bypassPermissions" in '
             "your own settings."
         )

@@ -80,7 +80,7 @@ def find_path_pattern_anchor(pattern: str, base: str) -> tuple[str, bool]:
 def _split_pattern_base(pattern: str, base: str) -> tuple[str, str, bool]:
     """Return the base directory, the rest of the pattern, and True if it applies to the base only."""
     if pattern.startswith("!"):
-        raise InvalidPathPatternError("a rule cannot be turned round with `!`; write it into another list")
+        raise InvalidPathPatternError("a rule cannot be negated with `!`; put it in another list")
     if pattern == "~" or pattern.startswith("~/"):
         base, pattern = str(Path.home()), pattern[2:]
         anchored = True
@@ -91,7 +91,7 @@ def _split_pattern_base(pattern: str, base: str) -> tuple[str, str, bool]:
         anchored = "/" in pattern.rstrip("/")
         pattern = pattern.removeprefix("./").removeprefix("/")
     if ".." in pattern.split("/"):
-        raise InvalidPathPatternError("`..` has no meaning in it; write an absolute path with // in front")
+        raise InvalidPathPatternError("it cannot contain `..`; write an absolute path that starts with //")
     return base.rstrip("/"), pattern.rstrip("/"), anchored
 
 
@@ -124,5 +124,5 @@ def _translate_character_set_to_regex(piece: str) -> str:
     try:
         re.compile(expression)
     except re.error as error:
-        raise InvalidPathPatternError(f"the characters {piece} are not a set: {error}") from error
+        raise InvalidPathPatternError(f"the characters {piece} are not a valid set: {error}") from error
     return expression

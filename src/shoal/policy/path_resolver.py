@@ -142,7 +142,7 @@ def _follow_symlinks(path: str) -> tuple[str, bool]:
         raise WorkspaceError(_format_path_error(path, error)) from None
     except ValueError:
         raise WorkspaceError(
-            f"The path {escape_filename(path)!r} holds a NUL byte, which no file name can."
+            f"The path {escape_filename(path)!r} contains a NUL byte, which a file name cannot."
         ) from None
     _refuse_symlink_loops(path, real)
     return real, is_directory
@@ -159,7 +159,7 @@ def _refuse_symlink_loops(path: str, real: str) -> None:
 
 def _format_path_error(path: str, error: OSError) -> str:
     if error.errno == errno.ELOOP:
-        return f"The path {escape_filename(path)} leads through symbolic links that go in a circle."
+        return f"The path {escape_filename(path)} contains a loop of symbolic links."
     return f"The path {escape_filename(path)[:200]} cannot be followed: {error.strerror}."
 
 

@@ -66,12 +66,12 @@ _FETCH_TOOLS = frozenset({"WebFetch", "WebSearch"})
 
 _HARMLESS = AllowDecision("it changes nothing outside the conversation")
 _READS_INSIDE = AllowDecision("it reads inside the working directories")
-_OWN_FILE = AllowDecision("it was kept for this agent")
+_OWN_FILE = AllowDecision("it was stored for this agent")
 _ACCEPTED = AllowDecision("edits in the working directories are accepted")
 _PLAN_FILE = AllowDecision("it writes the plan")
 _MEMORY = AllowDecision("it writes to the agent's own memory")
 _SKIPPED = AllowDecision("permissions are skipped")
-_ONLY_READS = "in plan mode nothing is changed: read, and present a plan with ExitPlanMode."
+_ONLY_READS = "plan mode allows no changes: read, then present a plan with ExitPlanMode."
 
 
 class PermissionEngine:
@@ -296,7 +296,7 @@ class PermissionEngine:
             try:
                 self.apply_permission_update(update)
             except SettingsError as error:
-                self.answers.notify(f"A part of an answer is left out: {error}")
+                self.answers.notify(f"Part of an answer was ignored: {error}")
 
     def apply_permission_update(self, update: PermissionSuggestion) -> None:
         """Apply a change requested by the user, for this session or in a settings file.
@@ -406,7 +406,7 @@ class PermissionEngine:
             return _MEMORY
         if self._paths.is_change_guarded(real):
             return AskDecision(
-                f"{escape_filename(real)} is protected: it decides what programs do, or holds keys"
+                f"{escape_filename(real)} is protected: it controls what programs do, or contains keys"
             )
         is_inside = self._paths.is_inside_workspace(real)
         rules = table.allow
@@ -459,7 +459,7 @@ class PermissionEngine:
         if rule := tables.find_matching_rule(rule_set.allow, name, arguments, forbids=False):
             return allow_by_rule(rule)
         reason = (
-            f"it speaks to another session, {other_session}"
+            f"it sends a message to another session, {other_session}"
             if other_session
             else "it is not known to be safe"
         )

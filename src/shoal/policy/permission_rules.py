@@ -125,15 +125,15 @@ def parse_permission_rule(text: str, source: str = "") -> ToolPermissionRule:
     rule = ToolPermissionRule(tool=match[1], pattern=match[2], source=source)
     problem = None if rule.pattern is None else _find_rule_pattern_error(rule.tool, rule.pattern)
     if problem is not None:
-        raise SettingsError(f"The rule {text!r}{location} has a bad pattern: {problem}.")
+        raise SettingsError(f"The rule {text!r}{location} has an invalid pattern: {problem}.")
     return rule
 
 
 def _find_rule_pattern_error(tool: str, pattern: str) -> str | None:
     if not pattern.strip():
-        return f"it is empty; for every use of the tool write {tool}"
+        return f"it is empty; to match every use of the tool, write {tool}"
     if "\0" in pattern:
-        return "it holds a NUL byte"
+        return "it contains a NUL byte"
     if find_rule_parameter(tool, pattern) is None:
         return _find_main_pattern_error(tool, pattern)
     return None
@@ -150,9 +150,9 @@ def _find_main_pattern_error(tool: str, pattern: str) -> str | None:
     if tool == "Bash" and ":*" in pattern.removesuffix(":*"):
         return "`:*` is only allowed at its end, as in Bash(git log:*)"
     if tool == "Bash" and not pattern.removesuffix(":*").strip():
-        return "no command stands before `:*`; for every command write Bash"
+        return "there is no command before `:*`; to match every command, write Bash"
     if tool == "WebFetch" and _DOMAIN.fullmatch(pattern) is None:
-        return "write WebFetch(domain:example.com), or domain:*.example.com for what is below it"
+        return "write WebFetch(domain:example.com), or domain:*.example.com for its subdomains"
     return None
 
 

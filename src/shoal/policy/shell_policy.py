@@ -43,11 +43,11 @@ from shoal.policy.unreadable_files import (
 from shoal.policy.wildcards import GLOB, TooManyDirectoryEntriesError, has_odd_names, iter_link_targets
 
 _QUOTED_WILDCARD = re.compile(r"\[([*?\[])\]")
-_TOO_MANY_LINKS = "it follows links, and there are more files below than can be looked through"
-_ODD_NAMES = "names of files below hold blanks, quotes or a leading dash, which changes what the words are"
-_TOO_WIDE = "its wildcards stand for more files than can be looked through"
-KEYS_REFUSAL = "that file holds keys of Shoal itself, which no tool may reach."
-_UNCLEAR_FILES = "the files that it reads are not known, and keys of Shoal may be among them"
+_TOO_MANY_LINKS = "it follows links, and there are too many files below to check"
+_ODD_NAMES = "some file names below contain spaces, quotes or a leading dash, which changes the arguments"
+_TOO_WIDE = "its wildcards match too many files to check"
+KEYS_REFUSAL = "that file contains Shoal's own keys, which no tool may access."
+_UNCLEAR_FILES = "the files that it reads are unknown and may include Shoal's keys"
 _KEY_WORDS = ("keys", "credentials")
 MAX_COMMAND_LENGTH = 100_000
 """Maximum characters; the system accepts hardly more in one argument, and nobody can review one that long."""
@@ -93,11 +93,11 @@ class ShellCommandPermissionDecider:
     ) -> PermissionDecision:
         rules = tables.shell_command_rules
         if "\0" in command:
-            return DenyDecision("the command holds a NUL byte, which no command line can.")
+            return DenyDecision("the command contains a NUL byte, which a command line cannot.")
         if len(command) > MAX_COMMAND_LENGTH:
             return DenyDecision(
-                f"the command is {len(command):,} characters long, and at most {MAX_COMMAND_LENGTH:,} are "
-                "taken. Write it into a file and run that."
+                f"the command is {len(command):,} characters long; the limit is {MAX_COMMAND_LENGTH:,}. "
+                "Write it to a file and run that."
             )
         if rules.bare_deny is not None:
             return _to_permission_decision(
@@ -250,7 +250,7 @@ class ShellCommandPermissionDecider:
         for directory in list_searched_directories(part):
             rule = self._find_unreadable_rule_below(directory, tables)
             if rule is not None:
-                reason = f"the rule {rule} ({rule.source}) is about files there, which Grep would leave out"
+                reason = f"the rule {rule} ({rule.source}) concerns files there, which Grep would skip"
                 return ShellCommandPartDecision(part=part, verdict="ask", reason=reason, rule=rule)
         if (found := self._check_git_and_listed_files(part, tables)) is not None:
             return found
@@ -270,7 +270,7 @@ class ShellCommandPermissionDecider:
     ) -> ShellCommandPartDecision | None:
         if (rule := self._find_git_contents_rule(part, tables)) is not None:
             reason = (
-                f"the rule {rule} ({rule.source}) is about files whose contents git may show; "
+                f"the rule {rule} ({rule.source}) concerns files whose contents git may show; "
                 "name the files that you need after `--`"
             )
             return ShellCommandPartDecision(part=part, verdict="ask", reason=reason, rule=rule)
@@ -566,7 +566,7 @@ class ShellCommandPermissionDecider:
             for name in names:
                 is_module = "." in name or os.path.lexists(f"{real}/{name}/__init__.py")
                 if is_module and name.partition(".")[0] in sys.stdlib_module_names:
-                    return f"python may run {escape_filename(name)} of the project"
+                    return f"python may run the project's {escape_filename(name)}"
         return None
 
     def _find_outer_link(self, directory: str, name_pattern: str, tables: PermissionRuleTables) -> str | None:
@@ -596,7 +596,7 @@ class ShellCommandPermissionDecider:
             return True
 
 
-_PROTECTED = "it writes {}, which is protected: it decides what programs do, or holds keys"
+_PROTECTED = "it writes {}, which is protected: it controls what programs do, or contains keys"
 
 
 def _match_forbidding_rule(
@@ -645,7 +645,7 @@ def _build_rule_decision(
     rule_text = f"the rule {rule} ({rule.source})"
     reason = {
         "allow": rule_text,
-        "ask": f"{rule_text} may be about it: {escape_filename(part.text[:80])}"
+        "ask": f"{rule_text} may apply to it: {escape_filename(part.text[:80])}"
         if is_doubtful
         else f"{rule_text} asks first",
         "deny": f"{rule_text} forbids it.",

@@ -330,14 +330,14 @@ class AgentSupervisor:
     ) -> None:
         """Run the slow clean-up after the end is known; send the notification last."""
         for child in self._registry.list_running_children(run.id):
-            await self._stop_run(child, "the agent that started it ended")
+            await self._stop_run(child, "the agent that started it has ended")
         try:
             work = await prepared.clean_up()
             if work is not None:
                 completion = replace(completion, worktree=work)
                 self._emit(WorktreeWorkRetained(agent=run.id, work=work))
         except Exception as error:  # noqa: BLE001 - boundary around clean-up: a failure must not affect other agents
-            cleanup_error = f"what it was given could not all be given back: {error}"
+            cleanup_error = f"some of its resources could not be released: {error}"
             completion = replace(completion, detail=join_outcome_details(completion.detail, cleanup_error))
         run.completion = completion
         if run.background and not run.seen_by_call:

@@ -124,5 +124,5 @@ async def _connect_to_run_with_retries(path: Path) -> socket.socket:
         except BlockingIOError:
             await asyncio.sleep(_PAUSE)
     raise RunUnresponsive(
-        f"The run at {path} does not accept connections because its process is suspended or hangs.", path=path
+        f"The run at {path} does not accept connections because its process is suspended or hung.", path=path
     )

@@ -43,7 +43,7 @@ class HookNotifier:
         if recipient is None:
             self._emit_note(
                 notice.agent,
-                f"Agent {notice.agent} has ended and does not get the message of a hook: {notice.text}",
+                f"Agent {notice.agent} has ended, so it did not get this message from a hook: {notice.text}",
             )
             return
         text = format_hook_notification(notice, forwarded=recipient != notice.agent)

@@ -96,8 +96,8 @@ class BulkSpawnApproval:
 
 def format_spawn_estimate(cost: SpawnCostEstimate) -> str:
     if cost.usd is None:
-        return f"about {cost.tokens:,} tokens in all"
-    basis = "as agents here have cost so far" if cost.measured else "estimated"
+        return f"about {cost.tokens:,} tokens in total"
+    basis = "based on earlier agents here" if cost.measured else "estimated"
     return f"about ${cost.usd:.2f} in all ({basis})"
 
 

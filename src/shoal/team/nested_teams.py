@@ -218,7 +218,7 @@ class NestedTeams(SessionTeams):
         if depth > self._depth:
             raise AgentRequestRefused(
                 f"Teams can be nested {self._depth} deep here (the setting shoal.team_depth), and yours "
-                f"would be at {depth}. Start sub-agents, or ask team-lead for teammates."
+                f"would be {depth} deep. Start sub-agents, or ask team-lead for teammates."
             )
         agent = parent_teams.find_agent(leader)
         if agent is None:

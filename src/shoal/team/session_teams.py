@@ -106,7 +106,7 @@ class SessionTeams:
                 "Shut down its members and delete it first."
             )
         if context.agent.is_lead and context.agent.team is not None:
-            raise AgentRequestRefused(f"You work in the team {context.agent.team} already.")
+            raise AgentRequestRefused(f"You are already working in the team {context.agent.team}.")
         return await self.create_led_team(name, description=description, kind=kind)
 
     async def create_led_team(
@@ -303,7 +303,7 @@ class SessionTeams:
     ) -> AgentName:
         supervisor = self._require_team_supervisor()
         if not self.is_lead(context.agent):
-            raise AgentRequestRefused("Only the lead can answer plans.")
+            raise AgentRequestRefused("Only the lead can approve or reject plans.")
         found = supervisor.members.resolve_name(to)
         if found is None:
             raise supervisor.build_unknown_member_error(to)

@@ -121,14 +121,14 @@ class TeamServices(Struct, frozen=True, kw_only=True):
         try:
             self.events.emit_event(event)
         except StateFileError as error:
-            self.note(f"Not in the journal: {type(event).__name__} of {event.agent}. {error}")
+            self.note(f"Not in the journal: {type(event).__name__} from {event.agent}. {error}")
 
     async def ask_person_or_deny(self, question: Question) -> Answer:
         """Ask a person; return a denial if nobody can be asked."""
         try:
             return await self.question_broker.ask_person_or_deny(question)
         except ShoalError as error:
-            self.note(f"A question of {question.agent} could not be asked: {error}")
+            self.note(f"A question from {question.agent} could not be asked: {error}")
             return DenyAnswer(reason=f"Nobody could be asked: {error}", by="policy")
 
     async def stop_agents_of(self, member: AgentId, why: str) -> None:

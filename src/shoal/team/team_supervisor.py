@@ -160,7 +160,7 @@ class TeamSupervisor:
             ) is not None:
                 self.shutdown.start_grace(entry.name, request)
         except ShoalError as error:
-            self._services.note(f"Whether {entry.name} was asked to shut down cannot be read: {error}")
+            self._services.note(f"Cannot read whether {entry.name} was asked to shut down: {error}")
         return None
 
     async def list_external_member_names(self) -> tuple[AgentName, ...]:
@@ -295,7 +295,7 @@ class TeamSupervisor:
             backend = await self._services.launcher.choose_backend(entry.agent_type)
             new_member = await self._admission.restore_remote_member(entry, backend, handle.slot)
         except ShoalError as error:
-            self._services.note(f"{dead_member.name} could not be started again: {error}")
+            self._services.note(f"{dead_member.name} could not be restarted: {error}")
             return False
         new_member.shutdown_request, new_member.monitor, handle.member = (
             dead_member.shutdown_request,

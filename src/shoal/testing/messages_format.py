@@ -171,7 +171,7 @@ def _split_block_into_deltas(
         case RedactedThinkingBlock():
             return {"type": "redacted_thinking", "data": block.data}, []
         case _:
-            raise TypeError(f"A model does not say a {type(block).__name__} block.")
+            raise TypeError(f"A model cannot produce a {type(block).__name__} block.")
 
 
 def _find_cache_mark_error(body: RequestBody) -> str | None:

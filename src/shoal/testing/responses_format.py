@@ -167,7 +167,7 @@ def _build_output_item(
                 "arguments": _encode(block.input).decode() if broken_arguments is None else broken_arguments,
             }
         case _:
-            raise TypeError(f"This provider does not say a {type(block).__name__} block.")
+            raise TypeError(f"This provider cannot produce a {type(block).__name__} block.")
 
 
 def _iter_output_item_events(item: Mapping[str, Any], index: int) -> Iterator[tuple[str, dict[str, Any]]]:

@@ -129,7 +129,9 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--script", type=Path, required=True, metavar="FILE")
     parser.add_argument("--port", type=int, default=0)
     parser.add_argument("--model", action="append", dest="models", metavar="NAME", help="a name it offers")
-    parser.add_argument("--lenient", action="store_true", help="answer also what a provider would refuse")
+    parser.add_argument(
+        "--lenient", action="store_true", help="also answer requests that a provider would reject"
+    )
     parser.add_argument("--with-parent", action="store_true", help="end when standard input, a pipe, ends")
     options = parser.parse_args(argv)
     try:

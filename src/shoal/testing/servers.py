@@ -245,7 +245,7 @@ def _build_ordered_responder(replies: Sequence[ReplyLike]) -> Callable[[RequestB
     def respond(_: RequestBody) -> ReplyLike:
         for reply in remaining_replies:
             return reply
-        raise IndexError(f"all {len(replies)} answers were given and one more was asked for")
+        raise IndexError(f"all {len(replies)} answers were used, and another was requested")
 
     return respond
 

@@ -196,7 +196,11 @@ def _format_agent_result_trailer(result: AgentResult) -> str:
 
 def _format_background_launch(launch: BackgroundAgentLaunchResult) -> ToolOutput:
     resolved = launch.resolved
-    intro = "It takes long and continues in the background" if launch.moved else "It works in the background"
+    intro = (
+        "It is taking a while and continues in the background"
+        if launch.moved
+        else "It works in the background"
+    )
     lines = [
         f"{intro}. agentId: {launch.agent}" + (f", name: {launch.name}" if launch.name else ""),
         f"It is {resolved.kind} ({resolved.source}) on {resolved.model}, mode {resolved.mode}, "
@@ -222,7 +226,7 @@ def _format_background_launch(launch: BackgroundAgentLaunchResult) -> ToolOutput
 def _format_spawned_teammate(teammate: TeammateSpawnResult) -> ToolOutput:
     resolved = teammate.resolved
     lines = [
-        f"{teammate.name} has joined the team {teammate.team} and works on your prompt. "
+        f"{teammate.name} has joined the team {teammate.team} and is working on your prompt. "
         f"teammate_id: {teammate.teammate}",
         f"It is {resolved.kind} ({resolved.source}) on {resolved.model}, mode {resolved.mode}, "
         f"in {resolved.cwd}, with {_format_agent_capabilities(resolved)}.",

@@ -271,5 +271,5 @@ def _describe_exit_status(status: int) -> str:
 
 def _describe_unknown_shell_id(shell_id: str, shells: BackgroundShellSupervisor) -> str:
     listing = ", ".join(f"{shell.id} ({shell.status})" for shell in shells.list_shells())
-    hint = f"There are: {listing}." if listing else "There are none."
+    hint = f"Known: {listing}." if listing else "There are none."
     return f"There is no background command {shell_id!r}. {hint}"

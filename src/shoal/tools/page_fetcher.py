@@ -75,13 +75,13 @@ def parse_page_url(url: str) -> SplitResult:
         parts = urlsplit(url)
         _ = parts.port
     except ValueError as error:
-        raise WebPageFetchRefusedError(f"{url!r} is not an address of a page: {error}.") from error
+        raise WebPageFetchRefusedError(f"{url!r} is not the URL of a page: {error}.") from error
     if parts.scheme not in ("http", "https") or not parts.hostname:
         raise WebPageFetchRefusedError(
-            f"{url!r} cannot be fetched: give a whole address that starts with https:// or http://."
+            f"{url!r} cannot be fetched: give a complete URL that starts with https:// or http://."
         )
     if parts.username is not None:
-        raise WebPageFetchRefusedError("An address with a user name or password in it is not fetched.")
+        raise WebPageFetchRefusedError("Shoal does not fetch URLs that contain a user name or password.")
     if not parts.hostname.isascii():
         # Domain rules are written in ASCII, and DNS lookup maps other letters to ASCII.
         raise WebPageFetchRefusedError(
@@ -94,7 +94,7 @@ def _encode_idna(host: str) -> str:
     try:
         return host.encode("idna").decode()
     except UnicodeError:
-        return "the ASCII form it has"
+        return "its ASCII form"
 
 
 def _is_same_host(first: SplitResult, other: SplitResult) -> bool:
@@ -124,14 +124,15 @@ async def _request_page(
     addresses = await _resolve_host_addresses(parts.hostname, parts.port or 0)
     if not allow_private and (private := [a for a in addresses if not is_public_ip_address(a)]):
         raise WebPageFetchRefusedError(
-            f"{parts.hostname} is at {private[0]}, which is not a public address: pages of this machine and "
-            "its network are not fetched. Ask the person, or use a shell command if that is allowed."
+            f"{parts.hostname} is at {private[0]}, which is not a public address: Shoal does not fetch "
+            "pages from this machine or its network. Ask the person, or use a shell command if that "
+            "is allowed."
         )
     try:
         url = httpx.URL(parts.geturl()).copy_with(fragment=None)
     except (httpx.InvalidURL, UnicodeError) as error:
         raise WebPageFetchRefusedError(
-            f"{parts.geturl()[:200]!r} is not an address of a page: {error}."
+            f"{parts.geturl()[:200]!r} is not the URL of a page: {error}."
         ) from error
     problem = ""
     for address in addresses:
@@ -174,7 +175,7 @@ async def _resolve_host_addresses(host: str, port: int) -> Sequence[str]:
     try:
         found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
     except (OSError, UnicodeError) as error:
-        raise WebPageFetchRefusedError(f"The host {host} is not known: {error}.") from error
+        raise WebPageFetchRefusedError(f"The host {host} is unknown: {error}.") from error
     return list(dict.fromkeys(str(entry[4][0]) for entry in found))
 
 

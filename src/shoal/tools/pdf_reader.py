@@ -58,7 +58,8 @@ def _parse_page_range(pages: str | None, count: int) -> range | str:
 def _format_pdf_pages(path: Path, texts: list[tuple[int, str]], count: int) -> ToolOutput:
     if not any(text for _, text in texts):
         return create_tool_error_output(
-            f"{escape_filename(path)} has no text on these of its {count} pages; they may be images."
+            f"{escape_filename(path)} has no text on the selected pages ({count} in total); they may "
+            "be images."
         )
     content = "\n\n".join(
         f"--- page {number} of {count} ---\n{text or '(no text)'}" for number, text in texts

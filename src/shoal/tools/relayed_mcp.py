@@ -70,7 +70,7 @@ class DrivingProgramMcpServer:
             reason = _mapping_or_empty(error).get("message") or error
             raise RelayedMcpServerError(f"The MCP server {self.name} refused {method}: {reason}")
         if not isinstance(result := answer.get("result"), Mapping):
-            raise RelayedMcpServerError(f"The MCP server {self.name} answered {method} with nothing of use.")
+            raise RelayedMcpServerError(f"The MCP server {self.name} gave no usable answer to {method}.")
         return result
 
 
@@ -126,7 +126,7 @@ def _parse_mcp_content_block(raw: object) -> TextBlock | ImageBlock:
         case {"type": kind}:
             return TextBlock(text=f"[{kind} that cannot be shown]")
         case _:
-            return TextBlock(text=f"[content that is none: {str(raw)[:100]}]")
+            return TextBlock(text=f"[invalid content: {str(raw)[:100]}]")
 
 
 def _parse_listed_mcp_tool(server: str, raw: Mapping[str, Any]) -> ListedMcpTool:

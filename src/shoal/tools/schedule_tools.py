@@ -40,7 +40,7 @@ def _build_cron_create_tool(scheduler: Scheduler, *, attended: bool) -> Tool:
         occurrence = scheduler.create_schedule(context.agent.agent, cron, prompt, recurring=recurring)
         duration = f"until {_format_local_time(occurrence.schedule.expires_at)}" if recurring else "once"
         lines = [
-            f"Schedule {occurrence.schedule.id} is created: "
+            f"Schedule {occurrence.schedule.id} was created: "
             f"next at {_format_local_time(occurrence.at)}, {duration}."
         ]
         if not attended:

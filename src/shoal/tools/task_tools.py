@@ -201,7 +201,7 @@ class _TaskToolActions:
             return context
         lead = None if self._find_lead_identity is None else self._find_lead_identity(context.agent, team)
         if lead is None:
-            raise TeamStoreError(f"You do not lead a team {team!r}.")
+            raise TeamStoreError(f"You do not lead the team {team!r}.")
         return structs.replace(context, agent=lead)
 
     async def create_task(self, draft: TaskDraft, context: ToolContext, team: str | None) -> ToolOutput:

@@ -39,7 +39,7 @@ def _build_team_delete_tool(teams: TeamOperations) -> Tool:
     @builtin_tool(name="TeamDelete", deadline=60)
     async def team_delete(*, context: ToolContext) -> ToolOutput:
         name = await teams.delete_team(context)
-        return ToolOutput(content=f"The team {name} is deleted.", data={"success": True, "team_name": name})
+        return ToolOutput(content=f"The team {name} was deleted.", data={"success": True, "team_name": name})
 
     return team_delete
 

@@ -62,7 +62,8 @@ class TextFile(Struct, frozen=True, kw_only=True):
         except UnicodeEncodeError as error:
             characters = error.object[error.start : error.end]
             raise WorkspaceError(
-                f"The file is encoded as {self.encoding} and cannot hold {characters!r}. Nothing was written."
+                f"The file is encoded as {self.encoding} and cannot contain {characters!r}. Nothing was "
+                "written."
             ) from None
 
 

@@ -68,7 +68,8 @@ def parse_tool_arguments_leniently(
         return parsed
     listing = "\n".join(f"- {problem}" for problem in problems)
     return (
-        f"{schema.name} was not run: its arguments are wrong:\n{listing}\n{_describe_tool_parameters(schema)}"
+        f"{schema.name} was not run: its arguments are "
+        f"invalid:\n{listing}\n{_describe_tool_parameters(schema)}"
     )
 
 

@@ -82,7 +82,7 @@ def decode_to_schema(content: bytes, decode: Callable[[bytes], _T], schema: Any)
 
 
 def parse_raw_json_fields(content: bytes) -> dict[str, Any]:
-    """Return the raw fields of a JSON object, ready to be written unchanged; empty if it is no object."""
+    """Return the raw fields of a JSON object, ready to be written unchanged; empty if it is not an object."""
     try:
         return dict(_decode_fields(content))
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):

@@ -219,7 +219,7 @@ def compose_yaml(text: str, start: int) -> yaml.Node | None:
     except UnicodeEncodeError as error:
         preceding_lines = text[: error.start].count("\n")
         raise InvalidFrontMatterError(
-            "it holds bytes that are no text", line=start + preceding_lines
+            "it contains bytes that are not text", line=start + preceding_lines
         ) from error
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
@@ -266,11 +266,11 @@ class _YamlNodeConverter:
     def convert_node(self, node: yaml.Node, depth: int = 0) -> Any:
         self._seen += 1
         if self._seen > _MAX_NODES or depth > _MAX_DEPTH:
-            raise self._build_error("it holds too much: aliases that repeat each other", node)
+            raise self._build_error("it contains too much: aliases that repeat each other", node)
         kind = node.tag.removeprefix("tag:yaml.org,2002:")
         node_type: str = getattr(node, "id", "")
         if node_type != _NODE_KINDS.get(kind, node_type):
-            raise self._build_error(f"the tag {node.tag} is for something else than this", node)
+            raise self._build_error(f"the tag {node.tag} does not fit this value", node)
         match kind:
             case "map":
                 return {
@@ -282,7 +282,7 @@ class _YamlNodeConverter:
                 return node.value
             case "null" | "bool" | "int" | "float":
                 return _parse_yaml_scalar(kind, node.value)
-        raise self._build_error(f"the tag {node.tag} is not understood", node)
+        raise self._build_error(f"the tag {node.tag} is unknown", node)
 
     def _build_error(self, problem: str, node: yaml.Node) -> InvalidFrontMatterError:
         return InvalidFrontMatterError(problem, line=self._start + node.start_mark.line)

@@ -142,11 +142,11 @@ class _HookParser:
         """Return a hook that blocks what a hook of another type would judge: without it nobody does."""
         location = self._locate((*key_path, "type"))
         reason = (
-            f"the {kind} hook at {location} guards it, and Shoal does not run hooks of that type. "
+            f"the {kind} hook at {location} guards it, but Shoal does not run hooks of that type. "
             "Write it as a command, or remove it."
         )
         self._add_problem(
-            (*key_path, "type"), f"Shoal runs no {kind} hooks; {event} is blocked where it matches"
+            (*key_path, "type"), f"Shoal does not run {kind} hooks; {event} is blocked where this one matches"
         )
 
         def block_guarded_event(_: dict[str, Any]) -> HookDecision:
@@ -264,7 +264,7 @@ def is_valid_hook_matcher(matcher: str) -> bool:
 def _parse_hook_condition(raw: Mapping[str, Any]) -> str:
     condition = raw.get("if", "")
     if not isinstance(condition, str):
-        raise _InvalidHookConfigError("a permission rule is expected, as Bash(git push:*)", "if")
+        raise _InvalidHookConfigError("expected a permission rule such as Bash(git push:*)", "if")
     return condition.strip()
 
 

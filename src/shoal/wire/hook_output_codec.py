@@ -207,7 +207,7 @@ def _extract_hook_permission(
     if specific.permission_decision == "defer":
         return (
             "deny",
-            specific.permission_decision_reason or "a hook defers it, and Shoal cannot wait for that",
+            specific.permission_decision_reason or "a hook deferred it, and Shoal cannot wait for that",
         )
     if specific.permission_decision is not None:
         return specific.permission_decision, specific.permission_decision_reason or ""

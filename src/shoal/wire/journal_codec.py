@@ -31,7 +31,7 @@ _decode_timestamp = msgspec.json.Decoder(_JournalLineTimestampSchema).decode
 
 
 def parse_journal_line(line: bytes) -> tuple[int, JournalEvent]:
-    """Return the time and the event; raise ValueError if the line holds none."""
+    """Return the time and the event; raise ValueError if the line contains none."""
     try:
         return parse_iso_timestamp(_decode_timestamp(line).at), _decode_event(line)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):

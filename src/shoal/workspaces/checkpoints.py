@@ -130,7 +130,7 @@ class CheckpointStore:
             raise _FileUndoBlockedError(
                 "somebody else changed it after the agent"
                 if target_digest == current_digest
-                else "it is back to somebody else's version, and is not restored further"
+                else "it was restored only to somebody else's version"
             )
         return current_digest, target_digest
 

@@ -20,10 +20,10 @@ _REASONS = {
     errno.ENOENT: "it does not exist",
     errno.EISDIR: "it is a directory",
     errno.ENOTDIR: "a part of the path is a file, not a directory",
-    errno.EEXIST: "a file is in the way where a directory is needed",
+    errno.EEXIST: "a file exists where a directory is needed",
     errno.ENXIO: "it is a socket or a pipe with nobody at the other end",
     errno.EIO: "the disk reported an error",
-    errno.ETXTBSY: "it is a program that is running",
+    errno.ETXTBSY: "it is a running program",
 }
 
 

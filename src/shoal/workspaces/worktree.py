@@ -148,7 +148,7 @@ def describe_worktree(worktree: Worktree) -> str:
     record = worktree.record
     lines = [
         f"You work in {escape_filename(worktree.root)}, your own git worktree "
-        f"on the branch {record.branch}, made from commit {record.base[:12]} "
+        f"on the branch {record.branch}, created from commit {record.base[:12]} "
         f"of {escape_filename(record.checkout)}.",
         "You cannot change anything outside it. "
         "Everything you leave in it, committed or not, is kept for the lead.",

@@ -50,7 +50,7 @@ class WorktreeRecordStore:
         if self._get_record_path(record.name).exists():
             raise _build_worktree_exists_error(record)
         if os.path.lexists(record.path):
-            raise WorktreeError(f"{record.path} exists but is not a worktree of Shoal. Move it away.")
+            raise WorktreeError(f"{record.path} exists but is not a Shoal worktree. Move it away.")
 
     def create_record(self, record: WorktreeRecord) -> None:
         """Create the record before the worktree, so that every worktree has one."""

@@ -17,7 +17,7 @@ export function QuestionsPage() {
     <div class="page page-questions">
       <header class="page-head"><h1>Questions</h1></header>
       <div class="scroll">
-        {!questions.length && <Empty title="No open questions">Questions of all live runs appear here.</Empty>}
+        {!questions.length && <Empty title="No open questions">Questions from all live runs appear here.</Empty>}
         {questions.map((each) => <QuestionCard key={`${each.session}/${each.id}`} openQuestion={each} withRun />)}
       </div>
     </div>
@@ -313,6 +313,6 @@ function describeAnswer(answer: Answer | null): string {
     case "approved":
       return `Approved${answer.by === "policy" ? " by a rule" : ""}${answer.mode ? `, in the mode ${answer.mode}` : ""}.`;
     default:
-      return "Withdrawn: nobody waits for the answer.";
+      return "Withdrawn: nobody is waiting for the answer.";
   }
 }

@@ -244,7 +244,7 @@ class AgentFactory:
         require_valid_isolation(FORK_DEFINITION, request)
         branch = parent.conversation.copy_up_to_last_reply()
         if branch is None:
-            raise AgentRequestRefused("There is no reply yet from which a fork could start.")
+            raise AgentRequestRefused("Nothing to fork yet: the conversation has no reply.")
         if request.isolation is None:
             agent_workspace = runtime.agents.workspaces.allocate_shared_workspace(new_agent)
             agent_workspace.workspace.copy_read_state(_get_local_workspace(parent))

@@ -19,13 +19,13 @@ from shoal.workspaces.local_workspace import LocalWorkspace
 _TOKENS_BY_EFFORT = {"low": 1_024, "medium": 4_096, "high": 16_384, "xhigh": 32_768, "max": 65_536}
 FORK_DEFINITION = AgentDefinition(
     name=FORK_KIND,
-    description="A copy of the agent that starts it, with all it knows.",
+    description="A copy of the agent that starts it, with its full context.",
     prompt="",
     source=DefinitionSource(kind="builtin"),
 )
 NESTED_FORK_REFUSAL = (
-    "You are a fork, and a fork cannot fork. Do the work yourself, or name with subagent_type an agent that "
-    "begins with your prompt alone."
+    "You are a fork and cannot fork again. Do the work yourself, or set subagent_type to start an agent that "
+    "knows only your prompt."
 )
 _MODES: tuple[PermissionMode, ...] = get_args(PermissionMode)
 

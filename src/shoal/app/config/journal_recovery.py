@@ -49,7 +49,7 @@ from shoal.workspaces.worktree_files import is_in_agent_worktree
 
 CUT_OFF_DETAIL = "its process ended while it was working; SendMessage resumes it"
 CUT_OFF_AT_START_DETAIL = "its process ended before it started; start it again"
-PROCESS_ENDED = "the process of the session ended, and the command with it"
+PROCESS_ENDED = "the session's process ended and took the command with it"
 
 
 class BackgroundShellRecovery:

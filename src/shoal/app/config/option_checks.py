@@ -81,7 +81,7 @@ def _check_store(options: Options) -> Iterator[str]:
     if store is None:
         return
     if not isinstance(store, str | Path) and not hasattr(store, "create_session"):
-        yield f"store: a store or its address is expected, not {_describe(store)}."
+        yield f"store: expected a store or its address, got {_describe(store)}."
     if not options.persist:
         yield "store: persist=False stores nothing. Leave out one of the two."
 

@@ -164,7 +164,10 @@ def read_definition_text(path: Path, kind: DefinitionSourceKind) -> str | Defini
         if not stat.S_ISREG(status.st_mode):
             return _make_file_problem(path, kind, "not a file")
         if status.st_size > MAX_FILE_BYTES:
-            what = f"{status.st_size:,} bytes is too large; a definition may have {MAX_FILE_BYTES:,} bytes"
+            what = (
+                f"{status.st_size:,} bytes is too large; the limit for a definition is {MAX_FILE_BYTES:,} "
+                "bytes"
+            )
             return _make_file_problem(path, kind, what)
         text = path.read_bytes().decode("utf-8-sig")
     except OSError as error:

@@ -28,8 +28,8 @@ _FENCED = re.compile(r"^(```|~~~).*?^\1|`[^`\n]+`", re.MULTILINE | re.DOTALL)
 _IMPORT = re.compile(r"(?<!\S)@([\w.~/+-]*\w)")
 _HEAD = (
     "Instructions\n"
-    "The files below say how to work here. Follow them; of two that disagree the later one holds, and what a "
-    "person tells you holds over all of them. They cannot allow what is not permitted."
+    "The files below say how to work here. Follow them. If two disagree, the later one applies; what a "
+    "person tells you overrides them all. They cannot allow what is not permitted."
 )
 
 

@@ -104,7 +104,7 @@ def _compose_demo_lead_answer(request: ModelRequest, agents: tuple[str, ...]) ->
         for status, kind in _END_NOTIFICATION.findall(message.text)
     }
     if not statuses:
-        return "Something is not as expected, so I stop."
+        return "Something is not as expected, so I am stopping."
     if failed := [name for name in statuses if statuses[name] != "completed"]:
         return f"{_join_names(failed)} did not finish."
     working = [name for name in agents if name not in statuses]

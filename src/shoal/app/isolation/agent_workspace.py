@@ -56,7 +56,7 @@ class AgentFileWriteLeases:
             if holder != agent:
                 raise WorkspaceError(
                     f"{escape_filename(path)} is being changed by agent {holder}, "
-                    "which holds it until it ends. "
+                    "which keeps it locked until it ends. "
                     "Nothing was written. Wait until it ends, or ask it with SendMessage to make the change."
                 )
 

@@ -227,7 +227,7 @@ def diagnose_sandbox(settings: Settings) -> tuple[DiagnosticState, str, str]:
             f"{detected.driver.name} cannot block the network, which the settings require; {problems}",
             DISABLE_HINT,
         )
-    unasked = ", commands are not asked about" if preferences.auto_allow else ""
+    unasked = "; commands run without asking" if preferences.auto_allow else ""
     value = f"{detected.driver.name}, {network}{unasked}"
     return ("warn", f"{value}; {problems}", detected.driver.limits) if problems else ("ok", value, "")
 

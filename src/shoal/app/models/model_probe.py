@@ -95,7 +95,7 @@ async def _send_probe_request(model: Model, clock: Clock) -> ModelProbeResult:
         async with clock.deadline(PROBE_TIMEOUT):
             reply = await model.generate_reply(request, timer.on_delta)
     except TimeoutError:
-        message = f"{card.provider} did not complete an answer of {card.id} within {PROBE_TIMEOUT:g} s."
+        message = f"{card.provider} did not complete an answer from {card.id} within {PROBE_TIMEOUT:g} s."
         raise StreamStalled(message, provider=card.provider, model=card.id) from None
     ended = clock.monotonic()
     return ModelProbeResult(

@@ -183,7 +183,7 @@ async def send_control_command(
             answer.cancel()
     if answer.cancelled() or isinstance(answer.result(), RunUnresponsive):
         raise RunUnresponsive(
-            f"The run {run.session} does not respond because its process is suspended or hangs. It may "
+            f"The run {run.session} does not respond because its process is suspended or hung. It may "
             f"still do what you asked when it continues. Stop it: shoal stop {run.session}",
             path=run.directory,
         )

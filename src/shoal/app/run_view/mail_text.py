@@ -44,7 +44,7 @@ def _describe_mail_body(body: MailBody) -> str:
         case ShutdownApprovedMail():
             return "(shuts down)"
         case ShutdownRejectedMail(reason=reason):
-            return f"(does not shut down{_format_failure_reason(reason)})"
+            return f"(will not shut down{_format_failure_reason(reason)})"
         case approval:
             return _describe_approval_mail(approval)
 

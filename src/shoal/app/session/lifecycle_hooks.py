@@ -117,7 +117,7 @@ def _build_question_hook_fields(question: Question) -> dict[str, str]:
         case PermissionQuestion(tool=tool):
             message = f"Shoal needs your permission to use {tool}"
         case PlanApprovalQuestion():
-            message = "A plan waits for your approval"
+            message = "A plan is waiting for your approval"
         case _:
             message, kind = "An agent has a question for you", "elicitation_dialog"
     fields = {"message": message, "title": "Shoal", "notification_type": kind}

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
 _MAX_DESCRIPTION = 120
 _OWN_TASKS_TEXT = (
-    "These tasks on the board are yours. A message tells you when one can begin; until then leave it, and "
-    "end your turn when nothing else is yours to do."
+    "These tasks on the board are yours. You get a message when one can start; until then leave it, and "
+    "end your turn if you have nothing else to do."
 )
 
 

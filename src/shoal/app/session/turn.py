@@ -24,7 +24,8 @@ if TYPE_CHECKING:
 
 MAX_REMINDERS = 3
 _REMINDER = (
-    f"Your answer is not given yet: call {STRUCTURED_OUTPUT} with it, in the form that the tool describes."
+    f"You have not answered yet: call {STRUCTURED_OUTPUT} with your answer, in the form that "
+    "the tool describes."
 )
 
 

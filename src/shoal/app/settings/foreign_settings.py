@@ -56,7 +56,7 @@ def apply_sandbox_key(documents: Sequence[SettingsDocument], own: SandboxSetting
         if raw is None:
             continue
         if not isinstance(raw, Mapping):
-            _refuse(document, ("sandbox",), "an object is expected")
+            _refuse(document, ("sandbox",), "expected an object")
         if raw.get("enabled") is True:
             own = _restrict_sandbox_by_key(document, raw, own)
     return own
@@ -88,7 +88,7 @@ _SECTIONS = ("filesystem", "network", "credentials")
 def _read_section(document: SettingsDocument, raw: Mapping[str, Any], name: str) -> Mapping[str, Any]:
     section = raw.get(name, {})
     if not isinstance(section, Mapping):
-        _refuse(document, ("sandbox", name), "an object is expected")
+        _refuse(document, ("sandbox", name), "expected an object")
     return dict(section)
 
 
@@ -97,7 +97,7 @@ def _list_paths(
 ) -> tuple[str, ...]:
     paths = section.get(key, [])
     if not isinstance(paths, list) or not all(isinstance(path, str) for path in paths):
-        _refuse(document, ("sandbox", name, key), "a list of paths is expected")
+        _refuse(document, ("sandbox", name, key), "expected a list of paths")
     # Two slashes begin an absolute path in these files.
     return tuple(path[1:] if path.startswith("//") else path for path in paths)
 
@@ -124,7 +124,7 @@ def _iter_server_entries(document: SettingsDocument, key: str) -> Iterator[Mappi
         _refuse(document, (key,), "a list is expected")
     for entry in entries:
         if not isinstance(entry, Mapping) or set(entry) - {"serverName", "serverCommand", "serverUrl"}:
-            _refuse(document, (key,), "entries are objects with serverName, serverCommand or serverUrl")
+            _refuse(document, (key,), "expected objects with serverName, serverCommand or serverUrl")
         yield entry
 
 

@@ -291,7 +291,7 @@ def _parse_granted_rules(skill: Skill, granted: Sequence[str]) -> list[ToolPermi
 
 
 def _format_omitted_expansion(piece: SkillTextPart) -> str:
-    return f"[{piece.text}: left out, {_MAX_EXPANSIONS} commands and files are put in at most]"
+    return f"[{piece.text}: left out; at most {_MAX_EXPANSIONS} commands and files are inserted]"
 
 
 def _truncate_expansion(text: str) -> str:

@@ -87,7 +87,7 @@ class AgentResult(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=Fals
     name: str = ""
     background: bool = False
     text: str = ""
-    """Report, limited to what a conversation should hold."""
+    """Report, shortened to fit a conversation."""
     detail: str = ""
     """Reason for the end, if it is not obvious."""
     size: int = 0

@@ -106,12 +106,12 @@ HOOK_EVENT_DESCRIPTIONS: Mapping[HookEvent, HookEventDescription] = {
         when="Before a conversation is summarized.",
         fields={
             "trigger": "`manual` or `auto`.",
-            "custom_instructions": "Instructions of the user for the summary.",
+            "custom_instructions": "The user's instructions for the summary.",
         },
         on_block="`/compact` is refused; if the window is full, the user is only told.",
     ),
     "Notification": HookEventDescription(
-        when="Shoal waits for the user.",
+        when="Shoal is waiting for the user.",
         fields={
             "message": "The notification text.",
             "title": "The notification title.",

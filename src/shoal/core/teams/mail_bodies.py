@@ -183,7 +183,7 @@ class PermissionResponseMail(_MailBody, frozen=True, tag="permission_response"):
     def __post_init__(self) -> None:
         granted, refused = self.response is not None, self.error is not None
         if (granted, refused) != (self.subtype == "success", self.subtype == "error"):
-            raise ValueError("a success has a response and no error, an error the reverse")
+            raise ValueError("a success needs a response and no error; an error needs the opposite")
 
 
 MailBody: TypeAlias = (

@@ -236,7 +236,7 @@ def apply_added_task_dependencies(
             raise TaskUpdateRefused(f"Task {task} cannot wait for itself.")
         if would_close_dependency_cycle(updated_board, blocker, blocked):
             raise TaskUpdateRefused(
-                f"Task {blocked} cannot wait for task {blocker}, because {blocker} already waits for "
+                f"Task {blocked} cannot wait for task {blocker}, because {blocker} is already waiting for "
                 f"{blocked}: both would wait forever."
             )
         if blocker not in updated_board[blocked].blocked_by:

@@ -95,11 +95,14 @@ class _JsonSchemaValidator:
             yield from self.validate_value(value, subschema, path, depth + 1)
         choices = schema.get("anyOf")
         if choices is not None and not any(self._is_valid(value, each, depth) for each in choices):
-            yield f"{location}: it fits none of the {len(choices)} choices"
+            yield f"{location}: it matches none of the {len(choices)} choices"
         if (choices := schema.get("oneOf")) is not None:
             match_count = sum(self._is_valid(value, each, depth) for each in choices)
             if match_count != 1:
-                yield f"{location}: it has to fit one of {len(choices)} choices, and fits {match_count}"
+                yield (
+                    f"{location}: it must match exactly one of {len(choices)} choices, but matches "
+                    f"{match_count}"
+                )
         if "not" in schema and self._is_valid(value, schema["not"], depth):
             yield f"{location}: this value is not allowed"
         if "if" in schema:
@@ -145,7 +148,7 @@ class _JsonSchemaValidator:
             subschema = prefix_schemas[index] if index < len(prefix_schemas) else rest_schema
             yield from self.validate_value(item, subschema, f"{path}[{index}]", depth + 1)
         if schema.get("uniqueItems") and len({_to_comparable_json(each) for each in value}) < len(value):
-            yield f"{path or 'the value'}: an item occurs twice"
+            yield f"{path or 'the value'}: an item is repeated"
         yield from _validate_size_limits(len(value), schema, ("minItems", "maxItems"), path, "items")
         if "contains" in schema:
             count = sum(self._is_valid(item, schema["contains"], depth) for item in value)
@@ -195,7 +198,7 @@ def _validate_number(value: float, schema: Mapping[str, Any], path: str) -> Iter
             yield f"{location}: {value} is {wording} {bound}"
     step = schema.get("multipleOf")
     if step is not None and (step <= 0 or not _is_multiple(value, step)):
-        yield f"{location}: {value} is no multiple of {step}"
+        yield f"{location}: {value} is not a multiple of {step}"
 
 
 _BOUNDS: tuple[tuple[str, Callable[[Any, Any], bool], str], ...] = (

@@ -125,7 +125,7 @@ class HookRunner:
     async def stop_background_hooks(self, why: str) -> None:
         """Stop all background hooks and record each one that was stopped."""
         for hook, hook_input in await self.background.stop_all():
-            trouble = f"{why} before it had ended, and it was ended"
+            trouble = f"{why} before it finished, so it was stopped"
             result = _HookResult(trouble=trouble, milliseconds=self._measure_elapsed(hook_input))
             with suppress(StateFileError):  # the journal itself failed; its next writer reports that
                 self._record_hook_run(hook, hook_input, result, background=True)
@@ -139,7 +139,7 @@ class HookRunner:
         except _HookMovedToBackgroundException:
             return None
         if result.trouble and hook.blocks_on_failure:
-            reason = f"the hook failed, and is set to block then: {result.trouble}"
+            reason = f"the hook failed and is set to block on failure: {result.trouble}"
             result = replace(result, verdict=HookDecision(blocked=truncate_hook_text(reason)))
         return result
 
@@ -149,7 +149,7 @@ class HookRunner:
         try:
             result = await invocation
         except TimeoutError:
-            result = _HookResult(trouble=f"it did not end within {seconds:g} s and was ended")
+            result = _HookResult(trouble=f"it did not finish within {seconds:g} s and was stopped")
         except _HookMovedToBackgroundException:
             raise
         except (InvalidHookOutputError, ShoalError) as error:
@@ -190,7 +190,10 @@ class HookRunner:
         if not hook.background or hook_input.event == "SessionEnd" or not self.background.is_open:
             return False
         if self.background.is_full:
-            trouble = f"it was not run: {MAX_RUNNING} run in the background already, and {MAX_QUEUED} wait"
+            trouble = (
+                f"it was not run: {MAX_RUNNING} are already running in the background and {MAX_QUEUED} "
+                "are waiting"
+            )
             self._record_hook_run(hook, hook_input, _HookResult(trouble=trouble), background=True)
         else:
             work = partial(self._run_background_hook, hook, hook_input, hook.seconds)
@@ -254,7 +257,10 @@ class HookRunner:
         """Warn the user, who may rely on the decision of a background hook."""
         if _has_hook_decision(result.verdict) and not result.wakes:
             hook_label = f"The {hook_input.event} hook `{hook.name[:PREVIEW_LENGTH]}` ({hook.origin})"
-            text = f"{hook_label} decided something, and that has no effect: it runs in the background."
+            text = (
+                f"{hook_label} returned a decision, which has no effect because the hook runs in the "
+                "background."
+            )
             self._emit(NoteAdded(agent=hook_input.agent, text=text))
 
     def _record_hook_run(

@@ -129,7 +129,7 @@ def expand_found_command(found: UnexpandedShellCommand, walk: ShellSyntaxWalkSta
 
 
 def _expand_reserved_word(name: str, found: UnexpandedShellCommand, walk: ShellSyntaxWalkState) -> None:
-    reason = f"{name} is a construct that is not judged"
+    reason = f"{name} is a construct that Shoal cannot check"
     if name != "coproc" or len(found.words) == 1 or found.words[1].value in RESERVED_WORDS:
         raise UnjudgeableCommandError(reason)
     walk.note_trouble(reason)
@@ -246,7 +246,7 @@ def _expand_cd_command(found: UnexpandedShellCommand, walk: ShellSyntaxWalkState
 def _expand_wrapper_command(name: str, found: UnexpandedShellCommand, walk: ShellSyntaxWalkState) -> None:
     rest = found.words[1:]
     if name == "command" and rest and rest[0].value in ("-v", "-V"):
-        _append_simple_command(found, walk, read_only=True, reason="it only tells where a command is")
+        _append_simple_command(found, walk, read_only=True, reason="it only prints where a command is")
         return
     piped = None
     if name == "xargs" and walk.piped_from and not found.via and "<" not in walk.text:
@@ -262,7 +262,9 @@ def _expand_wrapper_command(name: str, found: UnexpandedShellCommand, walk: Shel
         )
         return
     if WRAPPERS[name].rights:
-        _append_simple_command(found, walk, read_only=False, reason=f"{name} runs it with other rights")
+        _append_simple_command(
+            found, walk, read_only=False, reason=f"{name} runs it with different privileges"
+        )
     for word in rest[: len(rest) - len(inner.words)] if inner.sets else ():
         variable, _, value = (word.value or word.prefix).partition("=")
         if variable in COMMAND_VARIABLES:
@@ -294,7 +296,7 @@ def _expand_shell_invocation(name: str, found: UnexpandedShellCommand, walk: She
             found,
             walk,
             read_only=verdict.read_only,
-            reason=f"{name} runs a script that is not seen",
+            reason=f"{name} runs a script that Shoal cannot see",
             doubt=has_script_flag,
         )
         if has_script_flag:
@@ -374,7 +376,11 @@ def _append_simple_command(
     if found.sets:
         risky_variables = [name for name in found.sets if name not in HARMLESS_VARIABLES]
         if risky_variables:
-            argv, read_only, reason = None, False, f"it is given {risky_variables[0]}, which it may obey"
+            argv, read_only, reason = (
+                None,
+                False,
+                f"it is passed {risky_variables[0]}, which may change what it does",
+            )
     walk.parts.append(
         SimpleShellCommand(
             text=found.text,

@@ -72,7 +72,7 @@ def judge_git_command(words: Sequence[ShellWord], *, moved: bool) -> ReadOnlyCom
     if moved:
         return build_not_proven_readonly_verdict("git obeys the settings of the directory it is in")
     if [word.value for word in rest[:2]] == ["remote", "show"] and not all(map(_is_plain_name, rest[2:])):
-        return build_not_proven_readonly_verdict("git remote show asks the address it is given")
+        return build_not_proven_readonly_verdict("git remote show contacts the remote")
     if _is_setting_query(rest):
         return build_readonly_verdict("git config only shows a setting")
     verdict = judge_readonly_usage("git", rest, load_readonly_command_table()["git"])

@@ -89,7 +89,7 @@ def judge_jq(words: Sequence[ShellWord]) -> ReadOnlyCommandVerdict:
     if any(_JQ_ENVIRONMENT.search(word.value or "") for word in words):
         return build_not_proven_readonly_verdict("the jq program may print the environment, with its secrets")
     if any(_JQ_PROGRAM_FLAG.match(word.value or "") for word in words):
-        return build_not_proven_readonly_verdict("the jq program is not seen here")
+        return build_not_proven_readonly_verdict("Shoal cannot see the jq program")
     return judge_readonly_usage("jq", words, ReadOnlyCommandUsageSpec(operands="pattern"))
 
 
@@ -251,7 +251,7 @@ def _is_number_word(word: ShellWord) -> bool:
 def judge_numeric_builtin(words: Sequence[ShellWord]) -> ReadOnlyCommandVerdict:
     """Judge exit and similar builtins: zsh evaluates their operand."""
     if all(map(_is_number_word, words)):
-        return build_readonly_verdict("it only ends something")
+        return build_readonly_verdict("it only exits")
     return build_not_proven_readonly_verdict("it may evaluate its operand")
 
 
@@ -272,7 +272,7 @@ def judge_read_builtin(words: Sequence[ShellWord]) -> ReadOnlyCommandVerdict:
         return _build_refused_flag_verdict("read", options)
     if all(word.value is not None and is_harmless_shell_variable(word.value) for word in options.operands):
         return build_readonly_verdict("read sets a variable")
-    return build_not_proven_readonly_verdict("read sets a variable that others may obey")
+    return build_not_proven_readonly_verdict("read sets a variable that other programs may use")
 
 
 def is_harmless_shell_variable(name: str) -> bool:
@@ -325,7 +325,7 @@ def judge_pager(words: Sequence[ShellWord]) -> ReadOnlyCommandVerdict:
     if any(word.may_be_flag or (word.value or word.prefix).startswith("+") for word in words):
         flags = "-N -R -S -F -X -r -i -M -E -e -n -s"
         if any((word.value or word.prefix or "+").startswith("+") for word in words):
-            return build_not_proven_readonly_verdict("a pager with + runs its own commands")
+            return build_not_proven_readonly_verdict("a pager called with + runs commands")
         return judge_readonly_usage("less", words, ReadOnlyCommandUsageSpec(flags=flags))
     return build_readonly_verdict("it only shows", reads=tuple(words))
 

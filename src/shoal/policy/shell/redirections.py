@@ -82,7 +82,7 @@ def add_redirect_target(
     """Add the file that this redirection operator opens."""
     path = target.value
     if _NETWORK.match(path or target.prefix):
-        raise UnjudgeableCommandError("it opens a connection by redirection")
+        raise UnjudgeableCommandError("it opens a network connection through a redirection")
     if path in _NULL_DEVICES:
         return
     match kind:
@@ -94,8 +94,8 @@ def add_redirect_target(
             reads.append(target)
             writes.append(target)
         case _:
-            raise UnjudgeableCommandError(f"the redirection {kind} is not judged")
+            raise UnjudgeableCommandError(f"Shoal cannot check the redirection {kind}")
 
 
 def _build_redirection_error() -> UnjudgeableCommandError:
-    return UnjudgeableCommandError("a redirection is written in a way that is not judged")
+    return UnjudgeableCommandError("a redirection is written in a way that Shoal cannot check")

@@ -58,14 +58,14 @@ def parse_shell_command(command: str) -> tuple[Node, bytes, tuple[str, ...]]:
     if len(command) > MAX_COMMAND_LENGTH:
         raise UnjudgeableCommandError(f"the command has more than {MAX_COMMAND_LENGTH} characters")
     if _UNREADABLE.search(command):
-        raise UnjudgeableCommandError("the command holds control characters or blanks that do not show")
+        raise UnjudgeableCommandError("the command contains control characters or invisible spaces")
     bodies: list[str] = []
     if "<" in command and _OWN_PLACEHOLDER.search(command):
-        raise UnjudgeableCommandError(f"the command holds {HEREDOC_PLACEHOLDER}, which has a meaning here")
+        raise UnjudgeableCommandError(f"the command contains {HEREDOC_PLACEHOLDER}, which is reserved")
     if "<<" in command:
         command = _replace_heredocs(command, bodies)
     if len(command) > MAX_SIGNS and sum(map(command.count, _SIGNS)) > MAX_SIGNS:
-        raise UnjudgeableCommandError(f"the command holds more than {MAX_SIGNS} signs of the shell")
+        raise UnjudgeableCommandError(f"the command contains more than {MAX_SIGNS} shell metacharacters")
     source = command.encode()
     root = _load_bash_parser().parse(source).root_node
     if root.has_error:
@@ -87,13 +87,13 @@ def _replace_heredocs(command: str, live_bodies: list[str]) -> str:
     while (start := _find_heredoc(command)) >= 0:
         match = _HEREDOC.match(command, start)
         if match is None or "<<" in command[match.end("mark") : match.end()]:
-            raise UnjudgeableCommandError("the here-document is written in a way that is not judged")
+            raise UnjudgeableCommandError("the here-document is written in a way that Shoal cannot check")
         body, after = _split_heredoc_body(command, match)
         if not match["quote"] and _LIVE_BODY.search(body):
             live_bodies.append(body)
         head = command[:start]
         if head.endswith("\\"):
-            raise UnjudgeableCommandError("the here-document is written in a way that is not judged")
+            raise UnjudgeableCommandError("the here-document is written in a way that Shoal cannot check")
         done.append(f"{head}<{HEREDOC_PLACEHOLDER}{match['rest']}\n")
         command = after
     return "".join((*done, command))
@@ -108,7 +108,9 @@ def find_heredoc_substitutions(body: str) -> list[str]:
         if match[0] == "`":
             end = body.find("`", position)
             if end < 0:
-                raise UnjudgeableCommandError("the here-document holds a substitution that is not judged")
+                raise UnjudgeableCommandError(
+                    "the here-document contains a substitution that Shoal cannot check"
+                )
             scripts.append(_check_heredoc_script(body[position:end]))
             position = end + 1
         elif match[0] == "$(":
@@ -118,7 +120,7 @@ def find_heredoc_substitutions(body: str) -> list[str]:
         elif match[0] not in ("\\", "${") or (
             match[0] == "${" and not _PLAIN_BODY_VARIABLE.match(body, position)
         ):
-            raise UnjudgeableCommandError("the here-document holds an expansion that is not judged")
+            raise UnjudgeableCommandError("the here-document contains an expansion that Shoal cannot check")
         elif match[0] == "\\":
             position += 1
     return scripts
@@ -132,12 +134,12 @@ def _find_substitution_end(body: str, start: int) -> int:
             break
         if not _load_bash_parser().parse(body[start:end].encode()).root_node.has_error:
             return end
-    raise UnjudgeableCommandError("the here-document holds a substitution that does not end")
+    raise UnjudgeableCommandError("the here-document contains a substitution that does not end")
 
 
 def _check_heredoc_script(script: str) -> str:
     if not script.strip() or any(sign in script for sign in ("#", "\\", "<<", "`")):
-        raise UnjudgeableCommandError("the here-document holds a substitution that is not judged")
+        raise UnjudgeableCommandError("the here-document contains a substitution that Shoal cannot check")
     return script
 
 
@@ -174,4 +176,4 @@ def _check_heredoc_placeholders(root: Node, source: bytes) -> None:
             found += 1
         stack.extend(node.children)
     if found != expected_count:
-        raise UnjudgeableCommandError("a here-document stands where it is not judged")
+        raise UnjudgeableCommandError("a here-document is used where Shoal cannot check it")

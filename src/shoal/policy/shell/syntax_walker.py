@@ -148,7 +148,7 @@ class ShellSyntaxWalker:
             self._walk_heredoc_body(body)
 
     def _walk_heredoc_body(self, body: str) -> None:
-        self.note_trouble("the here-document holds expansions")
+        self.note_trouble("the here-document contains expansions")
         for script in find_heredoc_substitutions(body):
             saved_directories = PossibleShellDirectories(self.directories.candidates)
             self.walk_script(script, self._via, self.outer)
@@ -180,7 +180,7 @@ class ShellSyntaxWalker:
             self._depth -= 1
         else:
             raise UnjudgeableCommandError(
-                f"{self._get_node_text(node)[:60]!r} is a construct that is not judged"
+                f"{self._get_node_text(node)[:60]!r} is a construct that Shoal cannot check"
             )
 
     def _walk_container(self, node: Node) -> None:
@@ -209,7 +209,7 @@ class ShellSyntaxWalker:
                 and source[position:start] != b" "
                 and not _BETWEEN_STATEMENTS.fullmatch(source, position, start)
             ):
-                raise UnjudgeableCommandError("the command holds text between its parts that is not judged")
+                raise UnjudgeableCommandError("it has text between its parts that Shoal cannot check")
             if child.is_named:
                 if before is not None and before.type == "|":
                     self.piped_from = source[children[0].start_byte : before.start_byte].decode()
@@ -219,11 +219,11 @@ class ShellSyntaxWalker:
             elif (kind := child.type) not in _ENDING_SIGNS and (
                 kind not in _TOKENS or not self._is_standalone_reserved_word(child)
             ):
-                raise UnjudgeableCommandError(f"{kind!r} is a construct that is not judged")
+                raise UnjudgeableCommandError(f"{kind!r} is a construct that Shoal cannot check")
             position = child.end_byte
             before = child
         if end is not None and not _BETWEEN_STATEMENTS.fullmatch(self._source, position, end):
-            raise UnjudgeableCommandError("the command holds text between its parts that is not judged")
+            raise UnjudgeableCommandError("it has text between its parts that Shoal cannot check")
 
     def _is_standalone_reserved_word(self, token: Node) -> bool:
         """Return True if bash reads a reserved word here, which requires that nothing touches it."""
@@ -245,7 +245,7 @@ class ShellSyntaxWalker:
             or after not in (b"", b"\n")
             or "\n" in self._get_node_text(node)
         ):
-            raise UnjudgeableCommandError("a comment ends elsewhere than it seems")
+            raise UnjudgeableCommandError("a comment does not end where it seems to")
 
     def _on_redirected_statement(self, node: Node) -> None:
         body: Node | None = None
@@ -253,14 +253,14 @@ class ShellSyntaxWalker:
         position = node.start_byte
         for child in node.children:
             if not _BETWEEN_STATEMENTS.fullmatch(self._source, position, child.start_byte):
-                raise UnjudgeableCommandError("the command holds text between its parts that is not judged")
+                raise UnjudgeableCommandError("it has text between its parts that Shoal cannot check")
             position = child.end_byte
             if child.type in _REDIRECTS:
                 redirects.append(child)
             elif body is None and not redirects:
                 body = child
             else:
-                raise UnjudgeableCommandError("a redirection stands where it is not judged")
+                raise UnjudgeableCommandError("a redirection is used where Shoal cannot check it")
         if body is not None and body.type == "command":
             self._walk_command(body, *parse_redirections(redirects, self._source, self._decode_node_words))
             return
@@ -283,7 +283,7 @@ class ShellSyntaxWalker:
         variable = self._get_node_text(children[1])
         record_value = self.variables.add_value
         if children[0].type != "for" or not is_harmless_shell_variable(variable):
-            self.note_trouble("the loop sets a variable that others may obey")
+            self.note_trouble("the loop sets a variable that other programs may use")
             record_value = self._record_variable_value
         self._check_spacing(children)
         rest = list(children[2:])
@@ -298,7 +298,7 @@ class ShellSyntaxWalker:
                         record_value(variable, word.value)
             elif child.type not in ("in", ";", "\n"):
                 raise UnjudgeableCommandError(
-                    f"{self._get_node_text(child)[:60]!r} is a construct that is not judged"
+                    f"{self._get_node_text(child)[:60]!r} is a construct that Shoal cannot check"
                 )
         if not self._can_know_values(variable, values):
             values = [ShellWord(None, many=True)]
@@ -315,7 +315,7 @@ class ShellSyntaxWalker:
     def _on_c_style_for_statement(self, node: Node) -> None:
         children = node.children
         if [child.type for child in children[:2]] != ["for", "(("]:
-            raise UnjudgeableCommandError("the loop is written in a way that is not judged")
+            raise UnjudgeableCommandError("the loop is written in a way that Shoal cannot check")
         end = next(index for index, child in enumerate(children) if child.type == "))")
         self._walk_arithmetic(node, children[1].end_byte, children[end].start_byte, is_loop=True)
         self.repeated += 1
@@ -323,22 +323,22 @@ class ShellSyntaxWalker:
             if child.type in ("do_group", "compound_statement"):
                 self._walk_statement(child)
             elif child.type not in (";", "\n"):
-                raise UnjudgeableCommandError("the loop is written in a way that is not judged")
+                raise UnjudgeableCommandError("the loop is written in a way that Shoal cannot check")
         self.repeated -= 1
 
     def _walk_arithmetic(self, node: Node, start: int, end: int, *, is_loop: bool = False) -> None:
         """Walk the substitutions of an arithmetic expression, and record what it evaluates."""
         text = self._mask_nested_expansions(node, start, end)
         if is_loop or not _NUMBERS.fullmatch(text):
-            self.note_trouble(f"{self._get_node_text(node)[:60]!r} is a construct that is not judged")
+            self.note_trouble(f"{self._get_node_text(node)[:60]!r} is a construct that Shoal cannot check")
         depth = 0
         for character in text:
             depth += (character == "(") - (character == ")")
             if depth < 0:
                 # To bash two subshells, as in `((a) || (b))`.
-                raise UnjudgeableCommandError("an expression ends elsewhere than it seems")
+                raise UnjudgeableCommandError("an expression does not end where it seems to")
         if any(sign in text for sign in "\\`\"';" if sign != ";" or not is_loop) or "$(" in text:
-            raise UnjudgeableCommandError("an expression is written in a way that is not judged")
+            raise UnjudgeableCommandError("an expression is written in a way that Shoal cannot check")
         for expression in text.split(";"):
             self.variables.add_expression(expression)
 
@@ -353,7 +353,7 @@ class ShellSyntaxWalker:
         while stack:
             child = stack.pop()
             if child.type == "process_substitution":
-                raise UnjudgeableCommandError("a substitution stands where it is not judged")
+                raise UnjudgeableCommandError("a substitution is used where Shoal cannot check it")
             if child.type not in _NESTED_EXPANSIONS:
                 stack.extend(reversed(child.children))
                 continue
@@ -391,7 +391,7 @@ class ShellSyntaxWalker:
             if child.type == "case_item":
                 self._walk_case_item(child)
             elif child.type not in ("in", "esac", "\n", ";"):
-                raise UnjudgeableCommandError("the case is written in a way that is not judged")
+                raise UnjudgeableCommandError("the case is written in a way that Shoal cannot check")
 
     def _check_spacing(self, children: list[Node]) -> None:
         """Check that only blanks and newlines separate the words of a construct."""
@@ -401,35 +401,35 @@ class ShellSyntaxWalker:
                 continue
             may_touch = right.type in (";", "\n") or left.type in (";", "\n", ";;")
             if gap.strip(b" \t\n") or not (gap or may_touch):
-                raise UnjudgeableCommandError("the command holds text between its parts that is not judged")
+                raise UnjudgeableCommandError("it has text between its parts that Shoal cannot check")
 
     def _walk_case_item(self, node: Node) -> None:
         children = list(node.children)
         while children and children[0].type != ")":
             child = children.pop(0)
             if children and self._source[child.end_byte : children[0].start_byte].strip(b" \t"):
-                raise UnjudgeableCommandError("the case has a pattern that is not judged")
+                raise UnjudgeableCommandError("a case has a pattern that Shoal cannot check")
             if child.type in ("|", "(") or PLAIN_PATTERN.fullmatch(self._get_node_text(child)):
                 continue
             if child.type not in WORD_NODE_TYPES:
-                raise UnjudgeableCommandError("the case has a pattern that is not judged")
-            self.note_trouble("the case has a pattern that is not judged")
+                raise UnjudgeableCommandError("a case has a pattern that Shoal cannot check")
+            self.note_trouble("a case has a pattern that Shoal cannot check")
             self._decode_node_words(child)
         self._walk_statement_sequence(children, children[0].start_byte if children else node.end_byte)
 
     def _on_function_definition(self, node: Node) -> None:
         name = self._get_node_text(next(child for child in node.children if child.type == "word"))
         if not SIMPLE_WORD.fullmatch(name):
-            raise UnjudgeableCommandError("the function has a name that is not judged")
+            raise UnjudgeableCommandError("the function has a name that Shoal cannot check")
         self.functions.add(name)
         self.repeated += 1
         for child in node.children:
             if child.type in ("compound_statement", "subshell", *_REDIRECTS):
                 if child.type != "compound_statement":
-                    self.note_trouble("the function is written in a way that is not judged")
+                    self.note_trouble("the function is written in a way that Shoal cannot check")
                 self._walk_statement(child)
             elif child.type not in ("word", "function", "(", ")"):
-                raise UnjudgeableCommandError("the function is written in a way that is not judged")
+                raise UnjudgeableCommandError("the function is written in a way that Shoal cannot check")
         self.repeated -= 1
 
     # Assignments
@@ -441,7 +441,7 @@ class ShellSyntaxWalker:
     def _on_variable_assignment(self, node: Node) -> None:
         name = self._parse_variable_assignment(node)
         if not (is_harmless_shell_variable(name) or name in HARMLESS_VARIABLES):
-            self.note_trouble(f"it sets {name}, which later commands may obey")
+            self.note_trouble(f"it sets {name}, which later commands may use")
         self._note_known_value(name, node)
         self._append_readonly_command(self._get_node_text(node), (), (), f"sets {name}")
 
@@ -469,10 +469,10 @@ class ShellSyntaxWalker:
                 flags += "".join(word.value or "" for word in words if word.may_be_flag)
                 self._record_declared_words(keyword.type, words)
             elif child.type != "variable_name":
-                raise UnjudgeableCommandError("a declaration is written in a way that is not judged")
+                raise UnjudgeableCommandError("a declaration is written in a way that Shoal cannot check")
             if not is_harmless:
-                self.note_trouble(f"{self._get_node_text(node)[:60]!r} changes what later commands obey")
-        self._append_readonly_command(self._get_node_text(node), (), (), "sets how things are shown")
+                self.note_trouble(f"{self._get_node_text(node)[:60]!r} changes how later commands behave")
+        self._append_readonly_command(self._get_node_text(node), (), (), "sets display options")
 
     def _record_declared_words(self, keyword: str, words: list[ShellWord]) -> None:
         """Record the variables that quoted or unknown words of a declaration set."""
@@ -522,25 +522,25 @@ class ShellSyntaxWalker:
         """Return the name that an assignment sets; walks the substitutions in its value."""
         name, equals, *value = node.children
         if name.end_byte != equals.start_byte:
-            raise UnjudgeableCommandError("an assignment is written in a way that is not judged")
+            raise UnjudgeableCommandError("an assignment is written in a way that Shoal cannot check")
         if name.type == "subscript":
             name = self._walk_subscript(name)
         if name.type != "variable_name" or equals.type not in ("=", "+="):
-            raise UnjudgeableCommandError("an assignment is written in a way that is not judged")
+            raise UnjudgeableCommandError("an assignment is written in a way that Shoal cannot check")
         if len(value) > 1 or (value and value[0].start_byte != equals.end_byte):
-            raise UnjudgeableCommandError("an assignment is written in a way that is not judged")
+            raise UnjudgeableCommandError("an assignment is written in a way that Shoal cannot check")
         text = self._get_node_text(name)
         if value and value[0].type == "array":
             self._walk_array(text, value[0])
         elif value:
             self._walk_assigned_value(text, value[0], evaluates=evaluates)
         if not _VARIABLE_NAME.fullmatch(text):
-            raise UnjudgeableCommandError("an assignment has a name that is none")
+            raise UnjudgeableCommandError("an assignment has an invalid name")
         return text
 
     def _walk_assigned_value(self, name: str, node: Node, *, evaluates: bool) -> None:
         if node.type not in WORD_NODE_TYPES:
-            raise UnjudgeableCommandError("an assignment is written in a way that is not judged")
+            raise UnjudgeableCommandError("an assignment is written in a way that Shoal cannot check")
         words = self._decode_node_words(node)
         value = words[0].value if len(words) == 1 else None
         self._record_variable_value(name, "0" if value is None and self._is_number_source(node) else value)
@@ -549,20 +549,20 @@ class ShellSyntaxWalker:
 
     def _walk_subscript(self, node: Node) -> Node:
         """Walk a subscript of a variable that is set; return the node of its name."""
-        self.note_trouble("an assignment is written in a way that is not judged")
+        self.note_trouble("an assignment is written in a way that Shoal cannot check")
         name = node.children[0]
         subscript = self._mask_nested_expansions(node, name.end_byte, node.end_byte)
         if not (subscript.startswith("[") and subscript.endswith("]")):
-            raise UnjudgeableCommandError("an assignment is written in a way that is not judged")
+            raise UnjudgeableCommandError("an assignment is written in a way that Shoal cannot check")
         self.variables.add_expression(subscript[1:-1])
         return name
 
     def _walk_array(self, name: str, node: Node) -> None:
-        self.note_trouble("an assignment is written in a way that is not judged")
+        self.note_trouble("an assignment is written in a way that Shoal cannot check")
         self._check_spacing(node.children[1:-1])
         for child in node.children[1:-1]:
             if child.type not in WORD_NODE_TYPES:
-                raise UnjudgeableCommandError("an array is written in a way that is not judged")
+                raise UnjudgeableCommandError("an array is written in a way that Shoal cannot check")
             if (match := _SUBSCRIPTED.fullmatch(self._get_node_text(child))) is not None:
                 self.variables.add_expression(match["subscript"])
             for word in self._decode_node_words(child):
@@ -589,10 +589,10 @@ class ShellSyntaxWalker:
                 and source[position:start] != b" "
                 and not _BETWEEN_WORDS.fullmatch(source, position, start)
             ):
-                raise UnjudgeableCommandError("the command holds text between its words that is not judged")
+                raise UnjudgeableCommandError("it has text between its words that Shoal cannot check")
             if kind in WORD_NODE_TYPES or kind == "command_name":
                 if start == position and start != node.start_byte:
-                    raise UnjudgeableCommandError("two words of the command touch")
+                    raise UnjudgeableCommandError("two words of the command have no space between them")
                 words.extend(self._decode_node_words(child.children[0] if kind == "command_name" else child))
             elif kind == "variable_assignment":
                 name = self._parse_variable_assignment(child)
@@ -602,7 +602,7 @@ class ShellSyntaxWalker:
                 add_redirection_files(child, source, self._decode_node_words, reads, writes)
             else:
                 raise UnjudgeableCommandError(
-                    f"{self._get_node_text(child)[:60]!r} is a construct that is not judged"
+                    f"{self._get_node_text(child)[:60]!r} is a construct that Shoal cannot check"
                 )
             position = child.end_byte
         self._expand_found_command(node, words, reads, writes, tuple(sets))
@@ -684,14 +684,14 @@ class ShellSyntaxWalker:
         if node.type == "arithmetic_expansion":
             children = node.children
             if children[0].type != "$((" or children[-1].type != "))":
-                raise UnjudgeableCommandError("an expression is written in a way that is not judged")
+                raise UnjudgeableCommandError("an expression is written in a way that Shoal cannot check")
             self._walk_arithmetic(node, children[0].end_byte, children[-1].start_byte)
             return
         children, text = node.children, self._get_node_text(node)
         if text[0] == "`" and ("\\" in text or '"' in text or "`" in text[1:-1] or "#" in text):
-            raise UnjudgeableCommandError("a substitution in backticks has a form that is not judged")
+            raise UnjudgeableCommandError("a substitution in backticks has a form that Shoal cannot check")
         if children[0].type not in ("$(", "`", "<(", ">(") or children[-1].type not in (")", "`"):
-            raise UnjudgeableCommandError("a substitution is written in a way that is not judged")
+            raise UnjudgeableCommandError("a substitution is written in a way that Shoal cannot check")
         self._enter_nesting_level()
         saved_state = PossibleShellDirectories(self.directories.candidates), self.repeated
         self.repeated = 0

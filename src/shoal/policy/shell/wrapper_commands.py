@@ -64,7 +64,7 @@ def unwrap_command(name: str, words: Sequence[ShellWord], piped: ShellWord | Non
     wrapper = WRAPPERS[name]
     options = parse_command_options(words, wrapper.flags, leading=True)
     if options.refused:
-        return UnwrappedCommand(trouble=f"{name} has a flag that is not judged")
+        return UnwrappedCommand(trouble=f"{name} has a flag that Shoal cannot check")
     index = len(words) - len(options.operands) + wrapper.operands
     sets: list[str] = []
     if name in ("env", "sudo", "doas"):

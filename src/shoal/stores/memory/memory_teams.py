@@ -117,7 +117,7 @@ class MemoryMailboxes:
         inbox = self._inboxes.get(name)
         if inbox is None:
             known_owners = ", ".join(sorted(self._inboxes)) or "nobody"
-            raise InboxNotFound(f"{owner!r} has no inbox. There are inboxes of: {known_owners}.")
+            raise InboxNotFound(f"{owner!r} has no inbox. Inboxes: {known_owners}.")
         return inbox
 
 
@@ -332,7 +332,7 @@ class MemoryTaskBoard:
     def _require_task(self, task: TaskId) -> Task:
         current_task = self._tasks.get(task)
         if current_task is None:
-            raise TaskUpdateRefused(f"There is no task {task!r}: it was deleted, or never was.")
+            raise TaskUpdateRefused(f"There is no task {task!r}: it was deleted or never existed.")
         return current_task
 
     def _store_tasks(self, *tasks: Task) -> None:
@@ -440,7 +440,7 @@ class MemoryRosters:
         member = roster.find_member(name)
         if member is None:
             names = ", ".join(each.name for each in roster.members)
-            raise TeamStoreError(f"Nobody in team {team!r} is called {name!r}. There are: {names}.")
+            raise TeamStoreError(f"Nobody in team {team!r} is called {name!r}. Members: {names}.")
         updated_member = replace(member, **fields)
         members = tuple(updated_member if each.name == name else each for each in roster.members)
         self._teams[team] = replace(roster, members=members)

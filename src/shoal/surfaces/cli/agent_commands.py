@@ -37,8 +37,8 @@ agents_option = click.option("--agents", metavar="JSON|FILE", help="Additional a
 
 @click.group("agents")
 def agent_commands() -> None:
-    """List, show, check and add agents. Project agents are in .claude/agents, your own are in `agents` of
-    Shoal's home."""
+    """List, show, check and add agents. The project's agents are in .claude/agents; your own are in
+    `agents` under Shoal's home."""
 
 
 @agent_commands.command("ls")
@@ -80,8 +80,8 @@ def list_agent_definitions(*, agents: str | None, settings: str | None, as_json:
 def show_agent_definition(
     *, name: str, permissions: bool, agents: str | None, settings: str | None, as_json: bool
 ) -> int:
-    """Show the resulting definition of an agent, and where each value comes from. For `lead`, the agent that
-    you talk to, you can only show --permissions."""
+    """Show the resulting definition of an agent, and where each value comes from. For `lead`, the agent you
+    talk to, only --permissions is available."""
     from shoal.surfaces.cli.permission_commands import print_permission_report, show_lead_permissions
 
     if name == LEAD_ID:
@@ -111,14 +111,14 @@ def show_agent_definition(
     return exit_codes.OK
 
 
-@agent_commands.command("validate", short_help="Check agent files, directories, or all agents.")
+@agent_commands.command("validate", short_help="Check agent files or directories, or all agents.")
 @click.argument("paths", nargs=-1, metavar="[PATH]...", type=click.Path(path_type=Path))
 @agents_option
 @json_option
 @debug_option
 def validate_agent_definitions(*, paths: Sequence[Path], agents: str | None, as_json: bool) -> int:
-    """Check agent files and directories, or all agents found from here. The exit code is 1 if one cannot be
-    used."""
+    """Check agent files and directories, or all agents that are available here. The exit code is 1 if one
+    cannot be used."""
     from shoal.app.definitions.agent_catalog import load_agents_from_paths
 
     view = _load_agent_report(agents, None)

@@ -13,7 +13,7 @@ import click
 @click.command("attach")
 @click.argument("session", required=False)
 def attach_command(*, session: str | None) -> int:
-    """Open a run that works in another terminal or in the background: watch it, answer it, talk to it.
+    """Open a run in another terminal or in the background: watch it, answer it, talk to it.
 
     SESSION is the start of its id; the default is the last active run of this directory. The run continues
     when you leave.

@@ -26,7 +26,7 @@ _MISSING_LABELS = {"type": "unknown", "task": "none", "model": "unknown"}
 def cost_command(*, session: str | None, as_json: bool) -> int:
     """Show the cost of SESSION (its id, or the start of it); the default is the latest session here.
 
-    All runs of the session count. Interrupted requests of unknown cost are listed.
+    All runs of the session are included. Interrupted requests of unknown cost are listed.
     """
     from shoal.app.settings.settings import find_process_shoal_home
     from shoal.stores.files.home.home_paths import get_journal_path

@@ -37,8 +37,8 @@ def doctor_command(
 ) -> int:
     """Check the setup: models, home, settings and programs, with advice for each problem.
 
-    With a SYMPTOM, examine that instead, in the latest run of this directory if it concerns a run: `shoal
-    doctor result-not-seen --about researcher`. `--symptoms` lists them.
+    With SYMPTOM, examine only that; symptoms of a run are looked up in the latest run of this directory:
+    `shoal doctor result-not-seen --about researcher`. `--symptoms` lists the symptoms.
 
     The exit code is 1 if something prevents `shoal -p` from working, or if the cause of the symptom was
     found.

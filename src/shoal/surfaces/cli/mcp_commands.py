@@ -42,8 +42,8 @@ scope_option = click.option(
 
 @click.group("mcp")
 def mcp_commands() -> None:
-    """List, show, test, add and remove MCP servers, or run one with `serve`. Your own servers are in
-    `mcpServers` of settings.json in Shoal's home, project servers in .mcp.json, which needs your trust."""
+    """List, show, test, add and remove MCP servers, or run one with `serve`. Your own servers are under
+    `mcpServers` in settings.json in Shoal's home; the project's are in .mcp.json, which you must trust."""
 
 
 mcp_commands.add_command(serve_mcp)
@@ -122,7 +122,7 @@ def test_mcp_servers(*, names: Sequence[str], mcp_config: Sequence[str], as_json
 @click.option(
     "-t", "--transport", type=click.Choice(("stdio", "http", "sse")), help="Transport; stdio for a command."
 )
-@click.option("-e", "--env", multiple=True, metavar="NAME=VALUE", help="Environment variable of a command.")
+@click.option("-e", "--env", multiple=True, metavar="NAME=VALUE", help="Environment variable for a command.")
 @click.option("-H", "--header", multiple=True, metavar="NAME: VALUE", help="HTTP header for a URL.")
 @scope_option
 @debug_option

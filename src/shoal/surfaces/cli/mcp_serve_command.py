@@ -37,8 +37,10 @@ INSTALL_COMMAND = "pip install 'shoal[mcp]'"
 @click.option("--dangerously-skip-permissions", "skip", is_flag=True, help="As for `shoal`.")
 @click.option("--allowedTools", "--allowed-tools", "allowed", multiple=True, metavar="RULES")
 @click.option("--disallowedTools", "--disallowed-tools", "disallowed", multiple=True, metavar="RULES")
-@click.option("--max-budget-usd", type=parse_budget, metavar="USD", help="For each.")
-@click.option("--max-runs", type=click.IntRange(min=0), default=8, show_default=True, help="At once.")
+@click.option("--max-budget-usd", type=parse_budget, metavar="USD", help="Budget of each run.")
+@click.option(
+    "--max-runs", type=click.IntRange(min=0), default=8, show_default=True, help="Maximum runs at once."
+)
 @settings_option
 @plugin_dirs_option
 @debug_option

@@ -36,13 +36,13 @@ def model_commands() -> None:
 
 
 @model_commands.command("ls", short_help="List providers and models, with prices.")
-@click.option("--all", "everything", is_flag=True, help="Include models of providers without a key.")
+@click.option("--all", "everything", is_flag=True, help="Include models from providers without a key.")
 @settings_option
 @click.option("--json", "as_json", is_flag=True, help="Print everything as one JSON object.")
 def list_models(*, everything: bool, settings: str | None, as_json: bool) -> int:
     """List providers and models: keys, names, prices in dollars per million tokens, and windows.
 
-    Shoal asks configured providers for their models, for at most 2 seconds.
+    Shoal asks configured providers for their models and waits at most 2 seconds.
     """
     from shoal.app.reports.model_report import build_model_report
     from shoal.app.settings.settings import load_settings

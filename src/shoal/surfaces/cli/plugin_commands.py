@@ -26,12 +26,12 @@ def plugin_commands() -> None:
     from `plugins` in Shoal's home."""
 
 
-@plugin_commands.command("ls", short_help="List the plug-ins that Shoal finds from here.")
+@plugin_commands.command("ls", short_help="List the plug-ins that are available here.")
 @plugin_dirs_option
 @json_option
 @debug_option
 def list_plugins(*, plugin_dirs: Sequence[Path], as_json: bool) -> int:
-    """List the plug-ins that Shoal finds from here, and the contents of each."""
+    """List the plug-ins that are available here, and the contents of each."""
     from shoal.app.reports.plugin_report import list_plugin_rows
     from shoal.app.settings.settings import load_settings
 
@@ -67,8 +67,8 @@ def list_plugins(*, plugin_dirs: Sequence[Path], as_json: bool) -> int:
 @json_option
 @debug_option
 def validate_plugins(*, paths: Sequence[Path], as_json: bool) -> int:
-    """Check plug-in directories, or all plug-ins found from here. The exit code is 1 if there is a
-    problem."""
+    """Check plug-in directories, or all plug-ins that are available here. The exit code is 1 if there
+    is a problem."""
     from shoal.app.reports.plugin_report import check_plugins
     from shoal.app.settings.settings import load_settings
 

@@ -47,7 +47,7 @@ MODEL_FLAGS = (
     Option(["--betas"], multiple=True, metavar="NAMES", help="Enable these betas of the Messages API."),
 )
 FORMAT_FLAGS = (
-    Option(["--json-schema"], metavar="JSON|FILE", help="JSON Schema of the answer: structured_output."),
+    Option(["--json-schema"], metavar="JSON|FILE", help="JSON Schema for the answer (structured_output)."),
     Option(["--include-hook-events"], is_flag=True, help="With stream-json: report hooks."),
 )
 SETTINGS_FLAGS = (

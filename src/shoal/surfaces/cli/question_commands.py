@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 @click.option("--json", "as_json", is_flag=True, help="Print the open questions as a JSON array.")
 @click.pass_context
 def question_commands(ctx: click.Context, *, as_json: bool) -> int:
-    """List and answer the questions of agents.
+    """List and answer questions from agents.
 
     Without a sub-command, list the open questions.
     """
@@ -29,7 +29,7 @@ def question_commands(ctx: click.Context, *, as_json: bool) -> int:
 
 
 @question_commands.command("ls")
-@click.option("--all", "everything", is_flag=True, help="Include questions of finished runs.")
+@click.option("--all", "everything", is_flag=True, help="Include questions from finished runs.")
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON array.")
 def list_open_questions(*, everything: bool = False, as_json: bool = False) -> int:
     """List the open questions, oldest first."""
@@ -88,7 +88,7 @@ def answer_question(
 ) -> int:
     """Answer QUESTION (its id, or the start of it). The first answer counts.
 
-    After a crash, a yes to an interrupted call is reported to the agent of the resumed run; the call is not
+    After a crash, a yes to an interrupted call is reported to the agent in the resumed run; the call is not
     repeated automatically.
     """
     from shoal.app.run_access.pending_questions import (

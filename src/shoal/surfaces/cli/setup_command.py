@@ -50,8 +50,8 @@ def setup_command(
 ) -> int:
     """Set up a provider: choose it, paste its key, test it, and choose the default model.
 
-    The key is stored in shoal/credentials.json of Shoal's home, readable only by you. The agents' tools do
-    not get it. Environment variables take precedence over stored keys.
+    The key is stored in shoal/credentials.json under Shoal's home, readable only by you. It is not
+    passed to the agents' tools. Environment variables take precedence over stored keys.
     """
     from shoal.app.settings.settings import load_settings
 

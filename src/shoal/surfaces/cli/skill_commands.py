@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 
 @click.group("skills")
 def skill_commands() -> None:
-    """List, show and check skills and commands. Project ones are in .claude/skills, .agents/skills and
-    .claude/commands, your own are in `skills` and `commands` of Shoal's home."""
+    """List, show and check skills and commands. Those of the project are in .claude/skills,
+    .agents/skills and .claude/commands; your own are in `skills` and `commands` under Shoal's home."""
 
 
 @skill_commands.command("ls")
@@ -86,8 +86,8 @@ def show_skill(*, name: str, as_json: bool) -> int:
 @json_option
 @debug_option
 def validate_skills(*, paths: Sequence[Path], as_json: bool) -> int:
-    """Check skill and command files and directories, or all found from here. The exit code is 1 if one cannot
-    be used."""
+    """Check skill and command files and directories, or all that are available here. The exit code is 1 if
+    one cannot be used."""
     from shoal.app.skills.skill_catalog import load_skills_from_paths
 
     for path in paths:

@@ -98,7 +98,7 @@ def show_board_task(*, task: str, team: str | None, session: str | None, as_json
     metavar="TEXT",
     help='Shown while the task is in progress, such as "Running the tests".',
 )
-@click.option("--blocked-by", multiple=True, metavar="ID", help="This task waits for TASK; repeatable.")
+@click.option("--blocked-by", multiple=True, metavar="ID", help="Task that must end first; repeatable.")
 @team_option
 @session_option
 @json_option
@@ -138,12 +138,12 @@ def add_board_task(
 @task_commands.command("update")
 @click.argument("task")
 @click.option("--status", type=click.Choice(["pending", "in_progress", "completed", "deleted"]))
-@click.option("--owner", metavar="NAME", help="The member who works on it; '' for nobody.")
+@click.option("--owner", metavar="NAME", help="The member working on it; '' for nobody.")
 @click.option("--subject", metavar="TEXT")
 @click.option("-d", "--description", metavar="TEXT")
 @click.option("--active-form", metavar="TEXT")
-@click.option("--blocks", multiple=True, metavar="ID", help="This task waits for TASK; repeatable.")
-@click.option("--blocked-by", multiple=True, metavar="ID", help="TASK waits for this task; repeatable.")
+@click.option("--blocks", multiple=True, metavar="ID", help="Task that must wait for TASK; repeatable.")
+@click.option("--blocked-by", multiple=True, metavar="ID", help="Task that TASK must wait for; repeatable.")
 @click.option("--metadata", metavar="JSON", help="A JSON object, merged key by key; null deletes a key.")
 @team_option
 @session_option

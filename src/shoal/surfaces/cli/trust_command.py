@@ -88,7 +88,7 @@ def ask_for_trust(options: Options) -> None:
         colours=has_colours(sys.stdout),
     ):
         click.echo(line)
-    trusted = click.confirm("Trust these settings, until they change?", default=False)
+    trusted = click.confirm("Trust these settings until they change?", default=False)
     if new:
         settings_trust.save_project_trust_decision(settings, project, trusted=trusted, escalations=new)
     skill_trust.save_decisions(skills, trusted=trusted)

@@ -25,7 +25,7 @@ _MAX_FILES_SHOWN = 6
     name="undo",
     help=(
         "Restore files to their state before TURN (default: the last turn that changed files). Files that "
-        "somebody else changed since then stay as they are."
+        "somebody else has changed since then are left alone."
     ),
 )
 @click.argument("turn", type=int, required=False)

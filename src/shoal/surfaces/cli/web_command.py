@@ -37,7 +37,7 @@ LOOPBACK = "127.0.0.1"
 def web_command(*, port: int, host: str, token: str | None, opens: bool, as_json: bool) -> int:
     """Show every run of this home in a browser: team, board, mail, questions, cost and replay.
 
-    It serves until Ctrl-C. Only this machine can reach it, and only with the token in the URL. From another
+    Stop it with Ctrl-C. Only this machine can reach it, and only with the token in the URL. From another
     machine or a phone, use ssh: ssh -L 8080:localhost:PORT HOST.
     """
     if find_spec("starlette") is None or find_spec("uvicorn") is None:

@@ -79,11 +79,11 @@ class TeamMcpServerTools:
     # Teams
 
     async def team_create(self, name: _Text, description: str = "") -> Data:
-        """Make a team that you lead. A name that is taken gets a number."""
+        """Create a team that you lead. If the name is taken, a number is added."""
         return self._team_roster_to_dict(await self._external_member.create_team(name, description or None))
 
     async def team_list(self) -> Data:
-        """List the teams there are, and who you are in yours."""
+        """List all teams, and your name in those you belong to."""
         own_names = {identity.team: identity.name for identity in self._external_member.list_identities()}
         return {
             "teams": [
@@ -138,7 +138,7 @@ class TeamMcpServerTools:
         return {"tasks": rows, "left_out": max(0, len(matching_tasks) - MOST_TASKS)}
 
     async def task_get(self, task: str, team: _TeamName = None) -> Data:
-        """Read one task with everything it holds."""
+        """Read one task with all its fields."""
         encoded_task = encode_task_with_attempt(
             await self._tasks.get(self._external_member.get_identity(team), task)
         )
@@ -149,7 +149,7 @@ class TeamMcpServerTools:
         task: str,
         status: Literal["pending", "in_progress", "completed", "deleted"] | None = None,
         owner: Annotated[
-            str | None, Field(description="The member who works on it; empty for nobody")
+            str | None, Field(description="The member that works on it; empty for nobody")
         ] = None,
         subject: str | None = None,
         description: str | None = None,
@@ -157,7 +157,7 @@ class TeamMcpServerTools:
         add_blocked_by: _TaskIds = [],  # noqa: B006
         metadata: Annotated[Data, Field(description="Merged key by key; null deletes a key")] = {},  # noqa: B006
         attempt: Annotated[
-            str | None, Field(description="From your claim; default: the token you hold it under")
+            str | None, Field(description="From your claim; default: your current token")
         ] = None,
         team: _TeamName = None,
     ) -> Data:
@@ -187,11 +187,11 @@ class TeamMcpServerTools:
         summary: Annotated[str, Field(description="A summary of five to ten words")] = "",
         kind: Annotated[
             Literal["message", "fyi", "shutdown_request"],
-            Field(description="fyi wakes nobody; a lead asks a member to stop with shutdown_request"),
+            Field(description="fyi wakes nobody; shutdown_request is for a lead that asks a member to stop"),
         ] = "message",
         team: _TeamName = None,
     ) -> Data:
-        """Write to a member of your team. It is kept on disk when this returns."""
+        """Write to a member of your team. It is on disk when this returns."""
         identity = self._external_member.get_identity(team)
         if kind == "shutdown_request":
             return {"request_id": await self._external_member.request_shutdown(identity, to, text)}
@@ -243,7 +243,7 @@ class TeamMcpServerTools:
         return {"id": self._runs.start_prompt_run(prompt, max_budget_usd=max_budget_usd)}
 
     async def run_status(self, id: str) -> Data:  # noqa: A002 - the tool's input
-        """How a run stands: running, done, failed or died."""
+        """Show the state of a run: running, done, failed or died."""
         if "@" in id:
             return await self._member_status(id)
         status = self._runs.get_status(id)

@@ -37,7 +37,7 @@ def describe_question(question: Question) -> str:
         case ChoiceQuestion():
             return "which one?"
         case PlanApprovalQuestion():
-            return "is the plan good?"
+            return "do you approve the plan?"
 
 
 def list_remember_options(question: PermissionQuestion) -> tuple[RememberScope, ...]:

@@ -366,7 +366,7 @@ class TerminalController(ABC):
         elif self.session.count_waking_items():
             self._is_past_deadline = True
             self.notices.write_note(
-                "The deadline has passed, so reports of agents are no longer processed.", YELLOW
+                "The deadline has passed, so agents' reports are no longer processed.", YELLOW
             )
 
     async def _run_turn(self, turn: Turn) -> None:

@@ -135,7 +135,7 @@ class AnswerScreen(ModalScreen[bool | None]):
         if not was_accepted:
             notify_user(
                 self,
-                f"The question of {self.row.name} was already answered; your answer is ignored.",
+                f"The question from {self.row.name} was already answered; your answer is ignored.",
                 "warning",
             )
         self._dismiss_screen(was_accepted=was_accepted)
@@ -151,7 +151,7 @@ class AnswerScreen(ModalScreen[bool | None]):
         if not self._is_closed:
             if row.answer is None:
                 notify_user(
-                    self, f"The question of {row.name} was withdrawn because its run has ended.", "warning"
+                    self, f"The question from {row.name} was withdrawn because its run has ended.", "warning"
                 )
             elif isinstance(row.answer, DenyAnswer) and row.answer.by == "policy":
                 notify_user(self, f"{row.name} no longer waits. {row.answer.reason}")

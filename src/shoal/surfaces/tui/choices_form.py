@@ -67,7 +67,7 @@ class ChoicesForm(QuestionForm):
             )
         answer_options.append(
             AnswerOption(
-                "n", build_clean_line(("Do not answer, and give a reason", MUTED)), self.ask_reason_and_deny
+                "n", build_clean_line(("Decline to answer, with a reason", MUTED)), self.ask_reason_and_deny
             )
         )
         return answer_options

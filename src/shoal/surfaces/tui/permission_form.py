@@ -84,9 +84,9 @@ class PermissionForm(QuestionForm):
             tool_input["command"] if self._is_shell_command else _format_tool_input_json(tool_input)
         )
         editor.move_cursor(editor.document.end)
-        input_label = "The command" if self._is_shell_command else "The input, as JSON"
+        input_label = "Edit the command" if self._is_shell_command else "Edit the input (JSON)"
         label = self.query_one(".form--label", Static)
-        label.update(build_clean_line((f"{input_label}, to be allowed once with these changes:", MUTED)))
+        label.update(build_clean_line((f"{input_label}, then allow it once:", MUTED)))
         self._show_only_widgets(editor, label)
         self._limit_question_body_height(12)
         self.show_key_hint("ctrl+s allow · esc back")

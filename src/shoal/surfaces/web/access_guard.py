@@ -114,12 +114,12 @@ class WebAccessGuard:
         if not self._policy.is_own_host_name(host):
             return f"{host!r} is not a name of this server."
         if origin is not None and origin != f"http://{host}":
-            return "This request comes from a page of another server."
+            return "This request comes from a page on another server."
         if path.startswith("/api") and headers.get("sec-fetch-site", "same-origin") not in (
             "same-origin",
             "none",
         ):
-            return "This request comes from a page of another server."
+            return "This request comes from a page on another server."
         scheme, _, bearer = headers.get("authorization", "").partition(" ")
         is_program = scheme.lower() == "bearer" and self._policy.is_valid_token(bearer.strip())
         if not is_program and not self._redeem_ticket(query, path):

@@ -88,7 +88,7 @@ class LeadInbox:
                     self._start_answering_request(mail, body)
             case PermissionRequestMail() | PlanApprovalRequestMail():
                 self._services.note(
-                    f"A request of {mail.sender} is dropped because nobody waits for its answer."
+                    f"A request from {mail.sender} was dropped because nobody is waiting for the answer."
                 )
                 return True
             case PermissionResponseMail() | PlanApprovalResponseMail() | ShutdownRequestMail():
@@ -179,7 +179,7 @@ class LeadInbox:
                 answer = await self._resolve_plan_approval(body)
             await self._mail_answer_with_retry(mail.sender, answer)
         except ShoalError as error:
-            self._services.note(f"A request of {mail.sender} could not be answered: {error}")
+            self._services.note(f"A request from {mail.sender} could not be answered: {error}")
         except asyncio.CancelledError:
             # Withdrawn: the sender no longer waits, and this task ends.
             if body.request_id in self._open_requests:
@@ -201,7 +201,7 @@ class LeadInbox:
             except (LockUnavailable, StateFileError) as error:
                 if not is_noted:
                     is_noted = True
-                    self._services.note(f"The answer to {to} waits: {error}")
+                    self._services.note(f"The answer to {to} is delayed: {error}")
                 await self._services.clock.sleep(_PAUSE)
             else:
                 return

@@ -71,7 +71,7 @@ class MailVerifier:
             if self._authenticator.check_signature(mail, owner) == "forged":
                 self._services.note(
                     f"Mail for {owner} in the name of {_format_mail_sender(mail.sender)} was refused: its "
-                    "signature is not right for it. It was changed, copied from elsewhere, or made up."
+                    "signature is invalid. It was changed, copied from elsewhere, or made up."
                 )
                 return True
             body = get_authorized_mail_body(mail)
@@ -116,8 +116,8 @@ class MailVerifier:
             f"It says: {abbreviate_text_to_one_line(mail.text, limit=300)}"
         )
         options = (
-            ChoiceOption(label=OBEY, description=f"As if {mail.sender} had said it"),
-            ChoiceOption(label=IGNORE, description=f"{owner} sees it as words of somebody unknown"),
+            ChoiceOption(label=OBEY, description=f"Treat it as coming from {mail.sender}"),
+            ChoiceOption(label=IGNORE, description=f"{owner} sees it as text from an unknown sender"),
         )
         choice = MultipleChoice(question=question, header="Mail", options=options)
         try:
@@ -134,8 +134,8 @@ class MailVerifier:
     ) -> bool:
         self._services.note(
             f"An unverified {_get_mail_body_tag(body)} in the name of {mail.sender} was not obeyed: "
-            f"{owner} sees "
-            "it as words of somebody unknown. The setting shoal.trust_unsigned_mail says what is."
+            f"{owner} "
+            "sees it as text from an unknown sender. The setting shoal.trust_unsigned_mail controls this."
         )
         return await receiver(InboundMail(mail=mail, trusted=False))
 
@@ -179,7 +179,7 @@ class MailPump:
                 try:
                     await self._deliver_new_mail(owner, deliver, unmarked, delivered)
                 except (LockUnavailable, StateFileError) as error:
-                    self._report(f"The mail of {owner} waits: {error}")
+                    self._report(f"Mail for {owner} is delayed: {error}")
                     await self._clock.sleep(_RETRY_DELAY)
         except (TeamNotFound, InboxNotFound):
             return

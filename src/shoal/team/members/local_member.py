@@ -164,7 +164,9 @@ class LocalMember:
                     mail.id, body
                 ):
                     return False
-                self._services.note(f"An answer for {self.name} came too late: {body.request_id} is dropped.")
+                self._services.note(
+                    f"An answer for {self.name} came too late: {body.request_id} was dropped."
+                )
                 return True
             case ShutdownRequestMail():
                 self.shutdown_request = body
@@ -298,7 +300,7 @@ class LocalMember:
         """Note an error once and pause before the retry; other work continues."""
         if str(error) != self._board_error:
             self._board_error = str(error)
-            self._services.note(f"{self.name} cannot take tasks now, and tries again: {error}")
+            self._services.note(f"{self.name} cannot claim tasks now and will retry: {error}")
         await self._services.clock.sleep(_RETRY_DELAY)
 
     async def _claim_next_board_task(self) -> None:
@@ -397,7 +399,7 @@ class LocalMember:
                 return await run_agent_loop(self.agent, prompt, by="runtime")
         except MemberStalledError as error:
             self._close_interrupted_tool_calls()
-            self._services.note(f"{self.name} stalled, and its turn restarts: {error}.")
+            self._services.note(f"{self.name} stalled, so its turn is being restarted: {error}.")
             restart_notice = RenderedMail(rank=0, by="runtime", text=format_team_notice("turn_restarted"))
             self._services.queue.put(
                 restart_notice.to_inbox_item(f"stalled-{self._services.ids.new_short_id()}", self.id)

@@ -54,7 +54,7 @@ def parse_teammate_permission_mode(name: str | None) -> PermissionMode | None:
         return None
     if name not in _MODE_BY_NAME:
         raise AgentRequestRefused(
-            f"{name!r} is not a mode for a teammate. There are: {', '.join(_MODE_BY_NAME)}."
+            f"{name!r} is not a mode for a teammate. Modes: {', '.join(_MODE_BY_NAME)}."
         )
     return _MODE_BY_NAME[name]
 
@@ -186,7 +186,7 @@ class MemberAdmission:
             await member.discard()
             await self._services.store.rosters.remove_member(entry.team, entry.name)
         except ShoalError as error:
-            self._services.note(f"Not everything of {entry.name} could be put away: {error}")
+            self._services.note(f"{entry.name} could not be cleaned up completely: {error}")
 
     async def resume_member(
         self, entry: RosterEntry, claimed_tasks: tuple[TaskId, ...], lead_mail_ids: Container[str]
@@ -203,10 +203,10 @@ class MemberAdmission:
             reason, leaves_roster = f"it could not be resumed and left the team: {refusal}", True
         except ShoalError as error:
             # The store cannot be read or written. That may be repaired, so nothing is discarded.
-            reason, leaves_roster = f"it cannot be resumed now, but at the next start: {error}", False
+            reason, leaves_roster = f"it cannot be resumed now; the next start retries it: {error}", False
         if slot is not None:
             self._services.budget.close_agent_slot(slot)
-        self._services.note(f"The teammate {entry.name} is not here: {reason}")
+        self._services.note(f"The teammate {entry.name} is not available: {reason}")
         agent = AgentId(entry.agent_id)
         return LostMember(
             agent=agent, name=entry.name, kind=entry.agent_type, why=reason, leaves_roster=leaves_roster

@@ -267,7 +267,7 @@ class MemberHost:
     async def answer_plan_approval_request(
         self, to: str, request: str, feedback: str, *, approve: bool, context: ToolContext
     ) -> AgentName:
-        raise AgentRequestRefused("Only the lead can answer plans.")
+        raise AgentRequestRefused("Only the lead can approve or reject plans.")
 
     async def stop_member(self, name: str, context: ToolContext) -> bool:
         team = await self._read_roster()
@@ -349,7 +349,7 @@ class MemberHost:
         entry = None if team is None else team.find_member(self._membership.name)
         if team is None or entry is None:
             raise AgentRequestRefused(
-                f"There is no {self._membership.name} in the team {self._membership.team}."
+                f"The team {self._membership.team} has no member {self._membership.name}."
             )
         return team, entry
 
@@ -442,11 +442,11 @@ class MemberHost:
         work: RetainedWorktreeWork | None = None
         try:
             try:
-                await self._services.stop_agents_of(member.id, "the teammate that started it ended")
+                await self._services.stop_agents_of(member.id, "the teammate that started it has ended")
             finally:
                 work = await member.clean_up()
         except ShoalError as error:
-            self._services.note(f"Not everything of {member.name} could be put away: {error}")
+            self._services.note(f"{member.name} could not be cleaned up completely: {error}")
         return work
 
     async def _report_member_end(

@@ -118,7 +118,7 @@ class MemberShutdown:
                 await handle.gone.wait()
         except TimeoutError:
             self._services.note(
-                f"{handle.member.name} did not end within {KILL_TIMEOUT:g} s; it is out of the team."
+                f"{handle.member.name} did not end within {KILL_TIMEOUT:g} s; it was removed from the team."
             )
             if handle.run_task is not None:
                 handle.run_task.cancel()
@@ -149,7 +149,7 @@ class MemberShutdown:
         work: RetainedWorktreeWork | None = None
         try:
             with self._report_cleanup_errors(member.name):
-                await self._services.stop_agents_of(member.id, "the teammate that started it ended")
+                await self._services.stop_agents_of(member.id, "the teammate that started it has ended")
             await self._remove_member_from_store(handle)
             with self._report_cleanup_errors(member.name):
                 work = await member.clean_up()
@@ -197,7 +197,7 @@ class MemberShutdown:
         try:
             yield
         except ShoalError as error:
-            self._services.note(f"Not everything of {name} could be put away: {error}")
+            self._services.note(f"{name} could not be cleaned up completely: {error}")
 
     def _announce_member_end(
         self, handle: MemberHandle, outcome: AgentRunOutcome, work: RetainedWorktreeWork | None

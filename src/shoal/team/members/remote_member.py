@@ -123,7 +123,7 @@ class RemoteMember:
                 ready = await channel.wait_until_ready()
                 exit_text = "" if ready is not None else await process.wait_until_exit()
         except (TimeoutError, ValueError):
-            ready, exit_text = None, "it did not say that it is ready"
+            ready, exit_text = None, "it did not report that it is ready"
         except BaseException:
             await _close_and_stop_process(process)
             raise
@@ -242,7 +242,7 @@ class RemoteMember:
         try:
             await self._process.stop(grace=KILL_GRACE)
         except ProcessError as error:
-            self._services.note(f"The process of {self.name} is left behind: {error}")
+            self._services.note(f"The process of {self.name} could not be removed: {error}")
 
     def send_permission_update(self, update: PermissionSuggestion) -> None:
         """Send a permission answer that a person gave for the whole session."""
@@ -278,7 +278,9 @@ class RemoteMember:
     async def _end_stuck_process(self) -> None:
         self._is_stuck = True
         timeout = MemberChannelServer.ping_timeout
-        self._services.note(f"{self.name} has not answered for {timeout:g} s: its process is ended.")
+        self._services.note(
+            f"{self.name} has not answered for {timeout:g} s, so its process is being killed."
+        )
         await self._terminate_process()
 
     async def _listen_to_channel(self) -> None:

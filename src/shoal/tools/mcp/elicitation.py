@@ -38,7 +38,7 @@ async def handle_mcp_elicitation(
     fields: dict[str, Mapping[str, Any]] = {}
     if isinstance(params, mcp_types.ElicitRequestURLParams):
         choices = [
-            _build_confirmation_choice(f"{prompt} Open {params.url} yourself, and say when that is done.")
+            _build_confirmation_choice(f"{prompt} Open {params.url} yourself, and confirm when you are done.")
         ]
     else:
         schema = params.requested_schema
@@ -77,7 +77,7 @@ def _build_field_choice(
         options.append(ChoiceOption(label=str(field["default"])))
     if not required:
         options.append(ChoiceOption(label=_SKIP_FIELD))
-    options.append(ChoiceOption(label=_DECLINE, description="Answer nothing at all."))
+    options.append(ChoiceOption(label=_DECLINE, description="Send no answer."))
     return MultipleChoice(
         question=f"{prompt} – {title}{description}",
         header=name[:20],

@@ -120,13 +120,13 @@ class ManagedMcpServer:
         except (InvalidMcpServerConfigError, ShoalError) as error:
             self._set_failed_status(str(error).removesuffix("."))
         except TimeoutError:
-            self._set_failed_status(f"it did not come up within {CONNECT_TIMEOUT:g} s")
+            self._set_failed_status(f"it did not start within {CONNECT_TIMEOUT:g} s")
         except Exception as error:  # noqa: BLE001 - a failing server must not affect the others
             self._set_failed_status(_describe_innermost_error(error))
         finally:
             self._connection = None
             if self.status == "pending":
-                self._set_status("failed", "it was ended")
+                self._set_status("failed", "it was stopped")
 
     def stop(self) -> None:
         self._stopping = True
@@ -168,7 +168,7 @@ class ManagedMcpServer:
             self._on_push(self.server.name, push)
             return
         self.note_once(
-            "it pushes messages to the session, which are dropped: nobody named it as a channel. "
+            "it pushes messages to the session, which are dropped because it is not a channel. "
             f"--channels server:{self.server.name} lets them in, or shoal.channels in your own settings."
         )
 
@@ -189,7 +189,7 @@ class ManagedMcpServer:
                 tool, arguments, context, _build_throttled_progress_reporter(call, context.report_progress)
             )
 
-        return await self.run_on_connection(f"The call of {tool}", context, call_on_connection)
+        return await self.run_on_connection(f"The call to {tool}", context, call_on_connection)
 
     async def run_on_connection(
         self, what: str, context: ToolContext, work: Callable[[McpConnection, ActiveMcpCall], Any]
@@ -236,7 +236,7 @@ class ManagedMcpServer:
             restarts_left -= 1
             self._set_status("pending", self._loss_reason)
             self.client_context.note(
-                f"The MCP server {server.name} ended ({self._loss_reason}). It is started again."
+                f"The MCP server {server.name} ended ({self._loss_reason}). It is being restarted."
             )
 
     async def _run_connection(self, sdk: ModuleType, server: McpServerConfig) -> None:
@@ -288,10 +288,10 @@ class ManagedMcpServer:
             and self.log_path.is_file()
             and self.log_path.stat().st_size
         ):
-            log_hint = f". What it wrote is in {self.log_path}"
+            log_hint = f". Its output is in {self.log_path}"
         self._set_status("failed", f"{reason}{log_hint}")
         self.client_context.note(
-            f"The MCP server {self.server.name} ({self.server.origin}) is not there: {reason}{log_hint}."
+            f"The MCP server {self.server.name} ({self.server.origin}) is not available: {reason}{log_hint}."
         )
 
     @property
@@ -335,7 +335,7 @@ def _import_sdk_connection() -> ModuleType:
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] not in ("mcp", "mcp_types", "anyio", "httpx2"):
             raise
-        raise MissingPackageExtra("Speaking with MCP servers", "mcp") from error
+        raise MissingPackageExtra("Using MCP servers", "mcp") from error
     return sdk_connection
 
 

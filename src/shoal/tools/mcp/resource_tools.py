@@ -70,5 +70,5 @@ def build_mcp_resource_tools(get_servers: Callable[[], Sequence[ManagedMcpServer
 
 def _report_unknown_resource_server(server: str, servers: Sequence[ManagedMcpServer]) -> ToolOutput:
     names = [managed.server.name for managed in servers if managed.features.resources]
-    hint = f"There are: {', '.join(names)}." if names else "No server has any."
+    hint = f"Servers: {', '.join(names)}." if names else "No server has any."
     return create_tool_error_output(f"There is no MCP server {server!r} with resources. {hint}")

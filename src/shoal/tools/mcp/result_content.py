@@ -67,7 +67,7 @@ def _extract_prompt_text(block: Any) -> str:
         case mcp_types.ResourceLink():
             return _format_resource_link(block)
         case _:
-            return f"[{getattr(block, 'type', 'content')} that is no text]"
+            return f"[{getattr(block, 'type', 'content')} that is not text]"
 
 
 class _McpResultContentConverter:
@@ -104,7 +104,7 @@ class _McpResultContentConverter:
             case mcp_types.ResourceLink():
                 return TextBlock(text=_format_resource_link(block))
             case _:
-                return TextBlock(text=f"[content of a kind that is not known: {type(block).__name__}]")
+                return TextBlock(text=f"[content of an unknown kind: {type(block).__name__}]")
 
     def _convert_base64_content(self, data: str, media_type: str) -> TextBlock | ImageBlock:
         if (
@@ -117,7 +117,7 @@ class _McpResultContentConverter:
         try:
             content = base64.b64decode(data, validate=True)
         except (binascii.Error, ValueError):
-            return TextBlock(text=f"[{media_type}: the server sent no valid base64]")
+            return TextBlock(text=f"[{media_type}: the server sent invalid base64]")
         self._stored_files += 1
         suffix = re.sub(r"[^a-z0-9]", "", media_type.rpartition("/")[2].lower())[:10] or "bin"
         name = re.sub(r"[^A-Za-z0-9_-]", "_", self._call)[:80]

@@ -83,7 +83,7 @@ class McpPushReceiver:
             self._buffered.append(params)
         else:
             self._managed.note_once(
-                f"more than {MAX_BUFFERED} messages of its channel came too early; the rest is dropped."
+                f"more than {MAX_BUFFERED} messages from its channel came too early; the rest were dropped."
             )
 
     def release_buffered_pushes(self, *, declared: bool) -> None:
@@ -95,14 +95,14 @@ class McpPushReceiver:
     def _forward_push(self, params: Any) -> None:
         if not self._is_declared:
             self._managed.note_once(
-                f"it sends messages of a channel, and does not declare the capability {CHANNEL_CAPABILITY}: "
-                "they are dropped."
+                "its channel messages are dropped because it does not declare the capability "
+                f"{CHANNEL_CAPABILITY}."
             )
             return
         try:
             push = parse_mcp_channel_message(params)
         except InvalidMcpChannelMessageError as error:
-            self._managed.note_once(f"a message of its channel is dropped: {error}.")
+            self._managed.note_once(f"a message from its channel was dropped: {error}.")
             return
         self._managed.deliver_push(push)
 
@@ -338,7 +338,7 @@ class _McpListChangeWatcher:
                 self._refresh_again = False
                 await self._managed.refresh_features()
         except (McpConnectionLost, McpRequestRefused) as error:
-            self._managed.note_once(f"it says that its tools changed, and does not list them: {error}")
+            self._managed.note_once(f"it reported that its tools changed, but does not list them: {error}")
         finally:
             self._refreshing = False
 
@@ -383,7 +383,7 @@ async def _await_translating_mcp_errors(request: Awaitable[T]) -> T:
         raise McpRequestRefused(error.message[:2_000]) from error
     except ValidationError as error:
         detail = str(error)[:500]
-        raise McpRequestRefused(f"its answer is not what the protocol says: {detail}") from error
+        raise McpRequestRefused(f"its answer violates the protocol: {detail}") from error
     except InputRequiredRoundsExceededError as error:
         raise McpRequestRefused(str(error)) from error
 

@@ -167,7 +167,7 @@ class McpStdioTransport:
                 for line in lines:
                     await self._forward_message(line)
                 if self._garbage_lines > MAX_GARBAGE_LINES:
-                    return f"it wrote more than {MAX_GARBAGE_LINES:,} lines that are no messages"
+                    return f"it wrote more than {MAX_GARBAGE_LINES:,} lines that are not messages"
             if len(buffer) > MAX_LINE_BYTES:
                 return f"it wrote a line of more than {MAX_LINE_BYTES >> 20} MB"
         return ""
@@ -181,7 +181,7 @@ class McpStdioTransport:
             if not self._garbage_lines:
                 excerpt = line[:80].decode(errors="replace").strip()
                 self._note(
-                    f"it writes to its standard output what is no message, which is left out: {excerpt!r}"
+                    f"its standard output contains a line that is not a message and is ignored: {excerpt!r}"
                 )
             self._garbage_lines += 1
             return

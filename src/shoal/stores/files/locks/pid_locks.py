@@ -69,7 +69,9 @@ class ExternalMemberLock(_PidLock):
     def __init__(self, home: Path, team: str, name: str) -> None:
         super().__init__(
             home / "shoal" / "mcp" / "seats" / f"{name}@{team}",
-            lambda holder: f"Another client is already {name} of the team {team}, served by {holder}.",
+            lambda holder: (
+                f"Another client already uses the name {name} in the team {team}, served by {holder}."
+            ),
         )
 
     def release(self) -> None:

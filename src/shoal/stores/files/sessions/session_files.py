@@ -75,7 +75,7 @@ def find_session_transcript(home: Path, name: str) -> Path:
     if matches:
         match_list = ", ".join(matches[:5]) + (" …" if len(matches) > 5 else "")
         raise SessionNotFound(
-            f"{len(matches)} sessions start with {name!r}: {match_list}. Write more of the id.", path=home
+            f"{len(matches)} sessions start with {name!r}: {match_list}. Type more of the id.", path=home
         )
     from difflib import get_close_matches
 

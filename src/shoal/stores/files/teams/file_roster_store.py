@@ -335,7 +335,9 @@ class FileRosterStore:
             if directory is not None:
                 with directory:
                     if not directory.remove_tree(team):
-                        self._report_problem(f"Cannot remove {directory.path / team} of a team that is gone.")
+                        self._report_problem(
+                            f"Cannot remove {directory.path / team}, left over from a deleted team."
+                        )
                         return
 
 

@@ -19,7 +19,7 @@ def create_tutorial_and_print_steps() -> int:
         raise click.ClickException(
             f"{DIRECTORY} already exists. Use it, or remove it and try again."
         ) from None
-    click.echo(f"{DIRECTORY} holds a small project and {SCRIPT_FILE}, which replaces a model. Next:")
+    click.echo(f"{DIRECTORY} contains a small project and {SCRIPT_FILE}, which replaces a model. Next:")
     click.echo(f"  cd {DIRECTORY}")
     click.echo(f"  export SHOAL_MODEL=scripted:$PWD/{SCRIPT_FILE}")
     click.echo(f"The tutorial is {find_bundled_docs_directory() / 'tutorial.md'}")

@@ -33,7 +33,7 @@ from shoal.wire.notification_text import MAIL_MESSAGE_PATTERN
 from shoal.wire.transcript_codec import parse_transcript_line
 
 ViewStage: TypeAlias = Literal["awaited", "there", "ended"]
-_IDLE_TEXTS = {"available": "idle", "interrupted": "idle: it was interrupted", "failed": "idle: it failed"}
+_IDLE_TEXTS = {"available": "idle", "interrupted": "idle after an interrupt", "failed": "idle: it failed"}
 
 
 class TranscriptMessageTailReader:

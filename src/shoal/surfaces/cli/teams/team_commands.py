@@ -64,7 +64,7 @@ _LEAD_STYLES = {"alive": GREEN, "ended": DIM, "died": RED}
 def team_commands() -> None:
     """Show, message, stop and resume teams, and start one from a template.
 
-    You can leave out NAME if there is only one team, or if only one runs.
+    You can leave out NAME if there is only one team, or if only one is running.
     """
 
 

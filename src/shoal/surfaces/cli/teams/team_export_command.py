@@ -32,14 +32,14 @@ if TYPE_CHECKING:
 @click.argument("name", required=False)
 @click.option("-o", "--output", type=click.Path(path_type=Path), metavar="FILE", help="Output file.")
 @click.option(
-    "--format", "form", type=click.Choice(["json", "md"]), default="json", help="json, or md for reading."
+    "--format", "form", type=click.Choice(["json", "md"]), default="json", help="json, or md for people."
 )
 @click.option("--json", "as_json", is_flag=True, help="With -o: report the written file as JSON.")
 @debug_option
 def export_team_data(*, name: str | None, output: Path | None, form: str, as_json: bool) -> int:
     """Export a team: roster, tasks, mail in order, events, costs and last reports.
 
-    It works for a team that is running, has ended or whose lead died, and changes nothing.
+    It changes nothing. The team may be running or have ended, or its lead may have died.
     """
     from shoal.app.settings.settings import find_process_shoal_home
     from shoal.app.teams.team_export import export_team

@@ -115,7 +115,8 @@ def show_team_template(*, name: str, as_json: bool) -> int:
 @json_option
 @debug_option
 def validate_team_templates(*, paths: Sequence[Path], as_json: bool) -> int:
-    """Check template files, or all templates found from here. The exit code is 1 if one cannot be used."""
+    """Check template files, or all templates that are available here. The exit code is 1 if one cannot be
+    used."""
     from shoal.app.teams.team_templates import read_team_template_file
 
     for path in paths:

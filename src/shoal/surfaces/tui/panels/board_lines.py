@@ -115,7 +115,7 @@ def build_task_details(run_view: RunView, row: RunViewTaskRow, task: Task | None
         ("changed", build_clean_line((f"{format_short_age(now - row.changed)} ago", MUTED))),
     ]
     lines = [build_clean_line((f"{name:<10}", MUTED), value) for name, value in facts if value]
-    lines += [Content(""), Content.styled("What became of it", "bold")]
+    lines += [Content(""), Content.styled("Outcome", "bold")]
     for moved_at, status, owner in row.moves:
         owner_text = build_owner_part(run_view, owner)
         lines.append(

@@ -144,7 +144,7 @@ class TaskDraftScreen(ModalScreen[tuple[str, str, str] | None]):
         with set_border_titles(Vertical(classes="dialog"), f"New task on {self._board}", keys):
             yield Static("What to do", classes="dialog--label")
             yield Input(id="subject")
-            yield Static("What belongs to it", classes="dialog--label")
+            yield Static("Details", classes="dialog--label")
             yield TextArea(id="description", tab_behavior="focus")
             yield Static("Waits for (numbers)", classes="dialog--label")
             yield Input(id="waits", placeholder="3, 4")
