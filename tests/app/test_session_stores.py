@@ -134,7 +134,7 @@ async def test_a_teammate_of_a_session_in_memory_cannot_have_a_process_of_its_ow
 @pytest.mark.parametrize(
     ("options", "problem"),
     [
-        ({"store": 5}, "store: a store or its address is expected, not 5"),
+        ({"store": 5}, "store: expected a store or its address, got 5"),
         ({"store": "postgresql://db/shoal"}, "There is no store 'postgresql://db/shoal'"),
         ({"store": "memory:", "persist": False}, "store: persist=False stores nothing"),
     ],
