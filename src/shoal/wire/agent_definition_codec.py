@@ -13,7 +13,6 @@ from msgspec.structs import replace
 
 from shoal.core.agents.agent_definitions import (
     ALL_TOOLS,
-    EFFORT_LEVELS,
     INHERIT_MODEL,
     AgentDefinition,
     DefinitionProblem,
@@ -26,9 +25,12 @@ from shoal.core.permissions.permission_changes import PermissionMode
 from shoal.core.teams.roster import MEMBER_COLORS
 from shoal.wire.field_parsers import (
     InvalidFrontMatterFieldError,
+    check_hooks_mapping,
     describe_field_value,
     describe_unknown_field,
     parse_boolean_field,
+    parse_effort_field,
+    parse_positive_integer_field,
     parse_text_field,
     parse_text_list_field,
     parse_tool_list_field,
@@ -231,24 +233,6 @@ def _parse_agent_model(value: Any) -> str | None:
     return None if model == INHERIT_MODEL else model
 
 
-def _parse_reasoning_effort(value: Any) -> str | int:
-    if isinstance(value, str) and value in EFFORT_LEVELS:
-        return value
-    try:
-        return _parse_positive_integer(value)
-    except InvalidFrontMatterFieldError:
-        raise InvalidFrontMatterFieldError(
-            f"{value!r} is neither one of {', '.join(EFFORT_LEVELS)} nor a number of tokens"
-        ) from None
-
-
-def _parse_positive_integer(value: Any) -> int:
-    text = str(value)
-    if isinstance(value, bool) or re.fullmatch(r"[0-9]{1,12}", text) is None or int(text) == 0:
-        raise InvalidFrontMatterFieldError(f"expected a whole number above 0, got {value!r}")
-    return int(text)
-
-
 def _parse_dollars(value: Any) -> float:
     text = str(value)
     if isinstance(value, bool) or re.fullmatch(r"[0-9]{1,9}(\.[0-9]+)?", text) is None or float(text) <= 0:
@@ -286,37 +270,24 @@ def _parse_agent_mcp_servers_field(value: Any) -> tuple[str | Mapping[str, Any],
     return tuple(value)
 
 
-def _check_hooks_mapping(value: Any) -> Mapping[str, Any]:
-    if not isinstance(value, Mapping):
-        raise InvalidFrontMatterFieldError(
-            f"expected a mapping of events to hooks, got {describe_field_value(value)}"
-        )
-    for event, hooks in value.items():
-        if not isinstance(hooks, list | tuple):
-            raise InvalidFrontMatterFieldError(
-                f"expected a list of hooks for {event}, got {describe_field_value(hooks)}"
-            )
-    return value
-
-
 _FIELDS = {
     "name": _AgentDefinitionFieldSpec("name", _parse_agent_type_name),
     "description": _AgentDefinitionFieldSpec("description", _parse_agent_description),
     "tools": _AgentDefinitionFieldSpec("tools", _parse_agent_tools),
     "disallowedTools": _AgentDefinitionFieldSpec("disallowed_tools", _parse_agent_tools),
     "model": _AgentDefinitionFieldSpec("model", _parse_agent_model),
-    "effort": _AgentDefinitionFieldSpec("effort", _parse_reasoning_effort),
+    "effort": _AgentDefinitionFieldSpec("effort", parse_effort_field),
     "permissionMode": _AgentDefinitionFieldSpec(
         "permission_mode", _build_choice_parser(get_args(PermissionMode))
     ),
     "background": _AgentDefinitionFieldSpec("background", parse_boolean_field),
     "isolation": _AgentDefinitionFieldSpec("isolation", _build_choice_parser(get_args(IsolationMode))),
-    "maxTurns": _AgentDefinitionFieldSpec("max_turns", _parse_positive_integer),
+    "maxTurns": _AgentDefinitionFieldSpec("max_turns", parse_positive_integer_field),
     "color": _AgentDefinitionFieldSpec("color", parse_text_field),
     "memory": _AgentDefinitionFieldSpec("memory", _build_choice_parser(get_args(MemoryScope))),
     "requiredMcpServers": _AgentDefinitionFieldSpec("required_mcp_servers", _parse_name_list),
     "mcpServers": _AgentDefinitionFieldSpec("mcp_servers", _parse_agent_mcp_servers_field),
-    "hooks": _AgentDefinitionFieldSpec("hooks", _check_hooks_mapping),
+    "hooks": _AgentDefinitionFieldSpec("hooks", check_hooks_mapping),
     "skills": _AgentDefinitionFieldSpec("skills", _parse_name_list),
     "initialPrompt": _AgentDefinitionFieldSpec("initial_prompt", parse_text_field),
     "acceptance": _AgentDefinitionFieldSpec("acceptance", _parse_required_text),

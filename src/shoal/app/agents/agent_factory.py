@@ -32,7 +32,6 @@ from shoal.app.agents.spawn_requests import (
     require_valid_isolation,
     resolve_loop_limits,
 )
-from shoal.app.agents.tool_limits import limit_tools_to_spawn_request
 from shoal.app.config.system_prompt import build_system_prompt
 from shoal.app.hooks.agent_hooks import HookSubjectAgent, describe_agent_hooks
 from shoal.app.isolation.agent_workspace import AgentWorkspace
@@ -190,9 +189,7 @@ class AgentFactory:
             request=request,
             definition=definition,
             agent_tools=agent_tools,
-            toolset=limit_tools_to_spawn_request(
-                toolset if memory is None else replace(toolset, names=memory.tools), request
-            ),
+            toolset=toolset if memory is None else replace(toolset, names=memory.tools),
             loop_limits=resolve_loop_limits(self._runtime.lead.loop_limits, definition, request),
             model=await self._resolve_agent_model(new_agent.parent, request, definition),
             preloaded=self._runtime.knowledge.preload_agent_skills(definition),

@@ -41,6 +41,7 @@ from shoal.app.skills.catalog_changes import AgentAndSkillChangeReporter
 from shoal.app.skills.knowledge import SkillsAndInstructions
 from shoal.app.skills.skill_catalog import load_skills
 from shoal.app.skills.skill_invoker import SkillInvoker
+from shoal.app.skills.skill_policy import load_skill_policy
 from shoal.app.skills.skill_trust import SkillTrustDecisionStore
 from shoal.app.teams.team_store import TeamStore
 from shoal.backends.guarded_processes import GuardedProcessLauncher
@@ -316,7 +317,7 @@ async def open_runtime(config: SessionConfig, exit_stack: AsyncExitStack) -> Run
         _create_mcp_servers(config, workspace, processes, store.directory, tools, events)
     )
     knowledge = _load_skills_and_instructions(
-        config, workspace, permissions, tools, running_agents, model.card.window, events
+        config, permissions, hooks, tools, running_agents, model.card.window, events
     )
     knowledge.prompts.append(McpPromptCommands(servers))
     _open_debug_log(config, events, exit_stack)
@@ -539,16 +540,16 @@ def _create_mcp_servers(
 
 def _load_skills_and_instructions(
     config: SessionConfig,
-    workspace: LocalWorkspace,
     permissions: PermissionEngine,
+    hooks: HookRegistry,
     tools: Mapping[str, Tool],
     running_agents: RunningAgents,
     window: int,
     events: EventBus,
 ) -> SkillsAndInstructions:
     """Load skills and instructions; `window` is the context window of the lead's model in tokens."""
-    settings, plugins, cwd = config.settings, config.plugins, workspace.root
-    skills = load_skills(cwd=cwd, home=settings.home)
+    settings, plugins, cwd = config.settings, config.plugins, hooks.project
+    skills = load_skills(cwd=cwd, home=settings.home, policy=load_skill_policy(settings.documents))
     for namespace, directory in plugins.list_skill_dirs():
         skills.add_plugin_skills(namespace, skills=directory)
     for namespace, directory in plugins.list_command_dirs():
@@ -562,7 +563,13 @@ def _load_skills_and_instructions(
     return SkillsAndInstructions(
         skills=skills,
         invoker=SkillInvoker(
-            skills, trust, tools=tools, running_agents=running_agents, cwd=cwd, note=events.note
+            skills,
+            trust,
+            tools=tools,
+            running_agents=running_agents,
+            cwd=cwd,
+            hooks=hooks,
+            note=events.note,
         ),
         catalog_changes=AgentAndSkillChangeReporter(config.definitions, skills),
         instructions=instructions,
