@@ -111,6 +111,8 @@ class AgentRunner(Struct, kw_only=True):
     """Builds the text that is repeated after each compaction, whatever the summary leaves out."""
     save_memory: Callable[[AgentRunner, list[Message]], Awaitable[str]] | None = None
     """Saves memories before a compaction; returns the text to add to the summary."""
+    read_mentions: Callable[[AgentRunner, Message], Awaitable[Message | None]] | None = None
+    """Reads what a person's message mentions; None if there is nothing to add."""
 
     @property
     def clock(self) -> Clock:

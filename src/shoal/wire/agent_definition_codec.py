@@ -36,7 +36,12 @@ from shoal.wire.field_parsers import (
     parse_tool_list_field,
     split_comma_separated_text,
 )
-from shoal.wire.front_matter import FrontMatterEntry, InvalidFrontMatterError, parse_front_matter
+from shoal.wire.front_matter import (
+    FrontMatterEntry,
+    InvalidFrontMatterError,
+    MissingFrontMatterError,
+    parse_front_matter,
+)
 from shoal.wire.json_codec import decode_json
 from shoal.wire.json_line_numbers import find_json_key_line
 
@@ -65,7 +70,12 @@ def parse_agent_definition(text: str, source: DefinitionSource, *, name: str) ->
         page = parse_front_matter(text, tuple(_FIELDS))
     except InvalidFrontMatterError as error:
         problem = DefinitionProblem(
-            what=error.what, name=name, source=source, line=error.line, field=error.key
+            what=error.what,
+            name=name,
+            source=source,
+            line=error.line,
+            field=error.key,
+            is_plain_text=isinstance(error, MissingFrontMatterError),
         )
         raise InvalidAgentDefinition(problem) from error
     declared_name = next((entry.value for entry in page.entries if entry.key == "name"), None)

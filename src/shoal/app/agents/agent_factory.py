@@ -36,6 +36,7 @@ from shoal.app.config.system_prompt import build_system_prompt
 from shoal.app.hooks.agent_hooks import HookSubjectAgent, describe_agent_hooks
 from shoal.app.isolation.agent_workspace import AgentWorkspace
 from shoal.app.mcp.mcp_servers import AgentTools
+from shoal.app.model_notices import format_session_notice
 from shoal.app.models.child_model import SubagentModelResolver, format_qualified_model_name
 from shoal.app.skills.skill_invoker import PreloadedSkills
 from shoal.core.agents.agent_definitions import AgentDefinition, ToolSelection, select_definition_tools
@@ -229,7 +230,10 @@ class AgentFactory:
             previous_entry="" if assignment is None else self.transcripts.read_last_entry_id(new_agent.agent),
         )
         prompt = build_agent_first_prompt(
-            definition, request, agent_workspace.agent_notice, spawn_plan.preloaded.texts
+            definition,
+            request,
+            agent_workspace.agent_notice,
+            (*spawn_plan.preloaded.texts, *_list_missing_tool_notices(spawn_plan.toolset)),
         )
         return self._assemble_new_agent(spawn_plan, new_agent, agent_workspace, initial, prompt)
 
@@ -457,10 +461,10 @@ class AgentFactory:
         self, definition: AgentDefinition, assignment: TeammateMembership | None, agent_tools: AgentTools
     ) -> ToolSelection:
         toolset = self._toolset_cache.resolve_toolset(definition, agent_tools)
-        if toolset.missing:
+        if toolset.missing and not toolset.names:
             raise AgentRequestRefused(
-                f"The agent {definition.name} ({definition.source}) names tools that are not available here: "
-                f"{', '.join(toolset.missing)}. Remove them from its definition, or start another agent."
+                f"The agent {definition.name} ({definition.source}) names only tools that are not available "
+                f"here: {', '.join(toolset.missing)}. Change its definition, or start another agent."
             )
         return resolve_member_tools(toolset, assignment, agent_tools.tools)
 
@@ -522,6 +526,7 @@ class AgentFactory:
             inbox=runtime.inbox.queue.open_inbox(agent),
             limits=blueprint.loop_limits,
             build_briefing=None if assignment is None else assignment.build_briefing,
+            read_mentions=runtime.knowledge.mentions.read_mentions,
         )
 
     def _open_agent_budget(self, agent: AgentId, blueprint: AgentBlueprint) -> AgentBudget:
@@ -576,7 +581,7 @@ class AgentFactory:
                 hooks=describe_agent_hooks(agent.hooks),
                 servers=list_mcp_servers_of_tools(blueprint.toolset.names),
                 skills=blueprint.definition.skills,
-                notes=blueprint.agent_workspace.notes,
+                notes=(*blueprint.agent_workspace.notes, *_list_missing_tool_notices(blueprint.toolset)),
             ),
             prompt=prompt,
             one_shot=blueprint.definition.one_shot,
@@ -611,6 +616,11 @@ class AgentFactory:
             return result, output
 
         return run_acceptance_command
+
+
+def _list_missing_tool_notices(toolset: ToolSelection) -> tuple[str, ...]:
+    names = ", ".join(toolset.missing)
+    return (format_session_notice("missing_tools", names=names),) if names else ()
 
 
 def _get_local_workspace(agent: AgentRunner) -> LocalWorkspace:

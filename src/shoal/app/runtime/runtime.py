@@ -39,6 +39,7 @@ from shoal.app.settings.settings import Settings
 from shoal.app.settings.settings_writer import save_permission_answer
 from shoal.app.skills.catalog_changes import AgentAndSkillChangeReporter
 from shoal.app.skills.knowledge import SkillsAndInstructions
+from shoal.app.skills.mentions import MentionExpander
 from shoal.app.skills.skill_catalog import load_skills
 from shoal.app.skills.skill_invoker import SkillInvoker
 from shoal.app.skills.skill_policy import load_skill_policy
@@ -573,6 +574,7 @@ def _load_skills_and_instructions(
         ),
         catalog_changes=AgentAndSkillChangeReporter(config.definitions, skills),
         instructions=instructions,
+        mentions=MentionExpander(tools, config.definitions.resolve_agent_name),
     )
 
 

@@ -304,6 +304,7 @@ def _create_lead(runtime: Runtime) -> AgentRunner:
         budget=runtime.budget.get_or_create_agent_budget(LEAD_ID, LEAD_KIND),
         inbox=runtime.inbox.queue.open_inbox(LEAD_ID),
         save_memory=_create_session_memory(runtime),
+        read_mentions=runtime.knowledge.mentions.read_mentions,
         limits=runtime.lead.loop_limits,
     )
 

@@ -6,6 +6,7 @@ from msgspec import Struct
 
 from shoal.app.definitions.instructions import LoadedInstructionFiles
 from shoal.app.skills.catalog_changes import AgentAndSkillChangeReporter
+from shoal.app.skills.mentions import MentionExpander
 from shoal.app.skills.skill_catalog import SkillAndCommandLibrary
 from shoal.app.skills.skill_invoker import PreloadedSkills, SkillInvoker
 from shoal.core.agents.agent_definitions import AgentDefinition
@@ -19,6 +20,7 @@ class SkillsAndInstructions(Struct, kw_only=True):
     invoker: SkillInvoker
     catalog_changes: AgentAndSkillChangeReporter
     instructions: LoadedInstructionFiles
+    mentions: MentionExpander
     prompts: list[ExternalSlashPromptSource] = []
     """Sources of additional commands."""
 
