@@ -181,10 +181,14 @@ class ShoalSettings(Struct, frozen=True, kw_only=True):
     plan_approver: Literal["auto", "lead", "user"] = "user"
     """Approver of required plans: automatic, the lead (for the lead's plan a person), or a person."""
     mcp_wait: Annotated[float, Meta(ge=0)] | None = None
-    """Seconds after the start that the first request waits for MCP servers to connect; None is 5 if
-    a person is present, and 30 if nobody could ask again."""
+    """Seconds after the start that the first request waits for all MCP servers to connect; None waits only
+    for required ones (of `--mcp-config`, with `alwaysLoad`, or named by a flag): 5 if a person is present,
+    else 30."""
     mcp_deadline: Seconds = 60.0
     """Seconds without progress after which an MCP tool call fails."""
+    web_search: str | None = None
+    """What answers the WebSearch tool: `provider`, the name of an MCP tool, or the address of a SearXNG,
+    Brave or Tavily search; only in your own files. None is the provider if it can search, else nothing."""
     channels: tuple[str, ...] = ()
     """MCP servers that may push messages to the lead, as `server:NAME`."""
     trust_unsigned_mail: Literal["never", "ask", "always"] = "ask"

@@ -76,13 +76,14 @@ from shoal.runs.progress_monitor import ProgressMonitor
 from shoal.tools.schedule_tools import SCHEDULE_TOOLS
 from shoal.tools.structured_output_tool import STRUCTURED_OUTPUT
 from shoal.tools.team_tools import TEAM_TOOLS
+from shoal.tools.worktree_tools import WORKTREE_TOOLS
 from shoal.workspaces.local_workspace import LocalWorkspace
 
 if TYPE_CHECKING:
     from shoal.app.runtime.runtime import Runtime
 
 # An agent ends with its job, so a schedule of it would have no recipient.
-LEAD_ONLY_TOOLS = (*SCHEDULE_TOOLS, *TEAM_TOOLS, STRUCTURED_OUTPUT)
+LEAD_ONLY_TOOLS = (*SCHEDULE_TOOLS, *TEAM_TOOLS, STRUCTURED_OUTPUT, *WORKTREE_TOOLS)
 """Tools that only the lead has, and its forks see."""
 
 
@@ -293,6 +294,9 @@ class AgentFactory:
         prepared = self._assemble_new_agent(
             spawn_plan, new_agent, agent_workspace, initial, build_fork_prompt(history[-1].tool_uses, job)
         )
+        # The same schemas in the same order, for the cache of the parent.
+        prepared.agent.loaded_tools = parent.loaded_tools
+        prepared.agent.set_tools(parent.tools, parent.deferred_tools)
         # The provider's count for the parent is better than an estimate.
         prepared.agent.state.context_tokens = parent.state.context_tokens
         return replace(
@@ -499,11 +503,16 @@ class AgentFactory:
             permissions=permissions,
             transcript=self.transcripts.get_transcript_path(agent),
         )
+        tools, deferred = runtime.agents.deferral.select_tools(
+            {name: blueprint.agent_tools.tools[name] for name in blueprint.toolset.names},
+            blueprint.definition.tools or (),
+        )
         return AgentRunner(
             identity=hook_subject.identity,
             model=blueprint.model,
             system=facts.system,
-            tools={name: blueprint.agent_tools.tools[name] for name in blueprint.toolset.names},
+            tools=tools,
+            deferred_tools=deferred,
             conversation=blueprint.conversation,
             environment=AgentEnvironment(
                 workspace=blueprint.agent_workspace.workspace,

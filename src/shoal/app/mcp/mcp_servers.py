@@ -64,7 +64,10 @@ class SessionMcpServerManager:
         *,
         startup_wait: float,
         is_trusted: Callable[[AgentDefinition], bool],
+        is_permitted: Callable[[McpServerConfig], bool] = lambda _: True,
+        is_required: Callable[[McpServerConfig], bool] = lambda _: True,
     ) -> None:
+        """`is_required` is True for servers that the first request waits for."""
         self.configured = configured
         self.channels: McpChannelMessageQueue | None = None
         """Messages that servers push to the lead; set before the servers start."""
@@ -74,6 +77,8 @@ class SessionMcpServerManager:
         self._tools = tools
         self._startup_wait = startup_wait
         self._is_trusted = is_trusted
+        self._is_permitted = is_permitted
+        self._is_required = is_required
         self._clock = host.clock
         self._servers: list[ManagedMcpServer] = []
         self._agent_servers: list[ManagedMcpServer] = []
@@ -114,18 +119,38 @@ class SessionMcpServerManager:
         )
 
     async def wait_until_ready(self) -> None:
-        """Wait briefly for every server to connect or fail, without delaying the first request long."""
+        """Wait for the required servers to connect or fail; the others connect in the background."""
         self.start()
         if self._settled:
             return
         remaining = (self._started or 0.0) + self._startup_wait - self._clock.monotonic()
+        required = [managed for managed in self._servers if self._is_required(managed.server)]
         if remaining > 0:
             with suppress(TimeoutError):
                 async with self._clock.deadline(remaining):
-                    while any(managed.status == "pending" for managed in self._servers):
+                    while any(managed.status == "pending" for managed in required):
                         await self._change_event.wait()
         # Later tools are appended, because a prompt cache depends on the order of tools.
         self._settled = True
+
+    async def wait_for_pending(self, seconds: float) -> None:
+        """Wait at most this long until no server is connecting any more."""
+        with suppress(TimeoutError):
+            async with self._clock.deadline(seconds):
+                while self.list_pending_names():
+                    await self._change_event.wait()
+
+    def list_pending_names(self) -> tuple[str, ...]:
+        """Return the names of servers that are still connecting, or will be started."""
+        if self._started is None:
+            return tuple(server.name for server in self.configured.servers)
+        return tuple(managed.server.name for managed in self._servers if managed.status == "pending")
+
+    def list_always_loaded_prefixes(self) -> tuple[str, ...]:
+        """Return the beginnings of names of tools that are never deferred."""
+        return tuple(
+            f"{server.tool_name_prefix}__" for server in self.configured.servers if server.always_load
+        )
 
     def list_statuses(self) -> tuple[McpServerStatus, ...]:
         started_names = {managed.server.name for managed in self._servers}
@@ -210,11 +235,17 @@ class SessionMcpServerManager:
                         "Trust it: shoal trust"
                     )
                 try:
-                    yield parse_mcp_server(name, config, f"agent {agent}")
+                    server = parse_mcp_server(name, config, f"agent {agent}")
                 except InvalidMcpServerConfigError as error:
                     raise AgentRequestRefused(
                         f"Cannot use the MCP server {name} of the agent {agent} ({source}): {error}."
                     ) from error
+                if not self._is_permitted(server):
+                    raise AgentRequestRefused(
+                        f"The agent {agent} ({source}) was not started: allowedMcpServers or "
+                        f"deniedMcpServers does not permit its MCP server {name}."
+                    )
+                yield server
 
     async def _wait_for_required_servers(
         self, definition: AgentDefinition, names: Sequence[str], own_servers: Sequence[ManagedMcpServer]
@@ -315,10 +346,14 @@ class SessionMcpServerManager:
         """Handle a changed status or tool list of a server."""
         event, self._change_event = self._change_event, asyncio.Event()
         event.set()
-        self._publish_tools()
+        if not self._publish_tools() and not self.list_pending_names():
+            self._notify_listeners()
 
-    def _publish_tools(self) -> None:
-        """Publish the tools of all servers. Tools of a lost server stay: removal would break a cache."""
+    def _publish_tools(self) -> bool:
+        """Publish the tools of all servers; return False if nothing changed.
+
+        Tools of a lost server stay: removal would break a cache.
+        """
         published: dict[str, Tool] = {
             tool.schema.name: tool for managed in self._servers for tool in managed.tools
         }
@@ -331,11 +366,15 @@ class SessionMcpServerManager:
         else:
             published |= {name: tool for name, tool in previous.items() if name not in published}
         if list(published.items()) == list(previous.items()):
-            return
+            return False
         for name in self._published:
             del self._tools[name]
         self._tools |= published
         self._published = list(published)
+        self._notify_listeners()
+        return True
+
+    def _notify_listeners(self) -> None:
         for listener in self._tool_change_listeners:
             listener()
 

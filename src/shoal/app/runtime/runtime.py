@@ -18,14 +18,17 @@ from shoal.agent.tool_calls import run_unrecorded_tool_call
 from shoal.app.config.session_config import ModelChooser, SessionConfig, create_model_chooser
 from shoal.app.config.session_store import OpenedSessionStore, open_session_store
 from shoal.app.config.tool_selection import build_session_tools, split_permission_rule_flags
+from shoal.app.config.web_search import create_web_search_tool
 from shoal.app.definitions.agent_trust import is_agent_trusted
 from shoal.app.definitions.bundled_docs import find_bundled_docs_directory
 from shoal.app.definitions.instructions import LoadedInstructionFiles, load_instructions
 from shoal.app.hooks.agent_hooks import HookRegistry, create_hook_runner
 from shoal.app.hooks.hook_sources import load_configured_hooks
 from shoal.app.isolation.agent_workspace import WorkspaceAllocator
+from shoal.app.isolation.lead_worktree import LeadWorktreeMover
 from shoal.app.isolation.machine_checks import check_permission_bypass
 from shoal.app.isolation.sandbox_policies import create_sandbox
+from shoal.app.mcp.deferred_tools import ToolDeferral
 from shoal.app.mcp.mcp_host import create_mcp_client_context
 from shoal.app.mcp.mcp_prompts import McpPromptCommands
 from shoal.app.mcp.mcp_servers import SessionMcpServerManager
@@ -34,7 +37,7 @@ from shoal.app.runtime.event_bus import EventBus
 from shoal.app.runtime.plan_registry import AgentPlanRegistry
 from shoal.app.settings.configured_rules import add_permission_flag_rules
 from shoal.app.settings.live_settings import AutoReloadingSettings
-from shoal.app.settings.mcp_files import load_mcp_servers
+from shoal.app.settings.mcp_files import is_configured_server_permitted, load_mcp_servers
 from shoal.app.settings.settings import Settings
 from shoal.app.settings.settings_writer import save_permission_answer
 from shoal.app.skills.catalog_changes import AgentAndSkillChangeReporter
@@ -55,6 +58,7 @@ from shoal.core.conversation.messages import ToolUseBlock
 from shoal.core.conversation.tools import Tool
 from shoal.core.errors import ShoalError
 from shoal.core.events import BudgetThresholdReached, FileChanged
+from shoal.core.extensions.mcp_servers import McpServerConfig
 from shoal.core.ids import LEAD_ID, LEAD_KIND, AgentId, IdGenerator
 from shoal.core.permissions.permission_changes import PermissionSuggestion
 from shoal.core.permissions.permission_decisions import AllowDecision
@@ -75,6 +79,7 @@ from shoal.team.nested_teams import TeamsByLeader
 from shoal.tools.plan_tools import build_plan_tools
 from shoal.tools.schedule_tools import build_schedule_tools
 from shoal.tools.shell_supervisor import BackgroundShellSupervisor
+from shoal.tools.worktree_tools import build_worktree_tools
 from shoal.wire.settings_codec import AgentLimitSettings, ShoalSettings
 from shoal.workspaces.local_workspace import LocalWorkspace
 
@@ -219,6 +224,8 @@ class AgentServices(Struct, frozen=True, kw_only=True):
     workspaces: WorkspaceAllocator
     acceptance: TaskAcceptanceCommandRunner
     trace_parents: SessionTraceParents
+    deferral: ToolDeferral
+    """Which tools of MCP servers an agent has to search for."""
     ids: IdGenerator
     """Source of the ids of agents other than the lead."""
 
@@ -314,6 +321,13 @@ async def open_runtime(config: SessionConfig, exit_stack: AsyncExitStack) -> Run
         acceptance.run_for_task_owner,
         teams_by_leader.find_lead_identity if settings.own.team_depth > 1 else None,
     )
+    if options.lead_channel is None and any(
+        (each / ".git").exists() for each in (workspace.root, *workspace.root.parents)
+    ):
+        mover = LeadWorktreeMover(workspace, settings.environ, options.clock, ids.derive_generator())
+        tools |= {tool.schema.name: tool for tool in build_worktree_tools(mover)}
+    web_search = create_web_search_tool(settings, model.card, tools, running_agents.require_agent)
+    tools |= {} if web_search is None else {web_search.schema.name: web_search}
     servers = await exit_stack.enter_async_context(
         _create_mcp_servers(config, workspace, processes, store.directory, tools, events)
     )
@@ -321,6 +335,7 @@ async def open_runtime(config: SessionConfig, exit_stack: AsyncExitStack) -> Run
         config, permissions, hooks, tools, running_agents, model.card.window, events
     )
     knowledge.prompts.append(McpPromptCommands(servers))
+    deferral = ToolDeferral(settings, model.card.window, servers, running_agents.require_agent)
     _open_debug_log(config, events, exit_stack)
     return Runtime(
         config=config,
@@ -349,6 +364,7 @@ async def open_runtime(config: SessionConfig, exit_stack: AsyncExitStack) -> Run
             workspaces=_create_workspace_allocator(config, store, workspace, events, exit_stack),
             acceptance=acceptance,
             trace_parents=SessionTraceParents(),
+            deferral=deferral,
             ids=ids.derive_generator(),
         ),
         processes=ProcessServices(launcher=processes, shells=shells, sandbox=sandbox),
@@ -536,7 +552,23 @@ def _create_mcp_servers(
         tools,
         startup_wait=wait if settings.own.mcp_wait is None else settings.own.mcp_wait,
         is_trusted=partial(is_agent_trusted, settings.home, workspace.root),
+        is_permitted=partial(is_configured_server_permitted, settings),
+        is_required=partial(_is_server_required, config),
     )
+
+
+def _is_server_required(config: SessionConfig, server: McpServerConfig) -> bool:
+    """Return True if the first request waits for a server: it was asked for, or a wait is configured."""
+    options = config.options
+    if config.settings.own.mcp_wait is not None or server.always_load:
+        return True
+    given = [
+        str(config.cwd / Path(each).expanduser()) for each in options.mcp_config if isinstance(each, str)
+    ]
+    if server.origin.startswith(("--mcp-config:", *(f"{path}:" for path in given))):
+        return True
+    named = (*split_permission_rule_flags(options.allowed_tools), *(options.available_tools or ()))
+    return any(f"{name}__".startswith(f"{server.tool_name_prefix}__") for name in named)
 
 
 def _load_skills_and_instructions(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from contextlib import AsyncExitStack, suppress
 from functools import partial
 from typing import TYPE_CHECKING
@@ -127,7 +127,7 @@ async def build_session_parts(options: Options, exit_stack: AsyncExitStack) -> S
     await exit_stack.enter_async_context(teams)
     lead = _create_lead(runtime)
     runtime.agents.running.set_lead(lead)
-    runtime.servers.subscribe_to_tool_changes(lambda: lead.set_tools(_select_lead_tools(runtime)))
+    runtime.servers.subscribe_to_tool_changes(lambda: lead.set_tools(*_select_lead_tools(runtime)))
     return SessionParts(
         runtime=runtime,
         lead=lead,
@@ -262,6 +262,7 @@ def _create_teams_or_member_host(
 
 def _create_lead(runtime: Runtime) -> AgentRunner:
     config, options = runtime.config, runtime.options
+    tools, deferred = _select_lead_tools(runtime)
     return AgentRunner(
         identity=runtime.lead.identity,
         model=runtime.lead.model,
@@ -273,7 +274,8 @@ def _create_lead(runtime: Runtime) -> AgentRunner:
             instructions=runtime.knowledge.instructions.text,
             appended=build_appended_system_prompt(options, assistant=config.assistant),
         ),
-        tools=_select_lead_tools(runtime),
+        tools=tools,
+        deferred_tools=deferred,
         conversation=Conversation(
             runtime.store.transcript,
             options.clock,
@@ -309,8 +311,10 @@ def _create_lead(runtime: Runtime) -> AgentRunner:
     )
 
 
-def _select_lead_tools(runtime: Runtime) -> dict[str, Tool]:
-    return select_lead_tools(runtime.options, runtime.tools, coordinator=runtime.config.coordinator)
+def _select_lead_tools(runtime: Runtime) -> tuple[Mapping[str, Tool], frozenset[str]]:
+    """Return the tools of the lead, and the names of those that it has to search for."""
+    tools = select_lead_tools(runtime.options, runtime.tools, coordinator=runtime.config.coordinator)
+    return runtime.agents.deferral.select_tools(tools, runtime.options.available_tools or ())
 
 
 def _create_mcp_channels(config: SessionConfig, session: Session) -> McpChannelMessageQueue | None:

@@ -344,6 +344,8 @@ def _restrict_shoal_settings(
         sandbox=sandbox,
         unattended_allow=trusted.unattended_allow,
         channels=trusted.channels,
+        # Queries go there, and the key of a service.
+        web_search=trusted.web_search,
         # A project's file must not make agents' messages leave the machine.
         telemetry=trusted.telemetry,
         coordinator=_read_boolean_variable(environ, _COORDINATOR_VARIABLES, default=merged.coordinator),

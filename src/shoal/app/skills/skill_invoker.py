@@ -11,6 +11,7 @@ from msgspec import Struct
 from shoal.agent.agent_runner import AgentRunner
 from shoal.agent.tool_calls import run_unrecorded_tool_call
 from shoal.app.agent_permissions import get_permission_engine
+from shoal.app.definitions.plugin_files import MANIFEST
 from shoal.app.definitions.project_directories import iter_project_directories
 from shoal.app.hooks.agent_hooks import HookRegistry
 from shoal.app.model_notices import format_session_notice
@@ -241,7 +242,11 @@ class SkillInvoker:
         return tuple(fill_rule_directories(entry, directories) for entry in granted)
 
     def _list_directories(self, skill: Skill) -> dict[str, str]:
-        return {"CLAUDE_SKILL_DIR": str(skill.directory), "CLAUDE_PROJECT_DIR": str(self._project)}
+        directories = {"CLAUDE_SKILL_DIR": str(skill.directory), "CLAUDE_PROJECT_DIR": str(self._project)}
+        if skill.source.kind == "plugin":
+            plugin = next((each for each in skill.directory.parents if (each / MANIFEST).exists()), None)
+            directories |= {} if plugin is None else {"CLAUDE_PLUGIN_ROOT": str(plugin)}
+        return directories
 
     def _start_skill_hooks(self, skill: Skill) -> None:
         """Start the hooks of a skill. Raises `AgentRequestRefused` for untrusted or bad ones."""
