@@ -60,7 +60,7 @@ async def test_a_child_with_300_tools_starts_small_and_loads_what_it_finds(tmp_p
     assert "ToolSearch" in names
     assert not any(name.startswith("mcp__") for name in names)
     description = next(each.description for each in first.tools if each.name == "ToolSearch")
-    assert "files (300)" in description
+    assert "Servers: files." in description
     loaded = [each.name for each in second.tools if each.name.startswith("mcp__")]
     assert loaded[0] == "mcp__files__copy_7" or "mcp__files__copy_7" in loaded
     assert [each.name for each in second.tools][: len(names)] == names

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from typing import Annotated
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Annotated, TypeAlias
 
 from msgspec import Meta
 
 from shoal.core.conversation.model_requests import ToolSchema
 from shoal.core.conversation.tools import Tool, ToolContext, ToolOutput
-from shoal.core.extensions.mcp_servers import MCP_PREFIX
 from shoal.core.text.control_tags import escape_control_tags
 from shoal.tools.builtin_tool import builtin_tool, format_tool_text, load_tool_description, load_tool_text
 
@@ -22,21 +21,19 @@ _MAX_DESCRIPTION = 300
 _MAX_LISTED_SERVERS = 40
 
 
-def build_tool_search_tool(
-    deferred: Iterable[str],
-    pending: Sequence[str],
-    load_tools: Callable[
-        [ToolContext, Callable[[Mapping[str, ToolSchema]], list[str]]], Awaitable[list[ToolSchema]]
-    ],
-) -> Tool:
-    """Build the tool. `load_tools` waits for pending servers, and loads what the given function selects."""
-    servers = _format_servers(deferred)
-    description = [load_tool_description(TOOL_SEARCH)]
-    description += [format_tool_text(TOOL_SEARCH, "servers", servers=servers)] if servers else []
-    if pending:
-        description.append(format_tool_text(TOOL_SEARCH, "pending", servers=", ".join(pending)))
+ToolLoader: TypeAlias = Callable[
+    [ToolContext, Callable[[Mapping[str, ToolSchema]], list[str]]], Awaitable[list[ToolSchema]]
+]
+"""Waits for servers that are connecting, and loads the tools that the function selects."""
 
-    @builtin_tool(name=TOOL_SEARCH, reads_only=True, description="\n".join(description))
+
+def build_tool_search_tool(servers: Sequence[str], load_tools: ToolLoader) -> Tool:
+    """Build the tool; `servers` are the names of servers that it can find tools of."""
+    listed = _format_servers(servers)
+    named = format_tool_text("ToolSearch", "servers", servers=listed)
+    description = f"{load_tool_description(TOOL_SEARCH)}\n{named}"
+
+    @builtin_tool(name=TOOL_SEARCH, reads_only=True, description=description)
     async def search_tools(
         query: Annotated[str, Meta(min_length=1)],
         context: ToolContext,
@@ -47,9 +44,9 @@ def build_tool_search_tool(
 
         loaded = await load_tools(context, select_names)
         if not loaded:
-            text = format_tool_text(TOOL_SEARCH, "nothing", query=repr(query), servers=servers or "none")
+            text = format_tool_text("ToolSearch", "nothing", query=repr(query), servers=listed)
             return ToolOutput(content=text)
-        lines = [load_tool_text(TOOL_SEARCH, "loaded")]
+        lines = [load_tool_text("ToolSearch", "loaded")]
         lines += (f"- {schema.name}: {_shorten(schema.description)}" for schema in loaded)
         return ToolOutput(
             content=escape_control_tags("\n".join(lines)), data={"tools": [schema.name for schema in loaded]}
@@ -81,11 +78,9 @@ def _score_word(word: str, parts: Sequence[str], name: str, text: str) -> int:
     return 10 * (word in parts) + 4 * (word in name) + 2 * (word in text)
 
 
-def _format_servers(names: Iterable[str]) -> str:
-    counts = Counter(name.removeprefix(MCP_PREFIX).partition("__")[0] for name in names)
-    listed = [f"{server} ({count})" for server, count in counts.most_common(_MAX_LISTED_SERVERS)]
-    rest = len(counts) - len(listed)
-    return ", ".join([*listed, *([f"and {rest} more"] if rest else [])])
+def _format_servers(names: Sequence[str]) -> str:
+    rest = len(names) - _MAX_LISTED_SERVERS
+    return ", ".join([*names[:_MAX_LISTED_SERVERS], *([f"and {rest} more"] if rest > 0 else [])])
 
 
 def _shorten(text: str) -> str:

@@ -45,7 +45,7 @@ def build_web_search_tool(backend: WebSearchBackend) -> Tool:
         blocked_domains: Sequence[str] | None = None,
     ) -> ToolOutput:
         if allowed_domains and blocked_domains:
-            return create_tool_error_output(load_tool_text(WEB_SEARCH_TOOL, "both"))
+            return create_tool_error_output(load_tool_text("WebSearch", "both"))
         asked = WebSearchQuery(
             text=query,
             allowed_domains=tuple(allowed_domains or ()),
@@ -57,7 +57,7 @@ def build_web_search_tool(backend: WebSearchBackend) -> Tool:
         # The mark cannot be guessed, so a result cannot fake its own end.
         mark = context.ids.new_short_id()
         lines = (
-            format_tool_text(WEB_SEARCH_TOOL, "content", mark=mark),
+            format_tool_text("WebSearch", "content", mark=mark),
             output.text or "(no results)",
             f"--- end of results {mark} ---",
         )

@@ -38,7 +38,7 @@ class ToolDeferral:
         self._find_agent = find_agent
 
     def select_tools(
-        self, tools: Mapping[str, Tool], named: Collection[str] = ()
+        self, tools: Mapping[str, Tool], named: Collection[str] = (), *, is_lead: bool = False
     ) -> tuple[Mapping[str, Tool], frozenset[str]]:
         """Return the tools, with ToolSearch if it is needed, and the names of those that are deferred.
 
@@ -54,11 +54,15 @@ class ToolDeferral:
         }
         size = sum(_measure_schema(tool.schema) for tool in candidates.values())
         deferred = frozenset(candidates) if size > self._threshold * _CHARS_PER_TOKEN else frozenset()
-        pending = self._servers.list_pending_names()
-        if not deferred and not pending:
+        # The lead keeps it for the cache once it was sent.
+        is_kept = is_lead and self._servers.has_late_servers
+        if not deferred and not is_kept and not self._servers.list_pending_names():
             return tools, deferred
-        search = build_tool_search_tool(sorted(deferred), pending, self._load_tools)
-        return {**tools, TOOL_SEARCH: search}, deferred
+        names = {server.name for server in self._servers.configured.servers}
+        names |= {name.removeprefix(MCP_PREFIX).partition("__")[0] for name in deferred}
+        search = build_tool_search_tool(sorted(names), self._load_tools)
+        own = {name: tool for name, tool in tools.items() if not name.startswith(MCP_PREFIX)}
+        return {**own, TOOL_SEARCH: search, **tools}, deferred
 
     async def _load_tools(
         self, context: ToolContext, select: Callable[[Mapping[str, ToolSchema]], list[str]]

@@ -314,7 +314,8 @@ def _create_lead(runtime: Runtime) -> AgentRunner:
 def _select_lead_tools(runtime: Runtime) -> tuple[Mapping[str, Tool], frozenset[str]]:
     """Return the tools of the lead, and the names of those that it has to search for."""
     tools = select_lead_tools(runtime.options, runtime.tools, coordinator=runtime.config.coordinator)
-    return runtime.agents.deferral.select_tools(tools, runtime.options.available_tools or ())
+    named = runtime.options.available_tools or ()
+    return runtime.agents.deferral.select_tools(tools, named, is_lead=True)
 
 
 def _create_mcp_channels(config: SessionConfig, session: Session) -> McpChannelMessageQueue | None:

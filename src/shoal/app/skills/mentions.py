@@ -130,8 +130,11 @@ def _format_attachment(mention: _FileMention, output: ToolOutput) -> str:
     content = output.text
     if len(content) > _MAX_CHARS:
         content = f"{content[:_MAX_CHARS]}\n[… {len(content) - _MAX_CHARS:,} more characters are left out]"
-    key = "mention_failed" if output.is_error else "mention"
     return (
-        format_session_notice(key, given=escape_filename(mention.given), path=escape_filename(mention.path))
+        format_session_notice(
+            "mention_failed" if output.is_error else "mention",
+            given=escape_filename(mention.given),
+            path=escape_filename(mention.path),
+        )
         + f"\n{escape_control_tags(content)}"
     )
