@@ -156,7 +156,7 @@ async def test_members_survive_a_killed_tmux_server_and_one_note_says_so(
         # The next one is not lost either.
         late = await backend.spawn_member(make_pane_launch(tmp_path, "dave"))
         await wait_until_up(late)
-        assert "dave works without a pane" in notes.get_nowait()
+        assert "dave is working without a pane" in notes.get_nowait()
         assert late.pane == "process"
         assert notes.empty()
         for member in (*members, late):
