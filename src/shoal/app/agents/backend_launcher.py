@@ -54,29 +54,41 @@ _PROVIDER_API_MODULES = (
 )
 
 
-class InheritedMemberOptions(Struct, frozen=True, kw_only=True):
-    """Options of the lead's session that its members inherit; the names are those of `Options`."""
-
-    cwd: str
-    model: str | None
+class InheritedPermissionOptions(Struct, frozen=True, kw_only=True):
     mode: PermissionMode
     skip_permissions: bool
     allowed_tools: tuple[str, ...]
     disallowed_tools: tuple[str, ...]
     add_dirs: tuple[str, ...]
-    coordinator: bool | None
+    settings: str | None
+    setting_sources: tuple[str, ...] | None
+    attended: bool
+
+
+class InheritedModelOptions(Struct, frozen=True, kw_only=True):
+    model: str | None
+    fallback_model: str | None
+    thinking_tokens: int | None
+    betas: tuple[str, ...]
+
+
+class InheritedExtensionOptions(Struct, frozen=True, kw_only=True):
     agents: str | dict[str, Any] | None
     plugin_dirs: tuple[str, ...]
     mcp_config: tuple[str | dict[str, Any], ...]
     strict_mcp_config: bool
-    thinking_tokens: int | None
-    fallback_model: str | None
-    betas: tuple[str, ...]
+
+
+class InheritedMemberOptions(Struct, frozen=True, kw_only=True):
+    """Options of the lead's session that its members inherit; the names are those of `Options`."""
+
+    cwd: str
+    coordinator: bool | None
     max_turns: int | None
-    settings: str | None
-    setting_sources: tuple[str, ...] | None
-    attended: bool
     seed: int | None
+    permissions: InheritedPermissionOptions
+    models: InheritedModelOptions
+    extensions: InheritedExtensionOptions
 
 
 class MemberBootstrap(Struct, frozen=True, kw_only=True):
@@ -115,9 +127,11 @@ class MemberBootstrap(Struct, frozen=True, kw_only=True):
 
     def to_options(self, membership: TeamMembership, clock: Clock) -> Options:
         fields = msgspec.structs.asdict(self.opened)
+        for group in ("permissions", "models", "extensions"):
+            fields |= msgspec.structs.asdict(fields.pop(group))
+        for name in ("add_dirs", "plugin_dirs"):
+            fields[name] = tuple(map(Path, fields[name]))
         fields["cwd"] = Path(self.opened.cwd)
-        fields["add_dirs"] = tuple(map(Path, self.opened.add_dirs))
-        fields["plugin_dirs"] = tuple(map(Path, self.opened.plugin_dirs))
         return Options(**fields, membership=membership, clock=clock, trace=self.trace)
 
 
@@ -128,25 +142,31 @@ def build_inherited_options(
     agents, sources = options.agents, options.setting_sources
     return InheritedMemberOptions(
         cwd=str(cwd),
-        model=model,
-        mode=mode,
-        skip_permissions=options.skip_permissions,
-        allowed_tools=tuple(options.allowed_tools),
-        disallowed_tools=tuple(options.disallowed_tools),
-        add_dirs=tuple(map(str, options.add_dirs)),
         coordinator=options.coordinator,
-        agents=agents if agents is None or isinstance(agents, str) else dict(agents),
-        plugin_dirs=tuple(map(str, options.plugin_dirs)),
-        mcp_config=tuple(each if isinstance(each, str) else dict(each) for each in options.mcp_config),
-        strict_mcp_config=options.strict_mcp_config,
-        thinking_tokens=options.thinking_tokens,
-        fallback_model=options.fallback_model,
-        betas=tuple(options.betas),
         max_turns=options.max_turns,
-        settings=options.settings,
-        setting_sources=None if sources is None else tuple(sources),
-        attended=options.attended,
         seed=seed,
+        permissions=InheritedPermissionOptions(
+            mode=mode,
+            skip_permissions=options.skip_permissions,
+            allowed_tools=tuple(options.allowed_tools),
+            disallowed_tools=tuple(options.disallowed_tools),
+            add_dirs=tuple(map(str, options.add_dirs)),
+            settings=options.settings,
+            setting_sources=None if sources is None else tuple(sources),
+            attended=options.attended,
+        ),
+        models=InheritedModelOptions(
+            model=model,
+            fallback_model=options.fallback_model,
+            thinking_tokens=options.thinking_tokens,
+            betas=tuple(options.betas),
+        ),
+        extensions=InheritedExtensionOptions(
+            agents=agents if agents is None or isinstance(agents, str) else dict(agents),
+            plugin_dirs=tuple(map(str, options.plugin_dirs)),
+            mcp_config=tuple(each if isinstance(each, str) else dict(each) for each in options.mcp_config),
+            strict_mcp_config=options.strict_mcp_config,
+        ),
     )
 
 
