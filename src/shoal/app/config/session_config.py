@@ -11,6 +11,7 @@ from typing import TypeAlias
 from msgspec import Struct
 from msgspec.structs import replace
 
+import shoal
 from shoal.app.config.assistant_mode import is_assistant_mode
 from shoal.app.config.coordinator_mode import is_coordinator_mode
 from shoal.app.config.option_checks import check_options
@@ -28,11 +29,12 @@ from shoal.app.models.model_choice import choose_model_with_fallback
 from shoal.app.options import Options
 from shoal.app.settings.settings import Settings, load_settings
 from shoal.core.errors import SettingsError
-from shoal.core.ids import IdGenerator
-from shoal.core.ports import Model
-from shoal.core.store import Store
+from shoal.core.ids import LEAD_ID, IdGenerator
+from shoal.core.ports import Journal, Model, ResultStore, Transcript
+from shoal.core.store import QuestionStore, Store
 from shoal.models.placeholders import RecordingPlaceholderReplacer
 from shoal.tools.structured_output_tool import STRUCTURED_OUTPUT, StructuredOutputTool
+from shoal.workspaces.checkpoints import CheckpointStore
 
 ModelChooser: TypeAlias = Callable[[str | Model | None], Awaitable[Model]]
 """Returns the model of a name, or the configured one."""
@@ -184,3 +186,33 @@ def _wrap_model_with_recorder(
     from shoal.models.replay_model import RecordingModel
 
     return RecordingModel(model, path, placeholders)
+
+
+class OpenedSessionStore(Struct, frozen=True, kw_only=True):
+    directory: Path
+    """Directory for working files of the run."""
+    transcript: Transcript
+    """Transcript of the lead."""
+    journal: Journal
+    results: ResultStore
+    questions: QuestionStore
+    checkpoints: CheckpointStore
+
+
+def open_session_store(config: SessionConfig, exit_stack: AsyncExitStack) -> OpenedSessionStore:
+    settings, store = config.settings, config.history.store
+    durable = settings.own.durable
+    transcript = store.open_transcript(
+        LEAD_ID, cwd=str(config.cwd), version=shoal.__version__, durable=durable
+    )
+    exit_stack.callback(transcript.close)
+    journal = store.open_journal(config.options.clock, secrets=settings.secret_redactor, durable=durable)
+    exit_stack.callback(journal.close)
+    return OpenedSessionStore(
+        directory=store.directory,
+        transcript=transcript,
+        journal=journal,
+        results=store.open_results(),
+        questions=store.open_questions(),
+        checkpoints=CheckpointStore(store.directory / "checkpoints"),
+    )

@@ -15,8 +15,13 @@ from msgspec.structs import replace
 
 from shoal.agent.agent_runner import AgentRunner, LoopLimits
 from shoal.agent.tool_calls import run_unrecorded_tool_call
-from shoal.app.config.session_config import ModelChooser, SessionConfig, create_model_chooser
-from shoal.app.config.session_store import OpenedSessionStore, open_session_store
+from shoal.app.config.session_config import (
+    ModelChooser,
+    OpenedSessionStore,
+    SessionConfig,
+    create_model_chooser,
+    open_session_store,
+)
 from shoal.app.config.tool_selection import build_session_tools, split_permission_rule_flags
 from shoal.app.definitions.agent_trust import is_agent_trusted
 from shoal.app.definitions.bundled_docs import find_bundled_docs_directory
