@@ -40,6 +40,7 @@ from shoal.core.teams.member_backends import (
 from shoal.core.teams.roster import BackendType, RosterEntry
 from shoal.team.channel.lead_channel import BudgetLimitSet, LeadChannel
 from shoal.team.members.member_host import TeamMembership
+from shoal.tools.structured_output_tool import STRUCTURED_OUTPUT
 
 if TYPE_CHECKING:
     from shoal.app.runtime.runtime import Runtime
@@ -63,6 +64,7 @@ class InheritedMemberOptions(Struct, frozen=True, kw_only=True):
     skip_permissions: bool
     allowed_tools: tuple[str, ...]
     disallowed_tools: tuple[str, ...]
+    available_tools: tuple[str, ...] | None
     add_dirs: tuple[str, ...]
     coordinator: bool | None
     agents: str | dict[str, Any] | None
@@ -95,6 +97,8 @@ class MemberBootstrap(Struct, frozen=True, kw_only=True):
         AddPermissionRulesSuggestion | AddDirectoriesPermissionSuggestion | SetPermissionModeSuggestion, ...
     ]
     """Session-wide permissions that a person has granted so far."""
+    denied: tuple[str, ...]
+    """Tools that its lead may not use now, and so neither may it."""
     opened: InheritedMemberOptions
     trace: str = ""
     """Parent of its trace in the lead's trace."""
@@ -111,6 +115,7 @@ class MemberBootstrap(Struct, frozen=True, kw_only=True):
             run_directory=self.run,
             transcript=self.transcript,
             snapshot=self.snapshot,
+            denied_tools=self.denied,
         )
 
     def to_options(self, membership: TeamMembership, clock: Clock) -> Options:
@@ -133,6 +138,10 @@ def build_inherited_options(
         skip_permissions=options.skip_permissions,
         allowed_tools=tuple(options.allowed_tools),
         disallowed_tools=tuple(options.disallowed_tools),
+        # Only the lead answers with the tool for structured output.
+        available_tools=None
+        if options.available_tools is None
+        else tuple(name for name in options.available_tools if name != STRUCTURED_OUTPUT),
         add_dirs=tuple(map(str, options.add_dirs)),
         coordinator=options.coordinator,
         agents=agents if agents is None or isinstance(agents, str) else dict(agents),
@@ -255,9 +264,8 @@ class BackendMemberLauncher:
         self, entry: RosterEntry, requested_mode: PermissionMode | None
     ) -> MemberLaunchArgs:
         runtime = self._runtime
-        mode, skip_permissions = resolve_launch_permission_mode(
-            get_permission_engine(self._runtime.agents.running.lead), requested_mode
-        )
+        permissions = get_permission_engine(runtime.agents.running.lead)
+        mode, skip_permissions = resolve_launch_permission_mode(permissions, requested_mode)
         return MemberLaunchArgs(
             agent=AgentId(entry.agent_id),
             name=entry.name,
@@ -269,7 +277,7 @@ class BackendMemberLauncher:
             plan_mode_required=bool(entry.plan_mode_required),
             mode=mode,
             allowed=tuple(runtime.options.allowed_tools),
-            disallowed=tuple(runtime.options.disallowed_tools),
+            disallowed=(*runtime.options.disallowed_tools, *permissions.inherited_denials),
             skip_permissions=skip_permissions,
         )
 
@@ -297,6 +305,7 @@ class BackendMemberLauncher:
                 snapshot=str(runtime.processes.shells.launcher.shell_snapshot_path or ""),
                 rules=_build_budget_limit_set(runtime.budget),
                 answered=permissions.answers.updates,
+                denied=permissions.inherited_denials,
                 opened=build_inherited_options(
                     runtime.options,
                     cwd=runtime.config.cwd,
