@@ -99,7 +99,15 @@ def _make_sandbox_key(**sandbox: Any) -> dict[str, Any]:
 
 
 def _sandbox_item(settings: dict[str, Any], call: Call, *proves: str) -> NarrowingItem:
-    return NarrowingItem(proves=proves, settings=settings, calls=(call,), refusals=(), needs=("bwrap",))
+    return NarrowingItem(
+        proves=proves,
+        settings=settings,
+        calls=(call,),
+        refusals=(),
+        # By default, a sandbox is used where there is one.
+        without={"settings": {"shoal": {"sandbox": {"enabled": False}}}},
+        needs=("bwrap",),
+    )
 
 
 ITEMS = {
