@@ -358,3 +358,9 @@ def test_an_error_in_the_json_form_names_the_field(given: Any, told: str):
 def test_an_unknown_field_of_the_json_form_gives_a_warning():
     (parsed,) = parse_json_agent_definitions({"a": {"description": "d", "prompt": "p", "tool": "x"}})
     assert parsed.warnings == ("--agents: a.tool: unknown field; it is ignored; did you mean tools?",)
+
+
+@pytest.mark.parametrize("key", ["disallowed-tools", "disallowed_tools", "disalowedTools", "permissionmode"])
+def test_a_misspelled_field_that_narrows_is_an_error(key: str) -> None:
+    with pytest.raises(InvalidAgentDefinition, match=rf"a\.{key}: unknown field; write "):
+        parse_json_agent_definitions({"a": {"description": "d", "prompt": "p", key: "plan"}})

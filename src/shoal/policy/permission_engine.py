@@ -223,6 +223,11 @@ class PermissionEngine:
             self._readable_prefixes = tuple(f"{place}/" for place in self._readable_directories)
 
     @property
+    def inherited_denials(self) -> tuple[str, ...]:
+        """Tools that agents it starts now may not use, beyond the rules of the session."""
+        return (*map(str, self._turn_denials), *self._denied_tools)
+
+    @property
     def restrictions(self) -> StoredToolRestrictions:
         """Restrictions by the agent's own definition and by those of its ancestors."""
         return StoredToolRestrictions(

@@ -32,6 +32,7 @@ from shoal.wire.field_parsers import (
     parse_text_field,
     parse_text_list_field,
     parse_tool_list_field,
+    refuse_misspelled_field,
     split_comma_separated_text,
 )
 from shoal.wire.front_matter import FrontMatterEntry, InvalidFrontMatterError, parse_front_matter
@@ -156,6 +157,10 @@ class _AgentDefinitionBuilder:
         for key, value, line in given:
             field = known_fields.get(key)
             if field is None:
+                try:
+                    refuse_misspelled_field(key, _NARROWING_FIELDS)
+                except InvalidFrontMatterFieldError as error:
+                    raise self.build_error(str(error), line=line, field=self._prefix + key) from None
                 self.warnings.append(
                     self.describe_problem(line, key, describe_unknown_field(key, known_fields))
                 )
@@ -324,6 +329,8 @@ _FIELDS = {
     "oneShot": _AgentDefinitionFieldSpec("one_shot", parse_boolean_field),
     "instructions": _AgentDefinitionFieldSpec("instructions", parse_boolean_field),
 }
+_NARROWING_FIELDS = ("disallowedTools", "permissionMode", "isolation")
+"""Fields that must not be lost by a mistake in their names."""
 _JSON_FIELDS = {key: field for key, field in _FIELDS.items() if key != "name"} | {
     "prompt": _AgentDefinitionFieldSpec("prompt", parse_text_field)
 }

@@ -25,6 +25,7 @@ from shoal.wire.field_parsers import (
     parse_boolean_field,
     parse_text_field,
     parse_tool_list_field,
+    refuse_misspelled_field,
 )
 from shoal.wire.front_matter import (
     FrontMatterDocument,
@@ -129,6 +130,11 @@ class _SkillBuilder:
         values: dict[str, Any] = {}
         for entry in entries:
             field = _FIELDS.get(entry.key)
+            if field is None:
+                try:
+                    refuse_misspelled_field(entry.key, _NARROWING_FIELDS)
+                except InvalidFrontMatterFieldError as error:
+                    raise self.build_error(str(error), entry.line, entry.key) from None
             if field is None or (kind == "command" and entry.key == "name"):
                 self.add_warning(entry.line, entry.key, describe_unknown_field(entry.key, _FIELDS))
             elif entry.value is not None:
@@ -216,6 +222,8 @@ def _parse_skill_model(value: Any) -> str | None:
     return None if value == INHERIT_MODEL else _parse_stripped_text(value) or None
 
 
+_NARROWING_FIELDS = ("disallowed-tools", "disable-model-invocation")
+"""Fields that must not be lost by a mistake in their names."""
 _INFORMATION_FIELDS = SkillInformation.__struct_fields__
 _FIELDS: dict[str, tuple[str, Callable[[Any], Any]]] = {
     "name": ("name", _parse_skill_name),

@@ -32,7 +32,7 @@ from shoal.app.agents.spawn_requests import (
     require_valid_isolation,
     resolve_loop_limits,
 )
-from shoal.app.agents.tool_limits import limit_tools_to_spawn_request
+from shoal.app.agents.tool_limits import limit_tools_to_session, limit_tools_to_spawn_request
 from shoal.app.config.system_prompt import build_system_prompt
 from shoal.app.hooks.agent_hooks import HookSubjectAgent, describe_agent_hooks
 from shoal.app.isolation.agent_workspace import AgentWorkspace
@@ -66,6 +66,7 @@ from shoal.core.permissions.permission_changes import PermissionMode
 from shoal.core.ports import Model
 from shoal.policy.memory_directory import AgentMemoryDirectory
 from shoal.policy.mode_inheritance import get_fork_permission_mode, narrow_child_permission_mode
+from shoal.policy.rule_names import refuse_misspelled_rules
 from shoal.runs.prepared_agent import (
     AcceptanceCheck,
     AgentPreparationRequest,
@@ -186,12 +187,15 @@ class AgentFactory:
             home=self._runtime.settings.home,
             project=self._runtime.config.cwd,
         )
+        toolset = limit_tools_to_spawn_request(
+            toolset if memory is None else replace(toolset, names=memory.tools), request
+        )
         spawn_plan = _ResolvedSpawnRequest(
             request=request,
             definition=definition,
             agent_tools=agent_tools,
-            toolset=limit_tools_to_spawn_request(
-                toolset if memory is None else replace(toolset, names=memory.tools), request
+            toolset=limit_tools_to_session(
+                toolset, self._runtime.options.available_tools, new_agent.assignment
             ),
             loop_limits=resolve_loop_limits(self._runtime.lead.loop_limits, definition, request),
             model=await self._resolve_agent_model(new_agent.parent, request, definition),
@@ -375,6 +379,7 @@ class AgentFactory:
             # Kept as they were: a definition that changed since would miss the prompt cache.
             names = tuple(name for name in facts.tools if name in agent_tools.tools)
             toolset = replace(toolset, names=names)
+        toolset = limit_tools_to_session(toolset, self._runtime.options.available_tools, new_agent.assignment)
         request = SpawnRequest(description=facts.description, prompt="", model=facts.model or None)
         spawn_plan = _ResolvedSpawnRequest(
             request=request,
@@ -465,6 +470,11 @@ class AgentFactory:
                 f"The agent {definition.name} ({definition.source}) names tools that are not available here: "
                 f"{', '.join(toolset.missing)}. Remove them from its definition, or start another agent."
             )
+        location = definition.source.locate_field("disallowed_tools") or str(definition.source)
+        try:
+            refuse_misspelled_rules(location, toolset.never, agent_tools.tools)
+        except SettingsError as error:
+            raise AgentRequestRefused(f"The agent {definition.name} was not started: {error}") from error
         return resolve_member_tools(toolset, assignment, agent_tools.tools)
 
     async def _resolve_agent_model(

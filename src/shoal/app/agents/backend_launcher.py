@@ -40,6 +40,7 @@ from shoal.core.teams.member_backends import (
 from shoal.core.teams.roster import BackendType, RosterEntry
 from shoal.team.channel.lead_channel import BudgetLimitSet, LeadChannel
 from shoal.team.members.member_host import TeamMembership
+from shoal.tools.structured_output_tool import STRUCTURED_OUTPUT
 
 if TYPE_CHECKING:
     from shoal.app.runtime.runtime import Runtime
@@ -59,6 +60,7 @@ class InheritedPermissionOptions(Struct, frozen=True, kw_only=True):
     skip_permissions: bool
     allowed_tools: tuple[str, ...]
     disallowed_tools: tuple[str, ...]
+    available_tools: tuple[str, ...] | None
     add_dirs: tuple[str, ...]
     settings: str | None
     setting_sources: tuple[str, ...] | None
@@ -107,6 +109,8 @@ class MemberBootstrap(Struct, frozen=True, kw_only=True):
         AddPermissionRulesSuggestion | AddDirectoriesPermissionSuggestion | SetPermissionModeSuggestion, ...
     ]
     """Session-wide permissions that a person has granted so far."""
+    denied: tuple[str, ...]
+    """Tools that its lead may not use now, and so neither may it."""
     opened: InheritedMemberOptions
     trace: str = ""
     """Parent of its trace in the lead's trace."""
@@ -123,6 +127,7 @@ class MemberBootstrap(Struct, frozen=True, kw_only=True):
             run_directory=self.run,
             transcript=self.transcript,
             snapshot=self.snapshot,
+            denied_tools=self.denied,
         )
 
     def to_options(self, membership: TeamMembership, clock: Clock) -> Options:
@@ -150,6 +155,10 @@ def build_inherited_options(
             skip_permissions=options.skip_permissions,
             allowed_tools=tuple(options.allowed_tools),
             disallowed_tools=tuple(options.disallowed_tools),
+            # Only the lead answers with the tool for structured output.
+            available_tools=None
+            if options.available_tools is None
+            else tuple(name for name in options.available_tools if name != STRUCTURED_OUTPUT),
             add_dirs=tuple(map(str, options.add_dirs)),
             settings=options.settings,
             setting_sources=None if sources is None else tuple(sources),
@@ -275,9 +284,8 @@ class BackendMemberLauncher:
         self, entry: RosterEntry, requested_mode: PermissionMode | None
     ) -> MemberLaunchArgs:
         runtime = self._runtime
-        mode, skip_permissions = resolve_launch_permission_mode(
-            get_permission_engine(self._runtime.agents.running.lead), requested_mode
-        )
+        permissions = get_permission_engine(runtime.agents.running.lead)
+        mode, skip_permissions = resolve_launch_permission_mode(permissions, requested_mode)
         return MemberLaunchArgs(
             agent=AgentId(entry.agent_id),
             name=entry.name,
@@ -289,7 +297,7 @@ class BackendMemberLauncher:
             plan_mode_required=bool(entry.plan_mode_required),
             mode=mode,
             allowed=tuple(runtime.options.allowed_tools),
-            disallowed=tuple(runtime.options.disallowed_tools),
+            disallowed=(*runtime.options.disallowed_tools, *permissions.inherited_denials),
             skip_permissions=skip_permissions,
         )
 
@@ -317,6 +325,7 @@ class BackendMemberLauncher:
                 snapshot=str(runtime.processes.shells.launcher.shell_snapshot_path or ""),
                 rules=_build_budget_limit_set(runtime.budget),
                 answered=permissions.answers.updates,
+                denied=permissions.inherited_denials,
                 opened=build_inherited_options(
                     runtime.options,
                     cwd=runtime.config.cwd,

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from msgspec.structs import replace
 
+from shoal.app.agents.member_setup import MEMBER_TOOLS
 from shoal.app.skills.skill_invoker import PreloadedSkills
 from shoal.core.agents.agent_definitions import (
     AgentDefinition,
     DefinitionSource,
     ToolSelection,
+    matches_tool_list_entry,
     select_definition_tools,
 )
 from shoal.core.agents.subagents import SpawnRequest
@@ -16,6 +20,7 @@ from shoal.core.errors import AgentRequestRefused
 from shoal.policy.agent_restrictions import StoredToolRestrictions
 from shoal.policy.permission_engine import PermissionEngine
 from shoal.policy.permission_rules import parse_permission_rule
+from shoal.runs.prepared_agent import TeammateMembership
 
 
 def limit_tools_to_spawn_request(toolset: ToolSelection, request: SpawnRequest) -> ToolSelection:
@@ -38,6 +43,21 @@ def limit_tools_to_spawn_request(toolset: ToolSelection, request: SpawnRequest) 
             f"{', '.join(selection.missing)}. Remove them from its allowed-tools, or name another agent."
         )
     return replace(toolset, names=selection.names)
+
+
+def limit_tools_to_session(
+    toolset: ToolSelection, available: Sequence[str] | None, assignment: TeammateMembership | None
+) -> ToolSelection:
+    """Return the tools that the options of the session make available; a teammate keeps those of its team."""
+    if available is None:
+        return toolset
+    entries = available if assignment is None else (*available, *MEMBER_TOOLS)
+    return replace(
+        toolset,
+        names=tuple(
+            name for name in toolset.names if any(matches_tool_list_entry(entry, name) for entry in entries)
+        ),
+    )
 
 
 def build_stored_tool_restrictions(request: SpawnRequest | None) -> StoredToolRestrictions | None:

@@ -64,6 +64,7 @@ class SessionMcpServerManager:
         *,
         startup_wait: float,
         is_trusted: Callable[[AgentDefinition], bool],
+        is_permitted: Callable[[McpServerConfig], bool],
     ) -> None:
         self.configured = configured
         self.channels: McpChannelMessageQueue | None = None
@@ -74,6 +75,7 @@ class SessionMcpServerManager:
         self._tools = tools
         self._startup_wait = startup_wait
         self._is_trusted = is_trusted
+        self._is_permitted = is_permitted
         self._clock = host.clock
         self._servers: list[ManagedMcpServer] = []
         self._agent_servers: list[ManagedMcpServer] = []
@@ -210,11 +212,17 @@ class SessionMcpServerManager:
                         "Trust it: shoal trust"
                     )
                 try:
-                    yield parse_mcp_server(name, config, f"agent {agent}")
+                    server = parse_mcp_server(name, config, f"agent {agent}")
                 except InvalidMcpServerConfigError as error:
                     raise AgentRequestRefused(
                         f"Cannot use the MCP server {name} of the agent {agent} ({source}): {error}."
                     ) from error
+                if not self._is_permitted(server):
+                    raise AgentRequestRefused(
+                        f"The agent {agent} ({source}) was not started: it defines the MCP server {name}, "
+                        "which allowedMcpServers or deniedMcpServers of the settings does not permit."
+                    )
+                yield server
 
     async def _wait_for_required_servers(
         self, definition: AgentDefinition, names: Sequence[str], own_servers: Sequence[ManagedMcpServer]

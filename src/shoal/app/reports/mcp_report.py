@@ -95,7 +95,12 @@ class McpServerAdmin:
                 )
                 probed = replace(self.configured, servers=chosen, disabled=(), untrusted=())
                 async with SessionMcpServerManager(
-                    probed, host, {}, startup_wait=2 * CONNECT_TIMEOUT, is_trusted=lambda _: False
+                    probed,
+                    host,
+                    {},
+                    startup_wait=2 * CONNECT_TIMEOUT,
+                    is_trusted=lambda _: False,
+                    is_permitted=lambda _: False,
                 ) as servers:
                     await servers.wait_until_ready()
                     return servers.list_statuses()

@@ -39,7 +39,7 @@ from shoal.app.runtime.event_bus import EventBus
 from shoal.app.runtime.plan_registry import AgentPlanRegistry
 from shoal.app.settings.configured_rules import add_permission_flag_rules
 from shoal.app.settings.live_settings import AutoReloadingSettings
-from shoal.app.settings.mcp_files import load_mcp_servers
+from shoal.app.settings.mcp_files import is_server_permitted, load_mcp_servers
 from shoal.app.settings.settings import Settings
 from shoal.app.settings.settings_writer import save_permission_answer
 from shoal.app.skills.catalog_changes import AgentAndSkillChangeReporter
@@ -67,7 +67,7 @@ from shoal.core.ports import Journal, Model, Workspace
 from shoal.core.text.filenames import escape_filename
 from shoal.policy.permission_answers import RememberedPermissionAnswers
 from shoal.policy.permission_engine import PermissionEngine
-from shoal.policy.permission_rules import PermissionRuleSet
+from shoal.policy.permission_rules import PermissionRuleSet, parse_permission_rule
 from shoal.runs.clock_scheduler import CronPromptScheduler
 from shoal.runs.inbox_queue import SharedInboxQueue
 from shoal.runs.question_broker import SessionQuestionBroker
@@ -384,11 +384,14 @@ def _create_lead_permissions(
         note=events.note,
     )
     mode = options.mode or settings.permissions.default_mode or "default"
+    if options.skip_permissions and options.lead_channel is None:
+        # A member gets the current mode of its lead, which may have become stricter.
+        mode = "bypassPermissions"
     if options.skip_permissions or mode == "bypassPermissions":
         check_permission_bypass(settings)
-    return PermissionEngine(
+    engine = PermissionEngine(
         workspace,
-        mode="bypassPermissions" if options.skip_permissions else mode,
+        mode=mode,
         rules=live_settings,
         readable=[directory / "results", find_bundled_docs_directory()],
         home=settings.home,
@@ -396,6 +399,10 @@ def _create_lead_permissions(
         can_bypass=settings.bypass_ban is None
         and (options.skip_permissions or settings.permissions.default_mode == "bypassPermissions"),
     )
+    if options.membership is not None:
+        denied_tools = options.membership.denied_tools
+        engine.deny_tools_for_turn(parse_permission_rule(entry, "its lead") for entry in denied_tools)
+    return engine
 
 
 def _create_permission_answers(
@@ -539,6 +546,7 @@ def _create_mcp_servers(
         tools,
         startup_wait=wait if settings.own.mcp_wait is None else settings.own.mcp_wait,
         is_trusted=partial(is_agent_trusted, settings.home, workspace.root),
+        is_permitted=partial(is_server_permitted, settings),
     )
 
 

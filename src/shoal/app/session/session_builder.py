@@ -25,11 +25,7 @@ from shoal.app.config.journal_recovery import (
 from shoal.app.config.session_config import SessionConfig, load_session_config
 from shoal.app.config.session_memory import SessionMemory
 from shoal.app.config.system_prompt import build_system_prompt
-from shoal.app.config.tool_selection import (
-    iter_unknown_rule_warnings,
-    refuse_misspelled_rules,
-    refuse_unknown_rules,
-)
+from shoal.app.config.tool_selection import iter_unknown_rule_warnings, refuse_unknown_rules
 from shoal.app.config.undo_history import SessionUndoHistory, create_undo_history
 from shoal.app.hooks.agent_hooks import HookSubjectAgent
 from shoal.app.mcp.mcp_channels import McpChannelMessageQueue, parse_mcp_channel_names
@@ -45,6 +41,7 @@ from shoal.core.extensions.hooks import BackgroundHookNotice
 from shoal.core.ids import LEAD_ID, LEAD_KIND, AgentId
 from shoal.core.permissions.permission_changes import PermissionMode, PermissionSuggestion
 from shoal.core.text.text_format import to_one_line
+from shoal.policy.rule_names import refuse_misspelled_rules
 from shoal.runs.agent_supervisor import AgentSupervisor
 from shoal.runs.control_server import RunControlServer
 from shoal.runs.hook_notifier import HookNotifier

@@ -83,7 +83,7 @@ def load_mcp_servers(
         for server in source.servers:
             if server.name not in problems:
                 servers.setdefault(server.name, server)
-    permitted = [server for server in servers.values() if _is_permitted(settings, server)]
+    permitted = [server for server in servers.values() if is_server_permitted(settings, server)]
     refused = tuple(
         f"{server.origin}: the MCP server {server.name} is left out: allowedMcpServers or deniedMcpServers "
         "does not permit it."
@@ -167,7 +167,8 @@ def parse_mcp_config_option(given: str | Mapping[str, Any], cwd: Path) -> Parsed
     return parse_mcp_servers(servers, lambda key: f"{name}:{find_json_key_line(text, ('mcpServers', key))}")
 
 
-def _is_permitted(settings: Settings, server: McpServerConfig) -> bool:
+def is_server_permitted(settings: Settings, server: McpServerConfig) -> bool:
+    """Return True if `allowedMcpServers` and `deniedMcpServers` of all files permit an MCP server."""
     connection = server.connection
     command: tuple[str, ...] = ()
     url = ""

@@ -27,6 +27,7 @@ from shoal.core.ids import AgentId
 from shoal.core.text.control_tags import escape_control_tags
 from shoal.core.text.filenames import escape_filename
 from shoal.policy.permission_rules import ToolPermissionRule, parse_permission_rule
+from shoal.policy.rule_names import refuse_misspelled_rules
 from shoal.runs.agent_supervisor import AgentSupervisor
 from shoal.runs.running_agents import RunningAgents
 from shoal.tools.agent_tools import format_agent_start_result
@@ -173,8 +174,8 @@ class SkillInvoker:
         sections = [self._format_skill_heading(skill)] if skill.kind == "skill" else []
         granted = self._trust.list_granted_tools(skill)
         permissions = get_permission_engine(agent)
+        permissions.deny_tools_for_turn(self._parse_denied_rules(skill))
         permissions.grant_allow_rules(_parse_granted_rules(skill, granted))
-        permissions.deny_tools_for_turn(_parse_denied_rules(skill))
         self._allow_reading_directory(skill, agent)
         if skill.allowed_tools and not granted:
             untrusted = format_session_notice("skill_untrusted", tools=", ".join(skill.allowed_tools))
@@ -187,7 +188,7 @@ class SkillInvoker:
     ) -> AgentResult | BackgroundAgentLaunchResult:
         """Start an agent for the skill with only the tools it allows. Raises `AgentRequestRefused`."""
         heading = f"{self._format_skill_heading(skill)}\n\n" if skill.kind == "skill" else ""
-        get_permission_engine(agent).deny_tools_for_turn(_parse_denied_rules(skill))
+        get_permission_engine(agent).deny_tools_for_turn(self._parse_denied_rules(skill))
         granted = self._trust.list_granted_tools(skill)
         with get_permission_engine(agent).grant_allow_rules_temporarily(_parse_granted_rules(skill, granted)):
             body = await self._render_body(skill, arguments, agent)
@@ -268,6 +269,12 @@ class SkillInvoker:
             directory=escape_filename(skill.directory),
         )
 
+    def _parse_denied_rules(self, skill: Skill) -> list[ToolPermissionRule]:
+        """Return what the skill takes away. Raises `SettingsError` for an entry that names no tool."""
+        location = skill.source.locate_field("denied_tools") or str(skill.source)
+        refuse_misspelled_rules(location, skill.denied_tools, self._tools)
+        return [parse_permission_rule(entry, location) for entry in skill.denied_tools]
+
     def _allow_reading_directory(self, skill: Skill, agent: AgentRunner) -> None:
         if (directory := self._find_readable_directory(skill)) is not None:
             get_permission_engine(agent).allow_reading(directory)
@@ -279,11 +286,6 @@ class SkillInvoker:
         real_path = os.path.realpath(skill.directory)
         is_in_project = f"{real_path}/".startswith(f"{self._root.rstrip('/')}/")
         return Path(real_path) if is_in_project or self._trust.read_skill_trust(skill) == "trusted" else None
-
-
-def _parse_denied_rules(skill: Skill) -> list[ToolPermissionRule]:
-    location = skill.source.locate_field("denied_tools") or str(skill.source)
-    return [parse_permission_rule(entry, location) for entry in skill.denied_tools]
 
 
 def _parse_granted_rules(skill: Skill, granted: Sequence[str]) -> list[ToolPermissionRule]:

@@ -101,7 +101,7 @@ class ToolSelection(Struct, frozen=True, kw_only=True):
     only: tuple[str, ...] = ()
     """`Tool(pattern)` entries: only calls that match a pattern are allowed."""
     never: tuple[str, ...] = ()
-    """`Tool(pattern)` entries: matching calls of the tool are denied."""
+    """Denied tools and `Tool(pattern)` entries, which apply to the agents it starts as well."""
     missing: tuple[str, ...] = ()
     """Named tools that are not available here."""
 
@@ -137,9 +137,12 @@ def select_definition_tools(
             if _has_tool_pattern(entry) and _extract_tool_name_of_entry(entry) in names
         ),
         never=tuple(
-            entry
-            for entry in denied_entries
-            if _has_tool_pattern(entry) and _extract_tool_name_of_entry(entry) in names
+            dict.fromkeys(
+                name
+                for entry in denied_entries
+                # Every tool is denied by name, because a teammate keeps the tools of its team.
+                for name in (removed if entry == ALL_TOOLS else (entry,))
+            )
         ),
         missing=tuple(
             entry

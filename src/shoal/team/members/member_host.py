@@ -88,6 +88,8 @@ class TeamMembership(Struct, frozen=True, kw_only=True):
     """Transcript of the lead."""
     snapshot: str = ""
     """Snapshot of the person's shell, if the lead has one."""
+    denied_tools: tuple[str, ...] = ()
+    """Tools that its lead may not use, beyond the rules of the session."""
 
 
 class MemberHost:
