@@ -34,15 +34,15 @@ def ignore_event(_: dict[str, Any]) -> None:
         ({"disallowed_tools": [3]}, r"disallowed_tools\[0\]"),
         (
             {"disallowed_tools": ["bash"]},
-            "disallowed_tools: the rule bash names no known tool. Did you mean Bash\\?",
+            "disallowed_tools: the rule bash names an unknown tool. Did you mean Bash\\?",
         ),
-        ({"disallowed_tools": ["Frobnicate"]}, "the rule Frobnicate names no known tool"),
+        ({"disallowed_tools": ["Frobnicate"]}, "the rule Frobnicate names an unknown tool"),
         ({"setting_sources": ["usr"]}, r"setting_sources: unknown value 'usr'. Did you mean user\?"),
         ({"setting_sources": "user"}, "setting_sources: expected a list of texts"),
         ({"add_dirs": "/tmp"}, "add_dirs: expected a list of paths"),
         ({"add_dirs": Path("/tmp")}, "add_dirs: expected a list of paths"),
         ({"plugin_dirs": "x"}, r"plugin_dirs: expected a list of paths"),
-        ({"mcp_config": "x.json"}, r"mcp_config: expected a list of texts and mappings"),
+        ({"mcp_config": "x.json"}, r"mcp_config: expected a list of strings and mappings"),
         ({"channels": "server:x"}, r"channels: expected a list of texts"),
         ({"skip_permissions": "false"}, r"skip_permissions: expected True or False"),
         ({"persist": "no"}, r"persist: expected True or False"),
@@ -77,9 +77,9 @@ async def test_a_wrong_option_is_refused_at_the_start(
     [
         (
             {"deny": ["Bsah(rm:*)"]},
-            "settings.json:\\d+: the rule Bsah\\(rm:\\*\\) names no known tool. Did you mean Bash\\?",
+            "settings.json:\\d+: the rule Bsah\\(rm:\\*\\) names an unknown tool. Did you mean Bash\\?",
         ),
-        ({"ask": ["edit"]}, "the rule edit names no known tool. Did you mean Edit\\?"),
+        ({"ask": ["edit"]}, "the rule edit names an unknown tool. Did you mean Edit\\?"),
         ({"dney": ["Bash"]}, "settings.json:\\d+: permissions.dney: unknown key. Did you mean deny\\?"),
     ],
 )

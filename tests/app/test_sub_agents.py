@@ -650,7 +650,7 @@ async def test_depth_and_count_limits_apply_to_nested_agents(tmp_path: Path) -> 
     )
     async with open_session(tmp_path, model) as session:
         text = await run_all_turns(session)
-    assert "agents may start agents only to a depth of 3, not 4" in text
+    assert "agents may be nested at most 3 deep, and this one would be at depth 4" in text
     assert [event.depth for event in read_events(session) if isinstance(event, AgentStarted)] == [1, 2, 3]
 
 

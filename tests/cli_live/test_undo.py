@@ -73,7 +73,7 @@ def test_the_last_turn_that_changed_files_is_undone(cli_project: CliProject, ses
     ]
     nothing = cli_project.run_shoal("undo", "--yes")
     assert nothing.returncode == 1
-    assert "No turn of this session changed a file" in nothing.stderr
+    assert "no turn of this session changed a file" in nothing.stderr
 
 
 def test_files_the_user_changed_since_are_not_undone(cli_project: CliProject, session: str) -> None:

@@ -101,7 +101,7 @@ def iter_unknown_rule_warnings(rules: Sequence[str], tools: Collection[str]) -> 
     for text in split_permission_rule_flags(rules):
         name = parse_permission_rule(text).tool
         if _names_no_tool(name, tools):
-            yield f"The rule {text} names no known tool.{_suggest_tool(name, tools)}"
+            yield f"The rule {text} names an unknown tool.{_suggest_tool(name, tools)}"
 
 
 def refuse_unknown_rules(option: str, rules: Sequence[str], tools: Collection[str]) -> None:
@@ -109,7 +109,9 @@ def refuse_unknown_rules(option: str, rules: Sequence[str], tools: Collection[st
     for text in split_permission_rule_flags(rules):
         name = parse_permission_rule(text).tool
         if _names_no_tool(name, tools) and name not in _FOREIGN_TOOL_NAMES:
-            raise SettingsError(f"{option}: the rule {text} names no known tool.{_suggest_tool(name, tools)}")
+            raise SettingsError(
+                f"{option}: the rule {text} names an unknown tool.{_suggest_tool(name, tools)}"
+            )
 
 
 def refuse_misspelled_rules(location: str, rules: Sequence[str], tools: Collection[str]) -> None:
@@ -122,7 +124,7 @@ def refuse_misspelled_rules(location: str, rules: Sequence[str], tools: Collecti
         suggestion = _suggest_tool(name, tools)
         if _names_no_tool(name, tools) and name not in _FOREIGN_TOOL_NAMES and suggestion:
             raise SettingsError(
-                f"{location}: the rule {text} names no known tool.{suggestion} Correct the rule."
+                f"{location}: the rule {text} names an unknown tool.{suggestion} Correct the rule."
             )
 
 
