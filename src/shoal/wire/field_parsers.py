@@ -22,7 +22,7 @@ def describe_unknown_field(key: str, known_fields: Iterable[str]) -> str:
 
 def parse_text_field(value: Any) -> str:
     if not isinstance(value, str):
-        raise InvalidFrontMatterFieldError(f"expected text, got {describe_field_value(value)}")
+        raise InvalidFrontMatterFieldError(f"expected a string, got {describe_field_value(value)}")
     return value
 
 

@@ -36,7 +36,7 @@ def check_options(options: Options) -> None:
 
 def _iter_option_problems(options: Options) -> Iterator[str]:
     for name in _TEXT_LISTS:
-        yield from _check_list(options, name, (str,), "texts")
+        yield from _check_list(options, name, (str,), "strings")
     for name in _PATH_LISTS:
         yield from _check_list(options, name, (str, Path), "paths")
     yield from _check_list(options, "mcp_config", (str, Mapping), "strings and mappings")

@@ -15,7 +15,7 @@ class HookEventDescription(Struct, frozen=True, kw_only=True):
     """Fields in addition to the common ones."""
     optional_fields: Mapping[str, str] = {}
     """Fields that are present only if they have a value."""
-    on_block: str = "A block has no effect on the event; Shoal only tells the user."
+    on_block: str = "The event still happens; Shoal only tells the user."
 
 
 COMMON_FIELDS: Mapping[str, str] = {
