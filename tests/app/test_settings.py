@@ -112,7 +112,7 @@ def test_the_user_sets_session_retention_and_a_project_cannot(settings_files: Se
     settings = settings_files.load()
     assert settings.cleanup_period_days == 9
     assert settings.find_setting_origin("cleanupPeriodDays") == f"{settings_files.files['home']}:2"
-    assert any("how long sessions are kept" in warning for warning in settings.warnings)
+    assert any("how long to keep sessions" in warning for warning in settings.warnings)
     assert settings_files.load(given='{"cleanupPeriodDays": 7}').cleanup_period_days == 7
     settings_files.write(managed={"cleanupPeriodDays": 3})
     assert settings_files.load(given='{"cleanupPeriodDays": 7}').cleanup_period_days == 3
@@ -422,7 +422,7 @@ def test_an_untrusted_project_cannot_raise_a_limit(settings_files: SettingsFiles
     assert getattr(settings.own, key) == getattr(
         settings_files.load(given=json.dumps({"shoal": mine})).own, key
     )
-    assert f"ignores what they would allow (shoal.{key})" in settings.warnings[0]
+    assert f"ignores the permissions they would grant (shoal.{key})" in settings.warnings[0]
 
 
 def test_a_project_can_lower_the_limits(settings_files: SettingsFiles):

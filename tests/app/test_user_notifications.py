@@ -156,7 +156,7 @@ def test_a_notification_is_one_line_of_bounded_length() -> None:
     assert format_question_notification(may, "ann").startswith("ann asks to run Bash: x x")
     assert len(format_question_notification(may, "ann")) == 200
     plan = PlanApprovalQuestion(id="q", agent=LEAD_ID, plan="p", path="/p", digest="d")
-    assert format_question_notification(plan, "The lead") == "The lead has a plan for you to approve"
+    assert format_question_notification(plan, "The lead") == "The lead has a plan that needs your approval"
     choice = ChoiceQuestion(
         id="q", agent=LEAD_ID, choices=(MultipleChoice(question="Red?", header="h", options=()),)
     )

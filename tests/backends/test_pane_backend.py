@@ -175,7 +175,7 @@ async def test_a_failed_viewer_is_noted_and_its_member_survives(tmux: TmuxServer
         await asyncio.to_thread(gate.write_text, "3")
         async with asyncio.timeout(20):
             told = await notes.get()
-        assert told == "The view of alice in its pane failed: it ended with status 3. alice continues."
+        assert told == "The pane that shows alice failed: it ended with status 3. alice continues."
         assert backend.is_process_alive(member)
         await member.stop(grace=5)
 

@@ -218,7 +218,7 @@ async def test_a_child_that_dies_at_once_is_reported(backend: ProcessBackend, tm
         ({"cwd": Path("/no/such/place")}, "not started: Cannot start in /no/such/place: No such file"),
         ({"env": {"A": "b\0c"}}, "not started: Embedded null byte"),
         ({"env": {"A": "\ud800"}}, "not started: .*surrogates not allowed"),
-        ({"program": ("other",)}, "other can only run in a pane"),
+        ({"program": ("other",)}, "other, which needs a pane"),
     ],
 )
 async def test_a_failed_start_of_a_child_says_why(

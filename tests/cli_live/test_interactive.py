@@ -377,7 +377,7 @@ def test_shoal_without_a_terminal_runs_headless_with_a_notice(
         check=False,
     )
     assert (run.returncode, run.stdout) == (0, "Piped.\n")
-    assert "Standard input is not a terminal, so this runs as with -p." in run.stderr
+    assert "Standard input is not a terminal, so Shoal runs headless, as with -p." in run.stderr
 
 
 def test_a_resumed_session_shows_its_last_exchange(cli_project: CliProject) -> None:

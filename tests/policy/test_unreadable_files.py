@@ -59,7 +59,7 @@ def test_the_decision_names_the_rule_and_an_alternative(project: Path) -> None:
     decision = decide_call(create_engine(project, deny="Read(./secrets/**)"), "Bash", command="grep -r x .")
     assert isinstance(decision, AskDecision)
     assert decision.rule == "Read(./secrets/**)"
-    assert "Grep would skip" in decision.reason
+    assert "use Grep, which skips them" in decision.reason
     denied = decide_call(create_engine(project, "dontAsk", deny="Read(./secrets/**)"), "Bash", command="rg x")
     assert isinstance(denied, DenyDecision)
 

@@ -293,7 +293,9 @@ def test_ten_thousand_messages_and_a_thousand_tasks_can_be_browsed(monitored_pag
     page.get_by_label("Search the mail").fill("number 777")
     expect(page.get_by_role("heading", name="Mail 19 of 10000")).to_be_visible()
     page.locator("[data-message]").first.click()
-    expect(page.get_by_role("complementary", name="Message")).to_contain_text("Only the start is stored.")
+    expect(page.get_by_role("complementary", name="Message")).to_contain_text(
+        "Only the beginning of this message is available."
+    )
     page.keyboard.press("ArrowDown")
     expect(page.locator(".message-chosen")).to_contain_text("number 1777")
 

@@ -76,7 +76,7 @@ COMMAND = {"type": "command", "command": "x"}
         ({"Stop": [1]}, 4, "expected an object such"),
         ({"Stop": [{"hooks": "x"}]}, 5, "expected a list of hooks"),
         ({"Stop": [{}]}, 4, "expected a list of hooks"),
-        ({"PreToolUse": [{"matcher": 1, "hooks": []}]}, 5, "expected text"),
+        ({"PreToolUse": [{"matcher": 1, "hooks": []}]}, 5, "expected a string"),
         ({"PreToolUse": [{"matcher": "(", "hooks": []}]}, 5, "neither a name nor a regular expression"),
         ({"Stop": [{"matcher": "x", "hooks": [COMMAND]}]}, 5, "has no matcher"),
         ({"Stop": [{"hooks": [7]}]}, 6, "expected an object such"),

@@ -12,7 +12,7 @@ from shoal.wire.settings_codec import describe_schema_mismatch
     [
         ("Expected `object`, got `str`", "expected an object, got text"),
         ("Expected `float | null`, got `array`", "expected a number or null, got a list"),
-        ("Expected `int` >= 0", "expected a whole number >= 0"),
+        ("Expected `int` >= 0", "expected an integer >= 0"),
         ("Invalid enum value 'x'", "invalid enum value 'x'"),
     ],
 )

@@ -196,7 +196,7 @@ async def test_agents_of_a_lead_in_a_subdirectory_start_in_the_same_subdirectory
         "b1", service=repository.open_worktrees(repository.top / "fresh")
     )
     assert other.root == other.path
-    assert "fresh is not in the commit: you start at the top of the worktree." in other.notes
+    assert "fresh is not in the commit, so you start at the top of the worktree." in other.notes
     assert any("uncommitted" in note and "fresh/" in note for note in other.notes)
 
 

@@ -76,10 +76,12 @@ async def _run_pre_compact_hooks(agent: AgentRunner, trigger: str, instructions:
     )
     if decision.blocked is not None and is_manual:
         raise CompactionBlockedByHook(
-            f"The conversation is not compacted: a PreCompact hook says no: {decision.blocked}"
+            f"The conversation was not compacted because a PreCompact hook blocked it: {decision.blocked}"
         )
     if decision.blocked is not None:
-        await emit_note(agent, f"A PreCompact hook objects, but there is no room left: {decision.blocked}")
+        await emit_note(
+            agent, f"A PreCompact hook objected, but the context window is full: {decision.blocked}"
+        )
     return "\n".join(filter(None, (instructions, decision.context)))
 
 

@@ -21,7 +21,7 @@ from shoal.core.text.control_tags import escape_control_tags
 async def run_agent_hooks(agent: AgentRunner, event: HookEvent, **fields: Any) -> HookDecision:
     decision = await agent.hooks.run_hooks(event, fields)
     if decision.stop is not None and not agent.state.halt_reason:
-        agent.state.halt_reason = f"a {event} hook stopped it: {decision.stop}"
+        agent.state.halt_reason = f"a {event} hook stopped the run: {decision.stop}"
     return decision
 
 
@@ -139,7 +139,7 @@ async def run_stop_hooks(agent: AgentRunner, last_text: str, return_count: int) 
         return False
     if return_count >= MAX_WAKES_IN_A_ROW:
         await emit_note(
-            agent, f"The {event} hooks sent it back {return_count} times in a row; it stops anyway."
+            agent, f"The {event} hooks made it continue {return_count} times in a row. It stops now."
         )
         return False
     text = format_notice("hook_sends_back", event=event, text=escape_control_tags(decision.blocked))

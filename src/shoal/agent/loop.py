@@ -54,7 +54,7 @@ async def run_agent_loop(
                 reason="blocked", detail=agent.state.halt_reason or blocked_prompt or blocked_item
             )
         if not _has_message_to_answer(agent):
-            return LoopResult(reason="done", detail="it was given no message")
+            return LoopResult(reason="done", detail="it received no message")
         if seconds is None:
             return await _run_tool_rounds(agent)
         async with agent.clock.deadline(seconds):

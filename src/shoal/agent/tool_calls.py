@@ -252,7 +252,7 @@ async def _run_tool_call_with_hooks(
     if agent.state.halt_reason:
         return _create_not_run_output(call, agent.state.halt_reason)
     if (refusal := hook_decision.refusal) is not None:
-        return _create_not_run_output(call, f"a PreToolUse hook says no: {refusal}")
+        return _create_not_run_output(call, f"a PreToolUse hook blocked it: {refusal}")
     permitted_call = await _check_tool_call_permission(agent, call, tool, hook_decision)
     if isinstance(permitted_call, ToolOutput):
         return permitted_call
@@ -282,7 +282,7 @@ async def _check_tool_call_permission(
                 if agent.state.halt_reason or permission_hook_decision.refusal is not None:
                     refusal = (
                         agent.state.halt_reason
-                        or f"a PermissionRequest hook says no: {permission_hook_decision.refusal}"
+                        or f"a PermissionRequest hook denied it: {permission_hook_decision.refusal}"
                     )
                     return _create_not_run_output(call, refusal)
                 if permission_hook_decision.decision == "allow" and not ask_decision.needs_person:
@@ -318,7 +318,7 @@ async def _ask_person_for_permission(
         case DenyAnswer(reason=reason):
             return await _refuse_tool_call(agent, call, reason)
         case _:
-            return await _refuse_tool_call(agent, call, "the answer was not about permission")
+            return await _refuse_tool_call(agent, call, "the answer was not a permission decision")
 
 
 def _apply_hook_permission_decision(

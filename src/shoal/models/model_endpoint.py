@@ -73,7 +73,7 @@ class ModelEndpoint:
                 await self._post_retrying_stale_connection(body, on_chunk)
         except TimeoutError:
             raise self._build_endpoint_error(
-                StreamStalled, f"did not complete an answer in {self._deadlines.total:g} s"
+                StreamStalled, f"did not complete a response within {self._deadlines.total:g} s"
             ) from None
 
     async def _post_retrying_stale_connection(self, body: bytes, on_chunk: ChunkHandler) -> None:
@@ -90,7 +90,7 @@ class ModelEndpoint:
             connection.write_bytes(b"%s%d\r\n\r\n" % (self._head, len(body)), body)
             await self._read_response(connection, on_chunk)
         except MalformedHttpResponseError as error:
-            raise self._build_endpoint_error(BadReply, f"does not answer in HTTP/1.1: {error}") from error
+            raise self._build_endpoint_error(BadReply, f"does not respond in HTTP/1.1: {error}") from error
         finally:
             self._pool.release(connection)
 
@@ -131,7 +131,7 @@ class ModelEndpoint:
                     raise _StaleConnectionError
                 reason = f": {connection.error}" if connection.error else ""
                 raise self._build_endpoint_error(
-                    ConnectionLost, f"closed the connection without an answer{reason}"
+                    ConnectionLost, f"closed the connection without a response{reason}"
                 )
             content = response.feed(data)
             has_started = True
@@ -146,7 +146,7 @@ class ModelEndpoint:
                 if (response.is_complete or response.handle_connection_end()) and await on_chunk(b""):
                     break
                 reason = f": {connection.error}" if connection.error else ""
-                raise self._build_endpoint_error(StreamCut, f"interrupted its answer{reason}")
+                raise self._build_endpoint_error(StreamCut, f"interrupted its response{reason}")
             content = response.feed(data)
             is_done = bool(content) and await on_chunk(decompress(content))
         await self._drain_response(connection, response, response.head)
@@ -280,7 +280,9 @@ def _create_decompressor(head: HttpResponseHead) -> Callable[[bytes], bytes]:
     if encoding in ("identity", ""):
         return bytes
     if encoding not in ("gzip", "deflate"):
-        raise MalformedHttpResponseError(f"its content is encoded with {encoding!r}, which was not requested")
+        raise MalformedHttpResponseError(
+            f"its content is encoded with {encoding!r}, which Shoal did not ask for"
+        )
     import zlib
 
     decompress_chunk = zlib.decompressobj(wbits=47).decompress  # 47: detects gzip or zlib

@@ -131,7 +131,7 @@ class RateLimiter:
         failure = self._pause_error
         if failure is not None and pause > self.policy.max_outage:
             raise type(failure)(
-                f"{failure} (it asked for a pause; {pause:,.0f} s are left)",
+                f"{failure} (the provider asked for a pause; {pause:,.0f} s are left)",
                 provider=failure.provider,
                 model=failure.model,
                 status=failure.status,

@@ -66,12 +66,12 @@ _FETCH_TOOLS = frozenset({"WebFetch", "WebSearch"})
 
 _HARMLESS = AllowDecision("it changes nothing outside the conversation")
 _READS_INSIDE = AllowDecision("it reads inside the working directories")
-_OWN_FILE = AllowDecision("it was stored for this agent")
+_OWN_FILE = AllowDecision("it is a file that Shoal stored for this agent")
 _ACCEPTED = AllowDecision("edits in the working directories are accepted")
 _PLAN_FILE = AllowDecision("it writes the plan")
 _MEMORY = AllowDecision("it writes to the agent's own memory")
 _SKIPPED = AllowDecision("permissions are skipped")
-_ONLY_READS = "plan mode allows no changes: read, then present a plan with ExitPlanMode."
+_ONLY_READS = "plan mode allows no changes. Read what you need, then present a plan with ExitPlanMode."
 
 
 class PermissionEngine:
@@ -141,7 +141,7 @@ class PermissionEngine:
             is_harmless = call.name in HARMLESS_TOOLS or (tool is not None and tool.is_read_only)
             self._rules_unchanged = is_harmless and type(decision) is AllowDecision
         if isinstance(decision, AskDecision) and self.mode == "dontAsk":
-            reason = f"{decision.reason}, and this session does not ask."
+            reason = f"{decision.reason}, but this session does not ask questions."
             return DenyDecision(reason, decision.rule, decision.source)
         return decision
 
@@ -436,7 +436,7 @@ class PermissionEngine:
     def _decide_shell_call(self, call: ToolUseBlock, tables: PermissionRuleTables) -> PermissionDecision:
         command = call.input.get("command")
         if not isinstance(command, str):
-            return DenyDecision("it names no command: give it as text in `command`.")
+            return DenyDecision("it has no command. Pass the command as a string in `command`.")
         decision = self._shell.decide_command(command, tables, self.mode)
         if not isinstance(decision, AskDecision) or decision.rule is not None or decision.needs_person:
             return decision
@@ -466,7 +466,7 @@ class PermissionEngine:
         reason = (
             f"it sends a message to another session, {other_session}"
             if other_session
-            else "it is not known to be safe"
+            else "Shoal does not know whether it is safe"
         )
         return AskDecision(reason, suggestions=rule_suggestions.suggest_rules_for_other_tool(name, arguments))
 

@@ -121,7 +121,7 @@ def parse_permission_rule(text: str, source: str = "") -> ToolPermissionRule:
     match = _RULE.fullmatch(text.strip())
     location = f" ({source})" if source else ""
     if match is None:
-        raise SettingsError(f"{text!r} is not a permission rule{location}: write Tool or Tool(pattern).")
+        raise SettingsError(f"{text!r} is not a permission rule{location}. Write Tool or Tool(pattern).")
     rule = ToolPermissionRule(tool=match[1], pattern=match[2], source=source)
     problem = None if rule.pattern is None else _find_rule_pattern_error(rule.tool, rule.pattern)
     if problem is not None:
@@ -148,7 +148,7 @@ def _find_main_pattern_error(tool: str, pattern: str) -> str | None:
         except InvalidPathPatternError as problem:
             return str(problem)
     if tool == "Bash" and ":*" in pattern.removesuffix(":*"):
-        return "`:*` is only allowed at its end, as in Bash(git log:*)"
+        return "`:*` is allowed only at the end, as in Bash(git log:*)"
     if tool == "Bash" and not pattern.removesuffix(":*").strip():
         return "there is no command before `:*`; to match every command, write Bash"
     if tool == "WebFetch" and _DOMAIN.fullmatch(pattern) is None:
@@ -175,5 +175,5 @@ def split_permission_rule_list(text: str) -> list[str]:
         return list(split_comma_separated_text(text, split_whitespace=True))
     except InvalidFrontMatterFieldError:
         # A rule without half of its pattern would apply to every use of the tool.
-        message = f"The parentheses in {text!r} do not match: write Tool or Tool(pattern)."
+        message = f"The parentheses in {text!r} do not match. Write Tool or Tool(pattern)."
         raise SettingsError(message) from None

@@ -28,7 +28,7 @@ def refuse_misspelled_rules(location: str, rules: Sequence[str], tools: Collecti
         suggestion = suggest_tool(name, tools)
         if names_no_tool(name, tools) and name not in FOREIGN_TOOL_NAMES and suggestion:
             raise SettingsError(
-                f"{location}: the rule {text} names no known tool.{suggestion} Correct the rule."
+                f"{location}: the rule {text} names an unknown tool.{suggestion} Correct the rule."
             )
 
 

@@ -264,9 +264,9 @@ def _describe_exit_status(status: int) -> str:
     if status >= 0:
         return f"Exit code {status}."
     try:
-        return f"Killed by the signal {signal.Signals(-status).name}."
+        return f"Killed by signal {signal.Signals(-status).name}."
     except ValueError:
-        return f"Killed by the signal {-status}."
+        return f"Killed by signal {-status}."
 
 
 def _describe_unknown_shell_id(shell_id: str, shells: BackgroundShellSupervisor) -> str:

@@ -210,6 +210,6 @@ def follow_command_directory(file: Path, context: ToolContext) -> str:
     if context.workspace.change_directory(last_directory):
         return f"The working directory is now {escape_filename(last_directory)}."
     return (
-        f"The command ended in {escape_filename(last_directory)}, which is outside the project: "
-        f"the working directory is {escape_filename(before)} again."
+        f"The command ended in {escape_filename(last_directory)}, which is outside the project, so the "
+        f"working directory is {escape_filename(before)} again."
     )

@@ -252,7 +252,7 @@ def _parse_tool_parameters(function: Callable[..., Any]) -> list[FunctionToolPar
         if parameter.name == _CONTEXT_PARAMETER:
             continue
         if parameter.kind not in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY):
-            raise TypeError(f"the tool {function.__qualname__} cannot take `{parameter}`: name each argument")
+            raise TypeError(f"the tool {function.__qualname__} cannot take `{parameter}`; name each argument")
         name, annotation = _resolve_parameter_annotation(parameter.name, hints.get(parameter.name, Any))
         default = msgspec.NODEFAULT if parameter.default is parameter.empty else parameter.default
         found.append(FunctionToolParameter(name=name, field=parameter.name, type=annotation, default=default))

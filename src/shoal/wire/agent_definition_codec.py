@@ -77,7 +77,7 @@ def parse_agent_definition(text: str, source: DefinitionSource, *, name: str) ->
     values = builder.parse_entries(page.entries, _FIELDS)
     if not page.body:
         builder.warnings.append(
-            builder.describe_problem(None, None, "there is no prompt below the front matter")
+            builder.describe_problem(None, None, "there is no prompt after the front matter")
         )
     return builder.build({**values, "prompt": page.body}, line=1)
 
@@ -243,14 +243,14 @@ def _parse_reasoning_effort(value: Any) -> str | int:
         return _parse_positive_integer(value)
     except InvalidFrontMatterFieldError:
         raise InvalidFrontMatterFieldError(
-            f"{value!r} is neither one of {', '.join(EFFORT_LEVELS)} nor a number of tokens"
+            f"{value!r} is not one of {', '.join(EFFORT_LEVELS)} or a number of tokens"
         ) from None
 
 
 def _parse_positive_integer(value: Any) -> int:
     text = str(value)
     if isinstance(value, bool) or re.fullmatch(r"[0-9]{1,12}", text) is None or int(text) == 0:
-        raise InvalidFrontMatterFieldError(f"expected a whole number above 0, got {value!r}")
+        raise InvalidFrontMatterFieldError(f"expected an integer above 0, got {value!r}")
     return int(text)
 
 

@@ -36,7 +36,7 @@ def _keep_letters(key: str) -> str:
 
 def parse_text_field(value: Any) -> str:
     if not isinstance(value, str):
-        raise InvalidFrontMatterFieldError(f"expected text, got {describe_field_value(value)}")
+        raise InvalidFrontMatterFieldError(f"expected a string, got {describe_field_value(value)}")
     return value
 
 

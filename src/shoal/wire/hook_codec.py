@@ -86,7 +86,9 @@ class _HookParser:
             self._add_problem((*key_path, *error.keys), str(error))
             return
         if matcher not in _MATCH_ALL and event not in MATCHER_FIELDS:
-            self._add_problem((*key_path, "matcher"), f"{event} has no matcher; the hooks below always run")
+            self._add_problem(
+                (*key_path, "matcher"), f"{event} does not use a matcher; the hooks below always run"
+            )
         for number, action in enumerate(actions):
             action_path = (*key_path, "hooks", str(number))
             try:
@@ -146,7 +148,8 @@ class _HookParser:
             "Write it as a command, or remove it."
         )
         self._add_problem(
-            (*key_path, "type"), f"Shoal does not run {kind} hooks; {event} is blocked where this one matches"
+            (*key_path, "type"),
+            f"Shoal does not run {kind} hooks; if its matcher matches, {event} is blocked",
         )
 
         def block_guarded_event(_: dict[str, Any]) -> HookDecision:
@@ -157,7 +160,7 @@ class _HookParser:
 
     def _warn_about_background_hook(self, hook: Hook, key_path: Sequence[str]) -> None:
         if hook.event == "SessionEnd":
-            warning = "the session waits for it anyway because nothing runs after its end"
+            warning = "the session waits for it anyway because nothing runs after the session ends"
         elif hook.event in BLOCKING_EVENTS:
             warning = (
                 f"it cannot decide anything because it runs in the background and {hook.event} does not wait"
@@ -240,7 +243,7 @@ def _parse_matcher_entry(entry: Any) -> tuple[str, Sequence[Any]]:
     if matcher is None:
         matcher = ""
     if not isinstance(matcher, str):
-        raise _InvalidHookConfigError(f"expected text, got {_describe_json_value(matcher)}", "matcher")
+        raise _InvalidHookConfigError(f"expected a string, got {_describe_json_value(matcher)}", "matcher")
     matcher = _NAMED_GROUP.sub("(?P<", matcher)
     if not is_valid_hook_matcher(matcher):
         raise _InvalidHookConfigError(f"{matcher!r} is neither a name nor a regular expression", "matcher")
@@ -271,7 +274,7 @@ def _parse_hook_condition(raw: Mapping[str, Any]) -> str:
 def _parse_hook_command(raw: Mapping[str, Any]) -> HookAction:
     command = raw.get("command")
     if not isinstance(command, str) or not command.strip():
-        raise _InvalidHookConfigError("expected a command, as text", "command")
+        raise _InvalidHookConfigError("expected a command, as a string", "command")
     if "\0" in command:
         raise _InvalidHookConfigError("a command cannot contain a NUL character", "command")
     return ShellCommandHookAction(command=command)
@@ -286,7 +289,7 @@ def _parse_hook_http_post(raw: Mapping[str, Any], environ: Mapping[str, str]) ->
     if not isinstance(url, str) or not _is_http_url(url):
         raise _InvalidHookConfigError("expected a URL that starts with http:// or https://", "url")
     if not isinstance(headers, Mapping) or not all(isinstance(each, str) for each in headers.values()):
-        raise _InvalidHookConfigError("expected an object whose values are text", "headers")
+        raise _InvalidHookConfigError("expected an object with string values", "headers")
     if not isinstance(allowed_variables, list | tuple) or not all(
         isinstance(each, str) for each in allowed_variables
     ):

@@ -28,7 +28,7 @@ class InvalidHookOutputError(Exception):
 
 
 class _HookPermissionAnswerSchema(Struct, frozen=True, kw_only=True, rename="camel"):
-    """Answer of a PermissionRequest hook, like a person's answer."""
+    """Answer from a PermissionRequest hook, in place of a person's."""
 
     behavior: Literal["allow", "deny"]
     """The answer."""
@@ -46,7 +46,8 @@ class _EventSpecificHookOutputSchema(Struct, frozen=True, kw_only=True, rename="
     hook_event_name: str | None = None
     """Event that the hook answers; an event other than the one it received is an error."""
     permission_decision: RuleBehavior | Literal["defer"] | None = None
-    """`PreToolUse`: `deny` beats `ask` beats `allow`; what a rule denies stays denied. `defer` denies."""
+    """`PreToolUse`: `deny` beats `ask`, which beats `allow`. It cannot allow a call that a rule denies. "
+    "`defer` denies."""
     permission_decision_reason: str | None = None
     """Reason for the decision."""
     updated_input: dict[str, Any] | None = None
@@ -155,7 +156,7 @@ def parse_hook_output_json(event: HookEvent, raw: Any, *, strict: bool = False) 
     `strict` refuses unknown keys, which a command may write for other programs.
     """
     if not isinstance(raw, Mapping):
-        raise InvalidHookOutputError(f"it answered with {type(raw).__name__} instead of an object")
+        raise InvalidHookOutputError(f"it returned {type(raw).__name__} instead of an object")
     if strict:
         _refuse_unknown_keys(raw, _HookOutputSchema)
         specific_raw = raw.get("hookSpecificOutput")
@@ -207,7 +208,8 @@ def _extract_hook_permission(
     if specific.permission_decision == "defer":
         return (
             "deny",
-            specific.permission_decision_reason or "a hook deferred it, and Shoal cannot wait for that",
+            specific.permission_decision_reason
+            or "a hook deferred the decision, which Shoal does not support",
         )
     if specific.permission_decision is not None:
         return specific.permission_decision, specific.permission_decision_reason or ""

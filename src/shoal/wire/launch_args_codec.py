@@ -64,7 +64,7 @@ def parse_member_launch_flags(arguments: Sequence[str]) -> MemberLaunchArgs:
             found[_BOOLEAN_FLAGS[flag]] = True
             continue
         if flag not in _VALUE_FLAGS and flag not in _LIST_FLAGS:
-            raise ValueError(f"{argument!r} is not a launch argument of a teammate")
+            raise ValueError(f"{argument!r} is not a launch argument for a teammate")
         if not separator and (value := next(remaining, "")) == "":
             raise ValueError(f"{flag} needs a value")
         if flag in _LIST_FLAGS:
@@ -97,5 +97,5 @@ def _parse_budget_flag(text: str) -> float:
     except ValueError:
         usd = 0.0
     if not 0 < usd < float("inf"):
-        raise ValueError(f"--max-budget-usd: {text!r} is not an amount of dollars above 0")
+        raise ValueError(f"--max-budget-usd: {text!r} is not a dollar amount above 0")
     return usd

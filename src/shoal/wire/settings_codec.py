@@ -47,7 +47,7 @@ class ModelSettings(Struct, frozen=True, kw_only=True):
 
 
 class AgentLimitSettings(Struct, frozen=True, kw_only=True):
-    """Limits of an agent; None means no limit."""
+    """Limits for an agent; None means no limit."""
 
     usd: Dollars | None = None
     """US dollars."""
@@ -69,7 +69,8 @@ class SandboxSettings(Struct, frozen=True, kw_only=True, rename="camel"):
     auto_allow: bool = False
     """True if sandboxed commands run without asking; deny and ask rules still apply."""
     writable: tuple[str, ...] = ()
-    """Paths that sandboxed commands may write in addition to the project, granted directories and TMPDIR."""
+    """Paths that sandboxed commands may write to, in addition to the project, granted directories and "
+    "TMPDIR."""
     hidden: tuple[str, ...] = ()
     """Paths hidden from sandboxed commands in addition to keys and credentials."""
 
@@ -90,7 +91,7 @@ class ShoalSettings(Struct, frozen=True, kw_only=True):
     """Settings under `shoal`, which no other program reads."""
 
     model: str | None = None
-    """Model to use; overrides `model` of the same file, which other programs read too."""
+    """Model to use; overrides `model` in the same file, which other programs read too."""
     models: dict[str, ModelSettings] = {}
     """Model properties by model name, to add or correct what Shoal knows."""
     aliases: dict[str, str] = {}
@@ -100,7 +101,7 @@ class ShoalSettings(Struct, frozen=True, kw_only=True):
     session_memory: bool = False
     """True if a session keeps notes, updated at each compaction."""
     request_deadline: Seconds | None = None
-    """Seconds for one whole answer of a model; None is the provider's default."""
+    """Seconds for a complete model response; None is the provider's default."""
     stream_gap: Seconds | None = None
     """Seconds without a byte after which a request is retried; None is the provider's default."""
     outage_patience: Seconds = 900.0
@@ -138,19 +139,20 @@ class ShoalSettings(Struct, frozen=True, kw_only=True):
     agent_type_limits: dict[str, AgentLimitSettings] = {}
     """Limits for all agents of a type together; seconds apply to each agent."""
     fan_out_preview: Count | None = 8
-    """Number of agents that may be started at once without asking a person first; null never asks."""
+    """Number of agents that may start at once without asking a person first; null never asks."""
     theme: Literal["dark", "light", "ansi"] | None = None
-    """Theme of the full-screen terminal; `ansi` uses the terminal's colours, None queries the terminal."""
+    """Theme for the full-screen terminal; `ansi` uses the terminal's colours, None queries the terminal."""
     plain: bool = False
-    """True for a line-based terminal instead of the full-screen one."""
+    """True to use the line-based terminal instead of the full-screen one."""
     coordinator: bool = False
     """True if the lead only starts, messages and stops agents, which all run in the background."""
     assistant: bool = False
-    """True if a session stays open for people and schedules; its agents all run in the background."""
+    """True if a session stays open for messages and scheduled prompts; its agents all run in the "
+    "background."""
     background_agents: bool = True
     """True if agents may run in the background."""
     agent_cwd: bool = False
-    """True to tell the model that it can choose the working directory of an agent."""
+    """True to tell the model that it can choose an agent's working directory."""
     auto_background: Annotated[float, Meta(ge=0)] = 120.0
     """Seconds after which a foreground agent moves to the background; 0 is never."""
     stuck_after: Seconds = 60.0
@@ -162,7 +164,7 @@ class ShoalSettings(Struct, frozen=True, kw_only=True):
     shutdown_grace: Seconds = 30.0
     """Seconds that a teammate has to answer a shutdown request before it is stopped."""
     stall_after: Seconds = 300.0
-    """Seconds without activity of a working teammate after which its turn restarts, and then fails. A
+    """Seconds without activity after which a working teammate's turn restarts; the second time it fails. A
     teammate in a separate process is pinged first, and continues in a new process if it does not reply."""
     team_depth: Count = 1
     """Maximum nesting depth of teams: with 2, teammates may lead teams."""
@@ -175,22 +177,23 @@ class ShoalSettings(Struct, frozen=True, kw_only=True):
     teammate_programs: dict[str, tuple[str, ...]] = {}
     """Other programs that can be teammates: the command line for each agent type."""
     teammate_restarts: Annotated[int, Meta(ge=0)] = 2
-    """Number of restarts, with history, of a teammate whose process died, before it is reported."""
+    """Number of times a teammate whose process died is restarted with its history before Shoal reports it."""
     file_leases: tuple[str, ...] = ()
-    """Patterns of files leased to the agent that changed them until it ends; empty disables leases."""
+    """Patterns for files that are leased to the agent that changed them until it ends; empty disables "
+    "leases."""
     plan_approver: Literal["auto", "lead", "user"] = "user"
-    """Approver of required plans: automatic, the lead (for the lead's plan a person), or a person."""
+    """Approver of required plans: Shoal itself, the lead (a person for the lead's own plan), or a person."""
     mcp_wait: Annotated[float, Meta(ge=0)] | None = None
     """Seconds after the start that the first request waits for MCP servers to connect; None is 5 if
-    a person is present, and 30 if nobody could ask again."""
+    a person is present, and 30 in an unattended run."""
     mcp_deadline: Seconds = 60.0
     """Seconds without progress after which an MCP tool call fails."""
     channels: tuple[str, ...] = ()
     """MCP servers that may push messages to the lead, as `server:NAME`."""
     trust_unsigned_mail: Literal["never", "ask", "always"] = "ask"
-    """Policy for unsigned team mail that another program writes in an agent's name; `ask` asks a person."""
+    """Policy for unsigned team mail that another program sends as an agent; `ask` asks a person."""
     plugins: tuple[str, ...] = ()
-    """Plug-in directories; the lists of all settings files are combined."""
+    """Plug-in directories; the lists from all settings files are combined."""
     durable: bool = False
     """True to flush every line to disk before work continues, so that a power cut loses nothing."""
     sandbox: SandboxSettings = SandboxSettings()
@@ -204,7 +207,7 @@ class ShoalSettings(Struct, frozen=True, kw_only=True):
 
 
 class PermissionSettings(Struct, frozen=True, kw_only=True, rename="camel"):
-    """Permissions of agents; the lists of all files are combined."""
+    """Agents' permissions; the lists from all files are combined."""
 
     allow: tuple[str, ...] = ()
     """Rules for calls that run without asking."""
@@ -224,13 +227,13 @@ class SettingsSchema(Struct, frozen=True, kw_only=True, rename="camel"):
     model: str | None = None
     """Model to use."""
     permissions: PermissionSettings = PermissionSettings()
-    """Permissions of agents."""
+    """Agents' permissions."""
     env: dict[str, str | int | float | bool] = {}
-    """Environment variables for processes that tools start; provider variables count only in user files."""
+    """Environment variables for processes that tools start; provider variables apply only in user files."""
     cleanup_period_days: Annotated[int, Meta(ge=0)] = 30
     """Days to keep files of ended sessions: transcripts, journals and other run files, debug logs, shell
     snapshots. Older files are removed when a session starts, once a day, except files that an existing team
-    needs. With 0, everything that ended at least an hour ago is removed. Counts only in user files."""
+    needs. With 0, everything that ended at least an hour ago is removed. Applies only in user files."""
     hooks: Any = None
     """Hooks by event."""
     disable_all_hooks: bool | None = None
@@ -238,9 +241,9 @@ class SettingsSchema(Struct, frozen=True, kw_only=True, rename="camel"):
     mcp_servers: dict[str, Any] = {}
     """MCP servers, by name."""
     disabled_mcpjson_servers: tuple[str, ...] = ()
-    """Servers of a project's `.mcp.json` that are disabled."""
+    """Servers in a project's `.mcp.json` that are disabled."""
     shoal: ShoalSettings = ShoalSettings()
-    """Settings of Shoal, which no other program reads."""
+    """Shoal's own settings, which no other program reads."""
 
 
 SettingsSourceKind: TypeAlias = Literal[
@@ -310,15 +313,15 @@ _TYPE_WORDS = {
     "array": "a list",
     "bool": "true or false",
     "float": "a number",
-    "int": "a whole number",
+    "int": "an integer",
     "null": "null",
     "object": "an object",
-    "str": "text",
+    "str": "a string",
 }
 
 
 def describe_schema_mismatch(reason: str) -> str:
-    """Return msgspec's reason in words of JSON: "expected text, got a number"."""
+    """Return msgspec's reason in the words of JSON: "expected a string, got a number"."""
     match = re.fullmatch(r"Expected `([^`]*)`( (?:of length )?[<>]=? ?\S+)?(?:, got `([^`]*)`)?", reason)
     if match is None:
         return reason[:1].lower() + reason[1:]

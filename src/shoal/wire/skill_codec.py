@@ -67,7 +67,7 @@ def parse_skill(text: str, source: DefinitionSource, *, name: str) -> ParsedSkil
     builder.check_or_default_name(values, name)
     builder.warn_about_long_fields(values)
     if not page.body:
-        builder.add_warning(None, None, "there is no text below the front matter")
+        builder.add_warning(None, None, "there is no text after the front matter")
     return builder.build(text, page.body, values)
 
 
@@ -86,7 +86,7 @@ def parse_slash_command_file(text: str, source: DefinitionSource, *, name: str) 
         raise builder.build_error(problem, None, None)
     values = builder.parse_field_values(page.entries, "command")
     if not page.body:
-        raise builder.build_error("there is no text below the front matter", None, None)
+        raise builder.build_error("there is no text after the front matter", None, None)
     if not values.get("description"):
         values["description"] = page.body.splitlines()[0].lstrip("# ").strip()[:_MAX_TITLE_LENGTH] or name
     return builder.build(text, page.body, {**values, "name": name, "kind": "command"})
@@ -203,7 +203,7 @@ def _quote_argument_hint(hint: re.Match[str]) -> str:
 def _parse_string_mapping_field(value: Any) -> Mapping[str, str]:
     if not isinstance(value, Mapping):
         raise InvalidFrontMatterFieldError(
-            f"expected a mapping of keys to texts, got {describe_field_value(value)}"
+            f"expected a mapping of strings to strings, got {describe_field_value(value)}"
         )
     return {str(key): each if isinstance(each, str) else str(each) for key, each in value.items()}
 

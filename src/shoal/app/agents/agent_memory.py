@@ -47,7 +47,7 @@ class AgentMemory(Struct, frozen=True, kw_only=True):
         path = self.directory / INDEX_NAME
         try:
             if os.path.realpath(path) != str(path):
-                return f"{INDEX_NAME} is a link and is not shown."
+                return f"{INDEX_NAME} is a symbolic link, so it is not shown."
             with path.open("rb") as file:
                 content = file.read(MAX_BYTES + 1)
         except FileNotFoundError:

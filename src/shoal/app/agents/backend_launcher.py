@@ -262,10 +262,10 @@ class BackendMemberLauncher:
         """Return the reason why teammates must run in this process; empty if there is none."""
         options = self._runtime.options
         if self._runtime.config.store.url is None:
-            return "a session that stores nothing on disk runs its teammates in its own process."
+            return "a session that stores nothing on disk must run its teammates in its own process."
         if options.store is not None:
             return (
-                "a teammate's process opens only the store in the home directory. Leave out store=, "
+                "a teammate's process can only open the store in the home directory. Leave out store=, "
                 'or set shoal.teammate_mode to "in-process".'
             )
         if options.model is not None and not isinstance(options.model, str):

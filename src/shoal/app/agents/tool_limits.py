@@ -39,7 +39,8 @@ def limit_tools_to_spawn_request(toolset: ToolSelection, request: SpawnRequest) 
     )
     if selection.missing:
         raise AgentRequestRefused(
-            f"{request.description} was not started: it allows tools that its agent does not have: "
+            f"{request.description} was not started because its allowed-tools lists tools that its agent "
+            f"does not have: "
             f"{', '.join(selection.missing)}. Remove them from its allowed-tools, or name another agent."
         )
     return replace(toolset, names=selection.names)

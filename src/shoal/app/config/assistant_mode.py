@@ -12,7 +12,7 @@ def is_assistant_mode(options: Options, settings: Settings) -> bool:
     """Return True in assistant mode. Raises `SettingsError` if background agents are disabled."""
     enabled = settings.own.assistant if options.assistant is None else options.assistant
     if enabled:
-        require_background_agents(settings, "In assistant mode all agents run in the background")
+        require_background_agents(settings, "In assistant mode, all agents run in the background")
     return enabled
 
 

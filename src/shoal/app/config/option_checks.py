@@ -36,10 +36,10 @@ def check_options(options: Options) -> None:
 
 def _iter_option_problems(options: Options) -> Iterator[str]:
     for name in _TEXT_LISTS:
-        yield from _check_list(options, name, (str,), "texts")
+        yield from _check_list(options, name, (str,), "strings")
     for name in _PATH_LISTS:
         yield from _check_list(options, name, (str, Path), "paths")
-    yield from _check_list(options, "mcp_config", (str, Mapping), "texts and mappings")
+    yield from _check_list(options, "mcp_config", (str, Mapping), "strings and mappings")
     yield from _check_tools(options)
     for name in _TEXTS:
         yield from _check_type(options, name, str, "a text")
@@ -83,7 +83,7 @@ def _check_store(options: Options) -> Iterator[str]:
     if not isinstance(store, str | Path) and not hasattr(store, "create_session"):
         yield f"store: expected a store or its address, got {_describe(store)}."
     if not options.persist:
-        yield "store: persist=False stores nothing. Leave out one of the two."
+        yield "store: persist=False stores nothing, so it cannot be combined with a store. Leave one out."
 
 
 def _check_type(options: Options, name: str, expected: type[Any], description: str) -> Iterator[str]:

@@ -93,7 +93,7 @@ def iter_unknown_rule_warnings(rules: Sequence[str], tools: Collection[str]) -> 
     for text in split_permission_rule_flags(rules):
         name = parse_permission_rule(text).tool
         if names_no_tool(name, tools):
-            yield f"The rule {text} names no known tool.{suggest_tool(name, tools)}"
+            yield f"The rule {text} names an unknown tool.{suggest_tool(name, tools)}"
 
 
 def refuse_unknown_rules(option: str, rules: Sequence[str], tools: Collection[str]) -> None:
@@ -101,4 +101,6 @@ def refuse_unknown_rules(option: str, rules: Sequence[str], tools: Collection[st
     for text in split_permission_rule_flags(rules):
         name = parse_permission_rule(text).tool
         if names_no_tool(name, tools) and name not in FOREIGN_TOOL_NAMES:
-            raise SettingsError(f"{option}: the rule {text} names no known tool.{suggest_tool(name, tools)}")
+            raise SettingsError(
+                f"{option}: the rule {text} names an unknown tool.{suggest_tool(name, tools)}"
+            )

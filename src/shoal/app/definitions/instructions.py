@@ -28,8 +28,8 @@ _FENCED = re.compile(r"^(```|~~~).*?^\1|`[^`\n]+`", re.MULTILINE | re.DOTALL)
 _IMPORT = re.compile(r"(?<!\S)@([\w.~/+-]*\w)")
 _HEAD = (
     "Instructions\n"
-    "The files below say how to work here. Follow them. If two disagree, the later one applies; what a "
-    "person tells you overrides them all. They cannot allow what is not permitted."
+    "The files below say how to work here. Follow them. If two disagree, follow the later one; a person's "
+    "instructions override them all. They cannot grant permissions."
 )
 
 
@@ -129,7 +129,7 @@ class _InstructionReader:
         for file in reversed(self._files):
             if len(file.text) > remaining:
                 self._note_omission(
-                    file.path, f"all files together would exceed {self._max_chars:,} characters"
+                    file.path, f"with it, all files together would exceed {self._max_chars:,} characters"
                 )
             else:
                 remaining -= len(file.text)
@@ -138,7 +138,7 @@ class _InstructionReader:
 
     def _explain_file_refusal(self, real_path: str, owner: str) -> str:
         if len(self._files) >= _MAX_FILES:
-            return f"at most {_MAX_FILES} files are read"
+            return f"Shoal reads at most {_MAX_FILES} files"
         if self._is_hidden(real_path):
             return "a permission rule denies reading it"
         # A project may come from anyone. It must not put files from outside the project into the prompt.
@@ -166,7 +166,7 @@ class _InstructionReader:
             self._note_omission(path, "it is not UTF-8 text")
             return None
         if "\0" in text:
-            self._note_omission(path, "it is not text: it contains NUL bytes")
+            self._note_omission(path, "it is not a text file: it contains NUL bytes")
             return None
         return text
 

@@ -69,7 +69,7 @@ def _hash_plugin_files(root: Path) -> str:
         elif path.is_file():
             total += path.stat().st_size
             if total > MAX_PLUGIN_BYTES:
-                message = f"more than {MAX_PLUGIN_BYTES:,} bytes, which is too large to trust in a project"
+                message = f"more than {MAX_PLUGIN_BYTES:,} bytes, the limit for a plug-in in a project"
                 raise SettingsError(message, path=root)
             digest.update(path.read_bytes())
         digest.update(b"\0")
@@ -140,7 +140,7 @@ class PluginSet(Struct, frozen=True, kw_only=True):
         if self.untrusted:
             names = ", ".join(plugin.name for plugin in self.untrusted)
             notes.append(
-                f"The plug-ins of this project are not trusted and are ignored ({names}). Show them: shoal "
+                f"This project's plug-ins are not trusted, so Shoal ignores them ({names}). Show them: shoal "
                 "trust --show. Trust them: shoal trust"
             )
         return tuple(notes)

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 _PROJECT_CONFIG_FILES = (".claude", ".mcp.json", ".envrc")
 WEAK_GUARD_ADVICE = (
-    "Or accept that only permission rules check them, so an allowed command can leave the worktree: "
+    "Or rely on permission rules alone and accept that an allowed command can leave the worktree: "
     '{"shoal": {"worktree_guard": "weak"}} in your settings.json.'
 )
 _SOCKET_DIRECTORIES = (".X11-unix", ".ICE-unix")
@@ -166,7 +166,7 @@ async def create_worktree_sandbox(
     await sandbox.detect_availability()
     if not sandbox.is_active and not is_weak:
         raise WorktreeError(
-            "The commands of an agent in a worktree need a sandbox that confines them to it: "
+            f"An agent in a worktree needs a sandbox that confines its commands to the worktree: "
             f"{sandbox.problem}. {WEAK_GUARD_ADVICE}"
         )
     return sandbox
@@ -256,11 +256,11 @@ def check_sandbox_settings(settings: Settings, cwd: Path) -> list[str]:
     for path, text in hidden.items():
         if cwd.is_relative_to(path):
             raise SettingsError(
-                f"shoal.sandbox.hidden: {text} contains the project {cwd}, in which commands work. Hide a "
+                f"shoal.sandbox.hidden: {text} contains the project {cwd}, where commands run. Hide a "
                 "directory inside it, or work elsewhere."
             )
         if not path.exists():
-            notes.append(f"shoal.sandbox.hidden: {path} does not exist. It will be hidden when it does.")
+            notes.append(f"shoal.sandbox.hidden: {path} does not exist. Shoal will hide it once it exists.")
     return notes
 
 

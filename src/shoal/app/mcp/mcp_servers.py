@@ -207,15 +207,15 @@ class SessionMcpServerManager:
             for name, config in entry.items() if isinstance(entry, Mapping) else ():
                 if not (source.is_trusted or self._is_trusted(definition)):
                     raise AgentRequestRefused(
-                        f"The agent {agent} ({source}) defines the MCP server {name}, but a project's "
-                        "files may start programs only after you trust them. Show it: shoal trust --show. "
+                        f"The agent {agent} ({source}) defines the MCP server {name}, but a project may "
+                        f"start programs only after you trust it. Show it: shoal trust --show. "
                         "Trust it: shoal trust"
                     )
                 try:
                     server = parse_mcp_server(name, config, f"agent {agent}")
                 except InvalidMcpServerConfigError as error:
                     raise AgentRequestRefused(
-                        f"Cannot use the MCP server {name} of the agent {agent} ({source}): {error}."
+                        f"Cannot use the MCP server {name} for the agent {agent} ({source}): {error}."
                     ) from error
                 if not self._is_permitted(server):
                     raise AgentRequestRefused(
@@ -349,7 +349,7 @@ class SessionMcpServerManager:
 
 
 UNTRUSTED_REASON = (
-    "the project configures it, but is not trusted; see `shoal trust --show`, then run `shoal trust`"
+    "the project that configures it is not trusted; see `shoal trust --show`, then run `shoal trust`"
 )
 DISABLED_REASON = "it is disabled in the settings"
 
@@ -371,8 +371,8 @@ def _has_pending_tool(names: Sequence[str], servers: Sequence[ManagedMcpServer])
 
 def _format_missing_servers(definition: AgentDefinition, missing: Sequence[str], delay: str) -> str:
     return (
-        f"The agent {definition.name} ({definition.source}) was not started: MCP servers that it needs are "
-        f"not available{delay}: {'; '.join(missing)}. Run `shoal mcp ls`, or start another agent."
+        f"The agent {definition.name} ({definition.source}) was not started because MCP servers that it "
+        f"needs are not available{delay}: {'; '.join(missing)}. Run `shoal mcp ls`, or start another agent."
     )
 
 

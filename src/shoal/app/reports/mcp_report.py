@@ -115,7 +115,7 @@ class McpServerAdmin:
         except InvalidMcpServerConfigError as error:
             raise SettingsError(f"Cannot use the MCP server {name}: {error}.") from error
         if not isinstance(connection, McpHttpConfig):
-            raise SettingsError(f"The MCP server {name} is a local program, which needs no login.")
+            raise SettingsError(f"The MCP server {name} is a local program, so it needs no login.")
         try:
             from shoal.tools.mcp import sdk_connection
         except ModuleNotFoundError as error:

@@ -412,10 +412,10 @@ def _create_permission_answers(
         try:
             if save_permission_answer(update, settings, cwd):
                 return
-            reason = "the settings of this project are not trusted. See `shoal trust --show`."
+            reason = "this project's settings are not trusted. See `shoal trust --show`."
         except ShoalError as error:
             reason = str(error)
-        events.note(f"It could not be saved and applies only to this session: {reason}")
+        events.note(f"It could not be saved, so it applies only to this session: {reason}")
         answers.add_answer(update)
 
     answers = RememberedPermissionAnswers(store_permission_answer, events.note)

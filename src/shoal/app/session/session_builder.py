@@ -350,7 +350,7 @@ def _describe_unknown_events(recovered: RecoveredSessionState | None) -> tuple[s
     if recovered is None or not recovered.unknown_event_types:
         return ()
     types = to_one_line(", ".join(recovered.unknown_event_types))[:PREVIEW_LENGTH]
-    return (f"Cannot read some events of the journal ({types}). The session continues without them.",)
+    return (f"Cannot read some events in the journal ({types}). The session continues without them.",)
 
 
 def _recover_session_state(runtime: Runtime) -> RecoveredSessionState | None:

@@ -104,7 +104,7 @@ async def _run_slash_invocation(session: Session, prompt: SlashCommandInvocation
             return LoopResult(reason="done", detail=f"/{command.name} is not available: {error}")
         except TimeoutError:
             return LoopResult(
-                reason="done", detail=f"/{command.name} is not available: no answer came in time"
+                reason="done", detail=f"/{command.name} is not available: there was no response in time"
             )
     else:
         command_text = await runtime.knowledge.invoker.render_skill_and_grant_tools(

@@ -47,14 +47,14 @@ def find_skipped_rules(documents: Sequence[SettingsDocument]) -> Iterator[str]:
         for text in convert_to_settings_schema(document.raw).permissions.allow:
             if text.strip() == _EVERY_TOOL:
                 location = document.locate_key(("permissions", "allow"))
-                yield f"{location}: permissions.allow: {text!r} approves nothing; name the tools."
+                yield f"{location}: permissions.allow: {text!r} has no effect; name the tools."
 
 
 def add_permission_flag_rules(
     rules: PermissionRuleSet, *, allow: Sequence[str], deny: Sequence[str]
 ) -> PermissionRuleSet:
     if any(rule.strip() == _EVERY_TOOL for rule in allow):
-        raise SettingsError("--allowedTools '*' approves nothing: name the tools, as in Bash,Edit.")
+        raise SettingsError("--allowedTools '*' has no effect. Name the tools to approve, such as Bash,Edit.")
     flag_rules = PermissionRuleSet(
         allow=tuple(parse_permission_rule(rule, FLAGS["allow"]) for rule in allow),
         deny=tuple(parse_permission_rule(rule, FLAGS["deny"]) for rule in deny),
@@ -93,7 +93,7 @@ def _refuse_contradicting_rules(rules: PermissionRuleSet, path: Path | None) -> 
     weaker, stronger = found
     name, _, line = stronger.source.rpartition(":")
     raise SettingsError(
-        f"{stronger.source}: the rule {stronger} contradicts the same rule in line "
+        f"{stronger.source}: the rule {stronger} contradicts the same rule on line "
         f"{weaker.source.rpartition(':')[2]} of {name}. Remove one of them.",
         path=path,
         line=int(line),

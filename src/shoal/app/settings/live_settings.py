@@ -66,7 +66,9 @@ class AutoReloadingSettings:
         except SettingsError as error:
             if str(error) != self._last_error:
                 self._last_error = str(error)
-                self._note(f"The changed settings are invalid, so the previous ones stay active: {error}")
+                self._note(
+                    f"The changed settings are invalid, so the previous settings stay in effect: {error}"
+                )
             return
         self.settings, self._last_error = settings, ""
         if rules != self._rules:

@@ -43,17 +43,17 @@ def read_project_mcp_file(cwd: Path) -> tuple[tuple[SettingsDocument, ...], tupl
     path = cwd / PROJECT_FILE
     try:
         if path.stat().st_size > MAX_FILE_BYTES:
-            return (), (f"{path} is larger than {MAX_FILE_BYTES >> 20} MB and is ignored.",)
+            return (), (f"{path} is larger than {MAX_FILE_BYTES >> 20} MB, so it is ignored.",)
         text = path.read_text(encoding="utf-8-sig")
     except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
         # A directory is a placeholder of the sandbox, or of no use.
         return (), ()
     except (OSError, UnicodeDecodeError) as error:
-        return (), (f"Cannot read {path}, so none of its MCP servers is available: {error}.",)
+        return (), (f"Cannot read {path}, so its MCP servers are not available: {error}.",)
     try:
         servers = _parse_mcp_server_json(text, str(path))
     except SettingsError as error:
-        return (), (f"{error} None of its MCP servers is available.",)
+        return (), (f"{error} Its MCP servers are not available.",)
     # Nothing else in that file is a setting.
     raw = {"mcpServers": servers}
     return (SettingsDocument(name=str(path), kind="mcp", path=path, text=text, raw=raw),), ()
@@ -85,8 +85,8 @@ def load_mcp_servers(
                 servers.setdefault(server.name, server)
     permitted = [server for server in servers.values() if is_server_permitted(settings, server)]
     refused = tuple(
-        f"{server.origin}: the MCP server {server.name} is left out: allowedMcpServers or deniedMcpServers "
-        "does not permit it."
+        f"{server.origin}: the MCP server {server.name} is ignored because allowedMcpServers or "
+        f"deniedMcpServers does not permit it."
         for server in servers.values()
         if server not in permitted
     )
@@ -161,7 +161,7 @@ def parse_mcp_config_option(given: str | Mapping[str, Any], cwd: Path) -> Parsed
             text = path.read_text(encoding="utf-8-sig")
         except (OSError, UnicodeDecodeError) as error:
             reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
-            message = f"--mcp-config takes JSON or the path of a file, but {path} cannot be read: {reason}."
+            message = f"--mcp-config takes JSON or a file path, but {path} cannot be read: {reason}."
             raise SettingsError(message, path=path) from error
     servers = _parse_mcp_server_json(text, name)
     return parse_mcp_servers(servers, lambda key: f"{name}:{find_json_key_line(text, ('mcpServers', key))}")

@@ -376,7 +376,7 @@ def _read_boolean_variable(environ: Mapping[str, str], variables: Sequence[str],
     for variable in variables:
         if value := environ.get(variable):
             if value.lower() not in _SWITCH_VALUES:
-                raise SettingsError(f"The environment variable {variable} is {value!r}. Set it to 1 or 0.")
+                raise SettingsError(f"The environment variable {variable} is {value!r}, but must be 1 or 0.")
             return _SWITCH_VALUES[value.lower()]
     return default
 
@@ -419,7 +419,7 @@ def _restrict_sandbox(
 def _warn_project_cleanup_period(merged: int, trusted: int) -> Iterator[str]:
     if merged != trusted:
         yield (
-            "The project's settings set how long sessions are kept. Shoal ignores this: only your own "
+            "The project's settings specify how long to keep sessions. Shoal ignores this: only your own "
             "settings can do it."
         )
 
@@ -489,7 +489,7 @@ def _read_settings_file(path: Path, kind: SettingsSourceKind) -> Iterator[Settin
         text = path.read_text(encoding="utf-8-sig")
     except (FileNotFoundError, NotADirectoryError):
         if kind == "command line":
-            message = f"There is no settings file {path}. --settings takes the path of a file, or JSON."
+            message = f"There is no settings file {path}. --settings takes a file path or JSON."
             raise SettingsError(message, path=path) from None
         return
     except OSError as error:

@@ -293,6 +293,7 @@ def _make_trust_document_key(document: SettingsDocument) -> str:
 def _format_untrusted_warning(left_out: Sequence[PermissionEscalation]) -> str:
     keys = ", ".join(dict.fromkeys("env" if each.keys[0] == "env" else each.key for each in left_out))
     return (
-        f"This project's settings are not trusted, so Shoal ignores what they would allow ({keys}). Show "
+        f"This project's settings are not trusted, so Shoal ignores the permissions they would grant "
+        f"({keys}). Show "
         "it: shoal trust --show. Trust it: shoal trust"
     )

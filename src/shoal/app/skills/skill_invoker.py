@@ -136,7 +136,8 @@ class SkillInvoker:
             return create_tool_error_output(str(error))
         if not skill.for_model:
             return create_tool_error_output(
-                f"The skill {skill.name} is for people to call: type /{skill.name} at the prompt."
+                f"The skill {skill.name} can only be called by a person, who types /{skill.name} at the "
+                f"prompt."
             )
         agent = self._running_agents.require_agent(AgentId(context.agent.agent))
         if skill.forks:
@@ -211,7 +212,7 @@ class SkillInvoker:
                 found.append(self.skills.skills.find(name))
             except (UnknownSkill, InvalidAgentDefinition) as error:
                 raise AgentRequestRefused(
-                    f"The agent {agent_name} is not started without its skill {name!r}: {error}"
+                    f"The agent {agent_name} was not started because its skill {name!r} failed: {error}"
                 ) from error
         texts = tuple(
             f"{self._format_skill_heading(each)}\n\n{escape_control_tags(each.body)}" for each in found
@@ -293,7 +294,7 @@ def _parse_granted_rules(skill: Skill, granted: Sequence[str]) -> list[ToolPermi
 
 
 def _format_omitted_expansion(piece: SkillTextPart) -> str:
-    return f"[{piece.text}: left out; at most {_MAX_EXPANSIONS} commands and files are inserted]"
+    return f"[{piece.text}: omitted; at most {_MAX_EXPANSIONS} commands and files are inserted]"
 
 
 def _truncate_expansion(text: str) -> str:

@@ -15,13 +15,13 @@ class HookEventDescription(Struct, frozen=True, kw_only=True):
     """Fields in addition to the common ones."""
     optional_fields: Mapping[str, str] = {}
     """Fields that are present only if they have a value."""
-    on_block: str = "The event happens anyway; only the user is told."
+    on_block: str = "The event still happens; Shoal only tells the user."
 
 
 COMMON_FIELDS: Mapping[str, str] = {
     "session_id": "The session.",
-    "transcript_path": "The transcript of the lead; empty if none is stored.",
-    "cwd": "The working directory of the agent.",
+    "transcript_path": "Path of the lead's transcript; empty if none is stored.",
+    "cwd": "The agent's working directory.",
     "permission_mode": "The permission mode.",
     "hook_event_name": "The event.",
 }
@@ -35,9 +35,9 @@ _CALL = {
     "tool_input": "The input from the model.",
     "tool_use_id": "The id of the tool call.",
 }
-_TRANSCRIPT = {"agent_transcript_path": "The transcript of the agent."}
+_TRANSCRIPT = {"agent_transcript_path": "Path of the agent's transcript."}
 _STOPPING = {
-    "stop_hook_active": "True if a hook has already continued this turn.",
+    "stop_hook_active": "True if a hook has already made this turn continue.",
     "last_assistant_message": "The agent's last message.",
 }
 _TEAM = {"team_name": "The team.", "teammate_name": "The teammate that does the work."}
@@ -50,7 +50,10 @@ HOOK_EVENT_DESCRIPTIONS: Mapping[HookEvent, HookEventDescription] = {
     ),
     "PostToolUse": HookEventDescription(
         when="After a tool call.",
-        fields={**_CALL, "tool_response": "The result: `content`, the text, and fields of the tool."},
+        fields={
+            **_CALL,
+            "tool_response": "The result: its text in `content`, and fields that depend on the tool.",
+        },
         on_block="The model gets the reason after the result.",
     ),
     "PostToolUseFailure": HookEventDescription(
@@ -59,7 +62,7 @@ HOOK_EVENT_DESCRIPTIONS: Mapping[HookEvent, HookEventDescription] = {
         on_block="The model gets the reason after the error.",
     ),
     "PermissionRequest": HookEventDescription(
-        when="Before the user is asked to allow a call.", fields=_CALL, on_block=_NOT_MADE
+        when="Before Shoal asks the user to allow a call.", fields=_CALL, on_block=_NOT_MADE
     ),
     "UserPromptSubmit": HookEventDescription(
         when="A user sends a prompt to an agent.",
@@ -68,7 +71,7 @@ HOOK_EVENT_DESCRIPTIONS: Mapping[HookEvent, HookEventDescription] = {
     ),
     "Stop": HookEventDescription(when="The lead is about to stop.", fields=_STOPPING, on_block=_GOES_ON),
     "SubagentStart": HookEventDescription(
-        when="Before the first step of an agent, but not of a resumed one.", fields=_TRANSCRIPT
+        when="Before an agent's first step, but not when it is resumed.", fields=_TRANSCRIPT
     ),
     "SubagentStop": HookEventDescription(
         when="An agent other than the lead is about to stop.",
@@ -97,7 +100,7 @@ HOOK_EVENT_DESCRIPTIONS: Mapping[HookEvent, HookEventDescription] = {
     "SessionStart": HookEventDescription(
         when="A session starts, or its conversation was summarized.",
         fields={"source": "`startup`, `resume`, `clear` or `compact`."},
-        optional_fields={"model": "The model of the lead; absent after `compact`."},
+        optional_fields={"model": "The lead's model; absent after `compact`."},
     ),
     "SessionEnd": HookEventDescription(
         when="A session ends.", fields={"reason": "`clear`, `prompt_input_exit` or `other`."}
@@ -125,6 +128,6 @@ HOOK_EVENT_DESCRIPTIONS: Mapping[HookEvent, HookEventDescription] = {
     ),
     "WorktreeRemove": HookEventDescription(
         when="A worktree was removed.",
-        fields={"name": "The name of the worktree.", "worktree_path": "The path it had."},
+        fields={"name": "The name of the worktree.", "worktree_path": "Its former path."},
     ),
 }

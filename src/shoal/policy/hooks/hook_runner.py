@@ -118,7 +118,7 @@ class HookRunner:
         if verdict.message:
             self._emit(NoteAdded(agent=agent, text=verdict.message))
         if verdict.blocked is not None and event in NOTIFY_ONLY_EVENTS:
-            self._emit(NoteAdded(agent=agent, text=f"A {event} hook objects: {verdict.blocked}"))
+            self._emit(NoteAdded(agent=agent, text=f"A {event} hook objected: {verdict.blocked}"))
             return replace(verdict, blocked=None)
         return verdict
 
@@ -191,8 +191,8 @@ class HookRunner:
             return False
         if self.background.is_full:
             trouble = (
-                f"it was not run: {MAX_RUNNING} are already running in the background and {MAX_QUEUED} "
-                "are waiting"
+                f"it was not run because {MAX_RUNNING} hooks are already running in the background and "
+                f"{MAX_QUEUED} are waiting"
             )
             self._record_hook_run(hook, hook_input, _HookResult(trouble=trouble), background=True)
         else:
@@ -379,5 +379,5 @@ async def post_hook_event(target: HttpPostHookAction, data: bytes, *, seconds: f
     except httpx.HTTPError as error:
         raise HookHttpRequestError(f"{type(error).__name__}: {error}") from error
     if not response.is_success:
-        raise HookHttpRequestError(f"it answered with status {response.status_code}")
+        raise HookHttpRequestError(f"it responded with status {response.status_code}")
     return body[:_MAX_BODY].decode(errors="replace")

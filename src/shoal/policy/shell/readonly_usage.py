@@ -112,7 +112,7 @@ def judge_readonly_usage(
         return judge_readonly_usage(f"{name} {sub}", words[1:], usage.subs[sub])
     if not usage.alone:
         return build_not_proven_readonly_verdict(
-            f"{name} {(words and words[0].value) or '…'} is not known to only read"
+            f"{name} {(words and words[0].value) or '…'} may change something"
         )
     if usage.flags is None:
         if usage.excluded and (flag := _find_excluded_flag(words, usage.excluded)):
@@ -121,10 +121,10 @@ def judge_readonly_usage(
     # A word after the file that looks like a flag may be the output file.
     options = parse_command_options(words, usage.flags, leading=usage.operands == "one", style=usage.style)
     if options.refused:
-        return build_not_proven_readonly_verdict(f"{name} with {options.refused} is not known to only read")
+        return build_not_proven_readonly_verdict(f"{name} with {options.refused} may change something")
     if usage.needs and options.operands and not options.has_any_option(usage.needs.split()):
         return build_not_proven_readonly_verdict(
-            f"{name} with a name and without {usage.needs.split()[0]} changes something"
+            f"{name} with a name but without {usage.needs.split()[0]} changes something"
         )
     return _judge_readonly_operands(
         name, options.operands, usage, gives_pattern=options.has_any_option(_PATTERN_FLAGS)
@@ -247,7 +247,7 @@ def parse_command_options(
             continue
         if value is None:
             return ParsedCommandOptions(
-                tuple(found), tuple(operands), "a word that is only known when it runs"
+                tuple(found), tuple(operands), "an argument that Shoal cannot know before it runs"
             )
         index += 1
         if value == "--":
@@ -304,7 +304,7 @@ def _judge_readonly_operands(
 ) -> ReadOnlyCommandVerdict:
     kind = usage.operands
     if kind == "one" and (len(operands) > 1 or any(word.many for word in operands)):
-        return build_not_proven_readonly_verdict(f"{name} writes its second file")
+        return build_not_proven_readonly_verdict(f"{name} writes to its second operand")
     if kind == "plus" and any(not (word.value or word.prefix).startswith("+") for word in operands):
         return build_not_proven_readonly_verdict(f"{name} with an operand may change something")
     if kind == "none" and operands:
@@ -312,7 +312,7 @@ def _judge_readonly_operands(
     if kind == "name" and not (
         operands and all(word.value is not None and not SECRET_NAME.search(word.value) for word in operands)
     ):
-        return build_not_proven_readonly_verdict(f"{name} may print a secret here")
+        return build_not_proven_readonly_verdict(f"{name} may print a secret")
     if kind in ("paths", "one") or (kind == "pattern" and gives_pattern):
         return build_readonly_verdict(f"{name} only reads", reads=tuple(operands))
     return build_readonly_verdict(

@@ -89,7 +89,7 @@ class MemoryStore:
         if name in used or len(matches) == 1:
             return used[SessionId(name) if name in used else matches[0]]
         problem = (
-            f"{len(matches)} sessions start with {name!r}. Write more of the id."
+            f"{len(matches)} sessions start with {name!r}. Type more of the id."
             if matches
             else f"There is no session {name!r} in this store."
         )
@@ -201,7 +201,7 @@ class MemorySessionStore:
     def read_transcript(self, agent: AgentId) -> bytes:
         if agent not in self.transcripts:
             raise SessionNotFound(
-                f"There is no transcript of {agent} in the session {self.session}.", path=self.directory
+                f"There is no transcript for {agent} in the session {self.session}.", path=self.directory
             )
         return b"".join(self._encode_lines(agent, part) for part in self.transcripts[agent])
 
@@ -244,7 +244,7 @@ class MemorySessionStore:
     def save_agent_mode(self, agent: AgentId, mode: str) -> None:
         if agent not in self._metadata:
             raise SessionNotFound(
-                f"There is no metadata of agent {agent} in the session {self.session}.", path=self.directory
+                f"There is no metadata for agent {agent} in the session {self.session}.", path=self.directory
             )
         self._metadata[agent] = replace(self._metadata[agent], mode=mode)
 

@@ -17,10 +17,8 @@ from shoal.surfaces.terminal.text_styles import has_colours
 
 @click.command("doctor")
 @click.argument("symptom", required=False)
-@click.option("--session", metavar="ID", help="Examine this run; default: the latest one of this directory.")
-@click.option(
-    "--about", metavar="NAME", default="", help="The agent, recipient, tool or command that has the symptom."
-)
+@click.option("--session", metavar="ID", help="Examine this run; default: the latest one in this directory.")
+@click.option("--about", metavar="NAME", default="", help="The agent, recipient, tool or command to examine.")
 @click.option("--symptoms", "listed", is_flag=True, help="List the symptoms that doctor can examine.")
 @click.option("--json", "as_json", is_flag=True, help="Print all facts as one JSON object.")
 @settings_option
@@ -37,7 +35,7 @@ def doctor_command(
 ) -> int:
     """Check the setup: models, home, settings and programs, with advice for each problem.
 
-    With SYMPTOM, examine only that; symptoms of a run are looked up in the latest run of this directory:
+    With SYMPTOM, examine only that symptom, in the latest run in this directory if it concerns a run:
     `shoal doctor result-not-seen --about researcher`. `--symptoms` lists the symptoms.
 
     The exit code is 1 if something prevents `shoal -p` from working, or if the cause of the symptom was
@@ -104,4 +102,4 @@ def _diagnose_symptom(symptom: str, session: str | None, about: str, *, as_json:
 
 
 def _format_doctor_summary(*, has_findings: bool) -> str:
-    return "The arrows show what to do." if has_findings else "No problem found there."
+    return "The arrows show what to do." if has_findings else "No problem found."

@@ -35,7 +35,7 @@ def parse_budget(value: str) -> float:
     except ValueError:
         usd = 0.0
     if not 0 < usd < float("inf"):
-        raise click.BadParameter(f"{value!r} is not an amount of dollars above 0.")
+        raise click.BadParameter(f"{value!r} is not a dollar amount above 0.")
     return usd
 
 
@@ -51,7 +51,7 @@ def parse_session_uuid(value: str) -> str:
     from shoal.core.ids import is_uuid
 
     if not is_uuid(value):
-        raise click.BadParameter(f"{value!r} is not a UUID such as `uuidgen` prints.")
+        raise click.BadParameter(f"{value!r} is not a UUID. `uuidgen` prints one.")
     return value
 
 
@@ -64,10 +64,10 @@ def parse_directory(value: str) -> Path:
 
 _RUN_FLAGS = (
     Option(
-        ["-p", "--print", "print_"], is_flag=True, help="Headless: answer PROMPT, print the result, exit."
+        ["-p", "--print", "print_"], is_flag=True, help="Run headless: answer PROMPT, print the result, exit."
     ),
     Option(
-        ["-c", "--continue", "continue_last"], is_flag=True, help="Resume the last session of this directory."
+        ["-c", "--continue", "continue_last"], is_flag=True, help="Resume the last session in this directory."
     ),
     Option(
         ["-r", "--resume"],
@@ -75,7 +75,7 @@ _RUN_FLAGS = (
         flag_value=PICK_SESSION,
         default=None,
         metavar="[ID]",
-        help="Resume a session by its id or the start of it. Without an id: choose from a list.",
+        help="Resume a session by its id or the beginning of it. Without an id, choose from a list.",
     ),
     Option(["--fork-session", "fork"], is_flag=True, help="Continue in a copy of the resumed session."),
     Option(["--session-id"], type=parse_session_uuid, metavar="UUID", help="Give the new session this id."),
@@ -102,7 +102,7 @@ _AGENT_FLAGS = (
     Option(
         ["--assistant"],
         is_flag=True,
-        help="Stay open for people and schedules while agents work in the background.",
+        help="Stay open for messages and scheduled prompts while agents work in the background.",
     ),
 )
 _PLUGIN_FLAGS = (
@@ -132,7 +132,7 @@ _MCP_FLAGS = (
         metavar="FILE|JSON",
         help="MCP servers for this run, in the format of .mcp.json; repeatable.",
     ),
-    Option(["--strict-mcp-config"], is_flag=True, help="Use only the MCP servers of --mcp-config."),
+    Option(["--strict-mcp-config"], is_flag=True, help="Use only the MCP servers from --mcp-config."),
     Option(
         ["--channels"],
         multiple=True,
@@ -174,7 +174,7 @@ _PERMISSION_FLAGS = (
     Option(
         ["--dangerously-skip-permissions", "skip_permissions"],
         is_flag=True,
-        help="Run every tool without asking. Use it only where nothing can be harmed.",
+        help="Run every tool without asking. Use only in an environment that you can afford to lose.",
     ),
     Option(
         ["--allowedTools", "--allowed-tools", "allowed_tools"],
@@ -186,7 +186,7 @@ _PERMISSION_FLAGS = (
         ["--disallowedTools", "--disallowed-tools", "disallowed_tools"],
         multiple=True,
         metavar="RULES",
-        help="Never run these.",
+        help="Never run these tools.",
     ),
     Option(
         ["--tools", "available"],
@@ -205,7 +205,7 @@ _PERMISSION_FLAGS = (
         type=parse_directory,
         multiple=True,
         metavar="DIR",
-        help="Let tools work in DIR too.",
+        help="Let tools work in this directory too.",
     ),
 )
 _FORMAT_FLAGS = (
@@ -226,7 +226,7 @@ _FORMAT_FLAGS = (
     Option(
         ["--include-partial-messages"],
         is_flag=True,
-        help="With stream-json: send parts of answers as they arrive.",
+        help="With stream-json: send partial answers as they arrive.",
     ),
     Option(["--replay-user-messages"], is_flag=True, help="With stream-json: echo the messages from stdin."),
     Option(
@@ -368,18 +368,18 @@ def check_flag_conflicts(flag_values: Mapping[str, Any], *, headless: bool) -> N
     is_resuming = flag_values["resume"] is not None or flag_values["continue_last"]
     if flag_values["resume"] is not None and flag_values["continue_last"]:
         raise click.UsageError(
-            "--resume and --continue cannot be used together: --continue takes the last session."
+            "--resume and --continue cannot be used together because --continue resumes the last session."
         )
     if flag_values["resume"] == PICK_SESSION and headless:
         raise click.UsageError(
-            "--resume needs the id of a session. List them with `shoal sessions`, or use --continue for "
+            "--resume needs a session id. List them with `shoal sessions`, or use --continue for "
             "the last one."
         )
     if flag_values["fork"] and not is_resuming:
         raise click.UsageError("--fork-session needs a session to copy: add --resume ID or --continue.")
     if flag_values["session_id"] and is_resuming and not flag_values["fork"]:
         raise click.UsageError(
-            "--session-id names a new session. Add --fork-session, or drop one of the flags."
+            "--session-id works only for a new session. Add --fork-session, or leave out one of the flags."
         )
     if flag_values["forget"] and is_resuming:
         raise click.UsageError(
@@ -391,7 +391,8 @@ def check_flag_conflicts(flag_values: Mapping[str, Any], *, headless: bool) -> N
 def _check_output_format_conflicts(flag_values: Mapping[str, Any]) -> None:
     if flag_values["assistant"] and flag_values["output_format"] == "json":
         raise click.UsageError(
-            "--assistant stays open, but json prints one result at the end. Use text or stream-json."
+            "--assistant keeps the session open, so --output-format json would never print its result. Use "
+            "text or stream-json."
         )
     if flag_values["input_format"] == "stream-json" and flag_values["output_format"] != "stream-json":
         raise click.UsageError("--input-format stream-json needs --output-format stream-json.")

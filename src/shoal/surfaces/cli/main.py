@@ -21,7 +21,7 @@ EXAMPLES = (
     'the build fail?"             the same, with a first prompt\n  shoal -p "fix the test" '
     '--permission-mode acceptEdits\n  git diff | shoal -p "review this change"     the diff is added to '
     'the prompt\n  shoal -p "list the TODOs" --output-format json | jq -r .result\n  shoal '
-    "-c                                     resume the last session of this directory\n"
+    "-c                                     resume the last session in this directory\n"
 )
 
 
@@ -206,8 +206,8 @@ def _parse_prompt(arguments: Sequence[str]) -> str | None:
                 "prompt is one argument, in quotes.)"
             )
         raise click.UsageError(
-            f"The prompt must be one argument: put it in quotes. Extra arguments: {extra_words!r}. Lists "
-            'also go in one argument: --allowedTools "Read,Edit".'
+            f"The prompt must be one argument: put it in quotes. Extra arguments: {extra_words!r}. A list is "
+            'one argument too: --allowedTools "Read,Edit".'
         )
     return decode_prompt_argument(arguments[0]) if arguments else None
 
@@ -268,7 +268,7 @@ def _report_usage_error(error: click.UsageError) -> int:
         return exit_codes.USAGE
     if isinstance(error, click.NoSuchOption) and command_path == "shoal":
         if error.option_name == "--json":
-            text = "A run has no --json. Use --output-format json."
+            text = "`shoal` has no --json option. Use --output-format json."
         else:
             text += " (Put -- before a prompt that starts with a dash.)"
     if (
@@ -276,7 +276,7 @@ def _report_usage_error(error: click.UsageError) -> int:
         and error.param is not None
         and error.param.name == "session"
     ):
-        text += " `shoal ps` lists the live runs, `shoal sessions` all runs of this directory."
+        text += " `shoal ps` lists live runs, `shoal sessions` all runs in this directory."
     _print_error_and_return_code(text, exit_codes.USAGE)
     print(f"See `{command_path} --help`.", file=sys.stderr)
     return exit_codes.USAGE
@@ -296,7 +296,9 @@ def _handle_broken_pipe() -> int:
 
 def _handle_output_error(error: OSError) -> int:
     _redirect_stdout_to_dev_null()
-    return _print_error_and_return_code(f"Cannot write standard output: {error.strerror}.", exit_codes.ERROR)
+    return _print_error_and_return_code(
+        f"Cannot write to standard output: {error.strerror}.", exit_codes.ERROR
+    )
 
 
 def _redirect_stdout_to_dev_null() -> None:

@@ -35,7 +35,7 @@ MODEL_FLAGS = (
         ["--max-thinking-tokens"],
         type=click.IntRange(min=0),
         metavar="N",
-        help="Think with at most N tokens.",
+        help="Use at most N thinking tokens.",
     ),
     Option(
         ["--thinking-display"],
@@ -44,7 +44,7 @@ MODEL_FLAGS = (
         hidden=True,
         help="Accepted for compatibility; has no effect.",
     ),
-    Option(["--betas"], multiple=True, metavar="NAMES", help="Enable these betas of the Messages API."),
+    Option(["--betas"], multiple=True, metavar="NAMES", help="Enable these Messages API betas."),
 )
 FORMAT_FLAGS = (
     Option(["--json-schema"], metavar="JSON|FILE", help="JSON Schema for the answer (structured_output)."),
@@ -54,7 +54,7 @@ SETTINGS_FLAGS = (
     Option(
         ["--setting-sources"],
         metavar="NAMES",
-        help='Load settings and agents only from these: "user,project".',
+        help='Load settings and agents only from these sources: "user,project".',
     ),
 )
 

@@ -31,7 +31,7 @@ async def show_tasks(controller: TerminalController, _: str) -> None:
     tasks = list(await session.open_board(session.led_team_name or session.id).list_tasks())
     if not tasks:
         controller.notices.write_note(
-            "There is no task on the board. Agents add tasks; you can too: shoal task add"
+            "There are no tasks on the board. Agents add tasks, and so can you: shoal task add"
         )
         return
     open_ids = {str(task.id) for task in tasks if task.status != "completed"}
@@ -124,10 +124,10 @@ async def resume_session(controller: TerminalController, name: str) -> None:
         return
     session = SessionId(find_session_transcript(home, name).stem)
     if session == current_session:
-        controller.notices.write_note("You are in this session already.", YELLOW)
+        controller.notices.write_note("You are already in this session.", YELLOW)
     elif is_session_running(home, session):
         controller.notices.write_note(
-            f"Another process runs it. Attach to it: shoal attach {session[:8]}", YELLOW
+            f"It is open in another process. Attach to it: shoal attach {session[:8]}", YELLOW
         )
     else:
         controller.resume_session = session
@@ -146,7 +146,7 @@ async def export_conversation(controller: TerminalController, name: str) -> None
         await asyncio.to_thread(_write_new_file, path, text)
     except FileExistsError:
         controller.notices.write_note(
-            f"{path} already exists, so nothing was written. Name another file.", YELLOW
+            f"{path} already exists, so nothing was written. Choose another file.", YELLOW
         )
     except OSError as error:
         raise ShoalError(f"Cannot write {path}: {error.strerror}.") from error

@@ -168,8 +168,8 @@ class ManagedMcpServer:
             self._on_push(self.server.name, push)
             return
         self.note_once(
-            "it pushes messages to the session, which are dropped because it is not a channel. "
-            f"--channels server:{self.server.name} lets them in, or shoal.channels in your own settings."
+            f"it pushes messages, but Shoal drops them because it is not a channel. To accept them, use "
+            f"--channels server:{self.server.name} or shoal.channels in your own settings."
         )
 
     async def refresh_features(self) -> None:
@@ -208,8 +208,8 @@ class ManagedMcpServer:
                     return output
         except TimeoutError:
             return create_tool_error_output(
-                f"{what} was not answered by the MCP server {name} within {seconds:g} s and was cancelled. "
-                "The setting shoal.mcp_deadline allows more."
+                f"The MCP server {name} did not answer within {seconds:g} s, so {what} was cancelled. To "
+                f"allow more time, increase shoal.mcp_deadline."
             )
         except McpConnectionLost as error:
             if connection is not None and connection is self._connection:

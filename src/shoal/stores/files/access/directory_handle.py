@@ -300,7 +300,7 @@ class DirectoryHandle:
 def build_open_error(path: Path, error: OSError) -> StateFileError:
     if error.errno in (errno.ELOOP, errno.ENOTDIR):
         return StateFileError(
-            f"{path} is a link or not a directory, and Shoal does not follow it. Remove it.", path=path
+            f"{path} is a link or not a directory, so Shoal does not use it. Remove it.", path=path
         )
     return build_write_error(path, error)
 
@@ -342,5 +342,5 @@ def read_fd_from_offset(fd: int, offset: int) -> bytes:
 def _check_plain_file_name(name: str) -> str:
     """Check a name again as a last defence; callers have checked it before."""
     if "/" in name or "\0" in name or name in ("", ".", ".."):
-        raise StateFileError(f"{name[:80]!r} is not the name of a file.", path=Path())
+        raise StateFileError(f"{name[:80]!r} is not a file name.", path=Path())
     return name

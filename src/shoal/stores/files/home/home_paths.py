@@ -49,7 +49,7 @@ def get_journal_path(home: Path, session: SessionId) -> Path:
 def check_safe_file_name(name: str, home: Path) -> str:
     """Return the name if it is a safe file name, else raise; identifiers come from the command line too."""
     if not _SAFE_NAME.fullmatch(name) or ".." in name:
-        raise StateFileError(f"{name!r} is not a valid name of a session or an agent.", path=home)
+        raise StateFileError(f"{name!r} is not a valid session or agent name.", path=home)
     return name
 
 

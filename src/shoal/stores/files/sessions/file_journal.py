@@ -73,8 +73,8 @@ class FileJournal:
                 os.fdatasync(fd)
         except OSError as error:
             raise StateFileError(
-                f"Cannot write the journal {self.path}: {error.strerror}. Its content is kept. Free some "
-                "space on that disk, then resume with --resume.",
+                f"Cannot write the journal {self.path}: {error.strerror}. The content so far is kept. Free "
+                f"some space on that disk, then resume with --resume.",
                 path=self.path,
             ) from error
 

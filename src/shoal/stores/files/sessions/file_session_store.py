@@ -75,7 +75,7 @@ class FileSessionStore:
     def save_agent_mode(self, agent: AgentId, mode: str) -> None:
         path, content = self._get_metadata_path(agent), self._read_metadata_file(agent)
         if content is None:
-            raise SessionNotFound(f"There is no metadata of agent {agent} in {path}.", path=path)
+            raise SessionNotFound(f"There is no metadata for agent {agent} in {path}.", path=path)
         _parse_metadata(content, path)
         # The raw content: unknown fields of other programs stay.
         raw = msgspec.json.decode(content)

@@ -104,7 +104,7 @@ async def _handle_initialize(session: Session, body: _RequestBody) -> _ResponseB
     """Handle a repeated or late `initialize`: agents and hooks can only be set before the session opens."""
     if body.get("agents"):
         raise InvalidInputStreamLineError(
-            "the session has started: pass agents in the first line, or with --agents"
+            "the session has already started; pass agents in the first line, or with --agents"
         )
     return {**build_initialize_response(session), "hooks_applied": not body.get("hooks")}
 

@@ -324,7 +324,7 @@ class _HeadlessRun:
 
     async def _stop_remaining_work(self) -> None:
         """Stop everything that still runs, and report what was stopped before it was done."""
-        stopped_agents = await self._session.stop_agents("the run ended before it was finished")
+        stopped_agents = await self._session.stop_agents("the run ended before the work was finished")
         self._report_stopped_agents(self._session.interrupted_agents + stopped_agents)
         shells = await self._session.stop_shells()
         if shells:
