@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+import tier_marks
 from spec_table import REPORT, RULES, read_rules
 
 PROPERTY = "spec"
@@ -85,7 +86,9 @@ class SpecRecorder:
 
 
 def _is_full_run(config: pytest.Config) -> bool:
-    """Return True if this run covers all tests: default paths, no selection."""
+    """Return True if this run covers all tests: both tiers, default paths, no selection."""
+    if not tier_marks.is_full_tier():
+        return False
     # Under xdist the controller sees no deselected items, so the options are checked too.
     selecting = ("keyword", "markexpr", "lf", "stepwise", "deselect", "maxfail", "collectonly")
     if any(config.getoption(name, default=None) for name in selecting):
