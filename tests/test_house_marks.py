@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 from textwrap import dedent
 
@@ -108,6 +109,21 @@ def test_a_partial_test_run_does_not_change_the_report(suite: Suite, selection: 
     suite.report_file.write_text("untouched")
     suite.run(ONE_OF_EACH, *selection)
     assert suite.report_file.read_text() == "untouched"
+
+
+def test_a_tree_that_cannot_be_written_does_not_end_a_run(suite: Suite):
+    """Files and directories in the place of the caches and of the report stand for a read-only tree."""
+    for name in (".hypothesis", ".pytest_cache"):
+        (suite.root / name).touch()
+    suite.report_file.mkdir()
+    filters = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["pytest"]["ini_options"]
+    lines = "".join(f"    {each}\n" for each in filters["filterwarnings"])
+    ini = INI.format(root=ROOT).replace(" -p no:cacheprovider", " -p _hypothesis_pytestplugin")
+    (suite.root / "pytest.ini").write_text(f"{ini}filterwarnings =\n{lines}")
+    ran = suite.run("def test_good(): pass\ndef test_bad(): assert False", "-v")
+    assert "1 failed, 1 passed" in ran.stdout, ran.stdout + ran.stderr
+    assert "INTERNALERROR" not in ran.stdout + ran.stderr
+    assert "`make spec` cannot show this run" in ran.stderr
 
 
 @pytest.mark.parametrize("workers", ["0", "2"])

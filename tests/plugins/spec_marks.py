@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Generator, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -67,7 +68,10 @@ class SpecRecorder:
     def pytest_sessionfinish(self, session: pytest.Session, exitstatus: int) -> None:
         ended = exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED)
         if ended and not self.is_partial and _is_full_run(session.config):
-            self.target.write_text(json.dumps(self.build_report(), indent=1) + "\n", encoding="utf-8")
+            try:
+                self.target.write_text(json.dumps(self.build_report(), indent=1) + "\n", encoding="utf-8")
+            except OSError as error:
+                sys.stderr.write(f"`make spec` cannot show this run: {error}\n")
 
     def build_report(self) -> dict[str, object]:
         # A test whose clean-up failed after it passed shows nothing.
