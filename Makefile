@@ -1,7 +1,7 @@
 # Each target does its own setup; `make help` prints the text after ##.
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check bench chaos fuzz load spec reference walks web lint fmt types layers setup-run setup-test clean
+.PHONY: help demo test test-long test-all check bench chaos fuzz load spec reference walks web lint fmt types layers setup-run setup-test clean
 
 # The first Python that is new enough; only the targets that need one look for it.
 PYTHON = $(shell for p in python3 python3.14 python3.13 python3.12 python3.11; do \
@@ -21,15 +21,20 @@ help: ## list the targets
 demo: setup-run ## a team repairs a small project, offline, in about 30 seconds
 	@$(VENV)/shoal demo $(ARGS)
 
-test: setup-test ## run all tests (ARGS="-k name" for some of them)
+test: setup-test ## run the tests of every change, in about 6 minutes (ARGS="-k name" for some of them)
 	@$(VENV)/python -m pytest -n auto $(ARGS)
 
-# A test that fails with others and passes alone is a bug too, but not of the change that is checked.
-AGAIN = echo "Running the failed tests again, alone; those that pass now depend on timing:"
+test-long: setup-test ## run only the tests that take long
+	@TEST_ALL=1 $(VENV)/python -m pytest -n auto -m exhaustive $(ARGS)
 
-check: setup-test ## what CI runs: lint, format, types, layers, tests
+test-all: setup-test ## run all tests, then chaos for 9 minutes and load for 5
+	@TEST_ALL=1 $(VENV)/python -m pytest -n auto $(ARGS)
+	@$(MAKE) --no-print-directory chaos ARGS=
+	@$(MAKE) --no-print-directory load ARGS="--minutes 5"
+
+check: setup-test ## lint, format, types, layers, and the tests of every change
 	@$(MAKE) --no-print-directory lint types layers
-	@$(VENV)/python -m pytest -n auto || { $(AGAIN); $(VENV)/python -m pytest --last-failed --last-failed-no-failures none; }
+	@$(VENV)/python -m pytest -n auto
 
 bench: setup-test ## compare Shoal with a bare loop and other libraries, in one table (ARGS=--keep for docs/bench.md)
 	@$(VENV)/python -m bench $(ARGS)

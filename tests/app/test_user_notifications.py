@@ -141,7 +141,7 @@ def test_a_halted_terminal_does_not_block_a_notification() -> None:
     child, terminal = pty.fork()
     if child == 0:
         signal.signal(signal.SIGALRM, signal.SIG_DFL)
-        signal.alarm(5)
+        signal.alarm(60)
         termios.tcflow(0, termios.TCOOFF)  # as Ctrl-S does
         write_to_terminal("\a")
         os._exit(0)

@@ -196,7 +196,8 @@ def test_the_mail_page_shows_messages_between_members_in_full(
 ) -> None:
     long = "The paint is dry. " * 40 + "And that is all."
     model = script_team(
-        lead=[CREATE, [spawn_member("ann"), spawn_member("bob")], "I wait."],
+        # One after the other: a message to a member that is not in the team yet is refused.
+        lead=[CREATE, spawn_member("bob"), spawn_member("ann"), "I wait."],
         ann=[send_message("bob", long, "the paint"), "ready"],
         bob=[send_message("team-lead", "The door hangs.", "the door"), "ready"],
     )

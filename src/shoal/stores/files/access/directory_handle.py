@@ -14,7 +14,12 @@ from pathlib import Path
 
 from shoal.core.errors import StateFileError
 from shoal.stores.files.access.atomic_rename import exchange_file_names
-from shoal.stores.files.home.home_paths import build_write_error, make_private_directory, write_all_bytes
+from shoal.stores.files.home.home_paths import (
+    build_write_error,
+    make_private_directory,
+    sync_file_data,
+    write_all_bytes,
+)
 
 _DIRECTORY_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 # Non-blocking: a pipe in place of a file must not block the reader.
@@ -160,7 +165,7 @@ class DirectoryHandle:
             # Truncated only afterwards: ext4 flushes a file that was truncated to zero when it is closed.
             os.ftruncate(fd, len(content))
             if durable:
-                os.fdatasync(fd)
+                sync_file_data(fd)
         except OSError as error:
             raise build_write_error(self.path / name, error) from error
         finally:

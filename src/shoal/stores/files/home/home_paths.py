@@ -89,6 +89,11 @@ def write_all_bytes(fd: int, content: bytes) -> None:
         written += os.write(fd, content[written:])
 
 
+def sync_file_data(fd: int) -> None:
+    """Wait until the content of the file is on the disk. macOS has no fdatasync."""
+    getattr(os, "fdatasync", os.fsync)(fd)
+
+
 def write_file_atomically(path: Path, content: bytes) -> None:
     """Create or replace the file atomically: a reader sees the old content or the new, never a part."""
     temporary = _write_temporary_file(path, content)
