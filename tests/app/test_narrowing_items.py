@@ -71,7 +71,7 @@ ITEMS = {
     ),
     "CMP-038": NarrowingItem(settings=make_hook({"matcher": "Edit, Write"}, BLOCK), call=WRITE),
     "CMP-041": NarrowingItem(
-        settings=make_hook({"matcher": "Write"}, {"type": "prompt", "prompt": "Is $ARGUMENTS safe?"}),
+        settings=make_hook({"matcher": "Write"}, {"type": "prompt", "prompt": "WORKER: is $ARGUMENTS safe?"}),
         call=WRITE,
     ),
     "CMP-050": NarrowingItem(

@@ -170,6 +170,11 @@ async def run_unrecorded_tool_call(agent: AgentRunner, call: ToolUseBlock, tool:
     return await _run_tool_call_with_hooks(agent, call, tool, (call,))
 
 
+async def run_tool_for_hook(agent: AgentRunner, call: ToolUseBlock, tool: Tool) -> ToolOutput:
+    """Run a call of a hook: hooks run with the permissions of the person, and no hook runs for them."""
+    return await _run_tool_within_deadline(tool, call, _build_tool_context(agent, call, (call,)))
+
+
 def _group_concurrent_calls(
     agent: AgentRunner, calls: Sequence[ToolUseBlock]
 ) -> Iterator[list[ToolUseBlock]]:
@@ -286,10 +291,18 @@ async def _check_tool_call_permission(
                     )
                     return _create_not_run_output(call, refusal)
                 if permission_hook_decision.decision == "allow" and not ask_decision.needs_person:
-                    return await _recheck_call_with_changed_input(
-                        agent, call, tool, permission_hook_decision.updated_input
-                    )
+                    return await _accept_call_allowed_by_hook(agent, call, tool, permission_hook_decision)
             return await _ask_person_for_permission(agent, call, tool, ask_decision)
+
+
+async def _accept_call_allowed_by_hook(
+    agent: AgentRunner, call: ToolUseBlock, tool: Tool, hook_decision: HookDecision
+) -> ToolUseBlock | ToolOutput:
+    permitted_call = await _recheck_call_with_changed_input(agent, call, tool, hook_decision.updated_input)
+    if hook_decision.permission_updates and isinstance(permitted_call, ToolUseBlock):
+        answer = AllowAnswer(updates=hook_decision.permission_updates)
+        agent.permissions.remember_permission_answer(permitted_call, answer)
+    return permitted_call
 
 
 async def _ask_person_for_permission(

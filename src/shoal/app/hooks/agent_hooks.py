@@ -27,6 +27,8 @@ from shoal.policy.permission_engine import PermissionEngine
 from shoal.runs.hook_notifier import HookNotifier
 from shoal.tools.command_environment import build_command_environment
 
+VARIABLES_DIRECTORY = "env"
+"""Directory of a run with the variables that hooks leave for the shell commands of its agents."""
 _TEAM_EVENTS = ("TeammateIdle", "TaskCreated", "TaskCompleted")
 _AGENT_EVENTS = ("SubagentStart", "SubagentStop")
 
@@ -161,7 +163,11 @@ def create_hook_runner(
     processes: ProcessLauncher,
     clock: Clock,
     emit: Callable[[JournaledEvent], None],
+    variables_directory: Path,
 ) -> HookRunner:
     directories = {"CLAUDE_PROJECT_DIR": str(project), "SHOAL_PROJECT_DIR": str(project)}
     env = build_command_environment(settings.tool_environment) | directories
-    return HookRunner(HookRunResources(processes=processes, clock=clock, env=env, root=project), emit)
+    resources = HookRunResources(
+        processes=processes, clock=clock, env=env, root=project, variables_directory=variables_directory
+    )
+    return HookRunner(resources, emit)

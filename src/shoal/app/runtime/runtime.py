@@ -21,7 +21,7 @@ from shoal.app.config.tool_selection import build_session_tools, split_permissio
 from shoal.app.definitions.agent_trust import is_agent_trusted
 from shoal.app.definitions.bundled_docs import find_bundled_docs_directory
 from shoal.app.definitions.instructions import LoadedInstructionFiles, load_instructions
-from shoal.app.hooks.agent_hooks import HookRegistry, create_hook_runner
+from shoal.app.hooks.agent_hooks import VARIABLES_DIRECTORY, HookRegistry, create_hook_runner
 from shoal.app.hooks.hook_sources import load_configured_hooks
 from shoal.app.isolation.agent_workspace import WorkspaceAllocator
 from shoal.app.isolation.machine_checks import check_permission_bypass
@@ -292,7 +292,7 @@ async def open_runtime(config: SessionConfig, exit_stack: AsyncExitStack) -> Run
     sandbox = create_sandbox(settings, workspace, store.directory, events.note, permissions.list_denied_paths)
     permissions.is_sandboxed = lambda _: sandbox.can_skip_permission_question
     shells = await _open_shell_supervisor(config, store, processes, sandbox, events, exit_stack)
-    hooks = _create_hook_registry(config, workspace, processes, events)
+    hooks = _create_hook_registry(config, workspace, processes, events, store.directory)
     team_store = _open_team_store(config, events, exit_stack)
     running_agents, teams_by_leader = RunningAgents(), TeamsByLeader()
     plan_registry = AgentPlanRegistry(settings, ids.derive_generator(), running_agents, events.emit_event)
@@ -429,6 +429,7 @@ async def _open_shell_supervisor(
         note=events.note,
     )
     shells.set_sandbox(sandbox)
+    shells.launcher.variables_directory = store.directory / VARIABLES_DIRECTORY
     await exit_stack.enter_async_context(shells)
     if (membership := options.membership) is not None and membership.snapshot:
         shells.launcher.shared_snapshot = Path(membership.snapshot)
@@ -446,12 +447,23 @@ def _build_process_owner_mark(options: Options, store: OpenedSessionStore) -> st
 
 
 def _create_hook_registry(
-    config: SessionConfig, workspace: LocalWorkspace, processes: GuardedProcessLauncher, events: EventBus
+    config: SessionConfig,
+    workspace: LocalWorkspace,
+    processes: GuardedProcessLauncher,
+    events: EventBus,
+    directory: Path,
 ) -> HookRegistry:
     options, settings, history = config.options, config.settings, config.history
     configured = load_configured_hooks(settings, options.hooks, config.plugins.build_hook_documents())
     hooks = HookRegistry(
-        create_hook_runner(settings, workspace.root, processes, options.clock, events.emit_event),
+        create_hook_runner(
+            settings,
+            workspace.root,
+            processes,
+            options.clock,
+            events.emit_event,
+            directory / VARIABLES_DIRECTORY,
+        ),
         settings,
         session=history.session,
         transcript=str(history.store.get_transcript_path(LEAD_ID) or ""),
@@ -459,7 +471,7 @@ def _create_hook_registry(
     )
     if options.begun is not None:
         hooks.add(configured.hooks)
-    hooks.problems = configured.problems
+    hooks.problems = (*configured.problems, *configured.unused)
     return hooks
 
 

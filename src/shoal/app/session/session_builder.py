@@ -37,6 +37,7 @@ from shoal.app.options import Options
 from shoal.app.run_access.run_handle import CrossSessionMessenger
 from shoal.app.runtime.runtime import Runtime, open_runtime
 from shoal.app.session.control_handler import handle_control_command
+from shoal.app.session.hook_services import SessionHookServices
 from shoal.app.session.lifecycle_hooks import SessionLifecycleHookRunner
 from shoal.core.conversation.tools import Tool
 from shoal.core.errors import ShoalError
@@ -90,6 +91,7 @@ def route_hook_notices(session: Session) -> None:
     )
     runtime.hooks.set_background_hook_notifier(notifier)
     runtime.hooks.runner.background.on_change = teams.notify_changed
+    runtime.hooks.runner.services = SessionHookServices(runtime)
 
 
 class SessionTeamPermissions:
