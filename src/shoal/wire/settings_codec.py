@@ -179,7 +179,8 @@ class ShoalSettings(Struct, frozen=True, kw_only=True):
     file_leases: tuple[str, ...] = ()
     """Patterns of files leased to the agent that changed them until it ends; empty disables leases."""
     plan_approver: Literal["auto", "lead", "user"] = "user"
-    """Approver of required plans: automatic, the lead (for the lead's plan a person), or a person."""
+    """Approver of plans: automatic, the lead (for the lead's plan a person), or a person. If no person can
+    be asked, the lead approves the plans of its teammates, and its own plan is the result."""
     mcp_wait: Annotated[float, Meta(ge=0)] | None = None
     """Seconds after the start that the first request waits for MCP servers to connect; None is 5 if
     a person is present, and 30 if nobody could ask again."""

@@ -59,6 +59,7 @@ from shoal.team.team_services import TeamPolicy, TeamServices
 from shoal.tools.agent_list import format_agent_list
 from shoal.tools.agent_tools import AgentToolOptions, build_agent_tools
 from shoal.tools.background_tools import build_background_tools
+from shoal.tools.plan_tools import PlanApprover
 from shoal.tools.team_tools import build_team_tools
 
 if TYPE_CHECKING:
@@ -227,7 +228,7 @@ def _create_teams_or_member_host(
     team_services = TeamServices(
         policy=TeamPolicy(
             default_kind=supervisor.policy.default_kind,
-            plan_approver=settings.plan_approver,
+            plan_approver=_choose_plan_approver(runtime),
             implicit_teams=settings.implicit_team,
             grace=settings.shutdown_grace,
             stall_after=settings.stall_after,
@@ -260,6 +261,13 @@ def _create_teams_or_member_host(
         background_hooks = runtime.hooks.runner.background
         teams = MemberHost(team_services, membership, lambda: background_hooks.has_waking_hooks)
     return teams
+
+
+def _choose_plan_approver(runtime: Runtime) -> PlanApprover:
+    """Return who approves required plans of teammates: the lead, if no person can be asked."""
+    approver = runtime.settings.own.plan_approver
+    can_ask = runtime.question_broker.can_wait_for_person
+    return "lead" if approver == "user" and not can_ask else approver
 
 
 def _create_lead(runtime: Runtime) -> AgentRunner:
