@@ -60,6 +60,8 @@ async def compact_conversation(agent: AgentRunner, trigger: str, *, instructions
         opening = Message(role="user", content=(*opening.content, briefing))
     agent.conversation.restart_from_summary(opening, trigger=trigger, tokens_before=tokens_before)
     agent.reestimate_context_tokens()
+    if agent.path_instructions is not None:
+        agent.path_instructions.forget_delivered()
     await agent.emit(
         ConversationCompacted(agent=agent.identity.agent, trigger=trigger, tokens_before=tokens_before)
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import Any
 
+from msgspec import to_builtins
 from msgspec.structs import replace
 
 from shoal.agent.agent_runner import AgentRunner
@@ -52,6 +53,19 @@ async def run_post_tool_hooks(
             output, format_notice("hook_objection", event=event, text=decision.blocked)
         )
     return append_hook_context_to_output(output, event, decision)
+
+
+async def add_path_instructions(agent: AgentRunner) -> None:
+    """Add the instructions about files that the agent has used since the last tool round."""
+    if agent.path_instructions is None:
+        return
+    text, files = agent.path_instructions.take_new_text()
+    if not text:
+        return
+    await agent.add_message(user_message(text), meta=True)
+    if agent.hooks.has_hooks_for("InstructionsLoaded"):
+        for file in files:
+            await run_agent_hooks(agent, "InstructionsLoaded", **to_builtins(file))
 
 
 def append_hook_context_to_output(output: ToolOutput, event: HookEvent, decision: HookDecision) -> ToolOutput:

@@ -16,6 +16,7 @@ from msgspec import Struct
 from shoal.agent.agent_runner import AgentRunner
 from shoal.agent.agent_texts import format_notice
 from shoal.agent.hook_points import (
+    add_path_instructions,
     append_hook_context_to_output,
     run_permission_hooks,
     run_post_tool_hooks,
@@ -63,6 +64,13 @@ from shoal.wire.json_codec import encode_json
 _PREVIEW_KEYS = ("command", "file_path", "pattern", "url", "path", "subject", "description", "prompt", "plan")
 """Input fields that describe a call; the first one present is its preview."""
 _MAX_PREVIEW_FIELDS = 8
+_FILE_ARGUMENTS = {
+    "Read": "file_path",
+    "Edit": "file_path",
+    "Write": "file_path",
+    "NotebookEdit": "notebook_path",
+}
+"""Tools that use one file, and the argument that names it."""
 EMPTY_OUTPUT = "(no output)"
 
 
@@ -147,6 +155,7 @@ async def execute_tool_calls(agent: AgentRunner, calls: tuple[ToolUseBlock, ...]
             await _add_tool_result(agent, group[0], await _run_tool_call(agent, group[0], calls))
             continue
         await _run_tool_calls_concurrently(agent, group, calls)
+    await add_path_instructions(agent)
     if agent.state.tool_restriction is not None:
         # After all results: providers accept no text between them.
         await agent.add_message(user_message(agent.state.tool_restriction.reminder), meta=True)
@@ -220,6 +229,8 @@ async def _run_tool_call(
         agent.limits.result_limit,
     )
     result = ToolResultBlock(tool_use_id=call.id, content=output.content, is_error=output.is_error)
+    if agent.path_instructions is not None and call.name in _FILE_ARGUMENTS and not output.is_error:
+        agent.path_instructions.add_used_file(str(call.input.get(_FILE_ARGUMENTS[call.name], "")))
     await agent.emit(
         ToolOutputReturned(
             agent=agent.identity.agent, call=call.id, tool=call.name, result=result, data=output.data

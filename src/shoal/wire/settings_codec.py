@@ -236,6 +236,13 @@ class SettingsSchema(Struct, frozen=True, kw_only=True, rename="camel"):
     """Hooks by event."""
     disable_all_hooks: bool | None = None
     """In user files: `true` disables all hooks except managed ones."""
+    claude_md_excludes: Any = None
+    """Patterns of absolute paths of instruction files that are not read. Patterns of a project exclude only
+    its own files."""
+    auto_memory_enabled: Any = None
+    """`false`: notes about the project from earlier sessions are not read."""
+    auto_memory_directory: Any = None
+    """Absolute path of the directory of these notes. Counts only in user files."""
     mcp_servers: dict[str, Any] = {}
     """MCP servers, by name."""
     disabled_mcpjson_servers: tuple[str, ...] = ()

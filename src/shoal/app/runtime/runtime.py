@@ -21,6 +21,12 @@ from shoal.app.config.tool_selection import build_session_tools, split_permissio
 from shoal.app.definitions.agent_trust import is_agent_trusted
 from shoal.app.definitions.bundled_docs import find_bundled_docs_directory
 from shoal.app.definitions.instructions import LoadedInstructionFiles, load_instructions
+from shoal.app.definitions.path_instructions import PathInstructionFactory
+from shoal.app.definitions.project_memory import (
+    find_project_memory_directory,
+    read_instruction_exclusions,
+    read_memory_index,
+)
 from shoal.app.hooks.agent_hooks import VARIABLES_DIRECTORY, HookRegistry, create_hook_runner
 from shoal.app.hooks.hook_sources import load_configured_hooks
 from shoal.app.isolation.agent_workspace import WorkspaceAllocator
@@ -29,6 +35,7 @@ from shoal.app.isolation.sandbox_policies import create_sandbox
 from shoal.app.mcp.mcp_host import create_mcp_client_context
 from shoal.app.mcp.mcp_prompts import McpPromptCommands
 from shoal.app.mcp.mcp_servers import SessionMcpServerManager
+from shoal.app.model_notices import format_session_notice
 from shoal.app.options import Options
 from shoal.app.runtime.event_bus import EventBus
 from shoal.app.runtime.plan_registry import AgentPlanRegistry
@@ -567,10 +574,18 @@ def _load_skills_and_instructions(
         skills.add_plugin_skills(namespace, commands=directory)
     trust = SkillTrustDecisionStore(settings.home, cwd)
     instructions = LoadedInstructionFiles()
+    path_instructions, memory = None, ""
     if settings.own.instructions:
         is_hidden = permissions.build_unreadable_file_filter("Read", str(cwd))
+        exclusions = read_instruction_exclusions(settings)
         # One character per token of the window is about a quarter of the window.
-        instructions = load_instructions(cwd=cwd, home=settings.home, is_hidden=is_hidden, max_chars=window)
+        instructions = load_instructions(
+            cwd=cwd, home=settings.home, is_hidden=is_hidden, max_chars=window, exclusions=exclusions
+        )
+        path_instructions = PathInstructionFactory(
+            project=cwd, home=settings.home, loaded=instructions, max_chars=window, exclusions=exclusions
+        )
+        memory = _load_project_memory(settings, cwd, permissions)
     return SkillsAndInstructions(
         skills=skills,
         invoker=SkillInvoker(
@@ -578,7 +593,18 @@ def _load_skills_and_instructions(
         ),
         catalog_changes=AgentAndSkillChangeReporter(config.definitions, skills),
         instructions=instructions,
+        path_instructions=path_instructions,
+        memory=memory,
     )
+
+
+def _load_project_memory(settings: Settings, cwd: Path, permissions: PermissionEngine) -> str:
+    """Return the notes about the project for the lead, which may then read their directory."""
+    directory = find_project_memory_directory(settings, cwd)
+    if directory is None or not (index := read_memory_index(directory)):
+        return ""
+    permissions.allow_reading(directory)
+    return format_session_notice("project_memory", directory=escape_filename(directory), index=index)
 
 
 def _open_session_budget(

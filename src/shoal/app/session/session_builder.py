@@ -280,7 +280,9 @@ def _create_lead(runtime: Runtime) -> AgentRunner:
             clock=options.clock,
             granted_directories=runtime.lead.granted_directories,
             replacement=load_replacement_system_prompt(options, coordinator=config.coordinator),
-            instructions=runtime.knowledge.instructions.text,
+            instructions="\n\n".join(
+                filter(None, (runtime.knowledge.instructions.text, runtime.knowledge.memory))
+            ),
             appended=build_appended_system_prompt(options, assistant=config.assistant),
         ),
         tools=_select_lead_tools(runtime),
@@ -314,6 +316,9 @@ def _create_lead(runtime: Runtime) -> AgentRunner:
         budget=runtime.budget.get_or_create_agent_budget(LEAD_ID, LEAD_KIND),
         inbox=runtime.inbox.queue.open_inbox(LEAD_ID),
         save_memory=_create_session_memory(runtime),
+        path_instructions=runtime.knowledge.create_path_instructions(
+            runtime.lead.workspace, runtime.lead.permissions
+        ),
         limits=runtime.lead.loop_limits,
     )
 

@@ -127,4 +127,12 @@ HOOK_EVENT_DESCRIPTIONS: Mapping[HookEvent, HookEventDescription] = {
         when="A worktree was removed.",
         fields={"name": "The name of the worktree.", "worktree_path": "The path it had."},
     ),
+    "InstructionsLoaded": HookEventDescription(
+        when="An instruction file became part of a prompt or a conversation.",
+        fields={
+            "file_path": "The file.",
+            "memory_type": "`User`, `Project` or `Local`.",
+            "load_reason": "`session_start`, `nested_traversal`, `path_glob_match` or `include`.",
+        },
+    ),
 }

@@ -28,6 +28,7 @@ HookEvent: TypeAlias = Literal[
     "Notification",
     "WorktreeCreate",
     "WorktreeRemove",
+    "InstructionsLoaded",
 ]
 HOOK_EVENTS: tuple[HookEvent, ...] = get_args(HookEvent)
 MATCHER_FIELDS: Mapping[HookEvent, str] = {
@@ -41,10 +42,11 @@ MATCHER_FIELDS: Mapping[HookEvent, str] = {
     "SessionEnd": "reason",
     "PreCompact": "trigger",
     "Notification": "notification_type",
+    "InstructionsLoaded": "load_reason",
 }
 """Field that a matcher applies to; for other events every hook runs."""
 NOTIFY_ONLY_EVENTS: frozenset[HookEvent] = frozenset(
-    {"SubagentStart", "SessionStart", "SessionEnd", "Notification", "WorktreeRemove"}
+    {"SubagentStart", "SessionStart", "SessionEnd", "Notification", "WorktreeRemove", "InstructionsLoaded"}
 )
 """Events that cannot be blocked: a blocking answer is only shown to the person."""
 BLOCKING_EVENTS: frozenset[HookEvent] = frozenset(
