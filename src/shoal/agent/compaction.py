@@ -65,6 +65,13 @@ async def compact_conversation(agent: AgentRunner, trigger: str, *, instructions
     await agent.emit(
         ConversationCompacted(agent=agent.identity.agent, trigger=trigger, tokens_before=tokens_before)
     )
+    if agent.hooks.has_hooks_for("PostCompact"):
+        await run_agent_hooks(
+            agent,
+            "PostCompact",
+            trigger="manual" if trigger == "manual" else "auto",
+            compact_summary=summary,
+        )
     if agent.identity.is_lead and agent.hooks.has_hooks_for("SessionStart"):
         decision = await run_agent_hooks(agent, "SessionStart", source="compact")
         await add_hook_context_message(agent, "SessionStart", decision)

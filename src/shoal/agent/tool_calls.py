@@ -18,9 +18,11 @@ from shoal.agent.agent_texts import format_notice
 from shoal.agent.hook_points import (
     add_path_instructions,
     append_hook_context_to_output,
+    run_denial_hooks,
     run_permission_hooks,
     run_post_tool_hooks,
     run_pre_tool_hooks,
+    run_tool_batch_hooks,
 )
 from shoal.core.clock import run_with_deadline
 from shoal.core.conversation.messages import (
@@ -155,6 +157,8 @@ async def execute_tool_calls(agent: AgentRunner, calls: tuple[ToolUseBlock, ...]
             await _add_tool_result(agent, group[0], await _run_tool_call(agent, group[0], calls))
             continue
         await _run_tool_calls_concurrently(agent, group, calls)
+    if agent.hooks.has_hooks_for("PostToolBatch"):
+        await run_tool_batch_hooks(agent, calls)
     await add_path_instructions(agent)
     if agent.state.tool_restriction is not None:
         # After all results: providers accept no text between them.
@@ -379,7 +383,8 @@ async def _refuse_tool_call(agent: AgentRunner, call: ToolUseBlock, reason: str)
     await agent.emit(
         PermissionDenied(agent=agent.identity.agent, call=call.id, tool=call.name, reason=reason)
     )
-    return _create_not_run_output(call, reason)
+    output = _create_not_run_output(call, reason)
+    return await run_denial_hooks(agent, call, reason, output)
 
 
 def _create_not_run_output(call: ToolUseBlock, reason: str) -> ToolOutput:

@@ -13,6 +13,7 @@ from msgspec import Struct
 from shoal.core.extensions.hooks import (
     BLOCKING_EVENTS,
     DEFAULT_HOOK_SECONDS,
+    FOREIGN_EVENTS,
     HOOK_EVENTS,
     MATCHER_FIELDS,
     MAX_HOOK_SECONDS,
@@ -83,7 +84,13 @@ class _HookParser:
             self._add_problem(key_path, f"expected an object of events, got {_describe_json_value(raw)}")
             return
         for event, entries in raw.items():
-            if event not in HOOK_EVENTS:
+            if event in FOREIGN_EVENTS:
+                self.unused.append(
+                    self._format_located_sentence(
+                        (*key_path, event), "Shoal does not have this event, so its hooks do not run"
+                    )
+                )
+            elif event not in HOOK_EVENTS:
                 matches = get_close_matches(str(event), HOOK_EVENTS, n=1)
                 hint = f"; did you mean {matches[0]}?" if matches else ""
                 self._add_problem((*key_path, str(event)), f"unknown event{hint}")

@@ -60,6 +60,8 @@ class _EventSpecificHookOutputSchema(Struct, frozen=True, kw_only=True, rename="
     """`PermissionRequest`: the answer in place of a person."""
     updated_tool_output: Any = None
     """`PostToolUse`: replaces the result that the model reads."""
+    retry: bool = False
+    """`PermissionDenied`: `true` tells the model that it may make the call again."""
     worktree_path: str | None = None
     """`WorktreeCreate`: the directory to use."""
 
@@ -187,6 +189,7 @@ def parse_hook_output_json(event: HookEvent, raw: Any, *, strict: bool = False) 
         output=specific.worktree_path or "",
         updated_output=_extract_updated_output(event, specific.updated_tool_output),
         permission_updates=_extract_permission_updates(specific.decision),
+        retry=specific.retry,
     )
 
 

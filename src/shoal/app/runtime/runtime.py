@@ -295,11 +295,13 @@ async def open_runtime(config: SessionConfig, exit_stack: AsyncExitStack) -> Run
     )
     processes = GuardedProcessLauncher(options.clock)
     exit_stack.push_async_callback(processes.aclose)
-    permissions = _create_lead_permissions(config, workspace, store.directory, events)
+    live_settings = _create_live_settings(config, workspace, events)
+    permissions = _create_lead_permissions(config, workspace, store.directory, live_settings, events)
     sandbox = create_sandbox(settings, workspace, store.directory, events.note, permissions.list_denied_paths)
     permissions.is_sandboxed = lambda _: sandbox.can_skip_permission_question
     shells = await _open_shell_supervisor(config, store, processes, sandbox, events, exit_stack)
     hooks = _create_hook_registry(config, workspace, processes, events, store.directory)
+    hooks.review_settings_with_hooks(live_settings)
     team_store = _open_team_store(config, events, exit_stack)
     running_agents, teams_by_leader = RunningAgents(), TeamsByLeader()
     plan_registry = AgentPlanRegistry(settings, ids.derive_generator(), running_agents, events.emit_event)
@@ -372,12 +374,12 @@ def _create_lead_workspace(
     )
 
 
-def _create_lead_permissions(
-    config: SessionConfig, workspace: LocalWorkspace, directory: Path, events: EventBus
-) -> PermissionEngine:
-    options, settings = config.options, config.settings
-    live_settings = AutoReloadingSettings(
-        settings,
+def _create_live_settings(
+    config: SessionConfig, workspace: LocalWorkspace, events: EventBus
+) -> AutoReloadingSettings:
+    options = config.options
+    return AutoReloadingSettings(
+        config.settings,
         cwd=workspace.root,
         given=options.settings,
         sources=options.setting_sources,
@@ -385,6 +387,16 @@ def _create_lead_permissions(
         deny=split_permission_rule_flags(options.disallowed_tools),
         note=events.note,
     )
+
+
+def _create_lead_permissions(
+    config: SessionConfig,
+    workspace: LocalWorkspace,
+    directory: Path,
+    live_settings: AutoReloadingSettings,
+    events: EventBus,
+) -> PermissionEngine:
+    options, settings = config.options, config.settings
     mode = options.mode or settings.permissions.default_mode or "default"
     if options.skip_permissions or mode == "bypassPermissions":
         check_permission_bypass(settings)

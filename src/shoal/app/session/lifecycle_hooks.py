@@ -57,7 +57,9 @@ class SessionLifecycleHookRunner:
         self._has_started = True
         hooks = self._lead.hooks
         if hooks.has_hooks_for("SessionStart"):
-            source = "resume" if resumed else self._options.begun
+            source: str | None = self._options.begun
+            if resumed:
+                source = "fork" if self._options.fork else "resume"
             self._start_task = self._schedule_event_hooks(
                 "SessionStart", {"source": source, "model": self._lead.model.card.id}
             )

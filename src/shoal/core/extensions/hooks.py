@@ -29,8 +29,26 @@ HookEvent: TypeAlias = Literal[
     "WorktreeCreate",
     "WorktreeRemove",
     "InstructionsLoaded",
+    "ConfigChange",
+    "StopFailure",
+    "PostCompact",
+    "PostToolBatch",
+    "PermissionDenied",
+    "UserPromptExpansion",
 ]
 HOOK_EVENTS: tuple[HookEvent, ...] = get_args(HookEvent)
+FOREIGN_EVENTS = frozenset(
+    {
+        "Setup",
+        "CwdChanged",
+        "FileChanged",
+        "DirectoryAdded",
+        "Elicitation",
+        "ElicitationResult",
+        "MessageDisplay",
+    }
+)
+"""Events of other programs that do not exist here."""
 MATCHER_FIELDS: Mapping[HookEvent, str] = {
     "PreToolUse": "tool_name",
     "PostToolUse": "tool_name",
@@ -43,14 +61,38 @@ MATCHER_FIELDS: Mapping[HookEvent, str] = {
     "PreCompact": "trigger",
     "Notification": "notification_type",
     "InstructionsLoaded": "load_reason",
+    "ConfigChange": "source",
+    "StopFailure": "error",
+    "PostCompact": "trigger",
+    "PermissionDenied": "tool_name",
+    "UserPromptExpansion": "command_name",
 }
 """Field that a matcher applies to; for other events every hook runs."""
 NOTIFY_ONLY_EVENTS: frozenset[HookEvent] = frozenset(
-    {"SubagentStart", "SessionStart", "SessionEnd", "Notification", "WorktreeRemove", "InstructionsLoaded"}
+    {
+        "SubagentStart",
+        "SessionStart",
+        "SessionEnd",
+        "Notification",
+        "WorktreeRemove",
+        "InstructionsLoaded",
+        "StopFailure",
+        "PostCompact",
+        "PermissionDenied",
+    }
 )
 """Events that cannot be blocked: a blocking answer is only shown to the person."""
 BLOCKING_EVENTS: frozenset[HookEvent] = frozenset(
-    {"PreToolUse", "PermissionRequest", "TaskCreated", "TaskCompleted", "PreCompact", "WorktreeCreate"}
+    {
+        "PreToolUse",
+        "PermissionRequest",
+        "TaskCreated",
+        "TaskCompleted",
+        "PreCompact",
+        "WorktreeCreate",
+        "UserPromptExpansion",
+        "ConfigChange",
+    }
 )
 """Events that hooks decide before they happen; a background hook would answer too late."""
 STOP_EVENTS: frozenset[HookEvent] = frozenset({"Stop", "SubagentStop", "TeammateIdle"})
@@ -178,6 +220,8 @@ class HookDecision(Struct, frozen=True, kw_only=True):
     """Text that replaces the result of a call."""
     permission_updates: tuple[PermissionSuggestion, ...] = ()
     """Permission changes that come with an allowed request."""
+    retry: bool = False
+    """True if the model may make a denied call again."""
 
     @property
     def refusal(self) -> str | None:
@@ -247,6 +291,7 @@ def merge_hook_decisions(decisions: Sequence[HookDecision]) -> HookDecision:
         output=_first_not_none(each.output or None for each in decisions) or "",
         updated_output=_first_not_none(each.updated_output for each in decisions),
         permission_updates=tuple(update for each in decisions for update in each.permission_updates),
+        retry=any(each.retry for each in decisions),
     )
 
 
