@@ -21,6 +21,7 @@ from shoal.app.config.tool_selection import build_session_tools, split_permissio
 from shoal.app.definitions.agent_trust import is_agent_trusted
 from shoal.app.definitions.bundled_docs import find_bundled_docs_directory
 from shoal.app.definitions.instructions import LoadedInstructionFiles, load_instructions
+from shoal.app.definitions.output_styles import choose_output_style
 from shoal.app.definitions.path_instructions import PathInstructionFactory
 from shoal.app.definitions.project_memory import (
     find_project_memory_directory,
@@ -606,6 +607,7 @@ def _load_skills_and_instructions(
         catalog_changes=AgentAndSkillChangeReporter(config.definitions, skills),
         instructions=instructions,
         path_instructions=path_instructions,
+        output_style=choose_output_style(settings, cwd),
         memory=memory,
     )
 

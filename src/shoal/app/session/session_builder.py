@@ -24,7 +24,7 @@ from shoal.app.config.journal_recovery import (
 )
 from shoal.app.config.session_config import SessionConfig, load_session_config
 from shoal.app.config.session_memory import SessionMemory
-from shoal.app.config.system_prompt import build_system_prompt
+from shoal.app.config.system_prompt import build_system_prompt, load_prompt_without_manner
 from shoal.app.config.tool_selection import (
     iter_unknown_rule_warnings,
     refuse_misspelled_rules,
@@ -272,6 +272,11 @@ def _choose_plan_approver(runtime: Runtime) -> PlanApprover:
 
 def _create_lead(runtime: Runtime) -> AgentRunner:
     config, options = runtime.config, runtime.options
+    replacement = load_replacement_system_prompt(options, coordinator=config.coordinator)
+    appended = build_appended_system_prompt(options, assistant=config.assistant)
+    if (style := runtime.knowledge.output_style.style) is not None and replacement is None:
+        replacement = None if style.keeps_coding_instructions else load_prompt_without_manner()
+        appended = "\n\n".join(filter(None, (appended, style.format_prompt_section())))
     return AgentRunner(
         identity=runtime.lead.identity,
         model=runtime.lead.model,
@@ -279,11 +284,11 @@ def _create_lead(runtime: Runtime) -> AgentRunner:
             cwd=config.cwd,
             clock=options.clock,
             granted_directories=runtime.lead.granted_directories,
-            replacement=load_replacement_system_prompt(options, coordinator=config.coordinator),
+            replacement=replacement,
             instructions="\n\n".join(
                 filter(None, (runtime.knowledge.instructions.text, runtime.knowledge.memory))
             ),
-            appended=build_appended_system_prompt(options, assistant=config.assistant),
+            appended=appended,
         ),
         tools=_select_lead_tools(runtime),
         conversation=Conversation(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from msgspec import Struct
 
 from shoal.app.definitions.instructions import LoadedInstructionFiles
+from shoal.app.definitions.output_styles import ChosenOutputStyle
 from shoal.app.definitions.path_instructions import AgentPathInstructions, PathInstructionFactory
 from shoal.app.skills.catalog_changes import AgentAndSkillChangeReporter
 from shoal.app.skills.skill_catalog import SkillAndCommandLibrary
@@ -26,6 +27,7 @@ class SkillsAndInstructions(Struct, kw_only=True):
     """Instructions that depend on the files that an agent uses; None if instructions are off."""
     memory: str = ""
     """Notes about the project from earlier sessions, for the prompt of the lead."""
+    output_style: ChosenOutputStyle = ChosenOutputStyle()
     prompts: list[ExternalSlashPromptSource] = []
     """Sources of additional commands."""
 
@@ -55,4 +57,8 @@ class SkillsAndInstructions(Struct, kw_only=True):
 
     def list_skill_and_instruction_notices(self) -> tuple[str, ...]:
         """Return notices about unusable skills and omitted instructions."""
-        return (*self.skills.describe_skill_file_problems(), *self.instructions.notes)
+        return (
+            *self.skills.describe_skill_file_problems(),
+            *self.instructions.notes,
+            *self.output_style.notes,
+        )
