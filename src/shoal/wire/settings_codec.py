@@ -237,8 +237,8 @@ class SettingsSchema(Struct, frozen=True, kw_only=True, rename="camel"):
     disable_all_hooks: bool | None = None
     """In user files: `true` disables all hooks except managed ones."""
     output_style: Any = None
-    """Name of the output style of the lead: `Proactive`, `Concise`, `Explanatory`, `Learning`, or that of a
-    file in `output-styles`."""
+    """Name of the output style of the lead: Proactive, Concise, Explanatory, Learning, or that of a file in
+    `output-styles`."""
     claude_md_excludes: Any = None
     """Patterns of absolute paths of instruction files that are not read. Patterns of a project exclude only
     its own files."""
