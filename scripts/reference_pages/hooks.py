@@ -22,10 +22,10 @@ from shoal.core.extensions.hook_events import (
     HookEventDescription,
 )
 from shoal.core.extensions.hooks import (
-    DEFAULT_HOOK_SECONDS,
     HOOK_EVENTS,
     MATCHER_FIELDS,
     MAX_WAKES_IN_A_ROW,
+    PROGRAM_HOOK_SECONDS,
     SESSION_END_HOOK_SECONDS,
     HookEvent,
 )
@@ -41,7 +41,7 @@ A hook is your own program, a URL or a function that runs on events. [Hooks](../
 one up. This page lists the JSON object that each event sends on standard input, and the possible answers. If
 a command exits with 0, the agent continues, and Shoal reads standard output if it is a JSON object. If it
 exits with 2, it blocks, and standard error is the reason. Shoal shows any other exit code to the user and
-does not block, unless the hook has `"onFailure": "block"`. The time limit is {DEFAULT_HOOK_SECONDS:g} \
+does not block, unless the hook has `"onFailure": "block"`. The time limit is {PROGRAM_HOOK_SECONDS:g} \
 seconds, or {SESSION_END_HOOK_SECONDS:g}
 at `SessionEnd`; change it with `timeout`. Shoal does not wait for a command with `"async": true` or
 `"asyncRewake": true`, or whose first line is `{{"async": true, "asyncTimeout": milliseconds}}`. Such a

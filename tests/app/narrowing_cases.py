@@ -454,7 +454,7 @@ ITEMS = {
     ),
     "CMP-041": NarrowingItem(
         proves=("hook type",),
-        settings=make_hook({"matcher": "Write"}, {"type": "prompt", "prompt": "Is $ARGUMENTS safe?"}),
+        settings=make_hook({"matcher": "Write"}, {"type": "prompt", "prompt": "WORKER: is $ARGUMENTS safe?"}),
         calls=(WRITE,),
     ),
     "CMP-050": NarrowingItem(

@@ -11,8 +11,8 @@ from hypothesis import given
 from json_values import few_examples, values
 
 from shoal.core.extensions.hooks import (
-    DEFAULT_HOOK_SECONDS,
     MAX_HOOK_SECONDS,
+    PROGRAM_HOOK_SECONDS,
     SESSION_END_HOOK_SECONDS,
     HookDecision,
     HttpPostHookAction,
@@ -60,7 +60,7 @@ def test_the_documented_form_is_read_with_the_location_of_each_hook() -> None:
         5.0,
     )
     assert second.action == HttpPostHookAction(url="https://example.org/x", headers={"A": "b"})
-    assert (second.seconds, third.seconds) == (DEFAULT_HOOK_SECONDS, SESSION_END_HOOK_SECONDS)
+    assert (second.seconds, third.seconds) == (PROGRAM_HOOK_SECONDS, SESSION_END_HOOK_SECONDS)
     assert (first.origin, second.origin, third.origin) == ("s.json:7", "s.json:12", "s.json:25")
 
 
@@ -80,7 +80,7 @@ COMMAND = {"type": "command", "command": "x"}
         ({"PreToolUse": [{"matcher": "(", "hooks": []}]}, 5, "neither a name nor a regular expression"),
         ({"Stop": [{"matcher": "x", "hooks": [COMMAND]}]}, 5, "has no matcher"),
         ({"Stop": [{"hooks": [7]}]}, 6, "expected an object such"),
-        ({"Stop": [{"hooks": [{"type": "prompt"}]}]}, 7, "hook type "),
+        ({"Stop": [{"hooks": [{"type": "agent"}]}]}, 7, "hook type "),
         ({"Stop": [{"hooks": [{"type": "command"}]}]}, 6, "expected a command"),
         ({"Stop": [{"hooks": [{"command": " "}]}]}, 7, "expected a command"),
         ({"Stop": [{"hooks": [{"command": "a\0b"}]}]}, 7, "cannot contain a NUL character"),

@@ -26,6 +26,7 @@ from shoal.core.conversation.tools import Tool
 from shoal.core.conversation.transcript_entries import ModelReplyMetadata
 from shoal.core.events import Event, MessageAdded, MessageAuthor
 from shoal.core.extensions.hooks import NO_HOOKS, HookDispatcher
+from shoal.core.extensions.instruction_files import PathInstructions
 from shoal.core.ids import IdGenerator
 from shoal.core.permissions.sandbox import Sandbox
 from shoal.core.ports import (
@@ -109,6 +110,8 @@ class AgentRunner(Struct, kw_only=True):
     state: AgentLoopState = field(default_factory=AgentLoopState)
     build_briefing: Callable[[], Awaitable[str]] | None = None
     """Builds the text that is repeated after each compaction, whatever the summary leaves out."""
+    path_instructions: PathInstructions | None = None
+    """Instructions about files that it uses; None if it gets no instructions."""
     save_memory: Callable[[AgentRunner, list[Message]], Awaitable[str]] | None = None
     """Saves memories before a compaction; returns the text to add to the summary."""
 

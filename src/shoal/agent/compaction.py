@@ -60,9 +60,18 @@ async def compact_conversation(agent: AgentRunner, trigger: str, *, instructions
         opening = Message(role="user", content=(*opening.content, briefing))
     agent.conversation.restart_from_summary(opening, trigger=trigger, tokens_before=tokens_before)
     agent.reestimate_context_tokens()
+    if agent.path_instructions is not None:
+        agent.path_instructions.forget_delivered()
     await agent.emit(
         ConversationCompacted(agent=agent.identity.agent, trigger=trigger, tokens_before=tokens_before)
     )
+    if agent.hooks.has_hooks_for("PostCompact"):
+        await run_agent_hooks(
+            agent,
+            "PostCompact",
+            trigger="manual" if trigger == "manual" else "auto",
+            compact_summary=summary,
+        )
     if agent.identity.is_lead and agent.hooks.has_hooks_for("SessionStart"):
         decision = await run_agent_hooks(agent, "SessionStart", source="compact")
         await add_hook_context_message(agent, "SessionStart", decision)

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import asyncio
 
-from shoal.agent.agent_runner import AgentRunner
+from msgspec.structs import replace
+
+from shoal.agent.agent_runner import BYTES_PER_TOKEN, AgentLoopState, AgentRunner
 from shoal.core.budgets.agent_budgets import BudgetReservation
 from shoal.core.budgets.limits import BudgetRefusal
+from shoal.core.conversation.messages import user_message
 from shoal.core.conversation.model_requests import (
     ModelAttemptStartedDelta,
     ModelReply,
@@ -26,6 +29,9 @@ from shoal.core.events import (
     TextStreamed,
 )
 from shoal.core.ids import RequestId
+from shoal.core.ports import Model
+
+_OTHER_MODEL_MAX_TOKENS = 2_048
 
 
 class _ModelStreamListener:
@@ -97,6 +103,21 @@ async def call_model(
         )
     finally:
         agent.budget.release(reservation)
+
+
+async def ask_other_model(agent: AgentRunner, model: Model, *, system: str, text: str) -> str:
+    """Return the answer of a model to one message, outside the agent's conversation and at its cost.
+
+    Raises what `call_model` raises.
+    """
+    asking = replace(agent, model=model, system=system, tools={}, state=AgentLoopState())
+    asking.state.context_tokens = (len(system) + len(text)) // BYTES_PER_TOKEN
+    request = ModelRequest(
+        system=system, messages=[user_message(text)], tools=(), max_tokens=_OTHER_MODEL_MAX_TOKENS
+    )
+    reply, _ = await call_model(asking, request, emits_stream=False)
+    agent.state.api_seconds += asking.state.api_seconds
+    return reply.message.text.strip()
 
 
 async def _call_model_and_settle_cost(

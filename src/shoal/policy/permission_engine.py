@@ -255,7 +255,7 @@ class PermissionEngine:
         self.is_plan_voluntary = False
 
     def enter_plan_mode(self, plan_file: str) -> None:
-        """Enter plan mode by choice of the agent, which may then leave it without approval."""
+        """Enter plan mode by choice of the agent, which leaves it without approval unless it is the lead."""
         self._before_plan, self.mode, self.is_plan_voluntary = self.mode, "plan", True
         self.allow_plan_file(plan_file)
 

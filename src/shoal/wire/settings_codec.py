@@ -69,8 +69,8 @@ class SandboxSettings(Struct, frozen=True, kw_only=True, rename="camel"):
     auto_allow: bool = False
     """True if sandboxed commands run without asking; deny and ask rules still apply."""
     writable: tuple[str, ...] = ()
-    """Paths that sandboxed commands may write to, in addition to the project, granted directories and "
-    "TMPDIR."""
+    """Paths that sandboxed commands may write to, in addition to the project, granted directories and
+    TMPDIR."""
     hidden: tuple[str, ...] = ()
     """Paths hidden from sandboxed commands in addition to keys and credentials."""
 
@@ -147,8 +147,8 @@ class ShoalSettings(Struct, frozen=True, kw_only=True):
     coordinator: bool = False
     """True if the lead only starts, messages and stops agents, which all run in the background."""
     assistant: bool = False
-    """True if a session stays open for messages and scheduled prompts; its agents all run in the "
-    "background."""
+    """True if a session stays open for messages and scheduled prompts; its agents all run in the
+    background."""
     background_agents: bool = True
     """True if agents may run in the background."""
     agent_cwd: bool = False
@@ -179,10 +179,11 @@ class ShoalSettings(Struct, frozen=True, kw_only=True):
     teammate_restarts: Annotated[int, Meta(ge=0)] = 2
     """Number of times a teammate whose process died is restarted with its history before Shoal reports it."""
     file_leases: tuple[str, ...] = ()
-    """Patterns for files that are leased to the agent that changed them until it ends; empty disables "
-    "leases."""
+    """Patterns for files that are leased to the agent that changed them until it ends; empty disables
+    leases."""
     plan_approver: Literal["auto", "lead", "user"] = "user"
-    """Approver of required plans: Shoal itself, the lead (a person for the lead's own plan), or a person."""
+    """Approver of plans: Shoal itself, the lead (a person for the lead's own plan), or a person. If no person
+    can answer, the lead approves the plans of its teammates, and its own plan is the result."""
     mcp_wait: Annotated[float, Meta(ge=0)] | None = None
     """Seconds after the start that the first request waits for MCP servers to connect; None is 5 if
     a person is present, and 30 in an unattended run."""
@@ -238,6 +239,16 @@ class SettingsSchema(Struct, frozen=True, kw_only=True, rename="camel"):
     """Hooks by event."""
     disable_all_hooks: bool | None = None
     """In user files: `true` disables all hooks except managed ones."""
+    output_style: Any = None
+    """Name of the output style of the lead: Proactive, Concise, Explanatory, Learning, or that of a file in
+    `output-styles`."""
+    claude_md_excludes: Any = None
+    """Patterns of absolute paths of instruction files that are not read. Patterns of a project exclude only
+    its own files."""
+    auto_memory_enabled: Any = None
+    """`false`: notes about the project from earlier sessions are not read."""
+    auto_memory_directory: Any = None
+    """Absolute path of the directory of these notes. Counts only in user files."""
     mcp_servers: dict[str, Any] = {}
     """MCP servers, by name."""
     disabled_mcpjson_servers: tuple[str, ...] = ()

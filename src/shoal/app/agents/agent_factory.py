@@ -34,6 +34,7 @@ from shoal.app.agents.spawn_requests import (
 )
 from shoal.app.agents.tool_limits import limit_tools_to_session, limit_tools_to_spawn_request
 from shoal.app.config.system_prompt import build_system_prompt
+from shoal.app.definitions.path_instructions import AgentPathInstructions
 from shoal.app.hooks.agent_hooks import HookSubjectAgent, describe_agent_hooks
 from shoal.app.isolation.agent_workspace import AgentWorkspace
 from shoal.app.mcp.mcp_servers import AgentTools
@@ -296,6 +297,7 @@ class AgentFactory:
         prepared = self._assemble_new_agent(
             spawn_plan, new_agent, agent_workspace, initial, build_fork_prompt(history[-1].tool_uses, job)
         )
+        _share_path_instructions(parent, prepared.agent)
         # The provider's count for the parent is better than an estimate.
         prepared.agent.state.context_tokens = parent.state.context_tokens
         return replace(
@@ -534,6 +536,11 @@ class AgentFactory:
             budget=self._open_agent_budget(agent, blueprint),
             inbox=runtime.inbox.queue.open_inbox(agent),
             limits=blueprint.loop_limits,
+            path_instructions=runtime.knowledge.create_path_instructions(
+                blueprint.agent_workspace.workspace, permissions
+            )
+            if blueprint.definition.instructions
+            else None,
             build_briefing=None if assignment is None else assignment.build_briefing,
         )
 
@@ -624,6 +631,14 @@ class AgentFactory:
             return result, output
 
         return run_acceptance_command
+
+
+def _share_path_instructions(parent: AgentRunner, fork: AgentRunner) -> None:
+    """Do not repeat instructions that the copied conversation has."""
+    if isinstance(parent.path_instructions, AgentPathInstructions) and isinstance(
+        fork.path_instructions, AgentPathInstructions
+    ):
+        fork.path_instructions.copy_delivered(parent.path_instructions)
 
 
 def _get_local_workspace(agent: AgentRunner) -> LocalWorkspace:

@@ -9,6 +9,9 @@ from shoal.agent.agent_texts import load_prompt
 from shoal.core.clock import Clock, format_iso_time
 from shoal.workspaces.git_paths import contains_git_repository
 
+_MANNER_HEADINGS = ("How you work\n", "Your answers\n")
+"""Sections about how the lead works and answers; what it must never do is not among them."""
+
 
 def build_system_prompt(
     *,
@@ -41,6 +44,12 @@ def format_date_line(clock: Clock) -> str:
 def load_default_prompt() -> str:
     """Return the default prompt of the lead and of every teammate."""
     return load_prompt("lead")
+
+
+def load_prompt_without_manner() -> str:
+    """Return the default prompt without the sections that an output style replaces."""
+    sections = load_default_prompt().split("\n\n")
+    return "\n\n".join(each for each in sections if not each.startswith(_MANNER_HEADINGS))
 
 
 def _is_in_git(path: Path) -> bool:

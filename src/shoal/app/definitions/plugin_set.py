@@ -240,7 +240,12 @@ def _fill_plugin_root_in_hooks(value: Any, root: Path) -> Any:
     if isinstance(value, Mapping):
         filled = {key: _fill_plugin_root_in_hooks(each, root) for key, each in value.items()}
         command = value.get("command")
-        if isinstance(command, str):
+        if isinstance(command, str) and "args" in value:
+            filled["command"] = "env"
+            arguments = filled["args"] if isinstance(filled["args"], list) else [filled["args"]]
+            program = _replace_plugin_root_variable(command, root)
+            filled["args"] = [f"CLAUDE_PLUGIN_ROOT={root}", program, *arguments]
+        elif isinstance(command, str):
             filled["command"] = f"export CLAUDE_PLUGIN_ROOT={shlex.quote(str(root))}; {command}"
         return filled
     if isinstance(value, list | tuple):

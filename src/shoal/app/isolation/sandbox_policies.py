@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
+from shoal.app.hooks.agent_hooks import VARIABLES_DIRECTORY
 from shoal.app.settings.settings import Settings
 from shoal.backends.sandbox.sandbox_selection import (
     DISABLE_HINT,
@@ -71,8 +72,8 @@ def create_sandbox(
 ) -> DriverSelectingSandbox:
     """Create the sandbox of a session.
 
-    Commands can read only the results in `session_directory`. `list_unreadable` returns the paths that
-    rules exclude from reading.
+    Commands can read only the results and the variables in `session_directory`. `list_unreadable` returns
+    the paths that rules exclude from reading.
     """
     preferences = settings.own.sandbox
     environ = settings.tool_environment
@@ -128,7 +129,7 @@ def build_sandbox_policy(
             )
         ),
         hidden_sockets=_exclude_user_writable_paths([*_iter_socket_paths(environ)], named_writable),
-        readable=(session_directory / "results",),
+        readable=(session_directory / "results", session_directory / VARIABLES_DIRECTORY),
         network=preferences.network,
         uncreatable=_exclude_user_writable_paths(
             [directory / name for directory in work for name in PROJECT_CONTROL_FILES], named_writable

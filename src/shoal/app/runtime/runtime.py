@@ -26,7 +26,14 @@ from shoal.app.config.tool_selection import build_session_tools, split_permissio
 from shoal.app.definitions.agent_trust import is_agent_trusted
 from shoal.app.definitions.bundled_docs import find_bundled_docs_directory
 from shoal.app.definitions.instructions import LoadedInstructionFiles, load_instructions
-from shoal.app.hooks.agent_hooks import HookRegistry, create_hook_runner
+from shoal.app.definitions.output_styles import choose_output_style
+from shoal.app.definitions.path_instructions import PathInstructionFactory
+from shoal.app.definitions.project_memory import (
+    find_project_memory_directory,
+    read_instruction_exclusions,
+    read_memory_index,
+)
+from shoal.app.hooks.agent_hooks import VARIABLES_DIRECTORY, HookRegistry, create_hook_runner
 from shoal.app.hooks.hook_sources import load_configured_hooks
 from shoal.app.isolation.agent_workspace import WorkspaceAllocator
 from shoal.app.isolation.machine_checks import check_permission_bypass
@@ -34,6 +41,7 @@ from shoal.app.isolation.sandbox_policies import create_sandbox
 from shoal.app.mcp.mcp_host import create_mcp_client_context
 from shoal.app.mcp.mcp_prompts import McpPromptCommands
 from shoal.app.mcp.mcp_servers import SessionMcpServerManager
+from shoal.app.model_notices import format_session_notice
 from shoal.app.options import Options
 from shoal.app.runtime.event_bus import EventBus
 from shoal.app.runtime.plan_registry import AgentPlanRegistry
@@ -293,11 +301,13 @@ async def open_runtime(config: SessionConfig, exit_stack: AsyncExitStack) -> Run
     )
     processes = GuardedProcessLauncher(options.clock)
     exit_stack.push_async_callback(processes.aclose)
-    permissions = _create_lead_permissions(config, workspace, store.directory, events)
+    live_settings = _create_live_settings(config, workspace, events)
+    permissions = _create_lead_permissions(config, workspace, store.directory, live_settings, events)
     sandbox = create_sandbox(settings, workspace, store.directory, events.note, permissions.list_denied_paths)
     permissions.is_sandboxed = lambda _: sandbox.can_skip_permission_question
     shells = await _open_shell_supervisor(config, store, processes, sandbox, events, exit_stack)
-    hooks = _create_hook_registry(config, workspace, processes, events)
+    hooks = _create_hook_registry(config, workspace, processes, events, store.directory)
+    hooks.review_settings_with_hooks(live_settings)
     team_store = _open_team_store(config, events, exit_stack)
     running_agents, teams_by_leader = RunningAgents(), TeamsByLeader()
     plan_registry = AgentPlanRegistry(settings, ids.derive_generator(), running_agents, events.emit_event)
@@ -370,12 +380,12 @@ def _create_lead_workspace(
     )
 
 
-def _create_lead_permissions(
-    config: SessionConfig, workspace: LocalWorkspace, directory: Path, events: EventBus
-) -> PermissionEngine:
-    options, settings = config.options, config.settings
-    live_settings = AutoReloadingSettings(
-        settings,
+def _create_live_settings(
+    config: SessionConfig, workspace: LocalWorkspace, events: EventBus
+) -> AutoReloadingSettings:
+    options = config.options
+    return AutoReloadingSettings(
+        config.settings,
         cwd=workspace.root,
         given=options.settings,
         sources=options.setting_sources,
@@ -383,6 +393,16 @@ def _create_lead_permissions(
         deny=split_permission_rule_flags(options.disallowed_tools),
         note=events.note,
     )
+
+
+def _create_lead_permissions(
+    config: SessionConfig,
+    workspace: LocalWorkspace,
+    directory: Path,
+    live_settings: AutoReloadingSettings,
+    events: EventBus,
+) -> PermissionEngine:
+    options, settings = config.options, config.settings
     mode = options.mode or settings.permissions.default_mode or "default"
     if options.skip_permissions and options.lead_channel is None:
         # A member gets the current mode of its lead, which may have become stricter.
@@ -441,6 +461,7 @@ async def _open_shell_supervisor(
         note=events.note,
     )
     shells.set_sandbox(sandbox)
+    shells.launcher.variables_directory = store.directory / VARIABLES_DIRECTORY
     await exit_stack.enter_async_context(shells)
     if (membership := options.membership) is not None and membership.snapshot:
         shells.launcher.shared_snapshot = Path(membership.snapshot)
@@ -458,12 +479,23 @@ def _build_process_owner_mark(options: Options, store: OpenedSessionStore) -> st
 
 
 def _create_hook_registry(
-    config: SessionConfig, workspace: LocalWorkspace, processes: GuardedProcessLauncher, events: EventBus
+    config: SessionConfig,
+    workspace: LocalWorkspace,
+    processes: GuardedProcessLauncher,
+    events: EventBus,
+    directory: Path,
 ) -> HookRegistry:
     options, settings, history = config.options, config.settings, config.history
     configured = load_configured_hooks(settings, options.hooks, config.plugins.build_hook_documents())
     hooks = HookRegistry(
-        create_hook_runner(settings, workspace.root, processes, options.clock, events.emit_event),
+        create_hook_runner(
+            settings,
+            workspace.root,
+            processes,
+            options.clock,
+            events.emit_event,
+            directory / VARIABLES_DIRECTORY,
+        ),
         settings,
         session=history.session,
         transcript=str(history.store.get_transcript_path(LEAD_ID) or ""),
@@ -471,7 +503,7 @@ def _create_hook_registry(
     )
     if options.begun is not None:
         hooks.add(configured.hooks)
-    hooks.problems = configured.problems
+    hooks.problems = (*configured.problems, *configured.unused)
     return hooks
 
 
@@ -568,10 +600,18 @@ def _load_skills_and_instructions(
         skills.add_plugin_skills(namespace, commands=directory)
     trust = SkillTrustDecisionStore(settings.home, cwd)
     instructions = LoadedInstructionFiles()
+    path_instructions, memory = None, ""
     if settings.own.instructions:
         is_hidden = permissions.build_unreadable_file_filter("Read", str(cwd))
+        exclusions = read_instruction_exclusions(settings)
         # One character per token of the window is about a quarter of the window.
-        instructions = load_instructions(cwd=cwd, home=settings.home, is_hidden=is_hidden, max_chars=window)
+        instructions = load_instructions(
+            cwd=cwd, home=settings.home, is_hidden=is_hidden, max_chars=window, exclusions=exclusions
+        )
+        path_instructions = PathInstructionFactory(
+            project=cwd, home=settings.home, loaded=instructions, max_chars=window, exclusions=exclusions
+        )
+        memory = _load_project_memory(settings, cwd, permissions)
     return SkillsAndInstructions(
         skills=skills,
         invoker=SkillInvoker(
@@ -579,7 +619,19 @@ def _load_skills_and_instructions(
         ),
         catalog_changes=AgentAndSkillChangeReporter(config.definitions, skills),
         instructions=instructions,
+        path_instructions=path_instructions,
+        output_style=choose_output_style(settings, cwd),
+        memory=memory,
     )
+
+
+def _load_project_memory(settings: Settings, cwd: Path, permissions: PermissionEngine) -> str:
+    """Return the notes about the project for the lead, which may then read their directory."""
+    directory = find_project_memory_directory(settings, cwd)
+    if directory is None or not (index := read_memory_index(directory)):
+        return ""
+    permissions.allow_reading(directory)
+    return format_session_notice("project_memory", directory=escape_filename(directory), index=index)
 
 
 def _open_session_budget(

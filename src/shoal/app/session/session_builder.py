@@ -24,7 +24,7 @@ from shoal.app.config.journal_recovery import (
 )
 from shoal.app.config.session_config import SessionConfig, load_session_config
 from shoal.app.config.session_memory import SessionMemory
-from shoal.app.config.system_prompt import build_system_prompt
+from shoal.app.config.system_prompt import build_system_prompt, load_prompt_without_manner
 from shoal.app.config.tool_selection import iter_unknown_rule_warnings, refuse_unknown_rules
 from shoal.app.config.undo_history import SessionUndoHistory, create_undo_history
 from shoal.app.hooks.agent_hooks import HookSubjectAgent
@@ -33,6 +33,7 @@ from shoal.app.options import Options
 from shoal.app.run_access.run_handle import CrossSessionMessenger
 from shoal.app.runtime.runtime import Runtime, open_runtime
 from shoal.app.session.control_handler import handle_control_command
+from shoal.app.session.hook_services import SessionHookServices
 from shoal.app.session.lifecycle_hooks import SessionLifecycleHookRunner
 from shoal.core.conversation.tools import Tool
 from shoal.core.errors import ShoalError
@@ -55,6 +56,7 @@ from shoal.team.team_services import TeamPolicy, TeamServices
 from shoal.tools.agent_list import format_agent_list
 from shoal.tools.agent_tools import AgentToolOptions, build_agent_tools
 from shoal.tools.background_tools import build_background_tools
+from shoal.tools.plan_tools import PlanApprover
 from shoal.tools.team_tools import build_team_tools
 
 if TYPE_CHECKING:
@@ -87,6 +89,7 @@ def route_hook_notices(session: Session) -> None:
     )
     runtime.hooks.set_background_hook_notifier(notifier)
     runtime.hooks.runner.background.on_change = teams.notify_changed
+    runtime.hooks.runner.services = SessionHookServices(runtime)
 
 
 class SessionTeamPermissions:
@@ -222,7 +225,7 @@ def _create_teams_or_member_host(
     team_services = TeamServices(
         policy=TeamPolicy(
             default_kind=supervisor.policy.default_kind,
-            plan_approver=settings.plan_approver,
+            plan_approver=_choose_plan_approver(runtime),
             implicit_teams=settings.implicit_team,
             grace=settings.shutdown_grace,
             stall_after=settings.stall_after,
@@ -257,8 +260,20 @@ def _create_teams_or_member_host(
     return teams
 
 
+def _choose_plan_approver(runtime: Runtime) -> PlanApprover:
+    """Return who approves required plans of teammates: the lead, if no person can be asked."""
+    approver = runtime.settings.own.plan_approver
+    can_ask = runtime.question_broker.can_wait_for_person
+    return "lead" if approver == "user" and not can_ask else approver
+
+
 def _create_lead(runtime: Runtime) -> AgentRunner:
     config, options = runtime.config, runtime.options
+    replacement = load_replacement_system_prompt(options, coordinator=config.coordinator)
+    appended = build_appended_system_prompt(options, assistant=config.assistant)
+    if (style := runtime.knowledge.output_style.style) is not None and replacement is None:
+        replacement = None if style.keeps_coding_instructions else load_prompt_without_manner()
+        appended = "\n\n".join(filter(None, (appended, style.format_prompt_section())))
     return AgentRunner(
         identity=runtime.lead.identity,
         model=runtime.lead.model,
@@ -266,9 +281,11 @@ def _create_lead(runtime: Runtime) -> AgentRunner:
             cwd=config.cwd,
             clock=options.clock,
             granted_directories=runtime.lead.granted_directories,
-            replacement=load_replacement_system_prompt(options, coordinator=config.coordinator),
-            instructions=runtime.knowledge.instructions.text,
-            appended=build_appended_system_prompt(options, assistant=config.assistant),
+            replacement=replacement,
+            instructions="\n\n".join(
+                filter(None, (runtime.knowledge.instructions.text, runtime.knowledge.memory))
+            ),
+            appended=appended,
         ),
         tools=_select_lead_tools(runtime),
         conversation=Conversation(
@@ -301,6 +318,9 @@ def _create_lead(runtime: Runtime) -> AgentRunner:
         budget=runtime.budget.get_or_create_agent_budget(LEAD_ID, LEAD_KIND),
         inbox=runtime.inbox.queue.open_inbox(LEAD_ID),
         save_memory=_create_session_memory(runtime),
+        path_instructions=runtime.knowledge.create_path_instructions(
+            runtime.lead.workspace, runtime.lead.permissions
+        ),
         limits=runtime.lead.loop_limits,
     )
 

@@ -99,7 +99,7 @@ HOOK_EVENT_DESCRIPTIONS: Mapping[HookEvent, HookEventDescription] = {
     ),
     "SessionStart": HookEventDescription(
         when="A session starts, or its conversation was summarized.",
-        fields={"source": "`startup`, `resume`, `clear` or `compact`."},
+        fields={"source": "`startup`, `resume`, `fork`, `clear` or `compact`."},
         optional_fields={"model": "The lead's model; absent after `compact`."},
     ),
     "SessionEnd": HookEventDescription(
@@ -129,5 +129,53 @@ HOOK_EVENT_DESCRIPTIONS: Mapping[HookEvent, HookEventDescription] = {
     "WorktreeRemove": HookEventDescription(
         when="A worktree was removed.",
         fields={"name": "The name of the worktree.", "worktree_path": "Its former path."},
+    ),
+    "ConfigChange": HookEventDescription(
+        when="A settings file changed; checked before each call.",
+        fields={
+            "source": "`user_settings`, `project_settings`, `local_settings` or `policy_settings`.",
+            "file_path": "The file.",
+        },
+        on_block="The session keeps its settings until the next change. Managed files apply in any case.",
+    ),
+    "StopFailure": HookEventDescription(
+        when="The model could not answer, so a turn ends.",
+        fields={
+            "error": "`rate_limit`, `overloaded`, `authentication_failed`, `invalid_request`, "
+            "`server_error` or `unknown`.",
+            "error_details": "The text of the error.",
+        },
+    ),
+    "PostCompact": HookEventDescription(
+        when="A conversation was summarized.",
+        fields={"trigger": "`manual` or `auto`.", "compact_summary": "The summary."},
+    ),
+    "PostToolBatch": HookEventDescription(
+        when="After all calls of one reply.",
+        fields={"tool_calls": "A list of objects with `tool_name`, `tool_input` and `tool_use_id`."},
+        on_block="The turn ends before the next request to the model.",
+    ),
+    "PermissionDenied": HookEventDescription(
+        when="A rule, the mode or the lack of an answer denied a call.",
+        fields={**_CALL, "reason": "The reason that the model gets."},
+    ),
+    "UserPromptExpansion": HookEventDescription(
+        when="Before the command that a person typed becomes a prompt.",
+        fields={
+            "expansion_type": "`slash_command` or `mcp_prompt`.",
+            "command_name": "The command.",
+            "command_args": "Its arguments.",
+            "command_source": "Its file, or `mcp`.",
+            "prompt": "The text as typed.",
+        },
+        on_block="The command does not run, and the user is told.",
+    ),
+    "InstructionsLoaded": HookEventDescription(
+        when="An instruction file became part of a prompt or a conversation.",
+        fields={
+            "file_path": "The file.",
+            "memory_type": "`User`, `Project` or `Local`.",
+            "load_reason": "`session_start`, `nested_traversal`, `path_glob_match` or `include`.",
+        },
     ),
 }

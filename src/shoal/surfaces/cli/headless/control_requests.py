@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Any, TypeAlias, get_args
 
 from shoal.agent.agent_runner import BYTES_PER_TOKEN, estimate_block_tokens
+from shoal.app.definitions.output_styles import list_output_style_names
 from shoal.app.session.session import Session
 from shoal.app.session.session_changes import rewind_files_to_before_message, set_thinking_tokens
 from shoal.core.agents.agent_definitions import INHERIT_MODEL, AgentDefinition
@@ -84,8 +85,8 @@ def build_initialize_response(session: Session) -> dict[str, Any]:
     return {
         "commands": [_slash_command_to_dict(each) for each in session.knowledge.list_slash_commands()],
         "agents": [_agent_definition_to_dict(definition) for definition in session.config.definitions.all()],
-        "output_style": "default",
-        "available_output_styles": ["default"],
+        "output_style": session.knowledge.output_style.name,
+        "available_output_styles": list_output_style_names(session.config.settings, session.config.cwd),
         "models": [],
         "account": {},
         "hook_on_failure_supported": True,

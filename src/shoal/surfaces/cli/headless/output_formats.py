@@ -430,6 +430,7 @@ def _build_init_line(session: Session) -> stream_output_codec.SessionInitStreamL
         agents=[definition.name for definition in session.config.definitions.all()],
         plugins=[{"name": each.name, "path": str(each.root)} for each in session.config.plugins.all],
         slash_commands=[each.name for each in session.knowledge.list_slash_commands()],
+        output_style=session.knowledge.output_style.name,
         shoal_version=shoal.__version__,
         uuid=str(uuid.uuid4()),
     )
