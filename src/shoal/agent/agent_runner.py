@@ -37,6 +37,7 @@ from shoal.core.ports import (
     ResultStore,
     Workspace,
 )
+from shoal.core.plan_mode_model import PlanModeModel
 
 EmitEvent: TypeAlias = Callable[[Event], Awaitable[None]]
 
@@ -124,6 +125,12 @@ class AgentRunner(Struct, kw_only=True):
     def emit(self) -> EmitEvent:
         return self.environment.emit
 
+    @property
+    def current_model(self) -> Model:
+        """Model for the next request, which may depend on the permission mode."""
+        model = self.model
+        return model.select_model(self.permissions.mode) if isinstance(model, PlanModeModel) else model
+
     def __post_init__(self) -> None:
         self.schemas = tuple([tool.schema for tool in self.tools.values()])
         self.reestimate_context_tokens()
@@ -152,8 +159,9 @@ class AgentRunner(Struct, kw_only=True):
 
     def _compute_max_reply_tokens(self) -> int | None:
         """Return a lower limit if the history leaves less room: some providers reject what cannot fit."""
-        wanted_tokens = self.limits.max_tokens or self.model.card.max_output
-        tokens_left = self.model.card.window - self.state.context_tokens - ESTIMATE_MARGIN_TOKENS
+        card = self.current_model.card
+        wanted_tokens = self.limits.max_tokens or card.max_output
+        tokens_left = card.window - self.state.context_tokens - ESTIMATE_MARGIN_TOKENS
         return self.limits.max_tokens if wanted_tokens <= tokens_left else max(MIN_ANSWER_TOKENS, tokens_left)
 
     async def receive_message(self, message: Message, *, by: MessageAuthor, delivered: str = "") -> None:

@@ -231,6 +231,9 @@ class SettingsSchema(Struct, frozen=True, kw_only=True, rename="camel"):
     """Days to keep files of ended sessions: transcripts, journals and other run files, debug logs, shell
     snapshots. Older files are removed when a session starts, once a day, except files that an existing team
     needs. With 0, everything that ended at least an hour ago is removed. Counts only in user files."""
+    api_key_helper: Any = None
+    """Shell command that prints the key for Anthropic's API, if no variable sets a key. It runs again after
+    five minutes, and when the key is refused. In a project's file it needs trust."""
     hooks: Any = None
     """Hooks by event."""
     disable_all_hooks: bool | None = None

@@ -24,11 +24,12 @@ from shoal.app.config.system_prompt import format_date_line
 from shoal.app.definitions.agent_catalog import AgentCatalog, load_agent_catalog, parse_agents_option
 from shoal.app.definitions.plugin_set import PluginSet, load_plugins
 from shoal.app.isolation.sandbox_policies import check_sandbox_settings
-from shoal.app.models.model_choice import choose_model_with_fallback
+from shoal.app.models.model_choice import choose_model_with_fallback, find_plan_mode_names
 from shoal.app.options import Options
 from shoal.app.settings.settings import Settings, load_settings
 from shoal.core.errors import SettingsError
 from shoal.core.ids import IdGenerator
+from shoal.core.plan_mode_model import PlanModeModel
 from shoal.core.ports import Model
 from shoal.core.store import Store
 from shoal.models.placeholders import RecordingPlaceholderReplacer
@@ -141,6 +142,9 @@ def create_model_chooser(config: SessionConfig, exit_stack: AsyncExitStack) -> M
 
     async def choose_model(name: str | Model | None) -> Model:
         if name is None or isinstance(name, str):
+            if pair := find_plan_mode_names(name, settings):
+                planning, other = await choose_model(pair.planning), await choose_model(pair.other)
+                return PlanModeModel(pair.name, planning=planning, other=other)
             name = await choose_model_with_fallback(
                 name,
                 options.fallback_model,

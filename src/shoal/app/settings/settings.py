@@ -18,6 +18,7 @@ from shoal.app.settings.foreign_settings import (
     is_mcp_server_permitted,
     refuse_unsupported_restrictions,
 )
+from shoal.app.settings.foreign_variables import ForeignVariables, read_foreign_variables
 from shoal.app.settings.mcp_files import collect_mcp_server_variables, read_project_mcp_file
 from shoal.app.settings.settings_trust import (
     PermissionEscalation,
@@ -131,6 +132,8 @@ class Settings(Struct, frozen=True, kw_only=True):
     """Betas of the Messages API, requested by the program that opened the session."""
     stored: Mapping[str, Mapping[str, str]] = {}
     """Variables that `shoal setup` stored for each provider, in use or not."""
+    foreign: ForeignVariables = ForeignVariables()
+    """Variables and keys that Claude Code reads too."""
 
     def __repr__(self) -> str:
         return f"Settings(home={self.home}, model={self.model!r}, documents={self.documents})"
@@ -167,6 +170,25 @@ class Settings(Struct, frozen=True, kw_only=True):
 
     def _read_proxy_variable(self, name: str) -> str:
         return self.environ.get(name) or self.environ.get(name.upper()) or ""
+
+    @property
+    def has_anthropic_access(self) -> bool:
+        """True if requests to Anthropic's API or its gateway have a key, or need none."""
+        access = self.access
+        return bool(
+            access.anthropic_api_key
+            or access.anthropic_auth_token
+            or self.foreign.key_helper
+            or (access.anthropic_base_url and self.foreign.custom_headers)
+        )
+
+    @property
+    def model_aliases(self) -> Mapping[str, str]:
+        """Aliases of model names: those under `shoal`, else those that variables set for Anthropic's API."""
+        if not self.has_anthropic_access and (self.access.openai_api_key or self.access.openrouter_api_key):
+            return self.own.aliases
+        names = self.foreign.model_aliases
+        return {**{alias: qualify_anthropic_name(name) for alias, name in names.items()}, **self.own.aliases}
 
     @property
     def are_forks_enabled(self) -> bool:
@@ -210,6 +232,11 @@ class Settings(Struct, frozen=True, kw_only=True):
         return tuple(each for each in self.escalations if each.trust != "trusted")
 
 
+def qualify_anthropic_name(name: str) -> str:
+    """Return the name with the provider, unless it names one of the known providers itself."""
+    return name if name.partition(":")[0] in (*PROVIDER_KEYS, "openai-responses") else f"anthropic:{name}"
+
+
 _LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
 
@@ -232,6 +259,8 @@ _KEY_VARIABLES = {
     "subagent_model": _SUBAGENT_MODEL_VARIABLES,
     "shoal.coordinator": _COORDINATOR_VARIABLES,
     "shoal.plain": _PLAIN_VARIABLES,
+    "shoal.max_output_tokens": ("CLAUDE_CODE_MAX_OUTPUT_TOKENS",),
+    "shoal.request_deadline": ("API_TIMEOUT_MS",),
 }
 _USER_ONLY_KEYS = frozenset({"cleanupPeriodDays"})
 _SOURCE_KINDS: tuple[SettingsSourceKind, ...] = ("user", "project", "local")
@@ -254,6 +283,8 @@ def _list_setting_key_paths(key: str) -> tuple[tuple[str, ...], ...]:
         return tuple(("env", variable) for variable in _SUBAGENT_MODEL_VARIABLES)
     if key in _ACCESS_VARIABLES:
         return (("env", _ACCESS_VARIABLES[key]),)
+    if key.startswith("shoal.") and key in _KEY_VARIABLES:
+        return (*(("env", variable) for variable in _KEY_VARIABLES[key]), tuple(key.split(".")))
     return (tuple(key.split(".")),)
 
 
@@ -296,6 +327,10 @@ def load_settings(
     permissions, permission_warnings = _ignore_project_bypass_mode(merged.permissions, trusted.permissions)
     own, shoal_warnings = _restrict_shoal_settings(merged.shoal, trusted.shoal, environ)
     own = replace(own, sandbox=apply_sandbox_key(all_documents, own.sandbox))
+    foreign, variable_warnings = read_foreign_variables(
+        environ=environ, user_env=_convert_env_values_to_text(trusted.env), documents=documents
+    )
+    own = _apply_foreign_variables(own, foreign)
     return Settings(
         home=home,
         access=ProviderCredentials(
@@ -304,7 +339,8 @@ def load_settings(
         model=_find_first_set_variable(_MODEL_VARIABLES, environ)
         or own.model
         or _find_first_set_variable(_MODEL_VARIABLES, provider_variables)
-        or merged.model,
+        or merged.model
+        or (qualify_anthropic_name(foreign.default_model) if foreign.default_model else None),
         subagent_model=_find_first_set_variable(_SUBAGENT_MODEL_VARIABLES, provider_variables),
         permissions=permissions,
         env=_convert_env_values_to_text(merged.env),
@@ -319,6 +355,7 @@ def load_settings(
             *credential_problems,
             *server_problems,
             *find_skipped_rules(documents),
+            *variable_warnings,
             *(warning for document in documents for warning in describe_unknown_shoal_settings(document)),
         ),
         environ=environ,
@@ -327,6 +364,16 @@ def load_settings(
         permission_rules=load_permission_rules(documents, cwd),
         stored=stored,
         bypass_ban=bypass_ban,
+        foreign=foreign,
+    )
+
+
+def _apply_foreign_variables(own: ShoalSettings, foreign: ForeignVariables) -> ShoalSettings:
+    """Return the settings under `shoal` with the values that variables set."""
+    return replace(
+        own,
+        max_output_tokens=foreign.max_output_tokens or own.max_output_tokens,
+        request_deadline=foreign.request_timeout or own.request_deadline,
     )
 
 
