@@ -89,7 +89,7 @@ def test_help_and_version_load_nothing_heavy() -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--modle", "x", "-p", "hi"], "Did you mean '--model'?"),
+        (["--modle", "x", "-p", "hi"], "'--model'"),
         (["-p", "hi", "--json"], "A run has no --json. Use --output-format json."),
         (["-p", "hi", "--mcp-config", "none.json"], "none.json cannot be read: No such file or directory."),
         (["-p", "hi", "--output-format", "xml"], "'--output-format': 'xml' is not one of 'text', 'json'"),
@@ -108,7 +108,7 @@ def test_help_and_version_load_nothing_heavy() -> None:
         (["-p", "hi", "--add-dir", "/no/such/place"], "is not a directory"),
         (["-p", "fix", "the", "tests"], "put it in quotes. Extra arguments: 'the tests'"),
         (["tema", "ls"], "Did you mean `shoal team ls`?"),
-        (["docter"], "Did you mean the command `shoal doctor`?"),
+        (["docter"], "Did you mean `shoal doctor`?"),
         (["--debug", "doctor"], "A command comes first"),
         (["-p", "hi", "-r"], "--resume needs the id of a session"),
         (["-p", "hi", "-c", "-r", "abc"], "cannot be used together"),

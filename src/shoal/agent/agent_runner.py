@@ -28,6 +28,7 @@ from shoal.core.events import Event, MessageAdded, MessageAuthor
 from shoal.core.extensions.hooks import NO_HOOKS, HookDispatcher
 from shoal.core.ids import IdGenerator
 from shoal.core.permissions.sandbox import Sandbox
+from shoal.core.plan_mode_model import PlanModeModel
 from shoal.core.ports import (
     AgentInbox,
     Model,
@@ -37,7 +38,6 @@ from shoal.core.ports import (
     ResultStore,
     Workspace,
 )
-from shoal.core.plan_mode_model import PlanModeModel
 
 EmitEvent: TypeAlias = Callable[[Event], Awaitable[None]]
 
@@ -71,6 +71,18 @@ class LoopLimits(Struct, frozen=True, kw_only=True):
     """Fraction of the model's window at which the conversation is compacted."""
     max_tokens: int | None = None
     thinking_tokens: int = 0
+    auto_compact: bool = True
+    """False if the conversation is compacted only when someone asks for it."""
+    bash_result_limit: int | None = None
+    """Maximum characters of a shell command's output, if it differs."""
+    mcp_result_limit: int | None = None
+    """Maximum characters of a result of an MCP tool, if it differs."""
+
+    def get_result_limit(self, tool: str) -> int:
+        limit = self.bash_result_limit if tool == "Bash" else None
+        if tool.startswith("mcp__"):
+            limit = self.mcp_result_limit
+        return limit or self.result_limit
 
 
 class TemporaryToolRestriction(Struct, frozen=True, kw_only=True):

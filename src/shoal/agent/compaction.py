@@ -29,6 +29,8 @@ SHORTENED_RESULT_CHARS = 400
 
 
 def is_compaction_due(agent: AgentRunner) -> bool:
+    if not agent.limits.auto_compact:
+        return False
     card = agent.current_model.card
     window = card.window
     reserved = min(agent.limits.max_tokens or card.max_output, window // 8)

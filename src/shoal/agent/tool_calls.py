@@ -212,7 +212,7 @@ async def _run_tool_call(
         await _dispatch_tool_call(agent, call, calls),
         call,
         agent.environment.results,
-        agent.limits.result_limit,
+        agent.limits.get_result_limit(call.name),
     )
     result = ToolResultBlock(tool_use_id=call.id, content=output.content, is_error=output.is_error)
     await agent.emit(

@@ -15,6 +15,7 @@ from shoal.core.ports import Model
 from shoal.core.store import Store
 from shoal.team.channel.lead_channel import LeadChannel
 from shoal.team.members.member_host import TeamMembership
+from shoal.wire.settings_codec import TeammateMode
 
 
 class Options(Struct, frozen=True, kw_only=True):
@@ -55,8 +56,10 @@ class Options(Struct, frozen=True, kw_only=True):
     """JSON Schema for the lead's structured answer, in addition to its text; see `RunFinished.output`."""
     thinking_tokens: int | None = None
     """Thinking budget of agents before an answer; as configured if None."""
+    effort: str | None = None
+    """Effort of the lead: low, medium, high, xhigh or max. `CLAUDE_CODE_EFFORT_LEVEL` overrides it."""
     fallback_model: str | None = None
-    """Model used if the first does not answer."""
+    """Model used if the first does not answer, or up to three, separated by commas."""
     betas: Sequence[str] = ()
     """Betas of the Messages API."""
     setting_sources: Sequence[str] | None = None
@@ -90,7 +93,15 @@ class Options(Struct, frozen=True, kw_only=True):
     """False writes nothing to disk: no transcript, no journal, no resuming."""
     store: Store | Path | str | None = None
     """Store of sessions and teams: an object, directory, `memory:` or `file:DIRECTORY`; the home if None."""
+    title: str | None = None
+    """Name of the session for people, by which it can be resumed."""
+    teammate_mode: TeammateMode | None = None
+    """Backend for teammates; as configured if None."""
     debug: bool = False
+    debug_file: Path | None = None
+    """Path of the debug log, if it is not in the home directory."""
+    debug_filter: str = ""
+    """Words, separated by commas, of which an event's name must contain one; `!word` excludes events."""
     seed: int | None = None
     membership: TeamMembership | None = None
     """Team and member name of this process; None for an independent session."""

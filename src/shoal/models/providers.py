@@ -142,9 +142,8 @@ def _merge_headers(headers: dict[str, str], additional: tuple[tuple[str, str], .
     names = {name.lower(): name for name in headers}
     for name, value in additional:
         known_name = names.get(name.lower(), name)
-        if name.lower() == "anthropic-beta" and known_name in headers:
-            value = f"{headers[known_name]},{value}"
-        headers[known_name] = value
+        is_joined = name.lower() == "anthropic-beta" and known_name in headers
+        headers[known_name] = f"{headers[known_name]},{value}" if is_joined else value
     return headers
 
 

@@ -40,6 +40,7 @@ from shoal.core.teams.member_backends import (
 from shoal.core.teams.roster import BackendType, RosterEntry
 from shoal.team.channel.lead_channel import BudgetLimitSet, LeadChannel
 from shoal.team.members.member_host import TeamMembership
+from shoal.wire.settings_codec import TeammateMode
 
 if TYPE_CHECKING:
     from shoal.app.runtime.runtime import Runtime
@@ -77,6 +78,8 @@ class InheritedMemberOptions(Struct, frozen=True, kw_only=True):
     setting_sources: tuple[str, ...] | None
     attended: bool
     seed: int | None
+    teammate_mode: TeammateMode | None = None
+    effort: str | None = None
 
 
 class MemberBootstrap(Struct, frozen=True, kw_only=True):
@@ -147,6 +150,8 @@ def build_inherited_options(
         setting_sources=None if sources is None else tuple(sources),
         attended=options.attended,
         seed=seed,
+        teammate_mode=options.teammate_mode,
+        effort=options.effort,
     )
 
 

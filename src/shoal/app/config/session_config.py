@@ -94,6 +94,8 @@ def load_session_config(options: Options, exit_stack: AsyncExitStack) -> Session
         load_settings(cwd=cwd, given=options.settings, sources=options.setting_sources),
         betas=tuple(options.betas),
     )
+    if options.teammate_mode is not None:
+        settings = replace(settings, own=replace(settings.own, teammate_mode=options.teammate_mode))
     sandbox_notes = check_sandbox_settings(settings, cwd)
     coordinator, assistant = is_coordinator_mode(options, settings), is_assistant_mode(options, settings)
     given_agents = parse_agents_option(options.agents, cwd)

@@ -30,7 +30,11 @@ def open_session_store(config: SessionConfig, exit_stack: AsyncExitStack) -> Ope
     settings, store = config.settings, config.history.store
     durable = settings.own.durable
     transcript = store.open_transcript(
-        LEAD_ID, cwd=str(config.cwd), version=shoal.__version__, durable=durable
+        LEAD_ID,
+        cwd=str(config.cwd),
+        version=shoal.__version__,
+        durable=durable,
+        title=config.options.title or "",
     )
     exit_stack.callback(transcript.close)
     journal = store.open_journal(config.options.clock, secrets=settings.secret_redactor, durable=durable)

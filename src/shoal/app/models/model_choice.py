@@ -11,7 +11,7 @@ import msgspec
 
 from shoal.app.settings.settings import Settings
 from shoal.core.clock import Clock
-from shoal.core.errors import NoModelConfigured, Unauthorized
+from shoal.core.errors import ModelError, NoModelConfigured, Unauthorized, UnknownModel
 from shoal.core.ports import Model
 
 if TYPE_CHECKING:
@@ -26,6 +26,7 @@ DEFAULT_ALIAS = "sonnet"
 """Alias used if a provider is configured and no model is named."""
 DEFAULT_MODEL = "default"
 """Name that means no model is named, whatever is configured."""
+_MAX_FALLBACKS = 3
 _LONG_CONTEXT_BETA = "context-1m-2025-08-07"
 
 # One per process, so that agents of several sessions that use one model back off together.
@@ -69,14 +70,19 @@ async def choose_model_with_fallback(
     *,
     placeholders: RecordingPlaceholderReplacer | None = None,
 ) -> Model:
-    """Return the model, with a fallback for when it does not answer, if one is named."""
-    primary = await choose_model(name, settings, clock, rng, placeholders=placeholders)
-    if fallback is None:
-        return primary
+    """Return the model with its fallbacks for when it does not answer; `fallback` may list up to three."""
+    model = await choose_model(name, settings, clock, rng, placeholders=placeholders)
+    flag_names = tuple(each.strip() for each in (fallback or "").split(",") if each.strip())
+    names = (flag_names or settings.foreign.fallback_models)[:_MAX_FALLBACKS]
+    if not names:
+        return model
     from shoal.models.fallback_model import ModelWithFallback
 
-    secondary = await choose_model(fallback, settings, clock, rng, placeholders=placeholders)
-    return ModelWithFallback(primary, secondary)
+    fallbacks = [await choose_model(each, settings, clock, rng, placeholders=placeholders) for each in names]
+    chain = fallbacks.pop()
+    while fallbacks:
+        chain = ModelWithFallback(fallbacks.pop(), chain)
+    return ModelWithFallback(model, chain)
 
 
 class PlanModeNames(NamedTuple):
@@ -101,7 +107,7 @@ def find_plan_mode_names(name: str | None, settings: Settings) -> PlanModeNames 
 async def _create_default_model(settings: Settings, clock: Clock, rng: Random) -> Model:
     access = settings.access
     if settings.has_anthropic_access or settings.foreign.cloud:
-        return _create_model(DEFAULT_ALIAS, settings, clock, rng)
+        return _create_model(_choose_available_default(settings), settings, clock, rng)
     from shoal.models.providers import list_ollama_models, list_openai_server_models
 
     if access.openai_base_url and not access.openai_api_key:
@@ -137,6 +143,9 @@ def _create_model(name: str, settings: Settings, clock: Clock, rng: Random) -> M
         aliases=settings.model_aliases,
     )
     _refuse_cloud_provider(provider, card.id, settings)
+    _check_available_models(name, card.id, settings)
+    if provider == "anthropic" and card.id in settings.foreign.model_overrides:
+        card = msgspec.structs.replace(card, id=settings.foreign.model_overrides[card.id])
     access = build_provider_access(provider, settings)
     if needs_beta:
         access = msgspec.structs.replace(access, betas=(*access.betas, _LONG_CONTEXT_BETA))
@@ -144,7 +153,11 @@ def _create_model(name: str, settings: Settings, clock: Clock, rng: Random) -> M
     model = create_model(provider, card, access, clock=clock)
     if clock not in _limiters:
         _limiters[clock] = RateLimiterRegistry(
-            clock, rng, ModelRetryPolicy(max_outage=shoal_settings.outage_patience)
+            clock,
+            rng,
+            ModelRetryPolicy(
+                max_outage=shoal_settings.outage_patience, max_retries=settings.foreign.max_retries
+            ),
         )
     limiter = _limiters[clock].get_limiter(provider, card.id, base_url=access.base_url or "")
     return RetryingModel(model, limiter, clock)
@@ -199,7 +212,7 @@ def _find_key_helper(settings: Settings) -> ApiKeyHelper | None:
     from shoal.app.models.key_helper import ApiKeyHelper
 
     if configured not in _key_helpers:
-        _key_helpers[configured] = ApiKeyHelper(configured, settings.tool_environment)
+        _key_helpers[configured] = ApiKeyHelper(configured, {**settings.environ, **settings.env})
     return _key_helpers[configured]
 
 
@@ -212,6 +225,50 @@ def _refuse_cloud_provider(provider: str, model: str, settings: Settings) -> Non
             provider=provider,
             model=model,
         )
+
+
+def _check_available_models(name: str, model: str, settings: Settings) -> None:
+    """Raise `UnknownModel` if a list of available models does not name the model."""
+    for allowed in settings.foreign.available_models:
+        if not any(_is_model_named(entry, name, model, settings) for entry in allowed.names):
+            raise UnknownModel(
+                f"{allowed.location}: availableModels does not include {name!r}. Choose one of: "
+                f"{', '.join(allowed.names) or 'none'}.",
+                model=model,
+            )
+
+
+def _is_model_named(entry: str, name: str, model: str, settings: Settings) -> bool:
+    """Return True if the entry is this name, its id, the start of its id, or the alias of its family."""
+    from shoal.models.catalogue import resolve_model
+
+    if (
+        entry in (name, model)
+        or model.startswith(f"{entry}-")
+        or model.rsplit("/", maxsplit=1)[-1].startswith(f"{entry}-")
+    ):
+        return True
+    if entry in ("opus", "sonnet", "haiku", "fable") and entry in model.split("-"):
+        return True
+    try:
+        return (
+            resolve_model(entry, provider=_find_alias_provider(settings), aliases=settings.model_aliases).id
+            == model
+        )
+    except ModelError:
+        return False
+
+
+def _choose_available_default(settings: Settings) -> str:
+    """Return the default alias, or the first available model if a list does not include it."""
+    from shoal.models.catalogue import resolve_model
+
+    model = resolve_model(DEFAULT_ALIAS, provider="anthropic", aliases=settings.model_aliases).id
+    for allowed in settings.foreign.available_models:
+        named = any(_is_model_named(entry, DEFAULT_ALIAS, model, settings) for entry in allowed.names)
+        if allowed.names and not named:
+            return allowed.names[0]
+    return DEFAULT_ALIAS
 
 
 def _build_oauth_token_error(model: str) -> Unauthorized:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 from msgspec.structs import replace
 
-from shoal.agent.agent_runner import AgentRunner, LoopLimits
+from shoal.agent.agent_runner import BYTES_PER_TOKEN, AgentRunner, LoopLimits
 from shoal.agent.tool_calls import run_unrecorded_tool_call
 from shoal.app.config.session_config import ModelChooser, SessionConfig, create_model_chooser
 from shoal.app.config.session_store import OpenedSessionStore, open_session_store
@@ -44,6 +44,7 @@ from shoal.app.skills.skill_invoker import SkillInvoker
 from shoal.app.skills.skill_trust import SkillTrustDecisionStore
 from shoal.app.teams.team_store import TeamStore
 from shoal.backends.guarded_processes import GuardedProcessLauncher
+from shoal.core.agents.agent_definitions import THINKING_TOKENS_BY_EFFORT
 from shoal.core.agents.identity import AgentIdentity
 from shoal.core.agents.subagents import ShellCommandResult
 from shoal.core.budgets.budget import Budget
@@ -79,6 +80,7 @@ from shoal.workspaces.local_workspace import LocalWorkspace
 if TYPE_CHECKING:
     from shoal.app.telemetry.span_recorder import TelemetrySpanRecorder
     from shoal.core.ids import AgentId
+    from shoal.tools.bash_tools import BashToolLimits
 
 MCP_WAIT_ATTENDED, MCP_WAIT_UNATTENDED = 5.0, 30.0
 """Seconds that the first turn waits for MCP servers."""
@@ -184,15 +186,41 @@ def _budget_limits_from_settings(settings: AgentLimitSettings) -> BudgetLimits:
     )
 
 
-def create_default_loop_limits(options: Options, own: ShoalSettings) -> LoopLimits:
+def create_default_loop_limits(options: Options, settings: Settings) -> LoopLimits:
     """Create the default limits of each agent, unless its definition overrides them."""
+    own, foreign = settings.own, settings.foreign
+    mcp_tokens = foreign.mcp_output_tokens
     return LoopLimits(
         max_turns=options.max_turns or own.max_turns,
         result_limit=own.output_limit,
         compact_at=own.compact_at,
         max_tokens=own.max_output_tokens,
-        thinking_tokens=own.thinking_tokens if options.thinking_tokens is None else options.thinking_tokens,
+        thinking_tokens=resolve_thinking_tokens(options, settings),
+        auto_compact=not foreign.is_compaction_disabled,
+        bash_result_limit=foreign.bash_output_length,
+        mcp_result_limit=None if mcp_tokens is None else mcp_tokens * BYTES_PER_TOKEN,
     )
+
+
+def resolve_thinking_tokens(options: Options, settings: Settings) -> int:
+    """Return the thinking tokens of the lead: from options, variables, or settings, in this order.
+
+    An effort from the environment overrides one of a flag.
+    """
+    own, foreign = settings.own, settings.foreign
+    if options.thinking_tokens is not None and options.effort is None:
+        return options.thinking_tokens
+    if foreign.max_thinking_tokens is not None:
+        return foreign.max_thinking_tokens
+    if effort := foreign.effort or options.effort:
+        return THINKING_TOKENS_BY_EFFORT[effort]
+    if foreign.always_thinking is False:
+        return 0
+    if foreign.effort_level is not None:
+        return THINKING_TOKENS_BY_EFFORT[foreign.effort_level]
+    if foreign.always_thinking:
+        return own.thinking_tokens or THINKING_TOKENS_BY_EFFORT["high"]
+    return own.thinking_tokens
 
 
 class LeadServices(Struct, frozen=True, kw_only=True):
@@ -311,6 +339,7 @@ async def open_runtime(config: SessionConfig, exit_stack: AsyncExitStack) -> Run
         extra_tools,
         acceptance.run_for_task_owner,
         teams_by_leader.find_lead_identity if settings.own.team_depth > 1 else None,
+        _create_bash_limits(settings),
     )
     servers = await exit_stack.enter_async_context(
         _create_mcp_servers(config, workspace, processes, store.directory, tools, events)
@@ -338,7 +367,7 @@ async def open_runtime(config: SessionConfig, exit_stack: AsyncExitStack) -> Run
             workspace=workspace,
             granted_directories=granted,
             permissions=permissions,
-            loop_limits=create_default_loop_limits(options, settings.own),
+            loop_limits=create_default_loop_limits(options, settings),
         ),
         agents=AgentServices(
             running=running_agents,
@@ -438,6 +467,17 @@ async def _open_shell_supervisor(
     return shells
 
 
+def _create_bash_limits(settings: Settings) -> BashToolLimits:
+    from shoal.tools.bash_tools import BashToolLimits
+
+    foreign, defaults = settings.foreign, BashToolLimits()
+    return BashToolLimits(
+        default_timeout=foreign.bash_timeout or defaults.default_timeout,
+        max_timeout=foreign.bash_max_timeout or defaults.max_timeout,
+        allows_background=not foreign.is_background_disabled,
+    )
+
+
 def _build_process_owner_mark(options: Options, store: OpenedSessionStore) -> str:
     """Build a mark that successive processes of a session or teammate share, but no two at once."""
     membership = options.membership
@@ -472,6 +512,7 @@ def _open_team_store(config: SessionConfig, events: EventBus, exit_stack: AsyncE
         report=events.note,
         emit=events.emit_event,
         journals_tasks=options.lead_channel is None,
+        shared_list=config.settings.foreign.task_list,
     )
     exit_stack.push_async_callback(team_store.aclose)
     return team_store
@@ -607,6 +648,13 @@ def _open_debug_log(config: SessionConfig, events: EventBus, exit_stack: AsyncEx
         return
     from shoal.stores.files.sessions.debug_log import DebugLog
 
-    log = DebugLog(settings.home / "debug", config.history.session, options.clock, settings.secret_redactor)
+    log = DebugLog(
+        settings.home / "debug",
+        config.history.session,
+        options.clock,
+        settings.secret_redactor,
+        path=options.debug_file,
+        event_filter=options.debug_filter,
+    )
     exit_stack.callback(log.close)
     events.attach_debug_log(log.write_event)

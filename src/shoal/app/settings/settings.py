@@ -207,7 +207,10 @@ class Settings(Struct, frozen=True, kw_only=True):
     @property
     def tool_environment(self) -> dict[str, str]:
         """Environment of processes that tools start."""
-        return {**self.environ, **self.env}
+        env = {**self.environ, **self.env}
+        if not self.foreign.is_environment_scrubbed:
+            return env
+        return {name: value for name, value in env.items() if name not in _SCRUBBED_VARIABLES}
 
     @property
     def secret_redactor(self) -> SecretRedactor:
@@ -225,7 +228,7 @@ class Settings(Struct, frozen=True, kw_only=True):
         # An overridden value is just as secret. The prefix keeps it from being replaced by the other.
         stored = {f"STORED_{name}": value for each in self.stored.values() for name, value in each.items()}
         servers = collect_mcp_server_variables(self.documents)
-        return {**servers, **left_out, **self.tool_environment, **credential_variables, **stored}
+        return {**servers, **left_out, **self.environ, **self.env, **credential_variables, **stored}
 
     @property
     def untrusted_escalations(self) -> tuple[PermissionEscalation, ...]:
@@ -237,6 +240,25 @@ def qualify_anthropic_name(name: str) -> str:
     return name if name.partition(":")[0] in (*PROVIDER_KEYS, "openai-responses") else f"anthropic:{name}"
 
 
+_SCRUBBED_VARIABLES = frozenset(
+    {
+        *(
+            variable
+            for field, variable in _ACCESS_VARIABLES.items()
+            if "url" not in field and "host" not in field
+        ),
+        "ANTHROPIC_CUSTOM_HEADERS",
+        "ANTHROPIC_FOUNDRY_API_KEY",
+        "CLAUDE_CODE_OAUTH_TOKEN",
+        "AWS_ACCESS_KEY_ID",
+        "AWS_SECRET_ACCESS_KEY",
+        "AWS_SESSION_TOKEN",
+        "AWS_BEARER_TOKEN_BEDROCK",
+        "AZURE_CLIENT_SECRET",
+        "GOOGLE_APPLICATION_CREDENTIALS",
+    }
+)
+"""Variables that `CLAUDE_CODE_SUBPROCESS_ENV_SCRUB` keeps from processes that tools start."""
 _LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
 
@@ -261,6 +283,9 @@ _KEY_VARIABLES = {
     "shoal.plain": _PLAIN_VARIABLES,
     "shoal.max_output_tokens": ("CLAUDE_CODE_MAX_OUTPUT_TOKENS",),
     "shoal.request_deadline": ("API_TIMEOUT_MS",),
+    "shoal.mcp_deadline": ("MCP_TOOL_TIMEOUT",),
+    "shoal.background_agents": ("CLAUDE_CODE_DISABLE_BACKGROUND_TASKS",),
+    "shoal.auto_background": ("CLAUDE_CODE_DISABLE_BACKGROUND_TASKS",),
 }
 _USER_ONLY_KEYS = frozenset({"cleanupPeriodDays"})
 _SOURCE_KINDS: tuple[SettingsSourceKind, ...] = ("user", "project", "local")
@@ -328,9 +353,13 @@ def load_settings(
     own, shoal_warnings = _restrict_shoal_settings(merged.shoal, trusted.shoal, environ)
     own = replace(own, sandbox=apply_sandbox_key(all_documents, own.sandbox))
     foreign, variable_warnings = read_foreign_variables(
-        environ=environ, user_env=_convert_env_values_to_text(trusted.env), documents=documents
+        environ=environ,
+        user_env=_convert_env_values_to_text(trusted.env),
+        env=_convert_env_values_to_text(merged.env),
+        documents=documents,
     )
-    own = _apply_foreign_variables(own, foreign)
+    has_own_mode = any(has_settings_key(document, ("shoal", "teammate_mode")) for document in documents)
+    own = _apply_foreign_variables(own, foreign, has_own_teammate_mode=has_own_mode)
     return Settings(
         home=home,
         access=ProviderCredentials(
@@ -368,12 +397,20 @@ def load_settings(
     )
 
 
-def _apply_foreign_variables(own: ShoalSettings, foreign: ForeignVariables) -> ShoalSettings:
-    """Return the settings under `shoal` with the values that variables set."""
+def _apply_foreign_variables(
+    own: ShoalSettings, foreign: ForeignVariables, *, has_own_teammate_mode: bool
+) -> ShoalSettings:
+    """Return the settings under `shoal` with the values that variables and keys of another program set."""
     return replace(
         own,
         max_output_tokens=foreign.max_output_tokens or own.max_output_tokens,
         request_deadline=foreign.request_timeout or own.request_deadline,
+        mcp_deadline=foreign.mcp_call_timeout or own.mcp_deadline,
+        background_agents=own.background_agents and not foreign.is_background_disabled,
+        auto_background=0.0 if foreign.is_background_disabled else own.auto_background,
+        teammate_mode=own.teammate_mode
+        if has_own_teammate_mode
+        else foreign.teammate_mode or own.teammate_mode,
     )
 
 

@@ -75,8 +75,9 @@ _RUN_FLAGS = (
         flag_value=PICK_SESSION,
         default=None,
         metavar="[ID]",
-        help="Resume a session by its id or the start of it. Without an id: choose from a list.",
+        help="Resume a session by its id, the start of it, or its name. Without an id: choose from a list.",
     ),
+    Option(["-n", "--name", "title"], metavar="NAME", help="Name the session; --resume NAME finds it again."),
     Option(["--fork-session", "fork"], is_flag=True, help="Continue in a copy of the resumed session."),
     Option(["--session-id"], type=parse_session_uuid, metavar="UUID", help="Give the new session this id."),
     Option(
@@ -98,6 +99,12 @@ _MODEL_FLAGS = (
 )
 _AGENT_FLAGS = (
     Option(["--agents"], metavar="JSON|FILE", help="Define agents for this run, as JSON."),
+    Option(
+        ["--teammate-mode"],
+        type=click.Choice(("auto", "in-process", "process", "tmux", "iterm2")),
+        metavar="MODE",
+        help="Run teammates in-process, process, tmux, iterm2 or auto.",
+    ),
     Option(["--coordinator"], is_flag=True, help="The lead only starts, messages and stops agents."),
     Option(
         ["--assistant"],
@@ -238,10 +245,19 @@ _FORMAT_FLAGS = (
 _SETTINGS_FLAGS = (
     Option(["--settings"], metavar="FILE|JSON", help="Additional settings, as JSON or a file."),
     Option(
-        ["--debug", "--debug-to-stderr"],
+        ["-d", "--debug", "--debug-to-stderr", "debug"],
         is_flag=True,
-        help="Show tracebacks and write a debug log to the home directory.",
+        help="Show tracebacks and write a debug log to the home directory. --debug=WORDS logs only events "
+        "with one of these words in their name: api,hooks or !mcp.",
     ),
+    Option(["--debug-filter"], hidden=True, default="", help="The words of --debug=WORDS."),
+    Option(
+        ["--debug-file"],
+        type=click.Path(path_type=Path, dir_okay=False),
+        metavar="FILE",
+        help="Write the debug log to this file.",
+    ),
+    Option(["--ide"], is_flag=True, hidden=True, help="Accepted for compatibility; has no effect."),
 )
 
 FLAG_SECTIONS: tuple[tuple[str, tuple[Option, ...]], ...] = (
@@ -358,7 +374,11 @@ def options_from_flags(flag_values: Mapping[str, Any], *, attended: bool) -> Opt
         record=flag_values["record"],
         attended=attended,
         persist=not flag_values["forget"],
-        debug=flag_values["debug"],
+        title=flag_values["title"],
+        teammate_mode=flag_values["teammate_mode"],
+        debug=flag_values["debug"] or flag_values["debug_file"] is not None,
+        debug_file=flag_values["debug_file"],
+        debug_filter=flag_values["debug_filter"],
         **program_flags.build_option_fields_from_flags(flag_values),
     )
 
