@@ -170,6 +170,11 @@ async def run_unrecorded_tool_call(agent: AgentRunner, call: ToolUseBlock, tool:
     return await _run_tool_call_with_hooks(agent, call, tool, (call,))
 
 
+async def run_tool_for_host(agent: AgentRunner, call: ToolUseBlock, tool: Tool) -> ToolOutput:
+    """Run a call that the program itself makes: no permission is needed, and no hook runs."""
+    return await tool.run(call.input, _build_tool_context(agent, call, (call,)))
+
+
 def _group_concurrent_calls(
     agent: AgentRunner, calls: Sequence[ToolUseBlock]
 ) -> Iterator[list[ToolUseBlock]]:

@@ -62,6 +62,15 @@ class Options(Struct, frozen=True, kw_only=True):
     """Model used if the first does not answer, or up to three, separated by commas."""
     betas: Sequence[str] = ()
     """Betas of the Messages API."""
+    bare: bool = False
+    """True to use no hooks, skills, agents, plug-ins, MCP servers and instructions of files. Those that the
+    caller passes, managed hooks and all permission rules count."""
+    slash_commands: bool = True
+    """False to load no skills and commands."""
+    skills: Sequence[str] | None = None
+    """Names of the only skills that agents can use; all if None."""
+    allow_bypass: bool = False
+    """True if the session may skip permissions later, although it does not start so."""
     setting_sources: Sequence[str] | None = None
     """Settings files that count, of `user`, `project`, `local`; all if None. Managed ones always count."""
     hooks: Mapping[str, Sequence[Any]] | None = None

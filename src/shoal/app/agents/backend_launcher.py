@@ -80,6 +80,10 @@ class InheritedMemberOptions(Struct, frozen=True, kw_only=True):
     seed: int | None
     teammate_mode: TeammateMode | None = None
     effort: str | None = None
+    bare: bool = False
+    slash_commands: bool = True
+    skills: tuple[str, ...] | None = None
+    allow_bypass: bool = False
 
 
 class MemberBootstrap(Struct, frozen=True, kw_only=True):
@@ -152,6 +156,10 @@ def build_inherited_options(
         seed=seed,
         teammate_mode=options.teammate_mode,
         effort=options.effort,
+        bare=options.bare,
+        slash_commands=options.slash_commands,
+        skills=None if options.skills is None else tuple(options.skills),
+        allow_bypass=options.allow_bypass,
     )
 
 

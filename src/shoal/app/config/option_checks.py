@@ -14,7 +14,15 @@ from shoal.core.errors import SettingsError
 from shoal.core.permissions.permission_changes import PermissionMode
 from shoal.wire.settings_codec import TeammateMode
 
-_TEXT_LISTS = ("allowed_tools", "disallowed_tools", "available_tools", "betas", "channels", "setting_sources")
+_TEXT_LISTS = (
+    "allowed_tools",
+    "disallowed_tools",
+    "available_tools",
+    "betas",
+    "channels",
+    "setting_sources",
+    "skills",
+)
 _PATH_LISTS = ("add_dirs", "plugin_dirs")
 _TEXTS = (
     "name", "team", "system_prompt", "append_system_prompt", "fallback_model", "resume", "session_id",
@@ -22,7 +30,7 @@ _TEXTS = (
 )  # fmt: skip
 _FLAGS = (
     "skip_permissions", "coordinator", "assistant", "strict_mcp_config", "continue_last", "fork", "attended",
-    "persist", "debug",
+    "persist", "debug", "bare", "slash_commands", "allow_bypass",
 )  # fmt: skip
 _NUMBERS = ("thinking_tokens", "max_turns", "max_budget_usd", "max_total_tokens", "max_agents", "deadline")
 _SETTING_SOURCES = ("user", "project", "local")

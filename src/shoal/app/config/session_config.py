@@ -26,7 +26,7 @@ from shoal.app.definitions.plugin_set import PluginSet, load_plugins
 from shoal.app.isolation.sandbox_policies import check_sandbox_settings
 from shoal.app.models.model_choice import choose_model_with_fallback, find_plan_mode_names
 from shoal.app.options import Options
-from shoal.app.settings.settings import Settings, load_settings
+from shoal.app.settings.settings import Settings, load_settings, remove_extensions
 from shoal.core.errors import SettingsError
 from shoal.core.ids import IdGenerator
 from shoal.core.plan_mode_model import PlanModeModel
@@ -94,19 +94,22 @@ def load_session_config(options: Options, exit_stack: AsyncExitStack) -> Session
         load_settings(cwd=cwd, given=options.settings, sources=options.setting_sources),
         betas=tuple(options.betas),
     )
+    if options.bare:
+        settings = remove_extensions(settings)
+        options = replace(options, strict_mcp_config=True)
     if options.teammate_mode is not None:
         settings = replace(settings, own=replace(settings.own, teammate_mode=options.teammate_mode))
     sandbox_notes = check_sandbox_settings(settings, cwd)
     coordinator, assistant = is_coordinator_mode(options, settings), is_assistant_mode(options, settings)
     given_agents = parse_agents_option(options.agents, cwd)
-    plugins = load_plugins(settings, cwd, options.plugin_dirs)
+    plugins = load_plugins(settings, cwd, options.plugin_dirs, installed=not options.bare)
     definitions = load_agent_catalog(
         cwd=cwd,
         home=settings.home,
         given=given_agents,
         plugins=plugins.list_agent_dirs(),
         complete=plugins.fill_agent_plugin_root,
-        sources=options.setting_sources,
+        sources=() if options.bare else options.setting_sources,
     )
     ids = IdGenerator(options.seed)
     # Always drawn: a session's random numbers must not depend on its model or on earlier draws.

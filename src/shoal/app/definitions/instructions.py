@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import stat
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 
 from msgspec import Struct
@@ -58,10 +58,16 @@ class LoadedInstructionFiles(Struct, frozen=True, kw_only=True):
 
 
 def load_instructions(
-    *, cwd: Path, home: Path, is_hidden: Callable[[str], bool], max_chars: int = MAX_TOTAL_CHARS
+    *,
+    cwd: Path,
+    home: Path,
+    is_hidden: Callable[[str], bool],
+    max_chars: int = MAX_TOTAL_CHARS,
+    sources: Collection[str] | None = None,
 ) -> LoadedInstructionFiles:
     """Read the files in the home, then from the repository root down to `cwd`.
 
+    `sources` limits them to those of `user`, `project` or `local`.
     `is_hidden` returns True for real paths that agents may not read. `max_chars` can lower the usual limit.
     """
     reader = _InstructionReader(
@@ -70,11 +76,12 @@ def load_instructions(
         is_hidden=is_hidden,
         max_chars=min(max_chars, MAX_TOTAL_CHARS),
     )
-    for name in _USER_FILE_NAMES:
+    for name in _USER_FILE_NAMES if sources is None or "user" in sources else ():
         reader.read_file_with_imports(home / name, "you")
     for directory in reversed([*iter_project_directories(cwd)]):
         for name in _PROJECT_FILE_NAMES:
-            reader.read_file_with_imports(directory / name, "project")
+            if sources is None or ("local" if ".local." in name else "project") in sources:
+                reader.read_file_with_imports(directory / name, "project")
     return reader.fit_files_to_size_limit()
 
 

@@ -39,7 +39,7 @@ from shoal.app.settings.settings import Settings
 from shoal.app.settings.settings_writer import save_permission_answer
 from shoal.app.skills.catalog_changes import AgentAndSkillChangeReporter
 from shoal.app.skills.knowledge import SkillsAndInstructions
-from shoal.app.skills.skill_catalog import load_skills
+from shoal.app.skills.skill_catalog import SkillAndCommandLibrary, load_skills, load_skills_from_paths
 from shoal.app.skills.skill_invoker import SkillInvoker
 from shoal.app.skills.skill_trust import SkillTrustDecisionStore
 from shoal.app.teams.team_store import TeamStore
@@ -408,7 +408,7 @@ def _create_lead_permissions(
         note=events.note,
     )
     mode = options.mode or settings.permissions.default_mode or "default"
-    if options.skip_permissions or mode == "bypassPermissions":
+    if options.skip_permissions or options.allow_bypass or mode == "bypassPermissions":
         check_permission_bypass(settings)
     return PermissionEngine(
         workspace,
@@ -418,7 +418,11 @@ def _create_lead_permissions(
         home=settings.home,
         answers=_create_permission_answers(settings, workspace.root, events),
         can_bypass=settings.bypass_ban is None
-        and (options.skip_permissions or settings.permissions.default_mode == "bypassPermissions"),
+        and (
+            options.skip_permissions
+            or options.allow_bypass
+            or settings.permissions.default_mode == "bypassPermissions"
+        ),
     )
 
 
@@ -588,18 +592,17 @@ def _load_skills_and_instructions(
     events: EventBus,
 ) -> SkillsAndInstructions:
     """Load skills and instructions; `window` is the context window of the lead's model in tokens."""
-    settings, plugins, cwd = config.settings, config.plugins, workspace.root
-    skills = load_skills(cwd=cwd, home=settings.home)
-    for namespace, directory in plugins.list_skill_dirs():
-        skills.add_plugin_skills(namespace, skills=directory)
-    for namespace, directory in plugins.list_command_dirs():
-        skills.add_plugin_skills(namespace, commands=directory)
+    settings, cwd = config.settings, workspace.root
+    skills = _load_session_skills(config, cwd)
     trust = SkillTrustDecisionStore(settings.home, cwd)
     instructions = LoadedInstructionFiles()
-    if settings.own.instructions:
+    sources = config.options.setting_sources
+    if settings.own.instructions and (sources is None or sources):
         is_hidden = permissions.build_unreadable_file_filter("Read", str(cwd))
         # One character per token of the window is about a quarter of the window.
-        instructions = load_instructions(cwd=cwd, home=settings.home, is_hidden=is_hidden, max_chars=window)
+        instructions = load_instructions(
+            cwd=cwd, home=settings.home, is_hidden=is_hidden, max_chars=window, sources=sources
+        )
     return SkillsAndInstructions(
         skills=skills,
         invoker=SkillInvoker(
@@ -608,6 +611,20 @@ def _load_skills_and_instructions(
         catalog_changes=AgentAndSkillChangeReporter(config.definitions, skills),
         instructions=instructions,
     )
+
+
+def _load_session_skills(config: SessionConfig, cwd: Path) -> SkillAndCommandLibrary:
+    options, plugins = config.options, config.plugins
+    if not options.slash_commands:
+        return load_skills_from_paths(())
+    skills = load_skills_from_paths(()) if options.bare else load_skills(cwd=cwd, home=config.settings.home)
+    for namespace, directory in plugins.list_skill_dirs():
+        skills.add_plugin_skills(namespace, skills=directory)
+    for namespace, directory in plugins.list_command_dirs():
+        skills.add_plugin_skills(namespace, commands=directory)
+    if options.skills is not None:
+        skills.skills.restrict_to_names(options.skills)
+    return skills
 
 
 def _open_session_budget(

@@ -397,6 +397,21 @@ def load_settings(
     )
 
 
+def remove_extensions(settings: Settings) -> Settings:
+    """Return the settings without hooks, servers, plug-ins and instructions, except what is managed."""
+    documents = tuple(
+        document
+        if document.kind == "managed"
+        else replace(
+            document,
+            raw={key: value for key, value in document.raw.items() if key not in ("hooks", "mcpServers")},
+        )
+        for document in settings.documents
+    )
+    own = replace(settings.own, plugins=(), channels=(), instructions=False, session_memory=False)
+    return replace(settings, documents=documents, own=own)
+
+
 def _apply_foreign_variables(
     own: ShoalSettings, foreign: ForeignVariables, *, has_own_teammate_mode: bool
 ) -> ShoalSettings:

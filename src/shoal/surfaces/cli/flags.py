@@ -55,6 +55,12 @@ def parse_session_uuid(value: str) -> str:
     return value
 
 
+def parse_permission_prompt_tool(value: str) -> str:
+    if value == "stdio" or re.fullmatch(r"mcp__.+__.+", value):
+        return value
+    raise click.BadParameter(f"{value!r} is not mcp__SERVER__TOOL or stdio.")
+
+
 def parse_directory(value: str) -> Path:
     path = Path(value).expanduser()
     if not path.is_dir():
@@ -184,6 +190,11 @@ _PERMISSION_FLAGS = (
         help="Run every tool without asking. Use it only where nothing can be harmed.",
     ),
     Option(
+        ["--allow-dangerously-skip-permissions", "allow_bypass"],
+        is_flag=True,
+        help="Let the session skip permissions later, without starting so.",
+    ),
+    Option(
         ["--allowedTools", "--allowed-tools", "allowed_tools"],
         multiple=True,
         metavar="RULES",
@@ -203,9 +214,10 @@ _PERMISSION_FLAGS = (
     ),
     Option(
         ["--permission-prompt-tool"],
-        type=click.Choice(("stdio",)),
-        metavar="stdio",
-        help="With --input-format stream-json: send questions to the program that drives the run.",
+        type=parse_permission_prompt_tool,
+        metavar="TOOL",
+        help="Let this MCP tool (mcp__SERVER__TOOL) answer questions. stdio, with --input-format "
+        "stream-json: send them to the program that drives the run.",
     ),
     Option(
         ["--add-dir", "add_dirs"],
@@ -244,6 +256,14 @@ _FORMAT_FLAGS = (
 )
 _SETTINGS_FLAGS = (
     Option(["--settings"], metavar="FILE|JSON", help="Additional settings, as JSON or a file."),
+    Option(
+        ["--bare", "--safe-mode", "bare"],
+        is_flag=True,
+        help="Use no hooks, skills, agents, plug-ins, MCP servers and instructions of files.",
+    ),
+    Option(
+        ["--disable-slash-commands", "no_slash_commands"], is_flag=True, help="Load no skills and commands."
+    ),
     Option(
         ["-d", "--debug", "--debug-to-stderr", "debug"],
         is_flag=True,
@@ -374,6 +394,9 @@ def options_from_flags(flag_values: Mapping[str, Any], *, attended: bool) -> Opt
         record=flag_values["record"],
         attended=attended,
         persist=not flag_values["forget"],
+        bare=flag_values["bare"],
+        slash_commands=not flag_values["no_slash_commands"],
+        allow_bypass=flag_values["allow_bypass"],
         title=flag_values["title"],
         teammate_mode=flag_values["teammate_mode"],
         debug=flag_values["debug"] or flag_values["debug_file"] is not None,
@@ -415,7 +438,7 @@ def _check_output_format_conflicts(flag_values: Mapping[str, Any]) -> None:
         )
     if flag_values["input_format"] == "stream-json" and flag_values["output_format"] != "stream-json":
         raise click.UsageError("--input-format stream-json needs --output-format stream-json.")
-    if flag_values["permission_prompt_tool"] and flag_values["input_format"] != "stream-json":
+    if flag_values["permission_prompt_tool"] == "stdio" and flag_values["input_format"] != "stream-json":
         raise click.UsageError("--permission-prompt-tool stdio needs --input-format stream-json.")
     for flag in ("include_partial_messages", "replay_user_messages"):
         if flag_values[flag] and flag_values["output_format"] != "stream-json":

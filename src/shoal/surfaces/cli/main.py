@@ -203,11 +203,17 @@ def _run_headless_from_flags(flag_values: dict[str, Any], prompt: str | None) ->
             ),
             prompt=None if is_streaming else _require_prompt_or_piped_input(prompt),
             relayed_servers=relayed_servers,
+            prompt_tool=_find_prompt_tool(flag_values),
             output=output_options,
             quiet=flag_values["quiet"],
             verbose=flag_values["verbose"],
         )
     )
+
+
+def _find_prompt_tool(flag_values: dict[str, Any]) -> str | None:
+    tool: str | None = flag_values["permission_prompt_tool"]
+    return None if tool == "stdio" else tool
 
 
 def _parse_prompt(arguments: Sequence[str]) -> str | None:
