@@ -108,7 +108,7 @@ def test_help_and_version_load_nothing_heavy() -> None:
         (["-p", "hi", "--add-dir", "/no/such/place"], "is not a directory"),
         (["-p", "fix", "the", "tests"], "put it in quotes. Extra arguments: 'the tests'"),
         (["tema", "ls"], "Did you mean `shoal team ls`?"),
-        (["docter"], "Did you mean the command `shoal doctor`?"),
+        (["docter"], "Did you mean `shoal doctor`?"),
         (["--debug", "doctor"], "A command comes first"),
         (["-p", "hi", "-r"], "--resume needs a session id"),
         (["-p", "hi", "-c", "-r", "abc"], "cannot be used together"),

@@ -29,6 +29,7 @@ from shoal.core.extensions.hooks import NO_HOOKS, HookDispatcher
 from shoal.core.extensions.instruction_files import PathInstructions
 from shoal.core.ids import IdGenerator
 from shoal.core.permissions.sandbox import Sandbox
+from shoal.core.plan_mode_model import PlanModeModel
 from shoal.core.ports import (
     AgentInbox,
     Model,
@@ -71,6 +72,18 @@ class LoopLimits(Struct, frozen=True, kw_only=True):
     """Fraction of the model's window at which the conversation is compacted."""
     max_tokens: int | None = None
     thinking_tokens: int = 0
+    auto_compact: bool = True
+    """False if the conversation is compacted only when someone asks for it."""
+    bash_result_limit: int | None = None
+    """Maximum characters of a shell command's output, if it differs."""
+    mcp_result_limit: int | None = None
+    """Maximum characters of a result of an MCP tool, if it differs."""
+
+    def get_result_limit(self, tool: str) -> int:
+        limit = self.bash_result_limit if tool == "Bash" else None
+        if tool.startswith("mcp__"):
+            limit = self.mcp_result_limit
+        return limit or self.result_limit
 
 
 class TemporaryToolRestriction(Struct, frozen=True, kw_only=True):
@@ -127,6 +140,12 @@ class AgentRunner(Struct, kw_only=True):
     def emit(self) -> EmitEvent:
         return self.environment.emit
 
+    @property
+    def current_model(self) -> Model:
+        """Model for the next request, which may depend on the permission mode."""
+        model = self.model
+        return model.select_model(self.permissions.mode) if isinstance(model, PlanModeModel) else model
+
     def __post_init__(self) -> None:
         self.schemas = tuple([tool.schema for tool in self.tools.values()])
         self.reestimate_context_tokens()
@@ -155,8 +174,9 @@ class AgentRunner(Struct, kw_only=True):
 
     def _compute_max_reply_tokens(self) -> int | None:
         """Return a lower limit if the history leaves less room: some providers reject what cannot fit."""
-        wanted_tokens = self.limits.max_tokens or self.model.card.max_output
-        tokens_left = self.model.card.window - self.state.context_tokens - ESTIMATE_MARGIN_TOKENS
+        card = self.current_model.card
+        wanted_tokens = self.limits.max_tokens or card.max_output
+        tokens_left = card.window - self.state.context_tokens - ESTIMATE_MARGIN_TOKENS
         return self.limits.max_tokens if wanted_tokens <= tokens_left else max(MIN_ANSWER_TOKENS, tokens_left)
 
     async def receive_message(self, message: Message, *, by: MessageAuthor, delivered: str = "") -> None:

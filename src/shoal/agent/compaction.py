@@ -29,8 +29,11 @@ SHORTENED_RESULT_CHARS = 400
 
 
 def is_compaction_due(agent: AgentRunner) -> bool:
-    window = agent.model.card.window
-    reserved = min(agent.limits.max_tokens or agent.model.card.max_output, window // 8)
+    if not agent.limits.auto_compact:
+        return False
+    card = agent.current_model.card
+    window = card.window
+    reserved = min(agent.limits.max_tokens or card.max_output, window // 8)
     return agent.state.context_tokens > (
         window - reserved
     ) * agent.limits.compact_at and _can_compact_further(agent)

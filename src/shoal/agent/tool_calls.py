@@ -188,6 +188,11 @@ async def run_tool_for_hook(agent: AgentRunner, call: ToolUseBlock, tool: Tool) 
     return await _run_tool_within_deadline(tool, call, _build_tool_context(agent, call, (call,)))
 
 
+async def run_tool_for_host(agent: AgentRunner, call: ToolUseBlock, tool: Tool) -> ToolOutput:
+    """Run a call that the program itself makes: no permission is needed, and no hook runs."""
+    return await tool.run(call.input, _build_tool_context(agent, call, (call,)))
+
+
 def _group_concurrent_calls(
     agent: AgentRunner, calls: Sequence[ToolUseBlock]
 ) -> Iterator[list[ToolUseBlock]]:
@@ -230,7 +235,7 @@ async def _run_tool_call(
         await _dispatch_tool_call(agent, call, calls),
         call,
         agent.environment.results,
-        agent.limits.result_limit,
+        agent.limits.get_result_limit(call.name),
     )
     result = ToolResultBlock(tool_use_id=call.id, content=output.content, is_error=output.is_error)
     if agent.path_instructions is not None and call.name in _FILE_ARGUMENTS and not output.is_error:

@@ -235,6 +235,24 @@ class SettingsSchema(Struct, frozen=True, kw_only=True, rename="camel"):
     """Days to keep files of ended sessions: transcripts, journals and other run files, debug logs, shell
     snapshots. Older files are removed when a session starts, once a day, except files that an existing team
     needs. With 0, everything that ended at least an hour ago is removed. Applies only in user files."""
+    effort_level: Any = None
+    """Effort before an answer: low, medium, high, xhigh or max. `--effort` and `CLAUDE_CODE_EFFORT_LEVEL`
+    override it."""
+    always_thinking_enabled: Any = None
+    """`false` disables thinking before an answer, `true` enables it; `MAX_THINKING_TOKENS` overrides it."""
+    fallback_model: Any = None
+    """Up to three models to use, in this order, if the first does not answer."""
+    available_models: Any = None
+    """Models that may be used, by name, alias or start of an id. The lists of all files must name a model."""
+    model_overrides: Any = None
+    """Ids that a gateway has for the ids of Anthropic's models. Applies only in user files."""
+    auto_compact_enabled: Any = None
+    """`false` compacts a conversation only when someone asks for it."""
+    teammate_mode: Any = None
+    """Backend for teammates: `in-process`, `auto`, `tmux` or `iterm2`; `shoal.teammate_mode` overrides it."""
+    api_key_helper: Any = None
+    """Shell command that prints the key for Anthropic's API, if no variable sets a key. It runs again after
+    five minutes, and when the key is refused. In a project's file it needs trust."""
     hooks: Any = None
     """Hooks by event."""
     disable_all_hooks: bool | None = None

@@ -28,6 +28,10 @@ class HookCallbackRegistration(Struct, frozen=True, kw_only=True):
 class StreamInitializeRequest(Struct, frozen=True, kw_only=True):
     agents: Mapping[str, Any] | None = None
     callbacks: tuple[HookCallbackRegistration, ...] = ()
+    skills: tuple[str, ...] | None = None
+    """Names of the only skills that agents can use; None for all."""
+    mcp_servers: tuple[str, ...] = ()
+    """Names of MCP servers that live in the program."""
 
 
 def parse_stream_initialize_request(body: Mapping[str, Any]) -> StreamInitializeRequest:
@@ -37,7 +41,21 @@ def parse_stream_initialize_request(body: Mapping[str, Any]) -> StreamInitialize
         raise InvalidInputStreamLineError('"agents" in initialize must be an object: name → definition')
     if hooks is not None and not isinstance(hooks, Mapping):
         raise InvalidInputStreamLineError('"hooks" in initialize must be an object: event → list of hooks')
-    return StreamInitializeRequest(agents=agents or None, callbacks=tuple(_parse_hook_callbacks(hooks or {})))
+    return StreamInitializeRequest(
+        agents=agents or None,
+        callbacks=tuple(_parse_hook_callbacks(hooks or {})),
+        skills=_parse_name_list(body, "skills"),
+        mcp_servers=_parse_name_list(body, "sdkMcpServers") or (),
+    )
+
+
+def _parse_name_list(body: Mapping[str, Any], key: str) -> tuple[str, ...] | None:
+    names = body.get(key)
+    if names is None or names == "all":
+        return None
+    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+        raise InvalidInputStreamLineError(f'"{key}" of initialize must be a list of names')
+    return tuple(names)
 
 
 def _parse_hook_callbacks(hooks: Mapping[str, Any]) -> Iterator[HookCallbackRegistration]:

@@ -41,6 +41,7 @@ from shoal.core.teams.roster import BackendType, RosterEntry
 from shoal.team.channel.lead_channel import BudgetLimitSet, LeadChannel
 from shoal.team.members.member_host import TeamMembership
 from shoal.tools.structured_output_tool import STRUCTURED_OUTPUT
+from shoal.wire.settings_codec import TeammateMode
 
 if TYPE_CHECKING:
     from shoal.app.runtime.runtime import Runtime
@@ -65,6 +66,7 @@ class InheritedPermissionOptions(Struct, frozen=True, kw_only=True):
     settings: str | None
     setting_sources: tuple[str, ...] | None
     attended: bool
+    allow_bypass: bool
 
 
 class InheritedModelOptions(Struct, frozen=True, kw_only=True):
@@ -72,6 +74,7 @@ class InheritedModelOptions(Struct, frozen=True, kw_only=True):
     fallback_model: str | None
     thinking_tokens: int | None
     betas: tuple[str, ...]
+    effort: str | None
 
 
 class InheritedExtensionOptions(Struct, frozen=True, kw_only=True):
@@ -79,6 +82,9 @@ class InheritedExtensionOptions(Struct, frozen=True, kw_only=True):
     plugin_dirs: tuple[str, ...]
     mcp_config: tuple[str | dict[str, Any], ...]
     strict_mcp_config: bool
+    bare: bool
+    slash_commands: bool
+    skills: tuple[str, ...] | None
 
 
 class InheritedMemberOptions(Struct, frozen=True, kw_only=True):
@@ -88,6 +94,7 @@ class InheritedMemberOptions(Struct, frozen=True, kw_only=True):
     coordinator: bool | None
     max_turns: int | None
     seed: int | None
+    teammate_mode: TeammateMode | None
     permissions: InheritedPermissionOptions
     models: InheritedModelOptions
     extensions: InheritedExtensionOptions
@@ -150,6 +157,7 @@ def build_inherited_options(
         coordinator=options.coordinator,
         max_turns=options.max_turns,
         seed=seed,
+        teammate_mode=options.teammate_mode,
         permissions=InheritedPermissionOptions(
             mode=mode,
             skip_permissions=options.skip_permissions,
@@ -163,18 +171,23 @@ def build_inherited_options(
             settings=options.settings,
             setting_sources=None if sources is None else tuple(sources),
             attended=options.attended,
+            allow_bypass=options.allow_bypass,
         ),
         models=InheritedModelOptions(
             model=model,
             fallback_model=options.fallback_model,
             thinking_tokens=options.thinking_tokens,
             betas=tuple(options.betas),
+            effort=options.effort,
         ),
         extensions=InheritedExtensionOptions(
             agents=agents if agents is None or isinstance(agents, str) else dict(agents),
             plugin_dirs=tuple(map(str, options.plugin_dirs)),
             mcp_config=tuple(each if isinstance(each, str) else dict(each) for each in options.mcp_config),
             strict_mcp_config=options.strict_mcp_config,
+            bare=options.bare,
+            slash_commands=options.slash_commands,
+            skills=None if options.skills is None else tuple(options.skills),
         ),
     )
 

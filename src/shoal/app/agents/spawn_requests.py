@@ -9,14 +9,13 @@ from msgspec.structs import replace
 from shoal.agent.agent_runner import AgentRunner, LoopLimits
 from shoal.agent.forks import FORK_KIND
 from shoal.app.agent_permissions import get_permission_engine
-from shoal.core.agents.agent_definitions import AgentDefinition, DefinitionSource
+from shoal.core.agents.agent_definitions import THINKING_TOKENS_BY_EFFORT, AgentDefinition, DefinitionSource
 from shoal.core.agents.subagents import SpawnRequest
 from shoal.core.conversation.messages import Message, TextBlock
 from shoal.core.errors import AgentRequestRefused
 from shoal.core.permissions.permission_changes import PermissionMode
 from shoal.workspaces.local_workspace import LocalWorkspace
 
-_TOKENS_BY_EFFORT = {"low": 1_024, "medium": 4_096, "high": 16_384, "xhigh": 32_768, "max": 65_536}
 FORK_DEFINITION = AgentDefinition(
     name=FORK_KIND,
     description="A copy of the agent that starts it, with its full context.",
@@ -70,11 +69,12 @@ def parse_effort_thinking_tokens(effort: str | int) -> int:
     """Return the thinking tokens of an effort. Raises `AgentRequestRefused` for an unknown level."""
     if isinstance(effort, int):
         return max(0, effort)
-    if effort not in _TOKENS_BY_EFFORT:
+    if effort not in THINKING_TOKENS_BY_EFFORT:
         raise AgentRequestRefused(
-            f"{effort!r} is not an effort level. Use {', '.join(_TOKENS_BY_EFFORT)} or a number of tokens."
+            f"{effort!r} is not an effort level. "
+            f"Use {', '.join(THINKING_TOKENS_BY_EFFORT)} or a number of tokens."
         )
-    return _TOKENS_BY_EFFORT[effort]
+    return THINKING_TOKENS_BY_EFFORT[effort]
 
 
 def parse_spawn_permission_mode(name: str) -> PermissionMode:

@@ -9,18 +9,28 @@ from pathlib import Path
 from typing import Any, get_args
 
 from shoal.app.options import Options
+from shoal.core.agents.agent_definitions import EFFORT_LEVELS
 from shoal.core.errors import SettingsError
 from shoal.core.permissions.permission_changes import PermissionMode
+from shoal.wire.settings_codec import TeammateMode
 
-_TEXT_LISTS = ("allowed_tools", "disallowed_tools", "available_tools", "betas", "channels", "setting_sources")
+_TEXT_LISTS = (
+    "allowed_tools",
+    "disallowed_tools",
+    "available_tools",
+    "betas",
+    "channels",
+    "setting_sources",
+    "skills",
+)
 _PATH_LISTS = ("add_dirs", "plugin_dirs")
 _TEXTS = (
     "name", "team", "system_prompt", "append_system_prompt", "fallback_model", "resume", "session_id",
-    "settings", "trace",
+    "settings", "trace", "title", "debug_filter", "effort",
 )  # fmt: skip
 _FLAGS = (
     "skip_permissions", "coordinator", "assistant", "strict_mcp_config", "continue_last", "fork", "attended",
-    "persist", "debug",
+    "persist", "debug", "bare", "slash_commands", "allow_bypass",
 )  # fmt: skip
 _NUMBERS = ("thinking_tokens", "max_turns", "max_budget_usd", "max_total_tokens", "max_agents", "deadline")
 _SETTING_SOURCES = ("user", "project", "local")
@@ -51,6 +61,10 @@ def _iter_option_problems(options: Options) -> Iterator[str]:
     yield from _check_store(options)
     if options.mode is not None:
         yield from _check_choice("mode", options.mode, get_args(PermissionMode))
+    if options.effort is not None:
+        yield from _check_choice("effort", options.effort, EFFORT_LEVELS)
+    if options.teammate_mode is not None:
+        yield from _check_choice("teammate_mode", options.teammate_mode, get_args(TeammateMode))
     for source in options.setting_sources or ():
         yield from _check_choice("setting_sources", source, _SETTING_SOURCES)
 

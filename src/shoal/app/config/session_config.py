@@ -25,11 +25,12 @@ from shoal.app.config.system_prompt import format_date_line
 from shoal.app.definitions.agent_catalog import AgentCatalog, load_agent_catalog, parse_agents_option
 from shoal.app.definitions.plugin_set import PluginSet, load_plugins
 from shoal.app.isolation.sandbox_policies import check_sandbox_settings
-from shoal.app.models.model_choice import choose_model_with_fallback
+from shoal.app.models.model_choice import choose_model_with_fallback, find_plan_mode_names
 from shoal.app.options import Options
-from shoal.app.settings.settings import Settings, load_settings
+from shoal.app.settings.settings import Settings, load_settings, remove_extensions
 from shoal.core.errors import SettingsError
 from shoal.core.ids import LEAD_ID, IdGenerator
+from shoal.core.plan_mode_model import PlanModeModel
 from shoal.core.ports import Journal, Model, ResultStore, Transcript
 from shoal.core.store import QuestionStore, Store
 from shoal.models.placeholders import RecordingPlaceholderReplacer
@@ -95,17 +96,22 @@ def load_session_config(options: Options, exit_stack: AsyncExitStack) -> Session
         load_settings(cwd=cwd, given=options.settings, sources=options.setting_sources),
         betas=tuple(options.betas),
     )
+    if options.bare:
+        settings = remove_extensions(settings)
+        options = replace(options, strict_mcp_config=True)
+    if options.teammate_mode is not None:
+        settings = replace(settings, own=replace(settings.own, teammate_mode=options.teammate_mode))
     sandbox_notes = check_sandbox_settings(settings, cwd)
     coordinator, assistant = is_coordinator_mode(options, settings), is_assistant_mode(options, settings)
     given_agents = parse_agents_option(options.agents, cwd)
-    plugins = load_plugins(settings, cwd, options.plugin_dirs)
+    plugins = load_plugins(settings, cwd, options.plugin_dirs, installed=not options.bare)
     definitions = load_agent_catalog(
         cwd=cwd,
         home=settings.home,
         given=given_agents,
         plugins=plugins.list_agent_dirs(),
         complete=plugins.fill_agent_plugin_root,
-        sources=options.setting_sources,
+        sources=() if options.bare else options.setting_sources,
     )
     ids = IdGenerator(options.seed)
     # Always drawn: a session's random numbers must not depend on its model or on earlier draws.
@@ -143,6 +149,9 @@ def create_model_chooser(config: SessionConfig, exit_stack: AsyncExitStack) -> M
 
     async def choose_model(name: str | Model | None) -> Model:
         if name is None or isinstance(name, str):
+            if pair := find_plan_mode_names(name, settings):
+                planning, other = await choose_model(pair.planning), await choose_model(pair.other)
+                return PlanModeModel(pair.name, planning=planning, other=other)
             name = await choose_model_with_fallback(
                 name,
                 options.fallback_model,
@@ -203,7 +212,11 @@ def open_session_store(config: SessionConfig, exit_stack: AsyncExitStack) -> Ope
     settings, store = config.settings, config.history.store
     durable = settings.own.durable
     transcript = store.open_transcript(
-        LEAD_ID, cwd=str(config.cwd), version=shoal.__version__, durable=durable
+        LEAD_ID,
+        cwd=str(config.cwd),
+        version=shoal.__version__,
+        durable=durable,
+        title=config.options.title or "",
     )
     exit_stack.callback(transcript.close)
     journal = store.open_journal(config.options.clock, secrets=settings.secret_redactor, durable=durable)

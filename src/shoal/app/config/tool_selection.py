@@ -16,6 +16,7 @@ from shoal.policy.rule_names import FOREIGN_TOOL_NAMES, names_no_tool, suggest_t
 from shoal.tools.shell_supervisor import BackgroundShellSupervisor
 
 if TYPE_CHECKING:
+    from shoal.tools.bash_tools import BashToolLimits
     from shoal.tools.task_tools import AcceptanceRunner, LeadIdentityLookup
 
 
@@ -25,6 +26,7 @@ def build_session_tools(
     extra_tools: Sequence[Tool],
     accept: AcceptanceRunner | None = None,
     find_lead_identity: LeadIdentityLookup | None = None,
+    bash_limits: BashToolLimits | None = None,
 ) -> dict[str, Tool]:
     from shoal.tools.bash_tools import build_shell_tools
     from shoal.tools.file_tools import get_file_tools
@@ -34,7 +36,7 @@ def build_session_tools(
 
     tools = (
         *get_file_tools(),
-        *build_shell_tools(shells),
+        *build_shell_tools(shells, bash_limits),
         *build_web_tools(),
         *get_question_tools(),
         *build_task_tools(

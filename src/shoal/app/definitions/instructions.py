@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import stat
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -124,21 +124,25 @@ def load_instructions(
     is_hidden: Callable[[str], bool],
     max_chars: int = MAX_TOTAL_CHARS,
     exclusions: InstructionExclusions | None = None,
+    sources: Collection[str] | None = None,
 ) -> LoadedInstructionFiles:
     """Read the files in the home, then from the repository root down to `cwd`, each with its rules directory.
 
+    `sources` limits them to those of `user`, `project` or `local`.
     `is_hidden` returns True for real paths that agents may not read. `max_chars` can lower the usual limit.
     """
     directories = [*iter_project_directories(cwd)]
     reader = InstructionReader(
         root=directories[-1], home=home, is_hidden=is_hidden, max_chars=max_chars, exclusions=exclusions
     )
-    for name in _USER_FILE_NAMES:
+    for name in _USER_FILE_NAMES if sources is None or "user" in sources else ():
         reader.read_file_with_imports(home / name, "you")
-    reader.read_rules_directory(home / _RULES_DIRECTORY, "you", base=cwd)
+    if sources is None or "user" in sources:
+        reader.read_rules_directory(home / _RULES_DIRECTORY, "you", base=cwd)
     for directory in reversed(directories):
-        reader.read_directory(directory)
-        reader.read_rules_directory(directory / ".claude" / _RULES_DIRECTORY, "project", base=directory)
+        reader.read_directory(directory, sources)
+        if sources is None or "project" in sources:
+            reader.read_rules_directory(directory / ".claude" / _RULES_DIRECTORY, "project", base=directory)
     return reader.fit_files_to_size_limit()
 
 
@@ -171,10 +175,11 @@ class InstructionReader:
         """Do not read these files again."""
         self._seen.update(map(os.path.realpath, paths))
 
-    def read_directory(self, directory: Path) -> None:
+    def read_directory(self, directory: Path, sources: Collection[str] | None = None) -> None:
         """Read the instruction files of one directory of the project."""
         for name in _PROJECT_FILE_NAMES:
-            self.read_file_with_imports(directory / name, "project")
+            if sources is None or ("local" if ".local." in name else "project") in sources:
+                self.read_file_with_imports(directory / name, "project")
 
     def read_rules_directory(self, directory: Path, owner: str, *, base: Path) -> None:
         """Read the rules below a directory; those about some files are only listed."""

@@ -146,7 +146,9 @@ class PluginSet(Struct, frozen=True, kw_only=True):
         return tuple(notes)
 
 
-def load_plugins(settings: Settings, project: Path, given: Sequence[Path | str] = ()) -> PluginSet:
+def load_plugins(
+    settings: Settings, project: Path, given: Sequence[Path | str] = (), *, installed: bool = True
+) -> PluginSet:
     """Load plug-ins. Raises `SettingsError` if a directory named by a flag is not a usable plug-in."""
     used: dict[str, Plugin] = {}
     untrusted: list[Plugin] = []
@@ -155,7 +157,7 @@ def load_plugins(settings: Settings, project: Path, given: Sequence[Path | str] 
     home = settings.home / "plugins"
     for directory, offered, origin, is_trusted in (
         *_iter_configured_plugins(settings, project, given),
-        *_iter_installed_plugins(home, faults),
+        *(_iter_installed_plugins(home, faults) if installed else ()),
     ):
         found = read_plugin(directory, offered=offered, origin=origin)
         if isinstance(found, Plugin) and found.name in used and used[found.name].root != found.root:

@@ -129,6 +129,12 @@ class SessionMcpServerManager:
         # Later tools are appended, because a prompt cache depends on the order of tools.
         self._settled = True
 
+    async def wait_until_settled(self) -> None:
+        """Wait until every server is connected or has failed; each has its own time limit."""
+        self.start()
+        while any(managed.status == "pending" for managed in self._servers):
+            await self._change_event.wait()
+
     def list_statuses(self) -> tuple[McpServerStatus, ...]:
         started_names = {managed.server.name for managed in self._servers}
         unstarted = [server for server in self.configured.servers if server.name not in started_names]

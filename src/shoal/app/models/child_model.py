@@ -8,6 +8,7 @@ from functools import lru_cache
 from shoal.app.settings.settings import Settings
 from shoal.core.agents.agent_definitions import select_agent_model
 from shoal.core.budgets.usage import ModelCard
+from shoal.core.plan_mode_model import PlanModeModel
 from shoal.core.ports import Model
 
 BACKGROUND_ALIAS = "haiku"
@@ -16,6 +17,8 @@ BACKGROUND_ALIAS = "haiku"
 
 def format_qualified_model_name(model: Model) -> str:
     """Return the model name with its provider, which is valid whatever the defaults are later."""
+    if isinstance(model, PlanModeModel):
+        return model.name
     return f"{model.card.provider}:{model.card.id}"
 
 
@@ -25,7 +28,7 @@ def choose_subagent_model(
     """Return the name of the model to use; None for the parent's running model."""
     from shoal.models.catalogue import list_equivalent_model_names, qualify_model_alias
 
-    aliases = settings.own.aliases
+    aliases = settings.model_aliases
     names = list_equivalent_model_names(parent)
     # An alias from the user's settings takes precedence over the built-in meaning of that name.
     parent_names = {alias for alias, name in aliases.items() if name in names} | (names - aliases.keys())

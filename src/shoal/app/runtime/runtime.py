@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 from msgspec.structs import replace
 
-from shoal.agent.agent_runner import AgentRunner, LoopLimits
+from shoal.agent.agent_runner import BYTES_PER_TOKEN, AgentRunner, LoopLimits
 from shoal.agent.tool_calls import run_unrecorded_tool_call
 from shoal.app.config.session_config import (
     ModelChooser,
@@ -52,11 +52,12 @@ from shoal.app.settings.settings import Settings
 from shoal.app.settings.settings_writer import save_permission_answer
 from shoal.app.skills.catalog_changes import AgentAndSkillChangeReporter
 from shoal.app.skills.knowledge import SkillsAndInstructions
-from shoal.app.skills.skill_catalog import load_skills
+from shoal.app.skills.skill_catalog import SkillAndCommandLibrary, load_skills, load_skills_from_paths
 from shoal.app.skills.skill_invoker import SkillInvoker
 from shoal.app.skills.skill_trust import SkillTrustDecisionStore
 from shoal.app.teams.team_store import TeamStore
 from shoal.backends.guarded_processes import GuardedProcessLauncher
+from shoal.core.agents.agent_definitions import THINKING_TOKENS_BY_EFFORT
 from shoal.core.agents.identity import AgentIdentity
 from shoal.core.agents.subagents import ShellCommandResult
 from shoal.core.budgets.budget import Budget
@@ -92,6 +93,7 @@ from shoal.workspaces.local_workspace import LocalWorkspace
 if TYPE_CHECKING:
     from shoal.app.telemetry.span_recorder import TelemetrySpanRecorder
     from shoal.core.ids import AgentId
+    from shoal.tools.bash_tools import BashToolLimits
 
 MCP_WAIT_ATTENDED, MCP_WAIT_UNATTENDED = 5.0, 30.0
 """Seconds that the first turn waits for MCP servers."""
@@ -197,15 +199,41 @@ def _budget_limits_from_settings(settings: AgentLimitSettings) -> BudgetLimits:
     )
 
 
-def create_default_loop_limits(options: Options, own: ShoalSettings) -> LoopLimits:
+def create_default_loop_limits(options: Options, settings: Settings) -> LoopLimits:
     """Create the default limits of each agent, unless its definition overrides them."""
+    own, foreign = settings.own, settings.foreign
+    mcp_tokens = foreign.mcp_output_tokens
     return LoopLimits(
         max_turns=options.max_turns or own.max_turns,
         result_limit=own.output_limit,
         compact_at=own.compact_at,
         max_tokens=own.max_output_tokens,
-        thinking_tokens=own.thinking_tokens if options.thinking_tokens is None else options.thinking_tokens,
+        thinking_tokens=resolve_thinking_tokens(options, settings),
+        auto_compact=not foreign.is_compaction_disabled,
+        bash_result_limit=foreign.bash_output_length,
+        mcp_result_limit=None if mcp_tokens is None else mcp_tokens * BYTES_PER_TOKEN,
     )
+
+
+def resolve_thinking_tokens(options: Options, settings: Settings) -> int:
+    """Return the thinking tokens of the lead: from options, variables, or settings, in this order.
+
+    An effort from the environment overrides one of a flag.
+    """
+    own, foreign = settings.own, settings.foreign
+    if options.thinking_tokens is not None and options.effort is None:
+        return options.thinking_tokens
+    if foreign.max_thinking_tokens is not None:
+        return foreign.max_thinking_tokens
+    if effort := foreign.effort or options.effort:
+        return THINKING_TOKENS_BY_EFFORT[effort]
+    if foreign.always_thinking is False:
+        return 0
+    if foreign.effort_level is not None:
+        return THINKING_TOKENS_BY_EFFORT[foreign.effort_level]
+    if foreign.always_thinking:
+        return own.thinking_tokens or THINKING_TOKENS_BY_EFFORT["high"]
+    return own.thinking_tokens
 
 
 class LeadServices(Struct, frozen=True, kw_only=True):
@@ -326,6 +354,7 @@ async def open_runtime(config: SessionConfig, exit_stack: AsyncExitStack) -> Run
         extra_tools,
         acceptance.run_for_task_owner,
         teams_by_leader.find_lead_identity if settings.own.team_depth > 1 else None,
+        _create_bash_limits(settings),
     )
     servers = await exit_stack.enter_async_context(
         _create_mcp_servers(config, workspace, processes, store.directory, tools, events)
@@ -353,7 +382,7 @@ async def open_runtime(config: SessionConfig, exit_stack: AsyncExitStack) -> Run
             workspace=workspace,
             granted_directories=granted,
             permissions=permissions,
-            loop_limits=create_default_loop_limits(options, settings.own),
+            loop_limits=create_default_loop_limits(options, settings),
         ),
         agents=AgentServices(
             running=running_agents,
@@ -407,7 +436,7 @@ def _create_lead_permissions(
     if options.skip_permissions and options.lead_channel is None:
         # A member gets the current mode of its lead, which may have become stricter.
         mode = "bypassPermissions"
-    if options.skip_permissions or mode == "bypassPermissions":
+    if options.skip_permissions or options.allow_bypass or mode == "bypassPermissions":
         check_permission_bypass(settings)
     engine = PermissionEngine(
         workspace,
@@ -417,7 +446,11 @@ def _create_lead_permissions(
         home=settings.home,
         answers=_create_permission_answers(settings, workspace.root, events),
         can_bypass=settings.bypass_ban is None
-        and (options.skip_permissions or settings.permissions.default_mode == "bypassPermissions"),
+        and (
+            options.skip_permissions
+            or options.allow_bypass
+            or settings.permissions.default_mode == "bypassPermissions"
+        ),
     )
     if options.membership is not None:
         denied_tools = options.membership.denied_tools
@@ -471,6 +504,17 @@ async def _open_shell_supervisor(
     return shells
 
 
+def _create_bash_limits(settings: Settings) -> BashToolLimits:
+    from shoal.tools.bash_tools import BashToolLimits
+
+    foreign, defaults = settings.foreign, BashToolLimits()
+    return BashToolLimits(
+        default_timeout=foreign.bash_timeout or defaults.default_timeout,
+        max_timeout=foreign.bash_max_timeout or defaults.max_timeout,
+        allows_background=not foreign.is_background_disabled,
+    )
+
+
 def _build_process_owner_mark(options: Options, store: OpenedSessionStore) -> str:
     """Build a mark that successive processes of a session or teammate share, but no two at once."""
     membership = options.membership
@@ -516,6 +560,7 @@ def _open_team_store(config: SessionConfig, events: EventBus, exit_stack: AsyncE
         report=events.note,
         emit=events.emit_event,
         journals_tasks=options.lead_channel is None,
+        shared_list=config.settings.foreign.task_list,
     )
     exit_stack.push_async_callback(team_store.aclose)
     return team_store
@@ -592,26 +637,30 @@ def _load_skills_and_instructions(
     events: EventBus,
 ) -> SkillsAndInstructions:
     """Load skills and instructions; `window` is the context window of the lead's model in tokens."""
-    settings, plugins, cwd = config.settings, config.plugins, workspace.root
-    skills = load_skills(cwd=cwd, home=settings.home)
-    for namespace, directory in plugins.list_skill_dirs():
-        skills.add_plugin_skills(namespace, skills=directory)
-    for namespace, directory in plugins.list_command_dirs():
-        skills.add_plugin_skills(namespace, commands=directory)
+    settings, cwd = config.settings, workspace.root
+    skills = _load_session_skills(config, cwd)
     trust = SkillTrustDecisionStore(settings.home, cwd)
     instructions = LoadedInstructionFiles()
     path_instructions, memory = None, ""
-    if settings.own.instructions:
+    sources = config.options.setting_sources
+    if settings.own.instructions and (sources is None or sources):
         is_hidden = permissions.build_unreadable_file_filter("Read", str(cwd))
         exclusions = read_instruction_exclusions(settings)
         # One character per token of the window is about a quarter of the window.
         instructions = load_instructions(
-            cwd=cwd, home=settings.home, is_hidden=is_hidden, max_chars=window, exclusions=exclusions
+            cwd=cwd,
+            home=settings.home,
+            is_hidden=is_hidden,
+            max_chars=window,
+            exclusions=exclusions,
+            sources=sources,
         )
-        path_instructions = PathInstructionFactory(
-            project=cwd, home=settings.home, loaded=instructions, max_chars=window, exclusions=exclusions
-        )
-        memory = _load_project_memory(settings, cwd, permissions)
+        if sources is None or "project" in sources:
+            path_instructions = PathInstructionFactory(
+                project=cwd, home=settings.home, loaded=instructions, max_chars=window, exclusions=exclusions
+            )
+        if sources is None or "user" in sources:
+            memory = _load_project_memory(settings, cwd, permissions)
     return SkillsAndInstructions(
         skills=skills,
         invoker=SkillInvoker(
@@ -632,6 +681,20 @@ def _load_project_memory(settings: Settings, cwd: Path, permissions: PermissionE
         return ""
     permissions.allow_reading(directory)
     return format_session_notice("project_memory", directory=escape_filename(directory), index=index)
+
+
+def _load_session_skills(config: SessionConfig, cwd: Path) -> SkillAndCommandLibrary:
+    options, plugins = config.options, config.plugins
+    if not options.slash_commands:
+        return load_skills_from_paths(())
+    skills = load_skills_from_paths(()) if options.bare else load_skills(cwd=cwd, home=config.settings.home)
+    for namespace, directory in plugins.list_skill_dirs():
+        skills.add_plugin_skills(namespace, skills=directory)
+    for namespace, directory in plugins.list_command_dirs():
+        skills.add_plugin_skills(namespace, commands=directory)
+    if options.skills is not None:
+        skills.skills.restrict_to_names(options.skills)
+    return skills
 
 
 def _open_session_budget(
@@ -672,6 +735,13 @@ def _open_debug_log(config: SessionConfig, events: EventBus, exit_stack: AsyncEx
         return
     from shoal.stores.files.sessions.debug_log import DebugLog
 
-    log = DebugLog(settings.home / "debug", config.history.session, options.clock, settings.secret_redactor)
+    log = DebugLog(
+        settings.home / "debug",
+        config.history.session,
+        options.clock,
+        settings.secret_redactor,
+        path=options.debug_file,
+        event_filter=options.debug_filter,
+    )
     exit_stack.callback(log.close)
     events.attach_debug_log(log.write_event)

@@ -18,6 +18,7 @@ from shoal.app.settings.foreign_settings import (
     is_mcp_server_permitted,
     refuse_unsupported_restrictions,
 )
+from shoal.app.settings.foreign_variables import ForeignVariables, read_foreign_variables
 from shoal.app.settings.mcp_files import collect_mcp_server_variables, read_project_mcp_file
 from shoal.app.settings.settings_trust import (
     PermissionEscalation,
@@ -131,6 +132,8 @@ class Settings(Struct, frozen=True, kw_only=True):
     """Betas of the Messages API, requested by the program that opened the session."""
     stored: Mapping[str, Mapping[str, str]] = {}
     """Variables that `shoal setup` stored for each provider, in use or not."""
+    foreign: ForeignVariables = ForeignVariables()
+    """Variables and keys that Claude Code reads too."""
 
     def __repr__(self) -> str:
         return f"Settings(home={self.home}, model={self.model!r}, documents={self.documents})"
@@ -169,6 +172,25 @@ class Settings(Struct, frozen=True, kw_only=True):
         return self.environ.get(name) or self.environ.get(name.upper()) or ""
 
     @property
+    def has_anthropic_access(self) -> bool:
+        """True if requests to Anthropic's API or its gateway have a key, or need none."""
+        access = self.access
+        return bool(
+            access.anthropic_api_key
+            or access.anthropic_auth_token
+            or self.foreign.key_helper
+            or (access.anthropic_base_url and self.foreign.custom_headers)
+        )
+
+    @property
+    def model_aliases(self) -> Mapping[str, str]:
+        """Aliases of model names: those under `shoal`, else those that variables set for Anthropic's API."""
+        if not self.has_anthropic_access and (self.access.openai_api_key or self.access.openrouter_api_key):
+            return self.own.aliases
+        names = self.foreign.model_aliases
+        return {**{alias: qualify_anthropic_name(name) for alias, name in names.items()}, **self.own.aliases}
+
+    @property
     def are_forks_enabled(self) -> bool:
         return self.own.forks or any(
             self.environ.get(name, "").lower() in _TRUE_VALUES for name in _FORK_VARIABLES
@@ -185,7 +207,10 @@ class Settings(Struct, frozen=True, kw_only=True):
     @property
     def tool_environment(self) -> dict[str, str]:
         """Environment of processes that tools start."""
-        return {**self.environ, **self.env}
+        env = {**self.environ, **self.env}
+        if not self.foreign.is_environment_scrubbed:
+            return env
+        return {name: value for name, value in env.items() if name not in _SCRUBBED_VARIABLES}
 
     @property
     def secret_redactor(self) -> SecretRedactor:
@@ -203,13 +228,37 @@ class Settings(Struct, frozen=True, kw_only=True):
         # An overridden value is just as secret. The prefix keeps it from being replaced by the other.
         stored = {f"STORED_{name}": value for each in self.stored.values() for name, value in each.items()}
         servers = collect_mcp_server_variables(self.documents)
-        return {**servers, **left_out, **self.tool_environment, **credential_variables, **stored}
+        return {**servers, **left_out, **self.environ, **self.env, **credential_variables, **stored}
 
     @property
     def untrusted_escalations(self) -> tuple[PermissionEscalation, ...]:
         return tuple(each for each in self.escalations if each.trust != "trusted")
 
 
+def qualify_anthropic_name(name: str) -> str:
+    """Return the name with the provider, unless it names one of the known providers itself."""
+    return name if name.partition(":")[0] in (*PROVIDER_KEYS, "openai-responses") else f"anthropic:{name}"
+
+
+_SCRUBBED_VARIABLES = frozenset(
+    {
+        *(
+            variable
+            for field, variable in _ACCESS_VARIABLES.items()
+            if "url" not in field and "host" not in field
+        ),
+        "ANTHROPIC_CUSTOM_HEADERS",
+        "ANTHROPIC_FOUNDRY_API_KEY",
+        "CLAUDE_CODE_OAUTH_TOKEN",
+        "AWS_ACCESS_KEY_ID",
+        "AWS_SECRET_ACCESS_KEY",
+        "AWS_SESSION_TOKEN",
+        "AWS_BEARER_TOKEN_BEDROCK",
+        "AZURE_CLIENT_SECRET",
+        "GOOGLE_APPLICATION_CREDENTIALS",
+    }
+)
+"""Variables that `CLAUDE_CODE_SUBPROCESS_ENV_SCRUB` keeps from processes that tools start."""
 _LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
 
@@ -232,6 +281,11 @@ _KEY_VARIABLES = {
     "subagent_model": _SUBAGENT_MODEL_VARIABLES,
     "shoal.coordinator": _COORDINATOR_VARIABLES,
     "shoal.plain": _PLAIN_VARIABLES,
+    "shoal.max_output_tokens": ("CLAUDE_CODE_MAX_OUTPUT_TOKENS",),
+    "shoal.request_deadline": ("API_TIMEOUT_MS",),
+    "shoal.mcp_deadline": ("MCP_TOOL_TIMEOUT",),
+    "shoal.background_agents": ("CLAUDE_CODE_DISABLE_BACKGROUND_TASKS",),
+    "shoal.auto_background": ("CLAUDE_CODE_DISABLE_BACKGROUND_TASKS",),
 }
 _USER_ONLY_KEYS = frozenset({"cleanupPeriodDays"})
 _SOURCE_KINDS: tuple[SettingsSourceKind, ...] = ("user", "project", "local")
@@ -254,6 +308,8 @@ def _list_setting_key_paths(key: str) -> tuple[tuple[str, ...], ...]:
         return tuple(("env", variable) for variable in _SUBAGENT_MODEL_VARIABLES)
     if key in _ACCESS_VARIABLES:
         return (("env", _ACCESS_VARIABLES[key]),)
+    if key.startswith("shoal.") and key in _KEY_VARIABLES:
+        return (*(("env", variable) for variable in _KEY_VARIABLES[key]), tuple(key.split(".")))
     return (tuple(key.split(".")),)
 
 
@@ -296,6 +352,14 @@ def load_settings(
     permissions, permission_warnings = _ignore_project_bypass_mode(merged.permissions, trusted.permissions)
     own, shoal_warnings = _restrict_shoal_settings(merged.shoal, trusted.shoal, environ)
     own = replace(own, sandbox=apply_sandbox_key(all_documents, own.sandbox))
+    foreign, variable_warnings = read_foreign_variables(
+        environ=environ,
+        user_env=_convert_env_values_to_text(trusted.env),
+        env=_convert_env_values_to_text(merged.env),
+        documents=documents,
+    )
+    has_own_mode = any(has_settings_key(document, ("shoal", "teammate_mode")) for document in documents)
+    own = _apply_foreign_variables(own, foreign, has_own_teammate_mode=has_own_mode)
     return Settings(
         home=home,
         access=ProviderCredentials(
@@ -304,7 +368,8 @@ def load_settings(
         model=_find_first_set_variable(_MODEL_VARIABLES, environ)
         or own.model
         or _find_first_set_variable(_MODEL_VARIABLES, provider_variables)
-        or merged.model,
+        or merged.model
+        or (qualify_anthropic_name(foreign.default_model) if foreign.default_model else None),
         subagent_model=_find_first_set_variable(_SUBAGENT_MODEL_VARIABLES, provider_variables),
         permissions=permissions,
         env=_convert_env_values_to_text(merged.env),
@@ -319,6 +384,7 @@ def load_settings(
             *credential_problems,
             *server_problems,
             *find_skipped_rules(documents),
+            *variable_warnings,
             *(warning for document in documents for warning in describe_unknown_shoal_settings(document)),
         ),
         environ=environ,
@@ -327,6 +393,39 @@ def load_settings(
         permission_rules=load_permission_rules(documents, cwd),
         stored=stored,
         bypass_ban=bypass_ban,
+        foreign=foreign,
+    )
+
+
+def remove_extensions(settings: Settings) -> Settings:
+    """Return the settings without hooks, servers, plug-ins and instructions, except what is managed."""
+    documents = tuple(
+        document
+        if document.kind == "managed"
+        else replace(
+            document,
+            raw={key: value for key, value in document.raw.items() if key not in ("hooks", "mcpServers")},
+        )
+        for document in settings.documents
+    )
+    own = replace(settings.own, plugins=(), channels=(), instructions=False, session_memory=False)
+    return replace(settings, documents=documents, own=own)
+
+
+def _apply_foreign_variables(
+    own: ShoalSettings, foreign: ForeignVariables, *, has_own_teammate_mode: bool
+) -> ShoalSettings:
+    """Return the settings under `shoal` with the values that variables and keys of another program set."""
+    return replace(
+        own,
+        max_output_tokens=foreign.max_output_tokens or own.max_output_tokens,
+        request_deadline=foreign.request_timeout or own.request_deadline,
+        mcp_deadline=foreign.mcp_call_timeout or own.mcp_deadline,
+        background_agents=own.background_agents and not foreign.is_background_disabled,
+        auto_background=0.0 if foreign.is_background_disabled else own.auto_background,
+        teammate_mode=own.teammate_mode
+        if has_own_teammate_mode
+        else foreign.teammate_mode or own.teammate_mode,
     )
 
 

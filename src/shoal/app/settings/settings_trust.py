@@ -170,6 +170,7 @@ def find_escalating_settings(document: SettingsDocument, user: SettingsSchema) -
         found.append(("permissions", "defaultMode"))
     found += [("env", name) for name in settings.env]
     found += [("hooks",)] if raw.get("hooks") else []
+    found += [("apiKeyHelper",)] if raw.get("apiKeyHelper") else []  # a program that runs
     # A server is a program that runs, or an address that receives what agents send.
     found += [("mcpServers", name) for name in raw.get("mcpServers") or ()]
     models = {("model",): settings.model, ("shoal", "model"): settings.shoal.model}

@@ -88,6 +88,9 @@ class MemoryStore:
         matches = [each for each in used if name and each.startswith(name)]
         if name in used or len(matches) == 1:
             return used[SessionId(name) if name in used else matches[0]]
+        titled = [each for each in used.values() if name and each.title == name]
+        if titled and not matches:
+            return max(titled, key=lambda each: each.last_used)
         problem = (
             f"{len(matches)} sessions start with {name!r}. Type more of the id."
             if matches
@@ -173,6 +176,7 @@ class MemorySessionStore:
         self.cwd = cwd
         self.directory = directory
         self.last_used = 0
+        self.title = ""
         self.transcripts: dict[AgentId, list[TranscriptPart]] = {}
         self._metadata: dict[AgentId, SubagentMetadata] = {}
         self._journal_events: deque[tuple[int, int, JournaledEvent]] = deque(maxlen=max_events)
@@ -191,8 +195,9 @@ class MemorySessionStore:
         self._is_locked = False
 
     def open_transcript(
-        self, agent: AgentId, *, cwd: str, version: str, durable: bool = False
+        self, agent: AgentId, *, cwd: str, version: str, durable: bool = False, title: str = ""
     ) -> MemoryTranscript:
+        self.title = title or self.title
         return MemoryTranscript(self, agent, TranscriptOrigin(cwd, version))
 
     def has_transcript(self, agent: AgentId) -> bool:

@@ -55,6 +55,12 @@ def parse_session_uuid(value: str) -> str:
     return value
 
 
+def parse_permission_prompt_tool(value: str) -> str:
+    if value == "stdio" or re.fullmatch(r"mcp__.+__.+", value):
+        return value
+    raise click.BadParameter(f"{value!r} is not mcp__SERVER__TOOL or stdio.")
+
+
 def parse_directory(value: str) -> Path:
     path = Path(value).expanduser()
     if not path.is_dir():
@@ -75,8 +81,9 @@ _RUN_FLAGS = (
         flag_value=PICK_SESSION,
         default=None,
         metavar="[ID]",
-        help="Resume a session by its id or the beginning of it. Without an id, choose from a list.",
+        help="Resume a session by its id, the start of it, or its name. Without an id, choose from a list.",
     ),
+    Option(["-n", "--name", "title"], metavar="NAME", help="Name the session; --resume NAME finds it again."),
     Option(["--fork-session", "fork"], is_flag=True, help="Continue in a copy of the resumed session."),
     Option(["--session-id"], type=parse_session_uuid, metavar="UUID", help="Give the new session this id."),
     Option(
@@ -98,6 +105,12 @@ _MODEL_FLAGS = (
 )
 _AGENT_FLAGS = (
     Option(["--agents"], metavar="JSON|FILE", help="Define agents for this run, as JSON."),
+    Option(
+        ["--teammate-mode"],
+        type=click.Choice(("auto", "in-process", "process", "tmux", "iterm2")),
+        metavar="MODE",
+        help="Run teammates in-process, process, tmux, iterm2 or auto.",
+    ),
     Option(["--coordinator"], is_flag=True, help="The lead only starts, messages and stops agents."),
     Option(
         ["--assistant"],
@@ -177,6 +190,11 @@ _PERMISSION_FLAGS = (
         help="Run every tool without asking. Use only in an environment that you can afford to lose.",
     ),
     Option(
+        ["--allow-dangerously-skip-permissions", "allow_bypass"],
+        is_flag=True,
+        help="Let the session skip permissions later, without starting so.",
+    ),
+    Option(
         ["--allowedTools", "--allowed-tools", "allowed_tools"],
         multiple=True,
         metavar="RULES",
@@ -196,9 +214,10 @@ _PERMISSION_FLAGS = (
     ),
     Option(
         ["--permission-prompt-tool"],
-        type=click.Choice(("stdio",)),
-        metavar="stdio",
-        help="With --input-format stream-json: send questions to the program that drives the run.",
+        type=parse_permission_prompt_tool,
+        metavar="TOOL",
+        help="Let this MCP tool (mcp__SERVER__TOOL) answer questions. stdio, with --input-format "
+        "stream-json: send them to the program that drives the run.",
     ),
     Option(
         ["--add-dir", "add_dirs"],
@@ -238,10 +257,27 @@ _FORMAT_FLAGS = (
 _SETTINGS_FLAGS = (
     Option(["--settings"], metavar="FILE|JSON", help="Additional settings, as JSON or a file."),
     Option(
-        ["--debug", "--debug-to-stderr"],
+        ["--bare", "--safe-mode", "bare"],
         is_flag=True,
-        help="Show tracebacks and write a debug log to the home directory.",
+        help="Use no hooks, skills, agents, plug-ins, MCP servers and instructions of files.",
     ),
+    Option(
+        ["--disable-slash-commands", "no_slash_commands"], is_flag=True, help="Load no skills and commands."
+    ),
+    Option(
+        ["-d", "--debug", "--debug-to-stderr", "debug"],
+        is_flag=True,
+        help="Show tracebacks and write a debug log to the home directory. --debug=WORDS logs only events "
+        "with one of these words in their name: api,hooks or !mcp.",
+    ),
+    Option(["--debug-filter"], hidden=True, default="", help="The words of --debug=WORDS."),
+    Option(
+        ["--debug-file"],
+        type=click.Path(path_type=Path, dir_okay=False),
+        metavar="FILE",
+        help="Write the debug log to this file.",
+    ),
+    Option(["--ide"], is_flag=True, hidden=True, help="Accepted for compatibility; has no effect."),
 )
 
 FLAG_SECTIONS: tuple[tuple[str, tuple[Option, ...]], ...] = (
@@ -358,7 +394,14 @@ def options_from_flags(flag_values: Mapping[str, Any], *, attended: bool) -> Opt
         record=flag_values["record"],
         attended=attended,
         persist=not flag_values["forget"],
-        debug=flag_values["debug"],
+        bare=flag_values["bare"],
+        slash_commands=not flag_values["no_slash_commands"],
+        allow_bypass=flag_values["allow_bypass"],
+        title=flag_values["title"],
+        teammate_mode=flag_values["teammate_mode"],
+        debug=flag_values["debug"] or flag_values["debug_file"] is not None,
+        debug_file=flag_values["debug_file"],
+        debug_filter=flag_values["debug_filter"],
         **program_flags.build_option_fields_from_flags(flag_values),
     )
 
@@ -396,7 +439,7 @@ def _check_output_format_conflicts(flag_values: Mapping[str, Any]) -> None:
         )
     if flag_values["input_format"] == "stream-json" and flag_values["output_format"] != "stream-json":
         raise click.UsageError("--input-format stream-json needs --output-format stream-json.")
-    if flag_values["permission_prompt_tool"] and flag_values["input_format"] != "stream-json":
+    if flag_values["permission_prompt_tool"] == "stdio" and flag_values["input_format"] != "stream-json":
         raise click.UsageError("--permission-prompt-tool stdio needs --input-format stream-json.")
     for flag in ("include_partial_messages", "replay_user_messages"):
         if flag_values[flag] and flag_values["output_format"] != "stream-json":

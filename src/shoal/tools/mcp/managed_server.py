@@ -36,8 +36,6 @@ if TYPE_CHECKING:
 
     from shoal.tools.mcp.sdk_connection import McpConnection
 
-CONNECT_TIMEOUT = 30.0
-"""Seconds for a server to start and list its features."""
 MAX_RESTARTS = 1
 STABLE_SECONDS = 60.0
 """Seconds after which a connection to an address counts as stable."""
@@ -120,7 +118,7 @@ class ManagedMcpServer:
         except (InvalidMcpServerConfigError, ShoalError) as error:
             self._set_failed_status(str(error).removesuffix("."))
         except TimeoutError:
-            self._set_failed_status(f"it did not start within {CONNECT_TIMEOUT:g} s")
+            self._set_failed_status(f"it did not start within {self.client_context.connect_timeout:g} s")
         except Exception as error:  # noqa: BLE001 - a failing server must not affect the others
             self._set_failed_status(_describe_innermost_error(error))
         finally:
@@ -245,7 +243,7 @@ class ManagedMcpServer:
         self._loss_reason, has_connected = "", False
         try:
             async with AsyncExitStack() as stack:
-                async with self.client_context.clock.deadline(CONNECT_TIMEOUT):
+                async with self.client_context.clock.deadline(self.client_context.connect_timeout):
                     connection: McpConnection = await stack.enter_async_context(
                         sdk.open_mcp_connection(server, self)
                     )

@@ -48,13 +48,14 @@ class FileSessionStore:
             (lock.release_unused if unused else lock.release)()
 
     def open_transcript(
-        self, agent: AgentId, *, cwd: str, version: str, durable: bool = False
+        self, agent: AgentId, *, cwd: str, version: str, durable: bool = False, title: str = ""
     ) -> FileTranscript:
         encoder = TranscriptEncoder(
             session=self.session,
             cwd=cwd,
             version=version,
             agent=None if agent == LEAD_ID else agent,
+            title=title,
         )
         return FileTranscript(self.get_transcript_path(agent), encoder, durable=durable)
 
