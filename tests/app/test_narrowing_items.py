@@ -81,7 +81,14 @@ ITEMS = {
         ),
         call=WRITE,
     ),
-    "permissions.deny": NarrowingItem(settings=make_rules(deny=["Write"]), call=WRITE),
+    "CMP-014": NarrowingItem(
+        settings={"permissions": {"defaultMode": "auto", "allow": ["B*"]}}, call=TOUCH, mode="auto"
+    ),
+    "CMP-015": NarrowingItem(settings=make_rules(allow=["B*", "mcp__*"]), call=TOUCH, mode="default"),
+    "CMP-018": NarrowingItem(settings=make_rules(deny=["B*", "mcp__*"]), call=TOUCH, refusal="no tool named"),
+    "permissions.deny": NarrowingItem(
+        settings=make_rules(deny=["Write"]), call=WRITE, refusal="no tool named"
+    ),
     "permissions.ask": NarrowingItem(settings=make_rules(ask=["Bash(touch:*)"]), call=TOUCH),
     "permissions.defaultMode plan": NarrowingItem(
         settings={"permissions": {"defaultMode": "plan"}}, call=TOUCH, mode="plan"

@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from shoal.core.clock import Clock, SystemClock
 from shoal.core.conversation.tools import Tool
-from shoal.core.permissions.permission_decisions import PermissionMode
+from shoal.core.permissions.permission_changes import RequestedPermissionMode
 from shoal.core.ports import Model
 from shoal.core.store import Store
 from shoal.team.channel.lead_channel import LeadChannel
@@ -26,7 +26,8 @@ class Options(Struct, frozen=True, kw_only=True):
     """Project directory; the current directory of the process if None."""
     model: str | Model | None = None
     """`provider:name`, an alias, or a model object; the configured model if None."""
-    mode: PermissionMode | None = None
+    mode: RequestedPermissionMode | None = None
+    """Permission mode; as configured if None. `manual` is `default`, and so is `auto` for now."""
     skip_permissions: bool = False
     allowed_tools: Sequence[str] = ()
     disallowed_tools: Sequence[str] = ()

@@ -34,6 +34,7 @@ from shoal.app.agents.spawn_requests import (
 )
 from shoal.app.agents.tool_limits import limit_tools_to_spawn_request
 from shoal.app.config.system_prompt import build_system_prompt
+from shoal.app.config.tool_selection import remove_denied_tools
 from shoal.app.hooks.agent_hooks import HookSubjectAgent, describe_agent_hooks
 from shoal.app.isolation.agent_workspace import AgentWorkspace
 from shoal.app.mcp.mcp_servers import AgentTools
@@ -502,7 +503,10 @@ class AgentFactory:
             identity=hook_subject.identity,
             model=blueprint.model,
             system=facts.system,
-            tools={name: blueprint.agent_tools.tools[name] for name in blueprint.toolset.names},
+            tools=remove_denied_tools(
+                {name: blueprint.agent_tools.tools[name] for name in blueprint.toolset.names},
+                permissions.get_active_rules().deny,
+            ),
             conversation=blueprint.conversation,
             environment=AgentEnvironment(
                 workspace=blueprint.agent_workspace.workspace,

@@ -6,11 +6,11 @@ import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 from shoal.app.options import Options
 from shoal.core.errors import SettingsError
-from shoal.core.permissions.permission_changes import PermissionMode
+from shoal.core.permissions.permission_changes import REQUESTED_PERMISSION_MODES
 
 _TEXT_LISTS = ("allowed_tools", "disallowed_tools", "available_tools", "betas", "channels", "setting_sources")
 _PATH_LISTS = ("add_dirs", "plugin_dirs")
@@ -50,7 +50,7 @@ def _iter_option_problems(options: Options) -> Iterator[str]:
     yield from _check_type(options, "hooks", Mapping, "a mapping of events to lists of hooks")
     yield from _check_store(options)
     if options.mode is not None:
-        yield from _check_choice("mode", options.mode, get_args(PermissionMode))
+        yield from _check_choice("mode", options.mode, REQUESTED_PERMISSION_MODES)
     for source in options.setting_sources or ():
         yield from _check_choice("setting_sources", source, _SETTING_SOURCES)
 

@@ -29,6 +29,7 @@ from shoal.app.options import Options
 from shoal.app.settings.settings import Settings, load_settings
 from shoal.core.errors import SettingsError
 from shoal.core.ids import IdGenerator
+from shoal.core.permissions.permission_changes import AUTO_MODE, AUTO_MODE_NOTE, resolve_permission_mode
 from shoal.core.ports import Model
 from shoal.core.store import Store
 from shoal.models.placeholders import RecordingPlaceholderReplacer
@@ -93,6 +94,7 @@ def load_session_config(options: Options, exit_stack: AsyncExitStack) -> Session
         load_settings(cwd=cwd, given=options.settings, sources=options.setting_sources),
         betas=tuple(options.betas),
     )
+    options, mode_notes = _resolve_requested_mode(options)
     sandbox_notes = check_sandbox_settings(settings, cwd)
     coordinator, assistant = is_coordinator_mode(options, settings), is_assistant_mode(options, settings)
     given_agents = parse_agents_option(options.agents, cwd)
@@ -130,8 +132,20 @@ def load_session_config(options: Options, exit_stack: AsyncExitStack) -> Session
         structured_output=output_tool,
         coordinator=coordinator,
         assistant=assistant,
-        notes=(*sandbox_notes, *(warning for parsed in given_agents for warning in parsed.warnings)),
+        notes=(
+            *mode_notes,
+            *sandbox_notes,
+            *(warning for parsed in given_agents for warning in parsed.warnings),
+        ),
     )
+
+
+def _resolve_requested_mode(options: Options) -> tuple[Options, tuple[str, ...]]:
+    """Return the options with a mode of Shoal, and a note if the requested one is not available."""
+    if options.mode is None:
+        return options, ()
+    notes = (AUTO_MODE_NOTE,) if options.mode == AUTO_MODE else ()
+    return replace(options, mode=resolve_permission_mode(options.mode)), notes
 
 
 def create_model_chooser(config: SessionConfig, exit_stack: AsyncExitStack) -> ModelChooser:

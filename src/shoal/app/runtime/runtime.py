@@ -54,7 +54,7 @@ from shoal.core.conversation.tools import Tool
 from shoal.core.errors import ShoalError
 from shoal.core.events import BudgetThresholdReached, FileChanged
 from shoal.core.ids import LEAD_ID, LEAD_KIND, AgentId, IdGenerator
-from shoal.core.permissions.permission_changes import PermissionSuggestion
+from shoal.core.permissions.permission_changes import PermissionSuggestion, resolve_permission_mode
 from shoal.core.permissions.permission_decisions import AllowDecision
 from shoal.core.permissions.questions import PermissionQuestion, Question
 from shoal.core.permissions.sandbox import Sandbox
@@ -378,7 +378,7 @@ def _create_lead_permissions(
         deny=split_permission_rule_flags(options.disallowed_tools),
         note=events.note,
     )
-    mode = options.mode or settings.permissions.default_mode or "default"
+    mode = resolve_permission_mode(options.mode) or settings.permissions.default_mode or "default"
     if options.skip_permissions or mode == "bypassPermissions":
         check_permission_bypass(settings)
     return PermissionEngine(

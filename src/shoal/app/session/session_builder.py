@@ -29,6 +29,7 @@ from shoal.app.config.tool_selection import (
     iter_unknown_rule_warnings,
     refuse_misspelled_rules,
     refuse_unknown_rules,
+    split_permission_rule_flags,
 )
 from shoal.app.config.undo_history import SessionUndoHistory, create_undo_history
 from shoal.app.hooks.agent_hooks import HookSubjectAgent
@@ -38,6 +39,7 @@ from shoal.app.run_access.run_handle import CrossSessionMessenger
 from shoal.app.runtime.runtime import Runtime, open_runtime
 from shoal.app.session.control_handler import handle_control_command
 from shoal.app.session.lifecycle_hooks import SessionLifecycleHookRunner
+from shoal.app.settings.configured_rules import find_skipped_flag_rules
 from shoal.core.conversation.tools import Tool
 from shoal.core.errors import ShoalError
 from shoal.core.events import PREVIEW_LENGTH
@@ -45,6 +47,7 @@ from shoal.core.extensions.hooks import BackgroundHookNotice
 from shoal.core.ids import LEAD_ID, LEAD_KIND, AgentId
 from shoal.core.permissions.permission_changes import PermissionMode, PermissionSuggestion
 from shoal.core.text.text_format import to_one_line
+from shoal.core.unused_items import summarize_unused_items
 from shoal.runs.agent_supervisor import AgentSupervisor
 from shoal.runs.control_server import RunControlServer
 from shoal.runs.hook_notifier import HookNotifier
@@ -309,7 +312,9 @@ def _create_lead(runtime: Runtime) -> AgentRunner:
 
 
 def _select_lead_tools(runtime: Runtime) -> dict[str, Tool]:
-    return select_lead_tools(runtime.options, runtime.tools, coordinator=runtime.config.coordinator)
+    return select_lead_tools(
+        runtime.options, runtime.settings, runtime.tools, coordinator=runtime.config.coordinator
+    )
 
 
 def _create_mcp_channels(config: SessionConfig, session: Session) -> McpChannelMessageQueue | None:
@@ -326,6 +331,7 @@ def _collect_startup_notes(runtime: Runtime) -> tuple[str, ...]:
     config, options = runtime.config, runtime.options
     return (
         *config.settings.warnings,
+        *summarize_unused_items(config.settings.unused_items),
         *config.notes,
         *runtime.hooks.problems,
         *config.plugins.startup_notes,
@@ -333,6 +339,7 @@ def _collect_startup_notes(runtime: Runtime) -> tuple[str, ...]:
         *runtime.knowledge.list_skill_and_instruction_notices(),
         *runtime.servers.configured.problems,
         *runtime.servers.describe_missing_channels(),
+        *find_skipped_flag_rules(split_permission_rule_flags(options.allowed_tools)),
         *iter_unknown_rule_warnings((*options.allowed_tools, *options.disallowed_tools), runtime.tools),
         *config.history.notes,
     )

@@ -12,7 +12,7 @@ from msgspec import Struct
 from shoal.app.settings.foreign_settings import is_mcp_server_permitted
 from shoal.core.errors import SettingsError
 from shoal.core.extensions.mcp_servers import McpServerConfig, McpStdioConfig
-from shoal.wire.json_codec import decode_json
+from shoal.wire.json_comments import blank_json_comments, decode_commented_json
 from shoal.wire.json_line_numbers import find_json_key_line
 from shoal.wire.mcp_codec import ParsedMcpServers, encode_mcp_server, parse_mcp_servers
 from shoal.wire.settings_codec import SettingsDocument
@@ -56,7 +56,8 @@ def read_project_mcp_file(cwd: Path) -> tuple[tuple[SettingsDocument, ...], tupl
         return (), (f"{error} None of its MCP servers is available.",)
     # Nothing else in that file is a setting.
     raw = {"mcpServers": servers}
-    return (SettingsDocument(name=str(path), kind="mcp", path=path, text=text, raw=raw),), ()
+    plain = blank_json_comments(text)
+    return (SettingsDocument(name=str(path), kind="mcp", path=path, text=plain, raw=raw),), ()
 
 
 def load_mcp_servers(
@@ -137,7 +138,7 @@ def set_or_remove_mcp_server(path: Path, name: str, server: McpServerConfig | No
 
 def _parse_mcp_server_json(text: str, name: str) -> dict[str, Any]:
     try:
-        raw = decode_json(text.encode()) if text.strip() else {}
+        raw, _ = decode_commented_json(text) if text.strip() else ({}, "")
     except ValueError as error:
         line = getattr(error, "lineno", 1)
         raise SettingsError(f"{name}:{line}: not valid JSON: {getattr(error, 'msg', error)}.") from error
@@ -164,6 +165,7 @@ def parse_mcp_config_option(given: str | Mapping[str, Any], cwd: Path) -> Parsed
             message = f"--mcp-config takes JSON or the path of a file, but {path} cannot be read: {reason}."
             raise SettingsError(message, path=path) from error
     servers = _parse_mcp_server_json(text, name)
+    text = blank_json_comments(text)
     return parse_mcp_servers(servers, lambda key: f"{name}:{find_json_key_line(text, ('mcpServers', key))}")
 
 

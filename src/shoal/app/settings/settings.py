@@ -26,6 +26,7 @@ from shoal.app.settings.settings_trust import (
 )
 from shoal.core.errors import SettingsError, StateFileError
 from shoal.core.text.redaction import SecretRedactor
+from shoal.core.unused_items import UnusedItem
 from shoal.policy.permission_rules import PermissionRuleSet
 from shoal.stores.files.home.credential_file import get_credentials_path, load_provider_credentials
 from shoal.wire.settings_codec import (
@@ -127,6 +128,8 @@ class Settings(Struct, frozen=True, kw_only=True):
     """Permission rules of all files, each with its source."""
     bypass_ban: str | None = None
     """File and line of a setting that forbids to skip permissions."""
+    unused_items: tuple[UnusedItem, ...] = ()
+    """Entries of the files that have no effect, but narrow nothing."""
     betas: tuple[str, ...] = ()
     """Betas of the Messages API, requested by the program that opened the session."""
     stored: Mapping[str, Mapping[str, str]] = {}
@@ -318,7 +321,6 @@ def load_settings(
             *trust.warnings,
             *credential_problems,
             *server_problems,
-            *find_skipped_rules(documents),
             *(warning for document in documents for warning in describe_unknown_shoal_settings(document)),
         ),
         environ=environ,
@@ -327,6 +329,10 @@ def load_settings(
         permission_rules=load_permission_rules(documents, cwd),
         stored=stored,
         bypass_ban=bypass_ban,
+        unused_items=(
+            *(item for document in documents for item in document.unused),
+            *find_skipped_rules(documents),
+        ),
     )
 
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 PICK_SESSION = "\0pick"
 """Value of `--resume` without an id: choose from the list."""
-PERMISSION_MODES = ("default", "acceptEdits", "plan", "dontAsk", "bypassPermissions")
+PERMISSION_MODES = ("default", "acceptEdits", "plan", "dontAsk", "bypassPermissions", "auto", "manual")
 _SECONDS_PER_UNIT = {"": 1, "s": 1, "m": 60, "min": 60, "h": 3600}
 
 
@@ -169,7 +169,7 @@ _PERMISSION_FLAGS = (
         ["--permission-mode", "mode"],
         type=parse_permission_mode,
         metavar="MODE",
-        help="default, acceptEdits, plan, dontAsk or bypassPermissions.",
+        help="default (or manual), acceptEdits, plan, dontAsk or bypassPermissions; auto runs as default.",
     ),
     Option(
         ["--dangerously-skip-permissions", "skip_permissions"],

@@ -1,0 +1,28 @@
+"""Items of the user's files that Shoal does not use: told in one line, listed by `shoal doctor --claude`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from msgspec import Struct
+
+
+class UnusedItem(Struct, frozen=True, kw_only=True):
+    """A key, rule or value that only adds comfort, so that the session starts without it."""
+
+    location: str
+    """File and line."""
+    name: str
+    reason: str
+    """Reason and what to do, without the full stop."""
+
+    def __str__(self) -> str:
+        return f"{self.location}: {self.name}: {self.reason}."
+
+
+def summarize_unused_items(items: Sequence[UnusedItem]) -> tuple[str, ...]:
+    """Return one line about all of them, or none."""
+    if not items:
+        return ()
+    count = "1 item of your settings is" if len(items) == 1 else f"{len(items)} items of your settings are"
+    return (f"{count} not used: run shoal doctor --claude",)
