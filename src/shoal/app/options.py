@@ -42,6 +42,8 @@ class Options(Struct, frozen=True, kw_only=True):
     """True if the session stays open and all its agents run in the background; as configured if None."""
     agents: str | Mapping[str, Any] | None = None
     """Agent definitions for this session: fields by name, as JSON, the path of a JSON file, or a mapping."""
+    agent: str | None = None
+    """Agent whose prompt, tools and model the lead takes; as configured if None."""
     plugin_dirs: Sequence[Path] = ()
     """Plug-in directories for this session, in addition to those of settings and the home."""
     mcp_config: Sequence[str | Mapping[str, Any]] = ()

@@ -221,6 +221,15 @@ class PermissionSettings(Struct, frozen=True, kw_only=True, rename="camel"):
     """Directories that tools may use in addition to the project."""
 
 
+class AttributionSettings(Struct, frozen=True, kw_only=True):
+    """Texts that agents add to commits and pull requests."""
+
+    commit: str | None = None
+    """Text at the end of commit messages; an empty text means none."""
+    pr: str | None = None
+    """Text at the end of pull request descriptions; an empty text means none."""
+
+
 class SettingsSchema(Struct, frozen=True, kw_only=True, rename="camel"):
     """Part of a settings file that Shoal uses. Every other key belongs to another program."""
 
@@ -242,13 +251,26 @@ class SettingsSchema(Struct, frozen=True, kw_only=True, rename="camel"):
     """MCP servers, by name."""
     disabled_mcpjson_servers: tuple[str, ...] = ()
     """Servers of a project's `.mcp.json` that are disabled."""
+    agent: str | None = None
+    """Agent whose prompt, tools and model the lead takes; the flag `--agent` overrides it."""
+    language: str | None = None
+    """Language in which the lead answers."""
+    theme: str | None = None
+    """Theme of Claude Code, such as `dark` or `light-daltonized`; `shoal.theme` overrides it."""
+    attribution: AttributionSettings = AttributionSettings()
+    """Texts that agents add to commits and pull requests."""
+    include_co_authored_by: bool | None = None
+    """False if agents add nothing to commits and pull requests; older than `attribution`."""
+    plans_directory: str | None = None
+    """Directory of plan files, in the project; one outside it is ignored."""
     shoal: ShoalSettings = ShoalSettings()
     """Settings of Shoal, which no other program reads."""
 
 
 SettingsSourceKind: TypeAlias = Literal[
-    "managed", "command line", "local", "project", "mcp", "agent", "plugin", "user"
+    "managed", "command line", "local", "project", "mcp", "private", "agent", "plugin", "user"
 ]
+"""`private` holds the user's own MCP servers for one project."""
 
 
 class SettingsDocument(Struct, frozen=True, kw_only=True):

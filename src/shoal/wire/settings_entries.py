@@ -27,10 +27,14 @@ def drop_unusable_entries(raw: dict[str, Any]) -> tuple[dict[str, Any], list[Unu
     """
     result = dict(raw)
     found: list[UnusableEntry] = []
-    for key, expected in (("model", str), ("mcpServers", dict), ("env", dict)):
+    for key, expected in _COMFORT_TYPES.items():
         if (value := result.get(key)) is not None and not isinstance(value, expected):
             del result[key]
             found.append(((key,), f"expected {_TYPE_WORDS[expected]}"))
+    if isinstance(texts := result.get("attribution"), dict):
+        unusable = [key for key in ("commit", "pr") if not isinstance(texts.get(key, ""), str)]
+        result["attribution"] = {key: text for key, text in texts.items() if key not in unusable}
+        found += ((("attribution", key), "expected text") for key in unusable)
     days = result.get("cleanupPeriodDays")
     if days is not None and (not isinstance(days, int) or isinstance(days, bool) or days < 0):
         del result["cleanupPeriodDays"]
@@ -44,7 +48,17 @@ def drop_unusable_entries(raw: dict[str, Any]) -> tuple[dict[str, Any], list[Unu
     return (result, found) if found or result != raw else (raw, found)
 
 
-_TYPE_WORDS = {str: "text", dict: "an object"}
+_COMFORT_TYPES: dict[str, type] = {
+    "model": str,
+    "mcpServers": dict,
+    "env": dict,
+    "language": str,
+    "theme": str,
+    "attribution": dict,
+    "includeCoAuthoredBy": bool,
+    "plansDirectory": str,
+}
+_TYPE_WORDS: dict[type, str] = {str: "text", dict: "an object", bool: "true or false"}
 
 
 def _drop_unusable_variables(env: dict[str, Any], found: list[UnusableEntry]) -> dict[str, Any]:

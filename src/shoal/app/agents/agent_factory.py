@@ -33,7 +33,7 @@ from shoal.app.agents.spawn_requests import (
     resolve_loop_limits,
 )
 from shoal.app.agents.tool_limits import limit_tools_to_spawn_request
-from shoal.app.config.system_prompt import build_system_prompt
+from shoal.app.config.system_prompt import build_system_prompt, format_settings_instructions
 from shoal.app.config.tool_selection import remove_denied_tools
 from shoal.app.hooks.agent_hooks import HookSubjectAgent, describe_agent_hooks
 from shoal.app.isolation.agent_workspace import AgentWorkspace
@@ -597,7 +597,11 @@ class AgentFactory:
     def _build_agent_system_prompt(self, prompt: str, cwd: Path, with_instructions: bool) -> str:  # noqa: FBT001 - a cache key
         instructions = self._runtime.knowledge.instructions.text if with_instructions else ""
         return build_system_prompt(
-            cwd=cwd, clock=self._runtime.clock, replacement=prompt, instructions=instructions
+            cwd=cwd,
+            clock=self._runtime.clock,
+            replacement=prompt,
+            instructions=instructions,
+            appended=format_settings_instructions(self._runtime.settings, talks_to_person=False),
         )
 
     async def _release_shared_resources(self, agent: AgentId) -> None:

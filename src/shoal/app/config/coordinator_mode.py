@@ -10,6 +10,7 @@ from shoal.app.config.tool_selection import (
 )
 from shoal.app.options import Options
 from shoal.app.settings.settings import Settings
+from shoal.core.agents.agent_definitions import AgentDefinition, select_definition_tools
 from shoal.core.conversation.tools import Tool
 from shoal.core.errors import SettingsError
 from shoal.policy.permission_rules import parse_permission_rule
@@ -40,9 +41,17 @@ def require_background_agents(settings: Settings, why: str) -> None:
 
 
 def select_lead_tools(
-    options: Options, settings: Settings, tools: dict[str, Tool], *, coordinator: bool
+    options: Options,
+    settings: Settings,
+    tools: dict[str, Tool],
+    *,
+    coordinator: bool,
+    definition: AgentDefinition | None = None,
 ) -> dict[str, Tool]:
-    """Return the tools of the lead. Raises `SettingsError` for an unknown tool name."""
+    """Return the tools of the lead, of its `definition` if it has one. Raises `SettingsError`."""
+    if definition is not None:
+        given = [tool.schema.name for tool in options.tools]
+        tools = {name: tools[name] for name in select_definition_tools(definition, tools, given).names}
     flags = map(parse_permission_rule, split_permission_rule_flags(options.disallowed_tools))
     available = remove_denied_tools(
         select_tools_by_name(tools, options.available_tools), (*flags, *settings.permission_rules.deny)

@@ -16,7 +16,7 @@ _TEXT_LISTS = ("allowed_tools", "disallowed_tools", "available_tools", "betas", 
 _PATH_LISTS = ("add_dirs", "plugin_dirs")
 _TEXTS = (
     "name", "team", "system_prompt", "append_system_prompt", "fallback_model", "resume", "session_id",
-    "settings", "trace",
+    "settings", "trace", "agent",
 )  # fmt: skip
 _FLAGS = (
     "skip_permissions", "coordinator", "assistant", "strict_mcp_config", "continue_last", "fork", "attended",

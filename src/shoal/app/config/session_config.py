@@ -27,7 +27,8 @@ from shoal.app.isolation.sandbox_policies import check_sandbox_settings
 from shoal.app.models.model_choice import choose_model_with_fallback
 from shoal.app.options import Options
 from shoal.app.settings.settings import Settings, load_settings
-from shoal.core.errors import SettingsError
+from shoal.core.agents.agent_definitions import AgentDefinition
+from shoal.core.errors import InvalidAgentDefinition, SettingsError, UnknownAgentType
 from shoal.core.ids import IdGenerator
 from shoal.core.permissions.permission_changes import AUTO_MODE, AUTO_MODE_NOTE, resolve_permission_mode
 from shoal.core.ports import Model
@@ -81,6 +82,8 @@ class SessionConfig(Struct, frozen=True, kw_only=True):
     """Tool that receives the structured answer, if one is required."""
     coordinator: bool
     assistant: bool
+    lead_agent: AgentDefinition | None = None
+    """Agent whose prompt, tools and model the lead has."""
     notes: tuple[str, ...]
     """Notes for the person about the configuration."""
 
@@ -107,6 +110,7 @@ def load_session_config(options: Options, exit_stack: AsyncExitStack) -> Session
         complete=plugins.fill_agent_plugin_root,
         sources=options.setting_sources,
     )
+    options, lead_agent = _apply_lead_agent(options, settings, definitions)
     ids = IdGenerator(options.seed)
     # Always drawn: a session's random numbers must not depend on its model or on earlier draws.
     jitter = ids.derive_generator().random
@@ -132,6 +136,7 @@ def load_session_config(options: Options, exit_stack: AsyncExitStack) -> Session
         structured_output=output_tool,
         coordinator=coordinator,
         assistant=assistant,
+        lead_agent=lead_agent,
         notes=(
             *mode_notes,
             *sandbox_notes,
@@ -146,6 +151,29 @@ def _resolve_requested_mode(options: Options) -> tuple[Options, tuple[str, ...]]
         return options, ()
     notes = (AUTO_MODE_NOTE,) if options.mode == AUTO_MODE else ()
     return replace(options, mode=resolve_permission_mode(options.mode)), notes
+
+
+def _apply_lead_agent(
+    options: Options, settings: Settings, definitions: AgentCatalog
+) -> tuple[Options, AgentDefinition | None]:
+    """Return the options with the prompt and model of the agent that the lead is.
+
+    Raises `SettingsError` if there is no such agent: its tools may be fewer.
+    """
+    # A member has the definition that its lead chose.
+    name = (options.agent or settings.agent) if options.membership is None else None
+    if name is None:
+        return options, None
+    try:
+        definition = definitions.find(name)
+    except (UnknownAgentType, InvalidAgentDefinition) as error:
+        origin = "--agent" if options.agent else f"{settings.find_setting_origin('agent')}: agent"
+        raise SettingsError(f"{origin}: {error}") from error
+    return replace(
+        options,
+        system_prompt=definition.prompt if options.system_prompt is None else options.system_prompt,
+        model=definition.model if options.model is None else options.model,
+    ), definition
 
 
 def create_model_chooser(config: SessionConfig, exit_stack: AsyncExitStack) -> ModelChooser:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import stat
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from msgspec import Struct
@@ -36,7 +36,7 @@ _HEAD = (
 class InstructionFile(Struct, frozen=True, kw_only=True):
     path: Path
     owner: str
-    """Owner of the file: `you` or `project`."""
+    """Owner of the file: `managed`, `you` or `project`."""
     text: str
     size: int
     imported_by: Path | None = None
@@ -58,9 +58,14 @@ class LoadedInstructionFiles(Struct, frozen=True, kw_only=True):
 
 
 def load_instructions(
-    *, cwd: Path, home: Path, is_hidden: Callable[[str], bool], max_chars: int = MAX_TOTAL_CHARS
+    *,
+    cwd: Path,
+    home: Path,
+    is_hidden: Callable[[str], bool],
+    max_chars: int = MAX_TOTAL_CHARS,
+    managed: Sequence[Path] = (),
 ) -> LoadedInstructionFiles:
-    """Read the files in the home, then from the repository root down to `cwd`.
+    """Read the managed files, those in the home, then from the repository root down to `cwd`.
 
     `is_hidden` returns True for real paths that agents may not read. `max_chars` can lower the usual limit.
     """
@@ -70,6 +75,8 @@ def load_instructions(
         is_hidden=is_hidden,
         max_chars=min(max_chars, MAX_TOTAL_CHARS),
     )
+    for path in managed:
+        reader.read_file_with_imports(path, "managed")
     for name in _USER_FILE_NAMES:
         reader.read_file_with_imports(home / name, "you")
     for directory in reversed([*iter_project_directories(cwd)]):

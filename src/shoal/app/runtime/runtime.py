@@ -35,7 +35,7 @@ from shoal.app.runtime.plan_registry import AgentPlanRegistry
 from shoal.app.settings.configured_rules import add_permission_flag_rules
 from shoal.app.settings.live_settings import AutoReloadingSettings
 from shoal.app.settings.mcp_files import load_mcp_servers
-from shoal.app.settings.settings import Settings
+from shoal.app.settings.settings import Settings, list_managed_instruction_files
 from shoal.app.settings.settings_writer import save_permission_answer
 from shoal.app.skills.catalog_changes import AgentAndSkillChangeReporter
 from shoal.app.skills.knowledge import SkillsAndInstructions
@@ -375,13 +375,16 @@ def _create_lead_permissions(
         given=options.settings,
         sources=options.setting_sources,
         allow=split_permission_rule_flags(options.allowed_tools),
-        deny=split_permission_rule_flags(options.disallowed_tools),
+        deny=(
+            *split_permission_rule_flags(options.disallowed_tools),
+            *(() if config.lead_agent is None else config.lead_agent.disallowed_tools),
+        ),
         note=events.note,
     )
     mode = resolve_permission_mode(options.mode) or settings.permissions.default_mode or "default"
     if options.skip_permissions or mode == "bypassPermissions":
         check_permission_bypass(settings)
-    return PermissionEngine(
+    permissions = PermissionEngine(
         workspace,
         mode="bypassPermissions" if options.skip_permissions else mode,
         rules=live_settings,
@@ -391,6 +394,9 @@ def _create_lead_permissions(
         can_bypass=settings.bypass_ban is None
         and (options.skip_permissions or settings.permissions.default_mode == "bypassPermissions"),
     )
+    if config.lead_agent is not None and any("(" in entry for entry in config.lead_agent.tools or ()):
+        permissions.restrict_to_tool_patterns(config.lead_agent.tools or ())
+    return permissions
 
 
 def _create_permission_answers(
@@ -558,7 +564,13 @@ def _load_skills_and_instructions(
     if settings.own.instructions:
         is_hidden = permissions.build_unreadable_file_filter("Read", str(cwd))
         # One character per token of the window is about a quarter of the window.
-        instructions = load_instructions(cwd=cwd, home=settings.home, is_hidden=is_hidden, max_chars=window)
+        instructions = load_instructions(
+            cwd=cwd,
+            home=settings.home,
+            is_hidden=is_hidden,
+            max_chars=window,
+            managed=list_managed_instruction_files(),
+        )
     return SkillsAndInstructions(
         skills=skills,
         invoker=SkillInvoker(

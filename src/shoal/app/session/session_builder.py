@@ -274,7 +274,7 @@ def _create_lead(runtime: Runtime) -> AgentRunner:
             granted_directories=runtime.lead.granted_directories,
             replacement=load_replacement_system_prompt(options, coordinator=config.coordinator),
             instructions=runtime.knowledge.instructions.text,
-            appended=build_appended_system_prompt(options, assistant=config.assistant),
+            appended=build_appended_system_prompt(options, config.settings, assistant=config.assistant),
         ),
         tools=_select_lead_tools(runtime),
         conversation=Conversation(
@@ -313,7 +313,11 @@ def _create_lead(runtime: Runtime) -> AgentRunner:
 
 def _select_lead_tools(runtime: Runtime) -> dict[str, Tool]:
     return select_lead_tools(
-        runtime.options, runtime.settings, runtime.tools, coordinator=runtime.config.coordinator
+        runtime.options,
+        runtime.settings,
+        runtime.tools,
+        coordinator=runtime.config.coordinator,
+        definition=runtime.config.lead_agent,
     )
 
 

@@ -98,6 +98,7 @@ _MODEL_FLAGS = (
 )
 _AGENT_FLAGS = (
     Option(["--agents"], metavar="JSON|FILE", help="Define agents for this run, as JSON."),
+    Option(["--agent"], metavar="NAME", help="Give the lead the prompt, tools and model of this agent."),
     Option(["--coordinator"], is_flag=True, help="The lead only starts, messages and stops agents."),
     Option(
         ["--assistant"],
@@ -348,6 +349,7 @@ def options_from_flags(flag_values: Mapping[str, Any], *, attended: bool) -> Opt
         fork=flag_values["fork"],
         session_id=flag_values["session_id"],
         agents=check_agents_flag(flag_values["agents"]),
+        agent=flag_values["agent"],
         coordinator=flag_values["coordinator"] or None,
         mcp_config=check_mcp_config_flag(flag_values["mcp_config"]),
         strict_mcp_config=flag_values["strict_mcp_config"],
