@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from msgspec import Struct
 
 
@@ -20,9 +18,9 @@ class UnusedItem(Struct, frozen=True, kw_only=True):
         return f"{self.location}: {self.name}: {self.reason}."
 
 
-def summarize_unused_items(items: Sequence[UnusedItem]) -> tuple[str, ...]:
-    """Return one line about all of them, or none."""
-    if not items:
+def summarize_unused_items(count: int) -> tuple[str, ...]:
+    """Return one line about all items, or none."""
+    if not count:
         return ()
-    count = "1 item of your settings is" if len(items) == 1 else f"{len(items)} items of your settings are"
-    return (f"{count} not used: run shoal doctor --claude",)
+    subject = "1 item of your settings is" if count == 1 else f"{count} items of your settings are"
+    return (f"{subject} not used: run shoal doctor --claude",)

@@ -62,6 +62,7 @@ from shoal.tools.agent_list import format_agent_list
 from shoal.tools.agent_tools import AgentToolOptions, build_agent_tools
 from shoal.tools.background_tools import build_background_tools
 from shoal.tools.team_tools import build_team_tools
+from shoal.wire.hook_codec import UNKNOWN_EVENT_END
 
 if TYPE_CHECKING:
     from shoal.app.session.session import Session
@@ -332,12 +333,12 @@ def _create_mcp_channels(config: SessionConfig, session: Session) -> McpChannelM
 
 def _collect_startup_notes(runtime: Runtime) -> tuple[str, ...]:
     """Collect the notes for the person at the start of the session. Raises `SettingsError`."""
-    config, options = runtime.config, runtime.options
+    config, options, problems = runtime.config, runtime.options, runtime.hooks.problems
     return (
         *config.settings.warnings,
-        *summarize_unused_items(config.settings.unused_items),
+        *summarize_unused_items(len(config.settings.unused_items) + sum(map(_is_unknown_event, problems))),
         *config.notes,
-        *runtime.hooks.problems,
+        *(problem for problem in problems if not _is_unknown_event(problem)),
         *config.plugins.startup_notes,
         *config.definitions.describe_agent_file_problems(),
         *runtime.knowledge.list_skill_and_instruction_notices(),
@@ -349,11 +350,16 @@ def _collect_startup_notes(runtime: Runtime) -> tuple[str, ...]:
     )
 
 
+def _is_unknown_event(problem: str) -> bool:
+    return problem.endswith(UNKNOWN_EVENT_END)
+
+
 def _refuse_rules_without_tools(runtime: Runtime) -> None:
     options, settings, tools = runtime.options, runtime.settings, runtime.tools
     if options.membership is None:
         # The rules of a member come from its lead, which may be another program with other tools.
-        refuse_unknown_rules("allowed_tools", options.allowed_tools, tools)
+        allowed = split_permission_rule_flags(options.allowed_tools)
+        refuse_misspelled_rules("allowed_tools", allowed, tools)
         refuse_unknown_rules("disallowed_tools", options.disallowed_tools, tools)
     for key, rules in (("deny", settings.permissions.deny), ("ask", settings.permissions.ask)):
         refuse_misspelled_rules(settings.find_setting_origin(f"permissions.{key}"), rules, tools)
