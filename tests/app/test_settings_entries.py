@@ -120,7 +120,8 @@ async def test_an_unusable_rule_that_narrows_ends_the_start(project: Path, behav
 
 
 @pytest.mark.parametrize(
-    ("key", "is_refused"), [("dney", True), ("disableBypassPermissionMode", True), ("alow", False)]
+    ("key", "is_refused"),
+    [("dney", True), ("disableBypassPermissionMode", True), ("additionalDirectory", False)],
 )
 def test_a_misspelled_key_ends_the_start_only_if_it_narrows(
     project: Path, key: str, is_refused: bool

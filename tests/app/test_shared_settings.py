@@ -36,7 +36,7 @@ def home() -> Path:
 
 
 @pytest.fixture
-def managed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def managed_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     directory = tmp_path / "etc"
     monkeypatch.setattr(settings_module, "MANAGED_FILES", (directory / "managed-settings.json",))
     return directory
@@ -77,27 +77,28 @@ def list_servers(project: Path) -> dict[str, str]:
 
 @pytest.mark.spec("CMP-004")
 async def test_parts_of_managed_settings_override_in_the_order_of_their_names(
-    project: Path, managed: Path
+    project: Path, managed_directory: Path
 ) -> None:
-    write_json(managed / "managed-settings.json", {"env": {"A": "base", "B": "base"}})
-    write_json(managed / "managed-settings.d/10-a.json", {"env": {"B": "10", "C": "10"}})
+    write_json(managed_directory / "managed-settings.json", {"env": {"A": "base", "B": "base"}})
+    write_json(managed_directory / "managed-settings.d/10-a.json", {"env": {"B": "10", "C": "10"}})
     write_json(
-        managed / "managed-settings.d/20-b.json", {"env": {"C": "20"}, "permissions": {"deny": ["Bash"]}}
+        managed_directory / "managed-settings.d/20-b.json",
+        {"env": {"C": "20"}, "permissions": {"deny": ["Bash"]}},
     )
-    write_json(managed / "managed-settings.d/.hidden.json", {"env": {"A": "hidden"}})
+    write_json(managed_directory / "managed-settings.d/.hidden.json", {"env": {"A": "hidden"}})
     settings = load_settings(cwd=project)
     assert dict(settings.env) == {"A": "base", "B": "10", "C": "20"}
     requests, _ = await record_requests(project)
     assert "Bash" not in {tool.name for tool in requests[0].tools}
-    (managed / "managed-settings.d/30-c.json").write_text("{")
+    (managed_directory / "managed-settings.d/30-c.json").write_text("{")
     with pytest.raises(SettingsError, match=r"30-c\.json:1: not valid JSON"):
         await record_requests(project)
 
 
 @pytest.mark.spec("CMP-004")
-async def test_managed_instructions_come_first(project: Path, managed: Path, home: Path) -> None:
-    managed.mkdir()
-    (managed / "CLAUDE.md").write_text("Company rule.\n")
+async def test_managed_instructions_come_first(project: Path, managed_directory: Path, home: Path) -> None:
+    managed_directory.mkdir()
+    (managed_directory / "CLAUDE.md").write_text("Company rule.\n")
     (home / "CLAUDE.md").write_text("My rule.\n")
     requests, _ = await record_requests(project, spawn_agent("go"))
     for request in requests:
@@ -105,24 +106,28 @@ async def test_managed_instructions_come_first(project: Path, managed: Path, hom
 
 
 @pytest.mark.spec("CMP-004")
-def test_a_managed_server_file_alone_defines_the_servers(project: Path, managed: Path, home: Path) -> None:
+def test_a_managed_server_file_alone_defines_the_servers(
+    project: Path, managed_directory: Path, home: Path
+) -> None:
     write_json(home / "settings.json", {"mcpServers": {"mine": make_server("mine")}})
     write_json(home / ".claude.json", {"mcpServers": {"more": make_server("more")}})
-    write_json(managed / "managed-mcp.json", {"mcpServers": {"corp": make_server("corp")}})
+    write_json(managed_directory / "managed-mcp.json", {"mcpServers": {"corp": make_server("corp")}})
     assert list_servers(project) == {"corp": "corp"}
     settings = load_settings(cwd=project)
     given = [{"mcpServers": {"flag": make_server("flag")}}]
     for strict in (False, True):
         found = load_mcp_servers(settings, given, strict=strict, cwd=project)
         assert [server.name for server in found.servers] == ["corp"]
-    (managed / "managed-mcp.json").write_text("{\n")
+    (managed_directory / "managed-mcp.json").write_text("{\n")
     with pytest.raises(SettingsError, match=r"managed-mcp\.json:2: not valid JSON"):
         load_settings(cwd=project)
 
 
 @pytest.mark.spec("CMP-004")
-async def test_an_agent_cannot_add_servers_to_managed_ones(project: Path, managed: Path, home: Path) -> None:
-    write_json(managed / "managed-mcp.json", {"mcpServers": {}})
+async def test_an_agent_cannot_add_servers_to_managed_ones(
+    project: Path, managed_directory: Path, home: Path
+) -> None:
+    write_json(managed_directory / "managed-mcp.json", {"mcpServers": {}})
     fields = "mcpServers:\n  - own:\n      command: own\n"
     (home / "agents").mkdir()
     (home / "agents/reader.md").write_text(AGENT.format(fields=fields))
