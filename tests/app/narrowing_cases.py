@@ -113,6 +113,16 @@ def _sandbox_item(settings: dict[str, Any], call: Call, *proves: str) -> Narrowi
 ITEMS = {
     # Permission rules and modes
     "CMP-016": NarrowingItem(settings=make_rules(allow=["*"]), calls=(WRITE,), mode="default", without=None),
+    "CMP-014": NarrowingItem(
+        settings={"permissions": {"defaultMode": "auto", "allow": ["B*"]}},
+        calls=(TOUCH,),
+        mode="auto",
+        without=None,
+    ),
+    "CMP-015": NarrowingItem(
+        settings=make_rules(allow=["B*", "mcp__*"]), calls=(TOUCH,), mode="default", without=None
+    ),
+    "CMP-018": NarrowingItem(settings=make_rules(deny=["B*", "mcp__*"]), calls=(TOUCH,)),
     "CMP-019": NarrowingItem(
         settings=make_rules(deny=["Bash(run_in_background:true)"]),
         calls=(("Bash", {"command": "touch made", "run_in_background": True}),),

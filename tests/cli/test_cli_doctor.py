@@ -82,7 +82,7 @@ def test_doctor_reports_the_sandbox_or_why_there_is_none(home: Path) -> None:
 
 
 def test_a_broken_settings_file_is_bad_and_the_rest_is_still_examined(home: Path) -> None:
-    (home / "settings.json").write_text('{\n"model": 7}\n')
+    (home / "settings.json").write_text('{\n"shoal": 7}\n')
     facts = run_checks(home, ANTHROPIC_API_KEY="k")
     assert facts["settings: files"].state == "bad"
     assert "settings.json:2" in facts["settings: files"].value

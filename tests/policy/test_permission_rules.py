@@ -30,7 +30,7 @@ from shoal.policy.permission_rules import parse_permission_rule
         ("Bash(:*)", "there is no command before"),
         ("WebFetch(example.com)", "domain:example.com"),
         ("WebFetch(domain:)", "domain:example.com"),
-        ("WebFetch(domain:*)", "domain:example.com"),
+        ("WebFetch(domain:a b)", "domain:example.com"),
         ("mcp__server__tool(x)", "takes none"),
         ("*(x)", "takes none"),
     ],

@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from shoal.core.clock import Clock, SystemClock
 from shoal.core.conversation.tools import Tool
-from shoal.core.permissions.permission_decisions import PermissionMode
+from shoal.core.permissions.permission_changes import RequestedPermissionMode
 from shoal.core.ports import Model
 from shoal.core.store import Store
 from shoal.team.channel.lead_channel import LeadChannel
@@ -27,7 +27,8 @@ class Options(Struct, frozen=True, kw_only=True):
     """Project directory; the current directory of the process if None."""
     model: str | Model | None = None
     """`provider:name`, an alias, or a model object; the configured model if None."""
-    mode: PermissionMode | None = None
+    mode: RequestedPermissionMode | None = None
+    """Permission mode; as configured if None. `manual` is `default`, and so is `auto` for now."""
     skip_permissions: bool = False
     allowed_tools: Sequence[str] = ()
     disallowed_tools: Sequence[str] = ()
@@ -42,6 +43,8 @@ class Options(Struct, frozen=True, kw_only=True):
     """True if the session stays open and all its agents run in the background; as configured if None."""
     agents: str | Mapping[str, Any] | None = None
     """Agent definitions for this session: fields by name, as JSON, the path of a JSON file, or a mapping."""
+    agent: str | None = None
+    """Agent whose prompt, tools and model the lead takes; as configured if None."""
     plugin_dirs: Sequence[Path] = ()
     """Plug-in directories for this session, in addition to those of settings and the home."""
     mcp_config: Sequence[str | Mapping[str, Any]] = ()

@@ -189,6 +189,13 @@ class PermissionEngine:
             )
         return child
 
+    def restrict_to_tool_patterns(self, tools: Sequence[str]) -> None:
+        """Restrict this agent, and agents it starts, to the patterns of a definition's tools."""
+        self._restrictions = self._restrictions.add_restrictions(tools, None)
+        self._guard = AgentRestrictionGuard(
+            self._restrictions, self._paths, self._roots, self._is_agent_own_file
+        )
+
     def grant_allow_rules(self, rules: Iterable[ToolPermissionRule], *, lasting: bool = False) -> None:
         """Allow this agent, but not its children, what a skill needs: until the turn ends, or permanently."""
         if lasting:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Protocol
 
@@ -23,20 +24,23 @@ EDIT_ACCEPTING_MODES: tuple[PermissionMode, ...] = ("acceptEdits", "delegate")
 _PATH_ARGUMENTS = {"NotebookEdit": "notebook_path", "Glob": "path", "Grep": "path"}
 """Argument that holds the path, if it is not `file_path`."""
 AGENT_TOOLS = frozenset({"Agent", "Task"})
-_RULE = re.compile(r"([A-Za-z_][\w-]*|mcp__[\w-]+__\*|\*)(?:\((.*)\))?", re.DOTALL)
-_DOMAIN = re.compile(r"domain:(\*\.)?[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?|domain:\[[0-9a-fA-F:.]+\]")
+_RULE = re.compile(r"([A-Za-z_*][\w*-]*)(?:\((.*)\))?", re.DOTALL)
+_DOMAIN = re.compile(r"domain:[A-Za-z0-9*]([A-Za-z0-9.*-]*[A-Za-z0-9*])?|domain:\[[0-9a-fA-F:.]+\]")
+_APPROVABLE_GLOB = re.compile(r"mcp__(?!_)[\w-]+?__[\w*-]+")
 
 
 _PARAMETER = re.compile(r"([a-z][A-Za-z0-9_]*):(.+)", re.DOTALL)
 _BASH_PARAMETERS = frozenset({"run_in_background", "timeout", "description", "dangerouslyDisableSandbox"})
-_MAIN_FIELD_TOOLS = FILE_TOOLS | {"WebFetch", "Skill", "SendMessage", "*"}
+_MAIN_FIELD_TOOLS = FILE_TOOLS | {"WebFetch", "Skill", "SendMessage"}
 """Tools whose patterns are about their main field only."""
 
 
 def find_rule_parameter(tool: str, pattern: str) -> tuple[str, str] | None:
     """Return the parameter and the pattern for its value that a rule names, or None."""
     match = _PARAMETER.fullmatch(pattern)
-    if match is None or tool in _MAIN_FIELD_TOOLS or (tool == "Bash" and match[1] not in _BASH_PARAMETERS):
+    if match is None or "*" in tool or tool in _MAIN_FIELD_TOOLS:
+        return None
+    if tool == "Bash" and match[1] not in _BASH_PARAMETERS:
         return None
     return match[1], match[2]
 
@@ -52,6 +56,8 @@ class ToolPermissionRule(Struct, frozen=True, kw_only=True):
     pattern: str | None = None
     source: str = ""
     """Location for display: a file and its line, a flag, or this session."""
+    anchor: str | None = None
+    """Directory that an allow pattern with one leading slash starts at; None for the project."""
 
     def __str__(self) -> str:
         return self.tool if self.pattern is None else f"{self.tool}({self.pattern})"
@@ -65,14 +71,21 @@ class ToolPermissionRule(Struct, frozen=True, kw_only=True):
         """Return True if it applies to the tool; `Edit(…)` and `Read(…)` apply to all tools of their kind."""
         if self.tool in (tool, "*"):
             return True
+        if "*" in self.tool:
+            names = AGENT_TOOLS if tool in AGENT_TOOLS else (tool,)
+            return any(fnmatchcase(name, self.tool) for name in names)
         if self.tool.startswith("mcp__"):
-            server = self.tool.removesuffix("__*")
-            return server.count("__") == 1 and tool.startswith(f"{server}__")
+            return self.tool.count("__") == 1 and tool.startswith(f"{self.tool}__")
         if self.tool in AGENT_TOOLS:
             return tool in AGENT_TOOLS
         if self.pattern is None:
             return False
         return (self.tool == "Edit" and tool in EDIT_TOOLS) or (self.tool == "Read" and tool in READ_TOOLS)
+
+    @property
+    def approves_nothing(self) -> bool:
+        """True for a name with `*` that an allow list cannot hold: only the tools of one MCP server can."""
+        return "*" in self.tool and _APPROVABLE_GLOB.fullmatch(self.tool) is None
 
 
 class PermissionRuleSet(Struct, frozen=True, kw_only=True):
@@ -140,7 +153,7 @@ def _find_rule_pattern_error(tool: str, pattern: str) -> str | None:
 
 
 def _find_main_pattern_error(tool: str, pattern: str) -> str | None:
-    if tool == "*" or tool.startswith("mcp__"):
+    if "*" in tool or tool.startswith("mcp__"):
         return f"{tool} takes none"
     if tool in READ_TOOLS | EDIT_TOOLS:
         try:

@@ -35,7 +35,8 @@ class FilePathPermissionRules:
                 self.bare = self.bare or rule
             else:
                 text = deepen_forbidding_pattern(rule.pattern) if forbids else rule.pattern
-                expressions = dict.fromkeys(convert_path_pattern_to_regex(text, root) for root in roots)
+                bases = roots if rule.anchor is None else (rule.anchor,)
+                expressions = dict.fromkeys(convert_path_pattern_to_regex(text, base) for base in bases)
                 self._each.append(
                     (_compile_path_regex("|".join(f"(?:{each})" for each in expressions)), rule)
                 )
@@ -259,8 +260,18 @@ def _is_domain_match(domain: str, url: object, *, forbids: bool) -> bool:
         host = (urlsplit(str(url)).hostname or "").rstrip(".").lower()
     except ValueError:
         return forbids
-    is_subdomain = host.endswith(f".{domain.removeprefix('*.')}")
-    if domain.startswith("*."):
-        return is_subdomain
+    if domain == "*":
+        return True
+    if "*" in domain:
+        return _is_domain_glob_match(domain, host, forbids=forbids) or (forbids and not host)
     # An allow rule means this host only; a forbidding rule includes its subdomains.
+    is_subdomain = host.endswith(f".{domain}")
     return host == domain.strip("[]") or (forbids and (is_subdomain or not host))
+
+
+def _is_domain_glob_match(domain: str, host: str, *, forbids: bool) -> bool:
+    """Match a domain with `*`: at the front `*.` is any subdomain, elsewhere a star stays in its label."""
+    labels, host_labels = domain.removeprefix("*.").split("."), host.split(".")
+    more = len(host_labels) - len(labels)
+    is_depth_match = more >= 1 if domain.startswith("*.") else more >= 0 if forbids else more == 0
+    return is_depth_match and all(map(fnmatchcase, host_labels[more:], labels))

@@ -22,7 +22,7 @@ from shoal.core.agents.agent_definitions import (
 )
 from shoal.core.agents.subagents import IsolationMode
 from shoal.core.errors import InvalidAgentDefinition
-from shoal.core.permissions.permission_changes import PermissionMode
+from shoal.core.permissions.permission_changes import AUTO_MODE, PERMISSION_MODES
 from shoal.core.teams.roster import MEMBER_COLORS
 from shoal.wire.field_parsers import (
     InvalidFrontMatterFieldError,
@@ -168,6 +168,8 @@ class _AgentDefinitionBuilder:
                 # Nothing depends on a colour: an unknown one must not make the agent unusable.
                 warning = f"{value!r} is not a known colour; use {', '.join(MEMBER_COLORS)} or #rrggbb"
                 self.warnings.append(self.describe_problem(line, key, warning))
+            elif field.attribute == "permission_mode" and value == AUTO_MODE:
+                self.warnings.append(self.describe_problem(line, key, _AUTO_MODE_WARNING))
             elif value is not None:
                 self._lines[field.attribute] = line or 0
                 try:
@@ -272,6 +274,16 @@ def _build_choice_parser(choices: tuple[str, ...]) -> Callable[[Any], str]:
     return parse_choice
 
 
+_AUTO_MODE_WARNING = "auto mode is not available, so the agent has the mode of its parent"
+
+
+def _parse_agent_permission_mode(value: Any) -> str:
+    return "default" if value == "manual" else _parse_permission_mode_choice(value)
+
+
+_parse_permission_mode_choice = _build_choice_parser(PERMISSION_MODES)
+
+
 def _parse_agent_color(value: Any) -> str | None:
     return value if isinstance(value, str) and (value in MEMBER_COLORS or _HEX.fullmatch(value)) else None
 
@@ -311,9 +323,7 @@ _FIELDS = {
     "disallowedTools": _AgentDefinitionFieldSpec("disallowed_tools", _parse_agent_tools),
     "model": _AgentDefinitionFieldSpec("model", _parse_agent_model),
     "effort": _AgentDefinitionFieldSpec("effort", _parse_reasoning_effort),
-    "permissionMode": _AgentDefinitionFieldSpec(
-        "permission_mode", _build_choice_parser(get_args(PermissionMode))
-    ),
+    "permissionMode": _AgentDefinitionFieldSpec("permission_mode", _parse_agent_permission_mode),
     "background": _AgentDefinitionFieldSpec("background", parse_boolean_field),
     "isolation": _AgentDefinitionFieldSpec("isolation", _build_choice_parser(get_args(IsolationMode))),
     "maxTurns": _AgentDefinitionFieldSpec("max_turns", _parse_positive_integer),

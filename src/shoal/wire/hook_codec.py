@@ -52,6 +52,15 @@ _NAMED_GROUP = re.compile(r"\(\?<(?=[A-Za-z_])")
 _MATCH_ALL = ("", "*")
 
 
+_OTHER_EVENTS = frozenset(
+    {"Setup", "CwdChanged", "FileChanged", "DirectoryAdded", "InstructionsLoaded", "ConfigChange"}
+    | {"StopFailure", "PostCompact", "PostToolBatch", "PermissionDenied", "UserPromptExpansion"}
+    | {"Elicitation", "ElicitationResult", "MessageDisplay"}
+)
+"""Events of other programs, which are not spelling mistakes."""
+UNKNOWN_EVENT_END = ": unknown event."
+
+
 class ParsedHooks(Struct, frozen=True, kw_only=True):
     hooks: tuple[Hook, ...] = ()
     problems: tuple[str, ...] = ()
@@ -92,7 +101,7 @@ class _HookParser:
                 )
             elif event not in HOOK_EVENTS:
                 matches = get_close_matches(str(event), HOOK_EVENTS, n=1)
-                hint = f"; did you mean {matches[0]}?" if matches else ""
+                hint = f"; did you mean {matches[0]}?" if matches and event not in _OTHER_EVENTS else ""
                 self._add_problem((*key_path, str(event)), f"unknown event{hint}")
             elif not isinstance(entries, Sequence) or isinstance(entries, str):
                 self._add_problem((*key_path, event), f"expected a list, got {_describe_json_value(entries)}")

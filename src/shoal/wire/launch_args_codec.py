@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any, get_args
+from typing import Any
 
 from shoal.core.ids import AgentId
 from shoal.core.names import parse_agent_name, parse_team_name
-from shoal.core.permissions.permission_decisions import PermissionMode
+from shoal.core.permissions.permission_changes import (
+    PERMISSION_MODES,
+    resolve_permission_mode,
+)
 from shoal.core.teams.member_backends import MemberLaunchArgs
 from shoal.core.teams.roster import format_agent_id
 
@@ -81,10 +84,12 @@ def _validate_launch_args(values: dict[str, Any]) -> MemberLaunchArgs:
     values["name"], values["team"] = parse_agent_name(values["name"]), parse_team_name(values["team"])
     if values["agent"] != (agent_id := format_agent_id(values["name"], values["team"])):
         raise ValueError(f"--agent-id is {values['agent']!r}, but the name and the team say {agent_id!r}")
-    if (mode := values.get("mode")) is not None and mode not in get_args(PermissionMode):
-        raise ValueError(
-            f"--permission-mode: {mode!r} is not a mode; use one of {', '.join(get_args(PermissionMode))}"
-        )
+    if (mode := values.get("mode")) is not None:
+        values["mode"] = resolve_permission_mode(mode)
+        if values["mode"] is None:
+            raise ValueError(
+                f"--permission-mode: {mode!r} is not a mode; use one of {', '.join(PERMISSION_MODES)}"
+            )
     if (usd := values.get("max_budget_usd")) is not None:
         values["max_budget_usd"] = _parse_budget_flag(usd)
     values["agent"] = AgentId(values["agent"])

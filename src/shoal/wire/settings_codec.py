@@ -9,12 +9,15 @@ from typing import Annotated, Any, Literal, TypeAlias
 
 import msgspec
 from msgspec import Meta, Struct
+from msgspec.structs import replace
 
 from shoal.core.errors import SettingsError
 from shoal.core.permissions.permission_decisions import PermissionMode
+from shoal.core.unused_items import UnusedItem
 from shoal.wire.foreign_json import convert_to_schema
-from shoal.wire.json_codec import decode_json
+from shoal.wire.json_comments import decode_commented_json
 from shoal.wire.json_line_numbers import find_json_key_line
+from shoal.wire.settings_entries import drop_unusable_entries
 
 Seconds: TypeAlias = Annotated[float, Meta(gt=0)]
 Dollars: TypeAlias = Annotated[float, Meta(ge=0)]
@@ -222,6 +225,15 @@ class PermissionSettings(Struct, frozen=True, kw_only=True, rename="camel"):
     """Directories that tools may use in addition to the project."""
 
 
+class AttributionSettings(Struct, frozen=True, kw_only=True):
+    """Texts that agents add to commits and pull requests."""
+
+    commit: str | None = None
+    """Text at the end of commit messages; an empty text means none."""
+    pr: str | None = None
+    """Text at the end of pull request descriptions; an empty text means none."""
+
+
 class SettingsSchema(Struct, frozen=True, kw_only=True, rename="camel"):
     """Part of a settings file that Shoal uses. Every other key belongs to another program."""
 
@@ -271,13 +283,26 @@ class SettingsSchema(Struct, frozen=True, kw_only=True, rename="camel"):
     """MCP servers, by name."""
     disabled_mcpjson_servers: tuple[str, ...] = ()
     """Servers in a project's `.mcp.json` that are disabled."""
+    agent: str | None = None
+    """Agent whose prompt, tools and model the lead takes; the flag `--agent` overrides it."""
+    language: str | None = None
+    """Language in which the lead answers."""
+    theme: str | None = None
+    """Theme of Claude Code, such as `dark` or `light-daltonized`; `shoal.theme` overrides it."""
+    attribution: AttributionSettings = AttributionSettings()
+    """Texts that agents add to commits and pull requests."""
+    include_co_authored_by: bool | None = None
+    """False if agents add nothing to commits and pull requests; older than `attribution`."""
+    plans_directory: str | None = None
+    """Directory of plan files, in the project; one outside it is ignored."""
     shoal: ShoalSettings = ShoalSettings()
     """Shoal's own settings, which no other program reads."""
 
 
 SettingsSourceKind: TypeAlias = Literal[
-    "managed", "command line", "local", "project", "mcp", "agent", "plugin", "user"
+    "managed", "command line", "local", "project", "mcp", "private", "agent", "plugin", "user"
 ]
+"""`private` holds the user's own MCP servers for one project."""
 
 
 class SettingsDocument(Struct, frozen=True, kw_only=True):
@@ -287,7 +312,11 @@ class SettingsDocument(Struct, frozen=True, kw_only=True):
     kind: SettingsSourceKind
     path: Path | None
     text: str
+    """Content without comments, for line numbers."""
     raw: dict[str, Any]
+    """Settings without unusable entries."""
+    unused: tuple[UnusedItem, ...] = ()
+    """Entries that were left out."""
 
     @property
     def is_user_controlled(self) -> bool:
@@ -306,16 +335,21 @@ def parse_settings_document(
 ) -> SettingsDocument:
     """Parse settings; raise `SettingsError` with the file, line and key of the first mistake."""
     try:
-        raw = decode_json(text.encode()) if text.strip() else {}
+        raw, text = decode_commented_json(text) if text.strip() else ({}, text)
     except ValueError as error:
         line = getattr(error, "lineno", 1)
         reason = getattr(error, "msg", str(error))
         raise SettingsError(f"{name}:{line}: not valid JSON: {reason}.", path=path, line=line) from error
     if not isinstance(raw, dict):
         raise SettingsError(f"{name}:1: settings must be a JSON object, {{…}}.", path=path, line=1)
-    document = SettingsDocument(name=name, kind=kind, path=path, text=text, raw=raw)
+    usable, unusable = drop_unusable_entries(raw)
+    document = SettingsDocument(name=name, kind=kind, path=path, text=text, raw=usable)
     convert_to_settings_schema(document.raw, document)
-    return document
+    items = (
+        UnusedItem(location=document.locate_key(keys), name=".".join(keys), reason=reason)
+        for keys, reason in unusable
+    )
+    return replace(document, unused=tuple(items)) if unusable else document
 
 
 def convert_to_settings_schema(
@@ -362,15 +396,17 @@ def describe_schema_mismatch(reason: str) -> str:
 
 
 # Keys that other programs read in the same section.
-_FOREIGN_PERMISSION_KEYS = frozenset({"disableBypassPermissionsMode", "disableAutoMode"})
+_FOREIGN_PERMISSION_KEYS = ("disableBypassPermissionsMode", "disableAutoMode")
+_COMFORT_PERMISSION_KEYS = frozenset({"allow", "additionalDirectories", "disableAutoMode"})
 
 
 def _refuse_misspelled_permission_key(document: SettingsDocument) -> None:
-    """Raise `SettingsError` for a key that is probably `deny` or another known key.
+    """Raise `SettingsError` for a key that is probably `deny` or another one that narrows.
 
     Other unknown keys belong to other programs.
     """
-    section, known = document.raw.get("permissions"), PermissionSettings.__struct_encode_fields__
+    section = document.raw.get("permissions")
+    known = (*PermissionSettings.__struct_encode_fields__, *_FOREIGN_PERMISSION_KEYS)
     unknown = [key for key in section if key not in known] if isinstance(section, dict) else []
     if not unknown:
         return
@@ -378,7 +414,7 @@ def _refuse_misspelled_permission_key(document: SettingsDocument) -> None:
 
     for key in unknown[:_MAX_REPORTED]:
         close = get_close_matches(key, known, n=1)
-        if key not in _FOREIGN_PERMISSION_KEYS and close:
+        if close and close[0] not in _COMFORT_PERMISSION_KEYS:
             line = find_json_key_line(document.text, ["permissions", key])
             raise SettingsError(
                 f"{document.name}:{line}: permissions.{key}: unknown key. Did you mean {close[0]}?",

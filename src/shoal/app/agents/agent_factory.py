@@ -33,7 +33,8 @@ from shoal.app.agents.spawn_requests import (
     resolve_loop_limits,
 )
 from shoal.app.agents.tool_limits import limit_tools_to_session, limit_tools_to_spawn_request
-from shoal.app.config.system_prompt import build_system_prompt
+from shoal.app.config.system_prompt import build_system_prompt, format_settings_instructions
+from shoal.app.config.tool_selection import remove_denied_tools
 from shoal.app.definitions.path_instructions import AgentPathInstructions
 from shoal.app.hooks.agent_hooks import HookSubjectAgent, describe_agent_hooks
 from shoal.app.isolation.agent_workspace import AgentWorkspace
@@ -514,7 +515,10 @@ class AgentFactory:
             identity=hook_subject.identity,
             model=blueprint.model,
             system=facts.system,
-            tools={name: blueprint.agent_tools.tools[name] for name in blueprint.toolset.names},
+            tools=remove_denied_tools(
+                {name: blueprint.agent_tools.tools[name] for name in blueprint.toolset.names},
+                permissions.get_active_rules().deny,
+            ),
             conversation=blueprint.conversation,
             environment=AgentEnvironment(
                 workspace=blueprint.agent_workspace.workspace,
@@ -610,7 +614,11 @@ class AgentFactory:
     def _build_agent_system_prompt(self, prompt: str, cwd: Path, with_instructions: bool) -> str:  # noqa: FBT001 - a cache key
         instructions = self._runtime.knowledge.instructions.text if with_instructions else ""
         return build_system_prompt(
-            cwd=cwd, clock=self._runtime.clock, replacement=prompt, instructions=instructions
+            cwd=cwd,
+            clock=self._runtime.clock,
+            replacement=prompt,
+            instructions=instructions,
+            appended=format_settings_instructions(self._runtime.settings, talks_to_person=False),
         )
 
     async def _release_shared_resources(self, agent: AgentId) -> None:

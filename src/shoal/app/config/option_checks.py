@@ -11,7 +11,7 @@ from typing import Any, get_args
 from shoal.app.options import Options
 from shoal.core.agents.agent_definitions import EFFORT_LEVELS
 from shoal.core.errors import SettingsError
-from shoal.core.permissions.permission_changes import PermissionMode
+from shoal.core.permissions.permission_changes import REQUESTED_PERMISSION_MODES
 from shoal.wire.settings_codec import TeammateMode
 
 _TEXT_LISTS = (
@@ -26,7 +26,7 @@ _TEXT_LISTS = (
 _PATH_LISTS = ("add_dirs", "plugin_dirs")
 _TEXTS = (
     "name", "team", "system_prompt", "append_system_prompt", "fallback_model", "resume", "session_id",
-    "settings", "trace", "title", "debug_filter", "effort",
+    "settings", "trace", "title", "debug_filter", "effort", "agent",
 )  # fmt: skip
 _FLAGS = (
     "skip_permissions", "coordinator", "assistant", "strict_mcp_config", "continue_last", "fork", "attended",
@@ -60,7 +60,7 @@ def _iter_option_problems(options: Options) -> Iterator[str]:
     yield from _check_type(options, "hooks", Mapping, "a mapping of events to lists of hooks")
     yield from _check_store(options)
     if options.mode is not None:
-        yield from _check_choice("mode", options.mode, get_args(PermissionMode))
+        yield from _check_choice("mode", options.mode, REQUESTED_PERMISSION_MODES)
     if options.effort is not None:
         yield from _check_choice("effort", options.effort, EFFORT_LEVELS)
     if options.teammate_mode is not None:

@@ -28,8 +28,10 @@ from shoal.app.isolation.sandbox_policies import check_sandbox_settings
 from shoal.app.models.model_choice import choose_model_with_fallback, find_plan_mode_names
 from shoal.app.options import Options
 from shoal.app.settings.settings import Settings, load_settings, remove_extensions
-from shoal.core.errors import SettingsError
+from shoal.core.agents.agent_definitions import AgentDefinition
+from shoal.core.errors import InvalidAgentDefinition, SettingsError, UnknownAgentType
 from shoal.core.ids import LEAD_ID, IdGenerator
+from shoal.core.permissions.permission_changes import AUTO_MODE, AUTO_MODE_NOTE, resolve_permission_mode
 from shoal.core.plan_mode_model import PlanModeModel
 from shoal.core.ports import Journal, Model, ResultStore, Transcript
 from shoal.core.store import QuestionStore, Store
@@ -83,6 +85,8 @@ class SessionConfig(Struct, frozen=True, kw_only=True):
     """Tool that receives the structured answer, if one is required."""
     coordinator: bool
     assistant: bool
+    lead_agent: AgentDefinition | None = None
+    """Agent whose prompt, tools and model the lead has."""
     notes: tuple[str, ...]
     """Notes for the person about the configuration."""
 
@@ -101,6 +105,7 @@ def load_session_config(options: Options, exit_stack: AsyncExitStack) -> Session
         options = replace(options, strict_mcp_config=True)
     if options.teammate_mode is not None:
         settings = replace(settings, own=replace(settings.own, teammate_mode=options.teammate_mode))
+    options, mode_notes = _resolve_requested_mode(options)
     sandbox_notes = check_sandbox_settings(settings, cwd)
     coordinator, assistant = is_coordinator_mode(options, settings), is_assistant_mode(options, settings)
     given_agents = parse_agents_option(options.agents, cwd)
@@ -113,6 +118,7 @@ def load_session_config(options: Options, exit_stack: AsyncExitStack) -> Session
         complete=plugins.fill_agent_plugin_root,
         sources=() if options.bare else options.setting_sources,
     )
+    options, lead_agent = _apply_lead_agent(options, settings, definitions)
     ids = IdGenerator(options.seed)
     # Always drawn: a session's random numbers must not depend on its model or on earlier draws.
     jitter = ids.derive_generator().random
@@ -138,8 +144,44 @@ def load_session_config(options: Options, exit_stack: AsyncExitStack) -> Session
         structured_output=output_tool,
         coordinator=coordinator,
         assistant=assistant,
-        notes=(*sandbox_notes, *(warning for parsed in given_agents for warning in parsed.warnings)),
+        lead_agent=lead_agent,
+        notes=(
+            *mode_notes,
+            *sandbox_notes,
+            *(warning for parsed in given_agents for warning in parsed.warnings),
+        ),
     )
+
+
+def _resolve_requested_mode(options: Options) -> tuple[Options, tuple[str, ...]]:
+    """Return the options with a mode of Shoal, and a note if the requested one is not available."""
+    if options.mode is None:
+        return options, ()
+    notes = (AUTO_MODE_NOTE,) if options.mode == AUTO_MODE else ()
+    return replace(options, mode=resolve_permission_mode(options.mode)), notes
+
+
+def _apply_lead_agent(
+    options: Options, settings: Settings, definitions: AgentCatalog
+) -> tuple[Options, AgentDefinition | None]:
+    """Return the options with the prompt and model of the agent that the lead is.
+
+    Raises `SettingsError` if there is no such agent: its tools may be fewer.
+    """
+    # A member has the definition that its lead chose.
+    name = (options.agent or settings.agent) if options.membership is None else None
+    if name is None:
+        return options, None
+    try:
+        definition = definitions.find(name)
+    except (UnknownAgentType, InvalidAgentDefinition) as error:
+        origin = "--agent" if options.agent else f"{settings.find_setting_origin('agent')}: agent"
+        raise SettingsError(f"{origin}: {error}") from error
+    return replace(
+        options,
+        system_prompt=definition.prompt if options.system_prompt is None else options.system_prompt,
+        model=definition.model if options.model is None else options.model,
+    ), definition
 
 
 def create_model_chooser(config: SessionConfig, exit_stack: AsyncExitStack) -> ModelChooser:

@@ -11,7 +11,11 @@ from shoal.core.agents.agent_definitions import matches_tool_list_entry
 from shoal.core.conversation.tools import Tool
 from shoal.core.errors import SettingsError
 from shoal.core.extensions.mcp_servers import MCP_PREFIX
-from shoal.policy.permission_rules import parse_permission_rule, split_permission_rule_list
+from shoal.policy.permission_rules import (
+    ToolPermissionRule,
+    parse_permission_rule,
+    split_permission_rule_list,
+)
 from shoal.policy.rule_names import FOREIGN_TOOL_NAMES, names_no_tool, suggest_tool
 from shoal.tools.shell_supervisor import BackgroundShellSupervisor
 
@@ -70,19 +74,13 @@ def select_tools_by_name(tools: dict[str, Tool], names: Sequence[str] | None) ->
     }
 
 
-def remove_denied_tools(tools: dict[str, Tool], denied: Sequence[str]) -> dict[str, Tool]:
+def remove_denied_tools(tools: dict[str, Tool], denied: Sequence[ToolPermissionRule]) -> dict[str, Tool]:
     """Remove tools that are denied as a whole, so that the model does not see them."""
-    denied_names = {
-        rule.tool
-        for rule in map(parse_permission_rule, split_permission_rule_flags(denied))
-        if rule.pattern is None
-    }
-    server_entries = [name for name in denied_names if name.startswith(MCP_PREFIX)]
+    rules = [rule for rule in denied if rule.pattern is None]
+    if not rules:
+        return tools
     return {
-        name: tool
-        for name, tool in tools.items()
-        if name not in denied_names
-        and not any(matches_tool_list_entry(each, name) for each in server_entries)
+        name: tool for name, tool in tools.items() if not any(rule.applies_to_tool(name) for rule in rules)
     }
 
 

@@ -42,7 +42,7 @@ _HEAD = (
 class InstructionFile(Struct, frozen=True, kw_only=True):
     path: Path
     owner: str
-    """Owner of the file: `you` or `project`."""
+    """Owner of the file: `managed`, `you` or `project`."""
     text: str
     size: int
     imported_by: Path | None = None
@@ -125,8 +125,9 @@ def load_instructions(
     max_chars: int = MAX_TOTAL_CHARS,
     exclusions: InstructionExclusions | None = None,
     sources: Collection[str] | None = None,
+    managed: Sequence[Path] = (),
 ) -> LoadedInstructionFiles:
-    """Read the files in the home, then from the repository root down to `cwd`, each with its rules directory.
+    """Read the managed files, those in the home, then from the repository root down to `cwd`, with rules.
 
     `sources` limits them to those of `user`, `project` or `local`.
     `is_hidden` returns True for real paths that agents may not read. `max_chars` can lower the usual limit.
@@ -135,6 +136,8 @@ def load_instructions(
     reader = InstructionReader(
         root=directories[-1], home=home, is_hidden=is_hidden, max_chars=max_chars, exclusions=exclusions
     )
+    for path in managed:
+        reader.read_file_with_imports(path, "managed")
     for name in _USER_FILE_NAMES if sources is None or "user" in sources else ():
         reader.read_file_with_imports(home / name, "you")
     if sources is None or "user" in sources:

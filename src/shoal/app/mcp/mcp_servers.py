@@ -211,6 +211,11 @@ class SessionMcpServerManager:
         agent, source = definition.name, definition.source
         for entry in definition.mcp_servers:
             for name, config in entry.items() if isinstance(entry, Mapping) else ():
+                if self.configured.managed_by:
+                    raise AgentRequestRefused(
+                        f"The agent {agent} ({source}) defines the MCP server {name}, but only the servers "
+                        f"in {self.configured.managed_by} may run. Remove it from the agent."
+                    )
                 if not (source.is_trusted or self._is_trusted(definition)):
                     raise AgentRequestRefused(
                         f"The agent {agent} ({source}) defines the MCP server {name}, but a project may "

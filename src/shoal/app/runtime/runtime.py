@@ -48,7 +48,7 @@ from shoal.app.runtime.plan_registry import AgentPlanRegistry
 from shoal.app.settings.configured_rules import add_permission_flag_rules
 from shoal.app.settings.live_settings import AutoReloadingSettings
 from shoal.app.settings.mcp_files import is_server_permitted, load_mcp_servers
-from shoal.app.settings.settings import Settings
+from shoal.app.settings.settings import Settings, list_managed_instruction_files
 from shoal.app.settings.settings_writer import save_permission_answer
 from shoal.app.skills.catalog_changes import AgentAndSkillChangeReporter
 from shoal.app.skills.knowledge import SkillsAndInstructions
@@ -68,7 +68,7 @@ from shoal.core.conversation.tools import Tool
 from shoal.core.errors import ShoalError
 from shoal.core.events import BudgetThresholdReached, FileChanged
 from shoal.core.ids import LEAD_ID, LEAD_KIND, AgentId, IdGenerator
-from shoal.core.permissions.permission_changes import PermissionSuggestion
+from shoal.core.permissions.permission_changes import PermissionSuggestion, resolve_permission_mode
 from shoal.core.permissions.permission_decisions import AllowDecision
 from shoal.core.permissions.questions import PermissionQuestion, Question
 from shoal.core.permissions.sandbox import Sandbox
@@ -419,7 +419,10 @@ def _create_live_settings(
         given=options.settings,
         sources=options.setting_sources,
         allow=split_permission_rule_flags(options.allowed_tools),
-        deny=split_permission_rule_flags(options.disallowed_tools),
+        deny=(
+            *split_permission_rule_flags(options.disallowed_tools),
+            *(() if config.lead_agent is None else config.lead_agent.disallowed_tools),
+        ),
         note=events.note,
     )
 
@@ -432,7 +435,7 @@ def _create_lead_permissions(
     events: EventBus,
 ) -> PermissionEngine:
     options, settings = config.options, config.settings
-    mode = options.mode or settings.permissions.default_mode or "default"
+    mode = resolve_permission_mode(options.mode) or settings.permissions.default_mode or "default"
     if options.skip_permissions and options.lead_channel is None:
         # A member gets the current mode of its lead, which may have become stricter.
         mode = "bypassPermissions"
@@ -455,6 +458,8 @@ def _create_lead_permissions(
     if options.membership is not None:
         denied_tools = options.membership.denied_tools
         engine.deny_tools_for_turn(parse_permission_rule(entry, "its lead") for entry in denied_tools)
+    if config.lead_agent is not None and any("(" in entry for entry in config.lead_agent.tools or ()):
+        engine.restrict_to_tool_patterns(config.lead_agent.tools or ())
     return engine
 
 
@@ -654,6 +659,7 @@ def _load_skills_and_instructions(
             max_chars=window,
             exclusions=exclusions,
             sources=sources,
+            managed=list_managed_instruction_files(),
         )
         if sources is None or "project" in sources:
             path_instructions = PathInstructionFactory(

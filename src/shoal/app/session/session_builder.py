@@ -25,7 +25,11 @@ from shoal.app.config.journal_recovery import (
 from shoal.app.config.session_config import SessionConfig, load_session_config
 from shoal.app.config.session_memory import SessionMemory
 from shoal.app.config.system_prompt import build_system_prompt, load_prompt_without_manner
-from shoal.app.config.tool_selection import iter_unknown_rule_warnings, refuse_unknown_rules
+from shoal.app.config.tool_selection import (
+    iter_unknown_rule_warnings,
+    refuse_unknown_rules,
+    split_permission_rule_flags,
+)
 from shoal.app.config.undo_history import SessionUndoHistory, create_undo_history
 from shoal.app.hooks.agent_hooks import HookSubjectAgent
 from shoal.app.mcp.mcp_channels import McpChannelMessageQueue, parse_mcp_channel_names
@@ -35,6 +39,7 @@ from shoal.app.runtime.runtime import Runtime, open_runtime
 from shoal.app.session.control_handler import handle_control_command
 from shoal.app.session.hook_services import SessionHookServices
 from shoal.app.session.lifecycle_hooks import SessionLifecycleHookRunner
+from shoal.app.settings.configured_rules import find_skipped_flag_rules
 from shoal.core.conversation.tools import Tool
 from shoal.core.errors import ShoalError
 from shoal.core.events import PREVIEW_LENGTH
@@ -42,6 +47,7 @@ from shoal.core.extensions.hooks import BackgroundHookNotice
 from shoal.core.ids import LEAD_ID, LEAD_KIND, AgentId
 from shoal.core.permissions.permission_changes import PermissionMode, PermissionSuggestion
 from shoal.core.text.text_format import to_one_line
+from shoal.core.unused_items import summarize_unused_items
 from shoal.policy.rule_names import refuse_misspelled_rules
 from shoal.runs.agent_supervisor import AgentSupervisor
 from shoal.runs.control_server import RunControlServer
@@ -58,6 +64,7 @@ from shoal.tools.agent_tools import AgentToolOptions, build_agent_tools
 from shoal.tools.background_tools import build_background_tools
 from shoal.tools.plan_tools import PlanApprover
 from shoal.tools.team_tools import build_team_tools
+from shoal.wire.hook_codec import UNKNOWN_EVENT_END
 
 if TYPE_CHECKING:
     from shoal.app.session.session import Session
@@ -270,7 +277,7 @@ def _choose_plan_approver(runtime: Runtime) -> PlanApprover:
 def _create_lead(runtime: Runtime) -> AgentRunner:
     config, options = runtime.config, runtime.options
     replacement = load_replacement_system_prompt(options, coordinator=config.coordinator)
-    appended = build_appended_system_prompt(options, assistant=config.assistant)
+    appended = build_appended_system_prompt(options, config.settings, assistant=config.assistant)
     if (style := runtime.knowledge.output_style.style) is not None and replacement is None:
         replacement = None if style.keeps_coding_instructions else load_prompt_without_manner()
         appended = "\n\n".join(filter(None, (appended, style.format_prompt_section())))
@@ -326,7 +333,13 @@ def _create_lead(runtime: Runtime) -> AgentRunner:
 
 
 def _select_lead_tools(runtime: Runtime) -> dict[str, Tool]:
-    return select_lead_tools(runtime.options, runtime.tools, coordinator=runtime.config.coordinator)
+    return select_lead_tools(
+        runtime.options,
+        runtime.settings,
+        runtime.tools,
+        coordinator=runtime.config.coordinator,
+        definition=runtime.config.lead_agent,
+    )
 
 
 def _create_mcp_channels(config: SessionConfig, session: Session) -> McpChannelMessageQueue | None:
@@ -340,26 +353,33 @@ def _create_mcp_channels(config: SessionConfig, session: Session) -> McpChannelM
 
 def _collect_startup_notes(runtime: Runtime) -> tuple[str, ...]:
     """Collect the notes for the person at the start of the session. Raises `SettingsError`."""
-    config, options = runtime.config, runtime.options
+    config, options, problems = runtime.config, runtime.options, runtime.hooks.problems
     return (
         *config.settings.warnings,
+        *summarize_unused_items(len(config.settings.unused_items) + sum(map(_is_unknown_event, problems))),
         *config.notes,
-        *runtime.hooks.problems,
+        *(problem for problem in problems if not _is_unknown_event(problem)),
         *config.plugins.startup_notes,
         *config.definitions.describe_agent_file_problems(),
         *runtime.knowledge.list_skill_and_instruction_notices(),
         *runtime.servers.configured.problems,
         *runtime.servers.describe_missing_channels(),
+        *find_skipped_flag_rules(split_permission_rule_flags(options.allowed_tools)),
         *iter_unknown_rule_warnings((*options.allowed_tools, *options.disallowed_tools), runtime.tools),
         *config.history.notes,
     )
+
+
+def _is_unknown_event(problem: str) -> bool:
+    return problem.endswith(UNKNOWN_EVENT_END)
 
 
 def _refuse_rules_without_tools(runtime: Runtime) -> None:
     options, settings, tools = runtime.options, runtime.settings, runtime.tools
     if options.membership is None:
         # The rules of a member come from its lead, which may be another program with other tools.
-        refuse_unknown_rules("allowed_tools", options.allowed_tools, tools)
+        allowed = split_permission_rule_flags(options.allowed_tools)
+        refuse_misspelled_rules("allowed_tools", allowed, tools)
         refuse_unknown_rules("disallowed_tools", options.disallowed_tools, tools)
     for key, rules in (("deny", settings.permissions.deny), ("ask", settings.permissions.ask)):
         refuse_misspelled_rules(settings.find_setting_origin(f"permissions.{key}"), rules, tools)

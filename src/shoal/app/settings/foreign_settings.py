@@ -17,6 +17,7 @@ _MANAGED_KEYS = (
     "disableSideloadFlags",
     "strictPluginOnlyCustomization",
 )
+_HTTP_HOOK_KEYS = ("allowedHttpHookUrls", "httpHookAllowedEnvVars")
 _BYPASS_KEYS = ("permissions", "disableBypassPermissionsMode")
 _UNSUPPORTED_SANDBOX_KEYS = (
     ("sandbox", "filesystem", "denyWrite"),
@@ -31,6 +32,9 @@ def refuse_unsupported_restrictions(documents: Sequence[SettingsDocument]) -> No
         for key in _MANAGED_KEYS if document.kind == "managed" else ():
             if document.raw.get(key) not in (None, False):
                 _refuse(document, (key,), "Shoal cannot enforce it, so it does not run")
+        for key in _HTTP_HOOK_KEYS:
+            if document.raw.get(key) is not None:
+                _refuse(document, (key,), "Shoal does not enforce it; remove the key and check your hooks")
         for keys in _UNSUPPORTED_SANDBOX_KEYS:
             if document.raw.get("sandbox") and has_settings_key(document, keys):
                 hint = "deny it with permissions.deny" if keys[-1] == "denyWrite" else "unset the variables"

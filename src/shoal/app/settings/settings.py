@@ -6,11 +6,14 @@ import os
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Literal
 from urllib.parse import urlsplit
 
 from msgspec import Struct
 from msgspec.structs import replace
 
+from shoal.app.settings.claude_json import ClaudeJson, read_claude_json
+from shoal.app.settings.claude_keys import find_unused_keys
 from shoal.app.settings.configured_rules import find_skipped_rules, load_permission_rules
 from shoal.app.settings.foreign_settings import (
     apply_sandbox_key,
@@ -19,7 +22,11 @@ from shoal.app.settings.foreign_settings import (
     refuse_unsupported_restrictions,
 )
 from shoal.app.settings.foreign_variables import ForeignVariables, read_foreign_variables
-from shoal.app.settings.mcp_files import collect_mcp_server_variables, read_project_mcp_file
+from shoal.app.settings.mcp_files import (
+    collect_mcp_server_variables,
+    read_managed_mcp_files,
+    read_project_mcp_file,
+)
 from shoal.app.settings.settings_trust import (
     PermissionEscalation,
     merge_user_controlled_documents,
@@ -27,12 +34,15 @@ from shoal.app.settings.settings_trust import (
 )
 from shoal.core.errors import SettingsError, StateFileError
 from shoal.core.text.redaction import SecretRedactor
+from shoal.core.unused_items import UnusedItem
 from shoal.policy.permission_rules import PermissionRuleSet
 from shoal.stores.files.home.credential_file import get_credentials_path, load_provider_credentials
 from shoal.wire.settings_codec import (
+    AttributionSettings,
     PermissionSettings,
     SandboxSettings,
     SettingsDocument,
+    SettingsSchema,
     SettingsSourceKind,
     ShoalSettings,
     WorktreeGuard,
@@ -126,8 +136,17 @@ class Settings(Struct, frozen=True, kw_only=True):
     """Project settings that need the user's trust, trusted or not."""
     permission_rules: PermissionRuleSet
     """Permission rules of all files, each with its source."""
+    agent: str | None = None
+    """Agent whose prompt, tools and model the lead takes."""
+    language: str | None = None
+    """Language in which the lead answers."""
+    attribution: AttributionSettings = AttributionSettings()
+    """Texts for commits and pull requests."""
+    plans_directory: Path
     bypass_ban: str | None = None
     """File and line of a setting that forbids to skip permissions."""
+    unused_items: tuple[UnusedItem, ...] = ()
+    """Entries of the files that have no effect, but narrow nothing."""
     betas: tuple[str, ...] = ()
     """Betas of the Messages API, requested by the program that opened the session."""
     stored: Mapping[str, Mapping[str, str]] = {}
@@ -289,6 +308,7 @@ _KEY_VARIABLES = {
 }
 _USER_ONLY_KEYS = frozenset({"cleanupPeriodDays"})
 _SOURCE_KINDS: tuple[SettingsSourceKind, ...] = ("user", "project", "local")
+_KINDS_OF_SERVER_FILES: dict[SettingsSourceKind, SettingsSourceKind] = {"mcp": "project", "private": "local"}
 _SWITCH_VALUES = {
     "1": True,
     "true": True,
@@ -318,7 +338,7 @@ def load_settings(
     cwd: Path,
     environ: Mapping[str, str] | None = None,
     given: str | None = None,
-    managed: Sequence[Path] = MANAGED_FILES,
+    managed: Sequence[Path] | None = None,
     sources: Sequence[str] | None = None,
 ) -> Settings:
     """Load the settings. `given` is the value of `--settings`: a path or JSON. Raises `SettingsError`.
@@ -328,8 +348,11 @@ def load_settings(
     environ = dict(os.environ if environ is None else environ)
     home = resolve_shoal_home(environ, cwd)
     servers, server_problems = read_project_mcp_file(cwd)
+    claude_json = read_claude_json(home, cwd)
     all_documents = tuple(
-        _filter_documents_by_source((*_read_settings_documents(home, cwd, given, managed), *servers), sources)
+        _filter_documents_by_source(
+            (*_read_settings_documents(home, cwd, given, managed), *claude_json.documents, *servers), sources
+        )
     )
     refuse_unsupported_restrictions(all_documents)
     bypass_ban = find_bypass_ban(all_documents)
@@ -351,7 +374,11 @@ def load_settings(
     provider_variables |= _select_stored_provider_variables(stored, provider_variables)
     permissions, permission_warnings = _ignore_project_bypass_mode(merged.permissions, trusted.permissions)
     own, shoal_warnings = _restrict_shoal_settings(merged.shoal, trusted.shoal, environ)
-    own = replace(own, sandbox=apply_sandbox_key(all_documents, own.sandbox))
+    own = replace(
+        own,
+        sandbox=apply_sandbox_key(all_documents, own.sandbox),
+        theme=own.theme or _THEMES.get(merged.theme or ""),
+    )
     foreign, variable_warnings = read_foreign_variables(
         environ=environ,
         user_env=_convert_env_values_to_text(trusted.env),
@@ -383,8 +410,10 @@ def load_settings(
             *trust.warnings,
             *credential_problems,
             *server_problems,
-            *find_skipped_rules(documents),
             *variable_warnings,
+            *claude_json.problems,
+            *_describe_foreign_trust(trust.escalations, claude_json),
+            *_note_zero_cleanup_period(documents),
             *(warning for document in documents for warning in describe_unknown_shoal_settings(document)),
         ),
         environ=environ,
@@ -392,8 +421,18 @@ def load_settings(
         escalations=trust.escalations,
         permission_rules=load_permission_rules(documents, cwd),
         stored=stored,
+        agent=merged.agent or None,
+        language=merged.language or None,
+        attribution=_resolve_attribution(merged),
+        plans_directory=_resolve_plans_directory(merged.plans_directory, home, cwd),
         bypass_ban=bypass_ban,
         foreign=foreign,
+        unused_items=(
+            *(item for document in documents for item in document.unused),
+            *claude_json.unused,
+            *find_skipped_rules(documents),
+            *find_unused_keys(documents),
+        ),
     )
 
 
@@ -427,6 +466,32 @@ def _apply_foreign_variables(
         if has_own_teammate_mode
         else foreign.teammate_mode or own.teammate_mode,
     )
+
+
+_THEMES: dict[str, Literal["dark", "light", "ansi"]] = {
+    "dark": "dark",
+    "light": "light",
+    "dark-daltonized": "dark",
+    "light-daltonized": "light",
+    "dark-ansi": "ansi",
+    "light-ansi": "ansi",
+}
+"""Themes of Claude Code and the nearest ones here; `auto` asks the terminal, as no theme does."""
+
+
+def _resolve_attribution(settings: SettingsSchema) -> AttributionSettings:
+    texts = settings.attribution
+    if settings.include_co_authored_by is False and texts.commit is None and texts.pr is None:
+        return AttributionSettings(commit="", pr="")
+    return texts
+
+
+def _resolve_plans_directory(setting: str | None, home: Path, cwd: Path) -> Path:
+    if setting:
+        directory = (cwd / setting).resolve()
+        if directory.is_relative_to(cwd.resolve()):
+            return directory
+    return home / "plans"
 
 
 def _find_first_set_variable(names: Sequence[str], variables: Mapping[str, str]) -> str | None:
@@ -548,15 +613,18 @@ def resolve_shoal_home(environ: Mapping[str, str], cwd: Path) -> Path:
 
 
 def _read_settings_documents(
-    home: Path, cwd: Path, given: str | None, managed: Sequence[Path]
+    home: Path, cwd: Path, given: str | None, managed: Sequence[Path] | None
 ) -> Iterator[SettingsDocument]:
     files = list_settings_files(home, cwd, given, managed)
-    for path, kind in files[: len(managed)]:
-        yield from _read_settings_file(path, kind)
+    for path, kind in files:
+        if kind == "managed":
+            yield from _read_settings_file(path, kind)
+    yield from read_managed_mcp_files(MANAGED_FILES if managed is None else managed)
     if given is not None and given.lstrip().startswith("{"):
         yield parse_settings_document(given, name="--settings", kind="command line", path=None)
-    for path, kind in files[len(managed) :]:
-        yield from _read_settings_file(path, kind)
+    for path, kind in files:
+        if kind != "managed":
+            yield from _read_settings_file(path, kind)
 
 
 def _filter_documents_by_source(
@@ -564,16 +632,20 @@ def _filter_documents_by_source(
 ) -> Iterator[SettingsDocument]:
     """Yield the documents of the given sources; managed files and flags always count."""
     for document in documents:
-        kind = "project" if document.kind == "mcp" else document.kind
+        kind = _KINDS_OF_SERVER_FILES.get(document.kind, document.kind)
         if sources is None or kind not in _SOURCE_KINDS or kind in sources:
             yield document
 
 
 def list_settings_files(
-    home: Path, cwd: Path, given: str | None, managed: Sequence[Path] = MANAGED_FILES
+    home: Path, cwd: Path, given: str | None, managed: Sequence[Path] | None = None
 ) -> tuple[tuple[Path, SettingsSourceKind], ...]:
-    """Return every file that may hold settings, the strongest first."""
-    files: list[tuple[Path, SettingsSourceKind]] = [(path, "managed") for path in managed]
+    """Return every file that may hold settings, the strongest first. Raises `SettingsError`."""
+    files: list[tuple[Path, SettingsSourceKind]] = []
+    for path in MANAGED_FILES if managed is None else managed:
+        # A later name overrides an earlier one, and all of them override the single file.
+        files += ((each, "managed") for each in reversed(_list_managed_parts(path)))
+        files.append((path, "managed"))
     if given is not None and not given.lstrip().startswith("{"):
         files.append((cwd / Path(given).expanduser(), "command line"))
     project = cwd / ".claude"
@@ -581,6 +653,39 @@ def list_settings_files(
         files.append((project / "settings.local.json", "local"))
         files.append((project / "settings.json", "project"))
     return (*files, (home / "settings.json", "user"))
+
+
+def list_managed_instruction_files() -> list[Path]:
+    """Return the instruction files next to the managed settings, the weaker first."""
+    return [path.with_name("CLAUDE.md") for path in reversed(MANAGED_FILES)]
+
+
+def _list_managed_parts(path: Path) -> list[Path]:
+    directory = path.with_name("managed-settings.d")
+    try:
+        return sorted(each for each in directory.iterdir() if each.suffix == ".json" and each.name[0] != ".")
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+    except OSError as error:
+        message = f"Cannot read the managed settings in {directory}: {error.strerror}."
+        raise SettingsError(message, path=directory) from error
+
+
+def _describe_foreign_trust(
+    escalations: Sequence[PermissionEscalation], claude_json: ClaudeJson
+) -> Iterator[str]:
+    if claude_json.is_project_trusted and any(each.trust == "unasked" for each in escalations):
+        yield "You trust this project in Claude Code. Trust it in Shoal too: shoal trust"
+
+
+def _note_zero_cleanup_period(documents: Sequence[SettingsDocument]) -> Iterator[str]:
+    for document in documents:
+        if document.is_user_controlled and document.raw.get("cleanupPeriodDays") == 0:
+            location = document.locate_key(("cleanupPeriodDays",))
+            yield (
+                f"{location}: cleanupPeriodDays is 0, so files of sessions are removed an hour after they "
+                "end. Claude Code accepts only 1 or more."
+            )
 
 
 def _read_settings_file(path: Path, kind: SettingsSourceKind) -> Iterator[SettingsDocument]:

@@ -171,6 +171,8 @@ def find_escalating_settings(document: SettingsDocument, user: SettingsSchema) -
     found += [("env", name) for name in settings.env]
     found += [("hooks",)] if raw.get("hooks") else []
     found += [("apiKeyHelper",)] if raw.get("apiKeyHelper") else []  # a program that runs
+    # Its prompt and its model would be those of the lead.
+    found += [("agent",)] if raw.get("agent") else []
     # A server is a program that runs, or an address that receives what agents send.
     found += [("mcpServers", name) for name in raw.get("mcpServers") or ()]
     models = {("model",): settings.model, ("shoal", "model"): settings.shoal.model}

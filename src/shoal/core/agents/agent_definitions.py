@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
@@ -189,8 +190,9 @@ def _select_tools_named_by_entries(entries: Collection[str], offered: tuple[str,
 
 
 def matches_tool_list_entry(named: str, tool: str) -> bool:
-    """Return True if the entry names the tool. `mcp__server` and `mcp__server__*` match all its tools."""
+    """Return True if the entry names the tool: `mcp__server` matches all its tools, `*` any characters."""
     if named in (tool, ALL_TOOLS):
         return True
-    server = named.removesuffix("__*")
-    return server.startswith("mcp__") and server.count("__") == 1 and tool.startswith(f"{server}__")
+    if "*" in named:
+        return fnmatchcase(tool, named)
+    return named.startswith("mcp__") and named.count("__") == 1 and tool.startswith(f"{named}__")

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 PICK_SESSION = "\0pick"
 """Value of `--resume` without an id: choose from the list."""
-PERMISSION_MODES = ("default", "acceptEdits", "plan", "dontAsk", "bypassPermissions")
+PERMISSION_MODES = ("default", "acceptEdits", "plan", "dontAsk", "bypassPermissions", "auto", "manual")
 _SECONDS_PER_UNIT = {"": 1, "s": 1, "m": 60, "min": 60, "h": 3600}
 
 
@@ -111,6 +111,7 @@ _AGENT_FLAGS = (
         metavar="MODE",
         help="Run teammates in-process, process, tmux, iterm2 or auto.",
     ),
+    Option(["--agent"], metavar="NAME", help="Give the lead the prompt, tools and model of this agent."),
     Option(["--coordinator"], is_flag=True, help="The lead only starts, messages and stops agents."),
     Option(
         ["--assistant"],
@@ -182,7 +183,7 @@ _PERMISSION_FLAGS = (
         ["--permission-mode", "mode"],
         type=parse_permission_mode,
         metavar="MODE",
-        help="default, acceptEdits, plan, dontAsk or bypassPermissions.",
+        help="default (or manual), acceptEdits, plan, dontAsk or bypassPermissions; auto runs as default.",
     ),
     Option(
         ["--dangerously-skip-permissions", "skip_permissions"],
@@ -384,6 +385,7 @@ def options_from_flags(flag_values: Mapping[str, Any], *, attended: bool) -> Opt
         fork=flag_values["fork"],
         session_id=flag_values["session_id"],
         agents=check_agents_flag(flag_values["agents"]),
+        agent=flag_values["agent"],
         coordinator=flag_values["coordinator"] or None,
         mcp_config=check_mcp_config_flag(flag_values["mcp_config"]),
         strict_mcp_config=flag_values["strict_mcp_config"],

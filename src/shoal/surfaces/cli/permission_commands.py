@@ -115,9 +115,11 @@ def _warn_unknown_tool(tool: str, cwd: Path, settings: str | None) -> None:
     """Warn that no tool has this name: the answer is right but hardly intended. MCP tools are not checked."""
     from shoal.app.reports.agent_report import list_session_tools
     from shoal.core.conversation.tools import TOOL_ALIASES
+    from shoal.core.names import TOOL_NAMES
     from shoal.surfaces.terminal.user_messages import print_user_message
 
-    if tool.startswith("mcp__") or tool in TOOL_ALIASES:
+    # A tool that is denied as a whole is not a tool of the session.
+    if tool.startswith("mcp__") or tool in TOOL_ALIASES or tool in TOOL_NAMES:
         return
     tool_names = asyncio.run(list_session_tools(cwd, settings))
     if tool not in tool_names:

@@ -66,6 +66,7 @@ def ask_for_trust(options: Options) -> None:
     from shoal.app.definitions.agent_trust import find_project_escalations
     from shoal.app.definitions.plugin_set import load_plugins
     from shoal.app.settings import settings_trust
+    from shoal.app.settings.claude_json import read_claude_json
     from shoal.app.settings.settings import load_settings
     from shoal.app.settings.settings_listing import list_escalation_trust_rows
 
@@ -86,6 +87,8 @@ def ask_for_trust(options: Options) -> None:
         colours=has_colours(sys.stdout),
     ):
         click.echo(line)
+    if read_claude_json(settings.home, project).is_project_trusted:
+        click.echo("You trust this project in Claude Code.")
     trusted = click.confirm("Trust these settings until they change?", default=False)
     if new:
         settings_trust.save_project_trust_decision(settings, project, trusted=trusted, escalations=new)

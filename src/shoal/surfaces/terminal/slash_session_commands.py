@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, get_args
+from typing import TYPE_CHECKING
 
 from shoal.core.errors import ShoalError
 from shoal.core.ids import SessionId
@@ -80,15 +80,17 @@ async def show_team(controller: TerminalController, _: str) -> None:
 async def show_permissions(controller: TerminalController, mode: str) -> None:
     """Show the rules; with the name of a mode, switch to it."""
     from shoal.app.reports.permission_report import build_session_permission_report
-    from shoal.core.permissions.permission_changes import PermissionMode
+    from shoal.core.permissions.permission_changes import PERMISSION_MODES, resolve_permission_mode
 
     if mode:
-        modes = {each.lower(): each for each in get_args(PermissionMode)}
-        if mode.lower() not in modes:
-            controller.notices.write_note(f"Unknown mode {mode}. Modes: {', '.join(modes.values())}.", YELLOW)
+        resolved = resolve_permission_mode(mode)
+        if resolved is None:
+            controller.notices.write_note(
+                f"Unknown mode {mode}. Modes: {', '.join(PERMISSION_MODES)}.", YELLOW
+            )
             return
-        controller.session.set_mode(modes[mode.lower()])
-        controller.notices.write_note(f"The mode is {modes[mode.lower()]}.")
+        controller.session.set_mode(resolved)
+        controller.notices.write_note(f"The mode is {resolved}.")
         return
     with controller.notices.open_notice_block() as write:
         for line in format_permission_report_lines(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
-from typing import TYPE_CHECKING, Any, TypeAlias, get_args
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from shoal.agent.agent_runner import BYTES_PER_TOKEN, estimate_block_tokens
 from shoal.app.definitions.output_styles import list_output_style_names
@@ -11,7 +11,11 @@ from shoal.app.session.session import Session
 from shoal.app.session.session_changes import rewind_files_to_before_message, set_thinking_tokens
 from shoal.core.agents.agent_definitions import INHERIT_MODEL, AgentDefinition
 from shoal.core.extensions.skills import ExternalSlashPrompt, Skill
-from shoal.core.permissions.permission_decisions import PermissionMode
+from shoal.core.permissions.permission_changes import (
+    PERMISSION_MODES,
+    PermissionMode,
+    resolve_permission_mode,
+)
 from shoal.surfaces.terminal.user_messages import join_names
 from shoal.wire.stream_input_codec import InvalidInputStreamLineError
 
@@ -209,8 +213,8 @@ def _agent_definition_to_dict(definition: AgentDefinition) -> dict[str, str]:
 
 
 def _parse_permission_mode(name: object) -> PermissionMode:
-    modes: tuple[PermissionMode, ...] = get_args(PermissionMode)
-    for mode in modes:
-        if mode == name:
-            return mode
-    raise InvalidInputStreamLineError(f"{name!r} is not a permission mode; use one of {join_names(modes)}")
+    mode = resolve_permission_mode(name)
+    if mode is None:
+        known = join_names(PERMISSION_MODES)
+        raise InvalidInputStreamLineError(f"{name!r} is not a permission mode; use one of {known}")
+    return mode
