@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Container, Sequence
+from collections.abc import Container, Iterator, Sequence
 from functools import cache
 from typing import Literal
 
@@ -25,6 +25,9 @@ word, so that letters after one that takes a value are flags as well.
 _PATTERN_FLAGS = frozenset({"-e", "-f", "--regexp", "--file", "--files"})
 _POSSIBLE_PATTERN_FLAG = re.compile(r"-[^-].*[ef]|-[ef]|--reg|--file|--from")
 """Used where any flag is allowed; a long flag may be abbreviated."""
+_PATTERN_FILE_FLAG = re.compile(r"-[^-ABCDdefm]*f(.+)", re.DOTALL)
+"""A file of patterns in the same word, after flags without a value."""
+_FLAG_LETTERS = re.compile(r"-[A-Za-z0-9]*")
 
 
 class ReadOnlyCommandUsageSpec(Struct, frozen=True, kw_only=True):
@@ -110,7 +113,7 @@ def judge_readonly_usage(
         )
     if usage.flags is None:
         operands = [word for word in words if not word.may_be_flag or word.value is None]
-        operands.extend(ShellWord(path) for word in words if (path := _extract_flag_path(word)))
+        operands.extend(ShellWord(path) for word in words for path in _iter_flag_paths(word, usage.operands))
         return _judge_readonly_operands(name, operands, usage, gives_pattern=_may_flag_supply_pattern(words))
     # A word after the file that looks like a flag may be the output file.
     options = parse_command_options(words, usage.flags, leading=usage.operands == "one", style=usage.style)
@@ -125,14 +128,24 @@ def judge_readonly_usage(
     )
 
 
-def _extract_flag_path(word: ShellWord) -> str:
-    """Return the path in `--file=/x` or `-f/x`: an allowed flag may still name a file that is read."""
+def _iter_flag_paths(word: ShellWord, kind: OperandKind) -> Iterator[str]:
+    """Yield the paths in `--file=/x`, `-f/x` or `-vf/x`: an allowed flag may still name a file it reads."""
     value = word.value or ""
+    if value[:1] != "-":
+        return
     if value.startswith("--"):
         path = value.partition("=")[2]
+    elif "/" in value:
+        path = value[2:]
+        # Other flags may precede the one with the path.
+        if len(rest := _FLAG_LETTERS.sub("", value, count=1)) > 1 and rest != path:
+            yield rest
+    elif kind == "pattern" and (match := _PATTERN_FILE_FLAG.match(value)):
+        path = match[1]
     else:
-        path = value[2:] if value[:1] == "-" and "/" in value else ""
-    return path if len(path) > 1 else ""
+        return
+    if len(path) > 1:
+        yield path
 
 
 def _may_flag_supply_pattern(words: Sequence[ShellWord]) -> bool:
