@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from shoal.core.conversation.messages import ToolUseBlock
 from shoal.core.errors import SettingsError
 from shoal.core.permissions.permission_changes import PermissionMode
+from shoal.core.text.absolute_globs import split_absolute_glob
 from shoal.policy.path_patterns import InvalidPathPatternError, convert_path_pattern_to_regex
 from shoal.wire.field_parsers import InvalidFrontMatterFieldError, split_comma_separated_text
 
@@ -47,6 +48,8 @@ def find_rule_parameter(tool: str, pattern: str) -> tuple[str, str] | None:
 
 def get_file_tool_call_path(call: ToolUseBlock) -> str:
     """Return the path in a file tool's call; without one, the working directory."""
+    if call.name == "Glob" and isinstance(pattern := call.input.get("pattern"), str) and pattern[:1] == "/":
+        return split_absolute_glob(pattern)[0]
     path = call.input.get(_PATH_ARGUMENTS.get(call.name, "file_path"))
     return path if isinstance(path, str) else "."
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import socket
 from collections.abc import Iterable, Sequence
 from fnmatch import fnmatchcase
 from functools import cached_property, lru_cache
@@ -20,6 +21,9 @@ from shoal.policy.permission_rules import (
     find_rule_parameter,
 )
 from shoal.policy.unreadable_files import UnreadableFileRules
+
+_HOST = re.compile(r"[a-z0-9_.:-]+")
+_ADDRESS = re.compile(r"[0-9][0-9a-fx.]*|[0-9a-f.]*:[0-9a-f.:]*")
 
 
 class FilePathPermissionRules:
@@ -256,9 +260,8 @@ def _is_recipient_match(to: str, pattern: str, *, forbids: bool) -> bool:
 
 
 def _is_domain_match(domain: str, url: object, *, forbids: bool) -> bool:
-    try:
-        host = (urlsplit(str(url)).hostname or "").rstrip(".").lower()
-    except ValueError:
+    host = _find_url_host(url, forbids=forbids)
+    if host is None:
         return forbids
     if domain == "*":
         return True
@@ -266,7 +269,7 @@ def _is_domain_match(domain: str, url: object, *, forbids: bool) -> bool:
         return _is_domain_glob_match(domain, host, forbids=forbids) or (forbids and not host)
     # An allow rule means this host only; a forbidding rule includes its subdomains.
     is_subdomain = host.endswith(f".{domain}")
-    return host == domain.strip("[]") or (forbids and (is_subdomain or not host))
+    return host == _normalize_address(domain.strip("[]")) or (forbids and is_subdomain)
 
 
 def _is_domain_glob_match(domain: str, host: str, *, forbids: bool) -> bool:
@@ -275,3 +278,35 @@ def _is_domain_glob_match(domain: str, host: str, *, forbids: bool) -> bool:
     more = len(host_labels) - len(labels)
     is_depth_match = more >= 1 if domain.startswith("*.") else more >= 0 if forbids else more == 0
     return is_depth_match and all(map(fnmatchcase, host_labels[more:], labels))
+
+
+def _find_url_host(url: object, *, forbids: bool) -> str | None:
+    """Return the host that a request would go to; None if programs may read the URL differently."""
+    try:
+        parts = urlsplit(str(url))
+        host = (parts.hostname or "").rstrip(".").lower()
+        if forbids and not host.isascii():
+            # Other forms of letters and dots mean the same host.
+            host = host.encode("idna").decode("ascii").rstrip(".").lower()
+    except ValueError:
+        return None
+    if not _HOST.fullmatch(host) or "\\" in parts.netloc:
+        return None
+    if not forbids and parts.scheme not in ("http", "https"):
+        return None
+    return _normalize_address(host)
+
+
+def _normalize_address(host: str) -> str:
+    """Return the usual form of a numeric address, such as 127.0.0.1 for 0x7f.1; other hosts as they are."""
+    if not _ADDRESS.fullmatch(host):
+        return host
+    import ipaddress
+
+    try:
+        if ":" not in host:
+            return socket.inet_ntoa(socket.inet_aton(host))
+        address = ipaddress.IPv6Address(host)
+        return str(address.ipv4_mapped or address)
+    except (OSError, ValueError):
+        return host

@@ -21,9 +21,11 @@ from shoal.core.permissions.permission_decisions import (
 from shoal.core.text.filenames import escape_filename
 from shoal.policy import rule_suggestions
 from shoal.policy.command_rules import ShellCommandRule, ShellCommandRules
+from shoal.policy.git_aliases import add_git_alias_commands
 from shoal.policy.git_contents import find_git_contents, list_tracked_files
 from shoal.policy.path_resolver import PathResolver
 from shoal.policy.permission_rules import EDIT_ACCEPTING_MODES, ToolPermissionRule
+from shoal.policy.repository_programs import find_repository_program
 from shoal.policy.rule_tables import FilePermissionRuleTable, PermissionRuleTables
 from shoal.policy.shell.command_analysis import (
     UNKNOWN_PATH,
@@ -113,7 +115,10 @@ class ShellCommandPermissionDecider:
             return AllowDecision("permissions are skipped")
         self._resolved.clear()
         analysis = analyze_shell_command(command)
-        if objection := self._find_rule_objection(command, analysis, tables):
+        forbidden_analysis = analysis
+        if (rules.deny.rules or rules.ask.rules) and "git" in command:
+            forbidden_analysis = add_git_alias_commands(analysis, command, self._paths.root)
+        if objection := self._find_rule_objection(command, forbidden_analysis, tables):
             return _to_permission_decision(objection)
         if removed := self._find_critical_removal(analysis):
             return AskDecision(f"it would remove {removed}, which no rule can allow", needs_person=True)
@@ -531,8 +536,8 @@ class ShellCommandPermissionDecider:
 
     def _find_search_objection(self, part: SimpleShellCommand, tables: PermissionRuleTables) -> str | None:
         """Return why a command must be asked because of what lies in the directories that it reads."""
-        if part.words[:1] == ("git",):
-            return self._find_nested_repository(part)
+        if part.words and part.words[0] is not None and part.words[0].endswith("git"):
+            return self._find_nested_repository(part) or self._find_repository_program(part)
         if part.words[1:3] == ("-m", "json.tool"):
             return self._find_shadowing_module(part)
         if part.follows_links or "find" in part.via or any(map(is_found_path, part.reads)):
@@ -554,6 +559,13 @@ class ShellCommandPermissionDecider:
                     return f"git obeys the configuration of the repository in {escape_filename(directory)}"
                 real = real.rpartition("/")[0]
         return None
+
+    def _find_repository_program(self, part: SimpleShellCommand) -> str | None:
+        """Return why a git command must be asked that would run a program of the repository."""
+        program = find_repository_program(self._paths.root, part.words)
+        if program is None:
+            return None
+        return f"git would run {program}, which the configuration of this repository sets"
 
     def _find_shadowing_module(self, part: SimpleShellCommand) -> str | None:
         """Return why python must be asked: it imports a file of the project instead of its own module."""

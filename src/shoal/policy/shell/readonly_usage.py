@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Container, Sequence
+from collections.abc import Container, Iterator, Sequence
 from functools import cache
 from typing import Literal
 
@@ -27,6 +27,9 @@ _PATTERN_FLAGS = frozenset({"-e", "-f", "--regexp", "--file", "--files"})
 _POSSIBLE_PATTERN_FLAG = re.compile(r"-[^-].*[ef]|-[ef]|--reg|--file|--from")
 """Used where any flag is allowed; a long flag may be abbreviated."""
 _POSSIBLE_RECURSIVE_FLAG = re.compile(r"-(?!-).*[rRd]|--[rd]")
+_PATTERN_FILE_FLAG = re.compile(r"-[^-ABCDdefm]*f(.+)", re.DOTALL)
+"""A file of patterns in the same word, after flags without a value."""
+_FLAG_LETTERS = re.compile(r"-[A-Za-z0-9]*")
 
 
 class ReadOnlyCommandUsageSpec(Struct, frozen=True, kw_only=True):
@@ -139,7 +142,7 @@ def _judge_any_flags(
     if usage.value_flags and len(operands) > 1:
         taken = _find_taken_words(words, usage)
         operands = [word for word in operands if not any(word is each for each in taken)]
-    operands.extend(ShellWord(path) for word in words if (path := _extract_flag_path(word)))
+    operands.extend(ShellWord(path) for word in words for path in _iter_flag_paths(word, usage.operands))
     files = _list_file_flag_values(words, usage.file_flags) if usage.file_flags else []
     gives_pattern = bool(files) or _may_flag_supply_pattern(words)
     verdict = _judge_readonly_operands(name, operands, usage, gives_pattern=gives_pattern)
@@ -171,14 +174,24 @@ def _may_recurse(words: Sequence[ShellWord]) -> bool:
     return any(_POSSIBLE_RECURSIVE_FLAG.match(word.value or word.prefix) for word in words)
 
 
-def _extract_flag_path(word: ShellWord) -> str:
-    """Return the path in `--file=/x` or `-f/x`: an allowed flag may still name a file that is read."""
+def _iter_flag_paths(word: ShellWord, kind: OperandKind) -> Iterator[str]:
+    """Yield the paths in `--file=/x`, `-f/x` or `-vf/x`: an allowed flag may still name a file it reads."""
     value = word.value or ""
+    if value[:1] != "-":
+        return
     if value.startswith("--"):
         path = value.partition("=")[2]
+    elif "/" in value:
+        path = value[2:]
+        # Other flags may precede the one with the path.
+        if len(rest := _FLAG_LETTERS.sub("", value, count=1)) > 1 and rest != path:
+            yield rest
+    elif kind == "pattern" and (match := _PATTERN_FILE_FLAG.match(value)):
+        path = match[1]
     else:
-        path = value[2:] if value[:1] == "-" and "/" in value else ""
-    return path if len(path) > 1 else ""
+        return
+    if len(path) > 1:
+        yield path
 
 
 def _find_excluded_flag(words: Sequence[ShellWord], excluded: tuple[str, ...]) -> str:
