@@ -33,7 +33,7 @@ class Options(Struct, frozen=True, kw_only=True):
     allowed_tools: Sequence[str] = ()
     disallowed_tools: Sequence[str] = ()
     available_tools: Sequence[str] | None = None
-    """The only tools available to the agent, built-in or from the caller; all if None."""
+    """The only tools of all agents of the session, built-in or from the caller; all if None."""
     add_dirs: Sequence[Path] = ()
     system_prompt: str | None = None
     append_system_prompt: str | None = None

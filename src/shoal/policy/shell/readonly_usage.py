@@ -119,7 +119,7 @@ def judge_readonly_usage(
         )
     if usage.flags is None:
         if usage.excluded and (flag := _find_excluded_flag(words, usage.excluded)):
-            return build_not_proven_readonly_verdict(f"{name} with {flag} is not known to only read")
+            return build_not_proven_readonly_verdict(f"{name} with {flag} may change something")
         return _judge_any_flags(name, words, usage)
     # A word after the file that looks like a flag may be the output file.
     options = parse_command_options(words, usage.flags, leading=usage.operands == "one", style=usage.style)

@@ -211,7 +211,7 @@ _PERMISSION_FLAGS = (
         ["--tools", "available"],
         multiple=True,
         metavar="NAMES",
-        help='Give the agent only these tools: "Bash,Edit,Read".',
+        help='Give agents only these tools: "Bash,Edit,Read".',
     ),
     Option(
         ["--permission-prompt-tool"],
