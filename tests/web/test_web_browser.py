@@ -406,6 +406,7 @@ def test_a_request_without_a_token_and_a_foreign_page_get_403(browser: Any, web_
         wait_until(page, lambda: [replied.get(each) for each in ours] == [403] * 3)
 
 
+@pytest.mark.exhaustive
 def test_every_page_fits_a_phone(browser: Any, web_server: WebThread, tmp_path: Path) -> None:
     gate, address = ToolGate(), web_server.start_server()
     model = script_crew(send_message("team-lead", "The walls are painted."), call_tool("Gate"))
