@@ -78,7 +78,7 @@ COMMAND = {"type": "command", "command": "x"}
         ({"Stop": [{}]}, 4, "expected a list of hooks"),
         ({"PreToolUse": [{"matcher": 1, "hooks": []}]}, 5, "expected a string"),
         ({"PreToolUse": [{"matcher": "(", "hooks": []}]}, 5, "neither a name nor a regular expression"),
-        ({"Stop": [{"matcher": "x", "hooks": [COMMAND]}]}, 5, "has no matcher"),
+        ({"Stop": [{"matcher": "x", "hooks": [COMMAND]}]}, 5, "does not use a matcher"),
         ({"Stop": [{"hooks": [7]}]}, 6, "expected an object such"),
         ({"Stop": [{"hooks": [{"type": "agent"}]}]}, 7, "hook type "),
         ({"Stop": [{"hooks": [{"type": "command"}]}]}, 6, "expected a command"),
@@ -95,7 +95,7 @@ COMMAND = {"type": "command", "command": "x"}
         (
             {"Stop": [{"hooks": [{"type": "http", "url": "http://x", "headers": 1}]}]},
             9,
-            "an object whose values are text",
+            "an object with string values",
         ),
     ],
 )

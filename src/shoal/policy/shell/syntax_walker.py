@@ -661,9 +661,7 @@ class ShellSyntaxWalker:
             )
         )
         if match is None or "$(" in match[0] or "<(" in match[0] or ">(" in match[0]:
-            raise UnjudgeableCommandError(
-                f"Shoal cannot know {self._get_node_text(node)[:60]} before the command runs"
-            )
+            raise UnjudgeableCommandError(f"Shoal cannot predict {self._get_node_text(node)[:60]}")
         rest = match["rest"]
         if match["subscript"] is not None and not _KEYS.fullmatch(match["subscript"]):
             self.variables.add_expression(match["subscript"].replace("\x01", "`"))
