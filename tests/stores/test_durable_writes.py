@@ -40,7 +40,7 @@ class SyncRecorder:
 
 
 @pytest.fixture(params=["fdatasync", "fsync"])
-def flushed(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[SyncRecorder]:
+def sync_recorder(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[SyncRecorder]:
     recorder = SyncRecorder()
     monkeypatch.setattr(os, "fsync", recorder.record_sync)
     if request.param == "fsync":
@@ -53,42 +53,42 @@ def flushed(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
 
 @pytest.mark.parametrize("durable", [True, False])
 def test_a_journal_event_is_flushed_only_where_it_must_be_durable(
-    tmp_path: Path, clock: FixedClock, flushed: SyncRecorder, durable: bool
+    tmp_path: Path, clock: FixedClock, sync_recorder: SyncRecorder, durable: bool
 ) -> None:
     journal = FileJournal(tmp_path / "journal.jsonl", clock, durable=durable)
     for text in ("one", "two"):
         journal.append(NoteAdded(agent=LEAD_ID, text=text))
-        assert flushed.has_flushed(journal.path) is durable
+        assert sync_recorder.has_flushed(journal.path) is durable
     journal.close()
 
 
 @pytest.mark.parametrize("durable", [True, False])
 def test_a_transcript_entry_is_flushed_only_where_it_must_be_durable(
-    home: Path, flushed: SyncRecorder, durable: bool
+    home: Path, sync_recorder: SyncRecorder, durable: bool
 ) -> None:
     written = TranscriptWriter(home)
     written.transcript = FileTranscript(written.path, written.lines, durable=durable)
     for text in ("one", "two"):
         written.append_prompt(text)
-        assert flushed.has_flushed(written.path) is durable
+        assert sync_recorder.has_flushed(written.path) is durable
 
 
 @pytest.mark.parametrize("durable", [True, False])
 async def test_mail_and_its_directory_are_flushed_only_where_they_must_be_durable(
-    home: Path, flushed: SyncRecorder, durable: bool
+    home: Path, sync_recorder: SyncRecorder, durable: bool
 ) -> None:
     async with aclosing(create_mailboxes(home, durable=durable)) as mail:
         await mail.open_inbox("ann")
         inbox = get_inbox_path(home)
         for text in ("one", "two"):
-            flushed.directories.clear()
+            sync_recorder.directories.clear()
             await mail.post("ann", make_mail(text))
-            assert flushed.has_flushed(inbox) is durable
-            assert (inbox.parent.stat().st_ino in flushed.directories) is durable
+            assert sync_recorder.has_flushed(inbox) is durable
+            assert (inbox.parent.stat().st_ino in sync_recorder.directories) is durable
 
 
 async def test_durable_mail_that_overflows_or_is_archived_is_flushed(
-    home: Path, flushed: SyncRecorder
+    home: Path, sync_recorder: SyncRecorder
 ) -> None:
     async with aclosing(create_mailboxes(home, durable=True)) as mail:
         await mail.open_inbox("ann")
@@ -97,16 +97,18 @@ async def test_durable_mail_that_overflows_or_is_archived_is_flushed(
             await mail.post("ann", each)
         overflow = [path for path in home.rglob("*overflow*/*") if path.is_file() and path.stat().st_size]
         assert overflow
-        assert all(map(flushed.has_flushed, overflow))
+        assert all(map(sync_recorder.has_flushed, overflow))
         assert len(await take_all_mail(mail)) == len(posted)
         archive = [path for path in home.rglob("*archive*/*") if path.is_file() and path.stat().st_size]
         assert archive
-        assert all(map(flushed.has_flushed, archive))
+        assert all(map(sync_recorder.has_flushed, archive))
 
 
-def test_the_key_of_a_team_is_flushed_before_it_gets_its_name(home: Path, flushed: SyncRecorder) -> None:
+def test_the_key_of_a_team_is_flushed_before_it_gets_its_name(
+    home: Path, sync_recorder: SyncRecorder
+) -> None:
     key = load_or_create_team_mail_key(home, "crew")
     (path,) = (path for path in home.rglob("crew") if path.is_file())
     assert path.read_bytes() == key
-    assert flushed.has_flushed(path)
-    assert [size for _, size in flushed.sizes] == [KEY_SIZE]
+    assert sync_recorder.has_flushed(path)
+    assert [size for _, size in sync_recorder.sizes] == [KEY_SIZE]
