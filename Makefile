@@ -1,7 +1,7 @@
 # Each target does its own setup; `make help` prints the text after ##.
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check bench chaos fuzz load spec reference walks web lint fmt types layers setup-run setup-test clean
+.PHONY: help demo test test-long test-all test-pythons check bench chaos fuzz load spec reference walks web lint fmt types layers setup-run setup-test clean
 
 # The first Python that is new enough; only the targets that need one look for it.
 PYTHON = $(shell for p in python3 python3.14 python3.13 python3.12 python3.11; do \
@@ -21,15 +21,31 @@ help: ## list the targets
 demo: setup-run ## a team repairs a small project, offline, in about 30 seconds
 	@$(VENV)/shoal demo $(ARGS)
 
-test: setup-test ## run all tests (ARGS="-k name" for some of them)
+test: setup-test ## run the tests of every change, in about 6 minutes (ARGS="-k name" for some of them)
 	@$(VENV)/python -m pytest -n auto $(ARGS)
 
-# A test that fails with others and passes alone is a bug too, but not of the change that is checked.
-AGAIN = echo "Running the failed tests again, alone; those that pass now depend on timing:"
+test-long: setup-test ## run only the tests that take long
+	@TEST_ALL=1 $(VENV)/python -m pytest -n auto -m exhaustive $(ARGS)
 
-check: setup-test ## what CI runs: lint, format, types, layers, tests
+test-all: setup-test ## run all tests, then chaos for 9 minutes and load for 5
+	@TEST_ALL=1 $(VENV)/python -m pytest -n auto $(ARGS)
+	@$(MAKE) --no-print-directory chaos ARGS=
+	@$(MAKE) --no-print-directory load ARGS="--minutes 5"
+
+# Each with its own environment; PYTHONS names others, for example PYTHONS="3.13".
+PYTHONS ?= 3.12 3.13
+test-pythons: ## run the tests of every change with Python 3.12 and 3.13 (PYTHONS="3.13" for one)
+	@for v in $(PYTHONS); do \
+		p="$$(for c in "$${PYENV_ROOT:-$$HOME/.pyenv}"/versions/$$v.*/bin/python python$$v; do \
+			"$$c" -c "import sys; sys.exit('%d.%d' % sys.version_info[:2] != '$$v')" >/dev/null 2>&1 && { echo "$$c"; break; }; done)"; \
+		if [ -z "$$p" ]; then echo "Python $$v was not found. Install it, or name others: make test-pythons PYTHONS=3.13" >&2; exit 1; fi; \
+		"$$p" -m venv ".venv-$$v" && ".venv-$$v/bin/python" -m pip install --quiet --upgrade "pip>=25.1" && \
+		".venv-$$v/bin/python" -m pip install --quiet --editable . --group dev && \
+		echo "Python $$v" && PATH="$(CURDIR)/.venv-$$v/bin:$$PATH" ".venv-$$v/bin/python" -m pytest -n auto $(ARGS) || exit 1; done
+
+check: setup-test ## lint, format, types, layers, and the tests of every change
 	@$(MAKE) --no-print-directory lint types layers
-	@$(VENV)/python -m pytest -n auto || { $(AGAIN); $(VENV)/python -m pytest --last-failed --last-failed-no-failures none; }
+	@$(VENV)/python -m pytest -n auto
 
 bench: setup-test ## compare Shoal with a bare loop and other libraries, in one table (ARGS=--keep for docs/bench.md)
 	@$(VENV)/python -m bench $(ARGS)
@@ -73,7 +89,7 @@ layers: setup-test ## import-linter: each layer imports only from below
 	@$(VENV)/lint-imports
 
 clean: ## remove the virtual environment and every cache
-	@rm -rf .venv .venv-bootstrap .bench-envs .spec-report.json .pytest_cache .mypy_cache .ruff_cache .hypothesis \
+	@rm -rf .venv .venv-bootstrap .venv-3.* .bench-envs .spec-report.json .pytest_cache .mypy_cache .ruff_cache .hypothesis \
 		.import_linter_cache build dist
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
 

@@ -18,7 +18,8 @@ settings.register_profile("explore", deadline=None)
 settings.register_profile("long", deadline=None)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "steady"))
 
-pytest_plugins = ["needs_marks", "spec_marks", "tmux_server"]
+# The tiers first: the other marks import them.
+pytest_plugins = ["tier_marks", "needs_marks", "spec_marks", "tmux_server"]
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     # In a background run: the programs that tests start would not receive Ctrl-C either.
@@ -38,5 +39,6 @@ def _own_home(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.Monk
     monkeypatch.setenv("SHOAL_HOME", str(tmp_path_factory.mktemp("home")))
     # The start-up files of the person's shell may do anything, and a test may end while they run.
     monkeypatch.setenv("HOME", str(tmp_path_factory.mktemp("person")))
-    # Child processes find the same sources as the tests do.
-    monkeypatch.setenv("PYTHONPATH", str(SRC))
+    # Child processes find the same sources as the tests do, and what a plugin wants them to load.
+    more = os.environ.get("TESTS_PYTHONPATH")
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(SRC), *([more] if more else [])]))

@@ -33,6 +33,7 @@ def test_the_agent_loop_is_compared_with_a_bare_loop_in_memory_and_on_disk():
     assert "≤ 150" in text
 
 
+@pytest.mark.exhaustive
 def test_time_memory_and_reports_of_agents_are_shown():
     from bench import agent_bench
 
@@ -48,6 +49,7 @@ def test_time_memory_and_reports_of_agents_are_shown():
         assert target in text
 
 
+@pytest.mark.exhaustive
 def test_the_task_board_is_compared_with_plain_files():
     from bench import board_bench
 
@@ -59,6 +61,7 @@ def test_the_task_board_is_compared_with_plain_files():
     assert "≤ 150" in text
 
 
+@pytest.mark.exhaustive
 def test_hooks_are_compared_with_no_hooks_and_the_bare_command():
     from bench import hook_bench
 
@@ -72,6 +75,7 @@ def test_hooks_are_compared_with_no_hooks_and_the_bare_command():
         assert row in text
 
 
+@pytest.mark.exhaustive
 def test_rounds_over_http_are_shown_for_both_protocols_with_one_agent_and_with_many():
     from bench import http_bench
 
@@ -81,6 +85,7 @@ def test_rounds_over_http_are_shown_for_both_protocols_with_one_agent_and_with_m
         assert row in text
 
 
+@pytest.mark.exhaustive
 def test_start_time_and_memory_of_the_command_are_shown():
     from bench import start_bench
 
@@ -93,6 +98,7 @@ def test_start_time_and_memory_of_the_command_are_shown():
     assert peak.cpu > 5
 
 
+@pytest.mark.exhaustive
 def test_decisions_about_files_and_commands_are_shown():
     from bench import permission_bench
 
@@ -103,6 +109,7 @@ def test_decisions_about_files_and_commands_are_shown():
     assert "≤ 60" in text
 
 
+@pytest.mark.exhaustive
 def test_other_http_clients_are_measured_with_the_same_agents():
     from bench import http_bench, http_client_bench
 
@@ -113,6 +120,7 @@ def test_other_http_clients_are_measured_with_the_same_agents():
     assert "httpcore" in text
 
 
+@pytest.mark.exhaustive
 def test_the_figures_are_available_as_json(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ):
@@ -136,6 +144,7 @@ def test_a_missed_target_is_reported():
     assert "NOT MET" in text
 
 
+@pytest.mark.exhaustive
 def test_mail_is_compared_with_plain_files_and_shows_growth_and_wake_times():
     from bench import mail_bench
 
@@ -155,6 +164,7 @@ def test_mail_is_compared_with_plain_files_and_shows_growth_and_wake_times():
     assert "in another process, p99" in wakes
 
 
+@pytest.mark.exhaustive
 def test_wake_and_spawn_times_of_teams_and_a_large_team_are_shown():
     from bench import team_bench
 
@@ -173,6 +183,7 @@ def test_wake_and_spawn_times_of_teams_and_a_large_team_are_shown():
         assert target in text
 
 
+@pytest.mark.exhaustive
 def test_the_delay_of_the_web_view_is_shown():
     from bench import web_bench
 

@@ -72,6 +72,7 @@ def stranger():
     return msgspec.structs.replace(BARE, name="stranger")
 
 
+@pytest.mark.exhaustive
 def test_every_peer_answers_every_question_or_is_named_with_the_reason(stranger, tmp_path):
     from bench.comparison import QUICK_SIZE, ask_libraries
     from bench.report import format_missing, read_machine, render_page

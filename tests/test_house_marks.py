@@ -1,4 +1,4 @@
-"""The marks of our tests: `spec`, its report and its table; `needs` and what it names at the end."""
+"""The marks of our tests: `spec` and its table, `needs` and what it names at the end, `exhaustive`."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 from textwrap import dedent
 
@@ -22,6 +23,8 @@ addopts = --strict-markers -p no:cacheprovider -p xdist
 markers =
     spec(*ids): rules
     needs(*names): programs
+    exhaustive: takes long
+    timeout(seconds): limit
 """
 
 
@@ -33,18 +36,20 @@ class Suite:
         (root / "tests").mkdir()
         (root / "docs").mkdir()
         (root / "pytest.ini").write_text(INI.format(root=ROOT))
-        (root / "tests" / "conftest.py").write_text('pytest_plugins = ["needs_marks", "spec_marks"]\n')
+        (root / "tests" / "conftest.py").write_text(
+            'pytest_plugins = ["tier_marks", "needs_marks", "spec_marks"]\n'
+        )
         (root / "docs" / "spec.md").write_text(
             "| id | rule |\n|---|---|\n| BOX-01 | Mail stays. |\n| BOX-02 | Mail is fast. |\n"
         )
 
-    def run(self, tests: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    def run(self, tests: str, *arguments: str, full: bool = True) -> subprocess.CompletedProcess[str]:
         (self.root / "tests" / "test_it.py").write_text("import pytest\n" + dedent(tests))
         return subprocess.run(
             [sys.executable, "-m", "pytest", *arguments],
             cwd=self.root,
             # Only what is tested here is loaded: these runs start fast.
-            env=os.environ | {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"},
+            env=os.environ | {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "TEST_ALL": "1" if full else ""},
             capture_output=True,
             text=True,
             check=False,
@@ -106,6 +111,21 @@ def test_a_partial_test_run_does_not_change_the_report(suite: Suite, selection: 
     assert suite.report_file.read_text() == "untouched"
 
 
+def test_a_tree_that_cannot_be_written_does_not_end_a_run(suite: Suite):
+    """Files and directories in the place of the caches and of the report stand for a read-only tree."""
+    for name in (".hypothesis", ".pytest_cache"):
+        (suite.root / name).touch()
+    suite.report_file.mkdir()
+    filters = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["pytest"]["ini_options"]
+    lines = "".join(f"    {each}\n" for each in filters["filterwarnings"])
+    ini = INI.format(root=ROOT).replace(" -p no:cacheprovider", " -p _hypothesis_pytestplugin")
+    (suite.root / "pytest.ini").write_text(f"{ini}filterwarnings =\n{lines}")
+    ran = suite.run("def test_good(): pass\ndef test_bad(): assert False", "-v")
+    assert "1 failed, 1 passed" in ran.stdout, ran.stdout + ran.stderr
+    assert "INTERNALERROR" not in ran.stdout + ran.stderr
+    assert "`make spec` cannot show this run" in ran.stderr
+
+
 @pytest.mark.parametrize("workers", ["0", "2"])
 def test_a_test_without_its_program_is_skipped_and_named_with_the_reason(suite: Suite, workers: str):
     tests = """
@@ -120,6 +140,37 @@ def test_a_test_without_its_program_is_skipped_and_named_with_the_reason(suite: 
     assert "there is no program and no Python module no-such-program" in closing
     assert "tests/test_it.py::test_a" in closing
     assert "1 passed, 1 skipped" in closing
+
+
+@pytest.mark.parametrize("workers", ["0", "2"])
+def test_a_long_test_runs_only_in_a_full_run_which_alone_changes_the_report(suite: Suite, workers: str):
+    tests = """
+        @pytest.mark.spec("BOX-01")
+        def test_short(): pass
+        @pytest.mark.spec("BOX-02")
+        @pytest.mark.exhaustive
+        def test_long(): pass
+        @pytest.mark.parametrize("size", [1, pytest.param(1000, marks=pytest.mark.exhaustive)])
+        def test_at_both_sizes(size): pass
+    """
+    ran = suite.run(tests, "-n", workers, full=False)
+    assert "2 passed, 2 skipped" in ran.stdout
+    assert "only `make test-all` runs these: 2 tests" in ran.stdout
+    assert not suite.report_file.exists()
+    ran = suite.run(tests, "-n", workers)
+    assert "4 passed" in ran.stdout
+    assert list(suite.shown) == ["BOX-01", "BOX-02"]
+
+
+@pytest.mark.parametrize(("mark", "timeout"), [("exhaustive", 1200), ("timeout(7)", 7)])
+def test_a_long_test_has_more_time_unless_it_has_its_own_limit(suite: Suite, mark: str, timeout: int):
+    tests = f"""
+        @pytest.mark.{mark}
+        @pytest.mark.exhaustive
+        def test_long(request):
+            assert request.node.get_closest_marker("timeout").args == ({timeout},)
+    """
+    assert "1 passed" in suite.run(tests).stdout
 
 
 def test_the_table_lists_and_counts_the_tests_of_each_rule(suite: Suite):
@@ -180,4 +231,4 @@ def test_the_list_of_rules_is_complete_and_in_order():
     shared = sections.pop("CMP")
     assert shared == sorted(set(shared))
     assert all(numbers == list(range(1, len(numbers) + 1)) for numbers in sections.values())
-    assert len(rules) == 213
+    assert len(rules) == 229

@@ -50,6 +50,7 @@ async def test_hooks_get_the_fields_that_the_reference_lists(tmp_path: Path) -> 
         async for question in session.runtime.question_broker.watch_questions():
             session.runtime.question_broker.submit_answer(question.id, DenyAnswer(reason="no"))
 
+    (tmp_path / "CLAUDE.md").write_text("Be kind.")
     model = script_agents(
         lead=[
             call_tool("Write", file_path="made.txt", content=""),
@@ -71,6 +72,7 @@ async def test_hooks_get_the_fields_that_the_reference_lists(tmp_path: Path) -> 
             refusing.cancel()
         await session.compact()
     untold = {"TeammateIdle", "WorktreeCreate", "WorktreeRemove"}
+    untold |= {"ConfigChange", "StopFailure", "UserPromptExpansion"}
     assert set(told) == set(HOOK_EVENTS) - untold
     for name, events in told.items():
         occasion = HOOK_EVENT_DESCRIPTIONS[name]  # type: ignore[index]

@@ -15,7 +15,7 @@ import msgspec
 from msgspec import Struct
 from msgspec import inspect as msgspec_inspect
 
-NOTE = "<!-- Made by `make reference` from the code. Change the words there. -->"
+NOTE = "<!-- Generated from the code by `make reference`. Edit the text in the code. -->"
 
 
 class DocumentedField(NamedTuple):
@@ -115,11 +115,11 @@ def describe_type(kind: msgspec_inspect.Type, link: Any = None) -> str:  # noqa:
         case msgspec_inspect.BoolType():
             return "`true` or `false`"
         case msgspec_inspect.IntType():
-            return f"whole number{_describe_bounds(kind)}"
+            return f"integer{_describe_bounds(kind)}"
         case msgspec_inspect.FloatType():
             return f"number{_describe_bounds(kind)}"
         case msgspec_inspect.StrType():
-            return "text"
+            return "string"
         case msgspec_inspect.NoneType():
             return "`null`"
         case msgspec_inspect.LiteralType(values=values):
@@ -129,7 +129,8 @@ def describe_type(kind: msgspec_inspect.Type, link: Any = None) -> str:  # noqa:
         case msgspec_inspect.VarTupleType(item_type=item) | msgspec_inspect.ListType(item_type=item):
             return f"list of {_make_plural(describe_type(item, link))}"
         case msgspec_inspect.DictType(value_type=value):
-            return f"object of {_make_plural(describe_type(value, link))}"
+            value_text = describe_type(value, link)
+            return "object" if value_text == "JSON" else f"object (string → {value_text})"
         case msgspec_inspect.StructType(cls=cls):
             return (link(cls) if link else "") or "object"
         case msgspec_inspect.AnyType():
@@ -150,7 +151,7 @@ def _join_alternatives(texts: Sequence[str]) -> str:
 
 
 def _make_plural(text: str) -> str:
-    plurals = {"text": "texts", "object": "objects", "number": "numbers"}
+    plurals = {kind: f"{kind}s" for kind in ("string", "object", "number", "integer")}
     return plurals.get(text, text)
 
 
@@ -165,9 +166,9 @@ def _describe_bounds(kind: msgspec_inspect.IntType | msgspec_inspect.FloatType) 
 
 def describe_default(value: Any) -> str:
     if value is msgspec.NODEFAULT:
-        return "needed"
+        return "required"
     if isinstance(value, Struct):
-        return "as below"
+        return "see below"
     built = msgspec.to_builtins(value)
     if built in ((), [], {}):
         return "none"

@@ -23,13 +23,12 @@ _OPENING = """
 Everything that happens in a run is an event. *Journaled* events are appended to
 `shoal/runs/SESSION/journal.jsonl` in the home before they are published, one JSON object per line that starts
 with `at` (the time) and `type`. *Live* events are published but not stored. `shoal watch --json` prints them,
-`session.subscribe` passes them to a callback as objects of the named class of `shoal.events`, and the control
+`session.subscribe` passes them to a callback as objects of the named class in `shoal.events`, and the control
 socket sends them after `subscribe`.
 
 Every event has `agent`, the id of its agent; it is `lead` for the lead. Previews are the first 200 \
 characters;
-the whole text is in the transcript. Ignore events of an unknown type and unknown fields: a newer version \
-wrote
+the full text is in the transcript. Ignore unknown event types and unknown fields: a newer version wrote
 them.
 """
 
@@ -45,7 +44,7 @@ def build_events_page() -> str:
         *journaled,
         "## Live",
         *live,
-        "## What they hold",
+        "## Structures",
         *inner,
     )
 
@@ -53,7 +52,7 @@ def build_events_page() -> str:
 def _render_event(kind: type[Event]) -> str:
     description = read_docstring(kind)
     if not description:
-        raise MissingDescription(f"The event {kind.__name__} has no docstring: write one in core/events.py.")
+        raise MissingDescription(f"The event {kind.__name__} has no docstring. Write one in core/events.py.")
     fields = [field for field in list_fields(kind) if field.name != "agent"]
     return "\n\n".join(
         filter(None, (f"### `{_read_tag(kind)}`", f"`{kind.__name__}`: {description}", _render_rows(fields)))

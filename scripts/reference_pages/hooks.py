@@ -22,10 +22,10 @@ from shoal.core.extensions.hook_events import (
     HookEventDescription,
 )
 from shoal.core.extensions.hooks import (
-    DEFAULT_HOOK_SECONDS,
     HOOK_EVENTS,
     MATCHER_FIELDS,
     MAX_WAKES_IN_A_ROW,
+    PROGRAM_HOOK_SECONDS,
     SESSION_END_HOOK_SECONDS,
     HookEvent,
 )
@@ -39,10 +39,10 @@ from shoal.wire.hook_output_codec import (
 _OPENING = f"""
 A hook is your own program, a URL or a function that runs on events. [Hooks](../hooks.md) explains how to set
 one up. This page lists the JSON object that each event sends on standard input, and the possible answers. If
-a command ends with 0, the agent continues, and Shoal reads standard output if it is a JSON object. With 2 the
-command blocks, with standard error as the reason. Any other exit code is shown to the user and does not
-block, unless the hook has `"onFailure": "block"`. The time limit is {DEFAULT_HOOK_SECONDS:g} seconds, or \
-{SESSION_END_HOOK_SECONDS:g}
+a command exits with 0, the agent continues, and Shoal reads standard output if it is a JSON object. If it
+exits with 2, it blocks, and standard error is the reason. Shoal shows any other exit code to the user and
+does not block, unless the hook has `"onFailure": "block"`. The time limit is {PROGRAM_HOOK_SECONDS:g} \
+seconds, or {SESSION_END_HOOK_SECONDS:g}
 at `SessionEnd`; change it with `timeout`. Shoal does not wait for a command with `"async": true` or
 `"asyncRewake": true`, or whose first line is `{{"async": true, "asyncTimeout": milliseconds}}`. Such a
 command decides nothing, and its output arrives [later](../hooks.md#hooks-in-the-background).
@@ -50,11 +50,11 @@ command decides nothing, and its output arrives [later](../hooks.md#hooks-in-the
 _ANSWER = f"""
 ## Answers
 
-An object with any of these fields, as JSON from a command or a URL, or as a dict from a function. At
-most {MAX_TEXT_LENGTH:,} characters of a text enter a conversation. After `UserPromptSubmit` and \
-`SessionStart` text
-that is not JSON is context for the model. If several hooks answer, the strictest decision counts, the first
-refusal, and all contexts.
+A hook answers with an object that has any of these fields: as JSON from a command or a URL, or as a dict
+from a function. At most {MAX_TEXT_LENGTH:,} characters of a text enter a conversation. After
+`UserPromptSubmit` and `SessionStart`, text
+that is not JSON becomes context for the model. If several hooks answer, Shoal uses the strictest decision,
+the first reason for a refusal, and all contexts.
 """
 
 
@@ -93,13 +93,13 @@ def _render_event(name: HookEvent) -> str:
     description: HookEventDescription = HOOK_EVENT_DESCRIPTIONS[name]
     parts = [f"## {name}", description.when]
     if rows := _make_rows(description.fields) + [
-        (key, f"{words} At times.") for key, words in _make_rows(description.optional_fields)
+        (key, f"{words} Sometimes absent.") for key, words in _make_rows(description.optional_fields)
     ]:
         parts.append(render_table(("field", "meaning"), rows))
     blocked = description.on_block
     if str(MAX_WAKES_IN_A_ROW) not in blocked and "in a row" in blocked:
         raise MissingDescription(f"{name} has another number than {MAX_WAKES_IN_A_ROW} times in a row.")
-    parts.append(f"Blocked: {blocked[0].lower()}{blocked[1:]}")
+    parts.append(f"If a hook blocks, {blocked[0].lower()}{blocked[1:]}")
     return "\n\n".join(parts)
 
 

@@ -55,17 +55,18 @@ _LINKS = {
     "shoal.telemetry": "[telemetry.md](../telemetry.md)",
 }
 _OPENING = """
-Settings are JSON objects in files. The strongest first: managed (`/etc/shoal/managed-settings.json`),
-`--settings`, `.claude/settings.local.json` and `.claude/settings.json` of the project, `settings.json` in
-the home. Objects are merged, and permission lists are joined; for any other value the strongest file counts.
+Settings are JSON objects in files. From highest to lowest precedence: managed
+(`/etc/shoal/managed-settings.json`), `--settings`, `.claude/settings.local.json` and `.claude/settings.json`
+in the project, `settings.json` in the home. Objects are merged, and permission lists are joined; for any
+other value, the file with the highest precedence applies.
 Keys that are not listed here belong to other programs and are ignored; Shoal warns about an unknown key
-under `shoal`, with its line. Settings of a project that allow more than your own count only after [`shoal
+under `shoal`, with its line. Project settings that allow more than your own apply only after [`shoal
 trust`](../permissions.md#trusting-a-project).
 
-`shoal config show --origin` shows the settings in effect, with the file and line of each.
+`shoal config show --origin` shows the settings in effect, and the file and line that each comes from.
 """
 _VARIABLES = (
-    "Environment variables of the process. Those of providers can also be in `env` of your own settings.\n"
+    "Environment variables of the process. Provider variables can also be in `env` in your own settings.\n"
     "The usual ones for proxies (`HTTPS_PROXY`, `NO_PROXY`), colours (`NO_COLOR`) and\n"
     "[telemetry](../telemetry.md) work as well."
 )
@@ -73,7 +74,7 @@ _VARIABLES = (
 
 def build_settings_page() -> str:
     parts = [
-        _render_part("", "At the top", SettingsSchema),
+        _render_part("", "Top level", SettingsSchema),
         _render_part("permissions", "`permissions`", PermissionSettings),
     ]
     parts.append(_render_part("shoal", "`shoal`", ShoalSettings))

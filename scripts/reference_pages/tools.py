@@ -21,12 +21,12 @@ from shoal.core.conversation.tools import Tool
 from shoal.tools.mcp.resource_tools import build_mcp_resource_tools
 
 _OPENING = """
-The tools of agents. Before a call runs, Shoal [allows it, asks or denies it](../permissions.md). A read-only
-tool changes nothing, and calls of such tools in one message run in parallel. A call takes at most its
-deadline; a tool without one waits for a person or an agent, or has its own time limit. The texts are those
-that models read.
+These are the tools that agents use. Before a call runs, Shoal [allows it, asks or denies
+it](../permissions.md). A read-only tool changes nothing, and calls to such tools in one message run in
+parallel. A call is stopped at its deadline; a tool without one waits for a person or an agent, or has its own
+time limit. The descriptions are the ones that models read.
 
-Tools of [MCP servers](../mcp.md) are called `mcp__SERVER__TOOL`. A program passes its own tools to
+Tools from [MCP servers](../mcp.md) are called `mcp__SERVER__TOOL`. A program passes its own tools to
 `shoal.open`.
 """
 _TOOLS_WITH_LISTS = ("Agent", "Skill")
@@ -77,13 +77,13 @@ def _render_agents(names: list[str]) -> str:
         )
         lines.append((format_code(each.name), told))
     return (
-        "An agent has the tools of its [definition](../agents.md#fields), "
-        "except those that only the lead has:\n\n" + render_table(("built-in agent", "tools"), lines)
+        "An agent has the tools in its [definition](../agents.md#fields), except those that only the lead "
+        "has:\n\n" + render_table(("built-in agent", "tools"), lines)
     )
 
 
 def _render_other_tools(seen: SeenTools) -> Iterator[str]:
-    yield "## Conditional tools\n\nThese tools exist only if they are needed."
+    yield "## Conditional tools\n\nThese tools exist only under a condition."
     schema = seen.schemas["formed"]["StructuredOutput"]
     plain = ToolSchema(name=schema.name, description=schema.description, input_schema={})
     yield (
@@ -114,7 +114,7 @@ def _list_inputs(schema: Mapping[str, Any]) -> Iterator[tuple[str, str, str, str
         yield (
             format_code(name),
             _describe_type(each),
-            "needed" if name in needed else "",
+            "required" if name in needed else "",
             each.get("description", ""),
         )
         inner = each.get("items", {}) if each.get("type") == "array" else each
@@ -137,7 +137,7 @@ def _describe_type(schema: Mapping[str, Any]) -> str:
         for sign, key in (("≥", "minimum"), (">", "exclusiveMinimum"), ("≤", "maximum"))
         if key in schema
     ]
-    type_text = {"string": "text", "integer": "whole number", "boolean": "`true` or `false`"}.get(kind, kind)
+    type_text = {"boolean": "`true` or `false`"}.get(kind, kind)
     return " ".join((type_text, " and ".join(bounds))).strip()
 
 

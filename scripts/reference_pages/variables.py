@@ -6,7 +6,7 @@ from reference_pages.doc_text import MissingDescription
 from shoal.app.settings import settings
 
 VARIABLES = {
-    "SHOAL_HOME": "Directory of all state; default: `CLAUDE_CONFIG_DIR`, then `~/.claude`.",
+    "SHOAL_HOME": "Directory for all state; default: `CLAUDE_CONFIG_DIR`, then `~/.claude`.",
     "CLAUDE_CONFIG_DIR": "The same, shared with other programs.",
     "SHOAL_MODEL": "The model to use if no flag names one.",
     "ANTHROPIC_MODEL": "The same, with lower precedence.",
@@ -16,7 +16,8 @@ VARIABLES = {
     "CLAUDE_CODE_COORDINATOR_MODE": "The same, with lower precedence.",
     "SHOAL_FORK_SUBAGENT": "`1` turns forks on, as the setting `shoal.forks` does.",
     "FEATURE_FORK_SUBAGENT": "The same, with lower precedence.",
-    "CLAUDE_CODE_SDK_READS_SESSION_STATE": "`1`: a library reads the session state; Shoal does not send it.",
+    "CLAUDE_CODE_SDK_READS_SESSION_STATE": "`1`: a library reads the session state, so Shoal does not send "
+    "it.",
     "CLAUDE_CODE_EMIT_SESSION_STATE_EVENTS": "`1`: Shoal sends it anyway.",
     "ANTHROPIC_API_KEY": "The key for Anthropic.",
     "ANTHROPIC_AUTH_TOKEN": "A token to use instead of the key.",
@@ -24,7 +25,7 @@ VARIABLES = {
     "OPENAI_API_KEY": "The key for OpenAI, or for your own server.",
     "OPENAI_BASE_URL": "Base URL of another server with the Chat Completions or Responses API.",
     "OPENROUTER_API_KEY": "The key for OpenRouter.",
-    "OLLAMA_HOST": "Where Ollama listens.",
+    "OLLAMA_HOST": "The address that Ollama listens on.",
 }
 
 

@@ -22,7 +22,7 @@ from shoal.core.conversation.transcript_entries import TranscriptEntry
 from shoal.core.errors import QuestionUnanswerable
 from shoal.core.events import Event, JournaledEvent
 from shoal.core.ids import LEAD_ID, AgentId, IdGenerator, SessionId
-from shoal.core.permissions.permission_decisions import AllowDecision, PermissionDecision
+from shoal.core.permissions.permission_decisions import AllowDecision, PermissionDecision, PermissionMode
 from shoal.core.permissions.questions import Answer, Question
 from shoal.core.ports import Model
 from shoal.core.text.redaction import KEY_SHAPE_REDACTOR
@@ -34,6 +34,8 @@ from shoal.workspaces.local_workspace import LocalWorkspace
 
 class FixedPermissionPolicy:
     """Returns the decisions it was given."""
+
+    mode: PermissionMode = "default"
 
     def __init__(self, decide: Callable[[Any], PermissionDecision] | None = None) -> None:
         self._decide = decide or (lambda _: AllowDecision("all is allowed here"))

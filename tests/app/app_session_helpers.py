@@ -93,13 +93,18 @@ def create_git_project(top: Path) -> Path:
     """Create a git repository with one committed file, code.txt."""
     project = top / "project"
     project.mkdir()
+    create_git_repository(project)
+    return project
+
+
+def create_git_repository(project: Path) -> None:
+    """Make a directory a git repository with one committed file, code.txt."""
     run_git(project, "init", "-q", "-b", "main")
     run_git(project, "config", "user.email", "a@example.org")
     run_git(project, "config", "user.name", "A")
     (project / "code.txt").write_text("one\n")
     run_git(project, "add", "-A")
     run_git(project, "commit", "-qm", "first")
-    return project
 
 
 def open_hooked_session(

@@ -194,7 +194,7 @@ async def test_the_answering_model_is_recorded_and_a_substitute_is_noted_once(
     settled = [event.model for event in events if isinstance(event, ModelRequestSettled)]
     assert settled == ["gpt-6-sol-2026-05-05", "cheaper-one", "cheaper-one"]
     notes = [event.text for event in events if isinstance(event, NoteAdded) and "answered as" in event.text]
-    assert notes == ["The model gpt-6-sol was requested, but the provider answered as cheaper-one."]
+    assert notes == ["Shoal requested the model gpt-6-sol, but cheaper-one answered."]
     journal = session.runtime.store.journal
     assert isinstance(journal, FileJournal)
     assert set(summarize_journal_usage(journal.path).by_model) == {"gpt-6-sol-2026-05-05", "cheaper-one"}

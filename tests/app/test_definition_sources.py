@@ -248,7 +248,7 @@ def test_an_invalid_rule_pattern_is_a_bad_value(places: DefinitionPlaces, field:
     path = places.write(
         places.near, "a.md", format_definition("a", extra=f"{field}: Read, Bash(git:* push)\n")
     )
-    with pytest.raises(InvalidAgentDefinition, match=r"`:\*` is only allowed at its end") as error:
+    with pytest.raises(InvalidAgentDefinition, match=r"`:\*` is allowed only at the end") as error:
         places.load_catalog().find("a")
     assert (error.value.path, error.value.line, error.value.field) == (path, 4, field)
     assert str(error.value).count(field) == 1, "its place is told once"

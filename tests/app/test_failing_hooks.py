@@ -179,7 +179,7 @@ async def test_hook_functions_that_raise_or_return_nonsense_block_and_are_report
         result, notes, _ = await run_one_call(project, "{}", hooks=hooks)
     assert "was not run" in result
     assert "KeyError" in notes
-    assert "it answered with int" in notes
+    assert "it returned int" in notes
 
 
 @asynccontextmanager

@@ -98,9 +98,8 @@ def test_root_skips_permissions_only_in_a_container_or_sandbox(project: Path, tm
 def test_a_star_in_an_allow_list_approves_nothing(project: Path) -> None:
     settings = load(project, user={"permissions": {"allow": ["*", "Read"]}})
     assert [str(rule) for rule in settings.permission_rules.allow] == ["Read"]
-    assert any("approves nothing" in warning for warning in settings.warnings)
-    with pytest.raises(SettingsError, match="approves nothing"):
-        add_permission_flag_rules(PermissionRuleSet(), allow=["*"], deny=[])
+    assert [item.name for item in settings.unused_items] == ["permissions.allow '*'"]
+    assert add_permission_flag_rules(PermissionRuleSet(), allow=["*"], deny=[]).allow == ()
     assert load(project, user={"permissions": {"deny": ["*"]}}).permission_rules.deny
 
 

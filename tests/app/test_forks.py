@@ -389,7 +389,7 @@ async def test_a_fork_is_not_resumed_if_its_parents_conversation_is_gone(tmp_pat
         events = await run_to_end(again, "go on")
     (returned,) = (each for each in events if isinstance(each, ToolOutputReturned))
     assert returned.result.is_error
-    assert "from which this fork started, is gone" in extract_tool_result_text(returned.result)
+    assert "from which this fork was created, is gone" in extract_tool_result_text(returned.result)
     assert not fork_script.fork_requests
 
 

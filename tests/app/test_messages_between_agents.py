@@ -130,7 +130,7 @@ async def test_an_id_addresses_one_agent_and_a_star_every_other_working_agent(
     async with open_session(tmp_path, model, tools=[gate.tool, gate.wait_tool, gate.open_tool]) as session:
         await run_all_turns(session)
         read_result, sent = list_lead_results(session)
-    assert sent.startswith("reader reads it at its next step. | reader reads it at its next step.")
+    assert sent.startswith("reader will read it at its next step. | reader will read it at its next step.")
     assert read_result.count("look here") == 2
 
 

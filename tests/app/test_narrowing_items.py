@@ -7,106 +7,49 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from msgspec import Struct
+from app_session_helpers import create_git_repository
+from item_classes import NOT_NARROWING, PROVEN_ELSEWHERE
+from msgspec.structs import replace
+from narrowing_cases import ITEMS, Call, NarrowingItem
+from read_items import list_read_items
 
 from agent_scripts import call_tool
-from hook_helpers import (
-    AGENT_POSITIONS,
-    build_answer_command,
-    build_specific_answer,
-    list_results,
-    make_command_hook,
-    open_hook_scenario,
-)
+from hook_helpers import AGENT_POSITIONS, HookScenario, list_results, open_hook_scenario
+from shoal.app.settings.settings import load_settings
+from shoal.app.settings.settings_trust import save_project_trust_decision
+from shoal.core.conversation.messages import ToolUseBlock
+from team_scripts import get_home
 
 POSITIONS = tuple(each for each in AGENT_POSITIONS if each != "nested agent")
-_ALLOW = build_specific_answer(hookEventName="PreToolUse", permissionDecision="allow")
-
-
-class NarrowingItem(Struct, frozen=True, kw_only=True):
-    """A setting and a call that must not be run with it; without it, the call is run."""
-
-    settings: dict[str, Any]
-    call: tuple[str, dict[str, Any]]
-    mode: str = "bypassPermissions"
-    options: dict[str, Any] = {}
-    refusal: str = "was not run"
-
-
-def make_hook(entry: dict[str, Any], *actions: dict[str, Any]) -> dict[str, Any]:
-    return {"hooks": {"PreToolUse": [{**entry, "hooks": list(actions)}]}}
-
-
-def make_rules(**rules: list[str]) -> dict[str, Any]:
-    return {"permissions": rules}
-
-
-WRITE = ("Write", {"file_path": "made", "content": "x"})
-TOUCH = ("Bash", {"command": "touch made"})
-BLOCK = make_command_hook("exit 2")
-ITEMS = {
-    "CMP-016": NarrowingItem(settings=make_rules(allow=["*"]), call=WRITE, mode="default"),
-    "CMP-019": NarrowingItem(
-        settings=make_rules(deny=["Bash(run_in_background:true)"]),
-        call=("Bash", {"command": "touch made", "run_in_background": True}),
-    ),
-    "CMP-020": NarrowingItem(
-        settings=make_rules(deny=["Read(secrets/**)"]), call=("Read", {"file_path": "lib/secrets/key"})
-    ),
-    "CMP-021": NarrowingItem(settings=make_rules(deny=["Read(made)"]), call=WRITE),
-    "CMP-023": NarrowingItem(
-        settings=make_hook({}, make_command_hook(_ALLOW)), call=("Bash", {"command": "rmdir /"})
-    ),
-    "CMP-024": NarrowingItem(
-        settings={}, call=("Write", {"file_path": ".husky/pre-commit", "content": "x"}), mode="acceptEdits"
-    ),
-    "CMP-036": NarrowingItem(
-        settings=make_hook({"matcher": "Bash"}, make_command_hook(_ALLOW, **{"if": "Bash(git status)"})),
-        call=("Bash", {"command": "git status; touch made"}),
-        mode="default",
-    ),
-    "CMP-037": NarrowingItem(
-        settings=make_hook({"matcher": "Task"}, make_command_hook("! grep -q INNER || exit 2")),
-        call=("Agent", {"description": "x", "prompt": "INNER", "subagent_type": "Explore"}),
-    ),
-    "CMP-038": NarrowingItem(settings=make_hook({"matcher": "Edit, Write"}, BLOCK), call=WRITE),
-    "CMP-041": NarrowingItem(
-        settings=make_hook({"matcher": "Write"}, {"type": "prompt", "prompt": "Is $ARGUMENTS safe?"}),
-        call=WRITE,
-    ),
-    "CMP-050": NarrowingItem(
-        settings=make_hook(
-            {"matcher": "Write"},
-            make_command_hook(build_specific_answer(hookEventName="PreToolUse", permissionDecision="defer")),
-        ),
-        call=WRITE,
-    ),
-    "permissions.deny": NarrowingItem(settings=make_rules(deny=["Write"]), call=WRITE),
-    "permissions.ask": NarrowingItem(settings=make_rules(ask=["Bash(touch:*)"]), call=TOUCH),
-    "permissions.defaultMode plan": NarrowingItem(
-        settings={"permissions": {"defaultMode": "plan"}}, call=TOUCH, mode="plan"
-    ),
-    "permissions.defaultMode dontAsk": NarrowingItem(
-        settings={"permissions": {"defaultMode": "dontAsk"}}, call=TOUCH, mode="dontAsk"
-    ),
-    "--disallowedTools": NarrowingItem(
-        settings={}, call=TOUCH, options={"disallowed_tools": ["Bash(touch:*)"]}
-    ),
-    "hook that says no": NarrowingItem(
-        settings=make_hook(
-            {"matcher": "Write"}, make_command_hook(build_answer_command({"decision": "block"}))
-        ),
-        call=WRITE,
-    ),
-}
 
 
 def list_cases() -> list[Any]:
     return [
-        pytest.param(position, name, marks=pytest.mark.spec(name) if name.startswith("CMP-") else ())
-        for name in ITEMS
+        pytest.param(position, name, marks=_list_marks(name))
+        for name, item in ITEMS.items()
         for position in POSITIONS
+        if position not in item.skipped
     ]
+
+
+def _list_marks(name: str) -> list[pytest.MarkDecorator]:
+    needs = ITEMS[name].needs
+    marks = [pytest.mark.needs(*needs)] if needs else []
+    return [*marks, pytest.mark.spec(name)] if name.startswith("CMP-") else marks
+
+
+def test_every_item_that_is_read_is_classified() -> None:
+    """A new item needs a case in `narrowing_cases.py`, or a line in `item_classes.py`."""
+    proven = {name for item in ITEMS.values() for name in item.proves}
+    classified = [*proven, *PROVEN_ELSEWHERE, *(name for names in NOT_NARROWING.values() for name in names)]
+    assert {name for name in classified if classified.count(name) > 1} == set()
+    assert list_read_items() ^ set(classified) == set()
+
+
+@pytest.mark.parametrize("place", sorted(set(PROVEN_ELSEWHERE.values())))
+def test_the_tests_that_prove_other_items_exist(place: str) -> None:
+    path, _, name = place.partition("::")
+    assert f"def {name}(" in (Path(__file__).parents[1] / path).read_text()
 
 
 @pytest.mark.parametrize(("position", "name"), list_cases())
@@ -114,23 +57,83 @@ async def test_a_narrowing_item_holds_in_every_position(
     position: str, name: str, project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     item = ITEMS[name]
+    scenario = await run_item(item, position, project, monkeypatch)
+    assert not is_harm_done(scenario, project)
+    if position in item.not_started:
+        assert scenario.worker_requests == []
+        assert item.not_started[position] in "\n".join(list_results(scenario.lead_requests[-1]))
+        return
+    requests = scenario.worker_requests if item.starts else scenario.lead_requests
+    assert item.starts or scenario.worker_requests == []
+    if item.refusals:
+        result = list_results(requests[-1])[-1]
+        assert any(text in result for text in item.refusals), result
+
+
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, marks=_list_marks(name)) for name, item in ITEMS.items() if item.without is not None],
+)
+async def test_without_the_item_the_call_is_run(
+    name: str, project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    item = ITEMS[name]
+    assert item.without is not None
+    bare = {"settings": {}, "options": {}, "environ": {}, "skills": dict.fromkeys(item.skills, "")}
+    if item.definition is not None and not item.settings:
+        bare["definition"] = {}
+    position = next(each for each in ("sub-agent", "lead") if each not in item.skipped)
+    scenario = await run_item(replace(item, **{**bare, **item.without}), position, project, monkeypatch)
+    assert is_harm_done(scenario, project)
+
+
+async def run_item(
+    item: NarrowingItem, position: str, project: Path, monkeypatch: pytest.MonkeyPatch
+) -> HookScenario:
+    create_git_repository(project)
     (project / "lib/secrets").mkdir(parents=True)
     (project / "lib/secrets/key").write_text("the secret\n")
-    tool, arguments = item.call
-    script = [call_tool(tool, "c1", **_anchor_path(arguments, project)), "done"]
-    given = {"skip_permissions": item.mode == "bypassPermissions", "mode": item.mode, **item.options}
-    if item.mode == "bypassPermissions":
-        del given["mode"]
-    raw = json.dumps(item.settings)
-    async with open_hook_scenario(position, project, monkeypatch, script, raw, **given) as scenario:
+    for name, value in item.environ.items():
+        monkeypatch.setenv(name, value)
+    for name, fields in item.skills.items():
+        path = get_home() / "skills" / name / "SKILL.md"
+        path.parent.mkdir(parents=True)
+        path.write_text(f"---\nname: {name}\ndescription: d\n{fields}\n---\nINNER: begin\n")
+    if item.project_servers:
+        (project / ".mcp.json").write_text(json.dumps({"mcpServers": item.project_servers}))
+        save_project_trust_decision(load_settings(cwd=project), project, trusted=True)
+    options: dict[str, Any] = {"skip_permissions": item.mode == "bypassPermissions", **item.options}
+    if item.mode != "bypassPermissions":
+        options["mode"] = item.mode
+    spawn: dict[str, Any] = {}
+    if item.definition is not None:
+        fields = {"description": "d", "prompt": "p", **item.definition}
+        options["agents"], spawn = {"worker": fields}, {"subagent_type": "worker"}
+    script = [*(_make_call(call, index, project) for index, call in enumerate(item.calls)), "done"]
+    async with open_hook_scenario(
+        position,
+        project,
+        monkeypatch,
+        script,
+        json.dumps(item.build_settings(position)),
+        lead_first=[_make_call(call, index, project) for index, call in enumerate(item.lead_first)],
+        inner_script=[*(_make_call(call, index, project) for index, call in enumerate(item.inner)), "done"],
+        spawn=spawn,
+        **options,
+    ) as scenario:
         await scenario.run_session()
-        result = list_results(scenario.last_request)[0]
-    assert item.refusal in result or "not allowed" in result, result
-    assert "the secret" not in result
-    assert not (project / "made").exists()
-    assert not (project / ".husky").exists()
+    return scenario
 
 
-def _anchor_path(arguments: dict[str, Any], project: Path) -> dict[str, Any]:
+def is_harm_done(scenario: HookScenario, project: Path) -> bool:
+    """Return True if a file was made that must not be made, or the secret was read."""
+    made = (project / "made", project / ".git/hooks/made", project / ".husky")
+    results = [text for body in scenario.all_requests for text in list_results(body)]
+    return any(path.exists() for path in made) or "the secret" in "\n".join(results)
+
+
+def _make_call(call: Call, number: int, project: Path) -> ToolUseBlock:
+    name, arguments = call
     path = arguments.get("file_path")
-    return arguments if path is None else {**arguments, "file_path": str(project / path)}
+    anchored = arguments if path is None else {**arguments, "file_path": str(project / path)}
+    return call_tool(name, f"c{number}", **anchored)

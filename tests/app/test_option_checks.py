@@ -27,23 +27,23 @@ def ignore_event(_: dict[str, Any]) -> None:
     [
         ({"mode": "paln"}, r"mode: unknown value 'paln'. Did you mean plan\?"),
         ({"mode": "PLAN"}, r"Did you mean plan\?"),
-        ({"allowed_tools": "Bash"}, r"allowed_tools: expected a list of texts.*\['Bash'\]"),
-        ({"disallowed_tools": "Bash"}, "disallowed_tools: expected a list of texts"),
-        ({"available_tools": "Read"}, "available_tools: expected a list of texts"),
+        ({"allowed_tools": "Bash"}, r"allowed_tools: expected a list of strings.*\['Bash'\]"),
+        ({"disallowed_tools": "Bash"}, "disallowed_tools: expected a list of strings"),
+        ({"available_tools": "Read"}, "available_tools: expected a list of strings"),
         ({"available_tools": ["Raed"]}, r"There is no tool named 'Raed'. Did you mean Read\?"),
         ({"disallowed_tools": [3]}, r"disallowed_tools\[0\]"),
         (
             {"disallowed_tools": ["bash"]},
-            "disallowed_tools: the rule bash names no known tool. Did you mean Bash\\?",
+            "disallowed_tools: the rule bash names an unknown tool. Did you mean Bash\\?",
         ),
-        ({"disallowed_tools": ["Frobnicate"]}, "the rule Frobnicate names no known tool"),
+        ({"disallowed_tools": ["Frobnicate"]}, "the rule Frobnicate names an unknown tool"),
         ({"setting_sources": ["usr"]}, r"setting_sources: unknown value 'usr'. Did you mean user\?"),
-        ({"setting_sources": "user"}, "setting_sources: expected a list of texts"),
+        ({"setting_sources": "user"}, "setting_sources: expected a list of strings"),
         ({"add_dirs": "/tmp"}, "add_dirs: expected a list of paths"),
         ({"add_dirs": Path("/tmp")}, "add_dirs: expected a list of paths"),
         ({"plugin_dirs": "x"}, r"plugin_dirs: expected a list of paths"),
-        ({"mcp_config": "x.json"}, r"mcp_config: expected a list of texts and mappings"),
-        ({"channels": "server:x"}, r"channels: expected a list of texts"),
+        ({"mcp_config": "x.json"}, r"mcp_config: expected a list of strings and mappings"),
+        ({"channels": "server:x"}, r"channels: expected a list of strings"),
         ({"skip_permissions": "false"}, r"skip_permissions: expected True or False"),
         ({"persist": "no"}, r"persist: expected True or False"),
         ({"max_budget_usd": "5"}, "max_budget_usd: expected a number"),
@@ -77,9 +77,9 @@ async def test_a_wrong_option_is_refused_at_the_start(
     [
         (
             {"deny": ["Bsah(rm:*)"]},
-            "settings.json:\\d+: the rule Bsah\\(rm:\\*\\) names no known tool. Did you mean Bash\\?",
+            "settings.json:\\d+: the rule Bsah\\(rm:\\*\\) names an unknown tool. Did you mean Bash\\?",
         ),
-        ({"ask": ["edit"]}, "the rule edit names no known tool. Did you mean Edit\\?"),
+        ({"ask": ["edit"]}, "the rule edit names an unknown tool. Did you mean Edit\\?"),
         ({"dney": ["Bash"]}, "settings.json:\\d+: permissions.dney: unknown key. Did you mean deny\\?"),
     ],
 )
@@ -100,7 +100,7 @@ async def test_permissions_of_other_programs_in_settings_do_no_harm(tmp_path: Pa
     }
     (Path(os.environ["SHOAL_HOME"]) / "settings.json").write_text(json.dumps({"permissions": permissions}))
     async with shoal.open(cwd=tmp_path, model=ScriptedModel([])) as session:
-        assert session.notes == []
+        assert session.notes == ["1 item of your settings is not used: run shoal doctor --claude"]
 
 
 def raise_error(_: dict[str, Any]) -> None:
@@ -111,7 +111,7 @@ def raise_error(_: dict[str, Any]) -> None:
     ("function", "reason"),
     [
         (raise_error, "RuntimeError: the guard is broken"),
-        (lambda _: False, "it answered with bool"),
+        (lambda _: False, "it returned bool"),
         (lambda _: "deny", "has no effect for PreToolUse"),
         (lambda _: {"decison": "block"}, "'decison'; did you mean 'decision'?"),
         (lambda _: {"decision": "deny"}, "an unknown format"),

@@ -231,7 +231,7 @@ def test_a_symlink_within_the_plugin_is_allowed(tmp_path: Path) -> None:
     ("text", "problem"),
     [
         ('{"name": "a b"}', "plugin.json:1: name: 'a b' is not a valid"),
-        ('{\n "version": 3,\n "name": "x"\n}', "plugin.json:2: version: expected text"),
+        ('{\n "version": 3,\n "name": "x"\n}', "plugin.json:2: version: expected a string"),
         ('{"name": "x",\n}', "plugin.json:2: not valid JSON"),
         ("", "plugin.json:1: name: it is missing"),
         ("[]", "plugin.json:1: expected a JSON object"),

@@ -13,10 +13,11 @@ ROOT = Path(__file__).parents[2]
 
 
 @pytest.mark.spec("USR-03", "QUE-05")
-def test_every_result_is_delivered_once_although_the_lead_is_killed_repeatedly() -> None:
+@pytest.mark.parametrize(("count", "most"), [(40, 3), pytest.param(200, 12, marks=pytest.mark.exhaustive)])
+def test_every_result_is_delivered_once_although_the_lead_is_killed_repeatedly(count: int, most: int) -> None:
     """Short version; `make chaos ARGS="--only ends"` runs it with 10,000 agents."""
     done = subprocess.run(
-        [sys.executable, "-m", "tests.chaos", "--only", "ends", "--agents", "200", "--kills", "12"],
+        [sys.executable, "-m", "tests.chaos", "--only", "ends", "--agents", str(count), "--kills", str(most)],
         cwd=ROOT,
         capture_output=True,
         text=True,
@@ -27,6 +28,6 @@ def test_every_result_is_delivered_once_although_the_lead_is_killed_repeatedly()
     counts = re.search(r"(\d+) agents, (\d+) ends, (\d+) told, the lead killed (\d+) times", done.stdout)
     assert counts is not None, done.stdout
     agents, ends, delivered, kills = map(int, counts.groups())
-    assert agents >= 200
+    assert agents >= count
     assert ends == delivered
-    assert kills >= 3
+    assert kills >= (3 if most > 3 else 1)

@@ -396,7 +396,7 @@ async def test_a_custom_server_is_asked_for_its_models(
 @pytest.mark.parametrize("option", ["allowed_tools", "disallowed_tools"])
 async def test_a_rule_for_an_unknown_tool_is_refused(tmp_path: Path, option: str) -> None:
     with pytest.raises(
-        SettingsError, match=f"{option}: the rule Bsah names no known tool. Did you mean Bash\\?"
+        SettingsError, match=f"{option}: the rule Bsah names an unknown tool. Did you mean Bash\\?"
     ):
         await shoal.open(cwd=tmp_path, model=ScriptedModel([]), **{option: ["Bsah Edit"]}).__aenter__()
 
@@ -404,7 +404,7 @@ async def test_a_rule_for_an_unknown_tool_is_refused(tmp_path: Path, option: str
 async def test_a_rule_for_a_tool_of_another_program_is_noted(tmp_path: Path) -> None:
     rules = ["MultiEdit Edit"]
     async with shoal.open(cwd=tmp_path, model=ScriptedModel([]), disallowed_tools=rules) as session:
-        assert session.notes == ["The rule MultiEdit names no known tool."]
+        assert session.notes == ["The rule MultiEdit names an unknown tool."]
         assert "Edit" not in session.agent.tools
 
 

@@ -181,7 +181,7 @@ async def test_an_automatic_compaction_runs_hooks_and_cannot_be_blocked(
         (*_, finished) = await collect_events(session.run("begin"))
         assert isinstance(finished, RunFinished)
         assert finished.text == "done"
-        assert "objects, but there is no room left: not now" in join_session_notes(session)
+        assert "objected, but the context window is full: not now" in join_session_notes(session)
     assert [inputs["trigger"] for inputs in hook_log.read_inputs()] == ["auto"]
 
 
@@ -478,7 +478,7 @@ async def test_an_agent_with_invalid_hooks_is_not_started(project: Path) -> None
         await run_all_turns(session)
         (result,) = list_lead_results(session)
         assert not any(isinstance(event, AgentStarted) for event in read_events(session))
-    assert "Shoal does not run prompt hooks" in result
+    assert "expected a prompt for the model" in result
 
 
 @pytest.mark.spec("USR-13")

@@ -107,7 +107,7 @@ async def test_bad_schedule_calls_get_errors_and_the_list_shows_all_schedules(tm
         await run_all_turns(session)
         bad, stranger, made, shown = list_lead_results(session)
         (due,) = session.runtime.inbox.scheduler.list_schedules()
-    assert bad == "The field hour cannot be '99': it must be from 0 to 23."
+    assert bad == "The field hour cannot be '99': it must be between 0 and 23."
     assert stranger == "There is no schedule 'nobody'. Schedules: none."
     assert due.schedule.id in made
     assert shown.startswith(f"{due.schedule.id}: */5 * * * *, next at ")

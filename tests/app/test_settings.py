@@ -112,7 +112,7 @@ def test_the_user_sets_session_retention_and_a_project_cannot(settings_files: Se
     settings = settings_files.load()
     assert settings.cleanup_period_days == 9
     assert settings.find_setting_origin("cleanupPeriodDays") == f"{settings_files.files['home']}:2"
-    assert any("how long sessions are kept" in warning for warning in settings.warnings)
+    assert any("how long to keep sessions" in warning for warning in settings.warnings)
     assert settings_files.load(given='{"cleanupPeriodDays": 7}').cleanup_period_days == 7
     settings_files.write(managed={"cleanupPeriodDays": 3})
     assert settings_files.load(given='{"cleanupPeriodDays": 7}').cleanup_period_days == 3
@@ -232,14 +232,10 @@ def test_foreign_keys_are_tolerated_and_unknown_shoal_keys_are_reported(settings
         ('{\n "shoal": {\n  "durable": true,\n  "compact_at": 1.5\n }\n}', 4, "shoal.compact_at"),
         ('{\n "shoal": []\n}', 2, "shoal"),
         ('{\n "permissions": {\n  "deny": [\n   "a",\n   5\n  ]\n }\n}', 5, "permissions.deny.1"),
-        ('{"permissions": {"allow": "Read"}}', 1, "permissions.allow"),
-        ('{"permissions": {"allow": ["Bash("]}}', 1, "permissions.allow: 'Bash(' is not a permission rule:"),
-        ('{\n\n "permissions": {"defaultMode": "yolo"}}', 3, "permissions.defaultMode"),
-        ('{\n "model": 5}', 2, "model"),
-        ('{\n "env": {\n  "A": [1]}}', 2, "env"),
-        ('{\n "cleanupPeriodDays": -1}', 2, "cleanupPeriodDays"),
-        ('{\n "cleanupPeriodDays": 1.5}', 2, "cleanupPeriodDays"),
-        ('{\n "cleanupPeriodDays": "never"}', 2, "cleanupPeriodDays"),
+        ('{"permissions": {"deny": "Read"}}', 1, "permissions.deny"),
+        ('{"permissions": {"deny": ["Bash("]}}', 1, "permissions.deny: 'Bash(' is not a permission rule:"),
+        ('{\n\n "permissions": {"defaultMode": "plam"}}', 3, "permissions.defaultMode"),
+        ('{\n "disabledMcpjsonServers": "a"}', 2, "disabledMcpjsonServers"),
         ('{\n "shoal": {"outage_patience": 0}}', 2, "shoal.outage_patience"),
         ('{\n "x": "compact_at",\n "shoal": {"x": {"compact_at": 1},\n "compact_at": ""}}', 4, "compact_at"),
         ('{\n "a": 1\n "b"}', 3, "not valid JSON"),
@@ -422,7 +418,7 @@ def test_an_untrusted_project_cannot_raise_a_limit(settings_files: SettingsFiles
     assert getattr(settings.own, key) == getattr(
         settings_files.load(given=json.dumps({"shoal": mine})).own, key
     )
-    assert f"ignores what they would allow (shoal.{key})" in settings.warnings[0]
+    assert f"ignores the permissions they would grant (shoal.{key})" in settings.warnings[0]
 
 
 def test_a_project_can_lower_the_limits(settings_files: SettingsFiles):

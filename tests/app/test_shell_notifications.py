@@ -274,7 +274,7 @@ async def test_a_resumed_session_is_notified_once_of_commands_that_died_with_its
         assert turn is not None
         await finish_turn(turn)
         (notice,) = list_notifications(session)
-        assert "the session's process ended and took the command with it" in notice
+        assert "the command ended with the session's process" in notice
         await finish_turn(session.run("start another"))
         # The conversation knows a bash_1: the new one is another.
         assert [shell.id for shell in session.runtime.processes.shells.list_shells()] == ["bash_2"]

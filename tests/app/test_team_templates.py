@@ -299,7 +299,7 @@ BAD = {
     "an unknown key": (HEAD + ROLE + "rolls: 1\n---\n", 6, "rolls: unknown key; did you mean roles?"),
     "an unknown key of a role": (HEAD + ROLE + "    colour: red\n---\n", 6, "colour"),
     "a role without a prompt": (HEAD + "roles:\n  - name: a\n---\n", 4, "`prompt` is missing"),
-    "a role that is no mapping": (HEAD + "roles:\n  - a\n---\n", 4, "expected keys with values"),
+    "a role that is no mapping": (HEAD + "roles:\n  - a\n---\n", 4, "expected a mapping"),
     "two roles of one name": (
         HEAD + ROLE + "  - name: a\n    prompt: q\n---\n",
         6,
@@ -317,11 +317,11 @@ BAD = {
         "is not a valid name",
     ),
     "a mode nobody knows": (HEAD + ROLE + "    mode: yolo\n---\n", 6, "not one of default, acceptEdits"),
-    "a count of none": (HEAD + ROLE + "    count: 0\n---\n", 6, "expected a whole number above 0"),
+    "a count of none": (HEAD + ROLE + "    count: 0\n---\n", 6, "expected an integer above 0"),
     "too many": (HEAD + ROLE + "    count: 33\n---\n", 3, "at most 32"),
     "more than any memory holds": (HEAD + ROLE + "    count: 100000000000\n---\n", 3, "at most 32"),
     "a budget in words": (HEAD + ROLE + "budget:\n  usd: much\n---\n", 7, "a number of dollars"),
-    "a budget of nothing": (HEAD + ROLE + "budget: {usd: 0}\n---\n", 6, "a number of dollars above 0"),
+    "a budget of nothing": (HEAD + ROLE + "budget: {usd: 0}\n---\n", 6, "a dollar amount above 0"),
     "an owner that is no role": (
         HEAD + ROLE + "tasks:\n  - subject: s\n    owner: b\n---\n",
         8,

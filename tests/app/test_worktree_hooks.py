@@ -64,8 +64,8 @@ async def test_a_hook_creates_the_workspace_and_it_is_always_retained(
 @pytest.mark.parametrize(
     ("script", "why"),
     [
-        ("exit 0", "did not print the path of a directory"),
-        ("exit 1", "did not print the path of a directory"),
+        ("exit 0", "did not print a directory path"),
+        ("exit 1", "did not print a directory path"),
         ("echo disk full >&2; exit 2", "disk full"),
         ("echo relative", "is not a directory"),
         ("echo /nowhere/at/all", "is not a directory"),

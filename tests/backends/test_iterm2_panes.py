@@ -140,6 +140,6 @@ async def test_a_pane_whose_script_cannot_be_written_is_closed_again(
     panes: Iterm2PaneManager, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "nowhere"))
-    with pytest.raises(ProcessError, match=r"Cannot write the script of alice: .*nowhere"):
+    with pytest.raises(ProcessError, match=r"Cannot write the start script for alice: .*nowhere"):
         await panes.open_pane(make_spec(tmp_path, "alice", "true"))
     assert [call[:2] for call in list_calls(tmp_path)] == [["session", "split"], ["session", "close"]]

@@ -156,7 +156,7 @@ async def test_members_survive_a_killed_tmux_server_and_one_note_says_so(
         # The next one is not lost either.
         late = await backend.spawn_member(make_pane_launch(tmp_path, "dave"))
         await wait_until_up(late)
-        assert "dave works without a pane" in notes.get_nowait()
+        assert "dave is working without a pane" in notes.get_nowait()
         assert late.pane == "process"
         assert notes.empty()
         for member in (*members, late):
@@ -175,7 +175,7 @@ async def test_a_failed_viewer_is_noted_and_its_member_survives(tmux: TmuxServer
         await asyncio.to_thread(gate.write_text, "3")
         async with asyncio.timeout(20):
             told = await notes.get()
-        assert told == "The view of alice in its pane failed: it ended with status 3. alice continues."
+        assert told == "The pane that shows alice failed: it ended with status 3. alice continues."
         assert backend.is_process_alive(member)
         await member.stop(grace=5)
 

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from process_helpers import wait_for_exit, wait_for_exits_in, wait_for_member_exit
 
-from process_search import find_processes_in
+from process_search import find_processes_in, wait_for_processes_in
 from shoal.backends.guarded_processes import GuardedProcessLauncher
 from shoal.backends.process_backend import ForkedMemberProcess, ProcessBackend
 from shoal.core.clock import SystemClock
@@ -218,7 +218,7 @@ async def test_a_child_that_dies_at_once_is_reported(backend: ProcessBackend, tm
         ({"cwd": Path("/no/such/place")}, "not started: Cannot start in /no/such/place: No such file"),
         ({"env": {"A": "b\0c"}}, "not started: Embedded null byte"),
         ({"env": {"A": "\ud800"}}, "not started: .*surrogates not allowed"),
-        ({"program": ("other",)}, "other can only run in a pane"),
+        ({"program": ("other",)}, "other, which needs a pane"),
     ],
 )
 async def test_a_failed_start_of_a_child_says_why(
@@ -257,7 +257,7 @@ async def test_a_stopped_child_and_its_family_are_gone_within_a_second_of_the_gr
         make_launch(work_directory, do="wait", stubborn=stubborn, families=[OWN_SESSION])
     )
     assert await receive_member_message(member) == b"up"
-    assert len(find_processes_in(work_directory)) >= 4
+    wait_for_processes_in(work_directory, 4)
     os.kill(member.pid, signal.SIGSTOP)
     started = time.monotonic()
     await member.stop(grace=0.5)

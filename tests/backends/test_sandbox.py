@@ -12,7 +12,7 @@ import pytest
 from msgspec.structs import replace
 from sandbox_harness import TIMEOUT, SandboxHarness
 
-from process_search import find_processes_in
+from process_search import find_processes_in, wait_for_processes_in
 from shoal.backends.guarded_processes import GuardedProcessLauncher
 from shoal.backends.sandbox.bubblewrap import BubblewrapSandboxDriver
 from shoal.backends.sandbox.landlock import LandlockSandboxDriver
@@ -189,7 +189,7 @@ async def test_a_command_that_ignores_signals_is_killed_with_its_children(harnes
     )
     async with asyncio.timeout(TIMEOUT):
         assert await reader.readline() == b"ready\n"
-        assert len(find_processes_in(harness.project)) >= 3
+        wait_for_processes_in(harness.project, 3)
         assert await process.stop(grace=0.1) == -signal.SIGKILL
         while find_processes_in(harness.project):
             await asyncio.sleep(0.01)

@@ -16,6 +16,8 @@ from tests.chaos.process_table import find_by_environment, list_descendants, rea
 from tests.chaos.team_lead import LeadEnded, LeadStart, LeadStarted
 
 _ROOT = Path(__file__).parents[2]
+_START_TIMEOUT = 120.0
+"""Seconds until the first lead is started: its process imports everything first, on a busy machine slowly."""
 
 
 class LeadLauncher:
@@ -28,7 +30,7 @@ class LeadLauncher:
         assert self._process.stdin is not None
         self._process.stdin.write(msgspec.json.encode(start) + b"\n")
         self._process.stdin.flush()
-        return msgspec.json.decode(self._read_line(10), type=LeadStarted).pid
+        return msgspec.json.decode(self._read_line(_START_TIMEOUT), type=LeadStarted).pid
 
     def wait_for_end(self, seconds: float) -> int | None:
         """Return the exit status, or None if the lead still runs after so many seconds."""

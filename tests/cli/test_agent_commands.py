@@ -163,7 +163,7 @@ async def test_validate_names_file_line_field_and_unused_definitions(
     ran = await shoal("agents", "validate")
     assert ran.code == 1
     lines = ran.text.splitlines()
-    assert lines[0].startswith(f"{file.parent / 'bad.md'}:4: maxTurns: expected a whole number")
+    assert lines[0].startswith(f"{file.parent / 'bad.md'}:4: maxTurns: expected an integer")
     assert lines[1].startswith(
         f"{file.parent / 'twice.md'}: name: two agents have the name 'reviewer': {file} is used"
     )

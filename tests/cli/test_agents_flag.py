@@ -38,7 +38,7 @@ async def test_agents_of_the_agents_flag_are_available_in_the_run(
     ("definitions", "message"),
     [
         ("{", "not valid JSON"),
-        ('{"a": {"description": "d", "prompt": "p", "maxTurns": 0}}', "a.maxTurns: expected a whole number"),
+        ('{"a": {"description": "d", "prompt": "p", "maxTurns": 0}}', "a.maxTurns: expected an integer"),
         ('{"a": {"prompt": "p"}}', "a.description: it is missing"),
         ("nothing.json", "No such file"),
     ],

@@ -145,7 +145,7 @@ async def test_a_resumed_run_names_the_agents_that_died_with_the_last_one(shoal:
             await wait_for_result(process)
         ran = await shoal("-p", "and now?", "--model", MODEL, "--continue", *YES)
     assert ran.text == "I know.\n"
-    assert "Interrupted when the last run of this session died: joe (do slow, " in ran.err
+    assert "Interrupted when this session's last run died: joe (do slow, " in ran.err
 
 
 @pytest.mark.spec("USR-22")

@@ -40,7 +40,7 @@ async def test_an_allow_answer_can_change_the_tool_input(shoal: ShoalProgram, pr
             wrong = await shoal("ask", "answer", row["id"], "yes", "--input", "[1]")
             assert (wrong.code, "JSON object" in wrong.err) == (2, True)
             no = await shoal("ask", "answer", row["id"], "no", "--input", "{}")
-            assert (no.code, "is only for a yes" in no.err) == (2, True)
+            assert (no.code, "works only with `yes`" in no.err) == (2, True)
             new_input = json.dumps({"command": "echo other > made.txt"})
             assert (await shoal("ask", "answer", row["id"], "yes", "--input", new_input)).code == 0
             await wait_for_result(run)
@@ -133,9 +133,9 @@ async def test_a_question_of_an_ended_run_is_not_listed_as_open(shoal: ShoalProg
 @pytest.mark.parametrize(
     ("words", "why"),
     [
-        (("yes", "--reason", "but not twice"), "--reason is only for a no"),
-        (("yes", "--choice", "red"), "--choice is only for a question"),
-        (("no", "--for", "session"), "--for session is only for a yes"),
+        (("yes", "--reason", "but not twice"), "--reason works only with `no`"),
+        (("yes", "--choice", "red"), "--choice works only for a question"),
+        (("no", "--for", "session"), "--for session works only with `yes`"),
     ],
 )
 async def test_an_answer_that_would_say_less_than_the_person_is_refused(
@@ -178,7 +178,7 @@ async def test_an_answer_to_a_killed_run_is_applied_after_resume(shoal: ShoalPro
             no = await shoal("ask", "answer", row["id"], "no")
             assert (no.code, "nothing to deny" in no.err) == (1, True)
             yes = await shoal("ask", "answer", row["id"], "yes")
-            assert (yes.code, "is not repeated automatically; the" in yes.text) == (0, True)
+            assert (yes.code, "Shoal does not repeat it, but notifies" in yes.text) == (0, True)
             twice = await shoal("ask", "answer", row["id"], "yes")
             assert (twice.code, "counts only once" in twice.err) == (1, True)
     assert not (shoal.project / "made").exists()

@@ -62,7 +62,7 @@ def test_an_agent_file_that_cannot_be_used_is_a_warning(home: Path) -> None:
     (fact,) = [fact for fact in facts if fact.name == "agent"]
     assert (fact.state, fact.value) == (
         "warn",
-        f"{file}:4: maxTurns: expected a whole number above 0, got '0'",
+        f"{file}:4: maxTurns: expected an integer above 0, got '0'",
     )
     assert "shoal agents validate" in fact.advice
 
@@ -82,7 +82,7 @@ def test_doctor_reports_the_sandbox_or_why_there_is_none(home: Path) -> None:
 
 
 def test_a_broken_settings_file_is_bad_and_the_rest_is_still_examined(home: Path) -> None:
-    (home / "settings.json").write_text('{\n"model": 7}\n')
+    (home / "settings.json").write_text('{\n"shoal": 7}\n')
     facts = run_checks(home, ANTHROPIC_API_KEY="k")
     assert facts["settings: files"].state == "bad"
     assert "settings.json:2" in facts["settings: files"].value

@@ -70,7 +70,7 @@ async def test_a_missing_working_directory_is_reported(shoal: ShoalProgram, proj
     leaving = ("sh", "-c", 'mkdir gone && cd gone && rmdir ../gone && exec "$@"', "sh")
     ran = await shoal("-p", "hi", prefix=leaving)
     assert ran.code == 1
-    assert ran.err.startswith("shoal: The directory in which Shoal was started is gone.")
+    assert ran.err.startswith("shoal: The directory that Shoal was started in is gone.")
 
 
 async def test_a_full_disk_stops_the_turn_and_keeps_what_was_written(
@@ -128,7 +128,7 @@ async def test_output_that_cannot_be_written_is_an_error(shoal: ShoalProgram) ->
         to_full = ("sh", "-c", 'exec "$0" "$@" >/dev/full')
         ran = await shoal("-p", "hi", "--model", MODEL, prefix=to_full)
     assert ran.code == 1
-    assert "Cannot write standard output" in ran.err
+    assert "Cannot write to standard output" in ran.err
 
 
 async def test_closed_standard_streams_do_no_harm(shoal: ShoalProgram, home: Path) -> None:

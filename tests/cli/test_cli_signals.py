@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from shoal_process import MODEL, TIMEOUT, ShoalProgram, wait_for_result
 
-from process_search import find_processes_in
+from process_search import find_processes_in, wait_for_processes_in
 from shoal.testing import messages_server
 from shoal.testing.mock_replies import DelayedReplyFault, make_tool_call
 
@@ -53,7 +53,7 @@ async def test_a_signal_while_a_tool_runs_ends_the_tool_too(shoal: ShoalProgram,
                 pass
             while not (project / "pid").exists() or not (project / "pid").read_text():
                 await assert_still_running(process)
-            assert len(find_processes_in(project)) > 1
+            wait_for_processes_in(project, 2)
             process.send_signal(signal.SIGINT)
             ran = await wait_for_result(process)
     assert ran.code == 130

@@ -116,3 +116,22 @@ async def test_a_headless_run_waits_for_a_waking_hook_and_processes_its_output(
         shoal.use_server(server)
         ran = await shoal("-p", "begin", *YES)
     assert (ran.code, ran.text.strip().splitlines()[-1]) == (0, "mended")
+
+
+@pytest.mark.spec("CMP-040")
+async def test_the_default_timeout_depends_on_the_event_and_the_type(shoal: ShoalProgram, home: Path) -> None:
+    command, prompt = {"type": "command", "command": "x"}, {"type": "prompt", "prompt": "x"}
+    home.mkdir(exist_ok=True)
+    hooks = {
+        event: [{"hooks": [command, prompt]}] for event in ("PreToolUse", "UserPromptSubmit", "SessionEnd")
+    }
+    (home / "settings.json").write_text(json.dumps({"hooks": hooks}))
+    found = {(hook["event"], hook["type"]): hook["timeout"] for hook in await list_hooks(shoal)}
+    assert found == {
+        ("PreToolUse", "command"): 600.0,
+        ("PreToolUse", "prompt"): 30.0,
+        ("UserPromptSubmit", "command"): 30.0,
+        ("UserPromptSubmit", "prompt"): 30.0,
+        ("SessionEnd", "command"): 5.0,
+        ("SessionEnd", "prompt"): 5.0,
+    }

@@ -107,7 +107,7 @@ async def test_a_headless_run_uses_servers_and_lists_them_first(shoal: ShoalProg
 async def test_a_flag_that_cannot_be_used_says_what_it_takes(shoal: ShoalProgram) -> None:
     ran = await shoal("-p", "Look.", "--mcp-config", "nowhere.json")
     assert ran.code == 2
-    assert "--mcp-config takes JSON or the path of a file" in ran.err
+    assert "--mcp-config takes JSON or a file path" in ran.err
 
 
 def make_channel_config(manner: str, pipe: Path | str = "") -> str:
@@ -164,4 +164,4 @@ async def test_a_push_wakes_a_run_that_a_program_drives(shoal: ShoalProgram, tmp
 async def test_a_channel_that_names_no_server_is_refused(shoal: ShoalProgram, entry: str) -> None:
     ran = await shoal("-p", "Look.", "--channels", entry)
     assert ran.code == 2
-    assert f"{entry!r} is not a channel. Write server: and the name" in " ".join(ran.err.split())
+    assert f"{entry!r} is not a channel. Write server:NAME with the name" in " ".join(ran.err.split())

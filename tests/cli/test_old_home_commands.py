@@ -96,7 +96,7 @@ async def test_watch_and_export_report_unreadable_events(old_shoal: ShoalProgram
     line = '{"at":"2030-01-01T00:00:00.000Z","type":"teleported","agent":"lead"}\n'
     with journal.open("a") as file:
         file.write(line * 2)
-    output = "Cannot read events of the type 'teleported'"
+    output = "Cannot read events of type 'teleported'"
     assert (await run_command(old_shoal, "watch", WORK)).count(output) == 1
     exported = await run_json_command(old_shoal, "export", WORK)
     notes = [note for frame in exported["frames"] for note in frame["notes"]]

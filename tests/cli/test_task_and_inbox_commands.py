@@ -38,7 +38,7 @@ async def test_invalid_text_is_sent_with_replacement_characters(
     mail = b"half a \xff word"
     ran = await shoal("inbox", "send", "alice", mail if how == "argument" else "-", stdin=mail)
     assert ran.code == 0, ran.err
-    assert "is not valid UTF-8 from byte 7 on" in ran.err
+    assert "is not valid UTF-8 starting at byte 7" in ran.err
     (entry,) = json.loads((home / "teams" / "roof" / "inboxes" / "alice.json").read_bytes())
     assert entry["text"] == "half a \ufffd word"
 

@@ -140,8 +140,13 @@ class PtyTerminal:
         os.write(self._fd, text.encode())
 
     def wait_for(self, condition: str | Callable[[str], bool], *, timeout: float = TIMEOUT) -> str:
-        """Return the screen's text once it fulfils the condition."""
-        shows = (lambda text: condition in text) if isinstance(condition, str) else condition
+        """Return the screen's text once it fulfils the condition. Words may be on several lines: where the
+        screen breaks them depends on the length of the paths before them."""
+        shows = (
+            (lambda text: condition in text or condition in " ".join(text.split()))
+            if isinstance(condition, str)
+            else condition
+        )
         end = time.monotonic() + timeout
         while not shows(self.screen.text):
             if not self._read_output(end - time.monotonic()):

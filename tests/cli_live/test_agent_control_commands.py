@@ -138,4 +138,4 @@ def test_stop_ends_one_agent_all_agents_or_the_run(cli_project: CliProject) -> N
     assert terminal.wait_for_end() == 0
     gone = cli_project.run_shoal("stop", session)
     assert gone.returncode == 1
-    assert f"has ended, so no live run can respond. Resume it: shoal --resume {session}" in gone.stderr
+    assert f"has ended, so it cannot respond. Resume it: shoal --resume {session}" in gone.stderr

@@ -15,7 +15,7 @@ import pytest
 from cli_live.conftest import TERMINAL_PROGRAM, CliProject
 from cli_live.pty_terminal import build_environment
 from cli_live.terminal_helpers import CTRL_C, CTRL_D, get_session_id, is_at_prompt, make_bash_call
-from process_search import find_processes_in
+from process_search import find_processes_in, wait_for_processes_in
 
 
 def test_an_answer_streams_and_the_exit_message_shows_how_to_resume(cli_project: CliProject) -> None:
@@ -70,7 +70,7 @@ def test_ctrl_c_twice_ends_the_program_and_its_child_processes(cli_project: CliP
     )
     terminal.wait_for("Bash waiting")
     # Shoal itself, and the command.
-    assert len(find_processes_in(cli_project.project)) > 1
+    wait_for_processes_in(cli_project.project, 2)
     terminal.type_text(CTRL_C + CTRL_C)
     assert terminal.wait_for_end() == 0
     assert find_processes_in(cli_project.project) == []
@@ -377,7 +377,7 @@ def test_shoal_without_a_terminal_runs_headless_with_a_notice(
         check=False,
     )
     assert (run.returncode, run.stdout) == (0, "Piped.\n")
-    assert "Standard input is not a terminal, so this runs as with -p." in run.stderr
+    assert "Standard input is not a terminal, so Shoal runs headless, as with -p." in run.stderr
 
 
 def test_a_resumed_session_shows_its_last_exchange(cli_project: CliProject) -> None:

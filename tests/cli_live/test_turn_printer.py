@@ -294,7 +294,7 @@ def draw_on_terminal(*events: Event) -> EmulatedScreen:
         ("Glob", "No file fits.", {"count": 0}, False, "nothing found"),
         ("AskUserQuestion", "The person answered:\nWhich? → b", {"answers": {"Which?": "b"}}, False, "→ b"),
         ("Bash", "(no output)", {"exit_code": 0}, False, "→ exit 0"),
-        ("Bash", "x", {"exit_code": None, "timed_out": True}, True, "→ stopped: it took too long"),
+        ("Bash", "x", {"exit_code": None, "timed_out": True}, True, "→ stopped because it took too long"),
         ("Bash", "", {"shell_id": "s1"}, False, "→ running in the background"),
         ("Bash", "Bash was not run: no", None, True, "✗ Bash was not run: no"),
         ("Edit", "The file was not read.\nmore", None, True, "✗ The file was not read."),

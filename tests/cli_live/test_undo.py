@@ -73,7 +73,7 @@ def test_the_last_turn_that_changed_files_is_undone(cli_project: CliProject, ses
     ]
     nothing = cli_project.run_shoal("undo", "--yes")
     assert nothing.returncode == 1
-    assert "No turn of this session changed a file" in nothing.stderr
+    assert "no turn of this session changed a file" in nothing.stderr
 
 
 def test_files_the_user_changed_since_are_not_undone(cli_project: CliProject, session: str) -> None:
@@ -106,12 +106,12 @@ def test_undo_changes_nothing_without_confirmation(cli_project: CliProject, sess
     assert refused.returncode == 2
     assert "--yes" in refused.stderr
     terminal = cli_project.start_shoal_terminal("undo")
-    terminal.wait_for(" to before turn 3?")
+    terminal.wait_for(" to their state before turn 3?")
     terminal.type_text("n\n")
     assert terminal.wait_for_end() == 1
     assert (cli_project.project / "made.txt").read_text() == "two\n"
     terminal = cli_project.start_shoal_terminal("undo")
-    terminal.wait_for(" to before turn 3?")
+    terminal.wait_for(" to their state before turn 3?")
     terminal.type_text("y\n")
     assert terminal.wait_for_end() == 0
     assert (cli_project.project / "made.txt").read_text() == "one\n"

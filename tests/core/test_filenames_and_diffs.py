@@ -46,4 +46,4 @@ def test_a_diff_of_huge_texts_is_short_and_fast():
 def test_a_long_diff_says_how_many_lines_are_omitted():
     text = format_unified_diff("".join(f"{n}\n" for n in range(500)), "".join(f"{n}!\n" for n in range(500)))
     assert len(text.splitlines()) == 61
-    assert "941 more lines of difference" in text
+    assert "941 more changed lines" in text

@@ -141,7 +141,7 @@ async def test_a_long_push_is_cut_and_one_without_text_is_dropped(tmp_path: Path
     (event,) = list_queued_items(session)
     assert event.text.count("x") == MAX_MESSAGE_LENGTH
     assert "7 characters are left out" in event.text
-    assert "a message from its channel was dropped: its content is not text." in join_notes(
+    assert "a message from its channel was dropped: content must be a string." in join_notes(
         read_events(session)
     )
 

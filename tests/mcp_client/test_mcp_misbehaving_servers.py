@@ -36,11 +36,11 @@ async def test_an_invalid_tool_affects_no_other_tool(tmp_path: Path) -> None:
     assert len(long) == 64
     assert long.startswith("mcp__liar__xxx")
     for why in (
-        "its tool 'text' is left out: its input schema is not an object",
-        "its tool 'list' is left out: its input has the type 'array'",
+        "its tool 'text' is ignored: its input schema is not an object",
+        "its tool 'list' is ignored: its input has the type 'array'",
         "its tool 'odd' is left out",
         "a tool without a name",
-        "its tool 'go.od' is left out: 'go od' has the same name here, mcp__liar__go_od",
+        "its tool 'go.od' is ignored: 'go od' has the same name here, mcp__liar__go_od",
         "its tool 'huge' is left out",
     ):
         assert why in told
@@ -53,7 +53,7 @@ async def test_a_server_that_never_answers_is_not_waited_for(tmp_path: Path) -> 
         await run_all_turns(session)
         late, other = list_result_texts(session)
         assert list_tool_results(session)[0].is_error
-    assert "was not answered by the MCP server mute within 1 s" in late
+    assert "The MCP server mute did not answer within 1 s" in late
     assert other == "here still"
 
 
@@ -114,7 +114,7 @@ async def test_a_server_that_cannot_start_is_reported_with_the_reason(tmp_path: 
     assert standing["closed"].status == "failed"
     assert "exit status 4" in standing["fails"].detail
     assert "fails.log" in standing["fails"].detail
-    assert "the MCP server odd cannot be used: its type is 'pigeon'" in told
-    assert "the MCP server empty cannot be used: its command is missing" in told
+    assert "the MCP server odd cannot be used: type is 'pigeon'" in told
+    assert "the MCP server empty cannot be used: command is missing" in told
     assert "the MCP server so.und is ignored" in told
     assert standing["so und"].tools == ("mcp__so_und__echo", "mcp__so_und__pid")

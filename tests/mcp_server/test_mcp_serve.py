@@ -184,7 +184,7 @@ async def test_a_client_joins_a_team_of_a_live_session(tmp_path: Path) -> None:
             assert "team-lead" in await call("message_send", to="nobody", text="x")
             assert "Only the lead" in await call("team_delete")
             twin = run_shoal(tmp_path, "mcp", "serve", "--team", "roof", "--as", "codex")
-            assert (twin.returncode, "Another client already uses" in twin.stderr) == (1, True)
+            assert (twin.returncode, "already uses the name" in twin.stderr) == (1, True)
             usurper = run_shoal(tmp_path, "mcp", "serve", "--team", "roof", "--as", "team-lead")
             assert (usurper.returncode, "A live Shoal session leads" in usurper.stderr) == (1, True)
             assert "not in the team" in await call("task_list", team="wall")
@@ -202,7 +202,7 @@ async def test_a_background_run_continues_and_its_result_can_be_read(
             assert (status["state"], status["exit_code"], status["turns"]) == ("done", 0, 1)
             assert "'nothing' does not identify a run" in await call("run_status", id="nothing")
             assert "There is no run" in await call("run_result", id="../x")
-            assert "Pass a name too" in await call("spawn", prompt="x", agent_type="Explore")
+            assert "Pass both" in await call("spawn", prompt="x", agent_type="Explore")
             left = (await call("spawn", prompt="And again?"))["id"]
         # The server has ended; what it started goes on.
         async with start_mcp_server(tmp_path, "--model", MODEL) as call:

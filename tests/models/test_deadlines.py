@@ -81,7 +81,7 @@ async def test_pings_reset_the_gap_deadline_but_not_the_total_deadline() -> None
         while not reply.done():
             await clock.wait_for_sleepers(3)  # the whole, the silence, and the server between two drops
             await clock.advance(5)
-        with pytest.raises(StreamStalled, match="not complete an answer in 100 s"):
+        with pytest.raises(StreamStalled, match="not complete a response within 100 s"):
             await reply
         assert 95 <= clock.monotonic() - began <= 106
 

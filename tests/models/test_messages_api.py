@@ -351,7 +351,7 @@ def test_images_are_replaced_by_a_marker_for_models_without_vision() -> None:
     )
     image = ImageBlock(source=UrlImageSource(url="https://x/y.png"))
     sent = build_messages_request_body(Message(role="user", content=(image,)), card=blind)
-    assert "left out" in sent["messages"][0]["content"][0]["text"]
+    assert "omitted" in sent["messages"][0]["content"][0]["text"]
 
 
 def _entry(**fields: Any) -> Any:

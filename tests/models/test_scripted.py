@@ -264,5 +264,5 @@ def test_a_missing_script_is_named_in_the_error(tmp_path):
 
 
 def test_a_single_text_is_refused_as_a_script():
-    with pytest.raises(TypeError, match="list of one"):
+    with pytest.raises(TypeError, match="in a list"):
         ScriptedModel("hello")

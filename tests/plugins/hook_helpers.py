@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -22,18 +22,19 @@ from team_scripts import spawn_member
 AGENT_POSITIONS = ("lead", "sub-agent", "nested agent", "teammate", "teammate in a process")
 TEAMMATE_POSITIONS = AGENT_POSITIONS[3:]
 HookScriptLine: TypeAlias = ReplyLike | Callable[[RequestBody], ReplyLike]
-_PARENT_SCRIPTS: dict[str, dict[str, list[Any]]] = {
-    "lead": {},
-    "sub-agent": {"LEAD": [spawn_agent("WORKER: begin"), "over"]},
-    "nested agent": {
-        "LEAD": [spawn_agent("MIDDLE: begin"), "over"],
-        "MIDDLE": [spawn_agent("WORKER: begin"), "over"],
-    },
-    "teammate": {
-        "LEAD": [call_tool("TeamCreate", team_name="crew"), spawn_member("ann", "WORKER: begin"), "waiting"]
-    },
-}
-_PARENT_SCRIPTS["teammate in a process"] = _PARENT_SCRIPTS["teammate"]
+
+
+def _build_parent_scripts(
+    position: str, first: Sequence[HookScriptLine], spawn: Mapping[str, Any]
+) -> dict[str, list[HookScriptLine]]:
+    """Build the scripts of the agents above the worker; `first` are the lead's calls before it starts one."""
+    start = spawn_agent("WORKER: begin", **spawn)
+    if position in TEAMMATE_POSITIONS:
+        start = spawn_member("ann", "WORKER: begin", **spawn)
+        return {"LEAD": [*first, call_tool("TeamCreate", team_name="crew"), start, "waiting"]}
+    if position == "nested agent":
+        return {"LEAD": [*first, spawn_agent("MIDDLE: begin"), "over"], "MIDDLE": [start, "over"]}
+    return {"LEAD": [*first, start, "over"]}
 
 
 def get_opening_text(body: RequestBody) -> str:
@@ -103,16 +104,21 @@ class HookScenario:
     def __init__(self, position: str, session: shoal.Session, requests: list[RequestBody]) -> None:
         self.position = position
         self.session = session
-        self._requests = requests
+        self.all_requests = requests
 
     @property
     def worker_requests(self) -> list[RequestBody]:
         """Requests sent to the worker's model."""
-        return [body for body in self._requests if "WORKER" in get_opening_text(body)]
+        return [body for body in self.all_requests if "WORKER" in get_opening_text(body)]
 
     @property
     def last_request(self) -> RequestBody:
         return self.worker_requests[-1]
+
+    @property
+    def lead_requests(self) -> list[RequestBody]:
+        """Requests sent to the model of the lead that starts the worker."""
+        return [body for body in self.all_requests if "LEAD" in get_opening_text(body)]
 
     @property
     def hook_runs(self) -> list[HookRan]:
@@ -131,18 +137,29 @@ async def open_hook_scenario(
     monkeypatch: pytest.MonkeyPatch,
     script: Sequence[HookScriptLine],
     settings_json: str,
+    *,
+    lead_first: Sequence[HookScriptLine] = (),
+    spawn: Mapping[str, Any] | None = None,
+    inner_script: Sequence[HookScriptLine] = ("done",),
     **options: Any,
 ) -> AsyncIterator[HookScenario]:
-    """Open a session in which the worker plays `script` line by line and repeats its last line."""
+    """Open a session in which the worker plays `script` line by line and repeats its last line.
+
+    The lead plays `lead_first` before it starts the worker with the arguments `spawn`. Agents that the worker
+    starts with INNER in their prompt play `inner_script`.
+    """
     asked: list[RequestBody] = []
+    parents = _build_parent_scripts(position, lead_first, spawn or {})
 
     def choose_reply(body: RequestBody) -> ReplyLike:
         asked.append(body)
         words = get_opening_text(body)
         lines = (
-            script
+            inner_script
+            if "INNER" in words
+            else script
             if "WORKER" in words
-            else _PARENT_SCRIPTS[position]["MIDDLE" if "MIDDLE" in words else "LEAD"]
+            else parents["MIDDLE" if "MIDDLE" in words else "LEAD"]
         )
         spoken = sum(message["role"] == "assistant" for message in body["messages"])
         line = lines[min(spoken, len(lines) - 1)]

@@ -9,6 +9,7 @@ from functools import cache
 
 import pytest
 
+import tier_marks
 from setup_env import PROGRAMS
 
 # Installation is not enough for these: a container may forbid what they do.
@@ -42,7 +43,7 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
 @pytest.hookimpl(trylast=True)
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Report every skipped test by name, whatever skipped it."""
+    """Report skipped tests by name, and the number of those that belong to the other tier."""
     by_reason: dict[str, list[str]] = {}
     for report in terminalreporter.getreports("skipped"):
         by_reason.setdefault(_get_skip_reason(report), []).append(report.nodeid)
@@ -50,6 +51,9 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
         return
     terminalreporter.section("not run, and why")
     for reason, names in sorted(by_reason.items()):
+        if reason == tier_marks.SKIP_REASON:
+            terminalreporter.line(f"{reason}: {len(names)} tests")
+            continue
         terminalreporter.line(f"{reason}:")
         for name in sorted(names):
             terminalreporter.line(f"    {name}")

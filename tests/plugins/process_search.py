@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
+
+_TIMEOUT = 60.0
 
 
 def find_processes_in(directory: Path) -> list[int]:
@@ -14,4 +17,13 @@ def find_processes_in(directory: Path) -> list[int]:
                     found.append(int(entry.name))
             except OSError:
                 continue
+    return found
+
+
+def wait_for_processes_in(directory: Path, count: int) -> list[int]:
+    """Return the processes once there are so many: a shell that has printed may still be starting others."""
+    deadline = time.monotonic() + _TIMEOUT
+    while len(found := find_processes_in(directory)) < count:
+        assert time.monotonic() < deadline, f"{len(found)} of {count} processes work in {directory}"
+        time.sleep(0.01)
     return found

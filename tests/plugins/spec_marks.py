@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Generator, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
+import tier_marks
 from spec_table import REPORT, RULES, read_rules
 
 PROPERTY = "spec"
@@ -66,7 +68,10 @@ class SpecRecorder:
     def pytest_sessionfinish(self, session: pytest.Session, exitstatus: int) -> None:
         ended = exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED)
         if ended and not self.is_partial and _is_full_run(session.config):
-            self.target.write_text(json.dumps(self.build_report(), indent=1) + "\n", encoding="utf-8")
+            try:
+                self.target.write_text(json.dumps(self.build_report(), indent=1) + "\n", encoding="utf-8")
+            except OSError as error:
+                sys.stderr.write(f"`make spec` cannot show this run: {error}\n")
 
     def build_report(self) -> dict[str, object]:
         # A test whose clean-up failed after it passed shows nothing.
@@ -85,7 +90,9 @@ class SpecRecorder:
 
 
 def _is_full_run(config: pytest.Config) -> bool:
-    """Return True if this run covers all tests: default paths, no selection."""
+    """Return True if this run covers all tests: both tiers, default paths, no selection."""
+    if not tier_marks.is_full_tier():
+        return False
     # Under xdist the controller sees no deselected items, so the options are checked too.
     selecting = ("keyword", "markexpr", "lf", "stepwise", "deselect", "maxfail", "collectonly")
     if any(config.getoption(name, default=None) for name in selecting):

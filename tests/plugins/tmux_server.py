@@ -34,7 +34,8 @@ class TmuxServer:
 
     def __init__(self, root: Path, config: str = "") -> None:
         # A socket path must be short, and the directory of a test is long.
-        self._directory = Path(mkdtemp(prefix="tmux-"))
+        # Not in TMPDIR, which may be too long for the path of a socket.
+        self._directory = Path(mkdtemp(prefix="tmux-", dir="/tmp"))
         self.name = "test"
         self._config = root / "tmux.conf"
         self._config.write_text(config)

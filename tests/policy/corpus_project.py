@@ -43,13 +43,13 @@ def create_corpus_project(directory: Path) -> Path:
 
 
 def load_commands(name: str) -> list[str]:
-    return [command for command in _read_lines(name) if not command.startswith("setting:")]
+    return [command for command in read_corpus_lines(name) if not command.startswith("setting:")]
 
 
 def iter_attempts(project: Path) -> Iterator[tuple[str, PermissionEngine, str]]:
     """Yield each attempt with the settings of its section, as a text and as an engine."""
     setting, engine = "", create_engine(project)
-    for line in _read_lines("attempts.txt"):
+    for line in read_corpus_lines("attempts.txt"):
         if line.startswith("setting:"):
             setting = line.removeprefix("setting:").strip()
             fields = dict(each.split("=", 1) for each in setting.split(" ; "))
@@ -60,6 +60,6 @@ def iter_attempts(project: Path) -> Iterator[tuple[str, PermissionEngine, str]]:
             yield setting, engine, line.replace("OUTSIDE", str(project.parent / "outside/key"))
 
 
-def _read_lines(name: str) -> list[str]:
+def read_corpus_lines(name: str) -> list[str]:
     lines = (_CORPUS / name).read_text(encoding="utf-8").split("\n")
     return [line.translate(_CHARACTER_MAP) for line in lines if line and not line.startswith("#")]

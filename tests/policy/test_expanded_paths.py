@@ -29,6 +29,7 @@ def project(tmp_path: Path) -> Path:
     (root / "links/out").symlink_to(outside)
     (root / "links/file").symlink_to(outside / "secret")
     (root / "[a]link").symlink_to(outside)
+    (root / "out").symlink_to(outside / "secret")
     (root / "conf").symlink_to(root / ".git/config")
     (root / "gitdir").symlink_to(root / ".git")
     (root / "f").write_text("x")
@@ -54,6 +55,11 @@ def project(tmp_path: Path) -> Path:
         "tree -l", "cat links/file", "cd links && cat f*", "cd links && cat */secret",
         "cd links; grep -R x", "cat ~+/links/file", "cat $PWD/links/file", "x=links; cat $x/file",
         "cat links/out/deep/../secret", "cat /*/passwd", "cat /et[c]/passwd", "cat ~/../etc/passw?",
+        "grep -Re x", "grep -Rm 5 x", "grep -R -A 3 x", "du -LX f", "grep -fout x", "grep --exclude-from out",
+        "grep -R --exclude-from f x",
+        "diff -Xout f src/a.py", "hexdump -fout f", "last -fout", "last --file out", "who out", "pgrep -Fout",
+        "wc --files0-from list", "wc --files0=list", "md5sum -c list", "sha256sum --ch list",
+        "du --files0 list",
         "echo $(<links/f*)", "cat <(cat links/f*)", "while read l; do echo $l; done < links/f*",
     ],
 )  # fmt: skip
@@ -68,7 +74,8 @@ def test_no_file_outside_is_read_through_a_wildcard_or_a_link(project: Path, com
         "cat src/*", "cat */a.py", "cat **/a.py", "grep -R x src", "rg -L x src", "find src -exec cat {} +",
         "find . -name '*.py' -exec grep x {} +", "find . -type f -exec cat {} +", "grep -r x .", "rg x",
         "diff -r src src/inner", "ls links", "ls s*", "find . -name secret", "cat nothing*", "cat '[a]x'*",
-        "tree -L 2", "du -sh .",
+        "tree -L 2", "du -sh .", "grep -A 3 /api/ f", "grep -rm 5 x src", "grep -e x f", "md5sum f", "who",
+        "pgrep -f x", "diff -u f src/a.py", "wc -l f",
     ],
 )  # fmt: skip
 def test_wildcards_and_links_inside_are_read_without_asking(project: Path, command: str) -> None:

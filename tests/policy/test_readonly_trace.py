@@ -17,11 +17,44 @@ from permission_helpers import create_engine, decide_command
 from shoal.policy.permission_engine import PermissionEngine
 from shoal.policy.shell.readonly_table import load_readonly_command_table
 
-SAMPLE = ("cat", "head", "wc", "sort", "uniq", "xxd", "cut", "tac", "od", "cmp", "comm", "date", "grep")
+SAMPLE = (
+    "cat",
+    "head",
+    "wc",
+    "sort",
+    "uniq",
+    "xxd",
+    "cut",
+    "tac",
+    "od",
+    "cmp",
+    "comm",
+    "date",
+    "grep",
+    "file",
+)
 _OPTION = re.compile(r"(?<![\w-])(--?[A-Za-z][\w-]*)")
 _CALLS = "trace=execve,openat,open,creat,unlink,unlinkat,rename,renameat2,mkdir,mkdirat,truncate,link,symlink"
 _HARMLESS_FILES = ("/dev/null", "/dev/tty", "/proc/self/")
 _WRITES = re.compile(r"O_WRONLY|O_RDWR|O_CREAT|O_TRUNC")
+_INSIDE = ("in.txt", "in.txt canary.txt")
+_OUTSIDE = (".", "in.txt .", "link.txt", "in.txt link.txt", "links", "in.txt links", "list.txt", "list0")
+"""Operands that are, contain or name a file outside the project, through a link or a list of names."""
+_LISTS = ("link.txt", "links", "list.txt", "list0")
+_DIGEST_LENGTHS = (32, 40, 56, 64, 96, 128)
+
+
+_GREP = re.compile(r"/usr/bin/(?:e|f)?grep|/bin/grep")
+_HELPERS = {
+    "egrep": _GREP,
+    "fgrep": _GREP,
+    "zgrep": re.compile(r"/usr/bin/(?:grep|gzip|sed|cat|expr|bzip2|xz|zstd)"),
+    "dpkg": re.compile(r"/usr/bin/dpkg-query"),
+    "lsb_release": re.compile(r"/usr/bin/(?:getopt|cut|sed|head|tr|basename|cat|dirname)"),
+    **dict.fromkeys(("zcat", "bzcat", "xzcat"), re.compile(r"/usr/bin/(?:gzip|bzip2|xz)")),
+}
+"""Programs of the system that a program, a script itself, runs whatever its arguments are."""
+_STARTED = re.compile(r'execve\("([^"]*)"')
 
 
 def list_programs() -> list[str]:
@@ -30,33 +63,44 @@ def list_programs() -> list[str]:
 
 
 def iter_commands(program: str) -> Iterator[str]:
-    """Yield the program with each option of its help, alone and in bundled pairs, with one or two files."""
+    """Yield the program with each option of its help, alone and in bundled pairs, with files and links."""
     shown = subprocess.run(
         [program, "--help"], capture_output=True, text=True, timeout=5, check=False, stdin=subprocess.DEVNULL
     )
     options = list(dict.fromkeys(_OPTION.findall(shown.stdout + shown.stderr)))
     letters = [option[1] for option in options if len(option) == 2]
     bundles = [f"-{first}{second}" for first, second in permutations(letters, 2)]
-    for option in ("", *options, *bundles):
-        for files in ("in.txt", "in.txt canary.txt"):
+    for option in ("", *options):
+        for files in (*_INSIDE, *_OUTSIDE):
             yield " ".join(filter(None, (program, option, files)))
+        for name in _LISTS if option else ():
+            attached = f"{option}={name}" if option.startswith("--") else f"{option}{name}"
+            yield f"{program} {attached} in.txt"
+    for option in bundles:
+        for files in (*_INSIDE, "in.txt ."):
+            yield f"{program} {option} {files}"
 
 
 def find_harm(command: str, directory: Path) -> str | None:
-    """Return the first system call of a command that writes or runs something, or None."""
-    log = directory.parent / "trace.log"
-    words = ["strace", "-f", "-qq", "-e", _CALLS, "-o", str(log), *command.split()]
+    """Return the first system call of a command that writes, runs or reads what it must not, or None."""
+    log, outside = directory.parent / "trace.log", f"<{directory.parent / 'outside'}"
+    words = ["strace", "-f", "-qq", "-y", "-e", _CALLS, "-o", str(log), *command.split()]
     with suppress(subprocess.TimeoutExpired):  # what it did until then is in the log
         subprocess.run(
-            words, cwd=directory, stdin=subprocess.DEVNULL, capture_output=True, timeout=10, check=False
+            words, cwd=directory, stdin=subprocess.DEVNULL, capture_output=True, timeout=3, check=False
         )
-    started = 0
+    started, helpers = 0, _HELPERS.get(command.split(maxsplit=1)[0])
     for line in log.read_text(errors="replace").splitlines():
         if " = -1 " in line or any(file in line for file in _HARMLESS_FILES):
             continue
-        started += "execve(" in line
+        path = _STARTED.search(line)
+        if path is not None and started and helpers is not None and helpers.fullmatch(path[1]):
+            continue
+        started += path is not None
         is_open = "open(" in line or "openat(" in line
         if started > 1 or (_WRITES.search(line) if is_open else "execve(" not in line and "(" in line):
+            return line
+        if is_open and outside in line.rpartition(" = ")[2]:
             return line
     return None
 
@@ -76,15 +120,28 @@ def check_program(program: str, engine: PermissionEngine, directory: Path, step:
 
 @pytest.fixture
 def directory(tmp_path: Path) -> Path:
-    (tmp_path / "project").mkdir()
-    (tmp_path / "project/in.txt").write_text("2\n1\n")
-    return tmp_path / "project"
+    """Make a project with links to files outside it, and with lists that name one of those."""
+    project, outside = tmp_path / "project", tmp_path / "outside"
+    project.mkdir()
+    (outside / "below").mkdir(parents=True)
+    for path in (outside / "secret.txt", outside / "below/secret.txt"):
+        path.write_text("the secret\n")
+    (project / "in.txt").write_text("2\n1\n")
+    (project / "link.txt").symlink_to("../outside/secret.txt")
+    (project / "links").symlink_to("../outside")
+    named = "../outside/secret.txt"
+    digests = "".join(f"{'0' * length}  {named}\n" for length in _DIGEST_LENGTHS)
+    (project / "list.txt").write_text(f"{named}\n{digests}")
+    (project / "list0").write_text(f"{named}\0")
+    return project
 
 
 @pytest.mark.spec("PRM-05")
 @pytest.mark.needs("strace")
 @pytest.mark.parametrize("program", SAMPLE)
-def test_a_sample_of_harmless_options_writes_and_runs_nothing(program: str, directory: Path) -> None:
+def test_a_sample_of_harmless_options_stays_inside_and_writes_and_runs_nothing(
+    program: str, directory: Path
+) -> None:
     assert check_program(program, create_engine(directory), directory, step=97) == []
 
 
@@ -92,5 +149,7 @@ def test_a_sample_of_harmless_options_writes_and_runs_nothing(program: str, dire
 @pytest.mark.needs("strace")
 @pytest.mark.skipif(not os.environ.get("TEST_ALL"), reason="it takes long; TEST_ALL=1 runs it")
 @pytest.mark.parametrize("program", list_programs())
-def test_every_harmless_option_writes_and_runs_nothing(program: str, directory: Path) -> None:
+def test_every_harmless_option_stays_inside_and_writes_and_runs_nothing(
+    program: str, directory: Path
+) -> None:
     assert check_program(program, create_engine(directory), directory, step=1) == []

@@ -23,7 +23,8 @@ def project(tmp_path: Path) -> Path:
 @pytest.mark.parametrize("kind", ["deny", "ask"])
 @pytest.mark.parametrize(
     "command",
-    ["grep -r x .", "grep -r x", "grep x -rn src .", "grep -R x ./", "egrep --recursive x .",
+    ["grep -r x .", "grep -r x", "grep -rm 5 x", "grep -re x", "grep -r -A 3 x",
+     "grep x -rn src .", "grep -R x ./", "egrep --recursive x .",
      "grep -d recurse x .", "grep --directories=recurse x .", "rg x", "rg x .", "rg -uu x ./",
      "git grep x", "git grep x -- .", "diff -r . docs", "cat sec*/k", "cat */k", "cat ./?ecrets/k",
      "cat [s]ecrets/k", "cat **/k", "cat [^a]ecrets/k", "cat [[:alpha:]]ecrets/k", "head -n1 */*",
@@ -58,7 +59,7 @@ def test_the_decision_names_the_rule_and_an_alternative(project: Path) -> None:
     decision = decide_call(create_engine(project, deny="Read(./secrets/**)"), "Bash", command="grep -r x .")
     assert isinstance(decision, AskDecision)
     assert decision.rule == "Read(./secrets/**)"
-    assert "Grep would skip" in decision.reason
+    assert "use Grep, which skips them" in decision.reason
     denied = decide_call(create_engine(project, "dontAsk", deny="Read(./secrets/**)"), "Bash", command="rg x")
     assert isinstance(denied, DenyDecision)
 

@@ -283,7 +283,7 @@ async def test_a_missing_skill_fails_the_spawn_with_its_name(project: Path, home
     script = RecordingScript(lead=[spawn_agent("part-paint", subagent_type="painter"), "done"])
     async with open_session(project, script.model, agents=defined) as session:
         await run_all_turns(session)
-    assert "The agent painter is not started without its skill 'stile'" in list_lead_results(session)[0]
+    assert "painter was not started because its skill 'stile' failed" in list_lead_results(session)[0]
     assert "Did you mean style?" in list_lead_results(session)[0]
     assert not list_agent_starts(session)
 

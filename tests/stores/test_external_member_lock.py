@@ -12,7 +12,7 @@ from shoal.stores.files.locks.pid_locks import ExternalMemberLock
 
 def test_an_external_member_has_one_client_and_its_lock_leaves_no_file(home):
     lock = ExternalMemberLock(home, "roof", "ann")
-    with pytest.raises(StateFileError, match="Another client already uses"):
+    with pytest.raises(StateFileError, match=r"Another client, served by .*, already uses"):
         ExternalMemberLock(home, "roof", "ann")
     lock.release()
     lock.release()

@@ -58,7 +58,7 @@ def test_a_torn_last_line_is_dropped_with_a_note_and_stays_in_the_file(
     before = written.path.read_bytes()
     loaded = read_session_transcript(written.path)
     assert list_texts(loaded) == [("user", "hi")]
-    assert loaded.notes == ("The last line was incomplete (14 bytes) and is dropped.",)
+    assert loaded.notes == ("The last line was incomplete (14 bytes), so it was dropped.",)
     assert written.path.read_bytes() == before
 
 

@@ -83,7 +83,7 @@ def test_a_very_long_working_directory_gets_a_short_unique_name(writer: Callable
 @pytest.mark.spec("HOM-04")
 @pytest.mark.parametrize("session", ["../../etc/passwd", "a/b", "", ".", "..", "-rf", "a\x00b", "x" * 300])
 def test_a_session_id_that_is_a_path_is_refused(writer: Callable[..., TranscriptWriter], session: str):
-    with pytest.raises(StateFileError, match="is not a valid name"):
+    with pytest.raises(StateFileError, match="is not a valid session or agent name"):
         writer(session=session)
 
 

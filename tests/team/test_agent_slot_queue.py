@@ -233,4 +233,4 @@ async def test_the_depth_cap_applies_to_agents_of_process_members(
         server_scripts.open_process_session(tmp_path, settings=settings) as session,
     ):
         text = await run_all_turns(session, "Go.")
-    assert "The agent was not started: agents may start agents only to a depth of 1, not 2." in text
+    assert "The agent was not started: agents may be nested at most 1 deep" in text

@@ -25,6 +25,7 @@ def run_chaos(*words: str) -> str:
     return done.stdout
 
 
+@pytest.mark.exhaustive
 @pytest.mark.needs("git")
 @pytest.mark.spec("USR-03", "USR-04", "USR-12", "USR-15", "USR-23", "USR-25")
 def test_nothing_is_lost_duplicated_or_left_over_under_faults() -> None:
@@ -46,6 +47,7 @@ def test_a_hanging_lead_is_killed_and_resumed() -> None:
     assert "seed 503: hang over agents: struck 1 times" in output
 
 
+@pytest.mark.exhaustive
 @pytest.mark.needs("git", "tmux")
 @pytest.mark.spec("USR-20", "USR-23", "LIF-05")
 def test_a_team_survives_faults_of_its_panes_and_leaves_none() -> None:

@@ -14,7 +14,12 @@ ROOT = Path(__file__).parents[2]
 @pytest.mark.needs("git")
 @pytest.mark.parametrize(
     ("backend", "rounds"),
-    [("in-process", 10), ("process", 2), pytest.param("tmux", 1, marks=pytest.mark.needs("tmux"))],
+    [
+        ("in-process", 2),
+        pytest.param("in-process", 10, marks=pytest.mark.exhaustive),
+        pytest.param("process", 2, marks=pytest.mark.exhaustive),
+        pytest.param("tmux", 1, marks=[pytest.mark.exhaustive, pytest.mark.needs("tmux")]),
+    ],
 )
 @pytest.mark.spec("USR-12", "USR-03", "USR-04", "USR-23", "USR-25", "LIF-05", "TRN-02")
 def test_a_repeatedly_killed_team_does_all_its_work_once(backend: str, rounds: int) -> None:

@@ -98,6 +98,7 @@ class TeamReplies:
         return call_tool("TaskUpdate", f"{who}-{found[1]}", taskId=found[1], status="completed")
 
 
+@pytest.mark.exhaustive
 @pytest.mark.spec("BCK-02")
 async def test_a_thousand_members_in_one_process_keep_their_identities(tmp_path: Path) -> None:
     acted: dict[str, tuple[str, str, int]] = {}
@@ -128,6 +129,7 @@ async def test_a_thousand_members_in_one_process_keep_their_identities(tmp_path:
     assert acted == {name: (name, name, os.getpid()) for name in names}
 
 
+@pytest.mark.exhaustive
 @pytest.mark.spec("BCK-02", "TSK-04", "TSK-06", "TSK-07", "USR-25")
 async def test_two_hundred_members_do_two_thousand_tasks_each_exactly_once(tmp_path: Path) -> None:
     waits_for = draw_dependencies(TASKS)

@@ -12,7 +12,14 @@ ROOT = Path(__file__).parents[2]
 
 
 @pytest.mark.spec("USR-04")
-@pytest.mark.parametrize(("backend", "members"), [("in-process", 100), ("process", 6)])
+@pytest.mark.parametrize(
+    ("backend", "members"),
+    [
+        ("in-process", 20),
+        pytest.param("in-process", 100, marks=pytest.mark.exhaustive),
+        pytest.param("process", 6, marks=pytest.mark.exhaustive),
+    ],
+)
 def test_no_message_is_lost_or_duplicated_under_constant_load(backend: str, members: int) -> None:
     """Short version of `make load`, which runs a thousand members for ten minutes and checks memory."""
     done = subprocess.run(

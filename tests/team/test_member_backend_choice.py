@@ -155,5 +155,5 @@ async def test_the_availability_of_panes_is_checked_once_until_one_fails(
         await run_all_turns(session, "And again.")
     heard = join_conversation(list_requests_of(server, "lead")[-1])
     assert "The teammate cyd was not started" in heard
-    assert "The tmux server of $TMUX does not respond" in heard
+    assert "The tmux server in $TMUX does not respond" in heard
     assert len(looks.read_text().splitlines()) == 2

@@ -199,14 +199,22 @@ def make_plan_call(text: str) -> Any:
 
 
 @pytest.mark.spec(
-    *("PLN-01", "PLN-02", "PLN-03", "MSG-05", "MSG-06", "MSG-11", "AGT-11", "USR-26"),
+    *("PLN-01", "PLN-02", "PLN-03", "PLN-04", "MSG-05", "MSG-06", "MSG-11", "AGT-11", "USR-26"),
     *("SND-01", "SND-04", "TEAM-02"),
 )
 @pytest.mark.parametrize(
-    ("approver", "form"), [("auto", ""), ("lead", "newer"), ("lead", "older"), ("user", "")]
+    ("setting", "approver", "form"),
+    [
+        ("auto", "auto", ""),
+        ("lead", "lead", "newer"),
+        ("lead", "lead", "older"),
+        ("user", "user", ""),
+        # Nobody can be asked.
+        ("user", "lead", "newer"),
+    ],
 )
 async def test_a_member_in_plan_mode_changes_nothing_before_its_plan_is_approved(
-    tmp_path: Path, approver: str, form: str
+    tmp_path: Path, setting: str, approver: str, form: str
 ) -> None:
     said: list[str] = []
 
@@ -249,8 +257,8 @@ async def test_a_member_in_plan_mode_changes_nothing_before_its_plan_is_approved
         if approver != "auto"
         else [write, note(make_plan_call("a plan")), note(again), note("done")],
     )
-    settings = json.dumps({"shoal": {"plan_approver": approver}})
-    async with open_session(tmp_path, model, settings=settings, attended=True) as session:
+    settings = json.dumps({"shoal": {"plan_approver": setting}})
+    async with open_session(tmp_path, model, settings=settings, attended=setting == approver) as session:
         if approver == "user":
             _, asked = await run_with_answers(
                 session,

@@ -449,7 +449,7 @@ async def test_a_process_member_that_writes_to_an_unknown_name_gets_the_member_l
     async with (
         run_provider(
             monkeypatch,
-            lead=[CREATE, [spawn_member("ann"), spawn_member("bob")], "Wait.", "Good."],
+            lead=[CREATE, spawn_member("bob"), spawn_member("ann"), "Wait.", "Good."],
             ann=[send_message("carl", "Hello.", "greeting"), "Rest."],
             bob=["Rest."],
         ) as server,
@@ -458,7 +458,7 @@ async def test_a_process_member_that_writes_to_an_unknown_name_gets_the_member_l
         await run_all_turns(session)
     answer = get_last_text(list_requests_of(server, "ann")[1])
     assert "carl" in answer
-    assert "team-lead, ann, bob" in answer
+    assert "team-lead, bob, ann" in answer
 
 
 @pytest.mark.spec("LIF-03")

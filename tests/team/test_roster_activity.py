@@ -83,7 +83,7 @@ async def test_a_failed_activity_write_is_reported_and_retried(tmp_path: Path) -
     file.mkdir()
     shown.set_member_active(NAMES[0], active=False)
     await shown.flush()
-    assert "does not show who is working (m0)" in reports[0]
+    assert "that these members are working: m0" in reports[0]
     file.rmdir()
     aside.rename(file)
     await shown.flush()

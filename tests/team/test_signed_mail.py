@@ -148,7 +148,9 @@ async def test_unsigned_bodies_are_not_obeyed_in_unattended_sessions(
     assert f"{format_unverified_tag(sender)}>" in team.get_received_text(to)
     assert kind in team.get_received_text(to)
     assert obeyed not in team.get_received_text(to) + join_notes(read_events(session))
-    assert f"An unverified {kind} in the name of {sender} was not obeyed" in join_notes(read_events(session))
+    assert f"Shoal ignored an unverified {kind} that claims to be from {sender}" in join_notes(
+        read_events(session)
+    )
     asked = [event for event in read_events(session) if isinstance(event, QuestionAsked)]
     assert len(asked) == (0 if trust == "never" else 1)
     assert read_inbox("crew", to)[-1]["read"] or to == "team-lead"

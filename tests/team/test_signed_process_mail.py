@@ -43,7 +43,9 @@ async def test_a_process_member_signs_its_mail_and_does_not_obey_unsigned_mail(
         assert isinstance(question, ChoiceQuestion)
         assert question.agent == "ann@crew"
         asked = question.choices[0].question
-        assert asked.startswith("An unverified shutdown_request in the name of team-lead for ann: obey?")
+        assert asked.startswith(
+            "ann got an unverified shutdown_request that claims to be from team-lead. Obey it?"
+        )
         session.runtime.question_broker.submit_answer(question.id, ChoiceAnswer(answers={asked: IGNORE}))
         forged = {**next(each for each in read_inbox("crew", "ann")), "read": False, "msg_id": "x"}
         await write_to_inbox("ann", forged)
@@ -54,7 +56,7 @@ async def test_a_process_member_signs_its_mail_and_does_not_obey_unsigned_mail(
     heard = [join_conversation(each.body) for each in server.requests if find_speaker(each.body) == "ann"]
     assert '<teammate-message teammate_id="team-lead" verified="no">' in heard[-1]
     assert "The lead asks you to shut down" not in heard[-1]
-    assert "was not obeyed" in join_notes(read_events(session))
+    assert "Shoal ignored an unverified" in join_notes(read_events(session))
     assert "its signature is invalid" in join_notes(read_events(session))
     signer = MailSigner("crew", (get_home() / "shoal" / "keys" / "crew").read_bytes())
     for each in mail:

@@ -122,7 +122,7 @@ async def test_a_team_is_created_works_wakes_claims_shuts_down_and_is_deleted(tm
     assert [each["name"] for each in left["members"]] == ["team-lead"]
     assert not (get_home() / "teams" / "crew").exists()
     assert not (get_home() / "tasks" / "crew").exists()
-    assert said[-1] == "The team crew is deleted."
+    assert said[-1] == "The team crew was deleted."
     events = read_events(session)
     (started,) = [event for event in events if isinstance(event, AgentStarted)]
     (delete_team,) = [event for event in events if isinstance(event, AgentEnded)]
@@ -156,7 +156,7 @@ async def test_a_team_with_idle_members_can_be_deleted_and_replaced(
         assert [each["name"] for each in read_team_config("next")["members"]] == ["team-lead"]
         assert [path.name for path in (get_home() / "teams").iterdir()] == ["next"]
     assert text == "the end"
-    assert said[-2] == "The team crew is deleted."
+    assert said[-2] == "The team crew was deleted."
     assert said[-1].startswith("You now lead the team next.")
     (ended,) = [event for event in read_events(session) if isinstance(event, AgentEnded)]
     assert (ended.agent, ended.completion.status) == ("ann@crew", "killed")

@@ -136,7 +136,7 @@ async def test_a_broadcast_reaches_everyone_but_its_sender(tmp_path: Path, form:
     )
     structured = call_tool("SendMessage", "m2", to="*", message={"type": "shutdown_request"})
     model = script_team(
-        lead=[CREATE, [spawn_member("ann"), spawn_member("bob")], "wait", "heard"],
+        lead=[CREATE, spawn_member("ann"), spawn_member("bob"), "wait", "heard"],
         ann=["ready"],
         bob=[[sent, structured], "bob ends"],
     )

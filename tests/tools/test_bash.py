@@ -42,7 +42,7 @@ async def test_the_result_of_a_command_without_output_says_so(workbench: ShellWo
 
 
 async def test_the_signal_that_ended_a_command_is_named(workbench: ShellWorkbench) -> None:
-    assert "[Killed by the signal SIGKILL.]" in get_text(await workbench.run_bash("kill -9 $$"))
+    assert "[Killed by signal SIGKILL.]" in get_text(await workbench.run_bash("kill -9 $$"))
 
 
 async def test_a_command_may_contain_lines_quotes_and_here_documents(workbench: ShellWorkbench) -> None:
@@ -174,8 +174,8 @@ async def test_a_command_that_leaves_the_project_is_reset_to_it_with_a_notice(
 ) -> None:
     outcome = await workbench.run_bash("cd /etc; pwd")
     assert outcome.content == (
-        "/etc\n[The command ended in /etc, which is outside the project: "
-        f"the working directory is {workbench.project} again.]"
+        f"/etc\n[The command ended in /etc, which is outside the project, so the working directory is "
+        f"{workbench.project} again.]"
     )
     assert (await workbench.run_bash("pwd")).content == str(workbench.project)
 
@@ -230,9 +230,7 @@ async def test_long_output_is_truncated_in_the_middle_and_complete_in_a_file(
     shown = get_text(outcome)
     assert shown.startswith("1\n2\n3\n")
     assert shown.endswith("99999\n100000")
-    assert (
-        f"{len(whole) - OUTPUT_LIMIT:,} characters are left out here; the whole output is in {file}" in shown
-    )
+    assert f"{len(whole) - OUTPUT_LIMIT:,} characters are omitted here; the full output is in {file}" in shown
     assert len(shown) < OUTPUT_LIMIT + 300
 
 

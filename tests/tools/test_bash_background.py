@@ -84,7 +84,7 @@ async def test_filtered_output_is_bounded(workbench: ShellWorkbench) -> None:
     shell = await start_command(workbench, "seq 20000")
     await wait_for_end(shell)
     output = get_text(await workbench.call_tool("BashOutput", bash_id="bash_1", filter="."))
-    assert "characters are left out here; the whole output is in" in output
+    assert "characters are omitted here; the full output is in" in output
     assert OUTPUT_LIMIT < len(output) < OUTPUT_LIMIT + 1000
 
 
@@ -116,7 +116,7 @@ async def test_long_background_output_is_truncated_in_the_middle(workbench: Shel
     output = get_text(await workbench.call_tool("BashOutput", bash_id="bash_1"))
     assert output.startswith("1\n2\n")
     assert "99999\n100000\n" in output
-    assert "bytes are cut out here; the whole output is in" in output
+    assert "bytes are omitted here; the full output is in" in output
     assert len(output) < OUTPUT_LIMIT + 300
 
 

@@ -11,6 +11,7 @@ import pytest
 
 import shoal
 from shoal.core.conversation.messages import ToolUseBlock, extract_tool_result_text
+from shoal.core.conversation.model_requests import ModelRequest
 from shoal.core.errors import StateFileError
 from shoal.core.events import Event, QuestionAsked, RunFinished, ToolOutputReturned
 from shoal.core.permissions.questions import DenyAnswer, PlanApprovalQuestion, PlanApprovedAnswer
@@ -203,21 +204,61 @@ async def test_a_setting_decides_whether_unattended_plans_are_approved(
     assert (tmp_path / "made.txt").exists() is made
 
 
-@pytest.mark.spec("PLN-04")
-async def test_voluntary_plan_mode_ends_without_approval(tmp_path: Path) -> None:
-    script = [
-        make_call("EnterPlanMode", "enter"),
-        make_write_call("early"),
-        make_call("ExitPlanMode", "exit", plan="p"),
-        make_write_call("late"),
-        "done",
-    ]
-    person = ScriptedPerson()
-    results = map_results(await run_session(tmp_path, script, person, mode="acceptEdits"))
+VOLUNTARY_PLAN = [
+    make_call("EnterPlanMode", "enter"),
+    make_write_call("early"),
+    make_call("ExitPlanMode", "exit", plan="p"),
+    make_write_call("late"),
+    "done",
+]
+
+
+@pytest.mark.spec("PLN-04", "CMP-106")
+async def test_a_person_approves_a_plan_that_the_lead_chose_to_make(tmp_path: Path) -> None:
+    person = ScriptedPerson(approve_plan)
+    results = map_results(await run_session(tmp_path, VOLUNTARY_PLAN, person, mode="acceptEdits"))
     assert results["early"][0]
     assert "the permission mode is acceptEdits" in results["exit"][1]
     assert not results["late"][0]
-    assert person.asked == []
+    assert [question.plan for question in person.asked] == ["p"]
+
+
+@pytest.mark.spec("PLN-04", "CMP-106")
+async def test_a_rejected_plan_of_the_lead_changes_nothing(tmp_path: Path) -> None:
+    person = ScriptedPerson(DenyAnswer(reason="not this."))
+    results = map_results(await run_session(tmp_path, VOLUNTARY_PLAN, person, mode="acceptEdits"))
+    assert "still in plan mode" in results["exit"][1]
+    assert results["late"][0]
+    assert not (tmp_path / "made.txt").exists()
+
+
+@pytest.mark.spec("PLN-04", "CMP-106")
+@pytest.mark.parametrize(("approver", "made"), [("user", False), ("auto", True)])
+async def test_without_a_person_the_plan_of_the_lead_is_the_result(
+    tmp_path: Path, approver: str, made: bool
+) -> None:
+    settings = f'{{"shoal": {{"plan_approver": "{approver}"}}}}'
+    async with shoal.open(
+        cwd=tmp_path, model=ScriptedModel(VOLUNTARY_PLAN), mode="acceptEdits", settings=settings
+    ) as session:
+        results = map_results([event async for event in session.run("go")])
+    assert ("end with the plan as your answer" in results["exit"][1]) is not made
+    assert (tmp_path / "made.txt").exists() is made
+
+
+@pytest.mark.spec("PLN-04")
+async def test_a_sub_agent_leaves_plan_mode_that_it_chose_without_approval(tmp_path: Path) -> None:
+    start = make_call("Agent", "start", description="d", prompt="WORKER", subagent_type="general-purpose")
+
+    def choose_reply(request: ModelRequest) -> Any:
+        script = VOLUNTARY_PLAN if "WORKER" in request.messages[0].text else [start, "over"]
+        return script[sum(message.role == "assistant" for message in request.messages)]
+
+    async with shoal.open(
+        cwd=tmp_path, model=ScriptedModel(choose_reply), attended=True, mode="acceptEdits"
+    ) as session:
+        await ScriptedPerson().run_session(session)
+    assert (tmp_path / "made.txt").exists()
 
 
 @pytest.mark.parametrize(
@@ -263,7 +304,9 @@ async def test_in_plan_mode_only_the_plan_file_may_be_written(tmp_path: Path) ->
     seen: list[Path] = []
 
     async with shoal.open(
-        cwd=tmp_path, model=ScriptedModel([make_call("EnterPlanMode", "e"), "in"])
+        cwd=tmp_path,
+        model=ScriptedModel([make_call("EnterPlanMode", "e"), "in"]),
+        settings='{"shoal": {"plan_approver": "auto"}}',
     ) as session:
         events = [event async for event in session.run("go")]
         path = Path(map_results(events)["e"][1].split("plan to ")[1].split(" or ")[0])

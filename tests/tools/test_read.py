@@ -94,12 +94,12 @@ async def test_an_empty_file_is_reported_as_empty(tool_bench):
 async def test_a_missing_file_is_reported_with_similar_paths(tool_bench):
     tool_bench.write_file("src/settings.py")
     near = await tool_bench.call_for_failure(read_tool, file_path="src/setings.py")
-    assert f"Close to it: {tool_bench.root}/src/settings.py" in near
+    assert f"Similar paths: {tool_bench.root}/src/settings.py" in near
     assert f"{tool_bench.root}/src/settings.py" in await tool_bench.call_for_failure(
         read_tool, file_path="src/settings.ts"
     )
     nowhere = await tool_bench.call_for_failure(read_tool, file_path="lib/deep/settings.py")
-    assert f"the nearest that does is {tool_bench.root}." in nowhere
+    assert f"the nearest existing one is {tool_bench.root}." in nowhere
     assert "use Glob" in await tool_bench.call_for_failure(read_tool, file_path="zzzz")
     assert "does not exist" in await tool_bench.call_for_failure(read_tool, file_path="src/settings.py/x")
 
@@ -222,7 +222,7 @@ async def test_an_invalid_image_of_a_notebook_is_left_out(tool_bench):
     cells = [{"cell_type": "code", "source": "", "outputs": outputs}]
     tool_bench.write_file("n.ipynb", json.dumps({"cells": cells, "nbformat": 4, "nbformat_minor": 4}))
     text = await tool_bench.call_for_text(read_tool, file_path="n.ipynb")
-    assert text.count("(an invalid image is left out)") == 3
+    assert text.count("(an invalid image is omitted)") == 3
 
 
 async def test_an_invalid_notebook_is_read_as_text(tool_bench):

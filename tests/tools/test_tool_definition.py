@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+import textwrap
 import threading
 import time
 from pathlib import Path
@@ -185,3 +188,31 @@ async def _seconds(rounds: int, arguments: dict[str, Any]) -> float:
     for _ in range(rounds):
         await sample.run(arguments, NOWHERE)
     return time.process_time() - start
+
+
+def test_a_tool_described_by_its_docstring_is_refused_where_python_removes_docstrings() -> None:
+    script = textwrap.dedent('''
+        from shoal.tools.function_tool import tool
+
+        def find_port(name: str) -> str:
+            """Find a port."""
+            return name
+
+        print(tool(description="Find a port.")(find_port).schema.description)
+        try:
+            print(tool(find_port).schema.description)
+        except TypeError as error:
+            print(error)
+    ''')
+    plain, optimized = (
+        subprocess.run(
+            [sys.executable, *flags, "-c", script], capture_output=True, text=True, check=True, timeout=60
+        ).stdout.splitlines()
+        for flags in ([], ["-OO"])
+    )
+    assert plain == ["Find a port.", "Find a port."]
+    assert optimized == [
+        "Find a port.",
+        "the tool find_port has no description: python -OO removes docstrings. Pass description=… to @tool, "
+        "or run Python without -OO.",
+    ]

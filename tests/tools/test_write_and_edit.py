@@ -35,7 +35,7 @@ async def test_a_file_changed_since_it_was_read_is_neither_written_nor_edited(to
     await tool_bench.call_for_text(read_tool, file_path="f")
     path.write_text("one\nTWO\n")
     output = await tool_bench.call_for_failure(write_tool, file_path="f", content="mine\n")
-    assert "changed since it was read" in output
+    assert "changed since you read it" in output
     assert "-two\n+TWO" in output
     assert "-two\n+TWO" in await tool_bench.call_for_failure(
         edit_tool, file_path="f", old_string="one", new_string="1"

@@ -301,7 +301,7 @@ async def test_an_interrupted_question_is_not_reported_as_answered_elsewhere(tmp
         await at.submit_text("make it")
         await wait_for_question(at)
         await at.press_keys("ctrl+c")
-        await at.wait_for_text("lead no longer waits", "interrupted")
+        await at.wait_for_text("lead is no longer waiting", "interrupted")
         assert "elsewhere" not in at.screen_text
 
 

@@ -161,7 +161,7 @@ async def test_an_invalid_input_is_rejected_with_the_reason(tmp_path: Path) -> N
     async with app.run_test(size=(80, 24)) as pilot:
         await app.push_screen(AnswerScreen(make_question_row(write), controller))
         await pilot.press("e", "{", "ctrl+s")
-        await wait_until(pilot, lambda: "It is not valid JSON" in render_text(app))
+        await wait_until(pilot, lambda: "This is not valid JSON" in render_text(app))
         app.screen.query_one(TextArea).text = '{"content": "b", "mode": 2}'
         await pilot.press("ctrl+s")
         await pilot.pause()
@@ -272,7 +272,7 @@ async def test_the_first_answer_wins_and_a_later_one_gets_a_notice(tmp_path: Pat
         scenario.answer_question(PLAN_QUESTION, PlanApprovedAnswer(digest="2"))
         panel.request_refresh()
         await wait_until(pilot, lambda: len(app.screen_stack) == 1)
-        await wait_until(pilot, lambda: "ada got its answer elsewhere: approved." in app.notices)
+        await wait_until(pilot, lambda: "ada was answered elsewhere: approved." in app.notices)
         assert count_open_questions(panel) == 2
         assert panel.rows.cursor == PERMISSION_QUESTION.id, "it is on the next that is open"
         await pilot.press("end", "enter")

@@ -162,7 +162,7 @@ async def test_assigning_a_task_notifies_its_new_owner(tmp_path: Path) -> None:
     ):
         await wait_until(pilot, lambda: "#1 paint" in render_text(pilot.app))
         await pilot.press("a")
-        await wait_until(pilot, lambda: "Who works on #1 paint?" in render_text(pilot.app))
+        await wait_until(pilot, lambda: "Who should work on #1 paint?" in render_text(pilot.app))
         await pilot.press(*"ann", "enter")
         await wait_until(pilot, lambda: "Assigned task #1 to ann." in pilot.app.notices)
         await wait_until(pilot, lambda: "   ann" in render_text(pilot.app))

@@ -96,7 +96,7 @@ async def test_a_question_answered_elsewhere_closes_its_screen_with_a_notice(
             assert elsewhere.answer_question(row.id, DenyAnswer(reason="not now"))
             await wait_until(pilot, lambda: len(pilot.app.screen_stack) == 1)
             await wait_until(
-                pilot, lambda: "lead got its answer elsewhere: refused: not now." in pilot.app.notices
+                pilot, lambda: "lead was answered elsewhere: refused: not now." in pilot.app.notices
             )
             await turn
     assert not (tmp_path / "x").exists()
@@ -172,7 +172,7 @@ async def test_an_answer_to_an_ended_run_is_not_delivered(tmp_path: Path) -> Non
     async with open_session(tmp_path, script_agents(lead=["end"])) as session:
         await run_all_turns(session)
         run = RunHandle(session=session.id, home=session.runtime.settings.home)
-    with pytest.raises(StateFileError, match="has ended, so it cannot get"):
+    with pytest.raises(StateFileError, match="has ended, so it cannot receive"):
         RemoteRunController(run).answer_question("q", AllowAnswer())
     scenario = await build_parser_scenario()
     app = PanelsApp(QuestionsPanel(scenario.run_view, RemoteRunController(run), clock=scenario.clock))

@@ -146,5 +146,5 @@ async def test_mail_is_shown_whole_from_the_mailbox_or_else_as_a_preview(
     panel = MailPanel(run_view, controller)
     async with PanelsApp(panel).run_test(size=(120, 40)) as pilot:
         await pilot.press("end", "enter")
-        await wait_until(pilot, lambda: "Only the start is stored because" in render_text(pilot.app))
+        await wait_until(pilot, lambda: "so only the beginning of this" in render_text(pilot.app))
         assert "line 299" not in render_text(pilot.app)

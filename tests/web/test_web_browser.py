@@ -196,7 +196,8 @@ def test_the_mail_page_shows_messages_between_members_in_full(
 ) -> None:
     long = "The paint is dry. " * 40 + "And that is all."
     model = script_team(
-        lead=[CREATE, [spawn_member("ann"), spawn_member("bob")], "I wait."],
+        # One after the other: a message to a member that is not in the team yet is refused.
+        lead=[CREATE, spawn_member("bob"), spawn_member("ann"), "I wait."],
         ann=[send_message("bob", long, "the paint"), "ready"],
         bob=[send_message("team-lead", "The door hangs.", "the door"), "ready"],
     )
@@ -293,7 +294,9 @@ def test_ten_thousand_messages_and_a_thousand_tasks_can_be_browsed(monitored_pag
     page.get_by_label("Search the mail").fill("number 777")
     expect(page.get_by_role("heading", name="Mail 19 of 10000")).to_be_visible()
     page.locator("[data-message]").first.click()
-    expect(page.get_by_role("complementary", name="Message")).to_contain_text("Only the start is stored.")
+    expect(page.get_by_role("complementary", name="Message")).to_contain_text(
+        "Only the beginning of this message is available."
+    )
     page.keyboard.press("ArrowDown")
     expect(page.locator(".message-chosen")).to_contain_text("number 1777")
 
@@ -403,6 +406,7 @@ def test_a_request_without_a_token_and_a_foreign_page_get_403(browser: Any, web_
         wait_until(page, lambda: [replied.get(each) for each in ours] == [403] * 3)
 
 
+@pytest.mark.exhaustive
 def test_every_page_fits_a_phone(browser: Any, web_server: WebThread, tmp_path: Path) -> None:
     gate, address = ToolGate(), web_server.start_server()
     model = script_crew(send_message("team-lead", "The walls are painted."), call_tool("Gate"))

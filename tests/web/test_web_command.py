@@ -63,7 +63,7 @@ def test_several_web_servers_run_at_once_with_their_own_tokens() -> None:
 
 def test_a_public_server_needs_a_token_chosen_by_the_person(capsys: pytest.CaptureFixture[str]) -> None:
     assert run_command_line(["web", "--host", "0.0.0.0"]) == 2
-    assert "must set a --token" in capsys.readouterr().err
+    assert "must set --token" in capsys.readouterr().err
     assert run_command_line(["web", "--host", "0.0.0.0", "--token", "short"]) == 2
     assert "at least 16 characters" in capsys.readouterr().err
 

@@ -21,6 +21,7 @@ def large_run_server():
         yield entered
 
 
+@pytest.mark.exhaustive
 def test_every_page_of_a_large_run_is_small_and_shows_its_last_row(browser, large_run_server):
     with open_page(browser, large_run_server.address) as monitored_page:
         page = monitored_page.open_location(f"#/run/{RUN}/team")
@@ -45,6 +46,7 @@ def test_every_page_of_a_large_run_is_small_and_shows_its_last_row(browser, larg
         assert monitored_page.console_errors == []
 
 
+@pytest.mark.exhaustive
 def test_loading_older_messages_keeps_the_scroll_position(browser, large_run_server):
     in_sight = """list => {
       const top = list.getBoundingClientRect().top;

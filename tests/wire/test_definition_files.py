@@ -186,14 +186,14 @@ def test_a_name_stays_text_if_yaml_reads_another_type(name: str):
         ("name: a/b\ndescription: b", 2, "name", "is not a valid name"),
         ("name: ns:b\ndescription: b", 2, "name", "is not a valid name"),
         (f"name: {'a' * 101}\ndescription: b", 2, "name", "at most 100"),
-        ("name: a\ndescription: [b]", 3, "description", "expected text, got a list"),
+        ("name: a\ndescription: [b]", 3, "description", "expected a string, got a list"),
         ("name: a\ndescription: b\ntools: {a: b}", 4, "tools", "expected a list, got a mapping"),
         ("name: a\ndescription: b\ntools: [1]", 4, "tools", "it contains 1"),
         ("name: a\ndescription: b\ntools: Bash(git", 4, "tools", "parentheses"),
         ("name: a\ndescription: b\ntools: Read; Grep", 4, "tools", "'Read;' is not a tool"),
-        ("name: a\ndescription: b\n\nmaxTurns: many", 5, "maxTurns", "whole number"),
-        ("name: a\ndescription: b\nmaxTurns: 0", 4, "maxTurns", "whole number"),
-        ("name: a\ndescription: b\nmaxTurns: -1", 4, "maxTurns", "whole number"),
+        ("name: a\ndescription: b\n\nmaxTurns: many", 5, "maxTurns", "integer"),
+        ("name: a\ndescription: b\nmaxTurns: 0", 4, "maxTurns", "integer"),
+        ("name: a\ndescription: b\nmaxTurns: -1", 4, "maxTurns", "integer"),
         ("name: a\ndescription: b\neffort: hihg", 4, "effort", "low, medium, high, xhigh, max"),
         ("name: a\ndescription: b\nbackground: perhaps", 4, "background", "true or false"),
         ("name: a\ndescription: b\nisolation: worktrees", 4, "isolation", "did you mean worktree?"),
@@ -340,9 +340,9 @@ def test_the_json_form_has_the_same_fields_and_the_prompt():
         ({"a/b": {"description": "d", "prompt": "p"}}, "--agents: a/b: 'a/b' is not a valid name"),
         (
             {"a": {"description": "d", "prompt": "p", "maxTurns": True}},
-            "--agents: a.maxTurns: expected a whole number",
+            "--agents: a.maxTurns: expected an integer",
         ),
-        ({"a": {"description": 5, "prompt": "p"}}, "--agents: a.description: expected text, got 5"),
+        ({"a": {"description": 5, "prompt": "p"}}, "--agents: a.description: expected a string, got 5"),
         (
             '{"a": {\n "description": "d",\n "prompt": "p",\n "tools": 5}}',
             "--agents:4: a.tools: expected a list",
@@ -358,3 +358,9 @@ def test_an_error_in_the_json_form_names_the_field(given: Any, told: str):
 def test_an_unknown_field_of_the_json_form_gives_a_warning():
     (parsed,) = parse_json_agent_definitions({"a": {"description": "d", "prompt": "p", "tool": "x"}})
     assert parsed.warnings == ("--agents: a.tool: unknown field; it is ignored; did you mean tools?",)
+
+
+@pytest.mark.parametrize("key", ["disallowed-tools", "disallowed_tools", "disalowedTools", "permissionmode"])
+def test_a_misspelled_field_that_narrows_is_an_error(key: str) -> None:
+    with pytest.raises(InvalidAgentDefinition, match=rf"a\.{key}: unknown field; write "):
+        parse_json_agent_definitions({"a": {"description": "d", "prompt": "p", key: "plan"}})

@@ -62,7 +62,7 @@ def test_byte_order_marks_and_foreign_line_ends_are_accepted(newline: str, befor
         (f"---\nname: {'a' * MAX_HEADER_LENGTH}\n---\n", 1, "65,536"),
         ("---\n- a\n- b\n---\n", 2, "key: value"),
         ("---\njust text\n---\n", 2, "key: value"),
-        ("---\n? [a, b]\n: c\n---\n", 2, "a key is a word"),
+        ("---\n? [a, b]\n: c\n---\n", 2, "a key must be a string"),
     ],
 )
 def test_text_without_valid_front_matter_is_refused_with_its_line(text: str, line: int, what: str):

@@ -11,8 +11,8 @@ from hypothesis import given
 from json_values import few_examples, values
 
 from shoal.core.extensions.hooks import (
-    DEFAULT_HOOK_SECONDS,
     MAX_HOOK_SECONDS,
+    PROGRAM_HOOK_SECONDS,
     SESSION_END_HOOK_SECONDS,
     HookDecision,
     HttpPostHookAction,
@@ -60,7 +60,7 @@ def test_the_documented_form_is_read_with_the_location_of_each_hook() -> None:
         5.0,
     )
     assert second.action == HttpPostHookAction(url="https://example.org/x", headers={"A": "b"})
-    assert (second.seconds, third.seconds) == (DEFAULT_HOOK_SECONDS, SESSION_END_HOOK_SECONDS)
+    assert (second.seconds, third.seconds) == (PROGRAM_HOOK_SECONDS, SESSION_END_HOOK_SECONDS)
     assert (first.origin, second.origin, third.origin) == ("s.json:7", "s.json:12", "s.json:25")
 
 
@@ -76,11 +76,11 @@ COMMAND = {"type": "command", "command": "x"}
         ({"Stop": [1]}, 4, "expected an object such"),
         ({"Stop": [{"hooks": "x"}]}, 5, "expected a list of hooks"),
         ({"Stop": [{}]}, 4, "expected a list of hooks"),
-        ({"PreToolUse": [{"matcher": 1, "hooks": []}]}, 5, "expected text"),
+        ({"PreToolUse": [{"matcher": 1, "hooks": []}]}, 5, "expected a string"),
         ({"PreToolUse": [{"matcher": "(", "hooks": []}]}, 5, "neither a name nor a regular expression"),
-        ({"Stop": [{"matcher": "x", "hooks": [COMMAND]}]}, 5, "has no matcher"),
+        ({"Stop": [{"matcher": "x", "hooks": [COMMAND]}]}, 5, "does not use a matcher"),
         ({"Stop": [{"hooks": [7]}]}, 6, "expected an object such"),
-        ({"Stop": [{"hooks": [{"type": "prompt"}]}]}, 7, "hook type "),
+        ({"Stop": [{"hooks": [{"type": "agent"}]}]}, 7, "hook type "),
         ({"Stop": [{"hooks": [{"type": "command"}]}]}, 6, "expected a command"),
         ({"Stop": [{"hooks": [{"command": " "}]}]}, 7, "expected a command"),
         ({"Stop": [{"hooks": [{"command": "a\0b"}]}]}, 7, "cannot contain a NUL character"),
@@ -95,7 +95,7 @@ COMMAND = {"type": "command", "command": "x"}
         (
             {"Stop": [{"hooks": [{"type": "http", "url": "http://x", "headers": 1}]}]},
             9,
-            "an object whose values are text",
+            "an object with string values",
         ),
     ],
 )

@@ -22,7 +22,13 @@ from msgspec import Struct
 
 import shoal
 from reference_pages.tools import _collect_tools
-from shoal.app.agents.backend_launcher import InheritedMemberOptions, MemberBootstrap
+from shoal.app.agents.backend_launcher import (
+    InheritedExtensionOptions,
+    InheritedMemberOptions,
+    InheritedModelOptions,
+    InheritedPermissionOptions,
+    MemberBootstrap,
+)
 from shoal.app.isolation.machine_checks import DoctorDiagnostic
 from shoal.app.models.model_probe import ModelProbeResult
 from shoal.app.reports.agent_report import EffectiveAgentProperty
@@ -188,6 +194,9 @@ FORMATS: dict[str, Mapping[str, Kind]] = {
     "member protocol, parts": {
         "bootstrap": MemberBootstrap,
         "options": InheritedMemberOptions,
+        "permission options": InheritedPermissionOptions,
+        "model options": InheritedModelOptions,
+        "extension options": InheritedExtensionOptions,
         "order": SpawnRequest,
         "resolved": ResolvedAgentSettings,
         "budget": BudgetLimitSet,

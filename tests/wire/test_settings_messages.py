@@ -10,9 +10,9 @@ from shoal.wire.settings_codec import describe_schema_mismatch
 @pytest.mark.parametrize(
     ("reason", "words"),
     [
-        ("Expected `object`, got `str`", "expected an object, got text"),
+        ("Expected `object`, got `str`", "expected an object, got a string"),
         ("Expected `float | null`, got `array`", "expected a number or null, got a list"),
-        ("Expected `int` >= 0", "expected a whole number >= 0"),
+        ("Expected `int` >= 0", "expected an integer >= 0"),
         ("Invalid enum value 'x'", "invalid enum value 'x'"),
     ],
 )

@@ -77,8 +77,8 @@ def test_every_field_is_read() -> None:
         ("---\nname: a/b\ndescription: d\n---\nx", ":2: name: 'a/b' is not a valid name"),
         ("---\nname: ../up\ndescription: d\n---\nx", ":2: name: '../up' is not a valid name"),
         ("---\nname: a:b\ndescription: d\n---\nx", ":1: name: 'a:b' is not a valid name"),
-        ("---\nname: pdf\ndescription: [a, b]\n---\nx", ":3: description: expected text, got a list"),
-        ("---\nname: pdf\nname: pdf\ndescription: d\n---\nx", ":3: name: it is there twice"),
+        ("---\nname: pdf\ndescription: [a, b]\n---\nx", ":3: description: expected a string, got a list"),
+        ("---\nname: pdf\nname: pdf\ndescription: d\n---\nx", ":3: name: it occurs twice"),
         ("---\nname: pdf\ndescription: d\ncontext: spoon\n---\nx", ":4: context: expected fork"),
         ("---\nname: pdf\ndescription: d\nallowed-tools: Bash(x\n---\nx", ":4: allowed-tools: the paren"),
         (
@@ -104,7 +104,7 @@ def test_an_invalid_skill_is_refused_with_file_and_line(text: str, told: str) ->
         (f"---\nname: pdf\ndescription: {'d' * 2_000}\n---\nx", ":3: description: it has more than 1,024"),
         ("---\nname: pdf\ndescription: d\nalowed-tools: Read\n---\nx", "did you mean allowed-tools?"),
         ("---\nname: pdf\ndescription: Use it when: x\n---\nx", ":3: description: not valid YAML"),
-        ("---\nname: pdf\ndescription: d\n---\n", "there is no text below"),
+        ("---\nname: pdf\ndescription: d\n---\n", "there is no text after"),
     ],
 )
 def test_fields_that_other_programs_refuse_give_only_a_warning(text: str, told: str) -> None:

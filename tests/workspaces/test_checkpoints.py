@@ -101,7 +101,9 @@ def test_undo_restores_the_version_the_user_wrote_between_two_turns(project: Pro
     project.write_as_agent(2, "a", "a2")
     report = project.checkpoints.undo_from_turn(1)
     assert project.read_files() == {"a": "a person"}
-    assert [left.why for left in report.left_alone] == ["it was restored only to somebody else's version"]
+    assert [left.why for left in report.left_alone] == [
+        "it was restored to somebody else's version, not to the original"
+    ]
     assert project.checkpoints.undo_from_turn(1).restored == ()
     assert project.read_files() == {"a": "a person"}
 

@@ -115,7 +115,7 @@ def test_a_change_between_check_and_write_is_not_overwritten(tmp_path: Path, cha
             file.unlink()
     output, _ = first.communicate("go on\n", timeout=30)
     assert "Cannot write" in output
-    assert "it has just been changed by somebody else" in output
+    assert "somebody else has just changed it" in output
     assert not file.exists() if change == "removed" else file.read_text() == "of another program\n"
 
 

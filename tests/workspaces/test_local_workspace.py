@@ -162,9 +162,9 @@ def test_a_file_changed_since_it_was_read_is_not_overwritten(workspace: LocalWor
     file.write_text("one\nTWO\n")
     # Same size, same time: only the content tells.
     os.utime(file, ns=(times, times))
-    with pytest.raises(WorkspaceError, match=r"changed since it was read(.|\n)*-two\n\+TWO"):
+    with pytest.raises(WorkspaceError, match=r"changed since you read it(.|\n)*-two\n\+TWO"):
         workspace.write_file(file, b"mine\n")
-    with pytest.raises(WorkspaceError, match="changed since it was read"):
+    with pytest.raises(WorkspaceError, match="changed since you read it"):
         workspace.read_file_for_change(file)
     assert file.read_text() == "one\nTWO\n"
     workspace.read_file(file)
@@ -234,7 +234,7 @@ def test_the_error_names_what_blocks_a_write(workspace: LocalWorkspace, root: Pa
     os.mkfifo(root / "pipe")
     (root / "circle").symlink_to("circle")
     for path, said in (
-        ("file/below", "is a file, not a directory|a file exists where"),
+        ("file/below", "is a file, not a directory|a file exists, but"),
         ("dir", "is a directory"),
         ("pipe", "not a file"),
         ("circle", "circle"),

@@ -123,7 +123,7 @@ function ToolCall({ block, id, n, context }: { block: Block; id: string; n: numb
       </button>
       {open && (
         <div class="call-body">
-          {block.diff ? <Diff text={block.diff} label={`Changes of ${summarizeInput(block.input)}`} /> : <ToolInput input={block.input} />}
+          {block.diff ? <Diff text={block.diff} label={`Changes to ${summarizeInput(block.input)}`} /> : <ToolInput input={block.input} />}
           <ShowAllButton block={block} n={n} transcript={context.transcript} />
           {result && <ToolOutput block={result.block} n={result.n} transcript={context.transcript} />}
         </div>

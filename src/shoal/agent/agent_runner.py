@@ -26,8 +26,10 @@ from shoal.core.conversation.tools import Tool
 from shoal.core.conversation.transcript_entries import ModelReplyMetadata
 from shoal.core.events import Event, MessageAdded, MessageAuthor
 from shoal.core.extensions.hooks import NO_HOOKS, HookDispatcher
+from shoal.core.extensions.instruction_files import PathInstructions
 from shoal.core.ids import IdGenerator
 from shoal.core.permissions.sandbox import Sandbox
+from shoal.core.plan_mode_model import PlanModeModel
 from shoal.core.ports import (
     AgentInbox,
     Model,
@@ -70,6 +72,18 @@ class LoopLimits(Struct, frozen=True, kw_only=True):
     """Fraction of the model's window at which the conversation is compacted."""
     max_tokens: int | None = None
     thinking_tokens: int = 0
+    auto_compact: bool = True
+    """False if the conversation is compacted only when someone asks for it."""
+    bash_result_limit: int | None = None
+    """Maximum characters of a shell command's output, if it differs."""
+    mcp_result_limit: int | None = None
+    """Maximum characters of a result of an MCP tool, if it differs."""
+
+    def get_result_limit(self, tool: str) -> int:
+        limit = self.bash_result_limit if tool == "Bash" else None
+        if tool.startswith("mcp__"):
+            limit = self.mcp_result_limit
+        return limit or self.result_limit
 
 
 class TemporaryToolRestriction(Struct, frozen=True, kw_only=True):
@@ -112,6 +126,8 @@ class AgentRunner(Struct, kw_only=True):
     state: AgentLoopState = field(default_factory=AgentLoopState)
     build_briefing: Callable[[], Awaitable[str]] | None = None
     """Builds the text that is repeated after each compaction, whatever the summary leaves out."""
+    path_instructions: PathInstructions | None = None
+    """Instructions about files that it uses; None if it gets no instructions."""
     save_memory: Callable[[AgentRunner, list[Message]], Awaitable[str]] | None = None
     """Saves memories before a compaction; returns the text to add to the summary."""
     read_mentions: Callable[[AgentRunner, Message], Awaitable[Message | None]] | None = None
@@ -128,6 +144,12 @@ class AgentRunner(Struct, kw_only=True):
     @property
     def emit(self) -> EmitEvent:
         return self.environment.emit
+
+    @property
+    def current_model(self) -> Model:
+        """Model for the next request, which may depend on the permission mode."""
+        model = self.model
+        return model.select_model(self.permissions.mode) if isinstance(model, PlanModeModel) else model
 
     def __post_init__(self) -> None:
         self.schemas = self._select_sent_schemas()
@@ -173,8 +195,9 @@ class AgentRunner(Struct, kw_only=True):
 
     def _compute_max_reply_tokens(self) -> int | None:
         """Return a lower limit if the history leaves less room: some providers reject what cannot fit."""
-        wanted_tokens = self.limits.max_tokens or self.model.card.max_output
-        tokens_left = self.model.card.window - self.state.context_tokens - ESTIMATE_MARGIN_TOKENS
+        card = self.current_model.card
+        wanted_tokens = self.limits.max_tokens or card.max_output
+        tokens_left = card.window - self.state.context_tokens - ESTIMATE_MARGIN_TOKENS
         return self.limits.max_tokens if wanted_tokens <= tokens_left else max(MIN_ANSWER_TOKENS, tokens_left)
 
     async def receive_message(self, message: Message, *, by: MessageAuthor, delivered: str = "") -> None:

@@ -29,8 +29,11 @@ SHORTENED_RESULT_CHARS = 400
 
 
 def is_compaction_due(agent: AgentRunner) -> bool:
-    window = agent.model.card.window
-    reserved = min(agent.limits.max_tokens or agent.model.card.max_output, window // 8)
+    if not agent.limits.auto_compact:
+        return False
+    card = agent.current_model.card
+    window = card.window
+    reserved = min(agent.limits.max_tokens or card.max_output, window // 8)
     return agent.state.context_tokens > (
         window - reserved
     ) * agent.limits.compact_at and _can_compact_further(agent)
@@ -60,9 +63,18 @@ async def compact_conversation(agent: AgentRunner, trigger: str, *, instructions
         opening = Message(role="user", content=(*opening.content, briefing))
     agent.conversation.restart_from_summary(opening, trigger=trigger, tokens_before=tokens_before)
     agent.reestimate_context_tokens()
+    if agent.path_instructions is not None:
+        agent.path_instructions.forget_delivered()
     await agent.emit(
         ConversationCompacted(agent=agent.identity.agent, trigger=trigger, tokens_before=tokens_before)
     )
+    if agent.hooks.has_hooks_for("PostCompact"):
+        await run_agent_hooks(
+            agent,
+            "PostCompact",
+            trigger="manual" if trigger == "manual" else "auto",
+            compact_summary=summary,
+        )
     if agent.identity.is_lead and agent.hooks.has_hooks_for("SessionStart"):
         decision = await run_agent_hooks(agent, "SessionStart", source="compact")
         await add_hook_context_message(agent, "SessionStart", decision)
@@ -76,10 +88,12 @@ async def _run_pre_compact_hooks(agent: AgentRunner, trigger: str, instructions:
     )
     if decision.blocked is not None and is_manual:
         raise CompactionBlockedByHook(
-            f"The conversation is not compacted: a PreCompact hook says no: {decision.blocked}"
+            f"The conversation was not compacted because a PreCompact hook blocked it: {decision.blocked}"
         )
     if decision.blocked is not None:
-        await emit_note(agent, f"A PreCompact hook objects, but there is no room left: {decision.blocked}")
+        await emit_note(
+            agent, f"A PreCompact hook objected, but the context window is full: {decision.blocked}"
+        )
     return "\n".join(filter(None, (instructions, decision.context)))
 
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
 
+from msgspec import to_builtins
 from msgspec.structs import replace
 
 from shoal.agent.agent_runner import AgentRunner
@@ -12,16 +14,34 @@ from shoal.agent.agent_texts import format_notice
 from shoal.core.conversation.inbox_items import InboxItem
 from shoal.core.conversation.messages import Message, TextBlock, ToolUseBlock, user_message
 from shoal.core.conversation.tools import ToolOutput
-from shoal.core.errors import StateFileError
+from shoal.core.errors import (
+    BadRequest,
+    ContextTooLong,
+    ModelError,
+    Overloaded,
+    RateLimited,
+    StateFileError,
+    TransientModelError,
+    Unauthorized,
+    UnknownModel,
+)
 from shoal.core.events import MessageAuthor, NoteAdded, QueueItemWithdrawn
 from shoal.core.extensions.hooks import MAX_WAKES_IN_A_ROW, NO_DECISION, HookDecision, HookEvent
 from shoal.core.text.control_tags import escape_control_tags
+
+_FAILURE_KINDS: tuple[tuple[tuple[type[ModelError], ...], str], ...] = (
+    ((RateLimited,), "rate_limit"),
+    ((Overloaded,), "overloaded"),
+    ((Unauthorized,), "authentication_failed"),
+    ((BadRequest, ContextTooLong, UnknownModel), "invalid_request"),
+    ((TransientModelError,), "server_error"),
+)
 
 
 async def run_agent_hooks(agent: AgentRunner, event: HookEvent, **fields: Any) -> HookDecision:
     decision = await agent.hooks.run_hooks(event, fields)
     if decision.stop is not None and not agent.state.halt_reason:
-        agent.state.halt_reason = f"a {event} hook stopped it: {decision.stop}"
+        agent.state.halt_reason = f"a {event} hook stopped the run: {decision.stop}"
     return decision
 
 
@@ -31,6 +51,34 @@ async def run_pre_tool_hooks(agent: AgentRunner, call: ToolUseBlock) -> HookDeci
 
 async def run_permission_hooks(agent: AgentRunner, call: ToolUseBlock) -> HookDecision:
     return await run_agent_hooks(agent, "PermissionRequest", **_build_tool_call_hook_fields(call))
+
+
+async def run_denial_hooks(
+    agent: AgentRunner, call: ToolUseBlock, reason: str, output: ToolOutput
+) -> ToolOutput:
+    """Return the output of a denied call, with the hint that the model may try it again."""
+    if not agent.hooks.has_hooks_for("PermissionDenied"):
+        return output
+    fields = _build_tool_call_hook_fields(call)
+    decision = await run_agent_hooks(agent, "PermissionDenied", **fields, reason=reason)
+    return append_text_to_tool_output(output, format_notice("hook_retry")) if decision.retry else output
+
+
+async def run_tool_batch_hooks(agent: AgentRunner, calls: Sequence[ToolUseBlock]) -> None:
+    """Run the hooks after all calls of a reply; a block ends the turn."""
+    tool_calls = [_build_tool_call_hook_fields(call) for call in calls]
+    decision = await run_agent_hooks(agent, "PostToolBatch", tool_calls=tool_calls)
+    if decision.blocked is not None and not agent.state.halt_reason:
+        agent.state.halt_reason = f"a PostToolBatch hook stopped it: {decision.blocked}"
+    await add_hook_context_message(agent, "PostToolBatch", decision)
+
+
+async def run_stop_failure_hooks(agent: AgentRunner, error: ModelError) -> None:
+    """Tell the hooks that the turn ends because the model cannot answer."""
+    if not agent.hooks.has_hooks_for("StopFailure"):
+        return
+    kind = next((name for kinds, name in _FAILURE_KINDS if isinstance(error, kinds)), "unknown")
+    await run_agent_hooks(agent, "StopFailure", error=kind, error_details=str(error))
 
 
 async def run_post_tool_hooks(
@@ -52,6 +100,19 @@ async def run_post_tool_hooks(
             output, format_notice("hook_objection", event=event, text=decision.blocked)
         )
     return append_hook_context_to_output(output, event, decision)
+
+
+async def add_path_instructions(agent: AgentRunner) -> None:
+    """Add the instructions about files that the agent has used since the last tool round."""
+    if agent.path_instructions is None:
+        return
+    text, files = agent.path_instructions.take_new_text()
+    if not text:
+        return
+    await agent.add_message(user_message(text), meta=True)
+    if agent.hooks.has_hooks_for("InstructionsLoaded"):
+        for file in files:
+            await run_agent_hooks(agent, "InstructionsLoaded", **to_builtins(file))
 
 
 def append_hook_context_to_output(output: ToolOutput, event: HookEvent, decision: HookDecision) -> ToolOutput:
@@ -150,7 +211,7 @@ async def run_stop_hooks(agent: AgentRunner, last_text: str, return_count: int) 
         return False
     if return_count >= MAX_WAKES_IN_A_ROW:
         await emit_note(
-            agent, f"The {event} hooks sent it back {return_count} times in a row; it stops anyway."
+            agent, f"The {event} hooks made it continue {return_count} times in a row. It stops now."
         )
         return False
     text = format_notice("hook_sends_back", event=event, text=escape_control_tags(decision.blocked))

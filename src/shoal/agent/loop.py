@@ -11,14 +11,19 @@ from msgspec.structs import replace
 from shoal.agent.agent_runner import AgentRunner
 from shoal.agent.agent_texts import format_notice
 from shoal.agent.compaction import compact_conversation, is_compaction_due
-from shoal.agent.hook_points import add_inbox_item_after_hooks, add_prompt_after_hooks, run_stop_hooks
+from shoal.agent.hook_points import (
+    add_inbox_item_after_hooks,
+    add_prompt_after_hooks,
+    run_stop_failure_hooks,
+    run_stop_hooks,
+)
 from shoal.agent.model_call import call_model
 from shoal.agent.tool_calls import execute_tool_calls
 from shoal.core.budgets.limits import BudgetRefusal, LimitKind
 from shoal.core.conversation.messages import Message, user_message
 from shoal.core.conversation.model_requests import ModelReply
 from shoal.core.conversation.transcript_entries import ModelReplyMetadata
-from shoal.core.errors import BudgetExhausted, ContextTooLong
+from shoal.core.errors import BudgetExhausted, ContextTooLong, ModelError
 from shoal.core.events import PREVIEW_LENGTH, AssistantReplied, MessageAuthor, TurnEndReason
 from shoal.core.ids import RequestId
 from shoal.core.text.text_format import format_count_with_noun
@@ -54,11 +59,14 @@ async def run_agent_loop(
                 reason="blocked", detail=agent.state.halt_reason or blocked_prompt or blocked_item
             )
         if not _has_message_to_answer(agent):
-            return LoopResult(reason="done", detail="it was given no message")
+            return LoopResult(reason="done", detail="it received no message")
         if seconds is None:
             return await _run_tool_rounds(agent)
         async with agent.clock.deadline(seconds):
             return await _run_tool_rounds(agent)
+    except ModelError as error:
+        await run_stop_failure_hooks(agent, error)
+        raise
     except BudgetExhausted as error:
         return _result_from_budget_refusal(error.refusal, agent.state.reply_count - replies_before)
     except TimeoutError:

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import asyncio
 
-from shoal.agent.agent_runner import AgentRunner
+from msgspec.structs import replace
+
+from shoal.agent.agent_runner import BYTES_PER_TOKEN, AgentLoopState, AgentRunner
 from shoal.core.budgets.agent_budgets import BudgetReservation
 from shoal.core.budgets.limits import BudgetRefusal
+from shoal.core.conversation.messages import user_message
 from shoal.core.conversation.model_requests import (
     ModelAttemptStartedDelta,
     ModelReply,
@@ -26,15 +29,21 @@ from shoal.core.events import (
     TextStreamed,
 )
 from shoal.core.ids import RequestId
+from shoal.core.ports import Model
+
+_OTHER_MODEL_MAX_TOKENS = 2_048
 
 
 class _ModelStreamListener:
     """Turns the deltas of an answer into events; a retried request is a new request."""
 
-    __slots__ = ("agent", "emits_stream", "request", "reservation", "started_at")
+    __slots__ = ("agent", "emits_stream", "model", "request", "reservation", "started_at")
 
-    def __init__(self, agent: AgentRunner, reservation: BudgetReservation, *, emits_stream: bool) -> None:
+    def __init__(
+        self, agent: AgentRunner, model: Model, reservation: BudgetReservation, *, emits_stream: bool
+    ) -> None:
         self.agent = agent
+        self.model = model
         self.reservation = reservation
         self.emits_stream = emits_stream
         self.request = RequestId("")
@@ -54,9 +63,7 @@ class _ModelStreamListener:
             case ModelAttemptStartedDelta():
                 self.request = self.agent.ids.new_request_id()
                 self.started_at = self.agent.clock.monotonic()
-                await emit(
-                    ModelRequestSent(agent=agent_id, request=self.request, model=self.agent.model.card.id)
-                )
+                await emit(ModelRequestSent(agent=agent_id, request=self.request, model=self.model.card.id))
             case ModelRetryScheduledDelta(reason=reason, delay=delay, attempt=attempt, billed=billed):
                 await self.report_request_failure(reason, billed=billed, retry_in=delay)
                 await emit(
@@ -86,24 +93,40 @@ async def call_model(
 
     Raises `BudgetExhausted` if the request may not be sent.
     """
+    model = agent.current_model
     reservation = await agent.budget.wait_and_reserve(
-        agent.model.card, agent.state.context_tokens, request.max_tokens
+        model.card, agent.state.context_tokens, request.max_tokens
     )
     if isinstance(reservation, BudgetRefusal):
         raise BudgetExhausted(reservation)
     try:
         return await _call_model_and_settle_cost(
-            agent, request, _ModelStreamListener(agent, reservation, emits_stream=emits_stream)
+            agent, model, request, _ModelStreamListener(agent, model, reservation, emits_stream=emits_stream)
         )
     finally:
         agent.budget.release(reservation)
 
 
+async def ask_other_model(agent: AgentRunner, model: Model, *, system: str, text: str) -> str:
+    """Return the answer of a model to one message, outside the agent's conversation and at its cost.
+
+    Raises what `call_model` raises.
+    """
+    asking = replace(agent, model=model, system=system, tools={}, state=AgentLoopState())
+    asking.state.context_tokens = (len(system) + len(text)) // BYTES_PER_TOKEN
+    request = ModelRequest(
+        system=system, messages=[user_message(text)], tools=(), max_tokens=_OTHER_MODEL_MAX_TOKENS
+    )
+    reply, _ = await call_model(asking, request, emits_stream=False)
+    agent.state.api_seconds += asking.state.api_seconds
+    return reply.message.text.strip()
+
+
 async def _call_model_and_settle_cost(
-    agent: AgentRunner, request: ModelRequest, listener: _ModelStreamListener
+    agent: AgentRunner, model: Model, request: ModelRequest, listener: _ModelStreamListener
 ) -> tuple[ModelReply, RequestId]:
     try:
-        reply = await agent.model.generate_reply(request, listener.handle_delta)
+        reply = await model.generate_reply(request, listener.handle_delta)
     except ModelError as error:
         await listener.report_request_failure(
             str(error), billed=isinstance(error, TransientModelError) and error.billed, retry_in=None

@@ -16,10 +16,13 @@ from msgspec import Struct
 from shoal.agent.agent_runner import AgentRunner
 from shoal.agent.agent_texts import format_notice
 from shoal.agent.hook_points import (
+    add_path_instructions,
     append_hook_context_to_output,
+    run_denial_hooks,
     run_permission_hooks,
     run_post_tool_hooks,
     run_pre_tool_hooks,
+    run_tool_batch_hooks,
 )
 from shoal.core.clock import run_with_deadline
 from shoal.core.conversation.messages import (
@@ -63,6 +66,13 @@ from shoal.wire.json_codec import encode_json
 _PREVIEW_KEYS = ("command", "file_path", "pattern", "url", "path", "subject", "description", "prompt", "plan")
 """Input fields that describe a call; the first one present is its preview."""
 _MAX_PREVIEW_FIELDS = 8
+_FILE_ARGUMENTS = {
+    "Read": "file_path",
+    "Edit": "file_path",
+    "Write": "file_path",
+    "NotebookEdit": "notebook_path",
+}
+"""Tools that use one file, and the argument that names it."""
 EMPTY_OUTPUT = "(no output)"
 
 
@@ -147,6 +157,9 @@ async def execute_tool_calls(agent: AgentRunner, calls: tuple[ToolUseBlock, ...]
             await _add_tool_result(agent, group[0], await _run_tool_call(agent, group[0], calls))
             continue
         await _run_tool_calls_concurrently(agent, group, calls)
+    if agent.hooks.has_hooks_for("PostToolBatch"):
+        await run_tool_batch_hooks(agent, calls)
+    await add_path_instructions(agent)
     if agent.state.tool_restriction is not None:
         # After all results: providers accept no text between them.
         await agent.add_message(user_message(agent.state.tool_restriction.reminder), meta=True)
@@ -168,6 +181,16 @@ async def _run_tool_calls_concurrently(
 async def run_unrecorded_tool_call(agent: AgentRunner, call: ToolUseBlock, tool: Tool) -> ToolOutput:
     """Run a call on behalf of the agent: with its permissions, outside its conversation."""
     return await _run_tool_call_with_hooks(agent, call, tool, (call,))
+
+
+async def run_tool_for_hook(agent: AgentRunner, call: ToolUseBlock, tool: Tool) -> ToolOutput:
+    """Run a call of a hook: hooks run with the permissions of the person, and no hook runs for them."""
+    return await _run_tool_within_deadline(tool, call, _build_tool_context(agent, call, (call,)))
+
+
+async def run_tool_for_host(agent: AgentRunner, call: ToolUseBlock, tool: Tool) -> ToolOutput:
+    """Run a call that the program itself makes: no permission is needed, and no hook runs."""
+    return await tool.run(call.input, _build_tool_context(agent, call, (call,)))
 
 
 def _group_concurrent_calls(
@@ -212,9 +235,11 @@ async def _run_tool_call(
         await _dispatch_tool_call(agent, call, calls),
         call,
         agent.environment.results,
-        agent.limits.result_limit,
+        agent.limits.get_result_limit(call.name),
     )
     result = ToolResultBlock(tool_use_id=call.id, content=output.content, is_error=output.is_error)
+    if agent.path_instructions is not None and call.name in _FILE_ARGUMENTS and not output.is_error:
+        agent.path_instructions.add_used_file(str(call.input.get(_FILE_ARGUMENTS[call.name], "")))
     await agent.emit(
         ToolOutputReturned(
             agent=agent.identity.agent, call=call.id, tool=call.name, result=result, data=output.data
@@ -252,7 +277,7 @@ async def _run_tool_call_with_hooks(
     if agent.state.halt_reason:
         return _create_not_run_output(call, agent.state.halt_reason)
     if (refusal := hook_decision.refusal) is not None:
-        return _create_not_run_output(call, f"a PreToolUse hook says no: {refusal}")
+        return _create_not_run_output(call, f"a PreToolUse hook blocked it: {refusal}")
     permitted_call = await _check_tool_call_permission(agent, call, tool, hook_decision)
     if isinstance(permitted_call, ToolOutput):
         return permitted_call
@@ -282,14 +307,22 @@ async def _check_tool_call_permission(
                 if agent.state.halt_reason or permission_hook_decision.refusal is not None:
                     refusal = (
                         agent.state.halt_reason
-                        or f"a PermissionRequest hook says no: {permission_hook_decision.refusal}"
+                        or f"a PermissionRequest hook denied it: {permission_hook_decision.refusal}"
                     )
                     return _create_not_run_output(call, refusal)
                 if permission_hook_decision.decision == "allow" and not ask_decision.needs_person:
-                    return await _recheck_call_with_changed_input(
-                        agent, call, tool, permission_hook_decision.updated_input
-                    )
+                    return await _accept_call_allowed_by_hook(agent, call, tool, permission_hook_decision)
             return await _ask_person_for_permission(agent, call, tool, ask_decision)
+
+
+async def _accept_call_allowed_by_hook(
+    agent: AgentRunner, call: ToolUseBlock, tool: Tool, hook_decision: HookDecision
+) -> ToolUseBlock | ToolOutput:
+    permitted_call = await _recheck_call_with_changed_input(agent, call, tool, hook_decision.updated_input)
+    if hook_decision.permission_updates and isinstance(permitted_call, ToolUseBlock):
+        answer = AllowAnswer(updates=hook_decision.permission_updates)
+        agent.permissions.remember_permission_answer(permitted_call, answer)
+    return permitted_call
 
 
 async def _ask_person_for_permission(
@@ -318,7 +351,7 @@ async def _ask_person_for_permission(
         case DenyAnswer(reason=reason):
             return await _refuse_tool_call(agent, call, reason)
         case _:
-            return await _refuse_tool_call(agent, call, "the answer was not about permission")
+            return await _refuse_tool_call(agent, call, "the answer was not a permission decision")
 
 
 def _apply_hook_permission_decision(
@@ -355,7 +388,8 @@ async def _refuse_tool_call(agent: AgentRunner, call: ToolUseBlock, reason: str)
     await agent.emit(
         PermissionDenied(agent=agent.identity.agent, call=call.id, tool=call.name, reason=reason)
     )
-    return _create_not_run_output(call, reason)
+    output = _create_not_run_output(call, reason)
+    return await run_denial_hooks(agent, call, reason, output)
 
 
 def _create_not_run_output(call: ToolUseBlock, reason: str) -> ToolOutput:

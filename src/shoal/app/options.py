@@ -10,11 +10,12 @@ from msgspec import Struct
 
 from shoal.core.clock import Clock, SystemClock
 from shoal.core.conversation.tools import Tool
-from shoal.core.permissions.permission_decisions import PermissionMode
+from shoal.core.permissions.permission_changes import RequestedPermissionMode
 from shoal.core.ports import Model
 from shoal.core.store import Store
 from shoal.team.channel.lead_channel import LeadChannel
 from shoal.team.members.member_host import TeamMembership
+from shoal.wire.settings_codec import TeammateMode
 
 
 class Options(Struct, frozen=True, kw_only=True):
@@ -26,12 +27,13 @@ class Options(Struct, frozen=True, kw_only=True):
     """Project directory; the current directory of the process if None."""
     model: str | Model | None = None
     """`provider:name`, an alias, or a model object; the configured model if None."""
-    mode: PermissionMode | None = None
+    mode: RequestedPermissionMode | None = None
+    """Permission mode; as configured if None. `manual` is `default`, and so is `auto` for now."""
     skip_permissions: bool = False
     allowed_tools: Sequence[str] = ()
     disallowed_tools: Sequence[str] = ()
     available_tools: Sequence[str] | None = None
-    """The only tools available to the agent, built-in or from the caller; all if None."""
+    """The only tools of all agents of the session, built-in or from the caller; all if None."""
     add_dirs: Sequence[Path] = ()
     system_prompt: str | None = None
     append_system_prompt: str | None = None
@@ -41,6 +43,8 @@ class Options(Struct, frozen=True, kw_only=True):
     """True if the session stays open and all its agents run in the background; as configured if None."""
     agents: str | Mapping[str, Any] | None = None
     """Agent definitions for this session: fields by name, as JSON, the path of a JSON file, or a mapping."""
+    agent: str | None = None
+    """Agent whose prompt, tools and model the lead takes; as configured if None."""
     plugin_dirs: Sequence[Path] = ()
     """Plug-in directories for this session, in addition to those of settings and the home."""
     mcp_config: Sequence[str | Mapping[str, Any]] = ()
@@ -55,10 +59,21 @@ class Options(Struct, frozen=True, kw_only=True):
     """JSON Schema for the lead's structured answer, in addition to its text; see `RunFinished.output`."""
     thinking_tokens: int | None = None
     """Thinking budget of agents before an answer; as configured if None."""
+    effort: str | None = None
+    """Effort of the lead: low, medium, high, xhigh or max. `CLAUDE_CODE_EFFORT_LEVEL` overrides it."""
     fallback_model: str | None = None
-    """Model used if the first does not answer."""
+    """Model used if the first does not answer, or up to three, separated by commas."""
     betas: Sequence[str] = ()
     """Betas of the Messages API."""
+    bare: bool = False
+    """True to use no hooks, skills, agents, plug-ins, MCP servers and instructions of files. Those that the
+    caller passes, managed hooks and all permission rules count."""
+    slash_commands: bool = True
+    """False to load no skills and commands."""
+    skills: Sequence[str] | None = None
+    """Names of the only skills that agents can use; all if None."""
+    allow_bypass: bool = False
+    """True if the session may skip permissions later, although it does not start so."""
     setting_sources: Sequence[str] | None = None
     """Settings files that count, of `user`, `project`, `local`; all if None. Managed ones always count."""
     hooks: Mapping[str, Sequence[Any]] | None = None
@@ -90,7 +105,15 @@ class Options(Struct, frozen=True, kw_only=True):
     """False writes nothing to disk: no transcript, no journal, no resuming."""
     store: Store | Path | str | None = None
     """Store of sessions and teams: an object, directory, `memory:` or `file:DIRECTORY`; the home if None."""
+    title: str | None = None
+    """Name of the session for people, by which it can be resumed."""
+    teammate_mode: TeammateMode | None = None
+    """Backend for teammates; as configured if None."""
     debug: bool = False
+    debug_file: Path | None = None
+    """Path of the debug log, if it is not in the home directory."""
+    debug_filter: str = ""
+    """Words, separated by commas, of which an event's name must contain one; `!word` excludes events."""
     seed: int | None = None
     membership: TeamMembership | None = None
     """Team and member name of this process; None for an independent session."""

@@ -208,7 +208,7 @@ def main() -> None:
         importlib.import_module(module)
     entry_function = import_child_entry_point(entry)
     if threading.active_count() > 1:
-        raise RuntimeError(f"A module of {', '.join(sys.argv[1:])} starts a thread when it is imported.")
+        raise RuntimeError(f"A module of {', '.join(sys.argv[1:])} starts a thread on import.")
     gc.freeze()
     ForkServer(lead, set_up_child_reaping(), entry_function).serve()
 

@@ -131,7 +131,7 @@ class GuardedProcess:
             if self.may_have_group_members:
                 kill_process_trees([self.pid])
             if not self._exited.is_set():
-                raise ProcessError(f"Process {self.pid} was sent KILL but has not ended yet.") from None
+                raise ProcessError(f"Process {self.pid} received SIGKILL but has not ended yet.") from None
         return await self.wait()
 
     async def wait_until_started(self) -> None:

@@ -115,7 +115,7 @@ class Iterm2PaneManager:
                 state = self._panes[session] = _Iterm2PaneState(pipe)
             except OSError as error:
                 await self._close_session(session)
-                raise ProcessError(f"Cannot write the script of {pane.title}: {error}") from error
+                raise ProcessError(f"Cannot write the start script for {pane.title}: {error}") from error
         try:
             await self._run_it2("session", "set-name", "--session", session, pane.title)
             await self._run_it2(
@@ -126,7 +126,7 @@ class Iterm2PaneManager:
         except TimeoutError:
             await self.close_pane(session)
             raise ProcessError(
-                f"Nothing started in the pane of {pane.title} within {START_TIMEOUT:.0f} s. Check that a "
+                f"Nothing started in the pane for {pane.title} within {START_TIMEOUT:.0f} s. Check that a "
                 "new shell in iTerm2 reaches its prompt."
             ) from None
         except BaseException:
@@ -189,7 +189,7 @@ class Iterm2PaneManager:
         found = _SESSION.findall(result.out)
         if not found:
             raise ProcessError(
-                f"it2 did not print the id of the new pane, but: {result.out.strip() or 'nothing'}"
+                f"it2 did not print the id of the new pane. It printed: {result.out.strip() or 'nothing'}"
             )
         return str(found[-1])
 

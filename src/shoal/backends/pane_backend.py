@@ -110,7 +110,7 @@ class ForeignMemberPaneProcess:
 
 def describe_pane_exit(end: PaneExit) -> str:
     if end.all_gone:
-        return "the program that showed its pane ended"
+        return "the program that displayed its pane ended"
     if end.status is None:
         return "its pane was closed"
     if end.status < 0:
@@ -191,7 +191,7 @@ class PaneBackend:
                 _build_pane_spec(launch, self._viewer_command(launch.launch_args), env)
             )
         except ProcessError as error:
-            self._note(f"{name} is working without a pane because none could be opened: {error}")
+            self._note(f"{name} is working without a pane because Shoal could not open one: {error}")
             return ""
         self._loss_reported = False
         if self._watch_group is None:
@@ -209,7 +209,7 @@ class PaneBackend:
             self._loss_reported = True
             self._note(f"{self.type} ended with all its panes. The teammates continue without them.")
         elif end.status:
-            self._note(f"The view of {name} in its pane failed: {describe_pane_exit(end)}. {name} continues.")
+            self._note(f"The pane that shows {name} failed: {describe_pane_exit(end)}. {name} continues.")
 
 
 def _build_pane_spec(

@@ -31,7 +31,7 @@ END_TIMEOUT = 6.0
 """Seconds a fork server may take to end everything; it promises less."""
 INTERPRETER_VARIABLES = ("LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH", "PYTHONHOME")
 """Some interpreters do not start without these variables; the children have another environment."""
-FORK_SERVER_LOST = "the fork server, from which teammates are forked, is gone"
+FORK_SERVER_LOST = "the fork server, which starts teammates, is gone"
 SESSION_CLOSED = "the session was closed"
 TRACEBACK_HEADER = "Traceback (most recent call last):"
 MAX_TAIL = 1 << 14
@@ -123,7 +123,7 @@ class ProcessBackend:
     async def spawn_member(self, launch: MemberProcessLaunchSpec) -> ForkedMemberProcess:
         name = launch.launch_args.name
         if launch.program:
-            raise ProcessError(f"{name} is another program: {launch.program[0]} can only run in a pane.")
+            raise ProcessError(f"{name} runs another program, {launch.program[0]}, which needs a pane.")
         server = await self._get_or_start_fork_server()
         log = ChildProcessLog(self._logs / f"{name}.log")
         own_end, member_end = socket.socketpair()
@@ -291,7 +291,7 @@ async def start_fork_server(
             )
     except OSError as error:
         own_end.close()
-        raise ProcessError(f"Cannot start the fork server of teammates: {error}.") from error
+        raise ProcessError(f"Cannot start the fork server for teammates: {error}.") from error
     except BaseException:
         own_end.close()
         raise

@@ -34,7 +34,7 @@ async def run_program(
         async with clock.deadline(seconds):
             out, err = await process.communicate()
     except TimeoutError:
-        raise ProcessError(f"{words[0]} {words[1]} did not end within {seconds:.0f} s.") from None
+        raise ProcessError(f"{words[0]} {words[1]} did not finish within {seconds:.0f} s.") from None
     finally:
         if process.returncode is None:
             process.kill()

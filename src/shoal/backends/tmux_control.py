@@ -19,7 +19,7 @@ from shoal.core.ports import ProcessLauncher, ProcessLaunchSpec
 REPLY_TIMEOUT = 10.0
 """Seconds for tmux to reply to a command; it usually takes a millisecond."""
 _DETACH_TIMEOUT = 2.0
-_GONE = "tmux is gone: its server ended, or it detached the client."
+_GONE = "tmux is gone: its server ended or detached the client."
 
 # The client ends immediately when its session dies, because its input closes. Only then the guardian sends
 # TERM, and the script closes the panes of its owner. It waits in `wait`, which handles a signal immediately;

@@ -135,7 +135,7 @@ class TmuxPaneManager:
             if pane_result.status != 0 or pane_result.out.strip() != self._lead:
                 reason = pane_result.err.strip() or f"it has no pane {self._lead}"
                 return (
-                    f"The tmux server of $TMUX does not respond ({reason}). Start shoal in a new pane, or "
+                    f"The tmux server in $TMUX does not respond ({reason}). Start shoal in a new pane, or "
                     "unset TMUX."
                 )
         return ""
@@ -258,7 +258,7 @@ class TmuxPaneManager:
             try:
                 await control.wait_until_attached()
             except (TmuxDisconnectedError, TimeoutError) as error:
-                raise ProcessError(f"tmux does not accept a client: {error}") from error
+                raise ProcessError(f"tmux did not accept a client: {error}") from error
             control.send_command(_SUBSCRIBE_DEATHS)
             return control
 
@@ -267,7 +267,7 @@ class TmuxPaneManager:
             *self._server, "display-message", "-p", "-t", self._lead, "#{session_id}"
         )
         if result.status != 0 or not result.out.strip():
-            raise ProcessError(f"tmux does not show the lead's pane {self._lead}: {result.err.strip()}")
+            raise ProcessError(f"tmux cannot find the lead's pane {self._lead}: {result.err.strip()}")
         return result.out.strip()
 
     async def _find_or_create_own_session(self, *, create_session: bool) -> str:

@@ -81,7 +81,7 @@ class ModelRequestSettled(JournaledEvent, frozen=True, tag="request_settled"):
 
 
 class ModelRequestFailed(JournaledEvent, frozen=True, tag="request_failed"):
-    """A request failed. A `billed` one may cost an unknown amount: it is listed as unsettled."""
+    """A request failed. If it is `billed`, it may cost an unknown amount and is listed as unsettled."""
 
     request: RequestId
     reason: str
@@ -91,7 +91,7 @@ class ModelRequestFailed(JournaledEvent, frozen=True, tag="request_failed"):
 
 
 class AssistantReplied(JournaledEvent, frozen=True, tag="assistant_said"):
-    """A complete reply of the model is in the transcript."""
+    """A complete model reply is in the transcript."""
 
     entry: EntryId
     preview: str
@@ -141,7 +141,7 @@ class HookRan(JournaledEvent, frozen=True, tag="hook_ran"):
     """`went on`, `blocked`, `allow`, `ask`, `deny`, `stopped` or `failed`."""
     detail: str = ""
     background: bool = False
-    """True if nobody waited for it: its decision had no effect."""
+    """True if nobody waited for it, so its decision had no effect."""
 
 
 class QuestionAsked(JournaledEvent, frozen=True, tag="asked"):
@@ -159,10 +159,10 @@ class QuestionAnswered(JournaledEvent, frozen=True, tag="answered"):
 
 
 class ConversationCompacted(JournaledEvent, frozen=True, tag="conversation_compacted"):
-    """The conversation was summarized to free space in the window."""
+    """The conversation was summarized to free space in the context window."""
 
     trigger: str
-    """`auto` for a full window, `manual` by a person."""
+    """`auto` if the window was full, `manual` if a person asked."""
     tokens_before: int
 
 
@@ -181,7 +181,7 @@ class TurnUndone(JournaledEvent, frozen=True, tag="undone"):
     restored: tuple[str, ...] = ()
     removed: tuple[str, ...] = ()
     left_alone: tuple[str, ...] = ()
-    """Files that somebody else has changed since."""
+    """Files that were not restored because somebody else has changed them since."""
 
 
 class AgentStarted(JournaledEvent, frozen=True, tag="agent_started"):
@@ -205,19 +205,19 @@ class AgentStarted(JournaledEvent, frozen=True, tag="agent_started"):
     isolation: str | None = None
     resumed: bool = False
     team: str = ""
-    """Team of a teammate, which goes idle and is woken until it is shut down."""
+    """Team, if the agent is a teammate, which goes idle and is woken until it is shut down."""
 
 
 class AgentMovedToBackground(JournaledEvent, frozen=True, tag="agent_moved"):
-    """An agent moved to the background; nobody waits for it any longer."""
+    """An agent moved to the background; nobody is waiting for it any longer."""
 
 
 class AgentEnded(JournaledEvent, frozen=True, tag="agent_ended"):
-    """An agent ended. Its full result was stored before."""
+    """An agent ended. Its full result was stored first."""
 
     completion: AgentResult
     notice: str = ""
-    """Notice to the lead about a teammate's end, under the id of the completion; empty if there is none."""
+    """Notice that tells the lead about a teammate's end, with the completion's id; empty if there is none."""
 
 
 class MemberWentIdle(JournaledEvent, frozen=True, tag="member_rested"):
@@ -281,7 +281,7 @@ class QueueItemAdded(JournaledEvent, frozen=True, tag="queued"):
     text: str
     mode: InboxItemMode = "prompt"
     quiet: bool = False
-    """True if it does not wake the agent: it is delivered with an item that does."""
+    """True if it does not wake the agent; it is delivered together with the next item that wakes it."""
 
 
 class QueueItemWithdrawn(JournaledEvent, frozen=True, tag="withdrawn"):
@@ -291,7 +291,7 @@ class QueueItemWithdrawn(JournaledEvent, frozen=True, tag="withdrawn"):
 
 
 class NoteAdded(JournaledEvent, frozen=True, tag="noted"):
-    """A note for the person: a torn line dropped, a setting ignored."""
+    """A note for the person, such as a dropped incomplete line or an ignored setting."""
 
     text: str
 
@@ -312,7 +312,7 @@ class MailPosted(JournaledEvent, frozen=True, tag="mail_posted"):
 
 
 class MailTaken(JournaledEvent, frozen=True, tag="mail_taken"):
-    """Mail entered its reader's conversation, or was acted on, regardless of the sender."""
+    """Mail from any sender entered its reader's conversation, or was acted on."""
 
     team: str
     mail: str
@@ -322,11 +322,11 @@ class MailTaken(JournaledEvent, frozen=True, tag="mail_taken"):
     preview: str
     summary: str = ""
     posted: str = ""
-    """Timestamp as the sender wrote it."""
+    """Timestamp that the sender wrote."""
 
 
 class TaskChanged(JournaledEvent, frozen=True, tag="task_changed"):
-    """A task of the run's board changed; `agent` is the run's lead, even if another program made the
+    """A task on the run's board changed; `agent` is the run's lead, even if another program made the
     change."""
 
     board: str
@@ -337,7 +337,7 @@ class TaskChanged(JournaledEvent, frozen=True, tag="task_changed"):
     owner: str = ""
     blocked_by: tuple[str, ...] = ()
     rank: float | None = None
-    """Position that a person gave it in its column; None is by number."""
+    """Position that a person gave it in its column; None means ordered by number."""
 
 
 class PermissionModeChanged(JournaledEvent, frozen=True, tag="mode_changed"):
@@ -394,7 +394,7 @@ class TextStreamed(LiveEvent, frozen=True, tag="heard"):
 
 
 class PartialReplyDiscarded(LiveEvent, frozen=True, tag="discarded"):
-    """The streamed part of the current answer was discarded: the request is retried."""
+    """The streamed part of the current answer was discarded because the request is retried."""
 
     reason: str
     retry_in: float
@@ -407,7 +407,7 @@ class MessageAdded(LiveEvent, frozen=True, tag="message_added"):
     entry: EntryId
     message: Message
     by: MessageAuthor = "runtime"
-    """Author of the message, set by the runtime whatever the message claims."""
+    """Author of the message, as set by the runtime, regardless of what the message claims."""
     model: str = ""
     message_id: str = ""
     usage: Usage | None = None
@@ -415,7 +415,7 @@ class MessageAdded(LiveEvent, frozen=True, tag="message_added"):
 
 
 class ToolOutputReturned(LiveEvent, frozen=True, tag="tool_returned"):
-    """A tool call returned; holds the full result."""
+    """A tool call returned; contains the full result."""
 
     call: str
     tool: str

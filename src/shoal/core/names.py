@@ -70,7 +70,7 @@ def fold_name(text: str) -> str:
 def parse_task_id(text: str) -> TaskId:
     """Parse a task id: a decimal number without leading zeros."""
     if _TASK_ID.fullmatch(text) is None:
-        raise InvalidName(f"{text[:80]!r} is not a task id. Ids are whole numbers above 0.")
+        raise InvalidName(f"{text[:80]!r} is not a task id. Ids are integers above 0.")
     return TaskId(text)
 
 

@@ -16,7 +16,7 @@ from shoal.core.conversation.model_requests import DeltaListener, ModelReply, Mo
 from shoal.core.conversation.tools import Tool
 from shoal.core.conversation.transcript_entries import TranscriptEntry
 from shoal.core.events import JournaledEvent, JournalRecord
-from shoal.core.permissions.permission_decisions import PermissionDecision
+from shoal.core.permissions.permission_decisions import PermissionDecision, PermissionMode
 from shoal.core.permissions.questions import Answer, Question
 
 
@@ -88,6 +88,9 @@ class AgentInbox(Protocol):
 
 
 class PermissionPolicy(Protocol):
+    @property
+    def mode(self) -> PermissionMode: ...
+
     def decide_tool_call(
         self, call: ToolUseBlock, tool: Tool, agent: AgentIdentity
     ) -> PermissionDecision: ...

@@ -81,10 +81,13 @@ class SessionStore(Protocol):
         """Release the lock; an `unused` session, which never started, leaves nothing behind."""
         ...
 
-    def open_transcript(self, agent: AgentId, *, cwd: str, version: str, durable: bool = False) -> Transcript:
+    def open_transcript(
+        self, agent: AgentId, *, cwd: str, version: str, durable: bool = False, title: str = ""
+    ) -> Transcript:
         """Open the transcript of the lead or of another agent; it exists from its first entry on.
 
-        Each line names the directory and the version of the program.
+        Each line names the directory and the version of the program. A `title` names the session from the
+        next entry on.
         """
         ...
 
@@ -133,7 +136,10 @@ class Store(Protocol):
         ...
 
     def find_session(self, name: str) -> SessionStore:
-        """Return the session with this id or unique start of an id. Raises `SessionNotFound`."""
+        """Return the session with this id, unique start of an id, or title; the latest with that title.
+
+        Raises `SessionNotFound`.
+        """
         ...
 
     def find_latest_session(self, cwd: str) -> SessionStore:

@@ -12,12 +12,18 @@ from urllib.parse import urlsplit
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from shoal.core.budgets.usage import LongPromptPrice, ModelCard, TokenPrice
 from shoal.core.errors import SettingsError, UnknownModel
 
 PROVIDERS = ("anthropic", "openai", "openai-responses", "openrouter", "ollama")
 _VERSION_SUFFIX = re.compile(r"(?:[-@]\d{8}|-\d{4}-\d{2}-\d{2}|-latest|-v\d+(?::\d+)?)$")
+_CLOUD_ID = re.compile(r"arn:.*|.+-v\d+:\d+(?::\w+)?", re.IGNORECASE)
+"""Ids of Amazon Bedrock: `us.anthropic.claude-opus-4-1-20250805-v1:0`, or an ARN."""
+_LONG_CONTEXT_SUFFIX = "[1m]"
+_LONG_CONTEXT_WINDOW = 1_000_000
+_PLAN_ALIAS = "opusplan"
 _LOCAL_TAG = re.compile(r"[^:/]+(?:/[^:]+)?:(?:latest|[ae]?\d+(?:\.\d+)?[bm]\b.*|q\d.*|\d.*)", re.IGNORECASE)
 
 
@@ -55,6 +61,8 @@ class ResolvedModelReference(NamedTuple):
     provider: str
     id: str
     card: ModelCard
+    needs_long_context_beta: bool = False
+    """True if the name ends in `[1m]` and the model has a smaller window without a beta."""
 
 
 @lru_cache(maxsize=1)
@@ -76,17 +84,57 @@ def resolve_model(
     `aliases` come from the user's settings. Raises `UnknownModel` or `SettingsError`.
     """
     overrides = {key: parse_model_settings_entry(key, value) for key, value in (models or {}).items()}
-    name = (aliases or {}).get(name, name).strip()
+    name, is_long = split_long_context_suffix(name)
+    name, is_alias_long = split_long_context_suffix(_expand_alias(name, aliases or {}))
     named_provider, model = _split_provider_prefix(name)
-    chosen_provider = named_provider or _guess_model_provider(model, overrides) or provider
+    if model == _PLAN_ALIAS:
+        model = "sonnet"
+    if named_provider is None and is_cloud_model_id(model) and model not in overrides:
+        raise _build_cloud_model_error(name)
+    chosen_provider = named_provider or _guess_model_provider(model, overrides)
+    if chosen_provider is None and (":" not in model or model in overrides):
+        chosen_provider = provider
     if model in _list_model_alias_names():
         chosen_provider = named_provider or provider or "anthropic"
         model = _find_model_aliases(chosen_provider).get(model, model)
     if chosen_provider is None or not model:
         raise _build_unknown_model_error(name, overrides)
-    return ResolvedModelReference(
-        chosen_provider, model, get_model_card(chosen_provider, model, overrides=overrides)
-    )
+    card = get_model_card(chosen_provider, model, overrides=overrides)
+    needs_beta = (is_long or is_alias_long) and chosen_provider == "anthropic"
+    needs_beta = needs_beta and card.window < _LONG_CONTEXT_WINDOW
+    if needs_beta:
+        card = replace(card, window=_LONG_CONTEXT_WINDOW)
+    return ResolvedModelReference(chosen_provider, model, card, needs_beta)
+
+
+def _expand_alias(name: str, aliases: Mapping[str, str]) -> str:
+    """Return the meaning of an alias; `anthropic:opus` is what `opus` means, if that is a model there."""
+    provider, alias = _split_provider_prefix(name)
+    meaning = aliases.get(alias, name)
+    return meaning if provider is None or meaning.startswith(f"{provider}:") else name
+
+
+def split_long_context_suffix(name: str) -> tuple[str, bool]:
+    """Return the name without the suffix `[1m]`, and True if it had the suffix."""
+    name = name.strip()
+    if name.lower().endswith(_LONG_CONTEXT_SUFFIX):
+        return name[: -len(_LONG_CONTEXT_SUFFIX)].rstrip(), True
+    return name, False
+
+
+def split_plan_alias(name: str) -> tuple[str, str] | None:
+    """Return the names for plan mode and for other modes if the name is `opusplan`; None for others."""
+    base, is_long = split_long_context_suffix(name)
+    provider, model = _split_provider_prefix(base)
+    if model != _PLAN_ALIAS:
+        return None
+    prefix, suffix = f"{provider}:" if provider else "", _LONG_CONTEXT_SUFFIX if is_long else ""
+    return f"{prefix}opus{suffix}", f"{prefix}sonnet{suffix}"
+
+
+def is_cloud_model_id(name: str) -> bool:
+    """Return True for an id of Amazon Bedrock, whose colon separates no provider and no tag."""
+    return _CLOUD_ID.fullmatch(name) is not None
 
 
 def list_equivalent_model_names(card: ModelCard) -> set[str]:
@@ -99,12 +147,15 @@ def list_equivalent_model_names(card: ModelCard) -> set[str]:
     other_aliases = {
         alias for alias, model in aliases.items() if _get_model_family(model) != _get_model_family(card.id)
     }
-    return {card.id, f"{card.provider}:{card.id}"} | (_list_model_alias_names() - other_aliases)
+    names = {card.id, f"{card.provider}:{card.id}"} | (_list_model_alias_names() - other_aliases)
+    return names if aliases else names | {_PLAN_ALIAS}
 
 
 def qualify_model_alias(name: str, card: ModelCard) -> str:
     """Return the name for `resolve_model`, with a bare alias bound to the current model's provider."""
-    return f"{card.provider}:{name}" if name in _find_model_aliases(card.provider) else name
+    alias = split_long_context_suffix(name)[0]
+    is_alias = alias == _PLAN_ALIAS or alias in _find_model_aliases(card.provider)
+    return f"{card.provider}:{name}" if is_alias else name
 
 
 def get_model_card(
@@ -218,7 +269,7 @@ def _guess_model_provider(model: str, overrides: Mapping[str, ModelCatalogueEntr
         return overrides[model].provider
     if model.startswith("claude"):
         return "anthropic"
-    if re.match(r"(?:gpt-|o\d|chatgpt|codex)", model) and not model.startswith("gpt-oss"):
+    if re.match(r"(?:gpt-|o\d|chatgpt|codex|ft:gpt-)", model) and not model.startswith("gpt-oss"):
         return "openai"
     if _LOCAL_TAG.fullmatch(model):
         return "ollama"
@@ -231,6 +282,14 @@ def _build_unknown_model_error(name: str, overrides: Mapping[str, ModelCatalogue
     return UnknownModel(
         f"There is no model {name!r}.{hint} Write provider:name with one of these providers: "
         f"{', '.join(PROVIDERS)}.",
+        model=name,
+    )
+
+
+def _build_cloud_model_error(name: str) -> UnknownModel:
+    return UnknownModel(
+        f"{name} is a model id of Amazon Bedrock, which Shoal cannot use. Choose a model of one of these "
+        f"providers: {', '.join(PROVIDERS)}. If a gateway serves this id, set ANTHROPIC_BASE_URL.",
         model=name,
     )
 

@@ -117,7 +117,7 @@ class HttpResponseParser:
                 end = data.find(b"\r\n", position)
                 if end < 0:
                     if len(data) - position > _MAX_LINE_BYTES:
-                        raise MalformedHttpResponseError("the size of a chunk is too long")
+                        raise MalformedHttpResponseError("a chunk-size line is too long")
                     self._pending = data[position:]
                     break
                 self._parse_chunk_size_line(data[position:end])

@@ -4,13 +4,21 @@ from __future__ import annotations
 
 import os
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, TypeAlias
+from typing import Any, Protocol, TypeAlias
 from urllib.parse import SplitResult, urlsplit
 
 from msgspec import Struct
 
 from shoal.core.clock import Clock
-from shoal.core.errors import BadReply, BadRequest, ConnectionLost, ModelError, StreamCut, StreamStalled
+from shoal.core.errors import (
+    BadReply,
+    BadRequest,
+    ConnectionLost,
+    ModelError,
+    StreamCut,
+    StreamStalled,
+    Unauthorized,
+)
 from shoal.models.http_connection import ProviderHttpConnection, ProviderHttpConnectionPool
 from shoal.models.http_parser import HttpResponseHead, HttpResponseParser, MalformedHttpResponseError
 from shoal.models.model_errors import ModelRequestTarget, build_model_response_error, build_non_stream_error
@@ -36,6 +44,14 @@ class ProviderHttpTimeouts(Struct, frozen=True, kw_only=True):
     total: float = 3600.0
 
 
+class KeySource(Protocol):
+    """Source of a provider's key that may change."""
+
+    async def fetch_key(self, clock: Clock, *, refused: str = "") -> str:
+        """Return the key; `refused` is one that the provider does not accept. Raises `Unauthorized`."""
+        ...
+
+
 class _StaleConnectionError(Exception):
     """A reused connection ended at once, without a byte of an answer."""
 
@@ -51,6 +67,7 @@ class ModelEndpoint:
         clock: Clock,
         deadlines: ProviderHttpTimeouts,
         proxy: str | None = None,
+        key_source: KeySource | None = None,
     ) -> None:
         url = urlsplit(target.url)
         try:
@@ -62,6 +79,7 @@ class ModelEndpoint:
         self._head = head
         self._clock = clock
         self._deadlines = deadlines
+        self._key_source = key_source
 
     async def post_request(self, body: bytes, on_chunk: ChunkHandler) -> None:
         """Post the body and pass chunks to `on_chunk` until it has the whole answer.
@@ -70,27 +88,50 @@ class ModelEndpoint:
         """
         try:
             async with self._clock.deadline(self._deadlines.total):
-                await self._post_retrying_stale_connection(body, on_chunk)
+                await self._post_with_current_key(body, on_chunk)
         except TimeoutError:
             raise self._build_endpoint_error(
-                StreamStalled, f"did not complete an answer in {self._deadlines.total:g} s"
+                StreamStalled, f"did not complete a response within {self._deadlines.total:g} s"
             ) from None
 
-    async def _post_retrying_stale_connection(self, body: bytes, on_chunk: ChunkHandler) -> None:
+    async def _post_with_current_key(self, body: bytes, on_chunk: ChunkHandler) -> None:
+        if self._key_source is None:
+            await self._post_retrying_stale_connection(self._head, body, on_chunk)
+            return
+        key = await self._key_source.fetch_key(self._clock)
         try:
-            await self._post_once(body, on_chunk)
+            await self._post_retrying_stale_connection(self._add_key(key), body, on_chunk)
+        except Unauthorized as error:
+            if error.status != 401:
+                raise
+            key = await self._key_source.fetch_key(self._clock, refused=key)
+            await self._post_retrying_stale_connection(self._add_key(key), body, on_chunk)
+
+    def _add_key(self, key: str) -> bytes:
+        """Return the head of a request with the key as a gateway and as the provider expect it."""
+        start, _, rest = self._head.partition(b"\r\n")
+        return b"%s\r\nx-api-key: %s\r\nAuthorization: Bearer %s\r\n%s" % (
+            start,
+            key.encode(),
+            key.encode(),
+            rest,
+        )
+
+    async def _post_retrying_stale_connection(self, head: bytes, body: bytes, on_chunk: ChunkHandler) -> None:
+        try:
+            await self._post_once(head, body, on_chunk)
         except _StaleConnectionError:
             # The server closed the idle connection: the request was never accepted, so it may be sent again.
             self._pool.close()
-            await self._post_once(body, on_chunk)
+            await self._post_once(head, body, on_chunk)
 
-    async def _post_once(self, body: bytes, on_chunk: ChunkHandler) -> None:
+    async def _post_once(self, head: bytes, body: bytes, on_chunk: ChunkHandler) -> None:
         connection = await self._acquire_connection()
         try:
-            connection.write_bytes(b"%s%d\r\n\r\n" % (self._head, len(body)), body)
+            connection.write_bytes(b"%s%d\r\n\r\n" % (head, len(body)), body)
             await self._read_response(connection, on_chunk)
         except MalformedHttpResponseError as error:
-            raise self._build_endpoint_error(BadReply, f"does not answer in HTTP/1.1: {error}") from error
+            raise self._build_endpoint_error(BadReply, f"does not respond in HTTP/1.1: {error}") from error
         finally:
             self._pool.release(connection)
 
@@ -131,7 +172,7 @@ class ModelEndpoint:
                     raise _StaleConnectionError
                 reason = f": {connection.error}" if connection.error else ""
                 raise self._build_endpoint_error(
-                    ConnectionLost, f"closed the connection without an answer{reason}"
+                    ConnectionLost, f"closed the connection without a response{reason}"
                 )
             content = response.feed(data)
             has_started = True
@@ -146,7 +187,7 @@ class ModelEndpoint:
                 if (response.is_complete or response.handle_connection_end()) and await on_chunk(b""):
                     break
                 reason = f": {connection.error}" if connection.error else ""
-                raise self._build_endpoint_error(StreamCut, f"interrupted its answer{reason}")
+                raise self._build_endpoint_error(StreamCut, f"interrupted its response{reason}")
             content = response.feed(data)
             is_done = bool(content) and await on_chunk(decompress(content))
         await self._drain_response(connection, response, response.head)
@@ -280,7 +321,9 @@ def _create_decompressor(head: HttpResponseHead) -> Callable[[bytes], bytes]:
     if encoding in ("identity", ""):
         return bytes
     if encoding not in ("gzip", "deflate"):
-        raise MalformedHttpResponseError(f"its content is encoded with {encoding!r}, which was not requested")
+        raise MalformedHttpResponseError(
+            f"its content is encoded with {encoding!r}, which Shoal did not ask for"
+        )
     import zlib
 
     decompress_chunk = zlib.decompressobj(wbits=47).decompress  # 47: detects gzip or zlib

@@ -37,7 +37,7 @@ def decode_json(data: bytes | str) -> Any:
 def require_text_or_none(value: Any) -> str:
     """Return the text, "" for None; raises TypeError for anything else."""
     if not isinstance(value, str | None):
-        raise TypeError(f"expected text, got {type(value).__name__}")
+        raise TypeError(f"expected a string, got {type(value).__name__}")
     return value or ""
 
 

@@ -13,7 +13,12 @@ from shoal.core.clock import Clock, SystemClock
 from shoal.core.errors import UnknownModel
 from shoal.core.ports import Model
 from shoal.models import catalogue
-from shoal.models.model_endpoint import ModelEndpoint, ProviderHttpTimeouts, fetch_json_or_none
+from shoal.models.model_endpoint import (
+    KeySource,
+    ModelEndpoint,
+    ProviderHttpTimeouts,
+    fetch_json_or_none,
+)
 from shoal.models.model_errors import ModelRequestTarget
 
 _USER_AGENT_HEADER = {"User-Agent": "shoal"}
@@ -57,6 +62,10 @@ class ProviderAccess(Struct, frozen=True, kw_only=True):
     deadlines: ProviderHttpTimeouts | None = None
     betas: tuple[str, ...] = ()
     """Beta flags of the Messages API; not sent to other providers."""
+    key_source: KeySource | None = None
+    """Source of keys that change while the model is in use; for the Messages API."""
+    headers: tuple[tuple[str, str], ...] = ()
+    """Additional headers of each request."""
 
 
 def create_model(provider: str, card: ModelCard, access: ProviderAccess, *, clock: Clock) -> Model:
@@ -83,6 +92,7 @@ def create_model(provider: str, card: ModelCard, access: ProviderAccess, *, cloc
         clock=clock,
         deadlines=access.deadlines or get_default_http_deadlines(provider),
         proxy=access.proxy,
+        key_source=access.key_source,
     )
     return _create_api_model(api, card, endpoint, base_url)
 
@@ -123,8 +133,18 @@ def _build_provider_headers(api: str, access: ProviderAccess) -> dict[str, str]:
             headers["x-api-key"] = key
         if token:
             headers["Authorization"] = f"Bearer {token}"
-        return headers
+        return _merge_headers(headers, access.headers)
     return {"Authorization": f"Bearer {key or token}"} if key or token else {}
+
+
+def _merge_headers(headers: dict[str, str], additional: tuple[tuple[str, str], ...]) -> dict[str, str]:
+    """Return both; an additional header replaces one of the same name, and betas are joined."""
+    names = {name.lower(): name for name in headers}
+    for name, value in additional:
+        known_name = names.get(name.lower(), name)
+        is_joined = name.lower() == "anthropic-beta" and known_name in headers
+        headers[known_name] = f"{headers[known_name]},{value}" if is_joined else value
+    return headers
 
 
 def _build_provider_request_url(base_url: str, version: str, path: str) -> str:

@@ -30,6 +30,8 @@ class ModelRetryPolicy(Struct, frozen=True, kw_only=True):
     max_delay: float = 60.0
     max_outage: float = 15 * 60.0
     """A request that has failed for longer than this fails permanently."""
+    max_retries: int | None = None
+    """Number of retries after which a request fails permanently; None counts only the time."""
 
 
 class ModelRequestSlot:
@@ -131,7 +133,7 @@ class RateLimiter:
         failure = self._pause_error
         if failure is not None and pause > self.policy.max_outage:
             raise type(failure)(
-                f"{failure} (it asked for a pause; {pause:,.0f} s are left)",
+                f"{failure} (the provider asked for a pause; {pause:,.0f} s are left)",
                 provider=failure.provider,
                 model=failure.model,
                 status=failure.status,
@@ -202,7 +204,8 @@ class RetryingModel:
             now = self._clock.monotonic()
             retry_deadline = min(retry_deadline, now + self._limiter.policy.max_outage)
             delay = max(self._limiter.get_remaining_pause(), self._limiter.compute_backoff(failures))
-            if now + delay > retry_deadline:
+            max_retries = self._limiter.policy.max_retries
+            if now + delay > retry_deadline or (max_retries is not None and failures > max_retries):
                 raise failure
             await on_delta(
                 ModelRetryScheduledDelta(

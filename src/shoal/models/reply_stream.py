@@ -110,7 +110,7 @@ class ReplyStreamReader:
 
     def _parse_sse_events(self, chunk: bytes) -> list[bytes]:
         self._size += len(chunk)
-        what = f"an answer of more than {_REPLY_LIMIT >> 20} MB"
+        what = f"a response of more than {_REPLY_LIMIT >> 20} MB"
         try:
             if self._size <= _REPLY_LIMIT:
                 return self._parser.feed(chunk)

@@ -15,7 +15,7 @@ from shoal.core.conversation.messages import (
     ToolResultBlock,
 )
 
-NO_IMAGE = TextBlock(text="[an image is left out here: this model cannot see images]")
+NO_IMAGE = TextBlock(text="[an image is omitted here because this model cannot see images]")
 
 
 def group_messages_into_turns(

@@ -272,8 +272,7 @@ def _create_ordered_reply_chooser(
 ) -> Callable[[ModelRequest], ReplyLike]:
     if isinstance(replies, str):
         raise TypeError(
-            "A scripted model takes a function or a sequence of replies. Pass a single reply as a list of "
-            "one."
+            "A scripted model takes a function or a sequence of replies. Put a single reply in a list."
         )
     remaining = iter(replies)
 

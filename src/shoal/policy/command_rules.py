@@ -23,6 +23,7 @@ _STAR = re.compile(r"(?<!\\)\*")
 _GLOB = re.compile(r"[*?\[]")
 _GIT_PLUMBING = {"send-pack": "push", "http-push": "push", "fetch-pack": "fetch", "commit-tree": "commit"}
 """Commands of git that do the work of another one."""
+_GIT_PROGRAM = "git-"
 _GIT_ALIAS = re.compile(r"(?:^|=)(?:alias|include)", re.IGNORECASE)
 """Settings of git after which a subcommand may mean another one."""
 _GIT_FLAGS_WITH_VALUE = frozenset(
@@ -85,7 +86,7 @@ class ShellCommandRule:
         """Return how a forbidding rule matches this simple command, under any path or wrapper."""
         if part.argv and not (self.has_wildcards or part.via or part.globs or part.code):
             name = part.argv[0]
-            if name != self.first and not name.endswith(self._path_end):
+            if name != self.first and not name.endswith(self._path_end) and _GIT_PROGRAM not in name:
                 return "no"
         found = self._match_forbidden_command(part)
         if (
@@ -109,6 +110,7 @@ class ShellCommandRule:
     def _match_forbidden_words(
         self, known_words: tuple[str | None, ...], globs: tuple[int, ...]
     ) -> RuleMatch:
+        known_words = _split_git_program(known_words)
         if len(known_words) > 1 and known_words[1] in _GIT_PLUMBING:
             known_words = (known_words[0], _GIT_PLUMBING[known_words[1] or ""], *known_words[2:])
         if None in known_words or globs:
@@ -129,7 +131,7 @@ class ShellCommandRule:
         if name is None or second is None or second[:1] != "-" or self._words[1][:1] == "-":
             return "no"
         if _get_program_base_name(name) == "git":
-            rest = _skip_git_flags(known_words)
+            rest = skip_git_flags(known_words)
             flags = known_words[1 : len(known_words) - len(rest) + 1]
             if any(_GIT_ALIAS.search(word or "") for word in flags):
                 return "maybe"
@@ -192,7 +194,7 @@ class ShellCommandRules:
         if not self._can_look_up or not analysis.is_complete or command.strip() in self._whole_commands:
             return False
         for part in analysis.parts:
-            words = part.words if part.argv is None else part.argv
+            words = _split_git_program(part.words if part.argv is None else part.argv)
             if part.via or part.code or 0 in part.globs or (not words and part.argv is None):
                 return False
             if words and (words[0] is None or _get_program_base_name(words[0]) in self._first_words):
@@ -251,12 +253,20 @@ def _may_glob_become(glob: str, pattern_word: str) -> bool:
     return pattern_word.startswith((start, _get_program_base_name(start)))
 
 
-def _skip_git_flags(words: tuple[str | None, ...]) -> tuple[str | None, ...]:
+def skip_git_flags(words: tuple[str | None, ...]) -> tuple[str | None, ...]:
     """Return the words of git without the flags before its subcommand."""
     index = 1
     while index < len(words) and (word := words[index]) is not None and word.startswith("-"):
         index += 2 if word in _GIT_FLAGS_WITH_VALUE else 1
     return (words[0], *words[index:])
+
+
+def _split_git_program(words: tuple[str | None, ...]) -> tuple[str | None, ...]:
+    """Return `git push` for the program `git-push`, which git keeps beside its others."""
+    if not words or words[0] is None or _GIT_PROGRAM not in words[0]:
+        return words
+    name = _get_program_base_name(words[0])
+    return ("git", name.removeprefix(_GIT_PROGRAM), *words[1:]) if name.startswith(_GIT_PROGRAM) else words
 
 
 def _get_program_base_name(word: str) -> str:

@@ -124,5 +124,5 @@ def _translate_character_set_to_regex(piece: str) -> str:
     try:
         re.compile(expression)
     except re.error as error:
-        raise InvalidPathPatternError(f"the characters {piece} are not a valid set: {error}") from error
+        raise InvalidPathPatternError(f"{piece} is not a valid character set: {error}") from error
     return expression

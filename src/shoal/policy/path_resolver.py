@@ -173,9 +173,9 @@ def _refuse_symlink_parent(workspace: Workspace, text: str) -> None:
         if part == "..":
             if os.path.islink(current):  # noqa: PTH114 - where nobody may look, and of what no name can be, it says no
                 raise WorkspaceError(
-                    f"The path {escape_filename(text)} goes through the symbolic link "
-                    f"{escape_filename(current)} and back with `..`, which can mean two places. "
-                    "Name the file without `..`."
+                    f"The path {escape_filename(text)} follows the symbolic link "
+                    f"{escape_filename(current)} and then goes up with `..`, which is ambiguous. Write the "
+                    f"path without `..`."
                 )
             current = current.parent
         else:

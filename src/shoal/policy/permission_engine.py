@@ -66,12 +66,12 @@ _FETCH_TOOLS = frozenset({"WebFetch", "WebSearch"})
 
 _HARMLESS = AllowDecision("it changes nothing outside the conversation")
 _READS_INSIDE = AllowDecision("it reads inside the working directories")
-_OWN_FILE = AllowDecision("it was stored for this agent")
+_OWN_FILE = AllowDecision("it is a file that Shoal stored for this agent")
 _ACCEPTED = AllowDecision("edits in the working directories are accepted")
 _PLAN_FILE = AllowDecision("it writes the plan")
 _MEMORY = AllowDecision("it writes to the agent's own memory")
 _SKIPPED = AllowDecision("permissions are skipped")
-_ONLY_READS = "plan mode allows no changes: read, then present a plan with ExitPlanMode."
+_ONLY_READS = "plan mode allows no changes. Read what you need, then present a plan with ExitPlanMode."
 
 
 class PermissionEngine:
@@ -141,7 +141,7 @@ class PermissionEngine:
             is_harmless = call.name in HARMLESS_TOOLS or (tool is not None and tool.is_read_only)
             self._rules_unchanged = is_harmless and type(decision) is AllowDecision
         if isinstance(decision, AskDecision) and self.mode == "dontAsk":
-            reason = f"{decision.reason}, and this session does not ask."
+            reason = f"{decision.reason}, but this session does not ask questions."
             return DenyDecision(reason, decision.rule, decision.source)
         return decision
 
@@ -189,6 +189,13 @@ class PermissionEngine:
             )
         return child
 
+    def restrict_to_tool_patterns(self, tools: Sequence[str]) -> None:
+        """Restrict this agent, and agents it starts, to the patterns of a definition's tools."""
+        self._restrictions = self._restrictions.add_restrictions(tools, None)
+        self._guard = AgentRestrictionGuard(
+            self._restrictions, self._paths, self._roots, self._is_agent_own_file
+        )
+
     def grant_allow_rules(self, rules: Iterable[ToolPermissionRule], *, lasting: bool = False) -> None:
         """Allow this agent, but not its children, what a skill needs: until the turn ends, or permanently."""
         if lasting:
@@ -223,6 +230,11 @@ class PermissionEngine:
             self._readable_prefixes = tuple(f"{place}/" for place in self._readable_directories)
 
     @property
+    def inherited_denials(self) -> tuple[str, ...]:
+        """Tools that agents it starts now may not use, beyond the rules of the session."""
+        return (*map(str, self._turn_denials), *self._denied_tools)
+
+    @property
     def restrictions(self) -> StoredToolRestrictions:
         """Restrictions by the agent's own definition and by those of its ancestors."""
         return StoredToolRestrictions(
@@ -250,7 +262,7 @@ class PermissionEngine:
         self.is_plan_voluntary = False
 
     def enter_plan_mode(self, plan_file: str) -> None:
-        """Enter plan mode by choice of the agent, which may then leave it without approval."""
+        """Enter plan mode by choice of the agent, which leaves it without approval unless it is the lead."""
         self._before_plan, self.mode, self.is_plan_voluntary = self.mode, "plan", True
         self.allow_plan_file(plan_file)
 
@@ -431,7 +443,7 @@ class PermissionEngine:
     def _decide_shell_call(self, call: ToolUseBlock, tables: PermissionRuleTables) -> PermissionDecision:
         command = call.input.get("command")
         if not isinstance(command, str):
-            return DenyDecision("it names no command: give it as text in `command`.")
+            return DenyDecision("it has no command. Pass the command as a string in `command`.")
         decision = self._shell.decide_command(command, tables, self.mode)
         if not isinstance(decision, AskDecision) or decision.rule is not None or decision.needs_person:
             return decision
@@ -461,7 +473,7 @@ class PermissionEngine:
         reason = (
             f"it sends a message to another session, {other_session}"
             if other_session
-            else "it is not known to be safe"
+            else "Shoal does not know whether it is safe"
         )
         return AskDecision(reason, suggestions=rule_suggestions.suggest_rules_for_other_tool(name, arguments))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Protocol
 
@@ -12,6 +13,7 @@ from msgspec.structs import replace
 from shoal.core.conversation.messages import ToolUseBlock
 from shoal.core.errors import SettingsError
 from shoal.core.permissions.permission_changes import PermissionMode
+from shoal.core.text.absolute_globs import split_absolute_glob
 from shoal.policy.path_patterns import InvalidPathPatternError, convert_path_pattern_to_regex
 from shoal.wire.field_parsers import InvalidFrontMatterFieldError, split_comma_separated_text
 
@@ -23,26 +25,31 @@ EDIT_ACCEPTING_MODES: tuple[PermissionMode, ...] = ("acceptEdits", "delegate")
 _PATH_ARGUMENTS = {"NotebookEdit": "notebook_path", "Glob": "path", "Grep": "path"}
 """Argument that holds the path, if it is not `file_path`."""
 AGENT_TOOLS = frozenset({"Agent", "Task"})
-_RULE = re.compile(r"([A-Za-z_][\w-]*|mcp__[\w-]+__\*|\*)(?:\((.*)\))?", re.DOTALL)
-_DOMAIN = re.compile(r"domain:(\*\.)?[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?|domain:\[[0-9a-fA-F:.]+\]")
+_RULE = re.compile(r"([A-Za-z_*][\w*-]*)(?:\((.*)\))?", re.DOTALL)
+_DOMAIN = re.compile(r"domain:[A-Za-z0-9*]([A-Za-z0-9.*-]*[A-Za-z0-9*])?|domain:\[[0-9a-fA-F:.]+\]")
+_APPROVABLE_GLOB = re.compile(r"mcp__(?!_)[\w-]+?__[\w*-]+")
 
 
 _PARAMETER = re.compile(r"([a-z][A-Za-z0-9_]*):(.+)", re.DOTALL)
 _BASH_PARAMETERS = frozenset({"run_in_background", "timeout", "description", "dangerouslyDisableSandbox"})
-_MAIN_FIELD_TOOLS = FILE_TOOLS | {"WebFetch", "Skill", "SendMessage", "*"}
+_MAIN_FIELD_TOOLS = FILE_TOOLS | {"WebFetch", "Skill", "SendMessage"}
 """Tools whose patterns are about their main field only."""
 
 
 def find_rule_parameter(tool: str, pattern: str) -> tuple[str, str] | None:
     """Return the parameter and the pattern for its value that a rule names, or None."""
     match = _PARAMETER.fullmatch(pattern)
-    if match is None or tool in _MAIN_FIELD_TOOLS or (tool == "Bash" and match[1] not in _BASH_PARAMETERS):
+    if match is None or "*" in tool or tool in _MAIN_FIELD_TOOLS:
+        return None
+    if tool == "Bash" and match[1] not in _BASH_PARAMETERS:
         return None
     return match[1], match[2]
 
 
 def get_file_tool_call_path(call: ToolUseBlock) -> str:
     """Return the path in a file tool's call; without one, the working directory."""
+    if call.name == "Glob" and isinstance(pattern := call.input.get("pattern"), str) and pattern[:1] == "/":
+        return split_absolute_glob(pattern)[0]
     path = call.input.get(_PATH_ARGUMENTS.get(call.name, "file_path"))
     return path if isinstance(path, str) else "."
 
@@ -52,6 +59,8 @@ class ToolPermissionRule(Struct, frozen=True, kw_only=True):
     pattern: str | None = None
     source: str = ""
     """Location for display: a file and its line, a flag, or this session."""
+    anchor: str | None = None
+    """Directory that an allow pattern with one leading slash starts at; None for the project."""
 
     def __str__(self) -> str:
         return self.tool if self.pattern is None else f"{self.tool}({self.pattern})"
@@ -65,14 +74,21 @@ class ToolPermissionRule(Struct, frozen=True, kw_only=True):
         """Return True if it applies to the tool; `Edit(…)` and `Read(…)` apply to all tools of their kind."""
         if self.tool in (tool, "*"):
             return True
+        if "*" in self.tool:
+            names = AGENT_TOOLS if tool in AGENT_TOOLS else (tool,)
+            return any(fnmatchcase(name, self.tool) for name in names)
         if self.tool.startswith("mcp__"):
-            server = self.tool.removesuffix("__*")
-            return server.count("__") == 1 and tool.startswith(f"{server}__")
+            return self.tool.count("__") == 1 and tool.startswith(f"{self.tool}__")
         if self.tool in AGENT_TOOLS:
             return tool in AGENT_TOOLS
         if self.pattern is None:
             return False
         return (self.tool == "Edit" and tool in EDIT_TOOLS) or (self.tool == "Read" and tool in READ_TOOLS)
+
+    @property
+    def approves_nothing(self) -> bool:
+        """True for a name with `*` that an allow list cannot hold: only the tools of one MCP server can."""
+        return "*" in self.tool and _APPROVABLE_GLOB.fullmatch(self.tool) is None
 
 
 class PermissionRuleSet(Struct, frozen=True, kw_only=True):
@@ -121,7 +137,7 @@ def parse_permission_rule(text: str, source: str = "") -> ToolPermissionRule:
     match = _RULE.fullmatch(text.strip())
     location = f" ({source})" if source else ""
     if match is None:
-        raise SettingsError(f"{text!r} is not a permission rule{location}: write Tool or Tool(pattern).")
+        raise SettingsError(f"{text!r} is not a permission rule{location}. Write Tool or Tool(pattern).")
     rule = ToolPermissionRule(tool=match[1], pattern=match[2], source=source)
     if rule.tool == "SlashCommand":
         # The former name of Skill; its patterns are typed commands, as `/review:*`.
@@ -144,7 +160,7 @@ def _find_rule_pattern_error(tool: str, pattern: str) -> str | None:
 
 
 def _find_main_pattern_error(tool: str, pattern: str) -> str | None:
-    if tool == "*" or tool.startswith("mcp__"):
+    if "*" in tool or tool.startswith("mcp__"):
         return f"{tool} takes none"
     if tool in READ_TOOLS | EDIT_TOOLS:
         try:
@@ -152,7 +168,7 @@ def _find_main_pattern_error(tool: str, pattern: str) -> str | None:
         except InvalidPathPatternError as problem:
             return str(problem)
     if tool == "Bash" and ":*" in pattern.removesuffix(":*"):
-        return "`:*` is only allowed at its end, as in Bash(git log:*)"
+        return "`:*` is allowed only at the end, as in Bash(git log:*)"
     if tool == "Bash" and not pattern.removesuffix(":*").strip():
         return "there is no command before `:*`; to match every command, write Bash"
     if tool == "WebFetch" and _DOMAIN.fullmatch(pattern) is None:
@@ -179,5 +195,5 @@ def split_permission_rule_list(text: str) -> list[str]:
         return list(split_comma_separated_text(text, split_whitespace=True))
     except InvalidFrontMatterFieldError:
         # A rule without half of its pattern would apply to every use of the tool.
-        message = f"The parentheses in {text!r} do not match: write Tool or Tool(pattern)."
+        message = f"The parentheses in {text!r} do not match. Write Tool or Tool(pattern)."
         raise SettingsError(message) from None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import socket
 from collections.abc import Iterable, Sequence
 from fnmatch import fnmatchcase
 from functools import cached_property, lru_cache
@@ -21,6 +22,9 @@ from shoal.policy.permission_rules import (
 )
 from shoal.policy.unreadable_files import UnreadableFileRules
 
+_HOST = re.compile(r"[a-z0-9_.:-]+")
+_ADDRESS = re.compile(r"[0-9][0-9a-fx.]*|[0-9a-f.]*:[0-9a-f.:]*")
+
 
 class FilePathPermissionRules:
     """Rules of one strength for one file tool; usually a single match shows that no rule applies."""
@@ -35,7 +39,8 @@ class FilePathPermissionRules:
                 self.bare = self.bare or rule
             else:
                 text = deepen_forbidding_pattern(rule.pattern) if forbids else rule.pattern
-                expressions = dict.fromkeys(convert_path_pattern_to_regex(text, root) for root in roots)
+                bases = roots if rule.anchor is None else (rule.anchor,)
+                expressions = dict.fromkeys(convert_path_pattern_to_regex(text, base) for base in bases)
                 self._each.append(
                     (_compile_path_regex("|".join(f"(?:{each})" for each in expressions)), rule)
                 )
@@ -255,12 +260,53 @@ def _is_recipient_match(to: str, pattern: str, *, forbids: bool) -> bool:
 
 
 def _is_domain_match(domain: str, url: object, *, forbids: bool) -> bool:
-    try:
-        host = (urlsplit(str(url)).hostname or "").rstrip(".").lower()
-    except ValueError:
+    host = _find_url_host(url, forbids=forbids)
+    if host is None:
         return forbids
-    is_subdomain = host.endswith(f".{domain.removeprefix('*.')}")
-    if domain.startswith("*."):
-        return is_subdomain
+    if domain == "*":
+        return True
+    if "*" in domain:
+        return _is_domain_glob_match(domain, host, forbids=forbids) or (forbids and not host)
     # An allow rule means this host only; a forbidding rule includes its subdomains.
-    return host == domain.strip("[]") or (forbids and (is_subdomain or not host))
+    is_subdomain = host.endswith(f".{domain}")
+    return host == _normalize_address(domain.strip("[]")) or (forbids and is_subdomain)
+
+
+def _is_domain_glob_match(domain: str, host: str, *, forbids: bool) -> bool:
+    """Match a domain with `*`: at the front `*.` is any subdomain, elsewhere a star stays in its label."""
+    labels, host_labels = domain.removeprefix("*.").split("."), host.split(".")
+    more = len(host_labels) - len(labels)
+    is_depth_match = more >= 1 if domain.startswith("*.") else more >= 0 if forbids else more == 0
+    return is_depth_match and all(map(fnmatchcase, host_labels[more:], labels))
+
+
+def _find_url_host(url: object, *, forbids: bool) -> str | None:
+    """Return the host that a request would go to; None if programs may read the URL differently."""
+    try:
+        parts = urlsplit(str(url))
+        host = (parts.hostname or "").rstrip(".").lower()
+        if forbids and not host.isascii():
+            # Other forms of letters and dots mean the same host.
+            host = host.encode("idna").decode("ascii").rstrip(".").lower()
+    except ValueError:
+        return None
+    if not _HOST.fullmatch(host) or "\\" in parts.netloc:
+        return None
+    if not forbids and parts.scheme not in ("http", "https"):
+        return None
+    return _normalize_address(host)
+
+
+def _normalize_address(host: str) -> str:
+    """Return the usual form of a numeric address, such as 127.0.0.1 for 0x7f.1; other hosts as they are."""
+    if not _ADDRESS.fullmatch(host):
+        return host
+    import ipaddress
+
+    try:
+        if ":" not in host:
+            return socket.inet_ntoa(socket.inet_aton(host))
+        address = ipaddress.IPv6Address(host)
+        return str(address.ipv4_mapped or address)
+    except (OSError, ValueError):
+        return host

@@ -21,9 +21,11 @@ from shoal.core.permissions.permission_decisions import (
 from shoal.core.text.filenames import escape_filename
 from shoal.policy import rule_suggestions
 from shoal.policy.command_rules import ShellCommandRule, ShellCommandRules
+from shoal.policy.git_aliases import add_git_alias_commands
 from shoal.policy.git_contents import find_git_contents, list_tracked_files
 from shoal.policy.path_resolver import PathResolver
 from shoal.policy.permission_rules import EDIT_ACCEPTING_MODES, ToolPermissionRule
+from shoal.policy.repository_programs import find_repository_program
 from shoal.policy.rule_tables import FilePermissionRuleTable, PermissionRuleTables
 from shoal.policy.shell.command_analysis import (
     UNKNOWN_PATH,
@@ -43,11 +45,11 @@ from shoal.policy.unreadable_files import (
 from shoal.policy.wildcards import GLOB, TooManyDirectoryEntriesError, has_odd_names, iter_link_targets
 
 _QUOTED_WILDCARD = re.compile(r"\[([*?\[])\]")
-_TOO_MANY_LINKS = "it follows links, and there are too many files below to check"
-_ODD_NAMES = "some file names below contain spaces, quotes or a leading dash, which changes the arguments"
+_TOO_MANY_LINKS = "it follows links, and there are too many files to check"
+_ODD_NAMES = "some file names contain spaces, quotes or a leading dash, which changes the arguments"
 _TOO_WIDE = "its wildcards match too many files to check"
 KEYS_REFUSAL = "that file contains Shoal's own keys, which no tool may access."
-_UNCLEAR_FILES = "the files that it reads are unknown and may include Shoal's keys"
+_UNCLEAR_FILES = "Shoal cannot tell which files it reads; they may include Shoal's keys"
 _KEY_WORDS = ("keys", "credentials")
 MAX_COMMAND_LENGTH = 100_000
 """Maximum characters; the system accepts hardly more in one argument, and nobody can review one that long."""
@@ -97,7 +99,7 @@ class ShellCommandPermissionDecider:
         if len(command) > MAX_COMMAND_LENGTH:
             return DenyDecision(
                 f"the command is {len(command):,} characters long; the limit is {MAX_COMMAND_LENGTH:,}. "
-                "Write it to a file and run that."
+                "Write it to a script file and run that."
             )
         if rules.bare_deny is not None:
             return _to_permission_decision(
@@ -113,10 +115,13 @@ class ShellCommandPermissionDecider:
             return AllowDecision("permissions are skipped")
         self._resolved.clear()
         analysis = analyze_shell_command(command)
-        if objection := self._find_rule_objection(command, analysis, tables):
+        forbidden_analysis = analysis
+        if (rules.deny.rules or rules.ask.rules) and "git" in command:
+            forbidden_analysis = add_git_alias_commands(analysis, command, self._paths.root)
+        if objection := self._find_rule_objection(command, forbidden_analysis, tables):
             return _to_permission_decision(objection)
         if removed := self._find_critical_removal(analysis):
-            return AskDecision(f"it would remove {removed}; no rule allows that", needs_person=True)
+            return AskDecision(f"it would remove {removed}, which no rule can allow", needs_person=True)
         if bypasses:
             return AllowDecision("permissions are skipped")
         return self._decide_command_permission(command, analysis, tables, mode)
@@ -250,7 +255,7 @@ class ShellCommandPermissionDecider:
         for directory in list_searched_directories(part):
             rule = self._find_unreadable_rule_below(directory, tables)
             if rule is not None:
-                reason = f"the rule {rule} ({rule.source}) concerns files there, which Grep would skip"
+                reason = f"the rule {rule} ({rule.source}) applies to files there; use Grep, which skips them"
                 return ShellCommandPartDecision(part=part, verdict="ask", reason=reason, rule=rule)
         if (found := self._check_git_and_listed_files(part, tables)) is not None:
             return found
@@ -270,8 +275,8 @@ class ShellCommandPermissionDecider:
     ) -> ShellCommandPartDecision | None:
         if (rule := self._find_git_contents_rule(part, tables)) is not None:
             reason = (
-                f"the rule {rule} ({rule.source}) concerns files whose contents git may show; "
-                "name the files that you need after `--`"
+                f"the rule {rule} ({rule.source}) applies to files whose contents git may show; name the "
+                f"files that you need after `--`"
             )
             return ShellCommandPartDecision(part=part, verdict="ask", reason=reason, rule=rule)
         if not reads_listed_files(part):
@@ -531,8 +536,8 @@ class ShellCommandPermissionDecider:
 
     def _find_search_objection(self, part: SimpleShellCommand, tables: PermissionRuleTables) -> str | None:
         """Return why a command must be asked because of what lies in the directories that it reads."""
-        if part.words[:1] == ("git",):
-            return self._find_nested_repository(part)
+        if part.words and part.words[0] is not None and part.words[0].endswith("git"):
+            return self._find_nested_repository(part) or self._find_repository_program(part)
         if part.words[1:3] == ("-m", "json.tool"):
             return self._find_shadowing_module(part)
         if part.follows_links or "find" in part.via or any(map(is_found_path, part.reads)):
@@ -551,9 +556,16 @@ class ShellCommandPermissionDecider:
                 return str(error)
             while len(real) > len(self._paths.root):
                 if os.path.lexists(f"{real}/.git") or os.path.lexists(f"{real}/HEAD"):
-                    return f"git obeys the settings of the repository in {escape_filename(directory)}"
+                    return f"git obeys the configuration of the repository in {escape_filename(directory)}"
                 real = real.rpartition("/")[0]
         return None
+
+    def _find_repository_program(self, part: SimpleShellCommand) -> str | None:
+        """Return why a git command must be asked that would run a program of the repository."""
+        program = find_repository_program(self._paths.root, part.words)
+        if program is None:
+            return None
+        return f"git would run {program}, which the configuration of this repository sets"
 
     def _find_shadowing_module(self, part: SimpleShellCommand) -> str | None:
         """Return why python must be asked: it imports a file of the project instead of its own module."""
@@ -670,4 +682,4 @@ def _is_command_argument(part: SimpleShellCommand, path: str) -> bool:
 
 
 def _format_simple_command_reason(part: SimpleShellCommand) -> str:
-    return f"`{escape_filename(part.text[:80])}`: {part.why or 'not known to be safe'}"
+    return f"`{escape_filename(part.text[:80])}`: {part.why or 'Shoal does not know whether it is safe'}"

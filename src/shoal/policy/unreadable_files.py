@@ -45,13 +45,19 @@ _CONTEXT_SUBCOMMANDS: dict[str, frozenset[str]] = {
     "toybox": frozenset({"tar", "cpio", "gzip", "cp", "mv"}),
 }
 """Subcommands that read a whole directory: that of an operand, or the one they run in."""
+_NAMES_FROM_FILE = re.compile(r"--files0.*")
+"""Flag with which a reader takes the names of files from a list."""
+_LISTED_FILE_READERS = frozenset({"sort", "wc", "du"})
 _LIST_READERS = _ARCHIVERS | _DIRECTORY_COPIERS | {"curl", "wget", "busybox", "toybox"}
 _SEARCHING_PROGRAMS = (
     _LIST_READERS
+    | _LISTED_FILE_READERS
     | _SEARCHERS
     | set(_CONTEXT_SUBCOMMANDS)
     | {"grep", "egrep", "fgrep", "zgrep", "rg", "git", "diff"}
 )
+_FLAG_LETTERS = re.compile(r"-[A-Za-z0-9]*")
+_PATH_SEPARATOR = re.compile(r"[=@:,;]")
 _CODE_TOKEN = re.compile(r"[^\s'\"`;|&<>(){}\[\],=@:$]+")
 
 
@@ -181,6 +187,8 @@ def reads_listed_files(part: SimpleShellCommand) -> bool:
     """Return True if the command takes the names of the files that it copies from a list or its input."""
     words = part.words or part.argv or ("",)
     name = get_program_name(words)
+    if name in _LISTED_FILE_READERS:
+        return any(word is not None and _NAMES_FROM_FILE.match(word) for word in words[1:])
     if name not in _LIST_READERS:
         return False
     if name in ("cpio", "pax") or "cpio" in words[1:2]:
@@ -206,8 +214,13 @@ def iter_possible_read_paths(part: SimpleShellCommand) -> Iterator[str]:
                 yield rest
     elif not part.read_only and name not in WRITING_COMMANDS:
         for word in words:
-            # As in `--in=file` and `data=@file`.
-            yield word.rpartition("=")[2].removeprefix("@")
+            yield word
+            # As in `--in=file`, `-d@file`, `-v directory:/mnt` and `-Tfile`.
+            if _PATH_SEPARATOR.search(word):
+                yield from _PATH_SEPARATOR.split(word)
+            if word[:1] == "-" and word[1:2] != "-":
+                yield word[2:]
+                yield _FLAG_LETTERS.sub("", word, count=1)
             if name in INTERPRETERS or name in COMMAND_RUNNERS:
                 yield from _CODE_TOKEN.findall(word)
 

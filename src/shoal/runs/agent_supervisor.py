@@ -337,7 +337,7 @@ class AgentSupervisor:
                 completion = replace(completion, worktree=work)
                 self._emit(WorktreeWorkRetained(agent=run.id, work=work))
         except Exception as error:  # noqa: BLE001 - boundary around clean-up: a failure must not affect other agents
-            cleanup_error = f"some of its resources could not be released: {error}"
+            cleanup_error = f"Shoal could not release some of its resources: {error}"
             completion = replace(completion, detail=join_outcome_details(completion.detail, cleanup_error))
         run.completion = completion
         if run.background and not run.seen_by_call:

@@ -135,7 +135,7 @@ class AgentWorker:
 
 
 def _format_acceptance_failure(command: ShellCommandResult, output: str) -> str:
-    exit_text = "did not end in time" if command.exit_code is None else f"ended with {command.exit_code}"
+    exit_text = "did not finish in time" if command.exit_code is None else f"ended with {command.exit_code}"
     return format_run_notice(
         "acceptance_failed",
         command=command.command,

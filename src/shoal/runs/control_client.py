@@ -44,7 +44,7 @@ class RunControlClient:
             connection = await _connect_to_run_with_retries(path)
         except OSError as error:
             raise StateFileError(
-                f"No live run responds at {path}: {error.strerror}. It has ended, or never started.",
+                f"No live run responds at {path}: {error.strerror}. It has ended or was never started.",
                 path=path,
             ) from error
         reader, writer = await asyncio.open_unix_connection(sock=connection, limit=_BUFFER)

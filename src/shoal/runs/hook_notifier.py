@@ -84,7 +84,8 @@ class HookNotifier:
         wake_count = self._wake_counts[to] = self._wake_counts.get(to, 0) + 1
         if wake_count == MAX_WAKES_IN_A_ROW + 1:
             self._emit_note(
-                to, f"Hooks woke it {MAX_WAKES_IN_A_ROW} times in a row and cannot wake it again now."
+                to,
+                f"Hooks have woken it {MAX_WAKES_IN_A_ROW} times in a row, so they cannot wake it again now.",
             )
         return wake_count <= MAX_WAKES_IN_A_ROW
 

@@ -98,7 +98,7 @@ def format_spawn_estimate(cost: SpawnCostEstimate) -> str:
     if cost.usd is None:
         return f"about {cost.tokens:,} tokens in total"
     basis = "based on earlier agents here" if cost.measured else "estimated"
-    return f"about ${cost.usd:.2f} in all ({basis})"
+    return f"about ${cost.usd:.2f} in total ({basis})"
 
 
 def _describe_spawn_call(arguments: dict[str, Any]) -> str:

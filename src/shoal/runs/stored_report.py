@@ -37,5 +37,5 @@ def excerpt_and_store_long_report(
     path = results.save_result(f"{agent}-{completion}.md", content)
     head, tail = text[: limit * 3 // 4], text[-limit // 4 :]
     left_out = len(text) - len(head) - len(tail)
-    excerpt = f"{head}\n[… {left_out:,} of {len(text):,} characters are left out here …]\n{tail}"
+    excerpt = f"{head}\n[… {left_out:,} of {len(text):,} characters are omitted here …]\n{tail}"
     return AgentReportExcerpt(excerpt=excerpt, size=len(text), digest=digest, path=path)

@@ -22,7 +22,8 @@ def _shorten_socket_path(path: Path) -> Iterator[str]:
         return
     if not Path("/proc/self/fd").is_dir():
         raise StateFileError(
-            f"{path} is too long for a socket on this system. Choose a home with a shorter path: SHOAL_HOME.",
+            f"{path} is too long for a socket on this system. Choose a home directory with a shorter path: "
+            f"SHOAL_HOME=DIRECTORY.",
             path=path,
         )
     directory = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)

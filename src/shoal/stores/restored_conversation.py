@@ -109,7 +109,7 @@ def parse_transcript_lines(content: bytes) -> tuple[list[ParsedTranscriptLine], 
     if last_line and is_complete_json_line(last_line):
         complete_lines.append(last_line)
     elif last_line:
-        notes.append(f"The last line was incomplete ({len(last_line)} bytes) and is dropped.")
+        notes.append(f"The last line was incomplete ({len(last_line)} bytes), so it was dropped.")
     unreadable = 0
     for line in complete_lines:
         if not line.strip():
@@ -335,4 +335,4 @@ def _describe_skipped_transcript_parts(lines: Iterable[ParsedTranscriptLine]) ->
     if not kinds:
         return []
     kind_list = ", ".join(f"{kind} ({count})" for kind, count in kinds.most_common(8))
-    return [f"Ignored in the conversation because Shoal does not know it: {kind_list}."]
+    return [f"Ignored entries in the conversation of types that Shoal does not know:  {kind_list}."]

@@ -26,8 +26,8 @@ def open_store(place: Store | Path | str) -> Store:
             return MemoryStore()
         if scheme != "file" or not separator or not Path(rest).is_absolute():
             raise SettingsError(
-                f"There is no store {place!r}. Use memory: or file: with an absolute directory, "
-                "such as file:/srv/shoal, or give a store object."
+                f"There is no store {place!r}. Use memory:, file: with an absolute directory (such as "
+                f"file:/srv/shoal), or a store object."
             )
         place = Path(rest)
     if isinstance(place, Path):

@@ -65,13 +65,14 @@ class StoredQuestions(ABC):
         question = self._require_question(question_id)
         if not isinstance(question, PermissionQuestion) or not self.is_question_orphaned(question):
             raise StateFileError(
-                f"The question {question_id!r} was already answered or withdrawn. This answer is too late.",
+                f"The question {question_id!r} was already answered or withdrawn, so this answer is too "
+                f"late.",
                 path=self.directory,
             )
         if not isinstance(answer, AllowAnswer):
             raise StateFileError(
-                f"The question {question_id!r} was withdrawn when the run that asked it ended. Its call "
-                "was not run, so there is nothing to deny.",
+                f"The question {question_id!r} was withdrawn when the run that asked it ended. The call "
+                f"did not run, so there is nothing to deny.",
                 path=self.directory,
             )
         if not self.create_late_answer(question_id, answer):

@@ -56,7 +56,7 @@ def _read_lines_inherited_by_fork(
     if not lines:
         path = store.get_transcript_path(parent) or store.directory
         raise SessionNotFound(
-            f"The parent's conversation, from which this fork started, is gone: {path} has no entry "
+            f"The parent's conversation, from which this fork was created, is gone: {path} has no entry "
             f"{metadata.fork_of}.",
             path=path,
         )

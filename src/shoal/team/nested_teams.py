@@ -217,8 +217,8 @@ class NestedTeams(SessionTeams):
         depth = self._compute_nesting_depth(parent_teams) + 1
         if depth > self._depth:
             raise AgentRequestRefused(
-                f"Teams can be nested {self._depth} deep here (the setting shoal.team_depth), and yours "
-                f"would be {depth} deep. Start sub-agents, or ask team-lead for teammates."
+                f"Teams can be nested at most {self._depth} deep here (the setting shoal.team_depth), but "
+                f"yours would be {depth} deep. Start sub-agents, or ask team-lead for teammates."
             )
         agent = parent_teams.find_agent(leader)
         if agent is None:

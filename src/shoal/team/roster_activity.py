@@ -60,7 +60,10 @@ class RosterActivityWriter:
             pass
         except (TeamStoreError, StateFileError) as error:
             names = ", ".join(changes)
-            self._report(f"The roster of {self._team} does not show who is working ({names}): {error}")
+            self._report(
+                f"Could not record in the roster of {self._team} that these members are working: "
+                f"{names}: {error}"
+            )
             return
         for name, active in changes.items():
             if self._pending.get(name) == active:

@@ -97,8 +97,8 @@ class SessionTeams:
     ) -> TeamRoster:
         if not self.is_lead(context.agent):
             raise AgentRequestRefused(
-                "Only the lead of a session can create a team: "
-                "nested teams are off (the setting shoal.team_depth)."
+                "Only a session's lead can create a team because nested teams are off (the setting "
+                "shoal.team_depth)."
             )
         if self._supervisor is not None:
             raise AgentRequestRefused(
@@ -147,7 +147,7 @@ class SessionTeams:
             raise AgentRequestRefused(
                 f"The team {supervisor.name} still has active members: {', '.join(busy)}. "
                 "Ask them to shut down first (SendMessage with a shutdown_request); "
-                "when they have ended, delete it again."
+                "then delete the team."
             )
         await self.disband_team()
         return supervisor.name
@@ -191,7 +191,7 @@ class SessionTeams:
         if not self.is_lead(context.agent):
             raise AgentRequestRefused("Only the lead can start teammates.")
         if request.name is None:
-            raise AgentRequestRefused("A teammate needs a name: give it as `name`.")
+            raise AgentRequestRefused("A teammate needs a name. Pass it as `name`.")
         return await supervisor.spawn_teammate(request, context.call_id)
 
     async def resume_team(
@@ -310,7 +310,9 @@ class SessionTeams:
         if self._services.policy.plan_approver != "lead":
             raise AgentRequestRefused("A person or a setting approves plans here, not you.")
         if not supervisor.members.is_waiting_for_answer(found, request):
-            raise AgentRequestRefused(f"{found} has no open plan {request!r}, or it was already answered.")
+            raise AgentRequestRefused(
+                f"{found} has no open plan {request!r}. It may have been answered already."
+            )
         body = PlanApprovalResponseMail(
             request_id=request,
             approved=approve,

@@ -121,7 +121,7 @@ class TeamServices(Struct, frozen=True, kw_only=True):
         try:
             self.events.emit_event(event)
         except StateFileError as error:
-            self.note(f"Not in the journal: {type(event).__name__} from {event.agent}. {error}")
+            self.note(f"Not recorded in the journal: {type(event).__name__} from {event.agent}. {error}")
 
     async def ask_person_or_deny(self, question: Question) -> Answer:
         """Ask a person; return a denial if nobody can be asked."""

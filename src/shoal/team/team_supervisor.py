@@ -160,7 +160,7 @@ class TeamSupervisor:
             ) is not None:
                 self.shutdown.start_grace(entry.name, request)
         except ShoalError as error:
-            self._services.note(f"Cannot read whether {entry.name} was asked to shut down: {error}")
+            self._services.note(f"Cannot find out whether {entry.name} was asked to shut down: {error}")
         return None
 
     async def list_external_member_names(self) -> tuple[AgentName, ...]:

@@ -92,7 +92,7 @@ async def run_until_idle() -> None:
         if not getattr(loop, "_ready", ()):
             return
     raise RuntimeError(
-        f"Something is still running after {_ROUNDS} rounds of the loop; it does not wait for the clock."
+        f"Something is still running after {_ROUNDS} rounds of the loop, so it is not waiting for the clock."
     )
 
 

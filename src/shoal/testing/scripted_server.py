@@ -128,11 +128,13 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--api", choices=tuple(_FORMS), default="messages")
     parser.add_argument("--script", type=Path, required=True, metavar="FILE")
     parser.add_argument("--port", type=int, default=0)
-    parser.add_argument("--model", action="append", dest="models", metavar="NAME", help="a name it offers")
     parser.add_argument(
-        "--lenient", action="store_true", help="also answer requests that a provider would reject"
+        "--model", action="append", dest="models", metavar="NAME", help="a model name that it offers"
     )
-    parser.add_argument("--with-parent", action="store_true", help="end when standard input, a pipe, ends")
+    parser.add_argument(
+        "--lenient", action="store_true", help="also answer requests that a real provider would reject"
+    )
+    parser.add_argument("--with-parent", action="store_true", help="exit when standard input, a pipe, closes")
     options = parser.parse_args(argv)
     try:
         steps = read_model_script(options.script, MockServerScriptStep)

@@ -233,13 +233,15 @@ class MockServer:
             raise
         except Exception as error:  # noqa: BLE001 - the responder is the test's code; `run_server` raises it at the end
             self.responder_errors.append(error)
-            return MockReply(faults=(HttpErrorFault(status=400, message=f"The mock's mind failed: {error}"),))
+            return MockReply(
+                faults=(HttpErrorFault(status=400, message=f"The mock's reply function failed: {error}"),)
+            )
         return add_tool_call_ids(answer, f"{self._format.call_prefix}{received.number:04d}_")
 
 
 def _build_ordered_responder(replies: Sequence[ReplyLike]) -> Callable[[RequestBody], ReplyLike]:
     if isinstance(replies, str):
-        raise TypeError("A mind is a function or a list of answers; a single answer is a list of one.")
+        raise TypeError("Pass a function or a list of answers. Put a single answer in a list.")
     remaining_replies = iter(replies)
 
     def respond(_: RequestBody) -> ReplyLike:

@@ -197,7 +197,7 @@ def _format_agent_result_trailer(result: AgentResult) -> str:
 def _format_background_launch(launch: BackgroundAgentLaunchResult) -> ToolOutput:
     resolved = launch.resolved
     intro = (
-        "It is taking a while and continues in the background"
+        "It is taking a while, so it continues in the background"
         if launch.moved
         else "It works in the background"
     )

@@ -62,12 +62,14 @@ def _build_task_stop_tool(
             if shell.status != "running":
                 return create_tool_error_output(f"Shell {target} is not running: it {shell.status}.")
             await shell.stop(f"it was stopped by {context.agent.name}", by=context.agent.agent)
-            return ToolOutput(content=f"Shell {target} is stopped: {shell.command}", data={"task_id": target})
+            return ToolOutput(
+                content=f"Shell {target} was stopped: {shell.command}", data={"task_id": target}
+            )
         if await teams.stop_member(target, context):
             return ToolOutput(content=f"The teammate {target} was stopped.", data={"task_id": target})
         stopped = await supervisor.stop_agent(target, context)
         return ToolOutput(
-            content=f"Agent {stopped.agent} is stopped: {stopped.description}",
+            content=f"Agent {stopped.agent} was stopped: {stopped.description}",
             data={"task_id": stopped.agent, "status": stopped.status},
         )
 

@@ -7,7 +7,7 @@ import contextlib
 import signal
 from typing import Annotated
 
-from msgspec import Meta
+from msgspec import Meta, Struct
 
 from shoal.core.conversation.tools import Tool, ToolContext, ToolOutput, create_tool_error_output
 from shoal.core.errors import ProcessError, ShoalError
@@ -60,17 +60,29 @@ async def filter_lines_by_regex(text: str, pattern: str, context: ToolContext) -
     return output
 
 
-def build_shell_tools(shells: BackgroundShellSupervisor) -> tuple[Tool, ...]:
-    return (_build_bash_tool(shells), _build_bash_output_tool(shells), _build_kill_shell_tool(shells))
+class BashToolLimits(Struct, frozen=True, kw_only=True):
+    """Timeouts of shell commands in milliseconds."""
+
+    default_timeout: int = DEFAULT_TIMEOUT
+    max_timeout: int = MAX_TIMEOUT
+    allows_background: bool = True
 
 
-def _build_bash_tool(shells: BackgroundShellSupervisor) -> Tool:
-    @builtin_tool(name="Bash", deadline=None)
+def build_shell_tools(
+    shells: BackgroundShellSupervisor, limits: BashToolLimits | None = None
+) -> tuple[Tool, ...]:
+    limits = limits or BashToolLimits()
+    return (_build_bash_tool(shells, limits), _build_bash_output_tool(shells), _build_kill_shell_tool(shells))
+
+
+def _build_bash_tool(shells: BackgroundShellSupervisor, limits: BashToolLimits) -> Tool:
+    default_timeout, max_timeout = limits.default_timeout, max(limits.default_timeout, limits.max_timeout)
+
     async def bash_tool(
         command: str,
         context: ToolContext,
         description: str = "",
-        timeout: Annotated[int, Meta(ge=1, le=MAX_TIMEOUT)] = DEFAULT_TIMEOUT,
+        timeout: int = default_timeout,
         run_in_background: bool = False,  # noqa: FBT001, FBT002 - passed by keyword only
     ) -> ToolOutput:
         if not command.strip():
@@ -80,12 +92,16 @@ def _build_bash_tool(shells: BackgroundShellSupervisor) -> Tool:
         directory_note = _leave_deleted_directory(context)
         try:
             if run_in_background:
+                if not limits.allows_background:
+                    return create_tool_error_output(format_tool_text("Bash", "no_background"))
                 return _format_background_shell_start(await shells.run_in_background(command, context))
             return await _ForegroundCommandRun(shells, context, directory_note).run(command, timeout / 1000)
         except ProcessError as error:
             return create_tool_error_output(format_tool_text("Bash", "broken_off", error=error))
 
-    return bash_tool
+    # The schema has the configured limit, which an annotation in the source cannot name.
+    bash_tool.__annotations__["timeout"] = Annotated[int, Meta(ge=1, le=max_timeout)]
+    return builtin_tool(name="Bash", deadline=None)(bash_tool)
 
 
 class _ForegroundCommandRun:
@@ -264,9 +280,9 @@ def _describe_exit_status(status: int) -> str:
     if status >= 0:
         return f"Exit code {status}."
     try:
-        return f"Killed by the signal {signal.Signals(-status).name}."
+        return f"Killed by signal {signal.Signals(-status).name}."
     except ValueError:
-        return f"Killed by the signal {-status}."
+        return f"Killed by signal {-status}."
 
 
 def _describe_unknown_shell_id(shell_id: str, shells: BackgroundShellSupervisor) -> str:

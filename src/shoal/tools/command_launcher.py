@@ -23,6 +23,8 @@ from shoal.tools.shell_snapshot import ShellSnapshotFailedError, ShellSnapshotte
 _SCRIPT = r"""
 __shoal_directory=$1 __shoal_command=$3
 if [ -n "$2" ]; then . "$2" >/dev/null 2>&1; fi
+shift 3
+for __shoal_file; do . "$__shoal_file" >/dev/null 2>&1; done
 set --
 trap '\command pwd -P >|"$__shoal_directory" 2>/dev/null' EXIT
 eval "$__shoal_command"
@@ -81,6 +83,8 @@ class ShellCommandLauncher:
         self._snapshot_lock: int | None = None
         self.shared_snapshot: Path | None = None
         """Snapshot taken and owned by another process of the run."""
+        self.variables_directory: Path | None = None
+        """Directory of the files in which hooks left variables for commands."""
         self._directory: Path | None = None
         self._command_count = 0
 
@@ -111,8 +115,9 @@ class ShellCommandLauncher:
         snapshot_argument = str(snapshot) if snapshot is not None and snapshot.exists() else ""
         shell = self._snapshotter.shell
         directory_argument = str(directory_file or os.devnull)
+        arguments = (directory_argument, snapshot_argument, command, *self._list_variable_files(context))
         launch = ProcessLaunchSpec(
-            argv=(shell.path, "-c", _SCRIPT, shell.kind, directory_argument, snapshot_argument, command),
+            argv=(shell.path, "-c", _SCRIPT, shell.kind, *arguments),
             cwd=context.workspace.cwd,
             env=build_command_environment(context.env),
             stdout=output,
@@ -129,6 +134,19 @@ class ShellCommandLauncher:
             if sandbox is not None:
                 await sandbox.finish_command()
             raise
+
+    def _list_variable_files(self, context: ToolContext) -> list[str]:
+        """Return the files that set variables for a command: the user's, then those of hooks."""
+        own = context.env.get("CLAUDE_ENV_FILE", "")
+        files = [own] if own and os.path.isfile(own) else []  # noqa: PTH113 - of any text
+        if self.variables_directory is None:
+            return files
+        try:
+            with os.scandir(self.variables_directory) as entries:
+                found = sorted(entry.path for entry in entries if entry.stat().st_size)
+        except OSError:
+            return files
+        return files + found
 
     async def _wait_for_shell_snapshot(self) -> Path | None:
         if self.shared_snapshot is not None and self.shared_snapshot.exists():
@@ -210,6 +228,6 @@ def follow_command_directory(file: Path, context: ToolContext) -> str:
     if context.workspace.change_directory(last_directory):
         return f"The working directory is now {escape_filename(last_directory)}."
     return (
-        f"The command ended in {escape_filename(last_directory)}, which is outside the project: "
-        f"the working directory is {escape_filename(before)} again."
+        f"The command ended in {escape_filename(last_directory)}, which is outside the project, so the "
+        f"working directory is {escape_filename(before)} again."
     )

@@ -85,16 +85,16 @@ class CommandOutputCollector:
         if not self.omitted_characters:
             return self._head + self._tail
         location = self.describe_output_location()
-        omission = f"[… {self.omitted_characters:,} characters are left out here; {location} …]"
+        omission = f"[… {self.omitted_characters:,} characters are omitted here; {location} …]"
         return f"{self._head}\n\n{omission}\n\n{self._tail}"
 
     def describe_output_location(self) -> str:
-        """Return a note that says where the whole output is stored."""
+        """Return a note that says where the full output is stored."""
         if self.file is None:
-            return f"the whole output could not be saved: {self._file_error}"
+            return f"the full output could not be saved: {self._file_error}"
         if self._file_bytes_left <= 0:
-            return f"the first {MAX_FILE_BYTES >> 20} MB are in {self.file}, the rest was dropped"
-        return f"the whole output is in {self.file}"
+            return f"the first {MAX_FILE_BYTES >> 20} MB are in {self.file}; the rest was dropped"
+        return f"the full output is in {self.file}"
 
     def _write_to_file(self, text: str) -> None:
         if self._descriptor is None or self._file_bytes_left <= 0 or not text:

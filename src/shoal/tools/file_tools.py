@@ -65,11 +65,7 @@ async def todo_write(
 ) -> ToolOutput:
     listing = "\n".join(f"{_CHECKBOXES[todo.status]} {todo.content}" for todo in todos)
     active = sum(todo.status == "in_progress" for todo in todos)
-    advice = (
-        f"\n({active} steps are in progress at once; one at a time is easier to follow.)"
-        if active > 1
-        else ""
-    )
+    advice = f"\n({active} steps are in progress. One at a time is easier to follow.)" if active > 1 else ""
     return ToolOutput(
         content=f"The list is now:\n{listing or '(empty)'}{advice}", data={"todos": to_builtins(todos)}
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import sys
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Annotated, Any, get_args, get_origin, get_type_hints, overload
 
@@ -230,13 +231,23 @@ def tool(
         return FunctionTool(
             function,
             name=name or function.__name__,
-            description=description or unwrap_lines(inspect.getdoc(function) or ""),
+            description=description or _get_docstring(function),
             reads_only=reads_only,
             deadline=deadline,
             concurrent=concurrent,
         )
 
     return make_tool if function is None else make_tool(function)
+
+
+def _get_docstring(function: Callable[..., Any]) -> str:
+    docstring = inspect.getdoc(function)
+    if docstring is None and sys.flags.optimize >= 2:
+        raise TypeError(
+            f"the tool {function.__qualname__} has no description: python -OO removes docstrings. Pass "
+            "description=… to @tool, or run Python without -OO."
+        )
+    return unwrap_lines(docstring or "")
 
 
 def _parse_tool_parameters(function: Callable[..., Any]) -> list[FunctionToolParameter]:
@@ -252,7 +263,7 @@ def _parse_tool_parameters(function: Callable[..., Any]) -> list[FunctionToolPar
         if parameter.name == _CONTEXT_PARAMETER:
             continue
         if parameter.kind not in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY):
-            raise TypeError(f"the tool {function.__qualname__} cannot take `{parameter}`: name each argument")
+            raise TypeError(f"the tool {function.__qualname__} cannot take `{parameter}`; name each argument")
         name, annotation = _resolve_parameter_annotation(parameter.name, hints.get(parameter.name, Any))
         default = msgspec.NODEFAULT if parameter.default is parameter.empty else parameter.default
         found.append(FunctionToolParameter(name=name, field=parameter.name, type=annotation, default=default))

@@ -10,6 +10,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from shoal.core.conversation.tools import ToolContext, ToolOutput, create_tool_error_output
+from shoal.core.text.absolute_globs import split_absolute_glob
 from shoal.core.text.filenames import escape_filename
 from shoal.tools.builtin_tool import builtin_tool, format_tool_text
 from shoal.tools.glob_patterns import InvalidGlobError, compile_glob
@@ -30,9 +31,9 @@ async def glob_tool(
 ) -> ToolOutput:
     top = context.workspace.cwd if path is None else context.workspace.resolve_path(path)
     if pattern.startswith("/"):
-        top, pattern = _split_absolute_pattern(pattern)
-        if not context.workspace.contains_path(top):
-            return create_tool_error_output(format_tool_text("Glob", "outside", path=escape_filename(top)))
+        # Whoever decided about the call knew this directory.
+        directory, pattern = split_absolute_glob(pattern)
+        top = Path(directory)
     if stat_path(top) is None:
         return report_missing_path(top, context)
     if not top.is_dir():
@@ -60,15 +61,6 @@ class _GlobMatchListing(Struct, frozen=True, kw_only=True):
     ignored: bool = False
     """True if these are files that git ignores, because no others matched."""
     truncated: bool = False
-
-
-def _split_absolute_pattern(pattern: str) -> tuple[Path, str]:
-    """Split an absolute pattern into its leading directory without wildcards and the rest."""
-    parts = Path(os.path.normpath(pattern)).parts
-    fixed_count = 0
-    while fixed_count < len(parts) - 1 and not set(parts[fixed_count]) & set("*?[{"):
-        fixed_count += 1
-    return Path(*parts[:fixed_count]), "./" + "/".join(parts[fixed_count:])
 
 
 async def _list_files_matching_glob(

@@ -31,7 +31,8 @@ def report_missing_path(path: Path, context: ToolContext) -> ToolOutput:
     if not path.parent.is_dir():
         nearest = next((parent for parent in path.parents if parent.is_dir()), Path("/"))
         return create_tool_error_output(
-            f"{problem} Neither does its directory; the nearest that does is {escape_filename(nearest)}."
+            f"{problem} Its directory does not exist either; the nearest existing one is "
+            f"{escape_filename(nearest)}."
         )
     try:
         names = [entry.name for entry in itertools.islice(path.parent.iterdir(), _MAX_NAMES)]
@@ -41,7 +42,7 @@ def report_missing_path(path: Path, context: ToolContext) -> ToolOutput:
     same_stem = [name for name in names if Path(name).stem == path.stem and name not in close]
     suggestions = [escape_filename(path.parent / name) for name in (*close, *sorted(same_stem)[:3])]
     if suggestions:
-        return create_tool_error_output(f"{problem} Close to it: {', '.join(suggestions)}.")
+        return create_tool_error_output(f"{problem} Similar paths: {', '.join(suggestions)}.")
     return create_tool_error_output(
         f"{problem} The working directory is {escape_filename(context.workspace.cwd)}; "
         "use Glob to find the file."

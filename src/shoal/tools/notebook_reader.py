@@ -63,8 +63,8 @@ def _format_cell_output(output: Mapping[str, Any]) -> Iterator[str | ImageBlock]
 
 def _decode_notebook_image(data: str) -> str | ImageBlock:
     if len(data) > _MAX_IMAGE_CHARACTERS:
-        return f"(an image of {len(data):,} base64 characters is left out)"
-    return image_from_base64(data) or "(an invalid image is left out)"
+        return f"(an image of {len(data):,} base64 characters is omitted)"
+    return image_from_base64(data) or "(an invalid image is omitted)"
 
 
 def _format_output_section(label: str, text: str) -> str:

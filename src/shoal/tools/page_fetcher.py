@@ -124,9 +124,9 @@ async def _request_page(
     addresses = await _resolve_host_addresses(parts.hostname, parts.port or 0)
     if not allow_private and (private := [a for a in addresses if not is_public_ip_address(a)]):
         raise WebPageFetchRefusedError(
-            f"{parts.hostname} is at {private[0]}, which is not a public address: Shoal does not fetch "
-            "pages from this machine or its network. Ask the person, or use a shell command if that "
-            "is allowed."
+            f"{parts.hostname} is at {private[0]}, which is not a public address. Shoal does not fetch "
+            f"pages from this machine or its network. Ask the person, or use a shell command if that is "
+            f"allowed."
         )
     try:
         url = httpx.URL(parts.geturl()).copy_with(fragment=None)
@@ -210,7 +210,7 @@ async def _read_page_response(
                 raw if decompressor is None else decompressor.decompress(raw, MAX_BODY_BYTES + 1 - len(body))
             )
         except zlib.error as error:
-            raise WebPageFetchRefusedError(f"{url} sent broken compressed data: {error}.") from error
+            raise WebPageFetchRefusedError(f"{url} sent invalid compressed data: {error}.") from error
         if len(body) > MAX_BODY_BYTES:
             break
     declared_size = response.headers.get("content-length", "")

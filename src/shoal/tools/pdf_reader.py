@@ -28,7 +28,7 @@ def read_pdf_text(path: Path, file: BinaryIO, pages: str | None) -> ToolOutput:
     try:
         reader = pypdf.PdfReader(file)
         if reader.is_encrypted and not reader.decrypt(""):
-            return create_tool_error_output(f"{escape_filename(path)} is a PDF file locked with a password.")
+            return create_tool_error_output(f"{escape_filename(path)} is a password-protected PDF file.")
         count = len(reader.pages)
         page_numbers = _parse_page_range(pages, count)
         if isinstance(page_numbers, str):
@@ -45,11 +45,11 @@ def _parse_page_range(pages: str | None, count: int) -> range | str:
         return range(1, min(count, MAX_PAGES) + 1)
     match = _RANGE.fullmatch(pages)
     if match is None:
-        return f'pages is {pages[:40]!r}; expected one page as "3" or a range as "1-5".'
+        return f'pages is {pages[:40]!r}; expected a page, such as "3", or a range, such as "1-5".'
     first = int(match[1])
     last = int(match[2]) if match[2] else count if "-" in pages else first
     if not 1 <= first <= last or first > count:
-        return f"pages is {pages!r}, and the file has {count} pages."
+        return f"pages is {pages!r}, but the file has only {count} pages."
     if last - first >= MAX_PAGES:
         return f"pages is {pages!r}; at most {MAX_PAGES} pages are read at a time."
     return range(first, min(last, count) + 1)

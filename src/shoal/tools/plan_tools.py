@@ -130,7 +130,7 @@ def build_plan_tools(get_plan: Callable[[AgentIdentity], AgentPlan]) -> tuple[To
         text = agent_plan.load_plan_file()
         if not text.strip():
             return create_tool_error_output(format_tool_text("ExitPlanMode", "no_plan"))
-        if permissions.is_plan_voluntary:
+        if permissions.is_plan_voluntary and not context.agent.is_lead:
             return _report_plan_mode_exit(permissions.leave_plan_mode(), agent_plan)
         tool_uses = tuple(f"{use.tool}: {use.prompt}" for use in allowedPrompts or ())
         return _apply_plan_answer(

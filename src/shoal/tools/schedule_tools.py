@@ -72,7 +72,7 @@ def _build_cron_delete_tool(scheduler: Scheduler) -> Tool:
             return create_tool_error_output(format_tool_text("CronCreate", "lead_only"))
         deleted = scheduler.delete_schedule(id)
         return ToolOutput(
-            content=f"Schedule {deleted.id} is deleted: {deleted.cron}", data={"id": deleted.id}
+            content=f"Schedule {deleted.id} was deleted: {deleted.cron}", data={"id": deleted.id}
         )
 
     return cron_delete

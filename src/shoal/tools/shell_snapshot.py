@@ -72,9 +72,8 @@ class ShellSnapshotFailedError(ShoalError):
 
 
 def find_user_shell(env: Mapping[str, str]) -> UserShell:
-    """Return $SHELL if it is bash or zsh; else bash, else sh."""
-    preferred = env.get("SHELL", "")
-    for path in (preferred, "/bin/bash", "/usr/bin/bash"):
+    """Return $CLAUDE_CODE_SHELL or $SHELL if it is bash or zsh; else bash, else sh."""
+    for path in (env.get("CLAUDE_CODE_SHELL", ""), env.get("SHELL", ""), "/bin/bash", "/usr/bin/bash"):
         kind = path.rpartition("/")[2]
         if path.startswith("/") and kind in ("bash", "zsh") and os.access(path, os.X_OK):
             return UserShell(path=path, kind="zsh" if kind == "zsh" else "bash")

@@ -149,7 +149,7 @@ class BackgroundShellProcess:
         if len(selected) <= OUTPUT_LIMIT:
             return selected
         omitted = len(selected) - OUTPUT_LIMIT
-        omission = f"[… {omitted:,} characters are left out here; {self.output.describe_output_location()} …]"
+        omission = f"[… {omitted:,} characters are omitted here; {self.output.describe_output_location()} …]"
         return f"{selected[: OUTPUT_LIMIT // 2]}\n\n{omission}\n\n{selected[-OUTPUT_LIMIT // 2 :]}"
 
     def _format_unavailable_output(self, reason: object) -> str:
@@ -166,7 +166,7 @@ class BackgroundShellProcess:
             file.seek(size - OUTPUT_LIMIT // 2)
             tail = file.read(OUTPUT_LIMIT // 2).decode(errors="ignore")
         omitted = size - start - OUTPUT_LIMIT
-        omission = f"[… {omitted:,} bytes are cut out here; {self.output.describe_output_location()} …]"
+        omission = f"[… {omitted:,} bytes are omitted here; {self.output.describe_output_location()} …]"
         return f"{head}\n\n{omission}\n\n{tail}"
 
 

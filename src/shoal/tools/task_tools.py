@@ -212,7 +212,7 @@ class _TaskToolActions:
             decision = await context.hooks.run_hooks("TaskCreated", hook_input)
             if decision.blocked is not None:
                 return create_tool_error_output(
-                    f"The task was not created: a TaskCreated hook says no: {decision.blocked}"
+                    f"The task was not created because a TaskCreated hook blocked it: {decision.blocked}"
                 )
         task = await self._find_board(context.agent).create(draft)
         return ToolOutput(
@@ -318,7 +318,7 @@ class _TaskToolActions:
         result, output = await self._run_acceptance(command, context.agent)
         if result.exit_code == 0:
             return None
-        outcome = "did not end in time" if result.exit_code is None else f"ended with {result.exit_code}"
+        outcome = "did not finish in time" if result.exit_code is None else f"ended with {result.exit_code}"
         return format_tool_text(
             "TaskUpdate", "not_accepted", task=task_id, command=command, outcome=outcome, output=output
         )
@@ -348,7 +348,7 @@ class _TaskToolActions:
         self, board: TaskBoard, request: _TaskUpdateRequest, task: Task, caller: AgentName, *, claimed: bool
     ) -> ToolOutput:
         if request.status == "deleted":
-            return ToolOutput(content=f"Task {task.id} is deleted.", data={"deleted": task.id})
+            return ToolOutput(content=f"Task {task.id} was deleted.", data={"deleted": task.id})
         tasks = await board.get_live_task_mapping()
         sentences = ["It is yours now." if claimed else ""]
         if request.status == "completed":
@@ -392,7 +392,7 @@ async def _run_task_completed_hook(board: TaskBoard, task_id: TaskId, context: T
     decision = await context.hooks.run_hooks("TaskCompleted", hook_input)
     if decision.blocked is None:
         return None
-    return f"Task {task_id} is not completed: a TaskCompleted hook says no: {decision.blocked}"
+    return f"Task {task_id} was not completed because a TaskCompleted hook blocked it: {decision.blocked}"
 
 
 async def _return_store_errors_as_output(answer: Awaitable[ToolOutput]) -> ToolOutput:

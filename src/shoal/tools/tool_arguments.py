@@ -142,7 +142,7 @@ def _describe_argument_value(value: Any) -> str:
         return f"a list of {len(value)}"
     if isinstance(value, Mapping):
         names = ", ".join(_shorten_argument_text(str(name)) for name in list(value)[:5])
-        return f"an object with {names or 'nothing in it'}"
+        return f"an object with {names or 'no fields'}"
     return _shorten_argument_text(str(msgspec.json.encode(value), "utf-8"))
 
 

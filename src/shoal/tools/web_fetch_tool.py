@@ -168,9 +168,9 @@ def _format_page_output(page: ConvertedWebPage, prompt: str | None, context: Too
         text = text[:MAX_PAGE_CHARACTERS]
         try:
             path = context.results.save_result(f"{context.call_id}.txt", page.text.encode(errors="replace"))
-            location = f"the whole page is in {path}"
+            location = f"the full page is in {path}"
         except StateFileError as error:
-            location = f"the whole page could not be saved: {error}"
+            location = f"the full page could not be saved: {error}"
         notes.append(
             f"These are the first {MAX_PAGE_CHARACTERS:,} of {len(page.text):,} characters; {location}."
         )

@@ -21,7 +21,7 @@ from shoal.core.agents.agent_definitions import (
 )
 from shoal.core.agents.subagents import IsolationMode
 from shoal.core.errors import InvalidAgentDefinition
-from shoal.core.permissions.permission_changes import PermissionMode
+from shoal.core.permissions.permission_changes import AUTO_MODE, PERMISSION_MODES
 from shoal.core.teams.roster import MEMBER_COLORS
 from shoal.wire.field_parsers import (
     InvalidFrontMatterFieldError,
@@ -34,6 +34,7 @@ from shoal.wire.field_parsers import (
     parse_text_field,
     parse_text_list_field,
     parse_tool_list_field,
+    refuse_misspelled_field,
     split_comma_separated_text,
 )
 from shoal.wire.front_matter import (
@@ -88,7 +89,7 @@ def parse_agent_definition(text: str, source: DefinitionSource, *, name: str) ->
     values = builder.parse_entries(page.entries, _FIELDS)
     if not page.body:
         builder.warnings.append(
-            builder.describe_problem(None, None, "there is no prompt below the front matter")
+            builder.describe_problem(None, None, "there is no prompt after the front matter")
         )
     return builder.build({**values, "prompt": page.body}, line=1)
 
@@ -168,6 +169,10 @@ class _AgentDefinitionBuilder:
         for key, value, line in given:
             field = known_fields.get(key)
             if field is None:
+                try:
+                    refuse_misspelled_field(key, _NARROWING_FIELDS)
+                except InvalidFrontMatterFieldError as error:
+                    raise self.build_error(str(error), line=line, field=self._prefix + key) from None
                 self.warnings.append(
                     self.describe_problem(line, key, describe_unknown_field(key, known_fields))
                 )
@@ -175,6 +180,8 @@ class _AgentDefinitionBuilder:
                 # Nothing depends on a colour: an unknown one must not make the agent unusable.
                 warning = f"{value!r} is not a known colour; use {', '.join(MEMBER_COLORS)} or #rrggbb"
                 self.warnings.append(self.describe_problem(line, key, warning))
+            elif field.attribute == "permission_mode" and value == AUTO_MODE:
+                self.warnings.append(self.describe_problem(line, key, _AUTO_MODE_WARNING))
             elif value is not None:
                 self._lines[field.attribute] = line or 0
                 try:
@@ -243,6 +250,27 @@ def _parse_agent_model(value: Any) -> str | None:
     return None if model == INHERIT_MODEL else model
 
 
+<<<<<<< HEAD
+=======
+def _parse_reasoning_effort(value: Any) -> str | int:
+    if isinstance(value, str) and value in EFFORT_LEVELS:
+        return value
+    try:
+        return _parse_positive_integer(value)
+    except InvalidFrontMatterFieldError:
+        raise InvalidFrontMatterFieldError(
+            f"{value!r} is not one of {', '.join(EFFORT_LEVELS)} or a number of tokens"
+        ) from None
+
+
+def _parse_positive_integer(value: Any) -> int:
+    text = str(value)
+    if isinstance(value, bool) or re.fullmatch(r"[0-9]{1,12}", text) is None or int(text) == 0:
+        raise InvalidFrontMatterFieldError(f"expected an integer above 0, got {value!r}")
+    return int(text)
+
+
+>>>>>>> main
 def _parse_dollars(value: Any) -> float:
     text = str(value)
     if isinstance(value, bool) or re.fullmatch(r"[0-9]{1,9}(\.[0-9]+)?", text) is None or float(text) <= 0:
@@ -259,6 +287,16 @@ def _build_choice_parser(choices: tuple[str, ...]) -> Callable[[Any], str]:
         raise InvalidFrontMatterFieldError(f"{value!r} is not one of {', '.join(choices)}{hint}")
 
     return parse_choice
+
+
+_AUTO_MODE_WARNING = "auto mode is not available, so the agent has the mode of its parent"
+
+
+def _parse_agent_permission_mode(value: Any) -> str:
+    return "default" if value == "manual" else _parse_permission_mode_choice(value)
+
+
+_parse_permission_mode_choice = _build_choice_parser(PERMISSION_MODES)
 
 
 def _parse_agent_color(value: Any) -> str | None:
@@ -286,10 +324,15 @@ _FIELDS = {
     "tools": _AgentDefinitionFieldSpec("tools", _parse_agent_tools),
     "disallowedTools": _AgentDefinitionFieldSpec("disallowed_tools", _parse_agent_tools),
     "model": _AgentDefinitionFieldSpec("model", _parse_agent_model),
+<<<<<<< HEAD
     "effort": _AgentDefinitionFieldSpec("effort", parse_effort_field),
     "permissionMode": _AgentDefinitionFieldSpec(
         "permission_mode", _build_choice_parser(get_args(PermissionMode))
     ),
+=======
+    "effort": _AgentDefinitionFieldSpec("effort", _parse_reasoning_effort),
+    "permissionMode": _AgentDefinitionFieldSpec("permission_mode", _parse_agent_permission_mode),
+>>>>>>> main
     "background": _AgentDefinitionFieldSpec("background", parse_boolean_field),
     "isolation": _AgentDefinitionFieldSpec("isolation", _build_choice_parser(get_args(IsolationMode))),
     "maxTurns": _AgentDefinitionFieldSpec("max_turns", parse_positive_integer_field),
@@ -305,6 +348,8 @@ _FIELDS = {
     "oneShot": _AgentDefinitionFieldSpec("one_shot", parse_boolean_field),
     "instructions": _AgentDefinitionFieldSpec("instructions", parse_boolean_field),
 }
+_NARROWING_FIELDS = ("disallowedTools", "permissionMode", "isolation")
+"""Fields that must not be lost by a mistake in their names."""
 _JSON_FIELDS = {key: field for key, field in _FIELDS.items() if key != "name"} | {
     "prompt": _AgentDefinitionFieldSpec("prompt", parse_text_field)
 }

@@ -165,7 +165,7 @@ def _parse_steering_message(raw: Mapping[str, Any], request_id: str) -> Steering
     if not isinstance(raw_message, dict) or raw_message.get("role") != "user":
         raise InvalidControlRequestError("message must be an object with role user", request_id)
     if not isinstance(raw_message.get("content"), str | list):
-        raise InvalidControlRequestError("message.content must be text or a list of blocks", request_id)
+        raise InvalidControlRequestError("message.content must be a string or a list of blocks", request_id)
     message, left_out = parse_conversation_message(raw_message)
     if left_out or not message.content:
         raise InvalidControlRequestError(f"message.content has unknown blocks: {left_out}", request_id)

@@ -22,9 +22,23 @@ def describe_unknown_field(key: str, known_fields: Iterable[str]) -> str:
     return "unknown field; it is ignored" + (f"; did you mean {matches[0]}?" if matches else "")
 
 
+def refuse_misspelled_field(key: str, narrowing_fields: Iterable[str]) -> None:
+    """Raise `InvalidFrontMatterFieldError` for a key that is probably a field that narrows something."""
+    from difflib import get_close_matches
+
+    by_letters = {_keep_letters(field): field for field in narrowing_fields}
+    close = get_close_matches(_keep_letters(key), by_letters, n=1, cutoff=0.9)
+    if close:
+        raise InvalidFrontMatterFieldError(f"unknown field; write {by_letters[close[0]]}")
+
+
+def _keep_letters(key: str) -> str:
+    return key.replace("-", "").replace("_", "").casefold()
+
+
 def parse_text_field(value: Any) -> str:
     if not isinstance(value, str):
-        raise InvalidFrontMatterFieldError(f"expected text, got {describe_field_value(value)}")
+        raise InvalidFrontMatterFieldError(f"expected a string, got {describe_field_value(value)}")
     return value
 
 

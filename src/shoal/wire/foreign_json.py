@@ -60,7 +60,7 @@ def convert_to_schema(value: Any, schema: type[_T]) -> _T:
     try:
         return msgspec.convert(value, schema)
     except UnicodeEncodeError as error:
-        raise msgspec.ValidationError(f"Name of a field that is not text: {error}") from error
+        raise msgspec.ValidationError(f"The name of a field is not a string: {error}") from error
 
 
 def decode_to_schema(content: bytes, decode: Callable[[bytes], _T], schema: Any) -> _T:

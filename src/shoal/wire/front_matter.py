@@ -83,13 +83,18 @@ def split_front_matter(text: str) -> tuple[list[str], int, list[str]]:
     if first is None:
         raise InvalidFrontMatterError("the file is empty", line=1)
     if lines[first].rstrip() != "---":
+<<<<<<< HEAD
         raise MissingFrontMatterError(
             "there is no front matter: the file does not begin with a line ---", line=first + 1
+=======
+        raise InvalidFrontMatterError(
+            "there is no front matter: the file does not begin with a --- line", line=first + 1
+>>>>>>> main
         )
     last = next((n for n in range(first + 1, len(lines)) if lines[n].rstrip() == "---"), None)
     if last is None:
         raise InvalidFrontMatterError(
-            "the front matter does not end: a second line --- is missing", line=first + 1
+            "the front matter does not end: the second --- line is missing", line=first + 1
         )
     header = lines[first + 1 : last]
     if sum(map(len, header)) + len(header) > MAX_HEADER_LENGTH:
@@ -115,7 +120,7 @@ def _reject_duplicate_keys(entries: Sequence[FrontMatterEntry]) -> None:
     first_lines: dict[str, int] = {}
     for entry in entries:
         if entry.key in first_lines:
-            problem = f"it is there twice, first on line {first_lines[entry.key]}"
+            problem = f"it occurs twice, first on line {first_lines[entry.key]}"
             raise InvalidFrontMatterError(problem, line=entry.line, key=entry.key)
         first_lines[entry.key] = entry.line
 
@@ -223,7 +228,7 @@ def compose_yaml(text: str, start: int) -> yaml.Node | None:
     except UnicodeEncodeError as error:
         preceding_lines = text[: error.start].count("\n")
         raise InvalidFrontMatterError(
-            "it contains bytes that are not text", line=start + preceding_lines
+            "it contains bytes that are not valid text", line=start + preceding_lines
         ) from error
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
@@ -264,13 +269,13 @@ class _YamlNodeConverter:
 
     def convert_key(self, node: yaml.Node) -> str:
         if not isinstance(node.value, str):
-            raise self._build_error("a key is a word", node)
+            raise self._build_error("a key must be a string", node)
         return node.value
 
     def convert_node(self, node: yaml.Node, depth: int = 0) -> Any:
         self._seen += 1
         if self._seen > _MAX_NODES or depth > _MAX_DEPTH:
-            raise self._build_error("it contains too much: aliases that repeat each other", node)
+            raise self._build_error("it contains too much because of repeated aliases", node)
         kind = node.tag.removeprefix("tag:yaml.org,2002:")
         node_type: str = getattr(node, "id", "")
         if node_type != _NODE_KINDS.get(kind, node_type):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from difflib import get_close_matches
-from typing import Any, TypeAlias
+from typing import Any, Literal, TypeAlias
 from urllib.parse import urlsplit
 
 from msgspec import Struct
@@ -13,9 +13,12 @@ from msgspec import Struct
 from shoal.core.extensions.hooks import (
     BLOCKING_EVENTS,
     DEFAULT_HOOK_SECONDS,
+    FOREIGN_EVENTS,
     HOOK_EVENTS,
     MATCHER_FIELDS,
     MAX_HOOK_SECONDS,
+    PROGRAM_HOOK_SECONDS,
+    PROMPT_HOOK_SECONDS,
     SESSION_END_HOOK_SECONDS,
     STOP_EVENTS,
     Hook,
@@ -23,6 +26,8 @@ from shoal.core.extensions.hooks import (
     HookDecision,
     HookEvent,
     HttpPostHookAction,
+    McpToolHookAction,
+    ModelPromptHookAction,
     PythonCallbackHookAction,
     ShellCommandHookAction,
 )
@@ -30,14 +35,30 @@ from shoal.core.extensions.hooks import (
 KeyLocator: TypeAlias = Callable[[Sequence[str]], str]
 """Returns the file and line of a key, given its key path."""
 _KEYS_BY_TYPE = {
-    "command": frozenset({"type", "command", "timeout", "onFailure", "async", "asyncRewake", "if"}),
-    "http": frozenset({"type", "url", "headers", "allowedEnvVars", "timeout", "onFailure", "if"}),
+    "command": frozenset({"command", "args", "shell", "async", "asyncRewake"}),
+    "http": frozenset({"url", "headers", "allowedEnvVars"}),
+    "prompt": frozenset({"prompt", "model", "continueOnBlock"}),
+    "mcp_tool": frozenset({"server", "tool", "input"}),
 }
-_JUDGING_TYPES = frozenset({"prompt", "agent", "mcp_tool"})
-"""Types of hooks that other programs run and Shoal does not."""
+_COMMON_KEYS = frozenset({"type", "timeout", "onFailure", "if"})
+_UNUSED_KEYS = {"statusMessage": "it is not shown", "once": "the hook runs every time"}
+"""Fields of other programs without a use here, which change nothing that is guarded."""
+_AGENT_TYPE = "agent"
+"""Type of hooks that other programs run and Shoal does not."""
+_JUDGING_TYPES = ("prompt", "mcp_tool")
+_SHELLS: Mapping[str, Literal["sh", "powershell"]] = {"bash": "sh", "sh": "sh", "powershell": "powershell"}
 _GUARDED_EVENTS = BLOCKING_EVENTS | {"UserPromptSubmit"}
 _NAMED_GROUP = re.compile(r"\(\?<(?=[A-Za-z_])")
 _MATCH_ALL = ("", "*")
+
+
+_OTHER_EVENTS = frozenset(
+    {"Setup", "CwdChanged", "FileChanged", "DirectoryAdded", "InstructionsLoaded", "ConfigChange"}
+    | {"StopFailure", "PostCompact", "PostToolBatch", "PermissionDenied", "UserPromptExpansion"}
+    | {"Elicitation", "ElicitationResult", "MessageDisplay"}
+)
+"""Events of other programs, which are not spelling mistakes."""
+UNKNOWN_EVENT_END = ": unknown event."
 
 
 class ParsedHooks(Struct, frozen=True, kw_only=True):
@@ -46,6 +67,8 @@ class ParsedHooks(Struct, frozen=True, kw_only=True):
     """One sentence for each part that cannot be used; the rest is used."""
     warnings: tuple[str, ...] = ()
     """One sentence for each hook that works differently than its author may expect."""
+    unused: tuple[str, ...] = ()
+    """One sentence for each part that has no use here; nothing that is guarded depends on it."""
 
 
 class _InvalidHookConfigError(Exception):
@@ -62,6 +85,7 @@ class _HookParser:
         self._environ = environ
         self.problems: list[str] = []
         self.warnings: list[str] = []
+        self.unused: list[str] = []
 
     def parse_hooks_by_event(self, raw: Any) -> Iterator[Hook]:
         key_path = ("hooks",)
@@ -69,9 +93,15 @@ class _HookParser:
             self._add_problem(key_path, f"expected an object of events, got {_describe_json_value(raw)}")
             return
         for event, entries in raw.items():
-            if event not in HOOK_EVENTS:
+            if event in FOREIGN_EVENTS:
+                self.unused.append(
+                    self._format_located_sentence(
+                        (*key_path, event), "Shoal does not have this event, so its hooks do not run"
+                    )
+                )
+            elif event not in HOOK_EVENTS:
                 matches = get_close_matches(str(event), HOOK_EVENTS, n=1)
-                hint = f"; did you mean {matches[0]}?" if matches else ""
+                hint = f"; did you mean {matches[0]}?" if matches and event not in _OTHER_EVENTS else ""
                 self._add_problem((*key_path, str(event)), f"unknown event{hint}")
             elif not isinstance(entries, Sequence) or isinstance(entries, str):
                 self._add_problem((*key_path, event), f"expected a list, got {_describe_json_value(entries)}")
@@ -86,13 +116,19 @@ class _HookParser:
             self._add_problem((*key_path, *error.keys), str(error))
             return
         if matcher not in _MATCH_ALL and event not in MATCHER_FIELDS:
-            self._add_problem((*key_path, "matcher"), f"{event} has no matcher; the hooks below always run")
+            self._add_problem(
+                (*key_path, "matcher"), f"{event} does not use a matcher; the hooks below always run"
+            )
         for number, action in enumerate(actions):
             action_path = (*key_path, "hooks", str(number))
             try:
                 hook = self._parse_hook(event, matcher, action, action_path)
             except _InvalidHookConfigError as error:
-                self._add_problem((*action_path, *error.keys), str(error))
+                kind = action.get("type") if isinstance(action, Mapping) else None
+                if kind in _JUDGING_TYPES and event in _GUARDED_EVENTS:
+                    yield self._build_blocking_guard(event, matcher, f"it is invalid: {error}", action_path)
+                else:
+                    self._add_problem((*action_path, *error.keys), str(error))
                 continue
             yield hook
 
@@ -105,28 +141,26 @@ class _HookParser:
         kind = raw.get("type", "command")
         if not isinstance(kind, str):
             raise _InvalidHookConfigError(
-                f"expected command or http, got {_describe_json_value(kind)}", "type"
+                f"expected {_list_types()}, got {_describe_json_value(kind)}", "type"
             )
-        if kind in _JUDGING_TYPES and event in _GUARDED_EVENTS:
-            return self._build_blocking_guard(event, matcher, kind, key_path)
+        if kind == _AGENT_TYPE and event in _GUARDED_EVENTS:
+            reason = "Shoal does not run hooks of the type agent"
+            return self._build_blocking_guard(event, matcher, reason, key_path)
         if kind not in _KEYS_BY_TYPE:
-            raise _InvalidHookConfigError(f"unknown hook type {kind!r}; use command or http", "type")
+            raise _InvalidHookConfigError(f"unknown hook type {kind!r}; use {_list_types()}", "type")
         for key in raw:
-            if key not in _KEYS_BY_TYPE[kind]:
+            if key in _UNUSED_KEYS:
+                self.unused.append(self._format_located_sentence((*key_path, key), _UNUSED_KEYS[key]))
+            elif key not in _KEYS_BY_TYPE[kind] and key not in _COMMON_KEYS:
                 self._add_problem((*key_path, str(key)), "unknown field; it is ignored")
-        failure = raw.get("onFailure", "continue")
-        if failure not in ("continue", "block"):
-            raise _InvalidHookConfigError(f"expected continue or block, got {failure!r}", "onFailure")
         wakes_agent = kind == "command" and _parse_hook_flag(raw, "asyncRewake")
         background = wakes_agent or (kind == "command" and _parse_hook_flag(raw, "async"))
         hook = Hook(
             event=event,
             matcher=matcher,
-            action=_parse_hook_command(raw)
-            if kind == "command"
-            else _parse_hook_http_post(raw, self._environ),
-            seconds=_parse_hook_timeout(event, raw.get("timeout")),
-            blocks_on_failure=failure == "block",
+            action=_parse_hook_action(kind, raw, self._environ),
+            seconds=_parse_hook_timeout(event, kind, raw.get("timeout")),
+            blocks_on_failure=_parse_hook_failure(event, kind, raw),
             background=background,
             rewakes=wakes_agent,
             condition=_parse_hook_condition(raw),
@@ -137,17 +171,12 @@ class _HookParser:
         return hook
 
     def _build_blocking_guard(
-        self, event: HookEvent, matcher: str, kind: str, key_path: tuple[str, ...]
+        self, event: HookEvent, matcher: str, why: str, key_path: tuple[str, ...]
     ) -> Hook:
-        """Return a hook that blocks what a hook of another type would judge: without it nobody does."""
+        """Return a hook that blocks what a hook that cannot run would judge: without it nobody does."""
         location = self._locate((*key_path, "type"))
-        reason = (
-            f"the {kind} hook at {location} guards it, but Shoal does not run hooks of that type. "
-            "Write it as a command, or remove it."
-        )
-        self._add_problem(
-            (*key_path, "type"), f"Shoal does not run {kind} hooks; {event} is blocked where this one matches"
-        )
+        reason = f"the hook at {location} guards it, but {why}. Correct it, or remove it."
+        self._add_problem((*key_path, "type"), f"{why}; if its matcher matches, {event} is blocked")
 
         def block_guarded_event(_: dict[str, Any]) -> HookDecision:
             return HookDecision(blocked=reason)
@@ -157,7 +186,7 @@ class _HookParser:
 
     def _warn_about_background_hook(self, hook: Hook, key_path: Sequence[str]) -> None:
         if hook.event == "SessionEnd":
-            warning = "the session waits for it anyway because nothing runs after its end"
+            warning = "the session waits for it anyway because nothing runs after the session ends"
         elif hook.event in BLOCKING_EVENTS:
             warning = (
                 f"it cannot decide anything because it runs in the background and {hook.event} does not wait"
@@ -182,7 +211,12 @@ def parse_hooks_setting(
     """Parse the value of `hooks`; headers may use variables of `environ`."""
     reader = _HookParser(locate, environ or {})
     hooks = tuple(reader.parse_hooks_by_event(raw))
-    return ParsedHooks(hooks=hooks, problems=tuple(reader.problems), warnings=tuple(reader.warnings))
+    return ParsedHooks(
+        hooks=hooks,
+        problems=tuple(reader.problems),
+        warnings=tuple(reader.warnings),
+        unused=tuple(reader.unused),
+    )
 
 
 def merge_parsed_hooks(parsed: Sequence[ParsedHooks]) -> ParsedHooks:
@@ -190,6 +224,7 @@ def merge_parsed_hooks(parsed: Sequence[ParsedHooks]) -> ParsedHooks:
         hooks=tuple(hook for each in parsed for hook in each.hooks),
         problems=tuple(problem for each in parsed for problem in each.problems),
         warnings=tuple(warning for each in parsed for warning in each.warnings),
+        unused=tuple(sentence for each in parsed for sentence in each.unused),
     )
 
 
@@ -218,7 +253,10 @@ def _parse_hook_from_code(event: HookEvent, entry: Any, origin: str) -> ParsedHo
     if not callable(function) or not isinstance(matcher, str) or not is_valid_hook_matcher(matcher):
         problem = f"{origin}: hooks.{event}: expected a function, or (matcher, function), got {entry!r}."
         return ParsedHooks(problems=(problem,))
-    action, seconds = PythonCallbackHookAction(function=function), _parse_hook_timeout(event, None)
+    action, seconds = (
+        PythonCallbackHookAction(function=function),
+        _parse_hook_timeout(event, "function", None),
+    )
     hook = Hook(
         event=event,
         matcher=matcher,
@@ -240,7 +278,7 @@ def _parse_matcher_entry(entry: Any) -> tuple[str, Sequence[Any]]:
     if matcher is None:
         matcher = ""
     if not isinstance(matcher, str):
-        raise _InvalidHookConfigError(f"expected text, got {_describe_json_value(matcher)}", "matcher")
+        raise _InvalidHookConfigError(f"expected a string, got {_describe_json_value(matcher)}", "matcher")
     matcher = _NAMED_GROUP.sub("(?P<", matcher)
     if not is_valid_hook_matcher(matcher):
         raise _InvalidHookConfigError(f"{matcher!r} is neither a name nor a regular expression", "matcher")
@@ -268,13 +306,67 @@ def _parse_hook_condition(raw: Mapping[str, Any]) -> str:
     return condition.strip()
 
 
+def _list_types() -> str:
+    *first, last = _KEYS_BY_TYPE
+    return f"{', '.join(first)} or {last}"
+
+
+def _parse_hook_failure(event: HookEvent, kind: str, raw: Mapping[str, Any]) -> bool:
+    """Return True if a failure blocks. A model or a server that decides about an event must answer."""
+    failure = raw.get("onFailure")
+    if failure is None:
+        return kind in _JUDGING_TYPES and event in _GUARDED_EVENTS
+    if failure not in ("continue", "block"):
+        raise _InvalidHookConfigError(f"expected continue or block, got {failure!r}", "onFailure")
+    return bool(failure == "block")
+
+
+def _parse_hook_action(kind: str, raw: Mapping[str, Any], environ: Mapping[str, str]) -> HookAction:
+    match kind:
+        case "http":
+            return _parse_hook_http_post(raw, environ)
+        case "prompt":
+            return ModelPromptHookAction(
+                prompt=_require_text(raw, "prompt", "a prompt for the model"),
+                model=_require_text(raw, "model", "the name of a model") if raw.get("model") else "",
+                continues_on_block=_parse_hook_flag(raw, "continueOnBlock"),
+            )
+        case "mcp_tool":
+            arguments = raw.get("input") or {}
+            if not isinstance(arguments, Mapping):
+                raise _InvalidHookConfigError("expected an object", "input")
+            return McpToolHookAction(
+                server=_require_text(raw, "server", "the name of an MCP server"),
+                tool=_require_text(raw, "tool", "the name of one of its tools"),
+                input=dict(arguments),
+            )
+    return _parse_hook_command(raw)
+
+
+def _require_text(raw: Mapping[str, Any], key: str, meaning: str) -> str:
+    value = raw.get(key)
+    if not isinstance(value, str) or not value.strip():
+        raise _InvalidHookConfigError(f"expected {meaning}, as text", key)
+    return value
+
+
 def _parse_hook_command(raw: Mapping[str, Any]) -> HookAction:
     command = raw.get("command")
     if not isinstance(command, str) or not command.strip():
-        raise _InvalidHookConfigError("expected a command, as text", "command")
+        raise _InvalidHookConfigError("expected a command, as a string", "command")
     if "\0" in command:
         raise _InvalidHookConfigError("a command cannot contain a NUL character", "command")
-    return ShellCommandHookAction(command=command)
+    arguments, shell = raw.get("args"), raw.get("shell", "sh")
+    if arguments is not None and not (
+        isinstance(arguments, list | tuple)
+        and all(isinstance(each, str) and "\0" not in each for each in arguments)
+    ):
+        raise _InvalidHookConfigError("expected a list of texts", "args")
+    if not isinstance(shell, str) or shell not in _SHELLS:
+        raise _InvalidHookConfigError(f"expected bash or powershell, got {shell!r}", "shell")
+    return ShellCommandHookAction(
+        command=command, args=None if arguments is None else tuple(arguments), shell=_SHELLS[shell]
+    )
 
 
 def _parse_hook_http_post(raw: Mapping[str, Any], environ: Mapping[str, str]) -> HookAction:
@@ -286,7 +378,7 @@ def _parse_hook_http_post(raw: Mapping[str, Any], environ: Mapping[str, str]) ->
     if not isinstance(url, str) or not _is_http_url(url):
         raise _InvalidHookConfigError("expected a URL that starts with http:// or https://", "url")
     if not isinstance(headers, Mapping) or not all(isinstance(each, str) for each in headers.values()):
-        raise _InvalidHookConfigError("expected an object whose values are text", "headers")
+        raise _InvalidHookConfigError("expected an object with string values", "headers")
     if not isinstance(allowed_variables, list | tuple) or not all(
         isinstance(each, str) for each in allowed_variables
     ):
@@ -318,14 +410,24 @@ def _parse_hook_flag(raw: Mapping[str, Any], name: str) -> bool:
     return value
 
 
-def _parse_hook_timeout(event: HookEvent, value: Any) -> float:
+def _parse_hook_timeout(event: HookEvent, kind: str, value: Any) -> float:
     if value is None:
-        return SESSION_END_HOOK_SECONDS if event == "SessionEnd" else DEFAULT_HOOK_SECONDS
+        return _get_default_timeout(event, kind)
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value <= MAX_HOOK_SECONDS:
         raise _InvalidHookConfigError(
             f"expected seconds, above 0 and at most {MAX_HOOK_SECONDS:g}, got {value!r}", "timeout"
         )
     return float(value)
+
+
+def _get_default_timeout(event: HookEvent, kind: str) -> float:
+    if event == "SessionEnd":
+        return SESSION_END_HOOK_SECONDS
+    if kind == "prompt":
+        return PROMPT_HOOK_SECONDS
+    if kind == "function":
+        return DEFAULT_HOOK_SECONDS
+    return PROMPT_HOOK_SECONDS if event == "UserPromptSubmit" else PROGRAM_HOOK_SECONDS
 
 
 def _describe_json_value(value: Any) -> str:

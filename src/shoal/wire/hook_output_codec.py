@@ -10,9 +10,10 @@ import msgspec
 from msgspec import UNSET, Struct, UnsetType
 
 from shoal.core.extensions.hooks import MAX_HOOK_SECONDS, HookDecision, HookEvent
-from shoal.core.permissions.permission_changes import RuleBehavior
+from shoal.core.permissions.permission_changes import PermissionSuggestion, RuleBehavior
 from shoal.wire.foreign_json import convert_to_schema
 from shoal.wire.json_codec import decode_json, encode_json
+from shoal.wire.question_codec import parse_permission_suggestions
 
 MAX_TEXT_LENGTH = 20_000
 """Characters of hook text that enter a conversation."""
@@ -28,12 +29,14 @@ class InvalidHookOutputError(Exception):
 
 
 class _HookPermissionAnswerSchema(Struct, frozen=True, kw_only=True, rename="camel"):
-    """Answer of a PermissionRequest hook, like a person's answer."""
+    """Answer from a PermissionRequest hook, in place of a person's."""
 
     behavior: Literal["allow", "deny"]
     """The answer."""
     updated_input: dict[str, Any] | None = None
     """The input to run the call with."""
+    updated_permissions: list[Any] | None = None
+    """With `allow`: changes of rules, directories or the mode, as a person's answer can make them."""
     message: str | None = None
     """Reason for a denial; the model reads it."""
     interrupt: bool = False
@@ -46,7 +49,8 @@ class _EventSpecificHookOutputSchema(Struct, frozen=True, kw_only=True, rename="
     hook_event_name: str | None = None
     """Event that the hook answers; an event other than the one it received is an error."""
     permission_decision: RuleBehavior | Literal["defer"] | None = None
-    """`PreToolUse`: `deny` beats `ask` beats `allow`; what a rule denies stays denied. `defer` denies."""
+    """`PreToolUse`: `deny` beats `ask`, which beats `allow`. It cannot allow a call that a rule denies.
+    `defer` denies."""
     permission_decision_reason: str | None = None
     """Reason for the decision."""
     updated_input: dict[str, Any] | None = None
@@ -57,6 +61,8 @@ class _EventSpecificHookOutputSchema(Struct, frozen=True, kw_only=True, rename="
     """`PermissionRequest`: the answer in place of a person."""
     updated_tool_output: Any = None
     """`PostToolUse`: replaces the result that the model reads."""
+    retry: bool = False
+    """`PermissionDenied`: `true` tells the model that it may make the call again."""
     worktree_path: str | None = None
     """`WorktreeCreate`: the directory to use."""
 
@@ -155,7 +161,7 @@ def parse_hook_output_json(event: HookEvent, raw: Any, *, strict: bool = False) 
     `strict` refuses unknown keys, which a command may write for other programs.
     """
     if not isinstance(raw, Mapping):
-        raise InvalidHookOutputError(f"it answered with {type(raw).__name__} instead of an object")
+        raise InvalidHookOutputError(f"it returned {type(raw).__name__} instead of an object")
     if strict:
         _refuse_unknown_keys(raw, _HookOutputSchema)
         specific_raw = raw.get("hookSpecificOutput")
@@ -183,7 +189,20 @@ def parse_hook_output_json(event: HookEvent, raw: Any, *, strict: bool = False) 
         suppressed=output.suppress_output,
         output=specific.worktree_path or "",
         updated_output=_extract_updated_output(event, specific.updated_tool_output),
+        permission_updates=_extract_permission_updates(specific.decision),
+        retry=specific.retry,
     )
+
+
+def _extract_permission_updates(
+    answer: _HookPermissionAnswerSchema | None,
+) -> tuple[PermissionSuggestion, ...]:
+    if answer is None or answer.behavior != "allow" or not answer.updated_permissions:
+        return ()
+    updates = parse_permission_suggestions(answer.updated_permissions)
+    if len(updates) != len(answer.updated_permissions):
+        raise InvalidHookOutputError("its answer has a permission change of an unknown format")
+    return updates
 
 
 def _extract_updated_output(event: HookEvent, value: Any) -> str | None:
@@ -207,7 +226,8 @@ def _extract_hook_permission(
     if specific.permission_decision == "defer":
         return (
             "deny",
-            specific.permission_decision_reason or "a hook deferred it, and Shoal cannot wait for that",
+            specific.permission_decision_reason
+            or "a hook deferred the decision, which Shoal does not support",
         )
     if specific.permission_decision is not None:
         return specific.permission_decision, specific.permission_decision_reason or ""

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any, get_args
+from typing import Any
 
 from shoal.core.ids import AgentId
 from shoal.core.names import parse_agent_name, parse_team_name
-from shoal.core.permissions.permission_decisions import PermissionMode
+from shoal.core.permissions.permission_changes import (
+    PERMISSION_MODES,
+    resolve_permission_mode,
+)
 from shoal.core.teams.member_backends import MemberLaunchArgs
 from shoal.core.teams.roster import format_agent_id
 
@@ -64,7 +67,7 @@ def parse_member_launch_flags(arguments: Sequence[str]) -> MemberLaunchArgs:
             found[_BOOLEAN_FLAGS[flag]] = True
             continue
         if flag not in _VALUE_FLAGS and flag not in _LIST_FLAGS:
-            raise ValueError(f"{argument!r} is not a launch argument of a teammate")
+            raise ValueError(f"{argument!r} is not a launch argument for a teammate")
         if not separator and (value := next(remaining, "")) == "":
             raise ValueError(f"{flag} needs a value")
         if flag in _LIST_FLAGS:
@@ -81,10 +84,12 @@ def _validate_launch_args(values: dict[str, Any]) -> MemberLaunchArgs:
     values["name"], values["team"] = parse_agent_name(values["name"]), parse_team_name(values["team"])
     if values["agent"] != (agent_id := format_agent_id(values["name"], values["team"])):
         raise ValueError(f"--agent-id is {values['agent']!r}, but the name and the team say {agent_id!r}")
-    if (mode := values.get("mode")) is not None and mode not in get_args(PermissionMode):
-        raise ValueError(
-            f"--permission-mode: {mode!r} is not a mode; use one of {', '.join(get_args(PermissionMode))}"
-        )
+    if (mode := values.get("mode")) is not None:
+        values["mode"] = resolve_permission_mode(mode)
+        if values["mode"] is None:
+            raise ValueError(
+                f"--permission-mode: {mode!r} is not a mode; use one of {', '.join(PERMISSION_MODES)}"
+            )
     if (usd := values.get("max_budget_usd")) is not None:
         values["max_budget_usd"] = _parse_budget_flag(usd)
     values["agent"] = AgentId(values["agent"])
@@ -97,5 +102,5 @@ def _parse_budget_flag(text: str) -> float:
     except ValueError:
         usd = 0.0
     if not 0 < usd < float("inf"):
-        raise ValueError(f"--max-budget-usd: {text!r} is not an amount of dollars above 0")
+        raise ValueError(f"--max-budget-usd: {text!r} is not a dollar amount above 0")
     return usd

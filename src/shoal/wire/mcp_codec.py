@@ -86,7 +86,7 @@ def parse_mcp_server(name: str, config: Any, origin: str) -> McpServerConfig:
             timeout=_parse_timeout(config),
             always_load=config.get("alwaysLoad") is True,
         )
-    raise InvalidMcpServerConfigError(f"its type is {server_type!r}, but only stdio, http and sse are known")
+    raise InvalidMcpServerConfigError(f"type is {server_type!r}; use stdio, http or sse")
 
 
 def encode_mcp_server(server: McpServerConfig) -> dict[str, Any]:
@@ -137,13 +137,13 @@ def _lookup_environment_variable(variable: str, default: str | None, env: Mappin
 def _parse_mcp_stdio_config(config: Mapping[str, Any]) -> McpStdioConfig:
     command = config.get("command")
     if not isinstance(command, str) or not command.strip():
-        raise InvalidMcpServerConfigError("its command is missing or not text")
+        raise InvalidMcpServerConfigError("command is missing or not a string")
     cwd = config.get("cwd")
     if cwd is not None and not isinstance(cwd, str):
-        raise InvalidMcpServerConfigError("its cwd is not text")
+        raise InvalidMcpServerConfigError("cwd must be a string")
     args = config.get("args", [])
     if not isinstance(args, list | tuple) or not all(isinstance(word, str | int | float) for word in args):
-        raise InvalidMcpServerConfigError("its args are not a list of texts")
+        raise InvalidMcpServerConfigError("args must be a list of strings")
     return McpStdioConfig(
         command=command, args=tuple(map(str, args)), env=_parse_string_mapping(config, "env"), cwd=cwd
     )
@@ -152,10 +152,14 @@ def _parse_mcp_stdio_config(config: Mapping[str, Any]) -> McpStdioConfig:
 def _parse_mcp_http_config(config: Mapping[str, Any], transport: str) -> McpHttpConfig:
     url = config.get("url")
     if not isinstance(url, str) or not re.match(r"https?://|\$\{", url):
+<<<<<<< HEAD
         raise InvalidMcpServerConfigError("its url is missing or not an http URL")
     helper = config.get("headersHelper", "")
     if not isinstance(helper, str):
         raise InvalidMcpServerConfigError("its headersHelper is not a command")
+=======
+        raise InvalidMcpServerConfigError("url is missing or not an http URL")
+>>>>>>> main
     return McpHttpConfig(
         url=url,
         headers=_parse_string_mapping(config, "headers"),
@@ -178,7 +182,7 @@ def _parse_string_mapping(config: Mapping[str, Any], key: str) -> dict[str, str]
     if not isinstance(texts, Mapping) or not all(
         isinstance(value, str | int | float | bool) for value in texts.values()
     ):
-        raise InvalidMcpServerConfigError(f"its {key} is not an object of texts")
+        raise InvalidMcpServerConfigError(f"{key} must be an object with string values")
     return {
         name: str(value).lower() if isinstance(value, bool) else str(value) for name, value in texts.items()
     }
@@ -191,7 +195,7 @@ def parse_mcp_channel_message(params: Any) -> McpChannelMessage:
     """
     content = params.get("content") if isinstance(params, Mapping) else None
     if not isinstance(content, str):
-        raise InvalidMcpChannelMessageError("its content is not text")
+        raise InvalidMcpChannelMessageError("content must be a string")
     raw_meta = params.get("meta")
     meta = {
         key: value[:_MAX_META_LENGTH]

@@ -61,7 +61,7 @@ def parse_plugin_manifest(text: str, path: Path) -> PluginManifest:
         raise build_key_error("name", f"{problem}; use letters, digits, '-', '_' and '.'")
     for key in _TEXT_KEYS:
         if not isinstance(raw.get(key, ""), str):
-            raise build_key_error(key, f"expected text, got {raw[key]!r}")
+            raise build_key_error(key, f"expected a string, got {raw[key]!r}")
     component_paths: dict[str, tuple[str, ...]] = {}
     for key in _PATH_KEYS:
         value = raw.get(key, [])
@@ -73,7 +73,7 @@ def parse_plugin_manifest(text: str, path: Path) -> PluginManifest:
     for key in _CONFIG_KEYS:
         if key in raw:
             if not isinstance(raw[key], str | dict) or not raw[key]:
-                raise build_key_error(key, "expected the path of a file, or an object")
+                raise build_key_error(key, "expected a file path or an object")
             configured[key] = raw[key]
     return PluginManifest(
         name=name,

@@ -9,12 +9,15 @@ from typing import Annotated, Any, Literal, TypeAlias
 
 import msgspec
 from msgspec import Meta, Struct
+from msgspec.structs import replace
 
 from shoal.core.errors import SettingsError
 from shoal.core.permissions.permission_decisions import PermissionMode
+from shoal.core.unused_items import UnusedItem
 from shoal.wire.foreign_json import convert_to_schema
-from shoal.wire.json_codec import decode_json
+from shoal.wire.json_comments import decode_commented_json
 from shoal.wire.json_line_numbers import find_json_key_line
+from shoal.wire.settings_entries import drop_unusable_entries
 
 Seconds: TypeAlias = Annotated[float, Meta(gt=0)]
 Dollars: TypeAlias = Annotated[float, Meta(ge=0)]
@@ -47,7 +50,7 @@ class ModelSettings(Struct, frozen=True, kw_only=True):
 
 
 class AgentLimitSettings(Struct, frozen=True, kw_only=True):
-    """Limits of an agent; None means no limit."""
+    """Limits for an agent; None means no limit."""
 
     usd: Dollars | None = None
     """US dollars."""
@@ -69,7 +72,8 @@ class SandboxSettings(Struct, frozen=True, kw_only=True, rename="camel"):
     auto_allow: bool = False
     """True if sandboxed commands run without asking; deny and ask rules still apply."""
     writable: tuple[str, ...] = ()
-    """Paths that sandboxed commands may write in addition to the project, granted directories and TMPDIR."""
+    """Paths that sandboxed commands may write to, in addition to the project, granted directories and
+    TMPDIR."""
     hidden: tuple[str, ...] = ()
     """Paths hidden from sandboxed commands in addition to keys and credentials."""
 
@@ -90,7 +94,7 @@ class ShoalSettings(Struct, frozen=True, kw_only=True):
     """Settings under `shoal`, which no other program reads."""
 
     model: str | None = None
-    """Model to use; overrides `model` of the same file, which other programs read too."""
+    """Model to use; overrides `model` in the same file, which other programs read too."""
     models: dict[str, ModelSettings] = {}
     """Model properties by model name, to add or correct what Shoal knows."""
     aliases: dict[str, str] = {}
@@ -100,7 +104,7 @@ class ShoalSettings(Struct, frozen=True, kw_only=True):
     session_memory: bool = False
     """True if a session keeps notes, updated at each compaction."""
     request_deadline: Seconds | None = None
-    """Seconds for one whole answer of a model; None is the provider's default."""
+    """Seconds for a complete model response; None is the provider's default."""
     stream_gap: Seconds | None = None
     """Seconds without a byte after which a request is retried; None is the provider's default."""
     outage_patience: Seconds = 900.0
@@ -138,19 +142,20 @@ class ShoalSettings(Struct, frozen=True, kw_only=True):
     agent_type_limits: dict[str, AgentLimitSettings] = {}
     """Limits for all agents of a type together; seconds apply to each agent."""
     fan_out_preview: Count | None = 8
-    """Number of agents that may be started at once without asking a person first; null never asks."""
+    """Number of agents that may start at once without asking a person first; null never asks."""
     theme: Literal["dark", "light", "ansi"] | None = None
-    """Theme of the full-screen terminal; `ansi` uses the terminal's colours, None queries the terminal."""
+    """Theme for the full-screen terminal; `ansi` uses the terminal's colours, None queries the terminal."""
     plain: bool = False
-    """True for a line-based terminal instead of the full-screen one."""
+    """True to use the line-based terminal instead of the full-screen one."""
     coordinator: bool = False
     """True if the lead only starts, messages and stops agents, which all run in the background."""
     assistant: bool = False
-    """True if a session stays open for people and schedules; its agents all run in the background."""
+    """True if a session stays open for messages and scheduled prompts; its agents all run in the
+    background."""
     background_agents: bool = True
     """True if agents may run in the background."""
     agent_cwd: bool = False
-    """True to tell the model that it can choose the working directory of an agent."""
+    """True to tell the model that it can choose an agent's working directory."""
     auto_background: Annotated[float, Meta(ge=0)] = 120.0
     """Seconds after which a foreground agent moves to the background; 0 is never."""
     stuck_after: Seconds = 60.0
@@ -162,7 +167,7 @@ class ShoalSettings(Struct, frozen=True, kw_only=True):
     shutdown_grace: Seconds = 30.0
     """Seconds that a teammate has to answer a shutdown request before it is stopped."""
     stall_after: Seconds = 300.0
-    """Seconds without activity of a working teammate after which its turn restarts, and then fails. A
+    """Seconds without activity after which a working teammate's turn restarts; the second time it fails. A
     teammate in a separate process is pinged first, and continues in a new process if it does not reply."""
     team_depth: Count = 1
     """Maximum nesting depth of teams: with 2, teammates may lead teams."""
@@ -175,15 +180,22 @@ class ShoalSettings(Struct, frozen=True, kw_only=True):
     teammate_programs: dict[str, tuple[str, ...]] = {}
     """Other programs that can be teammates: the command line for each agent type."""
     teammate_restarts: Annotated[int, Meta(ge=0)] = 2
-    """Number of restarts, with history, of a teammate whose process died, before it is reported."""
+    """Number of times a teammate whose process died is restarted with its history before Shoal reports it."""
     file_leases: tuple[str, ...] = ()
-    """Patterns of files leased to the agent that changed them until it ends; empty disables leases."""
+    """Patterns for files that are leased to the agent that changed them until it ends; empty disables
+    leases."""
     plan_approver: Literal["auto", "lead", "user"] = "user"
-    """Approver of required plans: automatic, the lead (for the lead's plan a person), or a person."""
+    """Approver of plans: Shoal itself, the lead (a person for the lead's own plan), or a person. If no person
+    can answer, the lead approves the plans of its teammates, and its own plan is the result."""
     mcp_wait: Annotated[float, Meta(ge=0)] | None = None
+<<<<<<< HEAD
     """Seconds after the start that the first request waits for all MCP servers to connect; None waits only
     for required ones (of `--mcp-config`, with `alwaysLoad`, or named by a flag): 5 if a person is present,
     else 30."""
+=======
+    """Seconds after the start that the first request waits for MCP servers to connect; None is 5 if
+    a person is present, and 30 in an unattended run."""
+>>>>>>> main
     mcp_deadline: Seconds = 60.0
     """Seconds without progress after which an MCP tool call fails."""
     web_search: str | None = None
@@ -192,9 +204,9 @@ class ShoalSettings(Struct, frozen=True, kw_only=True):
     channels: tuple[str, ...] = ()
     """MCP servers that may push messages to the lead, as `server:NAME`."""
     trust_unsigned_mail: Literal["never", "ask", "always"] = "ask"
-    """Policy for unsigned team mail that another program writes in an agent's name; `ask` asks a person."""
+    """Policy for unsigned team mail that another program sends as an agent; `ask` asks a person."""
     plugins: tuple[str, ...] = ()
-    """Plug-in directories; the lists of all settings files are combined."""
+    """Plug-in directories; the lists from all settings files are combined."""
     durable: bool = False
     """True to flush every line to disk before work continues, so that a power cut loses nothing."""
     sandbox: SandboxSettings = SandboxSettings()
@@ -208,7 +220,7 @@ class ShoalSettings(Struct, frozen=True, kw_only=True):
 
 
 class PermissionSettings(Struct, frozen=True, kw_only=True, rename="camel"):
-    """Permissions of agents; the lists of all files are combined."""
+    """Agents' permissions; the lists from all files are combined."""
 
     allow: tuple[str, ...] = ()
     """Rules for calls that run without asking."""
@@ -222,34 +234,84 @@ class PermissionSettings(Struct, frozen=True, kw_only=True, rename="camel"):
     """Directories that tools may use in addition to the project."""
 
 
+class AttributionSettings(Struct, frozen=True, kw_only=True):
+    """Texts that agents add to commits and pull requests."""
+
+    commit: str | None = None
+    """Text at the end of commit messages; an empty text means none."""
+    pr: str | None = None
+    """Text at the end of pull request descriptions; an empty text means none."""
+
+
 class SettingsSchema(Struct, frozen=True, kw_only=True, rename="camel"):
     """Part of a settings file that Shoal uses. Every other key belongs to another program."""
 
     model: str | None = None
     """Model to use."""
     permissions: PermissionSettings = PermissionSettings()
-    """Permissions of agents."""
+    """Agents' permissions."""
     env: dict[str, str | int | float | bool] = {}
-    """Environment variables for processes that tools start; provider variables count only in user files."""
+    """Environment variables for processes that tools start; provider variables apply only in user files."""
     cleanup_period_days: Annotated[int, Meta(ge=0)] = 30
     """Days to keep files of ended sessions: transcripts, journals and other run files, debug logs, shell
     snapshots. Older files are removed when a session starts, once a day, except files that an existing team
-    needs. With 0, everything that ended at least an hour ago is removed. Counts only in user files."""
+    needs. With 0, everything that ended at least an hour ago is removed. Applies only in user files."""
+    effort_level: Any = None
+    """Effort before an answer: low, medium, high, xhigh or max. `--effort` and `CLAUDE_CODE_EFFORT_LEVEL`
+    override it."""
+    always_thinking_enabled: Any = None
+    """`false` disables thinking before an answer, `true` enables it; `MAX_THINKING_TOKENS` overrides it."""
+    fallback_model: Any = None
+    """Up to three models to use, in this order, if the first does not answer."""
+    available_models: Any = None
+    """Models that may be used, by name, alias or start of an id. The lists of all files must name a model."""
+    model_overrides: Any = None
+    """Ids that a gateway has for the ids of Anthropic's models. Applies only in user files."""
+    auto_compact_enabled: Any = None
+    """`false` compacts a conversation only when someone asks for it."""
+    teammate_mode: Any = None
+    """Backend for teammates: `in-process`, `auto`, `tmux` or `iterm2`; `shoal.teammate_mode` overrides it."""
+    api_key_helper: Any = None
+    """Shell command that prints the key for Anthropic's API, if no variable sets a key. It runs again after
+    five minutes, and when the key is refused. In a project's file it needs trust."""
     hooks: Any = None
     """Hooks by event."""
     disable_all_hooks: bool | None = None
     """In user files: `true` disables all hooks except managed ones."""
+    output_style: Any = None
+    """Name of the output style of the lead: Proactive, Concise, Explanatory, Learning, or that of a file in
+    `output-styles`."""
+    claude_md_excludes: Any = None
+    """Patterns of absolute paths of instruction files that are not read. Patterns of a project exclude only
+    its own files."""
+    auto_memory_enabled: Any = None
+    """`false`: notes about the project from earlier sessions are not read."""
+    auto_memory_directory: Any = None
+    """Absolute path of the directory of these notes. Counts only in user files."""
     mcp_servers: dict[str, Any] = {}
     """MCP servers, by name."""
     disabled_mcpjson_servers: tuple[str, ...] = ()
-    """Servers of a project's `.mcp.json` that are disabled."""
+    """Servers in a project's `.mcp.json` that are disabled."""
+    agent: str | None = None
+    """Agent whose prompt, tools and model the lead takes; the flag `--agent` overrides it."""
+    language: str | None = None
+    """Language in which the lead answers."""
+    theme: str | None = None
+    """Theme of Claude Code, such as `dark` or `light-daltonized`; `shoal.theme` overrides it."""
+    attribution: AttributionSettings = AttributionSettings()
+    """Texts that agents add to commits and pull requests."""
+    include_co_authored_by: bool | None = None
+    """False if agents add nothing to commits and pull requests; older than `attribution`."""
+    plans_directory: str | None = None
+    """Directory of plan files, in the project; one outside it is ignored."""
     shoal: ShoalSettings = ShoalSettings()
-    """Settings of Shoal, which no other program reads."""
+    """Shoal's own settings, which no other program reads."""
 
 
 SettingsSourceKind: TypeAlias = Literal[
-    "managed", "command line", "local", "project", "mcp", "agent", "plugin", "user"
+    "managed", "command line", "local", "project", "mcp", "private", "agent", "plugin", "user"
 ]
+"""`private` holds the user's own MCP servers for one project."""
 
 
 class SettingsDocument(Struct, frozen=True, kw_only=True):
@@ -259,7 +321,11 @@ class SettingsDocument(Struct, frozen=True, kw_only=True):
     kind: SettingsSourceKind
     path: Path | None
     text: str
+    """Content without comments, for line numbers."""
     raw: dict[str, Any]
+    """Settings without unusable entries."""
+    unused: tuple[UnusedItem, ...] = ()
+    """Entries that were left out."""
 
     @property
     def is_user_controlled(self) -> bool:
@@ -278,16 +344,21 @@ def parse_settings_document(
 ) -> SettingsDocument:
     """Parse settings; raise `SettingsError` with the file, line and key of the first mistake."""
     try:
-        raw = decode_json(text.encode()) if text.strip() else {}
+        raw, text = decode_commented_json(text) if text.strip() else ({}, text)
     except ValueError as error:
         line = getattr(error, "lineno", 1)
         reason = getattr(error, "msg", str(error))
         raise SettingsError(f"{name}:{line}: not valid JSON: {reason}.", path=path, line=line) from error
     if not isinstance(raw, dict):
         raise SettingsError(f"{name}:1: settings must be a JSON object, {{…}}.", path=path, line=1)
-    document = SettingsDocument(name=name, kind=kind, path=path, text=text, raw=raw)
+    usable, unusable = drop_unusable_entries(raw)
+    document = SettingsDocument(name=name, kind=kind, path=path, text=text, raw=usable)
     convert_to_settings_schema(document.raw, document)
-    return document
+    items = (
+        UnusedItem(location=document.locate_key(keys), name=".".join(keys), reason=reason)
+        for keys, reason in unusable
+    )
+    return replace(document, unused=tuple(items)) if unusable else document
 
 
 def convert_to_settings_schema(
@@ -314,15 +385,15 @@ _TYPE_WORDS = {
     "array": "a list",
     "bool": "true or false",
     "float": "a number",
-    "int": "a whole number",
+    "int": "an integer",
     "null": "null",
     "object": "an object",
-    "str": "text",
+    "str": "a string",
 }
 
 
 def describe_schema_mismatch(reason: str) -> str:
-    """Return msgspec's reason in words of JSON: "expected text, got a number"."""
+    """Return msgspec's reason in the words of JSON: "expected a string, got a number"."""
     match = re.fullmatch(r"Expected `([^`]*)`( (?:of length )?[<>]=? ?\S+)?(?:, got `([^`]*)`)?", reason)
     if match is None:
         return reason[:1].lower() + reason[1:]
@@ -334,15 +405,17 @@ def describe_schema_mismatch(reason: str) -> str:
 
 
 # Keys that other programs read in the same section.
-_FOREIGN_PERMISSION_KEYS = frozenset({"disableBypassPermissionsMode", "disableAutoMode"})
+_FOREIGN_PERMISSION_KEYS = ("disableBypassPermissionsMode", "disableAutoMode")
+_COMFORT_PERMISSION_KEYS = frozenset({"allow", "additionalDirectories", "disableAutoMode"})
 
 
 def _refuse_misspelled_permission_key(document: SettingsDocument) -> None:
-    """Raise `SettingsError` for a key that is probably `deny` or another known key.
+    """Raise `SettingsError` for a key that is probably `deny` or another one that narrows.
 
     Other unknown keys belong to other programs.
     """
-    section, known = document.raw.get("permissions"), PermissionSettings.__struct_encode_fields__
+    section = document.raw.get("permissions")
+    known = (*PermissionSettings.__struct_encode_fields__, *_FOREIGN_PERMISSION_KEYS)
     unknown = [key for key in section if key not in known] if isinstance(section, dict) else []
     if not unknown:
         return
@@ -350,7 +423,7 @@ def _refuse_misspelled_permission_key(document: SettingsDocument) -> None:
 
     for key in unknown[:_MAX_REPORTED]:
         close = get_close_matches(key, known, n=1)
-        if key not in _FOREIGN_PERMISSION_KEYS and close:
+        if close and close[0] not in _COMFORT_PERMISSION_KEYS:
             line = find_json_key_line(document.text, ["permissions", key])
             raise SettingsError(
                 f"{document.name}:{line}: permissions.{key}: unknown key. Did you mean {close[0]}?",

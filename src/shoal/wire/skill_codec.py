@@ -28,6 +28,7 @@ from shoal.wire.field_parsers import (
     parse_text_field,
     parse_text_list_field,
     parse_tool_list_field,
+    refuse_misspelled_field,
 )
 from shoal.wire.front_matter import (
     FrontMatterDocument,
@@ -70,7 +71,7 @@ def parse_skill(text: str, source: DefinitionSource, *, name: str) -> ParsedSkil
     builder.check_or_default_name(values, name)
     builder.warn_about_long_fields(values)
     if not page.body:
-        builder.add_warning(None, None, "there is no text below the front matter")
+        builder.add_warning(None, None, "there is no text after the front matter")
     return builder.build(text, page.body, values)
 
 
@@ -89,7 +90,7 @@ def parse_slash_command_file(text: str, source: DefinitionSource, *, name: str) 
         raise builder.build_error(problem, None, None)
     values = builder.parse_field_values(page.entries, "command")
     if not page.body:
-        raise builder.build_error("there is no text below the front matter", None, None)
+        raise builder.build_error("there is no text after the front matter", None, None)
     if not values.get("description"):
         values["description"] = page.body.splitlines()[0].lstrip("# ").strip()[:_MAX_TITLE_LENGTH] or name
     return builder.build(text, page.body, {**values, "name": name, "kind": "command"})
@@ -139,8 +140,16 @@ class _SkillBuilder:
         values: dict[str, Any] = {}
         for entry in entries:
             field = _FIELDS.get(entry.key)
+<<<<<<< HEAD
             if entry.key in _UNUSED_FIELDS:
                 continue
+=======
+            if field is None:
+                try:
+                    refuse_misspelled_field(entry.key, _NARROWING_FIELDS)
+                except InvalidFrontMatterFieldError as error:
+                    raise self.build_error(str(error), entry.line, entry.key) from None
+>>>>>>> main
             if field is None or (kind == "command" and entry.key == "name"):
                 self.add_warning(entry.line, entry.key, describe_unknown_field(entry.key, _FIELDS))
             elif entry.value is not None:
@@ -217,7 +226,7 @@ def _quote_argument_hint(hint: re.Match[str]) -> str:
 def _parse_string_mapping_field(value: Any) -> Mapping[str, str]:
     if not isinstance(value, Mapping):
         raise InvalidFrontMatterFieldError(
-            f"expected a mapping of keys to texts, got {describe_field_value(value)}"
+            f"expected a mapping of strings to strings, got {describe_field_value(value)}"
         )
     return {str(key): each if isinstance(each, str) else str(each) for key, each in value.items()}
 
@@ -236,12 +245,17 @@ def _parse_skill_model(value: Any) -> str | None:
     return None if value == INHERIT_MODEL else _parse_stripped_text(value) or None
 
 
+<<<<<<< HEAD
 def _parse_argument_names(value: Any) -> tuple[str, ...]:
     return tuple(value.replace(",", " ").split()) if isinstance(value, str) else parse_text_list_field(value)
 
 
 _UNUSED_FIELDS = ("paths", "background", "shell", "version")
 """Fields of other programs that have no effect here and need no warning."""
+=======
+_NARROWING_FIELDS = ("disallowed-tools", "disable-model-invocation")
+"""Fields that must not be lost by a mistake in their names."""
+>>>>>>> main
 _INFORMATION_FIELDS = SkillInformation.__struct_fields__
 _FIELDS: dict[str, tuple[str, Callable[[Any], Any]]] = {
     "name": ("name", _parse_skill_name),

@@ -28,24 +28,40 @@ class HookCallbackRegistration(Struct, frozen=True, kw_only=True):
 class StreamInitializeRequest(Struct, frozen=True, kw_only=True):
     agents: Mapping[str, Any] | None = None
     callbacks: tuple[HookCallbackRegistration, ...] = ()
+    skills: tuple[str, ...] | None = None
+    """Names of the only skills that agents can use; None for all."""
+    mcp_servers: tuple[str, ...] = ()
+    """Names of MCP servers that live in the program."""
 
 
 def parse_stream_initialize_request(body: Mapping[str, Any]) -> StreamInitializeRequest:
     """Parse the request body; raise `InvalidInputStreamLineError`."""
     agents, hooks = body.get("agents"), body.get("hooks")
     if agents is not None and not isinstance(agents, Mapping):
-        raise InvalidInputStreamLineError(
-            '"agents" of initialize must be an object of names and their fields'
-        )
+        raise InvalidInputStreamLineError('"agents" in initialize must be an object: name → definition')
     if hooks is not None and not isinstance(hooks, Mapping):
-        raise InvalidInputStreamLineError('"hooks" of initialize must be an object of events')
-    return StreamInitializeRequest(agents=agents or None, callbacks=tuple(_parse_hook_callbacks(hooks or {})))
+        raise InvalidInputStreamLineError('"hooks" in initialize must be an object: event → list of hooks')
+    return StreamInitializeRequest(
+        agents=agents or None,
+        callbacks=tuple(_parse_hook_callbacks(hooks or {})),
+        skills=_parse_name_list(body, "skills"),
+        mcp_servers=_parse_name_list(body, "sdkMcpServers") or (),
+    )
+
+
+def _parse_name_list(body: Mapping[str, Any], key: str) -> tuple[str, ...] | None:
+    names = body.get(key)
+    if names is None or names == "all":
+        return None
+    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+        raise InvalidInputStreamLineError(f'"{key}" of initialize must be a list of names')
+    return tuple(names)
 
 
 def _parse_hook_callbacks(hooks: Mapping[str, Any]) -> Iterator[HookCallbackRegistration]:
     for event, entries in hooks.items():
         if entries is not None and not isinstance(entries, list):
-            raise InvalidInputStreamLineError(f"the hooks of {event} must be a list")
+            raise InvalidInputStreamLineError(f"the hooks for {event} must be a list")
         for entry in entries or ():
             yield from _parse_hook_callback_entry(event, entry)
 
@@ -53,15 +69,15 @@ def _parse_hook_callbacks(hooks: Mapping[str, Any]) -> Iterator[HookCallbackRegi
 def _parse_hook_callback_entry(event: str, entry: object) -> Iterator[HookCallbackRegistration]:
     if not isinstance(entry, Mapping) or not isinstance(entry.get("hookCallbackIds"), list):
         raise InvalidInputStreamLineError(
-            f'a hook of {event} needs "hookCallbackIds": the ids of its functions'
+            f'a hook for {event} needs "hookCallbackIds": the ids of its functions'
         )
     matcher, seconds = entry.get("matcher"), entry.get("timeout")
     if matcher is not None and not (isinstance(matcher, str) and is_valid_hook_matcher(matcher)):
         raise InvalidInputStreamLineError(
-            f'"matcher" of a hook of {event} must be a name or a regular expression, got {matcher!r}'
+            f'"matcher" of a hook for {event} must be a name or a regular expression, got {matcher!r}'
         )
     if seconds is not None and (isinstance(seconds, bool) or not isinstance(seconds, int | float)):
-        raise InvalidInputStreamLineError(f'"timeout" of a hook of {event} must be a number of seconds')
+        raise InvalidInputStreamLineError(f'"timeout" of a hook for {event} must be a number of seconds')
     for callback in entry["hookCallbackIds"]:
         yield HookCallbackRegistration(
             event=event,
@@ -136,7 +152,7 @@ def parse_stream_input_line(line: bytes) -> StreamInputMessage:
             return IgnoredInputStreamLine(type=other)
         case _:
             raise InvalidInputStreamLineError(
-                'it has no "type"; lines are {"type": "user", "message": {…}} or control requests'
+                'it has no "type"; expected {"type": "user", "message": {…}} or control requests'
             )
 
 

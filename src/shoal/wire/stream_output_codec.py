@@ -184,6 +184,22 @@ class UserMessageStreamLine(OutputStreamLine, frozen=True, kw_only=True, tag_fie
     parent_tool_use_id: str | None = None
     session_id: str
     uuid: str
+    timestamp: str | msgspec.UnsetType = msgspec.UNSET
+    tool_use_result: Any = msgspec.UNSET
+    """Structured data of a tool's result, or its text."""
+
+
+class ApiRetryStreamLine(OutputStreamLine, frozen=True, kw_only=True, tag_field="type", tag="system"):
+    """A request to the model failed and is sent again after a pause."""
+
+    subtype: Literal["api_retry"] = "api_retry"
+    attempt: int
+    max_retries: int | None
+    retry_delay_ms: int
+    error_status: int | None = None
+    error: str
+    session_id: str
+    uuid: str
 
 
 class PartialMessageStreamLine(
@@ -254,7 +270,12 @@ def to_protocol_tool_names(names: Iterable[str]) -> tuple[str, ...]:
 
 
 def build_stream_message_line(
-    added: MessageAdded, session: str, *, parent: str | None = None
+    added: MessageAdded,
+    session: str,
+    *,
+    parent: str | None = None,
+    timestamp: str = "",
+    tool_use_result: Any = msgspec.UNSET,
 ) -> AssistantMessageStreamLine | UserMessageStreamLine:
     """Build the line for a message that entered the conversation, with its transcript id.
 
@@ -264,7 +285,12 @@ def build_stream_message_line(
     if added.message.role == "user":
         api_message = {"role": "user", "content": content}
         return UserMessageStreamLine(
-            message=api_message, parent_tool_use_id=parent, session_id=session, uuid=added.entry
+            message=api_message,
+            parent_tool_use_id=parent,
+            session_id=session,
+            uuid=added.entry,
+            timestamp=timestamp or msgspec.UNSET,
+            tool_use_result=tool_use_result,
         )
     message = {
         "id": added.message_id,

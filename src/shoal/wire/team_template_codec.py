@@ -73,7 +73,7 @@ def _parse_markdown_template(
     raw: dict[str, Any] = {entry.key: entry.value for entry in page.entries if entry.value is not None}
     if "prompt" in raw:
         problem = TeamTemplateProblem(
-            what="write the prompt of the lead below the front matter, not in it",
+            what="write the lead's prompt after the front matter, not in it",
             source=replace(origin, lines=lines),
             field_path=("prompt",),
         )
@@ -247,12 +247,12 @@ class _TeamTemplateBuilder:
 
     def _check_text(self, value: Any, field_path: FieldPath) -> str:
         if not isinstance(value, str):
-            raise self._build_error(f"expected text, got {value!r}", field_path)
+            raise self._build_error(f"expected a string, got {value!r}", field_path)
         return value
 
     def _check_mapping(self, value: Any, field_path: FieldPath) -> Mapping[str, Any]:
         if not isinstance(value, Mapping):
-            raise self._build_error(f"expected keys with values, got {value!r}", field_path)
+            raise self._build_error(f"expected a mapping, got {value!r}", field_path)
         return value
 
     def _check_list(self, value: Any, field_path: FieldPath) -> Sequence[Any]:
@@ -272,12 +272,12 @@ class _TeamTemplateBuilder:
         if value is None:
             return None
         if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value < 10**12:
-            raise self._build_error(f"expected a whole number above 0, got {value!r}", field_path)
+            raise self._build_error(f"expected an integer above 0, got {value!r}", field_path)
         return value
 
     def _check_dollars(self, value: Any, field_path: FieldPath) -> float | None:
         if value is None:
             return None
         if not isinstance(value, int | float) or isinstance(value, bool) or not 0 < value < 10**9:
-            raise self._build_error(f"expected a number of dollars above 0, got {value!r}", field_path)
+            raise self._build_error(f"expected a dollar amount above 0, got {value!r}", field_path)
         return float(value)

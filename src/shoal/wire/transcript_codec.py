@@ -35,6 +35,7 @@ class TranscriptEncoder:
         version: str,
         git_branch: str | None = None,
         agent: AgentId | None = None,
+        title: str = "",
     ) -> None:
         constant: dict[str, Any] = {"isSidechain": agent is not None}
         if agent is not None:
@@ -43,6 +44,8 @@ class TranscriptEncoder:
         if git_branch is not None:
             constant["gitBranch"] = git_branch
         self._constant = b"," + encode_json(constant)[1:-1] + b","
+        self._title_line = _encode_title(session, title) if title else b""
+        """Line before the next entry; empty once it is encoded."""
 
     def encode_entry(self, entry: TranscriptEntry) -> bytes:
         match entry:
@@ -52,13 +55,19 @@ class TranscriptEncoder:
                 parent, body = None, _encode_compaction_marker(entry)
             case TranscriptRewindMarker():
                 parent, body = entry.parent, _encode_rewind_marker(entry)
-        return b'{"parentUuid":%b%b%b,"uuid":%b,"timestamp":"%b"}\n' % (
+        title_line, self._title_line = self._title_line, b""
+        return b'%b{"parentUuid":%b%b%b,"uuid":%b,"timestamp":"%b"}\n' % (
+            title_line,
             encode_json(parent),
             self._constant,
             body,
             encode_json(entry.id),
             format_iso_time(entry.at).encode(),
         )
+
+
+def _encode_title(session: SessionId, title: str) -> bytes:
+    return encode_json({"type": "custom-title", "customTitle": title, "sessionId": session}) + b"\n"
 
 
 def _encode_message_entry(entry: TranscriptMessageEntry) -> bytes:
@@ -115,9 +124,11 @@ class _ApiAssistantMessage(Struct, frozen=True, kw_only=True, tag_field="type", 
 
 
 class TranscriptTitleEntry(Struct, frozen=True, kw_only=True):
-    """Title that another program gave the conversation."""
+    """Title of the conversation, chosen by a person or written by another program."""
 
     text: str
+    is_custom: bool = False
+    """True if a person chose it."""
 
 
 class UnknownTranscriptEntry(Struct, frozen=True, kw_only=True):
@@ -176,6 +187,8 @@ def _parse_transcript_entry(
     kind, subtype, entry_id = raw.get("type"), raw.get("subtype"), raw.get("uuid")
     if kind == "summary":
         return TranscriptTitleEntry(text=_to_text_or_empty(raw.get("summary"))), ()
+    if kind == "custom-title":
+        return TranscriptTitleEntry(text=_to_text_or_empty(raw.get("customTitle")), is_custom=True), ()
     try:
         if isinstance(entry_id, str) and kind in ("user", "assistant"):
             return _parse_message_entry(raw)

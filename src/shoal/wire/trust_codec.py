@@ -69,5 +69,5 @@ def _parse_trust_file(content: bytes) -> dict[str, Any]:
 def _get_trust_by_project(raw: dict[str, Any]) -> dict[str, dict[str, Any]]:
     projects = raw.get("projects", {})
     if not isinstance(projects, dict) or not all(isinstance(each, dict) for each in projects.values()):
-        raise ValueError("projects is not an object of objects")
+        raise ValueError("projects must be an object that contains objects")
     return projects

@@ -22,7 +22,7 @@ class ConcurrentWriteError(OSError):
     """The file changed since it was read and is not replaced."""
 
     def __init__(self) -> None:
-        super().__init__("it has just been changed by somebody else. Nothing was written; read it again")
+        super().__init__("somebody else has just changed it. Nothing was written; read it again")
 
 
 def replace_file_atomically(

@@ -94,7 +94,7 @@ async def _abort_merge_and_raise(
         await git("merge", "--abort", at=location)
     if conflicting_files:
         raise _build_merge_conflict(name, branch, conflicting_files, path)
-    raise WorktreeError(f"{name} was not merged, and nothing was changed. git says: {error}")
+    raise WorktreeError(f"{name} was not merged, and nothing was changed. git failed: {error}")
 
 
 def _build_merge_conflict(name: str, branch: str, files: tuple[str, ...], path: Path | None) -> MergeConflict:

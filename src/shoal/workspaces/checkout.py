@@ -40,7 +40,7 @@ async def find_git_checkout(git: GitRunner, directory: Path) -> GitCheckout:
                 f"{directory} is not in a git repository, so an agent cannot have a worktree. Create a "
                 "repository with a first commit (git init), or work without a worktree."
             )
-        raise WorktreeError(f"Cannot use the git repository of {directory}: {result.error}")
+        raise WorktreeError(f"Cannot use the git repository for {directory}: {result.error}")
     is_bare, is_inside, common, entry = result.text.split("\n")
     if is_inside != "true":
         description = "a bare repository" if is_bare == "true" else "the inside of a git repository"
@@ -93,7 +93,7 @@ async def refuse_required_repository_filters(git: GitRunner, checkout: GitChecko
         name = filters[0]
         raise WorktreeError(
             f"The git configuration of the repository {checkout.top} requires the filter {name!r}, a "
-            "program that git runs on every file. Shoal does not run programs that a repository names. If "
+            "program that git runs on every file. Shoal does not run programs named in a repository. If "
             "you trust it, add its settings (git config --get-regexp '^filter[.]') to your own "
             "configuration with git config --global. Otherwise remove it: git config --remove-section "
             f"{shlex.quote(f'filter.{name}')}"

@@ -109,7 +109,7 @@ class CheckpointStore:
             try:
                 self._index.mark_undone(turn, replaced)
             except OSError as error:
-                raise build_file_error("note the undo in", self._index.path, error) from None
+                raise build_file_error("record the undo in", self._index.path, error) from None
         return FileUndoReport(
             turn=turn, restored=tuple(restored), removed=tuple(removed), left_alone=tuple(left_alone)
         )
@@ -130,7 +130,7 @@ class CheckpointStore:
             raise _FileUndoBlockedError(
                 "somebody else changed it after the agent"
                 if target_digest == current_digest
-                else "it was restored only to somebody else's version"
+                else "it was restored to somebody else's version, not to the original"
             )
         return current_digest, target_digest
 

@@ -152,7 +152,7 @@ class GitRunner:
         try:
             settings = parse_git_settings(listing.out)
         except ValueError as error:
-            raise WorktreeError(f"git config printed no list of settings ({error}).") from error
+            raise WorktreeError(f"git config did not print a list of settings ({error}).") from error
         if all(each.key != _MARKER_KEY for each in settings):
             raise WorktreeError(
                 "This git is too old: Shoal cannot prevent it from running programs that a repository "

@@ -151,8 +151,8 @@ class LocalWorkspace:
             ) from None
         if len(raw) >= _MAX_PATH_LENGTH or any(len(part) > _MAX_NAME_LENGTH for part in raw.split(b"/")):
             raise WorkspaceError(
-                f"The path {escape_filename(path)[:80]}… is too long: a part may have "
-                f"{_MAX_NAME_LENGTH} bytes, the whole path {_MAX_PATH_LENGTH}."
+                f"The path {escape_filename(path)[:80]}… is too long: each part may have "
+                f"{_MAX_NAME_LENGTH} bytes, and the full path {_MAX_PATH_LENGTH}."
             )
         return Path(absolute)
 
@@ -207,8 +207,8 @@ class LocalWorkspace:
         except FileExistsError as error:
             if real.exists():
                 raise WorkspaceError(
-                    f"{escape_filename(real)} was just created by somebody else. "
-                    "Nothing was written. Read it before you write to it."
+                    f"{escape_filename(real)} was just created by another program or agent. Nothing was "
+                    f"written. Read it before you write to it."
                 ) from None
             raise build_file_error("write", real, error) from None
         except OSError as error:
@@ -260,12 +260,12 @@ class LocalWorkspace:
         if is_fresh:
             return
         message = (
-            f"{escape_filename(real)} has changed since it was read, by somebody else or by a command. "
-            "Nothing was written; read it again and repeat the change."
+            f"{escape_filename(real)} has changed since you read it. Nothing was written; read it again "
+            f"and repeat the change."
         )
         cached = self._contents.get(real)
         if cached is not None:
-            message += f" The changes in it:\n{_format_content_difference(cached, content)}"
+            message += f" What changed:\n{_format_content_difference(cached, content)}"
         elif intended is not None:
             difference = _format_content_difference(content, intended)
             message += f" The write would now change:\n{difference}"

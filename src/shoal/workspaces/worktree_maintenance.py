@@ -187,8 +187,8 @@ def _format_unmerged_work_error(record: WorktreeRecord, work: WorktreeChanges) -
         more = len(work.uncommitted) - _MAX_NAMES
         more_text = f" and {more} more" if more > 0 else ""
         parts.append(f"uncommitted changes ({', '.join(work.uncommitted[:_MAX_NAMES])}{more_text})")
-    contents = " and ".join(parts) or "a branch that was moved"
+    contents = " and ".join(parts) or "a branch that has moved"
     return (
         f"{record.name} contains unmerged work: {contents}. Merge it: shoal worktree merge {record.name}. "
-        f"Or remove it with --force; it then stays under {get_kept_worktree_ref(record.name)}."
+        f"Or remove it with --force, which keeps the work under {get_kept_worktree_ref(record.name)}."
     )

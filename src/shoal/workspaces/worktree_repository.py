@@ -41,7 +41,7 @@ class WorktreeRepository(Struct, frozen=True, kw_only=True):
         record = self.get_worktree_record(name)
         if self.is_worktree_in_use(record):
             raise WorktreeError(
-                f"The agent of {name} is still working (process {record.owner.pid}). Wait for it, or stop it."
+                f"The agent in {name} is still working (process {record.owner.pid}). Wait for it, or stop it."
             )
         return record
 

@@ -87,7 +87,10 @@ class WorktreeService:
             raise
         record = repository.files.set_worktree_state(record, "live")
         if record.inside and not (record.path / record.inside).is_dir():
-            notes = (*notes, f"{record.inside} is not in the commit: you start at the top of the worktree.")
+            notes = (
+                *notes,
+                f"{record.inside} is not in the commit, so you start at the top of the worktree.",
+            )
         return Worktree(record=record, common=repository.checkout.common, entry=entry, notes=notes)
 
     async def add_untracked_files(

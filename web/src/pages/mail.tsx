@@ -154,7 +154,7 @@ function MessageDrawer({ message, onClose }: { message: MailRow; onClose(): void
       </dl>
       {message.summary && <p class="message-summary">{message.summary}</p>}
       <div class="message-text"><Markdown text={text} /></div>
-      {!isStored && <p class="soft">Only the start is stored.</p>}
+      {!isStored && <p class="soft">Only the beginning of this message is available.</p>}
     </Drawer>
   );
 }

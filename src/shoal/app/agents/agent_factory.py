@@ -32,7 +32,14 @@ from shoal.app.agents.spawn_requests import (
     require_valid_isolation,
     resolve_loop_limits,
 )
+<<<<<<< HEAD
 from shoal.app.config.system_prompt import build_system_prompt
+=======
+from shoal.app.agents.tool_limits import limit_tools_to_session, limit_tools_to_spawn_request
+from shoal.app.config.system_prompt import build_system_prompt, format_settings_instructions
+from shoal.app.config.tool_selection import remove_denied_tools
+from shoal.app.definitions.path_instructions import AgentPathInstructions
+>>>>>>> main
 from shoal.app.hooks.agent_hooks import HookSubjectAgent, describe_agent_hooks
 from shoal.app.isolation.agent_workspace import AgentWorkspace
 from shoal.app.mcp.mcp_servers import AgentTools
@@ -66,6 +73,7 @@ from shoal.core.permissions.permission_changes import PermissionMode
 from shoal.core.ports import Model
 from shoal.policy.memory_directory import AgentMemoryDirectory
 from shoal.policy.mode_inheritance import get_fork_permission_mode, narrow_child_permission_mode
+from shoal.policy.rule_names import refuse_misspelled_rules
 from shoal.runs.prepared_agent import (
     AcceptanceCheck,
     AgentPreparationRequest,
@@ -187,11 +195,20 @@ class AgentFactory:
             home=self._runtime.settings.home,
             project=self._runtime.config.cwd,
         )
+        toolset = limit_tools_to_spawn_request(
+            toolset if memory is None else replace(toolset, names=memory.tools), request
+        )
         spawn_plan = _ResolvedSpawnRequest(
             request=request,
             definition=definition,
             agent_tools=agent_tools,
+<<<<<<< HEAD
             toolset=toolset if memory is None else replace(toolset, names=memory.tools),
+=======
+            toolset=limit_tools_to_session(
+                toolset, self._runtime.options.available_tools, new_agent.assignment
+            ),
+>>>>>>> main
             loop_limits=resolve_loop_limits(self._runtime.lead.loop_limits, definition, request),
             model=await self._resolve_agent_model(new_agent.parent, request, definition),
             preloaded=self._runtime.knowledge.preload_agent_skills(definition),
@@ -294,9 +311,13 @@ class AgentFactory:
         prepared = self._assemble_new_agent(
             spawn_plan, new_agent, agent_workspace, initial, build_fork_prompt(history[-1].tool_uses, job)
         )
+<<<<<<< HEAD
         # The same schemas in the same order, for the cache of the parent.
         prepared.agent.loaded_tools = parent.loaded_tools
         prepared.agent.set_tools(parent.tools, parent.deferred_tools)
+=======
+        _share_path_instructions(parent, prepared.agent)
+>>>>>>> main
         # The provider's count for the parent is better than an estimate.
         prepared.agent.state.context_tokens = parent.state.context_tokens
         return replace(
@@ -380,6 +401,7 @@ class AgentFactory:
             # Kept as they were: a definition that changed since would miss the prompt cache.
             names = tuple(name for name in facts.tools if name in agent_tools.tools)
             toolset = replace(toolset, names=names)
+        toolset = limit_tools_to_session(toolset, self._runtime.options.available_tools, new_agent.assignment)
         request = SpawnRequest(description=facts.description, prompt="", model=facts.model or None)
         spawn_plan = _ResolvedSpawnRequest(
             request=request,
@@ -470,6 +492,11 @@ class AgentFactory:
                 f"The agent {definition.name} ({definition.source}) names only tools that are not available "
                 f"here: {', '.join(toolset.missing)}. Change its definition, or start another agent."
             )
+        location = definition.source.locate_field("disallowed_tools") or str(definition.source)
+        try:
+            refuse_misspelled_rules(location, toolset.never, agent_tools.tools)
+        except SettingsError as error:
+            raise AgentRequestRefused(f"The agent {definition.name} was not started: {error}") from error
         return resolve_member_tools(toolset, assignment, agent_tools.tools)
 
     async def _resolve_agent_model(
@@ -511,8 +538,15 @@ class AgentFactory:
             identity=hook_subject.identity,
             model=blueprint.model,
             system=facts.system,
+<<<<<<< HEAD
             tools=tools,
             deferred_tools=deferred,
+=======
+            tools=remove_denied_tools(
+                {name: blueprint.agent_tools.tools[name] for name in blueprint.toolset.names},
+                permissions.get_active_rules().deny,
+            ),
+>>>>>>> main
             conversation=blueprint.conversation,
             environment=AgentEnvironment(
                 workspace=blueprint.agent_workspace.workspace,
@@ -534,6 +568,11 @@ class AgentFactory:
             budget=self._open_agent_budget(agent, blueprint),
             inbox=runtime.inbox.queue.open_inbox(agent),
             limits=blueprint.loop_limits,
+            path_instructions=runtime.knowledge.create_path_instructions(
+                blueprint.agent_workspace.workspace, permissions
+            )
+            if blueprint.definition.instructions
+            else None,
             build_briefing=None if assignment is None else assignment.build_briefing,
             read_mentions=runtime.knowledge.mentions.read_mentions,
         )
@@ -604,7 +643,11 @@ class AgentFactory:
     def _build_agent_system_prompt(self, prompt: str, cwd: Path, with_instructions: bool) -> str:  # noqa: FBT001 - a cache key
         instructions = self._runtime.knowledge.instructions.text if with_instructions else ""
         return build_system_prompt(
-            cwd=cwd, clock=self._runtime.clock, replacement=prompt, instructions=instructions
+            cwd=cwd,
+            clock=self._runtime.clock,
+            replacement=prompt,
+            instructions=instructions,
+            appended=format_settings_instructions(self._runtime.settings, talks_to_person=False),
         )
 
     async def _release_shared_resources(self, agent: AgentId) -> None:
@@ -627,9 +670,18 @@ class AgentFactory:
         return run_acceptance_command
 
 
+<<<<<<< HEAD
 def _list_missing_tool_notices(toolset: ToolSelection) -> tuple[str, ...]:
     names = ", ".join(toolset.missing)
     return (format_session_notice("missing_tools", names=names),) if names else ()
+=======
+def _share_path_instructions(parent: AgentRunner, fork: AgentRunner) -> None:
+    """Do not repeat instructions that the copied conversation has."""
+    if isinstance(parent.path_instructions, AgentPathInstructions) and isinstance(
+        fork.path_instructions, AgentPathInstructions
+    ):
+        fork.path_instructions.copy_delivered(parent.path_instructions)
+>>>>>>> main
 
 
 def _get_local_workspace(agent: AgentRunner) -> LocalWorkspace:

@@ -10,15 +10,12 @@ from pathlib import Path
 from msgspec import Struct
 from msgspec.structs import replace
 
+from shoal.app.definitions.project_memory import INDEX_NAME, MAX_LINES, read_memory_index
 from shoal.app.model_notices import format_session_notice
 from shoal.core.agents.agent_definitions import AgentDefinition, ToolSelection, select_definition_tools
 from shoal.core.errors import AgentRequestRefused
-from shoal.core.text.control_tags import escape_control_tags
 from shoal.core.text.filenames import escape_filename
 
-INDEX_NAME = "MEMORY.md"
-MAX_LINES = 200
-MAX_BYTES = 25_000
 _MEMORY_TOOLS = ("Read", "Edit", "Write")
 _DIRECTORY_BY_SCOPE = {"project": "agent-memory", "local": "agent-memory-local"}
 
@@ -41,28 +38,8 @@ class AgentMemory(Struct, frozen=True, kw_only=True):
             else format_session_notice("memory_read_only")
         )
         section = format_session_notice("memory", directory=directory, usage=usage)
-        return f"{section}\n\n{self._read_memory_index()}"
-
-    def _read_memory_index(self) -> str:
-        path = self.directory / INDEX_NAME
-        try:
-            if os.path.realpath(path) != str(path):
-                return f"{INDEX_NAME} is a link and is not shown."
-            with path.open("rb") as file:
-                content = file.read(MAX_BYTES + 1)
-        except FileNotFoundError:
-            return f"There is no {INDEX_NAME} yet."
-        except OSError as error:
-            return f"Cannot read {INDEX_NAME}: {error.strerror}."
-        text = content[:MAX_BYTES].decode("utf-8-sig", errors="replace")
-        lines = text.splitlines()
-        is_truncated = len(content) > MAX_BYTES or len(lines) > MAX_LINES
-        shown_text = "\n".join(lines[:MAX_LINES]).strip()
-        if not shown_text:
-            return f"{INDEX_NAME} is empty."
-        note = format_session_notice("memory_cut", index=INDEX_NAME, lines=MAX_LINES, bytes=f"{MAX_BYTES:,}")
-        suffix = f"\n\n{note}" if is_truncated else ""
-        return f"{INDEX_NAME}:\n\n{escape_control_tags(shown_text)}{suffix}"
+        index = read_memory_index(self.directory) or f"There is no {INDEX_NAME} yet."
+        return f"{section}\n\n{index}"
 
 
 def resolve_agent_memory(

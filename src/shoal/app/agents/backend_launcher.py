@@ -40,6 +40,8 @@ from shoal.core.teams.member_backends import (
 from shoal.core.teams.roster import BackendType, RosterEntry
 from shoal.team.channel.lead_channel import BudgetLimitSet, LeadChannel
 from shoal.team.members.member_host import TeamMembership
+from shoal.tools.structured_output_tool import STRUCTURED_OUTPUT
+from shoal.wire.settings_codec import TeammateMode
 
 if TYPE_CHECKING:
     from shoal.app.runtime.runtime import Runtime
@@ -54,29 +56,48 @@ _PROVIDER_API_MODULES = (
 )
 
 
-class InheritedMemberOptions(Struct, frozen=True, kw_only=True):
-    """Options of the lead's session that its members inherit; the names are those of `Options`."""
-
-    cwd: str
-    model: str | None
+class InheritedPermissionOptions(Struct, frozen=True, kw_only=True):
     mode: PermissionMode
     skip_permissions: bool
     allowed_tools: tuple[str, ...]
     disallowed_tools: tuple[str, ...]
+    available_tools: tuple[str, ...] | None
     add_dirs: tuple[str, ...]
-    coordinator: bool | None
+    settings: str | None
+    setting_sources: tuple[str, ...] | None
+    attended: bool
+    allow_bypass: bool
+
+
+class InheritedModelOptions(Struct, frozen=True, kw_only=True):
+    model: str | None
+    fallback_model: str | None
+    thinking_tokens: int | None
+    betas: tuple[str, ...]
+    effort: str | None
+
+
+class InheritedExtensionOptions(Struct, frozen=True, kw_only=True):
     agents: str | dict[str, Any] | None
     plugin_dirs: tuple[str, ...]
     mcp_config: tuple[str | dict[str, Any], ...]
     strict_mcp_config: bool
-    thinking_tokens: int | None
-    fallback_model: str | None
-    betas: tuple[str, ...]
+    bare: bool
+    slash_commands: bool
+    skills: tuple[str, ...] | None
+
+
+class InheritedMemberOptions(Struct, frozen=True, kw_only=True):
+    """Options of the lead's session that its members inherit; the names are those of `Options`."""
+
+    cwd: str
+    coordinator: bool | None
     max_turns: int | None
-    settings: str | None
-    setting_sources: tuple[str, ...] | None
-    attended: bool
     seed: int | None
+    teammate_mode: TeammateMode | None
+    permissions: InheritedPermissionOptions
+    models: InheritedModelOptions
+    extensions: InheritedExtensionOptions
 
 
 class MemberBootstrap(Struct, frozen=True, kw_only=True):
@@ -95,6 +116,8 @@ class MemberBootstrap(Struct, frozen=True, kw_only=True):
         AddPermissionRulesSuggestion | AddDirectoriesPermissionSuggestion | SetPermissionModeSuggestion, ...
     ]
     """Session-wide permissions that a person has granted so far."""
+    denied: tuple[str, ...]
+    """Tools that its lead may not use now, and so neither may it."""
     opened: InheritedMemberOptions
     trace: str = ""
     """Parent of its trace in the lead's trace."""
@@ -111,13 +134,16 @@ class MemberBootstrap(Struct, frozen=True, kw_only=True):
             run_directory=self.run,
             transcript=self.transcript,
             snapshot=self.snapshot,
+            denied_tools=self.denied,
         )
 
     def to_options(self, membership: TeamMembership, clock: Clock) -> Options:
         fields = msgspec.structs.asdict(self.opened)
+        for group in ("permissions", "models", "extensions"):
+            fields |= msgspec.structs.asdict(fields.pop(group))
+        for name in ("add_dirs", "plugin_dirs"):
+            fields[name] = tuple(map(Path, fields[name]))
         fields["cwd"] = Path(self.opened.cwd)
-        fields["add_dirs"] = tuple(map(Path, self.opened.add_dirs))
-        fields["plugin_dirs"] = tuple(map(Path, self.opened.plugin_dirs))
         return Options(**fields, membership=membership, clock=clock, trace=self.trace)
 
 
@@ -128,25 +154,41 @@ def build_inherited_options(
     agents, sources = options.agents, options.setting_sources
     return InheritedMemberOptions(
         cwd=str(cwd),
-        model=model,
-        mode=mode,
-        skip_permissions=options.skip_permissions,
-        allowed_tools=tuple(options.allowed_tools),
-        disallowed_tools=tuple(options.disallowed_tools),
-        add_dirs=tuple(map(str, options.add_dirs)),
         coordinator=options.coordinator,
-        agents=agents if agents is None or isinstance(agents, str) else dict(agents),
-        plugin_dirs=tuple(map(str, options.plugin_dirs)),
-        mcp_config=tuple(each if isinstance(each, str) else dict(each) for each in options.mcp_config),
-        strict_mcp_config=options.strict_mcp_config,
-        thinking_tokens=options.thinking_tokens,
-        fallback_model=options.fallback_model,
-        betas=tuple(options.betas),
         max_turns=options.max_turns,
-        settings=options.settings,
-        setting_sources=None if sources is None else tuple(sources),
-        attended=options.attended,
         seed=seed,
+        teammate_mode=options.teammate_mode,
+        permissions=InheritedPermissionOptions(
+            mode=mode,
+            skip_permissions=options.skip_permissions,
+            allowed_tools=tuple(options.allowed_tools),
+            disallowed_tools=tuple(options.disallowed_tools),
+            # Only the lead answers with the tool for structured output.
+            available_tools=None
+            if options.available_tools is None
+            else tuple(name for name in options.available_tools if name != STRUCTURED_OUTPUT),
+            add_dirs=tuple(map(str, options.add_dirs)),
+            settings=options.settings,
+            setting_sources=None if sources is None else tuple(sources),
+            attended=options.attended,
+            allow_bypass=options.allow_bypass,
+        ),
+        models=InheritedModelOptions(
+            model=model,
+            fallback_model=options.fallback_model,
+            thinking_tokens=options.thinking_tokens,
+            betas=tuple(options.betas),
+            effort=options.effort,
+        ),
+        extensions=InheritedExtensionOptions(
+            agents=agents if agents is None or isinstance(agents, str) else dict(agents),
+            plugin_dirs=tuple(map(str, options.plugin_dirs)),
+            mcp_config=tuple(each if isinstance(each, str) else dict(each) for each in options.mcp_config),
+            strict_mcp_config=options.strict_mcp_config,
+            bare=options.bare,
+            slash_commands=options.slash_commands,
+            skills=None if options.skills is None else tuple(options.skills),
+        ),
     )
 
 
@@ -233,10 +275,10 @@ class BackendMemberLauncher:
         """Return the reason why teammates must run in this process; empty if there is none."""
         options = self._runtime.options
         if self._runtime.config.store.url is None:
-            return "a session that stores nothing on disk runs its teammates in its own process."
+            return "a session that stores nothing on disk must run its teammates in its own process."
         if options.store is not None:
             return (
-                "a teammate's process opens only the store in the home directory. Leave out store=, "
+                "a teammate's process can only open the store in the home directory. Leave out store=, "
                 'or set shoal.teammate_mode to "in-process".'
             )
         if options.model is not None and not isinstance(options.model, str):
@@ -255,9 +297,8 @@ class BackendMemberLauncher:
         self, entry: RosterEntry, requested_mode: PermissionMode | None
     ) -> MemberLaunchArgs:
         runtime = self._runtime
-        mode, skip_permissions = resolve_launch_permission_mode(
-            get_permission_engine(self._runtime.agents.running.lead), requested_mode
-        )
+        permissions = get_permission_engine(runtime.agents.running.lead)
+        mode, skip_permissions = resolve_launch_permission_mode(permissions, requested_mode)
         return MemberLaunchArgs(
             agent=AgentId(entry.agent_id),
             name=entry.name,
@@ -269,7 +310,7 @@ class BackendMemberLauncher:
             plan_mode_required=bool(entry.plan_mode_required),
             mode=mode,
             allowed=tuple(runtime.options.allowed_tools),
-            disallowed=tuple(runtime.options.disallowed_tools),
+            disallowed=(*runtime.options.disallowed_tools, *permissions.inherited_denials),
             skip_permissions=skip_permissions,
         )
 
@@ -297,6 +338,7 @@ class BackendMemberLauncher:
                 snapshot=str(runtime.processes.shells.launcher.shell_snapshot_path or ""),
                 rules=_build_budget_limit_set(runtime.budget),
                 answered=permissions.answers.updates,
+                denied=permissions.inherited_denials,
                 opened=build_inherited_options(
                     runtime.options,
                     cwd=runtime.config.cwd,

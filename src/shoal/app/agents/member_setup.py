@@ -15,7 +15,7 @@ from shoal.policy.permission_engine import PermissionEngine
 from shoal.runs.prepared_agent import TeammateMembership
 from shoal.tools.team_tools import TEAM_TOOLS
 
-_MEMBER_TOOLS = ("SendMessage", "TaskCreate", "TaskGet", "TaskList", "TaskUpdate")
+MEMBER_TOOLS = ("SendMessage", "TaskCreate", "TaskGet", "TaskList", "TaskUpdate")
 """Tools that every teammate has, whatever its definition says."""
 
 
@@ -44,8 +44,12 @@ def resolve_member_tools(
 ) -> ToolSelection:
     if assignment is None:
         return toolset
-    selected = {*toolset.names, *_MEMBER_TOOLS, *(TEAM_TOOLS if assignment.can_lead else ())}
-    return replace(toolset, names=tuple(name for name in offered if name in selected))
+    selected = {*toolset.names, *MEMBER_TOOLS, *(TEAM_TOOLS if assignment.can_lead else ())}
+    return replace(
+        toolset,
+        names=tuple(name for name in offered if name in selected),
+        never=tuple(entry for entry in toolset.never if entry not in MEMBER_TOOLS),
+    )
 
 
 def resolve_member_permission_mode(

@@ -38,11 +38,12 @@ def require_valid_isolation(definition: AgentDefinition, request: SpawnRequest) 
     isolation = request.isolation or definition.isolation
     if request.cwd is not None and isolation is not None:
         raise AgentRequestRefused(
-            "cwd and isolation cannot be combined: an agent in a worktree works there. Leave one out."
+            "cwd and isolation cannot be combined because isolation creates the working directory. Leave "
+            "one out."
         )
     if isolation == "remote":
         raise AgentRequestRefused(
-            "isolation: remote needs a backend for other machines, and none is configured."
+            "isolation: remote needs a backend for other machines, but none is configured."
         )
 
 
@@ -70,7 +71,12 @@ def parse_effort_thinking_tokens(effort: str | int) -> int:
         return max(0, effort)
     if effort not in THINKING_TOKENS_BY_EFFORT:
         raise AgentRequestRefused(
+<<<<<<< HEAD
             f"{effort!r} is not an effort. Use {', '.join(THINKING_TOKENS_BY_EFFORT)} or a number of tokens."
+=======
+            f"{effort!r} is not an effort level. "
+            f"Use {', '.join(THINKING_TOKENS_BY_EFFORT)} or a number of tokens."
+>>>>>>> main
         )
     return THINKING_TOKENS_BY_EFFORT[effort]
 
@@ -82,4 +88,6 @@ def parse_spawn_permission_mode(name: str) -> PermissionMode:
 def change_agent_directory(cwd: str | None, workspace: LocalWorkspace) -> None:
     """Change the working directory. Raises `AgentRequestRefused` if the agent may not work there."""
     if cwd is not None and not workspace.change_directory(workspace.resolve_path(cwd)):
-        raise AgentRequestRefused(f"{cwd} is not a directory in the project or in the granted directories.")
+        raise AgentRequestRefused(
+            f"{cwd} is not a directory in the project or in an additional working directory."
+        )

@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 from shoal.agent.agent_texts import load_prompt
-from shoal.app.config.tool_selection import remove_denied_tools, select_tools_by_name
+from shoal.app.config.tool_selection import (
+    remove_denied_tools,
+    select_tools_by_name,
+    split_permission_rule_flags,
+)
 from shoal.app.options import Options
 from shoal.app.settings.settings import Settings
+from shoal.core.agents.agent_definitions import AgentDefinition, select_definition_tools
 from shoal.core.conversation.tools import Tool
 from shoal.core.errors import SettingsError
+from shoal.policy.permission_rules import parse_permission_rule
 from shoal.tools.structured_output_tool import STRUCTURED_OUTPUT
 
 COORDINATOR_TOOLS = frozenset(
@@ -34,10 +40,21 @@ def require_background_agents(settings: Settings, why: str) -> None:
         )
 
 
-def select_lead_tools(options: Options, tools: dict[str, Tool], *, coordinator: bool) -> dict[str, Tool]:
-    """Return the tools of the lead. Raises `SettingsError` for an unknown tool name."""
+def select_lead_tools(
+    options: Options,
+    settings: Settings,
+    tools: dict[str, Tool],
+    *,
+    coordinator: bool,
+    definition: AgentDefinition | None = None,
+) -> dict[str, Tool]:
+    """Return the tools of the lead, of its `definition` if it has one. Raises `SettingsError`."""
+    if definition is not None:
+        given = [tool.schema.name for tool in options.tools]
+        tools = {name: tools[name] for name in select_definition_tools(definition, tools, given).names}
+    flags = map(parse_permission_rule, split_permission_rule_flags(options.disallowed_tools))
     available = remove_denied_tools(
-        select_tools_by_name(tools, options.available_tools), options.disallowed_tools
+        select_tools_by_name(tools, options.available_tools), (*flags, *settings.permission_rules.deny)
     )
     return {name: tool for name, tool in available.items() if not coordinator or name in COORDINATOR_TOOLS}
 

@@ -48,8 +48,8 @@ from shoal.tools.shell_supervisor import BackgroundShellSupervisor
 from shoal.workspaces.worktree_files import is_in_agent_worktree
 
 CUT_OFF_DETAIL = "its process ended while it was working; SendMessage resumes it"
-CUT_OFF_AT_START_DETAIL = "its process ended before it started; start it again"
-PROCESS_ENDED = "the session's process ended and took the command with it"
+CUT_OFF_AT_START_DETAIL = "its process ended before it began; start it again"
+PROCESS_ENDED = "the command ended with the session's process"
 
 
 class BackgroundShellRecovery:

@@ -9,18 +9,28 @@ from pathlib import Path
 from typing import Any, get_args
 
 from shoal.app.options import Options
+from shoal.core.agents.agent_definitions import EFFORT_LEVELS
 from shoal.core.errors import SettingsError
-from shoal.core.permissions.permission_changes import PermissionMode
+from shoal.core.permissions.permission_changes import REQUESTED_PERMISSION_MODES
+from shoal.wire.settings_codec import TeammateMode
 
-_TEXT_LISTS = ("allowed_tools", "disallowed_tools", "available_tools", "betas", "channels", "setting_sources")
+_TEXT_LISTS = (
+    "allowed_tools",
+    "disallowed_tools",
+    "available_tools",
+    "betas",
+    "channels",
+    "setting_sources",
+    "skills",
+)
 _PATH_LISTS = ("add_dirs", "plugin_dirs")
 _TEXTS = (
     "name", "team", "system_prompt", "append_system_prompt", "fallback_model", "resume", "session_id",
-    "settings", "trace",
+    "settings", "trace", "title", "debug_filter", "effort", "agent",
 )  # fmt: skip
 _FLAGS = (
     "skip_permissions", "coordinator", "assistant", "strict_mcp_config", "continue_last", "fork", "attended",
-    "persist", "debug",
+    "persist", "debug", "bare", "slash_commands", "allow_bypass",
 )  # fmt: skip
 _NUMBERS = ("thinking_tokens", "max_turns", "max_budget_usd", "max_total_tokens", "max_agents", "deadline")
 _SETTING_SOURCES = ("user", "project", "local")
@@ -36,10 +46,10 @@ def check_options(options: Options) -> None:
 
 def _iter_option_problems(options: Options) -> Iterator[str]:
     for name in _TEXT_LISTS:
-        yield from _check_list(options, name, (str,), "texts")
+        yield from _check_list(options, name, (str,), "strings")
     for name in _PATH_LISTS:
         yield from _check_list(options, name, (str, Path), "paths")
-    yield from _check_list(options, "mcp_config", (str, Mapping), "texts and mappings")
+    yield from _check_list(options, "mcp_config", (str, Mapping), "strings and mappings")
     yield from _check_tools(options)
     for name in _TEXTS:
         yield from _check_type(options, name, str, "a text")
@@ -50,7 +60,11 @@ def _iter_option_problems(options: Options) -> Iterator[str]:
     yield from _check_type(options, "hooks", Mapping, "a mapping of events to lists of hooks")
     yield from _check_store(options)
     if options.mode is not None:
-        yield from _check_choice("mode", options.mode, get_args(PermissionMode))
+        yield from _check_choice("mode", options.mode, REQUESTED_PERMISSION_MODES)
+    if options.effort is not None:
+        yield from _check_choice("effort", options.effort, EFFORT_LEVELS)
+    if options.teammate_mode is not None:
+        yield from _check_choice("teammate_mode", options.teammate_mode, get_args(TeammateMode))
     for source in options.setting_sources or ():
         yield from _check_choice("setting_sources", source, _SETTING_SOURCES)
 
@@ -83,7 +97,7 @@ def _check_store(options: Options) -> Iterator[str]:
     if not isinstance(store, str | Path) and not hasattr(store, "create_session"):
         yield f"store: expected a store or its address, got {_describe(store)}."
     if not options.persist:
-        yield "store: persist=False stores nothing. Leave out one of the two."
+        yield "store: persist=False stores nothing, so it cannot be combined with a store. Leave one out."
 
 
 def _check_type(options: Options, name: str, expected: type[Any], description: str) -> Iterator[str]:

@@ -11,6 +11,7 @@ from typing import TypeAlias
 from msgspec import Struct
 from msgspec.structs import replace
 
+import shoal
 from shoal.app.config.assistant_mode import is_assistant_mode
 from shoal.app.config.coordinator_mode import is_coordinator_mode
 from shoal.app.config.option_checks import check_options
@@ -24,15 +25,19 @@ from shoal.app.config.system_prompt import format_date_line
 from shoal.app.definitions.agent_catalog import AgentCatalog, load_agent_catalog, parse_agents_option
 from shoal.app.definitions.plugin_set import PluginSet, load_plugins
 from shoal.app.isolation.sandbox_policies import check_sandbox_settings
-from shoal.app.models.model_choice import choose_model_with_fallback
+from shoal.app.models.model_choice import choose_model_with_fallback, find_plan_mode_names
 from shoal.app.options import Options
-from shoal.app.settings.settings import Settings, load_settings
-from shoal.core.errors import SettingsError
-from shoal.core.ids import IdGenerator
-from shoal.core.ports import Model
-from shoal.core.store import Store
+from shoal.app.settings.settings import Settings, load_settings, remove_extensions
+from shoal.core.agents.agent_definitions import AgentDefinition
+from shoal.core.errors import InvalidAgentDefinition, SettingsError, UnknownAgentType
+from shoal.core.ids import LEAD_ID, IdGenerator
+from shoal.core.permissions.permission_changes import AUTO_MODE, AUTO_MODE_NOTE, resolve_permission_mode
+from shoal.core.plan_mode_model import PlanModeModel
+from shoal.core.ports import Journal, Model, ResultStore, Transcript
+from shoal.core.store import QuestionStore, Store
 from shoal.models.placeholders import RecordingPlaceholderReplacer
 from shoal.tools.structured_output_tool import STRUCTURED_OUTPUT, StructuredOutputTool
+from shoal.workspaces.checkpoints import CheckpointStore
 
 ModelChooser: TypeAlias = Callable[[str | Model | None], Awaitable[Model]]
 """Returns the model of a name, or the configured one."""
@@ -80,6 +85,8 @@ class SessionConfig(Struct, frozen=True, kw_only=True):
     """Tool that receives the structured answer, if one is required."""
     coordinator: bool
     assistant: bool
+    lead_agent: AgentDefinition | None = None
+    """Agent whose prompt, tools and model the lead has."""
     notes: tuple[str, ...]
     """Notes for the person about the configuration."""
 
@@ -93,18 +100,25 @@ def load_session_config(options: Options, exit_stack: AsyncExitStack) -> Session
         load_settings(cwd=cwd, given=options.settings, sources=options.setting_sources),
         betas=tuple(options.betas),
     )
+    if options.bare:
+        settings = remove_extensions(settings)
+        options = replace(options, strict_mcp_config=True)
+    if options.teammate_mode is not None:
+        settings = replace(settings, own=replace(settings.own, teammate_mode=options.teammate_mode))
+    options, mode_notes = _resolve_requested_mode(options)
     sandbox_notes = check_sandbox_settings(settings, cwd)
     coordinator, assistant = is_coordinator_mode(options, settings), is_assistant_mode(options, settings)
     given_agents = parse_agents_option(options.agents, cwd)
-    plugins = load_plugins(settings, cwd, options.plugin_dirs)
+    plugins = load_plugins(settings, cwd, options.plugin_dirs, installed=not options.bare)
     definitions = load_agent_catalog(
         cwd=cwd,
         home=settings.home,
         given=given_agents,
         plugins=plugins.list_agent_dirs(),
         complete=plugins.fill_agent_plugin_root,
-        sources=options.setting_sources,
+        sources=() if options.bare else options.setting_sources,
     )
+    options, lead_agent = _apply_lead_agent(options, settings, definitions)
     ids = IdGenerator(options.seed)
     # Always drawn: a session's random numbers must not depend on its model or on earlier draws.
     jitter = ids.derive_generator().random
@@ -130,8 +144,44 @@ def load_session_config(options: Options, exit_stack: AsyncExitStack) -> Session
         structured_output=output_tool,
         coordinator=coordinator,
         assistant=assistant,
-        notes=(*sandbox_notes, *(warning for parsed in given_agents for warning in parsed.warnings)),
+        lead_agent=lead_agent,
+        notes=(
+            *mode_notes,
+            *sandbox_notes,
+            *(warning for parsed in given_agents for warning in parsed.warnings),
+        ),
     )
+
+
+def _resolve_requested_mode(options: Options) -> tuple[Options, tuple[str, ...]]:
+    """Return the options with a mode of Shoal, and a note if the requested one is not available."""
+    if options.mode is None:
+        return options, ()
+    notes = (AUTO_MODE_NOTE,) if options.mode == AUTO_MODE else ()
+    return replace(options, mode=resolve_permission_mode(options.mode)), notes
+
+
+def _apply_lead_agent(
+    options: Options, settings: Settings, definitions: AgentCatalog
+) -> tuple[Options, AgentDefinition | None]:
+    """Return the options with the prompt and model of the agent that the lead is.
+
+    Raises `SettingsError` if there is no such agent: its tools may be fewer.
+    """
+    # A member has the definition that its lead chose.
+    name = (options.agent or settings.agent) if options.membership is None else None
+    if name is None:
+        return options, None
+    try:
+        definition = definitions.find(name)
+    except (UnknownAgentType, InvalidAgentDefinition) as error:
+        origin = "--agent" if options.agent else f"{settings.find_setting_origin('agent')}: agent"
+        raise SettingsError(f"{origin}: {error}") from error
+    return replace(
+        options,
+        system_prompt=definition.prompt if options.system_prompt is None else options.system_prompt,
+        model=definition.model if options.model is None else options.model,
+    ), definition
 
 
 def create_model_chooser(config: SessionConfig, exit_stack: AsyncExitStack) -> ModelChooser:
@@ -141,6 +191,9 @@ def create_model_chooser(config: SessionConfig, exit_stack: AsyncExitStack) -> M
 
     async def choose_model(name: str | Model | None) -> Model:
         if name is None or isinstance(name, str):
+            if pair := find_plan_mode_names(name, settings):
+                planning, other = await choose_model(pair.planning), await choose_model(pair.other)
+                return PlanModeModel(pair.name, planning=planning, other=other)
             name = await choose_model_with_fallback(
                 name,
                 options.fallback_model,
@@ -184,3 +237,37 @@ def _wrap_model_with_recorder(
     from shoal.models.replay_model import RecordingModel
 
     return RecordingModel(model, path, placeholders)
+
+
+class OpenedSessionStore(Struct, frozen=True, kw_only=True):
+    directory: Path
+    """Directory for working files of the run."""
+    transcript: Transcript
+    """Transcript of the lead."""
+    journal: Journal
+    results: ResultStore
+    questions: QuestionStore
+    checkpoints: CheckpointStore
+
+
+def open_session_store(config: SessionConfig, exit_stack: AsyncExitStack) -> OpenedSessionStore:
+    settings, store = config.settings, config.history.store
+    durable = settings.own.durable
+    transcript = store.open_transcript(
+        LEAD_ID,
+        cwd=str(config.cwd),
+        version=shoal.__version__,
+        durable=durable,
+        title=config.options.title or "",
+    )
+    exit_stack.callback(transcript.close)
+    journal = store.open_journal(config.options.clock, secrets=settings.secret_redactor, durable=durable)
+    exit_stack.callback(journal.close)
+    return OpenedSessionStore(
+        directory=store.directory,
+        transcript=transcript,
+        journal=journal,
+        results=store.open_results(),
+        questions=store.open_questions(),
+        checkpoints=CheckpointStore(store.directory / "checkpoints"),
+    )

@@ -47,7 +47,7 @@ class SessionMemory:
             await self.write_notes_with_model(agent, messages)
         except (ModelError, StateFileError) as error:
             # The session needs the compaction to continue; outdated notes do no harm.
-            self._note(f"Could not update the notes of this session: {error}")
+            self._note(f"Could not update this session's notes: {error}")
         return f"\n\n{_format_session_notes(text)}" if (text := self.read_notes()) else ""
 
     async def write_notes_with_model(self, agent: AgentRunner, messages: list[Message] | None = None) -> bool:

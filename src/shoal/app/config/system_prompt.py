@@ -6,8 +6,15 @@ import platform
 from pathlib import Path
 
 from shoal.agent.agent_texts import load_prompt
+from shoal.app.model_notices import format_session_notice
+from shoal.app.settings.settings import Settings
 from shoal.core.clock import Clock, format_iso_time
+from shoal.core.text.control_tags import escape_control_tags
+from shoal.core.text.text_format import to_one_line
 from shoal.workspaces.git_paths import contains_git_repository
+
+_MANNER_HEADINGS = ("How you work\n", "Your answers\n")
+"""Sections about how the lead works and answers; what it must never do is not among them."""
 
 
 def build_system_prompt(
@@ -34,6 +41,30 @@ def build_system_prompt(
     return "\n\n".join(part for part in sections if part)
 
 
+_MAX_LANGUAGE_CHARS = 80
+_MAX_ATTRIBUTION_CHARS = 1_000
+
+
+def format_settings_instructions(settings: Settings, *, talks_to_person: bool) -> str:
+    """Return what settings add to the prompt: the language of answers, and texts for commits."""
+    parts: list[str] = []
+    if talks_to_person and settings.language:
+        language = to_one_line(settings.language)[:_MAX_LANGUAGE_CHARS]
+        parts.append(format_session_notice("answer_language", language=language))
+    texts = {"commit": settings.attribution.commit, "pr": settings.attribution.pr}
+    for name, text in texts.items():
+        if text:
+            plain = escape_control_tags(text.strip())[:_MAX_ATTRIBUTION_CHARS]
+            parts.append(format_session_notice(f"{name}_attribution", text=plain))
+    hidden = [place for name, place in _ATTRIBUTED_PLACES.items() if texts[name] == ""]
+    if hidden:
+        parts.append(format_session_notice("no_attribution", places=" and ".join(hidden)))
+    return "\n\n".join(parts)
+
+
+_ATTRIBUTED_PLACES = {"commit": "commit messages", "pr": "pull requests"}
+
+
 def format_date_line(clock: Clock) -> str:
     return f"Date: {format_iso_time(clock.now())[:10]}"
 
@@ -41,6 +72,12 @@ def format_date_line(clock: Clock) -> str:
 def load_default_prompt() -> str:
     """Return the default prompt of the lead and of every teammate."""
     return load_prompt("lead")
+
+
+def load_prompt_without_manner() -> str:
+    """Return the default prompt without the sections that an output style replaces."""
+    sections = load_default_prompt().split("\n\n")
+    return "\n\n".join(each for each in sections if not each.startswith(_MANNER_HEADINGS))
 
 
 def _is_in_git(path: Path) -> bool:

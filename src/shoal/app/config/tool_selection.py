@@ -11,20 +11,17 @@ from shoal.core.agents.agent_definitions import matches_tool_list_entry
 from shoal.core.conversation.tools import Tool
 from shoal.core.errors import SettingsError
 from shoal.core.extensions.mcp_servers import MCP_PREFIX
-from shoal.core.names import TOOL_NAMES
-from shoal.policy.permission_rules import parse_permission_rule, split_permission_rule_list
+from shoal.policy.permission_rules import (
+    ToolPermissionRule,
+    parse_permission_rule,
+    split_permission_rule_list,
+)
+from shoal.policy.rule_names import FOREIGN_TOOL_NAMES, names_no_tool, suggest_tool
 from shoal.tools.shell_supervisor import BackgroundShellSupervisor
 
 if TYPE_CHECKING:
+    from shoal.tools.bash_tools import BashToolLimits
     from shoal.tools.task_tools import AcceptanceRunner, LeadIdentityLookup
-
-
-# Rules of these names are often shared with other programs.
-_FOREIGN_TOOL_NAMES = frozenset(
-    {"Task", "MultiEdit", "LS", "NotebookRead", "TodoRead", "KillBash", "AgentOutputTool", "BashOutputTool"}
-    | {"WebSearch", "SlashCommand", "ToolSearch", "MCPSearch", "LSP", "PowerShell", "StructuredOutput"}
-    | {"ListMcpResourcesTool", "ReadMcpResourceTool", "EnterWorktree", "ExitWorktree", "Config", "Monitor"}
-)
 
 
 def build_session_tools(
@@ -33,6 +30,7 @@ def build_session_tools(
     extra_tools: Sequence[Tool],
     accept: AcceptanceRunner | None = None,
     find_lead_identity: LeadIdentityLookup | None = None,
+    bash_limits: BashToolLimits | None = None,
 ) -> dict[str, Tool]:
     from shoal.tools.bash_tools import build_shell_tools
     from shoal.tools.file_tools import get_file_tools
@@ -42,7 +40,7 @@ def build_session_tools(
 
     tools = (
         *get_file_tools(),
-        *build_shell_tools(shells),
+        *build_shell_tools(shells, bash_limits),
         *build_web_tools(),
         *get_question_tools(),
         *build_task_tools(
@@ -76,19 +74,13 @@ def select_tools_by_name(tools: dict[str, Tool], names: Sequence[str] | None) ->
     }
 
 
-def remove_denied_tools(tools: dict[str, Tool], denied: Sequence[str]) -> dict[str, Tool]:
+def remove_denied_tools(tools: dict[str, Tool], denied: Sequence[ToolPermissionRule]) -> dict[str, Tool]:
     """Remove tools that are denied as a whole, so that the model does not see them."""
-    denied_names = {
-        rule.tool
-        for rule in map(parse_permission_rule, split_permission_rule_flags(denied))
-        if rule.pattern is None
-    }
-    server_entries = [name for name in denied_names if name.startswith(MCP_PREFIX)]
+    rules = [rule for rule in denied if rule.pattern is None]
+    if not rules:
+        return tools
     return {
-        name: tool
-        for name, tool in tools.items()
-        if name not in denied_names
-        and not any(matches_tool_list_entry(each, name) for each in server_entries)
+        name: tool for name, tool in tools.items() if not any(rule.applies_to_tool(name) for rule in rules)
     }
 
 
@@ -100,37 +92,15 @@ def iter_unknown_rule_warnings(rules: Sequence[str], tools: Collection[str]) -> 
     """Yield a warning for each rule that names no tool: it has no effect, which is worst for a deny rule."""
     for text in split_permission_rule_flags(rules):
         name = parse_permission_rule(text).tool
-        if _names_no_tool(name, tools):
-            yield f"The rule {text} names no known tool.{_suggest_tool(name, tools)}"
+        if names_no_tool(name, tools):
+            yield f"The rule {text} names an unknown tool.{suggest_tool(name, tools)}"
 
 
 def refuse_unknown_rules(option: str, rules: Sequence[str], tools: Collection[str]) -> None:
     """Raise `SettingsError` for a rule that names neither a Shoal tool nor a tool of another program."""
     for text in split_permission_rule_flags(rules):
         name = parse_permission_rule(text).tool
-        if _names_no_tool(name, tools) and name not in _FOREIGN_TOOL_NAMES:
-            raise SettingsError(f"{option}: the rule {text} names no known tool.{_suggest_tool(name, tools)}")
-
-
-def refuse_misspelled_rules(location: str, rules: Sequence[str], tools: Collection[str]) -> None:
-    """Raise `SettingsError` for a rule whose tool is probably misspelled.
-
-    Settings are shared with other programs, so a rule may name one of their tools.
-    """
-    for text in rules:
-        name = parse_permission_rule(text).tool
-        suggestion = _suggest_tool(name, tools)
-        if _names_no_tool(name, tools) and name not in _FOREIGN_TOOL_NAMES and suggestion:
+        if names_no_tool(name, tools) and name not in FOREIGN_TOOL_NAMES:
             raise SettingsError(
-                f"{location}: the rule {text} names no known tool.{suggestion} Correct the rule."
+                f"{option}: the rule {text} names an unknown tool.{suggest_tool(name, tools)}"
             )
-
-
-def _names_no_tool(name: str, tools: Collection[str]) -> bool:
-    return name not in tools and name not in TOOL_NAMES and name != "*" and not name.startswith(MCP_PREFIX)
-
-
-def _suggest_tool(name: str, tools: Collection[str]) -> str:
-    folded = {each.casefold(): each for each in (*TOOL_NAMES, *tools)}
-    close = get_close_matches(name.casefold(), folded, n=1, cutoff=0.7)
-    return f" Did you mean {folded[close[0]]}?" if close else ""

@@ -87,7 +87,7 @@ def select_undoable_turn(turns: Iterable[UndoableTurn], number: int | None) -> U
     if number is None:
         changed_turns = [each for each in all_turns if each.files]
         if not changed_turns:
-            raise NothingToUndoError("No turn of this session changed a file that can be restored.")
+            raise NothingToUndoError("There is nothing to restore: no turn of this session changed a file.")
         return changed_turns[-1]
     for each in all_turns:
         if each.turn == number:
@@ -159,7 +159,7 @@ def restore_before_turn(
 ) -> FileUndoReport:
     """Restore files to before a turn, optionally the agent's conversation. Raises `NothingToUndoError`."""
     if history is None:
-        raise NothingToUndoError("This session stores nothing on disk, so nothing can be restored.")
+        raise NothingToUndoError("This session stores nothing on disk, so Shoal cannot restore files.")
     selected = select_undoable_turn(history.list_undoable_turns(), turn)
     # Read before any file is changed, so that a read error cannot leave it half done.
     messages = read_messages_at_entry(history.store, selected.after) if conversation else ()

@@ -109,7 +109,7 @@ class DefinitionFileCache(Generic[Item]):
         if len(paths) > _MAX_FILES:
             problems.append(
                 self._make_definition_problem(
-                    str(self.root), f"there are {len(paths):,} files, but only {_MAX_FILES:,} are read"
+                    str(self.root), f"there are {len(paths):,} files, but Shoal reads only {_MAX_FILES:,}"
                 )
             )
         self._directories = directories
@@ -174,7 +174,7 @@ def read_definition_text(path: Path, kind: DefinitionSourceKind) -> str | Defini
         return _make_file_problem(path, kind, f"cannot be read: {error.strerror}")
     except UnicodeDecodeError:
         return _make_file_problem(path, kind, "not UTF-8 text")
-    return _make_file_problem(path, kind, "not text: it contains NUL bytes") if "\0" in text else text
+    return _make_file_problem(path, kind, "not a text file: it contains NUL bytes") if "\0" in text else text
 
 
 def validate_agent_tool_rules(parsed: ParsedAgentDefinition) -> ParsedAgentDefinition:

@@ -76,7 +76,7 @@ def _find_component_directories(
         if directory.is_dir():
             found.append(directory)
         else:
-            what = f"{key}: {escape_filename(directory)} is not a directory and is ignored"
+            what = f"{key}: {escape_filename(directory)} is not a directory, so it is ignored"
             faults.append(PluginProblem(what=what, path=root / MANIFEST, plugin=manifest.name, fatal=False))
     return tuple(dict.fromkeys(found))
 
@@ -114,7 +114,7 @@ def resolve_plugin_path(root: Path, given: str, key: str) -> Path:
     relative = Path(given)
     real_path = Path(os.path.realpath(root / relative))
     if relative.is_absolute() or ".." in relative.parts or not real_path.is_relative_to(root):
-        message = f"{key}: {given!r} is outside the plug-in and is ignored"
+        message = f"{key}: {given!r} is outside the plug-in, so it is ignored"
         raise SettingsError(message, path=root / MANIFEST, line=1)
     return root / relative
 
@@ -149,7 +149,9 @@ def _read_plugin_text(root: Path, path: Path) -> str:
     try:
         if not real_path.is_file():
             problem = (
-                "there is no such file, so this is not a plug-in" if path == root / MANIFEST else "no file"
+                "this file is missing, so the directory is not a plug-in"
+                if path == root / MANIFEST
+                else "no file"
             )
             raise SettingsError(problem, path=path)
         if real_path.stat().st_size > MAX_JSON_BYTES:

@@ -72,7 +72,7 @@ def _hash_plugin_files(root: Path) -> str:
         elif path.is_file():
             total += path.stat().st_size
             if total > MAX_PLUGIN_BYTES:
-                message = f"more than {MAX_PLUGIN_BYTES:,} bytes, which is too large to trust in a project"
+                message = f"more than {MAX_PLUGIN_BYTES:,} bytes, the limit for a plug-in in a project"
                 raise SettingsError(message, path=root)
             digest.update(path.read_bytes())
         digest.update(b"\0")
@@ -142,13 +142,15 @@ class PluginSet(Struct, frozen=True, kw_only=True):
         if self.untrusted:
             names = ", ".join(plugin.name for plugin in self.untrusted)
             notes.append(
-                f"The plug-ins of this project are not trusted and are ignored ({names}). Show them: shoal "
+                f"This project's plug-ins are not trusted, so Shoal ignores them ({names}). Show them: shoal "
                 "trust --show. Trust them: shoal trust"
             )
         return tuple(notes)
 
 
-def load_plugins(settings: Settings, project: Path, given: Sequence[Path | str] = ()) -> PluginSet:
+def load_plugins(
+    settings: Settings, project: Path, given: Sequence[Path | str] = (), *, installed: bool = True
+) -> PluginSet:
     """Load plug-ins. Raises `SettingsError` if a directory named by a flag is not a usable plug-in."""
     used: dict[str, Plugin] = {}
     untrusted: list[Plugin] = []
@@ -157,8 +159,12 @@ def load_plugins(settings: Settings, project: Path, given: Sequence[Path | str] 
     home = settings.home / "plugins"
     for directory, offered, origin, is_trusted, id_ in (
         *_iter_configured_plugins(settings, project, given),
+<<<<<<< HEAD
         *_iter_enabled_plugins(settings, project, faults),
         *_iter_installed_plugins(home, faults),
+=======
+        *(_iter_installed_plugins(home, faults) if installed else ()),
+>>>>>>> main
     ):
         found = read_plugin(directory, offered=offered, origin=origin, name=id_.partition("@")[0])
         if isinstance(found, Plugin) and found.name in used and used[found.name].root != found.root:
@@ -251,10 +257,20 @@ def _fill_plugin_directories_in_hooks(value: Any, plugin: Plugin) -> Any:
     if isinstance(value, Mapping):
         filled = {key: _fill_plugin_directories_in_hooks(each, plugin) for key, each in value.items()}
         command = value.get("command")
+<<<<<<< HEAD
         if isinstance(command, str):
             root, data = (shlex.quote(str(path)) for path in (plugin.root, plugin.data))
             make = f"mkdir -p {data}; " if "CLAUDE_PLUGIN_DATA" in command else ""
             filled["command"] = f"export CLAUDE_PLUGIN_ROOT={root} CLAUDE_PLUGIN_DATA={data}; {make}{command}"
+=======
+        if isinstance(command, str) and "args" in value:
+            filled["command"] = "env"
+            arguments = filled["args"] if isinstance(filled["args"], list) else [filled["args"]]
+            program = _replace_plugin_root_variable(command, root)
+            filled["args"] = [f"CLAUDE_PLUGIN_ROOT={root}", program, *arguments]
+        elif isinstance(command, str):
+            filled["command"] = f"export CLAUDE_PLUGIN_ROOT={shlex.quote(str(root))}; {command}"
+>>>>>>> main
         return filled
     if isinstance(value, list | tuple):
         return [_fill_plugin_directories_in_hooks(each, plugin) for each in value]

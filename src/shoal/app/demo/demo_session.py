@@ -174,7 +174,7 @@ def build_demo_setup(project: Path, environ: Mapping[str, str], *, fast: bool) -
 def _build_demo_agent(name: str, color: str) -> dict[str, object]:
     return {
         "description": f"Repairs harbour/{name}.py.",
-        "prompt": f"You look after the {name} of a small harbour. Repair what fails, test it, commit it.",
+        "prompt": f"You look after the {name} of a small harbour. Fix what fails, test it, and commit it.",
         "tools": ["Read", "Edit", "Bash"],
         "color": color,
     }

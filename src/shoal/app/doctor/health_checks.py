@@ -55,7 +55,7 @@ def _make_broken_settings_diagnostic(error: SettingsError) -> DoctorDiagnostic:
         name="files",
         state="bad",
         value=str(error),
-        advice="Fix it. The models are checked after that.",
+        advice="Fix it, then run this again to check the models.",
     )
 
 
@@ -201,7 +201,7 @@ def _check_model_key(card: ModelCard, settings: Settings, source: str) -> Doctor
         name="model",
         state="warn" if has_own_address else "bad",
         value=f"{value}, without a key",
-        advice=f"Set {variable}{', if that server needs one' if has_own_address else ''}.",
+        advice=f"Set {variable}{', if the server needs one' if has_own_address else ''}.",
     )
 
 
@@ -214,7 +214,7 @@ def _check_model_price(card: ModelCard) -> DoctorDiagnostic:
             state="warn",
             value=f"unknown; {window}",
             advice=(
-                'Shoal does not count costs and refuses --max-budget-usd. Add to settings.json: {"shoal": '
+                'Without a price, Shoal cannot enforce --max-budget-usd. Add to settings.json: {"shoal": '
                 f'{{"models": {{"{card.id}": {{"input": …, "output": …}}}}}}}} in dollars per '
                 "million tokens."
             ),

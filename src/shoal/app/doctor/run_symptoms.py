@@ -61,7 +61,9 @@ def _explain_unfinished_agent(case: DoctorContext, row: RunViewAgentRow) -> Doct
         )
     if row.state == "gone":
         advice = f"Resume it: shoal --resume {case.required_run.session}"
-        return case.make_diagnostic(row.name, "its process died before it ended", state="bad", advice=advice)
+        return case.make_diagnostic(
+            row.name, "its process died before it finished", state="bad", advice=advice
+        )
     ago = format_duration(SystemClock().now() / 1000 - row.heard / 1000)
     return case.make_diagnostic(
         row.name, f"it is still working ({row.doing or 'thinking'}); last event {ago} ago", state="none"
@@ -90,7 +92,7 @@ def _explain_agent_result(
         row.name,
         f"it {completion.status}, but {completion.report_to} has not been notified yet.{location}",
         state="warn",
-        advice=f"The notification comes with the next turn: shoal --resume {case.required_run.session}",
+        advice=f"The notification will arrive with the next turn: shoal --resume {case.required_run.session}",
     )
 
 
@@ -104,7 +106,9 @@ def explain_recipient_not_found(case: DoctorContext) -> Iterator[DoctorDiagnosti
     else:
         yield _explain_message_recipient(case, view, rows)
     started = ", ".join(f"{row.name} ({row.state})" for row in rows.values())
-    yield case.make_diagnostic("those there", started or "nobody has started", state="ok" if rows else "none")
+    yield case.make_diagnostic(
+        "those there", started or "no agent has been started", state="ok" if rows else "none"
+    )
 
 
 def _explain_message_recipient(
@@ -116,7 +120,7 @@ def _explain_message_recipient(
         advice = (
             f"Did you mean {close_names[0]}?"
             if close_names
-            else "Use the name given at the start, or the id."
+            else "Use the name that the agent was started with, or its id."
         )
         return case.make_diagnostic(
             case.about, "no agent with that name was started in this run", state="bad", advice=advice
@@ -132,7 +136,7 @@ def _explain_message_recipient(
             )
         advice = f'A message resumes it: shoal send {case.short_session_id} {row.id} "…"'
         return case.make_diagnostic(row.name, f"it has ended ({row.state})", advice=advice)
-    return case.make_diagnostic(row.name, f"it is {row.state}: a message reaches it at its next step")
+    return case.make_diagnostic(row.name, f"it is {row.state}: it gets messages at its next step")
 
 
 def explain_permission_unexpected(case: DoctorContext) -> Iterator[DoctorDiagnostic]:
@@ -151,18 +155,20 @@ def explain_permission_unexpected(case: DoctorContext) -> Iterator[DoctorDiagnos
         )
     for question in view.questions.values():
         if isinstance(question.answer, DenyAnswer) and not denied:
-            decider = "a person" if question.answer.by == "person" else "policy, because nobody was there,"
+            decider = "a person" if question.answer.by == "person" else "policy, because nobody was present,"
             yield case.make_diagnostic(
-                question.name, f"{decider} said no: {question.answer.reason}", state="warn"
+                question.name, f"{decider} denied it: {question.answer.reason}", state="warn"
             )
     if not denied:
-        yield case.make_diagnostic("refusals", "nothing was refused in this run", state="none")
+        yield case.make_diagnostic("refusals", "no call was refused in this run", state="none")
     kinds = dict.fromkeys(row.kind for row in view.iter_agent_rows() if row.id != LEAD_ID)
     commands = (
         " and ".join(f"shoal agents show {kind} --permissions" for kind in kinds) or "shoal permissions ls"
     )
     yield case.make_diagnostic(
-        "active", "an agent has its parent's rules and its own; deny wins", advice=f"See them: {commands}"
+        "active",
+        "an agent has its parent's rules and its own; deny rules take precedence",
+        advice=f"See them: {commands}",
     )
 
 

@@ -65,7 +65,9 @@ def _explain_agent_tools(
             definition.name, value, state="warn", advice=f"Add {case.about} there, or remove the tools field."
         )
     elif case.about in report.offered:
-        yield case.make_diagnostic(definition.name, f"{case.about} is only for the lead", state="none")
+        yield case.make_diagnostic(
+            definition.name, f"{case.about} is available only to the lead", state="none"
+        )
 
 
 def _explain_mcp_tool(case: DoctorContext) -> DoctorDiagnostic:
@@ -91,9 +93,9 @@ def explain_fork_not_taken(case: DoctorContext) -> Iterator[DoctorDiagnostic]:
         yield case.make_diagnostic("forks", f"on (from {origin})")
     else:
         advice = 'Turn them on: "shoal": {"forks": true} in settings.json, or SHOAL_FORK_SUBAGENT=1'
-        yield case.make_diagnostic("forks", "off, which is the default", state="bad", advice=advice)
+        yield case.make_diagnostic("forks", "off (the default)", state="bad", advice=advice)
     yield case.make_diagnostic(
-        "headless", "a run with -p never forks because nobody would see the forks", state="none"
+        "headless", "a run with -p never forks because nobody would see them", state="none"
     )
     coordinator = settings.own.coordinator
     yield case.make_diagnostic(
@@ -103,7 +105,7 @@ def explain_fork_not_taken(case: DoctorContext) -> Iterator[DoctorDiagnostic]:
     )
     yield case.make_diagnostic(
         "call",
-        "only an Agent call without subagent_type forks; otherwise it starts that agent",
+        "an Agent call forks only without subagent_type; otherwise it starts that agent",
         state="none",
     )
     if case.run is not None:
@@ -171,7 +173,7 @@ def explain_worktree_not_cleaned(case: DoctorContext) -> Iterator[DoctorDiagnost
         if case.is_about_subject(status.name, status.name.removeprefix("agent-")):
             yield _explain_worktree(case, status)
     if not found:
-        yield case.make_diagnostic("worktrees", "none is left", state="ok")
+        yield case.make_diagnostic("worktrees", "there are none", state="ok")
 
 
 def _explain_worktree(case: DoctorContext, status: WorktreeStatus) -> DoctorDiagnostic:
@@ -190,7 +192,7 @@ def _explain_worktree(case: DoctorContext, status: WorktreeStatus) -> DoctorDiag
     if work is None:
         advice = f"Look at {status.record.path}, then: shoal worktree rm {name} --force"
         return case.make_diagnostic(
-            name, "git cannot read its content (maybe a hook created it)", state="warn", advice=advice
+            name, "git cannot read its content (a hook may have created it)", state="warn", advice=advice
         )
     if work.uncommitted or work.subjects:
         content = (
@@ -199,7 +201,7 @@ def _explain_worktree(case: DoctorContext, status: WorktreeStatus) -> DoctorDiag
         )
         advice = f"{merge_advice}; or discard it: shoal worktree rm {name} --force"
         if status.merged:
-            advice = f"All of it is merged. Remove it: shoal worktree rm {name}"
+            advice = f"All its work is merged. Remove it: shoal worktree rm {name}"
         return case.make_diagnostic(name, f"contains work: {content}", state="warn", advice=advice)
     return case.make_diagnostic(
         name, "it is unchanged and its process died", state="warn", advice="Remove it: shoal worktree reap"

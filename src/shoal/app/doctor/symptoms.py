@@ -13,7 +13,7 @@ SymptomCheck: TypeAlias = Callable[[DoctorContext], Iterator[DoctorDiagnostic]]
 
 SYMPTOMS: dict[str, tuple[str, SymptomCheck]] = {
     "result-not-seen": (
-        "an agent ended and the lead was not notified",
+        "an agent ended, but the lead was not notified",
         run_symptoms.explain_agent_result_not_seen,
     ),
     "recipient-not-found": (
@@ -22,7 +22,7 @@ SYMPTOMS: dict[str, tuple[str, SymptomCheck]] = {
     ),
     "tool-missing": ("an agent says that it has no such tool", setup_symptoms.explain_tool_missing),
     "permission-unexpected": (
-        "a call is refused, or asked about, unexpectedly",
+        "a call is unexpectedly refused or needs approval",
         run_symptoms.explain_permission_unexpected,
     ),
     "fork-not-taken": (

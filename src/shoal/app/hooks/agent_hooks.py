@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ from msgspec import Struct
 
 from shoal.app.definitions.agent_trust import is_agent_trusted
 from shoal.app.hooks.hook_sources import read_agent_definition_hooks
+from shoal.app.settings.live_settings import AutoReloadingSettings
 from shoal.app.settings.settings import Settings
 from shoal.core.agents.agent_definitions import AgentDefinition
 from shoal.core.agents.identity import AgentIdentity
@@ -29,7 +31,15 @@ from shoal.runs.hook_notifier import HookNotifier
 from shoal.tools.command_environment import build_command_environment
 from shoal.wire.hook_codec import parse_hooks_setting
 
+VARIABLES_DIRECTORY = "env"
+"""Directory of a run with the variables that hooks leave for the shell commands of its agents."""
 _TEAM_EVENTS = ("TeammateIdle", "TaskCreated", "TaskCompleted")
+_CONFIG_SOURCES = {
+    "managed": "policy_settings",
+    "project": "project_settings",
+    "local": "local_settings",
+    "user": "user_settings",
+}
 _AGENT_EVENTS = ("SubagentStart", "SubagentStop")
 
 
@@ -57,8 +67,14 @@ class HookRegistry:
         """Sentences about configured hooks that cannot be used."""
         self.notifier: HookNotifier | None = None
         self._settings = settings
+<<<<<<< HEAD
         self.project = project
         self._skill_digests: set[str] = set()
+=======
+        self._project = project
+        self._live_settings: AutoReloadingSettings | None = None
+        self._review_lock = asyncio.Lock()
+>>>>>>> main
 
     def add(self, hooks: Iterable[Hook]) -> None:
         """Add hooks from any source for all agents from now on."""
@@ -82,6 +98,7 @@ class HookRegistry:
     def create_agent_hooks(self, subject: HookSubjectAgent, own: Iterable[Hook] = ()) -> AgentHookDispatcher:
         return AgentHookDispatcher(self, subject, own)
 
+<<<<<<< HEAD
     def add_skill_hooks(self, skill: Skill) -> None:
         """Add the hooks of a trusted skill, once. Raises `AgentRequestRefused` if one cannot be used."""
         if skill.digest in self._skill_digests:
@@ -94,6 +111,32 @@ class HookRegistry:
             )
         self._skill_digests.add(skill.digest)
         self.add(found.hooks)
+=======
+    def review_settings_with_hooks(self, live_settings: AutoReloadingSettings) -> None:
+        """Let hooks of `ConfigChange` decide whether changed settings apply, if there are any."""
+        if "ConfigChange" in self.by_event:
+            self._live_settings = live_settings
+            live_settings.start_review()
+
+    @property
+    def is_reviewing_settings(self) -> bool:
+        return self._live_settings is not None
+
+    async def review_changed_settings(self, dispatcher: AgentHookDispatcher) -> None:
+        """Run the hooks for each changed settings file; managed files apply in any case."""
+        live_settings = self._live_settings
+        if live_settings is None:
+            return
+        async with self._review_lock:
+            changes = live_settings.list_changed_files()
+            is_blocked = False
+            for path, kind in changes:
+                fields = {"source": _CONFIG_SOURCES.get(kind, "user_settings"), "file_path": path}
+                decision = await dispatcher.run_hooks("ConfigChange", fields)
+                is_blocked = is_blocked or (decision.blocked is not None and kind != "managed")
+            if changes or live_settings.is_trust_changed:
+                live_settings.finish_review(apply=not is_blocked)
+>>>>>>> main
 
     def load_definition_hooks(self, definition: AgentDefinition) -> tuple[Hook, ...]:
         """Return the hooks of a definition. Raises `AgentRequestRefused` for untrusted or bad ones."""
@@ -130,9 +173,13 @@ class AgentHookDispatcher:
         return tuple(hook for each in registries for hooks in each.values() for hook in hooks)
 
     def has_hooks_for(self, event: HookEvent) -> bool:
-        return event in self._shared or event in self._own
+        # Settings are reviewed before each call.
+        is_review = event == "PreToolUse" and self._session.is_reviewing_settings
+        return is_review or event in self._shared or event in self._own
 
     async def run_hooks(self, event: HookEvent, fields: Mapping[str, Any]) -> HookDecision:
+        if event == "PreToolUse":
+            await self._session.review_changed_settings(self)
         input_fields = {**self._build_common_hook_fields(event), **fields}
         hooks = select_matching_hooks(
             (*self._shared.get(event, ()), *self._own.get(event, ())), event, input_fields
@@ -177,7 +224,11 @@ def create_hook_runner(
     processes: ProcessLauncher,
     clock: Clock,
     emit: Callable[[JournaledEvent], None],
+    variables_directory: Path,
 ) -> HookRunner:
     directories = {"CLAUDE_PROJECT_DIR": str(project), "SHOAL_PROJECT_DIR": str(project)}
     env = build_command_environment(settings.tool_environment) | directories
-    return HookRunner(HookRunResources(processes=processes, clock=clock, env=env, root=project), emit)
+    resources = HookRunResources(
+        processes=processes, clock=clock, env=env, root=project, variables_directory=variables_directory
+    )
+    return HookRunner(resources, emit)

@@ -27,7 +27,7 @@ def load_configured_hooks(
     found = [
         parse_hooks_setting(document.raw["hooks"], document.locate_key, settings.environ)
         for document in (*settings.documents, *plugins)
-        if document.raw.get("hooks") and not _are_settings_hooks_disabled(document, settings)
+        if document.raw.get("hooks") and not are_settings_hooks_disabled(document, settings)
     ]
     if given:
         parsed = parse_hooks_from_code(given, "shoal.open")
@@ -48,7 +48,7 @@ def _convert_to_subagent_stop_hook(hook: Hook) -> Hook:
     return replace(hook, event="SubagentStop") if hook.event == "Stop" else hook
 
 
-def _are_settings_hooks_disabled(document: SettingsDocument, settings: Settings) -> bool:
+def are_settings_hooks_disabled(document: SettingsDocument, settings: Settings) -> bool:
     """Return True if its hooks are off. A project cannot disable user hooks, nor a user managed ones."""
     disabling = [
         each for each in settings.documents if each.raw.get(_DISABLE_KEY) is True and each.is_user_controlled

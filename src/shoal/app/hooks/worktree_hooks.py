@@ -27,9 +27,9 @@ async def create_worktree_by_hook(
     name = f"agent-{agent[:_ID_CHARS]}"
     decision = await parent.hooks.run_hooks("WorktreeCreate", {"name": name})
     if decision.blocked is not None:
-        raise WorktreeError(f"A WorktreeCreate hook blocked it: {decision.blocked}")
+        raise WorktreeError(f"A WorktreeCreate hook blocked the worktree: {decision.blocked}")
     if not decision.output:
-        raise WorktreeError("The WorktreeCreate hook did not print the path of a directory.")
+        raise WorktreeError("The WorktreeCreate hook did not print a directory path.")
     path = Path(decision.output.splitlines()[-1].strip())
     return open_external_worktree(path, root=root, agent=agent, session=session, now=now)
 

@@ -57,8 +57,8 @@ class AgentFileWriteLeases:
             holder = self._holders.get(path, agent)
             if holder != agent:
                 raise WorkspaceError(
-                    f"{escape_filename(path)} is being changed by agent {holder}, "
-                    "which keeps it locked until it ends. "
+                    f"{escape_filename(path)} is locked by agent {holder}, which is changing it, until "
+                    f"that agent ends. "
                     "Nothing was written. Wait until it ends, or ask it with SendMessage to make the change."
                 )
 
@@ -217,7 +217,7 @@ class WorkspaceAllocator:
                 await self._get_worktree_service(root).settle_session_worktrees(session, resuming)
             )
         except (WorktreeError, OSError) as error:
-            self._note(f"Could not remove everything that was created for agents: {error}")
+            self._note(f"Could not remove everything that Shoal created for agents: {error}")
 
     def close(self) -> None:
         for worktrees in self._worktrees.values():

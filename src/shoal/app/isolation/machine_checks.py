@@ -26,7 +26,7 @@ FUSE_NETWORK_FILE_SYSTEMS = frozenset({"fuse.sshfs", "fuse.s3fs", "fuse.rclone"}
 LOW_SPACE_BYTES, NO_SPACE_BYTES = 500 << 20, 20 << 20
 
 PROGRAMS = (
-    ("git", "git", "worktrees and the state of the project"),
+    ("git", "git", "worktrees and the project's git state"),
     ("rg", "ripgrep", "fast searches"),
     ("tmux", "tmux", "agents in panes"),
     ("bwrap", "bubblewrap", "shell commands in a sandbox"),
@@ -184,7 +184,7 @@ def _is_importable(module: str) -> bool:
 def check_terminal(env: Mapping[str, str]) -> Iterator[DoctorDiagnostic]:
     if not sys.stdout.isatty():
         yield DoctorDiagnostic(
-            area="terminal", name="output", state="ok", value="not a terminal: plain lines"
+            area="terminal", name="output", state="ok", value="not a terminal; Shoal prints plain lines"
         )
         return
     size = shutil.get_terminal_size()

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
+from shoal.app.hooks.agent_hooks import VARIABLES_DIRECTORY
 from shoal.app.settings.settings import Settings
 from shoal.backends.sandbox.sandbox_selection import (
     DISABLE_HINT,
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
 
 _PROJECT_CONFIG_FILES = (".claude", ".mcp.json", ".envrc")
 WEAK_GUARD_ADVICE = (
-    "Or accept that only permission rules check them, so an allowed command can leave the worktree: "
+    "Or rely on permission rules alone and accept that an allowed command can leave the worktree: "
     '{"shoal": {"worktree_guard": "weak"}} in your settings.json.'
 )
 _SOCKET_DIRECTORIES = (".X11-unix", ".ICE-unix")
@@ -71,8 +72,8 @@ def create_sandbox(
 ) -> DriverSelectingSandbox:
     """Create the sandbox of a session.
 
-    Commands can read only the results in `session_directory`. `list_unreadable` returns the paths that
-    rules exclude from reading.
+    Commands can read only the results and the variables in `session_directory`. `list_unreadable` returns
+    the paths that rules exclude from reading.
     """
     preferences = settings.own.sandbox
     environ = settings.tool_environment
@@ -128,7 +129,7 @@ def build_sandbox_policy(
             )
         ),
         hidden_sockets=_exclude_user_writable_paths([*_iter_socket_paths(environ)], named_writable),
-        readable=(session_directory / "results",),
+        readable=(session_directory / "results", session_directory / VARIABLES_DIRECTORY),
         network=preferences.network,
         uncreatable=_exclude_user_writable_paths(
             [directory / name for directory in work for name in PROJECT_CONTROL_FILES], named_writable
@@ -166,7 +167,7 @@ async def create_worktree_sandbox(
     await sandbox.detect_availability()
     if not sandbox.is_active and not is_weak:
         raise WorktreeError(
-            "The commands of an agent in a worktree need a sandbox that confines them to it: "
+            f"An agent in a worktree needs a sandbox that confines its commands to the worktree: "
             f"{sandbox.problem}. {WEAK_GUARD_ADVICE}"
         )
     return sandbox
@@ -256,11 +257,11 @@ def check_sandbox_settings(settings: Settings, cwd: Path) -> list[str]:
     for path, text in hidden.items():
         if cwd.is_relative_to(path):
             raise SettingsError(
-                f"shoal.sandbox.hidden: {text} contains the project {cwd}, in which commands work. Hide a "
+                f"shoal.sandbox.hidden: {text} contains the project {cwd}, where commands run. Hide a "
                 "directory inside it, or work elsewhere."
             )
         if not path.exists():
-            notes.append(f"shoal.sandbox.hidden: {path} does not exist. It will be hidden when it does.")
+            notes.append(f"shoal.sandbox.hidden: {path} does not exist. Shoal will hide it once it exists.")
     return notes
 
 

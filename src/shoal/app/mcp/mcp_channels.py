@@ -26,8 +26,8 @@ def parse_mcp_channel_names(given: Iterable[str], where: str) -> frozenset[str]:
         name = entry.removeprefix(SERVER_PREFIX)
         if not entry.startswith(SERVER_PREFIX) or not name:
             raise SettingsError(
-                f"{where}: {entry!r} is not a channel. Write server: and the name of an MCP server, as in "
-                "server:chat. List them: shoal mcp ls"
+                f"{where}: {entry!r} is not a channel. Write server:NAME with the name of an MCP server, "
+                f"such as server:chat. List them: shoal mcp ls"
             )
         names.add(name)
     return frozenset(names)
@@ -95,5 +95,5 @@ class McpChannelMessageQueue:
             with suppress(StateFileError):
                 self._session.note(
                     f"The channel server:{server} sends messages faster than the lead reads them: "
-                    f"{MAX_WAITING} are waiting, and more are dropped. The lead is told how many."
+                    f"{MAX_WAITING} are waiting, so Shoal drops further ones and tells the lead how many."
                 )

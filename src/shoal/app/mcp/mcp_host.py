@@ -13,7 +13,7 @@ from shoal.core.clock import Clock
 from shoal.core.errors import StateFileError
 from shoal.core.ports import ProcessLauncher
 from shoal.stores.files.home.home_paths import read_state_file, write_file_atomically
-from shoal.tools.mcp.client_context import McpClientContext
+from shoal.tools.mcp.client_context import CONNECT_TIMEOUT, McpClientContext
 
 
 class McpOAuthTokenFile:
@@ -68,6 +68,7 @@ def create_mcp_client_context(
         env=settings.tool_environment,
         logs=logs,
         deadline=settings.own.mcp_deadline,
+        connect_timeout=settings.foreign.mcp_start_timeout or CONNECT_TIMEOUT,
         note=note,
         tokens=lambda name, url: open_mcp_token_file(settings.home, name, url),
         version=shoal.__version__,

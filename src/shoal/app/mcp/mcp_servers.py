@@ -64,8 +64,12 @@ class SessionMcpServerManager:
         *,
         startup_wait: float,
         is_trusted: Callable[[AgentDefinition], bool],
+<<<<<<< HEAD
         is_permitted: Callable[[McpServerConfig], bool] = lambda _: True,
         is_required: Callable[[McpServerConfig], bool] = lambda _: True,
+=======
+        is_permitted: Callable[[McpServerConfig], bool],
+>>>>>>> main
     ) -> None:
         """`is_required` is True for servers that the first request waits for."""
         self.configured = configured
@@ -78,7 +82,10 @@ class SessionMcpServerManager:
         self._startup_wait = startup_wait
         self._is_trusted = is_trusted
         self._is_permitted = is_permitted
+<<<<<<< HEAD
         self._is_required = is_required
+=======
+>>>>>>> main
         self._clock = host.clock
         self._servers: list[ManagedMcpServer] = []
         self._agent_servers: list[ManagedMcpServer] = []
@@ -153,6 +160,12 @@ class SessionMcpServerManager:
         return tuple(
             f"{server.tool_name_prefix}__" for server in self.configured.servers if server.always_load
         )
+
+    async def wait_until_settled(self) -> None:
+        """Wait until every server is connected or has failed; each has its own time limit."""
+        self.start()
+        while any(managed.status == "pending" for managed in self._servers):
+            await self._change_event.wait()
 
     def list_statuses(self) -> tuple[McpServerStatus, ...]:
         started_names = {managed.server.name for managed in self._servers}
@@ -230,22 +243,32 @@ class SessionMcpServerManager:
         agent, source = definition.name, definition.source
         for entry in definition.mcp_servers:
             for name, config in entry.items() if isinstance(entry, Mapping) else ():
+                if self.configured.managed_by:
+                    raise AgentRequestRefused(
+                        f"The agent {agent} ({source}) defines the MCP server {name}, but only the servers "
+                        f"in {self.configured.managed_by} may run. Remove it from the agent."
+                    )
                 if not (source.is_trusted or self._is_trusted(definition)):
                     raise AgentRequestRefused(
-                        f"The agent {agent} ({source}) defines the MCP server {name}, but a project's "
-                        "files may start programs only after you trust them. Show it: shoal trust --show. "
+                        f"The agent {agent} ({source}) defines the MCP server {name}, but a project may "
+                        f"start programs only after you trust it. Show it: shoal trust --show. "
                         "Trust it: shoal trust"
                     )
                 try:
                     server = parse_mcp_server(name, config, f"agent {agent}")
                 except InvalidMcpServerConfigError as error:
                     raise AgentRequestRefused(
-                        f"Cannot use the MCP server {name} of the agent {agent} ({source}): {error}."
+                        f"Cannot use the MCP server {name} for the agent {agent} ({source}): {error}."
                     ) from error
                 if not self._is_permitted(server):
                     raise AgentRequestRefused(
+<<<<<<< HEAD
                         f"The agent {agent} ({source}) was not started: allowedMcpServers or "
                         f"deniedMcpServers does not permit its MCP server {name}."
+=======
+                        f"The agent {agent} ({source}) was not started: it defines the MCP server {name}, "
+                        "which allowedMcpServers or deniedMcpServers of the settings does not permit."
+>>>>>>> main
                     )
                 yield server
 
@@ -382,7 +405,7 @@ class SessionMcpServerManager:
 
 
 UNTRUSTED_REASON = (
-    "the project configures it, but is not trusted; see `shoal trust --show`, then run `shoal trust`"
+    "the project that configures it is not trusted; see `shoal trust --show`, then run `shoal trust`"
 )
 DISABLED_REASON = "it is disabled in the settings"
 
@@ -404,8 +427,8 @@ def _has_pending_tool(names: Sequence[str], servers: Sequence[ManagedMcpServer])
 
 def _format_missing_servers(definition: AgentDefinition, missing: Sequence[str], delay: str) -> str:
     return (
-        f"The agent {definition.name} ({definition.source}) was not started: MCP servers that it needs are "
-        f"not available{delay}: {'; '.join(missing)}. Run `shoal mcp ls`, or start another agent."
+        f"The agent {definition.name} ({definition.source}) was not started because MCP servers that it "
+        f"needs are not available{delay}: {'; '.join(missing)}. Run `shoal mcp ls`, or start another agent."
     )
 
 

@@ -8,11 +8,17 @@ from functools import lru_cache
 from shoal.app.settings.settings import Settings
 from shoal.core.agents.agent_definitions import select_agent_model
 from shoal.core.budgets.usage import ModelCard
+from shoal.core.plan_mode_model import PlanModeModel
 from shoal.core.ports import Model
+
+BACKGROUND_ALIAS = "haiku"
+"""Alias of the small model that does background work."""
 
 
 def format_qualified_model_name(model: Model) -> str:
     """Return the model name with its provider, which is valid whatever the defaults are later."""
+    if isinstance(model, PlanModeModel):
+        return model.name
     return f"{model.card.provider}:{model.card.id}"
 
 
@@ -22,7 +28,7 @@ def choose_subagent_model(
     """Return the name of the model to use; None for the parent's running model."""
     from shoal.models.catalogue import list_equivalent_model_names, qualify_model_alias
 
-    aliases = settings.own.aliases
+    aliases = settings.model_aliases
     names = list_equivalent_model_names(parent)
     # An alias from the user's settings takes precedence over the built-in meaning of that name.
     parent_names = {alias for alias, name in aliases.items() if name in names} | (names - aliases.keys())
@@ -30,6 +36,19 @@ def choose_subagent_model(
         env=settings.subagent_model, call=call, definition=definition, parent=parent_names
     )
     return None if selected is None else qualify_model_alias(aliases.get(selected, selected), parent)
+
+
+def choose_background_model(settings: Settings, parent: ModelCard, name: str) -> str | None:
+    """Return the name of a model for small questions: the one named, or the small one of the provider.
+
+    None stands for the parent's running model.
+    """
+    from shoal.models.catalogue import qualify_model_alias
+
+    wanted = name or BACKGROUND_ALIAS
+    qualified = qualify_model_alias(settings.own.aliases.get(wanted, wanted), parent)
+    # A provider without a small model answers with the model that runs.
+    return None if not name and qualified == BACKGROUND_ALIAS else qualified
 
 
 class SubagentModelResolver:

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from pathlib import Path
 from random import Random
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 from weakref import WeakKeyDictionary
 
 import msgspec
 
 from shoal.app.settings.settings import Settings
 from shoal.core.clock import Clock
-from shoal.core.errors import NoModelConfigured, Unauthorized
+from shoal.core.errors import ModelError, NoModelConfigured, Unauthorized, UnknownModel
 from shoal.core.ports import Model
 
 if TYPE_CHECKING:
+    from shoal.app.models.key_helper import ApiKeyHelper
+    from shoal.app.settings.foreign_variables import KeyHelperSettings
     from shoal.models.model_endpoint import ProviderHttpTimeouts
     from shoal.models.placeholders import RecordingPlaceholderReplacer
     from shoal.models.providers import ProviderAccess
@@ -22,6 +24,10 @@ if TYPE_CHECKING:
 
 DEFAULT_ALIAS = "sonnet"
 """Alias used if a provider is configured and no model is named."""
+DEFAULT_MODEL = "default"
+"""Name that means no model is named, whatever is configured."""
+_MAX_FALLBACKS = 3
+_LONG_CONTEXT_BETA = "context-1m-2025-08-07"
 
 # One per process, so that agents of several sessions that use one model back off together.
 _limiters: WeakKeyDictionary[Clock, RateLimiterRegistry] = WeakKeyDictionary()
@@ -40,7 +46,7 @@ async def choose_model(
     Raises `NoModelConfigured`, `UnknownModel` or `SettingsError`.
     """
     name = name or settings.model
-    if name is None:
+    if name is None or name.strip() == DEFAULT_MODEL:
         return await _create_default_model(settings, clock, rng)
     kind, _, rest = name.partition(":")
     if kind == "scripted" and rest:
@@ -64,20 +70,44 @@ async def choose_model_with_fallback(
     *,
     placeholders: RecordingPlaceholderReplacer | None = None,
 ) -> Model:
-    """Return the model, with a fallback for when it does not answer, if one is named."""
-    primary = await choose_model(name, settings, clock, rng, placeholders=placeholders)
-    if fallback is None:
-        return primary
+    """Return the model with its fallbacks for when it does not answer; `fallback` may list up to three."""
+    model = await choose_model(name, settings, clock, rng, placeholders=placeholders)
+    flag_names = tuple(each.strip() for each in (fallback or "").split(",") if each.strip())
+    names = (flag_names or settings.foreign.fallback_models)[:_MAX_FALLBACKS]
+    if not names:
+        return model
     from shoal.models.fallback_model import ModelWithFallback
 
-    secondary = await choose_model(fallback, settings, clock, rng, placeholders=placeholders)
-    return ModelWithFallback(primary, secondary)
+    fallbacks = [await choose_model(each, settings, clock, rng, placeholders=placeholders) for each in names]
+    chain = fallbacks.pop()
+    while fallbacks:
+        chain = ModelWithFallback(fallbacks.pop(), chain)
+    return ModelWithFallback(model, chain)
+
+
+class PlanModeNames(NamedTuple):
+    """Names of the two models of the alias `opusplan`."""
+
+    name: str
+    planning: str
+    other: str
+
+
+def find_plan_mode_names(name: str | None, settings: Settings) -> PlanModeNames | None:
+    """Return the two models if the name, or the configured one, depends on the permission mode."""
+    name = name or settings.model
+    if name is None or "opusplan" not in name or name in settings.model_aliases:
+        return None
+    from shoal.models.catalogue import split_plan_alias
+
+    pair = split_plan_alias(name)
+    return None if pair is None else PlanModeNames(name, *pair)
 
 
 async def _create_default_model(settings: Settings, clock: Clock, rng: Random) -> Model:
     access = settings.access
-    if access.anthropic_api_key or access.anthropic_auth_token:
-        return _create_model(f"anthropic:{DEFAULT_ALIAS}", settings, clock, rng)
+    if settings.has_anthropic_access or settings.foreign.cloud:
+        return _create_model(_choose_available_default(settings), settings, clock, rng)
     from shoal.models.providers import list_ollama_models, list_openai_server_models
 
     if access.openai_base_url and not access.openai_api_key:
@@ -92,28 +122,42 @@ async def _create_default_model(settings: Settings, clock: Clock, rng: Random) -
     local_names = await list_ollama_models(resolve_ollama_url(settings))
     if local_names:
         return _create_model(f"ollama:{local_names[0]}", settings, clock, rng)
+    if settings.foreign.oauth_token:
+        raise _build_oauth_token_error(DEFAULT_ALIAS)
     raise NoModelConfigured("No model is configured, and no local model was found.")
 
 
 def _create_model(name: str, settings: Settings, clock: Clock, rng: Random) -> Model:
-    from shoal.models.catalogue import resolve_model
+    from shoal.models.catalogue import is_cloud_model_id, resolve_model
     from shoal.models.providers import create_model
     from shoal.models.rate_limiter import ModelRetryPolicy, RateLimiterRegistry, RetryingModel
 
     shoal_settings = settings.own
     model_settings = {key: msgspec.to_builtins(value) for key, value in shoal_settings.models.items()}
-    provider, _, card = resolve_model(
+    if is_cloud_model_id(name) and settings.access.anthropic_base_url:
+        name = f"anthropic:{name}"  # the gateway at this address serves the cloud's models
+    provider, _, card, needs_beta = resolve_model(
         name,
         provider=_find_alias_provider(settings),
         models=model_settings,
-        aliases=shoal_settings.aliases,
+        aliases=settings.model_aliases,
     )
+    _refuse_cloud_provider(provider, card.id, settings)
+    _check_available_models(name, card.id, settings)
+    if provider == "anthropic" and card.id in settings.foreign.model_overrides:
+        card = msgspec.structs.replace(card, id=settings.foreign.model_overrides[card.id])
     access = build_provider_access(provider, settings)
-    _require_provider_key(provider, card.id, access)
+    if needs_beta:
+        access = msgspec.structs.replace(access, betas=(*access.betas, _LONG_CONTEXT_BETA))
+    _require_provider_key(provider, card.id, access, settings)
     model = create_model(provider, card, access, clock=clock)
     if clock not in _limiters:
         _limiters[clock] = RateLimiterRegistry(
-            clock, rng, ModelRetryPolicy(max_outage=shoal_settings.outage_patience)
+            clock,
+            rng,
+            ModelRetryPolicy(
+                max_outage=shoal_settings.outage_patience, max_retries=settings.foreign.max_retries
+            ),
         )
     limiter = _limiters[clock].get_limiter(provider, card.id, base_url=access.base_url or "")
     return RetryingModel(model, limiter, clock)
@@ -122,7 +166,7 @@ def _create_model(name: str, settings: Settings, clock: Clock, rng: Random) -> M
 def _find_alias_provider(settings: Settings) -> str | None:
     """Return the provider whose aliases apply to an alias without a provider."""
     access = settings.access
-    if access.anthropic_api_key or access.anthropic_auth_token:
+    if settings.has_anthropic_access or settings.foreign.cloud:
         return "anthropic"
     if access.openai_api_key:
         return "openai"
@@ -144,22 +188,108 @@ def build_provider_access(provider: str, settings: Settings) -> ProviderAccess:
         "openrouter": (configured.openrouter_api_key, None, None),
         "ollama": (None, None, resolve_ollama_url(settings)),
     }[provider]
+    is_anthropic = provider == "anthropic"
     return ProviderAccess(
         base_url=base_url,
-        api_key=key,
+        api_key=None if token else key,
         auth_token=token,
+        key_source=_find_key_helper(settings) if is_anthropic and not (key or token) else None,
+        headers=settings.foreign.custom_headers if is_anthropic else (),
         proxy=settings.find_proxy(base_url or PROVIDERS[provider].base_url),
         deadlines=_build_http_deadlines(provider, settings),
         betas=settings.betas,
     )
 
 
-def _require_provider_key(provider: str, model: str, access: ProviderAccess) -> None:
+_key_helpers: dict[KeyHelperSettings, ApiKeyHelper] = {}
+
+
+def _find_key_helper(settings: Settings) -> ApiKeyHelper | None:
+    """Return the helper of a command, one for all models of the process, so that it runs rarely."""
+    configured = settings.foreign.key_helper
+    if configured is None:
+        return None
+    from shoal.app.models.key_helper import ApiKeyHelper
+
+    if configured not in _key_helpers:
+        _key_helpers[configured] = ApiKeyHelper(configured, {**settings.environ, **settings.env})
+    return _key_helpers[configured]
+
+
+def _refuse_cloud_provider(provider: str, model: str, settings: Settings) -> None:
+    """Raise `Unauthorized` if a variable sends Anthropic's models to a cloud that Shoal cannot use."""
+    if provider == "anthropic" and (cloud := settings.foreign.cloud):
+        raise Unauthorized(
+            f"{cloud} is set, and Shoal cannot use this cloud. Unset the variable to use Anthropic's API, "
+            "or choose a model of another provider.",
+            provider=provider,
+            model=model,
+        )
+
+
+def _check_available_models(name: str, model: str, settings: Settings) -> None:
+    """Raise `UnknownModel` if a list of available models does not name the model."""
+    for allowed in settings.foreign.available_models:
+        if not any(_is_model_named(entry, name, model, settings) for entry in allowed.names):
+            raise UnknownModel(
+                f"{allowed.location}: availableModels does not include {name!r}. Choose one of: "
+                f"{', '.join(allowed.names) or 'none'}.",
+                model=model,
+            )
+
+
+def _is_model_named(entry: str, name: str, model: str, settings: Settings) -> bool:
+    """Return True if the entry is this name, its id, the start of its id, or the alias of its family."""
+    from shoal.models.catalogue import resolve_model
+
+    if (
+        entry in (name, model)
+        or model.startswith(f"{entry}-")
+        or model.rsplit("/", maxsplit=1)[-1].startswith(f"{entry}-")
+    ):
+        return True
+    if entry in ("opus", "sonnet", "haiku", "fable") and entry in model.split("-"):
+        return True
+    try:
+        return (
+            resolve_model(entry, provider=_find_alias_provider(settings), aliases=settings.model_aliases).id
+            == model
+        )
+    except ModelError:
+        return False
+
+
+def _choose_available_default(settings: Settings) -> str:
+    """Return the default alias, or the first available model if a list does not include it."""
+    from shoal.models.catalogue import resolve_model
+
+    model = resolve_model(DEFAULT_ALIAS, provider="anthropic", aliases=settings.model_aliases).id
+    for allowed in settings.foreign.available_models:
+        named = any(_is_model_named(entry, DEFAULT_ALIAS, model, settings) for entry in allowed.names)
+        if allowed.names and not named:
+            return allowed.names[0]
+    return DEFAULT_ALIAS
+
+
+def _build_oauth_token_error(model: str) -> Unauthorized:
+    return Unauthorized(
+        "CLAUDE_CODE_OAUTH_TOKEN belongs to a Claude subscription, which Shoal cannot use. Set "
+        "ANTHROPIC_API_KEY to a key of the Anthropic API, run `shoal setup`, or choose a model of another "
+        "provider.",
+        provider="anthropic",
+        model=model,
+    )
+
+
+def _require_provider_key(provider: str, model: str, access: ProviderAccess, settings: Settings) -> None:
     """Raise `Unauthorized` if a hosted provider has no key, instead of retrying for a long time."""
     from shoal.models.providers import PROVIDERS
 
     variable = PROVIDERS[provider].key_variable
-    if variable and access.base_url is None and not (access.api_key or access.auth_token):
+    has_key = access.api_key or access.auth_token or access.key_source
+    if variable and access.base_url is None and not has_key:
+        if provider == "anthropic" and settings.foreign.oauth_token:
+            raise _build_oauth_token_error(model)
         raise Unauthorized(
             f"There is no {provider} key for {model}. Set {variable}, run `shoal setup`, or choose another "
             "model.",

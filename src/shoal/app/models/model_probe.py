@@ -28,7 +28,7 @@ PROBE_TIMEOUT = 90.0
 """Seconds for the whole probe; a local server may have to load its model first."""
 _MAX_TOKENS = 2_000
 """Maximum tokens of the answer: a reasoning model thinks before it answers."""
-_SYSTEM = "You are being tested. Do just what is asked, in as few words as you can."
+_SYSTEM = "This is a test. Do exactly what is asked, in as few words as possible."
 _PROMPT = "Say the word ready, and in the same answer call the tool report with number 7."
 _REPORT = ToolSchema(
     name="report",
@@ -95,7 +95,7 @@ async def _send_probe_request(model: Model, clock: Clock) -> ModelProbeResult:
         async with clock.deadline(PROBE_TIMEOUT):
             reply = await model.generate_reply(request, timer.on_delta)
     except TimeoutError:
-        message = f"{card.provider} did not complete an answer from {card.id} within {PROBE_TIMEOUT:g} s."
+        message = f"{card.provider} did not complete a response from {card.id} within {PROBE_TIMEOUT:g} s."
         raise StreamStalled(message, provider=card.provider, model=card.id) from None
     ended = clock.monotonic()
     return ModelProbeResult(

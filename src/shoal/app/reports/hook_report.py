@@ -16,6 +16,8 @@ from shoal.core.extensions.hooks import (
     Hook,
     HookEvent,
     HttpPostHookAction,
+    McpToolHookAction,
+    ModelPromptHookAction,
     PythonCallbackHookAction,
     ShellCommandHookAction,
 )
@@ -55,7 +57,7 @@ def build_hook_report(cwd: Path, *, given: str | None = None) -> HookReport:
 
     def add_hook_rows(found: ParsedHooks, *, agent: str = "", trusted: bool = True) -> None:
         rows.extend(_iter_hook_rows(found.hooks, agent=agent, trusted=trusted))
-        problems.extend(found.problems)
+        problems.extend((*found.problems, *found.unused))
         warnings.extend(found.warnings)
 
     plugins = load_plugins(settings, project)
@@ -107,9 +109,16 @@ def _classify_hook(hook: Hook) -> str:
             return "command"
         case HttpPostHookAction():
             return "http"
+        case ModelPromptHookAction():
+            return "prompt"
+        case McpToolHookAction():
+            return "mcp_tool"
         case PythonCallbackHookAction():
             return "function"
 
 
 def _get_hook_command_or_name(hook: Hook) -> str:
-    return hook.action.command if isinstance(hook.action, ShellCommandHookAction) else hook.name
+    match hook.action:
+        case ShellCommandHookAction(command=command, args=None):
+            return command
+    return hook.name

@@ -27,8 +27,12 @@ from shoal.backends.guarded_processes import GuardedProcessLauncher
 from shoal.core.clock import SystemClock
 from shoal.core.errors import MissingPackageExtra, SettingsError
 from shoal.core.extensions.mcp_servers import McpHttpConfig, McpServerConfig, McpServerStatus, McpStdioConfig
+<<<<<<< HEAD
 from shoal.stores.files.home.trust_file import ProjectTrustFile
 from shoal.tools.mcp.managed_server import CONNECT_TIMEOUT
+=======
+from shoal.tools.mcp.client_context import CONNECT_TIMEOUT
+>>>>>>> main
 from shoal.wire.mcp_codec import InvalidMcpServerConfigError, expand_mcp_server_variables, parse_mcp_server
 from shoal.wire.settings_codec import parse_settings_document
 
@@ -110,7 +114,12 @@ class McpServerAdmin:
                 )
                 probed = replace(self.configured, servers=chosen, disabled=(), untrusted=())
                 async with SessionMcpServerManager(
-                    probed, host, {}, startup_wait=2 * CONNECT_TIMEOUT, is_trusted=lambda _: False
+                    probed,
+                    host,
+                    {},
+                    startup_wait=2 * CONNECT_TIMEOUT,
+                    is_trusted=lambda _: False,
+                    is_permitted=lambda _: False,
                 ) as servers:
                     await servers.wait_until_ready()
                     return servers.list_statuses()
@@ -125,7 +134,7 @@ class McpServerAdmin:
         except InvalidMcpServerConfigError as error:
             raise SettingsError(f"Cannot use the MCP server {name}: {error}.") from error
         if not isinstance(connection, McpHttpConfig):
-            raise SettingsError(f"The MCP server {name} is a local program, which needs no login.")
+            raise SettingsError(f"The MCP server {name} is a local program, so it needs no login.")
         try:
             from shoal.tools.mcp import sdk_connection
         except ModuleNotFoundError as error:

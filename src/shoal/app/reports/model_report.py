@@ -151,7 +151,7 @@ def _resolve_model_card(name: str | None, settings: Settings) -> ModelCard | Non
         key: msgspec.to_builtins(value) for key, value in settings.own.models.items()
     }
     try:
-        return resolve_model(name, models=model_settings, aliases=settings.own.aliases).card
+        return resolve_model(name, models=model_settings, aliases=settings.model_aliases).card
     except ShoalError:
         return None
 
@@ -164,7 +164,7 @@ def _iter_custom_models(settings: Settings) -> Iterator[tuple[str, str]]:
 
 
 def _iter_custom_aliases(settings: Settings, provider: str) -> Iterator[tuple[str, str]]:
-    for alias, name in settings.own.aliases.items():
+    for alias, name in settings.model_aliases.items():
         card = _resolve_model_card(name, settings)
         if card is not None and card.provider.removesuffix("-responses") == provider:
             yield alias, card.id

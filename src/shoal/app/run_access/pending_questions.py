@@ -54,7 +54,8 @@ def find_pending_question(questions: tuple[PendingQuestion, ...], start: str, ho
         ids = ", ".join(row.question.id for row in found)
         raise StateFileError(f"{len(found)} questions start with {start!r}: {ids}.", path=home)
     raise StateFileError(
-        f"There is no open question {start!r}: it was answered or withdrawn. List the open ones: shoal ask",
+        f"There is no open question {start!r}. It may have been answered or withdrawn. List open "
+        f"questions: shoal ask",
         path=home,
     )
 
@@ -92,7 +93,7 @@ def submit_question_answer(pending: PendingQuestion, answer: Answer) -> bool:
 
 def create_run_ended_error(session: SessionId, directory: Path) -> StateFileError:
     return StateFileError(
-        f"The run {session} that asked this has ended, so it cannot get the answer. Resume it: shoal "
+        f"The run {session} asked this and has ended, so it cannot receive the answer. Resume it: shoal "
         f"--resume {session}",
         path=directory,
     )

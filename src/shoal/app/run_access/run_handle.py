@@ -169,8 +169,7 @@ async def send_control_command(
     """
     if not run.is_live:
         raise StateFileError(
-            f"Session {run.session} has ended, so no live run can respond. Resume it: shoal --resume "
-            f"{run.session}",
+            f"Session {run.session} has ended, so it cannot respond. Resume it: shoal --resume {run.session}",
             path=run.directory,
         )
     async with asyncio.TaskGroup() as group:
@@ -184,7 +183,7 @@ async def send_control_command(
     if answer.cancelled() or isinstance(answer.result(), RunUnresponsive):
         raise RunUnresponsive(
             f"The run {run.session} does not respond because its process is suspended or hung. It may "
-            f"still do what you asked when it continues. Stop it: shoal stop {run.session}",
+            f"still carry out your request if it continues. Stop it: shoal stop {run.session}",
             path=run.directory,
         )
     result = answer.result()

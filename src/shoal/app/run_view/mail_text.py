@@ -40,11 +40,11 @@ def _describe_mail_body(body: MailBody) -> str:
         case IdleNotificationMail() as idle:
             return _describe_idle_notice(idle)
         case ShutdownRequestMail(reason=reason):
-            return f"(asks to shut down{_format_failure_reason(reason)})"
+            return f"(request to shut down{_format_failure_reason(reason)})"
         case ShutdownApprovedMail():
             return "(shuts down)"
         case ShutdownRejectedMail(reason=reason):
-            return f"(will not shut down{_format_failure_reason(reason)})"
+            return f"(refuses to shut down{_format_failure_reason(reason)})"
         case approval:
             return _describe_approval_mail(approval)
 
@@ -63,7 +63,7 @@ def _describe_approval_mail(
             return (
                 "(the plan is approved)"
                 if approved
-                else f"(the plan is not approved{_format_failure_reason(feedback)})"
+                else f"(the plan is rejected{_format_failure_reason(feedback)})"
             )
 
 

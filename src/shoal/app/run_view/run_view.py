@@ -349,7 +349,8 @@ def describe_unknown_event(event: UnknownJournalEvent) -> str:
     """Return a sentence about an event whose type or shape this version does not know."""
     kind = to_one_line(event.type)[:PREVIEW_LENGTH]
     return (
-        f"Cannot read events of the type {kind!r}, written by another version. Their changes are not shown."
+        f"Cannot read events of type {kind!r}, which another version of Shoal wrote. Their changes are not "
+        f"shown."
     )
 
 

@@ -45,7 +45,7 @@ class ModelSubstitutionDetector:
                 requested = self._requested.pop(request, answered)
                 if not is_same_model(requested, answered) and (requested, answered) not in self._reported:
                     self._reported.add((requested, answered))
-                    return f"The model {requested} was requested, but the provider answered as {answered}."
+                    return f"Shoal requested the model {requested}, but {answered} answered."
             case _:
                 pass
         return None
@@ -137,7 +137,7 @@ class EventBus:
             except Exception as error:  # noqa: BLE001 - the wall around subscribers: none may end the run
                 self._subscribers.pop(subscriber, None)
                 self.note(
-                    f"A subscriber of this run failed and is no longer called: {type(error).__name__}: "
+                    f"A subscriber to this run failed, so Shoal no longer calls it: {type(error).__name__}: "
                     f"{error}"
                 )
 

@@ -13,16 +13,28 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 from msgspec.structs import replace
 
-from shoal.agent.agent_runner import AgentRunner, LoopLimits
+from shoal.agent.agent_runner import BYTES_PER_TOKEN, AgentRunner, LoopLimits
 from shoal.agent.tool_calls import run_unrecorded_tool_call
-from shoal.app.config.session_config import ModelChooser, SessionConfig, create_model_chooser
-from shoal.app.config.session_store import OpenedSessionStore, open_session_store
+from shoal.app.config.session_config import (
+    ModelChooser,
+    OpenedSessionStore,
+    SessionConfig,
+    create_model_chooser,
+    open_session_store,
+)
 from shoal.app.config.tool_selection import build_session_tools, split_permission_rule_flags
 from shoal.app.config.web_search import create_web_search_tool
 from shoal.app.definitions.agent_trust import is_agent_trusted
 from shoal.app.definitions.bundled_docs import find_bundled_docs_directory
 from shoal.app.definitions.instructions import LoadedInstructionFiles, load_instructions
-from shoal.app.hooks.agent_hooks import HookRegistry, create_hook_runner
+from shoal.app.definitions.output_styles import choose_output_style
+from shoal.app.definitions.path_instructions import PathInstructionFactory
+from shoal.app.definitions.project_memory import (
+    find_project_memory_directory,
+    read_instruction_exclusions,
+    read_memory_index,
+)
+from shoal.app.hooks.agent_hooks import VARIABLES_DIRECTORY, HookRegistry, create_hook_runner
 from shoal.app.hooks.hook_sources import load_configured_hooks
 from shoal.app.isolation.agent_workspace import WorkspaceAllocator
 from shoal.app.isolation.lead_worktree import LeadWorktreeMover
@@ -32,11 +44,13 @@ from shoal.app.mcp.deferred_tools import ToolDeferral
 from shoal.app.mcp.mcp_host import create_mcp_client_context
 from shoal.app.mcp.mcp_prompts import McpPromptCommands
 from shoal.app.mcp.mcp_servers import SessionMcpServerManager
+from shoal.app.model_notices import format_session_notice
 from shoal.app.options import Options
 from shoal.app.runtime.event_bus import EventBus
 from shoal.app.runtime.plan_registry import AgentPlanRegistry
 from shoal.app.settings.configured_rules import add_permission_flag_rules
 from shoal.app.settings.live_settings import AutoReloadingSettings
+<<<<<<< HEAD
 from shoal.app.settings.mcp_files import is_configured_server_permitted, load_mcp_servers
 from shoal.app.settings.settings import Settings
 from shoal.app.settings.settings_writer import save_permission_answer
@@ -44,11 +58,20 @@ from shoal.app.skills.catalog_changes import AgentAndSkillChangeReporter
 from shoal.app.skills.knowledge import SkillsAndInstructions
 from shoal.app.skills.mentions import MentionExpander
 from shoal.app.skills.skill_catalog import load_skills
+=======
+from shoal.app.settings.mcp_files import is_server_permitted, load_mcp_servers
+from shoal.app.settings.settings import Settings, list_managed_instruction_files
+from shoal.app.settings.settings_writer import save_permission_answer
+from shoal.app.skills.catalog_changes import AgentAndSkillChangeReporter
+from shoal.app.skills.knowledge import SkillsAndInstructions
+from shoal.app.skills.skill_catalog import SkillAndCommandLibrary, load_skills, load_skills_from_paths
+>>>>>>> main
 from shoal.app.skills.skill_invoker import SkillInvoker
 from shoal.app.skills.skill_policy import load_skill_policy
 from shoal.app.skills.skill_trust import SkillTrustDecisionStore
 from shoal.app.teams.team_store import TeamStore
 from shoal.backends.guarded_processes import GuardedProcessLauncher
+from shoal.core.agents.agent_definitions import THINKING_TOKENS_BY_EFFORT
 from shoal.core.agents.identity import AgentIdentity
 from shoal.core.agents.subagents import ShellCommandResult
 from shoal.core.budgets.budget import Budget
@@ -60,7 +83,7 @@ from shoal.core.errors import ShoalError
 from shoal.core.events import BudgetThresholdReached, FileChanged
 from shoal.core.extensions.mcp_servers import McpServerConfig
 from shoal.core.ids import LEAD_ID, LEAD_KIND, AgentId, IdGenerator
-from shoal.core.permissions.permission_changes import PermissionSuggestion
+from shoal.core.permissions.permission_changes import PermissionSuggestion, resolve_permission_mode
 from shoal.core.permissions.permission_decisions import AllowDecision
 from shoal.core.permissions.questions import PermissionQuestion, Question
 from shoal.core.permissions.sandbox import Sandbox
@@ -68,7 +91,7 @@ from shoal.core.ports import Journal, Model, Workspace
 from shoal.core.text.filenames import escape_filename
 from shoal.policy.permission_answers import RememberedPermissionAnswers
 from shoal.policy.permission_engine import PermissionEngine
-from shoal.policy.permission_rules import PermissionRuleSet
+from shoal.policy.permission_rules import PermissionRuleSet, parse_permission_rule
 from shoal.runs.clock_scheduler import CronPromptScheduler
 from shoal.runs.inbox_queue import SharedInboxQueue
 from shoal.runs.question_broker import SessionQuestionBroker
@@ -86,6 +109,7 @@ from shoal.workspaces.local_workspace import LocalWorkspace
 if TYPE_CHECKING:
     from shoal.app.telemetry.span_recorder import TelemetrySpanRecorder
     from shoal.core.ids import AgentId
+    from shoal.tools.bash_tools import BashToolLimits
 
 MCP_WAIT_ATTENDED, MCP_WAIT_UNATTENDED = 5.0, 30.0
 """Seconds that the first turn waits for MCP servers."""
@@ -191,15 +215,41 @@ def _budget_limits_from_settings(settings: AgentLimitSettings) -> BudgetLimits:
     )
 
 
-def create_default_loop_limits(options: Options, own: ShoalSettings) -> LoopLimits:
+def create_default_loop_limits(options: Options, settings: Settings) -> LoopLimits:
     """Create the default limits of each agent, unless its definition overrides them."""
+    own, foreign = settings.own, settings.foreign
+    mcp_tokens = foreign.mcp_output_tokens
     return LoopLimits(
         max_turns=options.max_turns or own.max_turns,
         result_limit=own.output_limit,
         compact_at=own.compact_at,
         max_tokens=own.max_output_tokens,
-        thinking_tokens=own.thinking_tokens if options.thinking_tokens is None else options.thinking_tokens,
+        thinking_tokens=resolve_thinking_tokens(options, settings),
+        auto_compact=not foreign.is_compaction_disabled,
+        bash_result_limit=foreign.bash_output_length,
+        mcp_result_limit=None if mcp_tokens is None else mcp_tokens * BYTES_PER_TOKEN,
     )
+
+
+def resolve_thinking_tokens(options: Options, settings: Settings) -> int:
+    """Return the thinking tokens of the lead: from options, variables, or settings, in this order.
+
+    An effort from the environment overrides one of a flag.
+    """
+    own, foreign = settings.own, settings.foreign
+    if options.thinking_tokens is not None and options.effort is None:
+        return options.thinking_tokens
+    if foreign.max_thinking_tokens is not None:
+        return foreign.max_thinking_tokens
+    if effort := foreign.effort or options.effort:
+        return THINKING_TOKENS_BY_EFFORT[effort]
+    if foreign.always_thinking is False:
+        return 0
+    if foreign.effort_level is not None:
+        return THINKING_TOKENS_BY_EFFORT[foreign.effort_level]
+    if foreign.always_thinking:
+        return own.thinking_tokens or THINKING_TOKENS_BY_EFFORT["high"]
+    return own.thinking_tokens
 
 
 class LeadServices(Struct, frozen=True, kw_only=True):
@@ -297,11 +347,13 @@ async def open_runtime(config: SessionConfig, exit_stack: AsyncExitStack) -> Run
     )
     processes = GuardedProcessLauncher(options.clock)
     exit_stack.push_async_callback(processes.aclose)
-    permissions = _create_lead_permissions(config, workspace, store.directory, events)
+    live_settings = _create_live_settings(config, workspace, events)
+    permissions = _create_lead_permissions(config, workspace, store.directory, live_settings, events)
     sandbox = create_sandbox(settings, workspace, store.directory, events.note, permissions.list_denied_paths)
     permissions.is_sandboxed = lambda _: sandbox.can_skip_permission_question
     shells = await _open_shell_supervisor(config, store, processes, sandbox, events, exit_stack)
-    hooks = _create_hook_registry(config, workspace, processes, events)
+    hooks = _create_hook_registry(config, workspace, processes, events, store.directory)
+    hooks.review_settings_with_hooks(live_settings)
     team_store = _open_team_store(config, events, exit_stack)
     running_agents, teams_by_leader = RunningAgents(), TeamsByLeader()
     plan_registry = AgentPlanRegistry(settings, ids.derive_generator(), running_agents, events.emit_event)
@@ -320,6 +372,7 @@ async def open_runtime(config: SessionConfig, exit_stack: AsyncExitStack) -> Run
         extra_tools,
         acceptance.run_for_task_owner,
         teams_by_leader.find_lead_identity if settings.own.team_depth > 1 else None,
+        _create_bash_limits(settings),
     )
     if options.lead_channel is None and any(
         (each / ".git").exists() for each in (workspace.root, *workspace.root.parents)
@@ -355,7 +408,7 @@ async def open_runtime(config: SessionConfig, exit_stack: AsyncExitStack) -> Run
             workspace=workspace,
             granted_directories=granted,
             permissions=permissions,
-            loop_limits=create_default_loop_limits(options, settings.own),
+            loop_limits=create_default_loop_limits(options, settings),
         ),
         agents=AgentServices(
             running=running_agents,
@@ -383,32 +436,58 @@ def _create_lead_workspace(
     )
 
 
-def _create_lead_permissions(
-    config: SessionConfig, workspace: LocalWorkspace, directory: Path, events: EventBus
-) -> PermissionEngine:
-    options, settings = config.options, config.settings
-    live_settings = AutoReloadingSettings(
-        settings,
+def _create_live_settings(
+    config: SessionConfig, workspace: LocalWorkspace, events: EventBus
+) -> AutoReloadingSettings:
+    options = config.options
+    return AutoReloadingSettings(
+        config.settings,
         cwd=workspace.root,
         given=options.settings,
         sources=options.setting_sources,
         allow=split_permission_rule_flags(options.allowed_tools),
-        deny=split_permission_rule_flags(options.disallowed_tools),
+        deny=(
+            *split_permission_rule_flags(options.disallowed_tools),
+            *(() if config.lead_agent is None else config.lead_agent.disallowed_tools),
+        ),
         note=events.note,
     )
-    mode = options.mode or settings.permissions.default_mode or "default"
-    if options.skip_permissions or mode == "bypassPermissions":
+
+
+def _create_lead_permissions(
+    config: SessionConfig,
+    workspace: LocalWorkspace,
+    directory: Path,
+    live_settings: AutoReloadingSettings,
+    events: EventBus,
+) -> PermissionEngine:
+    options, settings = config.options, config.settings
+    mode = resolve_permission_mode(options.mode) or settings.permissions.default_mode or "default"
+    if options.skip_permissions and options.lead_channel is None:
+        # A member gets the current mode of its lead, which may have become stricter.
+        mode = "bypassPermissions"
+    if options.skip_permissions or options.allow_bypass or mode == "bypassPermissions":
         check_permission_bypass(settings)
-    return PermissionEngine(
+    engine = PermissionEngine(
         workspace,
-        mode="bypassPermissions" if options.skip_permissions else mode,
+        mode=mode,
         rules=live_settings,
         readable=[directory / "results", find_bundled_docs_directory()],
         home=settings.home,
         answers=_create_permission_answers(settings, workspace.root, events),
         can_bypass=settings.bypass_ban is None
-        and (options.skip_permissions or settings.permissions.default_mode == "bypassPermissions"),
+        and (
+            options.skip_permissions
+            or options.allow_bypass
+            or settings.permissions.default_mode == "bypassPermissions"
+        ),
     )
+    if options.membership is not None:
+        denied_tools = options.membership.denied_tools
+        engine.deny_tools_for_turn(parse_permission_rule(entry, "its lead") for entry in denied_tools)
+    if config.lead_agent is not None and any("(" in entry for entry in config.lead_agent.tools or ()):
+        engine.restrict_to_tool_patterns(config.lead_agent.tools or ())
+    return engine
 
 
 def _create_permission_answers(
@@ -418,10 +497,10 @@ def _create_permission_answers(
         try:
             if save_permission_answer(update, settings, cwd):
                 return
-            reason = "the settings of this project are not trusted. See `shoal trust --show`."
+            reason = "this project's settings are not trusted. See `shoal trust --show`."
         except ShoalError as error:
             reason = str(error)
-        events.note(f"It could not be saved and applies only to this session: {reason}")
+        events.note(f"It could not be saved, so it applies only to this session: {reason}")
         answers.add_answer(update)
 
     answers = RememberedPermissionAnswers(store_permission_answer, events.note)
@@ -447,6 +526,7 @@ async def _open_shell_supervisor(
         note=events.note,
     )
     shells.set_sandbox(sandbox)
+    shells.launcher.variables_directory = store.directory / VARIABLES_DIRECTORY
     await exit_stack.enter_async_context(shells)
     if (membership := options.membership) is not None and membership.snapshot:
         shells.launcher.shared_snapshot = Path(membership.snapshot)
@@ -454,6 +534,17 @@ async def _open_shell_supervisor(
         # Prepared while the person types; an unattended run starts a shell only when needed.
         shells.prepare_snapshot()
     return shells
+
+
+def _create_bash_limits(settings: Settings) -> BashToolLimits:
+    from shoal.tools.bash_tools import BashToolLimits
+
+    foreign, defaults = settings.foreign, BashToolLimits()
+    return BashToolLimits(
+        default_timeout=foreign.bash_timeout or defaults.default_timeout,
+        max_timeout=foreign.bash_max_timeout or defaults.max_timeout,
+        allows_background=not foreign.is_background_disabled,
+    )
 
 
 def _build_process_owner_mark(options: Options, store: OpenedSessionStore) -> str:
@@ -464,12 +555,23 @@ def _build_process_owner_mark(options: Options, store: OpenedSessionStore) -> st
 
 
 def _create_hook_registry(
-    config: SessionConfig, workspace: LocalWorkspace, processes: GuardedProcessLauncher, events: EventBus
+    config: SessionConfig,
+    workspace: LocalWorkspace,
+    processes: GuardedProcessLauncher,
+    events: EventBus,
+    directory: Path,
 ) -> HookRegistry:
     options, settings, history = config.options, config.settings, config.history
     configured = load_configured_hooks(settings, options.hooks, config.plugins.build_hook_documents())
     hooks = HookRegistry(
-        create_hook_runner(settings, workspace.root, processes, options.clock, events.emit_event),
+        create_hook_runner(
+            settings,
+            workspace.root,
+            processes,
+            options.clock,
+            events.emit_event,
+            directory / VARIABLES_DIRECTORY,
+        ),
         settings,
         session=history.session,
         transcript=str(history.store.get_transcript_path(LEAD_ID) or ""),
@@ -477,7 +579,7 @@ def _create_hook_registry(
     )
     if options.begun is not None:
         hooks.add(configured.hooks)
-    hooks.problems = configured.problems
+    hooks.problems = (*configured.problems, *configured.unused)
     return hooks
 
 
@@ -490,6 +592,7 @@ def _open_team_store(config: SessionConfig, events: EventBus, exit_stack: AsyncE
         report=events.note,
         emit=events.emit_event,
         journals_tasks=options.lead_channel is None,
+        shared_list=config.settings.foreign.task_list,
     )
     exit_stack.push_async_callback(team_store.aclose)
     return team_store
@@ -552,8 +655,12 @@ def _create_mcp_servers(
         tools,
         startup_wait=wait if settings.own.mcp_wait is None else settings.own.mcp_wait,
         is_trusted=partial(is_agent_trusted, settings.home, workspace.root),
+<<<<<<< HEAD
         is_permitted=partial(is_configured_server_permitted, settings),
         is_required=partial(_is_server_required, config),
+=======
+        is_permitted=partial(is_server_permitted, settings),
+>>>>>>> main
     )
 
 
@@ -581,18 +688,40 @@ def _load_skills_and_instructions(
     events: EventBus,
 ) -> SkillsAndInstructions:
     """Load skills and instructions; `window` is the context window of the lead's model in tokens."""
+<<<<<<< HEAD
     settings, plugins, cwd = config.settings, config.plugins, hooks.project
     skills = load_skills(cwd=cwd, home=settings.home, policy=load_skill_policy(settings.documents))
     for namespace, directory in plugins.list_skill_dirs():
         skills.add_plugin_skills(namespace, skills=directory)
     for namespace, directory in plugins.list_command_dirs():
         skills.add_plugin_skills(namespace, commands=directory)
+=======
+    settings, cwd = config.settings, workspace.root
+    skills = _load_session_skills(config, cwd)
+>>>>>>> main
     trust = SkillTrustDecisionStore(settings.home, cwd)
     instructions = LoadedInstructionFiles()
-    if settings.own.instructions:
+    path_instructions, memory = None, ""
+    sources = config.options.setting_sources
+    if settings.own.instructions and (sources is None or sources):
         is_hidden = permissions.build_unreadable_file_filter("Read", str(cwd))
+        exclusions = read_instruction_exclusions(settings)
         # One character per token of the window is about a quarter of the window.
-        instructions = load_instructions(cwd=cwd, home=settings.home, is_hidden=is_hidden, max_chars=window)
+        instructions = load_instructions(
+            cwd=cwd,
+            home=settings.home,
+            is_hidden=is_hidden,
+            max_chars=window,
+            exclusions=exclusions,
+            sources=sources,
+            managed=list_managed_instruction_files(),
+        )
+        if sources is None or "project" in sources:
+            path_instructions = PathInstructionFactory(
+                project=cwd, home=settings.home, loaded=instructions, max_chars=window, exclusions=exclusions
+            )
+        if sources is None or "user" in sources:
+            memory = _load_project_memory(settings, cwd, permissions)
     return SkillsAndInstructions(
         skills=skills,
         invoker=SkillInvoker(
@@ -606,8 +735,37 @@ def _load_skills_and_instructions(
         ),
         catalog_changes=AgentAndSkillChangeReporter(config.definitions, skills),
         instructions=instructions,
+<<<<<<< HEAD
         mentions=MentionExpander(tools, config.definitions.resolve_agent_name),
+=======
+        path_instructions=path_instructions,
+        output_style=choose_output_style(settings, cwd),
+        memory=memory,
+>>>>>>> main
     )
+
+
+def _load_project_memory(settings: Settings, cwd: Path, permissions: PermissionEngine) -> str:
+    """Return the notes about the project for the lead, which may then read their directory."""
+    directory = find_project_memory_directory(settings, cwd)
+    if directory is None or not (index := read_memory_index(directory)):
+        return ""
+    permissions.allow_reading(directory)
+    return format_session_notice("project_memory", directory=escape_filename(directory), index=index)
+
+
+def _load_session_skills(config: SessionConfig, cwd: Path) -> SkillAndCommandLibrary:
+    options, plugins = config.options, config.plugins
+    if not options.slash_commands:
+        return load_skills_from_paths(())
+    skills = load_skills_from_paths(()) if options.bare else load_skills(cwd=cwd, home=config.settings.home)
+    for namespace, directory in plugins.list_skill_dirs():
+        skills.add_plugin_skills(namespace, skills=directory)
+    for namespace, directory in plugins.list_command_dirs():
+        skills.add_plugin_skills(namespace, commands=directory)
+    if options.skills is not None:
+        skills.skills.restrict_to_names(options.skills)
+    return skills
 
 
 def _open_session_budget(
@@ -648,6 +806,13 @@ def _open_debug_log(config: SessionConfig, events: EventBus, exit_stack: AsyncEx
         return
     from shoal.stores.files.sessions.debug_log import DebugLog
 
-    log = DebugLog(settings.home / "debug", config.history.session, options.clock, settings.secret_redactor)
+    log = DebugLog(
+        settings.home / "debug",
+        config.history.session,
+        options.clock,
+        settings.secret_redactor,
+        path=options.debug_file,
+        event_filter=options.debug_filter,
+    )
     exit_stack.callback(log.close)
     events.attach_debug_log(log.write_event)

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from shoal.app.session.session import Session
 
 
-PERSON_ENDED_REASON = "the person ended it"
+PERSON_ENDED_REASON = "the user ended it"
 
 
 async def handle_control_command(session: Session, command: RunControlCommand) -> Any:

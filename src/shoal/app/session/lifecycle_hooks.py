@@ -7,7 +7,10 @@ from collections.abc import Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
+from msgspec import to_builtins
+
 from shoal.agent.hook_points import add_hook_context_message
+from shoal.app.definitions.path_instructions import describe_instruction_file
 from shoal.core.errors import StateFileError
 from shoal.core.events import Event, QuestionAsked, RunFinished, TurnStarted
 from shoal.core.extensions.hooks import NO_DECISION, HookDecision, HookEvent
@@ -54,10 +57,15 @@ class SessionLifecycleHookRunner:
         self._has_started = True
         hooks = self._lead.hooks
         if hooks.has_hooks_for("SessionStart"):
-            source = "resume" if resumed else self._options.begun
+            source: str | None = self._options.begun
+            if resumed:
+                source = "fork" if self._options.fork else "resume"
             self._start_task = self._schedule_event_hooks(
                 "SessionStart", {"source": source, "model": self._lead.model.card.id}
             )
+        if hooks.has_hooks_for("InstructionsLoaded"):
+            for file in self._runtime.knowledge.instructions.files:
+                self._schedule_event_hooks("InstructionsLoaded", to_builtins(describe_instruction_file(file)))
         if hooks.has_hooks_for("Notification"):
             self._runtime.events.subscribe(self._on_event)
 

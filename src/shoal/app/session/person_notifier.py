@@ -67,7 +67,7 @@ def format_question_notification(question: Question, asker: str) -> str:
             first_argument = next((str(value) for value in arguments.values()), "")
             text = f"{asker} asks to run {tool}: {first_argument}"
         case PlanApprovalQuestion():
-            text = f"{asker} has a plan for you to approve"
+            text = f"{asker} has a plan that needs your approval"
         case _:
             text = f"{asker} has a question: {question.choices[0].question if question.choices else ''}"
     return to_one_line(text)[:MAX_LENGTH]

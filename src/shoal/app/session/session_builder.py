@@ -24,11 +24,11 @@ from shoal.app.config.journal_recovery import (
 )
 from shoal.app.config.session_config import SessionConfig, load_session_config
 from shoal.app.config.session_memory import SessionMemory
-from shoal.app.config.system_prompt import build_system_prompt
+from shoal.app.config.system_prompt import build_system_prompt, load_prompt_without_manner
 from shoal.app.config.tool_selection import (
     iter_unknown_rule_warnings,
-    refuse_misspelled_rules,
     refuse_unknown_rules,
+    split_permission_rule_flags,
 )
 from shoal.app.config.undo_history import SessionUndoHistory, create_undo_history
 from shoal.app.hooks.agent_hooks import HookSubjectAgent
@@ -37,7 +37,9 @@ from shoal.app.options import Options
 from shoal.app.run_access.run_handle import CrossSessionMessenger
 from shoal.app.runtime.runtime import Runtime, open_runtime
 from shoal.app.session.control_handler import handle_control_command
+from shoal.app.session.hook_services import SessionHookServices
 from shoal.app.session.lifecycle_hooks import SessionLifecycleHookRunner
+from shoal.app.settings.configured_rules import find_skipped_flag_rules
 from shoal.core.conversation.tools import Tool
 from shoal.core.errors import ShoalError
 from shoal.core.events import PREVIEW_LENGTH
@@ -45,6 +47,8 @@ from shoal.core.extensions.hooks import BackgroundHookNotice
 from shoal.core.ids import LEAD_ID, LEAD_KIND, AgentId
 from shoal.core.permissions.permission_changes import PermissionMode, PermissionSuggestion
 from shoal.core.text.text_format import to_one_line
+from shoal.core.unused_items import summarize_unused_items
+from shoal.policy.rule_names import refuse_misspelled_rules
 from shoal.runs.agent_supervisor import AgentSupervisor
 from shoal.runs.control_server import RunControlServer
 from shoal.runs.hook_notifier import HookNotifier
@@ -58,7 +62,9 @@ from shoal.team.team_services import TeamPolicy, TeamServices
 from shoal.tools.agent_list import format_agent_list
 from shoal.tools.agent_tools import AgentToolOptions, build_agent_tools
 from shoal.tools.background_tools import build_background_tools
+from shoal.tools.plan_tools import PlanApprover
 from shoal.tools.team_tools import build_team_tools
+from shoal.wire.hook_codec import UNKNOWN_EVENT_END
 
 if TYPE_CHECKING:
     from shoal.app.session.session import Session
@@ -90,6 +96,7 @@ def route_hook_notices(session: Session) -> None:
     )
     runtime.hooks.set_background_hook_notifier(notifier)
     runtime.hooks.runner.background.on_change = teams.notify_changed
+    runtime.hooks.runner.services = SessionHookServices(runtime)
 
 
 class SessionTeamPermissions:
@@ -225,7 +232,7 @@ def _create_teams_or_member_host(
     team_services = TeamServices(
         policy=TeamPolicy(
             default_kind=supervisor.policy.default_kind,
-            plan_approver=settings.plan_approver,
+            plan_approver=_choose_plan_approver(runtime),
             implicit_teams=settings.implicit_team,
             grace=settings.shutdown_grace,
             stall_after=settings.stall_after,
@@ -260,9 +267,24 @@ def _create_teams_or_member_host(
     return teams
 
 
+def _choose_plan_approver(runtime: Runtime) -> PlanApprover:
+    """Return who approves required plans of teammates: the lead, if no person can be asked."""
+    approver = runtime.settings.own.plan_approver
+    can_ask = runtime.question_broker.can_wait_for_person
+    return "lead" if approver == "user" and not can_ask else approver
+
+
 def _create_lead(runtime: Runtime) -> AgentRunner:
     config, options = runtime.config, runtime.options
+<<<<<<< HEAD
     tools, deferred = _select_lead_tools(runtime)
+=======
+    replacement = load_replacement_system_prompt(options, coordinator=config.coordinator)
+    appended = build_appended_system_prompt(options, config.settings, assistant=config.assistant)
+    if (style := runtime.knowledge.output_style.style) is not None and replacement is None:
+        replacement = None if style.keeps_coding_instructions else load_prompt_without_manner()
+        appended = "\n\n".join(filter(None, (appended, style.format_prompt_section())))
+>>>>>>> main
     return AgentRunner(
         identity=runtime.lead.identity,
         model=runtime.lead.model,
@@ -270,9 +292,11 @@ def _create_lead(runtime: Runtime) -> AgentRunner:
             cwd=config.cwd,
             clock=options.clock,
             granted_directories=runtime.lead.granted_directories,
-            replacement=load_replacement_system_prompt(options, coordinator=config.coordinator),
-            instructions=runtime.knowledge.instructions.text,
-            appended=build_appended_system_prompt(options, assistant=config.assistant),
+            replacement=replacement,
+            instructions="\n\n".join(
+                filter(None, (runtime.knowledge.instructions.text, runtime.knowledge.memory))
+            ),
+            appended=appended,
         ),
         tools=tools,
         deferred_tools=deferred,
@@ -306,16 +330,33 @@ def _create_lead(runtime: Runtime) -> AgentRunner:
         budget=runtime.budget.get_or_create_agent_budget(LEAD_ID, LEAD_KIND),
         inbox=runtime.inbox.queue.open_inbox(LEAD_ID),
         save_memory=_create_session_memory(runtime),
+<<<<<<< HEAD
         read_mentions=runtime.knowledge.mentions.read_mentions,
+=======
+        path_instructions=runtime.knowledge.create_path_instructions(
+            runtime.lead.workspace, runtime.lead.permissions
+        ),
+>>>>>>> main
         limits=runtime.lead.loop_limits,
     )
 
 
+<<<<<<< HEAD
 def _select_lead_tools(runtime: Runtime) -> tuple[Mapping[str, Tool], frozenset[str]]:
     """Return the tools of the lead, and the names of those that it has to search for."""
     tools = select_lead_tools(runtime.options, runtime.tools, coordinator=runtime.config.coordinator)
     named = runtime.options.available_tools or ()
     return runtime.agents.deferral.select_tools(tools, named, is_lead=True)
+=======
+def _select_lead_tools(runtime: Runtime) -> dict[str, Tool]:
+    return select_lead_tools(
+        runtime.options,
+        runtime.settings,
+        runtime.tools,
+        coordinator=runtime.config.coordinator,
+        definition=runtime.config.lead_agent,
+    )
+>>>>>>> main
 
 
 def _create_mcp_channels(config: SessionConfig, session: Session) -> McpChannelMessageQueue | None:
@@ -329,26 +370,33 @@ def _create_mcp_channels(config: SessionConfig, session: Session) -> McpChannelM
 
 def _collect_startup_notes(runtime: Runtime) -> tuple[str, ...]:
     """Collect the notes for the person at the start of the session. Raises `SettingsError`."""
-    config, options = runtime.config, runtime.options
+    config, options, problems = runtime.config, runtime.options, runtime.hooks.problems
     return (
         *config.settings.warnings,
+        *summarize_unused_items(len(config.settings.unused_items) + sum(map(_is_unknown_event, problems))),
         *config.notes,
-        *runtime.hooks.problems,
+        *(problem for problem in problems if not _is_unknown_event(problem)),
         *config.plugins.startup_notes,
         *config.definitions.describe_agent_file_problems(),
         *runtime.knowledge.list_skill_and_instruction_notices(),
         *runtime.servers.configured.problems,
         *runtime.servers.describe_missing_channels(),
+        *find_skipped_flag_rules(split_permission_rule_flags(options.allowed_tools)),
         *iter_unknown_rule_warnings((*options.allowed_tools, *options.disallowed_tools), runtime.tools),
         *config.history.notes,
     )
+
+
+def _is_unknown_event(problem: str) -> bool:
+    return problem.endswith(UNKNOWN_EVENT_END)
 
 
 def _refuse_rules_without_tools(runtime: Runtime) -> None:
     options, settings, tools = runtime.options, runtime.settings, runtime.tools
     if options.membership is None:
         # The rules of a member come from its lead, which may be another program with other tools.
-        refuse_unknown_rules("allowed_tools", options.allowed_tools, tools)
+        allowed = split_permission_rule_flags(options.allowed_tools)
+        refuse_misspelled_rules("allowed_tools", allowed, tools)
         refuse_unknown_rules("disallowed_tools", options.disallowed_tools, tools)
     for key, rules in (("deny", settings.permissions.deny), ("ask", settings.permissions.ask)):
         refuse_misspelled_rules(settings.find_setting_origin(f"permissions.{key}"), rules, tools)
@@ -359,7 +407,7 @@ def _describe_unknown_events(recovered: RecoveredSessionState | None) -> tuple[s
     if recovered is None or not recovered.unknown_event_types:
         return ()
     types = to_one_line(", ".join(recovered.unknown_event_types))[:PREVIEW_LENGTH]
-    return (f"Cannot read some events of the journal ({types}). The session continues without them.",)
+    return (f"Cannot read some events in the journal ({types}). The session continues without them.",)
 
 
 def _recover_session_state(runtime: Runtime) -> RecoveredSessionState | None:

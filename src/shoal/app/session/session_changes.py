@@ -51,7 +51,7 @@ async def rewind_files_to_before_message(session: Session, message_id: str) -> F
     """Restore files to before the turn that a message started. Raises `NothingToUndoError`."""
     if session.undo_history is None:
         raise undo_history.NothingToUndoError(
-            "This session stores nothing on disk, so nothing can be restored."
+            "This session stores nothing on disk, so Shoal cannot restore files."
         )
     return await undo_turn(session, _find_turn_of_message(session.undo_history, message_id))
 
@@ -63,4 +63,4 @@ def _find_turn_of_message(history: undo_history.SessionUndoHistory, message_id: 
         entry = line.entry
         if isinstance(entry, TranscriptMessageEntry) and entry.id == message_id and entry.parent in turns:
             return turns[entry.parent]
-    raise undo_history.NothingToUndoError(f"No turn of this session started with the message {message_id!r}.")
+    raise undo_history.NothingToUndoError(f"No turn in this session started with the message {message_id!r}.")

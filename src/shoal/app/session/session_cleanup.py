@@ -64,5 +64,5 @@ def _format_cleanup_result(result: HomeCleanupResult, days: int) -> str:
         *result.problems,
     ]
     if not result.finished:
-        lines.append("The clean-up was stopped early; the next session continues it.")
+        lines.append("The clean-up stopped early; the next session will continue it.")
     return "\n".join(lines)

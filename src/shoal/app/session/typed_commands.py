@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 from msgspec.structs import replace
 
+from shoal.agent.agent_runner import AgentRunner
+from shoal.agent.hook_points import add_hook_context_message, run_agent_hooks
 from shoal.agent.loop import LoopResult, run_agent_loop
 from shoal.app.agents.spawn_requests import parse_effort_thinking_tokens
 from shoal.core.conversation.messages import Message, TextBlock, user_message
@@ -100,8 +102,30 @@ async def run_prompt_or_slash_command(
         agent.permissions.drop_turn_permissions()
 
 
+async def _run_expansion_hooks(agent: AgentRunner, prompt: SlashCommandInvocation) -> str | None:
+    """Run the hooks of a typed command; return the reason if one blocks it."""
+    if not agent.hooks.has_hooks_for("UserPromptExpansion"):
+        return None
+    command = prompt.command
+    is_skill = isinstance(command, Skill)
+    decision = await run_agent_hooks(
+        agent,
+        "UserPromptExpansion",
+        expansion_type="slash_command" if is_skill else "mcp_prompt",
+        command_name=command.name,
+        command_args=prompt.arguments,
+        command_source=str(command.source) if isinstance(command, Skill) else "mcp",
+        prompt=prompt.text,
+    )
+    if decision.blocked is None:
+        await add_hook_context_message(agent, "UserPromptExpansion", decision)
+    return decision.blocked
+
+
 async def _run_slash_invocation(session: Session, prompt: SlashCommandInvocation) -> LoopResult:
     agent, runtime, command = session.agent, session.runtime, prompt.command
+    if (blocked := await _run_expansion_hooks(agent, prompt)) is not None:
+        return LoopResult(reason="blocked", detail=f"a UserPromptExpansion hook says no: {blocked}")
     if isinstance(command, Skill) and command.forks:
         return await _run_forked_skill(session, prompt, command)
     if isinstance(command, ExternalSlashPrompt):
@@ -113,7 +137,7 @@ async def _run_slash_invocation(session: Session, prompt: SlashCommandInvocation
             return LoopResult(reason="done", detail=f"/{command.name} is not available: {error}")
         except TimeoutError:
             return LoopResult(
-                reason="done", detail=f"/{command.name} is not available: no answer came in time"
+                reason="done", detail=f"/{command.name} is not available: there was no response in time"
             )
     else:
         try:

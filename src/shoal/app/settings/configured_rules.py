@@ -10,7 +10,9 @@ from msgspec.structs import replace
 
 from shoal.core.errors import SettingsError
 from shoal.core.permissions.permission_changes import RuleBehavior
+from shoal.core.unused_items import UnusedItem
 from shoal.policy.permission_rules import (
+    FILE_TOOLS,
     PermissionRuleSet,
     ToolPermissionRule,
     find_contradicting_rules,
@@ -20,7 +22,7 @@ from shoal.wire.json_line_numbers import find_json_list_entry_lines
 from shoal.wire.settings_codec import SettingsDocument, convert_to_settings_schema
 
 BEHAVIORS: tuple[RuleBehavior, ...] = ("allow", "ask", "deny")
-_EVERY_TOOL = "*"
+_APPROVES_NOTHING = "it approves nothing; name the tools, or the tools of one MCP server as in mcp__server__*"
 FLAGS: dict[RuleBehavior, str] = {"allow": "--allowedTools", "deny": "--disallowedTools"}
 
 
@@ -41,22 +43,29 @@ def load_permission_rules(documents: Sequence[SettingsDocument], cwd: Path) -> P
     return replace(PermissionRuleSet(**rules), directories=tuple(dict.fromkeys(directories)))
 
 
-def find_skipped_rules(documents: Sequence[SettingsDocument]) -> Iterator[str]:
-    """Yield a sentence for each allow rule that is skipped: a rule cannot approve every tool at once."""
+def find_skipped_rules(documents: Sequence[SettingsDocument]) -> Iterator[UnusedItem]:
+    """Yield each allow rule that is skipped: an invalid one, and one that names tools with `*`."""
     for document in documents:
-        for text in convert_to_settings_schema(document.raw).permissions.allow:
-            if text.strip() == _EVERY_TOOL:
-                location = document.locate_key(("permissions", "allow"))
-                yield f"{location}: permissions.allow: {text!r} approves nothing; name the tools."
+        texts = convert_to_settings_schema(document.raw).permissions.allow
+        for text, line in _pair_rules_with_lines(document, "allow", texts):
+            if (reason := _find_allow_rule_problem(text)) is not None:
+                location = f"{document.name}:{line}"
+                yield UnusedItem(location=location, name=f"permissions.allow {text!r}", reason=reason)
+
+
+def find_skipped_flag_rules(allow: Sequence[str]) -> Iterator[str]:
+    """Yield a sentence for each allowed tool of a flag that approves nothing."""
+    for text in allow:
+        if parse_permission_rule(text).approves_nothing:
+            yield f"{FLAGS['allow']} {text}: {_APPROVES_NOTHING}."
 
 
 def add_permission_flag_rules(
     rules: PermissionRuleSet, *, allow: Sequence[str], deny: Sequence[str]
 ) -> PermissionRuleSet:
-    if any(rule.strip() == _EVERY_TOOL for rule in allow):
-        raise SettingsError("--allowedTools '*' approves nothing: name the tools, as in Bash,Edit.")
+    allowed = (parse_permission_rule(rule, FLAGS["allow"]) for rule in allow)
     flag_rules = PermissionRuleSet(
-        allow=tuple(parse_permission_rule(rule, FLAGS["allow"]) for rule in allow),
+        allow=tuple(rule for rule in allowed if not rule.approves_nothing),
         deny=tuple(parse_permission_rule(rule, FLAGS["deny"]) for rule in deny),
     )
     for rule in flag_rules.deny:
@@ -70,20 +79,39 @@ def add_permission_flag_rules(
 def _parse_document_rules(
     document: SettingsDocument, behavior: RuleBehavior, texts: Sequence[str]
 ) -> tuple[ToolPermissionRule, ...]:
-    if not texts:
-        return ()
-    lines = find_json_list_entry_lines(document.text, ("permissions", behavior))
     found: list[ToolPermissionRule] = []
-    # The last value of a duplicate key counts.
-    for text, line in zip(texts, lines[-len(texts) :], strict=True):
-        if behavior == "allow" and text.strip() == _EVERY_TOOL:
+    # A pattern with one leading slash starts at the directory of your own file; forbidding rules, which
+    # must not lose what they covered, start at the project.
+    is_user_allow = document.kind == "user" and behavior == "allow" and document.path is not None
+    anchor = str(document.path.parent) if is_user_allow and document.path is not None else None
+    for text, line in _pair_rules_with_lines(document, behavior, texts):
+        if behavior == "allow" and _find_allow_rule_problem(text) is not None:
             continue
         try:
-            found.append(replace(parse_permission_rule(text), source=f"{document.name}:{line}"))
+            rule = replace(parse_permission_rule(text), source=f"{document.name}:{line}")
         except SettingsError as error:
             message = f"{document.name}:{line}: permissions.{behavior}: {error}"
             raise SettingsError(message, path=document.path, line=line) from error
+        has_anchor = anchor is not None and (rule.pattern or "").startswith("/")
+        found.append(replace(rule, anchor=anchor) if has_anchor and rule.tool in FILE_TOOLS else rule)
     return tuple(found)
+
+
+def _pair_rules_with_lines(
+    document: SettingsDocument, behavior: RuleBehavior, texts: Sequence[str]
+) -> Iterator[tuple[str, int]]:
+    if texts:
+        lines = find_json_list_entry_lines(document.text, ("permissions", behavior))
+        # The last value of a duplicate key counts.
+        yield from zip(texts, lines[-len(texts) :], strict=True)
+
+
+def _find_allow_rule_problem(text: str) -> str | None:
+    try:
+        rule = parse_permission_rule(text)
+    except SettingsError as error:
+        return str(error).removesuffix(".")
+    return _APPROVES_NOTHING if rule.approves_nothing else None
 
 
 def _refuse_contradicting_rules(rules: PermissionRuleSet, path: Path | None) -> None:
@@ -93,7 +121,7 @@ def _refuse_contradicting_rules(rules: PermissionRuleSet, path: Path | None) -> 
     weaker, stronger = found
     name, _, line = stronger.source.rpartition(":")
     raise SettingsError(
-        f"{stronger.source}: the rule {stronger} contradicts the same rule in line "
+        f"{stronger.source}: the rule {stronger} contradicts the same rule on line "
         f"{weaker.source.rpartition(':')[2]} of {name}. Remove one of them.",
         path=path,
         line=int(line),

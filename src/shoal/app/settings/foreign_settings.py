@@ -17,6 +17,7 @@ _MANAGED_KEYS = (
     "disableSideloadFlags",
     "strictPluginOnlyCustomization",
 )
+_HTTP_HOOK_KEYS = ("allowedHttpHookUrls", "httpHookAllowedEnvVars")
 _BYPASS_KEYS = ("permissions", "disableBypassPermissionsMode")
 _UNSUPPORTED_SANDBOX_KEYS = (
     ("sandbox", "filesystem", "denyWrite"),
@@ -30,11 +31,14 @@ def refuse_unsupported_restrictions(documents: Sequence[SettingsDocument]) -> No
     for document in documents:
         for key in _MANAGED_KEYS if document.kind == "managed" else ():
             if document.raw.get(key) not in (None, False):
-                _refuse(document, (key,), "Shoal does not enforce it, and does not run without it")
+                _refuse(document, (key,), "Shoal cannot enforce it, so it does not run")
+        for key in _HTTP_HOOK_KEYS:
+            if document.raw.get(key) is not None:
+                _refuse(document, (key,), "Shoal does not enforce it; remove the key and check your hooks")
         for keys in _UNSUPPORTED_SANDBOX_KEYS:
             if document.raw.get("sandbox") and has_settings_key(document, keys):
                 hint = "deny it with permissions.deny" if keys[-1] == "denyWrite" else "unset the variables"
-                _refuse(document, keys, f"Shoal does not enforce it; {hint}, and remove the key")
+                _refuse(document, keys, f"Shoal cannot enforce it; {hint}, and remove the key")
 
 
 def find_bypass_ban(documents: Sequence[SettingsDocument]) -> str | None:
@@ -121,7 +125,7 @@ def is_mcp_server_permitted(
 def _iter_server_entries(document: SettingsDocument, key: str) -> Iterator[Mapping[str, Any]]:
     entries = document.raw[key]
     if not isinstance(entries, list):
-        _refuse(document, (key,), "a list is expected")
+        _refuse(document, (key,), "expected a list")
     for entry in entries:
         if not isinstance(entry, Mapping) or set(entry) - {"serverName", "serverCommand", "serverUrl"}:
             _refuse(document, (key,), "expected objects with serverName, serverCommand or serverUrl")

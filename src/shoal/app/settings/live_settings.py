@@ -12,6 +12,7 @@ from shoal.app.settings.settings import Settings, list_settings_files, load_sett
 from shoal.core.errors import SettingsError
 from shoal.policy.permission_rules import PermissionRuleSet
 from shoal.stores.files.home.trust_file import ProjectTrustFile
+from shoal.wire.settings_codec import SettingsSourceKind
 
 _CHECK_INTERVAL = 0.05
 """Seconds without another check of the files while agents only read."""
@@ -38,14 +39,46 @@ class AutoReloadingSettings:
         self._flags = (tuple(allow), tuple(deny))
         self._note = note
         self._rules = add_permission_flag_rules(settings.permission_rules, allow=allow, deny=deny)
-        files = [path for path, _ in list_settings_files(settings.home, cwd, given)]
-        self._paths = tuple(map(str, (*files, ProjectTrustFile(settings.home).path)))
+        files = list_settings_files(settings.home, cwd, given)
+        self._kinds = {str(path): kind for path, kind in files}
+        self._paths = tuple(map(str, (*self._kinds, ProjectTrustFile(settings.home).path)))
         self._stamps = tuple(map(stamp_file, self._paths))
         self._checked_at = time.monotonic()
         self._last_error = ""
+        self._reviewed_contents: dict[str, bytes] | None = None
+        """Contents of the files that apply, if changes apply only after `finish_review`."""
+
+    def start_review(self) -> None:
+        """Apply changes only after `finish_review` from now on."""
+        self._reviewed_contents = {path: _read_content(path) for path in self._kinds}
+
+    def list_changed_files(self) -> list[tuple[str, SettingsSourceKind]]:
+        """Return the changed settings files and their kinds, until `finish_review`."""
+        return [
+            (path, self._kinds[path])
+            for path, stamp in zip(self._paths, self._stamps, strict=True)
+            if path in self._kinds
+            and not is_file_unchanged(path, stamp)
+            # A stamp can be too young to be certain.
+            and _read_content(path) != (self._reviewed_contents or {}).get(path)
+        ]
+
+    @property
+    def is_trust_changed(self) -> bool:
+        """True if the user has trusted a project, or no longer does."""
+        return not is_file_unchanged(self._paths[-1], self._stamps[-1])
+
+    def finish_review(self, *, apply: bool) -> None:
+        """Load the changed files, or keep the settings until the next change."""
+        self._stamps = tuple(map(stamp_file, self._paths))
+        self.start_review()
+        if apply:
+            self._reload_settings()
 
     def load_rules(self, *, fresh: bool) -> PermissionRuleSet:
         """Return the active rules. Never raises: an invalid file leaves the last valid rules."""
+        if self._reviewed_contents is not None:
+            return self._rules
         now = time.monotonic()
         if fresh or now - self._checked_at > _CHECK_INTERVAL:
             self._checked_at = now
@@ -66,7 +99,9 @@ class AutoReloadingSettings:
         except SettingsError as error:
             if str(error) != self._last_error:
                 self._last_error = str(error)
-                self._note(f"The changed settings are invalid, so the previous ones stay active: {error}")
+                self._note(
+                    f"The changed settings are invalid, so the previous settings stay in effect: {error}"
+                )
             return
         self.settings, self._last_error = settings, ""
         if rules != self._rules:
@@ -74,3 +109,10 @@ class AutoReloadingSettings:
         for warning in settings.warnings:
             if warning not in before.warnings:
                 self._note(warning)
+
+
+def _read_content(path: str) -> bytes:
+    try:
+        return Path(path).read_bytes()
+    except OSError:
+        return b""

@@ -12,7 +12,7 @@ from msgspec import Struct
 from shoal.app.settings.foreign_settings import is_mcp_server_permitted
 from shoal.core.errors import SettingsError
 from shoal.core.extensions.mcp_servers import McpServerConfig, McpStdioConfig
-from shoal.wire.json_codec import decode_json
+from shoal.wire.json_comments import blank_json_comments, decode_commented_json
 from shoal.wire.json_line_numbers import find_json_key_line
 from shoal.wire.mcp_codec import ParsedMcpServers, encode_mcp_server, parse_mcp_servers
 from shoal.wire.settings_codec import SettingsDocument
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from shoal.app.settings.settings import Settings
 
 PROJECT_FILE = ".mcp.json"
+MANAGED_FILE = "managed-mcp.json"
 MAX_FILE_BYTES = 1 << 20
 
 
@@ -33,6 +34,8 @@ class ConfiguredMcpServers(Struct, frozen=True, kw_only=True):
     untrusted: tuple[McpServerConfig, ...] = ()
     """Servers of the project that are not started before the user trusts them."""
     problems: tuple[str, ...] = ()
+    managed_by: str = ""
+    """Managed file that alone defines the servers; empty if there is none."""
 
     def __bool__(self) -> bool:
         return bool(self.servers or self.disabled or self.untrusted or self.problems)
@@ -43,20 +46,42 @@ def read_project_mcp_file(cwd: Path) -> tuple[tuple[SettingsDocument, ...], tupl
     path = cwd / PROJECT_FILE
     try:
         if path.stat().st_size > MAX_FILE_BYTES:
-            return (), (f"{path} is larger than {MAX_FILE_BYTES >> 20} MB and is ignored.",)
+            return (), (f"{path} is larger than {MAX_FILE_BYTES >> 20} MB, so it is ignored.",)
         text = path.read_text(encoding="utf-8-sig")
     except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
         # A directory is a placeholder of the sandbox, or of no use.
         return (), ()
     except (OSError, UnicodeDecodeError) as error:
-        return (), (f"Cannot read {path}, so none of its MCP servers is available: {error}.",)
+        return (), (f"Cannot read {path}, so its MCP servers are not available: {error}.",)
     try:
         servers = _parse_mcp_server_json(text, str(path))
     except SettingsError as error:
-        return (), (f"{error} None of its MCP servers is available.",)
+        return (), (f"{error} Its MCP servers are not available.",)
     # Nothing else in that file is a setting.
     raw = {"mcpServers": servers}
-    return (SettingsDocument(name=str(path), kind="mcp", path=path, text=text, raw=raw),), ()
+    plain = blank_json_comments(text)
+    return (SettingsDocument(name=str(path), kind="mcp", path=path, text=plain, raw=raw),), ()
+
+
+def read_managed_mcp_files(managed: Sequence[Path]) -> Iterator[SettingsDocument]:
+    """Yield the managed servers, next to managed settings. Raises `SettingsError`: nothing else may run."""
+    for path in (each.with_name(MANAGED_FILE) for each in managed):
+        try:
+            text = path.read_text(encoding="utf-8-sig")
+        except (FileNotFoundError, NotADirectoryError):
+            continue
+        except (OSError, UnicodeDecodeError) as error:
+            raise SettingsError(
+                f"Cannot read the managed MCP servers in {path}: {error}.", path=path
+            ) from error
+        raw = {"mcpServers": _parse_mcp_server_json(text, str(path))}
+        text = blank_json_comments(text)
+        yield SettingsDocument(name=str(path), kind="managed", path=path, text=text, raw=raw)
+
+
+def find_managed_mcp_documents(documents: Sequence[SettingsDocument]) -> list[SettingsDocument]:
+    """Return the files that alone define the MCP servers; usually there is none."""
+    return [each for each in documents if each.path is not None and each.path.name == MANAGED_FILE]
 
 
 def load_mcp_servers(
@@ -70,7 +95,9 @@ def load_mcp_servers(
     """Load the servers. Raises `SettingsError` for an unusable flag; any other error becomes a problem."""
     sources = [parse_mcp_config_option(each, cwd) for each in given]
     disabled: set[str] = set()
-    if not strict:
+    if managed := find_managed_mcp_documents(settings.documents):
+        sources = [_read_document_mcp_servers(document) for document in managed]
+    elif not strict:
         documents = sorted(settings.documents, key=lambda document: document.kind == "user")
         sources += (_read_document_mcp_servers(document) for document in (*documents, *plugins))
         disabled = {name for document in settings.documents for name in _iter_disabled_server_names(document)}
@@ -83,10 +110,14 @@ def load_mcp_servers(
         for server in source.servers:
             if server.name not in problems:
                 servers.setdefault(server.name, server)
+<<<<<<< HEAD
     permitted = [server for server in servers.values() if is_configured_server_permitted(settings, server)]
+=======
+    permitted = [server for server in servers.values() if is_server_permitted(settings, server)]
+>>>>>>> main
     refused = tuple(
-        f"{server.origin}: the MCP server {server.name} is left out: allowedMcpServers or deniedMcpServers "
-        "does not permit it."
+        f"{server.origin}: the MCP server {server.name} is ignored because allowedMcpServers or "
+        f"deniedMcpServers does not permit it."
         for server in servers.values()
         if server not in permitted
     )
@@ -98,8 +129,9 @@ def load_mcp_servers(
         disabled=tuple(
             server for server in found if server.name in disabled and _is_from_project_mcp_file(server)
         ),
-        untrusted=() if strict else tuple(_iter_untrusted_mcp_servers(settings, servers)),
+        untrusted=() if strict or managed else tuple(_iter_untrusted_mcp_servers(settings, servers)),
         problems=(*problems.values(), *duplicates, *refused),
+        managed_by=managed[0].name if managed else "",
     )
 
 
@@ -137,7 +169,7 @@ def set_or_remove_mcp_server(path: Path, name: str, server: McpServerConfig | No
 
 def _parse_mcp_server_json(text: str, name: str) -> dict[str, Any]:
     try:
-        raw = decode_json(text.encode()) if text.strip() else {}
+        raw, _ = decode_commented_json(text) if text.strip() else ({}, "")
     except ValueError as error:
         line = getattr(error, "lineno", 1)
         raise SettingsError(f"{name}:{line}: not valid JSON: {getattr(error, 'msg', error)}.") from error
@@ -161,14 +193,20 @@ def parse_mcp_config_option(given: str | Mapping[str, Any], cwd: Path) -> Parsed
             text = path.read_text(encoding="utf-8-sig")
         except (OSError, UnicodeDecodeError) as error:
             reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
-            message = f"--mcp-config takes JSON or the path of a file, but {path} cannot be read: {reason}."
+            message = f"--mcp-config takes JSON or a file path, but {path} cannot be read: {reason}."
             raise SettingsError(message, path=path) from error
     servers = _parse_mcp_server_json(text, name)
+    text = blank_json_comments(text)
     return parse_mcp_servers(servers, lambda key: f"{name}:{find_json_key_line(text, ('mcpServers', key))}")
 
 
+<<<<<<< HEAD
 def is_configured_server_permitted(settings: Settings, server: McpServerConfig) -> bool:
     """Return True if the settings of every file permit a server."""
+=======
+def is_server_permitted(settings: Settings, server: McpServerConfig) -> bool:
+    """Return True if `allowedMcpServers` and `deniedMcpServers` of all files permit an MCP server."""
+>>>>>>> main
     connection = server.connection
     command: tuple[str, ...] = ()
     url = ""

@@ -6,11 +6,14 @@ import os
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Literal
 from urllib.parse import urlsplit
 
 from msgspec import Struct
 from msgspec.structs import replace
 
+from shoal.app.settings.claude_json import ClaudeJson, read_claude_json
+from shoal.app.settings.claude_keys import find_unused_keys
 from shoal.app.settings.configured_rules import find_skipped_rules, load_permission_rules
 from shoal.app.settings.foreign_settings import (
     apply_sandbox_key,
@@ -18,7 +21,12 @@ from shoal.app.settings.foreign_settings import (
     is_mcp_server_permitted,
     refuse_unsupported_restrictions,
 )
-from shoal.app.settings.mcp_files import collect_mcp_server_variables, read_project_mcp_file
+from shoal.app.settings.foreign_variables import ForeignVariables, read_foreign_variables
+from shoal.app.settings.mcp_files import (
+    collect_mcp_server_variables,
+    read_managed_mcp_files,
+    read_project_mcp_file,
+)
 from shoal.app.settings.settings_trust import (
     PermissionEscalation,
     merge_user_controlled_documents,
@@ -26,12 +34,15 @@ from shoal.app.settings.settings_trust import (
 )
 from shoal.core.errors import SettingsError, StateFileError
 from shoal.core.text.redaction import SecretRedactor
+from shoal.core.unused_items import UnusedItem
 from shoal.policy.permission_rules import PermissionRuleSet
 from shoal.stores.files.home.credential_file import get_credentials_path, load_provider_credentials
 from shoal.wire.settings_codec import (
+    AttributionSettings,
     PermissionSettings,
     SandboxSettings,
     SettingsDocument,
+    SettingsSchema,
     SettingsSourceKind,
     ShoalSettings,
     WorktreeGuard,
@@ -125,12 +136,23 @@ class Settings(Struct, frozen=True, kw_only=True):
     """Project settings that need the user's trust, trusted or not."""
     permission_rules: PermissionRuleSet
     """Permission rules of all files, each with its source."""
+    agent: str | None = None
+    """Agent whose prompt, tools and model the lead takes."""
+    language: str | None = None
+    """Language in which the lead answers."""
+    attribution: AttributionSettings = AttributionSettings()
+    """Texts for commits and pull requests."""
+    plans_directory: Path
     bypass_ban: str | None = None
     """File and line of a setting that forbids to skip permissions."""
+    unused_items: tuple[UnusedItem, ...] = ()
+    """Entries of the files that have no effect, but narrow nothing."""
     betas: tuple[str, ...] = ()
     """Betas of the Messages API, requested by the program that opened the session."""
     stored: Mapping[str, Mapping[str, str]] = {}
     """Variables that `shoal setup` stored for each provider, in use or not."""
+    foreign: ForeignVariables = ForeignVariables()
+    """Variables and keys that Claude Code reads too."""
 
     def __repr__(self) -> str:
         return f"Settings(home={self.home}, model={self.model!r}, documents={self.documents})"
@@ -169,6 +191,25 @@ class Settings(Struct, frozen=True, kw_only=True):
         return self.environ.get(name) or self.environ.get(name.upper()) or ""
 
     @property
+    def has_anthropic_access(self) -> bool:
+        """True if requests to Anthropic's API or its gateway have a key, or need none."""
+        access = self.access
+        return bool(
+            access.anthropic_api_key
+            or access.anthropic_auth_token
+            or self.foreign.key_helper
+            or (access.anthropic_base_url and self.foreign.custom_headers)
+        )
+
+    @property
+    def model_aliases(self) -> Mapping[str, str]:
+        """Aliases of model names: those under `shoal`, else those that variables set for Anthropic's API."""
+        if not self.has_anthropic_access and (self.access.openai_api_key or self.access.openrouter_api_key):
+            return self.own.aliases
+        names = self.foreign.model_aliases
+        return {**{alias: qualify_anthropic_name(name) for alias, name in names.items()}, **self.own.aliases}
+
+    @property
     def are_forks_enabled(self) -> bool:
         return self.own.forks or any(
             self.environ.get(name, "").lower() in _TRUE_VALUES for name in _FORK_VARIABLES
@@ -185,7 +226,10 @@ class Settings(Struct, frozen=True, kw_only=True):
     @property
     def tool_environment(self) -> dict[str, str]:
         """Environment of processes that tools start."""
-        return {**self.environ, **self.env}
+        env = {**self.environ, **self.env}
+        if not self.foreign.is_environment_scrubbed:
+            return env
+        return {name: value for name, value in env.items() if name not in _SCRUBBED_VARIABLES}
 
     @property
     def secret_redactor(self) -> SecretRedactor:
@@ -203,13 +247,37 @@ class Settings(Struct, frozen=True, kw_only=True):
         # An overridden value is just as secret. The prefix keeps it from being replaced by the other.
         stored = {f"STORED_{name}": value for each in self.stored.values() for name, value in each.items()}
         servers = collect_mcp_server_variables(self.documents)
-        return {**servers, **left_out, **self.tool_environment, **credential_variables, **stored}
+        return {**servers, **left_out, **self.environ, **self.env, **credential_variables, **stored}
 
     @property
     def untrusted_escalations(self) -> tuple[PermissionEscalation, ...]:
         return tuple(each for each in self.escalations if each.trust != "trusted")
 
 
+def qualify_anthropic_name(name: str) -> str:
+    """Return the name with the provider, unless it names one of the known providers itself."""
+    return name if name.partition(":")[0] in (*PROVIDER_KEYS, "openai-responses") else f"anthropic:{name}"
+
+
+_SCRUBBED_VARIABLES = frozenset(
+    {
+        *(
+            variable
+            for field, variable in _ACCESS_VARIABLES.items()
+            if "url" not in field and "host" not in field
+        ),
+        "ANTHROPIC_CUSTOM_HEADERS",
+        "ANTHROPIC_FOUNDRY_API_KEY",
+        "CLAUDE_CODE_OAUTH_TOKEN",
+        "AWS_ACCESS_KEY_ID",
+        "AWS_SECRET_ACCESS_KEY",
+        "AWS_SESSION_TOKEN",
+        "AWS_BEARER_TOKEN_BEDROCK",
+        "AZURE_CLIENT_SECRET",
+        "GOOGLE_APPLICATION_CREDENTIALS",
+    }
+)
+"""Variables that `CLAUDE_CODE_SUBPROCESS_ENV_SCRUB` keeps from processes that tools start."""
 _LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
 
@@ -232,9 +300,15 @@ _KEY_VARIABLES = {
     "subagent_model": _SUBAGENT_MODEL_VARIABLES,
     "shoal.coordinator": _COORDINATOR_VARIABLES,
     "shoal.plain": _PLAIN_VARIABLES,
+    "shoal.max_output_tokens": ("CLAUDE_CODE_MAX_OUTPUT_TOKENS",),
+    "shoal.request_deadline": ("API_TIMEOUT_MS",),
+    "shoal.mcp_deadline": ("MCP_TOOL_TIMEOUT",),
+    "shoal.background_agents": ("CLAUDE_CODE_DISABLE_BACKGROUND_TASKS",),
+    "shoal.auto_background": ("CLAUDE_CODE_DISABLE_BACKGROUND_TASKS",),
 }
 _USER_ONLY_KEYS = frozenset({"cleanupPeriodDays"})
 _SOURCE_KINDS: tuple[SettingsSourceKind, ...] = ("user", "project", "local")
+_KINDS_OF_SERVER_FILES: dict[SettingsSourceKind, SettingsSourceKind] = {"mcp": "project", "private": "local"}
 _SWITCH_VALUES = {
     "1": True,
     "true": True,
@@ -254,6 +328,8 @@ def _list_setting_key_paths(key: str) -> tuple[tuple[str, ...], ...]:
         return tuple(("env", variable) for variable in _SUBAGENT_MODEL_VARIABLES)
     if key in _ACCESS_VARIABLES:
         return (("env", _ACCESS_VARIABLES[key]),)
+    if key.startswith("shoal.") and key in _KEY_VARIABLES:
+        return (*(("env", variable) for variable in _KEY_VARIABLES[key]), tuple(key.split(".")))
     return (tuple(key.split(".")),)
 
 
@@ -262,7 +338,7 @@ def load_settings(
     cwd: Path,
     environ: Mapping[str, str] | None = None,
     given: str | None = None,
-    managed: Sequence[Path] = MANAGED_FILES,
+    managed: Sequence[Path] | None = None,
     sources: Sequence[str] | None = None,
 ) -> Settings:
     """Load the settings. `given` is the value of `--settings`: a path or JSON. Raises `SettingsError`.
@@ -272,8 +348,11 @@ def load_settings(
     environ = dict(os.environ if environ is None else environ)
     home = resolve_shoal_home(environ, cwd)
     servers, server_problems = read_project_mcp_file(cwd)
+    claude_json = read_claude_json(home, cwd)
     all_documents = tuple(
-        _filter_documents_by_source((*_read_settings_documents(home, cwd, given, managed), *servers), sources)
+        _filter_documents_by_source(
+            (*_read_settings_documents(home, cwd, given, managed), *claude_json.documents, *servers), sources
+        )
     )
     refuse_unsupported_restrictions(all_documents)
     bypass_ban = find_bypass_ban(all_documents)
@@ -295,7 +374,19 @@ def load_settings(
     provider_variables |= _select_stored_provider_variables(stored, provider_variables)
     permissions, permission_warnings = _ignore_project_bypass_mode(merged.permissions, trusted.permissions)
     own, shoal_warnings = _restrict_shoal_settings(merged.shoal, trusted.shoal, environ)
-    own = replace(own, sandbox=apply_sandbox_key(all_documents, own.sandbox))
+    own = replace(
+        own,
+        sandbox=apply_sandbox_key(all_documents, own.sandbox),
+        theme=own.theme or _THEMES.get(merged.theme or ""),
+    )
+    foreign, variable_warnings = read_foreign_variables(
+        environ=environ,
+        user_env=_convert_env_values_to_text(trusted.env),
+        env=_convert_env_values_to_text(merged.env),
+        documents=documents,
+    )
+    has_own_mode = any(has_settings_key(document, ("shoal", "teammate_mode")) for document in documents)
+    own = _apply_foreign_variables(own, foreign, has_own_teammate_mode=has_own_mode)
     return Settings(
         home=home,
         access=ProviderCredentials(
@@ -304,7 +395,8 @@ def load_settings(
         model=_find_first_set_variable(_MODEL_VARIABLES, environ)
         or own.model
         or _find_first_set_variable(_MODEL_VARIABLES, provider_variables)
-        or merged.model,
+        or merged.model
+        or (qualify_anthropic_name(foreign.default_model) if foreign.default_model else None),
         subagent_model=_find_first_set_variable(_SUBAGENT_MODEL_VARIABLES, provider_variables),
         permissions=permissions,
         env=_convert_env_values_to_text(merged.env),
@@ -318,7 +410,10 @@ def load_settings(
             *trust.warnings,
             *credential_problems,
             *server_problems,
-            *find_skipped_rules(documents),
+            *variable_warnings,
+            *claude_json.problems,
+            *_describe_foreign_trust(trust.escalations, claude_json),
+            *_note_zero_cleanup_period(documents),
             *(warning for document in documents for warning in describe_unknown_shoal_settings(document)),
         ),
         environ=environ,
@@ -326,8 +421,77 @@ def load_settings(
         escalations=trust.escalations,
         permission_rules=load_permission_rules(documents, cwd),
         stored=stored,
+        agent=merged.agent or None,
+        language=merged.language or None,
+        attribution=_resolve_attribution(merged),
+        plans_directory=_resolve_plans_directory(merged.plans_directory, home, cwd),
         bypass_ban=bypass_ban,
+        foreign=foreign,
+        unused_items=(
+            *(item for document in documents for item in document.unused),
+            *claude_json.unused,
+            *find_skipped_rules(documents),
+            *find_unused_keys(documents),
+        ),
     )
+
+
+def remove_extensions(settings: Settings) -> Settings:
+    """Return the settings without hooks, servers, plug-ins and instructions, except what is managed."""
+    documents = tuple(
+        document
+        if document.kind == "managed"
+        else replace(
+            document,
+            raw={key: value for key, value in document.raw.items() if key not in ("hooks", "mcpServers")},
+        )
+        for document in settings.documents
+    )
+    own = replace(settings.own, plugins=(), channels=(), instructions=False, session_memory=False)
+    return replace(settings, documents=documents, own=own)
+
+
+def _apply_foreign_variables(
+    own: ShoalSettings, foreign: ForeignVariables, *, has_own_teammate_mode: bool
+) -> ShoalSettings:
+    """Return the settings under `shoal` with the values that variables and keys of another program set."""
+    return replace(
+        own,
+        max_output_tokens=foreign.max_output_tokens or own.max_output_tokens,
+        request_deadline=foreign.request_timeout or own.request_deadline,
+        mcp_deadline=foreign.mcp_call_timeout or own.mcp_deadline,
+        background_agents=own.background_agents and not foreign.is_background_disabled,
+        auto_background=0.0 if foreign.is_background_disabled else own.auto_background,
+        teammate_mode=own.teammate_mode
+        if has_own_teammate_mode
+        else foreign.teammate_mode or own.teammate_mode,
+    )
+
+
+_THEMES: dict[str, Literal["dark", "light", "ansi"]] = {
+    "dark": "dark",
+    "light": "light",
+    "dark-daltonized": "dark",
+    "light-daltonized": "light",
+    "dark-ansi": "ansi",
+    "light-ansi": "ansi",
+}
+"""Themes of Claude Code and the nearest ones here; `auto` asks the terminal, as no theme does."""
+
+
+def _resolve_attribution(settings: SettingsSchema) -> AttributionSettings:
+    texts = settings.attribution
+    if settings.include_co_authored_by is False and texts.commit is None and texts.pr is None:
+        return AttributionSettings(commit="", pr="")
+    return texts
+
+
+def _resolve_plans_directory(setting: str | None, home: Path, cwd: Path) -> Path:
+    if setting:
+        directory = (cwd / setting).resolve()
+        if directory.is_relative_to(cwd.resolve()):
+            return directory
+    return home / "plans"
 
 
 def _find_first_set_variable(names: Sequence[str], variables: Mapping[str, str]) -> str | None:
@@ -378,7 +542,7 @@ def _read_boolean_variable(environ: Mapping[str, str], variables: Sequence[str],
     for variable in variables:
         if value := environ.get(variable):
             if value.lower() not in _SWITCH_VALUES:
-                raise SettingsError(f"The environment variable {variable} is {value!r}. Set it to 1 or 0.")
+                raise SettingsError(f"The environment variable {variable} is {value!r}, but must be 1 or 0.")
             return _SWITCH_VALUES[value.lower()]
     return default
 
@@ -421,7 +585,7 @@ def _restrict_sandbox(
 def _warn_project_cleanup_period(merged: int, trusted: int) -> Iterator[str]:
     if merged != trusted:
         yield (
-            "The project's settings set how long sessions are kept. Shoal ignores this: only your own "
+            "The project's settings specify how long to keep sessions. Shoal ignores this: only your own "
             "settings can do it."
         )
 
@@ -451,15 +615,18 @@ def resolve_shoal_home(environ: Mapping[str, str], cwd: Path) -> Path:
 
 
 def _read_settings_documents(
-    home: Path, cwd: Path, given: str | None, managed: Sequence[Path]
+    home: Path, cwd: Path, given: str | None, managed: Sequence[Path] | None
 ) -> Iterator[SettingsDocument]:
     files = list_settings_files(home, cwd, given, managed)
-    for path, kind in files[: len(managed)]:
-        yield from _read_settings_file(path, kind)
+    for path, kind in files:
+        if kind == "managed":
+            yield from _read_settings_file(path, kind)
+    yield from read_managed_mcp_files(MANAGED_FILES if managed is None else managed)
     if given is not None and given.lstrip().startswith("{"):
         yield parse_settings_document(given, name="--settings", kind="command line", path=None)
-    for path, kind in files[len(managed) :]:
-        yield from _read_settings_file(path, kind)
+    for path, kind in files:
+        if kind != "managed":
+            yield from _read_settings_file(path, kind)
 
 
 def _filter_documents_by_source(
@@ -467,16 +634,20 @@ def _filter_documents_by_source(
 ) -> Iterator[SettingsDocument]:
     """Yield the documents of the given sources; managed files and flags always count."""
     for document in documents:
-        kind = "project" if document.kind == "mcp" else document.kind
+        kind = _KINDS_OF_SERVER_FILES.get(document.kind, document.kind)
         if sources is None or kind not in _SOURCE_KINDS or kind in sources:
             yield document
 
 
 def list_settings_files(
-    home: Path, cwd: Path, given: str | None, managed: Sequence[Path] = MANAGED_FILES
+    home: Path, cwd: Path, given: str | None, managed: Sequence[Path] | None = None
 ) -> tuple[tuple[Path, SettingsSourceKind], ...]:
-    """Return every file that may hold settings, the strongest first."""
-    files: list[tuple[Path, SettingsSourceKind]] = [(path, "managed") for path in managed]
+    """Return every file that may hold settings, the strongest first. Raises `SettingsError`."""
+    files: list[tuple[Path, SettingsSourceKind]] = []
+    for path in MANAGED_FILES if managed is None else managed:
+        # A later name overrides an earlier one, and all of them override the single file.
+        files += ((each, "managed") for each in reversed(_list_managed_parts(path)))
+        files.append((path, "managed"))
     if given is not None and not given.lstrip().startswith("{"):
         files.append((cwd / Path(given).expanduser(), "command line"))
     project = cwd / ".claude"
@@ -486,12 +657,45 @@ def list_settings_files(
     return (*files, (home / "settings.json", "user"))
 
 
+def list_managed_instruction_files() -> list[Path]:
+    """Return the instruction files next to the managed settings, the weaker first."""
+    return [path.with_name("CLAUDE.md") for path in reversed(MANAGED_FILES)]
+
+
+def _list_managed_parts(path: Path) -> list[Path]:
+    directory = path.with_name("managed-settings.d")
+    try:
+        return sorted(each for each in directory.iterdir() if each.suffix == ".json" and each.name[0] != ".")
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+    except OSError as error:
+        message = f"Cannot read the managed settings in {directory}: {error.strerror}."
+        raise SettingsError(message, path=directory) from error
+
+
+def _describe_foreign_trust(
+    escalations: Sequence[PermissionEscalation], claude_json: ClaudeJson
+) -> Iterator[str]:
+    if claude_json.is_project_trusted and any(each.trust == "unasked" for each in escalations):
+        yield "You trust this project in Claude Code. Trust it in Shoal too: shoal trust"
+
+
+def _note_zero_cleanup_period(documents: Sequence[SettingsDocument]) -> Iterator[str]:
+    for document in documents:
+        if document.is_user_controlled and document.raw.get("cleanupPeriodDays") == 0:
+            location = document.locate_key(("cleanupPeriodDays",))
+            yield (
+                f"{location}: cleanupPeriodDays is 0, so files of sessions are removed an hour after they "
+                "end. Claude Code accepts only 1 or more."
+            )
+
+
 def _read_settings_file(path: Path, kind: SettingsSourceKind) -> Iterator[SettingsDocument]:
     try:
         text = path.read_text(encoding="utf-8-sig")
     except (FileNotFoundError, NotADirectoryError):
         if kind == "command line":
-            message = f"There is no settings file {path}. --settings takes the path of a file, or JSON."
+            message = f"There is no settings file {path}. --settings takes a file path or JSON."
             raise SettingsError(message, path=path) from None
         return
     except OSError as error:

@@ -186,6 +186,9 @@ def find_escalating_settings(document: SettingsDocument, user: SettingsSchema) -
         found.append(("permissions", "defaultMode"))
     found += [("env", name) for name in settings.env]
     found += [("hooks",)] if raw.get("hooks") else []
+    found += [("apiKeyHelper",)] if raw.get("apiKeyHelper") else []  # a program that runs
+    # Its prompt and its model would be those of the lead.
+    found += [("agent",)] if raw.get("agent") else []
     # A server is a program that runs, or an address that receives what agents send.
     found += [("mcpServers", name) for name in raw.get("mcpServers") or ()]
     enabled = raw.get("enabledPlugins")
@@ -315,6 +318,7 @@ def _make_trust_document_key(document: SettingsDocument) -> str:
 def _format_untrusted_warning(left_out: Sequence[PermissionEscalation]) -> str:
     keys = ", ".join(dict.fromkeys("env" if each.keys[0] == "env" else each.key for each in left_out))
     return (
-        f"This project's settings are not trusted, so Shoal ignores what they would allow ({keys}). Show "
+        f"This project's settings are not trusted, so Shoal ignores the permissions they would grant "
+        f"({keys}). Show "
         "it: shoal trust --show. Trust it: shoal trust"
     )

@@ -83,7 +83,7 @@ def save_permission_suggestion(
     Raises `SettingsError` if the file cannot be parsed, `StateFileError` if it cannot be written.
     """
     file = _EditableJsonFile(path)
-    raw = parse_settings_document(file.text, name=str(path), kind="user", path=path).raw
+    raw = _parse_editable_settings(file.text, path)
     if not is_allowed(file.text):
         return None
     _apply_permission_suggestion(raw, update)
@@ -93,13 +93,24 @@ def save_permission_suggestion(
 def save_default_model(name: str | None, path: Path) -> None:
     """Set or, with None, remove the default model. Raises what `save_permission_suggestion`."""
     file = _EditableJsonFile(path)
-    raw = parse_settings_document(file.text, name=str(path), kind="user", path=path).raw
+    raw = _parse_editable_settings(file.text, path)
     shoal_settings = raw.setdefault("shoal", {})
     if name is not None:
         shoal_settings["model"] = name
     elif shoal_settings.pop("model", None) is None:
         return
     file.write(raw)
+
+
+def _parse_editable_settings(text: str, path: Path) -> dict[str, Any]:
+    """Return all entries of a file, also those that Shoal does not use. Raises `SettingsError`."""
+    parse_settings_document(text, name=str(path), kind="user", path=path)
+    try:
+        raw: dict[str, Any] = json.loads(text) if text.strip() else {}
+    except ValueError as error:
+        message = f"{path} has comments or trailing commas, which would be lost. Change it by hand."
+        raise SettingsError(message, path=path) from error
+    return raw
 
 
 def _apply_permission_suggestion(raw: dict[str, Any], update: PermissionSuggestion) -> None:
@@ -132,6 +143,8 @@ def edit_json_file(path: Path, edit: Callable[[dict[str, Any]], T]) -> T:
 
 def _append_missing_rules(permissions: dict[str, Any], key: str, new: list[str]) -> None:
     entries = permissions.setdefault(key, [])
+    if not isinstance(entries, list):
+        raise SettingsError(f"permissions.{key} is not a list. Change it by hand.")
     entries.extend(each for each in new if each not in entries)
 
 

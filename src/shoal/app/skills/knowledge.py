@@ -5,6 +5,8 @@ from __future__ import annotations
 from msgspec import Struct
 
 from shoal.app.definitions.instructions import LoadedInstructionFiles
+from shoal.app.definitions.output_styles import ChosenOutputStyle
+from shoal.app.definitions.path_instructions import AgentPathInstructions, PathInstructionFactory
 from shoal.app.skills.catalog_changes import AgentAndSkillChangeReporter
 from shoal.app.skills.mentions import MentionExpander
 from shoal.app.skills.skill_catalog import SkillAndCommandLibrary
@@ -12,6 +14,8 @@ from shoal.app.skills.skill_invoker import PreloadedSkills, SkillInvoker
 from shoal.core.agents.agent_definitions import AgentDefinition
 from shoal.core.conversation.tools import Tool
 from shoal.core.extensions.skills import ExternalSlashPrompt, ExternalSlashPromptSource, Skill
+from shoal.core.ports import Workspace
+from shoal.policy.permission_engine import PermissionEngine
 from shoal.tools.skill_tool import build_skill_tool, format_skill_list
 
 
@@ -20,7 +24,15 @@ class SkillsAndInstructions(Struct, kw_only=True):
     invoker: SkillInvoker
     catalog_changes: AgentAndSkillChangeReporter
     instructions: LoadedInstructionFiles
+<<<<<<< HEAD
     mentions: MentionExpander
+=======
+    path_instructions: PathInstructionFactory | None = None
+    """Instructions that depend on the files that an agent uses; None if instructions are off."""
+    memory: str = ""
+    """Notes about the project from earlier sessions, for the prompt of the lead."""
+    output_style: ChosenOutputStyle = ChosenOutputStyle()
+>>>>>>> main
     prompts: list[ExternalSlashPromptSource] = []
     """Sources of additional commands."""
 
@@ -31,6 +43,12 @@ class SkillsAndInstructions(Struct, kw_only=True):
         return PreloadedSkills(
             texts=(*preloaded.texts, *filter(None, [changes])), directories=preloaded.directories
         )
+
+    def create_path_instructions(
+        self, workspace: Workspace, permissions: PermissionEngine
+    ) -> AgentPathInstructions | None:
+        factory = self.path_instructions
+        return None if factory is None else factory.create_path_instructions(workspace, permissions)
 
     def list_slash_commands(self) -> tuple[Skill | ExternalSlashPrompt, ...]:
         """Return everything the user can type as a slash command."""
@@ -44,4 +62,8 @@ class SkillsAndInstructions(Struct, kw_only=True):
 
     def list_skill_and_instruction_notices(self) -> tuple[str, ...]:
         """Return notices about unusable skills and omitted instructions."""
-        return (*self.skills.describe_skill_file_problems(), *self.instructions.notes)
+        return (
+            *self.skills.describe_skill_file_problems(),
+            *self.instructions.notes,
+            *self.output_style.notes,
+        )

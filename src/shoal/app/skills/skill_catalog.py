@@ -36,6 +36,17 @@ class SkillCatalog:
         self._policy = policy
         self._sources = list(sources)
         self._indexed: DefinitionPrecedenceIndex[Skill] | None = None
+        self._only_names: frozenset[str] | None = None
+
+    def restrict_to_names(self, names: Sequence[str]) -> None:
+        """Leave only the skills with these names, with or without the prefix of their plug-in."""
+        self._only_names = frozenset(names)
+        self._indexed = None
+
+    def _is_included(self, name: str) -> bool:
+        return self._only_names is None or any(
+            is_full_or_unprefixed_skill_name(only, name) for only in self._only_names
+        )
 
     def add_source(self, source: DefinitionFileCache[ParsedSkill]) -> None:
         """Add a source that is weaker than all others."""
@@ -91,8 +102,12 @@ class SkillCatalog:
                 unique = [
                     (skill, each.warnings)
                     for each in parsed
+<<<<<<< HEAD
                     if not _is_duplicate_skill_file(each.skill, seen)
                     and (skill := self._policy.apply_to_skill(each.skill)) is not None
+=======
+                    if not _is_duplicate_skill_file(each.skill, seen) and self._is_included(each.skill.name)
+>>>>>>> main
                 ]
                 self._indexed.add_source(
                     unique, (each for each in source.results if isinstance(each, DefinitionProblem))

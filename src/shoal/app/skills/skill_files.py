@@ -49,7 +49,7 @@ def read_skill_file(
     if isinstance(text, DefinitionProblem):
         return replace(text, name=_add_plugin_namespace(namespace, directory))
     if path.parent == root:
-        what = "it is not in its own directory; put it into one that has the skill's name"
+        what = "it is not in its own directory; move it to a directory with the skill's name"
         return DefinitionProblem(what=what, name=directory, source=DefinitionSource(kind=kind, path=path))
     return _parse_skill_file(lambda source: parse_skill(text, source, name=directory), path, kind, namespace)
 

@@ -33,6 +33,7 @@ from shoal.core.ids import AgentId
 from shoal.core.text.control_tags import escape_control_tags
 from shoal.core.text.filenames import escape_filename
 from shoal.policy.permission_rules import ToolPermissionRule, parse_permission_rule
+from shoal.policy.rule_names import refuse_misspelled_rules
 from shoal.runs.agent_supervisor import AgentSupervisor
 from shoal.runs.running_agents import RunningAgents
 from shoal.tools.agent_tools import format_agent_start_result
@@ -89,7 +90,8 @@ class SkillInvoker:
             return create_tool_error_output(str(error))
         if not skill.for_model:
             return create_tool_error_output(
-                f"The skill {skill.name} is for people to call: type /{skill.name} at the prompt."
+                f"The skill {skill.name} can only be called by a person, who types /{skill.name} at the "
+                f"prompt."
             )
         agent = self._running_agents.require_agent(AgentId(context.agent.agent))
         if skill.forks:
@@ -132,8 +134,8 @@ class SkillInvoker:
         sections = [self._format_skill_heading(skill)] if skill.kind == "skill" else []
         granted = self._list_granted_tools(skill)
         permissions = get_permission_engine(agent)
+        permissions.deny_tools_for_turn(self._parse_denied_rules(skill))
         permissions.grant_allow_rules(_parse_granted_rules(skill, granted))
-        permissions.deny_tools_for_turn(_parse_denied_rules(skill))
         self._allow_reading_directory(skill, agent)
         if skill.allowed_tools and not granted:
             untrusted = format_session_notice("skill_untrusted", tools=", ".join(skill.allowed_tools))
@@ -150,8 +152,13 @@ class SkillInvoker:
         """
         self._start_skill_hooks(skill)
         heading = f"{self._format_skill_heading(skill)}\n\n" if skill.kind == "skill" else ""
+<<<<<<< HEAD
         get_permission_engine(agent).deny_tools_for_turn(_parse_denied_rules(skill))
         granted = self._list_granted_tools(skill)
+=======
+        get_permission_engine(agent).deny_tools_for_turn(self._parse_denied_rules(skill))
+        granted = self._trust.list_granted_tools(skill)
+>>>>>>> main
         with get_permission_engine(agent).grant_allow_rules_temporarily(_parse_granted_rules(skill, granted)):
             body = await self._render_body(skill, arguments, agent)
         request = SpawnRequest(
@@ -173,7 +180,7 @@ class SkillInvoker:
                 found.append(self.skills.skills.find(name))
             except (UnknownSkill, InvalidAgentDefinition) as error:
                 raise AgentRequestRefused(
-                    f"The agent {agent_name} is not started without its skill {name!r}: {error}"
+                    f"The agent {agent_name} was not started because its skill {name!r} failed: {error}"
                 ) from error
         texts = tuple(
             f"{self._format_skill_heading(each)}\n\n{escape_control_tags(each.body)}" for each in found
@@ -267,6 +274,12 @@ class SkillInvoker:
             directory=escape_filename(skill.directory),
         )
 
+    def _parse_denied_rules(self, skill: Skill) -> list[ToolPermissionRule]:
+        """Return what the skill takes away. Raises `SettingsError` for an entry that names no tool."""
+        location = skill.source.locate_field("denied_tools") or str(skill.source)
+        refuse_misspelled_rules(location, skill.denied_tools, self._tools)
+        return [parse_permission_rule(entry, location) for entry in skill.denied_tools]
+
     def _allow_reading_directory(self, skill: Skill, agent: AgentRunner) -> None:
         if (directory := self._find_readable_directory(skill)) is not None:
             get_permission_engine(agent).allow_reading(directory)
@@ -280,6 +293,7 @@ class SkillInvoker:
         return Path(real_path) if is_in_project or self._trust.read_skill_trust(skill) == "trusted" else None
 
 
+<<<<<<< HEAD
 def _name_effort(effort: str | int) -> str:
     """Return the level of an effort: the highest whose thinking tokens it reaches."""
     if isinstance(effort, str):
@@ -293,12 +307,14 @@ def _parse_denied_rules(skill: Skill) -> list[ToolPermissionRule]:
     return [parse_permission_rule(entry, location) for entry in skill.denied_tools]
 
 
+=======
+>>>>>>> main
 def _parse_granted_rules(skill: Skill, granted: Sequence[str]) -> list[ToolPermissionRule]:
     return [parse_permission_rule(entry, f"{skill.kind} {skill.name}") for entry in granted]
 
 
 def _format_omitted_expansion(piece: SkillTextPart) -> str:
-    return f"[{piece.text}: left out; at most {_MAX_EXPANSIONS} commands and files are inserted]"
+    return f"[{piece.text}: omitted; at most {_MAX_EXPANSIONS} commands and files are inserted]"
 
 
 def _truncate_expansion(text: str) -> str:

@@ -89,8 +89,8 @@ class ExternalMember:
         identity = self._identities.get(parse_team_name(team))
         if identity is None:
             raise AgentRequestRefused(
-                f"You are not in the team {team}. You are in: {teams}. Use team_create to make a team that "
-                "you lead; to join one, start this server with --team NAME --as NAME."
+                f"You are not in the team {team}. You are in: {teams}. Use team_create to create a team "
+                f"that you lead. To join one, start this server with --team NAME --as NAME."
             )
         return identity
 

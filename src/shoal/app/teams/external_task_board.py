@@ -93,8 +93,8 @@ class ExternalMemberBoardAccess:
         command = task.metadata.get("acceptance")
         if request.status == "completed" and isinstance(command, str):
             raise TaskUpdateRefused(
-                f"Task {task.id} is done when its acceptance command passes (`{command}`), and only Shoal "
-                "agents run it. Tell the lead that the task is ready."
+                f"Task {task.id} is done when its acceptance command (`{command}`) passes, and only Shoal "
+                f"agents can run it. Tell the lead that the task is ready."
             )
         is_held = task.status == "in_progress" and task.owner not in (None, identity.name)
         if is_held and not identity.is_lead and request.status in ("completed", "pending", "deleted"):

@@ -50,6 +50,7 @@ class TeamStore:
         report: Callable[[str], None] = lambda _: None,
         emit: Callable[[JournaledEvent], None] | None = None,
         journals_tasks: bool = True,
+        shared_list: str | None = None,
     ) -> None:
         self._store = open_store(store)
         self._clock = clock
@@ -57,6 +58,8 @@ class TeamStore:
         self._report = report
         self._emit = emit
         self._journals_tasks = journals_tasks
+        self._shared_list = shared_list
+        """Name of the board for agents without a team, if sessions share one."""
         self._boards: dict[str, TaskBoard] = {}
         self._mailboxes: dict[str, MailboxStore] = {}
         self._rosters: RosterStore | None = None
@@ -106,8 +109,8 @@ class TeamStore:
         return self._keys[team]
 
     def open_agent_board(self, agent: AgentIdentity) -> TaskBoard:
-        """Return the board of the agent's team, or of its session if it has no team."""
-        return self.open_board(agent.team or agent.session)
+        """Return the board of the agent's team; without a team the shared one, or that of its session."""
+        return self.open_board(agent.team or self._shared_list or agent.session)
 
     async def add_member(
         self, team: TeamName, new_member: NewMember, *, foreign: bool = False

@@ -151,7 +151,7 @@ def _find_limit_escalations(
     template: TeamTemplate, limits: UserLimitsForTeamTemplate
 ) -> Iterator[TeamTemplateProblem]:
     """Yield what exceeds the limits: a project may come from anyone, so its templates only restrict."""
-    alternative = "put the template into your own home if you trust it, or pass the flag yourself"
+    alternative = "move the template to your home directory if you trust it, or pass the flag yourself"
     for number, role in enumerate(template.roles):
         if role.mode is not None and is_wider_permission_mode(role.mode, limits.mode):
             what = (
@@ -165,6 +165,6 @@ def _find_limit_escalations(
     ):
         if requested is not None and limit is not None and requested > limit:
             what = (
-                f"{requested:g} is more than the {limit:g} of your settings; lower it, {alternative} ({flag})"
+                f"{requested:g} is more than the {limit:g} in your settings; lower it, {alternative} ({flag})"
             )
             yield TeamTemplateProblem(what=what, source=template.source, field_path=("budget", key))

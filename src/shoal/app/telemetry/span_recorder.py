@@ -80,8 +80,12 @@ class TelemetrySpanRecorder:
         self._agents: dict[AgentId, _AgentSpanState] = {}
         self._remote_agents: set[AgentId] = set()
         meter = pipeline.meter
-        self._tokens = meter.create_histogram("gen_ai.client.token.usage", "{token}", "Tokens of requests.")
-        self._seconds = meter.create_histogram("gen_ai.client.operation.duration", "s", "Time of requests.")
+        self._tokens = meter.create_histogram(
+            "gen_ai.client.token.usage", "{token}", "Tokens used by requests."
+        )
+        self._seconds = meter.create_histogram(
+            "gen_ai.client.operation.duration", "s", "Duration of requests."
+        )
         self._cost = meter.create_counter("shoal.cost", "{USD}", "Dollars spent on requests.")
 
     def record_event(self, event: Event) -> None:

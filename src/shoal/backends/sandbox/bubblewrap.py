@@ -36,7 +36,7 @@ _ROOT_CONTROLS = ("/proc/sys", "/proc/sysrq-trigger", "/proc/mtrr", "/proc/acpi"
 _EMPTY_FILE = str(Path(__file__).with_name("nothing"))
 _PROBE_TIMEOUT = 5.0
 _NO_NAMESPACES = (
-    "this machine does not let programs create namespaces. On the host, allow it (sysctl "
+    "this machine does not let programs create namespaces. Allow it on the host (sysctl "
     "kernel.unprivileged_userns_clone=1, or kernel.apparmor_restrict_unprivileged_userns=0); for a "
     "container, use a security profile that permits it"
 )
@@ -179,7 +179,7 @@ def _run_bubblewrap_probe(argv: list[str]) -> str | None:
             argv, capture_output=True, stdin=subprocess.DEVNULL, timeout=_PROBE_TIMEOUT, check=False, cwd="/"
         )
     except subprocess.TimeoutExpired:
-        return f"bwrap did not end within {_PROBE_TIMEOUT:g} s"
+        return f"bwrap did not finish within {_PROBE_TIMEOUT:g} s"
     except OSError as error:
         return f"cannot run bwrap: {error.strerror}"
     return (

@@ -104,5 +104,5 @@ def _probe_sandbox_exec() -> str | None:
     return (
         None
         if result.returncode == 0
-        else f"sandbox-exec says: {result.stderr.decode(errors='replace').strip()}"
+        else f"sandbox-exec failed: {result.stderr.decode(errors='replace').strip()}"
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
@@ -14,8 +15,13 @@ from shoal.core.text.filenames import escape_filename
 
 DefinitionSourceKind: TypeAlias = Literal["managed", "flag", "project", "user", "plugin", "builtin"]
 MemoryScope: TypeAlias = Literal["user", "project", "local"]
+<<<<<<< HEAD
 THINKING_TOKENS_BY_EFFORT = {"low": 1_024, "medium": 4_096, "high": 16_384, "xhigh": 32_768, "max": 65_536}
 EFFORT_LEVELS = tuple(THINKING_TOKENS_BY_EFFORT)
+=======
+EFFORT_LEVELS = ("low", "medium", "high", "xhigh", "max")
+THINKING_TOKENS_BY_EFFORT = {"low": 1_024, "medium": 4_096, "high": 16_384, "xhigh": 32_768, "max": 65_536}
+>>>>>>> main
 INHERIT_MODEL = "inherit"
 ALL_TOOLS = "*"
 
@@ -104,7 +110,7 @@ class ToolSelection(Struct, frozen=True, kw_only=True):
     only: tuple[str, ...] = ()
     """`Tool(pattern)` entries: only calls that match a pattern are allowed."""
     never: tuple[str, ...] = ()
-    """`Tool(pattern)` entries: matching calls of the tool are denied."""
+    """Denied tools and `Tool(pattern)` entries, which apply to the agents it starts as well."""
     missing: tuple[str, ...] = ()
     """Named tools that are not available here."""
 
@@ -140,9 +146,12 @@ def select_definition_tools(
             if _has_tool_pattern(entry) and _extract_tool_name_of_entry(entry) in names
         ),
         never=tuple(
-            entry
-            for entry in denied_entries
-            if _has_tool_pattern(entry) and _extract_tool_name_of_entry(entry) in names
+            dict.fromkeys(
+                name
+                for entry in denied_entries
+                # Every tool is denied by name, because a teammate keeps the tools of its team.
+                for name in (removed if entry == ALL_TOOLS else (entry,))
+            )
         ),
         missing=tuple(
             entry
@@ -188,8 +197,9 @@ def _select_tools_named_by_entries(entries: Collection[str], offered: tuple[str,
 
 
 def matches_tool_list_entry(named: str, tool: str) -> bool:
-    """Return True if the entry names the tool. `mcp__server` and `mcp__server__*` match all its tools."""
+    """Return True if the entry names the tool: `mcp__server` matches all its tools, `*` any characters."""
     if named in (tool, ALL_TOOLS):
         return True
-    server = named.removesuffix("__*")
-    return server.startswith("mcp__") and server.count("__") == 1 and tool.startswith(f"{server}__")
+    if "*" in named:
+        return fnmatchcase(tool, named)
+    return named.startswith("mcp__") and named.count("__") == 1 and tool.startswith(f"{named}__")

@@ -89,8 +89,8 @@ def parse_cron(text: str) -> CronExpression:
     words = text.split()
     if len(words) != len(_FIELDS):
         raise InvalidCronExpression(
-            f"{text!r} has {len(words)} fields instead of five: minute, hour, day of month, month, day of "
-            "week, as in `*/5 * * * *`.",
+            f"{text!r} has {len(words)} fields instead of five (minute, hour, day of month, month, day of "
+            f"week), as in `*/5 * * * *`.",
             field="",
         )
     minutes, hours, days, months, weekdays = (
@@ -131,7 +131,7 @@ def _parse_cron_value(text: str, field: _CronFieldSpec, part: str) -> int:
         return field.names.index(text.lower()) + field.lowest
     value = _parse_cron_number(text, field, part)
     if not field.lowest <= value <= field.highest:
-        raise _build_cron_field_error(part, field, f"it must be from {field.lowest} to {field.highest}")
+        raise _build_cron_field_error(part, field, f"it must be between {field.lowest} and {field.highest}")
     return value
 
 

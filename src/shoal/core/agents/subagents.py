@@ -72,7 +72,7 @@ class RetainedWorktreeWork(Struct, frozen=True, kw_only=True):
 
 
 class AgentResult(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
-    """Result of a finished agent. The full text is stored before this exists."""
+    """Result of a finished agent. The full text is stored before this result is created."""
 
     id: str
     agent: AgentId

@@ -97,7 +97,8 @@ class AgentCountLimiter:
         caps = self.caps
         if depth > caps.max_depth:
             return _build_agent_start_refusal(
-                "depth", f"agents may start agents only to a depth of {caps.max_depth}, not {depth}"
+                "depth",
+                f"agents may be nested at most {caps.max_depth} deep, and this one would be at depth {depth}",
             )
         if not idle and self._is_full:
             limit = caps.max_concurrent

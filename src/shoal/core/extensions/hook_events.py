@@ -15,13 +15,13 @@ class HookEventDescription(Struct, frozen=True, kw_only=True):
     """Fields in addition to the common ones."""
     optional_fields: Mapping[str, str] = {}
     """Fields that are present only if they have a value."""
-    on_block: str = "The event happens anyway; only the user is told."
+    on_block: str = "The event still happens; Shoal only tells the user."
 
 
 COMMON_FIELDS: Mapping[str, str] = {
     "session_id": "The session.",
-    "transcript_path": "The transcript of the lead; empty if none is stored.",
-    "cwd": "The working directory of the agent.",
+    "transcript_path": "Path of the lead's transcript; empty if none is stored.",
+    "cwd": "The agent's working directory.",
     "permission_mode": "The permission mode.",
     "hook_event_name": "The event.",
 }
@@ -35,9 +35,9 @@ _CALL = {
     "tool_input": "The input from the model.",
     "tool_use_id": "The id of the tool call.",
 }
-_TRANSCRIPT = {"agent_transcript_path": "The transcript of the agent."}
+_TRANSCRIPT = {"agent_transcript_path": "Path of the agent's transcript."}
 _STOPPING = {
-    "stop_hook_active": "True if a hook has already continued this turn.",
+    "stop_hook_active": "True if a hook has already made this turn continue.",
     "last_assistant_message": "The agent's last message.",
 }
 _TEAM = {"team_name": "The team.", "teammate_name": "The teammate that does the work."}
@@ -50,7 +50,10 @@ HOOK_EVENT_DESCRIPTIONS: Mapping[HookEvent, HookEventDescription] = {
     ),
     "PostToolUse": HookEventDescription(
         when="After a tool call.",
-        fields={**_CALL, "tool_response": "The result: `content`, the text, and fields of the tool."},
+        fields={
+            **_CALL,
+            "tool_response": "The result: its text in `content`, and fields that depend on the tool.",
+        },
         on_block="The model gets the reason after the result.",
     ),
     "PostToolUseFailure": HookEventDescription(
@@ -59,7 +62,7 @@ HOOK_EVENT_DESCRIPTIONS: Mapping[HookEvent, HookEventDescription] = {
         on_block="The model gets the reason after the error.",
     ),
     "PermissionRequest": HookEventDescription(
-        when="Before the user is asked to allow a call.", fields=_CALL, on_block=_NOT_MADE
+        when="Before Shoal asks the user to allow a call.", fields=_CALL, on_block=_NOT_MADE
     ),
     "UserPromptSubmit": HookEventDescription(
         when="A user sends a prompt to an agent.",
@@ -68,7 +71,7 @@ HOOK_EVENT_DESCRIPTIONS: Mapping[HookEvent, HookEventDescription] = {
     ),
     "Stop": HookEventDescription(when="The lead is about to stop.", fields=_STOPPING, on_block=_GOES_ON),
     "SubagentStart": HookEventDescription(
-        when="Before the first step of an agent, but not of a resumed one.", fields=_TRANSCRIPT
+        when="Before an agent's first step, but not when it is resumed.", fields=_TRANSCRIPT
     ),
     "SubagentStop": HookEventDescription(
         when="An agent other than the lead is about to stop.",
@@ -96,8 +99,8 @@ HOOK_EVENT_DESCRIPTIONS: Mapping[HookEvent, HookEventDescription] = {
     ),
     "SessionStart": HookEventDescription(
         when="A session starts, or its conversation was summarized.",
-        fields={"source": "`startup`, `resume`, `clear` or `compact`."},
-        optional_fields={"model": "The model of the lead; absent after `compact`."},
+        fields={"source": "`startup`, `resume`, `fork`, `clear` or `compact`."},
+        optional_fields={"model": "The lead's model; absent after `compact`."},
     ),
     "SessionEnd": HookEventDescription(
         when="A session ends.", fields={"reason": "`clear`, `prompt_input_exit` or `other`."}
@@ -125,6 +128,54 @@ HOOK_EVENT_DESCRIPTIONS: Mapping[HookEvent, HookEventDescription] = {
     ),
     "WorktreeRemove": HookEventDescription(
         when="A worktree was removed.",
-        fields={"name": "The name of the worktree.", "worktree_path": "The path it had."},
+        fields={"name": "The name of the worktree.", "worktree_path": "Its former path."},
+    ),
+    "ConfigChange": HookEventDescription(
+        when="A settings file changed; checked before each call.",
+        fields={
+            "source": "`user_settings`, `project_settings`, `local_settings` or `policy_settings`.",
+            "file_path": "The file.",
+        },
+        on_block="The session keeps its settings until the next change. Managed files apply in any case.",
+    ),
+    "StopFailure": HookEventDescription(
+        when="The model could not answer, so a turn ends.",
+        fields={
+            "error": "`rate_limit`, `overloaded`, `authentication_failed`, `invalid_request`, "
+            "`server_error` or `unknown`.",
+            "error_details": "The text of the error.",
+        },
+    ),
+    "PostCompact": HookEventDescription(
+        when="A conversation was summarized.",
+        fields={"trigger": "`manual` or `auto`.", "compact_summary": "The summary."},
+    ),
+    "PostToolBatch": HookEventDescription(
+        when="After all calls of one reply.",
+        fields={"tool_calls": "A list of objects with `tool_name`, `tool_input` and `tool_use_id`."},
+        on_block="The turn ends before the next request to the model.",
+    ),
+    "PermissionDenied": HookEventDescription(
+        when="A rule, the mode or the lack of an answer denied a call.",
+        fields={**_CALL, "reason": "The reason that the model gets."},
+    ),
+    "UserPromptExpansion": HookEventDescription(
+        when="Before the command that a person typed becomes a prompt.",
+        fields={
+            "expansion_type": "`slash_command` or `mcp_prompt`.",
+            "command_name": "The command.",
+            "command_args": "Its arguments.",
+            "command_source": "Its file, or `mcp`.",
+            "prompt": "The text as typed.",
+        },
+        on_block="The command does not run, and the user is told.",
+    ),
+    "InstructionsLoaded": HookEventDescription(
+        when="An instruction file became part of a prompt or a conversation.",
+        fields={
+            "file_path": "The file.",
+            "memory_type": "`User`, `Project` or `Local`.",
+            "load_reason": "`session_start`, `nested_traversal`, `path_glob_match` or `include`.",
+        },
     ),
 }

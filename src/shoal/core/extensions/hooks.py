@@ -8,7 +8,7 @@ from typing import Any, Literal, Protocol, TypeAlias, TypeVar, get_args
 from msgspec import Struct
 
 from shoal.core.ids import AgentId
-from shoal.core.permissions.permission_changes import RuleBehavior
+from shoal.core.permissions.permission_changes import PermissionSuggestion, RuleBehavior
 
 HookEvent: TypeAlias = Literal[
     "PreToolUse",
@@ -28,8 +28,27 @@ HookEvent: TypeAlias = Literal[
     "Notification",
     "WorktreeCreate",
     "WorktreeRemove",
+    "InstructionsLoaded",
+    "ConfigChange",
+    "StopFailure",
+    "PostCompact",
+    "PostToolBatch",
+    "PermissionDenied",
+    "UserPromptExpansion",
 ]
 HOOK_EVENTS: tuple[HookEvent, ...] = get_args(HookEvent)
+FOREIGN_EVENTS = frozenset(
+    {
+        "Setup",
+        "CwdChanged",
+        "FileChanged",
+        "DirectoryAdded",
+        "Elicitation",
+        "ElicitationResult",
+        "MessageDisplay",
+    }
+)
+"""Events of other programs that do not exist here."""
 MATCHER_FIELDS: Mapping[HookEvent, str] = {
     "PreToolUse": "tool_name",
     "PostToolUse": "tool_name",
@@ -41,30 +60,85 @@ MATCHER_FIELDS: Mapping[HookEvent, str] = {
     "SessionEnd": "reason",
     "PreCompact": "trigger",
     "Notification": "notification_type",
+    "InstructionsLoaded": "load_reason",
+    "ConfigChange": "source",
+    "StopFailure": "error",
+    "PostCompact": "trigger",
+    "PermissionDenied": "tool_name",
+    "UserPromptExpansion": "command_name",
 }
 """Field that a matcher applies to; for other events every hook runs."""
 NOTIFY_ONLY_EVENTS: frozenset[HookEvent] = frozenset(
-    {"SubagentStart", "SessionStart", "SessionEnd", "Notification", "WorktreeRemove"}
+    {
+        "SubagentStart",
+        "SessionStart",
+        "SessionEnd",
+        "Notification",
+        "WorktreeRemove",
+        "InstructionsLoaded",
+        "StopFailure",
+        "PostCompact",
+        "PermissionDenied",
+    }
 )
 """Events that cannot be blocked: a blocking answer is only shown to the person."""
 BLOCKING_EVENTS: frozenset[HookEvent] = frozenset(
-    {"PreToolUse", "PermissionRequest", "TaskCreated", "TaskCompleted", "PreCompact", "WorktreeCreate"}
+    {
+        "PreToolUse",
+        "PermissionRequest",
+        "TaskCreated",
+        "TaskCompleted",
+        "PreCompact",
+        "WorktreeCreate",
+        "UserPromptExpansion",
+        "ConfigChange",
+    }
 )
 """Events that hooks decide before they happen; a background hook would answer too late."""
 STOP_EVENTS: frozenset[HookEvent] = frozenset({"Stop", "SubagentStop", "TeammateIdle"})
 """Events that repeat each time an agent is sent back to work."""
+VARIABLE_EVENTS: frozenset[HookEvent] = frozenset({"SessionStart"})
+"""Events whose commands may leave variables for the shell commands of agents."""
 MAX_WAKES_IN_A_ROW = 8
 """Times in a row that hooks may send a stopping agent back to work before it stops anyway."""
 DEFAULT_HOOK_SECONDS = 60.0
+"""Default timeout of a function."""
+PROGRAM_HOOK_SECONDS = 600.0
+"""Default timeout of a command, a URL or an MCP tool."""
+PROMPT_HOOK_SECONDS = 30.0
+"""Default timeout of a hook that asks a model, and of every hook that a person's prompt waits for."""
 MAX_HOOK_SECONDS = 24 * 3600.0
 SESSION_END_HOOK_SECONDS = 5.0
 """Default timeout of a hook at the end of a session."""
 
 
 class ShellCommandHookAction(Struct, frozen=True, kw_only=True):
-    """Shell command that gets the event as JSON on its standard input."""
+    """Command that gets the event as JSON on its standard input."""
 
     command: str
+    args: tuple[str, ...] | None = None
+    """Arguments of the program `command`, which then runs without a shell; None for a shell command."""
+    shell: Literal["sh", "powershell"] = "sh"
+
+
+class ModelPromptHookAction(Struct, frozen=True, kw_only=True):
+    """Question to a small model, which answers whether the event may happen."""
+
+    prompt: str
+    """The text; `$ARGUMENTS` stands for the event as JSON."""
+    model: str = ""
+    """Name of the model; empty for the small one of the agent's provider."""
+    continues_on_block: bool = False
+    """True if an agent whose event is blocked continues its turn."""
+
+
+class McpToolHookAction(Struct, frozen=True, kw_only=True):
+    """Tool of an MCP server; its text is the answer."""
+
+    server: str
+    tool: str
+    input: Mapping[str, Any] = {}
+    """Input; `${tool_input.x}` in a text stands for that field of the event."""
 
 
 class HttpPostHookAction(Struct, frozen=True, kw_only=True):
@@ -80,7 +154,13 @@ class PythonCallbackHookAction(Struct, frozen=True, kw_only=True):
     function: Callable[[dict[str, Any]], Any]
 
 
-HookAction: TypeAlias = ShellCommandHookAction | HttpPostHookAction | PythonCallbackHookAction
+HookAction: TypeAlias = (
+    ShellCommandHookAction
+    | HttpPostHookAction
+    | ModelPromptHookAction
+    | McpToolHookAction
+    | PythonCallbackHookAction
+)
 
 
 class Hook(Struct, frozen=True, kw_only=True):
@@ -105,10 +185,14 @@ class Hook(Struct, frozen=True, kw_only=True):
     @property
     def name(self) -> str:
         match self.action:
-            case ShellCommandHookAction(command=command):
-                return " ".join(command.split())
+            case ShellCommandHookAction(command=command, args=args):
+                return " ".join(" ".join((command, *(args or ()))).split())
             case HttpPostHookAction(url=url):
                 return url
+            case ModelPromptHookAction(prompt=prompt):
+                return " ".join(prompt.split())
+            case McpToolHookAction(server=server, tool=tool):
+                return f"{server}: {tool}"
             case PythonCallbackHookAction(function=function):
                 return getattr(function, "__qualname__", None) or type(function).__name__
 
@@ -134,6 +218,10 @@ class HookDecision(Struct, frozen=True, kw_only=True):
     """Its output, if that is the answer."""
     updated_output: str | None = None
     """Text that replaces the result of a call."""
+    permission_updates: tuple[PermissionSuggestion, ...] = ()
+    """Permission changes that come with an allowed request."""
+    retry: bool = False
+    """True if the model may make a denied call again."""
 
     @property
     def refusal(self) -> str | None:
@@ -168,6 +256,18 @@ class NullHookNoticeSink:
     def deliver_notice(self, notice: BackgroundHookNotice) -> None: ...
 
 
+class HookServices(Protocol):
+    """Services of a session that some hooks use. Both methods raise `ShoalError`."""
+
+    async def ask_model(self, prompt: str, model: str, *, agent: AgentId) -> str:
+        """Return the answer of a model to a hook's prompt; its cost is the agent's."""
+        ...
+
+    async def call_mcp_tool(self, action: McpToolHookAction, *, agent: AgentId) -> str:
+        """Return the text that the tool answers."""
+        ...
+
+
 _Value = TypeVar("_Value")
 _STRENGTH: tuple[RuleBehavior, ...] = ("deny", "ask", "allow")
 
@@ -190,6 +290,8 @@ def merge_hook_decisions(decisions: Sequence[HookDecision]) -> HookDecision:
         suppressed=any(each.suppressed for each in decisions),
         output=_first_not_none(each.output or None for each in decisions) or "",
         updated_output=_first_not_none(each.updated_output for each in decisions),
+        permission_updates=tuple(update for each in decisions for update in each.permission_updates),
+        retry=any(each.retry for each in decisions),
     )
 
 

@@ -2,15 +2,29 @@
 
 from __future__ import annotations
 
-from typing import Literal, TypeAlias
+from typing import Literal, TypeAlias, get_args
 
 from msgspec import Struct
 
 PermissionMode: TypeAlias = Literal[
     "default", "acceptEdits", "plan", "dontAsk", "bypassPermissions", "delegate", "bubble"
 ]
+RequestedPermissionMode: TypeAlias = PermissionMode | Literal["auto", "manual"]
+"""Modes that settings and flags may name."""
+PERMISSION_MODES: tuple[PermissionMode, ...] = get_args(PermissionMode)
+AUTO_MODE = "auto"
+AUTO_MODE_NOTE = "Auto mode is not available yet, so mode default applies: calls without a rule ask."
+_OTHER_MODE_NAMES: dict[str, PermissionMode] = {"manual": "default", AUTO_MODE: "default"}
+REQUESTED_PERMISSION_MODES = (*PERMISSION_MODES, *_OTHER_MODE_NAMES)
 RuleBehavior: TypeAlias = Literal["allow", "ask", "deny"]
 RuleDestination: TypeAlias = Literal["session", "localSettings", "projectSettings", "userSettings"]
+
+
+def resolve_permission_mode(name: object) -> PermissionMode | None:
+    """Return the mode of a name, ignoring case; None if there is none. `manual` is `default`."""
+    folded = str(name).casefold()
+    known = next((mode for mode in PERMISSION_MODES if mode.casefold() == folded), None)
+    return known or _OTHER_MODE_NAMES.get(folded)
 
 
 class SuggestedPermissionRule(Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):

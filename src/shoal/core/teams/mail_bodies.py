@@ -120,7 +120,7 @@ class PlanApprovalResponseMail(
 
     def __post_init__(self) -> None:
         if not self.approved and self.permission_mode is not None:
-            raise ValueError("a rejected plan changes no permission mode")
+            raise ValueError("a rejected plan cannot change the permission mode")
 
 
 class MailedAddDirectoriesUpdate(Struct, frozen=True, kw_only=True, tag_field="type", tag="addDirectories"):
@@ -162,7 +162,7 @@ class PermissionRequestMail(_MailBody, frozen=True, omit_defaults=False, tag="pe
 
     def __post_init__(self) -> None:
         if "@" in self.agent_id:
-            raise ValueError("agent_id is not a bare name")
+            raise ValueError("agent_id must be a name without a team")
 
 
 class MailedPermissionGrant(Struct, frozen=True, kw_only=True):
@@ -183,7 +183,9 @@ class PermissionResponseMail(_MailBody, frozen=True, tag="permission_response"):
     def __post_init__(self) -> None:
         granted, refused = self.response is not None, self.error is not None
         if (granted, refused) != (self.subtype == "success", self.subtype == "error"):
-            raise ValueError("a success needs a response and no error; an error needs the opposite")
+            raise ValueError(
+                "a success must have a response and no error; an error must have an error and no response"
+            )
 
 
 MailBody: TypeAlias = (

@@ -39,7 +39,7 @@ def get_envelope_fields_of_mail_kind(kind: EnvelopeKind, *, from_lead: bool) -> 
         return MailEnvelopeFieldPresence(summary=False, color=not from_lead)
     if kind in _BARE_KINDS:
         return MailEnvelopeFieldPresence(summary=False, color=False)
-    raise ValueError(f"{kind!r} is not a kind of envelope")
+    raise ValueError(f"{kind!r} is not an envelope type")
 
 
 _COLORED_KINDS = frozenset[object](

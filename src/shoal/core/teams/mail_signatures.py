@@ -26,7 +26,7 @@ class MailSigner:
 
     def __init__(self, team: TeamName, key: bytes) -> None:
         if len(key) != KEY_SIZE:
-            raise ValueError(f"a key has {KEY_SIZE} bytes, not {len(key)}")
+            raise ValueError(f"a key must have {KEY_SIZE} bytes, not {len(key)}")
         self._key = key
         self._start = _encode_length_prefixed(_FORMAT_VERSION) + _encode_length_prefixed(team)
 

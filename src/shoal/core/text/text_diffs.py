@@ -16,7 +16,7 @@ def format_unified_diff(old: str, new: str) -> str:
     prefix, suffix = _count_common_edge_lines(before, after)
     removed, added = before[prefix : len(before) - suffix], after[prefix : len(after) - suffix]
     if not removed and not added:
-        return "(the same lines; only line ends or the end of the file differ)"
+        return "(the same lines; only line endings or the end of the file differ)"
     if max(len(removed), len(added)) > _MAX_COMPARED_LINES:
         return f"(from line {prefix + 1} on, {len(removed)} lines became {len(added)}; too many to show)"
     offset = max(0, prefix - _CONTEXT)
@@ -27,7 +27,7 @@ def format_unified_diff(old: str, new: str) -> str:
         )
     )
     if len(hunks) > _MAX_DIFF_LINES:
-        hunks = [*hunks[:_MAX_DIFF_LINES], f"… {len(hunks) - _MAX_DIFF_LINES} more lines of difference"]
+        hunks = [*hunks[:_MAX_DIFF_LINES], f"… {len(hunks) - _MAX_DIFF_LINES} more changed lines"]
     return "\n".join(hunks)
 
 

@@ -52,5 +52,5 @@ def format_duration(value: float) -> str:
 
 def format_dollars(usd: float | None) -> str:
     if usd is None:
-        return "price not known"
+        return "price unknown"
     return f"${usd:.2f}" if usd >= 1 else f"${usd:.4f}"

@@ -16,6 +16,8 @@ from shoal.core.extensions.hooks import (
     Hook,
     HookEvent,
     HttpPostHookAction,
+    McpToolHookAction,
+    ModelPromptHookAction,
     PythonCallbackHookAction,
     ShellCommandHookAction,
 )
@@ -124,10 +126,14 @@ def _match_path_condition(
 
 def _get_hook_action_key(hook: Hook) -> object:
     match hook.action:
-        case ShellCommandHookAction(command=command):
+        case ShellCommandHookAction(command=command, args=args, shell=shell):
             # A background hook must not replace a hook that decides.
-            return ("command", command, hook.background, hook.rewakes)
+            return ("command", command, args, shell, hook.background, hook.rewakes)
         case HttpPostHookAction(url=url, headers=headers):
             return ("http", url, tuple(sorted(headers.items())))
+        case ModelPromptHookAction(prompt=prompt, model=model, continues_on_block=continues):
+            return ("prompt", prompt, model, continues)
+        case McpToolHookAction(server=server, tool=tool, input=arguments):
+            return ("mcp_tool", server, tool, str(arguments))
         case PythonCallbackHookAction(function=function):
             return ("called", id(function))

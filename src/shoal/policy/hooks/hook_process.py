@@ -1,4 +1,4 @@
-"""Command hooks: run by the shell with the event as JSON on standard input."""
+"""Command hooks: run by a shell, or as a program with arguments; the event is JSON on standard input."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from shoal.core.clock import Clock
+from shoal.core.extensions.hooks import ShellCommandHookAction
 from shoal.core.ports import ChildProcessHandle, ProcessLauncher, ProcessLaunchSpec
 from shoal.wire.hook_output_codec import HookContinueInBackgroundRequest, parse_async_hook_request
 
@@ -21,6 +22,8 @@ _CHUNK = 1 << 16
 _MAX_FINAL_READ = 1 << 20
 """Bytes read after the hook ended: the pipe capacity, even if one of its children keeps writing."""
 _STOP_GRACE = 1.0
+_PROJECT_PLACEHOLDER = "${CLAUDE_PROJECT_DIR}"
+_VARIABLES_FILE = "CLAUDE_ENV_FILE"
 _MAX_FIRST_LINE = 4096
 """Bytes within which the first line must end to be recognized."""
 
@@ -88,6 +91,8 @@ class HookRunResources(Struct, frozen=True, kw_only=True):
     env: Mapping[str, str]
     root: Path
     """The project directory, used if the agent's own directory is gone."""
+    variables_directory: Path | None = None
+    """Directory of the files in which hooks leave variables for shell commands of agents."""
 
 
 class HookProcess:
@@ -176,36 +181,47 @@ class HookProcess:
 
 
 async def start_hook_command(
-    command: str, data: bytes, *, cwd: Path, environment: HookRunResources
+    action: ShellCommandHookAction,
+    data: bytes,
+    *,
+    cwd: Path,
+    environment: HookRunResources,
+    variables_file: Path | None = None,
 ) -> HookProcess:
     """Start a hook command; its children end with the session at the latest. Raises `ProcessError`."""
+    variables = {} if variables_file is None else {_VARIABLES_FILE: str(variables_file)}
     out, err = _HookOutputPipe(), _HookOutputPipe()
     try:
-        process = await _start_hook_shell_process(command, data, cwd, environment, (out.writer, err.writer))
+        with _open_hook_input(data) as stdin:
+            launch = ProcessLaunchSpec(
+                argv=_build_hook_argv(action, environment.env),
+                cwd=_choose_hook_directory(cwd, environment.root),
+                env={**environment.env, **variables},
+                stdin=stdin,
+                stdout=out.writer,
+                stderr=err.writer,
+            )
+            process = await environment.processes.start_process(launch)
     except BaseException:
         out.close()
         err.close()
         raise
+    finally:
+        os.close(out.writer)
+        os.close(err.writer)
     return HookProcess(process, out, err, environment.clock)
 
 
-async def _start_hook_shell_process(
-    command: str, data: bytes, cwd: Path, environment: HookRunResources, writers: tuple[int, int]
-) -> ChildProcessHandle:
-    try:
-        with _open_hook_input(data) as stdin:
-            launch = ProcessLaunchSpec(
-                argv=("/bin/sh", "-c", command),
-                cwd=_choose_hook_directory(cwd, environment.root),
-                env=environment.env,
-                stdin=stdin,
-                stdout=writers[0],
-                stderr=writers[1],
-            )
-            return await environment.processes.start_process(launch)
-    finally:
-        for writer in writers:
-            os.close(writer)
+def _build_hook_argv(action: ShellCommandHookAction, env: Mapping[str, str]) -> tuple[str, ...]:
+    if action.args is not None:
+        # No shell fills in variables here.
+        return tuple(
+            word.replace(_PROJECT_PLACEHOLDER, env.get("CLAUDE_PROJECT_DIR", ""))
+            for word in (action.command, *action.args)
+        )
+    if action.shell == "powershell":
+        return ("pwsh", "-NoProfile", "-NonInteractive", "-Command", action.command)
+    return ("/bin/sh", "-c", action.command)
 
 
 @contextmanager

@@ -7,6 +7,7 @@ import inspect
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -19,12 +20,16 @@ from shoal.core.events import PREVIEW_LENGTH, HookRan, JournaledEvent, NoteAdded
 from shoal.core.extensions.hooks import (
     NO_DECISION,
     NOTIFY_ONLY_EVENTS,
+    VARIABLE_EVENTS,
     BackgroundHookNotice,
     Hook,
     HookDecision,
     HookEvent,
     HookNoticeSink,
+    HookServices,
     HttpPostHookAction,
+    McpToolHookAction,
+    ModelPromptHookAction,
     NullHookNoticeSink,
     PythonCallbackHookAction,
     ShellCommandHookAction,
@@ -38,6 +43,7 @@ from shoal.policy.hooks.hook_process import (
     HookRunResources,
     start_hook_command,
 )
+from shoal.wire.hook_judgement_codec import fill_mcp_hook_input, format_hook_prompt, parse_hook_judgement
 from shoal.wire.hook_output_codec import (
     InvalidHookOutputError,
     check_hook_decision,
@@ -75,10 +81,20 @@ class _HookInput(Struct, frozen=True, kw_only=True):
     agent: AgentId
     cwd: Path
     since: float
+    variables_file: Path | None = None
+    """File in which the hook may leave variables for shell commands of agents."""
 
 
 class _HookMovedToBackgroundException(Exception):
     """The hook continues in the background and is no longer awaited."""
+
+
+class NullHookServices:
+    async def ask_model(self, prompt: str, model: str, *, agent: AgentId) -> str:
+        raise ShoalError("no model can be asked here")
+
+    async def call_mcp_tool(self, action: McpToolHookAction, *, agent: AgentId) -> str:
+        raise ShoalError("no MCP server can be called here")
 
 
 class HookRunner:
@@ -90,6 +106,7 @@ class HookRunner:
         self.background: BackgroundHookRunner[tuple[Hook, _HookInput]] = BackgroundHookRunner()
         """Every hook runs in the foreground until this context is entered."""
         self.notice_sink: HookNoticeSink = NullHookNoticeSink()
+        self.services: HookServices = NullHookServices()
 
     async def run_hooks(
         self, event: HookEvent, hooks: Sequence[Hook], fields: Mapping[str, Any], *, agent: AgentId, cwd: Path
@@ -98,27 +115,35 @@ class HookRunner:
         hook_input = _HookInput(
             event=event, data=_encode_hook_fields(fields), agent=agent, cwd=cwd, since=started_at
         )
-        hooks = [hook for hook in hooks if not self._start_if_background_hook(hook, hook_input)]
-        if not hooks:
+        runs = [(hook, hook_input) for hook in hooks]
+        if event in VARIABLE_EVENTS:
+            runs = [
+                (hook, self._add_variables_file(hook, position, hook_input))
+                for position, hook in enumerate(hooks)
+            ]
+        runs = [run for run in runs if not self._start_if_background_hook(*run)]
+        if not runs:
             return NO_DECISION
-        if len(hooks) == 1:
-            results = [await self._run_hook(hooks[0], hook_input)]
+        if len(runs) == 1:
+            results = [await self._run_hook(*runs[0])]
         else:
             async with asyncio.TaskGroup() as group:
-                tasks = [group.create_task(self._run_hook(hook, hook_input)) for hook in hooks]
+                tasks = [group.create_task(self._run_hook(*run)) for run in runs]
             results = [task.result() for task in tasks]
         verdicts = []
-        for hook, result in zip(hooks, results, strict=True):
+        for (hook, _), result in zip(runs, results, strict=True):
             if result is not None:
                 self._record_hook_run(hook, hook_input, result)
                 verdict = result.verdict
                 is_widening = verdict.decision == "allow" and not hook.can_allow
-                verdicts.append(replace(verdict, decision=None) if is_widening else verdict)
+                if is_widening:
+                    verdict = replace(verdict, decision=None, permission_updates=())
+                verdicts.append(verdict)
         verdict = merge_hook_decisions(verdicts) if verdicts else NO_DECISION
         if verdict.message:
             self._emit(NoteAdded(agent=agent, text=verdict.message))
         if verdict.blocked is not None and event in NOTIFY_ONLY_EVENTS:
-            self._emit(NoteAdded(agent=agent, text=f"A {event} hook objects: {verdict.blocked}"))
+            self._emit(NoteAdded(agent=agent, text=f"A {event} hook objected: {verdict.blocked}"))
             return replace(verdict, blocked=None)
         return verdict
 
@@ -163,10 +188,8 @@ class HookRunner:
 
     async def _invoke_hook(self, hook: Hook, hook_input: _HookInput) -> _HookResult:
         match hook.action:
-            case ShellCommandHookAction(command=command):
-                process = await start_hook_command(
-                    command, hook_input.data, cwd=hook_input.cwd, environment=self._environment
-                )
+            case ShellCommandHookAction() as action:
+                process = await self._start_hook_command(action, hook_input)
                 command_result = await process.wait_or_detach(hook.seconds)
                 if command_result is not None:
                     return _parse_hook_command_result(hook.event, command_result)
@@ -179,11 +202,48 @@ class HookRunner:
                     to, hook_input.data, seconds=hook.seconds, clock=self._environment.clock
                 )
                 return _HookResult(verdict=parse_hook_output_text(hook.event, answer))
+            case ModelPromptHookAction() as action:
+                async with self._environment.clock.deadline(hook.seconds):
+                    answer = await self.services.ask_model(
+                        format_hook_prompt(action.prompt, hook_input.data),
+                        action.model,
+                        agent=hook_input.agent,
+                    )
+                return _HookResult(verdict=parse_hook_judgement(hook.event, action, answer))
+            case McpToolHookAction() as action:
+                action = fill_mcp_hook_input(action, decode_json(hook_input.data))
+                async with self._environment.clock.deadline(hook.seconds):
+                    answer = await self.services.call_mcp_tool(action, agent=hook_input.agent)
+                return _HookResult(verdict=parse_hook_output_text(hook.event, answer))
             case PythonCallbackHookAction(function=function):
                 async with self._environment.clock.deadline(hook.seconds):
                     # A copy: changes made by the function must not affect the call.
                     returned = await _call_hook_function(function, decode_json(hook_input.data))
                 return _HookResult(verdict=_parse_hook_function_result(hook, returned))
+
+    async def _start_hook_command(
+        self, action: ShellCommandHookAction, hook_input: _HookInput
+    ) -> HookProcess:
+        return await start_hook_command(
+            action,
+            hook_input.data,
+            cwd=hook_input.cwd,
+            environment=self._environment,
+            variables_file=hook_input.variables_file,
+        )
+
+    def _add_variables_file(self, hook: Hook, position: int, hook_input: _HookInput) -> _HookInput:
+        """Return the input with a new file for variables; it replaces the one of the hook's last run."""
+        directory = self._environment.variables_directory
+        if directory is None or not isinstance(hook.action, ShellCommandHookAction):
+            return hook_input
+        digest = sha256(f"{hook.origin} {hook.name}".encode("utf-8", "replace")).hexdigest()[:12]
+        directory.mkdir(mode=0o700, exist_ok=True)
+        for earlier in directory.glob(f"*-{digest}.sh"):
+            earlier.unlink(missing_ok=True)
+        file = directory / f"{position:03}-{digest}.sh"
+        file.touch(mode=0o600)
+        return replace(hook_input, variables_file=file)
 
     def _start_if_background_hook(self, hook: Hook, hook_input: _HookInput) -> bool:
         """Start a background hook and return True; other hooks, and all at a session's end, are awaited."""
@@ -191,8 +251,8 @@ class HookRunner:
             return False
         if self.background.is_full:
             trouble = (
-                f"it was not run: {MAX_RUNNING} are already running in the background and {MAX_QUEUED} "
-                "are waiting"
+                f"it was not run because {MAX_RUNNING} hooks are already running in the background and "
+                f"{MAX_QUEUED} are waiting"
             )
             self._record_hook_run(hook, hook_input, _HookResult(trouble=trouble), background=True)
         else:
@@ -242,9 +302,7 @@ class HookRunner:
         if not isinstance(hook.action, ShellCommandHookAction):
             return await self._invoke_hook(hook, hook_input)
         if process is None:
-            process = await start_hook_command(
-                hook.action.command, hook_input.data, cwd=hook_input.cwd, environment=self._environment
-            )
+            process = await self._start_hook_command(hook.action, hook_input)
         command_result = await process.wait_for_exit(seconds)
         if hook.rewakes and command_result.status == BLOCKING_STATUS:
             reason = (
@@ -379,5 +437,5 @@ async def post_hook_event(target: HttpPostHookAction, data: bytes, *, seconds: f
     except httpx.HTTPError as error:
         raise HookHttpRequestError(f"{type(error).__name__}: {error}") from error
     if not response.is_success:
-        raise HookHttpRequestError(f"it answered with status {response.status_code}")
+        raise HookHttpRequestError(f"it responded with status {response.status_code}")
     return body[:_MAX_BODY].decode(errors="replace")

@@ -109,7 +109,7 @@ def expand_found_command(found: UnexpandedShellCommand, walk: ShellSyntaxWalkSta
     name = _get_command_name(found.words[0])
     if name is None:
         _append_simple_command(
-            found, walk, read_only=False, reason="its name is only known when it runs", doubt=True
+            found, walk, read_only=False, reason="Shoal cannot know its name before it runs", doubt=True
         )
     elif name in RESERVED_WORDS and name != "[[":
         _expand_reserved_word(name, found, walk)
@@ -151,12 +151,12 @@ def _expand_plain_command(name: str, found: UnexpandedShellCommand, walk: ShellS
         _expand_cd_command(found, walk)
         return
     if name == "[[":
-        _append_simple_command(found, walk, read_only=True, reason="it only compares")
+        _append_simple_command(found, walk, read_only=True, reason="it only compares values")
         return
     if name in EVALUATING_BUILTINS:
         note_evaluated_words(name, rest, walk.variables)
         if name in ("let", "unset"):
-            walk.note_trouble(f"{name} changes what later words mean")
+            walk.note_trouble(f"{name} changes how the shell reads later commands")
     verdict = judge_shell_command(name, rest, moved=walk.directories.may_have_moved)
     if verdict.reads or verdict.writes:
         changes = walk.directories.resolve_paths(verdict.writes)
@@ -197,7 +197,7 @@ def _expand_plain_command(name: str, found: UnexpandedShellCommand, walk: ShellS
 
 def _note_directory_change(name: str, walk: ShellSyntaxWalkState) -> None:
     if walk.repeated or walk.trapped:
-        when = "again and again" if walk.repeated else "under a trap, which runs later"
+        when = "repeatedly" if walk.repeated else "in a trap, which runs later"
         walk.note_trouble(f"it changes the directory {when}")
         walk.are_paths_unknown = True
     if name != "cd":
@@ -207,7 +207,7 @@ def _note_directory_change(name: str, walk: ShellSyntaxWalkState) -> None:
 def _expand_state_changing_builtin(
     name: str, found: UnexpandedShellCommand, walk: ShellSyntaxWalkState
 ) -> None:
-    reason = f"{name} changes what later words mean"
+    reason = f"{name} changes how the shell reads later commands"
     if name == "alias" and len(found.words) == 1:
         _append_simple_command(found, walk, read_only=True, reason="it only shows the aliases")
         return
@@ -246,7 +246,7 @@ def _expand_cd_command(found: UnexpandedShellCommand, walk: ShellSyntaxWalkState
 def _expand_wrapper_command(name: str, found: UnexpandedShellCommand, walk: ShellSyntaxWalkState) -> None:
     rest = found.words[1:]
     if name == "command" and rest and rest[0].value in ("-v", "-V"):
-        _append_simple_command(found, walk, read_only=True, reason="it only prints where a command is")
+        _append_simple_command(found, walk, read_only=True, reason="it only prints the path of a command")
         return
     piped = None
     if name == "xargs" and walk.piped_from and not found.via and "<" not in walk.text:
@@ -278,7 +278,7 @@ def _expand_wrapper_command(name: str, found: UnexpandedShellCommand, walk: Shel
     )
     if name == "exec" and inner.words[0].value is None and inner.words[0].many:
         _append_simple_command(
-            found, walk, read_only=False, reason="its name is only known when it runs", doubt=True
+            found, walk, read_only=False, reason="Shoal cannot know its name before it runs", doubt=True
         )
         return
     expand_found_command(inner_found, walk)
@@ -296,7 +296,7 @@ def _expand_shell_invocation(name: str, found: UnexpandedShellCommand, walk: She
             found,
             walk,
             read_only=verdict.read_only,
-            reason=f"{name} runs a script that Shoal cannot see",
+            reason=f"{name} runs a script that Shoal cannot check",
             doubt=has_script_flag,
         )
         if has_script_flag:
@@ -327,7 +327,7 @@ def _expand_eval_or_trap_command(
             found,
             walk,
             read_only=False,
-            reason=f"{name} runs text that is only known when it runs",
+            reason=f"Shoal cannot know the text that {name} will run",
             doubt=True,
         )
         _append_unknown_command(name, found, walk)
@@ -352,7 +352,7 @@ def _append_unknown_command(name: str, found: UnexpandedShellCommand, walk: Shel
         outer=(*found.outer, _get_known_words(found)),
     )
     _append_simple_command(
-        unknown, walk, read_only=False, reason=f"what {name} runs is only known when it runs", doubt=True
+        unknown, walk, read_only=False, reason=f"Shoal cannot tell what {name} will run", doubt=True
     )
 
 
@@ -379,7 +379,7 @@ def _append_simple_command(
             argv, read_only, reason = (
                 None,
                 False,
-                f"it is passed {risky_variables[0]}, which may change what it does",
+                f"it gets the variable {risky_variables[0]}, which may change what it does",
             )
     walk.parts.append(
         SimpleShellCommand(

@@ -7,12 +7,12 @@ from collections.abc import Sequence
 from msgspec.structs import replace
 
 from shoal.policy.shell import program_judges
+from shoal.policy.shell.changed_files import find_changed_files, find_key_value_operands
 from shoal.policy.shell.git_judge import is_flag_word, judge_git_command
 from shoal.policy.shell.known_commands import (
     COPYING_COMMANDS,
     HELP_COMMANDS,
     LINK_FOLLOWING_FLAGS,
-    OUTPUT_FLAGS,
     PROGRAM_FLAGS,
     SHORT_VERSION_FLAGS,
     VERSION_COMMANDS,
@@ -36,7 +36,9 @@ def judge_shell_command(name: str, words: Sequence[ShellWord], *, moved: bool) -
     if name == "git":
         return _add_output_files_to_verdict(name, words, judge_git_command(words, moved=moved))
     if (doubt := _find_program_running_flag(name, words)) is not None:
-        return build_not_proven_readonly_verdict(doubt, doubt=doubt)
+        return _add_output_files_to_verdict(
+            name, words, build_not_proven_readonly_verdict(doubt, doubt=doubt)
+        )
     if (judge := program_judges.PROGRAM_JUDGES.get(name)) is not None:
         return _add_followed_links(name, words, _add_output_files_to_verdict(name, words, judge(words)))
     if name in WRITING_COMMANDS:
@@ -44,7 +46,7 @@ def judge_shell_command(name: str, words: Sequence[ShellWord], *, moved: bool) -
     reader = load_readonly_command_table().get(name)
     if reader is None:
         return _add_output_files_to_verdict(
-            name, words, build_not_proven_readonly_verdict(f"{name} is not known to only read")
+            name, words, build_not_proven_readonly_verdict(f"Shoal cannot tell whether {name} only reads")
         )
     if name == "kubectl":
         return program_judges.judge_kubectl(words, reader)
@@ -115,30 +117,10 @@ def _select_copied_files(name: str, words: Sequence[ShellWord]) -> tuple[ShellWo
 def _add_output_files_to_verdict(
     name: str, words: Sequence[ShellWord], verdict: ReadOnlyCommandVerdict
 ) -> ReadOnlyCommandVerdict:
-    if name == "dd":
-        return build_not_proven_readonly_verdict(
-            "dd writes files",
-            reads=_find_key_value_operands("if=", words),
-            writes=_find_key_value_operands("of=", words),
-        )
-    flags = OUTPUT_FLAGS.get(name)
-    if flags is None or verdict.read_only:
+    if verdict.read_only:
         return verdict
-    writes: list[ShellWord] = []
-    for index, word in enumerate(words):
-        value = word.value
-        if value is None or not is_flag_word(value, flags):
-            continue
-        if "=" in value:
-            writes.append(ShellWord(value.partition("=")[2]))
-        else:
-            writes.append(words[index + 1] if index + 1 < len(words) and value in flags else ShellWord(None))
-    return build_not_proven_readonly_verdict(
-        verdict.why, reads=verdict.reads, writes=tuple(writes), doubt=verdict.doubt
-    )
-
-
-def _find_key_value_operands(key: str, words: Sequence[ShellWord]) -> tuple[ShellWord, ...]:
-    """Return the value of an operand such as `of=x`; an unknown word may be that operand."""
-    matches = [word for word in words if (word.value or key).startswith(key)]
-    return tuple(word if word.value is None else ShellWord(word.value.removeprefix(key)) for word in matches)
+    reads = find_key_value_operands("if=", words) if name == "dd" else ()
+    writes = find_changed_files(name, words)
+    if not reads and not writes:
+        return verdict
+    return replace(verdict, reads=(*verdict.reads, *reads), writes=(*verdict.writes, *writes))

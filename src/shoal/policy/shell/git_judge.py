@@ -70,7 +70,7 @@ def judge_git_command(words: Sequence[ShellWord], *, moved: bool) -> ReadOnlyCom
     if doubt := _find_git_doubt(rest):
         return build_not_proven_readonly_verdict(doubt, doubt=doubt)
     if moved:
-        return build_not_proven_readonly_verdict("git obeys the settings of the directory it is in")
+        return build_not_proven_readonly_verdict("git obeys the configuration of the directory it runs in")
     if [word.value for word in rest[:2]] == ["remote", "show"] and not all(map(_is_plain_name, rest[2:])):
         return build_not_proven_readonly_verdict("git remote show contacts the remote")
     if _is_setting_query(rest):
@@ -100,15 +100,15 @@ def _find_git_doubt(words: Sequence[ShellWord]) -> str:
         return ""
     first = words[0].value
     if first is None:
-        return "the git command is only known when it runs"
+        return "Shoal cannot know the git command before it runs"
     if first.startswith("-"):
-        return f"git {first} sets what else git obeys" if first.startswith(_REDIRECTING_FLAGS) else ""
+        return f"git {first} can change what git obeys" if first.startswith(_REDIRECTING_FLAGS) else ""
     if (
         first == "config"
         and not _is_setting_query(words)
         and not judge_readonly_usage("git", words, load_readonly_command_table()["git"]).read_only
     ):
-        return "git config sets what git runs later"
+        return "git config can change what git runs later"
     if first in _RUNNING_SUBCOMMANDS or any(
         word.value in _RUNNING_WORDS.get(first, ()) for word in words[1:]
     ):

@@ -59,8 +59,15 @@ OUTPUT_FLAGS: dict[str, tuple[str, ...]] = {
     "git": ("--output", "-o", "--output-directory"),
     "gcc": ("-o",),
     "openssl": ("-out",),
+    "shuf": ("-o", "--output"),
+    "iconv": ("-o", "--output"),
+    "install": ("-t", "--target-directory"),
+    "patch": ("-o", "--output", "-d", "--directory"),
+    **dict.fromkeys(("tar", "bsdtar", "gtar"), ("-C", "--directory")),
+    "unzip": ("-d",),
+    "cpio": ("-D", "--directory"),
 }
-"""Flags whose value is an output file."""
+"""Flags whose value is an output file, or a directory that gets files."""
 
 HARMLESS_VARIABLES = frozenset(
     """
@@ -190,6 +197,31 @@ NOT_RUNNING_COMMANDS = frozenset(
     """.split()  # noqa: SIM905 - a list to be read and extended
 )
 """Programs and builtins whose first operand is never a command that they run."""
+GIT_SUBCOMMANDS = frozenset(
+    """
+    absorb add am annex annotate apply archimport archive backfill bisect blame branch branchless bugreport
+    bundle cat-file check-attr check-ignore check-mailmap check-ref-format checkout checkout-index cherry
+    cherry-pick citool clean cliff clone column commit commit-graph commit-tree config count-objects
+    credential credential-cache credential-cache--daemon credential-libsecret credential-manager
+    credential-osxkeychain credential-store crypt cvsexportcommit cvsimport cvsserver daemon delta describe
+    diagnose diff diff-files diff-index diff-pairs diff-tree difftool extras fast-export fast-import fetch
+    fetch-pack filter-branch filter-repo flow fmt-merge-msg for-each-ref for-each-repo format-patch fsck
+    fsck-objects fsmonitor--daemon gc get-tar-commit-id gitk gitweb grep gui hash-object help hook
+    http-backend http-fetch http-push imap-send index-pack init init-db instaweb interpret-trailers
+    last-modified lfs log ls-files ls-remote ls-tree machete mailinfo mailsplit maintenance merge merge-base
+    merge-file merge-index merge-octopus merge-one-file merge-ours merge-recursive merge-recursive-ours
+    merge-recursive-theirs merge-resolve merge-subtree merge-tree mergetool mktag mktree multi-pack-index mv
+    name-rev notes p4 pack-objects pack-redundant pack-refs patch-id pickaxe prune prune-packed pull push
+    quiltimport range-diff read-tree rebase rebase--interactive receive-pack reflog refs remote remote-ext
+    remote-fd remote-ftp remote-ftps remote-http remote-https repack replace replay repo request-pull rerere
+    reset restore rev-list rev-parse revert rm scalar send-email send-pack sh-setup shell shortlog show
+    show-branch show-index show-ref sparse-checkout stage stash status stripspace submodule
+    submodule--helper subtree svn switch symbolic-ref tag town unpack-file unpack-objects update-index
+    update-ref update-server-info upload-archive upload-pack var verify-commit verify-pack verify-tag
+    version web--browse whatchanged worktree write-tree
+    """.split()  # noqa: SIM905 - a list to be read and extended
+)
+"""Commands of git and of well-known additions to it; any other one may be an alias."""
 INTERPRETERS = frozenset(
     """
     python python2 python3 perl ruby node nodejs deno bun php lua luajit tclsh wish guile scheme sbcl clisp

@@ -65,9 +65,9 @@ def judge_awk(words: Sequence[ShellWord]) -> ReadOnlyCommandVerdict:
     if options.refused:
         return _build_refused_flag_verdict("awk", options)
     if any(word.may_be_flag for word in options.operands[1:]):
-        return build_not_proven_readonly_verdict("a flag of awk after its program may be a file")
+        return build_not_proven_readonly_verdict("an awk flag after the program may be a file")
     if not options.operands or options.operands[0].value is None:
-        return build_not_proven_readonly_verdict("the awk program is only known when it runs")
+        return build_not_proven_readonly_verdict("Shoal cannot know the awk program before it runs")
     text = options.operands[0].value
     if _AWK_FORBIDDEN.search(text):
         return build_not_proven_readonly_verdict("the awk program may run commands or read files")
@@ -79,7 +79,7 @@ def judge_awk(words: Sequence[ShellWord]) -> ReadOnlyCommandVerdict:
 
 
 def _build_refused_flag_verdict(name: str, options: ParsedCommandOptions) -> ReadOnlyCommandVerdict:
-    return build_not_proven_readonly_verdict(f"{name} with {options.refused} is not known to only read")
+    return build_not_proven_readonly_verdict(f"{name} with {options.refused} may change something")
 
 
 def judge_jq(words: Sequence[ShellWord]) -> ReadOnlyCommandVerdict:
@@ -96,14 +96,14 @@ def judge_jq(words: Sequence[ShellWord]) -> ReadOnlyCommandVerdict:
 def judge_strings_program(words: Sequence[ShellWord]) -> ReadOnlyCommandVerdict:
     """Judge strings: a word that begins with @ names a file with more arguments."""
     if any((word.value or word.prefix).startswith("@") for word in words):
-        return build_not_proven_readonly_verdict("strings reads its arguments from a file here")
+        return build_not_proven_readonly_verdict("strings reads its arguments from a file")
     return judge_readonly_usage("strings", words, ReadOnlyCommandUsageSpec())
 
 
 def judge_binary_tool(words: Sequence[ShellWord]) -> ReadOnlyCommandVerdict:
     """Judge nm and similar programs: a word that begins with @ names a file with more arguments."""
     if any((word.value or word.prefix).startswith("@") for word in words):
-        return build_not_proven_readonly_verdict("it reads its arguments from a file here")
+        return build_not_proven_readonly_verdict("it reads its arguments from a file")
     flags = "-a -A -C -d -D -e -f -g -h -l -n -p -r -s -S -t -T -u -W -x --headers --syms --demangle --wide"
     return judge_readonly_usage("it", words, ReadOnlyCommandUsageSpec(flags=flags))
 
@@ -112,7 +112,7 @@ def judge_python(words: Sequence[ShellWord]) -> ReadOnlyCommandVerdict:
     """Judge python: only `-m json.tool`, which the engine checks for modules in the working directory."""
     values = [word.value for word in words]
     if values[:2] != ["-m", "json.tool"] or len(words) > 3 or any(word.may_be_flag for word in words[2:]):
-        return build_not_proven_readonly_verdict("python is not known to only read")
+        return build_not_proven_readonly_verdict("the Python program may change something")
     return build_readonly_verdict("json.tool only prints", reads=(ShellWord("."), *words[2:]))
 
 
@@ -134,9 +134,9 @@ def judge_sed(words: Sequence[ShellWord]) -> ReadOnlyCommandVerdict:
     reads = options.operands if scripts else options.operands[1:]
     for script in scripts or options.operands[:1] or (ShellWord(None),):
         if script.value is None:
-            return build_not_proven_readonly_verdict("the sed script is only known when it runs")
+            return build_not_proven_readonly_verdict("Shoal cannot know the sed script before it runs")
         if not is_harmless_sed_script(script.value):
-            return build_not_proven_readonly_verdict("the sed script is not known to only print")
+            return build_not_proven_readonly_verdict("the sed script may change something")
     return build_readonly_verdict("sed only prints", reads=reads)
 
 
@@ -167,22 +167,26 @@ def judge_find(words: Sequence[ShellWord]) -> ReadOnlyCommandVerdict:
             end = find_exec_command_end(words, index)
             # The word may be the terminator of the command, and the next word an action of find.
             if any(inner.value is None for inner in words[index:end]):
-                return build_not_proven_readonly_verdict("find with a word that is only known when it runs")
+                return build_not_proven_readonly_verdict(
+                    "Shoal cannot know an argument of find before it runs"
+                )
             index = end + 1
             continue
         if value is None:
             is_one_value = not word.many and index >= 2 and _is_find_test_with_value(words[index - 2].value)
             if word.may_be_flag and not is_one_value:
-                return build_not_proven_readonly_verdict("find with a word that is only known when it runs")
+                return build_not_proven_readonly_verdict(
+                    "Shoal cannot know an argument of find before it runs"
+                )
             if not expression:
                 start_paths.append(word)
         elif value.startswith("-") or value in ("(", ")", "!", ","):
             if value not in _FIND_TESTS and not _is_find_test_value(words, index - 1):
-                return build_not_proven_readonly_verdict(f"find with {value} is not known to only read")
+                return build_not_proven_readonly_verdict(f"find {value} may change something")
             expression = expression or value not in ("-H", "-L", "-P")
         elif not expression:
             start_paths.append(word)
-    return build_readonly_verdict("find only looks", reads=tuple(start_paths))
+    return build_readonly_verdict("find only reads", reads=tuple(start_paths))
 
 
 _FIND_TESTS_WITHOUT_VALUE = frozenset(
@@ -231,16 +235,16 @@ def judge_tar(words: Sequence[ShellWord]) -> ReadOnlyCommandVerdict:
     if len(values) >= 2 and values[0] is not None and re.fullmatch(r"-?t[vzjJ]*f|-[zjJ]*tv?f", values[0]):
         rest = values[1:]
         if all(value is not None and not value.startswith("-") and ":" not in value for value in rest):
-            return build_readonly_verdict("tar only lists", reads=(words[1],))
-    return build_not_proven_readonly_verdict("tar is not known to only list here")
+            return build_readonly_verdict("tar only lists files", reads=(words[1],))
+    return build_not_proven_readonly_verdict("tar may change something")
 
 
 def judge_printf(words: Sequence[ShellWord]) -> ReadOnlyCommandVerdict:
     """Judge printf: zsh evaluates what it prints as a number, so the numbers must be known."""
     if not words or words[0].value is None or words[0].value.startswith("-"):
-        return build_not_proven_readonly_verdict("printf may set a variable here")
+        return build_not_proven_readonly_verdict("printf may set a variable")
     if _PRINTS_NUMBERS.search(words[0].value) and not all(map(_is_number_word, words[1:])):
-        return build_not_proven_readonly_verdict("printf may evaluate what it prints")
+        return build_not_proven_readonly_verdict("printf may evaluate its arguments as code")
     return build_readonly_verdict("printf only prints")
 
 
@@ -252,7 +256,7 @@ def judge_numeric_builtin(words: Sequence[ShellWord]) -> ReadOnlyCommandVerdict:
     """Judge exit and similar builtins: zsh evaluates their operand."""
     if all(map(_is_number_word, words)):
         return build_readonly_verdict("it only exits")
-    return build_not_proven_readonly_verdict("it may evaluate its operand")
+    return build_not_proven_readonly_verdict("it may evaluate its operand as code")
 
 
 def judge_ps(words: Sequence[ShellWord]) -> ReadOnlyCommandVerdict:
@@ -261,7 +265,7 @@ def judge_ps(words: Sequence[ShellWord]) -> ReadOnlyCommandVerdict:
     if options.refused:
         return _build_refused_flag_verdict("ps", options)
     if not all(re.fullmatch(r"[auxwfhjlv]+|[0-9,]+", word.value or "") for word in options.operands):
-        return build_not_proven_readonly_verdict("ps may show the environment here")
+        return build_not_proven_readonly_verdict("ps may show environment variables")
     return build_readonly_verdict("ps only reads")
 
 
@@ -289,21 +293,21 @@ def judge_set_builtin(words: Sequence[ShellWord]) -> ReadOnlyCommandVerdict:
     values = [word.value for word in words]
     if values and all(v is not None and re.fullmatch(r"[-+][eux]*o?|pipefail", v) for v in values):
         return build_readonly_verdict("set changes how errors are handled")
-    return build_not_proven_readonly_verdict("set may change how later words are read")
+    return build_not_proven_readonly_verdict("set may change how the shell reads later commands")
 
 
 def judge_test_builtin(words: Sequence[ShellWord]) -> ReadOnlyCommandVerdict:
     """Judge test: -v evaluates the subscript in its operand, so every operator must be known."""
     values = [word.value for word in words if not word.many]
     if len(values) != len(words) or any(value in ("-v", "-R", "-o", "-a", "-t") for value in values):
-        return build_not_proven_readonly_verdict("the test may evaluate its operands")
+        return build_not_proven_readonly_verdict("the test may evaluate its operands as code")
     if _COMPARES_NUMBERS.intersection(value for value in values if value is not None):
         numbers = [word for word in words if word.value not in _COMPARES_NUMBERS and word.value != "!"]
         if not all(map(_is_number_word, numbers)):
-            return build_not_proven_readonly_verdict("the test may evaluate its operands")
+            return build_not_proven_readonly_verdict("the test may evaluate its operands as code")
     if not _has_known_test_operator(values):
-        return build_not_proven_readonly_verdict("the test may evaluate its operands")
-    return build_readonly_verdict("it only compares")
+        return build_not_proven_readonly_verdict("the test may evaluate its operands as code")
+    return build_readonly_verdict("it only compares values")
 
 
 def _has_known_test_operator(values: Sequence[str | None]) -> bool:
@@ -325,15 +329,15 @@ def judge_pager(words: Sequence[ShellWord]) -> ReadOnlyCommandVerdict:
     if any(word.may_be_flag or (word.value or word.prefix).startswith("+") for word in words):
         flags = "-N -R -S -F -X -r -i -M -E -e -n -s"
         if any((word.value or word.prefix or "+").startswith("+") for word in words):
-            return build_not_proven_readonly_verdict("a pager called with + runs commands")
+            return build_not_proven_readonly_verdict("a pager can run commands that follow +")
         return judge_readonly_usage("less", words, ReadOnlyCommandUsageSpec(flags=flags))
-    return build_readonly_verdict("it only shows", reads=tuple(words))
+    return build_readonly_verdict("it only displays text", reads=tuple(words))
 
 
 def judge_man(words: Sequence[ShellWord]) -> ReadOnlyCommandVerdict:
     """Judge man: only pages by name, because a page given as a file is a program for the formatter."""
     if any(word.value is None or "/" in word.value for word in words):
-        return build_not_proven_readonly_verdict("man may format a file here")
+        return build_not_proven_readonly_verdict("man may format a file")
     return judge_readonly_usage(
         "man", words, ReadOnlyCommandUsageSpec(flags="-k -f -w -a -S:", operands="text")
     )
@@ -341,7 +345,7 @@ def judge_man(words: Sequence[ShellWord]) -> ReadOnlyCommandVerdict:
 
 def judge_kubectl(words: Sequence[ShellWord], usage: ReadOnlyCommandUsageSpec) -> ReadOnlyCommandVerdict:
     if any(word.value is None or "secret" in word.value.lower() or "file" in word.value for word in words):
-        return build_not_proven_readonly_verdict("kubectl may show secrets or files here")
+        return build_not_proven_readonly_verdict("kubectl may show secrets or files")
     return judge_readonly_usage("kubectl", words, usage)
 
 

@@ -35,8 +35,12 @@ def parse_readonly_command_table(text: str) -> dict[str, ReadOnlyCommandUsageSpe
         if match is None:
             raise ValueError(f"readonly.txt: {head!r} does not say what its operands are.")
         for name in match[1].split(", "):
+            any_flag, *listed = flags.split() if flags.startswith("*") else ("",)
             usage = ReadOnlyCommandUsageSpec(
-                flags=None if flags == "*" else flags,
+                flags=None if any_flag else flags,
+                excluded=tuple(flag[1:] for flag in listed if flag.startswith("!")),
+                file_flags=tuple(flag[:-1] for flag in listed if flag.endswith(":")),
+                value_flags=tuple(flag[:-1] for flag in listed if flag.endswith("=")),
                 operands=cast("OperandKind", match[2]),
                 style=cast("FlagStyle", match[3] or ""),
                 needs=match[4] or "",

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Container, Sequence
+from collections.abc import Container, Iterator, Sequence
 from functools import cache
 from typing import Literal
 
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 from shoal.policy.shell.known_commands import SECRET_NAME
 from shoal.policy.shell.shell_words import ShellWord
@@ -25,17 +26,25 @@ word, so that letters after one that takes a value are flags as well.
 _PATTERN_FLAGS = frozenset({"-e", "-f", "--regexp", "--file", "--files"})
 _POSSIBLE_PATTERN_FLAG = re.compile(r"-[^-].*[ef]|-[ef]|--reg|--file|--from")
 """Used where any flag is allowed; a long flag may be abbreviated."""
+_POSSIBLE_RECURSIVE_FLAG = re.compile(r"-(?!-).*[rRd]|--[rd]")
+_PATTERN_FILE_FLAG = re.compile(r"-[^-ABCDdefm]*f(.+)", re.DOTALL)
+"""A file of patterns in the same word, after flags without a value."""
+_FLAG_LETTERS = re.compile(r"-[A-Za-z0-9]*")
 
 
 class ReadOnlyCommandUsageSpec(Struct, frozen=True, kw_only=True):
     """Usage under which a command only reads.
 
     `flags` lists the allowed flags: `:` follows one that takes a value, `?` follows a one-letter flag whose
-    value must be in the same word; None means that no flag writes or runs anything. With operands, one of the
+    value must be in the same word; None means that any flag is allowed but those in `excluded`, that the
+    values of `file_flags` are files it reads, and those of `value_flags` are not. With operands, one of the
     flags in `needs` must be present. `alone` is True if the command reads without any of its subcommands.
     """
 
     flags: str | None = None
+    excluded: tuple[str, ...] = ()
+    file_flags: tuple[str, ...] = ()
+    value_flags: tuple[str, ...] = ()
     operands: OperandKind = "paths"
     needs: str = ""
     style: FlagStyle = ""
@@ -106,33 +115,125 @@ def judge_readonly_usage(
         return judge_readonly_usage(f"{name} {sub}", words[1:], usage.subs[sub])
     if not usage.alone:
         return build_not_proven_readonly_verdict(
-            f"{name} {(words and words[0].value) or '…'} is not known to only read"
+            f"{name} {(words and words[0].value) or '…'} may change something"
         )
     if usage.flags is None:
-        operands = [word for word in words if not word.may_be_flag or word.value is None]
-        operands.extend(ShellWord(path) for word in words if (path := _extract_flag_path(word)))
-        return _judge_readonly_operands(name, operands, usage, gives_pattern=_may_flag_supply_pattern(words))
+        if usage.excluded and (flag := _find_excluded_flag(words, usage.excluded)):
+            return build_not_proven_readonly_verdict(f"{name} with {flag} may change something")
+        return _judge_any_flags(name, words, usage)
     # A word after the file that looks like a flag may be the output file.
     options = parse_command_options(words, usage.flags, leading=usage.operands == "one", style=usage.style)
     if options.refused:
-        return build_not_proven_readonly_verdict(f"{name} with {options.refused} is not known to only read")
+        return build_not_proven_readonly_verdict(f"{name} with {options.refused} may change something")
     if usage.needs and options.operands and not options.has_any_option(usage.needs.split()):
         return build_not_proven_readonly_verdict(
-            f"{name} with a name and without {usage.needs.split()[0]} changes something"
+            f"{name} with a name but without {usage.needs.split()[0]} changes something"
         )
     return _judge_readonly_operands(
         name, options.operands, usage, gives_pattern=options.has_any_option(_PATTERN_FLAGS)
     )
 
 
-def _extract_flag_path(word: ShellWord) -> str:
-    """Return the path in `--file=/x` or `-f/x`: an allowed flag may still name a file that is read."""
+def _judge_any_flags(
+    name: str, words: Sequence[ShellWord], usage: ReadOnlyCommandUsageSpec
+) -> ReadOnlyCommandVerdict:
+    """Return the verdict on a command that may have any flag."""
+    operands = [word for word in words if not word.may_be_flag or word.value is None]
+    if usage.value_flags and len(operands) > 1:
+        taken = _find_taken_words(words, usage)
+        operands = [word for word in operands if not any(word is each for each in taken)]
+    operands.extend(ShellWord(path) for word in words for path in _iter_flag_paths(word, usage.operands))
+    files = _list_file_flag_values(words, usage.file_flags) if usage.file_flags else []
+    gives_pattern = bool(files) or _may_flag_supply_pattern(words)
+    verdict = _judge_readonly_operands(name, operands, usage, gives_pattern=gives_pattern)
+    if files and usage.operands == "paths":
+        files.append(ShellWord("."))
+    elif gives_pattern and usage.operands == "pattern" and _may_recurse(words):
+        # The only operand may be the pattern or a value, and then it searches the working directory.
+        files.append(ShellWord("."))
+    more = [word for word in files if not any(word is each for each in verdict.reads)]
+    return replace(verdict, reads=(*verdict.reads, *more)) if more else verdict
+
+
+def _find_taken_words(words: Sequence[ShellWord], usage: ReadOnlyCommandUsageSpec) -> list[ShellWord]:
+    """Return the words that are values of the flags before them, and no operands."""
+    taken: list[ShellWord] = []
+    valued = (*usage.file_flags, *usage.value_flags)
+    for index, word in enumerate(words[:-1]):
+        value = word.value or ""
+        if value == "--":
+            break
+        letter = _find_flag_letter(value, valued)
+        is_last_letter = letter > 0 and letter == len(value) - 1
+        if value in usage.value_flags or (is_last_letter and f"-{value[letter]}" in usage.value_flags):
+            taken.append(words[index + 1])
+    return taken
+
+
+def _may_recurse(words: Sequence[ShellWord]) -> bool:
+    return any(_POSSIBLE_RECURSIVE_FLAG.match(word.value or word.prefix) for word in words)
+
+
+def _iter_flag_paths(word: ShellWord, kind: OperandKind) -> Iterator[str]:
+    """Yield the paths in `--file=/x`, `-f/x` or `-vf/x`: an allowed flag may still name a file it reads."""
     value = word.value or ""
+    if value[:1] != "-":
+        return
     if value.startswith("--"):
         path = value.partition("=")[2]
+    elif "/" in value:
+        path = value[2:]
+        # Other flags may precede the one with the path.
+        if len(rest := _FLAG_LETTERS.sub("", value, count=1)) > 1 and rest != path:
+            yield rest
+    elif kind == "pattern" and (match := _PATTERN_FILE_FLAG.match(value)):
+        path = match[1]
     else:
-        path = value[2:] if value[:1] == "-" and "/" in value else ""
-    return path if len(path) > 1 else ""
+        return
+    if len(path) > 1:
+        yield path
+
+
+def _find_excluded_flag(words: Sequence[ShellWord], excluded: tuple[str, ...]) -> str:
+    """Return the first word that has an excluded flag, also abbreviated or among other letters."""
+    for word in words:
+        value = word.value or ""
+        if value == "--":
+            break
+        if _match_long_flag(value, excluded) or _find_flag_letter(value, excluded) > 0:
+            return value
+    return ""
+
+
+def _list_file_flag_values(words: Sequence[ShellWord], file_flags: tuple[str, ...]) -> list[ShellWord]:
+    """Return the files that flags name, in the same word or in the next."""
+    found: list[ShellWord] = []
+    for index, word in enumerate(words):
+        value = word.value or ""
+        if value == "--":
+            break
+        letter = _find_flag_letter(value, file_flags)
+        if letter > 0 and value[letter + 1 :]:
+            found.append(ShellWord(value[letter + 1 :]))
+        elif letter > 0 or (_match_long_flag(value, file_flags) and "=" not in value):
+            found += words[index + 1 : index + 2]
+        elif _match_long_flag(value, file_flags):
+            found.append(ShellWord(value.partition("=")[2]))
+    return found
+
+
+def _match_long_flag(value: str, flags: tuple[str, ...]) -> bool:
+    """Return True if a word is one of the long flags, which may be abbreviated."""
+    name = value.partition("=")[0]
+    return len(name) > 2 and name.startswith("--") and any(flag.startswith(name) for flag in flags)
+
+
+def _find_flag_letter(value: str, flags: tuple[str, ...]) -> int:
+    """Return the position of the first of the one-letter flags in a word, or 0."""
+    if not value.startswith("-") or value.startswith("--"):
+        return 0
+    letters = [flag[1] for flag in flags if len(flag) == 2]
+    return next((position for position, letter in enumerate(value) if position and letter in letters), 0)
 
 
 def _may_flag_supply_pattern(words: Sequence[ShellWord]) -> bool:
@@ -159,7 +260,7 @@ def parse_command_options(
             continue
         if value is None:
             return ParsedCommandOptions(
-                tuple(found), tuple(operands), "a word that is only known when it runs"
+                tuple(found), tuple(operands), "an argument that Shoal cannot know before it runs"
             )
         index += 1
         if value == "--":
@@ -216,7 +317,7 @@ def _judge_readonly_operands(
 ) -> ReadOnlyCommandVerdict:
     kind = usage.operands
     if kind == "one" and (len(operands) > 1 or any(word.many for word in operands)):
-        return build_not_proven_readonly_verdict(f"{name} writes its second file")
+        return build_not_proven_readonly_verdict(f"{name} writes to its second operand")
     if kind == "plus" and any(not (word.value or word.prefix).startswith("+") for word in operands):
         return build_not_proven_readonly_verdict(f"{name} with an operand may change something")
     if kind == "none" and operands:
@@ -224,7 +325,7 @@ def _judge_readonly_operands(
     if kind == "name" and not (
         operands and all(word.value is not None and not SECRET_NAME.search(word.value) for word in operands)
     ):
-        return build_not_proven_readonly_verdict(f"{name} may print a secret here")
+        return build_not_proven_readonly_verdict(f"{name} may print a secret")
     if kind in ("paths", "one") or (kind == "pattern" and gives_pattern):
         return build_readonly_verdict(f"{name} only reads", reads=tuple(operands))
     return build_readonly_verdict(

@@ -98,4 +98,4 @@ def add_redirect_target(
 
 
 def _build_redirection_error() -> UnjudgeableCommandError:
-    return UnjudgeableCommandError("a redirection is written in a way that Shoal cannot check")
+    return UnjudgeableCommandError("a redirection has a form that Shoal cannot check")

@@ -87,13 +87,13 @@ def _replace_heredocs(command: str, live_bodies: list[str]) -> str:
     while (start := _find_heredoc(command)) >= 0:
         match = _HEREDOC.match(command, start)
         if match is None or "<<" in command[match.end("mark") : match.end()]:
-            raise UnjudgeableCommandError("the here-document is written in a way that Shoal cannot check")
+            raise UnjudgeableCommandError("the here-document has a form that Shoal cannot check")
         body, after = _split_heredoc_body(command, match)
         if not match["quote"] and _LIVE_BODY.search(body):
             live_bodies.append(body)
         head = command[:start]
         if head.endswith("\\"):
-            raise UnjudgeableCommandError("the here-document is written in a way that Shoal cannot check")
+            raise UnjudgeableCommandError("the here-document has a form that Shoal cannot check")
         done.append(f"{head}<{HEREDOC_PLACEHOLDER}{match['rest']}\n")
         command = after
     return "".join((*done, command))

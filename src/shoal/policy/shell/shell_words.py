@@ -180,7 +180,7 @@ class _ShellWordBuilder:
                 self._add_unquoted_text(text)
             case "raw_string":
                 if text[0] != "'" or text.find("'", 1) != len(text) - 1:
-                    raise UnjudgeableCommandError("a quoted text does not end where it seems to")
+                    raise UnjudgeableCommandError("Shoal cannot tell where a quoted string ends")
                 self._add_quoted_text(text[1:-1])
             case "ansi_c_string":
                 self._add_quoted_text(_decode_ansi_quoting(text))
@@ -196,7 +196,7 @@ class _ShellWordBuilder:
             raise UnjudgeableCommandError("a word contains characters that Shoal cannot check")
         if not self._begun:
             if text[:1] == "#":
-                raise UnjudgeableCommandError("a word begins where a comment could begin")
+                raise UnjudgeableCommandError("Shoal cannot tell whether a word is a comment")
             self._begun = self._starts_bare = True
         if "\\" in text:
             self._bare.append(re.sub(r"\\.", _QUOTED, text, flags=re.DOTALL))
@@ -214,7 +214,7 @@ class _ShellWordBuilder:
         position = node.start_byte
         for child in node.children:
             if child.start_byte != position:
-                raise UnjudgeableCommandError("a word has a gap in it")
+                raise UnjudgeableCommandError("Shoal cannot parse a word of the command")
             self.add_syntax_node(child)
             position = child.end_byte
 
@@ -222,7 +222,7 @@ class _ShellWordBuilder:
         """Add a quoted string, including text between its children: the grammar has no nodes for blanks."""
         children = node.children
         if children[0].type != '"' or children[-1].type != '"' or len(children) < 2:
-            raise UnjudgeableCommandError("a quoted text does not end where it seems to")
+            raise UnjudgeableCommandError("Shoal cannot tell where a quoted string ends")
         position = children[0].end_byte
         for child in children[1:-1]:
             if child.type in ("string_content", "$"):
@@ -238,7 +238,7 @@ class _ShellWordBuilder:
     def _add_double_quoted_text(self, start: int, end: int) -> None:
         text = self._source[start:end].decode()
         if not _QUOTED_TEXT.fullmatch(text):
-            raise UnjudgeableCommandError("a quoted text contains characters that Shoal cannot check")
+            raise UnjudgeableCommandError("a quoted string contains characters that Shoal cannot check")
         self._add_quoted_text(_QUOTED_ESCAPE.sub(r"\1", text) if "\\" in text else text)
 
     def _add_known_variable(self, text: str, *, quoted: bool) -> bool:
@@ -260,7 +260,7 @@ class _ShellWordBuilder:
             or (kind == "arithmetic_expansion" and _SUM.fullmatch(text))
         ):
             if kind not in ("expansion", "arithmetic_expansion"):
-                raise UnjudgeableCommandError(f"{text[:60]} is only known when it runs")
+                raise UnjudgeableCommandError(f"Shoal cannot know {text[:60]} before the command runs")
             self._nested.append(node)
         self._begun = True
         if self._known:
@@ -326,10 +326,10 @@ def _decode_ansi_quoting(text: str) -> str:
         elif code := hexadecimal or octal or point:
             number = int(code, 8 if octal else 16)
             if number == 0 or (number > 127 and not point):
-                raise UnjudgeableCommandError("a $'…' text contains a byte that Shoal cannot check")
+                raise UnjudgeableCommandError("a $'…' string contains a byte that Shoal cannot check")
             parts.append(chr(number))
         else:
             parts.append(match[0])
     if position != len(body) or "'" in _ESCAPE.sub("", body):
-        raise UnjudgeableCommandError("a $'…' text is written in a way that Shoal cannot check")
+        raise UnjudgeableCommandError("a $'…' string has a form that Shoal cannot check")
     return "".join(parts)

@@ -133,7 +133,7 @@ class ShellSyntaxWalker:
 
     def add_unknown_command(self, name: str) -> None:
         """Add a placeholder for a command that is known only at run time, which a rule may forbid."""
-        reason = f"what {name} runs is only known when it runs"
+        reason = f"Shoal cannot tell what {name} will run"
         self.note_trouble(reason)
         self.parts.append(
             SimpleShellCommand(text=self.text.strip(), argv=None, via=self._via, why=reason, words=(None,))
@@ -196,7 +196,7 @@ class ShellSyntaxWalker:
         if saved_directories:
             self.directories = saved_directories
         if kind == "program" and not _BETWEEN_STATEMENTS.fullmatch(self._source, node.end_byte):
-            raise UnjudgeableCommandError("the command continues after its end")
+            raise UnjudgeableCommandError("Shoal cannot tell where the command ends")
 
     def _walk_statement_sequence(self, children: list[Node], position: int, end: int | None = None) -> None:
         source = self._source
@@ -209,7 +209,7 @@ class ShellSyntaxWalker:
                 and source[position:start] != b" "
                 and not _BETWEEN_STATEMENTS.fullmatch(source, position, start)
             ):
-                raise UnjudgeableCommandError("it has text between its parts that Shoal cannot check")
+                raise UnjudgeableCommandError("it contains syntax that Shoal cannot check")
             if child.is_named:
                 if before is not None and before.type == "|":
                     self.piped_from = source[children[0].start_byte : before.start_byte].decode()
@@ -223,7 +223,7 @@ class ShellSyntaxWalker:
             position = child.end_byte
             before = child
         if end is not None and not _BETWEEN_STATEMENTS.fullmatch(self._source, position, end):
-            raise UnjudgeableCommandError("it has text between its parts that Shoal cannot check")
+            raise UnjudgeableCommandError("it contains syntax that Shoal cannot check")
 
     def _is_standalone_reserved_word(self, token: Node) -> bool:
         """Return True if bash reads a reserved word here, which requires that nothing touches it."""
@@ -245,7 +245,7 @@ class ShellSyntaxWalker:
             or after not in (b"", b"\n")
             or "\n" in self._get_node_text(node)
         ):
-            raise UnjudgeableCommandError("a comment does not end where it seems to")
+            raise UnjudgeableCommandError("Shoal cannot tell where a comment ends")
 
     def _on_redirected_statement(self, node: Node) -> None:
         body: Node | None = None
@@ -253,7 +253,7 @@ class ShellSyntaxWalker:
         position = node.start_byte
         for child in node.children:
             if not _BETWEEN_STATEMENTS.fullmatch(self._source, position, child.start_byte):
-                raise UnjudgeableCommandError("it has text between its parts that Shoal cannot check")
+                raise UnjudgeableCommandError("it contains syntax that Shoal cannot check")
             position = child.end_byte
             if child.type in _REDIRECTS:
                 redirects.append(child)
@@ -315,7 +315,7 @@ class ShellSyntaxWalker:
     def _on_c_style_for_statement(self, node: Node) -> None:
         children = node.children
         if [child.type for child in children[:2]] != ["for", "(("]:
-            raise UnjudgeableCommandError("the loop is written in a way that Shoal cannot check")
+            raise UnjudgeableCommandError("the loop has a form that Shoal cannot check")
         end = next(index for index, child in enumerate(children) if child.type == "))")
         self._walk_arithmetic(node, children[1].end_byte, children[end].start_byte, is_loop=True)
         self.repeated += 1
@@ -323,7 +323,7 @@ class ShellSyntaxWalker:
             if child.type in ("do_group", "compound_statement"):
                 self._walk_statement(child)
             elif child.type not in (";", "\n"):
-                raise UnjudgeableCommandError("the loop is written in a way that Shoal cannot check")
+                raise UnjudgeableCommandError("the loop has a form that Shoal cannot check")
         self.repeated -= 1
 
     def _walk_arithmetic(self, node: Node, start: int, end: int, *, is_loop: bool = False) -> None:
@@ -336,9 +336,9 @@ class ShellSyntaxWalker:
             depth += (character == "(") - (character == ")")
             if depth < 0:
                 # To bash two subshells, as in `((a) || (b))`.
-                raise UnjudgeableCommandError("an expression does not end where it seems to")
+                raise UnjudgeableCommandError("Shoal cannot tell where an expression ends")
         if any(sign in text for sign in "\\`\"';" if sign != ";" or not is_loop) or "$(" in text:
-            raise UnjudgeableCommandError("an expression is written in a way that Shoal cannot check")
+            raise UnjudgeableCommandError("an expression has a form that Shoal cannot check")
         for expression in text.split(";"):
             self.variables.add_expression(expression)
 
@@ -391,7 +391,7 @@ class ShellSyntaxWalker:
             if child.type == "case_item":
                 self._walk_case_item(child)
             elif child.type not in ("in", "esac", "\n", ";"):
-                raise UnjudgeableCommandError("the case is written in a way that Shoal cannot check")
+                raise UnjudgeableCommandError("the case has a form that Shoal cannot check")
 
     def _check_spacing(self, children: list[Node]) -> None:
         """Check that only blanks and newlines separate the words of a construct."""
@@ -401,7 +401,7 @@ class ShellSyntaxWalker:
                 continue
             may_touch = right.type in (";", "\n") or left.type in (";", "\n", ";;")
             if gap.strip(b" \t\n") or not (gap or may_touch):
-                raise UnjudgeableCommandError("it has text between its parts that Shoal cannot check")
+                raise UnjudgeableCommandError("it contains syntax that Shoal cannot check")
 
     def _walk_case_item(self, node: Node) -> None:
         children = list(node.children)
@@ -426,10 +426,10 @@ class ShellSyntaxWalker:
         for child in node.children:
             if child.type in ("compound_statement", "subshell", *_REDIRECTS):
                 if child.type != "compound_statement":
-                    self.note_trouble("the function is written in a way that Shoal cannot check")
+                    self.note_trouble("the function has a form that Shoal cannot check")
                 self._walk_statement(child)
             elif child.type not in ("word", "function", "(", ")"):
-                raise UnjudgeableCommandError("the function is written in a way that Shoal cannot check")
+                raise UnjudgeableCommandError("the function has a form that Shoal cannot check")
         self.repeated -= 1
 
     # Assignments
@@ -469,7 +469,7 @@ class ShellSyntaxWalker:
                 flags += "".join(word.value or "" for word in words if word.may_be_flag)
                 self._record_declared_words(keyword.type, words)
             elif child.type != "variable_name":
-                raise UnjudgeableCommandError("a declaration is written in a way that Shoal cannot check")
+                raise UnjudgeableCommandError("a declaration has a form that Shoal cannot check")
             if not is_harmless:
                 self.note_trouble(f"{self._get_node_text(node)[:60]!r} changes how later commands behave")
         self._append_readonly_command(self._get_node_text(node), (), (), "sets display options")
@@ -499,7 +499,7 @@ class ShellSyntaxWalker:
 
     def _record_variable_value(self, name: str, value: str | None) -> None:
         if name in REDEFINING_VARIABLES:
-            raise UnjudgeableCommandError(f"{name} changes what later words mean")
+            raise UnjudgeableCommandError(f"{name} changes how the shell reads later commands")
         self.variables.add_value(name, value)
         if name in COMMAND_VARIABLES or name.startswith("GIT_CONFIG_"):
             # Settings of git can name any command, under any subcommand.
@@ -522,13 +522,13 @@ class ShellSyntaxWalker:
         """Return the name that an assignment sets; walks the substitutions in its value."""
         name, equals, *value = node.children
         if name.end_byte != equals.start_byte:
-            raise UnjudgeableCommandError("an assignment is written in a way that Shoal cannot check")
+            raise UnjudgeableCommandError("an assignment has a form that Shoal cannot check")
         if name.type == "subscript":
             name = self._walk_subscript(name)
         if name.type != "variable_name" or equals.type not in ("=", "+="):
-            raise UnjudgeableCommandError("an assignment is written in a way that Shoal cannot check")
+            raise UnjudgeableCommandError("an assignment has a form that Shoal cannot check")
         if len(value) > 1 or (value and value[0].start_byte != equals.end_byte):
-            raise UnjudgeableCommandError("an assignment is written in a way that Shoal cannot check")
+            raise UnjudgeableCommandError("an assignment has a form that Shoal cannot check")
         text = self._get_node_text(name)
         if value and value[0].type == "array":
             self._walk_array(text, value[0])
@@ -540,7 +540,7 @@ class ShellSyntaxWalker:
 
     def _walk_assigned_value(self, name: str, node: Node, *, evaluates: bool) -> None:
         if node.type not in WORD_NODE_TYPES:
-            raise UnjudgeableCommandError("an assignment is written in a way that Shoal cannot check")
+            raise UnjudgeableCommandError("an assignment has a form that Shoal cannot check")
         words = self._decode_node_words(node)
         value = words[0].value if len(words) == 1 else None
         self._record_variable_value(name, "0" if value is None and self._is_number_source(node) else value)
@@ -549,20 +549,20 @@ class ShellSyntaxWalker:
 
     def _walk_subscript(self, node: Node) -> Node:
         """Walk a subscript of a variable that is set; return the node of its name."""
-        self.note_trouble("an assignment is written in a way that Shoal cannot check")
+        self.note_trouble("an assignment has a form that Shoal cannot check")
         name = node.children[0]
         subscript = self._mask_nested_expansions(node, name.end_byte, node.end_byte)
         if not (subscript.startswith("[") and subscript.endswith("]")):
-            raise UnjudgeableCommandError("an assignment is written in a way that Shoal cannot check")
+            raise UnjudgeableCommandError("an assignment has a form that Shoal cannot check")
         self.variables.add_expression(subscript[1:-1])
         return name
 
     def _walk_array(self, name: str, node: Node) -> None:
-        self.note_trouble("an assignment is written in a way that Shoal cannot check")
+        self.note_trouble("an assignment has a form that Shoal cannot check")
         self._check_spacing(node.children[1:-1])
         for child in node.children[1:-1]:
             if child.type not in WORD_NODE_TYPES:
-                raise UnjudgeableCommandError("an array is written in a way that Shoal cannot check")
+                raise UnjudgeableCommandError("an array has a form that Shoal cannot check")
             if (match := _SUBSCRIPTED.fullmatch(self._get_node_text(child))) is not None:
                 self.variables.add_expression(match["subscript"])
             for word in self._decode_node_words(child):
@@ -573,7 +573,7 @@ class ShellSyntaxWalker:
     def _on_test_command(self, node: Node) -> None:
         words = parse_shell_test_words(node, self._source, self._decode_node_words, self.variables)
         if words[0].value == "[[" and is_evaluating_test(words):
-            self.note_trouble("the test may evaluate its operands")
+            self.note_trouble("the test may evaluate its operands as code")
         self._expand_found_command(node, words, (), ())
 
     def _walk_command(self, node: Node, reads: list[ShellWord], writes: list[ShellWord]) -> None:
@@ -589,7 +589,7 @@ class ShellSyntaxWalker:
                 and source[position:start] != b" "
                 and not _BETWEEN_WORDS.fullmatch(source, position, start)
             ):
-                raise UnjudgeableCommandError("it has text between its words that Shoal cannot check")
+                raise UnjudgeableCommandError("it contains syntax that Shoal cannot check")
             if kind in WORD_NODE_TYPES or kind == "command_name":
                 if start == position and start != node.start_byte:
                     raise UnjudgeableCommandError("two words of the command have no space between them")
@@ -653,7 +653,7 @@ class ShellSyntaxWalker:
 
     def _walk_unusual_expansion(self, node: Node) -> None:
         """Walk an expansion that evaluates or assigns something, or that has others inside."""
-        self.note_trouble(f"{self._get_node_text(node)[:60]} is only known when it runs")
+        self.note_trouble(f"Shoal cannot know {self._get_node_text(node)[:60]} before the command runs")
         match = _EXPANSION.fullmatch(
             "${"
             + self._mask_nested_expansions(
@@ -661,7 +661,7 @@ class ShellSyntaxWalker:
             )
         )
         if match is None or "$(" in match[0] or "<(" in match[0] or ">(" in match[0]:
-            raise UnjudgeableCommandError(f"{self._get_node_text(node)[:60]} is only known when it runs")
+            raise UnjudgeableCommandError(f"Shoal cannot predict {self._get_node_text(node)[:60]}")
         rest = match["rest"]
         if match["subscript"] is not None and not _KEYS.fullmatch(match["subscript"]):
             self.variables.add_expression(match["subscript"].replace("\x01", "`"))
@@ -684,14 +684,14 @@ class ShellSyntaxWalker:
         if node.type == "arithmetic_expansion":
             children = node.children
             if children[0].type != "$((" or children[-1].type != "))":
-                raise UnjudgeableCommandError("an expression is written in a way that Shoal cannot check")
+                raise UnjudgeableCommandError("an expression has a form that Shoal cannot check")
             self._walk_arithmetic(node, children[0].end_byte, children[-1].start_byte)
             return
         children, text = node.children, self._get_node_text(node)
         if text[0] == "`" and ("\\" in text or '"' in text or "`" in text[1:-1] or "#" in text):
             raise UnjudgeableCommandError("a substitution in backticks has a form that Shoal cannot check")
         if children[0].type not in ("$(", "`", "<(", ">(") or children[-1].type not in (")", "`"):
-            raise UnjudgeableCommandError("a substitution is written in a way that Shoal cannot check")
+            raise UnjudgeableCommandError("a substitution has a form that Shoal cannot check")
         self._enter_nesting_level()
         saved_state = PossibleShellDirectories(self.directories.candidates), self.repeated
         self.repeated = 0

@@ -73,7 +73,7 @@ def unwrap_command(name: str, words: Sequence[ShellWord], piped: ShellWord | Non
             index += 1
     rest = tuple(words[index:])
     if any(word.many and word.value is None for word in words[:index]):
-        return UnwrappedCommand(trouble=f"{name} has words that are only known when it runs")
+        return UnwrappedCommand(trouble=f"{name} has arguments that Shoal cannot know before it runs")
     if name == "xargs":
         rest = _add_xargs_input(options, rest, piped or ShellWord(None, many=True))
     return UnwrappedCommand(words=rest, sets=tuple(sets))

@@ -88,8 +88,11 @@ class MemoryStore:
         matches = [each for each in used if name and each.startswith(name)]
         if name in used or len(matches) == 1:
             return used[SessionId(name) if name in used else matches[0]]
+        titled = [each for each in used.values() if name and each.title == name]
+        if titled and not matches:
+            return max(titled, key=lambda each: each.last_used)
         problem = (
-            f"{len(matches)} sessions start with {name!r}. Write more of the id."
+            f"{len(matches)} sessions start with {name!r}. Type more of the id."
             if matches
             else f"There is no session {name!r} in this store."
         )
@@ -173,6 +176,7 @@ class MemorySessionStore:
         self.cwd = cwd
         self.directory = directory
         self.last_used = 0
+        self.title = ""
         self.transcripts: dict[AgentId, list[TranscriptPart]] = {}
         self._metadata: dict[AgentId, SubagentMetadata] = {}
         self._journal_events: deque[tuple[int, int, JournaledEvent]] = deque(maxlen=max_events)
@@ -191,8 +195,9 @@ class MemorySessionStore:
         self._is_locked = False
 
     def open_transcript(
-        self, agent: AgentId, *, cwd: str, version: str, durable: bool = False
+        self, agent: AgentId, *, cwd: str, version: str, durable: bool = False, title: str = ""
     ) -> MemoryTranscript:
+        self.title = title or self.title
         return MemoryTranscript(self, agent, TranscriptOrigin(cwd, version))
 
     def has_transcript(self, agent: AgentId) -> bool:
@@ -201,7 +206,7 @@ class MemorySessionStore:
     def read_transcript(self, agent: AgentId) -> bytes:
         if agent not in self.transcripts:
             raise SessionNotFound(
-                f"There is no transcript of {agent} in the session {self.session}.", path=self.directory
+                f"There is no transcript for {agent} in the session {self.session}.", path=self.directory
             )
         return b"".join(self._encode_lines(agent, part) for part in self.transcripts[agent])
 
@@ -244,7 +249,7 @@ class MemorySessionStore:
     def save_agent_mode(self, agent: AgentId, mode: str) -> None:
         if agent not in self._metadata:
             raise SessionNotFound(
-                f"There is no metadata of agent {agent} in the session {self.session}.", path=self.directory
+                f"There is no metadata for agent {agent} in the session {self.session}.", path=self.directory
             )
         self._metadata[agent] = replace(self._metadata[agent], mode=mode)
 
@@ -288,7 +293,13 @@ def _pack_entries(part: UnpackedEntries) -> Iterator[TranscriptPart]:
         if content is None:
             yield UnpackedEntries(part.origin, entries)
         else:
-            yield PackedEntries(part.origin, zlib.compress(content, 1))
+            yield PackedEntries(part.origin, _compress(content))
+
+
+def _compress(content: bytes) -> bytes:
+    # A window of 4 KB: to clear the default tables takes seven times as long as to compress one agent.
+    packer = zlib.compressobj(1, zlib.DEFLATED, 12, 5)
+    return packer.compress(content) + packer.flush()
 
 
 def _encode_if_possible(entries: list[TranscriptEntry]) -> bytes | None:

@@ -145,7 +145,7 @@ def validate_agent_definitions(*, paths: Sequence[Path], agents: str | None, as_
     return exit_codes.ERROR if problems else exit_codes.OK
 
 
-@agent_commands.command("new", short_help="Write the file of a new agent, with all fields.")
+@agent_commands.command("new", short_help="Create an agent file with all fields.")
 @click.argument("name")
 @click.option("--user", is_flag=True, help="Create it for all your projects instead of this one.")
 @click.option(
@@ -156,7 +156,7 @@ def validate_agent_definitions(*, paths: Sequence[Path], agents: str | None, as_
 )
 @debug_option
 def create_agent_file(*, name: str, user: bool, description: str) -> int:
-    """Write the file of a new agent, with every field explained, for you to edit."""
+    """Create an agent file to edit, with every field explained."""
     from shoal.app.settings.settings import find_process_shoal_home
     from shoal.surfaces.cli.agent_template import render_agent_template
     from shoal.surfaces.cli.new_files import write_new_file

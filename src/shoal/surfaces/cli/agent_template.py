@@ -10,7 +10,7 @@ _TEMPLATE = (
     "---\nname: {name}\n# When to use it: the model reads this before it chooses an agent.\ndescription: "
     "{written}\n# Omit this line for all tools. Bash(git log:*) allows only git log in Bash.\ntools: Read, "
     "Grep, Glob\n# disallowedTools: Write, Bash(rm:*)\n# A model name, opus, sonnet or haiku; inherit uses "
-    "the model of the parent agent.\nmodel: inherit\n# effort: low, medium, high, xhigh, max, or a number "
+    "the parent agent's model.\nmodel: inherit\n# effort: low, medium, high, xhigh, max, or a number "
     "of thinking tokens\n# permissionMode: plan\n# background: true\n# isolation: worktree\n# maxTurns: "
     "20\n# maxBudgetUsd: 0.50\n# A command that must succeed before the work counts as done.\n# "
     "acceptance: make test\n# color: blue, green, yellow, purple, orange, pink, cyan, red\n# memory: "

@@ -15,7 +15,7 @@ import click
 def attach_command(*, session: str | None) -> int:
     """Open a run in another terminal or in the background: watch it, answer it, talk to it.
 
-    SESSION is the start of its id; the default is the last active run of this directory. The run continues
+    SESSION is the beginning of its id; default: the last active run in this directory. The run continues
     when you leave.
     """
     from shoal.app.run_access.run_handle import find_run, list_live_runs_in_directory
@@ -28,7 +28,7 @@ def attach_command(*, session: str | None) -> int:
         runs = list_live_runs_in_directory(home, cwd)
         if not runs:
             raise click.ClickException(
-                "There is no live run in this directory. List the finished ones: shoal sessions"
+                "There is no live run in this directory. List finished runs: shoal sessions"
             )
         run = runs[0]
     else:
@@ -39,7 +39,8 @@ def attach_command(*, session: str | None) -> int:
         )
     if not (sys.stdin.isatty() and sys.stdout.isatty()) or should_use_plain_terminal(cwd):
         raise click.ClickException(
-            f"This terminal has no full-screen mode. Follow the run: shoal watch {run.session}. Send a "
+            f"This terminal does not support the full screen. Follow the run: shoal watch {run.session}. "
+            f"Send a "
             f'message: shoal send {run.session} lead "…"'
         )
     from shoal.surfaces.tui.launch import run_attached_full_screen

@@ -81,7 +81,7 @@ COMMANDS = {
     ),
     "inbox": LazySubCommandEntry(
         "shoal.surfaces.cli.inbox_commands",
-        "Read the mail of an agent, or send mail.",
+        "Read an agent's mail, or send mail.",
         (
             "shoal inbox show team-lead --all",
             'shoal inbox send alice "The build is green again."',
@@ -134,17 +134,17 @@ COMMANDS = {
     ),
     "ps": LazySubCommandEntry(
         "shoal.surfaces.cli.ps_command",
-        "List the agents of live runs.",
+        "List the agents in live runs.",
         ("shoal ps", "shoal ps 3f2a", "shoal ps --json | jq '.[] | select(.question != null)'"),
     ),
     "send": LazySubCommandEntry(
         "shoal.surfaces.cli.send_command",
-        "Send a message to an agent of a live run.",
+        "Send a message to an agent in a live run.",
         ('shoal send 3f2a lead "Leave the tests alone."', "git diff | shoal send 3f2a plumber -"),
     ),
     "sessions": LazySubCommandEntry(
         "shoal.surfaces.cli.session_command",
-        "List the sessions of this directory.",
+        "List the sessions in this directory.",
         ("shoal sessions", "shoal sessions --all --json | jq -r '.[0].session'"),
     ),
     "setup": LazySubCommandEntry(
@@ -206,7 +206,7 @@ COMMANDS = {
     ),
     "trust": LazySubCommandEntry(
         "shoal.surfaces.cli.trust_command",
-        "Trust the settings of a project.",
+        "Trust a project's settings.",
         ("shoal trust --show", "shoal trust", "shoal trust --revoke"),
     ),
     "undo": LazySubCommandEntry(
@@ -216,7 +216,7 @@ COMMANDS = {
     ),
     "view": LazySubCommandEntry(
         "shoal.surfaces.cli.view_command",
-        "Follow one agent of a run, and talk to it.",
+        "Follow one agent in a run, and talk to it.",
         ("shoal view 3f2a alice",),
     ),
     "watch": LazySubCommandEntry(
@@ -231,7 +231,7 @@ COMMANDS = {
     ),
     "worktree": LazySubCommandEntry(
         "shoal.surfaces.cli.worktree_commands",
-        "Merge or remove the worktrees of agents.",
+        "Merge or remove agents' worktrees.",
         (
             "shoal worktree ls",
             "shoal worktree show agent-a1b2c3d4",

@@ -19,7 +19,9 @@ def config_commands() -> None:
 
 
 @config_commands.command("show")
-@click.option("--origin", is_flag=True, help="Show the file and line, variable or flag of each value.")
+@click.option(
+    "--origin", is_flag=True, help="Show where each value comes from: file and line, variable or flag."
+)
 @settings_option
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object, with origins.")
 def show_settings(*, origin: bool, settings: str | None, as_json: bool) -> int:

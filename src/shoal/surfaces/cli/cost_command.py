@@ -24,7 +24,7 @@ _MISSING_LABELS = {"type": "unknown", "task": "none", "model": "unknown"}
 @click.argument("session", required=False)
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON object.")
 def cost_command(*, session: str | None, as_json: bool) -> int:
-    """Show the cost of SESSION (its id, or the start of it); the default is the latest session here.
+    """Show the cost of SESSION (its id or the beginning of it); the default is the latest session here.
 
     All runs of the session are included. Interrupted requests of unknown cost are listed.
     """
@@ -118,7 +118,7 @@ def _format_cost_totals(totals: UsageAndCostTotals) -> str:
         else ""
     )
     price = (
-        f"{totals.unpriced} of unknown price, the rest {format_dollars(totals.usd)}"
+        f"{totals.unpriced} with an unknown price, the rest {format_dollars(totals.usd)}"
         if totals.unpriced
         else format_dollars(totals.usd)
     )

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 import sys
+from collections import Counter
 from pathlib import Path
 
 import click
 
+from shoal.core.text.text_format import strip_terminal_codes
 from shoal.surfaces.cli import exit_codes
 from shoal.surfaces.cli.cli_output import print_json
 from shoal.surfaces.cli.flags import settings_option
@@ -17,34 +19,39 @@ from shoal.surfaces.terminal.text_styles import has_colours
 
 @click.command("doctor")
 @click.argument("symptom", required=False)
-@click.option("--session", metavar="ID", help="Examine this run; default: the latest one of this directory.")
-@click.option(
-    "--about", metavar="NAME", default="", help="The agent, recipient, tool or command that has the symptom."
-)
+@click.option("--session", metavar="ID", help="Examine this run; default: the latest one in this directory.")
+@click.option("--about", metavar="NAME", default="", help="The agent, recipient, tool or command to examine.")
 @click.option("--symptoms", "listed", is_flag=True, help="List the symptoms that doctor can examine.")
+@click.option("--claude", is_flag=True, help="List what Shoal does with each item of Claude Code's files.")
 @click.option("--json", "as_json", is_flag=True, help="Print all facts as one JSON object.")
 @settings_option
 @click.option("--model", metavar="NAME", help="Check this model instead of the configured one.")
-def doctor_command(
+def doctor_command(  # noqa: PLR0913 - one argument per flag
     *,
     symptom: str | None,
     session: str | None,
     about: str,
     listed: bool,
+    claude: bool,
     as_json: bool,
     settings: str | None,
     model: str | None,
 ) -> int:
     """Check the setup: models, home, settings and programs, with advice for each problem.
 
-    With SYMPTOM, examine only that; symptoms of a run are looked up in the latest run of this directory:
+    With SYMPTOM, examine only that symptom, in the latest run in this directory if it concerns a run:
     `shoal doctor result-not-seen --about researcher`. `--symptoms` lists the symptoms.
+
+    `--claude` lists every item of the settings, agents, skills and instructions that Claude Code would read
+    here: used, not used, refused, or wider here than there.
 
     The exit code is 1 if something prevents `shoal -p` from working, or if the cause of the symptom was
     found.
     """
     if listed:
         return _list_symptoms(as_json=as_json)
+    if claude:
+        return _list_claude_items(as_json=as_json)
     if symptom is not None:
         return _diagnose_symptom(symptom, session, about, as_json=as_json)
     from shoal.app.doctor.health_checks import run_health_checks
@@ -57,6 +64,28 @@ def doctor_command(
         for line in format_diagnostic_lines(diagnostics, colours=has_colours(sys.stdout)):
             click.echo(line)
     return exit_codes.ERROR if has_errors else exit_codes.OK
+
+
+def _list_claude_items(*, as_json: bool) -> int:
+    from itertools import groupby
+
+    from shoal.app.doctor.claude_items import list_claude_items
+
+    items = list_claude_items(os.environ, Path.cwd())
+    is_refused = any(item.use == "refused" for item in items)
+    if as_json:
+        print_json({"ok": not is_refused, "items": items})
+        return exit_codes.ERROR if is_refused else exit_codes.OK
+    for file, group in groupby(items, key=lambda item: item.file):
+        click.echo(strip_terminal_codes(file))
+        for item in group:
+            advice = f"  → {item.advice}" if item.advice else ""
+            click.echo(strip_terminal_codes(f"  {item.use:<10}  {item.item}{advice}"))
+    counts: Counter[str] = Counter(item.use for item in items)
+    uses = ("used", "not used", "refused", "wider here")
+    summary = ", ".join(f"{counts[use]} {use}" for use in uses if counts[use])
+    click.echo(f"\n{summary}." if summary else "There are no files of Claude Code here.")
+    return exit_codes.ERROR if is_refused else exit_codes.OK
 
 
 def _list_symptoms(*, as_json: bool) -> int:
@@ -104,4 +133,4 @@ def _diagnose_symptom(symptom: str, session: str | None, about: str, *, as_json:
 
 
 def _format_doctor_summary(*, has_findings: bool) -> str:
-    return "The arrows show what to do." if has_findings else "No problem found there."
+    return "The arrows show what to do." if has_findings else "No problem found."

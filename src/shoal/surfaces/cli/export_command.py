@@ -21,12 +21,12 @@ if TYPE_CHECKING:
 @click.command("export", short_help="Export a run as one file.")
 @click.argument("session", metavar="[RUN]", required=False)
 @click.option(
-    "--html", is_flag=True, help="Write a page with the replay and the conversations; it needs no server."
+    "--html", is_flag=True, help="Write a web page with a replay and the conversations; it needs no server."
 )
 @click.option("-o", "--output", metavar="FILE", help="Output file; - for standard output.")
 @click.option("--json", "as_json", is_flag=True, help="With --html: report the written file as JSON.")
 def export_command(*, session: str | None, html: bool, output: str | None, as_json: bool) -> int:
-    """Export RUN (the start of its id; default: the latest run of this directory) as one file.
+    """Export RUN (the beginning of its id; default: the latest run in this directory) as one file.
 
     With --html it is a page that anybody can open without Shoal and without a network: `shoal export --html`
     writes shoal-RUN.html. Otherwise it is JSON on standard output.

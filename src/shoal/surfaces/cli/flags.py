@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 PICK_SESSION = "\0pick"
 """Value of `--resume` without an id: choose from the list."""
-PERMISSION_MODES = ("default", "acceptEdits", "plan", "dontAsk", "bypassPermissions")
+PERMISSION_MODES = ("default", "acceptEdits", "plan", "dontAsk", "bypassPermissions", "auto", "manual")
 _SECONDS_PER_UNIT = {"": 1, "s": 1, "m": 60, "min": 60, "h": 3600}
 
 
@@ -35,7 +35,7 @@ def parse_budget(value: str) -> float:
     except ValueError:
         usd = 0.0
     if not 0 < usd < float("inf"):
-        raise click.BadParameter(f"{value!r} is not an amount of dollars above 0.")
+        raise click.BadParameter(f"{value!r} is not a dollar amount above 0.")
     return usd
 
 
@@ -51,8 +51,14 @@ def parse_session_uuid(value: str) -> str:
     from shoal.core.ids import is_uuid
 
     if not is_uuid(value):
-        raise click.BadParameter(f"{value!r} is not a UUID such as `uuidgen` prints.")
+        raise click.BadParameter(f"{value!r} is not a UUID. `uuidgen` prints one.")
     return value
+
+
+def parse_permission_prompt_tool(value: str) -> str:
+    if value == "stdio" or re.fullmatch(r"mcp__.+__.+", value):
+        return value
+    raise click.BadParameter(f"{value!r} is not mcp__SERVER__TOOL or stdio.")
 
 
 def parse_directory(value: str) -> Path:
@@ -64,10 +70,10 @@ def parse_directory(value: str) -> Path:
 
 _RUN_FLAGS = (
     Option(
-        ["-p", "--print", "print_"], is_flag=True, help="Headless: answer PROMPT, print the result, exit."
+        ["-p", "--print", "print_"], is_flag=True, help="Run headless: answer PROMPT, print the result, exit."
     ),
     Option(
-        ["-c", "--continue", "continue_last"], is_flag=True, help="Resume the last session of this directory."
+        ["-c", "--continue", "continue_last"], is_flag=True, help="Resume the last session in this directory."
     ),
     Option(
         ["-r", "--resume"],
@@ -75,8 +81,9 @@ _RUN_FLAGS = (
         flag_value=PICK_SESSION,
         default=None,
         metavar="[ID]",
-        help="Resume a session by its id or the start of it. Without an id: choose from a list.",
+        help="Resume a session by its id, the start of it, or its name. Without an id, choose from a list.",
     ),
+    Option(["-n", "--name", "title"], metavar="NAME", help="Name the session; --resume NAME finds it again."),
     Option(["--fork-session", "fork"], is_flag=True, help="Continue in a copy of the resumed session."),
     Option(["--session-id"], type=parse_session_uuid, metavar="UUID", help="Give the new session this id."),
     Option(
@@ -98,11 +105,18 @@ _MODEL_FLAGS = (
 )
 _AGENT_FLAGS = (
     Option(["--agents"], metavar="JSON|FILE", help="Define agents for this run, as JSON."),
+    Option(
+        ["--teammate-mode"],
+        type=click.Choice(("auto", "in-process", "process", "tmux", "iterm2")),
+        metavar="MODE",
+        help="Run teammates in-process, process, tmux, iterm2 or auto.",
+    ),
+    Option(["--agent"], metavar="NAME", help="Give the lead the prompt, tools and model of this agent."),
     Option(["--coordinator"], is_flag=True, help="The lead only starts, messages and stops agents."),
     Option(
         ["--assistant"],
         is_flag=True,
-        help="Stay open for people and schedules while agents work in the background.",
+        help="Stay open for messages and scheduled prompts while agents work in the background.",
     ),
 )
 _PLUGIN_FLAGS = (
@@ -132,7 +146,7 @@ _MCP_FLAGS = (
         metavar="FILE|JSON",
         help="MCP servers for this run, in the format of .mcp.json; repeatable.",
     ),
-    Option(["--strict-mcp-config"], is_flag=True, help="Use only the MCP servers of --mcp-config."),
+    Option(["--strict-mcp-config"], is_flag=True, help="Use only the MCP servers from --mcp-config."),
     Option(
         ["--channels"],
         multiple=True,
@@ -169,12 +183,17 @@ _PERMISSION_FLAGS = (
         ["--permission-mode", "mode"],
         type=parse_permission_mode,
         metavar="MODE",
-        help="default, acceptEdits, plan, dontAsk or bypassPermissions.",
+        help="default (or manual), acceptEdits, plan, dontAsk or bypassPermissions; auto runs as default.",
     ),
     Option(
         ["--dangerously-skip-permissions", "skip_permissions"],
         is_flag=True,
-        help="Run every tool without asking. Use it only where nothing can be harmed.",
+        help="Run every tool without asking. Use only in an environment that you can afford to lose.",
+    ),
+    Option(
+        ["--allow-dangerously-skip-permissions", "allow_bypass"],
+        is_flag=True,
+        help="Let the session skip permissions later, without starting so.",
     ),
     Option(
         ["--allowedTools", "--allowed-tools", "allowed_tools"],
@@ -186,26 +205,27 @@ _PERMISSION_FLAGS = (
         ["--disallowedTools", "--disallowed-tools", "disallowed_tools"],
         multiple=True,
         metavar="RULES",
-        help="Never run these.",
+        help="Never run these tools.",
     ),
     Option(
         ["--tools", "available"],
         multiple=True,
         metavar="NAMES",
-        help='Give the agent only these tools: "Bash,Edit,Read".',
+        help='Give agents only these tools: "Bash,Edit,Read".',
     ),
     Option(
         ["--permission-prompt-tool"],
-        type=click.Choice(("stdio",)),
-        metavar="stdio",
-        help="With --input-format stream-json: send questions to the program that drives the run.",
+        type=parse_permission_prompt_tool,
+        metavar="TOOL",
+        help="Let this MCP tool (mcp__SERVER__TOOL) answer questions. stdio, with --input-format "
+        "stream-json: send them to the program that drives the run.",
     ),
     Option(
         ["--add-dir", "add_dirs"],
         type=parse_directory,
         multiple=True,
         metavar="DIR",
-        help="Let tools work in DIR too.",
+        help="Let tools work in this directory too.",
     ),
 )
 _FORMAT_FLAGS = (
@@ -226,7 +246,7 @@ _FORMAT_FLAGS = (
     Option(
         ["--include-partial-messages"],
         is_flag=True,
-        help="With stream-json: send parts of answers as they arrive.",
+        help="With stream-json: send partial answers as they arrive.",
     ),
     Option(["--replay-user-messages"], is_flag=True, help="With stream-json: echo the messages from stdin."),
     Option(
@@ -238,10 +258,27 @@ _FORMAT_FLAGS = (
 _SETTINGS_FLAGS = (
     Option(["--settings"], metavar="FILE|JSON", help="Additional settings, as JSON or a file."),
     Option(
-        ["--debug", "--debug-to-stderr"],
+        ["--bare", "--safe-mode", "bare"],
         is_flag=True,
-        help="Show tracebacks and write a debug log to the home directory.",
+        help="Use no hooks, skills, agents, plug-ins, MCP servers and instructions of files.",
     ),
+    Option(
+        ["--disable-slash-commands", "no_slash_commands"], is_flag=True, help="Load no skills and commands."
+    ),
+    Option(
+        ["-d", "--debug", "--debug-to-stderr", "debug"],
+        is_flag=True,
+        help="Show tracebacks and write a debug log to the home directory. --debug=WORDS logs only events "
+        "with one of these words in their name: api,hooks or !mcp.",
+    ),
+    Option(["--debug-filter"], hidden=True, default="", help="The words of --debug=WORDS."),
+    Option(
+        ["--debug-file"],
+        type=click.Path(path_type=Path, dir_okay=False),
+        metavar="FILE",
+        help="Write the debug log to this file.",
+    ),
+    Option(["--ide"], is_flag=True, hidden=True, help="Accepted for compatibility; has no effect."),
 )
 
 FLAG_SECTIONS: tuple[tuple[str, tuple[Option, ...]], ...] = (
@@ -348,6 +385,7 @@ def options_from_flags(flag_values: Mapping[str, Any], *, attended: bool) -> Opt
         fork=flag_values["fork"],
         session_id=flag_values["session_id"],
         agents=check_agents_flag(flag_values["agents"]),
+        agent=flag_values["agent"],
         coordinator=flag_values["coordinator"] or None,
         mcp_config=check_mcp_config_flag(flag_values["mcp_config"]),
         strict_mcp_config=flag_values["strict_mcp_config"],
@@ -358,7 +396,14 @@ def options_from_flags(flag_values: Mapping[str, Any], *, attended: bool) -> Opt
         record=flag_values["record"],
         attended=attended,
         persist=not flag_values["forget"],
-        debug=flag_values["debug"],
+        bare=flag_values["bare"],
+        slash_commands=not flag_values["no_slash_commands"],
+        allow_bypass=flag_values["allow_bypass"],
+        title=flag_values["title"],
+        teammate_mode=flag_values["teammate_mode"],
+        debug=flag_values["debug"] or flag_values["debug_file"] is not None,
+        debug_file=flag_values["debug_file"],
+        debug_filter=flag_values["debug_filter"],
         **program_flags.build_option_fields_from_flags(flag_values),
     )
 
@@ -368,18 +413,18 @@ def check_flag_conflicts(flag_values: Mapping[str, Any], *, headless: bool) -> N
     is_resuming = flag_values["resume"] is not None or flag_values["continue_last"]
     if flag_values["resume"] is not None and flag_values["continue_last"]:
         raise click.UsageError(
-            "--resume and --continue cannot be used together: --continue takes the last session."
+            "--resume and --continue cannot be used together because --continue resumes the last session."
         )
     if flag_values["resume"] == PICK_SESSION and headless:
         raise click.UsageError(
-            "--resume needs the id of a session. List them with `shoal sessions`, or use --continue for "
+            "--resume needs a session id. List them with `shoal sessions`, or use --continue for "
             "the last one."
         )
     if flag_values["fork"] and not is_resuming:
         raise click.UsageError("--fork-session needs a session to copy: add --resume ID or --continue.")
     if flag_values["session_id"] and is_resuming and not flag_values["fork"]:
         raise click.UsageError(
-            "--session-id names a new session. Add --fork-session, or drop one of the flags."
+            "--session-id works only for a new session. Add --fork-session, or leave out one of the flags."
         )
     if flag_values["forget"] and is_resuming:
         raise click.UsageError(
@@ -391,11 +436,12 @@ def check_flag_conflicts(flag_values: Mapping[str, Any], *, headless: bool) -> N
 def _check_output_format_conflicts(flag_values: Mapping[str, Any]) -> None:
     if flag_values["assistant"] and flag_values["output_format"] == "json":
         raise click.UsageError(
-            "--assistant stays open, but json prints one result at the end. Use text or stream-json."
+            "--assistant keeps the session open, so --output-format json would never print its result. Use "
+            "text or stream-json."
         )
     if flag_values["input_format"] == "stream-json" and flag_values["output_format"] != "stream-json":
         raise click.UsageError("--input-format stream-json needs --output-format stream-json.")
-    if flag_values["permission_prompt_tool"] and flag_values["input_format"] != "stream-json":
+    if flag_values["permission_prompt_tool"] == "stdio" and flag_values["input_format"] != "stream-json":
         raise click.UsageError("--permission-prompt-tool stdio needs --input-format stream-json.")
     for flag in ("include_partial_messages", "replay_user_messages"):
         if flag_values[flag] and flag_values["output_format"] != "stream-json":

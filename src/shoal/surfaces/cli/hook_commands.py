@@ -17,7 +17,7 @@ from shoal.surfaces.terminal.text_styles import YELLOW, apply_style, has_colours
 
 @click.group("hooks")
 def hook_commands() -> None:
-    """Show the hooks of this directory, without running them."""
+    """Show the hooks for this directory, without running them."""
 
 
 @hook_commands.command("ls", short_help="List the hooks and their origins.")

@@ -28,7 +28,7 @@ _NO_LIMIT = 1_000_000
 
 @click.group("inbox")
 def inbox_commands() -> None:
-    """Show the mail of a team member, or send mail to it. Showing mail does not mark it as read."""
+    """Show a team member's mail, or send mail to it. Showing mail does not mark it as read."""
 
 
 @inbox_commands.command("show")
@@ -38,7 +38,7 @@ def inbox_commands() -> None:
 @json_option
 @debug_option
 def show_inbox(*, agent: str, everything: bool, team: str | None, as_json: bool) -> int:
-    """Show the unread mail of AGENT."""
+    """Show AGENT's unread mail."""
 
     async def read_mail(store: TeamStore) -> tuple[MailMessage, ...]:
         from shoal.core.names import parse_agent_name
@@ -64,7 +64,7 @@ def show_inbox(*, agent: str, everything: bool, team: str | None, as_json: bool)
 @inbox_commands.command("send")
 @click.argument("agent")
 @click.argument("text")
-@click.option("--summary", metavar="TEXT", help="A short summary; default: the start of the text.")
+@click.option("--summary", metavar="TEXT", help="A short summary; default: the beginning of the text.")
 @click.option(
     "--from", "sender", metavar="NAME", default=PERSON, show_default=True, help="Name of the sender."
 )
@@ -102,7 +102,7 @@ def send_mail(
     if as_json:
         print_json({"id": receipt.id, "standing": receipt.standing})
     else:
-        queued_note = " It is queued behind unread mail." if receipt.standing == "queued" else ""
+        queued_note = " Other unread mail is ahead of it." if receipt.standing == "queued" else ""
         click.echo(f"Sent to {agent}.{queued_note}")
     return exit_codes.OK
 

@@ -67,7 +67,7 @@ def _run_headless_without_terminal(options: Options, prompt: str | None) -> int:
     if not full_prompt:
         command_path = click.get_current_context().command_path
         raise click.UsageError(f'Standard input is not a terminal. Pass a prompt: {command_path} -p "…"')
-    print_user_message("Standard input is not a terminal, so this runs as with -p.")
+    print_user_message("Standard input is not a terminal, so Shoal runs headless, as with -p.")
     options = structs.replace(options, attended=False)
     return run_headless(
         HeadlessRunRequest(options=options, prompt=full_prompt, output=HeadlessOutputOptions())

@@ -21,7 +21,7 @@ EXAMPLES = (
     'the build fail?"             the same, with a first prompt\n  shoal -p "fix the test" '
     '--permission-mode acceptEdits\n  git diff | shoal -p "review this change"     the diff is added to '
     'the prompt\n  shoal -p "list the TODOs" --output-format json | jq -r .result\n  shoal '
-    "-c                                     resume the last session of this directory\n"
+    "-c                                     resume the last session in this directory\n"
 )
 
 
@@ -38,7 +38,7 @@ class SectionedHelpCommand(click.Command):
             with formatter.section(title):
                 formatter.write_dl([record for record in records if record is not None])
         with formatter.section("About"):
-            formatter.write_dl([("--version", "Show the version."), ("-h, --help", "Show this help.")])
+            formatter.write_dl([("-v, --version", "Show the version."), ("-h, --help", "Show this help.")])
         with formatter.section("Exit codes"):
             formatter.write_dl(list(exit_codes.HELP_ROWS))
 
@@ -71,7 +71,7 @@ def _reopen_closed_standard_streams() -> None:
 
 def run_command_line(arguments: Sequence[str]) -> int:
     """Run a command line and return the exit code. Every error is reported as a sentence."""
-    debug = "--debug" in arguments
+    debug = any(word.partition("=")[0] in ("-d", "--debug") for word in arguments)
     try:
         command, name, rest = _resolve_command(list(arguments))
         code = command.main(rest, prog_name=name, standalone_mode=False)
@@ -123,7 +123,22 @@ def _resolve_command(arguments: list[str]) -> tuple[click.Command, str, list[str
         return command, f"shoal {arguments[0]}", arguments[1:]
     if is_member_invocation(arguments):
         return load_subcommand("shoal.surfaces.cli.member_command"), "shoal", arguments
-    return root_command, "shoal", arguments
+    return root_command, "shoal", _expand_run_arguments(arguments)
+
+
+def _expand_run_arguments(arguments: list[str]) -> list[str]:
+    """Return the arguments of a run. A first word that looks like a command is never sent to a model."""
+    from shoal.surfaces.cli.argument_list import expand_list_flags, explain_other_command, is_command_word
+
+    if arguments and is_command_word(arguments[0]):
+        if explanation := explain_other_command(arguments[0]):
+            raise click.UsageError(explanation)
+        match = _suggest_command(arguments[0])
+        hint = f" Did you mean `shoal {' '.join((match, *arguments[1:]))}`?" if match else ""
+        raise click.UsageError(
+            f"Unknown command {arguments[0]!r}.{hint} To send this word to the model: shoal -p {arguments[0]}"
+        )
+    return expand_list_flags(arguments)
 
 
 def _check_help_command_exists(arguments: list[str]) -> list[str]:
@@ -188,11 +203,17 @@ def _run_headless_from_flags(flag_values: dict[str, Any], prompt: str | None) ->
             ),
             prompt=None if is_streaming else _require_prompt_or_piped_input(prompt),
             relayed_servers=relayed_servers,
+            prompt_tool=_find_prompt_tool(flag_values),
             output=output_options,
             quiet=flag_values["quiet"],
             verbose=flag_values["verbose"],
         )
     )
+
+
+def _find_prompt_tool(flag_values: dict[str, Any]) -> str | None:
+    tool: str | None = flag_values["permission_prompt_tool"]
+    return None if tool == "stdio" else tool
 
 
 def _parse_prompt(arguments: Sequence[str]) -> str | None:
@@ -206,8 +227,7 @@ def _parse_prompt(arguments: Sequence[str]) -> str | None:
                 "prompt is one argument, in quotes.)"
             )
         raise click.UsageError(
-            f"The prompt must be one argument: put it in quotes. Extra arguments: {extra_words!r}. Lists "
-            'also go in one argument: --allowedTools "Read,Edit".'
+            f"The prompt must be one argument: put it in quotes. Extra arguments: {extra_words!r}."
         )
     return decode_prompt_argument(arguments[0]) if arguments else None
 
@@ -217,7 +237,10 @@ def _require_prompt_or_piped_input(prompt: str | None) -> str:
 
     full_prompt = append_piped_input(prompt)
     if not full_prompt:
-        raise click.UsageError('There is no prompt. Pass one: shoal -p "…", or pipe it in: … | shoal -p')
+        raise click.UsageError(
+            'There is no prompt. Pass one: shoal -p "…", or pipe it in: … | shoal -p (A list such as '
+            "--allowedTools takes all words up to the next flag: put the prompt first, or after --.)"
+        )
     return full_prompt
 
 
@@ -249,7 +272,7 @@ root_command = SectionedHelpCommand(
         click.Argument(["prompt"], nargs=-1, metavar="[PROMPT]"),
         *(option for _, options in FLAG_SECTIONS for option in options),
         click.Option(
-            ["--version"],
+            ["-v", "--version"],
             is_flag=True,
             is_eager=True,
             expose_value=False,
@@ -267,8 +290,12 @@ def _report_usage_error(error: click.UsageError) -> int:
         print(text, file=sys.stderr)
         return exit_codes.USAGE
     if isinstance(error, click.NoSuchOption) and command_path == "shoal":
+        from shoal.surfaces.cli.argument_list import explain_other_flag
+
         if error.option_name == "--json":
-            text = "A run has no --json. Use --output-format json."
+            text = "`shoal` has no --json option. Use --output-format json."
+        elif explanation := explain_other_flag(error.option_name):
+            text = explanation
         else:
             text += " (Put -- before a prompt that starts with a dash.)"
     if (
@@ -276,7 +303,7 @@ def _report_usage_error(error: click.UsageError) -> int:
         and error.param is not None
         and error.param.name == "session"
     ):
-        text += " `shoal ps` lists the live runs, `shoal sessions` all runs of this directory."
+        text += " `shoal ps` lists live runs, `shoal sessions` all runs in this directory."
     _print_error_and_return_code(text, exit_codes.USAGE)
     print(f"See `{command_path} --help`.", file=sys.stderr)
     return exit_codes.USAGE
@@ -296,7 +323,9 @@ def _handle_broken_pipe() -> int:
 
 def _handle_output_error(error: OSError) -> int:
     _redirect_stdout_to_dev_null()
-    return _print_error_and_return_code(f"Cannot write standard output: {error.strerror}.", exit_codes.ERROR)
+    return _print_error_and_return_code(
+        f"Cannot write to standard output: {error.strerror}.", exit_codes.ERROR
+    )
 
 
 def _redirect_stdout_to_dev_null() -> None:

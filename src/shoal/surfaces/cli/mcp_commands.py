@@ -89,7 +89,7 @@ def list_mcp_servers(*, mcp_config: Sequence[str], as_json: bool) -> int:
 @json_option
 @debug_option
 def show_mcp_server(*, name: str, mcp_config: Sequence[str], as_json: bool) -> int:
-    """Show the configuration of a server."""
+    """Show a server's configuration."""
     view = _open_mcp_server_admin(mcp_config)
     row = _mcp_server_to_dict(view, *view.find_server(name))
     if as_json:
@@ -99,13 +99,13 @@ def show_mcp_server(*, name: str, mcp_config: Sequence[str], as_json: bool) -> i
     return exit_codes.OK
 
 
-@mcp_commands.command("test", short_help="Start servers, list what they offer, and stop them.")
+@mcp_commands.command("test", short_help="Start servers, list their tools, and stop them.")
 @click.argument("names", nargs=-1, metavar="[NAME]…")
 @config_option
 @json_option
 @debug_option
 def test_mcp_servers(*, names: Sequence[str], mcp_config: Sequence[str], as_json: bool) -> int:
-    """Start all servers, or the named ones, list what they offer, and stop them."""
+    """Start all servers, or the named ones, list their tools, and stop them."""
     view = _open_mcp_server_admin(mcp_config)
     statuses = asyncio.run(view.probe_servers(names))
     if as_json:
@@ -148,7 +148,7 @@ def add_mcp_server(  # noqa: PLR0913 - the options of the command
     """Add a server: a command with its arguments, or a URL. Options come before COMMAND, or `--` separates
     them from it. Without --scope it is added to your settings for this project.
 
-    Write ${VARIABLE} in place of a key, and set the variable where Shoal runs.
+    Write ${VARIABLE} in place of a key, and set the variable in Shoal's environment.
     """
     kind = transport or ("http" if target.startswith(("http://", "https://")) else "stdio")
     if kind == "stdio":

@@ -27,19 +27,25 @@ INSTALL_COMMAND = "pip install 'shoal[mcp]'"
 
 @click.command("serve")
 @click.option("--team", metavar="NAME", help="Join this team at the start.")
-@click.option("--as", "name", metavar="NAME", help="Member name; a new member is added to the team.")
+@click.option("--as", "name", metavar="NAME", help="Your member name; if it is new, it is added to the team.")
 @click.option(
     "--model",
     metavar="NAME",
-    help="Model for the runs that the client starts; the options below apply to them too.",
+    help="Model for runs that the client starts; the options below apply to them too.",
 )
-@click.option("--permission-mode", "mode", type=parse_permission_mode, metavar="MODE", help="As for `shoal`.")
-@click.option("--dangerously-skip-permissions", "skip", is_flag=True, help="As for `shoal`.")
+@click.option(
+    "--permission-mode", "mode", type=parse_permission_mode, metavar="MODE", help="Same as for `shoal`."
+)
+@click.option("--dangerously-skip-permissions", "skip", is_flag=True, help="Same as for `shoal`.")
 @click.option("--allowedTools", "--allowed-tools", "allowed", multiple=True, metavar="RULES")
 @click.option("--disallowedTools", "--disallowed-tools", "disallowed", multiple=True, metavar="RULES")
-@click.option("--max-budget-usd", type=parse_budget, metavar="USD", help="Budget of each run.")
+@click.option("--max-budget-usd", type=parse_budget, metavar="USD", help="Budget for each run.")
 @click.option(
-    "--max-runs", type=click.IntRange(min=0), default=8, show_default=True, help="Maximum runs at once."
+    "--max-runs",
+    type=click.IntRange(min=0),
+    default=8,
+    show_default=True,
+    help="Maximum number of runs at once.",
 )
 @settings_option
 @plugin_dirs_option

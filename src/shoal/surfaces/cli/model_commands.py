@@ -96,7 +96,7 @@ def format_probe_result(probe: ModelProbeResult, *, colours: bool) -> Iterator[s
     yield f"  {'streams' if probe.streamed else 'does not stream'}, and " + (
         "calls tools"
         if probe.called
-        else "did not call the tool it was told to call, so agents cannot do much with it"
+        else "did not call the tool as requested, so it is of little use to agents"
     )
     attempts_note = f", after {probe.attempts} attempts" if probe.attempts > 1 else ""
     yield (

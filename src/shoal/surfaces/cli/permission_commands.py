@@ -55,7 +55,7 @@ def permission_commands() -> None:
 def explain_permission(*, mode: Any, settings: str | None, as_json: bool, tool: str, input_json: str) -> int:
     """Show the decision for one call to TOOL: allow, ask or deny, the rule, and its origin.
 
-    INPUT_JSON is the input of the call, such as '{"command": "git push"}'; - reads it from stdin.
+    INPUT_JSON is the call's input, such as '{"command": "git push"}'; - reads it from stdin.
     """
     from shoal.app.reports import permission_report
     from shoal.core.conversation.messages import ToolUseBlock
@@ -86,7 +86,7 @@ def explain_permission(*, mode: Any, settings: str | None, as_json: bool, tool: 
 @settings_option
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def list_permission_rules(*, settings: str | None, as_json: bool) -> int:
-    """List the active rules, strongest first, with the file and line of each."""
+    """List the active rules, strongest first, and the file and line that each comes from."""
     show_lead_permissions(settings, as_json=as_json)
     return exit_codes.OK
 
@@ -115,9 +115,11 @@ def _warn_unknown_tool(tool: str, cwd: Path, settings: str | None) -> None:
     """Warn that no tool has this name: the answer is right but hardly intended. MCP tools are not checked."""
     from shoal.app.reports.agent_report import list_session_tools
     from shoal.core.conversation.tools import TOOL_ALIASES
+    from shoal.core.names import TOOL_NAMES
     from shoal.surfaces.terminal.user_messages import print_user_message
 
-    if tool.startswith("mcp__") or tool in TOOL_ALIASES:
+    # A tool that is denied as a whole is not a tool of the session.
+    if tool.startswith("mcp__") or tool in TOOL_ALIASES or tool in TOOL_NAMES:
         return
     tool_names = asyncio.run(list_session_tools(cwd, settings))
     if tool not in tool_names:
@@ -159,7 +161,7 @@ def _format_permission_explanation(explanation: PermissionExplanation, *, colour
         yield f"  {part_decision}  {truncate_text(strip_terminal_codes(part.text), _MAX_WIDTH)}{wrapper_note}"
         yield apply_style(f"         {strip_terminal_codes(part.reason)}", DIM, colours=colours)
     if explanation.suggestions:
-        yield "You could answer once, or use:"
+        yield "You can answer once, or use:"
         yield from (
             f"  {_DESTINATION_LABELS[each.destination]}: {describe_permission_suggestion(each)}"
             for each in explanation.suggestions

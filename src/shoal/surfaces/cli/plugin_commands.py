@@ -41,7 +41,7 @@ def list_plugins(*, plugin_dirs: Sequence[Path], as_json: bool) -> int:
         print_json(rows)
         return exit_codes.OK
     if not rows:
-        click.echo("No plug-in found. Try one: shoal --plugin-dir DIRECTORY")
+        click.echo("No plug-ins found. Try one: shoal --plugin-dir DIRECTORY")
         return exit_codes.OK
     print_table(
         ("NAME", "VERSION", "STATE", "BRINGS", "DIRECTORY"),

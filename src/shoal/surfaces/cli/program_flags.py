@@ -23,7 +23,11 @@ MODEL_FLAGS = (
         metavar="FILE",
         help="Append the text of a file to the system prompt.",
     ),
-    Option(["--fallback-model"], metavar="NAME", help="Use this model if the first one does not answer."),
+    Option(
+        ["--fallback-model"],
+        metavar="NAME",
+        help="Use this model if the first one does not answer; up to three, as a,b,c.",
+    ),
     Option(["--effort"], type=click.Choice(EFFORTS), metavar="LEVEL", help=f"{', '.join(EFFORTS)}."),
     Option(
         ["--thinking"],
@@ -35,7 +39,7 @@ MODEL_FLAGS = (
         ["--max-thinking-tokens"],
         type=click.IntRange(min=0),
         metavar="N",
-        help="Think with at most N tokens.",
+        help="Use at most N thinking tokens.",
     ),
     Option(
         ["--thinking-display"],
@@ -44,7 +48,7 @@ MODEL_FLAGS = (
         hidden=True,
         help="Accepted for compatibility; has no effect.",
     ),
-    Option(["--betas"], multiple=True, metavar="NAMES", help="Enable these betas of the Messages API."),
+    Option(["--betas"], multiple=True, metavar="NAMES", help="Enable these Messages API betas."),
 )
 FORMAT_FLAGS = (
     Option(["--json-schema"], metavar="JSON|FILE", help="JSON Schema for the answer (structured_output)."),
@@ -54,7 +58,7 @@ SETTINGS_FLAGS = (
     Option(
         ["--setting-sources"],
         metavar="NAMES",
-        help='Load settings and agents only from these: "user,project".',
+        help='Load settings and agents only from these sources: "user,project".',
     ),
 )
 
@@ -66,6 +70,7 @@ def build_option_fields_from_flags(flag_values: Mapping[str, Any]) -> dict[str, 
         "append_system_prompt": _read_text_flag(flag_values, "append_system_prompt"),
         "fallback_model": flag_values["fallback_model"],
         "thinking_tokens": _resolve_thinking_tokens(flag_values),
+        "effort": _find_effort(flag_values),
         "betas": tuple(name for value in flag_values["betas"] for name in value.replace(",", " ").split()),
         "output_schema": _load_output_schema(flag_values["json_schema"]),
         "setting_sources": _parse_setting_sources(flag_values["setting_sources"]),
@@ -90,6 +95,14 @@ def _read_flag_file(path: str, flag: str) -> str:
         raise click.BadParameter(f"{path!r} is not UTF-8 text.", param_hint=flag) from error
     except OSError as error:
         raise click.BadParameter(f"Cannot read {path!r}: {error.strerror}.", param_hint=flag) from error
+
+
+def _find_effort(flag_values: Mapping[str, Any]) -> str | None:
+    """Return the effort unless another flag sets the thinking tokens."""
+    if flag_values["thinking"] == "disabled" or flag_values["max_thinking_tokens"] is not None:
+        return None
+    effort: str | None = flag_values["effort"]
+    return effort
 
 
 def _resolve_thinking_tokens(flag_values: Mapping[str, Any]) -> int | None:

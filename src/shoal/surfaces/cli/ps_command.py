@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 @click.argument("session", required=False)
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON array, one object per agent.")
 def ps_command(*, session: str | None, as_json: bool) -> int:
-    """List the agents of the live runs of this directory, or of the run SESSION (the start of its id)."""
+    """List the agents in this directory's live runs, or in the run SESSION (the beginning of its id)."""
     from shoal.app.run_access.run_handle import load_agent_statuses
     from shoal.core.clock import SystemClock
 

@@ -65,16 +65,19 @@ def show_question(*, question: str) -> int:
 @question_commands.command("answer")
 @click.argument("question")
 @click.argument("answer", type=click.Choice(["yes", "no"]), required=False)
-@click.option("--reason", help="Reason for a no; the agent reads it.")
+@click.option("--reason", help="With no: the reason, which the agent reads.")
 @click.option(
     "--for",
     "remember",
     type=click.Choice(["once", "session", "settings"]),
     default="once",
-    help="How long a yes applies.",
+    help="With yes: how long it applies.",
 )
 @click.option(
-    "--choice", "choices", multiple=True, help="The chosen label; repeat it for each part of the question."
+    "--choice",
+    "choices",
+    multiple=True,
+    help="The chosen label; repeatable, once for each part of the question.",
 )
 @click.option("--input", "changed", metavar="JSON", help="With yes: run the tool with this input instead.")
 def answer_question(
@@ -86,7 +89,7 @@ def answer_question(
     choices: tuple[str, ...],
     changed: str | None,
 ) -> int:
-    """Answer QUESTION (its id, or the start of it). The first answer counts.
+    """Answer QUESTION (its id or the beginning of it). The first answer counts.
 
     After a crash, a yes to an interrupted call is reported to the agent in the resumed run; the call is not
     repeated automatically.
@@ -112,8 +115,8 @@ def answer_question(
     if late is not None:
         submit_late_answer(late, given_answer)
         click.echo(
-            f"Allowed {late.question.id}. The call was interrupted when the run died and is not repeated "
-            "automatically; the lead is notified and can repeat it."
+            f"Allowed {late.question.id}. The call was interrupted when the run died. Shoal does not "
+            f"repeat it, but notifies the lead, which can."
         )
         return exit_codes.OK
     if not submit_question_answer(row, given_answer):
@@ -167,7 +170,7 @@ def _build_question_answer(
         return PlanApprovedAnswer(digest=question.digest)
     if isinstance(question, PermissionQuestion) and remember not in list_remember_options(question):
         raise click.UsageError(
-            f"No rule can be stored for this call, so a yes applies once. Leave out --for {remember}."
+            f"Shoal cannot store a rule for this call, so `yes` applies once. Leave out --for {remember}."
         )
     return AllowAnswer(remember=remember)
 
@@ -179,11 +182,11 @@ def _reject_unused_answer_options(
     from shoal.core.permissions.questions import AllowAnswer, ChoiceAnswer, DenyAnswer
 
     if reason is not None and not isinstance(answer, DenyAnswer):
-        raise click.UsageError("--reason is only for a no: an agent that may continue gets no message.")
+        raise click.UsageError("--reason works only with `no`: an approved agent gets no message.")
     if choices and not isinstance(answer, ChoiceAnswer):
-        raise click.UsageError("--choice is only for a question with choices, and not for `no`.")
+        raise click.UsageError("--choice works only for a question with choices, and not with `no`.")
     if remember != "once" and not isinstance(answer, AllowAnswer):
-        raise click.UsageError(f"--for {remember} is only for a yes to a tool call.")
+        raise click.UsageError(f"--for {remember} works only with `yes` to a tool call.")
 
 
 def _replace_answer_tool_input(answer: Answer, input_json: str) -> Answer:
@@ -193,7 +196,7 @@ def _replace_answer_tool_input(answer: Answer, input_json: str) -> Answer:
     from shoal.wire.json_codec import decode_json
 
     if not isinstance(answer, AllowAnswer):
-        raise click.UsageError("--input is only for a yes to a tool call.")
+        raise click.UsageError("--input works only with `yes` to a tool call.")
     try:
         value = decode_json(input_json.encode())
     except ValueError as error:

@@ -19,6 +19,7 @@ _START_FLAG_DEFAULTS = {
     "resume": None,
     "fork": False,
     "session_id": None,
+    "title": None,
     "forget": False,
 }
 _EXCLUDED_FLAGS = (*_START_FLAG_DEFAULTS, "input_format", "replay_user_messages", "permission_prompt_tool")

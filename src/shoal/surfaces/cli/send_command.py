@@ -14,7 +14,7 @@ from shoal.surfaces.cli.cli_output import print_json
 @click.argument("text")
 @click.option("--json", "as_json", is_flag=True, help="Report the delivery as a JSON object.")
 def send_command(*, session: str, agent: str, text: str, as_json: bool) -> int:
-    """Send TEXT to AGENT (a name, an id, or lead) of the live run SESSION (the start of its id).
+    """Send TEXT to AGENT (a name, an id, or lead) in the live run SESSION (the beginning of its id).
 
     A working agent gets it at its next step; a finished agent resumes in the background. Use `-` to read TEXT
     from standard input.

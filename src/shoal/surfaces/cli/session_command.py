@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 )
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON array.")
 def session_command(*, everywhere: bool, limit: int, as_json: bool) -> int:
-    """List the sessions of this directory, newest first."""
+    """List the sessions in this directory, newest first."""
     sessions = list_recent_sessions(everywhere=everywhere, limit=limit)
     if as_json:
         print_json([_session_to_dict(session) for session in sessions])

@@ -30,15 +30,15 @@ _KEYLESS_PROVIDERS = ("ollama",)
 
 @click.command("setup")
 @click.option(
-    "--provider", type=click.Choice(list(PROVIDER_CHOICES)), help="The provider to set up; asked if omitted."
+    "--provider",
+    type=click.Choice(list(PROVIDER_CHOICES)),
+    help="The provider to set up; Shoal asks if omitted.",
 )
 @click.option("--key-stdin", is_flag=True, help="Read the key from standard input and do not prompt.")
-@click.option("--base-url", metavar="URL", default="", help="The URL, if it is not the default one.")
+@click.option("--base-url", metavar="URL", default="", help="The URL, if it is not the default.")
 @click.option("--model", metavar="NAME", help="The default model.")
 @click.option("--no-test", is_flag=True, help="Store the key without testing it.")
-@click.option(
-    "--remove", type=click.Choice(list(PROVIDER_CHOICES)), help="Remove the stored key of a provider."
-)
+@click.option("--remove", type=click.Choice(list(PROVIDER_CHOICES)), help="Remove a provider's stored key.")
 def setup_command(
     *,
     provider: str | None,
@@ -218,7 +218,7 @@ def _remove_credentials(settings: Settings, choice: ProviderChoice) -> int:
     from shoal.app.models import provider_setup
 
     if provider_setup.remove_provider_setup(settings, choice):
-        click.echo(f"Removed the stored key of {choice}. If the key leaked, revoke it at the provider.")
+        click.echo(f"Removed the stored key for {choice}. If the key leaked, revoke it at the provider.")
         return exit_codes.OK
     click.echo(f"Nothing is stored for {choice}.")
     return exit_codes.OK

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 @click.group("skills")
 def skill_commands() -> None:
-    """List, show and check skills and commands. Those of the project are in .claude/skills,
+    """List, show and check skills and commands. The project's are in .claude/skills,
     .agents/skills and .claude/commands; your own are in `skills` and `commands` under Shoal's home."""
 
 
@@ -58,7 +58,9 @@ def list_skills(*, as_json: bool) -> int:
     if rows:
         print_table(("NAME", "KIND", "FOR", "SOURCE", "DESCRIPTION"), rows)
     else:
-        click.echo("There are no skills or commands here. A skill is a file .claude/skills/NAME/SKILL.md.")
+        click.echo(
+            "There are no skills or commands here. To add a skill, create .claude/skills/NAME/SKILL.md."
+        )
     for problem in catalog.describe_skill_file_problems():
         print_user_message(problem)
     return exit_codes.OK

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 @click.argument("agent", required=False)
 @click.option("--json", "as_json", is_flag=True, help="Report what was stopped as a JSON object.")
 def stop_command(*, session: str, agent: str | None, as_json: bool) -> int:
-    """Stop the live run SESSION (the start of its id), or only AGENT in it.
+    """Stop the live run SESSION (the beginning of its id), or only AGENT in it.
 
     AGENT is a name, an id, a background shell such as bash_1, or `all` for every agent except the lead. The
     run continues without it, and the lead is notified. A run that does not respond is terminated, or killed

@@ -30,15 +30,17 @@ if TYPE_CHECKING:
     from shoal.core.teams.tasks import Task, TaskUpdate
 
 _STYLES = {"pending": "", "in_progress": YELLOW, "completed": GREEN}
-session_option = click.option("--session", metavar="ID", help="Use the board of a session without a team.")
+session_option = click.option(
+    "--session", metavar="ID", help="Use the board of this session, which has no team."
+)
 
 
 @click.group("task")
 def task_commands() -> None:
-    """List, show, add and change the tasks of a team or of a session.
+    """List, show, add and change the tasks of a team or a session.
 
-    Without --team and --session, the board of the only team is used or, if there is no team, that of the
-    latest session of this directory.
+    Without --team or --session, Shoal uses the board of the only team. If there is no team, it uses the
+    board of the latest session in this directory.
     """
 
 
@@ -98,7 +100,9 @@ def show_board_task(*, task: str, team: str | None, session: str | None, as_json
     metavar="TEXT",
     help='Shown while the task is in progress, such as "Running the tests".',
 )
-@click.option("--blocked-by", multiple=True, metavar="ID", help="Task that must end first; repeatable.")
+@click.option(
+    "--blocked-by", multiple=True, metavar="ID", help="Task that must be completed first; repeatable."
+)
 @team_option
 @session_option
 @json_option
@@ -200,7 +204,7 @@ def _build_task_update(flag_values: dict[str, Any]) -> TaskUpdate:
         metadata=_parse_task_metadata(flag_values["metadata"]),
     )
     if change == TaskUpdate():
-        raise click.UsageError("There is nothing to change. Give --status, --owner or another option.")
+        raise click.UsageError("There is nothing to change. Pass --status, --owner or another option.")
     return change
 
 

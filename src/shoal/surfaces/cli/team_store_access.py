@@ -17,7 +17,7 @@ ResultT = TypeVar("ResultT")
 PERSON = "user"
 """Name under which a person at the command line acts."""
 
-team_option = click.option("--team", metavar="NAME", help="The team; needed only if there are several.")
+team_option = click.option("--team", metavar="NAME", help="The team; required only if there are several.")
 
 
 def run_with_team_store(work: Callable[[TeamStore], Awaitable[ResultT]]) -> ResultT:

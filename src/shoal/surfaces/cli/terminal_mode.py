@@ -23,7 +23,7 @@ def should_use_plain_terminal(
         return True
     if find_spec("textual") is None:
         print_user_message(
-            "The full-screen terminal is not installed, so this is the plain one. Install it: pip install "
+            "The full-screen terminal is not installed, so Shoal uses the plain one. Install it: pip install "
             "'shoal[tui]'"
         )
         return True

@@ -23,15 +23,13 @@ if TYPE_CHECKING:
 
 
 @click.command("trust")
-@click.option("--show", is_flag=True, help="Show what would be trusted, and change nothing.")
+@click.option("--show", is_flag=True, help="Show what would be trusted, but change nothing.")
 @click.option("--revoke", is_flag=True, help="Stop trusting this project.")
 @click.option("--json", "as_json", is_flag=True, help="With --show: print one JSON object.")
 def trust_command(*, show: bool, revoke: bool, as_json: bool) -> int:
     """Trust what this project's .claude/settings.json and settings.local.json would allow, its skills and
-    commands, the MCP servers of its .mcp.json, the hooks and servers of its agents, and its plug-ins, in
-    their current state.
-
-    If they change, Shoal asks for trust again. What they forbid always applies.
+    commands, the MCP servers in its .mcp.json, its agents' hooks and servers, and its plug-ins, in their
+    current state. If they change, Shoal asks for trust again. Their deny rules always apply.
     """
     from shoal.app.definitions.agent_trust import find_project_escalations
     from shoal.app.definitions.plugin_set import load_plugins
@@ -68,6 +66,7 @@ def ask_for_trust(options: Options) -> None:
     from shoal.app.definitions.agent_trust import find_project_escalations
     from shoal.app.definitions.plugin_set import load_plugins
     from shoal.app.settings import settings_trust
+    from shoal.app.settings.claude_json import read_claude_json
     from shoal.app.settings.settings import load_settings
     from shoal.app.settings.settings_listing import list_escalation_trust_rows
 
@@ -88,6 +87,8 @@ def ask_for_trust(options: Options) -> None:
         colours=has_colours(sys.stdout),
     ):
         click.echo(line)
+    if read_claude_json(settings.home, project).is_project_trusted:
+        click.echo("You trust this project in Claude Code.")
     trusted = click.confirm("Trust these settings until they change?", default=False)
     if new:
         settings_trust.save_project_trust_decision(settings, project, trusted=trusted, escalations=new)

@@ -29,7 +29,7 @@ _MAX_FILES_SHOWN = 6
     ),
 )
 @click.argument("turn", type=int, required=False)
-@click.option("--session", metavar="ID", help="Use this session; default: the latest one of this directory.")
+@click.option("--session", metavar="ID", help="Use this session; default: the latest one in this directory.")
 @click.option("--conversation", is_flag=True, help="Rewind the conversation too.")
 @click.option("--list", "list_", is_flag=True, help="Only list the turns and their changes.")
 @json_option
@@ -57,7 +57,8 @@ def undo_command(
             _print_styled_line(line, style)
         if conversation:
             _print_styled_line(
-                f"Rewound the conversation to before turn {chosen_turn.turn}. Resume it: shoal --resume "
+                f"Rewound the conversation to its state before turn {chosen_turn.turn}. Resume it: shoal "
+                f"--resume "
                 f"{history.session}"
             )
     return 0
@@ -90,7 +91,7 @@ def _confirm_undo(turns: tuple[UndoableTurn, ...], chosen_turn: UndoableTurn, *,
             "Cannot ask for confirmation because standard input is not a terminal. Use --yes."
         )
     scope = "these files and the conversation" if conversation else "these files"
-    return click.confirm(f"Restore {scope} to before turn {chosen_turn.turn}?", default=True)
+    return click.confirm(f"Restore {scope} to their state before turn {chosen_turn.turn}?", default=True)
 
 
 def _print_turns(turns: tuple[UndoableTurn, ...], *, as_json: bool) -> None:

@@ -39,7 +39,8 @@ REPLAYED_EVENTS = 200
 @click.argument("agent")
 @click.option("--exit", "leave", is_flag=True, help="Exit when the agent ends, without waiting for a key.")
 def view_command(*, session: str, agent: str, leave: bool) -> int:
-    """Show AGENT (a name or an id) of the run SESSION (the start of its id), and send what you type to it."""
+    """Show AGENT (a name or an id) in the run SESSION (the beginning of its id), and send it what you
+    type."""
     from shoal.app.run_access.run_handle import find_run, load_agent_statuses
     from shoal.app.settings.settings import find_process_shoal_home
 

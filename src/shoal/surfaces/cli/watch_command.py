@@ -45,7 +45,8 @@ _TASK_MARKS = {"pending": "☐", "in_progress": "◐", "completed": "☑", "dele
 
 @click.command(
     name="watch",
-    help="Follow a run, given by its id or the start of it; default: the newest live run of this directory.",
+    help="Follow the run with this id (or the beginning of it); default: the newest live run in this "
+    "directory.",
 )
 @click.argument("session", required=False)
 @click.option("--json", "as_json", is_flag=True, help="Print the events, one JSON object per line.")
@@ -53,8 +54,8 @@ _TASK_MARKS = {"pending": "☐", "in_progress": "◐", "completed": "☑", "dele
     "--frames",
     is_flag=True,
     help=(
-        "Print the live view as JSON: each line has the changed rows of agents, tasks, mail, questions and "
-        "costs."
+        "Print the live view as JSON: each line has the rows that changed for agents, tasks, mail, "
+        "questions and costs."
     ),
 )
 def watch_command(*, session: str | None, as_json: bool, frames: bool) -> int:
@@ -97,7 +98,7 @@ def _describe_no_live_run(home: Path, cwd: Path) -> str:
     lines = [f"shoal: There is no live run in {cwd}."]
     sessions = list_sessions(home, str(cwd), limit=5)
     if sessions:
-        lines.append("You can print finished ones:")
+        lines.append("You can print finished runs:")
         lines.extend(
             f"  shoal watch {each.session[:8]}  {truncate_at_word(to_one_line(each.prompt), 52)}"
             for each in sessions

@@ -35,7 +35,7 @@ LOOPBACK = "127.0.0.1"
 @click.option("--open", "opens", is_flag=True, help="Open the page in your browser.")
 @click.option("--json", "as_json", is_flag=True, help="Print the URL as JSON.")
 def web_command(*, port: int, host: str, token: str | None, opens: bool, as_json: bool) -> int:
-    """Show every run of this home in a browser: team, board, mail, questions, cost and replay.
+    """Show every run in this home in a browser: team, board, mail, questions, cost and replay.
 
     Stop it with Ctrl-C. Only this machine can reach it, and only with the token in the URL. From another
     machine or a phone, use ssh: ssh -L 8080:localhost:PORT HOST.
@@ -49,7 +49,7 @@ def web_command(*, port: int, host: str, token: str | None, opens: bool, as_json
 
     if token is None and not is_loopback_host(host):
         raise click.UsageError(
-            f"With --host {host} other machines can reach the server, so you must set a --token."
+            f"With --host {host}, other machines can reach the server, so you must set --token."
         )
     if token is not None and len(token) < _MIN_TOKEN_LENGTH:
         raise click.UsageError(f"The token must have at least {_MIN_TOKEN_LENGTH} characters.")

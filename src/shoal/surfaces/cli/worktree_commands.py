@@ -33,14 +33,14 @@ _SUBJECTS_SHOWN = 10
 
 @click.group("worktree")
 def worktree_commands() -> None:
-    """Show the work of agents in worktrees, merge it into this checkout, and clean up."""
+    """Show agents' work in worktrees, merge it into this checkout, and clean up."""
 
 
 @worktree_commands.command("ls", short_help="List worktrees and unmerged work.")
 @json_option
 @debug_option
 def list_worktrees(*, as_json: bool) -> int:
-    """List the worktrees of this repository, and work that is kept only under a ref."""
+    """List this repository's worktrees, and work that is kept only under a ref."""
     statuses = _run_with_worktree_service(lambda worktrees: worktrees.list_worktrees())
     if as_json:
         print_json([_worktree_to_dict(each) for each in statuses])
@@ -90,15 +90,15 @@ def show_worktree(*, name: str, as_json: bool) -> int:
     return exit_codes.OK
 
 
-@worktree_commands.command("merge", short_help="Merge the work into the branch of this checkout.")
+@worktree_commands.command("merge", short_help="Merge the work into the current branch of this checkout.")
 @click.argument("name")
 @json_option
 @debug_option
 def merge_worktree(*, name: str, as_json: bool) -> int:
-    """Merge the work of a worktree, committed or not, into the branch of this checkout, and remove the
-    worktree.
+    """Merge a worktree's work, committed or not, into the current branch of this checkout, and remove the "
+    "worktree.
 
-    If it conflicts, nothing is changed and the files are listed. Hooks do not run.
+    If it conflicts, Shoal changes nothing and lists the files. Hooks do not run.
     """
     result = _run_with_worktree_service(lambda worktrees: worktrees.merge_worktree(_to_worktree_name(name)))
     if as_json:
@@ -123,11 +123,13 @@ def merge_worktree(*, name: str, as_json: bool) -> int:
 
 @worktree_commands.command("rm")
 @click.argument("name")
-@click.option("--force", is_flag=True, help="Remove it even with unmerged work, which stays under a ref.")
+@click.option(
+    "--force", is_flag=True, help="Remove it even if it has unmerged work, which Shoal keeps under a ref."
+)
 @json_option
 @debug_option
 def remove_worktree(*, name: str, force: bool, as_json: bool) -> int:
-    """Remove a worktree with its branch. Refused if it contains unmerged work."""
+    """Remove a worktree and its branch. Refused if it contains unmerged work."""
     removal = _run_with_worktree_service(
         lambda worktrees: worktrees.remove_worktree(_to_worktree_name(name), force=force)
     )

@@ -34,13 +34,15 @@ LONGEST_TEXT = 20_000
 """Characters of one returned text."""
 MOST_TASKS = 200
 MOST_MEMBERS = 200
-_TeamName: TypeAlias = Annotated[str | None, Field(description="The team; needed only if you are in several")]
+_TeamName: TypeAlias = Annotated[
+    str | None, Field(description="The team; required only if you are in several")
+]
 _TaskIds: TypeAlias = Annotated[list[str], Field(max_length=1000)]
 _Wait: TypeAlias = Annotated[float, Field(ge=0, le=LONGEST_WAIT, description="Seconds to wait")]
 _Text: TypeAlias = Annotated[str, Field(min_length=1, max_length=1_000_000)]
 _INSTRUCTIONS = (
     "Shoal runs teams of agents that share a task board and send each other mail. Create a team and lead "
-    "it, or work in the team you were added to: take messages, claim tasks, report the results to the lead."
+    "it, or work in the team you were added to: take messages, claim tasks, and report results to the lead."
 )
 
 
@@ -157,7 +159,7 @@ class TeamMcpServerTools:
         add_blocked_by: _TaskIds = [],  # noqa: B006
         metadata: Annotated[Data, Field(description="Merged key by key; null deletes a key")] = {},  # noqa: B006
         attempt: Annotated[
-            str | None, Field(description="From your claim; default: your current token")
+            str | None, Field(description="The token from your claim; default: your current token")
         ] = None,
         team: _TeamName = None,
     ) -> Data:
@@ -231,13 +233,15 @@ class TeamMcpServerTools:
         run_result; a member writes to you."""
         if name is not None and template is not None:
             raise AgentRequestRefused(
-                "name starts a member and template starts a team. Pass only one of them."
+                "`name` starts a member, and `template` starts a team. Pass only one of them."
             )
         if name is not None:
             identity = self._external_member.get_identity(team)
             return await self._start_member(identity, name, prompt, agent_type, max_budget_usd)
         if agent_type is not None:
-            raise AgentRequestRefused("agent_type is for a member of your team. Pass a name too.")
+            raise AgentRequestRefused(
+                "`agent_type` needs a `name` because it applies to a member of your team. Pass both."
+            )
         if template is not None:
             return {"id": self._runs.start_team_run(template, prompt, max_budget_usd=max_budget_usd)}
         return {"id": self._runs.start_prompt_run(prompt, max_budget_usd=max_budget_usd)}
@@ -253,7 +257,9 @@ class TeamMcpServerTools:
         """Wait for the end of a run that spawn started, and return its result. A member's results are its
         messages."""
         if "@" in id:
-            raise AgentRequestRefused(f"{id} is a member of a team and writes to you. Use message_take.")
+            raise AgentRequestRefused(
+                f"{id} is a member of your team and sends you messages. Use message_take."
+            )
         outcome = await self._runs.wait_for_result(id, wait=wait_seconds)
         data = {name: getattr(outcome, name) for name in outcome.__struct_fields__}
         return {**data, "text": _truncate_text(outcome.text)}

@@ -42,7 +42,7 @@ def describe_notice_event(event: Event) -> tuple[str, str] | None:
         case ConversationCompacted(tokens_before=tokens):
             return f"the conversation continues from a summary ({tokens} tokens before)", DIM
         case TurnUndone(turn=turn):
-            return f"files restored to before turn {turn}", DIM
+            return f"files restored to their state before turn {turn}", DIM
         case NoteAdded(text=text):
             return to_one_line(text), YELLOW
         case BudgetThresholdReached():

@@ -95,7 +95,7 @@ def format_permission_report_lines(report: PermissionReport, *, colours: bool) -
     yield from (f"  {strip_terminal_codes(directory)}" for directory in report.directories)
     yield apply_style("rules", BOLD, colours=colours)
     if not report.rules:
-        yield "  none; only the mode decides. Rules go into .claude/settings.json: see `shoal config show`."
+        yield "  none; only the mode decides. Put rules in .claude/settings.json; see `shoal config show`."
     width = max((len(row.rule) for row in report.rules), default=0)
     for row in report.rules:
         behavior = apply_style(f"{row.behavior:<5}", BEHAVIOR_STYLES[row.behavior], colours=colours)

@@ -141,10 +141,10 @@ async def _show_session_notes(controller: TerminalController, action: str) -> No
         controller.start_turn_activity().current_activity = "writing the notes"
         saved_notes = await session_memory.write_notes_with_model(controller.session.agent)
         controller.notices.write_note(
-            f"The notes are in {session_memory.path}." if saved_notes else "There was nothing to note."
+            f"The notes are in {session_memory.path}." if saved_notes else "There was nothing worth noting."
         )
     elif action:
-        controller.notices.write_note("/notes shows the notes of this session, /notes save updates them.")
+        controller.notices.write_note("/notes shows this session's notes, /notes save updates them.")
     else:
         for line in (
             session_memory.read_notes() or "There are no notes yet. Write them: /notes save"
@@ -181,7 +181,7 @@ async def _rewind_turn(controller: TerminalController, turn: str) -> None:
                 f"{undoable_turn.turn:>3}  {truncate_text(to_one_line(undoable_turn.prompt), 50)}{files}"
             )
         controller.notices.write_note(
-            "/rewind TURN goes back to before that turn." if turns else "There are no turns yet."
+            "/rewind TURN goes back to the state before that turn." if turns else "There are no turns yet."
         )
         return
     turns_by_number = {str(each.turn): each.turn for each in turns}
@@ -280,7 +280,7 @@ COMMANDS = (
     ),
     _make_slash_command(
         "/delegate [on|off]",
-        "let the lead only delegate work",
+        "make the lead only delegate work",
         _make_lazy_slash_handler("slash_team_commands", "set_delegate_mode"),
     ),
     _make_slash_command(
@@ -290,7 +290,7 @@ COMMANDS = (
     _make_slash_command("/cost", "show the cost of this session", _show_cost),
     _make_slash_command(
         "/permissions [MODE]",
-        "show the permissions of agents",
+        "show agents' permissions",
         _make_lazy_slash_handler("slash_session_commands", "show_permissions"),
     ),
     _make_slash_command("/hooks", "list the hooks", _show_hooks),
@@ -305,7 +305,9 @@ COMMANDS = (
         _make_lazy_slash_handler("slash_session_commands", "export_conversation"),
         during_turn=False,
     ),
-    _make_slash_command("/rewind [TURN]", "go back to before a turn", _rewind_turn, during_turn=False),
+    _make_slash_command(
+        "/rewind [TURN]", "go back to the state before a turn", _rewind_turn, during_turn=False
+    ),
     _make_slash_command(
         "/resume [ID]",
         "resume another session",

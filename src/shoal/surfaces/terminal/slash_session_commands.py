@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, get_args
+from typing import TYPE_CHECKING
 
 from shoal.core.errors import ShoalError
 from shoal.core.ids import SessionId
@@ -31,7 +31,7 @@ async def show_tasks(controller: TerminalController, _: str) -> None:
     tasks = list(await session.open_board(session.led_team_name or session.id).list_tasks())
     if not tasks:
         controller.notices.write_note(
-            "There is no task on the board. Agents add tasks; you can too: shoal task add"
+            "There are no tasks on the board. Agents add tasks, and so can you: shoal task add"
         )
         return
     open_ids = {str(task.id) for task in tasks if task.status != "completed"}
@@ -80,15 +80,17 @@ async def show_team(controller: TerminalController, _: str) -> None:
 async def show_permissions(controller: TerminalController, mode: str) -> None:
     """Show the rules; with the name of a mode, switch to it."""
     from shoal.app.reports.permission_report import build_session_permission_report
-    from shoal.core.permissions.permission_changes import PermissionMode
+    from shoal.core.permissions.permission_changes import PERMISSION_MODES, resolve_permission_mode
 
     if mode:
-        modes = {each.lower(): each for each in get_args(PermissionMode)}
-        if mode.lower() not in modes:
-            controller.notices.write_note(f"Unknown mode {mode}. Modes: {', '.join(modes.values())}.", YELLOW)
+        resolved = resolve_permission_mode(mode)
+        if resolved is None:
+            controller.notices.write_note(
+                f"Unknown mode {mode}. Modes: {', '.join(PERMISSION_MODES)}.", YELLOW
+            )
             return
-        controller.session.set_mode(modes[mode.lower()])
-        controller.notices.write_note(f"The mode is {modes[mode.lower()]}.")
+        controller.session.set_mode(resolved)
+        controller.notices.write_note(f"The mode is {resolved}.")
         return
     with controller.notices.open_notice_block() as write:
         for line in format_permission_report_lines(
@@ -124,10 +126,10 @@ async def resume_session(controller: TerminalController, name: str) -> None:
         return
     session = SessionId(find_session_transcript(home, name).stem)
     if session == current_session:
-        controller.notices.write_note("You are in this session already.", YELLOW)
+        controller.notices.write_note("You are already in this session.", YELLOW)
     elif is_session_running(home, session):
         controller.notices.write_note(
-            f"Another process runs it. Attach to it: shoal attach {session[:8]}", YELLOW
+            f"It is open in another process. Attach to it: shoal attach {session[:8]}", YELLOW
         )
     else:
         controller.resume_session = session
@@ -146,7 +148,7 @@ async def export_conversation(controller: TerminalController, name: str) -> None
         await asyncio.to_thread(_write_new_file, path, text)
     except FileExistsError:
         controller.notices.write_note(
-            f"{path} already exists, so nothing was written. Name another file.", YELLOW
+            f"{path} already exists, so nothing was written. Choose another file.", YELLOW
         )
     except OSError as error:
         raise ShoalError(f"Cannot write {path}: {error.strerror}.") from error

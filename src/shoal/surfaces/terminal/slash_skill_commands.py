@@ -17,7 +17,7 @@ def show_skills(controller: TerminalController) -> None:
     all_skills = catalog.skills.all()
     if not all_skills and not catalog.skills.problems:
         controller.notices.write_note(
-            "There are no skills here. A skill is a file .claude/skills/NAME/SKILL.md."
+            "There are no skills here. To add one, create .claude/skills/NAME/SKILL.md."
         )
         return
     with controller.notices.open_notice_block() as write:

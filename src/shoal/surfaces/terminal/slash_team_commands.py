@@ -43,7 +43,8 @@ async def choose_addressee(controller: TerminalController, name: str) -> None:
     if not name:
         addressee_names = join_names([each.name for each in addressees]) if addressees else "nobody yet"
         controller.notices.write_note(
-            f"/to NAME lets you talk to one of: {addressee_names}. /to lead or Esc brings you back to the "
+            f"/to NAME lets you talk to one of these members: {addressee_names}. /to lead or Esc brings "
+            f"you back to the "
             "lead."
         )
         return

@@ -57,7 +57,7 @@ class TerminalController(ABC):
     notices: NoticeWriter
     key_help: Sequence[str] = (
         "End a line with \\ to continue it. Typing while the agent works steers it.",
-        "@NAME TEXT sends a message to a teammate; after /to NAME all messages go there, until Esc.",
+        "@NAME TEXT sends a message to a teammate; after /to NAME, all messages go to that member until Esc.",
         "Ctrl-B moves foreground agents to the background; Shift-Tab is /delegate.",
         "Ctrl-C clears the line or stops the turn; press it twice, or Ctrl-D, to exit.",
     )
@@ -259,7 +259,7 @@ class TerminalController(ABC):
     async def _finish_on_stop_request(self) -> None:
         """Finish when another process stops the run through its control socket."""
         await self.session.stop_requested.wait()
-        self.notices.write_note("stopped from outside", YELLOW)
+        self.notices.write_note("stopped from another process", YELLOW)
         self.finish_with_outcome()
 
     async def _send_to_addressee(self, addressee: AddressedAgent, text: str) -> None:

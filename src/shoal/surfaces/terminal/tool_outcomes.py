@@ -68,7 +68,7 @@ def _describe_command_result(text: str, data: Mapping[str, Any], *, is_error: bo
     if "shell_id" in data:
         return "→ running in the background", DIM
     if data.get("timed_out"):
-        return "→ stopped: it took too long", RED
+        return "→ stopped because it took too long", RED
     status = data.get("exit_code")
     if not isinstance(status, int):
         return (f"✗ {to_one_line(_get_first_line(text))}", RED) if is_error else ("→ exit 0", GREEN)

@@ -69,7 +69,7 @@ def explain_error(error: BaseException) -> str:
         case _:
             return (
                 f"Shoal failed because of a bug: {type(error).__name__}: {error}\nThe conversation so far "
-                "is stored on disk. Run it again with --debug to get a traceback."
+                "is stored on disk. Run Shoal again with --debug to get a traceback."
             )
 
 
@@ -147,8 +147,7 @@ def describe_cut_off_agents(ends: Sequence[AgentResult]) -> str:
         for end in ends
     )
     return (
-        f"Interrupted when the last run of this session died: {agents}. The lead is notified and can "
-        "resume them."
+        f"Interrupted when this session's last run died: {agents}. The lead is notified and can resume them."
     )
 
 
@@ -224,7 +223,8 @@ def _explain_os_error(error: OSError) -> str:
             )
         case errno.ENOENT if not filename_note and _is_cwd_deleted():
             return (
-                "The directory in which Shoal was started is gone. Change to an existing one and start again."
+                "The directory that Shoal was started in is gone. Change to an existing directory and "
+                "start again."
             )
         case _:
             return f"{error.strerror or error}{filename_note}."
@@ -242,7 +242,7 @@ def _recent_session_lines() -> Iterator[str]:
     from shoal.surfaces.terminal.listings import format_session_lines, list_recent_sessions
 
     if sessions := list_recent_sessions(limit=5):
-        yield "The latest sessions of this directory:"
+        yield "The latest sessions in this directory:"
         yield from (f"  {line}" for line in format_session_lines(sessions))
 
 

@@ -154,10 +154,10 @@ class AnswerScreen(ModalScreen[bool | None]):
                     self, f"The question from {row.name} was withdrawn because its run has ended.", "warning"
                 )
             elif isinstance(row.answer, DenyAnswer) and row.answer.by == "policy":
-                notify_user(self, f"{row.name} no longer waits. {row.answer.reason}")
+                notify_user(self, f"{row.name} is no longer waiting. {row.answer.reason}")
             else:
                 summary = summarize_answer(row.answer).removesuffix(".")
-                notify_user(self, f"{row.name} got its answer elsewhere: {summary}.")
+                notify_user(self, f"{row.name} was answered elsewhere: {summary}.")
             self._dismiss_screen(was_accepted=False)
 
     def _dismiss_screen(self, *, was_accepted: bool | None) -> None:

@@ -62,7 +62,9 @@ class ChoicesForm(QuestionForm):
         if self._choice_index:
             answer_options.append(
                 AnswerOption(
-                    "b", build_clean_line(("Back to the previous one", MUTED)), self._go_to_previous_choice
+                    "b",
+                    build_clean_line(("Back to the previous question", MUTED)),
+                    self._go_to_previous_choice,
                 )
             )
         answer_options.append(

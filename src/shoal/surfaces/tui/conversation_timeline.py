@@ -304,7 +304,7 @@ class ConversationTimelineState:
                 self.add_remark(f"the conversation continues from a summary ({tokens} tokens before)")
             case TranscriptRewindMarker(id=ident, turn=turn) if ident not in self._shown_entries:
                 self._mark_entry_shown(ident, first_item=self._last_number + 1)
-                self.add_remark(f"the conversation was rewound to before turn {turn}")
+                self.add_remark(f"the conversation was rewound to its state before turn {turn}")
             case _:
                 pass
 

@@ -108,7 +108,7 @@ class PermissionForm(QuestionForm):
         if not self._is_shell_command:
             return parse_edited_tool_input(text, self.question.input)
         if not text.strip():
-            raise ValueError("There is no command. Write one, or press esc and deny the call.")
+            raise ValueError("The command is empty. Write one, or press esc and deny the call.")
         return {**self.question.input, "command": text}
 
 
@@ -117,7 +117,7 @@ def parse_edited_tool_input(text: str, before: Mapping[str, Any]) -> dict[str, A
     try:
         edited = json.loads(text)
     except json.JSONDecodeError as error:
-        raise ValueError(f"It is not valid JSON: {error.msg} in line {error.lineno}.") from error
+        raise ValueError(f"This is not valid JSON: {error.msg} on line {error.lineno}.") from error
     if not isinstance(edited, dict):
         raise ValueError('It must be a JSON object, such as {"file_path": "a.py"}.')  # noqa: TRY004
     for key, value in before.items():

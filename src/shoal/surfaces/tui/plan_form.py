@@ -27,7 +27,7 @@ SIDE_BY_SIDE = 90
 MOST_COMPARED = 1_500
 _MODES: tuple[tuple[PermissionMode, str], ...] = (
     ("default", "asks before it changes or runs anything"),
-    ("acceptEdits", "edits files, asks before it runs anything"),
+    ("acceptEdits", "edits files, but asks before it runs anything"),
     ("dontAsk", "does only what the rules allow"),
     ("bypassPermissions", "never asks"),
 )

@@ -112,7 +112,7 @@ class WebAccessGuard:
     def _find_refusal_reason(self, method: str, headers: Headers, query: QueryParams, path: str) -> str:
         host, origin = headers.get("host", ""), headers.get("origin")
         if not self._policy.is_own_host_name(host):
-            return f"{host!r} is not a name of this server."
+            return f"{host!r} is not this server's name."
         if origin is not None and origin != f"http://{host}":
             return "This request comes from a page on another server."
         if path.startswith("/api") and headers.get("sec-fetch-site", "same-origin") not in (

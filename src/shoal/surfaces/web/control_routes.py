@@ -113,12 +113,12 @@ class RunControlWebRoutes:
         answer = _decode_person_answer(await read_bounded_request_body(request))
         question = QuestionFiles(run.directory / "questions").get(question_id)
         if question is None:
-            raise WebApiRequestRefusedError(404, "There is no such question; it was withdrawn.")
+            raise WebApiRequestRefusedError(404, "This question does not exist. It may have been withdrawn.")
         if not is_matching_answer_type(answer, question):
             raise WebApiRequestRefusedError(400, "This answer does not fit the question.")
         if not run.is_live:
             raise WebApiRequestRefusedError(
-                409, "The run that asked this has ended, so it cannot get the answer."
+                409, "The run that asked this has ended, so it cannot receive the answer."
             )
         return build_json_reply({"stands": RemoteRunController(run).answer_question(question_id, answer)})
 

@@ -52,7 +52,9 @@ def render_transcript_entry(
         case TranscriptCompactionMarker(tokens_before=tokens):
             blocks = [{"type": "text", "text": f"The conversation was compacted ({tokens:,} tokens)."}]
         case TranscriptRewindMarker(turn=turn):
-            blocks = [{"type": "text", "text": f"The conversation was rewound to before turn {turn}."}]
+            blocks = [
+                {"type": "text", "text": f"The conversation was rewound to its state before turn {turn}."}
+            ]
     return {"n": number, "at": entry.at, "role": role, "by": author, "blocks": blocks}
 
 

@@ -79,7 +79,7 @@ def get_bounded_query_number(request: Request, name: str, default: int, *, least
     try:
         return max(least, min(most, int(raw_value)))
     except ValueError:
-        raise WebApiRequestRefusedError(400, f"{name} must be a whole number.") from None
+        raise WebApiRequestRefusedError(400, f"{name} must be an integer.") from None
 
 
 def get_path_param(request: Request, name: str) -> Any:

@@ -145,7 +145,7 @@ def _parse_since_offset(request: Request) -> int:
     """Return the offset at which the page lost its connection."""
     raw_value = request.headers.get("last-event-id") or request.query_params.get("since") or "0"
     if not raw_value.isdecimal() or len(raw_value) > 19:
-        raise WebApiRequestRefusedError(400, "since must be a whole number.")
+        raise WebApiRequestRefusedError(400, "since must be an integer.")
     return int(raw_value)
 
 

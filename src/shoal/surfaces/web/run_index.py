@@ -48,9 +48,9 @@ class WebRunIndex:
         try:
             run = RunHandle(session=SessionId(check_safe_file_name(session, self.home)), home=self.home)
         except StateFileError:
-            raise WebApiRequestRefusedError(400, f"{session[:80]!r} is not the id of a session.") from None
+            raise WebApiRequestRefusedError(400, f"{session[:80]!r} is not a session id.") from None
         if not run.directory.is_dir():
-            raise WebApiRequestRefusedError(404, f"There is no run of the session {session}.")
+            raise WebApiRequestRefusedError(404, f"There is no run for the session {session}.")
         return run
 
     async def get_run_summary(self, run: RunHandle) -> JournaledRunSummary:

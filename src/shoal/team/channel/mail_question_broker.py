@@ -179,7 +179,9 @@ def build_permission_response(request: PermissionRequestMail, answer: Answer) ->
             return PermissionResponseMail(request_id=request.request_id, subtype="error", error=reason)
         case _:
             return PermissionResponseMail(
-                request_id=request.request_id, subtype="error", error="the answer was not about permission"
+                request_id=request.request_id,
+                subtype="error",
+                error="the answer was not a permission decision",
             )
 
 

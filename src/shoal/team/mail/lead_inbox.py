@@ -245,7 +245,7 @@ class LeadInbox:
                 return self._build_plan_response(body, approved=False, feedback=reason)
             case _:
                 return self._build_plan_response(
-                    body, approved=False, feedback="The answer was about another plan."
+                    body, approved=False, feedback="The answer was for another plan."
                 )
 
     def _build_plan_response(

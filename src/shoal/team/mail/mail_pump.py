@@ -70,8 +70,9 @@ class MailVerifier:
         async def verify_and_deliver_mail(mail: MailMessage) -> bool:
             if self._authenticator.check_signature(mail, owner) == "forged":
                 self._services.note(
-                    f"Mail for {owner} in the name of {_format_mail_sender(mail.sender)} was refused: its "
-                    "signature is invalid. It was changed, copied from elsewhere, or made up."
+                    f"Shoal refused mail for {owner} that claims to be from "
+                    f"{_format_mail_sender(mail.sender)}: its signature is invalid. It was changed, copied "
+                    f"from elsewhere, or forged."
                 )
                 return True
             body = get_authorized_mail_body(mail)
@@ -111,9 +112,9 @@ class MailVerifier:
         self, mail: MailMessage, body: MailBody, owner: AgentName, agent: AgentId
     ) -> bool:
         question = (
-            f"An unverified {_get_mail_body_tag(body)} in the name of {mail.sender} for {owner}: obey? "
-            f"Another program wrote it, and it may be from anybody. "
-            f"It says: {abbreviate_text_to_one_line(mail.text, limit=300)}"
+            f"{owner} got an unverified {_get_mail_body_tag(body)} that claims to be from {mail.sender}. "
+            f"Obey it? Another program wrote it, so anyone may have sent it. It says: "
+            f"{abbreviate_text_to_one_line(mail.text, limit=300)}"
         )
         options = (
             ChoiceOption(label=OBEY, description=f"Treat it as coming from {mail.sender}"),
@@ -133,9 +134,9 @@ class MailVerifier:
         self, mail: MailMessage, body: MailBody, owner: AgentName, receiver: MailReceiver
     ) -> bool:
         self._services.note(
-            f"An unverified {_get_mail_body_tag(body)} in the name of {mail.sender} was not obeyed: "
-            f"{owner} "
-            "sees it as text from an unknown sender. The setting shoal.trust_unsigned_mail controls this."
+            f"Shoal ignored an unverified {_get_mail_body_tag(body)} that claims to be from {mail.sender}: "
+            f"{owner} sees it as text from an unknown sender. The setting shoal.trust_unsigned_mail "
+            f"controls this."
         )
         return await receiver(InboundMail(mail=mail, trusted=False))
 

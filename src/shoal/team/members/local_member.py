@@ -165,7 +165,7 @@ class LocalMember:
                 ):
                     return False
                 self._services.note(
-                    f"An answer for {self.name} came too late: {body.request_id} was dropped."
+                    f"An answer for {self.name} came too late, so {body.request_id} was dropped."
                 )
                 return True
             case ShutdownRequestMail():
@@ -386,8 +386,8 @@ class LocalMember:
                 return result
             prompt = user_message(format_team_notice("idle_hook", text=escape_control_tags(decision.blocked)))
         note = (
-            f"The TeammateIdle hooks sent it back {MAX_WAKES_IN_A_ROW} times in a row; it becomes idle "
-            "anyway."
+            f"The TeammateIdle hooks sent it back to work {MAX_WAKES_IN_A_ROW} times in a row. It becomes "
+            f"idle now."
         )
         await emit_note(self.agent, note)
         return result

@@ -54,7 +54,7 @@ def parse_teammate_permission_mode(name: str | None) -> PermissionMode | None:
         return None
     if name not in _MODE_BY_NAME:
         raise AgentRequestRefused(
-            f"{name!r} is not a mode for a teammate. Modes: {', '.join(_MODE_BY_NAME)}."
+            f"{name!r} is not a permission mode for a teammate. Modes: {', '.join(_MODE_BY_NAME)}."
         )
     return _MODE_BY_NAME[name]
 
@@ -203,7 +203,7 @@ class MemberAdmission:
             reason, leaves_roster = f"it could not be resumed and left the team: {refusal}", True
         except ShoalError as error:
             # The store cannot be read or written. That may be repaired, so nothing is discarded.
-            reason, leaves_roster = f"it cannot be resumed now; the next start retries it: {error}", False
+            reason, leaves_roster = f"it cannot be resumed now; the next start will retry: {error}", False
         if slot is not None:
             self._services.budget.close_agent_slot(slot)
         self._services.note(f"The teammate {entry.name} is not available: {reason}")

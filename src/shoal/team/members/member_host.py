@@ -66,7 +66,7 @@ from shoal.wire.member_channel_codec import (
 )
 
 LEAD_GONE = "its lead is gone"
-_LEAD_ONLY = "Only the lead of the team can do that: ask team-lead."
+_LEAD_ONLY = "Only the team's lead can do that. Ask team-lead."
 
 
 class TeamMembership(Struct, frozen=True, kw_only=True):
@@ -88,6 +88,8 @@ class TeamMembership(Struct, frozen=True, kw_only=True):
     """Transcript of the lead."""
     snapshot: str = ""
     """Snapshot of the person's shell, if the lead has one."""
+    denied_tools: tuple[str, ...] = ()
+    """Tools that its lead may not use, beyond the rules of the session."""
 
 
 class MemberHost:
@@ -279,14 +281,14 @@ class MemberHost:
         member = self._member
         shutdown_request = None if member is None else member.shutdown_request
         if member is None or shutdown_request is None or request not in ("", shutdown_request.request_id):
-            raise AgentRequestRefused("There is no such request to shut down, or it was already answered.")
+            raise AgentRequestRefused("This shutdown request does not exist or was already answered.")
         if not approve and self._has_rejected:
-            raise AgentRequestRefused("The lead asks a second time: finish what you must, then approve.")
+            raise AgentRequestRefused("The lead is asking a second time. Finish what you must, then approve.")
         if approve:
             self._approved_request = shutdown_request
             if self._channel is not None:
                 self._channel.send_message(MemberShutdownAgreedMessage(request=shutdown_request.request_id))
-            self.request_member_end("it shut down as it was asked to")
+            self.request_member_end("it shut down on request")
             # This is the member's own tool call and ends with it: its model must not be called after this.
             await asyncio.Event().wait()
         self._has_rejected = True

@@ -89,7 +89,7 @@ class LostMember(Struct, frozen=True, kw_only=True):
             agent=started.agent,
             name=started.name,
             kind=started.kind,
-            why=f"it had ended when the process of its lead was killed{worktree_text}",
+            why=f"it had ended when its lead's process was killed{worktree_text}",
             description=started.description,
             call=started.call,
         )

@@ -73,13 +73,13 @@ class MemberShutdown:
     ) -> None:
         shutdown_request = handle.member.shutdown_request
         if shutdown_request is None or request not in ("", shutdown_request.request_id):
-            raise AgentRequestRefused("There is no such request to shut down, or it was already answered.")
+            raise AgentRequestRefused("This shutdown request does not exist or was already answered.")
         if not approve and handle.has_rejected:
-            raise AgentRequestRefused("The lead asks a second time: finish what you must, then approve.")
+            raise AgentRequestRefused("The lead is asking a second time. Finish what you must, then approve.")
         handle.clear_shutdown_request_and_grace()
         if approve:
             handle.approved_request = shutdown_request
-            self._tasks.create_task(self.end_member(handle, "it shut down as it was asked to"))
+            self._tasks.create_task(self.end_member(handle, "it shut down on request"))
             # This is the member's own tool call and ends with it: its model must not be called after this.
             await handle.gone.wait()
             return

@@ -203,7 +203,7 @@ class RemoteMember:
                 await self._observer.on_connection_lost(self.name)
             exit_text = await self._process.wait_until_exit()
             if self.is_foreign and self.shutdown_request is not None:
-                return AgentRunOutcome(status="completed", text="", detail="it shut down as it was asked to")
+                return AgentRunOutcome(status="completed", text="", detail="it shut down on request")
             if self._end_message is None or is_unexpected:
                 self.death_cause = (
                     f"it had not answered for {MemberChannelServer.ping_timeout:g} s"
@@ -224,7 +224,9 @@ class RemoteMember:
             )
         except Exception as error:  # noqa: BLE001 - the wall around teammates: a crash ends this one alone
             return AgentRunOutcome(
-                status="failed", text="", detail=f"its line failed: {_format_first_grouped_error(error)}"
+                status="failed",
+                text="",
+                detail=f"its connection failed: {_format_first_grouped_error(error)}",
             )
         finally:
             self._process_gone = True

@@ -15,6 +15,8 @@ from shoal.core.errors import ShoalError
 from shoal.core.extensions.mcp_servers import McpPrompt
 from shoal.core.ports import ProcessLauncher
 
+CONNECT_TIMEOUT = 30.0
+"""Seconds for a server to start and list its features."""
 MAX_DEADLINE_FACTOR = 20
 """Limit of a call that keeps reporting progress, as a multiple of its deadline."""
 
@@ -57,6 +59,8 @@ class McpClientContext(Struct, frozen=True, kw_only=True):
     note: Callable[[str], None]
     tokens: Callable[[str, str], McpTokenStore]
     """Returns the token store for a server's name and address."""
+    connect_timeout: float = CONNECT_TIMEOUT
+    """Seconds that a server may take to start."""
     version: str = ""
     """Our version, sent to servers."""
 

@@ -77,7 +77,7 @@ def _build_field_choice(
         options.append(ChoiceOption(label=str(field["default"])))
     if not required:
         options.append(ChoiceOption(label=_SKIP_FIELD))
-    options.append(ChoiceOption(label=_DECLINE, description="Send no answer."))
+    options.append(ChoiceOption(label=_DECLINE, description="Do not send an answer."))
     return MultipleChoice(
         question=f"{prompt} – {title}{description}",
         header=name[:20],

@@ -102,18 +102,18 @@ class _McpToolFilterStream:
 def find_mcp_tool_problem(tool: Any) -> str:
     """Return why the tool cannot be used, or "" if it can. Removes invalid optional fields."""
     if not isinstance(tool, dict) or not isinstance(tool.get("name"), str) or not tool["name"]:
-        return "it lists a tool without a name, which is left out."
+        return "it lists a tool without a name, which Shoal ignores."
     schema, name = tool.get("inputSchema"), tool["name"][:80]
     if not isinstance(schema, dict):
-        return f"its tool {name!r} is left out: its input schema is not an object."
+        return f"its tool {name!r} is ignored: its input schema is not an object."
     if schema.setdefault("type", "object") != "object":
-        return f"its tool {name!r} is left out: its input has the type {schema['type']!r} instead of object."
+        return f"its tool {name!r} is ignored: its input has the type {schema['type']!r} instead of object."
     for key in ("properties", "$defs", "definitions"):
         if not isinstance(schema.get(key, {}), dict):
-            return f"its tool {name!r} is left out: {key} in its schema is not an object."
+            return f"its tool {name!r} is ignored: {key} in its schema is not an object."
     required = schema.get("required", [])
     if not isinstance(required, list) or not all(isinstance(each, str) for each in required):
-        return f"its tool {name!r} is left out: required in its schema is not a list of names."
+        return f"its tool {name!r} is ignored: required in its schema is not a list of names."
     # Results are passed on unvalidated, whatever schema the server declared.
     tool.pop("outputSchema", None)
     if not isinstance(tool.get("description", ""), str):

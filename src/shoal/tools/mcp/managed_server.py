@@ -39,8 +39,6 @@ if TYPE_CHECKING:
 
     from shoal.tools.mcp.sdk_connection import McpConnection
 
-CONNECT_TIMEOUT = 30.0
-"""Seconds for a server to start and list its features."""
 MAX_RESTARTS = 1
 STABLE_SECONDS = 60.0
 """Seconds after which a connection to an address counts as stable."""
@@ -123,7 +121,7 @@ class ManagedMcpServer:
         except (InvalidMcpServerConfigError, ShoalError) as error:
             self._set_failed_status(str(error).removesuffix("."))
         except TimeoutError:
-            self._set_failed_status(f"it did not start within {CONNECT_TIMEOUT:g} s")
+            self._set_failed_status(f"it did not start within {self.client_context.connect_timeout:g} s")
         except Exception as error:  # noqa: BLE001 - a failing server must not affect the others
             self._set_failed_status(_describe_innermost_error(error))
         finally:
@@ -171,8 +169,8 @@ class ManagedMcpServer:
             self._on_push(self.server.name, push)
             return
         self.note_once(
-            "it pushes messages to the session, which are dropped because it is not a channel. "
-            f"--channels server:{self.server.name} lets them in, or shoal.channels in your own settings."
+            f"it pushes messages, but Shoal drops them because it is not a channel. To accept them, use "
+            f"--channels server:{self.server.name} or shoal.channels in your own settings."
         )
 
     async def refresh_features(self) -> None:
@@ -212,8 +210,8 @@ class ManagedMcpServer:
                     return output
         except TimeoutError:
             return create_tool_error_output(
-                f"{what} was not answered by the MCP server {name} within {seconds:g} s and was cancelled. "
-                "The setting shoal.mcp_deadline allows more."
+                f"The MCP server {name} did not answer within {seconds:g} s, so {what} was cancelled. To "
+                f"allow more time, increase shoal.mcp_deadline."
             )
         except McpConnectionLost as error:
             if connection is not None and connection is self._connection:
@@ -249,12 +247,16 @@ class ManagedMcpServer:
         self._loss_reason, has_connected = "", False
         try:
             async with AsyncExitStack() as stack:
+<<<<<<< HEAD
                 async with self.client_context.clock.deadline(CONNECT_TIMEOUT):
                     if isinstance(server.connection, McpHttpConfig):
                         address = await add_helper_headers(
                             server.connection, server.name, self.client_context
                         )
                         server = replace(server, connection=address)
+=======
+                async with self.client_context.clock.deadline(self.client_context.connect_timeout):
+>>>>>>> main
                     connection: McpConnection = await stack.enter_async_context(
                         sdk.open_mcp_connection(server, self)
                     )

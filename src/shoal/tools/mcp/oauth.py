@@ -159,10 +159,13 @@ class McpOAuthCallbackServer:
             return "404 Not Found", "There is nothing here."
         parameters = {key: values[0] for key, values in parse_qs(parts.query).items()}
         if "code" not in parameters:
-            return "400 Bad Request", f"The login was refused: {parameters.get('error', 'no code came')}."
+            return (
+                "400 Bad Request",
+                f"The login was refused: {parameters.get('error', 'no authorization code')}.",
+            )
         if not self._code_result.done():
             result = AuthorizationCodeResult(
                 code=parameters["code"], state=parameters.get("state"), iss=parameters.get("iss")
             )
             self._code_result.set_result(result)
-        return "200 OK", "You are logged in. This window can be closed."
+        return "200 OK", "You are logged in. You can close this window."

@@ -122,7 +122,7 @@ class _McpResultContentConverter:
         suffix = re.sub(r"[^a-z0-9]", "", media_type.rpartition("/")[2].lower())[:10] or "bin"
         name = re.sub(r"[^A-Za-z0-9_-]", "_", self._call)[:80]
         path = self._results.save_result(f"{name}-{self._stored_files}.{suffix}", content)
-        return TextBlock(text=f"[{media_type}, {len(content):,} bytes, kept in {path}]")
+        return TextBlock(text=f"[{media_type}, {len(content):,} bytes, saved in {path}]")
 
 
 def _format_resource_link(link: mcp_types.ResourceLink) -> str:

@@ -83,7 +83,8 @@ class McpPushReceiver:
             self._buffered.append(params)
         else:
             self._managed.note_once(
-                f"more than {MAX_BUFFERED} messages from its channel came too early; the rest were dropped."
+                f"it sent more than {MAX_BUFFERED} channel messages before Shoal was ready; the rest were "
+                f"dropped."
             )
 
     def release_buffered_pushes(self, *, declared: bool) -> None:
@@ -393,12 +394,12 @@ def _find_mcp_tool_limit_problem(
 ) -> str | None:
     if name in listed:
         other = listed[name].name
-        return f"its tool {tool.name!r} is left out: {other!r} has the same name here, {name}."
+        return f"its tool {tool.name!r} is ignored: {other!r} has the same name here, {name}."
     if len(listed) >= MAX_TOOLS:
-        return f"it has more than {MAX_TOOLS} tools; the rest is left out."
+        return f"it has more than {MAX_TOOLS} tools; Shoal ignores the rest."
     if len(encode_json(tool.input_schema)) > MAX_SCHEMA_CHARACTERS:
         return (
-            f"its tool {tool.name!r} is left out: "
+            f"its tool {tool.name!r} is ignored: "
             f"its schema is longer than {MAX_SCHEMA_CHARACTERS:,} characters."
         )
     return None

@@ -14,7 +14,12 @@ from pathlib import Path
 
 from shoal.core.errors import StateFileError
 from shoal.stores.files.access.atomic_rename import exchange_file_names
-from shoal.stores.files.home.home_paths import build_write_error, make_private_directory, write_all_bytes
+from shoal.stores.files.home.home_paths import (
+    build_write_error,
+    make_private_directory,
+    sync_file_data,
+    write_all_bytes,
+)
 
 _DIRECTORY_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 # Non-blocking: a pipe in place of a file must not block the reader.
@@ -160,7 +165,7 @@ class DirectoryHandle:
             # Truncated only afterwards: ext4 flushes a file that was truncated to zero when it is closed.
             os.ftruncate(fd, len(content))
             if durable:
-                os.fdatasync(fd)
+                sync_file_data(fd)
         except OSError as error:
             raise build_write_error(self.path / name, error) from error
         finally:
@@ -300,7 +305,7 @@ class DirectoryHandle:
 def build_open_error(path: Path, error: OSError) -> StateFileError:
     if error.errno in (errno.ELOOP, errno.ENOTDIR):
         return StateFileError(
-            f"{path} is a link or not a directory, and Shoal does not follow it. Remove it.", path=path
+            f"{path} is a link or not a directory, so Shoal does not use it. Remove it.", path=path
         )
     return build_write_error(path, error)
 
@@ -342,5 +347,5 @@ def read_fd_from_offset(fd: int, offset: int) -> bytes:
 def _check_plain_file_name(name: str) -> str:
     """Check a name again as a last defence; callers have checked it before."""
     if "/" in name or "\0" in name or name in ("", ".", ".."):
-        raise StateFileError(f"{name[:80]!r} is not the name of a file.", path=Path())
+        raise StateFileError(f"{name[:80]!r} is not a file name.", path=Path())
     return name

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 
 from shoal.stores.files.access.directory_handle import DirectoryHandle, read_fd_from_offset
-from shoal.stores.files.home.home_paths import build_write_error, write_all_bytes
+from shoal.stores.files.home.home_paths import build_write_error, sync_file_data, write_all_bytes
 
 _TAIL_CHUNK = 1 << 16
 
@@ -22,7 +22,7 @@ def append_lines(
         try:
             write_all_bytes(fd, b"".join([line + b"\n" for line in lines]))
             if durable:
-                os.fdatasync(fd)
+                sync_file_data(fd)
         except OSError:
             with suppress(OSError):
                 os.ftruncate(fd, size)

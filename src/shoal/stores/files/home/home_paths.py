@@ -49,7 +49,7 @@ def get_journal_path(home: Path, session: SessionId) -> Path:
 def check_safe_file_name(name: str, home: Path) -> str:
     """Return the name if it is a safe file name, else raise; identifiers come from the command line too."""
     if not _SAFE_NAME.fullmatch(name) or ".." in name:
-        raise StateFileError(f"{name!r} is not a valid name of a session or an agent.", path=home)
+        raise StateFileError(f"{name!r} is not a valid session or agent name.", path=home)
     return name
 
 
@@ -87,6 +87,11 @@ def write_all_bytes(fd: int, content: bytes) -> None:
     written = os.write(fd, content)
     while written < len(content):
         written += os.write(fd, content[written:])
+
+
+def sync_file_data(fd: int) -> None:
+    """Wait until the content of the file is on the disk. macOS has no fdatasync."""
+    getattr(os, "fdatasync", os.fsync)(fd)
 
 
 def write_file_atomically(path: Path, content: bytes) -> None:

@@ -70,7 +70,7 @@ class ExternalMemberLock(_PidLock):
         super().__init__(
             home / "shoal" / "mcp" / "seats" / f"{name}@{team}",
             lambda holder: (
-                f"Another client already uses the name {name} in the team {team}, served by {holder}."
+                f"Another client, served by {holder}, already uses the name {name} in the team {team}."
             ),
         )
 
@@ -121,7 +121,7 @@ def _acquire_pid_lock(path: Path, describe_conflict: Callable[[str], str]) -> in
         pid = os.pread(fd, 32, 0).decode(errors="replace").strip()
         os.close(fd)
         raise StateFileError(describe_conflict(f"process {pid}" if pid else "another process"), path=path)
-    message = f"{path} is removed as soon as Shoal creates it. Choose another home with SHOAL_HOME=DIRECTORY."
+    message = f"{path} disappears as soon as Shoal creates it. Choose another home with SHOAL_HOME=DIRECTORY."
     raise StateFileError(message, path=path)
 
 

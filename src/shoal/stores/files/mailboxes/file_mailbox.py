@@ -377,7 +377,7 @@ class FileMailbox:
             entries = inbox.entries
         self._report_problem(
             f"The mailbox of {self.owner} is damaged: {reason}. It is kept as "
-            f"{self._directories.inboxes.path / backup_name}; {len(entries)} of its messages are delivered."
+            f"{self._directories.inboxes.path / backup_name}; {len(entries)} of its messages were delivered."
         )
         repaired = build_inbox_file(tuple(entries))
         self._replace_inbox_file(repaired)

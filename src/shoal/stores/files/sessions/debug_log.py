@@ -19,16 +19,36 @@ from shoal.stores.files.home.home_paths import (
 )
 from shoal.wire.json_codec import encode_json
 
+_NAME_PARTS = {"api": "model", "hooks": "hook", "tools": "tool", "permissions": "permission"}
+"""Parts of event names for words that people know from another program."""
+
+
+def _find_name_part(word: str) -> str:
+    return _NAME_PARTS.get(word, word)
+
 
 class DebugLog:
-    """Log in `debug/{session}.txt`, with a link `debug/latest`. Failed writes are ignored."""
+    """Log in `debug/{session}.txt`, or at `path`, with a link `debug/latest`. Failed writes are ignored.
+
+    `event_filter` selects events by words of their names, separated by commas; `!word` excludes events.
+    """
 
     def __init__(
-        self, directory: Path, session: SessionId, clock: Clock, secrets: SecretRedactor = KEY_SHAPE_REDACTOR
+        self,
+        directory: Path,
+        session: SessionId,
+        clock: Clock,
+        secrets: SecretRedactor = KEY_SHAPE_REDACTOR,
+        *,
+        path: Path | None = None,
+        event_filter: str = "",
     ) -> None:
         self._secrets = secrets
+        words = [word.strip().lower() for word in event_filter.split(",") if word.strip()]
+        self._included = tuple(_find_name_part(word) for word in words if not word.startswith("!"))
+        self._excluded = tuple(_find_name_part(word[1:]) for word in words if word.startswith("!"))
         make_private_directory(directory)
-        self.path = directory / f"{check_safe_file_name(session, directory)}.txt"
+        self.path = path or directory / f"{check_safe_file_name(session, directory)}.txt"
         self._clock = clock
         try:
             fd = open_private_file(self.path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC)
@@ -42,9 +62,13 @@ class DebugLog:
         latest_link = directory / "latest"
         with suppress(OSError):
             latest_link.unlink(missing_ok=True)
-            latest_link.symlink_to(self.path.name)
+            latest_link.symlink_to(self.path.name if path is None else self.path.absolute())
 
     def write_event(self, event: Event) -> None:
+        name = type(event).__name__.lower()
+        is_included = not self._included or any(word in name for word in self._included)
+        if not is_included or any(word in name for word in self._excluded):
+            return
         line = (
             format_iso_time(self._clock.now()).encode()
             + b" "

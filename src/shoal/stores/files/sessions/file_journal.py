@@ -19,6 +19,7 @@ from shoal.stores.files.home.home_paths import (
     build_write_error,
     make_private_directory,
     open_state_file,
+    sync_file_data,
     write_all_bytes,
 )
 from shoal.stores.journal_records import parse_journal_records
@@ -70,11 +71,11 @@ class FileJournal:
             write_all_bytes(fd, line)
             self._is_torn = False
             if self._durable:
-                os.fdatasync(fd)
+                sync_file_data(fd)
         except OSError as error:
             raise StateFileError(
-                f"Cannot write the journal {self.path}: {error.strerror}. Its content is kept. Free some "
-                "space on that disk, then resume with --resume.",
+                f"Cannot write the journal {self.path}: {error.strerror}. The content so far is kept. Free "
+                f"some space on that disk, then resume with --resume.",
                 path=self.path,
             ) from error
 

@@ -48,13 +48,14 @@ class FileSessionStore:
             (lock.release_unused if unused else lock.release)()
 
     def open_transcript(
-        self, agent: AgentId, *, cwd: str, version: str, durable: bool = False
+        self, agent: AgentId, *, cwd: str, version: str, durable: bool = False, title: str = ""
     ) -> FileTranscript:
         encoder = TranscriptEncoder(
             session=self.session,
             cwd=cwd,
             version=version,
             agent=None if agent == LEAD_ID else agent,
+            title=title,
         )
         return FileTranscript(self.get_transcript_path(agent), encoder, durable=durable)
 
@@ -75,7 +76,7 @@ class FileSessionStore:
     def save_agent_mode(self, agent: AgentId, mode: str) -> None:
         path, content = self._get_metadata_path(agent), self._read_metadata_file(agent)
         if content is None:
-            raise SessionNotFound(f"There is no metadata of agent {agent} in {path}.", path=path)
+            raise SessionNotFound(f"There is no metadata for agent {agent} in {path}.", path=path)
         _parse_metadata(content, path)
         # The raw content: unknown fields of other programs stay.
         raw = msgspec.json.decode(content)

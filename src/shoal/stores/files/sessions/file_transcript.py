@@ -10,7 +10,12 @@ from shoal.core.clock import format_iso_time
 from shoal.core.conversation.transcript_entries import TranscriptEntry
 from shoal.core.errors import StateFileError
 from shoal.stores.files.access.line_files import find_end_of_complete_lines
-from shoal.stores.files.home.home_paths import build_write_error, open_private_file, write_all_bytes
+from shoal.stores.files.home.home_paths import (
+    build_write_error,
+    open_private_file,
+    sync_file_data,
+    write_all_bytes,
+)
 from shoal.wire.json_codec import is_complete_json_line
 from shoal.wire.transcript_codec import TranscriptEncoder
 
@@ -33,7 +38,7 @@ class FileTranscript:
         try:
             write_all_bytes(fd, line)
             if self._durable:
-                os.fdatasync(fd)
+                sync_file_data(fd)
         except OSError as error:
             self._truncate_partial_line()
             raise StateFileError(

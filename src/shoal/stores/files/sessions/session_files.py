@@ -77,11 +77,33 @@ def find_session_transcript(home: Path, name: str) -> Path:
         raise SessionNotFound(
             f"{len(matches)} sessions start with {name!r}: {match_list}. Type more of the id.", path=home
         )
+    if titled := _find_titled_transcript(home, name):
+        return titled
     from difflib import get_close_matches
 
     similar = get_close_matches(name, stems, n=3, cutoff=0.5)
     hint = f"Similar ids: {', '.join(similar)}." if similar else "shoal --continue takes the latest one here."
     raise SessionNotFound(f"There is no session {name!r} in {home}. {hint}", path=home)
+
+
+def _find_titled_transcript(home: Path, title: str) -> Path | None:
+    """Return the latest transcript whose last title is this one."""
+    for file in _sort_files_newest_first(_list_all_transcripts(home)) if title else ():
+        try:
+            with open_state_file(Path(file.path)) as opened:
+                lines = [line for line in opened if b'"custom-title"' in line]
+        except OSError:
+            continue
+        for line in reversed(lines):
+            try:
+                entry = parse_transcript_line(line).entry
+            except ValueError:
+                continue
+            if isinstance(entry, TranscriptTitleEntry) and entry.is_custom:
+                if entry.text == title:
+                    return Path(file.path)
+                break
+    return None
 
 
 def list_sessions(
@@ -165,6 +187,8 @@ def _read_first_prompt_or_title(path: Path) -> str:
     title = ""
     for entry in _read_first_transcript_entries(path):
         if isinstance(entry, TranscriptTitleEntry):
+            if entry.is_custom and entry.text:
+                return entry.text
             title = title or entry.text
         elif (
             isinstance(entry, TranscriptMessageEntry)

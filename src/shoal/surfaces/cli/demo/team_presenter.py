@@ -172,7 +172,7 @@ class TeamDemoPresenter:
     async def _kill_member_and_announce(self) -> None:
         kill = self._kill = await self._killer.kill_target_once_working()
         if kill is not None:
-            announcement = f"The demo kills the process of {kill.name} while it works."
+            announcement = f"The demo kills the process of {kill.name} while it is working."
             self._narrator.request_blank_line()
             self._narrator.add_line(
                 ("✗ ", BOLD_RED), (f"kill -9 {kill.pid}", BOLD_RED), (f"   {announcement}", RED)

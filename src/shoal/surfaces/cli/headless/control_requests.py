@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
-from typing import TYPE_CHECKING, Any, TypeAlias, get_args
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from shoal.agent.agent_runner import BYTES_PER_TOKEN, estimate_block_tokens
+from shoal.app.definitions.output_styles import list_output_style_names
 from shoal.app.session.session import Session
 from shoal.app.session.session_changes import rewind_files_to_before_message, set_thinking_tokens
 from shoal.core.agents.agent_definitions import INHERIT_MODEL, AgentDefinition
 from shoal.core.extensions.skills import ExternalSlashPrompt, Skill
-from shoal.core.permissions.permission_decisions import PermissionMode
+from shoal.core.permissions.permission_changes import (
+    PERMISSION_MODES,
+    PermissionMode,
+    resolve_permission_mode,
+)
 from shoal.surfaces.terminal.user_messages import join_names
 from shoal.wire.stream_input_codec import InvalidInputStreamLineError
 
@@ -84,8 +89,8 @@ def build_initialize_response(session: Session) -> dict[str, Any]:
     return {
         "commands": [_slash_command_to_dict(each) for each in session.knowledge.list_slash_commands()],
         "agents": [_agent_definition_to_dict(definition) for definition in session.config.definitions.all()],
-        "output_style": "default",
-        "available_output_styles": ["default"],
+        "output_style": session.knowledge.output_style.name,
+        "available_output_styles": list_output_style_names(session.config.settings, session.config.cwd),
         "models": [],
         "account": {},
         "hook_on_failure_supported": True,
@@ -104,7 +109,7 @@ async def _handle_initialize(session: Session, body: _RequestBody) -> _ResponseB
     """Handle a repeated or late `initialize`: agents and hooks can only be set before the session opens."""
     if body.get("agents"):
         raise InvalidInputStreamLineError(
-            "the session has started: pass agents in the first line, or with --agents"
+            "the session has already started; pass agents in the first line, or with --agents"
         )
     return {**build_initialize_response(session), "hooks_applied": not body.get("hooks")}
 
@@ -208,8 +213,8 @@ def _agent_definition_to_dict(definition: AgentDefinition) -> dict[str, str]:
 
 
 def _parse_permission_mode(name: object) -> PermissionMode:
-    modes: tuple[PermissionMode, ...] = get_args(PermissionMode)
-    for mode in modes:
-        if mode == name:
-            return mode
-    raise InvalidInputStreamLineError(f"{name!r} is not a permission mode; use one of {join_names(modes)}")
+    mode = resolve_permission_mode(name)
+    if mode is None:
+        known = join_names(PERMISSION_MODES)
+        raise InvalidInputStreamLineError(f"{name!r} is not a permission mode; use one of {known}")
+    return mode

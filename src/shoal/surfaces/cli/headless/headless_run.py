@@ -57,6 +57,8 @@ class HeadlessRunRequest(Struct, frozen=True, kw_only=True):
     relayed_servers: Sequence[str] = ()
     """MCP servers that live in the driving program."""
     quiet: bool = False
+    prompt_tool: str | None = None
+    """MCP tool that answers questions."""
     verbose: bool = False
     """Report the cost of each turn at its end."""
     prepare: Callable[[Session], Awaitable[str]] | None = None
@@ -159,6 +161,7 @@ class _HeadlessRun:
                 watch_tasks = (
                     group.create_task(self._signals.interrupt_on_signal(self._session)),
                     group.create_task(self._wake_when_stopped()),
+                    *self._start_prompt_tool(group),
                 )
                 if self._connection is None:
                     prompt = await self._session.parse_slash_command_when_ready(
@@ -192,6 +195,14 @@ class _HeadlessRun:
             or (exit_codes.STOPPED if self._stopped_agents else exit_codes.OK)
             or (exit_codes.ERROR if lost_lines else exit_codes.OK)
         )
+
+    def _start_prompt_tool(self, group: asyncio.TaskGroup) -> tuple[asyncio.Task[None], ...]:
+        if self._job.prompt_tool is None:
+            return ()
+        from shoal.surfaces.cli.headless.question_forwarder import McpToolQuestionForwarder
+
+        forwarder = McpToolQuestionForwarder(self._session, self._job.prompt_tool)
+        return (group.create_task(forwarder.forward_questions()),)
 
     async def _prepare_initial_prompt(self) -> str:
         prepare_prompt = self._job.prepare
@@ -244,7 +255,7 @@ class _HeadlessRun:
         assert isinstance(self._output, StreamJsonOutputWriter)
         forwarder = (
             DrivingProgramQuestionForwarder(self._session, self._output)
-            if self._job.options.attended
+            if self._job.options.attended and self._job.prompt_tool is None
             else None
         )
         source = StreamJsonInputReader(self._session, self._output, forwarder, on_change=self._feed.wake)
@@ -324,7 +335,7 @@ class _HeadlessRun:
 
     async def _stop_remaining_work(self) -> None:
         """Stop everything that still runs, and report what was stopped before it was done."""
-        stopped_agents = await self._session.stop_agents("the run ended before it was finished")
+        stopped_agents = await self._session.stop_agents("the run ended before the work was finished")
         self._report_stopped_agents(self._session.interrupted_agents + stopped_agents)
         shells = await self._session.stop_shells()
         if shells:

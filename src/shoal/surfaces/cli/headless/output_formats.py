@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import uuid
-from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
 
 from msgspec import UNSET, Struct, structs
 
 import shoal
 from shoal.app.run_view.agent_status import AgentStatusRecord, RunViewAgentsState
 from shoal.core.budgets.usage import Usage
-from shoal.core.conversation.messages import ToolResultBlock
+from shoal.core.clock import format_iso_time
+from shoal.core.conversation.messages import ToolResultBlock, extract_tool_result_text
 from shoal.core.events import (
     AgentEnded,
     AgentStarted,
@@ -20,9 +22,11 @@ from shoal.core.events import (
     HookRan,
     MessageAdded,
     ModelRequestSent,
+    PartialReplyDiscarded,
     PermissionDenied,
     RunFinished,
     TextStreamed,
+    ToolOutputReturned,
     ToolStarted,
 )
 from shoal.core.ids import LEAD_ID, AgentId
@@ -285,6 +289,8 @@ class StreamJsonOutputWriter:
         self._statuses = RunViewAgentsState()
         self._state: stream_output_codec.SessionState = "idle"
         self._partial: dict[AgentId, PartialMessageEncoder] = {}
+        self._tool_data: dict[str, Any] = {}
+        """Data of results whose messages have not come yet, by call."""
 
     async def send_line(self, line: object) -> None:
         await self._stdout.write(encode_json(line) + b"\n")
@@ -306,11 +312,9 @@ class StreamJsonOutputWriter:
                 if event.message.role == "assistant":
                     await self._write_partial_message(event, status)
                 if self._is_message_event_shown(event):
-                    await self.send_line(
-                        stream_output_codec.build_stream_message_line(
-                            event, session, parent=status.starting_call or None
-                        )
-                    )
+                    await self.send_line(self._build_message_line(event, status))
+            case ToolOutputReturned():
+                self._tool_data[event.call] = _get_tool_use_result(event)
             case TextStreamed() | ModelRequestSent():
                 await self._write_partial_message(event, status)
             case AgentStarted() | AgentEnded() | ToolStarted() if event.agent != LEAD_ID:
@@ -321,12 +325,35 @@ class StreamJsonOutputWriter:
                     compact_metadata=compact_metadata, session_id=session, uuid=str(uuid.uuid4())
                 )
                 await self.send_line(boundary)
-            case HookRan() if self._options.hook_events:
-                await self.send_line(_build_hook_response(event, session))
-            case BudgetThresholdReached():
-                await self.send_line(_build_budget_warning(event, session))
+            case HookRan() | BudgetThresholdReached() | PartialReplyDiscarded():
+                await self._write_notice(event)
             case _:
                 pass
+
+    async def _write_notice(self, event: HookRan | BudgetThresholdReached | PartialReplyDiscarded) -> None:
+        assert self._turn is not None
+        session = self._turn.session
+        match event:
+            case HookRan() if self._options.hook_events:
+                await self.send_line(_build_hook_response(event, session.id))
+            case BudgetThresholdReached():
+                await self.send_line(_build_budget_warning(event, session.id))
+            case PartialReplyDiscarded() if event.agent == LEAD_ID:
+                await self.send_line(_build_api_retry(event, session))
+            case _:
+                pass
+
+    def _build_message_line(self, event: MessageAdded, status: AgentStatusRecord) -> object:
+        assert self._turn is not None
+        calls = [block.tool_use_id for block in event.message.content if isinstance(block, ToolResultBlock)]
+        results = [self._tool_data.pop(call, UNSET) for call in calls]
+        return stream_output_codec.build_stream_message_line(
+            event,
+            self._turn.session.id,
+            parent=status.starting_call or None,
+            timestamp=format_iso_time(self._turn.session.clock.now()),
+            tool_use_result=results[0] if len(results) == 1 else UNSET,
+        )
 
     async def end_turn(self, finished: RunFinished) -> None:
         assert self._turn is not None
@@ -393,6 +420,23 @@ class StreamJsonOutputWriter:
             )
 
 
+def _get_tool_use_result(event: ToolOutputReturned) -> Any:
+    return event.data if isinstance(event.data, Mapping) else extract_tool_result_text(event.result)
+
+
+def _build_api_retry(
+    event: PartialReplyDiscarded, session: Session
+) -> stream_output_codec.ApiRetryStreamLine:
+    return stream_output_codec.ApiRetryStreamLine(
+        attempt=event.attempt,
+        max_retries=session.config.settings.foreign.max_retries,
+        retry_delay_ms=round(event.retry_in * 1000),
+        error=event.reason,
+        session_id=session.id,
+        uuid=str(uuid.uuid4()),
+    )
+
+
 def _build_hook_response(event: HookRan, session: str) -> stream_output_codec.HookOutcomeStreamLine:
     return stream_output_codec.HookOutcomeStreamLine(
         hook_event=event.event,
@@ -430,6 +474,7 @@ def _build_init_line(session: Session) -> stream_output_codec.SessionInitStreamL
         agents=[definition.name for definition in session.config.definitions.all()],
         plugins=[{"name": each.name, "path": str(each.root)} for each in session.config.plugins.all],
         slash_commands=[each.name for each in session.knowledge.list_slash_commands()],
+        output_style=session.knowledge.output_style.name,
         shoal_version=shoal.__version__,
         uuid=str(uuid.uuid4()),
     )

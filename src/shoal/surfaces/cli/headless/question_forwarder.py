@@ -8,7 +8,10 @@ from typing import Any
 
 import msgspec
 
+from shoal.agent.tool_calls import run_tool_for_host
 from shoal.app.session.session import Session
+from shoal.core.conversation.messages import TextBlock, ToolUseBlock
+from shoal.core.conversation.tools import ToolOutput
 from shoal.core.errors import ShoalError
 from shoal.core.ids import LEAD_ID
 from shoal.core.permissions.questions import (
@@ -23,6 +26,7 @@ from shoal.core.permissions.questions import (
     Question,
 )
 from shoal.surfaces.cli.headless.output_formats import StreamJsonOutputWriter
+from shoal.wire.json_codec import decode_json
 from shoal.wire.question_codec import parse_permission_suggestions
 from shoal.wire.stream_input_codec import ControlResponseInputStreamLine
 from shoal.wire.stream_output_codec import build_control_cancel_request, build_permission_request
@@ -89,6 +93,55 @@ class DrivingProgramQuestionForwarder:
         if not self._open:
             is_working = self._session.is_busy or self._session.has_running_subagents
             await self._output.send_session_state("running" if is_working else "idle")
+
+
+class McpToolQuestionForwarder:
+    """Asks an MCP tool for the answer to each open question. No usable answer denies."""
+
+    def __init__(self, session: Session, tool: str) -> None:
+        self._session = session
+        self._broker = session.questions
+        self._tool = tool
+
+    async def forward_questions(self) -> None:
+        """Forward questions until cancelled."""
+        async with asyncio.TaskGroup() as group:
+            async for question in self._broker.watch_questions():
+                group.create_task(self._answer_question(question))
+
+    async def _answer_question(self, question: Question) -> None:
+        try:
+            response = await self._call_tool(question)
+        except ShoalError as error:
+            response = ControlResponseInputStreamLine(id=question.id, error=str(error))
+        self._broker.submit_answer(question.id, _parse_program_answer(question, response))
+
+    async def _call_tool(self, question: Question) -> ControlResponseInputStreamLine:
+        runtime = self._session.runtime
+        await runtime.servers.wait_until_settled()
+        tool = runtime.tools.get(self._tool)
+        if tool is None:
+            reason = f"The permission prompt tool {self._tool} does not exist, so nobody could be asked."
+            return ControlResponseInputStreamLine(id=question.id, error=reason)
+        name, call_id, tool_input = _question_to_tool_call(question)
+        arguments = {"tool_name": name, "input": tool_input, "tool_use_id": call_id}
+        call = ToolUseBlock(id=question.id, name=self._tool, input=arguments)
+        output = await run_tool_for_host(self._session.agent, call, tool)
+        text = _get_output_text(output)
+        try:
+            body = decode_json(text.encode())
+        except ValueError:
+            body = None
+        if output.is_error or not isinstance(body, Mapping):
+            reason = f"The permission prompt tool {self._tool} gave no usable answer: {text[:200]}"
+            return ControlResponseInputStreamLine(id=question.id, error=reason)
+        return ControlResponseInputStreamLine(id=question.id, body=body)
+
+
+def _get_output_text(output: ToolOutput) -> str:
+    if isinstance(output.content, str):
+        return output.content
+    return "\n".join(block.text for block in output.content if isinstance(block, TextBlock))
 
 
 def _question_to_tool_call(question: Question) -> tuple[str, str, dict[str, Any]]:

@@ -49,7 +49,7 @@ def decode_utf8_with_warning(raw: bytes, what: str) -> str:
         return raw.decode()
     except UnicodeDecodeError as error:
         print_user_message(
-            f"{what} is not valid UTF-8 from byte {error.start} on; invalid bytes are replaced by �"
+            f"{what} is not valid UTF-8 starting at byte {error.start}; invalid bytes are replaced by �"
         )
         return raw.decode(errors="replace")
 

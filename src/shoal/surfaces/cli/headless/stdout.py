@@ -50,7 +50,7 @@ class AsyncStdoutWriter:
         except BrokenPipeError as error:
             raise StdoutReaderGoneError("standard output is closed") from error
         except OSError as error:
-            raise StdoutWriteError(f"Cannot write standard output: {error.strerror}.") from error
+            raise StdoutWriteError(f"Cannot write to standard output: {error.strerror}.") from error
 
     async def _wait_until_writable(self) -> None:
         loop = asyncio.get_running_loop()

@@ -107,9 +107,9 @@ async def process_initialize_request(
     """Read the `initialize` request; one that cannot be met is refused, and the next one counts."""
     while (initialize_request := await program.take_initialize_request()) is not None:
         try:
-            options = _apply_initialize_request(
-                options, parse_stream_initialize_request(initialize_request.body), program
-            )
+            request = parse_stream_initialize_request(initialize_request.body)
+            options = _apply_initialize_request(options, request, program)
+            servers = tuple(dict.fromkeys((*servers, *request.mcp_servers)))
             break
         except ShoalError as error:
             await output.send_line(build_control_error_response(initialize_request.id, str(error)))
@@ -140,6 +140,8 @@ def _apply_initialize_request(
             )
         parse_agents_option(request.agents, Path.cwd())
         options = replace(options, agents=request.agents)
+    if request.skills is not None:
+        options = replace(options, skills=request.skills)
     return options
 
 

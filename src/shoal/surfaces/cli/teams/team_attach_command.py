@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 _SHOAL_SERVER_ARGS = ("-L", "shoal")
 
 
-@click.command("attach", short_help="Watch a team, answer its questions, talk to it.")
+@click.command("attach", short_help="Watch a team, answer its questions, and talk to it.")
 @click.argument("name", required=False)
 @click.option("--panes", is_flag=True, help="If members run in tmux panes: attach to tmux instead.")
 @click.option("--json", "as_json", is_flag=True, help="Print the events, one JSON object per line.")

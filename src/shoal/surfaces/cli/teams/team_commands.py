@@ -134,14 +134,14 @@ def show_team(*, name: str | None, as_json: bool) -> int:
     return exit_codes.OK
 
 
-@team_commands.command("rm", short_help="Remove a team with its mail and tasks.")
+@team_commands.command("rm", short_help="Remove a team and its mail and tasks.")
 @click.argument("name", required=False)
 @click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
-@click.option("--force", is_flag=True, help="Remove it even if a dead lead left active members behind.")
+@click.option("--force", is_flag=True, help="Remove it even if its lead died and left active members behind.")
 @json_option
 @debug_option
 def remove_team(*, name: str | None, yes: bool, force: bool, as_json: bool) -> int:
-    """Remove a team with its mail and tasks permanently. Refused while its lead is alive."""
+    """Permanently remove a team and its mail and tasks. Refused while its lead is alive."""
 
     async def confirm_and_remove(store: TeamStore) -> str:
         team = await find_named_or_only_team(store, name)
@@ -193,7 +193,7 @@ def _confirm_removal(team: TeamRoster) -> bool:
         raise click.UsageError(
             "Cannot ask for confirmation because standard input is not a terminal. Use --yes."
         )
-    return click.confirm(f"Remove the team {team.name} with its mail and tasks?", default=False)
+    return click.confirm(f"Remove the team {team.name} and its mail and tasks?", default=False)
 
 
 def _print_teams(overviews: Sequence[TeamOverview]) -> None:

@@ -131,8 +131,8 @@ async def deliver_user_message(
 def stop_team(*, words: tuple[str, ...], now: bool, as_json: bool) -> int:
     """Stop a team, or one MEMBER of it.
 
-    Each member is asked to finish, and stopped after `shoal.shutdown_grace` seconds; a member that is shut
-    down leaves the team. Without MEMBER, the lead's run ends too. With --now a run ends at once, and its
+    Shoal asks each member to finish and stops it after `shoal.shutdown_grace` seconds; a member that is shut
+    down leaves the team. Without MEMBER, the lead's run ends too. With --now, a run ends at once, and its
     members are restored when the team is resumed.
     """
 
@@ -191,7 +191,7 @@ async def _stop_member(run: RunHandle, member: AgentName, *, now: bool) -> str:
 
 def _print_shutdown_notice(names: str) -> None:
     click.echo(
-        f"Asking {names} to stop; busy members get a grace period. Use --now to stop at once.", err=True
+        f"Asking {names} to stop. Busy members get a grace period. Use --now to stop at once.", err=True
     )
 
 
@@ -291,9 +291,7 @@ def _find_requested_lead_model(team: TeamRoster, run: RunHandle) -> str | None:
 
     name = read_requested_model(run)
     if name:
-        print_user_message(
-            f"The lead of {team.name} uses {name}, as at its start. Choose another with --model."
-        )
+        print_user_message(f"The lead of {team.name} still uses {name}. Choose another model with --model.")
     return name or None
 
 
@@ -325,11 +323,11 @@ resume_command = click.Command(
     short_help="Resume a team whose lead has ended or died.",
     help=(
         "Resume a team whose lead has ended or died: its session, members, mail and tasks.\n\n    At a "
-        "terminal you talk to the lead; with -p it runs headless. The flags of a run apply here too."
+        "terminal you talk to the lead; with -p it runs headless. The flags of `shoal` apply here too."
     ),
     params=[
         click.Argument(["name"], required=False),
-        click.Option(["-p", "--print", "prompt"], metavar="PROMPT", help="Headless, with this prompt."),
+        click.Option(["-p", "--print", "prompt"], metavar="PROMPT", help="Run headless with this prompt."),
         *RUN_FLAGS,
     ],
 )

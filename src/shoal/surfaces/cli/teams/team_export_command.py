@@ -90,8 +90,8 @@ def _render_team_export_markdown(view: TeamOverview, team_export: TeamExport) ->
     if team.description:
         yield f"{strip_terminal_codes(team.description)}\n"
     yield (
-        f"Created {_format_utc_time(team.created_at)}, led by session `{team.lead_session_id}`; its lead: "
-        f"{view.lead}."
+        f"Created {_format_utc_time(team.created_at)}, led by session `{team.lead_session_id}` (lead: "
+        f"{view.lead})."
     )
     yield f"{format_token_count(team_export.total.usage.total_tokens)} tokens, {format_dollars(view.usd)}.\n"
     yield "## Members\n"

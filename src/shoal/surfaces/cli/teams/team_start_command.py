@@ -54,19 +54,18 @@ start_command = click.Command(
     help=(
         "Start a team from TEMPLATE for GOAL, and lead it.\n\n    Shoal creates the team, its tasks and "
         "its members before the lead's first turn. At a terminal you talk to the\n    lead; with -p, or "
-        "without a terminal, it runs headless and prints the result. If GOAL is `-`, it is read\n    from "
-        "standard input. The flags of a run apply here too."
+        "without a terminal, it runs headless and prints the result. If GOAL is `-`, Shoal reads it\n    "
+        "from "
+        "standard input. The flags of `shoal` apply here too."
     ),
     params=[
         click.Argument(["template"]),
         click.Argument(["goal"], required=False),
+        click.Option(["-p", "--print", "print_"], is_flag=True, help="Run headless: print the result, exit."),
         click.Option(
-            ["-p", "--print", "print_"], is_flag=True, help="Headless: run, print the result, exit."
+            ["--name", "team_name"], metavar="NAME", help="Team name; default: the template's name."
         ),
-        click.Option(
-            ["--name", "team_name"], metavar="NAME", help="Team name; default: the name of the template."
-        ),
-        click.Option(["--dry-run"], is_flag=True, help="Show what would be created, and create nothing."),
+        click.Option(["--dry-run"], is_flag=True, help="Show what would be created, but create nothing."),
         click.Option(["--json", "as_json"], is_flag=True, help="Print JSON: the plan, or one result object."),
         click.Option(["--session-id"], type=parse_session_uuid, hidden=True),
         *RUN_FLAGS,
@@ -222,7 +221,7 @@ def _print_team_plan(
     if tasks:
         print_template_tasks([(task.id, task.owner, task.blocked_by, task.subject) for task in tasks])
     colours = has_colours(sys.stdout)
-    click.echo(f"\n{apply_style('Prompt of the lead', BOLD, colours=colours)}")
+    click.echo(f"\n{apply_style('Lead prompt', BOLD, colours=colours)}")
     click.echo("\n".join(f"  {line}".rstrip() for line in strip_terminal_codes(prompt).splitlines()))
     click.echo(
         apply_style("\nNothing was created. Leave out --dry-run to start it.", YELLOW, colours=colours)

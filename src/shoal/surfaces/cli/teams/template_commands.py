@@ -32,12 +32,12 @@ _NEW_TEMPLATE = (
     "its plan is approved\n    # isolation: worktree   works in its own copy\n    # count: 2              "
     "worker-1 and worker-2\n    prompt: |\n      Work on this: {{goal}}\n      Report to team-lead what "
     "you did and how to verify it.\n  - name: checker\n    type: general-purpose\n    prompt: |\n      "
-    "Check the work of worker for: {{goal}}\n      Run it, look for gaps, and report to team-lead.\n# Any "
+    "Check worker's work on: {{goal}}\n      Run it, look for gaps, and report to team-lead.\n# Any "
     "free member can claim a task without an owner. blockedBy lists keys.\ntasks:\n  - key: work\n    "
     "subject: Do it\n    owner: worker\n  - key: check\n    subject: Check it\n    blockedBy: [work]\n    "
     "owner: checker\n# For the whole team, including its lead.\n# budget:\n#   usd: 5\n#   tokens: "
-    "2000000\n---\nYou lead this team. Wait for the reports of its members, resolve disagreements, and "
-    "give the user\nthe result.\n"
+    "2000000\n---\nYou lead this team. Wait for its members' reports, resolve disagreements, and give the "
+    "user\nthe result.\n"
 )
 
 
@@ -77,7 +77,7 @@ def template_group() -> None:
 @json_option
 @debug_option
 def show_team_template(*, name: str, as_json: bool) -> int:
-    """Show a template: its roles, its tasks, and the prompt of the lead."""
+    """Show a template: its roles, its tasks, and the lead's prompt."""
     from shoal.surfaces.cli.teams.team_start_command import (
         find_team_template,
         format_budget_limits,
@@ -148,7 +148,7 @@ def validate_team_templates(*, paths: Sequence[Path], as_json: bool) -> int:
 @json_option
 @debug_option
 def create_team_template_file(*, name: str, user: bool, as_json: bool) -> int:
-    """Write the file of a new template, with every field explained, for you to edit."""
+    """Create a template file to edit, with every field explained."""
     from shoal.app.settings.settings import find_process_shoal_home
     from shoal.core.names import parse_team_name
     from shoal.surfaces.cli.new_files import write_new_file

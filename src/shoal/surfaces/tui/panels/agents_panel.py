@@ -210,7 +210,7 @@ class AgentsPanel(ListPanel):
     def action_stop(self) -> None:
         for row in self._yield_current_row_if_actionable(exclude_lead=True):
             explanation = (
-                "It is asked to finish, and stopped after the grace period."
+                "Shoal asks it to finish, and stops it after the grace period."
                 if row.team
                 else "Its parent gets its work so far."
             )
@@ -237,7 +237,7 @@ class AgentsPanel(ListPanel):
 
     def action_kill(self) -> None:
         for row in self._yield_current_row_if_actionable(exclude_lead=True):
-            explanation = "It is stopped at once, even during a tool call. Its work so far is kept."
+            explanation = "Shoal stops it at once, even during a tool call. Its work so far is kept."
             self._confirm_and_run_action(
                 f"Kill {row.name}?", f"{row.task}\n\n{explanation}", "kill it", partial(self._kill_agent, row)
             )
@@ -281,7 +281,9 @@ def _get_command_target(row: RunViewAgentRow) -> str:
 
 def _describe_interrupt_result(row: RunViewAgentRow, answer: Any) -> str:
     was_interrupted = isinstance(answer, dict) and answer.get("interrupted")
-    return f"Interrupted the turn of {row.name}." if was_interrupted else f"{row.name} is not in a turn."
+    return (
+        f"Interrupted the turn of {row.name}." if was_interrupted else f"{row.name} has no turn to interrupt."
+    )
 
 
 def _describe_background_move_result(row: RunViewAgentRow, answer: Any) -> str:

@@ -355,7 +355,7 @@ class BoardPanel(TuiPanel):
             self.run_action_in_background(assign_task)
 
         self.app.push_screen(
-            NamePickerScreen(f"Who works on #{row.id} {row.subject}?", names), assign_to_picked_owner
+            NamePickerScreen(f"Who should work on #{row.id} {row.subject}?", names), assign_to_picked_owner
         )
 
     def action_rank(self, by: int) -> None:
@@ -363,7 +363,9 @@ class BoardPanel(TuiPanel):
         if row is None:
             return
         if row.status != "pending":
-            notify_user(self, "Only pending tasks are ordered: the first one is claimed first.", "warning")
+            notify_user(
+                self, "You can reorder only pending tasks: the first one is claimed first.", "warning"
+            )
             return
         rows = (
             self._apply_pending_rank(each)
@@ -393,4 +395,4 @@ class BoardPanel(TuiPanel):
         """Append a note if the run is not live: it journals nothing, so the view does not show the change."""
         if self.controller.run.is_live:
             return text
-        return f"{text} The run has ended, so the change appears here when it is resumed.".strip()
+        return f"{text} The run has ended, so the change will appear here when you resume it.".strip()

@@ -165,7 +165,9 @@ class MailPanel(ListPanel):
         if text is None:
             lines += [
                 Content(""),
-                build_clean_line(("Only the start is stored because the mailbox is gone.", MUTED)),
+                build_clean_line(
+                    ("The mailbox is gone, so only the beginning of this message is available.", MUTED)
+                ),
             ]
         return Content("\n").join(lines)
 

@@ -1,0 +1,101 @@
+"""Output styles: texts at the end of the lead's prompt that change how it works with the person."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+from msgspec import Struct
+
+from shoal.app.definitions.project_directories import iter_project_directories
+from shoal.app.model_notices import format_session_notice
+from shoal.app.settings.settings import Settings
+from shoal.core.text.control_tags import escape_control_tags
+from shoal.core.text.filenames import escape_filename
+
+DEFAULT_STYLE = "default"
+_DIRECTORY = "output-styles"
+_BUILT_IN_DIRECTORY = Path(__file__).parent.parent / "prompts" / "output_styles"
+_MAX_CHARS = 50_000
+_FIELDS = ("name", "description", "keep-coding-instructions")
+_TRUE_VALUES = ("true", "yes", "on")
+
+
+class OutputStyle(Struct, frozen=True, kw_only=True):
+    name: str
+    body: str
+    keeps_coding_instructions: bool = False
+    """True if the usual instructions about work and answers stay in the prompt."""
+
+    def format_prompt_section(self) -> str:
+        return format_session_notice("output_style", name=self.name, body=self.body)
+
+
+class ChosenOutputStyle(Struct, frozen=True, kw_only=True):
+    style: OutputStyle | None = None
+    notes: tuple[str, ...] = ()
+    """Sentences about a style that cannot be used."""
+
+    @property
+    def name(self) -> str:
+        return DEFAULT_STYLE if self.style is None else self.style.name
+
+
+def choose_output_style(settings: Settings, cwd: Path) -> ChosenOutputStyle:
+    """Return the style that the settings name; files of the project come first, then yours."""
+    named = next(
+        ((each, each.raw["outputStyle"]) for each in settings.documents if each.raw.get("outputStyle")), None
+    )
+    if named is None or named[1] == DEFAULT_STYLE:
+        return ChosenOutputStyle()
+    document, name = named
+    notes: list[str] = []
+    for path in _iter_style_files(settings.home, cwd):
+        style = _load_style_file(path, notes)
+        if style is not None and isinstance(name, str) and style.name.lower() == name.strip().lower():
+            return ChosenOutputStyle(style=style, notes=tuple(notes))
+    location = document.locate_key(("outputStyle",))
+    notes.append(f"{location}: outputStyle: there is no output style {name!r}; the usual one is used.")
+    return ChosenOutputStyle(notes=tuple(notes))
+
+
+def list_output_style_names(settings: Settings, cwd: Path) -> list[str]:
+    """Return the names of all styles, the usual one first."""
+    styles = (_load_style_file(path, []) for path in _iter_style_files(settings.home, cwd))
+    return list(dict.fromkeys((DEFAULT_STYLE, *(style.name for style in styles if style is not None))))
+
+
+def _iter_style_files(home: Path, cwd: Path) -> Iterator[Path]:
+    directories = [*iter_project_directories(cwd)]
+    root = os.path.realpath(directories[-1])
+    for directory in directories:
+        for path in sorted((directory / ".claude" / _DIRECTORY).glob("*.md")):
+            # A project may come from anyone. It must not put files from outside the project into the prompt.
+            if os.path.realpath(path).startswith(f"{root.rstrip('/')}/"):
+                yield path
+    yield from sorted((home / _DIRECTORY).glob("*.md"))
+    yield from sorted(_BUILT_IN_DIRECTORY.glob("*.md"))
+
+
+def _load_style_file(path: Path, notes: list[str]) -> OutputStyle | None:
+    from shoal.wire.front_matter import InvalidFrontMatterError, parse_front_matter
+
+    try:
+        with path.open(encoding="utf-8-sig") as file:
+            text = file.read(_MAX_CHARS)
+        fields, body = {}, text
+        if text.startswith("---"):
+            document = parse_front_matter(text, _FIELDS)
+            fields, body = {entry.key: entry.value for entry in document.entries}, document.body
+    except (OSError, UnicodeDecodeError, InvalidFrontMatterError) as error:
+        notes.append(f"{escape_filename(path)} is not used as an output style: {error}.")
+        return None
+    if not body.strip():
+        return None
+    keeps = str(fields.get("keep-coding-instructions") or "").lower() in _TRUE_VALUES
+    return OutputStyle(
+        name=str(fields.get("name") or path.stem),
+        body=escape_control_tags(body.strip()),
+        keeps_coding_instructions=keeps,
+    )

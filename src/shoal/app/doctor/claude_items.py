@@ -1,0 +1,313 @@
+"""Inventory of the files that Claude Code would read, with what Shoal does with each item."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from msgspec import Struct
+
+from shoal.app.definitions.agent_catalog import load_agent_catalog
+from shoal.app.definitions.agent_trust import find_project_escalations
+from shoal.app.definitions.instructions import LoadedInstructionFiles, load_instructions
+from shoal.app.definitions.plugin_set import PluginSet, load_plugins
+from shoal.app.hooks.hook_sources import are_settings_hooks_disabled
+from shoal.app.reports.permission_report import create_permission_engine
+from shoal.app.settings.claude_json import find_claude_json
+from shoal.app.settings.claude_keys import KeyUse, find_claude_key, iter_document_keys
+from shoal.app.settings.mcp_files import load_mcp_servers
+from shoal.app.settings.settings import (
+    PROVIDER_VARIABLES,
+    Settings,
+    list_managed_instruction_files,
+    list_settings_files,
+    load_settings,
+    resolve_shoal_home,
+)
+from shoal.app.skills.skill_catalog import SkillCatalog, load_skills
+from shoal.core.agents.agent_definitions import DefinitionProblem, DefinitionSource
+from shoal.core.errors import SettingsError
+from shoal.wire.hook_codec import parse_hooks_setting
+from shoal.wire.settings_codec import SettingsDocument, has_settings_key
+
+_PROVIDER_VARIABLES = frozenset(name for names in PROVIDER_VARIABLES.values() for name in names)
+_TRUST_ADVICE = "the project is not trusted: shoal trust --show, then shoal trust"
+_STRONGEST_COUNTS = frozenset(
+    {
+        "agent",
+        "attribution",
+        "cleanupPeriodDays",
+        "includeCoAuthoredBy",
+        "language",
+        "model",
+        "plansDirectory",
+    }
+    | {"theme", "permissions.defaultMode"}
+)
+"""Keys of which only the value in the strongest file counts."""
+_USER_ONLY = frozenset({"cleanupPeriodDays", "disableAllHooks", "sandbox.filesystem.allowWrite"})
+OTHER_FILES = {
+    "rules/**/*.md": "import the file in CLAUDE.md with @path",
+    "output-styles/*.md": "put the text into CLAUDE.md, or use --append-system-prompt",
+    "keybindings.json": "keys cannot be changed",
+    "plugins/installed_plugins.json": "name plug-in directories in shoal.plugins",
+}
+"""Files below `.claude` that Shoal does not read, and what to do."""
+_NESTED_NAMES = ("CLAUDE.md", "CLAUDE.local.md")
+_NESTED_ADVICE = "import the file in the CLAUDE.md of the project with @path"
+_SKIPPED_DIRECTORIES = frozenset({"node_modules", "__pycache__", "venv"})
+_MAX_DIRECTORIES = 2_000
+
+
+class ClaudeItem(Struct, frozen=True, kw_only=True):
+    """One item of a file that Claude Code would read."""
+
+    file: str
+    item: str
+    use: KeyUse
+    advice: str = ""
+
+
+def list_claude_items(environ: Mapping[str, str], cwd: Path) -> list[ClaudeItem]:
+    """List the items of the home and the project. Nothing is changed or started."""
+    home = resolve_shoal_home(environ, cwd)
+    refused = [*_find_refused_files(home, cwd)]
+    try:
+        settings = load_settings(cwd=cwd, environ=environ)
+    except SettingsError as error:
+        if not refused:
+            refused = [ClaudeItem(file=str(error.path or ""), item="file", use="refused", advice=str(error))]
+        return [*refused, *_list_unread_files(home, cwd, refused)]
+    plugins = load_plugins(settings, cwd)
+    instructions = _load_instructions(settings, cwd)
+    items = [
+        *(item for document in settings.documents for item in _list_document_items(settings, document)),
+        *_list_mcp_server_items(settings, cwd, plugins),
+        *_list_left_out_items(settings, cwd),
+        *_list_agent_items(settings, cwd, plugins),
+        *_list_skill_items(settings, cwd),
+        *_list_plugin_items(plugins),
+        *_list_instruction_items(settings, instructions),
+        *_list_other_files(home, cwd, instructions),
+    ]
+    return sorted(items, key=lambda item: item.file)
+
+
+def _find_refused_files(home: Path, cwd: Path) -> Iterator[ClaudeItem]:
+    from shoal.wire.settings_codec import parse_settings_document
+
+    for path, kind in list_settings_files(home, cwd, None):
+        try:
+            text = path.read_text(encoding="utf-8-sig")
+            parse_settings_document(text, name=str(path), kind=kind, path=path)
+        except (FileNotFoundError, NotADirectoryError):
+            continue
+        except (OSError, UnicodeDecodeError) as error:
+            yield ClaudeItem(file=str(path), item="file", use="refused", advice=f"cannot be read: {error}")
+        except SettingsError as error:
+            yield ClaudeItem(file=str(path), item="file", use="refused", advice=str(error))
+
+
+def _list_unread_files(home: Path, cwd: Path, refused: Sequence[ClaudeItem]) -> Iterator[ClaudeItem]:
+    """Yield the other settings files: nothing is used while the start fails."""
+    broken = {item.file for item in refused}
+    for path, _ in list_settings_files(home, cwd, None):
+        if path.is_file() and str(path) not in broken:
+            advice = "Shoal does not start before the refused items are corrected"
+            yield ClaudeItem(file=str(path), item="file", use="not used", advice=advice)
+
+
+def _list_document_items(settings: Settings, document: SettingsDocument) -> Iterator[ClaudeItem]:
+    unused = {
+        item.name: item.reason
+        for item in settings.unused_items
+        if item.location.rpartition(":")[0] == document.name
+    }
+    for name, value in iter_document_keys(document):
+        if name == "mcpServers":
+            continue  # listed with their state
+        if name == "env":
+            yield from _list_variable_items(document)
+            continue
+        if name == "hooks":
+            yield from _list_hook_items(settings, document, value)
+            continue
+        key = find_claude_key(name)
+        reason = unused.pop(name, None) or _find_other_reason(settings, document, name, value)
+        use: KeyUse = key.use if reason is None or key.use == "wider here" else "not used"
+        yield ClaudeItem(file=document.name, item=name, use=use, advice=reason or key.advice)
+    for name, reason in unused.items():
+        yield ClaudeItem(file=document.name, item=name, use="not used", advice=reason)
+
+
+def _list_variable_items(document: SettingsDocument) -> Iterator[ClaudeItem]:
+    for name in document.raw["env"]:
+        is_used = document.is_user_controlled or name not in _PROVIDER_VARIABLES
+        advice = "" if is_used else "provider variables count only in your own files"
+        use: KeyUse = "used" if is_used else "not used"
+        yield ClaudeItem(file=document.name, item=f"env.{name}", use=use, advice=advice)
+
+
+def _find_other_reason(settings: Settings, document: SettingsDocument, name: str, value: Any) -> str | None:
+    if name in _USER_ONLY and not document.is_user_controlled:
+        return "it counts only in your own files"
+    if name == "permissions.defaultMode" and value == "bypassPermissions" and not document.is_user_controlled:
+        return "only your own settings or a flag can skip permissions"
+    if name.startswith("sandbox.") and name != "sandbox.enabled":
+        section = document.raw.get("sandbox")
+        if isinstance(section, dict) and section.get("enabled") is not True:
+            return "sandbox.enabled is not true in this file"
+    if name in _STRONGEST_COUNTS:
+        first = next(each for each in settings.documents if has_settings_key(each, name.split(".")))
+        if first is not document:
+            return f"{first.name} sets it and is stronger"
+    return None
+
+
+def _list_hook_items(settings: Settings, document: SettingsDocument, value: Any) -> Iterator[ClaudeItem]:
+    is_off = are_settings_hooks_disabled(document, settings)
+    for event, entries in value.items() if isinstance(value, dict) else ():
+        parsed = parse_hooks_setting({event: entries}, document.locate_key, settings.environ)
+        if parsed.hooks:
+            advice = "disableAllHooks is set" if is_off else ""
+            use: KeyUse = "not used" if is_off else "used"
+            yield ClaudeItem(file=document.name, item=f"hooks.{event}", use=use, advice=advice)
+        for problem in (*parsed.problems, *parsed.warnings):
+            yield ClaudeItem(file=document.name, item=f"hooks.{event}", use="not used", advice=problem)
+
+
+def _list_mcp_server_items(settings: Settings, cwd: Path, plugins: PluginSet) -> Iterator[ClaudeItem]:
+    found = load_mcp_servers(settings, cwd=cwd, plugins=plugins.build_mcp_documents())
+    is_installed = importlib.util.find_spec("mcp") is not None
+    used = {(server.origin.rpartition(":")[0], server.name) for server in found.servers if is_installed}
+    disabled = {server.name for server in found.disabled}
+    for document in settings.documents:
+        for name in document.raw.get("mcpServers") or ():
+            is_used = (document.name, name) in used
+            reason = "it is disabled" if name in disabled else _find_problem(found.problems, name)
+            if not is_installed:
+                reason = "the MCP client is not installed: pip install 'shoal[mcp]'"
+            yield ClaudeItem(
+                file=document.name,
+                item=f"mcpServers.{name}",
+                use="used" if is_used else "not used",
+                advice="" if is_used else reason or "a stronger file has a server of this name",
+            )
+
+
+def _find_problem(problems: Iterable[str], name: str) -> str:
+    return next((problem for problem in problems if name in problem), "")
+
+
+def _list_left_out_items(settings: Settings, cwd: Path) -> Iterator[ClaudeItem]:
+    for each in find_project_escalations(settings, cwd):
+        if each.trust != "trusted":
+            name = each.document.name
+            yield ClaudeItem(file=name, item=each.key, use="not used", advice=_TRUST_ADVICE)
+    path = find_claude_json(settings.home)
+    for item in settings.unused_items:
+        if path is not None and item.location == str(path):
+            yield ClaudeItem(file=item.location, item=item.name, use="not used", advice=item.reason)
+
+
+def _list_agent_items(settings: Settings, cwd: Path, plugins: PluginSet) -> Iterator[ClaudeItem]:
+    catalog = load_agent_catalog(cwd=cwd, home=settings.home, plugins=plugins.list_agent_dirs())
+    for definition in catalog.all():
+        if definition.source.kind != "builtin":
+            yield _make_definition_item(definition.source, f"agent {definition.name}")
+    for shadowed in catalog.shadowed:
+        if shadowed.definition.source.kind != "builtin":
+            item = f"agent {shadowed.definition.name}"
+            yield _make_definition_item(shadowed.definition.source, item, "a stronger file has this name")
+    yield from _list_definition_problems("agent", catalog.problems, catalog.warnings)
+
+
+def _list_skill_items(settings: Settings, cwd: Path) -> Iterator[ClaudeItem]:
+    library = load_skills(cwd=cwd, home=settings.home)
+    for noun, catalog in (("skill", library.skills), ("command", library.commands)):
+        yield from _list_catalog_items(noun, catalog)
+
+
+def _list_catalog_items(noun: str, catalog: SkillCatalog) -> Iterator[ClaudeItem]:
+    for skill in catalog.all():
+        yield _make_definition_item(skill.source, f"{noun} {skill.name}")
+    for skill, _ in catalog.shadowed:
+        yield _make_definition_item(skill.source, f"{noun} {skill.name}", "a stronger file has this name")
+    yield from _list_definition_problems(noun, catalog.problems, catalog.warnings)
+
+
+def _make_definition_item(source: DefinitionSource, item: str, reason: str = "") -> ClaudeItem:
+    use: KeyUse = "not used" if reason else "used"
+    return ClaudeItem(file=str(source.path or source), item=item, use=use, advice=reason)
+
+
+def _list_definition_problems(
+    noun: str, problems: Iterable[DefinitionProblem], warnings: Iterable[str]
+) -> Iterator[ClaudeItem]:
+    for problem in problems:
+        item = f"{noun} {problem.name}"
+        yield ClaudeItem(
+            file=str(problem.source.path or problem.source), item=item, use="not used", advice=str(problem)
+        )
+    for warning in warnings:
+        file, _, rest = warning.partition(":")
+        yield ClaudeItem(file=file, item=f"part of the {noun}", use="not used", advice=rest.strip())
+
+
+def _list_plugin_items(plugins: PluginSet) -> Iterator[ClaudeItem]:
+    for plugin in plugins.all:
+        yield ClaudeItem(file=str(plugin.root), item=f"plug-in {plugin.name}", use="used")
+    for plugin in plugins.untrusted:
+        item = f"plug-in {plugin.name}"
+        yield ClaudeItem(file=str(plugin.root), item=item, use="not used", advice=_TRUST_ADVICE)
+    for fault in plugins.faults:
+        item = f"plug-in {fault.plugin}"
+        yield ClaudeItem(file=str(fault.path), item=item, use="not used", advice=str(fault))
+
+
+def _load_instructions(settings: Settings, cwd: Path) -> LoadedInstructionFiles:
+    is_hidden = create_permission_engine(settings, cwd).build_unreadable_file_filter("Read", str(cwd))
+    return load_instructions(
+        cwd=cwd, home=settings.home, is_hidden=is_hidden, managed=list_managed_instruction_files()
+    )
+
+
+def _list_instruction_items(settings: Settings, instructions: LoadedInstructionFiles) -> Iterator[ClaudeItem]:
+    is_used = settings.own.instructions
+    for file in instructions.files:
+        advice = "" if is_used else "shoal.instructions is false"
+        use: KeyUse = "used" if is_used else "not used"
+        yield ClaudeItem(file=str(file.path), item="instructions", use=use, advice=advice)
+    for note in instructions.notes:
+        file_name = note.partition(" ")[0]
+        yield ClaudeItem(file=file_name, item="instructions", use="not used", advice=note)
+
+
+def _list_other_files(home: Path, cwd: Path, instructions: LoadedInstructionFiles) -> Iterator[ClaudeItem]:
+    read = {os.path.realpath(file.path) for file in instructions.files}
+    bases = dict.fromkeys((home, cwd / ".claude"))
+    for base in bases:
+        for pattern, advice in OTHER_FILES.items():
+            for path in sorted(base.glob(pattern)):
+                if os.path.realpath(path) not in read:
+                    yield ClaudeItem(file=str(path), item="file", use="not used", advice=advice)
+    if (include := cwd / ".worktreeinclude").is_file():
+        yield ClaudeItem(
+            file=str(include), item="file", use="not used", advice="copy the files in a WorktreeCreate hook"
+        )
+    for path in _iter_nested_instruction_files(cwd):
+        if os.path.realpath(path) not in read:
+            yield ClaudeItem(file=str(path), item="instructions", use="not used", advice=_NESTED_ADVICE)
+
+
+def _iter_nested_instruction_files(cwd: Path) -> Iterator[Path]:
+    for number, (directory, names, files) in enumerate(os.walk(cwd)):
+        if number >= _MAX_DIRECTORIES:
+            return
+        names[:] = sorted(
+            name for name in names if not name.startswith(".") and name not in _SKIPPED_DIRECTORIES
+        )
+        yield from (Path(directory) / name for name in _NESTED_NAMES if name in files)

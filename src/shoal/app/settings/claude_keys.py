@@ -1,0 +1,164 @@
+"""Settings keys of Claude Code, and what Shoal does with each; the guide for movers shows the same table."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, Literal, TypeAlias
+
+from msgspec import Struct
+
+from shoal.core.unused_items import UnusedItem
+from shoal.wire.settings_codec import SettingsDocument
+
+KeyUse: TypeAlias = Literal["used", "not used", "refused", "wider here"]
+
+
+class ClaudeKey(Struct, frozen=True):
+    name: str
+    use: KeyUse
+    advice: str = ""
+    """What differs, or what to do."""
+
+
+_REFUSED_IN_MANAGED_FILES = "only in managed files: Shoal does not enforce it; remove it there"
+CLAUDE_KEYS = (
+    ClaudeKey("agent", "used"),
+    ClaudeKey("allowedHttpHookUrls", "refused", "remove it and check your hooks of type http"),
+    ClaudeKey("allowedMcpServers", "used"),
+    ClaudeKey("allowManagedHooksOnly", "refused", _REFUSED_IN_MANAGED_FILES),
+    ClaudeKey("allowManagedMcpServersOnly", "refused", _REFUSED_IN_MANAGED_FILES),
+    ClaudeKey("allowManagedPermissionRulesOnly", "refused", _REFUSED_IN_MANAGED_FILES),
+    ClaudeKey("alwaysThinkingEnabled", "not used", "set shoal.thinking_tokens"),
+    ClaudeKey("apiKeyHelper", "not used", "set ANTHROPIC_API_KEY, or run shoal setup"),
+    ClaudeKey("attribution", "used", "commit and pr; sessionUrl has no effect"),
+    ClaudeKey("autoCompactEnabled", "not used", "set shoal.compact_at"),
+    ClaudeKey("autoMemoryDirectory", "not used", "there is no automatic memory"),
+    ClaudeKey("autoMemoryEnabled", "not used", "there is no automatic memory"),
+    ClaudeKey("autoMode", "not used", "auto mode runs as default"),
+    ClaudeKey("autoUpdatesChannel", "not used", "Shoal does not update itself"),
+    ClaudeKey("availableModels", "wider here", "every model can be used"),
+    ClaudeKey("awsAuthRefresh", "not used", "Bedrock is not supported"),
+    ClaudeKey("awsCredentialExport", "not used", "Bedrock is not supported"),
+    ClaudeKey("blockedMarketplaces", "not used", "Shoal installs nothing from marketplaces"),
+    ClaudeKey("claudeMdExcludes", "not used", "deny reading the files with permissions.deny"),
+    ClaudeKey("cleanupPeriodDays", "used", "0 removes sessions an hour after their end"),
+    ClaudeKey("companyAnnouncements", "not used", "put what agents must know into CLAUDE.md"),
+    ClaudeKey("deniedMcpServers", "used"),
+    ClaudeKey("disableAllHooks", "used"),
+    ClaudeKey("disableAutoMode", "used", "auto mode runs as default in any case"),
+    ClaudeKey("disabledMcpjsonServers", "used"),
+    ClaudeKey("disableSideloadFlags", "refused", _REFUSED_IN_MANAGED_FILES),
+    ClaudeKey("disableSkillShellExecution", "wider here", "deny the commands with permissions.deny"),
+    ClaudeKey("editorMode", "not used", "the terminal has no vim mode"),
+    ClaudeKey("effortLevel", "not used", "set shoal.thinking_tokens"),
+    ClaudeKey("enableAllProjectMcpServers", "not used", "run shoal trust in the project"),
+    ClaudeKey("enabledMcpjsonServers", "not used", "run shoal trust in the project"),
+    ClaudeKey("enabledPlugins", "not used", "name plug-in directories in shoal.plugins"),
+    ClaudeKey("env", "used", "provider keys count only in your own files"),
+    ClaudeKey("extraKnownMarketplaces", "not used", "name plug-in directories in shoal.plugins"),
+    ClaudeKey("fallbackModel", "not used", "use --fallback-model"),
+    ClaudeKey("fileSuggestion", "not used", "files are completed by Shoal itself"),
+    ClaudeKey("forceLoginMethod", "not used", "there is no login; set a key"),
+    ClaudeKey("forceLoginOrgUUID", "not used", "there is no login; set a key"),
+    ClaudeKey("hooks", "used"),
+    ClaudeKey("httpHookAllowedEnvVars", "refused", "remove it and check your hooks of type http"),
+    ClaudeKey("includeCoAuthoredBy", "used"),
+    ClaudeKey("includeGitInstructions", "not used", "there are none in the prompt"),
+    ClaudeKey("language", "used"),
+    ClaudeKey("mcpServers", "used"),
+    ClaudeKey("model", "used"),
+    ClaudeKey("modelOverrides", "not used", "set shoal.aliases"),
+    ClaudeKey("otelHeadersHelper", "not used", "set OTEL_EXPORTER_OTLP_HEADERS"),
+    ClaudeKey("outputStyle", "not used", "put the text into CLAUDE.md, or use --append-system-prompt"),
+    ClaudeKey("permissions", "used"),
+    ClaudeKey("plansDirectory", "used"),
+    ClaudeKey("pluginConfigs", "not used", "configure plug-ins in their own files"),
+    ClaudeKey("preferredNotifChannel", "not used", "set shoal.notify"),
+    ClaudeKey("prefersReducedMotion", "not used", "use --plain"),
+    ClaudeKey("respectGitignore", "not used", "Glob and Grep respect .gitignore"),
+    ClaudeKey("respondToBashCommands", "not used"),
+    ClaudeKey("sandbox", "used", "see the rows below"),
+    ClaudeKey("showTurnDuration", "not used"),
+    ClaudeKey("skillOverrides", "not used", "remove the skills that you do not want"),
+    ClaudeKey("skipDangerousModePermissionPrompt", "not used", "there is no such prompt"),
+    ClaudeKey("spinnerTipsEnabled", "not used"),
+    ClaudeKey("spinnerTipsOverride", "not used"),
+    ClaudeKey("spinnerVerbs", "not used"),
+    ClaudeKey("statusLine", "not used", "the status line is fixed"),
+    ClaudeKey("strictKnownMarketplaces", "not used", "Shoal installs nothing from marketplaces"),
+    ClaudeKey("strictPluginOnlyCustomization", "refused", _REFUSED_IN_MANAGED_FILES),
+    ClaudeKey("teammateMode", "not used", "set shoal.teammate_mode"),
+    ClaudeKey("terminalProgressBarEnabled", "not used"),
+    ClaudeKey("theme", "used", "dark, light and ansi; custom themes have no effect"),
+    ClaudeKey("useAutoModeDuringPlan", "used", "auto mode runs as default in any case"),
+    ClaudeKey("verbose", "not used", "press Ctrl-O for details"),
+    ClaudeKey("worktree", "not used", "worktrees start at HEAD"),
+    ClaudeKey("permissions.additionalDirectories", "used"),
+    ClaudeKey("permissions.allow", "used", "an invalid rule is skipped"),
+    ClaudeKey("permissions.ask", "used", "an invalid rule ends the start"),
+    ClaudeKey("permissions.defaultMode", "used", "auto runs as default"),
+    ClaudeKey("permissions.deny", "used", "an invalid rule ends the start"),
+    ClaudeKey("permissions.disableAutoMode", "used", "auto mode runs as default in any case"),
+    ClaudeKey("permissions.disableBypassPermissionsMode", "used"),
+    ClaudeKey("sandbox.enabled", "used"),
+    ClaudeKey("sandbox.failIfUnavailable", "used"),
+    ClaudeKey("sandbox.allowUnsandboxedCommands", "not used", "no command leaves the sandbox"),
+    ClaudeKey("sandbox.autoAllowBashIfSandboxed", "not used", "set shoal.sandbox.autoAllow"),
+    ClaudeKey("sandbox.excludedCommands", "not used", "no command leaves the sandbox"),
+    ClaudeKey("sandbox.filesystem.allowRead", "not used", "name only what is secret in denyRead"),
+    ClaudeKey("sandbox.filesystem.allowWrite", "used", "only in your own files"),
+    ClaudeKey("sandbox.filesystem.denyRead", "used"),
+    ClaudeKey("sandbox.filesystem.denyWrite", "refused", "use permissions.deny instead"),
+    ClaudeKey("sandbox.network.allowedDomains", "used", "commands have no network at all"),
+    ClaudeKey("sandbox.network.deniedDomains", "used", "commands have no network at all"),
+    ClaudeKey("sandbox.network.strictAllowlist", "used", "commands have no network at all"),
+    ClaudeKey("sandbox.credentials.envVars", "refused", "unset the variables"),
+    ClaudeKey("sandbox.credentials.files", "used"),
+)  # fmt: skip
+_BY_NAME = {key.name: key for key in CLAUDE_KEYS}
+_OWN_KEYS = frozenset({"shoal", "$schema"})
+_SECTIONS = ("permissions", "sandbox", "sandbox.filesystem", "sandbox.network", "sandbox.credentials")
+_HARMLESS_VALUES: dict[str, Any] = {"editorMode": "normal", "respectGitignore": True}
+"""Values with which a key that is not used asks for what Shoal does anyway."""
+
+
+def find_claude_key(name: str) -> ClaudeKey:
+    """Return what is known about a key; a new key is not used."""
+    return _BY_NAME.get(name) or ClaudeKey(name, "not used", "Shoal does not know this key")
+
+
+def iter_document_keys(document: SettingsDocument) -> Iterator[tuple[str, Any]]:
+    """Yield the keys of a document and of its sections, with dots, and their values."""
+    for name, value in document.raw.items():
+        if name not in _OWN_KEYS:
+            yield from _iter_keys_below(name, value)
+
+
+def _iter_keys_below(name: str, value: Any) -> Iterator[tuple[str, Any]]:
+    if name in _SECTIONS and isinstance(value, dict):
+        for key, inner in value.items():
+            yield from _iter_keys_below(f"{name}.{key}", inner)
+    else:
+        yield name, value
+
+
+def find_unused_keys(documents: Sequence[SettingsDocument]) -> Iterator[UnusedItem]:
+    """Yield each key of the files that has no effect."""
+    for document in documents:
+        for name, value in iter_document_keys(document):
+            if (reason := _find_reason(document, name, value)) is not None:
+                location = document.locate_key(name.split("."))
+                yield UnusedItem(location=location, name=name, reason=reason)
+
+
+def _find_reason(document: SettingsDocument, name: str, value: Any) -> str | None:
+    key = find_claude_key(name)
+    if value is None or (key.use == "not used" and _HARMLESS_VALUES.get(name, ...) == value):
+        return None
+    if key.use in ("not used", "wider here"):
+        return key.advice or "Shoal has nothing like it"
+    if name == "theme" and str(value).startswith("custom:"):
+        return "custom themes are not supported; set shoal.theme"
+    if key.use == "refused" and document.kind != "managed" and "managed" in key.advice and value is not False:
+        return "it counts only in a managed file"
+    return None

@@ -1,0 +1,281 @@
+"""Environment variables and settings keys of Claude Code that configure models, tools and limits."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from msgspec import Struct
+
+from shoal.core.errors import SettingsError
+from shoal.wire.settings_codec import SettingsDocument, TeammateMode, has_settings_key
+
+_CLOUD_VARIABLES = {
+    "CLAUDE_CODE_USE_BEDROCK": "Amazon Bedrock",
+    "CLAUDE_CODE_USE_VERTEX": "Google Vertex AI",
+    "CLAUDE_CODE_USE_FOUNDRY": "Microsoft Foundry",
+}
+_ALIAS_VARIABLES = {
+    "opus": ("ANTHROPIC_DEFAULT_OPUS_MODEL",),
+    "sonnet": ("ANTHROPIC_DEFAULT_SONNET_MODEL",),
+    "haiku": ("ANTHROPIC_DEFAULT_HAIKU_MODEL", "ANTHROPIC_SMALL_FAST_MODEL"),
+    "fable": ("ANTHROPIC_DEFAULT_FABLE_MODEL",),
+}
+_TRUE_VALUES = ("1", "true", "yes", "on")
+_DEFAULT_HELPER_TTL_MS = 300_000
+_EFFORTS = ("low", "medium", "high", "xhigh", "max")
+_MAX_FALLBACKS = 3
+_TEAMMATE_MODES: Mapping[str, TeammateMode] = {
+    "in-process": "in-process",
+    "auto": "auto",
+    "tmux": "tmux",
+    "iterm2": "iterm2",
+}
+
+
+class KeyHelperSettings(Struct, frozen=True, kw_only=True):
+    """Shell command line that prints an API key, and how long its output may be used."""
+
+    command: str
+    location: str
+    """File and line of the setting."""
+    ttl: float
+    """Seconds after which the command runs again."""
+
+
+class AllowedModelList(Struct, frozen=True, kw_only=True):
+    names: tuple[str, ...]
+    location: str
+    """File and line of the list."""
+
+
+class ForeignVariables(Struct, frozen=True, kw_only=True):
+    """Values from variables and keys that Claude Code reads too. None means not set."""
+
+    cloud: str = ""
+    """Variable that selects a cloud provider, with its name; empty if none does."""
+    oauth_token: str | None = None
+    """Token of a Claude subscription, which Shoal cannot use."""
+    key_helper: KeyHelperSettings | None = None
+    model_aliases: Mapping[str, str] = {}
+    """Meaning of the aliases opus, sonnet, haiku and fable for Anthropic's API."""
+    default_model: str | None = None
+    """Model if no file and no other variable names one."""
+    custom_headers: tuple[tuple[str, str], ...] = ()
+    """Headers added to each request to Anthropic's API or its gateway."""
+    max_output_tokens: int | None = None
+    request_timeout: float | None = None
+    """Seconds for one whole answer of a model."""
+
+    effort: str | None = None
+    """Effort from the environment, which overrides flags."""
+    effort_level: str | None = None
+    """Effort from a settings file."""
+    max_thinking_tokens: int | None = None
+    always_thinking: bool | None = None
+    bash_timeout: int | None = None
+    """Milliseconds of a shell command without a timeout of its own."""
+    bash_max_timeout: int | None = None
+    bash_output_length: int | None = None
+    """Characters of a shell command's output in the conversation."""
+    mcp_start_timeout: float | None = None
+    """Seconds for the start of an MCP server."""
+    mcp_call_timeout: float | None = None
+    mcp_output_tokens: int | None = None
+    fallback_models: tuple[str, ...] = ()
+    available_models: tuple[AllowedModelList, ...] = ()
+    """Lists of models, of which each must name a model that is used."""
+    model_overrides: Mapping[str, str] = {}
+    """Ids that a gateway has for the ids of Anthropic's models."""
+    is_compaction_disabled: bool = False
+    is_background_disabled: bool = False
+    task_list: str | None = None
+    """Name of the task list that sessions share."""
+    is_environment_scrubbed: bool = False
+    """True if processes that tools start do not get the keys of providers."""
+    max_retries: int | None = None
+    teammate_mode: TeammateMode | None = None
+
+    def __repr__(self) -> str:
+        return "ForeignVariables()"  # headers and tokens may be secret
+
+
+class VariableReading(NamedTuple):
+    variables: ForeignVariables
+    warnings: tuple[str, ...]
+
+
+class _VariableReader:
+    """Reads typed values; an unusable value is a warning, because none of these variables restricts."""
+
+    def __init__(self, variables: Mapping[str, str]) -> None:
+        self._variables = variables
+        self.warnings: list[str] = []
+
+    def get_text(self, *names: str) -> str | None:
+        return next((value for name in names if (value := self._variables.get(name, "").strip())), None)
+
+    def is_true(self, name: str) -> bool:
+        return self._variables.get(name, "").strip().lower() in _TRUE_VALUES
+
+    def get_count(self, name: str, *, minimum: int = 1) -> int | None:
+        text = self.get_text(name)
+        if text is None:
+            return None
+        if not text.isascii() or not text.isdigit() or int(text) < minimum:
+            self.warnings.append(f"{name} is {text!r}, not a whole number from {minimum} up. It is ignored.")
+            return None
+        return int(text)
+
+    def get_choice(self, name: str, choices: Sequence[str]) -> str | None:
+        text = (self.get_text(name) or "").lower()
+        if text and text not in choices and text != "auto":
+            self.warnings.append(f"{name} is {text!r}, not one of {', '.join(choices)}. It is ignored.")
+        return text if text in choices else None
+
+    def get_seconds(self, name: str) -> float | None:
+        """Return a variable in milliseconds as seconds."""
+        milliseconds = self.get_count(name)
+        return None if milliseconds is None else milliseconds / 1000
+
+    def get_headers(self, name: str) -> tuple[tuple[str, str], ...]:
+        headers: list[tuple[str, str]] = []
+        for line in (self.get_text(name) or "").splitlines():
+            header, colon, value = (part.strip() for part in line.partition(":"))
+            if not line.strip():
+                continue
+            if not colon or not header or not header.replace("-", "").replace("_", "").isalnum():
+                # The line may hold a secret, so it is not shown.
+                self.warnings.append(f"{name} has a line that is not `Name: value`. The line is ignored.")
+                continue
+            headers.append((header, value))
+        return tuple(headers)
+
+
+def read_foreign_variables(
+    *,
+    environ: Mapping[str, str],
+    user_env: Mapping[str, str],
+    env: Mapping[str, str],
+    documents: Sequence[SettingsDocument],
+) -> VariableReading:
+    """Read the variables from the environment, `env` of settings, and keys of the documents.
+
+    A value in `env` replaces that of the shell; for models only `user_env` counts, that of the user's files.
+    Raises `SettingsError`.
+    """
+    reader, tools = _VariableReader({**environ, **user_env}), _VariableReader({**environ, **env})
+    keys = _SettingsKeyReader(documents)
+    variables = ForeignVariables(
+        cloud=next(
+            (f"{name} ({cloud})" for name, cloud in _CLOUD_VARIABLES.items() if reader.is_true(name)), ""
+        ),
+        oauth_token=reader.get_text("CLAUDE_CODE_OAUTH_TOKEN"),
+        key_helper=_find_key_helper(documents, reader.get_seconds("CLAUDE_CODE_API_KEY_HELPER_TTL_MS")),
+        model_aliases={
+            alias: name for alias, names in _ALIAS_VARIABLES.items() if (name := reader.get_text(*names))
+        },
+        default_model=reader.get_text("ANTHROPIC_DEFAULT_MODEL"),
+        custom_headers=reader.get_headers("ANTHROPIC_CUSTOM_HEADERS"),
+        max_output_tokens=reader.get_count("CLAUDE_CODE_MAX_OUTPUT_TOKENS"),
+        request_timeout=reader.get_seconds("API_TIMEOUT_MS"),
+        effort=reader.get_choice("CLAUDE_CODE_EFFORT_LEVEL", _EFFORTS),
+        effort_level=keys.get_choice("effortLevel", _EFFORTS),
+        max_thinking_tokens=reader.get_count("MAX_THINKING_TOKENS", minimum=0),
+        always_thinking=keys.get_switch("alwaysThinkingEnabled"),
+        bash_timeout=tools.get_count("BASH_DEFAULT_TIMEOUT_MS"),
+        bash_max_timeout=tools.get_count("BASH_MAX_TIMEOUT_MS"),
+        bash_output_length=tools.get_count("BASH_MAX_OUTPUT_LENGTH"),
+        mcp_start_timeout=tools.get_seconds("MCP_TIMEOUT"),
+        mcp_call_timeout=tools.get_seconds("MCP_TOOL_TIMEOUT"),
+        mcp_output_tokens=tools.get_count("MAX_MCP_OUTPUT_TOKENS"),
+        fallback_models=keys.get_names("fallbackModel")[:_MAX_FALLBACKS],
+        available_models=tuple(_find_allowed_models(documents)),
+        model_overrides=_find_model_overrides(documents),
+        is_compaction_disabled=tools.is_true("DISABLE_AUTO_COMPACT")
+        or keys.get_switch("autoCompactEnabled") is False,
+        is_background_disabled=tools.is_true("CLAUDE_CODE_DISABLE_BACKGROUND_TASKS"),
+        task_list=tools.get_text("CLAUDE_CODE_TASK_LIST_ID"),
+        is_environment_scrubbed=tools.is_true("CLAUDE_CODE_SUBPROCESS_ENV_SCRUB")
+        or reader.is_true("CLAUDE_CODE_SUBPROCESS_ENV_SCRUB"),
+        max_retries=reader.get_count("CLAUDE_CODE_MAX_RETRIES", minimum=0),
+        teammate_mode=_TEAMMATE_MODES.get(keys.get_choice("teammateMode", tuple(_TEAMMATE_MODES)) or ""),
+    )
+    return VariableReading(
+        variables, tuple(dict.fromkeys((*reader.warnings, *tools.warnings, *keys.warnings)))
+    )
+
+
+class _SettingsKeyReader:
+    """Reads keys of the strongest file that sets them; an unusable value is a warning."""
+
+    def __init__(self, documents: Sequence[SettingsDocument]) -> None:
+        self._documents = documents
+        self.warnings: list[str] = []
+
+    def _find_value(self, key: str) -> tuple[Any, str]:
+        for document in self._documents:
+            if has_settings_key(document, (key,)):
+                return document.raw[key], document.locate_key((key,))
+        return None, ""
+
+    def get_switch(self, key: str) -> bool | None:
+        value, location = self._find_value(key)
+        if value is None or isinstance(value, bool):
+            return value
+        self.warnings.append(f"{location}: {key}: expected true or false. It is ignored.")
+        return None
+
+    def get_choice(self, key: str, choices: Sequence[str]) -> str | None:
+        value, location = self._find_value(key)
+        if value is None:
+            return None
+        if isinstance(value, str) and value in choices:
+            return value
+        self.warnings.append(f"{location}: {key}: expected one of {', '.join(choices)}. It is ignored.")
+        return None
+
+    def get_names(self, key: str) -> tuple[str, ...]:
+        value, location = self._find_value(key)
+        names = [value] if isinstance(value, str) else [] if value is None else value
+        if isinstance(names, list) and all(isinstance(name, str) and name.strip() for name in names):
+            return tuple(name.strip() for name in names)
+        self.warnings.append(f"{location}: {key}: expected a list of names. It is ignored.")
+        return ()
+
+
+def _find_allowed_models(documents: Sequence[SettingsDocument]) -> Iterator[AllowedModelList]:
+    """Yield the lists of all files. A list that cannot be read would allow every model, so it is refused."""
+    for document in documents:
+        if "availableModels" not in document.raw or document.raw["availableModels"] is None:
+            continue
+        names, location = document.raw["availableModels"], document.locate_key(("availableModels",))
+        if not isinstance(names, list) or not all(isinstance(name, str) and name.strip() for name in names):
+            message = f"{location}: availableModels: expected a list of model names."
+            raise SettingsError(message, path=document.path)
+        yield AllowedModelList(names=tuple(name.strip() for name in names), location=location)
+
+
+def _find_model_overrides(documents: Sequence[SettingsDocument]) -> dict[str, str]:
+    overrides: dict[str, str] = {}
+    for document in reversed([each for each in documents if each.is_user_controlled]):
+        raw = document.raw.get("modelOverrides")
+        if isinstance(raw, dict):
+            overrides |= {key: value for key, value in raw.items() if isinstance(value, str) and value}
+    return overrides
+
+
+def _find_key_helper(documents: Sequence[SettingsDocument], ttl: float | None) -> KeyHelperSettings | None:
+    for document in documents:
+        if has_settings_key(document, ("apiKeyHelper",)):
+            command: Any = document.raw["apiKeyHelper"]
+            location = document.locate_key(("apiKeyHelper",))
+            if not isinstance(command, str):
+                raise SettingsError(
+                    f"{location}: apiKeyHelper: expected a shell command.", path=document.path
+                )
+            if not command.strip():
+                return None
+            seconds = _DEFAULT_HELPER_TTL_MS / 1000 if ttl is None else ttl
+            return KeyHelperSettings(command=command, location=location, ttl=seconds)
+    return None

@@ -1,0 +1,26 @@
+"""Items of the user's files that Shoal does not use: told in one line, listed by `shoal doctor --claude`."""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+
+class UnusedItem(Struct, frozen=True, kw_only=True):
+    """A key, rule or value that only adds comfort, so that the session starts without it."""
+
+    location: str
+    """File and line."""
+    name: str
+    reason: str
+    """Reason and what to do, without the full stop."""
+
+    def __str__(self) -> str:
+        return f"{self.location}: {self.name}: {self.reason}."
+
+
+def summarize_unused_items(count: int) -> tuple[str, ...]:
+    """Return one line about all items, or none."""
+    if not count:
+        return ()
+    subject = "1 item of your settings is" if count == 1 else f"{count} items of your settings are"
+    return (f"{subject} not used: run shoal doctor --claude",)

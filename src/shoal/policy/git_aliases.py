@@ -1,0 +1,72 @@
+"""Aliases of git: what a subcommand that is none of git's own runs, for rules that forbid commands."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from msgspec.structs import replace
+
+from shoal.policy.command_rules import skip_git_flags
+from shoal.policy.repository_programs import find_repository_config_files
+from shoal.policy.shell.command_analysis import ShellCommandAnalysis
+from shoal.policy.shell.known_commands import GIT_SUBCOMMANDS
+from shoal.policy.shell.simple_commands import SimpleShellCommand
+
+_INCLUDE = re.compile(r"^[ \t]*\[include", re.IGNORECASE | re.MULTILINE)
+
+
+def add_git_alias_commands(analysis: ShellCommandAnalysis, command: str, root: str) -> ShellCommandAnalysis:
+    """Return the analysis with the commands that aliases of git stand for."""
+    found = [each for part in analysis.parts for each in _iter_alias_commands(part, command, root)]
+    return replace(analysis, parts=(*analysis.parts, *found)) if found else analysis
+
+
+def _iter_alias_commands(part: SimpleShellCommand, command: str, root: str) -> Iterator[SimpleShellCommand]:
+    words = part.words if part.argv is None else part.argv
+    if not words or words[0] is None or not words[0].endswith("git"):
+        return
+    rest = skip_git_flags(words)
+    name = rest[1] if len(rest) > 1 else None
+    if name is None or name in GIT_SUBCOMMANDS:
+        return
+    for value in _iter_alias_values(name, command, root):
+        if value is None or value.startswith("!"):
+            yield replace(part, argv=("git", name), words=("git", name), code=(value,))
+            continue
+        own_words = (*_split_alias(value), *rest[2:])
+        yield replace(part, argv=None, words=("git", *own_words), code=())
+
+
+def _iter_alias_values(name: str, command: str, root: str) -> Iterator[str | None]:
+    """Yield the values that an alias may have; None for one that is not known."""
+    if "alias" in command:
+        yield None
+    definition = re.compile(
+        rf"(?:^|\])[ \t]*{re.escape(name)}[ \t]*=[ \t]*(.*)$", re.IGNORECASE | re.MULTILINE
+    )
+    for path in (*_list_user_config_files(), *find_repository_config_files(root)):
+        try:
+            content = Path(path).read_text(encoding="utf-8", errors="surrogateescape")
+        except OSError:
+            continue
+        for match in definition.finditer(content):
+            value = match[1].strip().removeprefix('"').removesuffix('"')
+            yield None if "\\" in value else value
+        if _INCLUDE.search(content):
+            yield None
+
+
+def _list_user_config_files() -> Sequence[str]:
+    home = str(Path.home())
+    return (f"{home}/.gitconfig", f"{os.environ.get('XDG_CONFIG_HOME') or f'{home}/.config'}/git/config")
+
+
+def _split_alias(value: str) -> Sequence[str]:
+    try:
+        return shlex.split(value)
+    except ValueError:
+        return value.split()

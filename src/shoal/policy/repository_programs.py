@@ -1,0 +1,214 @@
+"""Programs that a repository's own configuration makes git run, even for commands that only read.
+
+A checkout can come with its configuration, for example from an archive. What the user configured for all
+repositories is the user's and is not looked at.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
+
+from msgspec import Struct
+
+# The section is not looked at: a line that continues a value looks like the start of another section.
+_SETTING = re.compile(
+    rb"(?:^|\])[ \t\r]*(fsmonitor|external|command|textconv|clean|smudge|process|program|defaultkeycommand"
+    rb"|hookspath|path|sshcommand|gitproxy|uploadpack|vcs|allow|promisor|partialclone|worktreeconfig)"
+    rb"[ \t\r]*(?:=[ \t\r]*([^\n]*))?$",
+    re.IGNORECASE | re.MULTILINE,
+)
+_BOOLEAN = re.compile(rb"(?:true|false|yes|no|on|off|[01])?[ \t\r]*", re.IGNORECASE)
+_LFS_FILTER = re.compile(rb"\"?git-lfs (?:clean|smudge|filter-process)[-%f a-z]*\"?[ \t\r]*")
+_FILTERS = frozenset({"clean", "smudge", "process"})
+_TRANSPORTS = frozenset({"sshcommand", "gitproxy", "uploadpack", "vcs", "allow"})
+"""Settings that have an effect only if git contacts a remote."""
+_PARTIAL_CLONES = frozenset({"promisor", "partialclone"})
+"""Settings with which git contacts a remote for objects that it lacks."""
+_HOOK = "post-index-change"
+"""The one hook of commands that only read."""
+_INDEX_READERS = frozenset(
+    {"status", "diff", "diff-index", "diff-files", "describe", "add", "submodule", "stash"}
+)
+"""Commands that compare the index with the files, and refresh it."""
+_GITLINK = b"\0\0\xe0\0"
+"""Mode of a submodule in the index."""
+_MAX_CONFIG_BYTES = 1_000_000
+_MAX_SUBMODULES = 200
+
+
+class _RepositorySettings(Struct, frozen=True):
+    program: str = ""
+    """First setting that names a program, or an empty text."""
+    transport: str = ""
+    hooks_path: str = ""
+    has_worktree_settings: bool = False
+
+
+def find_repository_program(root: str, words: Sequence[str | None]) -> str | None:
+    """Return what a git command would run from the configuration of the repository around `root`, or None."""
+    directory = _find_git_directory(root)
+    if directory is None:
+        return None
+    try:
+        settings, common = _load_repository_settings(directory)
+        if settings.program or (settings.transport and "remote" in words):
+            return settings.program or settings.transport
+        if not _INDEX_READERS.isdisjoint(words):
+            return _find_hook(root, common, settings) or _find_submodule_program(root, directory)
+    except OSError as error:
+        return f"something: its configuration cannot be read ({error.strerror})"
+    return None
+
+
+def find_repository_config_files(root: str) -> tuple[str, ...]:
+    """Return the files with the configuration of the repository around `root`, whether they exist or not."""
+    directory = _find_git_directory(root)
+    if directory is None:
+        return ()
+    try:
+        _, common = _load_repository_settings(directory)
+    except OSError:
+        return ()
+    return f"{common}/config", f"{directory}/config.worktree"
+
+
+def _load_repository_settings(directory: str) -> tuple[_RepositorySettings, str]:
+    """Return the settings of a repository and the directory that its worktrees share."""
+    try:
+        return _load_settings(f"{directory}/config", directory)
+    except NotADirectoryError:
+        # A file that names the directory, as in worktrees and submodules.
+        return _load_repository_settings(_follow_git_file(directory))
+    except FileNotFoundError:
+        common = _find_common_directory(directory)
+        if common == directory:
+            return _RepositorySettings(), directory
+        return _load_settings(f"{common}/config", directory)
+
+
+def _load_settings(path: str, directory: str) -> tuple[_RepositorySettings, str]:
+    found = os.stat(path)  # noqa: PTH116 - for every git command
+    # Unlike the time of the last write, the time of the last change cannot be set back.
+    settings = _parse_settings_file(path, found.st_ctime_ns, found.st_ino, found.st_size)
+    if settings.has_worktree_settings and os.access(f"{directory}/config.worktree", os.F_OK):
+        own, _ = _load_settings(f"{directory}/config.worktree", "")
+        settings = _RepositorySettings(
+            settings.program or own.program,
+            settings.transport or own.transport,
+            own.hooks_path or settings.hooks_path,
+        )
+    return settings, path.rpartition("/")[0]
+
+
+def _find_hook(tree: str, common: str, settings: _RepositorySettings) -> str | None:
+    hooks = os.path.join(tree, settings.hooks_path) if settings.hooks_path else f"{common}/hooks"  # noqa: PTH118
+    return f"the hook {_HOOK}" if os.access(f"{hooks}/{_HOOK}", os.X_OK) else None
+
+
+def _find_submodule_program(root: str, directory: str) -> str | None:
+    for tree in _iter_submodules(root, directory):
+        settings, common = _load_repository_settings(f"{tree}/.git")
+        if program := settings.program or _find_hook(tree, common, settings):
+            return f"{program} in a submodule"
+    return None
+
+
+def _find_git_directory(root: str) -> str | None:
+    return _find_git_directory_here(root) or _find_outer_git_directory(root.rpartition("/")[0])
+
+
+@lru_cache(maxsize=64)
+def _find_outer_git_directory(directory: str) -> str | None:
+    """Find the repository around the project; an agent cannot create one there without asking."""
+    while directory:
+        if found := _find_git_directory_here(directory):
+            return found
+        directory = directory.rpartition("/")[0]
+    return None
+
+
+def _find_git_directory_here(directory: str) -> str | None:
+    path = f"{directory}/.git"
+    if os.access(path, os.F_OK):
+        return path
+    # A bare repository.
+    return directory if os.access(f"{directory}/HEAD", os.F_OK) else None
+
+
+def _follow_git_file(path: str) -> str:
+    """Return the directory that a file `.git` names."""
+    with open(path, "rb") as file:  # noqa: PTH123 - for every git command
+        target = os.fsdecode(file.read(4096)).removeprefix("gitdir:").strip()
+    return os.path.normpath(os.path.join(path.rpartition("/")[0], target))  # noqa: PTH118
+
+
+def _find_common_directory(directory: str) -> str:
+    """Return the directory with the configuration, which worktrees share."""
+    try:
+        with open(f"{directory}/commondir", "rb") as file:  # noqa: PTH123 - for every git command
+            target = os.fsdecode(file.read(4096)).strip()
+    except FileNotFoundError:
+        return directory
+    return os.path.normpath(os.path.join(directory, target))  # noqa: PTH118
+
+
+@lru_cache(maxsize=256)
+def _parse_settings_file(path: str, changed: int, inode: int, size: int) -> _RepositorySettings:
+    if size > _MAX_CONFIG_BYTES:
+        return _RepositorySettings("a configuration that is too long to check")
+    with open(path, "rb") as file:  # noqa: PTH123 - as above
+        content = file.read(_MAX_CONFIG_BYTES + 1)
+    program = transport = hooks_path = ""
+    is_partial = has_worktree_settings = False
+    for match in _SETTING.finditer(content):
+        name, value = match[1].decode().lower(), match[2] or b""
+        if name in _PARTIAL_CLONES:
+            is_partial = True
+        elif name == "worktreeconfig":
+            has_worktree_settings = True
+        elif name in _TRANSPORTS:
+            transport = transport or f"the program of `{name}`"
+        elif name == "hookspath":
+            hooks_path = os.fsdecode(value).strip().strip('"')
+        elif not (
+            (name == "fsmonitor" and _BOOLEAN.fullmatch(value))
+            or (name in _FILTERS and _LFS_FILTER.fullmatch(value))
+        ):
+            program = program or (
+                "settings of another file" if name == "path" else f"the program of `{name}`"
+            )
+    return _RepositorySettings(
+        program or (transport if is_partial else ""), transport, hooks_path, has_worktree_settings
+    )
+
+
+def _iter_submodules(root: str, directory: str) -> Iterator[str]:
+    """Yield the directories of submodules, which git looks into to see if they changed."""
+    git_directory = directory if os.path.isdir(directory) else _follow_git_file(directory)  # noqa: PTH112
+    index = f"{git_directory}/index"
+    try:
+        found = os.stat(index)  # noqa: PTH116 - for many git commands
+    except FileNotFoundError:
+        return
+    if _may_have_submodules(index, found.st_ctime_ns, found.st_ino, found.st_size):
+        yield from _list_repositories_below(root)
+
+
+@lru_cache(maxsize=64)
+def _may_have_submodules(index: str, changed: int, inode: int, size: int) -> bool:
+    with open(index, "rb") as file:  # noqa: PTH123 - as above
+        return _GITLINK in file.read()
+
+
+def _list_repositories_below(root: str) -> list[str]:
+    found: list[str] = []
+    for directory, names, files in os.walk(root):
+        if directory != root and (".git" in names or ".git" in files):
+            found.append(directory)
+        names[:] = [name for name in names if name not in (".git", "node_modules", ".venv")]
+        if len(found) > _MAX_SUBMODULES:
+            break
+    return found

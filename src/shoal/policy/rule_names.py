@@ -1,0 +1,43 @@
+"""Names of tools in rules: a misspelled name would make a rule that forbids nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from difflib import get_close_matches
+
+from shoal.core.errors import SettingsError
+from shoal.core.extensions.mcp_servers import MCP_PREFIX
+from shoal.core.names import TOOL_NAMES
+from shoal.policy.permission_rules import parse_permission_rule
+
+FOREIGN_TOOL_NAMES = frozenset(
+    {"Task", "MultiEdit", "LS", "NotebookRead", "TodoRead", "KillBash", "AgentOutputTool", "BashOutputTool"}
+    | {"WebSearch", "SlashCommand", "ToolSearch", "MCPSearch", "LSP", "PowerShell", "StructuredOutput"}
+    | {"ListMcpResourcesTool", "ReadMcpResourceTool", "EnterWorktree", "ExitWorktree", "Config", "Monitor"}
+)
+"""Tools of other programs, whose rules are often in the same files."""
+
+
+def refuse_misspelled_rules(location: str, rules: Sequence[str], tools: Collection[str]) -> None:
+    """Raise `SettingsError` for a rule whose tool is probably misspelled.
+
+    Settings are shared with other programs, so a rule may name one of their tools.
+    """
+    for text in rules:
+        name = parse_permission_rule(text, location).tool
+        suggestion = suggest_tool(name, tools)
+        if names_no_tool(name, tools) and name not in FOREIGN_TOOL_NAMES and suggestion:
+            raise SettingsError(
+                f"{location}: the rule {text} names an unknown tool.{suggestion} Correct the rule."
+            )
+
+
+def names_no_tool(name: str, tools: Collection[str]) -> bool:
+    return name not in tools and name not in TOOL_NAMES and name != "*" and not name.startswith(MCP_PREFIX)
+
+
+def suggest_tool(name: str, tools: Collection[str]) -> str:
+    """Return the nearest tool name as a question, or an empty text."""
+    folded = {each.casefold(): each for each in (*TOOL_NAMES, *tools)}
+    close = get_close_matches(name.casefold(), folded, n=1, cutoff=0.7)
+    return f" Did you mean {folded[close[0]]}?" if close else ""

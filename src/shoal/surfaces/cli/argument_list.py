@@ -1,0 +1,88 @@
+"""Words of the command line: lists of several words, and names of another program's flags and commands."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+LIST_FLAGS = frozenset(
+    {
+        "--allowedTools",
+        "--allowed-tools",
+        "--disallowedTools",
+        "--disallowed-tools",
+        "--tools",
+        "--add-dir",
+        "--mcp-config",
+        "--betas",
+    }
+)
+"""Flags that take all words up to the next flag."""
+_OTHER_FLAGS = {
+    "--bg": "start the run in another terminal, or with `&` after `shoal -p`",
+    "--background": "start the run in another terminal, or with `&` after `shoal -p`",
+    "--chrome": "add an MCP server that controls a browser: `shoal mcp add`",
+    "--cloud": "Shoal runs on this machine only",
+    "--remote": "Shoal runs on this machine only; `shoal web` controls it from a browser",
+    "--remote-control": "`shoal web` controls a run from a browser",
+    "--teleport": "Shoal runs on this machine only",
+    "--from-pr": "resume a session by its id or name: --resume",
+    "--init": "run the set-up command yourself, or in a SessionStart hook",
+    "--init-only": "run the set-up command yourself, or in a SessionStart hook",
+    "--maintenance": "run the maintenance command yourself",
+    "--tmux": "set --teammate-mode tmux to show teammates in panes",
+}
+_OTHER_COMMANDS = {
+    "auto-mode": "Shoal has no auto mode. Choose a mode with --permission-mode.",
+    "auth": "Store a key with `shoal setup`.",
+    "install": "Install Shoal with your package manager, such as pip or uv.",
+    "login": "Store a key with `shoal setup`.",
+    "logout": "Remove a key with `shoal setup --remove PROVIDER`.",
+    "logs": "Follow a run with `shoal watch`.",
+    "migrate-installer": "Install Shoal with your package manager, such as pip or uv.",
+    "remote-control": "Control runs from a browser with `shoal web`.",
+    "setup-token": "Shoal cannot use a Claude subscription. Store a key with `shoal setup`.",
+    "ultrareview": "Review a change with `shoal team start review`.",
+    "update": "Update Shoal with your package manager, such as pip or uv.",
+    "upgrade": "Update Shoal with your package manager, such as pip or uv.",
+}
+
+
+def expand_list_flags(arguments: Sequence[str]) -> list[str]:
+    """Repeat a list flag for each of its words, because the parser knows only flags with one value."""
+    expanded: list[str] = []
+    flag = ""
+    for position, word in enumerate(arguments):
+        if word == "--":
+            return [*expanded, *arguments[position:]]
+        if flag and not _is_flag(word):
+            # A repeated flag; the first word follows the flag that is already there.
+            expanded += [word] if expanded[-1] == flag else [flag, word]
+            continue
+        name, _, debug_filter = word.partition("=")
+        flag = word if word in LIST_FLAGS else ""
+        expanded += (
+            ["--debug", f"--debug-filter={debug_filter}"] if name == "--debug" and debug_filter else [word]
+        )
+    return expanded
+
+
+def _is_flag(word: str) -> bool:
+    return word.startswith("-") and word != "-"
+
+
+def explain_other_flag(flag: str) -> str:
+    """Return a sentence for a flag that Shoal does not have; empty if the flag is unknown."""
+    advice = _OTHER_FLAGS.get(flag.partition("=")[0])
+    return f"Shoal has no {flag}: {advice}." if advice else ""
+
+
+def explain_other_command(word: str) -> str:
+    """Return a sentence for a command that Shoal does not have; empty if the command is unknown."""
+    advice = _OTHER_COMMANDS.get(word)
+    return f"Shoal has no command {word!r}. {advice}" if advice else ""
+
+
+def is_command_word(word: str) -> bool:
+    """Return True if a first word looks like a command and not like a prompt, which has several words."""
+    return re.fullmatch(r"[a-z][a-z0-9_-]*", word) is not None

@@ -1,0 +1,113 @@
+"""Entries of settings that only add comfort: an unusable one is left out, and the rest of the file counts."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any, TypeAlias
+
+from shoal.core.permissions.permission_changes import (
+    AUTO_MODE,
+    AUTO_MODE_NOTE,
+    PERMISSION_MODES,
+    resolve_permission_mode,
+)
+
+UnusableEntry: TypeAlias = tuple[tuple[str, ...], str]
+"""Keys of an entry and the reason why it is not used."""
+_NARROWING_MODES = ("plan", "dontAsk")
+_COMFORT_CHOICES = {"theme": ("dark", "light", "ansi"), "notify": ("off", "bell", "desktop", "both")}
+"""Keys under `shoal` that only change what a person sees or hears."""
+
+
+def drop_unusable_entries(raw: dict[str, Any]) -> tuple[dict[str, Any], list[UnusableEntry]]:
+    """Return the settings without unusable entries that only add comfort, and these entries.
+
+    Entries that narrow what agents may do are not touched: the schema refuses them if they are invalid.
+    """
+    result = dict(raw)
+    found: list[UnusableEntry] = []
+    for key, expected in _COMFORT_TYPES.items():
+        if (value := result.get(key)) is not None and not isinstance(value, expected):
+            del result[key]
+            found.append(((key,), f"expected {_TYPE_WORDS[expected]}"))
+    if isinstance(texts := result.get("attribution"), dict):
+        unusable = [key for key in ("commit", "pr") if not isinstance(texts.get(key, ""), str)]
+        result["attribution"] = {key: text for key, text in texts.items() if key not in unusable}
+        found += ((("attribution", key), "expected text") for key in unusable)
+    days = result.get("cleanupPeriodDays")
+    if days is not None and (not isinstance(days, int) or isinstance(days, bool) or days < 0):
+        del result["cleanupPeriodDays"]
+        found.append((("cleanupPeriodDays",), "expected a whole number of days"))
+    if isinstance(result.get("env"), dict):
+        result["env"] = _drop_unusable_variables(result["env"], found)
+    if isinstance(result.get("permissions"), dict):
+        result["permissions"] = _drop_unusable_permissions(result["permissions"], found)
+    if isinstance(result.get("shoal"), dict):
+        result["shoal"] = _drop_unusable_choices(result["shoal"], found)
+    return (result, found) if found or result != raw else (raw, found)
+
+
+_COMFORT_TYPES: dict[str, type] = {
+    "model": str,
+    "mcpServers": dict,
+    "env": dict,
+    "language": str,
+    "theme": str,
+    "attribution": dict,
+    "includeCoAuthoredBy": bool,
+    "plansDirectory": str,
+}
+_TYPE_WORDS: dict[type, str] = {str: "text", dict: "an object", bool: "true or false"}
+
+
+def _drop_unusable_variables(env: dict[str, Any], found: list[UnusableEntry]) -> dict[str, Any]:
+    unusable = [name for name, value in env.items() if not isinstance(value, str | int | float | bool)]
+    found += ((("env", name), "expected text") for name in unusable)
+    return {name: value for name, value in env.items() if name not in unusable}
+
+
+def _drop_unusable_permissions(section: dict[str, Any], found: list[UnusableEntry]) -> dict[str, Any]:
+    result = dict(section)
+    if isinstance(allow := result.get("allow"), list):
+        # A number or object is no rule; as text it is reported with its line like any other.
+        result["allow"] = [each if isinstance(each, str) else json.dumps(each) for each in allow]
+    for key in ("allow", "additionalDirectories"):
+        if key in result and not isinstance(result[key], list):
+            del result[key]
+            found.append((("permissions", key), "expected a list"))
+    if isinstance(directories := result.get("additionalDirectories"), list):
+        result["additionalDirectories"] = [each for each in directories if isinstance(each, str)]
+        if result["additionalDirectories"] != directories:
+            found.append((("permissions", "additionalDirectories"), "expected paths, as text"))
+    for mode, reason in _resolve_default_mode(result.get("defaultMode")):
+        result["defaultMode"] = mode
+        found += [(("permissions", "defaultMode"), reason)] if reason else []
+    return result
+
+
+def _resolve_default_mode(value: Any) -> Iterator[tuple[str, str]]:
+    """Yield the mode to use instead of a value, and the reason; nothing if the schema decides."""
+    if not isinstance(value, str) or value in PERMISSION_MODES:
+        return
+    if value == AUTO_MODE:
+        yield "default", AUTO_MODE_NOTE.removesuffix(".")
+    elif (mode := resolve_permission_mode(value)) is not None:
+        yield mode, ""
+    elif not _is_close(value, _NARROWING_MODES):
+        yield "default", f"there is no mode {value!r}, so mode default applies"
+
+
+def _drop_unusable_choices(section: dict[str, Any], found: list[UnusableEntry]) -> dict[str, Any]:
+    unusable = [
+        key for key, choices in _COMFORT_CHOICES.items() if section.get(key, choices[0]) not in choices
+    ]
+    unusable = [key for key in unusable if section[key] is not None]
+    found += ((("shoal", key), f"expected {', '.join(_COMFORT_CHOICES[key])}") for key in unusable)
+    return {key: value for key, value in section.items() if key not in unusable}
+
+
+def _is_close(value: str, choices: tuple[str, ...]) -> bool:
+    from difflib import get_close_matches
+
+    return bool(get_close_matches(value.casefold(), [each.casefold() for each in choices], n=1))

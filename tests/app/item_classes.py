@@ -1,0 +1,189 @@
+"""Items that Shoal reads and that have no case of their own, each with the reason."""
+
+from __future__ import annotations
+
+_REFUSED_START = (
+    "app/test_foreign_settings.py::test_a_managed_restriction_that_is_not_enforced_ends_the_start"
+)
+_REFUSED_SANDBOX = "app/test_foreign_settings.py::test_a_sandbox_restriction_that_cannot_hold_ends_the_start"
+_LIMIT_MET = "core/test_budget.py::test_limits_apply_per_agent_per_type_and_in_total"
+_TIME_LIMIT_MET = "core/test_budget.py::test_time_is_limited_for_the_session_and_for_one_agent"
+_SHARED_BUDGET = (
+    "team/test_process_members.py::test_spending_of_a_process_member_counts_for_the_shared_budget"
+)
+_LIMITS_OF_SETTINGS = "app/test_session_limits.py::test_limits_come_from_settings_and_flags_override_them"
+_SHARED_SLOTS = "team/test_agent_slot_queue.py::test_process_members_share_the_concurrency_cap"
+_DEADLINE = "cli/test_cli_headless.py::test_the_deadline_exits_4"
+_PREVIEW = "app/test_sub_agents.py::test_spawning_many_agents_in_one_message_asks_first_with_a_cost_estimate"
+PROVEN_ELSEWHERE = {
+    # The start fails, so that no agent runs in any position.
+    "foreign allowManagedHooksOnly": _REFUSED_START,
+    "foreign allowManagedMcpServersOnly": _REFUSED_START,
+    "foreign allowManagedPermissionRulesOnly": _REFUSED_START,
+    "foreign disableSideloadFlags": _REFUSED_START,
+    "foreign strictPluginOnlyCustomization": _REFUSED_START,
+    "foreign denyWrite": _REFUSED_SANDBOX,
+    "foreign envVars": _REFUSED_SANDBOX,
+    # Amounts: one budget in the lead's process counts for all positions.
+    "settings shoal.max_budget_usd": _SHARED_BUDGET,
+    "settings shoal.max_total_tokens": _SHARED_BUDGET,
+    "settings shoal.max_requests": _SHARED_BUDGET,
+    "settings shoal.max_seconds": _TIME_LIMIT_MET,
+    "settings shoal.max_concurrent": _SHARED_SLOTS,
+    "settings shoal.fan_out_preview": _PREVIEW,
+    **dict.fromkeys((f"settings shoal.agent_limits.{unit}" for unit in ("usd", "tokens")), _LIMIT_MET),
+    **dict.fromkeys((f"settings shoal.agent_type_limits.*.{unit}" for unit in ("usd", "tokens")), _LIMIT_MET),
+    "settings shoal.agent_limits.seconds": _TIME_LIMIT_MET,
+    "settings shoal.agent_type_limits.*.seconds": _TIME_LIMIT_MET,
+    "option max_budget_usd": _LIMITS_OF_SETTINGS,
+    "option max_total_tokens": _LIMITS_OF_SETTINGS,
+    "option deadline": _DEADLINE,
+    "flag --max-budget-usd": _LIMITS_OF_SETTINGS,
+    "flag --max-total-tokens": _LIMITS_OF_SETTINGS,
+    "flag --deadline": _DEADLINE,
+    # Other agents' work
+    "settings shoal.file_leases": (
+        "app/test_file_leases.py::test_a_file_changed_by_an_agent_is_leased_until_the_agent_ends"
+    ),
+    "settings shoal.trust_unsigned_mail": (
+        "team/test_signed_process_mail.py::test_a_process_member_signs_its_mail_and_does_not_obey_unsigned_mail"
+    ),
+}
+
+
+def _list_items(kind: str, names: str) -> frozenset[str]:
+    return frozenset(f"{kind} {name}" for name in names.split())
+
+
+NOT_NARROWING = {
+    "it carries other items, which are listed themselves": (
+        _list_items("settings", "env")
+        | _list_items("flag", "--agents --settings --mcp-config --plugin-dir")
+        | _list_items("option", "agents settings mcp_config plugin_dirs membership")
+        | _list_items("agent", "skills")
+        | _list_items("foreign", "serverCommand serverName serverUrl")
+        | _list_items("hook", "command url headers allowedEnvVars timeout")
+    ),
+    "it allows more": (
+        _list_items(
+            "settings",
+            "permissions.allow permissions.additionalDirectories mcpServers disableAllHooks"
+            " shoal.sandbox.autoAllow shoal.sandbox.writable shoal.unattended_allow shoal.channels"
+            " shoal.teammate_programs shoal.plugins shoal.agent_cwd shoal.implicit_team shoal.forks",
+        )
+        | _list_items("foreign", "allowWrite")
+        | _list_items(
+            "flag",
+            "--allowedTools --add-dir --dangerously-skip-permissions --channels --permission-prompt-tool",
+        )
+        | _list_items("option", "allowed_tools add_dirs skip_permissions channels tools attended")
+        | _list_items("variable", "IS_SANDBOX container SHOAL_FORK_SUBAGENT FEATURE_FORK_SUBAGENT")
+        | _list_items("agent", "memory")
+        | _list_items("hook", "async asyncRewake")
+        | _list_items("output", "async asyncTimeout")
+    ),
+    "its default is the narrowest value": _list_items(
+        "settings", "shoal.plan_approver shoal.worktree_guard shoal.team_depth"
+    ),
+    "it chooses which of the user's and the project's files are read; managed files always are": (
+        _list_items("flag", "--setting-sources") | _list_items("option", "setting_sources")
+    ),
+    "it changes when or how an agent works, not what it may do": (
+        _list_items(
+            "settings",
+            "shoal.background_agents shoal.auto_background shoal.assistant shoal.compact_at"
+            " shoal.session_memory shoal.request_deadline shoal.stream_gap shoal.outage_patience"
+            " shoal.question_patience shoal.output_limit shoal.max_output_tokens shoal.thinking_tokens"
+            " shoal.stuck_after shoal.report_tokens shoal.shutdown_grace shoal.stall_after"
+            " shoal.teammate_mode shoal.teammate_restarts shoal.mcp_wait shoal.mcp_deadline"
+            " shoal.instructions",
+        )
+        | _list_items(
+            "flag",
+            "--assistant --system-prompt --system-prompt-file --append-system-prompt"
+            " --append-system-prompt-file --effort --thinking --max-thinking-tokens --thinking-display",
+        )
+        | _list_items("option", "assistant system_prompt append_system_prompt thinking_tokens output_schema")
+        | _list_items("flag", "--json-schema")
+        | _list_items(
+            "agent",
+            "name description effort background color initialPrompt acceptance oneShot instructions model",
+        )
+        | _list_items(
+            "skill",
+            "name description license compatibility metadata context agent model argument-hint",
+        )
+        | _list_items(
+            "event",
+            "Stop SubagentStop TeammateIdle PreCompact PostToolUseFailure SubagentStart SessionStart"
+            " SessionEnd Notification WorktreeRemove",
+        )
+        | _list_items(
+            "output",
+            "reason stopReason suppressOutput systemMessage hookSpecificOutput.additionalContext"
+            " hookSpecificOutput.hookEventName hookSpecificOutput.permissionDecisionReason"
+            " hookSpecificOutput.decision.message hookSpecificOutput.decision.updatedInput"
+            " hookSpecificOutput.worktreePath",
+        )
+    ),
+    "it is about what a person can type": _list_items("skill", "user-invocable"),
+    "it chooses a model": (
+        _list_items("settings", "model shoal.model shoal.aliases")
+        | _list_items(
+            "settings",
+            " ".join(
+                f"shoal.models.*.{name}"
+                for name in (
+                    "input",
+                    "output",
+                    "cache_write",
+                    "cache_read",
+                    "window",
+                    "max_output",
+                    "images",
+                    "tools",
+                    "api",
+                )
+            ),
+        )
+        | _list_items("flag", "--model --fallback-model --betas")
+        | _list_items("option", "model fallback_model betas")
+        | _list_items(
+            "variable",
+            "ANTHROPIC_API_KEY ANTHROPIC_AUTH_TOKEN ANTHROPIC_BASE_URL ANTHROPIC_MODEL"
+            " CLAUDE_CODE_SUBAGENT_MODEL OLLAMA_HOST OPENAI_API_KEY OPENAI_BASE_URL OPENROUTER_API_KEY"
+            " SHOAL_MODEL SHOAL_SUBAGENT_MODEL",
+        )
+    ),
+    "it is about the session, its files or its output": (
+        _list_items(
+            "settings",
+            "cleanupPeriodDays shoal.durable shoal.notify shoal.theme shoal.plain shoal.split_panes"
+            " shoal.telemetry.enabled shoal.telemetry.content",
+        )
+        | _list_items(
+            "flag",
+            "--continue --resume --fork-session --session-id --no-session-persistence --print --record"
+            " --output-format --input-format --include-partial-messages --replay-user-messages --verbose"
+            " --quiet --plain --debug --include-hook-events",
+        )
+        | _list_items(
+            "option",
+            "name team cwd begun clock continue_last debug fork persist record resume seed session_id store"
+            " trace",
+        )
+    ),
+    "it describes the machine, the terminal or another program": _list_items(
+        "variable",
+        "AUTHOR CLAUDE_CODE_EMIT_SESSION_STATE_EVENTS CLAUDE_CODE_SDK_READS_SESSION_STATE CLAUDE_CONFIG_DIR"
+        " COLORFGBG COLUMNS COMMITTER DISPLAY DYLD_LIBRARY_PATH EMAIL GIT_CONFIG_GLOBAL GIT_CONFIG_NOSYSTEM"
+        " GIT_CONFIG_SYSTEM GIT_EXEC_PATH GIT_SSL_CAINFO HOME LD_LIBRARY_PATH LINES NAME NO_COLOR"
+        " OTEL_EXPORTER_OTLP_ENDPOINT OTEL_EXPORTER_OTLP_METRICS_ENDPOINT"
+        " OTEL_EXPORTER_OTLP_TRACES_ENDPOINT OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT"
+        " OTEL_METRICS_EXPORTER OTEL_SDK_DISABLED OTEL_SERVICE_NAME OTEL_TRACES_EXPORTER PATH PYTHONHOME"
+        " PYTHONPATH SHELL SHOAL_HOME SHOAL_PLAIN SSH_AUTH_SOCK TERM TERMCAP TERM_PROGRAM"
+        " TERM_PROGRAM_VERSION TMPDIR TMUX TMUX_PANE TMUX_TMPDIR TRACEPARENT WAYLAND_DISPLAY"
+        " XDG_RUNTIME_DIR traceparent",
+    ),
+}
+"""Items that cannot make the authority of an agent smaller, by reason."""

@@ -1,0 +1,124 @@
+"""Git commands that only read are asked about if the repository's configuration makes git run a program."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from corpus_project import create_corpus_project
+from permission_helpers import create_engine, decide_command
+
+from git_repository import run_git
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    return create_corpus_project(tmp_path)
+
+
+def add_settings(project: Path, text: str) -> None:
+    with (project / ".git/config").open("a") as file:
+        file.write(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[core]\n\tfsmonitor = ./x\n",
+        "[core] fsmonitor=./x",
+        "[core]\r\n\tFSMonitor = ./x\r\n",
+        "[core]\n\tx = b\\\n[other]\n\tfsmonitor = ./x\n",
+        "[core]\n# a comment \\\n\tfsmonitor = ./x\n",
+        "[core]\n\tfsmonitor = \\\n./x\n",
+        "[diff]\n\texternal = ./x\n",
+        '[diff "a"]\n\ttextconv = ./x\n',
+        '[filter "a"]\n\tclean = ./x\n',
+        '[filter "lfs"]\n\tprocess = git-lfs filter-process; ./x\n',
+        "[gpg]\n\tprogram = ./x\n",
+        "[include]\n\tpath = ../x\n",
+        "[core]\n\tsshCommand = ./x\n[extensions]\n\tpartialClone = origin\n",
+    ],
+)
+def test_a_program_in_the_configuration_asks(project: Path, text: str) -> None:
+    engine = create_engine(project)
+    assert decide_command(engine, "git status") == "allow"
+    add_settings(project, text)
+    for command in ("git status", "/usr/bin/git diff", "git log -p", "ls && git show"):
+        assert decide_command(engine, command) == "ask", command
+    assert decide_command(create_engine(project, allow="Bash(git status:*)"), "git status") == "allow"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[core]\n\tfsmonitor = true\n",
+        "[core]\n\tfsmonitor\n",
+        '[filter "lfs"]\n\tclean = git-lfs clean -- %f\n\tprocess = git-lfs filter-process\n',
+        "[core]\n\thooksPath = .husky/_\n",
+        "[alias]\n\tx = !./x\n",
+    ],
+)
+def test_usual_settings_of_a_repository_do_not_ask(project: Path, text: str) -> None:
+    add_settings(project, text)
+    assert decide_command(create_engine(project), "git status && git diff && git log") == "allow"
+
+
+def test_a_program_for_remotes_asks_only_if_git_contacts_one(project: Path) -> None:
+    add_settings(project, "[core]\n\tsshCommand = ssh -i key\n")
+    assert decide_command(create_engine(project), "git log") == "allow"
+    assert decide_command(create_engine(project), "git remote show origin") == "ask"
+
+
+@pytest.mark.parametrize("directory", [".git/hooks", "tools/hooks"])
+def test_a_hook_that_reading_commands_run_asks(project: Path, directory: str) -> None:
+    if directory != ".git/hooks":
+        add_settings(project, f"[core]\n\thooksPath = {directory}\n")
+    hook = project / directory / "post-index-change"
+    hook.parent.mkdir(parents=True, exist_ok=True)
+    hook.touch(mode=0o755)
+    assert decide_command(create_engine(project), "git status") == "ask"
+    assert decide_command(create_engine(project), "git log") == "allow"
+
+
+def test_the_configuration_around_the_project_and_of_submodules_and_worktrees_counts(project: Path) -> None:
+    tree = project.parent / "tree"
+    run_git(project, "worktree", "add", "-q", str(tree))
+    inner = project / "sub"
+    inner.mkdir()
+    run_git(inner, "init", "-q")
+    (inner / "a").touch()
+    run_git(inner, "add", "a")
+    run_git(inner, "-c", "user.name=A", "-c", "user.email=a@example.org", "commit", "-q", "-m", "first")
+    run_git(project, "add", "sub")
+    assert decide_command(create_engine(project), "git status") == "allow"
+    with (inner / ".git/config").open("a") as file:
+        file.write("[core]\n\tfsmonitor = ./x\n")
+    assert decide_command(create_engine(project), "git status") == "ask"
+    assert decide_command(create_engine(project), "git log") == "allow"
+    assert decide_command(create_engine(tree), "git log") == "allow"
+    add_settings(project, "[core]\n\tfsmonitor = ./x\n")
+    for root in (tree, project / "src"):
+        assert decide_command(create_engine(root), "git log") == "ask"
+
+
+def test_a_bare_repository_as_project_counts(tmp_path: Path) -> None:
+    run_git(tmp_path, "init", "-q", "--bare")
+    assert decide_command(create_engine(tmp_path), "git log") == "allow"
+    with (tmp_path / "config").open("a") as file:
+        file.write("[core]\n\tfsmonitor = ./x\n")
+    assert decide_command(create_engine(tmp_path), "git log") == "ask"
+
+
+@pytest.mark.spec("PRM-02")
+def test_forbidding_rules_apply_to_aliases_of_git(
+    project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    (tmp_path / ".gitconfig").write_text("[alias]\n\tup = push\n")
+    add_settings(project, "[alias]\n\tp = push --force\n\tst = status\n\tc = !curl x\n\te = !echo\n")
+    engine = create_engine(project, "bypassPermissions", deny="Bash(git push:*),Bash(curl:*)")
+    for command in ("git p", "git -C . p", "env git up origin", "git c", "git config alias.q push; git q"):
+        assert decide_command(engine, command) != "allow", command
+    for command in ("git st", "git e", "git pushx", "git log"):
+        assert decide_command(engine, command) == "allow", command
+    assert decide_command(engine, "git-push origin") == "deny"

@@ -1,0 +1,114 @@
+"""Durable stores return only when their content is on the disk, also where Python has no fdatasync."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterator
+from contextlib import aclosing
+from pathlib import Path
+
+import pytest
+from mail_helpers import create_mailboxes, get_inbox_path, make_mail, take_all_mail
+from store_helpers import FixedClock, TranscriptWriter
+
+from shoal.core.agents.identity import LEAD_ID
+from shoal.core.events import NoteAdded
+from shoal.stores.files.sessions.file_journal import FileJournal
+from shoal.stores.files.sessions.file_transcript import FileTranscript
+from shoal.stores.files.teams.team_keys import KEY_SIZE, load_or_create_team_mail_key
+
+
+class SyncRecorder:
+    """Records the size of each file when it is flushed, and flushed directories, in order."""
+
+    def __init__(self) -> None:
+        self.sizes: list[tuple[int, int]] = []
+        self.directories: list[int] = []
+
+    def record_sync(self, fd: int) -> None:
+        found = os.fstat(fd)
+        if stat.S_ISDIR(found.st_mode):
+            self.directories.append(found.st_ino)
+        else:
+            self.sizes.append((found.st_ino, found.st_size))
+
+    def has_flushed(self, path: Path) -> bool:
+        """Return True if the file was flushed with all of its present content."""
+        found = path.stat()
+        return (found.st_ino, found.st_size) in self.sizes
+
+
+@pytest.fixture(params=["fdatasync", "fsync"])
+def sync_recorder(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[SyncRecorder]:
+    recorder = SyncRecorder()
+    monkeypatch.setattr(os, "fsync", recorder.record_sync)
+    if request.param == "fsync":
+        monkeypatch.delattr(os, "fdatasync", raising=False)
+    else:
+        monkeypatch.setattr(os, "fdatasync", recorder.record_sync, raising=False)
+    yield recorder
+    monkeypatch.undo()
+
+
+@pytest.mark.parametrize("durable", [True, False])
+def test_a_journal_event_is_flushed_only_where_it_must_be_durable(
+    tmp_path: Path, clock: FixedClock, sync_recorder: SyncRecorder, durable: bool
+) -> None:
+    journal = FileJournal(tmp_path / "journal.jsonl", clock, durable=durable)
+    for text in ("one", "two"):
+        journal.append(NoteAdded(agent=LEAD_ID, text=text))
+        assert sync_recorder.has_flushed(journal.path) is durable
+    journal.close()
+
+
+@pytest.mark.parametrize("durable", [True, False])
+def test_a_transcript_entry_is_flushed_only_where_it_must_be_durable(
+    home: Path, sync_recorder: SyncRecorder, durable: bool
+) -> None:
+    written = TranscriptWriter(home)
+    written.transcript = FileTranscript(written.path, written.lines, durable=durable)
+    for text in ("one", "two"):
+        written.append_prompt(text)
+        assert sync_recorder.has_flushed(written.path) is durable
+
+
+@pytest.mark.parametrize("durable", [True, False])
+async def test_mail_and_its_directory_are_flushed_only_where_they_must_be_durable(
+    home: Path, sync_recorder: SyncRecorder, durable: bool
+) -> None:
+    async with aclosing(create_mailboxes(home, durable=durable)) as mail:
+        await mail.open_inbox("ann")
+        inbox = get_inbox_path(home)
+        for text in ("one", "two"):
+            sync_recorder.directories.clear()
+            await mail.post("ann", make_mail(text))
+            assert sync_recorder.has_flushed(inbox) is durable
+            assert (inbox.parent.stat().st_ino in sync_recorder.directories) is durable
+
+
+async def test_durable_mail_that_overflows_or_is_archived_is_flushed(
+    home: Path, sync_recorder: SyncRecorder
+) -> None:
+    async with aclosing(create_mailboxes(home, durable=True)) as mail:
+        await mail.open_inbox("ann")
+        posted = [make_mail(f"{number} " + "x" * 200) for number in range(400)]
+        for each in posted:
+            await mail.post("ann", each)
+        overflow = [path for path in home.rglob("*overflow*/*") if path.is_file() and path.stat().st_size]
+        assert overflow
+        assert all(map(sync_recorder.has_flushed, overflow))
+        assert len(await take_all_mail(mail)) == len(posted)
+        archive = [path for path in home.rglob("*archive*/*") if path.is_file() and path.stat().st_size]
+        assert archive
+        assert all(map(sync_recorder.has_flushed, archive))
+
+
+def test_the_key_of_a_team_is_flushed_before_it_gets_its_name(
+    home: Path, sync_recorder: SyncRecorder
+) -> None:
+    key = load_or_create_team_mail_key(home, "crew")
+    (path,) = (path for path in home.rglob("crew") if path.is_file())
+    assert path.read_bytes() == key
+    assert sync_recorder.has_flushed(path)
+    assert [size for _, size in sync_recorder.sizes] == [KEY_SIZE]
