@@ -250,27 +250,6 @@ def _parse_agent_model(value: Any) -> str | None:
     return None if model == INHERIT_MODEL else model
 
 
-<<<<<<< HEAD
-=======
-def _parse_reasoning_effort(value: Any) -> str | int:
-    if isinstance(value, str) and value in EFFORT_LEVELS:
-        return value
-    try:
-        return _parse_positive_integer(value)
-    except InvalidFrontMatterFieldError:
-        raise InvalidFrontMatterFieldError(
-            f"{value!r} is not one of {', '.join(EFFORT_LEVELS)} or a number of tokens"
-        ) from None
-
-
-def _parse_positive_integer(value: Any) -> int:
-    text = str(value)
-    if isinstance(value, bool) or re.fullmatch(r"[0-9]{1,12}", text) is None or int(text) == 0:
-        raise InvalidFrontMatterFieldError(f"expected an integer above 0, got {value!r}")
-    return int(text)
-
-
->>>>>>> main
 def _parse_dollars(value: Any) -> float:
     text = str(value)
     if isinstance(value, bool) or re.fullmatch(r"[0-9]{1,9}(\.[0-9]+)?", text) is None or float(text) <= 0:
@@ -324,15 +303,8 @@ _FIELDS = {
     "tools": _AgentDefinitionFieldSpec("tools", _parse_agent_tools),
     "disallowedTools": _AgentDefinitionFieldSpec("disallowed_tools", _parse_agent_tools),
     "model": _AgentDefinitionFieldSpec("model", _parse_agent_model),
-<<<<<<< HEAD
     "effort": _AgentDefinitionFieldSpec("effort", parse_effort_field),
-    "permissionMode": _AgentDefinitionFieldSpec(
-        "permission_mode", _build_choice_parser(get_args(PermissionMode))
-    ),
-=======
-    "effort": _AgentDefinitionFieldSpec("effort", _parse_reasoning_effort),
     "permissionMode": _AgentDefinitionFieldSpec("permission_mode", _parse_agent_permission_mode),
->>>>>>> main
     "background": _AgentDefinitionFieldSpec("background", parse_boolean_field),
     "isolation": _AgentDefinitionFieldSpec("isolation", _build_choice_parser(get_args(IsolationMode))),
     "maxTurns": _AgentDefinitionFieldSpec("max_turns", parse_positive_integer_field),

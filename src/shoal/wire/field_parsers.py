@@ -94,14 +94,14 @@ def parse_effort_field(value: Any) -> str | int:
         return parse_positive_integer_field(value)
     except InvalidFrontMatterFieldError:
         raise InvalidFrontMatterFieldError(
-            f"{value!r} is neither one of {', '.join(EFFORT_LEVELS)} nor a number of tokens"
+            f"{value!r} is not one of {', '.join(EFFORT_LEVELS)} or a number of tokens"
         ) from None
 
 
 def parse_positive_integer_field(value: Any) -> int:
     text = str(value)
     if isinstance(value, bool) or re.fullmatch(r"[0-9]{1,12}", text) is None or int(text) == 0:
-        raise InvalidFrontMatterFieldError(f"expected a whole number above 0, got {value!r}")
+        raise InvalidFrontMatterFieldError(f"expected an integer above 0, got {value!r}")
     return int(text)
 
 

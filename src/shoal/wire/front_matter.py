@@ -83,13 +83,8 @@ def split_front_matter(text: str) -> tuple[list[str], int, list[str]]:
     if first is None:
         raise InvalidFrontMatterError("the file is empty", line=1)
     if lines[first].rstrip() != "---":
-<<<<<<< HEAD
         raise MissingFrontMatterError(
-            "there is no front matter: the file does not begin with a line ---", line=first + 1
-=======
-        raise InvalidFrontMatterError(
             "there is no front matter: the file does not begin with a --- line", line=first + 1
->>>>>>> main
         )
     last = next((n for n in range(first + 1, len(lines)) if lines[n].rstrip() == "---"), None)
     if last is None:

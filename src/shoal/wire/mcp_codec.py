@@ -152,14 +152,10 @@ def _parse_mcp_stdio_config(config: Mapping[str, Any]) -> McpStdioConfig:
 def _parse_mcp_http_config(config: Mapping[str, Any], transport: str) -> McpHttpConfig:
     url = config.get("url")
     if not isinstance(url, str) or not re.match(r"https?://|\$\{", url):
-<<<<<<< HEAD
-        raise InvalidMcpServerConfigError("its url is missing or not an http URL")
+        raise InvalidMcpServerConfigError("url is missing or not an http URL")
     helper = config.get("headersHelper", "")
     if not isinstance(helper, str):
-        raise InvalidMcpServerConfigError("its headersHelper is not a command")
-=======
-        raise InvalidMcpServerConfigError("url is missing or not an http URL")
->>>>>>> main
+        raise InvalidMcpServerConfigError("headersHelper is not a command")
     return McpHttpConfig(
         url=url,
         headers=_parse_string_mapping(config, "headers"),

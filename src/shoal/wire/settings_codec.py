@@ -188,14 +188,9 @@ class ShoalSettings(Struct, frozen=True, kw_only=True):
     """Approver of plans: Shoal itself, the lead (a person for the lead's own plan), or a person. If no person
     can answer, the lead approves the plans of its teammates, and its own plan is the result."""
     mcp_wait: Annotated[float, Meta(ge=0)] | None = None
-<<<<<<< HEAD
     """Seconds after the start that the first request waits for all MCP servers to connect; None waits only
     for required ones (of `--mcp-config`, with `alwaysLoad`, or named by a flag): 5 if a person is present,
-    else 30."""
-=======
-    """Seconds after the start that the first request waits for MCP servers to connect; None is 5 if
-    a person is present, and 30 in an unattended run."""
->>>>>>> main
+    and 30 in an unattended run."""
     mcp_deadline: Seconds = 60.0
     """Seconds without progress after which an MCP tool call fails."""
     web_search: str | None = None

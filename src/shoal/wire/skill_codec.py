@@ -140,16 +140,13 @@ class _SkillBuilder:
         values: dict[str, Any] = {}
         for entry in entries:
             field = _FIELDS.get(entry.key)
-<<<<<<< HEAD
             if entry.key in _UNUSED_FIELDS:
                 continue
-=======
             if field is None:
                 try:
                     refuse_misspelled_field(entry.key, _NARROWING_FIELDS)
                 except InvalidFrontMatterFieldError as error:
                     raise self.build_error(str(error), entry.line, entry.key) from None
->>>>>>> main
             if field is None or (kind == "command" and entry.key == "name"):
                 self.add_warning(entry.line, entry.key, describe_unknown_field(entry.key, _FIELDS))
             elif entry.value is not None:
@@ -245,17 +242,14 @@ def _parse_skill_model(value: Any) -> str | None:
     return None if value == INHERIT_MODEL else _parse_stripped_text(value) or None
 
 
-<<<<<<< HEAD
 def _parse_argument_names(value: Any) -> tuple[str, ...]:
     return tuple(value.replace(",", " ").split()) if isinstance(value, str) else parse_text_list_field(value)
 
 
-_UNUSED_FIELDS = ("paths", "background", "shell", "version")
-"""Fields of other programs that have no effect here and need no warning."""
-=======
 _NARROWING_FIELDS = ("disallowed-tools", "disable-model-invocation")
 """Fields that must not be lost by a mistake in their names."""
->>>>>>> main
+_UNUSED_FIELDS = ("paths", "background", "shell", "version")
+"""Fields of other programs that have no effect here and need no warning."""
 _INFORMATION_FIELDS = SkillInformation.__struct_fields__
 _FIELDS: dict[str, tuple[str, Callable[[Any], Any]]] = {
     "name": ("name", _parse_skill_name),

@@ -32,14 +32,10 @@ from shoal.app.agents.spawn_requests import (
     require_valid_isolation,
     resolve_loop_limits,
 )
-<<<<<<< HEAD
-from shoal.app.config.system_prompt import build_system_prompt
-=======
-from shoal.app.agents.tool_limits import limit_tools_to_session, limit_tools_to_spawn_request
+from shoal.app.agents.tool_limits import limit_tools_to_session
 from shoal.app.config.system_prompt import build_system_prompt, format_settings_instructions
 from shoal.app.config.tool_selection import remove_denied_tools
 from shoal.app.definitions.path_instructions import AgentPathInstructions
->>>>>>> main
 from shoal.app.hooks.agent_hooks import HookSubjectAgent, describe_agent_hooks
 from shoal.app.isolation.agent_workspace import AgentWorkspace
 from shoal.app.mcp.mcp_servers import AgentTools
@@ -195,20 +191,15 @@ class AgentFactory:
             home=self._runtime.settings.home,
             project=self._runtime.config.cwd,
         )
-        toolset = limit_tools_to_spawn_request(
-            toolset if memory is None else replace(toolset, names=memory.tools), request
-        )
         spawn_plan = _ResolvedSpawnRequest(
             request=request,
             definition=definition,
             agent_tools=agent_tools,
-<<<<<<< HEAD
-            toolset=toolset if memory is None else replace(toolset, names=memory.tools),
-=======
             toolset=limit_tools_to_session(
-                toolset, self._runtime.options.available_tools, new_agent.assignment
+                toolset if memory is None else replace(toolset, names=memory.tools),
+                self._runtime.options.available_tools,
+                new_agent.assignment,
             ),
->>>>>>> main
             loop_limits=resolve_loop_limits(self._runtime.lead.loop_limits, definition, request),
             model=await self._resolve_agent_model(new_agent.parent, request, definition),
             preloaded=self._runtime.knowledge.preload_agent_skills(definition),
@@ -311,13 +302,10 @@ class AgentFactory:
         prepared = self._assemble_new_agent(
             spawn_plan, new_agent, agent_workspace, initial, build_fork_prompt(history[-1].tool_uses, job)
         )
-<<<<<<< HEAD
+        _share_path_instructions(parent, prepared.agent)
         # The same schemas in the same order, for the cache of the parent.
         prepared.agent.loaded_tools = parent.loaded_tools
         prepared.agent.set_tools(parent.tools, parent.deferred_tools)
-=======
-        _share_path_instructions(parent, prepared.agent)
->>>>>>> main
         # The provider's count for the parent is better than an estimate.
         prepared.agent.state.context_tokens = parent.state.context_tokens
         return replace(
@@ -530,23 +518,17 @@ class AgentFactory:
             permissions=permissions,
             transcript=self.transcripts.get_transcript_path(agent),
         )
-        tools, deferred = runtime.agents.deferral.select_tools(
+        available = remove_denied_tools(
             {name: blueprint.agent_tools.tools[name] for name in blueprint.toolset.names},
-            blueprint.definition.tools or (),
+            permissions.get_active_rules().deny,
         )
+        tools, deferred = runtime.agents.deferral.select_tools(available, blueprint.definition.tools or ())
         return AgentRunner(
             identity=hook_subject.identity,
             model=blueprint.model,
             system=facts.system,
-<<<<<<< HEAD
             tools=tools,
             deferred_tools=deferred,
-=======
-            tools=remove_denied_tools(
-                {name: blueprint.agent_tools.tools[name] for name in blueprint.toolset.names},
-                permissions.get_active_rules().deny,
-            ),
->>>>>>> main
             conversation=blueprint.conversation,
             environment=AgentEnvironment(
                 workspace=blueprint.agent_workspace.workspace,
@@ -670,18 +652,17 @@ class AgentFactory:
         return run_acceptance_command
 
 
-<<<<<<< HEAD
 def _list_missing_tool_notices(toolset: ToolSelection) -> tuple[str, ...]:
     names = ", ".join(toolset.missing)
     return (format_session_notice("missing_tools", names=names),) if names else ()
-=======
+
+
 def _share_path_instructions(parent: AgentRunner, fork: AgentRunner) -> None:
     """Do not repeat instructions that the copied conversation has."""
     if isinstance(parent.path_instructions, AgentPathInstructions) and isinstance(
         fork.path_instructions, AgentPathInstructions
     ):
         fork.path_instructions.copy_delivered(parent.path_instructions)
->>>>>>> main
 
 
 def _get_local_workspace(agent: AgentRunner) -> LocalWorkspace:

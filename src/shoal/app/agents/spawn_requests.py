@@ -71,12 +71,8 @@ def parse_effort_thinking_tokens(effort: str | int) -> int:
         return max(0, effort)
     if effort not in THINKING_TOKENS_BY_EFFORT:
         raise AgentRequestRefused(
-<<<<<<< HEAD
-            f"{effort!r} is not an effort. Use {', '.join(THINKING_TOKENS_BY_EFFORT)} or a number of tokens."
-=======
             f"{effort!r} is not an effort level. "
             f"Use {', '.join(THINKING_TOKENS_BY_EFFORT)} or a number of tokens."
->>>>>>> main
         )
     return THINKING_TOKENS_BY_EFFORT[effort]
 

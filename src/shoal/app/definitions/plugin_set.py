@@ -159,12 +159,8 @@ def load_plugins(
     home = settings.home / "plugins"
     for directory, offered, origin, is_trusted, id_ in (
         *_iter_configured_plugins(settings, project, given),
-<<<<<<< HEAD
-        *_iter_enabled_plugins(settings, project, faults),
-        *_iter_installed_plugins(home, faults),
-=======
+        *(_iter_enabled_plugins(settings, project, faults) if installed else ()),
         *(_iter_installed_plugins(home, faults) if installed else ()),
->>>>>>> main
     ):
         found = read_plugin(directory, offered=offered, origin=origin, name=id_.partition("@")[0])
         if isinstance(found, Plugin) and found.name in used and used[found.name].root != found.root:
@@ -257,20 +253,14 @@ def _fill_plugin_directories_in_hooks(value: Any, plugin: Plugin) -> Any:
     if isinstance(value, Mapping):
         filled = {key: _fill_plugin_directories_in_hooks(each, plugin) for key, each in value.items()}
         command = value.get("command")
-<<<<<<< HEAD
-        if isinstance(command, str):
+        if isinstance(command, str) and "args" in value:
+            arguments = filled["args"] if isinstance(filled["args"], list) else [filled["args"]]
+            directories = (f"CLAUDE_PLUGIN_ROOT={plugin.root}", f"CLAUDE_PLUGIN_DATA={plugin.data}")
+            filled |= {"command": "env", "args": [*directories, filled["command"], *arguments]}
+        elif isinstance(command, str):
             root, data = (shlex.quote(str(path)) for path in (plugin.root, plugin.data))
             make = f"mkdir -p {data}; " if "CLAUDE_PLUGIN_DATA" in command else ""
             filled["command"] = f"export CLAUDE_PLUGIN_ROOT={root} CLAUDE_PLUGIN_DATA={data}; {make}{command}"
-=======
-        if isinstance(command, str) and "args" in value:
-            filled["command"] = "env"
-            arguments = filled["args"] if isinstance(filled["args"], list) else [filled["args"]]
-            program = _replace_plugin_root_variable(command, root)
-            filled["args"] = [f"CLAUDE_PLUGIN_ROOT={root}", program, *arguments]
-        elif isinstance(command, str):
-            filled["command"] = f"export CLAUDE_PLUGIN_ROOT={shlex.quote(str(root))}; {command}"
->>>>>>> main
         return filled
     if isinstance(value, list | tuple):
         return [_fill_plugin_directories_in_hooks(each, plugin) for each in value]

@@ -67,14 +67,10 @@ class HookRegistry:
         """Sentences about configured hooks that cannot be used."""
         self.notifier: HookNotifier | None = None
         self._settings = settings
-<<<<<<< HEAD
         self.project = project
         self._skill_digests: set[str] = set()
-=======
-        self._project = project
         self._live_settings: AutoReloadingSettings | None = None
         self._review_lock = asyncio.Lock()
->>>>>>> main
 
     def add(self, hooks: Iterable[Hook]) -> None:
         """Add hooks from any source for all agents from now on."""
@@ -98,7 +94,6 @@ class HookRegistry:
     def create_agent_hooks(self, subject: HookSubjectAgent, own: Iterable[Hook] = ()) -> AgentHookDispatcher:
         return AgentHookDispatcher(self, subject, own)
 
-<<<<<<< HEAD
     def add_skill_hooks(self, skill: Skill) -> None:
         """Add the hooks of a trusted skill, once. Raises `AgentRequestRefused` if one cannot be used."""
         if skill.digest in self._skill_digests:
@@ -111,7 +106,7 @@ class HookRegistry:
             )
         self._skill_digests.add(skill.digest)
         self.add(found.hooks)
-=======
+
     def review_settings_with_hooks(self, live_settings: AutoReloadingSettings) -> None:
         """Let hooks of `ConfigChange` decide whether changed settings apply, if there are any."""
         if "ConfigChange" in self.by_event:
@@ -136,7 +131,6 @@ class HookRegistry:
                 is_blocked = is_blocked or (decision.blocked is not None and kind != "managed")
             if changes or live_settings.is_trust_changed:
                 live_settings.finish_review(apply=not is_blocked)
->>>>>>> main
 
     def load_definition_hooks(self, definition: AgentDefinition) -> tuple[Hook, ...]:
         """Return the hooks of a definition. Raises `AgentRequestRefused` for untrusted or bad ones."""

@@ -64,12 +64,8 @@ class SessionMcpServerManager:
         *,
         startup_wait: float,
         is_trusted: Callable[[AgentDefinition], bool],
-<<<<<<< HEAD
-        is_permitted: Callable[[McpServerConfig], bool] = lambda _: True,
-        is_required: Callable[[McpServerConfig], bool] = lambda _: True,
-=======
         is_permitted: Callable[[McpServerConfig], bool],
->>>>>>> main
+        is_required: Callable[[McpServerConfig], bool] = lambda _: True,
     ) -> None:
         """`is_required` is True for servers that the first request waits for."""
         self.configured = configured
@@ -82,10 +78,7 @@ class SessionMcpServerManager:
         self._startup_wait = startup_wait
         self._is_trusted = is_trusted
         self._is_permitted = is_permitted
-<<<<<<< HEAD
         self._is_required = is_required
-=======
->>>>>>> main
         self._clock = host.clock
         self._servers: list[ManagedMcpServer] = []
         self._agent_servers: list[ManagedMcpServer] = []
@@ -262,13 +255,8 @@ class SessionMcpServerManager:
                     ) from error
                 if not self._is_permitted(server):
                     raise AgentRequestRefused(
-<<<<<<< HEAD
-                        f"The agent {agent} ({source}) was not started: allowedMcpServers or "
-                        f"deniedMcpServers does not permit its MCP server {name}."
-=======
                         f"The agent {agent} ({source}) was not started: it defines the MCP server {name}, "
                         "which allowedMcpServers or deniedMcpServers of the settings does not permit."
->>>>>>> main
                     )
                 yield server
 

@@ -27,12 +27,8 @@ from shoal.backends.guarded_processes import GuardedProcessLauncher
 from shoal.core.clock import SystemClock
 from shoal.core.errors import MissingPackageExtra, SettingsError
 from shoal.core.extensions.mcp_servers import McpHttpConfig, McpServerConfig, McpServerStatus, McpStdioConfig
-<<<<<<< HEAD
 from shoal.stores.files.home.trust_file import ProjectTrustFile
-from shoal.tools.mcp.managed_server import CONNECT_TIMEOUT
-=======
 from shoal.tools.mcp.client_context import CONNECT_TIMEOUT
->>>>>>> main
 from shoal.wire.mcp_codec import InvalidMcpServerConfigError, expand_mcp_server_variables, parse_mcp_server
 from shoal.wire.settings_codec import parse_settings_document
 

@@ -50,22 +50,13 @@ from shoal.app.runtime.event_bus import EventBus
 from shoal.app.runtime.plan_registry import AgentPlanRegistry
 from shoal.app.settings.configured_rules import add_permission_flag_rules
 from shoal.app.settings.live_settings import AutoReloadingSettings
-<<<<<<< HEAD
-from shoal.app.settings.mcp_files import is_configured_server_permitted, load_mcp_servers
-from shoal.app.settings.settings import Settings
-from shoal.app.settings.settings_writer import save_permission_answer
-from shoal.app.skills.catalog_changes import AgentAndSkillChangeReporter
-from shoal.app.skills.knowledge import SkillsAndInstructions
-from shoal.app.skills.mentions import MentionExpander
-from shoal.app.skills.skill_catalog import load_skills
-=======
 from shoal.app.settings.mcp_files import is_server_permitted, load_mcp_servers
 from shoal.app.settings.settings import Settings, list_managed_instruction_files
 from shoal.app.settings.settings_writer import save_permission_answer
 from shoal.app.skills.catalog_changes import AgentAndSkillChangeReporter
 from shoal.app.skills.knowledge import SkillsAndInstructions
+from shoal.app.skills.mentions import MentionExpander
 from shoal.app.skills.skill_catalog import SkillAndCommandLibrary, load_skills, load_skills_from_paths
->>>>>>> main
 from shoal.app.skills.skill_invoker import SkillInvoker
 from shoal.app.skills.skill_policy import load_skill_policy
 from shoal.app.skills.skill_trust import SkillTrustDecisionStore
@@ -655,12 +646,8 @@ def _create_mcp_servers(
         tools,
         startup_wait=wait if settings.own.mcp_wait is None else settings.own.mcp_wait,
         is_trusted=partial(is_agent_trusted, settings.home, workspace.root),
-<<<<<<< HEAD
-        is_permitted=partial(is_configured_server_permitted, settings),
-        is_required=partial(_is_server_required, config),
-=======
         is_permitted=partial(is_server_permitted, settings),
->>>>>>> main
+        is_required=partial(_is_server_required, config),
     )
 
 
@@ -688,17 +675,8 @@ def _load_skills_and_instructions(
     events: EventBus,
 ) -> SkillsAndInstructions:
     """Load skills and instructions; `window` is the context window of the lead's model in tokens."""
-<<<<<<< HEAD
-    settings, plugins, cwd = config.settings, config.plugins, hooks.project
-    skills = load_skills(cwd=cwd, home=settings.home, policy=load_skill_policy(settings.documents))
-    for namespace, directory in plugins.list_skill_dirs():
-        skills.add_plugin_skills(namespace, skills=directory)
-    for namespace, directory in plugins.list_command_dirs():
-        skills.add_plugin_skills(namespace, commands=directory)
-=======
-    settings, cwd = config.settings, workspace.root
+    settings, cwd = config.settings, hooks.project
     skills = _load_session_skills(config, cwd)
->>>>>>> main
     trust = SkillTrustDecisionStore(settings.home, cwd)
     instructions = LoadedInstructionFiles()
     path_instructions, memory = None, ""
@@ -735,13 +713,10 @@ def _load_skills_and_instructions(
         ),
         catalog_changes=AgentAndSkillChangeReporter(config.definitions, skills),
         instructions=instructions,
-<<<<<<< HEAD
         mentions=MentionExpander(tools, config.definitions.resolve_agent_name),
-=======
         path_instructions=path_instructions,
         output_style=choose_output_style(settings, cwd),
         memory=memory,
->>>>>>> main
     )
 
 
@@ -758,7 +733,12 @@ def _load_session_skills(config: SessionConfig, cwd: Path) -> SkillAndCommandLib
     options, plugins = config.options, config.plugins
     if not options.slash_commands:
         return load_skills_from_paths(())
-    skills = load_skills_from_paths(()) if options.bare else load_skills(cwd=cwd, home=config.settings.home)
+    policy = load_skill_policy(config.settings.documents)
+    skills = (
+        load_skills_from_paths((), policy)
+        if options.bare
+        else load_skills(cwd=cwd, home=config.settings.home, policy=policy)
+    )
     for namespace, directory in plugins.list_skill_dirs():
         skills.add_plugin_skills(namespace, skills=directory)
     for namespace, directory in plugins.list_command_dirs():

@@ -276,15 +276,12 @@ def _choose_plan_approver(runtime: Runtime) -> PlanApprover:
 
 def _create_lead(runtime: Runtime) -> AgentRunner:
     config, options = runtime.config, runtime.options
-<<<<<<< HEAD
     tools, deferred = _select_lead_tools(runtime)
-=======
     replacement = load_replacement_system_prompt(options, coordinator=config.coordinator)
     appended = build_appended_system_prompt(options, config.settings, assistant=config.assistant)
     if (style := runtime.knowledge.output_style.style) is not None and replacement is None:
         replacement = None if style.keeps_coding_instructions else load_prompt_without_manner()
         appended = "\n\n".join(filter(None, (appended, style.format_prompt_section())))
->>>>>>> main
     return AgentRunner(
         identity=runtime.lead.identity,
         model=runtime.lead.model,
@@ -330,33 +327,25 @@ def _create_lead(runtime: Runtime) -> AgentRunner:
         budget=runtime.budget.get_or_create_agent_budget(LEAD_ID, LEAD_KIND),
         inbox=runtime.inbox.queue.open_inbox(LEAD_ID),
         save_memory=_create_session_memory(runtime),
-<<<<<<< HEAD
         read_mentions=runtime.knowledge.mentions.read_mentions,
-=======
         path_instructions=runtime.knowledge.create_path_instructions(
             runtime.lead.workspace, runtime.lead.permissions
         ),
->>>>>>> main
         limits=runtime.lead.loop_limits,
     )
 
 
-<<<<<<< HEAD
 def _select_lead_tools(runtime: Runtime) -> tuple[Mapping[str, Tool], frozenset[str]]:
     """Return the tools of the lead, and the names of those that it has to search for."""
-    tools = select_lead_tools(runtime.options, runtime.tools, coordinator=runtime.config.coordinator)
-    named = runtime.options.available_tools or ()
-    return runtime.agents.deferral.select_tools(tools, named, is_lead=True)
-=======
-def _select_lead_tools(runtime: Runtime) -> dict[str, Tool]:
-    return select_lead_tools(
+    tools = select_lead_tools(
         runtime.options,
         runtime.settings,
         runtime.tools,
         coordinator=runtime.config.coordinator,
         definition=runtime.config.lead_agent,
     )
->>>>>>> main
+    named = runtime.options.available_tools or ()
+    return runtime.agents.deferral.select_tools(tools, named, is_lead=True)
 
 
 def _create_mcp_channels(config: SessionConfig, session: Session) -> McpChannelMessageQueue | None:

@@ -110,11 +110,7 @@ def load_mcp_servers(
         for server in source.servers:
             if server.name not in problems:
                 servers.setdefault(server.name, server)
-<<<<<<< HEAD
-    permitted = [server for server in servers.values() if is_configured_server_permitted(settings, server)]
-=======
     permitted = [server for server in servers.values() if is_server_permitted(settings, server)]
->>>>>>> main
     refused = tuple(
         f"{server.origin}: the MCP server {server.name} is ignored because allowedMcpServers or "
         f"deniedMcpServers does not permit it."
@@ -200,13 +196,8 @@ def parse_mcp_config_option(given: str | Mapping[str, Any], cwd: Path) -> Parsed
     return parse_mcp_servers(servers, lambda key: f"{name}:{find_json_key_line(text, ('mcpServers', key))}")
 
 
-<<<<<<< HEAD
-def is_configured_server_permitted(settings: Settings, server: McpServerConfig) -> bool:
-    """Return True if the settings of every file permit a server."""
-=======
 def is_server_permitted(settings: Settings, server: McpServerConfig) -> bool:
     """Return True if `allowedMcpServers` and `deniedMcpServers` of all files permit an MCP server."""
->>>>>>> main
     connection = server.connection
     command: tuple[str, ...] = ()
     url = ""

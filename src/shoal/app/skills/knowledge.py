@@ -24,15 +24,12 @@ class SkillsAndInstructions(Struct, kw_only=True):
     invoker: SkillInvoker
     catalog_changes: AgentAndSkillChangeReporter
     instructions: LoadedInstructionFiles
-<<<<<<< HEAD
     mentions: MentionExpander
-=======
     path_instructions: PathInstructionFactory | None = None
     """Instructions that depend on the files that an agent uses; None if instructions are off."""
     memory: str = ""
     """Notes about the project from earlier sessions, for the prompt of the lead."""
     output_style: ChosenOutputStyle = ChosenOutputStyle()
->>>>>>> main
     prompts: list[ExternalSlashPromptSource] = []
     """Sources of additional commands."""
 

@@ -102,12 +102,9 @@ class SkillCatalog:
                 unique = [
                     (skill, each.warnings)
                     for each in parsed
-<<<<<<< HEAD
                     if not _is_duplicate_skill_file(each.skill, seen)
+                    and self._is_included(each.skill.name)
                     and (skill := self._policy.apply_to_skill(each.skill)) is not None
-=======
-                    if not _is_duplicate_skill_file(each.skill, seen) and self._is_included(each.skill.name)
->>>>>>> main
                 ]
                 self._indexed.add_source(
                     unique, (each for each in source.results if isinstance(each, DefinitionProblem))
@@ -216,7 +213,10 @@ def load_skills(
     )
 
 
-def load_skills_from_paths(paths: Sequence[Path]) -> SkillAndCommandLibrary:
+def load_skills_from_paths(
+    paths: Sequence[Path],
+    policy: SkillPolicy = SkillPolicy(),  # noqa: B008 - frozen
+) -> SkillAndCommandLibrary:
     """Load skills from paths only: a skill, its directory, a directory of skills, or a command file."""
     skill_caches: list[DefinitionFileCache[ParsedSkill]] = []
     command_caches: list[DefinitionFileCache[ParsedSkill]] = []
@@ -229,7 +229,7 @@ def load_skills_from_paths(paths: Sequence[Path]) -> SkillAndCommandLibrary:
         else:
             command_caches.append(_create_named_skill_cache(path.parent, (path.name,), skill=False))
     return SkillAndCommandLibrary(
-        SkillCatalog("skill", skill_caches), SkillCatalog("command", command_caches)
+        SkillCatalog("skill", skill_caches, policy), SkillCatalog("command", command_caches, policy), policy
     )
 
 

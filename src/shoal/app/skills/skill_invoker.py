@@ -152,13 +152,8 @@ class SkillInvoker:
         """
         self._start_skill_hooks(skill)
         heading = f"{self._format_skill_heading(skill)}\n\n" if skill.kind == "skill" else ""
-<<<<<<< HEAD
-        get_permission_engine(agent).deny_tools_for_turn(_parse_denied_rules(skill))
-        granted = self._list_granted_tools(skill)
-=======
         get_permission_engine(agent).deny_tools_for_turn(self._parse_denied_rules(skill))
-        granted = self._trust.list_granted_tools(skill)
->>>>>>> main
+        granted = self._list_granted_tools(skill)
         with get_permission_engine(agent).grant_allow_rules_temporarily(_parse_granted_rules(skill, granted)):
             body = await self._render_body(skill, arguments, agent)
         request = SpawnRequest(
@@ -293,7 +288,6 @@ class SkillInvoker:
         return Path(real_path) if is_in_project or self._trust.read_skill_trust(skill) == "trusted" else None
 
 
-<<<<<<< HEAD
 def _name_effort(effort: str | int) -> str:
     """Return the level of an effort: the highest whose thinking tokens it reaches."""
     if isinstance(effort, str):
@@ -302,13 +296,6 @@ def _name_effort(effort: str | int) -> str:
     return reached[-1] if reached else "low"
 
 
-def _parse_denied_rules(skill: Skill) -> list[ToolPermissionRule]:
-    location = skill.source.locate_field("denied_tools") or str(skill.source)
-    return [parse_permission_rule(entry, location) for entry in skill.denied_tools]
-
-
-=======
->>>>>>> main
 def _parse_granted_rules(skill: Skill, granted: Sequence[str]) -> list[ToolPermissionRule]:
     return [parse_permission_rule(entry, f"{skill.kind} {skill.name}") for entry in granted]
 

@@ -247,16 +247,12 @@ class ManagedMcpServer:
         self._loss_reason, has_connected = "", False
         try:
             async with AsyncExitStack() as stack:
-<<<<<<< HEAD
-                async with self.client_context.clock.deadline(CONNECT_TIMEOUT):
+                async with self.client_context.clock.deadline(self.client_context.connect_timeout):
                     if isinstance(server.connection, McpHttpConfig):
                         address = await add_helper_headers(
                             server.connection, server.name, self.client_context
                         )
                         server = replace(server, connection=address)
-=======
-                async with self.client_context.clock.deadline(self.client_context.connect_timeout):
->>>>>>> main
                     connection: McpConnection = await stack.enter_async_context(
                         sdk.open_mcp_connection(server, self)
                     )
