@@ -13,7 +13,7 @@ from app_session_helpers import list_result_texts
 import shoal
 from agent_scripts import AgentScript, call_tool, read_events, run_all_turns, script_agents, spawn_agent
 from git_repository import GitRepository
-from shoal.app.agents.agent_memory import MAX_BYTES
+from shoal.app.definitions.project_memory import MAX_BYTES
 from shoal.core.conversation.model_requests import ModelRequest
 from shoal.core.events import AgentStarted
 from shoal.models.scripted_model import ScriptedModel

@@ -53,7 +53,7 @@ async def run_recorded(project: Path, *, prompt: str = "go", **options: Any) -> 
 
 
 @pytest.fixture
-def furnished(project: Path, tmp_path: Path) -> Path:
+def extended_project(project: Path, tmp_path: Path) -> Path:
     """Create a project and a home with one of each extension."""
     home = Path(os.environ["SHOAL_HOME"])
     hook = {"hooks": [{"type": "command", "command": f"touch {tmp_path}/hook-ran"}]}
@@ -81,32 +81,32 @@ def furnished(project: Path, tmp_path: Path) -> Path:
 
 @pytest.mark.spec("CMP-097")
 async def test_a_bare_session_uses_no_extension_but_every_permission_rule(
-    furnished: Path, tmp_path: Path
+    extended_project: Path, tmp_path: Path
 ) -> None:
-    usual = await run_recorded(furnished)
+    usual = await run_recorded(extended_project)
     assert "Speak like a pilot." in usual.prompt
     assert "Keeps the light." in usual.prompt + usual.tool_texts
     assert usual.servers == ["mine"]
     assert (tmp_path / "hook-ran").exists()
     (tmp_path / "hook-ran").unlink()
-    bare = await run_recorded(furnished, bare=True, skip_permissions=True)
+    bare = await run_recorded(extended_project, bare=True, skip_permissions=True)
     for text in ("Speak like a pilot.", "The lamp is green.", "Keeps the light.", "Knows tides."):
         assert text not in bare.prompt + bare.tool_texts
     assert bare.servers == []
     assert not (tmp_path / "hook-ran").exists()
-    assert not (furnished / "made").exists()
+    assert not (extended_project / "made").exists()
 
 
 @pytest.mark.spec("CMP-097")
-async def test_skills_and_commands_can_be_disabled(furnished: Path) -> None:
-    assert "Knows tides." in (usual := await run_recorded(furnished)).prompt + usual.tool_texts
-    without = await run_recorded(furnished, slash_commands=False)
+async def test_skills_and_commands_can_be_disabled(extended_project: Path) -> None:
+    assert "Knows tides." in (usual := await run_recorded(extended_project)).prompt + usual.tool_texts
+    without = await run_recorded(extended_project, slash_commands=False)
     assert "Knows tides." not in without.prompt + without.tool_texts
     assert "Speak like a pilot." in without.prompt
 
 
-async def test_only_the_named_skills_are_offered(furnished: Path) -> None:
-    named = await run_recorded(furnished, skills=["winds"])
+async def test_only_the_named_skills_are_offered(extended_project: Path) -> None:
+    named = await run_recorded(extended_project, skills=["winds"])
     assert "Knows winds." in named.prompt + named.tool_texts
     assert "Knows tides." not in named.prompt + named.tool_texts
 
@@ -121,9 +121,9 @@ async def test_only_the_named_skills_are_offered(furnished: Path) -> None:
     ],
 )
 async def test_instructions_come_only_from_the_named_sources(
-    furnished: Path, sources: tuple[str, ...], texts: tuple[str, ...]
+    extended_project: Path, sources: tuple[str, ...], texts: tuple[str, ...]
 ) -> None:
-    prompt = (await run_recorded(furnished, setting_sources=sources)).prompt
+    prompt = (await run_recorded(extended_project, setting_sources=sources)).prompt
     every = ("Speak like a pilot.", "The lamp is green.", "The buoy is red.")
     assert tuple(text for text in every if text in prompt) == texts
 

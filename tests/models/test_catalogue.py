@@ -60,7 +60,7 @@ def test_an_alias_resolves_to_a_priced_model_of_each_provider(alias: str) -> Non
 
 def test_a_person_can_configure_aliases_and_models() -> None:
     models = {"my-model": {"input": 1, "output": 2.5, "window": 9_000, "tools": False, "provider": "openai"}}
-    provider, model, card = resolve_model("fast", models=models, aliases={"fast": "my-model"})
+    provider, model, card, _ = resolve_model("fast", models=models, aliases={"fast": "my-model"})
     assert (provider, model) == ("openai", "my-model")
     assert card == ModelCard(
         id="my-model", provider="openai", window=9_000, tools=False, price=TokenPrice(input=1, output=2.5)

@@ -110,7 +110,9 @@ async def test_a_hook_is_told_of_each_instruction_file(
     hook_log = HookInputLog(tmp_path_factory.mktemp("log") / "inputs")
     root = write_file(project / "CLAUDE.md", "ROOT WORDS")
     below = write_file(project / "lib/CLAUDE.local.md", "LIB WORDS")
-    settings = make_settings({"InstructionsLoaded": hook_log.build_logging_command()})
+    # In one write, because hooks of the start run at the same time as later ones.
+    command = f"line=$(cat); printf '%s\\n' \"$line\" >> '{hook_log.path}'"
+    settings = make_settings({"InstructionsLoaded": command})
     script = [read_call(write_file(project / "lib/a.txt", "x")), "done"]
     async with open_hook_scenario(position, project, monkeypatch, script, settings) as scenario:
         await scenario.run_session()

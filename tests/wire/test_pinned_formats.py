@@ -231,6 +231,7 @@ FORMATS: dict[str, Mapping[str, Kind]] = {
         "document": settings_codec.SettingsSchema,
         "permissions": settings_codec.PermissionSettings,
         "shoal": settings_codec.ShoalSettings,
+        "attribution": settings_codec.AttributionSettings,
         "sandbox": settings_codec.SandboxSettings,
         "telemetry": settings_codec.TelemetrySettings,
         "agent limits": settings_codec.AgentLimitSettings,

@@ -30,8 +30,6 @@ class ModelRetryPolicy(Struct, frozen=True, kw_only=True):
     max_delay: float = 60.0
     max_outage: float = 15 * 60.0
     """A request that has failed for longer than this fails permanently."""
-    max_retries: int | None = None
-    """Number of retries after which a request fails permanently; None counts only the time."""
 
 
 class ModelRequestSlot:
@@ -180,9 +178,15 @@ class RateLimiterRegistry:
 
 
 class RetryingModel:
-    """Retries requests from the start until the model answers or its outage lasts too long."""
+    """Retries requests from the start until the model answers or its outage lasts too long.
 
-    def __init__(self, inner: Model, limiter: RateLimiter, clock: Clock) -> None:
+    `max_retries` also limits the number of retries.
+    """
+
+    def __init__(
+        self, inner: Model, limiter: RateLimiter, clock: Clock, *, max_retries: int | None = None
+    ) -> None:
+        self._max_retries = max_retries
         self._inner = inner
         self._limiter = limiter
         self._clock = clock
@@ -204,8 +208,8 @@ class RetryingModel:
             now = self._clock.monotonic()
             retry_deadline = min(retry_deadline, now + self._limiter.policy.max_outage)
             delay = max(self._limiter.get_remaining_pause(), self._limiter.compute_backoff(failures))
-            max_retries = self._limiter.policy.max_retries
-            if now + delay > retry_deadline or (max_retries is not None and failures > max_retries):
+            is_last = self._max_retries is not None and failures > self._max_retries
+            if is_last or now + delay > retry_deadline:
                 raise failure
             await on_delta(
                 ModelRetryScheduledDelta(

@@ -262,7 +262,7 @@ def skip_git_flags(words: tuple[str | None, ...]) -> tuple[str | None, ...]:
 
 
 def _split_git_program(words: tuple[str | None, ...]) -> tuple[str | None, ...]:
-    """Return `git push` for the program `git-push`, which git keeps beside its others."""
+    """Return `git push` for the program `git-push`, which git keeps with its others."""
     if not words or words[0] is None or _GIT_PROGRAM not in words[0]:
         return words
     name = _get_program_base_name(words[0])

@@ -52,14 +52,18 @@ def format_settings_instructions(settings: Settings, *, talks_to_person: bool) -
         language = to_one_line(settings.language)[:_MAX_LANGUAGE_CHARS]
         parts.append(format_session_notice("answer_language", language=language))
     texts = {"commit": settings.attribution.commit, "pr": settings.attribution.pr}
-    for name, text in texts.items():
-        if text:
-            plain = escape_control_tags(text.strip())[:_MAX_ATTRIBUTION_CHARS]
-            parts.append(format_session_notice(f"{name}_attribution", text=plain))
+    if commit_text := _shorten_attribution(texts["commit"]):
+        parts.append(format_session_notice("commit_attribution", text=commit_text))
+    if pr_text := _shorten_attribution(texts["pr"]):
+        parts.append(format_session_notice("pr_attribution", text=pr_text))
     hidden = [place for name, place in _ATTRIBUTED_PLACES.items() if texts[name] == ""]
     if hidden:
         parts.append(format_session_notice("no_attribution", places=" and ".join(hidden)))
     return "\n\n".join(parts)
+
+
+def _shorten_attribution(text: str | None) -> str:
+    return escape_control_tags((text or "").strip())[:_MAX_ATTRIBUTION_CHARS]
 
 
 _ATTRIBUTED_PLACES = {"commit": "commit messages", "pr": "pull requests"}

@@ -155,12 +155,10 @@ def _create_model(name: str, settings: Settings, clock: Clock, rng: Random) -> M
         _limiters[clock] = RateLimiterRegistry(
             clock,
             rng,
-            ModelRetryPolicy(
-                max_outage=shoal_settings.outage_patience, max_retries=settings.foreign.max_retries
-            ),
+            ModelRetryPolicy(max_outage=shoal_settings.outage_patience),
         )
     limiter = _limiters[clock].get_limiter(provider, card.id, base_url=access.base_url or "")
-    return RetryingModel(model, limiter, clock)
+    return RetryingModel(model, limiter, clock, max_retries=settings.foreign.max_retries)
 
 
 def _find_alias_provider(settings: Settings) -> str | None:

@@ -6,7 +6,10 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
+from shoal.agent.tool_calls import run_tool_for_host
 from shoal.app.config import undo_history
+from shoal.core.conversation.messages import ToolUseBlock
+from shoal.core.conversation.tools import ToolOutput
 from shoal.core.conversation.transcript_entries import TranscriptMessageEntry
 from shoal.runs.agent_registry import LEAD_NAMES
 
@@ -64,3 +67,10 @@ def _find_turn_of_message(history: undo_history.SessionUndoHistory, message_id: 
         if isinstance(entry, TranscriptMessageEntry) and entry.id == message_id and entry.parent in turns:
             return turns[entry.parent]
     raise undo_history.NothingToUndoError(f"No turn in this session started with the message {message_id!r}.")
+
+
+async def call_mcp_tool(session: Session, call: ToolUseBlock) -> ToolOutput | None:
+    """Call a tool of an MCP server for the program itself, without permission; None if it does not exist."""
+    await session.runtime.servers.wait_until_settled()
+    tool = session.runtime.tools.get(call.name)
+    return None if tool is None else await run_tool_for_host(session.agent, call, tool)

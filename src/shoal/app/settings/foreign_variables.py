@@ -74,7 +74,7 @@ class ForeignVariables(Struct, frozen=True, kw_only=True):
     max_thinking_tokens: int | None = None
     always_thinking: bool | None = None
     bash_timeout: int | None = None
-    """Milliseconds of a shell command without a timeout of its own."""
+    """Milliseconds for a shell command that sets no timeout."""
     bash_max_timeout: int | None = None
     bash_output_length: int | None = None
     """Characters of a shell command's output in the conversation."""

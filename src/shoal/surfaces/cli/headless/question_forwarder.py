@@ -8,8 +8,8 @@ from typing import Any
 
 import msgspec
 
-from shoal.agent.tool_calls import run_tool_for_host
 from shoal.app.session.session import Session
+from shoal.app.session.session_changes import call_mcp_tool
 from shoal.core.conversation.messages import TextBlock, ToolUseBlock
 from shoal.core.conversation.tools import ToolOutput
 from shoal.core.errors import ShoalError
@@ -117,16 +117,13 @@ class McpToolQuestionForwarder:
         self._broker.submit_answer(question.id, _parse_program_answer(question, response))
 
     async def _call_tool(self, question: Question) -> ControlResponseInputStreamLine:
-        runtime = self._session.runtime
-        await runtime.servers.wait_until_settled()
-        tool = runtime.tools.get(self._tool)
-        if tool is None:
-            reason = f"The permission prompt tool {self._tool} does not exist, so nobody could be asked."
-            return ControlResponseInputStreamLine(id=question.id, error=reason)
         name, call_id, tool_input = _question_to_tool_call(question)
         arguments = {"tool_name": name, "input": tool_input, "tool_use_id": call_id}
         call = ToolUseBlock(id=question.id, name=self._tool, input=arguments)
-        output = await run_tool_for_host(self._session.agent, call, tool)
+        output = await call_mcp_tool(self._session, call)
+        if output is None:
+            reason = f"The permission prompt tool {self._tool} does not exist, so nobody could be asked."
+            return ControlResponseInputStreamLine(id=question.id, error=reason)
         text = _get_output_text(output)
         try:
             body = decode_json(text.encode())
