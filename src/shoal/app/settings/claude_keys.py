@@ -162,3 +162,13 @@ def _find_reason(document: SettingsDocument, name: str, value: Any) -> str | Non
     if key.use == "refused" and document.kind != "managed" and "managed" in key.advice and value is not False:
         return "it counts only in a managed file"
     return None
+
+
+def note_zero_cleanup_period(documents: Sequence[SettingsDocument]) -> Iterator[str]:
+    for document in documents:
+        if document.is_user_controlled and document.raw.get("cleanupPeriodDays") == 0:
+            location = document.locate_key(("cleanupPeriodDays",))
+            yield (
+                f"{location}: cleanupPeriodDays is 0, so files of sessions are removed an hour after they "
+                "end. Claude Code accepts only 1 or more."
+            )

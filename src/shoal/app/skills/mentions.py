@@ -85,9 +85,9 @@ class MentionExpander:
         return await _run_tool(agent, self._tools["Read"], arguments)
 
 
-@tool(name="Glob", reads_only=True)
+# It has the name of Glob so that the rules about it apply.
+@tool(name="Glob", description="Lists a directory.", reads_only=True)
 async def list_directory(path: str, context: ToolContext) -> ToolOutput:
-    """List a directory; it has the name of Glob so that the rules about it apply."""
     is_unreadable = context.unreadable_filter(path)
     with os.scandir(path) as entries:
         names = sorted(
