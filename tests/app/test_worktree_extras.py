@@ -57,8 +57,15 @@ async def test_a_worktree_gets_included_files_and_links(tmp_path: Path) -> None:
 
 
 @pytest.mark.spec("CMP-114")
-@pytest.mark.parametrize("rule", ["SlashCommand(/deploy:*)", "SlashCommand(/deploy)", "SlashCommand"])
-async def test_a_rule_about_slash_command_applies_to_skills(tmp_path: Path, rule: str) -> None:
+@pytest.mark.parametrize(
+    ("rule", "refusal"),
+    [
+        ("SlashCommand(/deploy:*)", "was not run"),
+        ("SlashCommand(/deploy)", "was not run"),
+        ("SlashCommand", "There is no tool named 'Skill'"),
+    ],
+)
+async def test_a_rule_about_slash_command_applies_to_skills(tmp_path: Path, rule: str, refusal: str) -> None:
     path = tmp_path / ".claude" / "skills" / "deploy"
     path.mkdir(parents=True)
     (path / "SKILL.md").write_text("---\nname: deploy\ndescription: d\n---\nDo.\n")
@@ -66,4 +73,4 @@ async def test_a_rule_about_slash_command_applies_to_skills(tmp_path: Path, rule
     model = script_agents(lead=[call_tool("Skill", skill="deploy"), "done"])
     async with open_session(tmp_path, model) as session:
         await run_all_turns(session)
-    assert "was not run" in list_lead_results(session)[0]
+    assert refusal in list_lead_results(session)[0]

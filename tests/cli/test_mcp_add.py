@@ -65,7 +65,7 @@ async def test_the_commands_of_claude_code_work(shoal: ShoalProgram, home: Path,
     (home / "settings.json").write_text(json.dumps({"mcpServers": servers}))
     listed = await shoal("mcp", "list")
     assert f"plain: {sys.executable} {ROGUE} plain - connected" in listed.text
-    assert "its type is 'ws'" in listed.err
+    assert "type is 'ws'" in listed.err
     assert "command" in (await shoal("mcp", "get", "plain")).text
     assert (await shoal("mcp", "add", "-s", "user", "far", "http://127.0.0.1:9/mcp")).code == 0
     assert "There is no login to far" in (await shoal("mcp", "logout", "far")).text

@@ -115,7 +115,7 @@ async def test_the_number_of_embedded_commands_is_limited(project: Path) -> None
     async with open_session(project, script.model) as session:
         prompt_text = await run_typed_line(session, "/many")
     assert "n19" in prompt_text
-    assert prompt_text.count("left out; at most 20 commands and files") == 5
+    assert prompt_text.count("omitted; at most 20 commands and files") == 5
 
 
 async def test_a_huge_file_is_included_in_part(project: Path) -> None:
