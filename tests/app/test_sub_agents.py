@@ -672,7 +672,7 @@ async def test_spawning_many_agents_in_one_message_asks_first_with_a_cost_estima
         await turn
         answers = list_lead_results(session)
     assert isinstance(question, PermissionQuestion)
-    assert "it would start 4 agents at once, about $0.00 in all" in question.reason
+    assert "it would start 4 agents at once, about $0.00 in total" in question.reason
     asked = [event for event in read_events(session) if isinstance(event, QuestionAsked)]
     assert len(asked) == 1, "one question for all of them"
     started = [event for event in read_events(session) if isinstance(event, AgentStarted)]

@@ -344,7 +344,8 @@ def _select_lead_tools(runtime: Runtime) -> tuple[Mapping[str, Tool], frozenset[
         coordinator=runtime.config.coordinator,
         definition=runtime.config.lead_agent,
     )
-    named = runtime.options.available_tools or ()
+    definition = runtime.config.lead_agent
+    named = (*(runtime.options.available_tools or ()), *((definition and definition.tools) or ()))
     return runtime.agents.deferral.select_tools(tools, named, is_lead=True)
 
 

@@ -83,6 +83,10 @@ async def parse_slash_command_when_ready(
     text = prompt if isinstance(prompt, str) else prompt.text
     if text.lstrip().startswith(f"/{MCP_PREFIX}"):
         await runtime.servers.wait_until_ready()
+        name = text.lstrip().removeprefix("/").split(maxsplit=1)[0]
+        if all(name != each.name for each in runtime.knowledge.list_slash_commands()):
+            # The first request does not wait for every server.
+            await runtime.servers.wait_until_settled()
     return parse_slash_command(runtime, prompt)
 
 
