@@ -79,7 +79,7 @@ async def test_names_of_denied_files_are_not_listed(project: Path) -> None:
         project, ("Glob", {"pattern": "**/*"}), ("Glob", {"pattern": f"{project}/secrets/*"})
     )
     assert sorted(found[0].split("\n")) == [f"{project}/{name}" for name in ("open", "src/open", "z")]
-    assert "No file" in found[1]
+    assert found[1] == "Glob was not run: the rule Read(./secrets/**) (--disallowedTools) forbids it."
 
 
 @needs_ripgrep

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from shoal_process import MODEL, ShoalProgram
 
+from git_repository import run_git
 from shoal.app.doctor.claude_items import OTHER_FILES
 from shoal.app.settings.claude_keys import CLAUDE_KEYS
 from shoal.testing import messages_server
@@ -59,15 +60,86 @@ async def test_each_item_of_home_and_project_has_its_state(
     assert items["settings.json", "hooks.PreToolUse"] == "used"
     assert items["settings.json", "hooks.MessageDisplay"] == "not used"
     assert items["settings.json", "sandbox.filesystem.denyRead"] == "not used"
-    assert items["settings.json", "disableSkillShellExecution"] == "wider here"
+    assert items["settings.json", "disableSkillShellExecution"] == "used"
     assert items["settings.json", "env.A"] == "not used"
     assert items["rev.md", "agent rev"] == "used"
     assert items["bad.md", "agent bad"] == "not used"
     assert items["CLAUDE.md", "instructions"] == "used"
-    assert items["loud.md", "file"] == "not used"
+    assert items["loud.md", "output style loud"] == "used"
     shown = await shoal("doctor", "--claude")
     assert (shown.code, "not used    statusLine  → the status line is fixed" in shown.text) == (0, True)
     assert f"not used    model  → {project / '.claude/settings.json'} sets it and is stronger" in shown.text
+
+
+async def test_used_instruction_files_rules_and_styles_are_listed_as_used_and_no_others(
+    shoal: ShoalProgram, project: Path, home: Path
+) -> None:
+    hook = {"type": "command", "command": "true", "statusMessage": "checking"}
+    settings = {
+        "outputStyle": "loud",
+        "hooks": {"PreToolUse": [{"hooks": [hook]}]},
+        "claudeMdExcludes": ["**/vendor/**"],
+        "skillOverrides": {"tidy": "off"},
+        "permissions": {"deny": [f"Read(/{project}/hidden/**)"]},
+    }
+    write_json(home / "settings.json", settings)
+    texts = {
+        home / "rules/style.md": "short names",
+        project / ".claude/rules/sql.md": '---\npaths: "**/*.sql"\n---\nno joins',
+        project / "lib/CLAUDE.md": "about lib",
+        project / "hidden/CLAUDE.md": "about hidden",
+        project / "vendor/CLAUDE.md": "about vendor",
+        project / ".worktreeinclude": ".env",
+        project / ".claude/output-styles/loud.md": "loud",
+        project / ".claude/output-styles/empty.md": "",
+        home / "output-styles/loud.md": "louder",
+        home / "output-styles/calm.md": "calm",
+        home / "skills/tidy/SKILL.md": "---\nname: tidy\ndescription: d\n---\nTidy.",
+        home / "keybindings.json": "{}",
+    }
+    for path, text in texts.items():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    (project / ".claude/output-styles/leak.md").symlink_to(home / "output-styles/calm.md")
+    ran = await shoal("doctor", "--claude", "--json")
+    listed = json.loads(ran.out)["items"]
+    found = {(each["file"], each["item"]): (each["use"], each["advice"]) for each in listed}
+    assert len(found) == len(listed)
+    styles, own_styles = project / ".claude/output-styles", home / "output-styles"
+    settings_file, nested = str(home / "settings.json"), "an agent gets it when it uses a file below"
+    expected = {
+        (settings_file, "outputStyle"): ("used", ""),
+        (settings_file, "hooks.PreToolUse"): ("used", ""),
+        (str(home / "rules/style.md"), "instructions"): ("used", ""),
+        (str(project / ".claude/rules/sql.md"), "rule"): (
+            "used",
+            "an agent gets it when it uses a file of **/*.sql",
+        ),
+        (str(project / "lib/CLAUDE.md"), "instructions"): ("used", nested),
+        (str(project / "vendor/CLAUDE.md"), "instructions"): ("not used", "claudeMdExcludes excludes it"),
+        (str(project / ".worktreeinclude"), "file"): (
+            "not used",
+            "it counts only in the top directory of a git repository",
+        ),
+        (str(styles / "loud.md"), "output style loud"): ("used", ""),
+        (str(styles / "empty.md"), "output style empty"): ("not used", "it is empty"),
+        (str(styles / "leak.md"), "output style leak"): ("not used", "it is outside the project"),
+        (str(own_styles / "loud.md"), "output style loud"): ("not used", "a stronger style has this name"),
+        (str(own_styles / "calm.md"), "output style calm"): ("used", "choose it with outputStyle"),
+        (str(home / "skills/tidy/SKILL.md"), "skill tidy"): ("not used", "skillOverrides turns it off"),
+        (str(home / "keybindings.json"), "file"): ("not used", "keys cannot be changed"),
+    }
+    assert {key: found.get(key) for key in expected} == expected
+    hidden = found[str(project / "hidden/CLAUDE.md"), "instructions"]
+    assert (hidden[0], "a permission rule denies reading it" in hidden[1]) == ("not used", True)
+    part = found[settings_file, "part of hooks.PreToolUse"]
+    assert (part[0], "statusMessage: it is not shown" in part[1]) == ("not used", True)
+    run_git(project, "init", "-q")
+    assert (await list_items(shoal))[".worktreeinclude", "file"] == "used"
+    write_json(home / "settings.json", {"outputStyle": "gone", "shoal": {"instructions": False}})
+    items = await list_items(shoal)
+    assert items["settings.json", "outputStyle"] == "not used"
+    assert items["style.md", "instructions"] == items["sql.md", "rule"] == "not used"
 
 
 async def test_a_refused_item_is_named_and_nothing_counts_as_used(
@@ -86,7 +158,7 @@ async def test_a_run_with_items_that_are_not_used_tells_it_in_one_line(
     shoal: ShoalProgram, home: Path
 ) -> None:
     hook = [{"hooks": [{"type": "command", "command": "true"}]}]
-    settings = {"statusLine": {}, "hooks": {"PostCompact": hook}, "permissions": {"allow": ["mcp__*"]}}
+    settings = {"statusLine": {}, "hooks": {"OfAnotherYear": hook}, "permissions": {"allow": ["mcp__*"]}}
     write_json(home / "settings.json", settings)
     for mode in ("auto", "manual"):
         async with messages_server(["done"]) as server:

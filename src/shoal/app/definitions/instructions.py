@@ -106,6 +106,8 @@ class LoadedInstructionFiles(Struct, frozen=True, kw_only=True):
     """Files that are read when an agent uses a file that they are about."""
     notes: tuple[str, ...] = ()
     """Sentences about files that were left out, with the reason."""
+    excluded: tuple[Path, ...] = ()
+    """Files that the settings exclude."""
 
     @property
     def text(self) -> str:
@@ -173,6 +175,7 @@ class InstructionReader:
         self._seen: set[str] = set()
         self._files: list[InstructionFile] = []
         self._notes: list[str] = []
+        self._excluded: list[Path] = []
 
     def skip_files(self, paths: Iterable[Path]) -> None:
         """Do not read these files again."""
@@ -224,6 +227,7 @@ class InstructionReader:
             return
         self._seen.add(real)
         if self._exclusions.excludes_file(str(path), owner):
+            self._excluded.append(path)
             return
         if reason := self._explain_file_refusal(real, owner):
             self._note_omission(path, reason)
@@ -267,7 +271,10 @@ class InstructionReader:
                 remaining -= len(file.text)
                 included.append(file)
         return LoadedInstructionFiles(
-            files=tuple(reversed(included)), rules=tuple(self._rules), notes=tuple(dict.fromkeys(self._notes))
+            files=tuple(reversed(included)),
+            rules=tuple(self._rules),
+            notes=tuple(dict.fromkeys(self._notes)),
+            excluded=tuple(self._excluded),
         )
 
     def _explain_file_refusal(self, real_path: str, owner: str) -> str:

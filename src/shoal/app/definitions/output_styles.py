@@ -42,6 +42,15 @@ class ChosenOutputStyle(Struct, frozen=True, kw_only=True):
         return DEFAULT_STYLE if self.style is None else self.style.name
 
 
+class OutputStyleFile(Struct, frozen=True, kw_only=True):
+    """File of the project or the home that defines a style."""
+
+    path: Path
+    name: str
+    problem: str = ""
+    """Reason why the style cannot be chosen."""
+
+
 def choose_output_style(settings: Settings, cwd: Path) -> ChosenOutputStyle:
     """Return the style that the settings name; files of the project come first, then yours."""
     named = next(
@@ -66,16 +75,40 @@ def list_output_style_names(settings: Settings, cwd: Path) -> list[str]:
     return list(dict.fromkeys((DEFAULT_STYLE, *(style.name for style in styles if style is not None))))
 
 
+def list_output_style_files(settings: Settings, cwd: Path) -> Iterator[OutputStyleFile]:
+    """Yield the files of the project and the home, the strongest first."""
+    usable, names = {*_iter_style_files(settings.home, cwd)}, {DEFAULT_STYLE}
+    for path in dict.fromkeys((*_iter_project_files(cwd), *_list_style_files(settings.home))):
+        notes: list[str] = []
+        style = _load_style_file(path, notes) if path in usable else None
+        if path not in usable:
+            problem = "it is outside the project"
+        elif style is None:
+            problem = notes[0] if notes else "it is empty"
+        else:
+            problem = "a stronger style has this name" if style.name.lower() in names else ""
+            names.add(style.name.lower())
+        yield OutputStyleFile(path=path, name=path.stem if style is None else style.name, problem=problem)
+
+
 def _iter_style_files(home: Path, cwd: Path) -> Iterator[Path]:
-    directories = [*iter_project_directories(cwd)]
-    root = os.path.realpath(directories[-1])
-    for directory in directories:
-        for path in sorted((directory / ".claude" / _DIRECTORY).glob("*.md")):
-            # A project may come from anyone. It must not put files from outside the project into the prompt.
-            if os.path.realpath(path).startswith(f"{root.rstrip('/')}/"):
-                yield path
-    yield from sorted((home / _DIRECTORY).glob("*.md"))
+    *_, top = iter_project_directories(cwd)
+    root = os.path.realpath(top)
+    for path in _iter_project_files(cwd):
+        # A project may come from anyone. It must not put files from outside the project into the prompt.
+        if os.path.realpath(path).startswith(f"{root.rstrip('/')}/"):
+            yield path
+    yield from _list_style_files(home)
     yield from sorted(_BUILT_IN_DIRECTORY.glob("*.md"))
+
+
+def _iter_project_files(cwd: Path) -> Iterator[Path]:
+    for directory in iter_project_directories(cwd):
+        yield from _list_style_files(directory / ".claude")
+
+
+def _list_style_files(base: Path) -> list[Path]:
+    return sorted((base / _DIRECTORY).glob("*.md"))
 
 
 def _load_style_file(path: Path, notes: list[str]) -> OutputStyle | None:

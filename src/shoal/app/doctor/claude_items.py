@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +12,11 @@ from msgspec import Struct
 
 from shoal.app.definitions.agent_catalog import load_agent_catalog
 from shoal.app.definitions.agent_trust import find_project_escalations
-from shoal.app.definitions.instructions import LoadedInstructionFiles, load_instructions
+from shoal.app.definitions.instructions import InstructionReader, LoadedInstructionFiles, load_instructions
+from shoal.app.definitions.output_styles import choose_output_style, list_output_style_files
 from shoal.app.definitions.plugin_set import PluginSet, load_plugins
+from shoal.app.definitions.project_directories import iter_project_directories
+from shoal.app.definitions.project_memory import read_instruction_exclusions
 from shoal.app.hooks.hook_sources import are_settings_hooks_disabled
 from shoal.app.reports.permission_report import create_permission_engine
 from shoal.app.settings.claude_json import find_claude_json
@@ -28,10 +31,14 @@ from shoal.app.settings.settings import (
     resolve_shoal_home,
 )
 from shoal.app.skills.skill_catalog import SkillCatalog, load_skills
+from shoal.app.skills.skill_policy import SkillPolicy, load_skill_policy
 from shoal.core.agents.agent_definitions import DefinitionProblem, DefinitionSource
 from shoal.core.errors import SettingsError
+from shoal.core.text.filenames import escape_filename
 from shoal.wire.hook_codec import parse_hooks_setting
 from shoal.wire.settings_codec import SettingsDocument, has_settings_key
+from shoal.workspaces.git_paths import contains_git_repository
+from shoal.workspaces.worktree_extras import INCLUDE_FILE
 
 _PROVIDER_VARIABLES = frozenset(name for names in PROVIDER_VARIABLES.values() for name in names)
 _TRUST_ADVICE = "the project is not trusted: shoal trust --show, then shoal trust"
@@ -43,16 +50,20 @@ _STRONGEST_COUNTS = frozenset(
         "includeCoAuthoredBy",
         "language",
         "model",
+        "outputStyle",
         "plansDirectory",
     }
     | {"theme", "permissions.defaultMode"}
 )
 """Keys of which only the value in the strongest file counts."""
-_USER_ONLY = frozenset({"cleanupPeriodDays", "disableAllHooks", "sandbox.filesystem.allowWrite"})
+_USER_ONLY = frozenset(
+    {"autoMemoryDirectory", "cleanupPeriodDays", "disableAllHooks", "modelOverrides"}
+    | {"enableAllProjectMcpServers", "enabledMcpjsonServers", "sandbox.filesystem.allowWrite"}
+)
 OTHER_FILES = {"keybindings.json": "keys cannot be changed"}
 """Files below `.claude` that Shoal does not read, and what to do."""
-_NESTED_NAMES = ("CLAUDE.md", "CLAUDE.local.md")
 _NESTED_ADVICE = "an agent gets it when it uses a file below"
+_INSTRUCTIONS_OFF = "shoal.instructions is false"
 _SKIPPED_DIRECTORIES = frozenset({"node_modules", "__pycache__", "venv"})
 _MAX_DIRECTORIES = 2_000
 
@@ -77,16 +88,19 @@ def list_claude_items(environ: Mapping[str, str], cwd: Path) -> list[ClaudeItem]
             refused = [ClaudeItem(file=str(error.path or ""), item="file", use="refused", advice=str(error))]
         return [*refused, *_list_unread_files(home, cwd, refused)]
     plugins = load_plugins(settings, cwd)
-    instructions = _load_instructions(settings, cwd)
+    is_hidden = create_permission_engine(settings, cwd).build_unreadable_file_filter("Read", str(cwd))
+    instructions = _load_instructions(settings, cwd, is_hidden)
     items = [
-        *(item for document in settings.documents for item in _list_document_items(settings, document)),
+        *(item for document in settings.documents for item in _list_document_items(settings, document, cwd)),
         *_list_mcp_server_items(settings, cwd, plugins),
         *_list_left_out_items(settings, cwd),
         *_list_agent_items(settings, cwd, plugins),
         *_list_skill_items(settings, cwd),
         *_list_plugin_items(plugins),
         *_list_instruction_items(settings, instructions),
-        *_list_other_files(home, cwd, instructions),
+        *_list_nested_instruction_items(settings, cwd, is_hidden, instructions),
+        *_list_output_style_items(settings, cwd),
+        *_list_other_files(home, cwd),
     ]
     return sorted(items, key=lambda item: item.file)
 
@@ -115,7 +129,7 @@ def _list_unread_files(home: Path, cwd: Path, refused: Sequence[ClaudeItem]) -> 
             yield ClaudeItem(file=str(path), item="file", use="not used", advice=advice)
 
 
-def _list_document_items(settings: Settings, document: SettingsDocument) -> Iterator[ClaudeItem]:
+def _list_document_items(settings: Settings, document: SettingsDocument, cwd: Path) -> Iterator[ClaudeItem]:
     unused = {
         item.name: item.reason
         for item in settings.unused_items
@@ -132,6 +146,9 @@ def _list_document_items(settings: Settings, document: SettingsDocument) -> Iter
             continue
         key = find_claude_key(name)
         reason = unused.pop(name, None) or _find_other_reason(settings, document, name, value)
+        if name == "outputStyle" and reason is None:
+            chosen = choose_output_style(settings, cwd)
+            reason = " ".join(chosen.notes) or None if chosen.style is None else None
         use: KeyUse = key.use if reason is None or key.use == "wider here" else "not used"
         yield ClaudeItem(file=document.name, item=name, use=use, advice=reason or key.advice)
     for name, reason in unused.items():
@@ -170,8 +187,9 @@ def _list_hook_items(settings: Settings, document: SettingsDocument, value: Any)
             advice = "disableAllHooks is set" if is_off else ""
             use: KeyUse = "not used" if is_off else "used"
             yield ClaudeItem(file=document.name, item=f"hooks.{event}", use=use, advice=advice)
-        for problem in (*parsed.problems, *parsed.warnings):
-            yield ClaudeItem(file=document.name, item=f"hooks.{event}", use="not used", advice=problem)
+        item = f"part of hooks.{event}" if parsed.hooks else f"hooks.{event}"
+        for problem in (*parsed.problems, *parsed.warnings, *parsed.unused):
+            yield ClaudeItem(file=document.name, item=item, use="not used", advice=problem)
 
 
 def _list_mcp_server_items(settings: Settings, cwd: Path, plugins: PluginSet) -> Iterator[ClaudeItem]:
@@ -221,14 +239,15 @@ def _list_agent_items(settings: Settings, cwd: Path, plugins: PluginSet) -> Iter
 
 
 def _list_skill_items(settings: Settings, cwd: Path) -> Iterator[ClaudeItem]:
-    library = load_skills(cwd=cwd, home=settings.home)
+    library, policy = load_skills(cwd=cwd, home=settings.home), load_skill_policy(settings.documents)
     for noun, catalog in (("skill", library.skills), ("command", library.commands)):
-        yield from _list_catalog_items(noun, catalog)
+        yield from _list_catalog_items(noun, catalog, policy)
 
 
-def _list_catalog_items(noun: str, catalog: SkillCatalog) -> Iterator[ClaudeItem]:
+def _list_catalog_items(noun: str, catalog: SkillCatalog, policy: SkillPolicy) -> Iterator[ClaudeItem]:
     for skill in catalog.all():
-        yield _make_definition_item(skill.source, f"{noun} {skill.name}")
+        reason = "skillOverrides turns it off" if policy.apply_to_skill(skill) is None else ""
+        yield _make_definition_item(skill.source, f"{noun} {skill.name}", reason)
     for skill, _ in catalog.shadowed:
         yield _make_definition_item(skill.source, f"{noun} {skill.name}", "a stronger file has this name")
     yield from _list_definition_problems(noun, catalog.problems, catalog.warnings)
@@ -263,46 +282,90 @@ def _list_plugin_items(plugins: PluginSet) -> Iterator[ClaudeItem]:
         yield ClaudeItem(file=str(fault.path), item=item, use="not used", advice=str(fault))
 
 
-def _load_instructions(settings: Settings, cwd: Path) -> LoadedInstructionFiles:
-    is_hidden = create_permission_engine(settings, cwd).build_unreadable_file_filter("Read", str(cwd))
+def _load_instructions(
+    settings: Settings, cwd: Path, is_hidden: Callable[[str], bool]
+) -> LoadedInstructionFiles:
     return load_instructions(
-        cwd=cwd, home=settings.home, is_hidden=is_hidden, managed=list_managed_instruction_files()
+        cwd=cwd,
+        home=settings.home,
+        is_hidden=is_hidden,
+        exclusions=read_instruction_exclusions(settings),
+        managed=list_managed_instruction_files(),
     )
 
 
-def _list_instruction_items(settings: Settings, instructions: LoadedInstructionFiles) -> Iterator[ClaudeItem]:
-    is_used = settings.own.instructions
+def _list_instruction_items(
+    settings: Settings, instructions: LoadedInstructionFiles, advice: str = ""
+) -> Iterator[ClaudeItem]:
+    """Yield the files that are read, with `advice`, and those that are left out."""
+    is_on = settings.own.instructions
+    use: KeyUse = "used" if is_on else "not used"
+    other_notes = [*instructions.notes]
     for file in instructions.files:
-        advice = "" if is_used else "shoal.instructions is false"
-        use: KeyUse = "used" if is_used else "not used"
-        yield ClaudeItem(file=str(file.path), item="instructions", use=use, advice=advice)
-    for note in instructions.notes:
-        file_name = note.partition(" ")[0]
+        name = escape_filename(file.path)
+        about = [note for note in other_notes if note.startswith((f"{name} ", f"{name}: "))]
+        other_notes = [note for note in other_notes if note not in about]
+        remark = " ".join(about) or advice
+        yield ClaudeItem(
+            file=str(file.path), item="instructions", use=use, advice=remark if is_on else _INSTRUCTIONS_OFF
+        )
+    for rule in instructions.rules:
+        remark = f"an agent gets it when it uses a file of {', '.join(rule.patterns)}"
+        yield ClaudeItem(
+            file=str(rule.path), item="rule", use=use, advice=remark if is_on else _INSTRUCTIONS_OFF
+        )
+    for path in instructions.excluded:
+        remark = "claudeMdExcludes excludes it"
+        yield ClaudeItem(file=str(path), item="instructions", use="not used", advice=remark)
+    for note in other_notes:
+        file_name = note.partition(" is not used as instructions")[0]
         yield ClaudeItem(file=file_name, item="instructions", use="not used", advice=note)
 
 
-def _list_other_files(home: Path, cwd: Path, instructions: LoadedInstructionFiles) -> Iterator[ClaudeItem]:
-    read = {os.path.realpath(file.path) for file in instructions.files}
-    bases = dict.fromkeys((home, cwd / ".claude"))
-    for base in bases:
-        for pattern, advice in OTHER_FILES.items():
-            for path in sorted(base.glob(pattern)):
-                if os.path.realpath(path) not in read:
-                    yield ClaudeItem(file=str(path), item="file", use="not used", advice=advice)
-    if (include := cwd / ".worktreeinclude").is_file():
-        yield ClaudeItem(
-            file=str(include), item="file", use="not used", advice="copy the files in a WorktreeCreate hook"
-        )
-    for path in _iter_nested_instruction_files(cwd):
-        if os.path.realpath(path) not in read:
-            yield ClaudeItem(file=str(path), item="instructions", use="not used", advice=_NESTED_ADVICE)
+def _list_nested_instruction_items(
+    settings: Settings, cwd: Path, is_hidden: Callable[[str], bool], loaded: LoadedInstructionFiles
+) -> Iterator[ClaudeItem]:
+    """Yield the files of subdirectories, each read as if an agent used a file next to it."""
+    *_, root = iter_project_directories(cwd)
+    exclusions = read_instruction_exclusions(settings)
+    listed = [file.path for file in loaded.files]
+    for directory in _iter_directories_below(cwd):
+        reader = InstructionReader(root=root, home=settings.home, is_hidden=is_hidden, exclusions=exclusions)
+        reader.skip_files(listed)
+        reader.read_directory(directory)
+        found = reader.fit_files_to_size_limit()
+        listed += (file.path for file in found.files)
+        yield from _list_instruction_items(settings, found, _NESTED_ADVICE)
 
 
-def _iter_nested_instruction_files(cwd: Path) -> Iterator[Path]:
-    for number, (directory, names, files) in enumerate(os.walk(cwd)):
+def _iter_directories_below(cwd: Path) -> Iterator[Path]:
+    for number, (directory, names, _) in enumerate(os.walk(cwd)):
         if number >= _MAX_DIRECTORIES:
             return
         names[:] = sorted(
             name for name in names if not name.startswith(".") and name not in _SKIPPED_DIRECTORIES
         )
-        yield from (Path(directory) / name for name in _NESTED_NAMES if name in files)
+        if number:
+            yield Path(directory)
+
+
+def _list_output_style_items(settings: Settings, cwd: Path) -> Iterator[ClaudeItem]:
+    chosen = choose_output_style(settings, cwd).name
+    for file in list_output_style_files(settings, cwd):
+        use: KeyUse = "not used" if file.problem else "used"
+        advice = file.problem or ("" if file.name == chosen else "choose it with outputStyle")
+        yield ClaudeItem(file=str(file.path), item=f"output style {file.name}", use=use, advice=advice)
+
+
+def _list_other_files(home: Path, cwd: Path) -> Iterator[ClaudeItem]:
+    for base in dict.fromkeys((home, cwd / ".claude")):
+        for pattern, advice in OTHER_FILES.items():
+            for path in sorted(base.glob(pattern)):
+                yield ClaudeItem(file=str(path), item="file", use="not used", advice=advice)
+    *_, root = iter_project_directories(cwd)
+    for directory in dict.fromkeys((cwd, root)):
+        if (path := directory / INCLUDE_FILE).is_file():
+            is_used = directory == root and contains_git_repository(root)
+            advice = "" if is_used else "it counts only in the top directory of a git repository"
+            use: KeyUse = "used" if is_used else "not used"
+            yield ClaudeItem(file=str(path), item="file", use=use, advice=advice)

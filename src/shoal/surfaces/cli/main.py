@@ -285,6 +285,8 @@ root_command = SectionedHelpCommand(
 
 def _report_usage_error(error: click.UsageError) -> int:
     command_path = error.ctx.command_path if error.ctx is not None else "shoal"
+    if isinstance(error, click.NoSuchOption) and error.possibilities:
+        del error.possibilities[1:]  # the best one is first
     text = error.format_message()
     if isinstance(error, click.exceptions.NoArgsIsHelpError):
         print(text, file=sys.stderr)
