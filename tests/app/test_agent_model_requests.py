@@ -193,7 +193,7 @@ async def test_the_answering_model_is_recorded_and_a_substitute_is_noted_once(
     events = read_events(session)
     settled = [event.model for event in events if isinstance(event, ModelRequestSettled)]
     assert settled == ["gpt-6-sol-2026-05-05", "cheaper-one", "cheaper-one"]
-    notes = [event.text for event in events if isinstance(event, NoteAdded) and "answered as" in event.text]
+    notes = [event.text for event in events if isinstance(event, NoteAdded) and " answered." in event.text]
     assert notes == ["Shoal requested the model gpt-6-sol, but cheaper-one answered."]
     journal = session.runtime.store.journal
     assert isinstance(journal, FileJournal)
@@ -224,8 +224,8 @@ async def test_a_substitute_model_is_noted_for_every_provider(
     events = read_events(session)
     settled = [e.model for e in events if isinstance(e, ModelRequestSettled) and e.agent == child.agent]
     assert settled == ["cheaper-one"]
-    notes = [event.text for event in events if isinstance(event, NoteAdded) and "answered as" in event.text]
-    assert notes == [f"The model {LEADS[provider]} was requested, but the provider answered as cheaper-one."]
+    notes = [event.text for event in events if isinstance(event, NoteAdded) and " answered." in event.text]
+    assert notes == [f"Shoal requested the model {LEADS[provider]}, but cheaper-one answered."]
 
 
 @pytest.mark.parametrize(

@@ -269,7 +269,7 @@ async def test_with_all_slots_taken_a_detaching_hook_is_awaited_and_excess_hooks
         assert "was not run" not in result
         assert "[A PreToolUse hook adds: it rains]" in result
         too_many, waited_for = list_hook_runs(session)
-        assert "it was not run: 16 are already running in the background" in too_many.detail
+        assert "it was not run because 16 hooks are already running in the background" in too_many.detail
         assert (waited_for.verdict, waited_for.background) == ("went on", False)
         assert "returned a decision, which has no effect" in join_session_notes(session)
     # Hooks that ran and hooks that waited are all reported.
@@ -285,7 +285,7 @@ async def test_a_rewake_hook_wakes_an_agent_a_limited_number_of_times_in_a_row(p
     async with open_hooked_session(project, script_agents(lead=["done"]), hooks) as session:
         await run_all_turns(session)
         assert session.agent.state.reply_count == 1 + MAX_WAKES_IN_A_ROW
-        assert f"woke it {MAX_WAKES_IN_A_ROW} times in a row" in join_session_notes(session)
+        assert f"Hooks have woken it {MAX_WAKES_IN_A_ROW} times in a row" in join_session_notes(session)
         # A person's word is something else: it counts from there anew.
         await run_all_turns(session, "again")
         assert session.agent.state.reply_count == 2 * (1 + MAX_WAKES_IN_A_ROW)

@@ -82,7 +82,7 @@ def test_a_broken_change_is_reported_once_and_the_last_good_values_stay(
     assert watch.list_denied() == watch.list_denied() == ["Bash(rm:*)"]
     (note,) = watch.notes
     assert f"{watch.file}:1" in note
-    assert "previous ones stay" in note
+    assert "the previous settings stay in effect" in note
     watch.file.unlink()
     watch.file.mkdir()
     assert watch.list_denied() == ["Bash(rm:*)"]

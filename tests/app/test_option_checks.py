@@ -121,7 +121,7 @@ def raise_error(_: dict[str, Any]) -> None:
             "'permissionDecison'; did you mean 'permissionDecision'?",
         ),
         (lambda _: HookDecision(decision="denied"), "a HookDecision with a wrong field"),  # type: ignore[arg-type]
-        (lambda _: ["block"], "it answered with list"),
+        (lambda _: ["block"], "it returned list instead of an object"),
     ],
 )
 async def test_a_hook_function_that_fails_blocks_the_call(tmp_path: Path, function: Any, reason: str) -> None:

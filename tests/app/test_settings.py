@@ -233,7 +233,7 @@ def test_foreign_keys_are_tolerated_and_unknown_shoal_keys_are_reported(settings
         ('{\n "shoal": []\n}', 2, "shoal"),
         ('{\n "permissions": {\n  "deny": [\n   "a",\n   5\n  ]\n }\n}', 5, "permissions.deny.1"),
         ('{"permissions": {"deny": "Read"}}', 1, "permissions.deny"),
-        ('{"permissions": {"deny": ["Bash("]}}', 1, "permissions.deny: 'Bash(' is not a permission rule:"),
+        ('{"permissions": {"deny": ["Bash("]}}', 1, "permissions.deny: 'Bash(' is not a permission rule."),
         ('{\n\n "permissions": {"defaultMode": "plam"}}', 3, "permissions.defaultMode"),
         ('{\n "disabledMcpjsonServers": "a"}', 2, "disabledMcpjsonServers"),
         ('{\n "shoal": {"outage_patience": 0}}', 2, "shoal.outage_patience"),

@@ -320,7 +320,7 @@ BAD = {
     "a count of none": (HEAD + ROLE + "    count: 0\n---\n", 6, "expected an integer above 0"),
     "too many": (HEAD + ROLE + "    count: 33\n---\n", 3, "at most 32"),
     "more than any memory holds": (HEAD + ROLE + "    count: 100000000000\n---\n", 3, "at most 32"),
-    "a budget in words": (HEAD + ROLE + "budget:\n  usd: much\n---\n", 7, "a number of dollars"),
+    "a budget in words": (HEAD + ROLE + "budget:\n  usd: much\n---\n", 7, "expected a dollar amount above 0, got 'much'"),
     "a budget of nothing": (HEAD + ROLE + "budget: {usd: 0}\n---\n", 6, "a dollar amount above 0"),
     "an owner that is no role": (
         HEAD + ROLE + "tasks:\n  - subject: s\n    owner: b\n---\n",
@@ -396,8 +396,8 @@ def test_an_unknown_agent_type_is_reported_with_its_line(tmp_path: Path) -> None
     [
         ("    mode: bypassPermissions\n", "cannot use bypassPermissions"),
         ("    mode: acceptEdits\n", "cannot use acceptEdits if the session uses default"),
-        ("budget: {usd: 6}\n", "6 is more than the 5 of your settings"),
-        ("budget: {tokens: 1001}\n", "1001 is more than the 1000 of your settings"),
+        ("budget: {usd: 6}\n", "6 is more than the 5 in your settings"),
+        ("budget: {tokens: 1001}\n", "1001 is more than the 1000 in your settings"),
     ],
 )
 def test_a_project_template_cannot_widen_permissions(more: str, words: str, tmp_path: Path) -> None:

@@ -106,4 +106,4 @@ async def test_an_assistant_run_stays_open_until_it_is_stopped(shoal: ShoalProgr
 async def test_assistant_mode_refuses_a_single_result_format(shoal: ShoalProgram) -> None:
     ran = await shoal("-p", "hi", "--assistant", "--output-format", "json")
     assert ran.code == 2
-    assert "--assistant stays open" in ran.err
+    assert "--assistant keeps the session open" in ran.err

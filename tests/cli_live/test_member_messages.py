@@ -104,7 +104,7 @@ def test_an_unknown_member_is_an_error_and_other_at_signs_are_prompts(
     terminal.type_text("/to bob\r")
     terminal.wait_for("There is no member 'bob'. Members: ann.")
     terminal.type_text("/to\r")
-    terminal.wait_for("/to NAME lets you talk to one of: ann.")
+    terminal.wait_for("/to NAME lets you talk to one of these members: ann.")
     terminal.type_text("@anne hurry up\r")
     terminal.wait_for("There is no member 'anne'. Did you mean @ann? Nothing was sent.")
     terminal.type_text("@src/app.py to the lead again\r")

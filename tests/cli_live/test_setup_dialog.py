@@ -51,7 +51,7 @@ def test_a_rejected_key_is_stored_only_on_confirmation(
 
 
 def test_declining_setup_at_the_first_start_shows_the_usual_error(cli_project: CliProject) -> None:
-    terminal = cli_project.start_shoal_terminal("hello", **NOBODY)
+    terminal = cli_project.start_shoal_terminal("hello there", **NOBODY)
     terminal.wait_for("Set one up now? [Y/n]:")
     terminal.type_text("n\r")
     assert terminal.wait_for_end() == 1
@@ -77,7 +77,7 @@ def test_setup_at_the_first_start_continues_with_the_conversation(cli_project: C
 def test_setup_is_not_offered_when_a_key_exists(cli_project: CliProject) -> None:
     with run_in_thread(messages_server(["Hello from the model."])) as server:
         env = {"ANTHROPIC_API_KEY": "k", "ANTHROPIC_BASE_URL": server.url}
-        terminal = cli_project.start_shoal_terminal("hi", **NOBODY, **env)
+        terminal = cli_project.start_shoal_terminal("hi there", **NOBODY, **env)
         assert "Set one up" not in terminal.wait_for("Hello from the model.")
 
 

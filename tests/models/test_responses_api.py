@@ -433,14 +433,14 @@ async def test_tool_arguments_that_are_not_json_are_kept_as_received() -> None:
     ],
 )
 def test_the_api_is_chosen_by_model_and_provider(name: str, base: str | None, kind: type) -> None:
-    provider, _, card = resolve_model(name)
+    provider, _, card, *_ = resolve_model(name)
     model = create_model(provider, card, ProviderAccess(base_url=base), clock=SystemClock())
     assert isinstance(model, kind)
 
 
 def test_a_person_chooses_the_api_of_a_model() -> None:
     for api, kind in (("responses", ResponsesApiModel), ("chat", ChatCompletionsApiModel)):
-        provider, _, card = resolve_model("openai:gpt-6-sol", models={"gpt-6-sol": {"api": api}})
+        provider, _, card, *_ = resolve_model("openai:gpt-6-sol", models={"gpt-6-sol": {"api": api}})
         for base in (None, "http://localhost:8000/v1"):
             assert isinstance(
                 create_model(provider, card, ProviderAccess(base_url=base), clock=SystemClock()), kind

@@ -76,7 +76,7 @@ async def test_a_member_survives_a_temporarily_unwritable_board(tmp_path: Path) 
         told = asyncio.Event()
 
         def hear(event: Event) -> None:
-            if isinstance(event, NoteAdded) and "ann cannot take tasks now" in event.text:
+            if isinstance(event, NoteAdded) and "ann cannot claim tasks now" in event.text:
                 told.set()
 
         session.subscribe(hear)

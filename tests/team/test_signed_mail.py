@@ -57,11 +57,11 @@ BY_LEAD: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "plan_approval_response": (
         {"requestId": "plan_approval-1@ann@crew", "approved": True, "timestamp": TIMESTAMP},
-        "came too late: plan_approval-1@ann@crew",
+        "came too late, so plan_approval-1@ann@crew was dropped",
     ),
     "permission_response": (
         {"request_id": "perm-1", "subtype": "success", "response": {}},
-        "came too late: perm-1",
+        "came too late, so perm-1 was dropped",
     ),
 }
 BY_ANN: dict[str, tuple[dict[str, Any], str]] = {
@@ -187,7 +187,7 @@ async def test_the_user_is_asked_about_an_unsigned_body(tmp_path: Path, answer: 
         assert question.agent == "ann@crew"
         (choice,) = question.choices
         assert choice.question.startswith(
-            "An unverified shutdown_request in the name of team-lead for ann: obey?"
+            "ann got an unverified shutdown_request that claims to be from team-lead. Obey it?"
         )
         assert "over" in choice.question
         assert len(team.heard["ann"]) == 1, "only its prompt, until the person answers"
@@ -223,7 +223,7 @@ async def test_many_unsigned_bodies_do_not_flood_the_user_with_questions(tmp_pat
         assert len(session.runtime.question_broker.list_open_questions()) == MAX_OPEN_QUESTIONS
         # With the team goes what was asked about its mail.
     assert session.runtime.question_broker.list_open_questions() == ()
-    assert join_notes(read_events(session)).count("was not obeyed") == 5
+    assert join_notes(read_events(session)).count("Shoal ignored an unverified shutdown_request") == 5
 
 
 @pytest.mark.spec("USR-11", "PPR-01", "PPR-02")
@@ -267,7 +267,7 @@ async def test_an_answer_to_a_closed_request_is_dropped(
     async with open_session(tmp_path, team.model, **options) as session:
         noted = asyncio.Event()
         session.subscribe(
-            lambda event: noted.set() if "came too late: perm-1-abcdefg" in join_notes([event]) else None
+            lambda event: noted.set() if "came too late, so perm-1-abcdefg" in join_notes([event]) else None
         )
         async with asyncio.timeout(30), asyncio.TaskGroup() as group:
             running = group.create_task(run_all_turns(session))
@@ -392,7 +392,7 @@ async def test_a_refused_body_is_not_obeyed_after_a_resume(tmp_path: Path) -> No
         )
         await write_to_inbox("ann", make_entry("team-lead", encode_body("shutdown_request", request)), forged)
         await run_until_quiet(session)
-    assert "was not obeyed" in join_notes(read_events(session))
+    assert "Shoal ignored an unverified shutdown_request" in join_notes(read_events(session))
     assert "its signature is invalid" in join_notes(read_events(session))
     later = script_team(lead=[team.listen], ann=[team.listen], bob=[team.listen])
     async with open_session(

@@ -49,7 +49,7 @@ async def test_a_wrongly_labelled_image_of_a_server_is_stored_as_a_file(tmp_path
     assert isinstance(shown, ImageBlock)
     assert shown.source.media_type == "image/gif"
     assert isinstance(output, TextBlock)
-    assert Path(output.text.partition("kept in ")[2].removesuffix("]")).read_bytes() == b"hi"
+    assert Path(output.text.partition("saved in ")[2].removesuffix("]")).read_bytes() == b"hi"
 
 
 def test_structured_data_without_text_is_returned_as_json() -> None:

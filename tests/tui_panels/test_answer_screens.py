@@ -181,7 +181,7 @@ def test_a_very_long_input_says_how_much_is_hidden() -> None:
         ("[1]", "must be a JSON object"),
         ('{"content": 1}', "content was a text and is now a number"),
         ('{"other": "a"}', "All fields of the original input are missing: content"),
-        ('{"content": "a"', "in line 1"),
+        ('{"content": "a"', "on line 1"),
     ],
 )
 def test_a_typed_input_is_checked(text: str, message: str) -> None:
@@ -266,7 +266,7 @@ async def test_the_first_answer_wins_and_a_later_one_gets_a_notice(tmp_path: Pat
         assert count_open_questions(panel) == 3
         await pilot.press("enter", "y")
         await wait_until(pilot, lambda: app.notices)
-        assert app.notices == ["The question of bob was already answered; your answer is ignored."]
+        assert app.notices == ["The question from bob was already answered; your answer is ignored."]
         await pilot.press("down", "enter", "m")
         await wait_until(pilot, lambda: len(app.screen_stack) == 3)
         scenario.answer_question(PLAN_QUESTION, PlanApprovedAnswer(digest="2"))
@@ -281,7 +281,7 @@ async def test_the_first_answer_wins_and_a_later_one_gets_a_notice(tmp_path: Pat
         scenario.run_view.mark_run_lost()
         panel.request_refresh()
         await wait_until(pilot, lambda: count_open_questions(panel) == 0 and len(app.screen_stack) == 1)
-        notice = "The question of bob was withdrawn because its run has ended."
+        notice = "The question from bob was withdrawn because its run has ended."
         await wait_until(pilot, lambda: notice in app.notices)
 
 

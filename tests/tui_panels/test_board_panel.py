@@ -215,7 +215,7 @@ async def test_only_pending_tasks_can_be_reordered(controller: EndedRunControlle
     async with app.run_test(size=(120, 40)) as pilot:
         await pilot.press("right", "plus")
         await pilot.pause()
-        assert "Only pending" in app.notices[-1]
+        assert "You can reorder only pending tasks" in app.notices[-1]
         await pilot.press("left", "home", "plus")
         await pilot.pause()
         assert len(app.notices) == 1, "the first cannot come earlier"
