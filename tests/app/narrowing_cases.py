@@ -82,6 +82,9 @@ IDLE: Call = ("Bash", {"command": "true"})
 _ALLOW = make_answer(permissionDecision="allow")
 _BLOCK = make_command_hook("exit 2")
 _SERVER = {"srv": {"command": "sh", "args": ["-c", "touch made"]}}
+_WAIT = {"shoal": {"mcp_wait": 30}}
+"""Without it, the first request does not wait for servers."""
+_SERVER_SETTINGS = {**_WAIT, "mcpServers": _SERVER}
 _ANSWER_NO = {"decision": {"behavior": "deny", "message": "no"}}
 _ANSWER_YES = {"decision": {"behavior": "allow"}}
 _DENIAL = {
@@ -288,17 +291,17 @@ ITEMS = {
     # MCP servers
     "CMP-088": NarrowingItem(
         proves=("foreign deniedMcpServers",),
-        settings={"mcpServers": _SERVER, "deniedMcpServers": [{"serverName": "srv"}]},
+        settings={**_SERVER_SETTINGS, "deniedMcpServers": [{"serverName": "srv"}]},
         calls=(IDLE,),
         refusals=(),
-        without={"settings": {"mcpServers": _SERVER}},
+        without={"settings": _SERVER_SETTINGS},
     ),
     "allowedMcpServers": NarrowingItem(
         proves=("foreign allowedMcpServers",),
-        settings={"mcpServers": _SERVER, "allowedMcpServers": [{"serverUrl": "*"}]},
+        settings={**_SERVER_SETTINGS, "allowedMcpServers": [{"serverUrl": "*"}]},
         calls=(IDLE,),
         refusals=(),
-        without={"settings": {"mcpServers": _SERVER}},
+        without={"settings": _SERVER_SETTINGS},
     ),
     "deniedMcpServers, for a server of a definition": NarrowingItem(
         proves=("agent mcpServers",),
@@ -321,18 +324,19 @@ ITEMS = {
     ),
     "disabledMcpjsonServers": NarrowingItem(
         proves=("settings disabledMcpjsonServers",),
-        settings={"disabledMcpjsonServers": ["srv"]},
+        settings={**_WAIT, "disabledMcpjsonServers": ["srv"]},
         project_servers=_SERVER,
         calls=(IDLE,),
         refusals=(),
+        without={"settings": _WAIT},
     ),
     "--strict-mcp-config": NarrowingItem(
         proves=("option strict_mcp_config", "flag --strict-mcp-config"),
-        settings={"mcpServers": _SERVER},
+        settings=_SERVER_SETTINGS,
         options={"strict_mcp_config": True},
         calls=(IDLE,),
         refusals=(),
-        without={"settings": {"mcpServers": _SERVER}},
+        without={"settings": _SERVER_SETTINGS},
     ),
     # Agent definitions
     "tools of a definition": NarrowingItem(

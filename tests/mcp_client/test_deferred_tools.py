@@ -129,6 +129,28 @@ async def test_the_first_request_does_not_wait_for_a_server_and_a_search_does(tm
     assert "hello" in echoed
 
 
+@pytest.mark.spec("CMP-042", "CMP-111")
+@pytest.mark.needs("mcp")
+async def test_a_hook_waits_for_the_server_of_its_tool(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    hook = {"type": "mcp_tool", "server": "slow", "tool": "echo", "input": {"text": "from the hook"}}
+    settings = {
+        "mcpServers": {"slow": make_rogue_config("slow", str(pipe))},
+        "hooks": {"PreToolUse": [{"matcher": "Write", "hooks": [hook]}]},
+    }
+    (get_home() / "settings.json").write_text(json.dumps(settings))
+
+    def write(_: ModelRequest) -> Any:
+        Thread(target=pipe.write_text, args=("go",)).start()
+        return call_tool("Write", file_path=str(tmp_path / "made"), content="x")
+
+    model = script_agents(lead=[write, "done"])
+    async with shoal.open(cwd=tmp_path, model=model, skip_permissions=True) as session:
+        await run_all_turns(session)
+    assert (tmp_path / "made").exists()
+
+
 @pytest.mark.spec("CMP-086")
 @pytest.mark.needs("mcp")
 async def test_the_timeout_of_a_server_limits_its_calls(tmp_path: Path) -> None:
