@@ -15,6 +15,11 @@ _LIMITS_OF_SETTINGS = "app/test_session_limits.py::test_limits_come_from_setting
 _SHARED_SLOTS = "team/test_agent_slot_queue.py::test_process_members_share_the_concurrency_cap"
 _DEADLINE = "cli/test_cli_headless.py::test_the_deadline_exits_4"
 _PREVIEW = "app/test_sub_agents.py::test_spawning_many_agents_in_one_message_asks_first_with_a_cost_estimate"
+_REFUSED_HTTP_KEY = "app/test_foreign_settings.py::test_a_limit_on_http_hooks_ends_the_start"
+_LEAD_DEFINITION = "app/test_shared_settings.py::test_the_lead_takes_prompt_tools_and_denials_of_an_agent"
+_BARE = "app/test_bare_sessions.py::test_a_bare_session_uses_no_extension_but_every_permission_rule"
+_NO_SKILLS = "app/test_bare_sessions.py::test_skills_and_commands_can_be_disabled"
+_CHILD_KEYS = "app/test_foreign_variables.py::test_the_shell_background_work_and_keys_of_children"
 PROVEN_ELSEWHERE = {
     # The start fails, so that no agent runs in any position.
     "foreign allowManagedHooksOnly": _REFUSED_START,
@@ -22,6 +27,8 @@ PROVEN_ELSEWHERE = {
     "foreign allowManagedPermissionRulesOnly": _REFUSED_START,
     "foreign disableSideloadFlags": _REFUSED_START,
     "foreign strictPluginOnlyCustomization": _REFUSED_START,
+    "foreign allowedHttpHookUrls": _REFUSED_HTTP_KEY,
+    "foreign httpHookAllowedEnvVars": _REFUSED_HTTP_KEY,
     "foreign denyWrite": _REFUSED_SANDBOX,
     "foreign envVars": _REFUSED_SANDBOX,
     # Amounts: one budget in the lead's process counts for all positions.
@@ -41,6 +48,43 @@ PROVEN_ELSEWHERE = {
     "flag --max-budget-usd": _LIMITS_OF_SETTINGS,
     "flag --max-total-tokens": _LIMITS_OF_SETTINGS,
     "flag --deadline": _DEADLINE,
+    # What the session uses, decided once for all positions
+    "settings agent": _LEAD_DEFINITION,
+    "option agent": _LEAD_DEFINITION,
+    "flag --agent": _LEAD_DEFINITION,
+    "option bare": _BARE,
+    "flag --bare": _BARE,
+    "option slash_commands": _NO_SKILLS,
+    "flag --disable-slash-commands": _NO_SKILLS,
+    "option skills": "app/test_bare_sessions.py::test_only_the_named_skills_are_offered",
+    "settings availableModels": "app/test_foreign_variables.py::test_only_available_models_are_used",
+    "skill hooks": (
+        "skills/test_skill_fields.py::test_hooks_of_a_skill_run_from_its_first_use_to_the_end_of_the_session"
+    ),
+    "event UserPromptExpansion": "app/test_later_hook_events.py::test_a_hook_blocks_a_typed_command",
+    "event PostToolBatch": (
+        "app/test_later_hook_events.py::test_a_hook_after_a_batch_of_calls_ends_the_turn"
+    ),
+    "event ConfigChange": (
+        "app/test_later_hook_events.py::test_a_hook_is_told_of_a_changed_settings_file_and_can_keep_it_out"
+    ),
+    # Child processes
+    "variable CLAUDE_CODE_DISABLE_BACKGROUND_TASKS": _CHILD_KEYS,
+    **dict.fromkeys(
+        (
+            f"variable {name}"
+            for name in (
+                "ANTHROPIC_FOUNDRY_API_KEY",
+                "AWS_ACCESS_KEY_ID",
+                "AWS_BEARER_TOKEN_BEDROCK",
+                "AWS_SECRET_ACCESS_KEY",
+                "AWS_SESSION_TOKEN",
+                "AZURE_CLIENT_SECRET",
+                "GOOGLE_APPLICATION_CREDENTIALS",
+            )
+        ),
+        _CHILD_KEYS,
+    ),
     # Other agents' work
     "settings shoal.file_leases": (
         "app/test_file_leases.py::test_a_file_changed_by_an_agent_is_leased_until_the_agent_ends"
@@ -62,7 +106,10 @@ NOT_NARROWING = {
         | _list_items("option", "agents settings mcp_config plugin_dirs membership")
         | _list_items("agent", "skills")
         | _list_items("foreign", "serverCommand serverName serverUrl")
-        | _list_items("hook", "command url headers allowedEnvVars timeout")
+        | _list_items(
+            "hook",
+            "command args shell url headers allowedEnvVars timeout prompt model server tool input",
+        )
     ),
     "it allows more": (
         _list_items(
@@ -74,11 +121,15 @@ NOT_NARROWING = {
         | _list_items("foreign", "allowWrite")
         | _list_items(
             "flag",
-            "--allowedTools --add-dir --dangerously-skip-permissions --channels --permission-prompt-tool",
+            "--allowedTools --add-dir --dangerously-skip-permissions --allow-dangerously-skip-permissions"
+            " --channels --permission-prompt-tool",
         )
-        | _list_items("option", "allowed_tools add_dirs skip_permissions channels tools attended")
+        | _list_items(
+            "option", "allowed_tools add_dirs skip_permissions allow_bypass channels tools attended"
+        )
         | _list_items("variable", "IS_SANDBOX container SHOAL_FORK_SUBAGENT FEATURE_FORK_SUBAGENT")
         | _list_items("agent", "memory")
+        | _list_items("skill", "allowed-tools")
         | _list_items("hook", "async asyncRewake")
         | _list_items("output", "async asyncTimeout")
     ),
@@ -96,14 +147,26 @@ NOT_NARROWING = {
             " shoal.question_patience shoal.output_limit shoal.max_output_tokens shoal.thinking_tokens"
             " shoal.stuck_after shoal.report_tokens shoal.shutdown_grace shoal.stall_after"
             " shoal.teammate_mode shoal.teammate_restarts shoal.mcp_wait shoal.mcp_deadline"
-            " shoal.instructions",
+            " shoal.instructions shoal.web_search teammateMode alwaysThinkingEnabled effortLevel"
+            " autoCompactEnabled autoMemoryDirectory autoMemoryEnabled claudeMdExcludes attribution.commit"
+            " attribution.pr includeCoAuthoredBy language outputStyle plansDirectory",
         )
         | _list_items(
             "flag",
             "--assistant --system-prompt --system-prompt-file --append-system-prompt"
-            " --append-system-prompt-file --effort --thinking --max-thinking-tokens --thinking-display",
+            " --append-system-prompt-file --effort --thinking --max-thinking-tokens --thinking-display"
+            " --teammate-mode",
         )
-        | _list_items("option", "assistant system_prompt append_system_prompt thinking_tokens output_schema")
+        | _list_items(
+            "option",
+            "assistant system_prompt append_system_prompt thinking_tokens effort output_schema teammate_mode",
+        )
+        | _list_items(
+            "variable",
+            "API_TIMEOUT_MS CLAUDE_CODE_DISABLE_AUTO_MEMORY CLAUDE_CODE_MAX_OUTPUT_TOKENS ENABLE_TOOL_SEARCH"
+            " MCP_TOOL_TIMEOUT",
+        )
+        | _list_items("hook", "continueOnBlock")
         | _list_items("flag", "--json-schema")
         | _list_items(
             "agent",
@@ -111,24 +174,26 @@ NOT_NARROWING = {
         )
         | _list_items(
             "skill",
-            "name description license compatibility metadata context agent model argument-hint",
+            "name description license compatibility metadata context agent model argument-hint arguments"
+            " effort when_to_use",
         )
         | _list_items(
             "event",
             "Stop SubagentStop TeammateIdle PreCompact PostToolUseFailure SubagentStart SessionStart"
-            " SessionEnd Notification WorktreeRemove",
+            " SessionEnd Notification WorktreeRemove InstructionsLoaded PermissionDenied PostCompact"
+            " StopFailure",
         )
         | _list_items(
             "output",
             "reason stopReason suppressOutput systemMessage hookSpecificOutput.additionalContext"
             " hookSpecificOutput.hookEventName hookSpecificOutput.permissionDecisionReason"
             " hookSpecificOutput.decision.message hookSpecificOutput.decision.updatedInput"
-            " hookSpecificOutput.worktreePath",
+            " hookSpecificOutput.worktreePath hookSpecificOutput.retry",
         )
     ),
     "it is about what a person can type": _list_items("skill", "user-invocable"),
     "it chooses a model": (
-        _list_items("settings", "model shoal.model shoal.aliases")
+        _list_items("settings", "model shoal.model shoal.aliases apiKeyHelper fallbackModel modelOverrides")
         | _list_items(
             "settings",
             " ".join(
@@ -152,30 +217,34 @@ NOT_NARROWING = {
             "variable",
             "ANTHROPIC_API_KEY ANTHROPIC_AUTH_TOKEN ANTHROPIC_BASE_URL ANTHROPIC_MODEL"
             " CLAUDE_CODE_SUBAGENT_MODEL OLLAMA_HOST OPENAI_API_KEY OPENAI_BASE_URL OPENROUTER_API_KEY"
-            " SHOAL_MODEL SHOAL_SUBAGENT_MODEL",
+            " SHOAL_MODEL SHOAL_SUBAGENT_MODEL ANTHROPIC_CUSTOM_HEADERS ANTHROPIC_DEFAULT_FABLE_MODEL"
+            " ANTHROPIC_DEFAULT_HAIKU_MODEL ANTHROPIC_DEFAULT_OPUS_MODEL ANTHROPIC_DEFAULT_SONNET_MODEL"
+            " ANTHROPIC_SMALL_FAST_MODEL CLAUDE_CODE_OAUTH_TOKEN CLAUDE_CODE_USE_BEDROCK"
+            " CLAUDE_CODE_USE_FOUNDRY CLAUDE_CODE_USE_VERTEX",
         )
     ),
     "it is about the session, its files or its output": (
         _list_items(
             "settings",
-            "cleanupPeriodDays shoal.durable shoal.notify shoal.theme shoal.plain shoal.split_panes"
+            "cleanupPeriodDays theme shoal.durable shoal.notify shoal.theme shoal.plain shoal.split_panes"
             " shoal.telemetry.enabled shoal.telemetry.content",
         )
         | _list_items(
             "flag",
             "--continue --resume --fork-session --session-id --no-session-persistence --print --record"
             " --output-format --input-format --include-partial-messages --replay-user-messages --verbose"
-            " --quiet --plain --debug --include-hook-events",
+            " --quiet --plain --debug --debug-file --debug-filter --include-hook-events --ide --name",
         )
         | _list_items(
             "option",
-            "name team cwd begun clock continue_last debug fork persist record resume seed session_id store"
-            " trace",
+            "name team cwd begun clock continue_last debug debug_file debug_filter fork persist record resume"
+            " seed session_id store title trace",
         )
     ),
     "it describes the machine, the terminal or another program": _list_items(
         "variable",
         "AUTHOR CLAUDE_CODE_EMIT_SESSION_STATE_EVENTS CLAUDE_CODE_SDK_READS_SESSION_STATE CLAUDE_CONFIG_DIR"
+        " CLAUDE_CODE_SHELL CLAUDE_ENV_FILE CLAUDE_PROJECT_DIR XDG_CONFIG_HOME"
         " COLORFGBG COLUMNS COMMITTER DISPLAY DYLD_LIBRARY_PATH EMAIL GIT_CONFIG_GLOBAL GIT_CONFIG_NOSYSTEM"
         " GIT_CONFIG_SYSTEM GIT_EXEC_PATH GIT_SSL_CAINFO HOME LD_LIBRARY_PATH LINES NAME NO_COLOR"
         " OTEL_EXPORTER_OTLP_ENDPOINT OTEL_EXPORTER_OTLP_METRICS_ENDPOINT"

@@ -84,6 +84,13 @@ _BLOCK = make_command_hook("exit 2")
 _SERVER = {"srv": {"command": "sh", "args": ["-c", "touch made"]}}
 _ANSWER_NO = {"decision": {"behavior": "deny", "message": "no"}}
 _ANSWER_YES = {"decision": {"behavior": "allow"}}
+_DENIAL = {
+    "type": "addRules",
+    "behavior": "deny",
+    "rules": [{"toolName": "Bash", "ruleContent": "touch:*"}],
+    "destination": "session",
+}
+_ANSWER_WITH_DENIAL = {"decision": {"behavior": "allow", "updatedPermissions": [_DENIAL]}}
 _NARROW_SKILL = "disallowed-tools: Bash(touch:*), Write"
 _SKILL: Call = ("Skill", {"skill": "narrow"})
 _TASK: Call = ("TaskCreate", {"subject": "s", "description": "d"})
@@ -428,20 +435,12 @@ ITEMS = {
         refusals=("write disallowed-tools",),
         without={"skills": {"narrow": "context: fork"}},
     ),
-    "allowed-tools of a skill that forks": NarrowingItem(
-        proves=("skill allowed-tools",),
-        skills={"narrow": "context: fork\nallowed-tools: Read"},
-        calls=(_SKILL,),
-        inner=(TOUCH,),
-        refusals=(),
-        without={"skills": {"narrow": "context: fork"}},
-    ),
     "disable-model-invocation": NarrowingItem(
         proves=("skill disable-model-invocation",),
         skills={"narrow": "context: fork\ndisable-model-invocation: true"},
         calls=(_SKILL,),
         inner=(TOUCH,),
-        refusals=("for people to call",),
+        refusals=("can only be called by a person",),
         without={"skills": {"narrow": "context: fork"}},
     ),
     # Hooks
@@ -521,6 +520,19 @@ ITEMS = {
             event="PermissionRequest",
         ),
         calls=(WRITE,),
+        mode="default",
+        without={
+            "settings": make_hook(
+                {}, make_answer("PermissionRequest", **_ANSWER_YES), event="PermissionRequest"
+            )
+        },
+    ),
+    "a hook that denies later calls": NarrowingItem(
+        proves=("output hookSpecificOutput.decision.updatedPermissions",),
+        settings=make_hook(
+            {}, make_answer("PermissionRequest", **_ANSWER_WITH_DENIAL), event="PermissionRequest"
+        ),
+        calls=(("Bash", {"command": "mkdir other"}), TOUCH),
         mode="default",
         without={
             "settings": make_hook(

@@ -37,6 +37,7 @@ def list_read_items() -> set[str]:
         *(f"skill {name}" for name in skill_codec._FIELDS),
         *(f"event {name}" for name in HOOK_EVENTS),
         *(f"hook {name}" for keys in hook_codec._KEYS_BY_TYPE.values() for name in keys),
+        *(f"hook {name}" for name in hook_codec._COMMON_KEYS),
         "hook matcher",
         *(f"output {name}" for name in _iter_schema_keys(hook_output_codec._HookOutputSchema)),
         *(f"output {name}" for name in hook_output_codec._ASYNC_KEYS),

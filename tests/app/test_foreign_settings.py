@@ -46,7 +46,7 @@ def load(cwd: Path, *, managed: dict[str, Any] | None = None, **files: dict[str,
      "disableSideloadFlags", "strictPluginOnlyCustomization"],
 )  # fmt: skip
 def test_a_managed_restriction_that_is_not_enforced_ends_the_start(project: Path, key: str) -> None:
-    with pytest.raises(SettingsError, match=rf"managed-settings\.json:2: {key}: Shoal does not enforce"):
+    with pytest.raises(SettingsError, match=rf"managed-settings\.json:2: {key}: Shoal cannot enforce"):
         load(project, managed={key: True})
     load(project, managed={key: False}, user={key: True})
 
@@ -208,3 +208,11 @@ def test_a_deferred_call_is_denied_and_a_result_can_be_replaced() -> None:
     assert parse_hook_output_json("PreToolUse", raw).decision == "deny"
     replaced = {"hookSpecificOutput": {"updatedToolOutput": {"text": "[redacted]"}}}
     assert parse_hook_output_json("PostToolUse", replaced).updated_output == '{"text":"[redacted]"}'
+
+
+@pytest.mark.spec("CMP-005")
+@pytest.mark.parametrize("key", ["allowedHttpHookUrls", "httpHookAllowedEnvVars"])
+@pytest.mark.parametrize("kind", ["user", "project", "managed"])
+def test_a_limit_on_http_hooks_ends_the_start(project: Path, kind: str, key: str) -> None:
+    with pytest.raises(SettingsError, match=rf"settings\.json:2: {key}: Shoal does not enforce it"):
+        load(project, **{kind: {key: []}})

@@ -124,10 +124,13 @@ def test_plugin_hooks_and_servers_have_the_plugin_directory_filled_in(tmp_path: 
     assert hooks.locate_key(("hooks", "PreToolUse")).endswith("hooks.json:3")
     (servers,) = plugins.build_mcp_documents()
     assert servers.raw["mcpServers"] == {
-        "harbour:tides": {
+        "plugin:harbour:tides": {
             "command": f"{os.path.realpath(root)}/serve",
             "args": ["-v"],
-            "env": {"CLAUDE_PLUGIN_ROOT": os.path.realpath(root)},
+            "env": {
+                "CLAUDE_PLUGIN_ROOT": os.path.realpath(root),
+                "CLAUDE_PLUGIN_DATA": str(get_home() / "plugins" / "data" / "harbour"),
+            },
         }
     }
     assert plugins.list_skill_dirs() == (("harbour", Path(os.path.realpath(root)) / "skills"),)
@@ -187,7 +190,7 @@ def test_paths_in_the_manifest_are_added_to_the_default_paths(tmp_path: Path) ->
     plugins = load_project_plugins(tmp_path, root)
     assert [place.name for _, place in plugins.list_skill_dirs()] == ["skills", "more"]
     assert plugins.build_hook_documents()[0].raw == {"hooks": {"Stop": []}}
-    assert list(plugins.build_mcp_documents()[0].raw["mcpServers"]) == ["harbour:tides"]
+    assert list(plugins.build_mcp_documents()[0].raw["mcpServers"]) == ["plugin:harbour:tides"]
 
 
 @pytest.mark.parametrize("how", ["manifest", "absolute", "link", "linked manifest", "linked directory"])

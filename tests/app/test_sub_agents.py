@@ -615,7 +615,7 @@ async def test_the_turn_limit_of_a_definition_ends_the_agent_with_a_clear_result
 async def test_an_unavailable_requirement_fails_the_spawn_and_is_named(
     tmp_path: Path, more: dict[str, Any], why: str
 ) -> None:
-    agents = {"lame": {"description": "d", "prompt": "p", "tools": ["Read", "NoSuchTool"]}}
+    agents = {"lame": {"description": "d", "prompt": "p", "tools": ["NoSuchTool"]}}
     model = script_agents(lead=[spawn_agent("child", "c1", **more), "end"], child=["never"])
     async with open_session(tmp_path, model, agents=agents) as session:
         await run_all_turns(session)
@@ -672,7 +672,7 @@ async def test_spawning_many_agents_in_one_message_asks_first_with_a_cost_estima
         await turn
         answers = list_lead_results(session)
     assert isinstance(question, PermissionQuestion)
-    assert "it would start 4 agents at once, about $0.00 in all" in question.reason
+    assert "it would start 4 agents at once, about $0.00 in total" in question.reason
     asked = [event for event in read_events(session) if isinstance(event, QuestionAsked)]
     assert len(asked) == 1, "one question for all of them"
     started = [event for event in read_events(session) if isinstance(event, AgentStarted)]

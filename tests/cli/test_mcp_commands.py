@@ -30,7 +30,9 @@ async def test_servers_are_added_listed_shown_tried_and_removed(
     assert "No MCP server" in (await shoal("mcp", "test")).text
     settings = home / "settings.json"
     settings.write_text('{"model": "x"}')
-    added = await shoal("mcp", "add", "-e", "API_KEY=abc", "plain", sys.executable, str(ROGUE), "plain", "-x")
+    added = await shoal(
+        "mcp", "add", "-s", "user", "-e", "API_KEY=abc", "plain", sys.executable, str(ROGUE), "plain", "-x"
+    )
     assert (added.code, str(settings) in added.text) == (0, True)
     assert json.loads(settings.read_text()) == {
         "model": "x",

@@ -16,7 +16,7 @@ from skill_helpers import write_command, write_skill
 
 async def test_a_slash_command_runs_headless(shoal: ShoalProgram, project: Path) -> None:
     write_command(
-        project / ".claude" / "commands", "greet", "Greet $1 by !`echo nam`e.", description="Greets"
+        project / ".claude" / "commands", "greet", "Greet $0 by !`echo nam`e.", description="Greets"
     )
     async with messages_server(["Hello."]) as server:
         shoal.use_server(server)
@@ -42,7 +42,7 @@ async def test_slash_commands_in_a_stream_are_turns_and_an_unknown_one_leaves_th
     shoal: ShoalProgram, project: Path
 ) -> None:
     write_command(
-        project / ".claude" / "commands", "greet", "Greet $1.", description="Greets", argument_hint="[who]"
+        project / ".claude" / "commands", "greet", "Greet $0.", description="Greets", argument_hint="[who]"
     )
     prompts = ("/greet Ann", "/nobody", "plain")
     lines: list[dict[str, Any]] = [

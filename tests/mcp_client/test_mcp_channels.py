@@ -91,8 +91,8 @@ async def test_a_push_before_the_server_is_initialized_is_not_lost(tmp_path: Pat
 @pytest.mark.parametrize(
     ("manner", "named", "why"),
     [
-        ("plain", {}, "--channels server:chat lets them in"),
-        ("plain", {"channels": ["server:other,server:chatter"]}, "--channels server:chat lets them in"),
+        ("plain", {}, "use --channels server:chat"),
+        ("plain", {"channels": ["server:other,server:chatter"]}, "use --channels server:chat"),
         ("undeclared", NAMED, "does not declare the capability claude/channel"),
     ],
 )

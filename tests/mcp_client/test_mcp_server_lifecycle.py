@@ -90,7 +90,7 @@ async def test_servers_of_an_agent_that_cannot_start_are_stopped(tmp_path: Path)
         "worker": {
             "description": "works",
             "prompt": "Work.",
-            "tools": ["Read", "NoSuchTool"],
+            "skills": ["no-such-skill"],
             "mcpServers": [{"own": make_rogue_config("plain")}],
         }
     }
@@ -100,7 +100,7 @@ async def test_servers_of_an_agent_that_cannot_start_are_stopped(tmp_path: Path)
         (refused,) = list_result_texts(session)
         (pid,) = pids(session)
         await wait_for_exit(pid, 2)
-    assert "NoSuchTool" in refused
+    assert "no-such-skill" in refused
 
 
 @pytest.mark.spec("AGT-06", "USR-13")

@@ -27,7 +27,7 @@ async def test_the_server_of_a_plugin_starts_from_its_directory(tmp_path: Path) 
     server = {"command": sys.executable, "args": ["${CLAUDE_PLUGIN_ROOT}/server.py"]}
     server |= {"env": {"HARBOUR_WORD": "${CLAUDE_PLUGIN_ROOT}"}}
     (root / ".mcp.json").write_text(json.dumps({"mcpServers": {"harbour": server}}))
-    model = script_agents(lead=[call_tool("mcp__coast_harbour__where", "w1"), "end"])
+    model = script_agents(lead=[call_tool("mcp__plugin_coast_harbour__where", "w1"), "end"])
     async with shoal.open(
         cwd=project,
         model=model,
@@ -36,5 +36,5 @@ async def test_the_server_of_a_plugin_starts_from_its_directory(tmp_path: Path) 
         settings=json.dumps({"shoal": WAIT_SETTINGS}),
     ) as session:
         await run_all_turns(session)
-        assert map_statuses(session) == {"coast:harbour": "connected"}
+        assert map_statuses(session) == {"plugin:coast:harbour": "connected"}
     assert list_result_texts(session) == [f"{os.path.realpath(project)} {os.path.realpath(root)}"]

@@ -15,7 +15,7 @@ from skill_helpers import RecordingScript, join_conversation, write_command, wri
 
 
 async def test_the_body_of_a_skill_is_sent_only_after_its_call(project: Path, home: Path) -> None:
-    write_skill(home / "skills", "pdf", "Use the stamp of $1, then $ARGUMENTS.", description="Fills forms")
+    write_skill(home / "skills", "pdf", "Use the stamp of $0, then $ARGUMENTS.", description="Fills forms")
     script = RecordingScript(lead=[call_tool("Skill", skill="pdf", args="red twice"), "done"])
     async with open_session(project, script.model) as session:
         await run_all_turns(session)
@@ -136,10 +136,12 @@ async def test_a_skill_denied_by_a_rule_is_not_run(project: Path, home: Path) ->
     assert "was not run: the rule Skill(deploy)" in list_lead_results(session)[0]
 
 
-@pytest.mark.spec("FRK-06", "SKL-01")
-async def test_a_forking_skill_runs_in_an_agent_limited_to_its_tools(project: Path, home: Path) -> None:
+@pytest.mark.spec("FRK-06", "SKL-01", "CMP-072")
+async def test_the_agent_of_a_forking_skill_keeps_its_tools_and_need_not_ask_for_the_allowed_ones(
+    project: Path, home: Path
+) -> None:
     write_skill(
-        home / "skills", "census", "part-census Count $1.",
+        home / "skills", "census", "part-census Count $0.",
         context="fork", agent="general-purpose", allowed_tools="Bash(echo:*) Read",
     )  # fmt: skip
     script = RecordingScript(
@@ -152,7 +154,8 @@ async def test_a_forking_skill_runs_in_an_agent_limited_to_its_tools(project: Pa
     async with open_session(project, script.model, skip_permissions=False) as session:
         await run_all_turns(session)
     (started,) = list_agent_starts(session)
-    assert (started.kind, started.tools, started.background) == ("general-purpose", ("Read", "Bash"), False)
+    assert (started.kind, started.background) == ("general-purpose", False)
+    assert {"Read", "Bash", "Write"} <= set(started.tools)
     (result,) = list_lead_results(session)
     assert "part-census Count fish." in result
     assert "\n7\n" in result
@@ -188,13 +191,16 @@ async def test_in_assistant_mode_a_forking_skill_runs_in_the_background_and_repo
     assert "there are 7" in text
 
 
-async def test_an_agent_that_lacks_a_tool_of_the_skill_is_not_started(project: Path, home: Path) -> None:
+@pytest.mark.spec("CMP-072")
+async def test_an_agent_that_lacks_an_allowed_tool_of_the_skill_runs_without_it(
+    project: Path, home: Path
+) -> None:
     write_skill(home / "skills", "census", context="fork", agent="Explore", allowed_tools="Read Write")
     script = RecordingScript(lead=[call_tool("Skill", skill="census"), "done"])
     async with open_session(project, script.model) as session:
         await run_all_turns(session)
-    assert "does not have: Write" in list_lead_results(session)[0]
-    assert not list_agent_starts(session)
+    (started,) = list_agent_starts(session)
+    assert "Write" not in started.tools
 
 
 @pytest.mark.spec("USR-13")

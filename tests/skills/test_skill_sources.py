@@ -115,7 +115,7 @@ def test_unusable_skill_files_are_reported_and_skipped(repository: Path, home: P
     assert [each.name for each in library.skills.all()] == ["good"]
     problems = "\n".join(map(str, library.skills.problems))
     for each in (
-        "binary/SKILL.md: not text",
+        "binary/SKILL.md: not a text file",
         "latin/SKILL.md: not UTF-8",
         "huge/SKILL.md: 2,000,",
         "bare/SKILL.md:1: there is no front matter",

@@ -30,7 +30,7 @@ async def run_typed_line(session: shoal.Session, text: str) -> str:
 @pytest.mark.spec("SKL-01")
 async def test_arguments_commands_and_files_are_expanded_in_a_command(project: Path, home: Path) -> None:
     (project / "notes.md").write_text("buy milk\n")
-    body = "Look at $1, then all of $ARGUMENTS:\n!`echo out of $2`\nand @notes.md, not me@x.org or @nobody."
+    body = "Look at $0, then all of $ARGUMENTS:\n!`echo out of $1`\nand @notes.md, not me@x.org or @nobody."
     write_command(project / ".claude" / "commands", "look/at", body, description="Looks")
     script = RecordingScript(lead=[join_conversation])
     async with open_session(project, script.model) as session:
@@ -115,7 +115,7 @@ async def test_the_number_of_embedded_commands_is_limited(project: Path) -> None
     async with open_session(project, script.model) as session:
         prompt_text = await run_typed_line(session, "/many")
     assert "n19" in prompt_text
-    assert prompt_text.count("left out; at most 20 commands and files") == 5
+    assert prompt_text.count("omitted; at most 20 commands and files") == 5
 
 
 async def test_a_huge_file_is_included_in_part(project: Path) -> None:
@@ -171,7 +171,7 @@ async def test_a_skill_can_be_typed_as_a_command_and_its_directory_is_expanded(
     write_skill(
         home / "skills",
         "deploy",
-        "Deploy $1 with ${CLAUDE_SKILL_DIR}/run.sh",
+        "Deploy $0 with ${CLAUDE_SKILL_DIR}/run.sh",
         disable_model_invocation="true",
     )
     script = RecordingScript(lead=[join_conversation])
@@ -213,7 +213,7 @@ async def test_the_report_of_a_forking_commands_agent_is_the_answer(project: Pat
     write_command(
         project / ".claude" / "commands",
         "census",
-        "part-census Count $1.",
+        "part-census Count $0.",
         context="fork",
         allowed_tools="Gate",
     )
@@ -227,7 +227,7 @@ async def test_the_report_of_a_forking_commands_agent_is_the_answer(project: Pat
         gate.is_open.set()
         assert (await turn).startswith("there are 7")
         assert len(script.requests) == 2
-        assert list_agent_starts(session)[0].tools == ("Gate",)
+        assert {"Gate", "Read"} <= set(list_agent_starts(session)[0].tools)
         conversation = await run_typed_line(session, "lead, what came of it?")
     assert "<command-name>/census</command-name>" in conversation
     assert "there are 7" in conversation

@@ -68,7 +68,7 @@ from shoal.core.agents.worktrees import WorktreeOwnerProcess, WorktreeRecord
 from shoal.core.budgets.limits import BudgetLimits, BudgetRefusal
 from shoal.core.budgets.usage import LongPromptPrice, ModelCard, TokenPrice, Usage, UsageAndCostTotals
 from shoal.core.conversation.messages import Base64ImageSource, BaseContentBlock, Message, UrlImageSource
-from shoal.core.conversation.model_requests import ModelReply, ModelRequest, ToolSchema
+from shoal.core.conversation.model_requests import ModelReply, ModelRequest, ToolSchema, WebSearchOptions
 from shoal.core.errors import ModelError
 from shoal.core.events import JournaledEvent, LiveEvent
 from shoal.core.extensions.mcp_servers import McpServerStatus
@@ -311,6 +311,7 @@ FORMATS: dict[str, Mapping[str, Kind]] = {
     "recordings": {
         "exchange": RecordedModelExchange,
         "request": ModelRequest,
+        "web search": WebSearchOptions,
         "reply": ModelReply,
         "tool": ToolSchema,
     },

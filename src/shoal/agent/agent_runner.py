@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import TypeAlias
 
 from msgspec import Struct, field
@@ -120,6 +120,9 @@ class AgentRunner(Struct, kw_only=True):
     limits: LoopLimits
     hooks: HookDispatcher = NO_HOOKS
     schemas: tuple[ToolSchema, ...] = ()
+    deferred_tools: frozenset[str] = frozenset()
+    """Tools whose schemas are sent only once they are loaded."""
+    loaded_tools: frozenset[str] = frozenset()
     state: AgentLoopState = field(default_factory=AgentLoopState)
     build_briefing: Callable[[], Awaitable[str]] | None = None
     """Builds the text that is repeated after each compaction, whatever the summary leaves out."""
@@ -127,6 +130,8 @@ class AgentRunner(Struct, kw_only=True):
     """Instructions about files that it uses; None if it gets no instructions."""
     save_memory: Callable[[AgentRunner, list[Message]], Awaitable[str]] | None = None
     """Saves memories before a compaction; returns the text to add to the summary."""
+    read_mentions: Callable[[AgentRunner, Message], Awaitable[Message | None]] | None = None
+    """Reads what a person's message mentions; None if there is nothing to add."""
 
     @property
     def clock(self) -> Clock:
@@ -147,15 +152,31 @@ class AgentRunner(Struct, kw_only=True):
         return model.select_model(self.permissions.mode) if isinstance(model, PlanModeModel) else model
 
     def __post_init__(self) -> None:
-        self.schemas = tuple([tool.schema for tool in self.tools.values()])
+        self.schemas = self._select_sent_schemas()
         self.reestimate_context_tokens()
 
-    def set_tools(self, tools: Mapping[str, Tool]) -> None:
-        """Replace the tools from the next request on; running calls keep theirs."""
+    def set_tools(self, tools: Mapping[str, Tool], deferred: frozenset[str] = frozenset()) -> None:
+        """Replace the tools from the next request on; running calls keep theirs.
+
+        The schemas of `deferred` tools are not sent, except for those that were loaded.
+        """
         old_size = _measure_tool_schemas(self.schemas)
-        self.tools = tools
-        self.schemas = tuple(tool.schema for tool in tools.values())
+        self.tools, self.deferred_tools = tools, deferred
+        self.schemas = self._select_sent_schemas()
         self.state.context_tokens += (_measure_tool_schemas(self.schemas) - old_size) // BYTES_PER_TOKEN
+
+    def load_deferred_tools(self, names: Iterable[str]) -> None:
+        """Send the schemas of these tools from the next request on."""
+        self.loaded_tools |= frozenset(names)
+        self.set_tools(self.tools, self.deferred_tools)
+
+    def _select_sent_schemas(self) -> tuple[ToolSchema, ...]:
+        if not self.deferred_tools:
+            return tuple([tool.schema for tool in self.tools.values()])
+        hidden = self.deferred_tools - self.loaded_tools
+        sent = [tool.schema for name, tool in self.tools.items() if name not in hidden]
+        # Loaded tools come last, so that the schemas before them stay the same.
+        return tuple(sorted(sent, key=lambda schema: schema.name in self.loaded_tools))
 
     def reestimate_context_tokens(self) -> None:
         """Estimate the tokens again after the conversation was replaced."""

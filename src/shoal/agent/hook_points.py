@@ -134,13 +134,23 @@ async def add_prompt_after_hooks(agent: AgentRunner, prompt: Message, *, by: Mes
     """Add a prompt to the conversation; return the reason if a hook blocks a person's prompt."""
     if by != "person" or not agent.hooks.has_hooks_for("UserPromptSubmit"):
         await agent.receive_message(prompt, by=by)
+        await _add_mentions(agent, prompt, by)
         return None
     decision = await run_agent_hooks(agent, "UserPromptSubmit", prompt=prompt.text)
     if decision.blocked is not None:
         return await _note_prompt_erased_by_hook(agent, decision.blocked)
     await agent.receive_message(prompt, by=by)
+    await _add_mentions(agent, prompt, by)
     await add_hook_context_message(agent, "UserPromptSubmit", decision)
     return None
+
+
+async def _add_mentions(agent: AgentRunner, message: Message, by: MessageAuthor) -> None:
+    """Add the files that a person's message mentions, after the message."""
+    if by != "person" or agent.read_mentions is None:
+        return
+    if (mentioned := await agent.read_mentions(agent, message)) is not None:
+        await agent.receive_message(mentioned, by="runtime")
 
 
 async def add_inbox_item_after_hooks(agent: AgentRunner, item: InboxItem) -> str | None:
@@ -169,6 +179,7 @@ async def add_inbox_item_after_hooks(agent: AgentRunner, item: InboxItem) -> str
                 agent.inbox.mark_delivered(item)
         raise
     agent.inbox.mark_delivered(item)
+    await _add_mentions(agent, message, item.by)
     await add_hook_context_message(agent, "UserPromptSubmit", decision)
     return None
 

@@ -20,9 +20,11 @@ RESERVED_NAMES: frozenset[str] = frozenset({LEAD_NAME, USER_NAME, TASK_LIST_NAME
 # fmt: off
 TOOL_NAMES: frozenset[str] = frozenset({
     "Agent", "AskUserQuestion", "Bash", "BashOutput", "CronCreate", "CronDelete", "CronList", "Edit",
-    "EnterPlanMode", "ExitPlanMode", "Glob", "Grep", "KillShell", "ListAgents", "NotebookEdit", "Read",
+    "EnterPlanMode", "EnterWorktree", "ExitPlanMode", "ExitWorktree", "Glob", "Grep", "KillShell",
+    "ListAgents", "NotebookEdit", "Read",
     "SendMessage", "Skill", "Task", "TaskCreate", "TaskGet", "TaskList", "TaskOutput", "TaskStop",
-    "TaskUpdate", "TeamCreate", "TeamDelete", "TodoWrite", "WebFetch", "Write",
+    "TaskUpdate", "TeamCreate", "TeamDelete", "TodoWrite", "ToolSearch", "WebFetch", "WebSearch",
+    "Write",
 })
 """Built-in tools: a member of that name would be mistaken for the tool."""
 # fmt: on

@@ -20,6 +20,7 @@ from shoal.core.conversation.model_requests import (
     ModelAttemptStartedDelta,
     ModelReply,
     ModelRequest,
+    WebSearchOptions,
 )
 from shoal.models.catalogue import parse_model_version
 from shoal.models.messages_stream import MessagesApiReplyAssembler
@@ -74,6 +75,8 @@ def build_messages_body(request: ModelRequest, card: ModelCard) -> dict[str, Any
             for tool in request.tools
         ]
         body["tools"] = tools
+    if request.web_search is not None:
+        body["tools"] = [*body.get("tools", ()), _encode_web_search(request.web_search)]
     if request.system.strip():
         body["system"] = [{"type": "text", "text": request.system, "cache_control": _BREAKPOINT}]
     messages: list[dict[str, Any]] = [
@@ -89,6 +92,16 @@ def build_messages_body(request: ModelRequest, card: ModelCard) -> dict[str, Any
         body["tools"][-1]["cache_control"] = _BREAKPOINT
     body["messages"] = messages
     return body
+
+
+def _encode_web_search(options: WebSearchOptions) -> dict[str, Any]:
+    encoded: dict[str, Any] = {
+        "type": "web_search_20250305",
+        "name": "web_search",
+        "max_uses": options.max_uses,
+    }
+    encoded |= {"allowed_domains": list(options.allowed_domains)} if options.allowed_domains else {}
+    return encoded | ({"blocked_domains": list(options.blocked_domains)} if options.blocked_domains else {})
 
 
 def _add_cache_breakpoints(turns: list[list[Any]]) -> int:

@@ -179,5 +179,14 @@ def _build_content_block(part: _PartialContentBlock, *, cut: bool) -> ContentBlo
                 if initial_input and not text
                 else parse_tool_input_json(text, cut=cut),
             )
+        case "web_search_tool_result":
+            return _build_search_results(part.start.get("content"))
         case _:
             return None
+
+
+def _build_search_results(found: Any) -> TextBlock | None:
+    """Return the results of a search that the provider made, as a list of titles and URLs."""
+    rows = [row for row in found if isinstance(row, Mapping)] if isinstance(found, list) else []
+    lines = [f"- {row.get('title') or ''}\n  {row['url']}" for row in rows if isinstance(row.get("url"), str)]
+    return TextBlock(text="\n".join(lines) + "\n") if lines else None

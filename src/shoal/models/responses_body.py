@@ -84,6 +84,11 @@ def build_responses_body(
             }
             for tool in request.tools
         ]
+    if request.web_search is not None:
+        search: dict[str, Any] = {"type": "web_search"}
+        if request.web_search.allowed_domains:
+            search["filters"] = {"allowed_domains": list(request.web_search.allowed_domains)}
+        body["tools"] = [*body.get("tools", ()), search]
     body |= _build_length_and_thinking_fields(request, card, dialect)
 
     def is_sendable_thinking(block: ThinkingBlock) -> bool:

@@ -462,7 +462,7 @@ class PermissionEngine:
         if rule := tables.find_matching_rule(rule_set.ask, name, arguments, forbids=True):
             return ask_by_rule(rule, ())
         other_session = _get_recipient_session(call)
-        if name in HARMLESS_TOOLS and not other_session:
+        if (name in HARMLESS_TOOLS or _is_harmless_worktree_call(call)) and not other_session:
             return _HARMLESS
         if self.mode == "bypassPermissions":
             return _SKIPPED
@@ -476,6 +476,13 @@ class PermissionEngine:
             else "Shoal does not know whether it is safe"
         )
         return AskDecision(reason, suggestions=rule_suggestions.suggest_rules_for_other_tool(name, arguments))
+
+
+def _is_harmless_worktree_call(call: ToolUseBlock) -> bool:
+    """Return True for a move into a new worktree in the checkout, or out of one without losing work."""
+    if call.name == "EnterWorktree":
+        return not call.input.get("path")
+    return call.name == "ExitWorktree" and not call.input.get("discard_changes")
 
 
 def _get_recipient_session(call: ToolUseBlock) -> str:

@@ -139,6 +139,10 @@ def parse_permission_rule(text: str, source: str = "") -> ToolPermissionRule:
     if match is None:
         raise SettingsError(f"{text!r} is not a permission rule{location}. Write Tool or Tool(pattern).")
     rule = ToolPermissionRule(tool=match[1], pattern=match[2], source=source)
+    if rule.tool == "SlashCommand":
+        # The former name of Skill; its patterns are typed commands, as `/review:*`.
+        name = (rule.pattern or "").removeprefix("/").removesuffix(":*").strip()
+        rule = replace(rule, tool="Skill", pattern=name or None)
     problem = None if rule.pattern is None else _find_rule_pattern_error(rule.tool, rule.pattern)
     if problem is not None:
         raise SettingsError(f"The rule {text!r}{location} has an invalid pattern: {problem}.")

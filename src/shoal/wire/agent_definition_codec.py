@@ -13,7 +13,6 @@ from msgspec.structs import replace
 
 from shoal.core.agents.agent_definitions import (
     ALL_TOOLS,
-    EFFORT_LEVELS,
     INHERIT_MODEL,
     AgentDefinition,
     DefinitionProblem,
@@ -26,16 +25,24 @@ from shoal.core.permissions.permission_changes import AUTO_MODE, PERMISSION_MODE
 from shoal.core.teams.roster import MEMBER_COLORS
 from shoal.wire.field_parsers import (
     InvalidFrontMatterFieldError,
+    check_hooks_mapping,
     describe_field_value,
     describe_unknown_field,
     parse_boolean_field,
+    parse_effort_field,
+    parse_positive_integer_field,
     parse_text_field,
     parse_text_list_field,
     parse_tool_list_field,
     refuse_misspelled_field,
     split_comma_separated_text,
 )
-from shoal.wire.front_matter import FrontMatterEntry, InvalidFrontMatterError, parse_front_matter
+from shoal.wire.front_matter import (
+    FrontMatterEntry,
+    InvalidFrontMatterError,
+    MissingFrontMatterError,
+    parse_front_matter,
+)
 from shoal.wire.json_codec import decode_json
 from shoal.wire.json_line_numbers import find_json_key_line
 
@@ -64,7 +71,12 @@ def parse_agent_definition(text: str, source: DefinitionSource, *, name: str) ->
         page = parse_front_matter(text, tuple(_FIELDS))
     except InvalidFrontMatterError as error:
         problem = DefinitionProblem(
-            what=error.what, name=name, source=source, line=error.line, field=error.key
+            what=error.what,
+            name=name,
+            source=source,
+            line=error.line,
+            field=error.key,
+            is_plain_text=isinstance(error, MissingFrontMatterError),
         )
         raise InvalidAgentDefinition(problem) from error
     declared_name = next((entry.value for entry in page.entries if entry.key == "name"), None)
@@ -238,24 +250,6 @@ def _parse_agent_model(value: Any) -> str | None:
     return None if model == INHERIT_MODEL else model
 
 
-def _parse_reasoning_effort(value: Any) -> str | int:
-    if isinstance(value, str) and value in EFFORT_LEVELS:
-        return value
-    try:
-        return _parse_positive_integer(value)
-    except InvalidFrontMatterFieldError:
-        raise InvalidFrontMatterFieldError(
-            f"{value!r} is not one of {', '.join(EFFORT_LEVELS)} or a number of tokens"
-        ) from None
-
-
-def _parse_positive_integer(value: Any) -> int:
-    text = str(value)
-    if isinstance(value, bool) or re.fullmatch(r"[0-9]{1,12}", text) is None or int(text) == 0:
-        raise InvalidFrontMatterFieldError(f"expected an integer above 0, got {value!r}")
-    return int(text)
-
-
 def _parse_dollars(value: Any) -> float:
     text = str(value)
     if isinstance(value, bool) or re.fullmatch(r"[0-9]{1,9}(\.[0-9]+)?", text) is None or float(text) <= 0:
@@ -303,35 +297,22 @@ def _parse_agent_mcp_servers_field(value: Any) -> tuple[str | Mapping[str, Any],
     return tuple(value)
 
 
-def _check_hooks_mapping(value: Any) -> Mapping[str, Any]:
-    if not isinstance(value, Mapping):
-        raise InvalidFrontMatterFieldError(
-            f"expected a mapping of events to hooks, got {describe_field_value(value)}"
-        )
-    for event, hooks in value.items():
-        if not isinstance(hooks, list | tuple):
-            raise InvalidFrontMatterFieldError(
-                f"expected a list of hooks for {event}, got {describe_field_value(hooks)}"
-            )
-    return value
-
-
 _FIELDS = {
     "name": _AgentDefinitionFieldSpec("name", _parse_agent_type_name),
     "description": _AgentDefinitionFieldSpec("description", _parse_agent_description),
     "tools": _AgentDefinitionFieldSpec("tools", _parse_agent_tools),
     "disallowedTools": _AgentDefinitionFieldSpec("disallowed_tools", _parse_agent_tools),
     "model": _AgentDefinitionFieldSpec("model", _parse_agent_model),
-    "effort": _AgentDefinitionFieldSpec("effort", _parse_reasoning_effort),
+    "effort": _AgentDefinitionFieldSpec("effort", parse_effort_field),
     "permissionMode": _AgentDefinitionFieldSpec("permission_mode", _parse_agent_permission_mode),
     "background": _AgentDefinitionFieldSpec("background", parse_boolean_field),
     "isolation": _AgentDefinitionFieldSpec("isolation", _build_choice_parser(get_args(IsolationMode))),
-    "maxTurns": _AgentDefinitionFieldSpec("max_turns", _parse_positive_integer),
+    "maxTurns": _AgentDefinitionFieldSpec("max_turns", parse_positive_integer_field),
     "color": _AgentDefinitionFieldSpec("color", parse_text_field),
     "memory": _AgentDefinitionFieldSpec("memory", _build_choice_parser(get_args(MemoryScope))),
     "requiredMcpServers": _AgentDefinitionFieldSpec("required_mcp_servers", _parse_name_list),
     "mcpServers": _AgentDefinitionFieldSpec("mcp_servers", _parse_agent_mcp_servers_field),
-    "hooks": _AgentDefinitionFieldSpec("hooks", _check_hooks_mapping),
+    "hooks": _AgentDefinitionFieldSpec("hooks", check_hooks_mapping),
     "skills": _AgentDefinitionFieldSpec("skills", _parse_name_list),
     "initialPrompt": _AgentDefinitionFieldSpec("initial_prompt", parse_text_field),
     "acceptance": _AgentDefinitionFieldSpec("acceptance", _parse_required_text),

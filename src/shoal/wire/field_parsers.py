@@ -6,6 +6,8 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from shoal.core.agents.agent_definitions import EFFORT_LEVELS
+
 _TOOL_PATTERN = re.compile(r"(\*|[A-Za-z_][\w.-]*(?:__\*)?)(\(.+\))?", re.DOTALL)
 
 
@@ -83,6 +85,37 @@ def split_comma_separated_text(text: str, *, split_whitespace: bool = False) -> 
     if depth != 0:
         raise InvalidFrontMatterFieldError(f"the parentheses in {text!r} do not match")
     return tuple(filter(None, found))
+
+
+def parse_effort_field(value: Any) -> str | int:
+    if isinstance(value, str) and value in EFFORT_LEVELS:
+        return value
+    try:
+        return parse_positive_integer_field(value)
+    except InvalidFrontMatterFieldError:
+        raise InvalidFrontMatterFieldError(
+            f"{value!r} is not one of {', '.join(EFFORT_LEVELS)} or a number of tokens"
+        ) from None
+
+
+def parse_positive_integer_field(value: Any) -> int:
+    text = str(value)
+    if isinstance(value, bool) or re.fullmatch(r"[0-9]{1,12}", text) is None or int(text) == 0:
+        raise InvalidFrontMatterFieldError(f"expected an integer above 0, got {value!r}")
+    return int(text)
+
+
+def check_hooks_mapping(value: Any) -> Mapping[str, Any]:
+    if not isinstance(value, Mapping):
+        raise InvalidFrontMatterFieldError(
+            f"expected a mapping of events to hooks, got {describe_field_value(value)}"
+        )
+    for event, hooks in value.items():
+        if not isinstance(hooks, list | tuple):
+            raise InvalidFrontMatterFieldError(
+                f"expected a list of hooks for {event}, got {describe_field_value(hooks)}"
+            )
+    return value
 
 
 def describe_field_value(value: Any) -> str:

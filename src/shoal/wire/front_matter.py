@@ -64,6 +64,10 @@ class InvalidFrontMatterError(Exception):
         self.key = key
 
 
+class MissingFrontMatterError(InvalidFrontMatterError):
+    """A text without front matter."""
+
+
 def parse_front_matter(text: str, known_keys: Collection[str]) -> FrontMatterDocument:
     """Parse the text; `known_keys` start an entry if YAML parsing fails. Raises `InvalidFrontMatterError`."""
     header, start, body = split_front_matter(text)
@@ -79,7 +83,7 @@ def split_front_matter(text: str) -> tuple[list[str], int, list[str]]:
     if first is None:
         raise InvalidFrontMatterError("the file is empty", line=1)
     if lines[first].rstrip() != "---":
-        raise InvalidFrontMatterError(
+        raise MissingFrontMatterError(
             "there is no front matter: the file does not begin with a --- line", line=first + 1
         )
     last = next((n for n in range(first + 1, len(lines)) if lines[n].rstrip() == "---"), None)

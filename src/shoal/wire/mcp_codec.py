@@ -73,11 +73,18 @@ def parse_mcp_server(name: str, config: Any, origin: str) -> McpServerConfig:
     if not isinstance(config, Mapping):
         raise InvalidMcpServerConfigError("its configuration is not an object")
     server_type = config.get("type", "stdio" if "command" in config else "http")
+    connection: McpStdioConfig | McpHttpConfig | None = None
     if server_type == "stdio":
-        return McpServerConfig(name=name, connection=_parse_mcp_stdio_config(config), origin=origin)
-    if isinstance(server_type, str) and server_type in _TRANSPORTS:
+        connection = _parse_mcp_stdio_config(config)
+    elif isinstance(server_type, str) and server_type in _TRANSPORTS:
+        connection = _parse_mcp_http_config(config, _TRANSPORTS[server_type])
+    if connection is not None:
         return McpServerConfig(
-            name=name, connection=_parse_mcp_http_config(config, _TRANSPORTS[server_type]), origin=origin
+            name=name,
+            connection=connection,
+            origin=origin,
+            timeout=_parse_timeout(config),
+            always_load=config.get("alwaysLoad") is True,
         )
     raise InvalidMcpServerConfigError(f"type is {server_type!r}; use stdio, http or sse")
 
@@ -85,7 +92,10 @@ def parse_mcp_server(name: str, config: Any, origin: str) -> McpServerConfig:
 def encode_mcp_server(server: McpServerConfig) -> dict[str, Any]:
     """Return the server as the JSON object of a settings file."""
     fields = {key: value for key, value in msgspec.to_builtins(server.connection).items() if value}
-    transport = fields.pop("transport", None)
+    transport, helper = fields.pop("transport", None), fields.pop("headers_helper", "")
+    fields |= {"headersHelper": helper} if helper else {}
+    fields |= {} if server.timeout is None else {"timeout": round(server.timeout * 1000)}
+    fields |= {"alwaysLoad": True} if server.always_load else {}
     return fields if transport is None else {"type": transport, **fields}
 
 
@@ -143,11 +153,24 @@ def _parse_mcp_http_config(config: Mapping[str, Any], transport: str) -> McpHttp
     url = config.get("url")
     if not isinstance(url, str) or not re.match(r"https?://|\$\{", url):
         raise InvalidMcpServerConfigError("url is missing or not an http URL")
+    helper = config.get("headersHelper", "")
+    if not isinstance(helper, str):
+        raise InvalidMcpServerConfigError("headersHelper is not a command")
     return McpHttpConfig(
         url=url,
         headers=_parse_string_mapping(config, "headers"),
         transport="sse" if transport == "sse" else "http",
+        headers_helper=helper,
     )
+
+
+def _parse_timeout(config: Mapping[str, Any]) -> float | None:
+    timeout = config.get("timeout")
+    if timeout is None:
+        return None
+    if isinstance(timeout, bool) or not isinstance(timeout, int | float) or timeout <= 0:
+        raise InvalidMcpServerConfigError("its timeout is not a number of milliseconds above 0")
+    return timeout / 1000
 
 
 def _parse_string_mapping(config: Mapping[str, Any], key: str) -> dict[str, str]:

@@ -189,10 +189,14 @@ class ShoalSettings(Struct, frozen=True, kw_only=True):
     """Approver of plans: Shoal itself, the lead (a person for the lead's own plan), or a person. If no person
     can answer, the lead approves the plans of its teammates, and its own plan is the result."""
     mcp_wait: Annotated[float, Meta(ge=0)] | None = None
-    """Seconds after the start that the first request waits for MCP servers to connect; None means 5 if
-    a person is present, and 30 in an unattended run."""
+    """Seconds after the start that the first request waits for all MCP servers to connect; None waits only
+    for required ones (from `--mcp-config`, with `alwaysLoad`, or named by a flag): 5 seconds if a person is
+    present, and 30 in an unattended run."""
     mcp_deadline: Seconds = 60.0
     """Seconds without progress after which an MCP tool call fails."""
+    web_search: str | None = None
+    """Search service for the WebSearch tool: `provider`, the name of an MCP tool, or the URL of a SearXNG,
+    Brave or Tavily search. Applies only in user files. None means the provider, if it can search."""
     channels: tuple[str, ...] = ()
     """MCP servers that may push messages to the lead, as `server:NAME`."""
     trust_unsigned_mail: Literal["never", "ask", "always"] = "ask"

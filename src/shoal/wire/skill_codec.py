@@ -20,10 +20,13 @@ from shoal.core.errors import InvalidAgentDefinition
 from shoal.core.extensions.skills import Skill, SkillInformation, SkillKind
 from shoal.wire.field_parsers import (
     InvalidFrontMatterFieldError,
+    check_hooks_mapping,
     describe_field_value,
     describe_unknown_field,
     parse_boolean_field,
+    parse_effort_field,
     parse_text_field,
+    parse_text_list_field,
     parse_tool_list_field,
     refuse_misspelled_field,
 )
@@ -41,6 +44,7 @@ _MAX_INVOKED_NAME_LENGTH = 200
 _MAX_TITLE_LENGTH = 100
 
 
+_NUMBERED_ARGUMENT = re.compile(r"\$(?:ARGUMENTS\[(\d{1,2})\]|(\d{1,2}))(?!\w)")
 _ARGUMENT_HINT = re.compile(r"^(argument-hint:[ \t]+)(\[.*)$", re.MULTILINE)
 """Commonly written as `[file] [page]`, which is not valid YAML."""
 
@@ -102,6 +106,12 @@ def find_skill_name_problem(name: str) -> str | None:
     return None
 
 
+def skips_first_argument(body: str) -> bool:
+    """Return True if a body numbers its arguments and does not use the first, `$0`."""
+    numbers = {int(match[1] or match[2]) for match in _NUMBERED_ARGUMENT.finditer(body)}
+    return bool(numbers) and 0 not in numbers
+
+
 class _SkillBuilder:
     """Builds one skill: locates problems and collects warnings."""
 
@@ -130,6 +140,8 @@ class _SkillBuilder:
         values: dict[str, Any] = {}
         for entry in entries:
             field = _FIELDS.get(entry.key)
+            if entry.key in _UNUSED_FIELDS:
+                continue
             if field is None:
                 try:
                     refuse_misspelled_field(entry.key, _NARROWING_FIELDS)
@@ -142,6 +154,9 @@ class _SkillBuilder:
                 try:
                     values[attribute] = parse(entry.value)
                 except InvalidFrontMatterFieldError as error:
+                    if entry.key == "effort":
+                        self.add_warning(entry.line, entry.key, f"{error}; it is ignored")
+                        continue
                     raise self.build_error(str(error), entry.line, entry.key) from None
                 self._lines[attribute] = entry.line
         return values
@@ -175,8 +190,13 @@ class _SkillBuilder:
 
     def build(self, text: str, body: str, values: Mapping[str, Any]) -> ParsedSkill:
         information = {key: values[key] for key in _INFORMATION_FIELDS if key in values}
+        fields = {key: value for key, value in values.items() if key not in _INFORMATION_FIELDS}
+        if when_to_use := fields.pop("when_to_use", ""):
+            fields["description"] = f"{fields['description']} {when_to_use}"
+        if skips_first_argument(body):
+            self.add_warning(None, None, "it uses $1 but not $0, which is the first argument")
         skill = Skill(
-            **{key: value for key, value in values.items() if key not in _INFORMATION_FIELDS},
+            **fields,
             information=SkillInformation(**information),
             body=body,
             source=replace(self._source, lines=self._lines),
@@ -222,8 +242,14 @@ def _parse_skill_model(value: Any) -> str | None:
     return None if value == INHERIT_MODEL else _parse_stripped_text(value) or None
 
 
+def _parse_argument_names(value: Any) -> tuple[str, ...]:
+    return tuple(value.replace(",", " ").split()) if isinstance(value, str) else parse_text_list_field(value)
+
+
 _NARROWING_FIELDS = ("disallowed-tools", "disable-model-invocation")
 """Fields that must not be lost by a mistake in their names."""
+_UNUSED_FIELDS = ("paths", "background", "shell", "version")
+"""Fields of other programs that have no effect here and need no warning."""
 _INFORMATION_FIELDS = SkillInformation.__struct_fields__
 _FIELDS: dict[str, tuple[str, Callable[[Any], Any]]] = {
     "name": ("name", _parse_skill_name),
@@ -236,6 +262,10 @@ _FIELDS: dict[str, tuple[str, Callable[[Any], Any]]] = {
     "context": ("forks", _parse_fork_context),
     "agent": ("agent", _parse_stripped_text),
     "model": ("model", _parse_skill_model),
+    "effort": ("effort", parse_effort_field),
+    "hooks": ("hooks", check_hooks_mapping),
+    "when_to_use": ("when_to_use", _parse_stripped_text),
+    "arguments": ("argument_names", _parse_argument_names),
     "argument-hint": ("argument_hint", _parse_stripped_text),
     "disable-model-invocation": ("for_model", _parse_negated_flag),
     "user-invocable": ("for_person", parse_boolean_field),

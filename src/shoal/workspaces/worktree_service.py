@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from hashlib import sha256
 from pathlib import Path
 
@@ -40,6 +40,7 @@ from shoal.workspaces.owner_lease import (
 from shoal.workspaces.repository_lock import GitRepositoryLock
 from shoal.workspaces.worktree import Worktree
 from shoal.workspaces.worktree_changes import find_git_worktree_entry, get_agent_branch_prefix
+from shoal.workspaces.worktree_extras import add_untracked_files
 from shoal.workspaces.worktree_files import WorktreeRecordStore, build_worktree_storage_error
 from shoal.workspaces.worktree_repository import WorktreeRepository
 
@@ -91,6 +92,12 @@ class WorktreeService:
                 f"{record.inside} is not in the commit, so you start at the top of the worktree.",
             )
         return Worktree(record=record, common=repository.checkout.common, entry=entry, notes=notes)
+
+    async def add_untracked_files(
+        self, worktree: Worktree, links: Sequence[str], is_hidden: Callable[[str], bool]
+    ) -> tuple[str, ...]:
+        """Add ignored files and links to directories of the checkout. Raises `WorktreeError`."""
+        return await add_untracked_files(self._git, worktree.record.checkout, worktree.path, links, is_hidden)
 
     async def reopen_worktree(self, name: str, *, session: str) -> Worktree:
         """Reopen a kept worktree for its agent. Raises `WorktreeError` if it is gone or in use."""

@@ -12,7 +12,6 @@ from shoal.agent.conversation import Conversation
 from shoal.app.agent_permissions import get_permission_engine
 from shoal.app.agents.member_setup import resolve_member_identity
 from shoal.app.agents.spawn_requests import parse_spawn_permission_mode
-from shoal.app.agents.tool_limits import build_stored_tool_restrictions, lend_permissions_to_new_agent
 from shoal.app.isolation.agent_workspace import AgentWorkspace
 from shoal.app.mcp.mcp_servers import AgentTools
 from shoal.app.skills.skill_invoker import PreloadedSkills
@@ -25,6 +24,7 @@ from shoal.core.ports import Model, Transcript
 from shoal.policy.agent_restrictions import StoredToolRestrictions
 from shoal.policy.memory_directory import AgentMemoryDirectory
 from shoal.policy.permission_engine import PermissionEngine
+from shoal.policy.permission_rules import parse_permission_rule
 from shoal.runs.prepared_agent import AgentPreparationRequest
 
 
@@ -75,11 +75,9 @@ def build_agent_permissions(blueprint: AgentBlueprint) -> PermissionEngine:
         allowed_tools=(blueprint.definition.tools or ()) if toolset.only and not resumed else (),
         denied_tools=() if resumed else toolset.never,
         main_checkout=agent_workspace.main_checkout,
-        stored=StoredToolRestrictions(only=facts.narrowed, never=facts.denied)
-        if resumed
-        else build_stored_tool_restrictions(blueprint.request),
+        stored=StoredToolRestrictions(only=facts.narrowed, never=facts.denied) if resumed else None,
     )
-    lend_permissions_to_new_agent(permissions, blueprint.request, blueprint.preloaded)
+    _lend_permissions(permissions, blueprint.request, blueprint.preloaded)
     if not resumed:
         blueprint.facts = replace(
             facts, narrowed=permissions.restrictions.only, denied=permissions.restrictions.never
@@ -92,3 +90,15 @@ def build_agent_permissions(blueprint: AgentBlueprint) -> PermissionEngine:
         agent_workspace.unreadable.list_paths = permissions.list_denied_paths
         permissions.is_sandboxed = lambda _: sandbox.can_skip_permission_question
     return permissions
+
+
+def _lend_permissions(
+    permissions: PermissionEngine, request: SpawnRequest | None, preloaded: PreloadedSkills
+) -> None:
+    """Lend permissions while the agent works; a resumed agent has to ask."""
+    for directory in preloaded.directories:
+        permissions.allow_reading(directory)
+    if request is not None and request.lent:
+        permissions.grant_allow_rules(
+            (parse_permission_rule(entry, request.description) for entry in request.lent), lasting=True
+        )

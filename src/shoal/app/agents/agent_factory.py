@@ -32,13 +32,14 @@ from shoal.app.agents.spawn_requests import (
     require_valid_isolation,
     resolve_loop_limits,
 )
-from shoal.app.agents.tool_limits import limit_tools_to_session, limit_tools_to_spawn_request
+from shoal.app.agents.tool_limits import limit_tools_to_session
 from shoal.app.config.system_prompt import build_system_prompt, format_settings_instructions
 from shoal.app.config.tool_selection import remove_denied_tools
 from shoal.app.definitions.path_instructions import AgentPathInstructions
 from shoal.app.hooks.agent_hooks import HookSubjectAgent, describe_agent_hooks
 from shoal.app.isolation.agent_workspace import AgentWorkspace
 from shoal.app.mcp.mcp_servers import AgentTools
+from shoal.app.model_notices import format_session_notice
 from shoal.app.models.child_model import SubagentModelResolver, format_qualified_model_name
 from shoal.app.skills.skill_invoker import PreloadedSkills
 from shoal.core.agents.agent_definitions import AgentDefinition, ToolSelection, select_definition_tools
@@ -79,13 +80,14 @@ from shoal.runs.progress_monitor import ProgressMonitor
 from shoal.tools.schedule_tools import SCHEDULE_TOOLS
 from shoal.tools.structured_output_tool import STRUCTURED_OUTPUT
 from shoal.tools.team_tools import TEAM_TOOLS
+from shoal.tools.worktree_tools import WORKTREE_TOOLS
 from shoal.workspaces.local_workspace import LocalWorkspace
 
 if TYPE_CHECKING:
     from shoal.app.runtime.runtime import Runtime
 
 # An agent ends with its job, so a schedule of it would have no recipient.
-LEAD_ONLY_TOOLS = (*SCHEDULE_TOOLS, *TEAM_TOOLS, STRUCTURED_OUTPUT)
+LEAD_ONLY_TOOLS = (*SCHEDULE_TOOLS, *TEAM_TOOLS, STRUCTURED_OUTPUT, *WORKTREE_TOOLS)
 """Tools that only the lead has, and its forks see."""
 
 
@@ -189,15 +191,14 @@ class AgentFactory:
             home=self._runtime.settings.home,
             project=self._runtime.config.cwd,
         )
-        toolset = limit_tools_to_spawn_request(
-            toolset if memory is None else replace(toolset, names=memory.tools), request
-        )
         spawn_plan = _ResolvedSpawnRequest(
             request=request,
             definition=definition,
             agent_tools=agent_tools,
             toolset=limit_tools_to_session(
-                toolset, self._runtime.options.available_tools, new_agent.assignment
+                toolset if memory is None else replace(toolset, names=memory.tools),
+                self._runtime.options.available_tools,
+                new_agent.assignment,
             ),
             loop_limits=resolve_loop_limits(self._runtime.lead.loop_limits, definition, request),
             model=await self._resolve_agent_model(new_agent.parent, request, definition),
@@ -238,7 +239,10 @@ class AgentFactory:
             previous_entry="" if assignment is None else self.transcripts.read_last_entry_id(new_agent.agent),
         )
         prompt = build_agent_first_prompt(
-            definition, request, agent_workspace.agent_notice, spawn_plan.preloaded.texts
+            definition,
+            request,
+            agent_workspace.agent_notice,
+            (*spawn_plan.preloaded.texts, *_list_missing_tool_notices(spawn_plan.toolset)),
         )
         return self._assemble_new_agent(spawn_plan, new_agent, agent_workspace, initial, prompt)
 
@@ -299,6 +303,9 @@ class AgentFactory:
             spawn_plan, new_agent, agent_workspace, initial, build_fork_prompt(history[-1].tool_uses, job)
         )
         _share_path_instructions(parent, prepared.agent)
+        # The same schemas in the same order, for the cache of the parent.
+        prepared.agent.loaded_tools = parent.loaded_tools
+        prepared.agent.set_tools(parent.tools, parent.deferred_tools)
         # The provider's count for the parent is better than an estimate.
         prepared.agent.state.context_tokens = parent.state.context_tokens
         return replace(
@@ -468,10 +475,10 @@ class AgentFactory:
         self, definition: AgentDefinition, assignment: TeammateMembership | None, agent_tools: AgentTools
     ) -> ToolSelection:
         toolset = self._toolset_cache.resolve_toolset(definition, agent_tools)
-        if toolset.missing:
+        if toolset.missing and not toolset.names:
             raise AgentRequestRefused(
-                f"The agent {definition.name} ({definition.source}) names tools that are not available here: "
-                f"{', '.join(toolset.missing)}. Remove them from its definition, or start another agent."
+                f"The agent {definition.name} ({definition.source}) names only tools that are not available "
+                f"here: {', '.join(toolset.missing)}. Change its definition, or start another agent."
             )
         location = definition.source.locate_field("disallowed_tools") or str(definition.source)
         try:
@@ -511,14 +518,17 @@ class AgentFactory:
             permissions=permissions,
             transcript=self.transcripts.get_transcript_path(agent),
         )
+        available = remove_denied_tools(
+            {name: blueprint.agent_tools.tools[name] for name in blueprint.toolset.names},
+            permissions.get_active_rules().deny,
+        )
+        tools, deferred = runtime.agents.deferral.select_tools(available, blueprint.definition.tools or ())
         return AgentRunner(
             identity=hook_subject.identity,
             model=blueprint.model,
             system=facts.system,
-            tools=remove_denied_tools(
-                {name: blueprint.agent_tools.tools[name] for name in blueprint.toolset.names},
-                permissions.get_active_rules().deny,
-            ),
+            tools=tools,
+            deferred_tools=deferred,
             conversation=blueprint.conversation,
             environment=AgentEnvironment(
                 workspace=blueprint.agent_workspace.workspace,
@@ -546,6 +556,7 @@ class AgentFactory:
             if blueprint.definition.instructions
             else None,
             build_briefing=None if assignment is None else assignment.build_briefing,
+            read_mentions=runtime.knowledge.mentions.read_mentions,
         )
 
     def _open_agent_budget(self, agent: AgentId, blueprint: AgentBlueprint) -> AgentBudget:
@@ -600,7 +611,7 @@ class AgentFactory:
                 hooks=describe_agent_hooks(agent.hooks),
                 servers=list_mcp_servers_of_tools(blueprint.toolset.names),
                 skills=blueprint.definition.skills,
-                notes=blueprint.agent_workspace.notes,
+                notes=(*blueprint.agent_workspace.notes, *_list_missing_tool_notices(blueprint.toolset)),
             ),
             prompt=prompt,
             one_shot=blueprint.definition.one_shot,
@@ -639,6 +650,11 @@ class AgentFactory:
             return result, output
 
         return run_acceptance_command
+
+
+def _list_missing_tool_notices(toolset: ToolSelection) -> tuple[str, ...]:
+    names = ", ".join(toolset.missing)
+    return (format_session_notice("missing_tools", names=names),) if names else ()
 
 
 def _share_path_instructions(parent: AgentRunner, fork: AgentRunner) -> None:

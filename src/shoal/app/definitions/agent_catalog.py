@@ -72,6 +72,12 @@ class AgentCatalog:
         available = [definition.name for definition in self.all()]
         raise UnknownAgentType(name, available=available, similar=_find_similar_agent_names(name, available))
 
+    def resolve_agent_name(self, name: str) -> str | None:
+        """Return the full name of a usable definition; None if there is none with this name."""
+        by_name = self._refresh_index().by_name
+        found = by_name.get(name) or by_name.get(_NAME_ALIASES.get(name, name))
+        return found.name if isinstance(found, AgentDefinition) else None
+
     def all(self) -> tuple[AgentDefinition, ...]:
         """Return the usable definitions, the strongest first; the same object while nothing changes."""
         self._refresh_index()
@@ -96,8 +102,11 @@ class AgentCatalog:
         return tuple(self._refresh_index().warnings)
 
     def describe_agent_file_problems(self) -> tuple[str, ...]:
-        """Return a sentence about unusable agent files for the user, if there are any."""
-        found = self.problems
+        """Return a sentence about unusable agent files for the user, if there are any.
+
+        A file without front matter, such as a README.md, is not meant to be an agent.
+        """
+        found = [problem for problem in self.problems if not problem.is_plain_text]
         if not found:
             return ()
         files = "One agent file" if len(found) == 1 else f"{len(found)} agent files"

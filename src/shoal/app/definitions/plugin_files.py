@@ -19,12 +19,21 @@ MAX_ENTRIES = 20_000
 _FILES = {"hooks": "hooks/hooks.json", "mcpServers": ".mcp.json"}
 
 
-def read_plugin(directory: Path, *, offered: PluginSourceKind, origin: str) -> Plugin | PluginProblem:
-    """Return the plug-in without its unusable parts, or its problem if it cannot be used at all."""
+def read_plugin(
+    directory: Path, *, offered: PluginSourceKind, origin: str, name: str = ""
+) -> Plugin | PluginProblem:
+    """Return the plug-in without its unusable parts, or its problem if it cannot be used at all.
+
+    `name` is that of a plug-in which may have no manifest.
+    """
     root = Path(os.path.realpath(directory))
     path = root / MANIFEST
     try:
-        manifest = parse_plugin_manifest(_read_plugin_text(root, path), path)
+        manifest = (
+            PluginManifest(name=name)
+            if name and not path.exists()
+            else parse_plugin_manifest(_read_plugin_text(root, path), path)
+        )
         _refuse_links_leaving_plugin(root)
         return _build_plugin(root, manifest, offered=offered, origin=origin)
     except SettingsError as error:
@@ -48,7 +57,9 @@ def _build_plugin(root: Path, manifest: PluginManifest, *, offered: PluginSource
         root=root,
         offered=offered,
         origin=origin,
-        **directories,
+        agents=directories["agents"],
+        skills=directories["skills"],
+        commands=directories["commands"],
         hooks=files["hooks"],
         servers=files["mcpServers"],
         faults=tuple(faults),

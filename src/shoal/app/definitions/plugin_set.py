@@ -6,18 +6,21 @@ import hashlib
 import os
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeAlias
 
 from msgspec import Struct
 from msgspec.structs import replace
 
+from shoal.app.definitions.installed_plugins import find_enabled_plugins, get_plugin_data_directory
 from shoal.app.definitions.plugin_files import MANIFEST, read_plugin
 from shoal.app.settings.settings import Settings
 from shoal.app.settings.settings_trust import PermissionEscalation, read_document_trust
 from shoal.core.agents.agent_definitions import AgentDefinition
 from shoal.core.errors import SettingsError, StateFileError
 from shoal.core.extensions.plugins import (
+    PLUGIN_DATA_VARIABLE,
     PLUGIN_ROOT_VARIABLE,
     Plugin,
     PluginConfigFile,
@@ -28,8 +31,8 @@ from shoal.core.text.filenames import escape_filename
 from shoal.stores.files.home.trust_file import ProjectTrustFile
 from shoal.wire.settings_codec import SettingsDocument
 
-_PluginCandidate: TypeAlias = tuple[Path, PluginSourceKind, str, bool]
-"""Directory, how it was offered, where it is named, and True if that source is trusted."""
+_PluginCandidate: TypeAlias = tuple[Path, PluginSourceKind, str, bool, str]
+"""Directory, how it was offered, where it is named, True if that source is trusted, and the installed id."""
 MAX_PLUGIN_BYTES = 50_000_000
 
 
@@ -111,14 +114,15 @@ class PluginSet(Struct, frozen=True, kw_only=True):
         """Return one settings document with only `hooks` per plug-in."""
         return tuple(
             _make_plugin_document(
-                plugin.hooks, {"hooks": _fill_plugin_root_in_hooks(plugin.hooks.raw, plugin.root)}
+                plugin.hooks, {"hooks": _fill_plugin_directories_in_hooks(plugin.hooks.raw, plugin)}
             )
             for plugin in self.all
             if plugin.hooks is not None
         )
 
     def build_mcp_documents(self) -> tuple[SettingsDocument, ...]:
-        """Return one settings document with only `mcpServers` per plug-in. Names are `plugin:server`."""
+        """Return one settings document with only `mcpServers` per plug-in. Names are
+        `plugin:PLUGIN:SERVER`."""
         return tuple(
             _make_plugin_document(
                 plugin.servers, {"mcpServers": _fill_plugin_root_in_servers(plugin, plugin.servers.raw)}
@@ -129,9 +133,7 @@ class PluginSet(Struct, frozen=True, kw_only=True):
 
     def fill_agent_plugin_root(self, name: str, definition: AgentDefinition) -> AgentDefinition:
         """Return a plug-in's agent with the plug-in directory filled in."""
-        return _fill_plugin_root_in_agent(
-            definition, next(each.root for each in self.all if each.name == name)
-        )
+        return _fill_plugin_root_in_agent(definition, next(each for each in self.all if each.name == name))
 
     @property
     def startup_notes(self) -> tuple[str, ...]:
@@ -155,11 +157,12 @@ def load_plugins(
     faults: list[PluginProblem] = []
     escalations: list[PermissionEscalation] = []
     home = settings.home / "plugins"
-    for directory, offered, origin, is_trusted in (
+    for directory, offered, origin, is_trusted, id_ in (
         *_iter_configured_plugins(settings, project, given),
+        *(_iter_enabled_plugins(settings, project, faults) if installed else ()),
         *(_iter_installed_plugins(home, faults) if installed else ()),
     ):
-        found = read_plugin(directory, offered=offered, origin=origin)
+        found = read_plugin(directory, offered=offered, origin=origin, name=id_.partition("@")[0])
         if isinstance(found, Plugin) and found.name in used and used[found.name].root != found.root:
             earlier = used[found.name]
             what = (
@@ -179,7 +182,8 @@ def load_plugins(
                 continue
             escalations += () if escalation is None else (escalation,)
             if is_trusted and (escalation is None or escalation.trust == "trusted"):
-                used[found.name] = found
+                data = get_plugin_data_directory(settings.home, id_ or found.name)
+                used[found.name] = replace(found, data=data)
                 faults += found.faults
             else:
                 untrusted.append(found)
@@ -195,7 +199,7 @@ def _iter_configured_plugins(
     settings: Settings, project: Path, given: Sequence[Path | str]
 ) -> Iterator[_PluginCandidate]:
     for path in given:
-        yield _resolve_plugin_directory(path, project), "flag", "--plugin-dir", True
+        yield _resolve_plugin_directory(path, project), "flag", "--plugin-dir", True, ""
     for document in settings.documents:
         yield from _iter_plugins_in_settings(
             document, (document.raw.get("shoal") or {}).get("plugins"), project, is_trusted=True
@@ -203,6 +207,13 @@ def _iter_configured_plugins(
     for omitted in settings.untrusted_escalations:
         if omitted.keys == ("shoal", "plugins"):
             yield from _iter_plugins_in_settings(omitted.document, omitted.value, project, is_trusted=False)
+
+
+def _iter_enabled_plugins(
+    settings: Settings, project: Path, faults: list[PluginProblem]
+) -> Iterator[_PluginCandidate]:
+    for enabled in find_enabled_plugins(settings, project, faults):
+        yield enabled.directory, "home", enabled.origin, enabled.is_trusted, enabled.id
 
 
 def _iter_installed_plugins(home: Path, faults: list[PluginProblem]) -> Iterator[_PluginCandidate]:
@@ -216,7 +227,7 @@ def _iter_installed_plugins(home: Path, faults: list[PluginProblem]) -> Iterator
     for name in entries:
         # Other programs store other things there.
         if (home / name / MANIFEST).is_file():
-            yield home / name, "home", escape_filename(home), True
+            yield home / name, "home", escape_filename(home), True, ""
 
 
 def _iter_plugins_in_settings(
@@ -226,7 +237,7 @@ def _iter_plugins_in_settings(
     base = project if not document.is_user_controlled or document.path is None else document.path.parent
     for number, entry in enumerate(entries or ()):
         location = document.locate_key(("shoal", "plugins", str(number)))
-        yield _resolve_plugin_directory(entry, base), "settings", location, is_trusted
+        yield _resolve_plugin_directory(entry, base), "settings", location, is_trusted, ""
 
 
 def _resolve_plugin_directory(given: Path | str, base: Path) -> Path:
@@ -237,49 +248,56 @@ def _make_plugin_document(source: PluginConfigFile, raw: dict[str, Any]) -> Sett
     return SettingsDocument(name=str(source.path), kind="plugin", path=source.path, text=source.text, raw=raw)
 
 
-def _fill_plugin_root_in_hooks(value: Any, root: Path) -> Any:
-    """Fill in the directory. Commands get it as an exported variable, which the shell quotes correctly."""
+def _fill_plugin_directories_in_hooks(value: Any, plugin: Plugin) -> Any:
+    """Fill in the directories. Commands get them as exported variables, which the shell quotes correctly."""
     if isinstance(value, Mapping):
-        filled = {key: _fill_plugin_root_in_hooks(each, root) for key, each in value.items()}
+        filled = {key: _fill_plugin_directories_in_hooks(each, plugin) for key, each in value.items()}
         command = value.get("command")
         if isinstance(command, str) and "args" in value:
-            filled["command"] = "env"
             arguments = filled["args"] if isinstance(filled["args"], list) else [filled["args"]]
-            program = _replace_plugin_root_variable(command, root)
-            filled["args"] = [f"CLAUDE_PLUGIN_ROOT={root}", program, *arguments]
+            directories = (f"CLAUDE_PLUGIN_ROOT={plugin.root}", f"CLAUDE_PLUGIN_DATA={plugin.data}")
+            filled |= {"command": "env", "args": [*directories, filled["command"], *arguments]}
         elif isinstance(command, str):
-            filled["command"] = f"export CLAUDE_PLUGIN_ROOT={shlex.quote(str(root))}; {command}"
+            root, data = (shlex.quote(str(path)) for path in (plugin.root, plugin.data))
+            make = f"mkdir -p {data}; " if "CLAUDE_PLUGIN_DATA" in command else ""
+            filled["command"] = f"export CLAUDE_PLUGIN_ROOT={root} CLAUDE_PLUGIN_DATA={data}; {make}{command}"
         return filled
     if isinstance(value, list | tuple):
-        return [_fill_plugin_root_in_hooks(each, root) for each in value]
-    return _replace_plugin_root_variable(value, root)
+        return [_fill_plugin_directories_in_hooks(each, plugin) for each in value]
+    return _replace_plugin_directories(value, plugin)
 
 
 def _fill_plugin_root_in_servers(plugin: Plugin, raw: Mapping[str, Any]) -> dict[str, Any]:
     servers: dict[str, Any] = {}
     for name, config in raw.items():
-        server = _replace_plugin_root_variable(config, plugin.root)
+        server = _replace_plugin_directories(config, plugin)
         if isinstance(server, dict) and "command" in server:
-            server["env"] = {"CLAUDE_PLUGIN_ROOT": str(plugin.root), **(server.get("env") or {})}
-        servers[f"{plugin.name}:{name}"] = server
+            directories = {"CLAUDE_PLUGIN_ROOT": str(plugin.root), "CLAUDE_PLUGIN_DATA": str(plugin.data)}
+            server["env"] = {**directories, **(server.get("env") or {})}
+        servers[f"plugin:{plugin.name}:{name}"] = server
     return servers
 
 
-def _replace_plugin_root_variable(value: Any, root: Path) -> Any:
+def _replace_plugin_directories(value: Any, plugin: Plugin) -> Any:
     if isinstance(value, str):
-        return value.replace(PLUGIN_ROOT_VARIABLE, str(root))
+        if PLUGIN_DATA_VARIABLE in value:
+            # The text names the directory, so it has to exist from now on.
+            with suppress(OSError):
+                plugin.data.mkdir(parents=True, exist_ok=True)
+        filled = value.replace(PLUGIN_ROOT_VARIABLE, str(plugin.root))
+        return filled.replace(PLUGIN_DATA_VARIABLE, str(plugin.data))
     if isinstance(value, Mapping):
-        return {key: _replace_plugin_root_variable(each, root) for key, each in value.items()}
+        return {key: _replace_plugin_directories(each, plugin) for key, each in value.items()}
     if isinstance(value, list | tuple):
-        return [_replace_plugin_root_variable(each, root) for each in value]
+        return [_replace_plugin_directories(each, plugin) for each in value]
     return value
 
 
-def _fill_plugin_root_in_agent(definition: AgentDefinition, root: Path) -> AgentDefinition:
+def _fill_plugin_root_in_agent(definition: AgentDefinition, plugin: Plugin) -> AgentDefinition:
     return replace(
         definition,
-        prompt=_replace_plugin_root_variable(definition.prompt, root),
-        initial_prompt=_replace_plugin_root_variable(definition.initial_prompt, root),
-        hooks=_fill_plugin_root_in_hooks(definition.hooks, root),
-        mcp_servers=tuple(_replace_plugin_root_variable(definition.mcp_servers, root)),
+        prompt=_replace_plugin_directories(definition.prompt, plugin),
+        initial_prompt=_replace_plugin_directories(definition.initial_prompt, plugin),
+        hooks=_fill_plugin_directories_in_hooks(definition.hooks, plugin),
+        mcp_servers=tuple(_replace_plugin_directories(definition.mcp_servers, plugin)),
     )

@@ -49,15 +49,10 @@ _STRONGEST_COUNTS = frozenset(
 )
 """Keys of which only the value in the strongest file counts."""
 _USER_ONLY = frozenset({"cleanupPeriodDays", "disableAllHooks", "sandbox.filesystem.allowWrite"})
-OTHER_FILES = {
-    "rules/**/*.md": "import the file in CLAUDE.md with @path",
-    "output-styles/*.md": "put the text into CLAUDE.md, or use --append-system-prompt",
-    "keybindings.json": "keys cannot be changed",
-    "plugins/installed_plugins.json": "name plug-in directories in shoal.plugins",
-}
+OTHER_FILES = {"keybindings.json": "keys cannot be changed"}
 """Files below `.claude` that Shoal does not read, and what to do."""
 _NESTED_NAMES = ("CLAUDE.md", "CLAUDE.local.md")
-_NESTED_ADVICE = "import the file in the CLAUDE.md of the project with @path"
+_NESTED_ADVICE = "an agent gets it when it uses a file below"
 _SKIPPED_DIRECTORIES = frozenset({"node_modules", "__pycache__", "venv"})
 _MAX_DIRECTORIES = 2_000
 

@@ -20,6 +20,7 @@ from shoal.core.conversation.inbox_items import InboxItem
 from shoal.core.errors import AgentRequestRefused
 from shoal.core.events import JournaledEvent
 from shoal.core.extensions.hooks import NO_DECISION, Hook, HookDecision, HookDispatcher, HookEvent
+from shoal.core.extensions.skills import Skill
 from shoal.core.ids import AgentId, SessionId
 from shoal.core.ports import ProcessLauncher, Workspace
 from shoal.policy.hooks.hook_matcher import select_matching_hooks
@@ -28,6 +29,7 @@ from shoal.policy.hooks.hook_runner import HookRunner
 from shoal.policy.permission_engine import PermissionEngine
 from shoal.runs.hook_notifier import HookNotifier
 from shoal.tools.command_environment import build_command_environment
+from shoal.wire.hook_codec import parse_hooks_setting
 
 VARIABLES_DIRECTORY = "env"
 """Directory of a run with the variables that hooks leave for the shell commands of its agents."""
@@ -65,7 +67,8 @@ class HookRegistry:
         """Sentences about configured hooks that cannot be used."""
         self.notifier: HookNotifier | None = None
         self._settings = settings
-        self._project = project
+        self.project = project
+        self._skill_digests: set[str] = set()
         self._live_settings: AutoReloadingSettings | None = None
         self._review_lock = asyncio.Lock()
 
@@ -90,6 +93,19 @@ class HookRegistry:
 
     def create_agent_hooks(self, subject: HookSubjectAgent, own: Iterable[Hook] = ()) -> AgentHookDispatcher:
         return AgentHookDispatcher(self, subject, own)
+
+    def add_skill_hooks(self, skill: Skill) -> None:
+        """Add the hooks of a trusted skill, once. Raises `AgentRequestRefused` if one cannot be used."""
+        if skill.digest in self._skill_digests:
+            return
+        location = skill.source.locate_field("hooks") or str(skill.source)
+        found = parse_hooks_setting(skill.hooks, lambda _: location, self._settings.environ)
+        if found.problems:
+            raise AgentRequestRefused(
+                f"/{skill.name} was not run: some of its hooks cannot be used. {found.problems[0]}"
+            )
+        self._skill_digests.add(skill.digest)
+        self.add(found.hooks)
 
     def review_settings_with_hooks(self, live_settings: AutoReloadingSettings) -> None:
         """Let hooks of `ConfigChange` decide whether changed settings apply, if there are any."""
@@ -121,7 +137,7 @@ class HookRegistry:
         if not definition.hooks:
             return ()
         refusal = f"The agent {definition.name} ({definition.source}) was not started"
-        if not is_agent_trusted(self._settings.home, self._project, definition):
+        if not is_agent_trusted(self._settings.home, self.project, definition):
             raise AgentRequestRefused(
                 f"{refusal}: it defines hooks that are not trusted. Show them: shoal trust --show. Trust "
                 "them: shoal trust"

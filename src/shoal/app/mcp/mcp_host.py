@@ -33,6 +33,16 @@ class McpOAuthTokenFile:
     def write(self, content: bytes) -> None:
         write_file_atomically(self._path, content)
 
+    def remove(self) -> bool:
+        """Remove the tokens; return True if there were any. Raises `StateFileError`."""
+        try:
+            self._path.unlink()
+        except FileNotFoundError:
+            return False
+        except OSError as error:
+            raise StateFileError(f"Cannot remove {self._path}: {error.strerror}.", path=self._path) from error
+        return True
+
 
 def open_mcp_token_file(home: Path, server: str, url: str) -> McpOAuthTokenFile:
     """Open the token file of a server. It depends on the URL, so no other server gets the tokens."""

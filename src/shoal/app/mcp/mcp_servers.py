@@ -65,7 +65,9 @@ class SessionMcpServerManager:
         startup_wait: float,
         is_trusted: Callable[[AgentDefinition], bool],
         is_permitted: Callable[[McpServerConfig], bool],
+        is_required: Callable[[McpServerConfig], bool] = lambda _: True,
     ) -> None:
+        """`is_required` is True for servers that the first request waits for."""
         self.configured = configured
         self.channels: McpChannelMessageQueue | None = None
         """Messages that servers push to the lead; set before the servers start."""
@@ -76,6 +78,7 @@ class SessionMcpServerManager:
         self._startup_wait = startup_wait
         self._is_trusted = is_trusted
         self._is_permitted = is_permitted
+        self._is_required = is_required
         self._clock = host.clock
         self._servers: list[ManagedMcpServer] = []
         self._agent_servers: list[ManagedMcpServer] = []
@@ -86,6 +89,8 @@ class SessionMcpServerManager:
         self._change_event = asyncio.Event()
         self._started: float | None = None
         self._settled = False
+        self.has_late_servers = False
+        """True if a server was still connecting at the first request."""
 
     async def __aenter__(self) -> SessionMcpServerManager:
         await self._group.__aenter__()
@@ -116,18 +121,38 @@ class SessionMcpServerManager:
         )
 
     async def wait_until_ready(self) -> None:
-        """Wait briefly for every server to connect or fail, without delaying the first request long."""
+        """Wait for the required servers to connect or fail; the others connect in the background."""
         self.start()
         if self._settled:
             return
         remaining = (self._started or 0.0) + self._startup_wait - self._clock.monotonic()
+        required = [managed for managed in self._servers if self._is_required(managed.server)]
         if remaining > 0:
             with suppress(TimeoutError):
                 async with self._clock.deadline(remaining):
-                    while any(managed.status == "pending" for managed in self._servers):
+                    while any(managed.status == "pending" for managed in required):
                         await self._change_event.wait()
         # Later tools are appended, because a prompt cache depends on the order of tools.
-        self._settled = True
+        self._settled, self.has_late_servers = True, bool(self.list_pending_names())
+
+    async def wait_for_pending(self, seconds: float) -> None:
+        """Wait at most this long until no server is still connecting."""
+        with suppress(TimeoutError):
+            async with self._clock.deadline(seconds):
+                while self.list_pending_names():
+                    await self._change_event.wait()
+
+    def list_pending_names(self) -> tuple[str, ...]:
+        """Return the names of servers that are still connecting, or will be started."""
+        if self._started is None:
+            return tuple(server.name for server in self.configured.servers)
+        return tuple(managed.server.name for managed in self._servers if managed.status == "pending")
+
+    def list_always_loaded_prefixes(self) -> tuple[str, ...]:
+        """Return the beginnings of names of tools that are never deferred."""
+        return tuple(
+            f"{server.tool_name_prefix}__" for server in self.configured.servers if server.always_load
+        )
 
     async def wait_until_settled(self) -> None:
         """Wait until every server is connected or has failed; each has its own time limit."""
@@ -334,10 +359,14 @@ class SessionMcpServerManager:
         """Handle a changed status or tool list of a server."""
         event, self._change_event = self._change_event, asyncio.Event()
         event.set()
-        self._publish_tools()
+        if not self._publish_tools() and not self.list_pending_names():
+            self._notify_listeners()
 
-    def _publish_tools(self) -> None:
-        """Publish the tools of all servers. Tools of a lost server stay: removal would break a cache."""
+    def _publish_tools(self) -> bool:
+        """Publish the tools of all servers; return False if nothing changed.
+
+        Tools of a lost server stay: removal would break a cache.
+        """
         published: dict[str, Tool] = {
             tool.schema.name: tool for managed in self._servers for tool in managed.tools
         }
@@ -350,11 +379,15 @@ class SessionMcpServerManager:
         else:
             published |= {name: tool for name, tool in previous.items() if name not in published}
         if list(published.items()) == list(previous.items()):
-            return
+            return False
         for name in self._published:
             del self._tools[name]
         self._tools |= published
         self._published = list(published)
+        self._notify_listeners()
+        return True
+
+    def _notify_listeners(self) -> None:
         for listener in self._tool_change_listeners:
             listener()
 

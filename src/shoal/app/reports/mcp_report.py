@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from shoal.app.definitions.plugin_set import load_plugins
@@ -20,12 +21,26 @@ from shoal.app.settings.mcp_files import (
 )
 from shoal.app.settings.settings import Settings, load_settings
 from shoal.app.settings.settings_listing import HIDDEN_VALUE, is_secret_variable_name
+from shoal.app.settings.settings_trust import merge_user_controlled_documents, save_trust_in_documents
+from shoal.app.settings.settings_writer import find_settings_path
 from shoal.backends.guarded_processes import GuardedProcessLauncher
 from shoal.core.clock import SystemClock
 from shoal.core.errors import MissingPackageExtra, SettingsError
 from shoal.core.extensions.mcp_servers import McpHttpConfig, McpServerConfig, McpServerStatus, McpStdioConfig
+from shoal.stores.files.home.trust_file import ProjectTrustFile
 from shoal.tools.mcp.client_context import CONNECT_TIMEOUT
 from shoal.wire.mcp_codec import InvalidMcpServerConfigError, expand_mcp_server_variables, parse_mcp_server
+from shoal.wire.settings_codec import parse_settings_document
+
+_SCOPES = ("local", "user", "project")
+
+
+class AddedMcpServer(Struct, frozen=True, kw_only=True):
+    """Server that was added: its file, whether it replaced one, and whether it starts without a question."""
+
+    path: Path
+    replaced: bool
+    trusted: bool
 
 
 class McpServerAdmin:
@@ -124,22 +139,57 @@ class McpServerAdmin:
             connection, open_mcp_token_file(self.settings.home, name, connection.url), show
         )
 
-    def add_server(self, name: str, given: Mapping[str, Any], *, project: bool) -> tuple[Path, bool]:
-        """Return the file, and whether the server was in it. Raises `SettingsError` and `StateFileError`."""
-        path = self._get_mcp_config_path(project=project)
+    def add_server(self, name: str, given: Mapping[str, Any], *, scope: str) -> AddedMcpServer:
+        """Add a server to the file of a scope. Raises `SettingsError` and `StateFileError`."""
+        path = self._get_mcp_config_path(scope)
         try:
             server = parse_mcp_server(name, given, str(path))
         except InvalidMcpServerConfigError as error:
             raise SettingsError(f"Cannot add the MCP server {name}: {error}.") from error
-        return path, set_or_remove_mcp_server(path, name, server)
+        was_trusted = scope != "project" and not any(
+            each.document.path == path for each in self.settings.untrusted_escalations
+        )
+        replaced = set_or_remove_mcp_server(path, name, server)
+        if was_trusted and scope == "local":
+            self._trust_local_settings(path)
+        return AddedMcpServer(path=path, replaced=replaced, trusted=was_trusted)
 
-    def remove_server(self, name: str, *, project: bool) -> Path | None:
-        """Return the file it was in; None if there was none. Raises as `add_server` does."""
-        path = self._get_mcp_config_path(project=project)
-        return path if path.exists() and set_or_remove_mcp_server(path, name, None) else None
+    def remove_server(self, name: str, *, scope: str | None) -> tuple[Path, ...]:
+        """Remove a server, from every file without a scope; return the files. Raises as `add_server` does."""
+        paths = map(self._get_mcp_config_path, _SCOPES if scope is None else (scope,))
+        return tuple(
+            path
+            for path in dict.fromkeys(paths)
+            if path.exists() and set_or_remove_mcp_server(path, name, None)
+        )
 
-    def _get_mcp_config_path(self, *, project: bool) -> Path:
-        return self.cwd / PROJECT_FILE if project else self.settings.home / "settings.json"
+    def log_out_of_server(self, name: str) -> bool:
+        """Remove the tokens of a server; return True if there were any. Raises `SettingsError`."""
+        server, _ = self.find_server(name)
+        try:
+            connection = expand_mcp_server_variables(server, self.settings.tool_environment).connection
+        except InvalidMcpServerConfigError as error:
+            raise SettingsError(f"Cannot use the MCP server {name}: {error}.") from error
+        if not isinstance(connection, McpHttpConfig):
+            raise SettingsError(f"The MCP server {name} is a local program, which needs no login.")
+        return open_mcp_token_file(self.settings.home, name, connection.url).remove()
+
+    def forget_project_trust(self) -> None:
+        """Remove the decision on the project's `.mcp.json`. Raises `StateFileError`."""
+        ProjectTrustFile(self.settings.home).store_trust_decisions(self.cwd, {PROJECT_FILE: None})
+
+    def _trust_local_settings(self, path: Path) -> None:
+        """Trust the user's own change, as they made it at the command line."""
+        document = parse_settings_document(path.read_text(), name=str(path), kind="local", path=path)
+        user = merge_user_controlled_documents(self.settings.documents)
+        save_trust_in_documents(self.settings.home, self.cwd, [document], user)
+
+    def _get_mcp_config_path(self, scope: str) -> Path:
+        if scope == "project":
+            return self.cwd / PROJECT_FILE
+        return find_settings_path(
+            "localSettings" if scope == "local" else "userSettings", self.settings, self.cwd
+        )
 
 
 def _hide_secrets(texts: Mapping[str, str]) -> dict[str, str]:

@@ -4,15 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 from msgspec import Struct
 
 from shoal.app.definitions.agent_catalog import AgentCatalog, load_plugin_agents
+from shoal.app.definitions.installed_plugins import list_installed_plugin_ids
 from shoal.app.definitions.plugin_files import read_plugin
 from shoal.app.definitions.plugin_set import PluginSet, load_plugins
 from shoal.app.settings.settings import Settings
+from shoal.app.settings.settings_writer import edit_json_file, find_settings_path
 from shoal.core.agents.agent_definitions import DefinitionProblem
+from shoal.core.errors import SettingsError
 from shoal.core.extensions.plugins import Plugin, PluginProblem
+from shoal.core.permissions.permission_changes import RuleDestination
 
 
 class PluginReportRow(Struct, frozen=True, kw_only=True):
@@ -54,6 +59,31 @@ def list_plugin_rows(
         if fault.fatal
     )
     return tuple(rows)
+
+
+def set_plugin_enabled(settings: Settings, project: Path, plugin: str, *, scope: str, on: bool) -> Path:
+    """Set a plug-in in `enabledPlugins` of a settings file. Raises `SettingsError` and `StateFileError`."""
+    installed = list_installed_plugin_ids(settings.home)
+    found = [id_ for id_ in installed if plugin in (id_, id_.partition("@")[0])]
+    if not found and "@" not in plugin:
+        names = ", ".join(installed) or "none"
+        raise SettingsError(f"There is no installed plug-in {plugin!r}. Installed plug-ins: {names}.")
+    id_ = found[0] if found else plugin
+    destinations: dict[str, RuleDestination] = {
+        "user": "userSettings",
+        "project": "projectSettings",
+        "local": "localSettings",
+    }
+    path = find_settings_path(destinations[scope], settings, project)
+
+    def set_entry(raw: dict[str, Any]) -> None:
+        entries = raw.setdefault("enabledPlugins", {})
+        if not isinstance(entries, dict):
+            raise SettingsError(f"{path}: enabledPlugins is not an object. Fix it by hand.", path=path)
+        entries[id_] = on
+
+    edit_json_file(path, set_entry)
+    return path
 
 
 def check_plugins(settings: Settings, project: Path, paths: Sequence[Path]) -> PluginCheckResult:

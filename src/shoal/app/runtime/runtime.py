@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack
-from functools import partial
 from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -23,38 +21,27 @@ from shoal.app.config.session_config import (
     open_session_store,
 )
 from shoal.app.config.tool_selection import build_session_tools, split_permission_rule_flags
-from shoal.app.definitions.agent_trust import is_agent_trusted
+from shoal.app.config.web_search import create_web_search_tool
 from shoal.app.definitions.bundled_docs import find_bundled_docs_directory
-from shoal.app.definitions.instructions import LoadedInstructionFiles, load_instructions
-from shoal.app.definitions.output_styles import choose_output_style
-from shoal.app.definitions.path_instructions import PathInstructionFactory
-from shoal.app.definitions.project_memory import (
-    find_project_memory_directory,
-    read_instruction_exclusions,
-    read_memory_index,
-)
 from shoal.app.hooks.agent_hooks import VARIABLES_DIRECTORY, HookRegistry, create_hook_runner
 from shoal.app.hooks.hook_sources import load_configured_hooks
 from shoal.app.isolation.agent_workspace import WorkspaceAllocator
+from shoal.app.isolation.lead_worktree import LeadWorktreeMover
 from shoal.app.isolation.machine_checks import check_permission_bypass
 from shoal.app.isolation.sandbox_policies import create_sandbox
-from shoal.app.mcp.mcp_host import create_mcp_client_context
+from shoal.app.mcp.deferred_tools import ToolDeferral
 from shoal.app.mcp.mcp_prompts import McpPromptCommands
 from shoal.app.mcp.mcp_servers import SessionMcpServerManager
-from shoal.app.model_notices import format_session_notice
 from shoal.app.options import Options
 from shoal.app.runtime.event_bus import EventBus
 from shoal.app.runtime.plan_registry import AgentPlanRegistry
+from shoal.app.runtime.session_knowledge import load_skills_and_instructions
+from shoal.app.runtime.session_servers import create_mcp_servers
 from shoal.app.settings.configured_rules import add_permission_flag_rules
 from shoal.app.settings.live_settings import AutoReloadingSettings
-from shoal.app.settings.mcp_files import is_server_permitted, load_mcp_servers
-from shoal.app.settings.settings import Settings, list_managed_instruction_files
+from shoal.app.settings.settings import Settings
 from shoal.app.settings.settings_writer import save_permission_answer
-from shoal.app.skills.catalog_changes import AgentAndSkillChangeReporter
 from shoal.app.skills.knowledge import SkillsAndInstructions
-from shoal.app.skills.skill_catalog import SkillAndCommandLibrary, load_skills, load_skills_from_paths
-from shoal.app.skills.skill_invoker import SkillInvoker
-from shoal.app.skills.skill_trust import SkillTrustDecisionStore
 from shoal.app.teams.team_store import TeamStore
 from shoal.backends.guarded_processes import GuardedProcessLauncher
 from shoal.core.agents.agent_definitions import THINKING_TOKENS_BY_EFFORT
@@ -87,6 +74,7 @@ from shoal.team.nested_teams import TeamsByLeader
 from shoal.tools.plan_tools import build_plan_tools
 from shoal.tools.schedule_tools import build_schedule_tools
 from shoal.tools.shell_supervisor import BackgroundShellSupervisor
+from shoal.tools.worktree_tools import build_worktree_tools
 from shoal.wire.settings_codec import AgentLimitSettings, ShoalSettings
 from shoal.workspaces.local_workspace import LocalWorkspace
 
@@ -95,8 +83,6 @@ if TYPE_CHECKING:
     from shoal.core.ids import AgentId
     from shoal.tools.bash_tools import BashToolLimits
 
-MCP_WAIT_ATTENDED, MCP_WAIT_UNATTENDED = 5.0, 30.0
-"""Seconds that the first turn waits for MCP servers."""
 COMMAND_TIMEOUT_MS = 600_000
 """Milliseconds that an acceptance command may take."""
 _TAIL_LENGTH = 2_000
@@ -258,6 +244,8 @@ class AgentServices(Struct, frozen=True, kw_only=True):
     workspaces: WorkspaceAllocator
     acceptance: TaskAcceptanceCommandRunner
     trace_parents: SessionTraceParents
+    deferral: ToolDeferral
+    """Which tools of MCP servers an agent has to search for."""
     ids: IdGenerator
     """Source of the ids of agents other than the lead."""
 
@@ -356,13 +344,21 @@ async def open_runtime(config: SessionConfig, exit_stack: AsyncExitStack) -> Run
         teams_by_leader.find_lead_identity if settings.own.team_depth > 1 else None,
         _create_bash_limits(settings),
     )
+    if options.lead_channel is None and any(
+        (each / ".git").exists() for each in (workspace.root, *workspace.root.parents)
+    ):
+        mover = LeadWorktreeMover(workspace, settings.environ, options.clock, ids.derive_generator())
+        tools |= {tool.schema.name: tool for tool in build_worktree_tools(mover)}
+    web_search = create_web_search_tool(settings, model.card, tools, running_agents.require_agent)
+    tools |= {} if web_search is None else {web_search.schema.name: web_search}
     servers = await exit_stack.enter_async_context(
-        _create_mcp_servers(config, workspace, processes, store.directory, tools, events)
+        create_mcp_servers(config, workspace, processes, store.directory, tools, events)
     )
-    knowledge = _load_skills_and_instructions(
-        config, workspace, permissions, tools, running_agents, model.card.window, events
+    knowledge = load_skills_and_instructions(
+        config, permissions, hooks, tools, running_agents, model.card.window, events
     )
     knowledge.prompts.append(McpPromptCommands(servers))
+    deferral = ToolDeferral(settings, model.card.window, servers, running_agents.require_agent)
     _open_debug_log(config, events, exit_stack)
     return Runtime(
         config=config,
@@ -391,6 +387,7 @@ async def open_runtime(config: SessionConfig, exit_stack: AsyncExitStack) -> Run
             workspaces=_create_workspace_allocator(config, store, workspace, events, exit_stack),
             acceptance=acceptance,
             trace_parents=SessionTraceParents(),
+            deferral=deferral,
             ids=ids.derive_generator(),
         ),
         processes=ProcessServices(launcher=processes, shells=shells, sandbox=sandbox),
@@ -590,117 +587,6 @@ async def _open_scheduler(
         emit=events.emit_event,
     )
     return await exit_stack.enter_async_context(scheduler)
-
-
-def _create_mcp_servers(
-    config: SessionConfig,
-    workspace: LocalWorkspace,
-    processes: GuardedProcessLauncher,
-    directory: Path,
-    tools: dict[str, Tool],
-    events: EventBus,
-) -> SessionMcpServerManager:
-    """Create the servers. Raises `SettingsError` for an unusable flag."""
-    options, settings = config.options, config.settings
-    logs = directory / "mcp"
-    if options.lead_channel is not None:
-        # One directory per process, because they write at the same time.
-        logs /= str(os.getpid())
-    configured = load_mcp_servers(
-        settings,
-        options.mcp_config,
-        strict=options.strict_mcp_config,
-        cwd=workspace.root,
-        plugins=config.plugins.build_mcp_documents(),
-    )
-    client_context = create_mcp_client_context(
-        settings,
-        root=workspace.root,
-        logs=logs,
-        processes=processes,
-        clock=options.clock,
-        note=events.note,
-    )
-    wait = MCP_WAIT_ATTENDED if options.attended else MCP_WAIT_UNATTENDED
-    return SessionMcpServerManager(
-        configured,
-        client_context,
-        tools,
-        startup_wait=wait if settings.own.mcp_wait is None else settings.own.mcp_wait,
-        is_trusted=partial(is_agent_trusted, settings.home, workspace.root),
-        is_permitted=partial(is_server_permitted, settings),
-    )
-
-
-def _load_skills_and_instructions(
-    config: SessionConfig,
-    workspace: LocalWorkspace,
-    permissions: PermissionEngine,
-    tools: Mapping[str, Tool],
-    running_agents: RunningAgents,
-    window: int,
-    events: EventBus,
-) -> SkillsAndInstructions:
-    """Load skills and instructions; `window` is the context window of the lead's model in tokens."""
-    settings, cwd = config.settings, workspace.root
-    skills = _load_session_skills(config, cwd)
-    trust = SkillTrustDecisionStore(settings.home, cwd)
-    instructions = LoadedInstructionFiles()
-    path_instructions, memory = None, ""
-    sources = config.options.setting_sources
-    if settings.own.instructions and (sources is None or sources):
-        is_hidden = permissions.build_unreadable_file_filter("Read", str(cwd))
-        exclusions = read_instruction_exclusions(settings)
-        # One character per token of the window is about a quarter of the window.
-        instructions = load_instructions(
-            cwd=cwd,
-            home=settings.home,
-            is_hidden=is_hidden,
-            max_chars=window,
-            exclusions=exclusions,
-            sources=sources,
-            managed=list_managed_instruction_files(),
-        )
-        if sources is None or "project" in sources:
-            path_instructions = PathInstructionFactory(
-                project=cwd, home=settings.home, loaded=instructions, max_chars=window, exclusions=exclusions
-            )
-        if sources is None or "user" in sources:
-            memory = _load_project_memory(settings, cwd, permissions)
-    return SkillsAndInstructions(
-        skills=skills,
-        invoker=SkillInvoker(
-            skills, trust, tools=tools, running_agents=running_agents, cwd=cwd, note=events.note
-        ),
-        catalog_changes=AgentAndSkillChangeReporter(config.definitions, skills),
-        instructions=instructions,
-        path_instructions=path_instructions,
-        output_style=choose_output_style(settings, cwd),
-        memory=memory,
-    )
-
-
-def _load_project_memory(settings: Settings, cwd: Path, permissions: PermissionEngine) -> str:
-    """Return the notes about the project for the lead, which may then read their directory."""
-    directory = find_project_memory_directory(settings, cwd)
-    if directory is None or not (index := read_memory_index(directory)):
-        return ""
-    permissions.allow_reading(directory)
-    return format_session_notice("project_memory", directory=escape_filename(directory), index=index)
-
-
-def _load_session_skills(config: SessionConfig, cwd: Path) -> SkillAndCommandLibrary:
-    options, plugins = config.options, config.plugins
-    if not options.slash_commands:
-        return load_skills_from_paths(())
-    skills = load_skills_from_paths(()) if options.bare else load_skills(cwd=cwd, home=config.settings.home)
-    for namespace, directory in plugins.list_skill_dirs():
-        skills.add_plugin_skills(namespace, skills=directory)
-    for namespace, directory in plugins.list_command_dirs():
-        skills.add_plugin_skills(namespace, commands=directory)
-    if options.skills is not None:
-        skills.skills.restrict_to_names(options.skills)
-    return skills
 
 
 def _open_session_budget(

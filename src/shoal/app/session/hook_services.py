@@ -39,6 +39,9 @@ class SessionHookServices:
         runtime, runner = self._runtime, self._find_runner(agent)
         await runtime.servers.wait_until_ready()
         name = format_mcp_tool_name(action.server, action.tool)
+        if name not in runtime.tools:
+            # The first request does not wait for every server.
+            await runtime.servers.wait_until_settled()
         tool = runtime.tools.get(name)
         if tool is None:
             raise HookToolCallError(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from contextlib import AsyncExitStack, suppress
 from functools import partial
 from typing import TYPE_CHECKING
@@ -134,7 +134,7 @@ async def build_session_parts(options: Options, exit_stack: AsyncExitStack) -> S
     await exit_stack.enter_async_context(teams)
     lead = _create_lead(runtime)
     runtime.agents.running.set_lead(lead)
-    runtime.servers.subscribe_to_tool_changes(lambda: lead.set_tools(_select_lead_tools(runtime)))
+    runtime.servers.subscribe_to_tool_changes(lambda: lead.set_tools(*_select_lead_tools(runtime)))
     return SessionParts(
         runtime=runtime,
         lead=lead,
@@ -276,6 +276,7 @@ def _choose_plan_approver(runtime: Runtime) -> PlanApprover:
 
 def _create_lead(runtime: Runtime) -> AgentRunner:
     config, options = runtime.config, runtime.options
+    tools, deferred = _select_lead_tools(runtime)
     replacement = load_replacement_system_prompt(options, coordinator=config.coordinator)
     appended = build_appended_system_prompt(options, config.settings, assistant=config.assistant)
     if (style := runtime.knowledge.output_style.style) is not None and replacement is None:
@@ -294,7 +295,8 @@ def _create_lead(runtime: Runtime) -> AgentRunner:
             ),
             appended=appended,
         ),
-        tools=_select_lead_tools(runtime),
+        tools=tools,
+        deferred_tools=deferred,
         conversation=Conversation(
             runtime.store.transcript,
             options.clock,
@@ -325,6 +327,7 @@ def _create_lead(runtime: Runtime) -> AgentRunner:
         budget=runtime.budget.get_or_create_agent_budget(LEAD_ID, LEAD_KIND),
         inbox=runtime.inbox.queue.open_inbox(LEAD_ID),
         save_memory=_create_session_memory(runtime),
+        read_mentions=runtime.knowledge.mentions.read_mentions,
         path_instructions=runtime.knowledge.create_path_instructions(
             runtime.lead.workspace, runtime.lead.permissions
         ),
@@ -332,14 +335,18 @@ def _create_lead(runtime: Runtime) -> AgentRunner:
     )
 
 
-def _select_lead_tools(runtime: Runtime) -> dict[str, Tool]:
-    return select_lead_tools(
+def _select_lead_tools(runtime: Runtime) -> tuple[Mapping[str, Tool], frozenset[str]]:
+    """Return the tools of the lead, and the names of those that it has to search for."""
+    tools = select_lead_tools(
         runtime.options,
         runtime.settings,
         runtime.tools,
         coordinator=runtime.config.coordinator,
         definition=runtime.config.lead_agent,
     )
+    definition = runtime.config.lead_agent
+    named = (*(runtime.options.available_tools or ()), *((definition and definition.tools) or ()))
+    return runtime.agents.deferral.select_tools(tools, named, is_lead=True)
 
 
 def _create_mcp_channels(config: SessionConfig, session: Session) -> McpChannelMessageQueue | None:

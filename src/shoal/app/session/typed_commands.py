@@ -7,12 +7,21 @@ import re
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from shoal.agent.agent_runner import AgentRunner
 from shoal.agent.hook_points import add_hook_context_message, run_agent_hooks
 from shoal.agent.loop import LoopResult, run_agent_loop
+from shoal.app.agents.spawn_requests import parse_effort_thinking_tokens
 from shoal.core.conversation.messages import Message, TextBlock, user_message
-from shoal.core.errors import BudgetError, ModelError, NoModelConfigured, SettingsError, ShoalError
+from shoal.core.errors import (
+    AgentRequestRefused,
+    BudgetError,
+    ModelError,
+    NoModelConfigured,
+    SettingsError,
+    ShoalError,
+)
 from shoal.core.extensions.mcp_servers import MCP_PREFIX
 from shoal.core.extensions.skills import ExternalSlashPrompt, Skill, is_full_or_unprefixed_skill_name
 from shoal.core.text.control_tags import escape_control_tags
@@ -74,6 +83,10 @@ async def parse_slash_command_when_ready(
     text = prompt if isinstance(prompt, str) else prompt.text
     if text.lstrip().startswith(f"/{MCP_PREFIX}"):
         await runtime.servers.wait_until_ready()
+        name = text.lstrip().removeprefix("/").split(maxsplit=1)[0]
+        if all(name != each.name for each in runtime.knowledge.list_slash_commands()):
+            # The first request does not wait for every server.
+            await runtime.servers.wait_until_settled()
     return parse_slash_command(runtime, prompt)
 
 
@@ -131,18 +144,30 @@ async def _run_slash_invocation(session: Session, prompt: SlashCommandInvocation
                 reason="done", detail=f"/{command.name} is not available: there was no response in time"
             )
     else:
-        command_text = await runtime.knowledge.invoker.render_skill_and_grant_tools(
-            command, prompt.arguments, agent
-        )
+        try:
+            command_text = await runtime.knowledge.invoker.render_skill_and_grant_tools(
+                command, prompt.arguments, agent
+            )
+        except AgentRequestRefused as refusal:
+            return LoopResult(reason="done", detail=str(refusal))
     message = Message(
         role="user", content=(TextBlock(text=_format_slash_invocation(prompt)), TextBlock(text=command_text))
     )
-    model = command.model if isinstance(command, Skill) else None
-    return (
-        await run_agent_loop(agent, message)
-        if model is None
-        else await _run_turn_with_other_model(session, model, message)
-    )
+    if isinstance(command, ExternalSlashPrompt):
+        return await run_agent_loop(agent, message)
+    limits = agent.limits
+    if command.effort is not None:
+        tokens = parse_effort_thinking_tokens(command.effort)
+        agent.limits = replace(limits, thinking_tokens=tokens)
+    try:
+        return (
+            await run_agent_loop(agent, message)
+            if command.model is None
+            else await _run_turn_with_other_model(session, command.model, message)
+        )
+    finally:
+        if command.effort is not None:
+            agent.limits = limits
 
 
 async def _fetch_mcp_prompt_text(runtime: Runtime, name: str, arguments: str) -> str:

@@ -28,19 +28,19 @@ CLAUDE_KEYS = (
     ClaudeKey("allowManagedHooksOnly", "refused", _REFUSED_IN_MANAGED_FILES),
     ClaudeKey("allowManagedMcpServersOnly", "refused", _REFUSED_IN_MANAGED_FILES),
     ClaudeKey("allowManagedPermissionRulesOnly", "refused", _REFUSED_IN_MANAGED_FILES),
-    ClaudeKey("alwaysThinkingEnabled", "not used", "set shoal.thinking_tokens"),
-    ClaudeKey("apiKeyHelper", "not used", "set ANTHROPIC_API_KEY, or run shoal setup"),
+    ClaudeKey("alwaysThinkingEnabled", "used"),
+    ClaudeKey("apiKeyHelper", "used", "a project's helper needs trust"),
     ClaudeKey("attribution", "used", "commit and pr; sessionUrl has no effect"),
-    ClaudeKey("autoCompactEnabled", "not used", "set shoal.compact_at"),
-    ClaudeKey("autoMemoryDirectory", "not used", "there is no automatic memory"),
-    ClaudeKey("autoMemoryEnabled", "not used", "there is no automatic memory"),
+    ClaudeKey("autoCompactEnabled", "used"),
+    ClaudeKey("autoMemoryDirectory", "used", "Shoal reads the notes and writes none"),
+    ClaudeKey("autoMemoryEnabled", "used", "Shoal reads the notes and writes none"),
     ClaudeKey("autoMode", "not used", "auto mode runs as default"),
     ClaudeKey("autoUpdatesChannel", "not used", "Shoal does not update itself"),
-    ClaudeKey("availableModels", "wider here", "every model can be used"),
+    ClaudeKey("availableModels", "used"),
     ClaudeKey("awsAuthRefresh", "not used", "Bedrock is not supported"),
     ClaudeKey("awsCredentialExport", "not used", "Bedrock is not supported"),
     ClaudeKey("blockedMarketplaces", "not used", "Shoal installs nothing from marketplaces"),
-    ClaudeKey("claudeMdExcludes", "not used", "deny reading the files with permissions.deny"),
+    ClaudeKey("claudeMdExcludes", "used", "a project can exclude only its own files"),
     ClaudeKey("cleanupPeriodDays", "used", "0 removes sessions an hour after their end"),
     ClaudeKey("companyAnnouncements", "not used", "put what agents must know into CLAUDE.md"),
     ClaudeKey("deniedMcpServers", "used"),
@@ -48,15 +48,15 @@ CLAUDE_KEYS = (
     ClaudeKey("disableAutoMode", "used", "auto mode runs as default in any case"),
     ClaudeKey("disabledMcpjsonServers", "used"),
     ClaudeKey("disableSideloadFlags", "refused", _REFUSED_IN_MANAGED_FILES),
-    ClaudeKey("disableSkillShellExecution", "wider here", "deny the commands with permissions.deny"),
+    ClaudeKey("disableSkillShellExecution", "used"),
     ClaudeKey("editorMode", "not used", "the terminal has no vim mode"),
-    ClaudeKey("effortLevel", "not used", "set shoal.thinking_tokens"),
-    ClaudeKey("enableAllProjectMcpServers", "not used", "run shoal trust in the project"),
-    ClaudeKey("enabledMcpjsonServers", "not used", "run shoal trust in the project"),
-    ClaudeKey("enabledPlugins", "not used", "name plug-in directories in shoal.plugins"),
+    ClaudeKey("effortLevel", "used"),
+    ClaudeKey("enableAllProjectMcpServers", "used", "only in your own files"),
+    ClaudeKey("enabledMcpjsonServers", "used", "only in your own files"),
+    ClaudeKey("enabledPlugins", "used", "only plug-ins that are installed"),
     ClaudeKey("env", "used", "provider keys count only in your own files"),
     ClaudeKey("extraKnownMarketplaces", "not used", "name plug-in directories in shoal.plugins"),
-    ClaudeKey("fallbackModel", "not used", "use --fallback-model"),
+    ClaudeKey("fallbackModel", "used"),
     ClaudeKey("fileSuggestion", "not used", "files are completed by Shoal itself"),
     ClaudeKey("forceLoginMethod", "not used", "there is no login; set a key"),
     ClaudeKey("forceLoginOrgUUID", "not used", "there is no login; set a key"),
@@ -67,9 +67,9 @@ CLAUDE_KEYS = (
     ClaudeKey("language", "used"),
     ClaudeKey("mcpServers", "used"),
     ClaudeKey("model", "used"),
-    ClaudeKey("modelOverrides", "not used", "set shoal.aliases"),
+    ClaudeKey("modelOverrides", "used", "only in your own files"),
     ClaudeKey("otelHeadersHelper", "not used", "set OTEL_EXPORTER_OTLP_HEADERS"),
-    ClaudeKey("outputStyle", "not used", "put the text into CLAUDE.md, or use --append-system-prompt"),
+    ClaudeKey("outputStyle", "used"),
     ClaudeKey("permissions", "used"),
     ClaudeKey("plansDirectory", "used"),
     ClaudeKey("pluginConfigs", "not used", "configure plug-ins in their own files"),
@@ -79,7 +79,7 @@ CLAUDE_KEYS = (
     ClaudeKey("respondToBashCommands", "not used"),
     ClaudeKey("sandbox", "used", "see the rows below"),
     ClaudeKey("showTurnDuration", "not used"),
-    ClaudeKey("skillOverrides", "not used", "remove the skills that you do not want"),
+    ClaudeKey("skillOverrides", "used", "an unknown value turns the skill off"),
     ClaudeKey("skipDangerousModePermissionPrompt", "not used", "there is no such prompt"),
     ClaudeKey("spinnerTipsEnabled", "not used"),
     ClaudeKey("spinnerTipsOverride", "not used"),
@@ -87,12 +87,12 @@ CLAUDE_KEYS = (
     ClaudeKey("statusLine", "not used", "the status line is fixed"),
     ClaudeKey("strictKnownMarketplaces", "not used", "Shoal installs nothing from marketplaces"),
     ClaudeKey("strictPluginOnlyCustomization", "refused", _REFUSED_IN_MANAGED_FILES),
-    ClaudeKey("teammateMode", "not used", "set shoal.teammate_mode"),
+    ClaudeKey("teammateMode", "used", "shoal.teammate_mode overrides it"),
     ClaudeKey("terminalProgressBarEnabled", "not used"),
     ClaudeKey("theme", "used", "dark, light and ansi; custom themes have no effect"),
     ClaudeKey("useAutoModeDuringPlan", "used", "auto mode runs as default in any case"),
     ClaudeKey("verbose", "not used", "press Ctrl-O for details"),
-    ClaudeKey("worktree", "not used", "worktrees start at HEAD"),
+    ClaudeKey("worktree", "used", "symlinkDirectories; worktrees start at HEAD"),
     ClaudeKey("permissions.additionalDirectories", "used"),
     ClaudeKey("permissions.allow", "used", "an invalid rule is skipped"),
     ClaudeKey("permissions.ask", "used", "an invalid rule ends the start"),
@@ -162,3 +162,13 @@ def _find_reason(document: SettingsDocument, name: str, value: Any) -> str | Non
     if key.use == "refused" and document.kind != "managed" and "managed" in key.advice and value is not False:
         return "it counts only in a managed file"
     return None
+
+
+def note_zero_cleanup_period(documents: Sequence[SettingsDocument]) -> Iterator[str]:
+    for document in documents:
+        if document.is_user_controlled and document.raw.get("cleanupPeriodDays") == 0:
+            location = document.locate_key(("cleanupPeriodDays",))
+            yield (
+                f"{location}: cleanupPeriodDays is 0, so files of sessions are removed an hour after they "
+                "end. Claude Code accepts only 1 or more."
+            )

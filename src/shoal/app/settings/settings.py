@@ -13,7 +13,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from shoal.app.settings.claude_json import ClaudeJson, read_claude_json
-from shoal.app.settings.claude_keys import find_unused_keys
+from shoal.app.settings.claude_keys import find_unused_keys, note_zero_cleanup_period
 from shoal.app.settings.configured_rules import find_skipped_rules, load_permission_rules
 from shoal.app.settings.foreign_settings import (
     apply_sandbox_key,
@@ -310,14 +310,8 @@ _USER_ONLY_KEYS = frozenset({"cleanupPeriodDays"})
 _SOURCE_KINDS: tuple[SettingsSourceKind, ...] = ("user", "project", "local")
 _KINDS_OF_SERVER_FILES: dict[SettingsSourceKind, SettingsSourceKind] = {"mcp": "project", "private": "local"}
 _SWITCH_VALUES = {
-    "1": True,
-    "true": True,
-    "yes": True,
-    "on": True,
-    "0": False,
-    "false": False,
-    "no": False,
-    "off": False,
+    **dict.fromkeys(_TRUE_VALUES, True),
+    **dict.fromkeys(("0", "false", "no", "off"), False),
 }
 
 
@@ -413,7 +407,7 @@ def load_settings(
             *variable_warnings,
             *claude_json.problems,
             *_describe_foreign_trust(trust.escalations, claude_json),
-            *_note_zero_cleanup_period(documents),
+            *note_zero_cleanup_period(documents),
             *(warning for document in documents for warning in describe_unknown_shoal_settings(document)),
         ),
         environ=environ,
@@ -508,6 +502,8 @@ def _restrict_shoal_settings(
         sandbox=sandbox,
         unattended_allow=trusted.unattended_allow,
         channels=trusted.channels,
+        # Queries go there, and the key of a service.
+        web_search=trusted.web_search,
         # A project's file must not make agents' messages leave the machine.
         telemetry=trusted.telemetry,
         coordinator=_read_boolean_variable(environ, _COORDINATOR_VARIABLES, default=merged.coordinator),
@@ -676,16 +672,6 @@ def _describe_foreign_trust(
 ) -> Iterator[str]:
     if claude_json.is_project_trusted and any(each.trust == "unasked" for each in escalations):
         yield "You trust this project in Claude Code. Trust it in Shoal too: shoal trust"
-
-
-def _note_zero_cleanup_period(documents: Sequence[SettingsDocument]) -> Iterator[str]:
-    for document in documents:
-        if document.is_user_controlled and document.raw.get("cleanupPeriodDays") == 0:
-            location = document.locate_key(("cleanupPeriodDays",))
-            yield (
-                f"{location}: cleanupPeriodDays is 0, so files of sessions are removed an hour after they "
-                "end. Claude Code accepts only 1 or more."
-            )
 
 
 def _read_settings_file(path: Path, kind: SettingsSourceKind) -> Iterator[SettingsDocument]:

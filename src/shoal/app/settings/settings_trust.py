@@ -120,6 +120,7 @@ def remove_untrusted_settings(
     warnings: dict[str, None] = {}
     for document in documents:
         parts = () if document.is_user_controlled else find_escalating_settings(document, user_settings)
+        parts = tuple(part for part in parts if not _is_approved_by_user(document, part[0], documents))
         if not parts:
             effective.append(document)
             continue
@@ -140,6 +141,21 @@ def remove_untrusted_settings(
         documents=tuple(effective),
         escalations=tuple(escalations),
         warnings=(*warnings, *([_format_untrusted_warning(untrusted)] if untrusted else ())),
+    )
+
+
+def _is_approved_by_user(
+    document: SettingsDocument, keys: Sequence[str], documents: Sequence[SettingsDocument]
+) -> bool:
+    """Return True if the user's own files approve a server of `.mcp.json`, or enable the same plug-in."""
+    own, name = [each.raw for each in documents if each.is_user_controlled], keys[-1]
+    if keys[0] == "enabledPlugins":
+        return any((raw.get("enabledPlugins") or {}).get(name) for raw in own)
+    if document.kind != "mcp":
+        return False
+    return any(
+        raw.get("enableAllProjectMcpServers") is True or name in (raw.get("enabledMcpjsonServers") or ())
+        for raw in own
     )
 
 
@@ -175,6 +191,12 @@ def find_escalating_settings(document: SettingsDocument, user: SettingsSchema) -
     found += [("agent",)] if raw.get("agent") else []
     # A server is a program that runs, or an address that receives what agents send.
     found += [("mcpServers", name) for name in raw.get("mcpServers") or ()]
+    enabled = raw.get("enabledPlugins")
+    found += [
+        ("enabledPlugins", id_)
+        for id_, value in (enabled.items() if isinstance(enabled, dict) else ())
+        if value
+    ]
     models = {("model",): settings.model, ("shoal", "model"): settings.shoal.model}
     found += [
         keys for keys, name in models.items() if name is not None and name.startswith(_FILE_MODEL_PREFIXES)

@@ -8,6 +8,7 @@ from shoal.app.definitions.instructions import LoadedInstructionFiles
 from shoal.app.definitions.output_styles import ChosenOutputStyle
 from shoal.app.definitions.path_instructions import AgentPathInstructions, PathInstructionFactory
 from shoal.app.skills.catalog_changes import AgentAndSkillChangeReporter
+from shoal.app.skills.mentions import MentionExpander
 from shoal.app.skills.skill_catalog import SkillAndCommandLibrary
 from shoal.app.skills.skill_invoker import PreloadedSkills, SkillInvoker
 from shoal.core.agents.agent_definitions import AgentDefinition
@@ -23,6 +24,7 @@ class SkillsAndInstructions(Struct, kw_only=True):
     invoker: SkillInvoker
     catalog_changes: AgentAndSkillChangeReporter
     instructions: LoadedInstructionFiles
+    mentions: MentionExpander
     path_instructions: PathInstructionFactory | None = None
     """Instructions that depend on the files that an agent uses; None if instructions are off."""
     memory: str = ""

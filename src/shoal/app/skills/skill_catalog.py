@@ -16,6 +16,7 @@ from shoal.app.skills.skill_files import (
     read_skill_file,
     read_slash_command_file,
 )
+from shoal.app.skills.skill_policy import SkillPolicy
 from shoal.core.agents.agent_definitions import DefinitionProblem
 from shoal.core.errors import InvalidAgentDefinition, UnknownSkill
 from shoal.core.extensions.skills import Skill, is_full_or_unprefixed_skill_name
@@ -25,8 +26,14 @@ from shoal.wire.skill_codec import ParsedSkill
 class SkillCatalog:
     """Skills, or commands, from several sources, the strongest first."""
 
-    def __init__(self, noun: str, sources: Sequence[DefinitionFileCache[ParsedSkill]]) -> None:
+    def __init__(
+        self,
+        noun: str,
+        sources: Sequence[DefinitionFileCache[ParsedSkill]],
+        policy: SkillPolicy = SkillPolicy(),  # noqa: B008 - frozen
+    ) -> None:
         self._noun = noun
+        self._policy = policy
         self._sources = list(sources)
         self._indexed: DefinitionPrecedenceIndex[Skill] | None = None
         self._only_names: frozenset[str] | None = None
@@ -93,9 +100,11 @@ class SkillCatalog:
             for source in self._sources:
                 parsed = [each for each in source.results if isinstance(each, ParsedSkill)]
                 unique = [
-                    (each.skill, each.warnings)
+                    (skill, each.warnings)
                     for each in parsed
-                    if not _is_duplicate_skill_file(each.skill, seen) and self._is_included(each.skill.name)
+                    if not _is_duplicate_skill_file(each.skill, seen)
+                    and self._is_included(each.skill.name)
+                    and (skill := self._policy.apply_to_skill(each.skill)) is not None
                 ]
                 self._indexed.add_source(
                     unique, (each for each in source.results if isinstance(each, DefinitionProblem))
@@ -106,9 +115,15 @@ class SkillCatalog:
 class SkillAndCommandLibrary:
     """Skills and commands of a session."""
 
-    def __init__(self, skills: SkillCatalog, commands: SkillCatalog) -> None:
+    def __init__(
+        self,
+        skills: SkillCatalog,
+        commands: SkillCatalog,
+        policy: SkillPolicy = SkillPolicy(),  # noqa: B008 - frozen
+    ) -> None:
         self.skills = skills
         self.commands = commands
+        self.policy = policy
 
     def add_plugin_skills(
         self, namespace: str, *, skills: Path | None = None, commands: Path | None = None
@@ -152,12 +167,18 @@ class SkillAndCommandLibrary:
         """Return a sentence about unusable skill files for the user, if there are any."""
         found = (*self.skills.problems, *self.commands.problems)
         if not found:
-            return ()
+            return self.policy.problems
         files = "One skill or command file" if len(found) == 1 else f"{len(found)} skill or command files"
-        return (f"{files} cannot be used ({found[0]}). Run `shoal skills validate` for details.",)
+        problem = f"{files} cannot be used ({found[0]}). Run `shoal skills validate` for details."
+        return (problem, *self.policy.problems)
 
 
-def load_skills(*, cwd: Path, home: Path) -> SkillAndCommandLibrary:
+def load_skills(
+    *,
+    cwd: Path,
+    home: Path,
+    policy: SkillPolicy = SkillPolicy(),  # noqa: B008 - frozen
+) -> SkillAndCommandLibrary:
     """Load the skills of the project, the nearest first, then the user's own."""
     user_skills, user_commands = home / "skills", home / "commands"
     directories = tuple(iter_project_directories(cwd))
@@ -175,6 +196,7 @@ def load_skills(*, cwd: Path, home: Path) -> SkillAndCommandLibrary:
                 ),
                 create_skill_cache(user_skills, "user"),
             ],
+            policy,
         ),
         SkillCatalog(
             "command",
@@ -185,11 +207,16 @@ def load_skills(*, cwd: Path, home: Path) -> SkillAndCommandLibrary:
                 ),
                 create_slash_command_cache(user_commands, "user"),
             ],
+            policy,
         ),
+        policy,
     )
 
 
-def load_skills_from_paths(paths: Sequence[Path]) -> SkillAndCommandLibrary:
+def load_skills_from_paths(
+    paths: Sequence[Path],
+    policy: SkillPolicy = SkillPolicy(),  # noqa: B008 - frozen
+) -> SkillAndCommandLibrary:
     """Load skills from paths only: a skill, its directory, a directory of skills, or a command file."""
     skill_caches: list[DefinitionFileCache[ParsedSkill]] = []
     command_caches: list[DefinitionFileCache[ParsedSkill]] = []
@@ -202,7 +229,7 @@ def load_skills_from_paths(paths: Sequence[Path]) -> SkillAndCommandLibrary:
         else:
             command_caches.append(_create_named_skill_cache(path.parent, (path.name,), skill=False))
     return SkillAndCommandLibrary(
-        SkillCatalog("skill", skill_caches), SkillCatalog("command", command_caches)
+        SkillCatalog("skill", skill_caches, policy), SkillCatalog("command", command_caches, policy), policy
     )
 
 

@@ -3,21 +3,27 @@
 from __future__ import annotations
 
 import os
-import re
-import shlex
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Literal, TypeAlias
 
 from msgspec import Struct
 
 from shoal.agent.agent_runner import AgentRunner
 from shoal.agent.tool_calls import run_unrecorded_tool_call
 from shoal.app.agent_permissions import get_permission_engine
+from shoal.app.definitions.plugin_files import MANIFEST
 from shoal.app.definitions.project_directories import iter_project_directories
+from shoal.app.hooks.agent_hooks import HookRegistry
 from shoal.app.model_notices import format_session_notice
 from shoal.app.skills.skill_catalog import SkillAndCommandLibrary
+from shoal.app.skills.skill_text import (
+    SkillTextPart,
+    SkillTextValues,
+    fill_rule_directories,
+    split_skill_body,
+)
 from shoal.app.skills.skill_trust import SkillTrustDecisionStore
+from shoal.core.agents.agent_definitions import THINKING_TOKENS_BY_EFFORT
 from shoal.core.agents.subagents import AgentResult, BackgroundAgentLaunchResult, SpawnRequest
 from shoal.core.conversation.messages import ToolUseBlock
 from shoal.core.conversation.tools import Tool, ToolContext, ToolOutput, create_tool_error_output
@@ -32,6 +38,7 @@ from shoal.runs.agent_supervisor import AgentSupervisor
 from shoal.runs.running_agents import RunningAgents
 from shoal.tools.agent_tools import format_agent_start_result
 from shoal.tools.function_tool import tool
+from shoal.wire.skill_codec import skips_first_argument
 
 COMMAND_TIMEOUT_MS = 60_000
 """Milliseconds that a shell command in a skill's text may take."""
@@ -39,63 +46,6 @@ _MAX_EXPANSIONS = 20
 _MAX_EXPANSION_CHARS = 50_000
 """Maximum characters of one file or of the output of one command."""
 DEFAULT_AGENT = "general-purpose"
-_ARGUMENT = re.compile(r"\$ARGUMENTS(?:\[(\d{1,2})\])?(?!\w)|\$(\d{1,2})(?!\w)|\$\{(CLAUDE_SKILL_DIR)\}")
-_EMBEDDED = re.compile(r"(?<!\S)!`([^`\n]+)`|(?<!\S)@((?:[\w.~/+-]|\$\d|\$ARGUMENTS)+)")
-
-SkillTextPartKind: TypeAlias = Literal["text", "command", "file"]
-
-
-class SkillTextPart(Struct, frozen=True):
-    kind: SkillTextPartKind
-    text: str
-    """Plain text, a shell command, or a path."""
-
-
-def split_skill_body(
-    body: str, arguments: str, variables: Mapping[str, str], *, with_files: bool
-) -> Iterator[SkillTextPart]:
-    """Split the body into text, commands and files, in order.
-
-    Arguments are filled in after the split, so only commands and files of the author run or are read.
-    `variables` are the values of `${NAME}`. Arguments that the body does not use are appended.
-    """
-    uses_arguments = any(match[3] is None for match in _ARGUMENT.finditer(body))
-    position = 0
-    for match in _EMBEDDED.finditer(body):
-        kind: SkillTextPartKind = "file" if match[1] is None else "command"
-        if kind == "file" and not with_files:
-            continue
-        yield SkillTextPart(
-            "text", fill_skill_arguments(body[position : match.start()], arguments, variables)
-        )
-        path = (match[2] or "").rstrip(".")
-        position = match.end() - len(match[2] or "") + len(path)
-        yield SkillTextPart(kind, fill_skill_arguments(match[1] or path, arguments, variables))
-    yield SkillTextPart("text", fill_skill_arguments(body[position:], arguments, variables))
-    if arguments and not uses_arguments:
-        yield SkillTextPart("text", f"\n\nARGUMENTS: {arguments}")
-
-
-def fill_skill_arguments(text: str, arguments: str, variables: Mapping[str, str]) -> str:
-    """Fill in arguments: `$ARGUMENTS` is all of them, `$1` and `$ARGUMENTS[0]` the first word."""
-    words = _split_arguments(arguments)
-
-    def fill_placeholder_match(match: re.Match[str]) -> str:
-        if match[3] is not None:
-            return variables.get(match[3], match[0])
-        if match[1] is None and match[2] is None:
-            return arguments
-        index = int(match[1]) if match[1] is not None else int(match[2]) - 1
-        return words[index] if 0 <= index < len(words) else ""
-
-    return _ARGUMENT.sub(fill_placeholder_match, text)
-
-
-def _split_arguments(arguments: str) -> list[str]:
-    try:
-        return shlex.split(arguments)
-    except ValueError:  # an unbalanced quotation mark, as in "don't"
-        return arguments.split()
 
 
 class PreloadedSkills(Struct, frozen=True, kw_only=True):
@@ -119,14 +69,18 @@ class SkillInvoker:
         tools: Mapping[str, Tool],
         running_agents: RunningAgents,
         cwd: Path,
+        hooks: HookRegistry,
         note: Callable[[str], None],
     ) -> None:
         self.skills = skills
         self._running_agents = running_agents
         self._trust = trust
         self._tools = tools
+        self._project = cwd
         self._root = os.path.realpath([*iter_project_directories(cwd)][-1])
+        self._hooks = hooks
         self._note = note
+        self._noted: set[str] = set()
 
     async def invoke_skill(self, name: str, arguments: str, context: ToolContext) -> ToolOutput:
         """Run a skill for an agent that called the skill tool."""
@@ -147,10 +101,11 @@ class SkillInvoker:
                 )
             except AgentRequestRefused as refusal:
                 return create_tool_error_output(str(refusal))
-        return ToolOutput(
-            content=await self.render_skill_and_grant_tools(skill, arguments, agent),
-            data={"skill": skill.name, "directory": str(skill.directory)},
-        )
+        try:
+            content = await self.render_skill_and_grant_tools(skill, arguments, agent)
+        except AgentRequestRefused as refusal:
+            return create_tool_error_output(str(refusal))
+        return ToolOutput(content=content, data={"skill": skill.name, "directory": str(skill.directory)})
 
     async def start_typed_forking_skill(self, skill: Skill, arguments: str, agent: AgentRunner) -> ToolOutput:
         """Start a forking skill that the user typed, as if the agent had called it."""
@@ -171,9 +126,13 @@ class SkillInvoker:
         return await run_unrecorded_tool_call(agent, call, start_skill)
 
     async def render_skill_and_grant_tools(self, skill: Skill, arguments: str, agent: AgentRunner) -> str:
-        """Return the text of a skill, and grant its tools to this agent until its turn ends."""
+        """Return the text of a skill, and grant its tools to this agent until its turn ends.
+
+        Raises `AgentRequestRefused` if its hooks cannot run.
+        """
+        self._start_skill_hooks(skill)
         sections = [self._format_skill_heading(skill)] if skill.kind == "skill" else []
-        granted = self._trust.list_granted_tools(skill)
+        granted = self._list_granted_tools(skill)
         permissions = get_permission_engine(agent)
         permissions.deny_tools_for_turn(self._parse_denied_rules(skill))
         permissions.grant_allow_rules(_parse_granted_rules(skill, granted))
@@ -187,10 +146,14 @@ class SkillInvoker:
     async def start_skill_agent(
         self, skill: Skill, arguments: str, agent: AgentRunner, context: ToolContext
     ) -> AgentResult | BackgroundAgentLaunchResult:
-        """Start an agent for the skill with only the tools it allows. Raises `AgentRequestRefused`."""
+        """Start an agent for the skill, which need not ask for the tools it allows.
+
+        Raises `AgentRequestRefused`.
+        """
+        self._start_skill_hooks(skill)
         heading = f"{self._format_skill_heading(skill)}\n\n" if skill.kind == "skill" else ""
         get_permission_engine(agent).deny_tools_for_turn(self._parse_denied_rules(skill))
-        granted = self._trust.list_granted_tools(skill)
+        granted = self._list_granted_tools(skill)
         with get_permission_engine(agent).grant_allow_rules_temporarily(_parse_granted_rules(skill, granted)):
             body = await self._render_body(skill, arguments, agent)
         request = SpawnRequest(
@@ -198,7 +161,7 @@ class SkillInvoker:
             prompt=heading + body,
             kind=skill.agent or DEFAULT_AGENT,
             model=skill.model,
-            only_tools=skill.allowed_tools,
+            effort=skill.effort,
             lent=granted,
         )
         self._allow_reading_directory(skill, agent)
@@ -223,10 +186,21 @@ class SkillInvoker:
         return PreloadedSkills(texts=texts, directories=directories)
 
     async def _render_body(self, skill: Skill, arguments: str, agent: AgentRunner) -> str:
-        variables = {"CLAUDE_SKILL_DIR": str(skill.directory)}
+        values = SkillTextValues(
+            arguments=arguments,
+            names=skill.argument_names,
+            variables={
+                **self._list_directories(skill),
+                "CLAUDE_SESSION_ID": agent.identity.session,
+                "CLAUDE_EFFORT": _name_effort(skill.effort or agent.limits.thinking_tokens),
+            },
+        )
+        if arguments and skips_first_argument(skill.body) and skill.name not in self._noted:
+            self._noted.add(skill.name)
+            self._note(f"/{skill.name} uses $1 but not $0; $0 is the first argument and $1 the second.")
         parts: list[str] = []
         remaining = _MAX_EXPANSIONS
-        for piece in split_skill_body(skill.body, arguments, variables, with_files=skill.kind == "command"):
+        for piece in split_skill_body(skill.body, values, with_files=skill.kind == "command"):
             remaining -= piece.kind != "text"
             is_over_limit = remaining < 0 and piece.kind != "text"
             parts.append(
@@ -240,6 +214,8 @@ class SkillInvoker:
         match piece.kind:
             case "text":
                 return piece.text
+            case "command" if not self.skills.policy.runs_commands:
+                return "[shell command execution is disabled by settings: disableSkillShellExecution]"
             case "command":
                 arguments = {"command": piece.text, "timeout": COMMAND_TIMEOUT_MS}
                 return _truncate_expansion(await self._run_unrecorded_tool(agent, "Bash", arguments))
@@ -261,6 +237,29 @@ class SkillInvoker:
     async def _run_unrecorded_tool(self, agent: AgentRunner, tool: str, arguments: dict[str, object]) -> str:
         call = ToolUseBlock(id=f"typed-{agent.ids.new_short_id()}", name=tool, input=arguments)
         return (await run_unrecorded_tool_call(agent, call, self._tools[tool])).text
+
+    def _list_granted_tools(self, skill: Skill) -> tuple[str, ...]:
+        directories = self._list_directories(skill)
+        granted = self._trust.list_granted_tools(skill)
+        return tuple(fill_rule_directories(entry, directories) for entry in granted)
+
+    def _list_directories(self, skill: Skill) -> dict[str, str]:
+        directories = {"CLAUDE_SKILL_DIR": str(skill.directory), "CLAUDE_PROJECT_DIR": str(self._project)}
+        if skill.source.kind == "plugin":
+            plugin = next((each for each in skill.directory.parents if (each / MANIFEST).exists()), None)
+            directories |= {} if plugin is None else {"CLAUDE_PLUGIN_ROOT": str(plugin)}
+        return directories
+
+    def _start_skill_hooks(self, skill: Skill) -> None:
+        """Start the hooks of a skill. Raises `AgentRequestRefused` for untrusted or bad ones."""
+        if not skill.hooks:
+            return
+        if self._trust.read_skill_trust(skill) != "trusted":
+            raise AgentRequestRefused(
+                f"/{skill.name} ({skill.source}) was not run: it defines hooks that are not trusted. Show "
+                "them: shoal trust --show. Trust them: shoal trust"
+            )
+        self._hooks.add_skill_hooks(skill)
 
     def _format_skill_heading(self, skill: Skill) -> str:
         return format_session_notice(
@@ -287,6 +286,14 @@ class SkillInvoker:
         real_path = os.path.realpath(skill.directory)
         is_in_project = f"{real_path}/".startswith(f"{self._root.rstrip('/')}/")
         return Path(real_path) if is_in_project or self._trust.read_skill_trust(skill) == "trusted" else None
+
+
+def _name_effort(effort: str | int) -> str:
+    """Return the level of an effort: the highest whose thinking tokens it reaches."""
+    if isinstance(effort, str):
+        return effort
+    reached = [level for level, tokens in THINKING_TOKENS_BY_EFFORT.items() if tokens <= effort]
+    return reached[-1] if reached else "low"
 
 
 def _parse_granted_rules(skill: Skill, granted: Sequence[str]) -> list[ToolPermissionRule]:

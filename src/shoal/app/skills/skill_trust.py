@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+import msgspec
+
 from shoal.app.settings.settings_listing import EscalationTrustRow
 from shoal.app.settings.settings_trust import TrustState
 from shoal.app.skills.skill_catalog import SkillAndCommandLibrary
@@ -50,18 +52,23 @@ class SkillTrustDecisionStore:
 
     def list_skill_trust_rows(self, skills: Sequence[Skill]) -> Iterator[EscalationTrustRow]:
         for skill in skills:
-            yield EscalationTrustRow(
-                key=f"{skill.kind} {skill.name}: allowed-tools",
-                value=list(skill.allowed_tools),
-                origin=skill.source.locate_field("allowed_tools") or str(skill.source),
-                trust=self.read_skill_trust(skill),
-            )
+            parts = {"allowed-tools": list(skill.allowed_tools), "hooks": msgspec.to_builtins(skill.hooks)}
+            for key, value in parts.items():
+                if value:
+                    yield EscalationTrustRow(
+                        key=f"{skill.kind} {skill.name}: {key}",
+                        value=value,
+                        origin=skill.source.locate_field(key.replace("-", "_")) or str(skill.source),
+                        trust=self.read_skill_trust(skill),
+                    )
 
 
 def find_escalating_skills(skills: SkillAndCommandLibrary) -> tuple[Skill, ...]:
-    """Return skills that allow tools and may come from anyone."""
+    """Return skills that allow tools or run hooks and may come from anyone."""
     found = (*skills.skills.all(), *skills.commands.all())
-    return tuple(skill for skill in found if skill.allowed_tools and not skill.source.is_trusted)
+    return tuple(
+        skill for skill in found if (skill.allowed_tools or skill.hooks) and not skill.source.is_trusted
+    )
 
 
 def _make_trust_key(skill: Skill) -> str:

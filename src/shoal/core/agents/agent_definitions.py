@@ -89,6 +89,8 @@ class DefinitionProblem(Struct, frozen=True, kw_only=True):
     source: DefinitionSource
     line: int | None = None
     field: str | None = None
+    is_plain_text: bool = False
+    """True if the file has no front matter, so it may not be meant as a definition."""
 
     def __str__(self) -> str:
         location = str(self.source) if self.line is None else f"{self.source}:{self.line}"

@@ -37,8 +37,6 @@ class SpawnRequest(Struct, frozen=True, kw_only=True):
     isolation: IsolationMode | None = None
     cwd: str | None = None
     effort: str | int | None = None
-    only_tools: tuple[str, ...] = ()
-    """Restricts the tools of its definition; empty means all of them."""
     lent: tuple[str, ...] = ()
     """Permission rules for calls that need no question."""
 

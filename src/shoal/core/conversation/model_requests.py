@@ -23,6 +23,14 @@ class ToolSchema(Struct, frozen=True, kw_only=True):
     input_schema: Mapping[str, Any]
 
 
+class WebSearchOptions(Struct, frozen=True, kw_only=True):
+    """Search of the web by the provider."""
+
+    allowed_domains: tuple[str, ...] = ()
+    blocked_domains: tuple[str, ...] = ()
+    max_uses: int = 8
+
+
 class ModelRequest(Struct, frozen=True, kw_only=True, gc=False):
     """Request whose `system`, `tools` and older messages stay the same, byte for byte, from turn to turn.
 
@@ -35,6 +43,7 @@ class ModelRequest(Struct, frozen=True, kw_only=True, gc=False):
     max_tokens: int | None = None
     thinking_tokens: int = 0
     temperature: float | None = None
+    web_search: WebSearchOptions | None = None
 
 
 class ModelReply(Struct, frozen=True, kw_only=True, gc=False):

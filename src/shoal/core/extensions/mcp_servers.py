@@ -32,6 +32,8 @@ class McpHttpConfig(Struct, frozen=True, kw_only=True):
     url: str
     headers: Mapping[str, str] = {}
     transport: Literal["http", "sse"] = "http"
+    headers_helper: str = ""
+    """Command that prints more headers as JSON before each connection."""
 
 
 class McpServerConfig(Struct, frozen=True, kw_only=True):
@@ -39,6 +41,10 @@ class McpServerConfig(Struct, frozen=True, kw_only=True):
     connection: McpStdioConfig | McpHttpConfig
     origin: str
     """File and line of its configuration, or the flag, or the agent that defines it."""
+    timeout: float | None = None
+    """Seconds that a call may take without progress; None is the setting for all servers."""
+    always_load: bool = False
+    """True if the first request waits for it and its tools are never deferred."""
 
     def __repr__(self) -> str:
         return f"McpServerConfig({self.name}, {self.origin})"  # env and headers may hold keys

@@ -13,6 +13,8 @@ from shoal.core.text.filenames import escape_filename
 PluginSourceKind: TypeAlias = Literal["flag", "settings", "home"]
 PLUGIN_ROOT_VARIABLE = "${CLAUDE_PLUGIN_ROOT}"
 """Placeholder for the plugin's directory in its configuration."""
+PLUGIN_DATA_VARIABLE = "${CLAUDE_PLUGIN_DATA}"
+"""Placeholder for the directory in which the plugin may keep files."""
 
 
 class PluginProblem(Struct, frozen=True, kw_only=True):
@@ -47,6 +49,8 @@ class Plugin(Struct, frozen=True, kw_only=True):
     offered: PluginSourceKind
     origin: str
     """Place where it is enabled: a flag, a settings file with the line, or the home."""
+    data: Path = Path()
+    """Directory in which it may keep files; made on first use."""
     version: str = ""
     description: str = ""
     agents: tuple[Path, ...] = ()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Literal, Protocol, TypeAlias
+from typing import Any, Literal, Protocol, TypeAlias
 
 from msgspec import Struct
 
@@ -32,8 +32,7 @@ class Skill(Struct, frozen=True, kw_only=True):
     kind: SkillKind = "skill"
     information: SkillInformation = SkillInformation()
     allowed_tools: tuple[str, ...] = ()
-    """Tools allowed without asking while it is active, if the source is trusted. A forking skill has no
-    others."""
+    """Tools allowed without asking while it is active, if the source is trusted."""
     denied_tools: tuple[str, ...] = ()
     """Tools taken away while it is active."""
     forks: bool = False
@@ -41,7 +40,13 @@ class Skill(Struct, frozen=True, kw_only=True):
     agent: str | None = None
     """Type of that sub-agent."""
     model: str | None = None
+    effort: str | int | None = None
+    """Effort of the turn that runs it, or of its sub-agent."""
+    hooks: Mapping[str, Any] = {}
+    """Hooks that run from its first use to the end of the session."""
     argument_hint: str = ""
+    argument_names: tuple[str, ...] = ()
+    """Names of its arguments in order, for `$name` in the body."""
     for_model: bool = True
     """True if the model may invoke it."""
     for_person: bool = True

@@ -95,7 +95,7 @@ COMMANDS = {
             "shoal mcp ls",
             "shoal mcp show docs",
             "shoal mcp test docs",
-            "shoal mcp add docs npx -y docs-server",
+            "shoal mcp add docs -- npx -y docs-server",
             "shoal mcp add -H 'Authorization: Bearer ${TOKEN}' issues https://example.org/mcp",
             "shoal mcp remove docs",
             "shoal mcp login issues",

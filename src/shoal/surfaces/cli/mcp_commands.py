@@ -20,6 +20,7 @@ from shoal.surfaces.cli.cli_output import (
     print_name_value_lines,
     print_table,
 )
+from shoal.surfaces.cli.mcp_add_arguments import McpAddCommand, parse_mcp_server_json
 from shoal.surfaces.cli.mcp_serve_command import serve_mcp
 from shoal.surfaces.terminal.text_styles import DIM, GREEN, RED, YELLOW, apply_style, has_colours
 
@@ -36,14 +37,19 @@ config_option = click.option(
     "--mcp-config", multiple=True, metavar="FILE|JSON", help="Additional servers, as JSON."
 )
 scope_option = click.option(
-    "--project", is_flag=True, help="Use the project's .mcp.json instead of your settings."
+    "-s",
+    "--scope",
+    type=click.Choice(("local", "user", "project")),
+    help="File: local (your settings for this project), user (your own settings) or project (.mcp.json).",
 )
+project_option = click.option("--project", is_flag=True, help="Short for --scope project.")
 
 
 @click.group("mcp")
 def mcp_commands() -> None:
     """List, show, test, add and remove MCP servers, or run one with `serve`. Your own servers are under
-    `mcpServers` in settings.json in Shoal's home; the project's are in .mcp.json, which you must trust."""
+    `mcpServers` in settings.json in Shoal's home and in .claude/settings.local.json; the project's are in
+    .mcp.json, which you must trust."""
 
 
 mcp_commands.add_command(serve_mcp)
@@ -116,20 +122,19 @@ def test_mcp_servers(*, names: Sequence[str], mcp_config: Sequence[str], as_json
     return exit_codes.OK if all_connected else exit_codes.ERROR
 
 
-@mcp_commands.command(
-    "add", context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False}
-)
+@mcp_commands.command("add", cls=McpAddCommand)
 @click.option(
     "-t", "--transport", type=click.Choice(("stdio", "http", "sse")), help="Transport; stdio for a command."
 )
 @click.option("-e", "--env", multiple=True, metavar="NAME=VALUE", help="Environment variable for a command.")
 @click.option("-H", "--header", multiple=True, metavar="NAME: VALUE", help="HTTP header for a URL.")
 @scope_option
+@project_option
 @debug_option
 @click.argument("name")
 @click.argument("target", metavar="COMMAND|URL")
 @click.argument("args", nargs=-1, type=click.UNPROCESSED)
-def add_mcp_server(
+def add_mcp_server(  # noqa: PLR0913 - the options of the command
     *,
     name: str,
     target: str,
@@ -137,9 +142,11 @@ def add_mcp_server(
     transport: str | None,
     env: Sequence[str],
     header: Sequence[str],
+    scope: str | None,
     project: bool,
 ) -> int:
-    """Add a server: a command with its arguments, or a URL. Options come before NAME.
+    """Add a server: a command with its arguments, or a URL. Options come before COMMAND, or `--` separates
+    them from it. Without --scope it is added to your settings for this project.
 
     Write ${VARIABLE} in place of a key, and set the variable in Shoal's environment.
     """
@@ -158,11 +165,26 @@ def add_mcp_server(
             "url": target,
             "headers": _parse_key_value_pairs(header, ":", "--header"),
         }
-    path, was_replaced = _open_mcp_server_admin(()).add_server(name, server_config, project=project)
+    return _add_configured_server(name, server_config, "project" if project else scope or "local")
+
+
+@mcp_commands.command("add-json")
+@click.argument("name")
+@click.argument("config", metavar="JSON")
+@scope_option
+@debug_option
+def add_mcp_server_json(*, name: str, config: str, scope: str | None) -> int:
+    """Add a server from its configuration as JSON, as in .mcp.json."""
+    return _add_configured_server(name, parse_mcp_server_json(config), scope or "local")
+
+
+def _add_configured_server(name: str, server_config: dict[str, Any], scope: str) -> int:
+    added = _open_mcp_server_admin(()).add_server(name, server_config, scope=scope)
     click.echo(
-        f"{'Replaced' if was_replaced else 'Added'} the MCP server {strip_terminal_codes(name)} in {path}."
+        f"{'Replaced' if added.replaced else 'Added'} the MCP server {strip_terminal_codes(name)} in "
+        f"{added.path}."
     )
-    if project:
+    if not added.trusted:
         click.echo("It will start once you trust the project: shoal trust")
     return exit_codes.OK
 
@@ -170,16 +192,60 @@ def add_mcp_server(
 @mcp_commands.command("remove")
 @click.argument("name")
 @scope_option
+@project_option
 @debug_option
-def remove_mcp_server(*, name: str, project: bool) -> int:
-    """Remove a server from your settings, or from the project."""
-    path = _open_mcp_server_admin(()).remove_server(name, project=project)
-    if path is None:
-        settings_name = "the project's .mcp.json" if project else "your settings"
+def remove_mcp_server(*, name: str, scope: str | None, project: bool) -> int:
+    """Remove a server from the file that has it, or only from the file that --scope names."""
+    paths = _open_mcp_server_admin(()).remove_server(name, scope="project" if project else scope)
+    if not paths:
         raise click.ClickException(
-            f"There is no MCP server {name!r} in {settings_name}. List them with their origins: shoal mcp ls"
+            f"There is no MCP server {name!r} to remove. List them with their origins: shoal mcp ls"
         )
-    click.echo(f"Removed the MCP server {strip_terminal_codes(name)} from {path}.")
+    for path in paths:
+        click.echo(f"Removed the MCP server {strip_terminal_codes(name)} from {path}.")
+    return exit_codes.OK
+
+
+@mcp_commands.command("list")
+@config_option
+@debug_option
+def list_mcp_server_health(*, mcp_config: Sequence[str]) -> int:
+    """Start the servers, and list each with its state."""
+    view = _open_mcp_server_admin(mcp_config)
+    found = view.list_servers()
+    statuses = {status.name: status for status in asyncio.run(view.probe_servers())}
+    for server, why in found:
+        status = statuses.get(server.name)
+        state = why if status is None else status.status + (f": {status.detail}" if status.detail else "")
+        target = _format_mcp_server_target(view, server)
+        click.echo(strip_terminal_codes(f"{server.name}: {target} - {state}"))
+    if not found:
+        click.echo(NO_SERVERS)
+    _print_mcp_config_problems(view)
+    return exit_codes.OK
+
+
+mcp_commands.add_command(show_mcp_server, "get")
+
+
+@mcp_commands.command("logout")
+@click.argument("name")
+@config_option
+@debug_option
+def log_out_of_mcp_server(*, name: str, mcp_config: Sequence[str]) -> int:
+    """Forget the login to a remote server."""
+    was_logged_in = _open_mcp_server_admin(mcp_config).log_out_of_server(name)
+    shown = strip_terminal_codes(name)
+    click.echo(f"Logged out of {shown}." if was_logged_in else f"There is no login to {shown}.")
+    return exit_codes.OK
+
+
+@mcp_commands.command("reset-project-choices")
+@debug_option
+def reset_mcp_project_choices() -> int:
+    """Forget your trust in the servers in the project's .mcp.json."""
+    _open_mcp_server_admin(()).forget_project_trust()
+    click.echo("Shoal asks again before it starts the servers in .mcp.json.")
     return exit_codes.OK
 
 

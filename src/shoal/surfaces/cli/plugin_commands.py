@@ -22,8 +22,8 @@ _STYLES = {"used": GREEN, "not trusted": YELLOW, "cannot be used": RED}
 
 @click.group("plugin")
 def plugin_commands() -> None:
-    """List and check plug-ins. They come from --plugin-dir, from `plugins` under `shoal` in settings, and
-    from `plugins` in Shoal's home."""
+    """List, check, enable and disable plug-ins. They come from --plugin-dir, from `plugins` under `shoal` in
+    settings, from `plugins` in Shoal's home, and from `enabledPlugins` in settings."""
 
 
 @plugin_commands.command("ls", short_help="List the plug-ins that are available here.")
@@ -60,6 +60,58 @@ def list_plugins(*, plugin_dirs: Sequence[Path], as_json: bool) -> int:
         for problem in row.problems:
             click.echo(strip_terminal_codes(problem))
     return exit_codes.OK
+
+
+plugin_commands.add_command(list_plugins, "list")
+
+
+def _add_switch_command(name: str, *, on: bool) -> None:
+    @plugin_commands.command(name, short_help=f"{name.capitalize()} an installed plug-in.")
+    @click.argument("plugin", metavar="NAME@MARKETPLACE")
+    @click.option(
+        "-s",
+        "--scope",
+        type=click.Choice(("user", "project", "local")),
+        default="user",
+        help="Settings file.",
+    )
+    @debug_option
+    def switch_plugin(*, plugin: str, scope: str) -> int:
+        from shoal.app.reports.plugin_report import set_plugin_enabled
+        from shoal.app.settings.settings import load_settings
+
+        project = Path.cwd().resolve()
+        path = set_plugin_enabled(load_settings(cwd=project), project, plugin, scope=scope, on=on)
+        shown = strip_terminal_codes(plugin)
+        click.echo(f"{'Enabled' if on else 'Disabled'} the plug-in {shown} in {path}.")
+        return exit_codes.OK
+
+    switch_plugin.help = f"""{name.capitalize()} a plug-in that Claude Code has installed in Shoal's home."""
+
+
+for _name, _is_on in (("enable", True), ("disable", False)):
+    _add_switch_command(_name, on=_is_on)
+
+
+def _add_refused_command(name: str) -> None:
+    @plugin_commands.command(
+        name,
+        short_help="Not available: Shoal installs no plug-ins.",
+        context_settings={"ignore_unknown_options": True},
+    )
+    @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
+    def refuse_installation(*, arguments: Sequence[str]) -> int:
+        raise click.UsageError(
+            f"Shoal does not {name if name != 'marketplace' else 'manage marketplaces of'} plug-ins. Put the "
+            "directory of a plug-in in `plugins` in Shoal's home, name it with --plugin-dir, or install it "
+            "with `claude plugin install`: Shoal uses what is installed and enabled there."
+        )
+
+    refuse_installation.help = "Shoal uses installed plug-ins, but does not install or update them."
+
+
+for _name in ("install", "uninstall", "update", "marketplace"):
+    _add_refused_command(_name)
 
 
 @plugin_commands.command("validate", short_help="Check plug-in directories, or all plug-ins.")

@@ -9,6 +9,8 @@ from contextvars import ContextVar
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from msgspec.structs import replace
+
 from shoal.core.conversation.tools import ProgressCallback, ToolContext, ToolOutput, create_tool_error_output
 from shoal.core.errors import MissingPackageExtra, ShoalError
 from shoal.core.extensions.mcp_servers import (
@@ -29,6 +31,7 @@ from shoal.tools.mcp.client_context import (
     McpRequestRefused,
     McpServerFeatures,
 )
+from shoal.tools.mcp.headers_helper import add_helper_headers
 from shoal.wire.mcp_codec import InvalidMcpServerConfigError, expand_mcp_server_variables
 
 if TYPE_CHECKING:
@@ -193,7 +196,8 @@ class ManagedMcpServer:
         self, what: str, context: ToolContext, work: Callable[[McpConnection, ActiveMcpCall], Any]
     ) -> ToolOutput:
         """Run work on the connection for an agent; failures become tool output the model can act on."""
-        name, seconds, connection = self.server.name, self.client_context.deadline, None
+        seconds = self.client_context.deadline if self.server.timeout is None else self.server.timeout
+        name, connection = self.server.name, None
         try:
             async with context.clock.deadline(seconds) as deadline:
                 latest_end = context.clock.monotonic() + seconds * MAX_DEADLINE_FACTOR
@@ -244,6 +248,11 @@ class ManagedMcpServer:
         try:
             async with AsyncExitStack() as stack:
                 async with self.client_context.clock.deadline(self.client_context.connect_timeout):
+                    if isinstance(server.connection, McpHttpConfig):
+                        address = await add_helper_headers(
+                            server.connection, server.name, self.client_context
+                        )
+                        server = replace(server, connection=address)
                     connection: McpConnection = await stack.enter_async_context(
                         sdk.open_mcp_connection(server, self)
                     )

@@ -1,0 +1,102 @@
+"""Choice of what answers the WebSearch tool: the provider, an MCP tool or a search service."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from urllib.parse import urlsplit
+
+from shoal.agent.agent_runner import AgentRunner
+from shoal.agent.model_call import call_model
+from shoal.app.settings.settings import Settings
+from shoal.core.budgets.usage import ModelCard
+from shoal.core.conversation.messages import user_message
+from shoal.core.conversation.model_requests import ModelRequest, WebSearchOptions
+from shoal.core.conversation.tools import Tool, ToolContext, ToolOutput, create_tool_error_output
+from shoal.core.errors import BudgetExhausted, ModelError
+from shoal.core.extensions.mcp_servers import MCP_PREFIX
+from shoal.core.ids import AgentId
+from shoal.tools.web_search_tool import WebSearchBackend, WebSearchQuery, build_web_search_tool
+
+PROVIDER = "provider"
+_SYSTEM = "You are an assistant that performs one web search."
+_MAX_TOKENS = 4_096
+
+
+def create_web_search_tool(
+    settings: Settings,
+    card: ModelCard,
+    tools: Mapping[str, Tool],
+    find_agent: Callable[[AgentId], AgentRunner],
+) -> Tool | None:
+    """Return the tool, or None if nothing can answer it. `tools` are those of the session."""
+    choice = settings.own.web_search or (PROVIDER if _has_provider_search(settings, card) else "")
+    backend: WebSearchBackend
+    if choice == PROVIDER:
+        backend = _ProviderSearch(find_agent)
+    elif choice.startswith(MCP_PREFIX):
+        backend = _McpToolSearch(choice, tools)
+    elif choice.startswith(("https://", "http://")):
+        from shoal.tools.search_service import HttpSearchService
+
+        backend = HttpSearchService(choice, settings.environ)
+    else:
+        return None
+    return build_web_search_tool(backend)
+
+
+def _has_provider_search(settings: Settings, card: ModelCard) -> bool:
+    """Return True if the provider itself answers, which a compatible server may not."""
+    access = settings.access
+    if card.provider == "anthropic":
+        host = urlsplit(access.anthropic_base_url or "https://api.anthropic.com").hostname
+        return f".{host}".endswith(".anthropic.com")
+    host = urlsplit(access.openai_base_url or "https://api.openai.com").hostname
+    return card.provider == "openai" and card.api != "chat" and f".{host}".endswith(".openai.com")
+
+
+class _ProviderSearch:
+    """Asks the agent's own model, whose provider searches; the request counts in its budget."""
+
+    def __init__(self, find_agent: Callable[[AgentId], AgentRunner]) -> None:
+        self._find_agent = find_agent
+
+    async def search(self, query: WebSearchQuery, context: ToolContext) -> ToolOutput:
+        agent = self._find_agent(AgentId(context.agent.agent))
+        card = agent.model.card
+        if card.provider != "anthropic" and (card.provider != "openai" or card.api == "chat"):
+            return create_tool_error_output(f"The provider of {card.id} cannot search the web.")
+        if query.blocked_domains and card.provider == "openai":
+            return create_tool_error_output("This provider does not support blocked_domains. Leave it out.")
+        request = ModelRequest(
+            system=_SYSTEM,
+            messages=[user_message(f"Perform a web search for the query: {query.text}")],
+            max_tokens=_MAX_TOKENS,
+            web_search=WebSearchOptions(
+                allowed_domains=query.allowed_domains, blocked_domains=query.blocked_domains
+            ),
+        )
+        try:
+            reply, _ = await call_model(agent, request, emits_stream=False)
+        except (BudgetExhausted, ModelError) as error:
+            return create_tool_error_output(f"The search failed: {error}")
+        return ToolOutput(content=reply.message.text)
+
+
+class _McpToolSearch:
+    """Passes the query to a tool of an MCP server."""
+
+    def __init__(self, name: str, tools: Mapping[str, Tool]) -> None:
+        self._name = name
+        self._tools = tools
+
+    async def search(self, query: WebSearchQuery, context: ToolContext) -> ToolOutput:
+        if query.is_restricted:
+            return create_tool_error_output(
+                f"{self._name} answers searches here and knows no domains. Leave them out."
+            )
+        found = self._tools.get(self._name)
+        if found is None:
+            return create_tool_error_output(
+                f"The tool {self._name}, which answers searches, is not available."
+            )
+        return await found.run({"query": query.text}, context)

@@ -1,0 +1,91 @@
+"""Tools of MCP servers whose schemas are sent only once an agent has searched for them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection, Mapping
+
+from shoal.agent.agent_runner import AgentRunner
+from shoal.app.mcp.mcp_servers import SessionMcpServerManager
+from shoal.app.settings.settings import Settings
+from shoal.core.conversation.model_requests import ToolSchema
+from shoal.core.conversation.tools import Tool, ToolContext
+from shoal.core.extensions.mcp_servers import MCP_PREFIX
+from shoal.core.ids import AgentId
+from shoal.tools.tool_search_tool import TOOL_SEARCH, build_tool_search_tool
+
+THRESHOLD_TOKENS = 4_000
+"""Tokens of schemas of MCP servers that are sent without a search."""
+_VARIABLE = "ENABLE_TOOL_SEARCH"
+_PERCENT = 10
+_CHARS_PER_TOKEN = 4
+_SEARCH_WAIT = 20.0
+"""Seconds that a search waits for servers that are still connecting."""
+
+
+class ToolDeferral:
+    """Decides which tools of an agent are deferred, and loads those that it finds."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        window: int,
+        servers: SessionMcpServerManager,
+        find_agent: Callable[[AgentId], AgentRunner],
+    ) -> None:
+        self._threshold = parse_tool_search_threshold(settings.tool_environment.get(_VARIABLE, ""), window)
+        self._servers = servers
+        self._find_agent = find_agent
+
+    def select_tools(
+        self, tools: Mapping[str, Tool], named: Collection[str] = (), *, is_lead: bool = False
+    ) -> tuple[Mapping[str, Tool], frozenset[str]]:
+        """Return the tools, with ToolSearch if it is needed, and the names of those that are deferred.
+
+        `named` are tools that the agent's definition names one by one.
+        """
+        if self._threshold is None:
+            return tools, frozenset()
+        always = self._servers.list_always_loaded_prefixes()
+        candidates = {
+            name: tool
+            for name, tool in tools.items()
+            if name.startswith(MCP_PREFIX) and name not in named and not name.startswith(always)
+        }
+        size = sum(_measure_schema(tool.schema) for tool in candidates.values())
+        deferred = frozenset(candidates) if size > self._threshold * _CHARS_PER_TOKEN else frozenset()
+        # The lead keeps it for the cache once it was sent.
+        is_kept = is_lead and self._servers.has_late_servers
+        if not deferred and not is_kept and not self._servers.list_pending_names():
+            return tools, deferred
+        names = {server.name for server in self._servers.configured.servers}
+        names |= {name.removeprefix(MCP_PREFIX).partition("__")[0] for name in deferred}
+        search = build_tool_search_tool(sorted(names), self._load_tools)
+        own = {name: tool for name, tool in tools.items() if not name.startswith(MCP_PREFIX)}
+        return {**own, TOOL_SEARCH: search, **tools}, deferred
+
+    async def _load_tools(
+        self, context: ToolContext, select: Callable[[Mapping[str, ToolSchema]], list[str]]
+    ) -> list[ToolSchema]:
+        await self._servers.wait_for_pending(_SEARCH_WAIT)
+        agent = self._find_agent(AgentId(context.agent.agent))
+        available = {name: tool.schema for name, tool in agent.tools.items() if name.startswith(MCP_PREFIX)}
+        names = select(available)
+        agent.load_deferred_tools(names)
+        return [available[name] for name in names]
+
+
+def parse_tool_search_threshold(value: str, window: int) -> int | None:
+    """Return the tokens above which tools are deferred; None if they never are."""
+    folded = value.strip().casefold()
+    if folded in ("false", "0", "no", "off"):
+        return None
+    if folded in ("true", "1", "yes", "on"):
+        return 0
+    if match := re.fullmatch(r"auto(?::(\d{1,3}))?", folded):
+        return window * min(int(match[1] or _PERCENT), 100) // 100
+    return THRESHOLD_TOKENS
+
+
+def _measure_schema(schema: ToolSchema) -> int:
+    return len(schema.name) + len(schema.description) + len(str(schema.input_schema))

@@ -1,0 +1,114 @@
+"""Loads the skills, instructions and notes of a session."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from shoal.app.config.session_config import SessionConfig
+from shoal.app.definitions.instructions import LoadedInstructionFiles, load_instructions
+from shoal.app.definitions.output_styles import choose_output_style
+from shoal.app.definitions.path_instructions import PathInstructionFactory
+from shoal.app.definitions.project_memory import (
+    find_project_memory_directory,
+    read_instruction_exclusions,
+    read_memory_index,
+)
+from shoal.app.hooks.agent_hooks import HookRegistry
+from shoal.app.model_notices import format_session_notice
+from shoal.app.runtime.event_bus import EventBus
+from shoal.app.settings.settings import Settings, list_managed_instruction_files
+from shoal.app.skills.catalog_changes import AgentAndSkillChangeReporter
+from shoal.app.skills.knowledge import SkillsAndInstructions
+from shoal.app.skills.mentions import MentionExpander
+from shoal.app.skills.skill_catalog import SkillAndCommandLibrary, load_skills, load_skills_from_paths
+from shoal.app.skills.skill_invoker import SkillInvoker
+from shoal.app.skills.skill_policy import load_skill_policy
+from shoal.app.skills.skill_trust import SkillTrustDecisionStore
+from shoal.core.conversation.tools import Tool
+from shoal.core.text.filenames import escape_filename
+from shoal.policy.permission_engine import PermissionEngine
+from shoal.runs.running_agents import RunningAgents
+
+
+def load_skills_and_instructions(
+    config: SessionConfig,
+    permissions: PermissionEngine,
+    hooks: HookRegistry,
+    tools: Mapping[str, Tool],
+    running_agents: RunningAgents,
+    window: int,
+    events: EventBus,
+) -> SkillsAndInstructions:
+    """Load skills and instructions; `window` is the context window of the lead's model in tokens."""
+    settings, cwd = config.settings, hooks.project
+    skills = _load_session_skills(config, cwd)
+    trust = SkillTrustDecisionStore(settings.home, cwd)
+    instructions = LoadedInstructionFiles()
+    path_instructions, memory = None, ""
+    sources = config.options.setting_sources
+    if settings.own.instructions and (sources is None or sources):
+        is_hidden = permissions.build_unreadable_file_filter("Read", str(cwd))
+        exclusions = read_instruction_exclusions(settings)
+        # One character per token of the window is about a quarter of the window.
+        instructions = load_instructions(
+            cwd=cwd,
+            home=settings.home,
+            is_hidden=is_hidden,
+            max_chars=window,
+            exclusions=exclusions,
+            sources=sources,
+            managed=list_managed_instruction_files(),
+        )
+        if sources is None or "project" in sources:
+            path_instructions = PathInstructionFactory(
+                project=cwd, home=settings.home, loaded=instructions, max_chars=window, exclusions=exclusions
+            )
+        if sources is None or "user" in sources:
+            memory = _load_project_memory(settings, cwd, permissions)
+    return SkillsAndInstructions(
+        skills=skills,
+        invoker=SkillInvoker(
+            skills,
+            trust,
+            tools=tools,
+            running_agents=running_agents,
+            cwd=cwd,
+            hooks=hooks,
+            note=events.note,
+        ),
+        catalog_changes=AgentAndSkillChangeReporter(config.definitions, skills),
+        instructions=instructions,
+        mentions=MentionExpander(tools, config.definitions.resolve_agent_name),
+        path_instructions=path_instructions,
+        output_style=choose_output_style(settings, cwd),
+        memory=memory,
+    )
+
+
+def _load_project_memory(settings: Settings, cwd: Path, permissions: PermissionEngine) -> str:
+    """Return the notes about the project for the lead, which may then read their directory."""
+    directory = find_project_memory_directory(settings, cwd)
+    if directory is None or not (index := read_memory_index(directory)):
+        return ""
+    permissions.allow_reading(directory)
+    return format_session_notice("project_memory", directory=escape_filename(directory), index=index)
+
+
+def _load_session_skills(config: SessionConfig, cwd: Path) -> SkillAndCommandLibrary:
+    options, plugins = config.options, config.plugins
+    if not options.slash_commands:
+        return load_skills_from_paths(())
+    policy = load_skill_policy(config.settings.documents)
+    skills = (
+        load_skills_from_paths((), policy)
+        if options.bare
+        else load_skills(cwd=cwd, home=config.settings.home, policy=policy)
+    )
+    for namespace, directory in plugins.list_skill_dirs():
+        skills.add_plugin_skills(namespace, skills=directory)
+    for namespace, directory in plugins.list_command_dirs():
+        skills.add_plugin_skills(namespace, commands=directory)
+    if options.skills is not None:
+        skills.skills.restrict_to_names(options.skills)
+    return skills

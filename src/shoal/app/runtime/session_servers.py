@@ -1,0 +1,77 @@
+"""Creates the MCP servers of a session."""
+
+from __future__ import annotations
+
+import os
+from functools import partial
+from pathlib import Path
+
+from shoal.app.config.session_config import SessionConfig
+from shoal.app.config.tool_selection import split_permission_rule_flags
+from shoal.app.definitions.agent_trust import is_agent_trusted
+from shoal.app.mcp.mcp_host import create_mcp_client_context
+from shoal.app.mcp.mcp_servers import SessionMcpServerManager
+from shoal.app.runtime.event_bus import EventBus
+from shoal.app.settings.mcp_files import is_server_permitted, load_mcp_servers
+from shoal.backends.guarded_processes import GuardedProcessLauncher
+from shoal.core.conversation.tools import Tool
+from shoal.core.extensions.mcp_servers import McpServerConfig
+from shoal.workspaces.local_workspace import LocalWorkspace
+
+MCP_WAIT_ATTENDED, MCP_WAIT_UNATTENDED = 5.0, 30.0
+"""Seconds that the first turn waits for MCP servers."""
+
+
+def create_mcp_servers(
+    config: SessionConfig,
+    workspace: LocalWorkspace,
+    processes: GuardedProcessLauncher,
+    directory: Path,
+    tools: dict[str, Tool],
+    events: EventBus,
+) -> SessionMcpServerManager:
+    """Create the servers. Raises `SettingsError` for an unusable flag."""
+    options, settings = config.options, config.settings
+    logs = directory / "mcp"
+    if options.lead_channel is not None:
+        # One directory per process, because they write at the same time.
+        logs /= str(os.getpid())
+    configured = load_mcp_servers(
+        settings,
+        options.mcp_config,
+        strict=options.strict_mcp_config,
+        cwd=workspace.root,
+        plugins=config.plugins.build_mcp_documents(),
+    )
+    client_context = create_mcp_client_context(
+        settings,
+        root=workspace.root,
+        logs=logs,
+        processes=processes,
+        clock=options.clock,
+        note=events.note,
+    )
+    wait = MCP_WAIT_ATTENDED if options.attended else MCP_WAIT_UNATTENDED
+    return SessionMcpServerManager(
+        configured,
+        client_context,
+        tools,
+        startup_wait=wait if settings.own.mcp_wait is None else settings.own.mcp_wait,
+        is_trusted=partial(is_agent_trusted, settings.home, workspace.root),
+        is_permitted=partial(is_server_permitted, settings),
+        is_required=partial(_is_server_required, config),
+    )
+
+
+def _is_server_required(config: SessionConfig, server: McpServerConfig) -> bool:
+    """Return True if the first request waits for a server: it was asked for, or a wait is configured."""
+    options = config.options
+    if config.settings.own.mcp_wait is not None or server.always_load:
+        return True
+    given = [
+        str(config.cwd / Path(each).expanduser()) for each in options.mcp_config if isinstance(each, str)
+    ]
+    if server.origin.startswith(("--mcp-config:", *(f"{path}:" for path in given))):
+        return True
+    named = (*split_permission_rule_flags(options.allowed_tools), *(options.available_tools or ()))
+    return any(f"{name}__".startswith(f"{server.tool_name_prefix}__") for name in named)

@@ -1,0 +1,82 @@
+"""Untracked files and directories of the checkout that a new worktree gets: `.worktreeinclude` and links."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from shoal.core.text.filenames import escape_filename
+from shoal.workspaces.git_runner import GitRunner
+
+INCLUDE_FILE = ".worktreeinclude"
+_MAX_FILES = 1_000
+_MAX_BYTES = 100 * 1024 * 1024
+
+
+async def add_untracked_files(
+    git: GitRunner,
+    checkout: Path,
+    worktree: Path,
+    links: Sequence[str],
+    is_hidden: Callable[[str], bool],
+) -> tuple[str, ...]:
+    """Copy ignored files that `.worktreeinclude` names, and link directories; return notes on the rest.
+
+    `is_hidden` is True for files that the agent may not read, which are not copied.
+    """
+    notes = await _copy_included_files(git, checkout, worktree, is_hidden)
+    for name in links:
+        if (problem := await _link_directory(git, checkout, worktree, name)) is not None:
+            notes = (*notes, f"The directory {name} of worktree.symlinkDirectories is not linked: {problem}.")
+    return notes
+
+
+async def _copy_included_files(
+    git: GitRunner, checkout: Path, worktree: Path, is_hidden: Callable[[str], bool]
+) -> tuple[str, ...]:
+    if not (checkout / INCLUDE_FILE).is_file():
+        return ()
+    listed = await git.try_run(
+        "ls-files", "--others", "--ignored", f"--exclude-from={INCLUDE_FILE}", "-z", at=checkout
+    )
+    ignored = await git.try_run("ls-files", "--others", "--ignored", "--exclude-standard", "-z", at=checkout)
+    if listed.status != 0 or ignored.status != 0:
+        return (f"Files of {INCLUDE_FILE} are missing: git could not list them.",)
+    wanted = sorted(set(listed.names) & set(ignored.names))
+    names = [name for name in wanted if not is_hidden(f"{checkout}/{name}")]
+    return await asyncio.to_thread(_copy_files, checkout, worktree, names)
+
+
+def _copy_files(checkout: Path, worktree: Path, names: Sequence[str]) -> tuple[str, ...]:
+    total = 0
+    for count, name in enumerate(names):
+        source, target = checkout / name, worktree / name
+        if source.is_symlink() or not source.is_file() or target.exists():
+            continue
+        total += source.stat().st_size
+        if count >= _MAX_FILES or total > _MAX_BYTES:
+            return (f"Files of {INCLUDE_FILE} from {escape_filename(name)} on are missing: too many.",)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy2(source, target)
+    return ()
+
+
+async def _link_directory(git: GitRunner, checkout: Path, worktree: Path, name: str) -> str | None:
+    """Link a directory of the checkout; return why it is not linked."""
+    source, target = checkout / name, worktree / name
+    if Path(name).is_absolute() or ".." in Path(name).parts:
+        return "it is not inside the repository"
+    if not source.is_dir():
+        return "there is no such directory"
+    if target.exists() or target.is_symlink():
+        return "the worktree already has it"
+    target.parent.mkdir(parents=True, exist_ok=True)
+    target.symlink_to(source.resolve(), target_is_directory=True)
+    ignored = await git.try_run("check-ignore", "--quiet", "--", name, at=worktree)
+    if ignored.status != 0:
+        # Otherwise it would count as work that the agent left.
+        target.unlink()
+        return f"git does not ignore it; write {name} without a slash at the end into .gitignore"
+    return None

@@ -1,0 +1,107 @@
+"""Plug-ins that Claude Code installed: used if settings enable them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agent_scripts import run_all_turns, script_agents
+from session_helpers import open_session
+from shoal.app.definitions.plugin_set import PluginSet, load_plugins
+from shoal.app.settings.settings import load_settings
+from team_scripts import get_home
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    path = tmp_path / "project"
+    (path / ".claude").mkdir(parents=True)
+    return path
+
+
+def install_plugin(
+    name: str, *, version: str = "1.0.0", marketplace: str = "tools", listed: bool = True
+) -> Path:
+    plugins = get_home() / "plugins"
+    root = plugins / "cache" / marketplace / name / version
+    (root / ".claude-plugin").mkdir(parents=True)
+    (root / ".claude-plugin" / "plugin.json").write_text(json.dumps({"name": name, "version": version}))
+    (root / "skills" / "tidy").mkdir(parents=True)
+    (root / "skills" / "tidy" / "SKILL.md").write_text(
+        f"---\nname: tidy\ndescription: Tidies with {name}\n---\nRun ${{CLAUDE_PLUGIN_ROOT}}/run.sh\n"
+    )
+    if listed:
+        path = plugins / "installed_plugins.json"
+        raw = json.loads(path.read_text()) if path.exists() else {"version": 2, "plugins": {}}
+        raw["plugins"][f"{name}@{marketplace}"] = [
+            {"scope": "user", "installPath": str(root), "version": version}
+        ]
+        path.write_text(json.dumps(raw))
+    return root
+
+
+def write_enabled(path: Path, **enabled: Any) -> None:
+    entries = {f"{name}@tools": value for name, value in enabled.items()}
+    path.write_text(json.dumps({"enabledPlugins": entries}))
+
+
+def load(project: Path) -> PluginSet:
+    return load_plugins(load_settings(cwd=project, managed=()), project)
+
+
+@pytest.mark.spec("CMP-089")
+async def test_an_installed_and_enabled_plugin_is_used_and_others_are_not(project: Path) -> None:
+    root = install_plugin("broom")
+    install_plugin("mop")
+    install_plugin("unlisted", version="1.10.0", listed=False)
+    newest = install_plugin("unlisted", version="1.9.0", listed=False).parent / "1.10.0"
+    write_enabled(get_home() / "settings.json", broom=True, mop=False, unlisted=True, absent=True)
+    plugins = load(project)
+    assert {plugin.name: plugin.root for plugin in plugins.all} == {"broom": root, "unlisted": newest}
+    (note,) = plugins.startup_notes
+    assert "settings.json:1: the plug-in absent@tools is enabled but not installed" in note
+    async with open_session(project, script_agents(lead=["done"])) as session:
+        await run_all_turns(session)
+        names = [skill.name for skill in session.runtime.knowledge.skills.list_skills_for_model()]
+    assert {"broom:tidy", "unlisted:tidy"} <= set(names)
+
+
+@pytest.mark.spec("CMP-089")
+async def test_a_project_disables_a_plugin_at_once_and_enables_one_only_after_trust(project: Path) -> None:
+    install_plugin("broom")
+    install_plugin("mop")
+    write_enabled(get_home() / "settings.json", broom=True)
+    write_enabled(project / ".claude" / "settings.json", broom=False, mop=True)
+    plugins = load(project)
+    assert [plugin.name for plugin in plugins.all] == []
+    assert [plugin.name for plugin in plugins.untrusted] == ["mop"]
+
+
+@pytest.mark.spec("CMP-089")
+def test_a_plugin_without_a_manifest_has_its_installed_name(project: Path) -> None:
+    root = install_plugin("broom")
+    (root / ".claude-plugin" / "plugin.json").unlink()
+    write_enabled(get_home() / "settings.json", broom=True)
+    assert [plugin.name for plugin in load(project).all] == ["broom"]
+
+
+@pytest.mark.spec("CMP-091")
+def test_servers_and_hooks_of_a_plugin_know_its_data_directory(project: Path) -> None:
+    root = install_plugin("broom")
+    (root / ".mcp.json").write_text(
+        json.dumps({"mcpServers": {"dust": {"command": "x", "args": ["${CLAUDE_PLUGIN_DATA}/db"]}}})
+    )
+    hook = {"type": "command", "command": "touch $CLAUDE_PLUGIN_DATA/x"}
+    (root / "hooks").mkdir()
+    (root / "hooks" / "hooks.json").write_text(json.dumps({"hooks": {"Stop": [{"hooks": [hook]}]}}))
+    write_enabled(get_home() / "settings.json", broom=True)
+    plugins = load(project)
+    (servers,) = plugins.build_mcp_documents()
+    data = get_home() / "plugins" / "data" / "broom-tools"
+    assert servers.raw["mcpServers"]["plugin:broom:dust"]["args"] == [f"{data}/db"]
+    assert data.is_dir()
+    (hooks,) = plugins.build_hook_documents()
+    assert f"CLAUDE_PLUGIN_DATA={data}" in hooks.raw["hooks"]["Stop"][0]["hooks"][0]["command"]

@@ -1,0 +1,76 @@
+"""EnterWorktree and ExitWorktree: the lead works in a worktree and returns."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from agent_scripts import call_tool, run_all_turns, script_agents
+from session_helpers import list_lead_results, open_session
+
+
+@pytest.fixture
+def repository(tmp_path: Path) -> Path:
+    root = tmp_path / "repository"
+    root.mkdir()
+    (root / "a.txt").write_text("a\n")
+    for arguments in (
+        ("init", "-q"),
+        ("add", "."),
+        ("-c", "user.name=a", "-c", "user.email=a@b", "commit", "-qm", "x"),
+    ):
+        subprocess.run(["git", *arguments], cwd=root, check=True)
+    return root
+
+
+@pytest.mark.spec("CMP-112")
+async def test_the_lead_works_in_a_new_worktree_and_returns(repository: Path) -> None:
+    worktree = repository / ".claude" / "worktrees" / "try"
+    calls = [
+        call_tool("EnterWorktree", name="try"),
+        call_tool("Write", file_path="b.txt", content="b"),
+        call_tool("Bash", "pwd1", command="pwd"),
+        call_tool("ExitWorktree", "x1", action="remove"),
+        call_tool("ExitWorktree", "x2", action="remove", discard_changes=True),
+        call_tool("Bash", "pwd2", command="pwd"),
+    ]
+    async with open_session(repository, script_agents(lead=[*calls, "done"])) as session:
+        await run_all_turns(session)
+    entered, written, inside, refused, removed, outside = list_lead_results(session)
+    assert f"You work in {worktree} on the branch worktree-try now" in entered
+    assert str(worktree) in written
+    assert inside.strip() == str(worktree)
+    assert "1 changed files and 0 commits" in refused
+    assert "was removed" in removed
+    assert outside.strip() == str(repository)
+    assert not worktree.exists()
+    branches = subprocess.run(["git", "branch"], cwd=repository, capture_output=True, text=True, check=True)
+    assert "worktree-try" not in branches.stdout
+
+
+@pytest.mark.spec("CMP-112")
+async def test_entering_another_worktree_and_discarding_work_are_asked(repository: Path) -> None:
+    other = repository / "other"
+    subprocess.run(["git", "worktree", "add", "-q", str(other)], cwd=repository, check=True)
+    calls = [
+        call_tool("EnterWorktree", "e1", path=str(other)),
+        call_tool("EnterWorktree", "e2", name="try"),
+        call_tool("ExitWorktree", "x1", action="remove", discard_changes=True),
+        call_tool("ExitWorktree", "x2", action="keep"),
+    ]
+    model = script_agents(lead=[*calls, "done"])
+    async with open_session(repository, model, skip_permissions=False) as session:
+        await run_all_turns(session)
+    by_path, entered, discarded, kept = list_lead_results(session)
+    assert "was not run" in by_path
+    assert "You work in" in entered
+    assert "was not run" in discarded
+    assert "is kept" in kept
+
+
+@pytest.mark.spec("CMP-112")
+async def test_outside_a_repository_there_is_no_such_tool(tmp_path: Path) -> None:
+    async with open_session(tmp_path, script_agents(lead=["done"])) as session:
+        assert "EnterWorktree" not in session.agent.tools

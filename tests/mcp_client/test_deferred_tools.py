@@ -1,0 +1,172 @@
+"""Tools of MCP servers that an agent has to search for, and servers that connect in the background."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from threading import Thread
+from typing import Any
+
+import pytest
+from mcp_helpers import list_result_texts, make_rogue_config, map_statuses, open_session
+
+import shoal
+from agent_scripts import call_tool, run_all_turns, script_agents, spawn_agent
+from shoal.core.conversation.model_requests import ModelRequest
+from shoal.core.conversation.tools import ToolOutput
+from shoal.tools.function_tool import FunctionTool, tool
+from shoal.tools.tool_search_tool import find_tools
+from team_scripts import get_home
+
+
+def make_tools(count: int) -> list[FunctionTool]:
+    def make_tool(number: int) -> FunctionTool:
+        @tool(name=f"mcp__files__{'copy' if number == 7 else 'action'}_{number}")
+        async def act(path: str, target: str = "", mode: str = "quick") -> ToolOutput:
+            """Do one of many things with a file on a far machine, and say afterwards what has been done."""
+            return ToolOutput(content=f"did {number} to {path}")
+
+        return act
+
+    return [make_tool(number) for number in range(count)]
+
+
+def measure_schemas(request: ModelRequest) -> int:
+    return len(json.dumps([[each.name, each.description, each.input_schema] for each in request.tools])) // 4
+
+
+@pytest.mark.spec("CMP-111")
+async def test_a_child_with_300_tools_starts_small_and_loads_what_it_finds(tmp_path: Path) -> None:
+    requests: list[ModelRequest] = []
+
+    def search(request: ModelRequest) -> Any:
+        requests.append(request)
+        return call_tool("ToolSearch", query="+files copy", max_results=3)
+
+    def copy(request: ModelRequest) -> Any:
+        requests.append(request)
+        return call_tool("mcp__files__copy_7", path="a.txt")
+
+    def end(request: ModelRequest) -> str:
+        return str(request.messages[-1].content)
+
+    model = script_agents(lead=[spawn_agent("child"), "done"], child=[search, copy, end])
+    async with shoal.open(cwd=tmp_path, model=model, tools=make_tools(300), skip_permissions=True) as session:
+        await run_all_turns(session)
+    first, second = requests
+    assert measure_schemas(first) <= 6_000
+    names = [each.name for each in first.tools]
+    assert "ToolSearch" in names
+    assert not any(name.startswith("mcp__") for name in names)
+    description = next(each.description for each in first.tools if each.name == "ToolSearch")
+    assert "Servers: files." in description
+    loaded = [each.name for each in second.tools if each.name.startswith("mcp__")]
+    assert loaded[0] == "mcp__files__copy_7" or "mcp__files__copy_7" in loaded
+    assert [each.name for each in second.tools][: len(names)] == names
+    assert "did 7 to a.txt" in list_result_texts(session)[0]
+
+
+@pytest.mark.spec("CMP-111")
+@pytest.mark.parametrize(
+    ("value", "is_sent"), [("true", False), ("false", True), ("auto:1", True), ("", True)]
+)
+async def test_the_variable_decides_when_tools_are_deferred(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, value: str, is_sent: bool
+) -> None:
+    monkeypatch.setenv("ENABLE_TOOL_SEARCH", value)
+    async with shoal.open(cwd=tmp_path, model=script_agents(lead=["x"]), tools=make_tools(3)) as session:
+        names = [schema.name for schema in session.agent.schemas]
+    assert ("mcp__files__action_0" in names) is is_sent
+    assert ("ToolSearch" in names) is not is_sent
+
+
+@pytest.mark.spec("CMP-111")
+async def test_tools_that_a_definition_names_are_sent(tmp_path: Path) -> None:
+    names: list[str] = []
+
+    def work(request: ModelRequest) -> str:
+        names.extend(each.name for each in request.tools)
+        return "done"
+
+    chosen = ["Read", "mcp__files__copy_7"]
+    defined = {"mover": {"description": "d", "prompt": "p", "tools": chosen}}
+    model = script_agents(lead=[spawn_agent("work", subagent_type="mover"), "done"], work=[work])
+    async with shoal.open(
+        cwd=tmp_path, model=model, tools=make_tools(300), agents=defined, skip_permissions=True
+    ) as session:
+        await run_all_turns(session)
+    assert sorted(names) == sorted(chosen)
+
+
+@pytest.mark.spec("CMP-111")
+@pytest.mark.needs("mcp")
+async def test_the_first_request_does_not_wait_for_a_server_and_a_search_does(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    server = make_rogue_config("slow", str(pipe))
+    (get_home() / "settings.json").write_text(json.dumps({"mcpServers": {"slow": server}}))
+    seen: list[list[str]] = []
+
+    def start(request: ModelRequest) -> Any:
+        seen.append([each.name for each in request.tools])
+        Thread(target=pipe.write_text, args=("go",)).start()
+        return call_tool("ToolSearch", query="echo")
+
+    def use(request: ModelRequest) -> Any:
+        seen.append([each.name for each in request.tools])
+        return call_tool("mcp__slow__echo", text="hello")
+
+    model = script_agents(lead=[start, use, "done"])
+    async with shoal.open(cwd=tmp_path, model=model, skip_permissions=True) as session:
+        await run_all_turns(session)
+        assert map_statuses(session) == {"slow": "connected"}
+    assert "mcp__slow__echo" not in seen[0]
+    assert "ToolSearch" in seen[0]
+    assert "mcp__slow__echo" in seen[1]
+    found, echoed = list_result_texts(session)
+    assert "mcp__slow__echo" in found
+    assert "hello" in echoed
+
+
+@pytest.mark.spec("CMP-086")
+@pytest.mark.needs("mcp")
+async def test_the_timeout_of_a_server_limits_its_calls(tmp_path: Path) -> None:
+    server = {**make_rogue_config("mute"), "timeout": 300}
+    model = script_agents(lead=[call_tool("mcp__mute__echo", text="x"), "done"])
+    async with open_session(tmp_path, model, {"mute": server}) as session:
+        await run_all_turns(session)
+    assert "within 0.3 s" in list_result_texts(session)[0]
+
+
+@pytest.mark.spec("CMP-086")
+@pytest.mark.needs("mcp")
+async def test_a_headers_helper_that_fails_keeps_its_server_from_connecting(tmp_path: Path) -> None:
+    marker = tmp_path / "called"
+    helper = f"echo $CLAUDE_CODE_MCP_SERVER_NAME > {marker}; exit 3"
+    server = {"type": "http", "url": "http://127.0.0.1:9/mcp", "headersHelper": helper}
+    async with open_session(tmp_path, script_agents(lead=["done"]), {"far": server}) as session:
+        await run_all_turns(session)
+        (status,) = session.runtime.servers.list_statuses()
+    assert marker.read_text() == "far\n"
+    assert (status.status, "its headersHelper ended with exit status 3" in status.detail) == ("failed", True)
+
+
+@pytest.mark.spec("CMP-088")
+async def test_a_server_of_an_agents_definition_that_is_denied_keeps_the_agent_from_starting(
+    tmp_path: Path,
+) -> None:
+    (get_home() / "settings.json").write_text(json.dumps({"deniedMcpServers": [{"serverName": "own"}]}))
+    defined = {"user": {"description": "d", "prompt": "p", "mcpServers": {"own": make_rogue_config("plain")}}}
+    model = script_agents(lead=[spawn_agent("child", subagent_type="user"), "done"], child=["x"])
+    async with shoal.open(cwd=tmp_path, model=model, agents=defined, skip_permissions=True) as session:
+        await run_all_turns(session)
+    assert "deniedMcpServers of the settings does not permit" in list_result_texts(session)[0]
+
+
+def test_exact_names_and_required_words_are_found() -> None:
+    schemas = {each.schema.name: each.schema for each in make_tools(10)}
+    assert find_tools(schemas, "select:mcp__files__copy_7,nobody", 5) == ["mcp__files__copy_7"]
+    assert find_tools(schemas, "copy", 1) == ["mcp__files__copy_7"]
+    assert find_tools(schemas, "+copy machine", 5) == ["mcp__files__copy_7"]
+    assert find_tools(schemas, "+nothing file", 5) == []
