@@ -28,8 +28,8 @@ socket sends them after `subscribe`.
 
 Every event has `agent`, the id of its agent; it is `lead` for the lead. Previews are the first 200 \
 characters;
-the full text is in the transcript. Ignore unknown event types and unknown fields: a newer version wrote
-them.
+the full text is in the transcript. Ignore unknown event types and unknown fields: they come from
+a newer version.
 """
 
 

@@ -94,7 +94,7 @@ async def test_an_unknown_recipient_is_reported_with_the_known_ones(tmp_path: Pa
     run = await run_job(tmp_path, model)
     facts = examine("recipient-not-found", tmp_path, run, "researchr")
     assert (facts["researchr"].state, facts["researchr"].advice) == ("bad", "Did you mean researcher?")
-    assert "researcher" in facts["those there"].value
+    assert "researcher" in facts["agents in this run"].value
     left = examine("recipient-not-found", tmp_path, run, "researcher")["researcher"]
     assert left.state == "bad"
     assert "left" in left.value

@@ -100,7 +100,7 @@ async def test_permissions_of_other_programs_in_settings_do_no_harm(tmp_path: Pa
     }
     (Path(os.environ["SHOAL_HOME"]) / "settings.json").write_text(json.dumps({"permissions": permissions}))
     async with shoal.open(cwd=tmp_path, model=ScriptedModel([])) as session:
-        assert session.notes == ["1 item of your settings is not used: run shoal doctor --claude"]
+        assert session.notes == ["1 item in your settings is not used: run shoal doctor --claude"]
 
 
 def raise_error(_: dict[str, Any]) -> None:

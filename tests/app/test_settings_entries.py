@@ -108,7 +108,7 @@ async def test_unusable_entries_of_comfort_cost_one_line_and_the_rest_counts(pro
     request, notes = await run_calls(project, make_call("Bash", command="touch made"))
     assert (project / "made").exists()
     assert "WebFetch" not in {each.name for each in request.tools}
-    assert [note for note in notes if "not used" in note] == [f"9 items of your settings are {SUMMARY}"]
+    assert [note for note in notes if "not used" in note] == [f"9 items in your settings are {SUMMARY}"]
 
 
 @pytest.mark.spec("CMP-002")

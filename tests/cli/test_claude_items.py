@@ -167,7 +167,7 @@ async def test_a_run_with_items_that_are_not_used_tells_it_in_one_line(
         assert (ran.code, ran.out.strip()) == (0, b"done")
         notes = [line for line in ran.err.splitlines() if "not used" in line]
         assert len(notes) == 1
-        assert "3 items of your settings are not used: run shoal doctor --claude" in notes[0]
+        assert "3 items in your settings are not used: run shoal doctor --claude" in notes[0]
         assert ("Auto mode is not available" in ran.err) is (mode == "auto")
 
 

@@ -70,7 +70,7 @@ COMMAND = {"type": "command", "command": "x"}
 @pytest.mark.parametrize(
     ("raw", "line", "why"),
     [
-        ([], 2, "expected an object of events"),
+        ([], 2, "expected an object with event names as keys"),
         ({"PreTolUse": []}, 3, "did you mean PreToolUse?"),
         ({"Stop": {}}, 3, "expected a list"),
         ({"Stop": [1]}, 4, "expected an object such"),

@@ -44,7 +44,7 @@ class Options(Struct, frozen=True, kw_only=True):
     agents: str | Mapping[str, Any] | None = None
     """Agent definitions for this session: fields by name, as JSON, the path of a JSON file, or a mapping."""
     agent: str | None = None
-    """Agent whose prompt, tools and model the lead takes; as configured if None."""
+    """Agent whose prompt, tools and model the lead uses; as configured if None."""
     plugin_dirs: Sequence[Path] = ()
     """Plug-in directories for this session, in addition to those of settings and the home."""
     mcp_config: Sequence[str | Mapping[str, Any]] = ()
@@ -66,7 +66,7 @@ class Options(Struct, frozen=True, kw_only=True):
     betas: Sequence[str] = ()
     """Betas of the Messages API."""
     bare: bool = False
-    """True to use no hooks, skills, agents, plug-ins, MCP servers and instructions of files. Those that the
+    """True to load no hooks, skills, agents, plug-ins, MCP servers or instructions from files. Those that the
     caller passes, managed hooks and all permission rules count."""
     slash_commands: bool = True
     """False to load no skills and commands."""

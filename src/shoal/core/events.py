@@ -19,7 +19,7 @@ from shoal.core.teams.mail_bodies import IdleReason
 MessageAuthor: TypeAlias = Literal["person", "model", "tool", "runtime", "agent"]
 InboxItemMode: TypeAlias = Literal["prompt", "bash", "task-notification", "orphaned-permission"]
 PREVIEW_LENGTH = 200
-"""Characters of a text in an event; the transcript has the full text."""
+"""Maximum characters of a text in an event; the transcript has the full text."""
 
 
 class Event(Struct, frozen=True, kw_only=True, tag_field="type", tag="event", gc=False):
@@ -116,7 +116,7 @@ class ToolFinished(JournaledEvent, frozen=True, tag="tool_finished"):
     tool: str
     is_error: bool
     size: int
-    """Characters of the full result."""
+    """Length of the full result in characters."""
     duration_ms: int
     preview: str
 
@@ -130,7 +130,7 @@ class PermissionDenied(JournaledEvent, frozen=True, tag="permission_denied"):
 
 
 class HookRan(JournaledEvent, frozen=True, tag="hook_ran"):
-    """A hook ran on an event."""
+    """A hook ran for an event."""
 
     event: str
     hook: str
@@ -205,7 +205,7 @@ class AgentStarted(JournaledEvent, frozen=True, tag="agent_started"):
     isolation: str | None = None
     resumed: bool = False
     team: str = ""
-    """Team, if the agent is a teammate, which goes idle and is woken until it is shut down."""
+    """Team, if the agent is a teammate. A teammate can go idle and be woken until it is shut down."""
 
 
 class AgentMovedToBackground(JournaledEvent, frozen=True, tag="agent_moved"):
@@ -285,7 +285,7 @@ class QueueItemAdded(JournaledEvent, frozen=True, tag="queued"):
 
 
 class QueueItemWithdrawn(JournaledEvent, frozen=True, tag="withdrawn"):
-    """A queued item of this agent was withdrawn without delivery."""
+    """An item queued for this agent was withdrawn before delivery."""
 
     item: str
 

@@ -1,4 +1,4 @@
-"""Items of the user's files that Shoal does not use: told in one line, listed by `shoal doctor --claude`."""
+"""Items in the user's files that Shoal does not use: one line, and a list in `shoal doctor --claude`."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from msgspec import Struct
 
 
 class UnusedItem(Struct, frozen=True, kw_only=True):
-    """A key, rule or value that only adds comfort, so that the session starts without it."""
+    """A key, rule or value that is only a convenience, so the session starts without it."""
 
     location: str
     """File and line."""
@@ -22,5 +22,5 @@ def summarize_unused_items(count: int) -> tuple[str, ...]:
     """Return one line about all items, or none."""
     if not count:
         return ()
-    subject = "1 item of your settings is" if count == 1 else f"{count} items of your settings are"
+    subject = "1 item in your settings is" if count == 1 else f"{count} items in your settings are"
     return (f"{subject} not used: run shoal doctor --claude",)

@@ -201,7 +201,7 @@ def build_non_stream_error(target: ModelRequestTarget, head: HttpResponseHead, b
     return target.build_error(
         BadReply,
         f"{target.provider} ({target.url}) answered with {content_type} instead of a stream: "
-        f"{message or 'nothing'}. Check the base URL, and whether a proxy answers instead.",
+        f"{message or 'nothing'}. Check the base URL, and whether a proxy is answering instead.",
         status=head.status,
     )
 

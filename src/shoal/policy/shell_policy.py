@@ -414,7 +414,7 @@ class ShellCommandPermissionDecider:
             )
         rule_decision = next((each for each in decisions if each.rule is not None), None)
         return (
-            AllowDecision("every part of it only reads")
+            AllowDecision("every part of it is read-only")
             if rule_decision is None
             else _to_permission_decision(rule_decision)
         )
@@ -431,7 +431,7 @@ class ShellCommandPermissionDecider:
     def _decide_simple_command(
         self, part: SimpleShellCommand, tables: PermissionRuleTables, mode: PermissionMode
     ) -> ShellCommandPartDecision:
-        """Decide if a part may run: it only reads, or a rule covers it; the same applies to its files."""
+        """Decide if a part may run: it is read-only, or a rule covers it; the same applies to its files."""
         rule = None if mode == "plan" else _find_covering_rule(tables.shell_command_rules.allow.rules, part)
         if rule is None and not part.read_only:
             writer = part.argv is not None and part.argv[0] in _ACCEPTED_WRITERS and not part.via
@@ -455,7 +455,7 @@ class ShellCommandPermissionDecider:
                     return ShellCommandPartDecision(part=part, verdict="ask", reason=read_objection)
             if objection_to_search := self._find_search_objection(part, tables):
                 return ShellCommandPartDecision(part=part, verdict="ask", reason=objection_to_search)
-            return ShellCommandPartDecision(part=part, verdict="allow", reason=part.why or "it only reads")
+            return ShellCommandPartDecision(part=part, verdict="allow", reason=part.why or "it is read-only")
         return _build_rule_decision("allow", part, rule)
 
     def _find_write_objection(

@@ -16,9 +16,9 @@ class SpawnPolicy(Struct, frozen=True, kw_only=True):
     model_by_call: bool = True
     """True if a call may name the model of the agent it starts."""
     auto_background: float = 120.0
-    """Seconds after which a foreground agent moves to the background; 0 is never."""
+    """Seconds after which a foreground agent moves to the background; 0 means never."""
     report_tokens: int = 1_000
     approval_threshold: int | None = None
-    """Number of agents in one message above which a person is asked first; None is never."""
+    """Number of agents in one message above which a person is asked first; None means never."""
     default_kind: str = "general-purpose"
     """Agent type for requests without one."""

@@ -90,7 +90,9 @@ class _HookParser:
     def parse_hooks_by_event(self, raw: Any) -> Iterator[Hook]:
         key_path = ("hooks",)
         if not isinstance(raw, Mapping):
-            self._add_problem(key_path, f"expected an object of events, got {_describe_json_value(raw)}")
+            self._add_problem(
+                key_path, f"expected an object with event names as keys, got {_describe_json_value(raw)}"
+            )
             return
         for event, entries in raw.items():
             if event in FOREIGN_EVENTS:
@@ -144,7 +146,7 @@ class _HookParser:
                 f"expected {_list_types()}, got {_describe_json_value(kind)}", "type"
             )
         if kind == _AGENT_TYPE and event in _GUARDED_EVENTS:
-            reason = "Shoal does not run hooks of the type agent"
+            reason = "Shoal does not run agent hooks"
             return self._build_blocking_guard(event, matcher, reason, key_path)
         if kind not in _KEYS_BY_TYPE:
             raise _InvalidHookConfigError(f"unknown hook type {kind!r}; use {_list_types()}", "type")
@@ -361,7 +363,7 @@ def _parse_hook_command(raw: Mapping[str, Any]) -> HookAction:
         isinstance(arguments, list | tuple)
         and all(isinstance(each, str) and "\0" not in each for each in arguments)
     ):
-        raise _InvalidHookConfigError("expected a list of texts", "args")
+        raise _InvalidHookConfigError("expected a list of strings", "args")
     if not isinstance(shell, str) or shell not in _SHELLS:
         raise _InvalidHookConfigError(f"expected bash or powershell, got {shell!r}", "shell")
     return ShellCommandHookAction(

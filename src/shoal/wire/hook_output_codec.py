@@ -36,7 +36,7 @@ class _HookPermissionAnswerSchema(Struct, frozen=True, kw_only=True, rename="cam
     updated_input: dict[str, Any] | None = None
     """The input to run the call with."""
     updated_permissions: list[Any] | None = None
-    """With `allow`: changes of rules, directories or the mode, as a person's answer can make them."""
+    """With `allow`: changes to rules, directories or the mode, as in a person's answer."""
     message: str | None = None
     """Reason for a denial; the model reads it."""
     interrupt: bool = False
@@ -44,13 +44,13 @@ class _HookPermissionAnswerSchema(Struct, frozen=True, kw_only=True, rename="cam
 
 
 class _EventSpecificHookOutputSchema(Struct, frozen=True, kw_only=True, rename="camel"):
-    """Fields that only some events have."""
+    """Fields for some events only."""
 
     hook_event_name: str | None = None
-    """Event that the hook answers; an event other than the one it received is an error."""
+    """Event that the hook answers; it must be the one that the hook received."""
     permission_decision: RuleBehavior | Literal["defer"] | None = None
-    """`PreToolUse`: `deny` beats `ask`, which beats `allow`. It cannot allow a call that a rule denies.
-    `defer` denies."""
+    """`PreToolUse`: `deny` overrides `ask`, which overrides `allow`. It cannot allow a call that a rule
+    denies. `defer` denies the call."""
     permission_decision_reason: str | None = None
     """Reason for the decision."""
     updated_input: dict[str, Any] | None = None
@@ -58,7 +58,7 @@ class _EventSpecificHookOutputSchema(Struct, frozen=True, kw_only=True, rename="
     additional_context: str | None = None
     """Context for the model: after a result, with a prompt, at an agent's start, or for a summary."""
     decision: _HookPermissionAnswerSchema | None = None
-    """`PermissionRequest`: the answer in place of a person."""
+    """`PermissionRequest`: the answer, given in place of a person's."""
     updated_tool_output: Any = None
     """`PostToolUse`: replaces the result that the model reads."""
     retry: bool = False
@@ -68,7 +68,7 @@ class _EventSpecificHookOutputSchema(Struct, frozen=True, kw_only=True, rename="
 
 
 class _HookOutputSchema(Struct, frozen=True, kw_only=True, rename="camel"):
-    """Fields that every event has."""
+    """Fields for every event."""
 
     go_on: bool = msgspec.field(name="continue", default=True)
     """`false`: the agent's turn ends here."""
@@ -79,7 +79,7 @@ class _HookOutputSchema(Struct, frozen=True, kw_only=True, rename="camel"):
     system_message: str | None = None
     """Message for the person."""
     decision: Literal["approve", "block"] | UnsetType | None = UNSET
-    """`block` blocks the action. `approve`, for a call, equals `permissionDecision` `allow`."""
+    """`block` blocks the action. For a call, `approve` is the same as `permissionDecision` `allow`."""
     reason: str | None = None
     """Reason for the block; the model reads it."""
     hook_specific_output: _EventSpecificHookOutputSchema | None = None
@@ -131,7 +131,7 @@ def parse_hook_output_text(event: HookEvent, text: str) -> HookDecision:
 
 
 def parse_hook_function_text(event: HookEvent, text: str) -> HookDecision:
-    """Parse the text of a hook function; raise `InvalidHookOutputError` where text has no meaning."""
+    """Parse the text of a hook function; raise `InvalidHookOutputError` if text has no meaning."""
     if text.strip().startswith("{"):
         try:
             raw = decode_json(text.encode("utf-8", "surrogatepass"))
@@ -201,7 +201,7 @@ def _extract_permission_updates(
         return ()
     updates = parse_permission_suggestions(answer.updated_permissions)
     if len(updates) != len(answer.updated_permissions):
-        raise InvalidHookOutputError("its answer has a permission change of an unknown format")
+        raise InvalidHookOutputError("its answer has a permission change in an unknown format")
     return updates
 
 

@@ -34,9 +34,9 @@ class ModelSettings(Struct, frozen=True, kw_only=True):
     output: Dollars | None = None
     """Price of a million output tokens."""
     cache_write: Dollars | None = None
-    """Price of a million tokens written to the prompt cache; None is a quarter more than `input`."""
+    """Price of a million tokens written to the prompt cache; None means a quarter more than `input`."""
     cache_read: Dollars | None = None
-    """Price of a million tokens read from the prompt cache; None is `input`."""
+    """Price of a million tokens read from the prompt cache; None means the same as `input`."""
     window: Tokens | None = None
     """Size of the context window."""
     max_output: Tokens | None = None
@@ -59,11 +59,11 @@ class AgentLimitSettings(Struct, frozen=True, kw_only=True):
     requests: Count | None = None
     """Requests to models."""
     seconds: Seconds | None = None
-    """Working time."""
+    """Seconds of working time."""
 
 
 class SandboxSettings(Struct, frozen=True, kw_only=True, rename="camel"):
-    """Sandbox for shell commands; see `core.sandbox`."""
+    """Sandbox for shell commands."""
 
     enabled: bool | Literal["auto"] = "auto"
     """`auto` uses a sandbox if the machine has one; `true` refuses to run commands without one."""
@@ -82,7 +82,7 @@ class TelemetrySettings(Struct, frozen=True, kw_only=True):
     """OpenTelemetry export; the standard OTEL_ variables set the destination."""
 
     enabled: bool | None = None
-    """None means that those variables decide."""
+    """True to export; None means that the OTEL_ variables decide."""
     content: bool = False
     """True to export content: prompts, answers, tool inputs and tool outputs."""
 
@@ -104,9 +104,9 @@ class ShoalSettings(Struct, frozen=True, kw_only=True):
     session_memory: bool = False
     """True if a session keeps notes, updated at each compaction."""
     request_deadline: Seconds | None = None
-    """Seconds for a complete model response; None is the provider's default."""
+    """Seconds for a complete model response; None means the provider's default."""
     stream_gap: Seconds | None = None
-    """Seconds without a byte after which a request is retried; None is the provider's default."""
+    """Seconds without a byte after which a request is retried; None means the provider's default."""
     outage_patience: Seconds = 900.0
     """Seconds that a provider may be unavailable before an agent gives up."""
     question_patience: Seconds | None = None
@@ -118,13 +118,14 @@ class ShoalSettings(Struct, frozen=True, kw_only=True):
     output_limit: Annotated[int, Meta(ge=1000)] = 100_000
     """Characters of a tool's output that enter the conversation; the rest is stored in a file."""
     max_output_tokens: Tokens | None = None
-    """Maximum length of a requested answer; None is the model's maximum."""
+    """Maximum length of a requested answer; None means the model's maximum."""
     thinking_tokens: Annotated[int, Meta(ge=0)] = 0
     """Thinking tokens before an answer; 0 disables thinking."""
     max_turns: Annotated[int, Meta(gt=0)] | None = None
     """Maximum requests in one turn of the lead."""
     max_budget_usd: Dollars | None = None
-    """Maximum US dollars for the whole session with all its agents, like the next four limits."""
+    """Maximum US dollars for the whole session with all its agents. The next four limits also cover the
+    whole session."""
     max_total_tokens: Tokens | None = None
     """Maximum input tokens, cached or not, plus output tokens."""
     max_requests: Count | None = None
@@ -142,7 +143,7 @@ class ShoalSettings(Struct, frozen=True, kw_only=True):
     agent_type_limits: dict[str, AgentLimitSettings] = {}
     """Limits for all agents of a type together; seconds apply to each agent."""
     fan_out_preview: Count | None = 8
-    """Number of agents that may start at once without asking a person first; null never asks."""
+    """Number of agents that may start at once without asking a person first; None never asks."""
     theme: Literal["dark", "light", "ansi"] | None = None
     """Theme for the full-screen terminal; `ansi` uses the terminal's colours, None queries the terminal."""
     plain: bool = False
@@ -157,7 +158,7 @@ class ShoalSettings(Struct, frozen=True, kw_only=True):
     agent_cwd: bool = False
     """True to tell the model that it can choose an agent's working directory."""
     auto_background: Annotated[float, Meta(ge=0)] = 120.0
-    """Seconds after which a foreground agent moves to the background; 0 is never."""
+    """Seconds after which a foreground agent moves to the background; 0 means never."""
     stuck_after: Seconds = 60.0
     """Seconds of silence after which a background command whose last line asks for input is reported."""
     forks: bool = False
@@ -189,13 +190,13 @@ class ShoalSettings(Struct, frozen=True, kw_only=True):
     can answer, the lead approves the plans of its teammates, and its own plan is the result."""
     mcp_wait: Annotated[float, Meta(ge=0)] | None = None
     """Seconds after the start that the first request waits for all MCP servers to connect; None waits only
-    for required ones (of `--mcp-config`, with `alwaysLoad`, or named by a flag): 5 if a person is present,
-    and 30 in an unattended run."""
+    for required ones (from `--mcp-config`, with `alwaysLoad`, or named by a flag): 5 seconds if a person is
+    present, and 30 in an unattended run."""
     mcp_deadline: Seconds = 60.0
     """Seconds without progress after which an MCP tool call fails."""
     web_search: str | None = None
-    """What answers the WebSearch tool: `provider`, the name of an MCP tool, or the address of a SearXNG,
-    Brave or Tavily search; only in your own files. None is the provider if it can search, else nothing."""
+    """Search service for the WebSearch tool: `provider`, the name of an MCP tool, or the URL of a SearXNG,
+    Brave or Tavily search. Applies only in user files. None means the provider, if it can search."""
     channels: tuple[str, ...] = ()
     """MCP servers that may push messages to the lead, as `server:NAME`."""
     trust_unsigned_mail: Literal["never", "ask", "always"] = "ask"
@@ -220,9 +221,9 @@ class PermissionSettings(Struct, frozen=True, kw_only=True, rename="camel"):
     allow: tuple[str, ...] = ()
     """Rules for calls that run without asking."""
     ask: tuple[str, ...] = ()
-    """Rules for calls that always ask; override `allow`."""
+    """Rules for calls that always ask; these override `allow`."""
     deny: tuple[str, ...] = ()
-    """Rules for calls that never run; override both."""
+    """Rules for calls that never run; these override both."""
     default_mode: PermissionMode | None = None
     """Permission mode for calls that match no rule, unless a flag sets it."""
     additional_directories: tuple[str, ...] = ()
@@ -230,16 +231,16 @@ class PermissionSettings(Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class AttributionSettings(Struct, frozen=True, kw_only=True):
-    """Texts that agents add to commits and pull requests."""
+    """Text that agents add to commits and pull requests."""
 
     commit: str | None = None
-    """Text at the end of commit messages; an empty text means none."""
+    """Text at the end of commit messages; an empty string adds nothing."""
     pr: str | None = None
-    """Text at the end of pull request descriptions; an empty text means none."""
+    """Text at the end of pull request descriptions; an empty string adds nothing."""
 
 
 class SettingsSchema(Struct, frozen=True, kw_only=True, rename="camel"):
-    """Part of a settings file that Shoal uses. Every other key belongs to another program."""
+    """The keys of a settings file that Shoal uses. Every other key belongs to another program."""
 
     model: str | None = None
     """Model to use."""
@@ -252,18 +253,19 @@ class SettingsSchema(Struct, frozen=True, kw_only=True, rename="camel"):
     snapshots. Older files are removed when a session starts, once a day, except files that an existing team
     needs. With 0, everything that ended at least an hour ago is removed. Applies only in user files."""
     effort_level: Any = None
-    """Effort before an answer: low, medium, high, xhigh or max. `--effort` and `CLAUDE_CODE_EFFORT_LEVEL`
+    """Reasoning effort: low, medium, high, xhigh or max. `--effort` and `CLAUDE_CODE_EFFORT_LEVEL`
     override it."""
     always_thinking_enabled: Any = None
     """`false` disables thinking before an answer, `true` enables it; `MAX_THINKING_TOKENS` overrides it."""
     fallback_model: Any = None
-    """Up to three models to use, in this order, if the first does not answer."""
+    """Up to three models to use, in this order, if the main model does not answer."""
     available_models: Any = None
-    """Models that may be used, by name, alias or start of an id. The lists of all files must name a model."""
+    """Models that may be used, by name, alias or beginning of an id. If several files
+    have a list, a model must be in all of them."""
     model_overrides: Any = None
-    """Ids that a gateway has for the ids of Anthropic's models. Applies only in user files."""
+    """A gateway's ids for Anthropic's models. Applies only in user files."""
     auto_compact_enabled: Any = None
-    """`false` compacts a conversation only when someone asks for it."""
+    """`false`: conversations are compacted only on request."""
     teammate_mode: Any = None
     """Backend for teammates: `in-process`, `auto`, `tmux` or `iterm2`; `shoal.teammate_mode` overrides it."""
     api_key_helper: Any = None
@@ -274,31 +276,31 @@ class SettingsSchema(Struct, frozen=True, kw_only=True, rename="camel"):
     disable_all_hooks: bool | None = None
     """In user files: `true` disables all hooks except managed ones."""
     output_style: Any = None
-    """Name of the output style of the lead: Proactive, Concise, Explanatory, Learning, or that of a file in
+    """Output style of the lead: Proactive, Concise, Explanatory, Learning, or the name of a file in
     `output-styles`."""
     claude_md_excludes: Any = None
-    """Patterns of absolute paths of instruction files that are not read. Patterns of a project exclude only
-    its own files."""
+    """Instruction files to skip, as patterns for absolute paths. A project's patterns exclude only its own
+    files."""
     auto_memory_enabled: Any = None
-    """`false`: notes about the project from earlier sessions are not read."""
+    """`false` ignores notes about the project from earlier sessions."""
     auto_memory_directory: Any = None
-    """Absolute path of the directory of these notes. Counts only in user files."""
+    """Directory of these notes, as an absolute path. Applies only in user files."""
     mcp_servers: dict[str, Any] = {}
     """MCP servers, by name."""
     disabled_mcpjson_servers: tuple[str, ...] = ()
     """Servers in a project's `.mcp.json` that are disabled."""
     agent: str | None = None
-    """Agent whose prompt, tools and model the lead takes; the flag `--agent` overrides it."""
+    """Agent whose prompt, tools and model the lead uses; the flag `--agent` overrides it."""
     language: str | None = None
     """Language in which the lead answers."""
     theme: str | None = None
-    """Theme of Claude Code, such as `dark` or `light-daltonized`; `shoal.theme` overrides it."""
+    """Claude Code theme, such as `dark` or `light-daltonized`; `shoal.theme` overrides it."""
     attribution: AttributionSettings = AttributionSettings()
-    """Texts that agents add to commits and pull requests."""
+    """Text that agents add to commits and pull requests."""
     include_co_authored_by: bool | None = None
-    """False if agents add nothing to commits and pull requests; older than `attribution`."""
+    """`false`: agents add nothing to commits and pull requests. Superseded by `attribution`."""
     plans_directory: str | None = None
-    """Directory of plan files, in the project; one outside it is ignored."""
+    """Directory for plan files. It is ignored if it is outside the project."""
     shoal: ShoalSettings = ShoalSettings()
     """Shoal's own settings, which no other program reads."""
 

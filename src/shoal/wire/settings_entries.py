@@ -1,4 +1,4 @@
-"""Entries of settings that only add comfort: an unusable one is left out, and the rest of the file counts."""
+"""Settings entries that are only a convenience: an unusable one is left out, and the rest applies."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _COMFORT_CHOICES = {"theme": ("dark", "light", "ansi"), "notify": ("off", "bell"
 
 
 def drop_unusable_entries(raw: dict[str, Any]) -> tuple[dict[str, Any], list[UnusableEntry]]:
-    """Return the settings without unusable entries that only add comfort, and these entries.
+    """Return the settings without unusable entries that are only a convenience, and these entries.
 
     Entries that narrow what agents may do are not touched: the schema refuses them if they are invalid.
     """
@@ -34,11 +34,11 @@ def drop_unusable_entries(raw: dict[str, Any]) -> tuple[dict[str, Any], list[Unu
     if isinstance(texts := result.get("attribution"), dict):
         unusable = [key for key in ("commit", "pr") if not isinstance(texts.get(key, ""), str)]
         result["attribution"] = {key: text for key, text in texts.items() if key not in unusable}
-        found += ((("attribution", key), "expected text") for key in unusable)
+        found += ((("attribution", key), "expected a string") for key in unusable)
     days = result.get("cleanupPeriodDays")
     if days is not None and (not isinstance(days, int) or isinstance(days, bool) or days < 0):
         del result["cleanupPeriodDays"]
-        found.append((("cleanupPeriodDays",), "expected a whole number of days"))
+        found.append((("cleanupPeriodDays",), "expected an integer of at least 0"))
     if isinstance(result.get("env"), dict):
         result["env"] = _drop_unusable_variables(result["env"], found)
     if isinstance(result.get("permissions"), dict):
@@ -58,12 +58,12 @@ _COMFORT_TYPES: dict[str, type] = {
     "includeCoAuthoredBy": bool,
     "plansDirectory": str,
 }
-_TYPE_WORDS: dict[type, str] = {str: "text", dict: "an object", bool: "true or false"}
+_TYPE_WORDS: dict[type, str] = {str: "a string", dict: "an object", bool: "true or false"}
 
 
 def _drop_unusable_variables(env: dict[str, Any], found: list[UnusableEntry]) -> dict[str, Any]:
     unusable = [name for name, value in env.items() if not isinstance(value, str | int | float | bool)]
-    found += ((("env", name), "expected text") for name in unusable)
+    found += ((("env", name), "expected a string") for name in unusable)
     return {name: value for name, value in env.items() if name not in unusable}
 
 
@@ -79,7 +79,7 @@ def _drop_unusable_permissions(section: dict[str, Any], found: list[UnusableEntr
     if isinstance(directories := result.get("additionalDirectories"), list):
         result["additionalDirectories"] = [each for each in directories if isinstance(each, str)]
         if result["additionalDirectories"] != directories:
-            found.append((("permissions", "additionalDirectories"), "expected paths, as text"))
+            found.append((("permissions", "additionalDirectories"), "expected paths, as strings"))
     for mode, reason in _resolve_default_mode(result.get("defaultMode")):
         result["defaultMode"] = mode
         found += [(("permissions", "defaultMode"), reason)] if reason else []
@@ -95,7 +95,7 @@ def _resolve_default_mode(value: Any) -> Iterator[tuple[str, str]]:
     elif (mode := resolve_permission_mode(value)) is not None:
         yield mode, ""
     elif not _is_close(value, _NARROWING_MODES):
-        yield "default", f"there is no mode {value!r}, so mode default applies"
+        yield "default", f"there is no mode {value!r}, so default mode applies"
 
 
 def _drop_unusable_choices(section: dict[str, Any], found: list[UnusableEntry]) -> dict[str, Any]:

@@ -107,7 +107,7 @@ def explain_recipient_not_found(case: DoctorContext) -> Iterator[DoctorDiagnosti
         yield _explain_message_recipient(case, view, rows)
     started = ", ".join(f"{row.name} ({row.state})" for row in rows.values())
     yield case.make_diagnostic(
-        "those there", started or "no agent has been started", state="ok" if rows else "none"
+        "agents in this run", started or "no agent has been started", state="ok" if rows else "none"
     )
 
 

@@ -219,7 +219,7 @@ def check_permission_bypass(settings: Settings, *, container_files: Sequence[Pat
     if settings.bypass_ban is not None:
         raise SettingsError(
             f"Permissions cannot be skipped: {settings.bypass_ban} sets "
-            "permissions.disableBypassPermissionsMode. Start without it, or change that file."
+            "permissions.disableBypassPermissionsMode. Start in another permission mode, or change that file."
         )
     environ = settings.environ
     is_contained = (

@@ -219,7 +219,7 @@ def _refuse_cloud_provider(provider: str, model: str, settings: Settings) -> Non
     if provider == "anthropic" and (cloud := settings.foreign.cloud):
         raise Unauthorized(
             f"{cloud} is set, and Shoal cannot use this cloud. Unset the variable to use Anthropic's API, "
-            "or choose a model of another provider.",
+            "or choose another provider's model.",
             provider=provider,
             model=model,
         )
@@ -272,8 +272,7 @@ def _choose_available_default(settings: Settings) -> str:
 def _build_oauth_token_error(model: str) -> Unauthorized:
     return Unauthorized(
         "CLAUDE_CODE_OAUTH_TOKEN belongs to a Claude subscription, which Shoal cannot use. Set "
-        "ANTHROPIC_API_KEY to a key of the Anthropic API, run `shoal setup`, or choose a model of another "
-        "provider.",
+        "ANTHROPIC_API_KEY to an Anthropic API key, run `shoal setup`, or choose another provider's model.",
         provider="anthropic",
         model=model,
     )

@@ -129,7 +129,7 @@ async def _run_expansion_hooks(agent: AgentRunner, prompt: SlashCommandInvocatio
 async def _run_slash_invocation(session: Session, prompt: SlashCommandInvocation) -> LoopResult:
     agent, runtime, command = session.agent, session.runtime, prompt.command
     if (blocked := await _run_expansion_hooks(agent, prompt)) is not None:
-        return LoopResult(reason="blocked", detail=f"a UserPromptExpansion hook says no: {blocked}")
+        return LoopResult(reason="blocked", detail=f"a UserPromptExpansion hook blocked it: {blocked}")
     if isinstance(command, Skill) and command.forks:
         return await _run_forked_skill(session, prompt, command)
     if isinstance(command, ExternalSlashPrompt):

@@ -31,7 +31,7 @@ def refuse_unsupported_restrictions(documents: Sequence[SettingsDocument]) -> No
     for document in documents:
         for key in _MANAGED_KEYS if document.kind == "managed" else ():
             if document.raw.get(key) not in (None, False):
-                _refuse(document, (key,), "Shoal cannot enforce it, so it does not run")
+                _refuse(document, (key,), "Shoal cannot enforce it, so Shoal refuses to start")
         for key in _HTTP_HOOK_KEYS:
             if document.raw.get(key) is not None:
                 _refuse(document, (key,), "Shoal does not enforce it; remove the key and check your hooks")

@@ -84,15 +84,15 @@ class ForeignVariables(Struct, frozen=True, kw_only=True):
     mcp_output_tokens: int | None = None
     fallback_models: tuple[str, ...] = ()
     available_models: tuple[AllowedModelList, ...] = ()
-    """Lists of models, of which each must name a model that is used."""
+    """Lists of models; a model can be used only if each list names it."""
     model_overrides: Mapping[str, str] = {}
-    """Ids that a gateway has for the ids of Anthropic's models."""
+    """A gateway's ids for Anthropic's models."""
     is_compaction_disabled: bool = False
     is_background_disabled: bool = False
     task_list: str | None = None
     """Name of the task list that sessions share."""
     is_environment_scrubbed: bool = False
-    """True if processes that tools start do not get the keys of providers."""
+    """True if processes that tools start do not get provider keys."""
     max_retries: int | None = None
     teammate_mode: TeammateMode | None = None
 
@@ -123,7 +123,7 @@ class _VariableReader:
         if text is None:
             return None
         if not text.isascii() or not text.isdigit() or int(text) < minimum:
-            self.warnings.append(f"{name} is {text!r}, not a whole number from {minimum} up. It is ignored.")
+            self.warnings.append(f"{name} is {text!r}, not an integer of at least {minimum}. It is ignored.")
             return None
         return int(text)
 

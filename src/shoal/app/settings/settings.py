@@ -137,11 +137,11 @@ class Settings(Struct, frozen=True, kw_only=True):
     permission_rules: PermissionRuleSet
     """Permission rules of all files, each with its source."""
     agent: str | None = None
-    """Agent whose prompt, tools and model the lead takes."""
+    """Agent whose prompt, tools and model the lead uses."""
     language: str | None = None
     """Language in which the lead answers."""
     attribution: AttributionSettings = AttributionSettings()
-    """Texts for commits and pull requests."""
+    """Text for commits and pull requests."""
     plans_directory: Path
     bypass_ban: str | None = None
     """File and line of a setting that forbids to skip permissions."""

@@ -41,7 +41,7 @@ _STOPPING = {
     "last_assistant_message": "The agent's last message.",
 }
 _TEAM = {"team_name": "The team.", "teammate_name": "The teammate that does the work."}
-_NOT_MADE = "The call is not run, and the model gets the reason."
+_NOT_MADE = "The call does not run, and the model gets the reason."
 _GOES_ON = "The agent continues with the reason, at most 8 times in a row."
 
 HOOK_EVENT_DESCRIPTIONS: Mapping[HookEvent, HookEventDescription] = {
@@ -98,7 +98,7 @@ HOOK_EVENT_DESCRIPTIONS: Mapping[HookEvent, HookEventDescription] = {
         on_block="The task is not completed, and the model gets the reason.",
     ),
     "SessionStart": HookEventDescription(
-        when="A session starts, or its conversation was summarized.",
+        when="A session has started, or its conversation was summarized.",
         fields={"source": "`startup`, `resume`, `fork`, `clear` or `compact`."},
         optional_fields={"model": "The lead's model; absent after `compact`."},
     ),
@@ -111,7 +111,7 @@ HOOK_EVENT_DESCRIPTIONS: Mapping[HookEvent, HookEventDescription] = {
             "trigger": "`manual` or `auto`.",
             "custom_instructions": "The user's instructions for the summary.",
         },
-        on_block="`/compact` is refused; if the window is full, the user is only told.",
+        on_block="`/compact` is refused; if the window is full, the user only gets a notice.",
     ),
     "Notification": HookEventDescription(
         when="Shoal is waiting for the user.",
@@ -131,15 +131,15 @@ HOOK_EVENT_DESCRIPTIONS: Mapping[HookEvent, HookEventDescription] = {
         fields={"name": "The name of the worktree.", "worktree_path": "Its former path."},
     ),
     "ConfigChange": HookEventDescription(
-        when="A settings file changed; checked before each call.",
+        when="A settings file changed. Shoal checks before each call.",
         fields={
             "source": "`user_settings`, `project_settings`, `local_settings` or `policy_settings`.",
             "file_path": "The file.",
         },
-        on_block="The session keeps its settings until the next change. Managed files apply in any case.",
+        on_block="The session keeps its settings until the next change. Managed files always apply.",
     ),
     "StopFailure": HookEventDescription(
-        when="The model could not answer, so a turn ends.",
+        when="The model could not answer, so the turn ends.",
         fields={
             "error": "`rate_limit`, `overloaded`, `authentication_failed`, `invalid_request`, "
             "`server_error` or `unknown`.",
@@ -151,16 +151,16 @@ HOOK_EVENT_DESCRIPTIONS: Mapping[HookEvent, HookEventDescription] = {
         fields={"trigger": "`manual` or `auto`.", "compact_summary": "The summary."},
     ),
     "PostToolBatch": HookEventDescription(
-        when="After all calls of one reply.",
+        when="After all calls in one reply.",
         fields={"tool_calls": "A list of objects with `tool_name`, `tool_input` and `tool_use_id`."},
         on_block="The turn ends before the next request to the model.",
     ),
     "PermissionDenied": HookEventDescription(
-        when="A rule, the mode or the lack of an answer denied a call.",
+        when="A call was denied: by a rule or the mode, or because nobody answered.",
         fields={**_CALL, "reason": "The reason that the model gets."},
     ),
     "UserPromptExpansion": HookEventDescription(
-        when="Before the command that a person typed becomes a prompt.",
+        when="Before a command that a person typed becomes a prompt.",
         fields={
             "expansion_type": "`slash_command` or `mcp_prompt`.",
             "command_name": "The command.",

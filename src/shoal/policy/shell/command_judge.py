@@ -46,7 +46,7 @@ def judge_shell_command(name: str, words: Sequence[ShellWord], *, moved: bool) -
     reader = load_readonly_command_table().get(name)
     if reader is None:
         return _add_output_files_to_verdict(
-            name, words, build_not_proven_readonly_verdict(f"Shoal cannot tell whether {name} only reads")
+            name, words, build_not_proven_readonly_verdict(f"Shoal cannot tell whether {name} is read-only")
         )
     if name == "kubectl":
         return program_judges.judge_kubectl(words, reader)

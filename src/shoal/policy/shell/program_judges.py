@@ -168,7 +168,7 @@ def judge_find(words: Sequence[ShellWord]) -> ReadOnlyCommandVerdict:
             # The word may be the terminator of the command, and the next word an action of find.
             if any(inner.value is None for inner in words[index:end]):
                 return build_not_proven_readonly_verdict(
-                    "Shoal cannot know an argument of find before it runs"
+                    "Shoal cannot determine an argument of find before it runs"
                 )
             index = end + 1
             continue
@@ -176,7 +176,7 @@ def judge_find(words: Sequence[ShellWord]) -> ReadOnlyCommandVerdict:
             is_one_value = not word.many and index >= 2 and _is_find_test_with_value(words[index - 2].value)
             if word.may_be_flag and not is_one_value:
                 return build_not_proven_readonly_verdict(
-                    "Shoal cannot know an argument of find before it runs"
+                    "Shoal cannot determine an argument of find before it runs"
                 )
             if not expression:
                 start_paths.append(word)
@@ -186,7 +186,7 @@ def judge_find(words: Sequence[ShellWord]) -> ReadOnlyCommandVerdict:
             expression = expression or value not in ("-H", "-L", "-P")
         elif not expression:
             start_paths.append(word)
-    return build_readonly_verdict("find only reads", reads=tuple(start_paths))
+    return build_readonly_verdict("find is read-only", reads=tuple(start_paths))
 
 
 _FIND_TESTS_WITHOUT_VALUE = frozenset(
@@ -266,7 +266,7 @@ def judge_ps(words: Sequence[ShellWord]) -> ReadOnlyCommandVerdict:
         return _build_refused_flag_verdict("ps", options)
     if not all(re.fullmatch(r"[auxwfhjlv]+|[0-9,]+", word.value or "") for word in options.operands):
         return build_not_proven_readonly_verdict("ps may show environment variables")
-    return build_readonly_verdict("ps only reads")
+    return build_readonly_verdict("ps is read-only")
 
 
 def judge_read_builtin(words: Sequence[ShellWord]) -> ReadOnlyCommandVerdict:

@@ -327,7 +327,7 @@ def _judge_readonly_operands(
     ):
         return build_not_proven_readonly_verdict(f"{name} may print a secret")
     if kind in ("paths", "one") or (kind == "pattern" and gives_pattern):
-        return build_readonly_verdict(f"{name} only reads", reads=tuple(operands))
+        return build_readonly_verdict(f"{name} is read-only", reads=tuple(operands))
     return build_readonly_verdict(
-        f"{name} only reads", reads=tuple(operands[1:]) if kind == "pattern" else ()
+        f"{name} is read-only", reads=tuple(operands[1:]) if kind == "pattern" else ()
     )

@@ -22,7 +22,7 @@ from shoal.surfaces.terminal.text_styles import has_colours
 @click.option("--session", metavar="ID", help="Examine this run; default: the latest one in this directory.")
 @click.option("--about", metavar="NAME", default="", help="The agent, recipient, tool or command to examine.")
 @click.option("--symptoms", "listed", is_flag=True, help="List the symptoms that doctor can examine.")
-@click.option("--claude", is_flag=True, help="List what Shoal does with each item of Claude Code's files.")
+@click.option("--claude", is_flag=True, help="List what Shoal does with each item in Claude Code's files.")
 @click.option("--json", "as_json", is_flag=True, help="Print all facts as one JSON object.")
 @settings_option
 @click.option("--model", metavar="NAME", help="Check this model instead of the configured one.")
@@ -42,8 +42,8 @@ def doctor_command(  # noqa: PLR0913 - one argument per flag
     With SYMPTOM, examine only that symptom, in the latest run in this directory if it concerns a run:
     `shoal doctor result-not-seen --about researcher`. `--symptoms` lists the symptoms.
 
-    `--claude` lists every item of the settings, agents, skills and instructions that Claude Code would read
-    here: used, not used, refused, or wider here than there.
+    `--claude` lists every item in the settings, agents, skills and instructions that Claude Code would read
+    here: used, not used, refused, or wider here (less restricted than in Claude Code).
 
     The exit code is 1 if something prevents `shoal -p` from working, or if the cause of the symptom was
     found.
@@ -84,7 +84,7 @@ def _list_claude_items(*, as_json: bool) -> int:
     counts: Counter[str] = Counter(item.use for item in items)
     uses = ("used", "not used", "refused", "wider here")
     summary = ", ".join(f"{counts[use]} {use}" for use in uses if counts[use])
-    click.echo(f"\n{summary}." if summary else "There are no files of Claude Code here.")
+    click.echo(f"\n{summary}." if summary else "There are no Claude Code files here.")
     return exit_codes.ERROR if is_refused else exit_codes.OK
 
 

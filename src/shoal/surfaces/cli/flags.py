@@ -70,7 +70,9 @@ def parse_directory(value: str) -> Path:
 
 _RUN_FLAGS = (
     Option(
-        ["-p", "--print", "print_"], is_flag=True, help="Run headless: answer PROMPT, print the result, exit."
+        ["-p", "--print", "print_"],
+        is_flag=True,
+        help="Run headless: answer PROMPT, print the result and exit.",
     ),
     Option(
         ["-c", "--continue", "continue_last"], is_flag=True, help="Resume the last session in this directory."
@@ -81,7 +83,7 @@ _RUN_FLAGS = (
         flag_value=PICK_SESSION,
         default=None,
         metavar="[ID]",
-        help="Resume a session by its id, the start of it, or its name. Without an id, choose from a list.",
+        help="Resume a session by id (or its beginning) or name. Without one, choose from a list.",
     ),
     Option(["-n", "--name", "title"], metavar="NAME", help="Name the session; --resume NAME finds it again."),
     Option(["--fork-session", "fork"], is_flag=True, help="Continue in a copy of the resumed session."),
@@ -109,7 +111,7 @@ _AGENT_FLAGS = (
         ["--teammate-mode"],
         type=click.Choice(("auto", "in-process", "process", "tmux", "iterm2")),
         metavar="MODE",
-        help="Run teammates in-process, process, tmux, iterm2 or auto.",
+        help="Backend for teammates: in-process, process, tmux, iterm2 or auto.",
     ),
     Option(["--agent"], metavar="NAME", help="Give the lead the prompt, tools and model of this agent."),
     Option(["--coordinator"], is_flag=True, help="The lead only starts, messages and stops agents."),
@@ -183,7 +185,7 @@ _PERMISSION_FLAGS = (
         ["--permission-mode", "mode"],
         type=parse_permission_mode,
         metavar="MODE",
-        help="default (or manual), acceptEdits, plan, dontAsk or bypassPermissions; auto runs as default.",
+        help="default (or manual), acceptEdits, plan, dontAsk or bypassPermissions; auto means default.",
     ),
     Option(
         ["--dangerously-skip-permissions", "skip_permissions"],
@@ -193,7 +195,7 @@ _PERMISSION_FLAGS = (
     Option(
         ["--allow-dangerously-skip-permissions", "allow_bypass"],
         is_flag=True,
-        help="Let the session skip permissions later, without starting so.",
+        help="Let the session switch to skipping permissions later.",
     ),
     Option(
         ["--allowedTools", "--allowed-tools", "allowed_tools"],
@@ -218,7 +220,7 @@ _PERMISSION_FLAGS = (
         type=parse_permission_prompt_tool,
         metavar="TOOL",
         help="Let this MCP tool (mcp__SERVER__TOOL) answer questions. stdio, with --input-format "
-        "stream-json: send them to the program that drives the run.",
+        "stream-json: send them to the program that controls the run.",
     ),
     Option(
         ["--add-dir", "add_dirs"],
@@ -252,18 +254,18 @@ _FORMAT_FLAGS = (
     Option(
         ["--verbose"], is_flag=True, help="Headless: report the cost and duration of each turn on stderr."
     ),
-    Option(["-q", "--quiet"], is_flag=True, help="Headless: no progress on stderr."),
-    Option(["--plain"], is_flag=True, help="Use the line-by-line terminal instead of the full screen."),
+    Option(["-q", "--quiet"], is_flag=True, help="Headless: print no progress on stderr."),
+    Option(["--plain"], is_flag=True, help="Use the line-based terminal instead of the full-screen one."),
 )
 _SETTINGS_FLAGS = (
     Option(["--settings"], metavar="FILE|JSON", help="Additional settings, as JSON or a file."),
     Option(
         ["--bare", "--safe-mode", "bare"],
         is_flag=True,
-        help="Use no hooks, skills, agents, plug-ins, MCP servers and instructions of files.",
+        help="Load no hooks, skills, agents, plug-ins, MCP servers or instructions from files.",
     ),
     Option(
-        ["--disable-slash-commands", "no_slash_commands"], is_flag=True, help="Load no skills and commands."
+        ["--disable-slash-commands", "no_slash_commands"], is_flag=True, help="Load no skills or commands."
     ),
     Option(
         ["-d", "--debug", "--debug-to-stderr", "debug"],

@@ -40,7 +40,7 @@ scope_option = click.option(
     "-s",
     "--scope",
     type=click.Choice(("local", "user", "project")),
-    help="File: local is your settings for this project, user your settings, project its .mcp.json.",
+    help="File: local (your settings for this project), user (your own settings) or project (.mcp.json).",
 )
 project_option = click.option("--project", is_flag=True, help="Short for --scope project.")
 
@@ -195,7 +195,7 @@ def _add_configured_server(name: str, server_config: dict[str, Any], scope: str)
 @project_option
 @debug_option
 def remove_mcp_server(*, name: str, scope: str | None, project: bool) -> int:
-    """Remove a server from the file that has it, or from that of --scope."""
+    """Remove a server from the file that has it, or only from the file that --scope names."""
     paths = _open_mcp_server_admin(()).remove_server(name, scope="project" if project else scope)
     if not paths:
         raise click.ClickException(
@@ -243,9 +243,9 @@ def log_out_of_mcp_server(*, name: str, mcp_config: Sequence[str]) -> int:
 @mcp_commands.command("reset-project-choices")
 @debug_option
 def reset_mcp_project_choices() -> int:
-    """Forget your trust in the servers of the project's .mcp.json."""
+    """Forget your trust in the servers in the project's .mcp.json."""
     _open_mcp_server_admin(()).forget_project_trust()
-    click.echo("Shoal asks again before it starts the servers of .mcp.json.")
+    click.echo("Shoal asks again before it starts the servers in .mcp.json.")
     return exit_codes.OK
 
 

@@ -52,7 +52,7 @@ INSTALL_COMMAND = "pip install 'shoal[mcp]'"
 @debug_option
 def serve_mcp(*, team: str | None, name: str | None, **given: Any) -> int:
     """Let an MCP client lead or join teams, and start runs. The client starts this command as its server,
-    which speaks MCP on standard input and output and ends with the client."""
+    which speaks MCP on standard input and output and exits when the client does."""
     if find_spec("mcp") is None:
         raise click.ClickException(f"The MCP server needs the official SDK. Install it: {INSTALL_COMMAND}")
     if (team is None) != (name is None):

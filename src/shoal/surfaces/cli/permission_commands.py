@@ -82,11 +82,11 @@ def explain_permission(*, mode: Any, settings: str | None, as_json: bool, tool: 
     return exit_codes.OK
 
 
-@permission_commands.command("ls", short_help="List the active rules, strongest first.")
+@permission_commands.command("ls", short_help="List the active rules, highest precedence first.")
 @settings_option
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def list_permission_rules(*, settings: str | None, as_json: bool) -> int:
-    """List the active rules, strongest first, and the file and line that each comes from."""
+    """List the active rules, highest precedence first, and the file and line that each comes from."""
     show_lead_permissions(settings, as_json=as_json)
     return exit_codes.OK
 

@@ -103,11 +103,11 @@ def _add_refused_command(name: str) -> None:
     def refuse_installation(*, arguments: Sequence[str]) -> int:
         raise click.UsageError(
             f"Shoal does not {name if name != 'marketplace' else 'manage marketplaces of'} plug-ins. Put the "
-            "directory of a plug-in into `plugins` in Shoal's home, name it with --plugin-dir, or install it "
+            "directory of a plug-in in `plugins` in Shoal's home, name it with --plugin-dir, or install it "
             "with `claude plugin install`: Shoal uses what is installed and enabled there."
         )
 
-    refuse_installation.help = "Shoal uses plug-ins that are installed, and does not install or update them."
+    refuse_installation.help = "Shoal uses installed plug-ins, but does not install or update them."
 
 
 for _name in ("install", "uninstall", "update", "marketplace"):

@@ -83,13 +83,13 @@ def show_skill(*, name: str, as_json: bool) -> int:
     return exit_codes.OK
 
 
-@skill_commands.command("validate", short_help="Check skill and command files, or all of them.")
+@skill_commands.command("validate", short_help="Check the given skill and command files, or all of them.")
 @click.argument("paths", nargs=-1, metavar="[PATH]...", type=click.Path(path_type=Path))
 @json_option
 @debug_option
 def validate_skills(*, paths: Sequence[Path], as_json: bool) -> int:
-    """Check skill and command files and directories, or all that are available here. The exit code is 1 if
-    one cannot be used."""
+    """Check the given files and directories, or all skills and commands that are available here. The exit
+    code is 1 if one cannot be used."""
     from shoal.app.skills.skill_catalog import load_skills_from_paths
 
     for path in paths:

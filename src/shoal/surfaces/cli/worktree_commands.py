@@ -95,8 +95,8 @@ def show_worktree(*, name: str, as_json: bool) -> int:
 @json_option
 @debug_option
 def merge_worktree(*, name: str, as_json: bool) -> int:
-    """Merge a worktree's work, committed or not, into the current branch of this checkout, and remove the "
-    "worktree.
+    """Merge a worktree's work, committed or not, into the current branch of this checkout, and remove the
+    worktree.
 
     If it conflicts, Shoal changes nothing and lists the files. Hooks do not run.
     """

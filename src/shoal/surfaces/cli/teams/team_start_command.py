@@ -61,7 +61,9 @@ start_command = click.Command(
     params=[
         click.Argument(["template"]),
         click.Argument(["goal"], required=False),
-        click.Option(["-p", "--print", "print_"], is_flag=True, help="Run headless: print the result, exit."),
+        click.Option(
+            ["-p", "--print", "print_"], is_flag=True, help="Run headless: print the result and exit."
+        ),
         click.Option(
             ["--name", "team_name"], metavar="NAME", help="Team name; default: the template's name."
         ),
