@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections.abc import Sequence
+from copy import copy
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -122,7 +123,7 @@ def test_mcp_servers(*, names: Sequence[str], mcp_config: Sequence[str], as_json
     return exit_codes.OK if all_connected else exit_codes.ERROR
 
 
-@mcp_commands.command("add", cls=McpAddCommand)
+@mcp_commands.command("add", short_help="Add a server: a command, or a URL.", cls=McpAddCommand)
 @click.option(
     "-t", "--transport", type=click.Choice(("stdio", "http", "sse")), help="Transport; stdio for a command."
 )
@@ -168,7 +169,7 @@ def add_mcp_server(  # noqa: PLR0913 - the options of the command
     return _add_configured_server(name, server_config, "project" if project else scope or "local")
 
 
-@mcp_commands.command("add-json")
+@mcp_commands.command("add-json", short_help="Add a server from JSON, as in .mcp.json.")
 @click.argument("name")
 @click.argument("config", metavar="JSON")
 @scope_option
@@ -189,7 +190,7 @@ def _add_configured_server(name: str, server_config: dict[str, Any], scope: str)
     return exit_codes.OK
 
 
-@mcp_commands.command("remove")
+@mcp_commands.command("remove", short_help="Remove a server from its file.")
 @click.argument("name")
 @scope_option
 @project_option
@@ -225,7 +226,7 @@ def list_mcp_server_health(*, mcp_config: Sequence[str]) -> int:
     return exit_codes.OK
 
 
-mcp_commands.add_command(show_mcp_server, "get")
+mcp_commands.add_command(copy(show_mcp_server), "get")
 
 
 @mcp_commands.command("logout")
@@ -240,7 +241,7 @@ def log_out_of_mcp_server(*, name: str, mcp_config: Sequence[str]) -> int:
     return exit_codes.OK
 
 
-@mcp_commands.command("reset-project-choices")
+@mcp_commands.command("reset-project-choices", short_help="Forget your trust in .mcp.json.")
 @debug_option
 def reset_mcp_project_choices() -> int:
     """Forget your trust in the servers in the project's .mcp.json."""

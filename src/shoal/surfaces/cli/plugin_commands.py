@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from copy import copy
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -62,7 +63,7 @@ def list_plugins(*, plugin_dirs: Sequence[Path], as_json: bool) -> int:
     return exit_codes.OK
 
 
-plugin_commands.add_command(list_plugins, "list")
+plugin_commands.add_command(copy(list_plugins), "list")
 
 
 def _add_switch_command(name: str, *, on: bool) -> None:
