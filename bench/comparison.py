@@ -192,7 +192,7 @@ def _compare_memory(size: ComparisonSize, subjects: Sequence[BenchSubject]) -> A
 
     answers = ask_in_turn([*subjects, SHOAL_ON_DISK], size.times, ask_waiting)
     rows = [
-        _make_row("an agent that waits, as by default", "KB", answers, _pick_memory, ours=SHOAL_ON_DISK),
+        _make_row("a waiting agent, default settings", "KB", answers, _pick_memory, ours=SHOAL_ON_DISK),
         _make_row("an agent that waits, Shoal's in memory too", "KB", answers, _pick_memory),
     ]
     return "Memory, a history of ten messages", rows, answers.failures

@@ -38,7 +38,10 @@ class MachineFacts(msgspec.Struct, frozen=True, kw_only=True):
         yield f"{took}; load {before:.1f} before, {after:.1f} after."
         if self.once or max(self.load) > 2 * self.cores:
             why = "each library was measured once (--once)" if self.once else "the machine had other work"
-            yield f"Rough: {why}. Figures are higher than on a quiet machine, ratios may be off by half."
+            yield (
+                f"Rough: {why}. Figures are higher than on a quiet machine, "
+                "and ratios may be off by up to 50 %."
+            )
 
 
 def read_machine(load_before: float, seconds: float, *, once: bool = False) -> MachineFacts:

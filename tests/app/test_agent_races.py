@@ -549,7 +549,7 @@ async def test_an_agent_cut_off_before_its_first_reply_is_not_reported_as_resuma
     async with open_session(tmp_path, model, resume=session.id) as session:
         await run_all_turns(session, "go")
         conversation = str(session.agent.conversation.messages)
-    assert "its process ended before it began; start it again" in conversation
+    assert "its process ended before the agent did any work; start it again" in conversation
     assert "There is no agent 'a1'" in conversation
 
 

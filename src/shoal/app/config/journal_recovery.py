@@ -48,7 +48,7 @@ from shoal.tools.shell_supervisor import BackgroundShellSupervisor
 from shoal.workspaces.worktree_files import is_in_agent_worktree
 
 CUT_OFF_DETAIL = "its process ended while it was working; SendMessage resumes it"
-CUT_OFF_AT_START_DETAIL = "its process ended before it began; start it again"
+CUT_OFF_AT_START_DETAIL = "its process ended before the agent did any work; start it again"
 PROCESS_ENDED = "the command ended with the session's process"
 
 

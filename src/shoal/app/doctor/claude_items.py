@@ -125,7 +125,7 @@ def _list_unread_files(home: Path, cwd: Path, refused: Sequence[ClaudeItem]) -> 
     broken = {item.file for item in refused}
     for path, _ in list_settings_files(home, cwd, None):
         if path.is_file() and str(path) not in broken:
-            advice = "Shoal does not start before the refused items are corrected"
+            advice = "Shoal will not start until the refused items are corrected"
             yield ClaudeItem(file=str(path), item="file", use="not used", advice=advice)
 
 

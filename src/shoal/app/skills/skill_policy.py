@@ -38,7 +38,9 @@ def load_skill_policy(documents: Sequence[SettingsDocument]) -> SkillPolicy:
         found = document.raw.get("skillOverrides") or {}
         if not isinstance(found, Mapping):
             location = document.locate_key(("skillOverrides",))
-            problems.append(f"{location}: skillOverrides: expected an object of skills; it is ignored")
+            problems.append(
+                f"{location}: skillOverrides: expected an object with skill names as keys; the setting is ignored"
+            )
             continue
         for name, value in found.items():
             if value not in _OVERRIDES:

@@ -73,7 +73,8 @@ class ExternalMember:
             await self._add_to_roster(identity)
         elif entry.agent_type != EXTERNAL_MEMBER_TYPE:
             raise AgentRequestRefused(
-                f"Shoal itself runs the member {identity.name} of {identity.team}. Choose another name."
+                f"The name {identity.name} belongs to a member of {identity.team} that Shoal runs. "
+                "Choose another name."
             )
         self._identities[identity.team] = identity
         await self._reclaim_tasks(identity)
