@@ -9,7 +9,7 @@ from skill_helpers import write_command, write_skill
 
 def test_slash_commands_are_listed_completed_and_run(cli_project: CliProject) -> None:
     write_command(
-        cli_project.project / ".claude" / "commands", "greet", "Greet $1.", description="Greets somebody"
+        cli_project.project / ".claude" / "commands", "greet", "Greet $0.", description="Greets somebody"
     )
     write_skill(cli_project.home / "skills", "pdf", description="Fills forms")
     (cli_project.project / "CLAUDE.md").write_text("Be kind.")

@@ -117,7 +117,7 @@ async def test_an_at_sign_offers_project_files(tmp_path: Path) -> None:
         assert at.app.composer.text == "look at @src/deep/parser.py "
         await at.press_keys("enter")
         await at.wait_for_text("answer 1")
-        assert recorder.last_prompt == "look at @src/deep/parser.py "
+        assert recorder.last_prompt.startswith("look at @src/deep/parser.py \n<system-reminder>")
 
 
 async def test_a_long_paste_is_shown_as_a_placeholder_and_sent_whole(tmp_path: Path) -> None:

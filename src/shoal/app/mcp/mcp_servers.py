@@ -150,9 +150,7 @@ class SessionMcpServerManager:
 
     def list_always_loaded_prefixes(self) -> tuple[str, ...]:
         """Return the beginnings of names of tools that are never deferred."""
-        return tuple(
-            f"{server.tool_name_prefix}__" for server in self.configured.servers if server.always_load
-        )
+        return tuple(server.tool_name_prefix for server in self.configured.servers if server.always_load)
 
     async def wait_until_settled(self) -> None:
         """Wait until every server is connected or has failed; each has its own time limit."""

@@ -74,4 +74,4 @@ def _is_server_required(config: SessionConfig, server: McpServerConfig) -> bool:
     if server.origin.startswith(("--mcp-config:", *(f"{path}:" for path in given))):
         return True
     named = (*split_permission_rule_flags(options.allowed_tools), *(options.available_tools or ()))
-    return any(f"{name}__".startswith(f"{server.tool_name_prefix}__") for name in named)
+    return any(f"{name}__".startswith(server.tool_name_prefix) for name in named)
