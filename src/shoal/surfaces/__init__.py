@@ -1,1 +1,1 @@
-"""What people and programs see; they draw and translate."""
+"""User interfaces for people and programs; they draw and translate."""

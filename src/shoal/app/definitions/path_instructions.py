@@ -28,7 +28,7 @@ class UnreadableFileFilterSource(Protocol):
 
 
 class PathInstructionFactory(Struct, frozen=True, kw_only=True):
-    """What the agents of a session share: the files that every prompt has, and the rules."""
+    """Instructions that the agents of a session share: the files of every prompt, and the rules."""
 
     project: Path
     home: Path
