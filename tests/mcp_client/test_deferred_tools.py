@@ -129,6 +129,37 @@ async def test_the_first_request_does_not_wait_for_a_server_and_a_search_does(tm
     assert "hello" in echoed
 
 
+@pytest.mark.spec("CMP-086", "CMP-111")
+@pytest.mark.needs("mcp")
+@pytest.mark.parametrize("is_always_loaded", [True, False])
+async def test_tools_of_a_server_that_is_always_loaded_are_in_the_first_request(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_always_loaded: bool
+) -> None:
+    monkeypatch.setenv("ENABLE_TOOL_SEARCH", "true")
+    server = {**make_rogue_config("plain"), "alwaysLoad": is_always_loaded}
+    (get_home() / "settings.json").write_text(json.dumps({"mcpServers": {"near": server}}))
+    names: list[str] = []
+
+    def look(request: ModelRequest) -> str:
+        names.extend(each.name for each in request.tools)
+        return "done"
+
+    async with shoal.open(cwd=tmp_path, model=script_agents(lead=[look]), skip_permissions=True) as session:
+        await run_all_turns(session)
+    assert ("mcp__near__echo" in names) is is_always_loaded
+
+
+@pytest.mark.spec("CMP-111")
+@pytest.mark.needs("mcp")
+async def test_the_first_request_waits_for_a_server_that_a_flag_names(tmp_path: Path) -> None:
+    settings = {"mcpServers": {"near": make_rogue_config("plain")}}
+    (get_home() / "settings.json").write_text(json.dumps(settings))
+    model = script_agents(lead=[call_tool("mcp__near__echo", text="hello"), "done"])
+    async with shoal.open(cwd=tmp_path, model=model, allowed_tools=["mcp__near"]) as session:
+        await run_all_turns(session)
+    assert "hello" in list_result_texts(session)[0]
+
+
 @pytest.mark.spec("CMP-042", "CMP-111")
 @pytest.mark.needs("mcp")
 async def test_a_hook_waits_for_the_server_of_its_tool(tmp_path: Path) -> None:
