@@ -347,7 +347,8 @@ async def open_runtime(config: SessionConfig, exit_stack: AsyncExitStack) -> Run
     if options.lead_channel is None and any(
         (each / ".git").exists() for each in (workspace.root, *workspace.root.parents)
     ):
-        mover = LeadWorktreeMover(workspace, settings.environ, options.clock, ids.derive_generator())
+        is_hidden = permissions.build_unreadable_file_filter("Read", str(workspace.root))
+        mover = LeadWorktreeMover(workspace, settings, options.clock, ids.derive_generator(), is_hidden)
         tools |= {tool.schema.name: tool for tool in build_worktree_tools(mover)}
     web_search = create_web_search_tool(settings, model.card, tools, running_agents.require_agent)
     tools |= {} if web_search is None else {web_search.schema.name: web_search}

@@ -86,6 +86,14 @@ _RUN_FLAGS = (
         help="Resume a session by id (or its beginning) or name. Without one, choose from a list.",
     ),
     Option(["-n", "--name", "title"], metavar="NAME", help="Name the session; --resume NAME finds it again."),
+    Option(
+        ["-w", "--worktree"],
+        is_flag=False,
+        flag_value="",
+        default=None,
+        metavar="[NAME|#PR]",
+        help="Work in a git worktree below .claude/worktrees, created if it does not exist.",
+    ),
     Option(["--fork-session", "fork"], is_flag=True, help="Continue in a copy of the resumed session."),
     Option(["--session-id"], type=parse_session_uuid, metavar="UUID", help="Give the new session this id."),
     Option(
