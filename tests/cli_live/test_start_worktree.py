@@ -104,17 +104,21 @@ def test_a_worktree_can_start_at_the_remote_branch_with_some_directories(reposit
 
 
 @pytest.mark.spec("CMP-095")
-@pytest.mark.parametrize(("work", "answer", "kept"), [(False, "", False), (True, "", True), (True, "n", False)])
+@pytest.mark.parametrize(
+    ("work", "answer", "kept"), [(False, "", False), (True, "", True), (True, "n", False)]
+)
 def test_a_worktree_without_work_is_removed_at_the_end_and_one_with_work_is_asked_about(
     repository: CliProject,
-    work: bool,  # noqa: FBT001
+    work: bool,
     answer: str,
-    kept: bool,  # noqa: FBT001
+    kept: bool,
 ) -> None:
     worktree = repository.project / ".claude" / "worktrees" / "try"
     script = repository.home / "steps.json"
     script.write_text(json.dumps([{"match": "", "text": "plain words"}]))
-    terminal = repository.start_shoal_terminal("-w", "try", "--plain", "--model", f"scripted:{script}", "hello")
+    terminal = repository.start_shoal_terminal(
+        "-w", "try", "--plain", "--model", f"scripted:{script}", "hello"
+    )
     terminal.wait_for("plain words")
     if work:
         (worktree / "work").write_text("mine")

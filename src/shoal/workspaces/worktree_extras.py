@@ -30,6 +30,9 @@ class WorktreeOptions(Struct, frozen=True, kw_only=True):
     """The only directories to check out; all if empty."""
 
 
+DEFAULT_WORKTREE_OPTIONS = WorktreeOptions()
+
+
 async def find_base_commit(
     git: GitRunner, checkout: GitCheckout, options: WorktreeOptions
 ) -> tuple[str, tuple[str, ...]]:

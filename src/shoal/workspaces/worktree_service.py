@@ -40,6 +40,7 @@ from shoal.workspaces.repository_lock import GitRepositoryLock
 from shoal.workspaces.worktree import Worktree
 from shoal.workspaces.worktree_changes import find_git_worktree_entry, get_agent_branch_prefix
 from shoal.workspaces.worktree_extras import (
+    DEFAULT_WORKTREE_OPTIONS,
     WorktreeOptions,
     add_untracked_files,
     find_base_commit,
@@ -73,7 +74,7 @@ class WorktreeService:
         self._checkouts = asyncio.Semaphore(_MAX_CHECKOUTS)
 
     async def create_worktree(
-        self, agent: str, *, session: str, options: WorktreeOptions = WorktreeOptions()
+        self, agent: str, *, session: str, options: WorktreeOptions = DEFAULT_WORKTREE_OPTIONS
     ) -> Worktree:
         """Create a worktree, by default at the commit of the lead's checkout. Raises `WorktreeError`."""
         repository = await self._open_repository()

@@ -104,9 +104,7 @@ async def open_named_worktree(
     await git("reset", "--hard", "--quiet", at=location)
     _copy_local_settings(checkout.top, path)
     notes += await add_untracked_files(git, checkout.top, path, options.links, is_hidden)
-    return NamedWorktree(
-        path=path, branch=branch, top=checkout.top, base=has_branch or base, notes=notes
-    )
+    return NamedWorktree(path=path, branch=branch, top=checkout.top, base=has_branch or base, notes=notes)
 
 
 def _copy_local_settings(top: Path, worktree: Path) -> None:

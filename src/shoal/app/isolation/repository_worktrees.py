@@ -37,9 +37,8 @@ def read_worktree_options(
         given = raw if isinstance(raw, Mapping) else {}
         for key, joined in lists.items():
             names = given.get(key)
-            joined |= dict.fromkeys(
-                name for name in (names if isinstance(names, list) else ()) if isinstance(name, str) and name
-            )
+            given_names = names if isinstance(names, list) else ()
+            joined.update((name, None) for name in given_names if isinstance(name, str) and name)
         bases += [given["baseRef"]] if "baseRef" in given else []
     base = bases[0] if bases else "head"
     notes = (

@@ -21,6 +21,14 @@ INHERIT_MODEL = "inherit"
 ALL_TOOLS = "*"
 
 
+def name_effort_level(effort: str | int) -> str:
+    """Return the level of an effort: the highest whose thinking tokens it reaches."""
+    if isinstance(effort, str):
+        return effort
+    reached = [level for level, tokens in THINKING_TOKENS_BY_EFFORT.items() if tokens <= effort]
+    return reached[-1] if reached else "low"
+
+
 class DefinitionSource(Struct, frozen=True, kw_only=True):
     """Source of a definition. `path` is None for one passed by a flag."""
 

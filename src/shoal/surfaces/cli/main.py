@@ -175,6 +175,15 @@ def _run_root_command(**flag_values: Any) -> int:
 
 
 def _run_from_flags(flag_values: dict[str, Any], prompt: str | None, *, headless: bool) -> int:
+    if flag_values["init_only"]:
+        import asyncio
+
+        from shoal.app.session.lifecycle_hooks import run_start_hooks_only
+        from shoal.surfaces.terminal.user_messages import print_user_message
+
+        for note in asyncio.run(run_start_hooks_only(options_from_flags(flag_values, attended=False))):
+            print_user_message(note)
+        return exit_codes.OK
     if headless:
         return _run_headless_from_flags(flag_values, prompt)
     if flag_values["resume"] == PICK_SESSION:

@@ -37,9 +37,9 @@ class ProjectTrustFile:
             decision = parse_trust_decision(content, _get_project_trust_key(project), file)
             if decision is None and (owner := _find_project_of_worktree(project)) is not None:
                 decision = parse_trust_decision(content, _get_project_trust_key(owner), file)
-            return decision
         except ValueError as error:
             raise self._build_invalid_file_error(error) from error
+        return decision
 
     def store_trust_decisions(self, project: Path, decisions: Mapping[str, TrustDecision | None]) -> None:
         """Store decisions on files of a project, None to remove one. Raises `StateFileError`."""
