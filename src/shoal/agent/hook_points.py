@@ -11,7 +11,6 @@ from msgspec.structs import replace
 
 from shoal.agent.agent_runner import AgentRunner
 from shoal.agent.agent_texts import format_notice
-from shoal.core.agents.agent_definitions import name_effort_level
 from shoal.core.conversation.inbox_items import InboxItem
 from shoal.core.conversation.messages import Message, TextBlock, ToolUseBlock, user_message
 from shoal.core.conversation.tools import ToolOutput
@@ -40,8 +39,8 @@ _FAILURE_KINDS: tuple[tuple[tuple[type[ModelError], ...], str], ...] = (
 
 
 async def run_agent_hooks(agent: AgentRunner, event: HookEvent, **fields: Any) -> HookDecision:
-    if agent.limits.thinking_tokens:
-        fields["effort"] = {"level": name_effort_level(agent.limits.thinking_tokens)}
+    if agent.limits.thinking_tokens or agent.limits.adaptive_thinking:
+        fields["effort"] = {"level": agent.effort_level}
     decision = await agent.hooks.run_hooks(event, fields)
     if decision.stop is not None and not agent.state.halt_reason:
         agent.state.halt_reason = f"a {event} hook stopped the run: {decision.stop}"

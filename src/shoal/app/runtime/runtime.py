@@ -188,20 +188,24 @@ def create_default_loop_limits(options: Options, settings: Settings) -> LoopLimi
     """Create the default limits of each agent, unless its definition overrides them."""
     own, foreign = settings.own, settings.foreign
     mcp_tokens = foreign.mcp_output_tokens
+    thinking_tokens = resolve_thinking_tokens(options, settings)
     return LoopLimits(
         max_turns=options.max_turns or own.max_turns,
         result_limit=own.output_limit,
         compact_at=own.compact_at,
         max_tokens=own.max_output_tokens,
-        thinking_tokens=resolve_thinking_tokens(options, settings),
+        thinking_tokens=thinking_tokens or 0,
+        adaptive_thinking=thinking_tokens is None,
         auto_compact=not foreign.is_compaction_disabled,
         bash_result_limit=foreign.bash_output_length,
         mcp_result_limit=None if mcp_tokens is None else mcp_tokens * BYTES_PER_TOKEN,
     )
 
 
-def resolve_thinking_tokens(options: Options, settings: Settings) -> int:
+def resolve_thinking_tokens(options: Options, settings: Settings) -> int | None:
     """Return the thinking tokens of the lead: from options, variables, or settings, in this order.
+
+    None leaves the decision to models that can decide.
 
     An effort from the environment overrides one of a flag.
     """

@@ -107,7 +107,7 @@ def _load_session_skills(config: SessionConfig, cwd: Path) -> SkillAndCommandLib
     skills = (
         load_skills_from_paths((), policy)
         if options.bare
-        else load_skills(cwd=cwd, home=config.settings.home, policy=policy)
+        else load_skills(cwd=cwd, home=config.settings.home, policy=policy, sources=options.setting_sources)
     )
     for namespace, directory in plugins.list_skill_dirs():
         skills.add_plugin_skills(namespace, skills=directory)
