@@ -127,7 +127,7 @@ def list_sessions(
     )
 
 
-def fork_session(path: Path, session: SessionId, *, home: Path, cwd: str, durable: bool) -> Path:
+def fork_session(path: Path, session: SessionId, *, home: Path, cwd: str, durable: bool = False) -> Path:
     """Copy a transcript to a new session id in `cwd` and return its path. The original stays unchanged."""
     target = get_transcript_path(home, cwd, session)
     if target.exists():
