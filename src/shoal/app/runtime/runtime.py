@@ -30,8 +30,7 @@ from shoal.app.isolation.lead_worktree import LeadWorktreeMover
 from shoal.app.isolation.machine_checks import check_permission_bypass
 from shoal.app.isolation.sandbox_policies import create_sandbox
 from shoal.app.mcp.deferred_tools import ToolDeferral
-from shoal.app.mcp.mcp_prompts import McpPromptCommands
-from shoal.app.mcp.mcp_servers import SessionMcpServerManager
+from shoal.app.mcp.mcp_servers import McpPromptCommands, SessionMcpServerManager
 from shoal.app.options import Options
 from shoal.app.runtime.event_bus import EventBus
 from shoal.app.runtime.plan_registry import AgentPlanRegistry
