@@ -225,7 +225,9 @@ def _compare_start(size: ComparisonSize, subjects: Sequence[BenchSubject]) -> An
             del subject_answers[: len(subject_answers) > 1]
     rows = [
         _make_row("import", "ms CPU", imports, _pick_median("spent", 0, 1e3)),
-        _make_row("a process with one request: to the request", "ms", starts, _pick_median("request", 1, 1e3)),
+        _make_row(
+            "a process with one request: to the request", "ms", starts, _pick_median("request", 1, 1e3)
+        ),
         _make_row("  to the end", "ms CPU", starts, _pick_median("whole", 0, 1e3)),
         _make_row("  peak", "MB", starts, lambda said: median(each["peak"] for each in said)),
     ]
