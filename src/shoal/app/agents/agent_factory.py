@@ -20,6 +20,7 @@ from shoal.app.agents.agent_memory import AgentMemory, resolve_agent_memory
 from shoal.app.agents.agent_transcripts import AgentTranscriptStore, RestoredAgentState
 from shoal.app.agents.member_setup import (
     build_agent_role_prompt,
+    limit_tools_to_session,
     resolve_member_permission_mode,
     resolve_member_tools,
 )
@@ -33,7 +34,6 @@ from shoal.app.agents.spawn_requests import (
     require_valid_isolation,
     resolve_loop_limits,
 )
-from shoal.app.agents.tool_limits import limit_tools_to_session
 from shoal.app.config.session_config import OUTPUT_INSTRUCTION
 from shoal.app.config.system_prompt import build_system_prompt, format_settings_instructions
 from shoal.app.config.tool_selection import remove_denied_tools

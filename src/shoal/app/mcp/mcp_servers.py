@@ -1,8 +1,12 @@
-"""MCP servers of a session: started in the background, shared by all its agents, stopped with it."""
+"""MCP servers of a session: started in the background, shared by all its agents, stopped with it.
+
+Their prompts are slash commands.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import shlex
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from typing import Any
@@ -24,6 +28,7 @@ from shoal.core.extensions.mcp_servers import (
     McpServerStatus,
     matches_mcp_server_pattern,
 )
+from shoal.core.extensions.skills import ExternalSlashPrompt
 from shoal.tools.mcp.client_context import McpClientContext, McpRequestRefused
 from shoal.tools.mcp.managed_server import ManagedMcpServer
 from shoal.tools.structured_output_tool import STRUCTURED_OUTPUT, StructuredOutputTool
@@ -433,3 +438,36 @@ def _make_unstarted_server_status(
     return McpServerStatus(
         name=server.name, status=status, kind=server.transport_type, origin=server.origin, detail=detail
     )
+
+
+class McpPromptCommands:
+    """Prompt commands. Typed words fill the arguments in order; the last argument takes the rest."""
+
+    def __init__(self, servers: SessionMcpServerManager) -> None:
+        self._servers = servers
+
+    def list_prompts(self) -> tuple[ExternalSlashPrompt, ...]:
+        return tuple(
+            ExternalSlashPrompt(
+                name=each.name,
+                description=each.description,
+                argument_hint=" ".join(f"[{argument.name}]" for argument in each.arguments),
+            )
+            for each in self._servers.list_prompts()
+        )
+
+    async def expand_prompt(self, name: str, arguments: str) -> str:
+        prompt = next((each for each in self._servers.list_prompts() if each.name == name), None)
+        values = {} if prompt is None else _parse_prompt_arguments(prompt, arguments)
+        return await self._servers.render_prompt(name, values)
+
+
+def _parse_prompt_arguments(prompt: McpPrompt, arguments: str) -> dict[str, str]:
+    names = [argument.name for argument in prompt.arguments]
+    try:
+        words = shlex.split(arguments)
+    except ValueError:  # an unbalanced quotation mark
+        words = arguments.split()
+    if names and len(words) > len(names):
+        words[len(names) - 1 :] = [" ".join(words[len(names) - 1 :])]
+    return dict(zip(names, words, strict=False))

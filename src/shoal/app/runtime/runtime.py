@@ -30,8 +30,7 @@ from shoal.app.isolation.lead_worktree import LeadWorktreeMover
 from shoal.app.isolation.machine_checks import check_permission_bypass
 from shoal.app.isolation.sandbox_policies import create_sandbox
 from shoal.app.mcp.deferred_tools import ToolDeferral
-from shoal.app.mcp.mcp_prompts import McpPromptCommands
-from shoal.app.mcp.mcp_servers import SessionMcpServerManager
+from shoal.app.mcp.mcp_servers import McpPromptCommands, SessionMcpServerManager
 from shoal.app.options import AgentExtras, Options
 from shoal.app.runtime.event_bus import EventBus
 from shoal.app.runtime.plan_registry import AgentPlanRegistry
@@ -170,10 +169,17 @@ def create_session_budget(
 
 
 def restore_spending_from_journal(budget: Budget, journal: Journal) -> None:
-    """Add the spending of earlier processes; the number of their agents comes from recovery."""
+    """Add the spending of earlier processes; the number of their agents comes from recovery.
+
+    A request without a reported cost, such as one in flight when a process was killed, counts with its
+    reservation.
+    """
     usage_summary = summarize_usage(journal.read_records())
     for (agent, model), spent in usage_summary.spent.items():
         budget.restore_spending(agent, usage_summary.get_agent(agent).kind, model, spent)
+    for request in usage_summary.unsettled:
+        kind = usage_summary.get_agent(request.agent).kind
+        budget.restore_unsettled_request(request.agent, kind, request.usd, request.tokens)
 
 
 def _budget_limits_from_settings(settings: AgentLimitSettings) -> BudgetLimits:

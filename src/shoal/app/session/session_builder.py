@@ -59,8 +59,7 @@ from shoal.team.members.member_host import MemberHost
 from shoal.team.nested_teams import NestedTeams
 from shoal.team.session_teams import SessionTeams
 from shoal.team.team_services import TeamPolicy, TeamServices
-from shoal.tools.agent_list import format_agent_list
-from shoal.tools.agent_tools import AgentToolOptions, build_agent_tools
+from shoal.tools.agent_tools import AgentToolOptions, build_agent_tools, format_agent_list
 from shoal.tools.background_tools import build_background_tools
 from shoal.tools.plan_tools import PlanApprover
 from shoal.tools.team_tools import build_team_tools

@@ -182,6 +182,11 @@ class Budget:
         agent_budget = self._agent_budgets.get(agent) or self.get_or_create_agent_budget(agent, kind)
         agent_budget.restore_spending(model, spent)
 
+    def restore_unsettled_request(self, agent: AgentId, kind: str, usd: float, tokens: int) -> None:
+        """Charge a request of an earlier process whose cost was never reported."""
+        agent_budget = self._agent_budgets.get(agent) or self.get_or_create_agent_budget(agent, kind)
+        agent_budget.restore_unsettled_request(usd, tokens)
+
     def restore_started_agent_count(self, agents: int) -> None:
         """Add the number of agents that earlier processes of this session started."""
         self._gate.total += agents
