@@ -43,11 +43,13 @@ from shoal.policy.hooks.hook_process import (
     HookRunResources,
     start_hook_command,
 )
-from shoal.wire.hook_judgement_codec import fill_mcp_hook_input, format_hook_prompt, parse_hook_judgement
 from shoal.wire.hook_output_codec import (
     InvalidHookOutputError,
     check_hook_decision,
+    fill_mcp_hook_input,
+    format_hook_prompt,
     parse_hook_function_text,
+    parse_hook_judgement,
     parse_hook_output_json,
     parse_hook_output_text,
     truncate_hook_text,
