@@ -41,24 +41,25 @@ from shoal.workspaces.checkpoints import CheckpointStore
 
 ModelChooser: TypeAlias = Callable[[str | Model | None], Awaitable[Model]]
 """Returns the model of a name, or the configured one."""
-_OUTPUT_INSTRUCTION = (
+OUTPUT_INSTRUCTION = (
     f"Give your final answer with the tool {STRUCTURED_OUTPUT}: programs read that, not your text."
 )
 
 
 def add_structured_output_tool(options: Options) -> tuple[Options, StructuredOutputTool | None]:
     """Return options with the structured output tool added, and the tool; None without a schema."""
-    schema = options.output_schema
+    output = options.output
+    schema = options.output_schema if output is None else output.schema
     if schema is None:
         return options, None
     if any(tool.schema.name == STRUCTURED_OUTPUT for tool in options.tools):
         raise SettingsError(f"One of your tools is named {STRUCTURED_OUTPUT}, which is reserved. Rename it.")
-    tool = StructuredOutputTool(schema)
+    tool = StructuredOutputTool(schema, output)
     available = options.available_tools
     appended_prompt = (
-        f"{options.append_system_prompt}\n\n{_OUTPUT_INSTRUCTION}"
+        f"{options.append_system_prompt}\n\n{OUTPUT_INSTRUCTION}"
         if options.append_system_prompt
-        else _OUTPUT_INSTRUCTION
+        else OUTPUT_INSTRUCTION
     )
     options = replace(
         options,
