@@ -268,7 +268,7 @@ class SessionMcpServerManager:
                 if not self._is_permitted(server):
                     raise AgentRequestRefused(
                         f"The agent {agent} ({source}) was not started: it defines the MCP server {name}, "
-                        "which allowedMcpServers or deniedMcpServers of the settings does not permit."
+                        "which allowedMcpServers or deniedMcpServers in the settings does not permit."
                     )
                 yield server
 

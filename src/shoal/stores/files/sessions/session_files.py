@@ -82,7 +82,9 @@ def find_session_transcript(home: Path, name: str) -> Path:
     from difflib import get_close_matches
 
     similar = get_close_matches(name, stems, n=3, cutoff=0.5)
-    hint = f"Similar ids: {', '.join(similar)}." if similar else "shoal --continue takes the latest one here."
+    hint = (
+        f"Similar ids: {', '.join(similar)}." if similar else "Resume the latest one here: shoal --continue"
+    )
     raise SessionNotFound(f"There is no session {name!r} in {home}. {hint}", path=home)
 
 
