@@ -110,6 +110,7 @@ class AgentLoopState(Struct, kw_only=True):
     tool_restriction: TemporaryToolRestriction | None = None
     turn_thinking_tokens: int | None = None
     """Thinking tokens until the turn ends, in place of the agent's, if it thinks at all."""
+    has_noted_missing_usage: bool = False
 
 
 class AgentRunner(Struct, kw_only=True):
@@ -240,7 +241,10 @@ class AgentRunner(Struct, kw_only=True):
             )
         else:
             entry = self.conversation.add_message(message, billing=billing, meta=meta)
-            self.state.context_tokens = billing.usage.total_tokens
+            if billing.usage.is_count_of_reply:
+                self.state.context_tokens = billing.usage.total_tokens
+            else:
+                self.state.context_tokens += sum(map(estimate_block_tokens, message.content))
             await self.emit(
                 MessageAdded(
                     agent=self.identity.agent,

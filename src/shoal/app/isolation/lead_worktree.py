@@ -159,9 +159,9 @@ class LeadWorktreeMover:
 
     async def enter_worktree(self, name: str | None, path: str | None) -> str:
         if self._entered is not None:
-            raise WorktreeError("You are in a worktree already. Leave it with ExitWorktree first.")
+            raise WorktreeError("You are already in a worktree. Leave it with ExitWorktree first.")
         if name is not None and path is not None:
-            raise WorktreeError("Give the name of a new worktree or the path of one that exists, not both.")
+            raise WorktreeError("Pass the name of a new worktree or the path of an existing one, not both.")
         former = self._workspace.cwd
         self._entered = (
             await self._create_worktree(name or self._ids.new_short_id(), former)
@@ -175,7 +175,7 @@ class LeadWorktreeMover:
             )
         branch = f" on the branch {self._entered.branch}" if self._entered.branch else ""
         notes = "".join(f" {note}" for note in self._entered.notes)
-        return f"You work in {escape_filename(self._entered.path)}{branch} now. Use paths below it.{notes}"
+        return f"You now work in {escape_filename(self._entered.path)}{branch}. Use paths below it.{notes}"
 
     async def exit_worktree(self, *, remove: bool, discard_changes: bool) -> str:
         entered = self._entered
@@ -187,7 +187,7 @@ class LeadWorktreeMover:
         self._workspace.change_directory(entered.former)
         state = "was removed" if remove else "is kept"
         former = escape_filename(entered.former)
-        return f"The worktree {escape_filename(entered.path)} {state}. You work in {former} again."
+        return f"The worktree {escape_filename(entered.path)} {state}. You are back in {former}."
 
     async def _create_worktree(self, name: str, former: Path) -> _EnteredWorktree:
         checkout = await find_git_checkout(self._git, self._workspace.root)
@@ -207,7 +207,7 @@ class LeadWorktreeMover:
 
     async def _remove_worktree(self, entered: _EnteredWorktree, *, discard_changes: bool) -> None:
         if not entered.branch:
-            raise WorktreeError("This worktree existed before; leave it with action keep.")
+            raise WorktreeError("You did not create this worktree, so you cannot remove it. Use action keep.")
         changes, commits = await count_worktree_work(self._git, entered.path, entered.base)
         if (changes or commits) and not discard_changes:
             raise WorktreeError(
