@@ -46,6 +46,11 @@ def write_solo_home(home: Path, *, server_delay: float = 0.0) -> None:
     (home / ".claude.json").write_text(json.dumps(_build_claude_json(server_delay), indent=1))
 
 
+def format_hook_command(home: Path, name: str) -> str:
+    """Return the command of a hook, which logs its name."""
+    return f"cat > /dev/null; echo {name} >> '{home}/hooks.log'"
+
+
 def _write_agent(directory: Path, number: int) -> None:
     name = f"{_LANGUAGES[number % 8]}-{_JOBS[number // 8]}"
     tools = "tools: Read, Grep, Glob, Bash\n" if number % 3 else ""
@@ -70,11 +75,8 @@ def _write_skill(directory: Path, number: int) -> None:
 
 
 def _format_settings(home: Path) -> str:
-    log = home / "hooks.log"
-
     def log_event(name: str, **more: Any) -> list[dict[str, Any]]:
-        action = {"type": "command", "command": f"cat > /dev/null; echo {name} >> '{log}'"}
-        return [{**more, "hooks": [action]}]
+        return [{**more, "hooks": [{"type": "command", "command": format_hook_command(home, name)}]}]
 
     settings = {
         "model": "sonnet",

@@ -25,6 +25,10 @@ PROVEN_ELSEWHERE = {
     "foreign allowManagedHooksOnly": (
         "app/test_shared_settings.py::test_with_managed_hooks_only_no_other_hook_runs"
     ),
+    "foreign allowManagedMcpServersOnly": (
+        "app/test_shared_settings.py::"
+        "test_with_managed_servers_only_the_list_of_every_file_must_permit_a_server"
+    ),
     "foreign allowManagedPermissionRulesOnly": _REFUSED_START,
     "foreign disableSideloadFlags": _REFUSED_START,
     "foreign strictPluginOnlyCustomization": _REFUSED_START,

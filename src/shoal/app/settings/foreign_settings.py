@@ -11,6 +11,8 @@ from shoal.core.errors import SettingsError
 from shoal.wire.settings_codec import SandboxSettings, SettingsDocument, has_settings_key
 
 _MANAGED_HOOKS_KEY = "allowManagedHooksOnly"
+# The second one always holds: the list of every file must permit a server.
+_MANAGED_SWITCHES = (_MANAGED_HOOKS_KEY, "allowManagedMcpServersOnly")
 _MANAGED_KEYS = (
     "allowManagedPermissionRulesOnly",
     "disableSideloadFlags",
@@ -31,10 +33,9 @@ def refuse_unsupported_restrictions(documents: Sequence[SettingsDocument]) -> No
         for key in _MANAGED_KEYS if document.kind == "managed" else ():
             if document.raw.get(key) not in (None, False):
                 _refuse(document, (key,), "Shoal cannot enforce it, so Shoal refuses to start")
-        # `allowManagedMcpServersOnly` needs no check: the list of every file must permit a server.
-        is_managed = document.kind == "managed"
-        if is_managed and not isinstance(document.raw.get(_MANAGED_HOOKS_KEY, False), bool):
-            _refuse(document, (_MANAGED_HOOKS_KEY,), "expected true or false")
+        for key in _MANAGED_SWITCHES if document.kind == "managed" else ():
+            if not isinstance(document.raw.get(key, False), bool):
+                _refuse(document, (key,), "expected true or false")
         for key in _HTTP_HOOK_KEYS:
             if document.raw.get(key) is not None:
                 _refuse(document, (key,), "Shoal does not enforce it; remove the key and check your hooks")
