@@ -22,6 +22,9 @@ if TYPE_CHECKING:
     from shoal.app.session.result import Result as Result
     from shoal.app.session.turn import Turn as Turn
     from shoal.app.teams.team_store import TeamStore as TeamStore
+    from shoal.app.workflows.workflow import Workflow as Workflow
+    from shoal.app.workflows.workflow_definition import WorkflowDefinition as WorkflowDefinition
+    from shoal.app.workflows.workflow_definition import workflow as workflow
     from shoal.core import errors as errors
     from shoal.core import events as events
     from shoal.core.agents.identity import AgentIdentity as AgentIdentity
@@ -58,6 +61,8 @@ _EXPORT_MODULES = {
     "ToolContext": "shoal.core.conversation.tools",
     "ToolOutput": "shoal.core.conversation.tools",
     "Turn": "shoal.app.session.turn",
+    "Workflow": "shoal.app.workflows.workflow",
+    "WorkflowDefinition": "shoal.app.workflows.workflow_definition",
     "acting_as": "shoal.core.agents.identity",
     "current_cwd": "shoal.core.agents.identity",
     "current_identity": "shoal.core.agents.identity",
@@ -66,6 +71,7 @@ _EXPORT_MODULES = {
     "run": "shoal.app.api",
     "run_sync": "shoal.app.api",
     "tool": "shoal.tools.function_tool",
+    "workflow": "shoal.app.workflows.workflow_definition",
 }
 """Module of each name; `module:name` if it has another name there."""
 _EXPORTED_MODULES = {
