@@ -365,6 +365,8 @@ class WorkflowStarted(JournaledEvent, frozen=True, tag="workflow_started"):
 
 
 class WorkflowPhaseStarted(JournaledEvent, frozen=True, tag="workflow_phase"):
+    """A workflow started a phase, which names the following steps."""
+
     workflow: str
     phase: str
 
@@ -397,6 +399,8 @@ class WorkflowStepFinished(JournaledEvent, frozen=True, tag="workflow_step_finis
 
 
 class WorkflowEnded(JournaledEvent, frozen=True, tag="workflow_ended"):
+    """A workflow returned, failed, or was stopped. One that did not complete can be resumed."""
+
     workflow: str
     status: Literal["completed", "failed", "stopped"]
     detail: str = ""
