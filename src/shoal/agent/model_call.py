@@ -50,19 +50,20 @@ class _ModelStreamListener:
         self.started_at = 0.0
 
     async def handle_delta(self, delta: StreamDelta) -> None:
-        agent_id, emit = self.agent.identity.agent, self.agent.emit
+        agent, environment = self.agent, self.agent.environment
+        agent_id, emit = agent.identity.agent, environment.emit
         match delta:
             case TextDelta() | ThinkingDelta() | ToolInputProgressDelta() if not self.emits_stream:
                 pass
-            case TextDelta(text):
-                await emit(TextStreamed(agent=agent_id, kind="text", text=text))
-            case ThinkingDelta(text):
-                await emit(TextStreamed(agent=agent_id, kind="thinking", text=text))
-            case ToolInputProgressDelta(name, _):
-                await emit(TextStreamed(agent=agent_id, kind="tool_input", text=name))
+            case TextDelta():
+                await emit(TextStreamed(agent=agent_id, kind="text", text=delta.text))
+            case ThinkingDelta():
+                await emit(TextStreamed(agent=agent_id, kind="thinking", text=delta.text))
+            case ToolInputProgressDelta():
+                await emit(TextStreamed(agent=agent_id, kind="tool_input", text=delta.name))
             case ModelAttemptStartedDelta():
-                self.request = self.agent.ids.new_request_id()
-                self.started_at = self.agent.clock.monotonic()
+                self.request = environment.ids.new_request_id()
+                self.started_at = environment.clock.monotonic()
                 await emit(ModelRequestSent(agent=agent_id, request=self.request, model=self.model.card.id))
             case ModelRetryScheduledDelta(reason=reason, delay=delay, attempt=attempt, billed=billed):
                 await self.report_request_failure(reason, billed=billed, retry_in=delay)
@@ -83,7 +84,7 @@ class _ModelStreamListener:
             retry_in=retry_in,
         )
         self.request = RequestId("")
-        await self.agent.emit(event)
+        await self.agent.environment.emit(event)
 
 
 async def call_model(
@@ -136,14 +137,14 @@ async def _call_model_and_settle_cost(
         if listener.request:
             agent.budget.write_off(listener.reservation)
         raise
-    seconds = agent.clock.monotonic() - listener.started_at
+    seconds = agent.environment.clock.monotonic() - listener.started_at
     agent.state.api_seconds += seconds
     if not reply.counted:
         request_id = listener.request
         await listener.report_request_failure("the provider reported no usage", billed=True, retry_in=None)
         return reply, request_id
     cost = agent.budget.settle(listener.reservation, reply.usage)
-    await agent.emit(
+    await agent.environment.emit(
         ModelRequestSettled(
             agent=agent.identity.agent,
             request=listener.request,
