@@ -8,6 +8,7 @@ from typing import TypeAlias
 from msgspec import Struct, field
 
 from shoal.agent.conversation import Conversation
+from shoal.agent.repetition_guard import RepetitionGuard
 from shoal.core.agents.identity import AgentIdentity
 from shoal.core.budgets.agent_budgets import AgentBudget
 from shoal.core.clock import Clock
@@ -32,6 +33,7 @@ from shoal.core.permissions.sandbox import Sandbox
 from shoal.core.plan_mode_model import PlanModeModel
 from shoal.core.ports import (
     AgentInbox,
+    Journal,
     Model,
     PermissionPolicy,
     ProcessLauncher,
@@ -62,6 +64,8 @@ class AgentEnvironment(Struct, frozen=True, kw_only=True):
     emit: EmitEvent
     sandbox: Sandbox | None = None
     """Sandbox of this agent alone, as in a worktree; None is that of the session."""
+    journal: Journal | None = None
+    """Journal of the run, in which changes by other agents are found."""
 
 
 class LoopLimits(Struct, frozen=True, kw_only=True):
@@ -78,6 +82,10 @@ class LoopLimits(Struct, frozen=True, kw_only=True):
     """Maximum characters of a shell command's output, if it differs."""
     mcp_result_limit: int | None = None
     """Maximum characters of a result of an MCP tool, if it differs."""
+    max_repeated_calls: int | None = None
+    """Times in a row that a call may have the same result before the agent counts as looping."""
+    max_unproductive_messages: int | None = None
+    """Messages to one agent without a change of a task or a file before the sender counts as looping."""
 
     def get_result_limit(self, tool: str) -> int:
         limit = self.bash_result_limit if tool == "Bash" else None
@@ -106,6 +114,7 @@ class AgentLoopState(Struct, kw_only=True):
     """Number of replies of the model."""
     tool_restriction: TemporaryToolRestriction | None = None
     has_noted_missing_usage: bool = False
+    repetition: RepetitionGuard = field(default_factory=RepetitionGuard)
 
 
 class AgentRunner(Struct, kw_only=True):

@@ -204,6 +204,8 @@ def create_default_loop_limits(options: Options, settings: Settings) -> LoopLimi
         auto_compact=not foreign.is_compaction_disabled,
         bash_result_limit=foreign.bash_output_length,
         mcp_result_limit=None if mcp_tokens is None else mcp_tokens * BYTES_PER_TOKEN,
+        max_repeated_calls=own.max_repeated_calls,
+        max_unproductive_messages=own.max_unproductive_messages,
     )
 
 

@@ -314,6 +314,7 @@ def _create_lead(runtime: Runtime) -> AgentRunner:
             clock=options.clock,
             ids=config.ids,
             emit=runtime.events.publish_event,
+            journal=runtime.store.journal,
         ),
         permissions=runtime.lead.permissions,
         hooks=runtime.hooks.create_agent_hooks(
